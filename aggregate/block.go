@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"math"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/decode"
@@ -45,10 +46,11 @@ func (e Encoding) Layout() csig.Layout { return csig.LayoutAt(int(e)) }
 // all slices have the same length, but for the distribution's. Values are the
 // signal's stored integers (kbit/s, parts per million, nanoseconds, counts). A row is a
 // monoid element: rows with equal keys merge by addition, Min and Max by minimum
-// and maximum.
+// and maximum, and Evidence by its bits.
 //
 // Trimmed observations count in Observations, Bytes and Trimmed only: their value
-// stands for a part of the path. All others have a value if the signal has a table;
+// stands for a part of the path. Samples counts the others without the weight: each is one
+// observation, however many packets it stands for. They have a value if the signal has a table;
 // Sum, Min, Max and the distribution are over those, untouched ones included. A type
 // that neither the profile nor a table defines has no value; its compact codes are kept
 // in the distribution as they came. So the number of values in a row is the sum of its
@@ -70,6 +72,8 @@ type Block struct {
 	Location []uint64
 
 	Observations []uint64
+	Samples      []uint64
+	Unjudged     []uint64 // no threshold says whether they are heavy
 	Bytes        []uint64
 	Sum          []uint64
 	Min          []uint64 // 0 when nothing has a value
@@ -78,6 +82,7 @@ type Block struct {
 	Trimmed      []uint64
 	Heavy        []uint64
 	HeavySum     []uint64
+	Evidence     []uint8 // Evidence of any of the observations; it is not part of the key
 
 	// The distribution of row i is DistCode[DistEnd[i-1]:DistEnd[i]] (from 0 for the
 	// first row), buckets of csig.DistIndex ascending, with their counts.
@@ -90,17 +95,41 @@ type Block struct {
 	Flows []FlowRow
 }
 
+// PartShift is where the part of a producer is in Block.Seq: each part, such as a ring of a tap,
+// numbers its blocks apart.
+const PartShift = 48
+
+// Part is the part of the producer that wrote the block.
+func (b *Block) Part() uint64 { return b.Seq >> PartShift }
+
+// LiveResolution is the length of the windows that live views keep, that collectors share, and that
+// have provisional rows.
+const LiveResolution = time.Second
+
+// Provisional is what one part of a producer has of a window of LiveResolution that has ended and
+// can still change. A later one of the part replaces it, and the part's final Block of the window
+// ends it. Only the part of its Seq counts, and it has no flows.
+//
+// It is a type of its own so that logs, spools and stores, which are Sinks, cannot take one.
+type Provisional Block
+
+// ProvisionalSink takes provisional rows, which belong to the caller again when WriteProvisional
+// returns. It waits for nobody, and is called from several goroutines.
+type ProvisionalSink interface {
+	WriteProvisional(*Provisional)
+}
+
 // Len is the number of rows.
 func (b *Block) Len() int { return len(b.Signal) }
 
 // Clone is a copy that shares no memory with b; empty columns are nil in it.
 func (b *Block) Clone() *Block {
 	c := *b
-	for _, column := range []*[]uint8{&c.Signal, &c.Kind, &c.Encoding} {
+	for _, column := range []*[]uint8{&c.Signal, &c.Kind, &c.Encoding, &c.Evidence} {
 		*column = append([]uint8(nil), *column...)
 	}
 	for _, column := range []*[]uint64{
-		&c.SrcGroup, &c.DstGroup, &c.Location, &c.Observations, &c.Bytes, &c.Sum, &c.Min, &c.Max,
+		&c.SrcGroup, &c.DstGroup, &c.Location, &c.Observations, &c.Samples, &c.Unjudged, &c.Bytes, &c.Sum, &c.Min, &c.Max,
 		&c.Untouched, &c.Trimmed, &c.Heavy, &c.HeavySum, &c.DistCount,
 	} {
 		*column = append([]uint64(nil), *column...)
@@ -115,10 +144,10 @@ func (b *Block) Clone() *Block {
 func (b *Block) Reset() {
 	b.Signal, b.Kind, b.Encoding = b.Signal[:0], b.Kind[:0], b.Encoding[:0]
 	b.SrcGroup, b.DstGroup, b.Location = b.SrcGroup[:0], b.DstGroup[:0], b.Location[:0]
-	b.Observations, b.Bytes = b.Observations[:0], b.Bytes[:0]
+	b.Observations, b.Samples, b.Unjudged, b.Bytes = b.Observations[:0], b.Samples[:0], b.Unjudged[:0], b.Bytes[:0]
 	b.Sum, b.Min, b.Max = b.Sum[:0], b.Min[:0], b.Max[:0]
 	b.Untouched, b.Trimmed = b.Untouched[:0], b.Trimmed[:0]
-	b.Heavy, b.HeavySum = b.Heavy[:0], b.HeavySum[:0]
+	b.Heavy, b.HeavySum, b.Evidence = b.Heavy[:0], b.HeavySum[:0], b.Evidence[:0]
 	b.DistCode, b.DistCount, b.DistEnd = b.DistCode[:0], b.DistCount[:0], b.DistEnd[:0]
 	b.Flows = b.Flows[:0]
 }
@@ -126,6 +155,8 @@ func (b *Block) Reset() {
 // AppendSums adds the sums of a row, whose key and distribution the caller adds.
 func (b *Block) AppendSums(s *Sums) {
 	b.Observations = append(b.Observations, s.Observations)
+	b.Samples = append(b.Samples, s.Samples)
+	b.Unjudged = append(b.Unjudged, s.Unjudged)
 	b.Bytes = append(b.Bytes, s.Bytes)
 	b.Sum = append(b.Sum, s.Sum)
 	b.Min = append(b.Min, s.Min)
@@ -134,6 +165,7 @@ func (b *Block) AppendSums(s *Sums) {
 	b.Trimmed = append(b.Trimmed, s.Trimmed)
 	b.Heavy = append(b.Heavy, s.Heavy)
 	b.HeavySum = append(b.HeavySum, s.HeavySum)
+	b.Evidence = append(b.Evidence, uint8(s.Evidence))
 }
 
 // AppendDist moves the buckets [lo, hi) to the last row's distribution: they are 0
@@ -168,8 +200,9 @@ func (b *Block) Dist(i int) (codes []uint16, counts []uint64) {
 // types, whose raw codes are kept.
 func (b *Block) Sums(i int) Sums {
 	s := Sums{
-		Observations: b.Observations[i], Bytes: b.Bytes[i], Sum: b.Sum[i], Min: b.Min[i], Max: b.Max[i],
+		Observations: b.Observations[i], Samples: b.Samples[i], Unjudged: b.Unjudged[i], Bytes: b.Bytes[i], Sum: b.Sum[i], Min: b.Min[i], Max: b.Max[i],
 		Untouched: b.Untouched[i], Trimmed: b.Trimmed[i], Heavy: b.Heavy[i], HeavySum: b.HeavySum[i],
+		Evidence: Evidence(b.Evidence[i]),
 	}
 	if csig.Signal(b.Signal[i]).HasValue() {
 		_, counts := b.Dist(i)

@@ -2,38 +2,13 @@ package aggregate
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
-
-// MinObservations is how many observations, trimmed ones apart, a cell needs before its
-// state says anything.
-const MinObservations = 10
-
-// State is what a cell's observations say about it.
-type State uint8
-
-// The states. A cell without observations is not clear: nobody looked.
-const (
-	NoData State = iota
-	TooFew
-	Clear
-	Congested
-)
-
-var stateNames = [...]string{"no_data", "too_few", "clear", "congested"}
-
-// String is the state as it is printed: no_data, too_few, clear or congested.
-func (s State) String() string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
-	}
-	return fmt.Sprintf("state_%d", uint8(s))
-}
 
 // CellID is a cell as one kind of observation knows it.
 type CellID struct {
@@ -53,22 +28,48 @@ type CellStats struct {
 	// Totals beyond 64 bits stay at the largest integer. Where the store's exact sum of values
 	// is larger, Sum and Measured are divided by the same number instead: Mean stays right.
 	Observations, Bytes uint64
+	Samples             uint64 // observations that are not trimmed, without the weight
 	Measured            uint64 // observations with a value
 	Sum, Min, Max       uint64 // of values; Min and Max are 0 when there is none
-	Untouched, Trimmed  uint64
-	Heavy, HeavySum     uint64
+	// LaterMeasured and LaterSum are Measured and Sum of the later half of the range, 0 of single windows
+	// of a longer answer.
+	LaterMeasured, LaterSum uint64
+	Untouched, Trimmed      uint64
+	Unjudged                uint64 // observations that no threshold calls heavy or not
+	Heavy, HeavySum         uint64
 
 	// Mode and RunnerUp are NoLocation, with counts of 0, when there is none.
 	Mode               LocationID
 	ModeCount, ModeSum uint64
 	RunnerUp           LocationID
 	RunnerUpCount      uint64
+	// ModeEvidence and RunnerUpEvidence are what located observations of the cell there, heavy or not.
+	ModeEvidence, RunnerUpEvidence Evidence
+	// Votes are the locations as resolved, the mode first, MaxVotes of them at most; none where the
+	// mode is taken at another level. They must not be changed.
+	Votes []Vote
 
+	Verdict
 	State State
+	// JudgedWindows is how many of the last Horizon windows of the range were judged, CongestedWindows how many of them
+	// ended congested; both are 0 of single windows of a longer answer.
+	JudgedWindows, CongestedWindows uint64
 }
 
 // ID is the cell, and the kind that the totals are of.
 func (c *CellStats) ID() CellID { return CellID{c.Src, c.Dst, c.Kind} }
+
+// Equal reports whether both are alike in all that they say.
+func (c *CellStats) Equal(o *CellStats) bool {
+	numbers := func(c *CellStats) [23]uint64 {
+		return [...]uint64{
+			c.Observations, c.Bytes, c.Samples, c.Measured, c.Sum, c.Min, c.Max, c.LaterMeasured, c.LaterSum, c.Untouched, c.Trimmed, c.Unjudged, c.Heavy, c.HeavySum,
+			uint64(c.Mode), c.ModeCount, c.ModeSum, uint64(c.RunnerUp), c.RunnerUpCount, c.JudgedWindows, c.CongestedWindows,
+			uint64(c.ModeEvidence), uint64(c.RunnerUpEvidence),
+		}
+	}
+	return c.ID() == o.ID() && c.Signal == o.Signal && c.State == o.State && c.Verdict == o.Verdict && numbers(c) == numbers(o) && slices.Equal(c.Votes, o.Votes)
+}
 
 // Mean is the mean value, in stored integers; NaN when nothing has a value.
 func (c *CellStats) Mean() float64 { return ratio(c.Sum, c.Measured) }
@@ -82,11 +83,28 @@ func (c *CellStats) MinValue() float64 { return c.value(c.Min) }
 // MaxValue is the largest value in the signal's unit; NaN when nothing has a value.
 func (c *CellStats) MaxValue() float64 { return c.value(c.Max) }
 
+// TrendValue is how much higher the mean is in the later half of the range than in the earlier half, in
+// the signal's unit: negative where values fell, NaN where one of them has no value.
+func (c *CellStats) TrendValue() float64 {
+	return c.Signal.Unit().FromStoredMean(trend(c.Sum, c.Measured, c.LaterSum, c.LaterMeasured))
+}
+
 func (c *CellStats) value(stored uint64) float64 {
 	if c.Measured == 0 {
 		return math.NaN()
 	}
 	return c.Signal.Unit().FromStored(stored)
+}
+
+// MeanError is an upper bound on the standard error of the mean, in the signal's unit: no
+// distribution between Min and Max with this mean has a larger variance than (Max - mean)(mean -
+// Min) (Bhatia and Davis, 2000), and Samples of them were drawn. NaN without samples.
+func (c *CellStats) MeanError() float64 {
+	if c.Measured == 0 || c.Samples == 0 {
+		return math.NaN()
+	}
+	mean, per := c.Mean(), c.Signal.Unit().PerStored()
+	return math.Sqrt(max(float64(c.Max)-mean, 0)*max(mean-float64(c.Min), 0)/float64(c.Samples)) * per
 }
 
 // ModeMean is the mean of the heavy values at the mode; NaN without a mode.
@@ -109,6 +127,11 @@ func ratio(a, b uint64) float64 {
 	return float64(a) / float64(b)
 }
 
+// trend is how much higher the mean of the later half of a range is than the mean of the earlier half.
+func trend(sum, measured, laterSum, laterMeasured uint64) float64 {
+	return ratio(laterSum, laterMeasured) - ratio(sum-min(laterSum, sum), measured-min(laterMeasured, measured))
+}
+
 // CellWindow is a cell in one window.
 type CellWindow struct {
 	Start int64 // of the window, Unix ns
@@ -125,12 +148,70 @@ func CompareCells(a, b CellStats) int {
 	return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
 }
 
+// CellLocation is what a cell's observations that name one location come to over a range. What no
+// hop touched has NoLocation.
+type CellLocation struct {
+	CellID
+	Location LocationID
+	Sums
+
+	// Last is the start of the last window with a value, Unix ns, 0 without one; LastMeasured and
+	// LastSum are its values. LaterMeasured and LaterSum are those of the later half of the range.
+	Last                    int64
+	LastMeasured, LastSum   uint64
+	LaterMeasured, LaterSum uint64
+}
+
+// AddWindow adds the values of a window that starts at a time, Unix ns. The later half of the range
+// begins at another one. Sums stay as they are.
+func (c *CellLocation) AddWindow(start, later int64, s *Sums) {
+	if s.Measured == 0 {
+		return
+	}
+	if start > c.Last {
+		c.Last, c.LastMeasured, c.LastSum = start, 0, 0
+	}
+	if start == c.Last {
+		c.LastMeasured, c.LastSum = AddSat(c.LastMeasured, s.Measured), AddSat(c.LastSum, s.Sum)
+	}
+	if start >= later {
+		c.LaterMeasured, c.LaterSum = AddSat(c.LaterMeasured, s.Measured), AddSat(c.LaterSum, s.Sum)
+	}
+}
+
+// Trend is how much higher the mean is in the later half of the range than in the earlier half, in stored
+// integers; NaN where one of them has no value.
+func (c *CellLocation) Trend() float64 { return trend(c.Sum, c.Measured, c.LaterSum, c.LaterMeasured) }
+
+// Merge adds the observations of another cell that name the same location.
+func (c *CellLocation) Merge(o *CellLocation) {
+	c.Sums.Merge(&o.Sums)
+	if o.Last > c.Last {
+		c.Last, c.LastMeasured, c.LastSum = o.Last, 0, 0
+	}
+	if o.Last == c.Last {
+		c.LastMeasured, c.LastSum = AddSat(c.LastMeasured, o.LastMeasured), AddSat(c.LastSum, o.LastSum)
+	}
+	c.LaterMeasured, c.LaterSum = AddSat(c.LaterMeasured, o.LaterMeasured), AddSat(c.LaterSum, o.LaterSum)
+}
+
+// CompareCellLocations orders by source, destination and location.
+func CompareCellLocations(a, b CellLocation) int {
+	return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst), cmp.Compare(a.Location, b.Location))
+}
+
+// LaterHalf is where the later half of a range begins, all in Unix ns.
+func LaterHalf(from, to int64) int64 { return from + (to-from)/2 }
+
 // LocationStats are the heavy observations at a location. What no hop touched has NoLocation.
 type LocationStats struct {
 	Location        LocationID
 	Observations    uint64 // heavy or not
+	Samples         uint64 // of single windows: observations that are not trimmed, without the weight
+	Unjudged        uint64 // of single windows: observations that no threshold judges
 	Heavy, HeavySum uint64
-	Cells           int // with a heavy observation at the location; not known of single windows
+	Cells           int      // with a heavy observation at the location; not known of single windows
+	Evidence        Evidence // of single cells
 }
 
 // HeavyMean is the mean of the heavy values, in stored integers; NaN without any.
@@ -162,52 +243,31 @@ func compareProducts(a, b, c, d uint64) int {
 	return cmp.Or(cmp.Compare(hi1, hi2), cmp.Compare(lo1, lo2))
 }
 
-// SetMode makes the mode and the runner-up those of Bottlenecks.
-func (c *CellStats) SetMode(first, second LocationStats) {
-	if first.Heavy > 0 {
-		c.Mode, c.ModeCount, c.ModeSum = first.Location, first.Heavy, first.HeavySum
+// SetMode makes mode and runner-up those of the cell's locations, which it sorts, and of resolved ones
+// the votes. Heavy sums and counts over hops have no location, and hence no mode.
+func (c *CellStats) SetMode(list []LocationStats, resolved bool) {
+	list = slices.DeleteFunc(list, func(l LocationStats) bool { return l.Heavy == 0 || l.Location == NoLocation })
+	slices.SortFunc(list, func(a, b LocationStats) int { return CompareBottlenecks(c.Signal.Direction(), &a, &b) })
+	list = list[:min(len(list), MaxVotes)]
+	if len(list) > 0 {
+		c.Mode, c.ModeCount, c.ModeSum, c.ModeEvidence = list[0].Location, list[0].Heavy, list[0].HeavySum, list[0].Evidence
 	}
-	if second.Heavy > 0 {
-		c.RunnerUp, c.RunnerUpCount = second.Location, second.Heavy
+	if len(list) > 1 {
+		c.RunnerUp, c.RunnerUpCount, c.RunnerUpEvidence = list[1].Location, list[1].Heavy, list[1].Evidence
 	}
-}
-
-// SetState makes the state follow from the counts.
-func (c *CellStats) SetState() { c.State = StateOf(c.Observations, c.Trimmed, c.Heavy) }
-
-// StateOf is the state of a cell with so many observations, trimmed and heavy ones among
-// them.
-func StateOf(observations, trimmed, heavy uint64) State {
-	switch {
-	case observations == 0:
-		return NoData
-	case observations-min(trimmed, observations) < MinObservations:
-		return TooFew
-	case heavy > 0:
-		return Congested
+	if resolved && len(list) > 0 {
+		c.Votes = make([]Vote, len(list))
+		for i := range list {
+			c.Votes[i] = Vote{list[i].Location, list[i].Heavy}
+		}
 	}
-	return Clear
 }
 
 // Merge adds what another row counted of the same location. Totals saturate.
 func (l *LocationStats) Merge(o *LocationStats) {
 	l.Observations = AddSat(l.Observations, o.Observations)
+	l.Samples = AddSat(l.Samples, o.Samples)
+	l.Unjudged = AddSat(l.Unjudged, o.Unjudged)
 	l.Heavy = AddSat(l.Heavy, o.Heavy)
 	l.HeavySum = AddSat(l.HeavySum, o.HeavySum)
-}
-
-// Bottlenecks are the mode and the runner-up. Their Heavy is 0 when there is none.
-// Heavy sums and counts over hops have no location, and hence no mode.
-func Bottlenecks(d csig.Direction, list []LocationStats) (first, second LocationStats) {
-	for i := range list {
-		l := &list[i]
-		switch {
-		case l.Heavy == 0 || l.Location == NoLocation:
-		case first.Heavy == 0 || CompareBottlenecks(d, l, &first) < 0:
-			first, second = *l, first
-		case second.Heavy == 0 || CompareBottlenecks(d, l, &second) < 0:
-			second = *l
-		}
-	}
-	return first, second
 }

@@ -19,8 +19,8 @@ const (
 	RejectOrphan Rejection = iota
 	// RejectPlace is a kind that is not terminal where the tap stands.
 	RejectPlace
-	// RejectRepeat is a reflection that acknowledges nothing new: the same
-	// measurement as the one before it.
+	// RejectRepeat is a reflection that says the same as the flow's last one and
+	// acknowledges nothing new: the same measurement.
 	RejectRepeat
 	// RejectFuture is a time far ahead of the watermark that later observations
 	// contradicted, or a live one that is MaxAhead or more ahead of the host's clock.
@@ -114,12 +114,51 @@ type CellKey struct {
 // ID is the cell without its signal.
 func (k CellKey) ID() CellID { return CellID{k.Src, k.Dst, k.Kind} }
 
-// Sums is what a row counts: observations, and the sums and extremes of their values in
-// stored units. Min and Max are 0 while Measured, the number of values, is. Merging is
+// Evidence is what located observations more closely than their locators: a bit for each kind of
+// evidence of paths, none where the locators alone decided. Sums of rows have the bits of all.
+//
+// What tags of one flow say together is no kind of it. That they fit one path leaves each set of ports as
+// it is: compact locators name classes of ports by their place in the fabric, and on the shortest paths that
+// have a port of one class, each port of another that the pair's paths have lies on some (7,736 pairs of
+// sets of all pairs of groups, in all fabrics of the emitter). That flows with different values in a fine
+// window passed different ports tells neither one from the other.
+type Evidence uint8
+
+// The kinds of evidence.
+const (
+	ByPathTable Evidence = 1 << iota // the path table
+	ByECMP                           // the hashes of the switches
+	ByTap                            // taps in the middle of the fabric saw the flows
+
+	// AllEvidence has all bits.
+	AllEvidence = ByPathTable | ByECMP | ByTap
+)
+
+// EvidenceNames are the words for the bits, the lowest first.
+var EvidenceNames = [...]string{"path", "ecmp", "tap"}
+
+// Words calls yield with the words for the bits, or with "locator" for none.
+func (e Evidence) Words(yield func(string) bool) {
+	if e == 0 {
+		yield("locator")
+		return
+	}
+	for i, name := range EvidenceNames {
+		if e>>i&1 != 0 && !yield(name) {
+			return
+		}
+	}
+}
+
+// Sums is what a row counts: observations, how many samples they stand on (observations that
+// are not trimmed, without the weight), how many no threshold judges (such as min ABW without the
+// capacity of the port), and the sums and extremes of their values in stored units. Min and Max are
+// 0 while Measured, the number of values, is. Evidence is what located any of them. Merging is
 // associative and commutative; totals saturate.
 type Sums struct {
-	Observations, Bytes, Measured, Sum, Min, Max uint64
-	Untouched, Trimmed, Heavy, HeavySum          uint64
+	Observations, Samples, Bytes, Measured, Sum, Min, Max uint64
+	Untouched, Trimmed, Unjudged, Heavy, HeavySum         uint64
+	Evidence                                              Evidence
 }
 
 // AddValues adds n values that lie between lo and hi and come to sum.
@@ -138,11 +177,14 @@ func (s *Sums) Merge(o *Sums) {
 		s.AddValues(o.Measured, o.Min, o.Max, o.Sum)
 	}
 	s.Observations = AddSat(s.Observations, o.Observations)
+	s.Samples = AddSat(s.Samples, o.Samples)
+	s.Unjudged = AddSat(s.Unjudged, o.Unjudged)
 	s.Bytes = AddSat(s.Bytes, o.Bytes)
 	s.Untouched = AddSat(s.Untouched, o.Untouched)
 	s.Trimmed = AddSat(s.Trimmed, o.Trimmed)
 	s.Heavy = AddSat(s.Heavy, o.Heavy)
 	s.HeavySum = AddSat(s.HeavySum, o.HeavySum)
+	s.Evidence |= o.Evidence
 }
 
 // AddSat adds. What does not fit 64 bits stays at the largest value instead of wrapping,
@@ -185,4 +227,5 @@ const (
 	WatchedReserved                    // reserved bits are set
 	WatchedOrphan                      // it is RejectOrphan
 	WatchedSent                        // at a tap of a sender, a value that is not initial
+	WatchedLength                      // it is the longest so far, or has D and is about as long
 )

@@ -120,8 +120,17 @@ func (b *Block) checkRow(i int, codes []uint16, counts []uint64) error {
 		return fmt.Errorf("%d observations: contradict their parts, %d trimmed, %d in the distribution and %d untouched",
 			all, trimmed, counted, b.Untouched[i])
 	}
+	if n := b.Samples[i]; n > all-trimmed || MulSat(n, MaxWeight) < all-trimmed {
+		return fmt.Errorf("%d samples: contradict %d observations, %d of them trimmed", n, all, trimmed)
+	}
 	if !signal.HasValue() {
 		counted = 0
+	}
+	if n := b.Unjudged[i]; n > counted || b.Heavy[i] > counted-n {
+		return fmt.Errorf("%d observations without a threshold: contradict %d values, %d of them heavy", n, counted, b.Heavy[i])
+	}
+	if e := Evidence(b.Evidence[i]); e > AllEvidence {
+		return fmt.Errorf("evidence %d: does not exist", e)
 	}
 	if counted == 0 && b.Max[i] != 0 {
 		return fmt.Errorf("values up to %d: none was measured", b.Max[i])

@@ -19,8 +19,8 @@ func soundBlock() *aggregate.Block {
 	return &aggregate.Block{
 		Resolution: int64(time.Second), Signal: []uint8{uint8(csig.MinABWRatio)}, Kind: []uint8{uint8(decode.Tag)}, Encoding: []uint8{0},
 		SrcGroup: []uint64{5}, DstGroup: []uint64{6}, Location: []uint64{7},
-		Observations: []uint64{4}, Bytes: []uint64{400}, Sum: []uint64{1_200_000}, Min: []uint64{100_000}, Max: []uint64{1_000_000},
-		Untouched: []uint64{1}, Trimmed: []uint64{1}, Heavy: []uint64{2}, HeavySum: []uint64{200_000},
+		Observations: []uint64{4}, Samples: []uint64{3}, Unjudged: []uint64{0}, Bytes: []uint64{400}, Sum: []uint64{1_200_000}, Min: []uint64{100_000}, Max: []uint64{1_000_000},
+		Untouched: []uint64{1}, Trimmed: []uint64{1}, Heavy: []uint64{2}, HeavySum: []uint64{200_000}, Evidence: []uint8{0},
 		DistCode: []uint16{3, 31}, DistCount: []uint64{2, 1}, DistEnd: []uint32{2},
 		Flows: []aggregate.FlowRow{{
 			Flow: flow.Flow{SrcPort: 1}, Signal: uint8(csig.MinABWRatio), Kind: uint8(decode.Tag), SrcGroup: 5, DstGroup: 6,
@@ -38,6 +38,7 @@ func TestCheck(t *testing.T) {
 	wide := uint8(csig.Layout{Format: csig.Wide, Profile: csig.IETF01}.Index())
 	// many makes the row one of n untrimmed values.
 	many := func(b *aggregate.Block, n, value, sum uint64) {
+		b.Samples[0] = n
 		b.Observations[0], b.Trimmed[0], b.Untouched[0], b.Heavy[0], b.HeavySum[0] = n, 0, 0, 0, 0
 		b.DistCode, b.DistCount, b.DistEnd[0] = []uint16{3}, []uint64{n}, 1
 		b.Min[0], b.Max[0], b.Sum[0] = value, value, sum
@@ -61,7 +62,12 @@ func TestCheck(t *testing.T) {
 		{"a sampled packet in a short window", func(b *aggregate.Block) {
 			b.Resolution, b.Flows = int64(100*time.Microsecond), nil
 			many(b, 1<<30, 1, 1<<30)
+			b.Samples[0] = 1
 		}, sound},
+		{"a sample of more than a weight", func(b *aggregate.Block) {
+			many(b, 1<<30+1, 1, 1<<30+1)
+			b.Samples[0] = 1
+		}, contradicts},
 		{"a byte more", func(b *aggregate.Block) { b.Bytes[0] = aggregate.MaxByteRate + 1 }, impossible},
 		{"observations that wrap", func(b *aggregate.Block) { many(b, 1<<63, 2, math.MaxUint64) }, impossible},
 		{"a sum that stops", func(b *aggregate.Block) {
@@ -76,6 +82,7 @@ func TestCheck(t *testing.T) {
 		{"a ratio above 1", func(b *aggregate.Block) { b.Max[0] = 1_000_001 }, impossible},
 		{"a value of none", func(b *aggregate.Block) {
 			b.Observations[0], b.Trimmed[0], b.Untouched[0], b.Heavy[0], b.HeavySum[0], b.Sum[0], b.Min[0] = 1, 1, 0, 0, 0, 0, 0
+			b.Samples[0] = 0
 			b.DistCode, b.DistCount, b.DistEnd[0] = nil, nil, 0
 		}, contradicts},
 		{"a signal without a table", func(b *aggregate.Block) {
@@ -90,6 +97,14 @@ func TestCheck(t *testing.T) {
 		{"a bucket of wide codes", func(b *aggregate.Block) { b.Encoding[0], b.DistCode[1] = wide, csig.DistIndexes-1 }, sound},
 		{"a bucket beyond wide codes", func(b *aggregate.Block) { b.Encoding[0], b.DistCode[1] = wide, csig.DistIndexes }, contradicts},
 		{"observations without a value", func(b *aggregate.Block) { b.Observations[0]++ }, contradicts},
+		{"sampled", func(b *aggregate.Block) { b.Samples[0] = 1 }, sound},
+		{"unjudged", func(b *aggregate.Block) { b.Unjudged[0] = 1 }, sound},
+		{"heavy ones that are unjudged", func(b *aggregate.Block) { b.Unjudged[0] = 2 }, contradicts},
+		{"unjudged without a value", func(b *aggregate.Block) { b.Unjudged[0] = 1 << 63 }, contradicts},
+		{"all evidence", func(b *aggregate.Block) { b.Evidence[0] = 7 }, sound},
+		{"evidence that does not exist", func(b *aggregate.Block) { b.Evidence[0] = 8 }, contradicts},
+		{"samples of trimmed ones", func(b *aggregate.Block) { b.Samples[0] = 4 }, contradicts},
+		{"values of no sample", func(b *aggregate.Block) { b.Samples[0] = 0 }, contradicts},
 		{"untouched beyond the values", func(b *aggregate.Block) { b.Untouched[0] = 4 }, contradicts},
 		{"heavy ones above the largest", func(b *aggregate.Block) { b.Heavy[0], b.HeavySum[0] = 1, 1_100_000 }, contradicts},
 		{"heavy ones below the least", func(b *aggregate.Block) { b.HeavySum[0] = 199_999 }, contradicts},

@@ -10,6 +10,7 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -46,6 +47,25 @@ type Forgetter interface {
 	// Revision changes when addresses may have another group than before: shards resolve
 	// theirs again.
 	Revision() uint64
+}
+
+// Flow is who sends what to whom.
+type Flow = flow.Flow
+
+// Wayfinder is what a Resolver may be besides: it has evidence of the paths that flows take.
+// Shards call it for flows and keys that they meet, not for each packet.
+type Wayfinder interface {
+	// HasWays tells whether there is any; it never changes.
+	HasWays() bool
+	// Way numbers what is known of the path of a flow at a time, Unix ns: 0 for nothing. The
+	// answer is the same at all times from from on and before until.
+	Way(f *Flow, ns int64) (way uint32, from, until int64)
+	// See notes that packets of a flow passed a place, by Tap.Stand, at a time. It is called once
+	// a second for a flow.
+	See(stand uint32, f *Flow, ns int64)
+	// LocateOn is Locate for a packet on a way that Way returned. by is the evidence of the way
+	// where it changes what Locate returns, else 0.
+	LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id LocationID, capacity uint64, by Evidence)
 }
 
 // Sink takes closed windows. The block belongs to the caller again when WriteBlock

@@ -41,6 +41,7 @@ type blocks struct {
 	interfaces []Interface
 	clocks     []clock // parallel to interfaces: what a packet needs of them
 	first      int     // index of the section's interface 0
+	sections   uint32  // begun so far
 	skipped    uint64
 	saturated  uint64
 }
@@ -201,6 +202,7 @@ func (s *blocks) section(kind uint32, p []byte) string {
 		return fmt.Sprintf("section of pcapng version %d.%d, only 1.x is read", major, s.u16(p[14:]))
 	}
 	s.first = len(s.interfaces)
+	s.sections++
 	return ""
 }
 
@@ -291,7 +293,7 @@ func (s *blocks) iface(p []byte) *failure {
 			max: int64(s.opts.MaxInterfaces), option: "Options.MaxInterfaces",
 		}
 	}
-	in := Interface{Link: LinkType(s.u16(p[8:])), SnapLen: s.u32(p[12:])}
+	in := Interface{Section: s.sections - 1, Link: LinkType(s.u16(p[8:])), SnapLen: s.u32(p[12:])}
 	resol := byte(microsecondTicks)
 	for o := p[interfaceHeader : len(p)-blockTrailer]; len(o) >= 4; {
 		code, size := s.u16(o), int(s.u16(o[2:]))

@@ -60,7 +60,7 @@ func TestSectionsAndInterfaces(t *testing.T) {
 	wantIf := []Interface{
 		{Name: "tap0", Description: "receiver", Link: LinkEthernet, NanosPerTick: 1},
 		{Link: 113, SnapLen: 100, NanosPerTick: 1000},
-		{Link: LinkEthernet, SnapLen: 50, NanosPerTick: 1e6, OffsetSeconds: -2},
+		{Section: 1, Link: LinkEthernet, SnapLen: 50, NanosPerTick: 1e6, OffsetSeconds: -2},
 	}
 	if diff := cmp.Diff(wantIf, r.Interfaces()); diff != "" {
 		t.Error(diff)

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -53,6 +54,7 @@ type Batch struct {
 // Interface describes where frames of one interface were captured. A classic
 // pcap file has exactly one, without a name.
 type Interface struct {
+	Section     uint32   // of the pcapng file, from 0: interfaces of an earlier section than a packet's have no more packets
 	Name        string   // if_name, at most 256 bytes of valid UTF-8; empty when unknown
 	Description string   // if_description, bounded like Name
 	Link        LinkType // link-layer header type of the interface's frames
@@ -183,8 +185,17 @@ const (
 	LinkSLL2 LinkType = 276
 )
 
+// Numbered returns the usual name of a link type with its number, as messages that refuse
+// one name it: raw IP (link type 101).
+func (l LinkType) Numbered() string {
+	if name := l.name(); name != "" {
+		return fmt.Sprintf("%s (link type %d)", name, l)
+	}
+	return l.String()
+}
+
 // String returns the usual name of a link type, and its number where this
-// package has no name for it: messages that refuse one name it that way.
+// package has no name for it.
 func (l LinkType) String() string {
 	if name := l.name(); name != "" {
 		return name
@@ -201,12 +212,18 @@ func (l LinkType) name() string {
 		return "Ethernet"
 	case 6:
 		return "Token Ring"
+	case 8:
+		return "SLIP"
 	case 9:
 		return "PPP"
 	case 10:
 		return "FDDI"
 	case 12, 14, 101:
 		return "raw IP"
+	case 50:
+		return "PPP over serial lines"
+	case 51:
+		return "PPPoE"
 	case 104:
 		return "Cisco HDLC"
 	case 105:
@@ -219,14 +236,26 @@ func (l LinkType) name() string {
 		return "Linux SLL"
 	case 117:
 		return "OpenBSD pflog"
+	case 119:
+		return "IEEE 802.11 Prism"
 	case 127:
 		return "IEEE 802.11 radiotap"
+	case 163:
+		return "IEEE 802.11 AVS"
+	case 187, 201:
+		return "Bluetooth HCI"
+	case 189:
+		return "Linux USB"
+	case 192:
+		return "PPI"
 	case 195:
 		return "IEEE 802.15.4"
 	case 197:
 		return "Endace ERF"
 	case 220:
 		return "Linux USB"
+	case 227:
+		return "SocketCAN"
 	case 228:
 		return "raw IPv4"
 	case 229:

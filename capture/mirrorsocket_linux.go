@@ -274,6 +274,9 @@ func (s *MirrorSocket) stamp(i int, now int64) int64 {
 // delivered, as of the last empty batch.
 func (s *MirrorSocket) QuietUntil() int64 { return s.quiet }
 
+// Ahead is 0: packets have the time of the system clock.
+func (s *MirrorSocket) Ahead() int64 { return 0 }
+
 // Counters are the totals since Open. It is safe to call at any time. Losses are known
 // when the next packet comes.
 func (s *MirrorSocket) Counters() MirrorSocketCounters {

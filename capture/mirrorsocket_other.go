@@ -14,6 +14,9 @@ func (s *MirrorSocket) ReadBatch(*Batch) error { return errTapNeedsLinux }
 // QuietUntil is 0.
 func (s *MirrorSocket) QuietUntil() int64 { return 0 }
 
+// Ahead is 0: packets have the time of the system clock.
+func (s *MirrorSocket) Ahead() int64 { return 0 }
+
 // Counters are zero.
 func (s *MirrorSocket) Counters() MirrorSocketCounters { return MirrorSocketCounters{} }
 

@@ -30,8 +30,9 @@ const (
 type Stamp uint8
 
 const (
-	// StampAuto takes the network card's times where it stamps every frame already
-	// and its clock is within a second of the system's, the kernel's otherwise.
+	// StampAuto takes the network card's times where it stamps every frame already. Times
+	// more than a second off when the frame can have been received by the system's clock
+	// are moved there; the kernel's times come where the card has none.
 	StampAuto Stamp = iota
 	// StampSoftware is the kernel's time when it received the frame, of the system clock.
 	StampSoftware
@@ -219,7 +220,7 @@ type TapCounters struct {
 	// HardwareStamps are frames with the time of the network card.
 	HardwareStamps uint64
 	// Restamped are frames whose hardware time was more than a second off with
-	// StampAuto: they have the system's time of when they were read.
+	// StampAuto: they have the system's time of about when they were received.
 	Restamped uint64
 	Malformed uint64 // blocks of the ring whose lengths contradict each other
 

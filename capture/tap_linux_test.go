@@ -16,6 +16,7 @@ import (
 
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/capture/livetest"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 )
 
 // TestTapRestoresTags sends every sequence of up to three tags, of which the kernel
@@ -81,7 +82,7 @@ func TestTapRestoresEveryEncapsulation(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	livetest.MakeLink(t)
 	var frames [][]byte
-	for _, f := range livetest.EveryEncapsulation(t) {
+	for _, f := range emittertest.EveryEncapsulation(t) {
 		frames = append(frames, f)
 		switch binary.BigEndian.Uint16(f[12:]) {
 		case 0x8100, 0x88a8, 0x88b6:
@@ -249,13 +250,13 @@ func surviveLinks(t *testing.T, rings int) {
 	for range 2 {
 		livetest.IP(t, "link", "set", livetest.TapEnd, "down")
 		all("down", capture.LinkDown)
-		livetest.IP(t, "link", "set", livetest.TapEnd, "up")
+		livetest.Up(t, livetest.TapEnd, livetest.SendEnd)
 		all("up again", capture.LinkUp)
 		arrive("up again")
 	}
 	livetest.IP(t, "link", "set", livetest.SendEnd, "down") // the carrier goes
 	all("without carrier", capture.LinkDown)
-	livetest.IP(t, "link", "set", livetest.SendEnd, "up")
+	livetest.Up(t, livetest.SendEnd, livetest.TapEnd)
 	all("with carrier", capture.LinkUp)
 	arrive("with carrier")
 	for range 2 {

@@ -19,6 +19,9 @@ func (r *Ring) ReadBatch(*Batch) error { return errTapNeedsLinux }
 // QuietUntil is 0.
 func (r *Ring) QuietUntil() int64 { return 0 }
 
+// Ahead is 0.
+func (r *Ring) Ahead() int64 { return 0 }
+
 // Interfaces is empty.
 func (r *Ring) Interfaces() []Interface { return nil }
 

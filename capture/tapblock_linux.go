@@ -28,15 +28,31 @@ type cursor struct {
 	longest   uint32 // frame of the wire, without the stripped tag
 	stamps    Stamp
 
-	block int   // number
-	held  bool  // block is the reader's
-	first bool  // nothing of it has been handed out
-	left  int   // frames of the block that are yet to be handed out
-	at    int   // offset of the next frame in ring
-	begun int64 // Unix ns when its first hardware time was looked at; 0 before
+	block int  // number
+	held  bool // block is the reader's
+	first bool // nothing of it has been handed out
+	left  int  // frames of the block that are yet to be handed out
+	at    int  // offset of the next frame in ring
+
+	stampClock
 
 	warm int  // offset up to which ring was read in advance
 	kept byte // keeps those reads
+}
+
+// stampClock compares the network card's clock with the system's. A frame of a block was
+// received between two system times, however long it then waited in the ring: the kernel
+// opened the block before it, and the reader took the block after it.
+type stampClock struct {
+	quiet int64 // Unix ns: no frame was received before it that is yet to be handed out
+
+	// Of the block at hand, Unix ns of the system; read is 0 before its first hardware time.
+	opened, read int64
+	from         int64 // no frame of it was received before
+	firstStamp   int64 // its first hardware time
+
+	measured bool
+	ahead    int64 // see Ring.Ahead
 }
 
 // Each frame says where the next one is, so that reading them waits for memory once a
@@ -82,7 +98,8 @@ func (c *cursor) acquire() bool {
 	}
 	c.held, c.first = true, true
 	c.left, c.at = int(h.Num_pkts), c.block*c.blockSize+int(h.Offset_to_first_pkt)
-	c.warm, c.begun = c.at, 0
+	c.warm = c.at
+	c.opened, c.read = int64(h.Ts_first_pkt.Sec)*int64(time.Second)+int64(h.Ts_first_pkt.Usec), 0 // these are ns here
 	return true
 }
 
@@ -151,19 +168,30 @@ func restore(f *Frame, h *unix.Tpacket3Hdr) {
 	f.WireLen += strippedLen
 }
 
-// judgeStamp believes the network card's time with StampAuto only where it is near the
-// system's: many cards count international atomic time, or from when they were
-// switched on.
+// judgeStamp believes the network card's time with StampAuto only where it is within
+// maxStampError of when the frame can have been received: many cards count international
+// atomic time, or from when they were switched on. Else the block's first frame takes the
+// earliest time that is possible, and the card tells how much later the others came.
 func (c *cursor) judgeStamp(f *Frame, t *batchTally) {
 	t.hardware++
-	if c.stamps != StampAuto {
-		return
+	if c.read == 0 {
+		c.read = time.Now().UnixNano()
+		c.from, c.firstStamp = min(max(c.opened, c.quiet), c.read), f.TimeNS
 	}
-	if c.begun == 0 {
-		c.begun = time.Now().UnixNano()
-	}
-	if d := f.TimeNS - c.begun; d > int64(maxStampError) || d < -int64(maxStampError) {
-		f.TimeNS = c.begun
+	if early, late := c.from-f.TimeNS, f.TimeNS-c.read; c.stamps == StampAuto && max(early, late) > int64(maxStampError) {
+		f.TimeNS = min(c.from+max(f.TimeNS-c.firstStamp, 0), c.read)
 		t.restamped++
 	}
+	c.compare(f.TimeNS)
+}
+
+// compare learns how far the clock of frames is ahead of the system's. No frame is read
+// before it is received, so each time says at least how much; the most of them is of the
+// frame that waited least, until a block shows that the clock was set back.
+func (c *stampClock) compare(ns int64) {
+	least, most := ns-c.read, ns-c.from
+	if !c.measured || c.ahead > most {
+		c.measured, c.ahead = true, least
+	}
+	c.ahead = max(c.ahead, least)
 }

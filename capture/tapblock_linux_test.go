@@ -47,28 +47,88 @@ func cursorOver(ring []byte, stamps Stamp) *cursor {
 	return &cursor{ring: ring, blockSize: testBlockSize, blocks: 1, longest: 1500 + 46, stamps: stamps}
 }
 
-// TestHardwareStamps judges the network card's times by the system's clock.
+// TestHardwareStamps judges the network card's times by when a frame can have been
+// received: from when the kernel opened its block, or from the last idle poll, until it is
+// read. A backlog that waited in the ring keeps its times, and their order.
 func TestHardwareStamps(t *testing.T) {
-	now := time.Now()
-	at := func(d time.Duration, status uint32) unix.Tpacket3Hdr {
-		ts := now.Add(d)
-		return unix.Tpacket3Hdr{Sec: uint32(ts.Unix()), Nsec: uint32(ts.Nanosecond()), Status: status, Len: 60}
-	}
 	const hardware, atomicTime = unix.TP_STATUS_TS_RAW_HARDWARE, 37 * time.Second
-	block := func() []byte { return madeBlock(at(0, hardware), at(atomicTime, hardware), at(-time.Millisecond, 0)) }
-	b, tally := readBlock(t, cursorOver(block(), StampAuto))
-	if tally.hardware != 2 || tally.restamped != 1 || tally.frames != 3 {
-		t.Errorf("%+v", tally)
+	now := time.Now()
+	for _, test := range []struct {
+		name          string
+		opened, quiet time.Duration // before now
+		stamps        []time.Duration
+		want          []time.Duration // nil: unchanged
+		restamped     uint64
+		least, most   time.Duration // Ahead, by how long reading takes
+	}{
+		{name: "read at once", opened: time.Millisecond, quiet: time.Minute, stamps: []time.Duration{-time.Millisecond, 0}, most: 0},
+		{name: "a backlog", opened: time.Minute, quiet: 2 * time.Minute, stamps: []time.Duration{-59 * time.Second, -30 * time.Second}, least: -30 * time.Second, most: -30 * time.Second},
+		{
+			name: "atomic time", opened: time.Millisecond, quiet: time.Minute, stamps: []time.Duration{atomicTime, atomicTime + time.Microsecond},
+			want: []time.Duration{-time.Millisecond, -999 * time.Microsecond}, restamped: 2, least: -time.Millisecond, most: -999 * time.Microsecond,
+		},
+		{
+			name: "a backlog of a card that is behind", opened: 10 * time.Second, quiet: time.Minute,
+			stamps: []time.Duration{-time.Hour, -time.Hour + 2*time.Second, -time.Hour + 20*time.Second},
+			want:   []time.Duration{-10 * time.Second, -8 * time.Second, 0}, restamped: 3,
+		},
+		{
+			name: "behind, in a block that was long empty", opened: time.Hour, quiet: 60 * time.Millisecond, stamps: []time.Duration{-10 * time.Minute},
+			want: []time.Duration{-60 * time.Millisecond}, restamped: 1, least: -60 * time.Millisecond, most: -60 * time.Millisecond,
+		},
+		{name: "half a second off", opened: time.Millisecond, quiet: time.Minute, stamps: []time.Duration{-500 * time.Millisecond}, least: -500 * time.Millisecond, most: -500 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			const slow = time.Minute // that a busy machine may take to read the block
+			var headers []unix.Tpacket3Hdr
+			for _, d := range test.stamps {
+				ts := now.Add(d)
+				headers = append(headers, unix.Tpacket3Hdr{Sec: uint32(ts.Unix()), Nsec: uint32(ts.Nanosecond()), Status: hardware, Len: 60})
+			}
+			for _, stamps := range []Stamp{StampAuto, StampHardware} {
+				c := cursorOver(madeBlock(headers...), stamps)
+				opened := now.Add(-test.opened)
+				c.header().Ts_first_pkt = unix.TpacketBDTS{Sec: uint32(opened.Unix()), Usec: uint32(opened.Nanosecond())}
+				c.quiet = now.Add(-test.quiet).UnixNano()
+				b, tally := readBlock(t, c)
+				want, restamped := test.stamps, uint64(0)
+				if stamps == StampAuto && test.want != nil {
+					want, restamped = test.want, test.restamped
+				}
+				for i, d := range want {
+					got := time.Duration(b.Frames[i].TimeNS - now.UnixNano())
+					if got != d && (d != 0 || restamped == 0 || got < 0 || got > slow) {
+						t.Errorf("%s: frame %d is of %s, want %s", stamps, i, got, d)
+					}
+				}
+				if tally.hardware != uint64(len(want)) || tally.restamped != restamped {
+					t.Errorf("%s: %+v, want %d restamped", stamps, tally, restamped)
+				}
+				if ahead := time.Duration(c.ahead); stamps == StampAuto && (ahead < test.least-slow || ahead > test.most) {
+					t.Errorf("the clock of frames is ahead by %s, want %s to %s", ahead, test.least, test.most)
+				}
+			}
+		})
 	}
-	if b.Frames[0].TimeNS != now.UnixNano() || b.Frames[2].TimeNS != now.Add(-time.Millisecond).UnixNano() {
-		t.Errorf("times near the system's were changed: %d, %d", b.Frames[0].TimeNS, b.Frames[2].TimeNS)
-	}
-	if d := b.Frames[1].TimeNS - now.UnixNano(); d < 0 || d > int64(10*time.Second) {
-		t.Errorf("a time 37 s ahead became one %s ahead", time.Duration(d))
-	}
-	b, tally = readBlock(t, cursorOver(block(), StampHardware))
-	if tally.restamped != 0 || b.Frames[1].TimeNS != now.Add(atomicTime).UnixNano() {
-		t.Errorf("the card's times were changed on their own: %+v", tally)
+}
+
+// The clock of frames is at least as far ahead as the frame shows that waited least, until
+// one cannot have been received so early.
+func TestClockComparison(t *testing.T) {
+	var c stampClock
+	for i, block := range []struct{ from, read, stamp, want int64 }{
+		{0, 100, 1050, 950},        // 1000 ahead, read 50 after it was received
+		{100, 5000, 1200, 950},     // a backlog says less
+		{5000, 5100, 6090, 990},    // 10 after
+		{5100, 5200, 6190, 990},    // the same again
+		{5200, 5300, 5299, -1},     // the clock was set back: it is right now
+		{5300, 9000, 5400, -1},     // a backlog
+		{9000, 9100, 12_100, 3000}, // and ahead again
+	} {
+		c.from, c.read = block.from, block.read
+		if c.compare(block.stamp); c.ahead != block.want {
+			t.Errorf("block %d: ahead by %d, want %d", i, c.ahead, block.want)
+		}
 	}
 }
 

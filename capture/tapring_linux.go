@@ -56,6 +56,7 @@ func (r *Ring) open() error {
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	s, err := openSocket(r.tap, l)
 	if err != nil {
 		return err
@@ -64,6 +65,8 @@ func (r *Ring) open() error {
 	r.cursor = cursor{
 		ring: s.memory, blockSize: r.tap.cfg.BlockSize, blocks: r.tap.cfg.Blocks,
 		longest: s.longest(), stamps: s.stamp,
+		// What the clock showed holds until frames show something else.
+		stampClock: stampClock{quiet: began.UnixNano(), measured: r.cursor.measured, ahead: r.cursor.ahead},
 	}
 	r.stamp.Store(uint32(s.stamp.resolved()))
 	r.lost = time.Time{}
@@ -137,7 +140,7 @@ func (r *Ring) wait() error {
 		// The link went down or away: reading the error is what clears it.
 		_, _ = unix.GetsockoptInt(r.sock.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	}
-	r.quiet = began.Add(-2 * r.tap.cfg.Retire).UnixNano()
+	r.setQuiet(began.Add(-2 * r.tap.cfg.Retire))
 	r.readStatistics()
 	now := time.Now()
 	r.checkLink(now)
@@ -191,7 +194,7 @@ func (r *Ring) drop() {
 	if err := r.sock.close(r.tap); err != nil {
 		r.tap.cfg.Logger.Warn("tap's ring did not close", slog.String("interface", r.tap.cfg.Interface), slog.Any("error", err))
 	}
-	r.sock, r.cursor = nil, cursor{}
+	r.sock, r.cursor = nil, cursor{stampClock: r.cursor.stampClock}
 }
 
 // revive opens the ring anew once there is an interface of the name again.
@@ -203,7 +206,7 @@ func (r *Ring) revive() error {
 		return nil
 	}
 	time.Sleep(r.tap.cfg.Wait)
-	r.quiet = now.UnixNano()
+	r.setQuiet(now)
 	switch {
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
 		return fmt.Errorf("read tap %q: open its ring anew: %w", r.tap.cfg.Interface, err)
@@ -224,15 +227,19 @@ func (r *Ring) readStatistics() {
 	}
 }
 
+func (r *Ring) setQuiet(t time.Time) {
+	r.quiet = t.UnixNano()
+	r.cursor.quiet = r.quiet
+}
+
 // QuietUntil is a time (Unix ns, system clock) before which no frame was received
 // that is yet to be delivered, as of the last ReadBatch without frames: what an idle
-// tap's clock may be advanced to. It is 0 before the first.
-func (r *Ring) QuietUntil() int64 {
-	if r.Stamp() == StampHardware && r.quiet > 0 {
-		return r.quiet - int64(maxStampError)
-	}
-	return r.quiet
-}
+// tap's clock may be advanced to, after Ahead was added. It is 0 before the first.
+func (r *Ring) QuietUntil() int64 { return r.quiet }
+
+// Ahead is how far the clock of the frames' times is at least ahead of the system's, in
+// ns, as the frames show it: negative where it is behind, 0 for software times.
+func (r *Ring) Ahead() int64 { return r.cursor.ahead }
 
 // Interfaces is the tap's one interface, as for a Reader.
 func (r *Ring) Interfaces() []Interface { return r.links[:] }

@@ -50,9 +50,32 @@ func checkEthernet(control int, name string) error {
 		return fmt.Errorf("find interface %q: %w", name, err)
 	}
 	if family := r.Uint16(); family != unix.ARPHRD_ETHER && family != unix.ARPHRD_LOOPBACK {
-		return fmt.Errorf("interface %q: its hardware type is %d, expected Ethernet (%d)", name, family, unix.ARPHRD_ETHER)
+		return fmt.Errorf("interface %q: its link type is %s (%d), expected Ethernet (%d)", name, hardwareName(family), family, unix.ARPHRD_ETHER)
 	}
 	return nil
+}
+
+// hardwareName names the link types of Linux that interfaces of hosts have.
+func hardwareName(family uint16) string {
+	switch family {
+	case unix.ARPHRD_INFINIBAND:
+		return "InfiniBand"
+	case unix.ARPHRD_CAN:
+		return "CAN"
+	case unix.ARPHRD_PPP:
+		return "PPP"
+	case unix.ARPHRD_TUNNEL, unix.ARPHRD_TUNNEL6, unix.ARPHRD_SIT:
+		return "IP in IP"
+	case unix.ARPHRD_IPGRE, unix.ARPHRD_IP6GRE:
+		return "GRE"
+	case unix.ARPHRD_IEEE80211, unix.ARPHRD_IEEE80211_PRISM, unix.ARPHRD_IEEE80211_RADIOTAP:
+		return "IEEE 802.11"
+	case unix.ARPHRD_NETLINK:
+		return "netlink"
+	case unix.ARPHRD_RAWIP, unix.ARPHRD_NONE:
+		return "raw IP"
+	}
+	return "unknown"
 }
 
 // socket is an AF_PACKET socket with its ring.

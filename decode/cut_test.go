@@ -68,8 +68,10 @@ func contradicts(a, b *decode.Observation) string {
 		return "other addresses"
 	case a.Flags&decode.HasAddrs == 0 && (a.Src != [16]byte{} || a.Dst != [16]byte{}):
 		return "addresses without HasAddrs"
-	case a.Proto != 0 && a.Proto != b.Proto:
+	case a.Flags&decode.HasProto != 0 && a.Proto != b.Proto:
 		return "another protocol"
+	case a.Flags&decode.HasProto == 0 && a.Proto != 0:
+		return "a protocol without HasProto"
 	case a.Flags&decode.HasPorts != 0 && (a.SrcPort != b.SrcPort || a.DstPort != b.DstPort):
 		return "other ports"
 	case a.Flags&decode.HasAck != 0 && a.Ack != b.Ack:
@@ -89,7 +91,7 @@ func TestCutReasons(t *testing.T) {
 		n      int // observations
 		flags  decode.Flags
 	}
-	const addrs, ports = decode.HasAddrs, decode.HasAddrs | decode.HasPorts | decode.HasAck
+	const addrs, proto, ports = decode.HasAddrs, decode.HasAddrs | decode.HasProto, decode.HasAddrs | decode.HasProto | decode.HasPorts | decode.HasAck
 	for _, tc := range []struct {
 		frame string
 		spans []span
@@ -101,7 +103,7 @@ func TestCutReasons(t *testing.T) {
 			{18, decode.CutTag, 0, 0},
 			{20, decode.CutEthernet, 1, 0},
 			{22, decode.CutIP, 1, 0},
-			{42, decode.CutTransport, 1, addrs},
+			{42, decode.CutTransport, 1, proto},
 			{62, decode.CutTransport, 1, ports},
 			{68, decode.CutTransport, 2, ports},
 			{70, decode.OK, 2, ports},
@@ -116,16 +118,25 @@ func TestCutReasons(t *testing.T) {
 			{16, decode.CutEthernet, 1, 0},
 			{18, decode.CutIP, 1, 0},
 			{58, decode.CutIP, 1, addrs},
-			{114, decode.CutTransport, 1, addrs},
+			{114, decode.CutTransport, 1, proto},
 			{134, decode.OK, 1, ports},
 		}},
 		{"compact_uec050_trimmed_ipv6", []span{
-			{58, decode.CutTransport, 1, addrs},
-			{66, decode.OK, 1, addrs | decode.HasPorts}, // a cut payload costs nothing
+			{58, decode.CutTransport, 1, proto},
+			{66, decode.OK, 1, proto | decode.HasPorts}, // a cut payload costs nothing
 		}},
 		{"ipv4_options", []span{
+			{38, decode.CutIP, 1, proto},
+			{42, decode.CutTransport, 1, proto},
+		}},
+		{"ah_ipv4", []span{
 			{38, decode.CutIP, 1, addrs},
-			{42, decode.CutTransport, 1, addrs},
+			{62, decode.CutTransport, 1, proto},
+			{82, decode.OK, 1, ports},
+		}},
+		{"sctp", []span{
+			{38, decode.CutTransport, 1, proto},
+			{50, decode.OK, 1, proto | decode.HasPorts},
 		}},
 	} {
 		frame := goldenFrame(t, tc.frame)
@@ -137,7 +148,7 @@ func TestCutReasons(t *testing.T) {
 			for n := s.from; n < end; n++ {
 				var r decode.Result
 				d.Decode(frame[:n], &r)
-				if r.Reason != s.reason || r.N != s.n || (r.N > 0 && r.Obs[0].Flags != s.flags) {
+				if r.Reason != s.reason || r.N != s.n || (r.N > 0 && r.Obs[0].Flags&^decode.IPv6 != s.flags) {
 					t.Errorf("%s cut at %d: %s, %d observations, flags %b, want %+v", tc.frame, n, r.Reason, r.N, r.Obs[0].Flags, s)
 				}
 			}

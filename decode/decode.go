@@ -35,8 +35,8 @@
 // the user data and so keeps the integrity check value from being read as headers;
 // otherwise the lengths in the IP header do.
 //
-// A tag that another CSIG tag, a VLAN tag or a SecTAG follows is an Orphan. After a
-// tag, ARP, LLDP and MAC control end the walk: the tag counts, without addresses.
+// A tag that another CSIG tag, a VLAN tag or a SecTAG follows is an Orphan, and so is one
+// behind a fifth VLAN tag. After a tag, ARP, LLDP and MAC control end the walk: the tag counts, without addresses.
 //
 // Ultra Ethernet's unified forwarding header replaces the MAC addresses and leaves
 // the first EtherType at offset 12. As no identity is ever taken from the first 12
@@ -45,14 +45,15 @@
 //
 // # What follows L2
 //
-// IPv4, IPv6 with its extension headers, and MPLS, which has below its last label
+// IPv4, IPv6 with up to eight extension headers, and MPLS, which has below its last label
 // whatever the first four bits say: 4 and 6 are IP, 0 is the control word of an
-// Ethernet pseudowire, 1 an associated channel and the end of the walk.
+// Ethernet pseudowire, 1 an associated channel and the end of the walk. An authentication
+// header is walked in IPv4 too.
 //
-//	+---------------------------------+     +-------------------------------+
-//	| label:20  TC:3  bottom:1  TTL:8 | ... | 0:4 flags:4 FRG:2 len:6 seq:16 |
-//	+---------------------------------+     +-------------------------------+
-//	  label stack entry, one or more           control word (RFC 4385)
+//	+---------------------------------+     +--------------------------+
+//	| label:20  TC:3  bottom:1  TTL:8 | ... | 0:4  reserved 0:12 seq:16 |
+//	+---------------------------------+     +--------------------------+
+//	  label stack entry, one or more          control word (RFC 4448)
 //
 // # Tunnels
 //
@@ -85,9 +86,11 @@
 // # Mirror sessions
 //
 // At a tap whose Framing holds sessions of a kind (ERSPAN, GRE-TAP, VXLAN, TZSP), the
-// walk takes one off that stands in IP behind VLAN tags alone, and goes on as if the
-// frame inside were what was captured; Mirrored has the session. A fragment, or a session
-// whose headers are cut or wrong, is a packet as any other. In all other places anybody
+// walk takes one off that stands in IP behind VLAN tags and CSIG tags alone, and goes on as
+// if the frame inside were what was captured; Mirrored has the session. A tag before the
+// session measures the path of the mirror: it is an observation of its own, with the
+// addresses of the outer packet. Of a packet in fragments the first one holds the session. A
+// session whose headers are cut or wrong is a packet as any other. In all other places anybody
 // can have sent it: tags and reflections inside of ERSPAN and TZSP are Orphans whatever is
 // configured, and no header inside names the ends of others; GRE and VXLAN are tunnels.
 //

@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// MaxObservations bounds what one frame yields: up to three tags and the
-// reflections that fit beside them.
+// MaxObservations bounds what one frame yields, with the packet that it was mirrored in: up
+// to three tags and the reflections that fit beside them.
 const MaxObservations = 4
 
 // Endpoints say which IP header of a frame with tunnels names its endpoints.
@@ -64,6 +64,22 @@ type Result struct {
 	N      int
 	Reason Reason
 	Encap  Stack
+	// Of a frame that came in a mirror session which the tap holds, Carrier is how many of
+	// Obs, the first ones, are tags of the packet that carried it, and CarrierEncap is the
+	// encapsulation of these. All else is of the mirrored frame.
+	Carrier      int
+	CarrierEncap Stack
+}
+
+// own are the observations of the frame at hand so far, without the carrier's.
+func (r *Result) own() []Observation { return r.Obs[r.Carrier:r.N] }
+
+// EncapOf is the encapsulation of Obs[i].
+func (r *Result) EncapOf(i int) *Stack {
+	if i < r.Carrier {
+		return &r.CarrierEncap
+	}
+	return &r.Encap
 }
 
 // Decoder decodes frames. It is not safe for concurrent use: each core has one.
@@ -133,9 +149,7 @@ func (d *Decoder) Decode(frame []byte, r *Result) {
 }
 
 // DecodeFrame reads one frame, which may be cut at any byte, and fills r: of each
-// observation everything but TimeNS, Packet and Bytes. Bytes is what DecodeFrame returns:
-// the frame's length on the wire, or the mirrored frame's, where f came in a session that
-// the tap holds. It keeps no reference to f, and of its Data none but for Segment and
+// observation everything but TimeNS and Packet. It keeps no reference to f, and of its Data none but for Segment and
 // Mirrored. It does not allocate, but for r.Obs. The reason is UnknownLink for a link that
 // is not Known, so callers refuse such a capture first.
 //
@@ -146,9 +160,9 @@ func (d *Decoder) Decode(frame []byte, r *Result) {
 // when its fixed part came whole: a TCP header cut inside its options has ports.
 //
 // A tag that was stripped is read as if it were in the frame.
-func (d *Decoder) DecodeFrame(how Framing, f *Frame, r *Result) (wireLen uint32) {
+func (d *Decoder) DecodeFrame(how Framing, f *Frame, r *Result) {
 	d.start(r)
-	if how.Mirrors != (Mirrors{}) && how.Link == Ethernet {
+	if how.Mirrors != (Mirrors{}) {
 		d.hold(how.Mirrors, f)
 	}
 	if f.TPID != 0 { // of Ethernet alone: cooked captures have the tag in the frame
@@ -157,17 +171,21 @@ func (d *Decoder) DecodeFrame(how Framing, f *Frame, r *Result) (wireLen uint32)
 		r.Reason = d.walkLink(how.Link, f.Data, r)
 	}
 	d.finish(r)
-	if d.nest.mirrored == MirrorOK {
-		return d.mirrored.frame.WireLen
+	for i := range r.Obs[:r.N] {
+		r.Obs[i].Bytes = f.WireLen
 	}
-	return f.WireLen
+	if d.nest.mirrored == MirrorOK {
+		for i := range r.own() {
+			r.own()[i].Bytes = d.mirrored.frame.WireLen
+		}
+	}
 }
 
 func (d *Decoder) start(r *Result) {
 	if len(r.Obs) < MaxObservations {
 		r.Obs = make([]Observation, MaxObservations)
 	}
-	r.N, r.Encap.n = 0, 0
+	r.N, r.Encap.n, r.Carrier = 0, 0, 0
 	d.nest = nesting{}
 	if d.keeps {
 		d.segment.TCP = nil
@@ -207,10 +225,10 @@ func (r *Result) add(kind Kind) *Observation {
 func be16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
 
 // Bare reads the ends of an Ethernet frame without a tag into o: addresses, protocol, and
-// the ports of TCP and UDP, all from the outermost IP header. data tells whether it carries
-// any, which acknowledgements of TCP do not. ok is false for a frame that is cut before
-// these, that carries no IP, or a fragment without ports, and where the innermost header is
-// to name the ends. o is then undefined. It counts nothing and does not allocate.
+// ports, all from the outermost IP header. data tells whether it carries any, which
+// acknowledgements of TCP do not. ok is false for a frame that is cut before these, that
+// carries no IP, or extension headers, or a fragment without ports, and where the innermost
+// header is to name the ends. o is then undefined. It counts nothing and does not allocate.
 func (d *Decoder) Bare(frame []byte, o *Observation) (data, ok bool) {
 	if d.inner {
 		return false, false
@@ -224,25 +242,22 @@ func (d *Decoder) Bare(frame []byte, o *Observation) (data, ok bool) {
 		return false, false
 	}
 	*o = Observation{}
-	o.setAddrs(e)
-	switch e.proto {
-	case protoUDP:
-		if len(b) < udpLen {
-			return false, false
-		}
+	e.setEnds(o)
+	n := portsLen(e.proto)
+	if len(b) < n {
+		return false, false
+	}
+	if n > 0 {
 		o.setPorts(b)
-	case protoTCP:
-		if len(b) < tcpLen {
-			return false, false
-		}
-		o.setPorts(b)
+	}
+	if e.proto == protoTCP {
 		return left > int(b[12]>>4)*4, true
 	}
 	return left > 0, true
 }
 
-// bareIP is an IP header without extensions, what follows it, and how long that is as the
-// header has it.
+// bareIP is an IP header without extension headers, what follows it, and how long that is as
+// the header has it.
 func bareIP(c class, b []byte) (e endpoints, rest []byte, left int, ok bool) {
 	const fragmentOffset = 0x1fff
 	switch {
@@ -251,12 +266,14 @@ func bareIP(c class, b []byte) (e endpoints, rest []byte, left int, ok bool) {
 		if b[0]>>4 != 4 || n < ipv4Len || total < n || len(b) < n || be16(b[6:])&fragmentOffset != 0 {
 			return e, nil, 0, false
 		}
-		return endpoints{ip: b[:ipv4Len], proto: b[9]}, b[n:min(len(b), total)], total - n, true
+		e, rest, left = endpoints{ip: b[:ipv4Len], proto: b[9]}, b[n:min(len(b), total)], total-n
 	case c == ipv6 && len(b) >= ipv6Len && b[0]>>4 == 6:
 		left = int(be16(b[4:]))
-		return endpoints{ip: b[:ipv6Len], proto: b[6]}, b[ipv6Len:min(len(b), ipv6Len+left)], left, true
+		e, rest = endpoints{ip: b[:ipv6Len], proto: b[6]}, b[ipv6Len:min(len(b), ipv6Len+left)]
+	default:
+		return e, nil, 0, false
 	}
-	return e, nil, 0, false
+	return e, rest, left, !e.extension(e.proto)
 }
 
 // mplsLabel is the length of a label stack entry.

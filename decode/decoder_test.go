@@ -89,7 +89,7 @@ func TestKindNames(t *testing.T) {
 func TestJSONLeavesOut(t *testing.T) {
 	t.Parallel()
 	o := decode.Observation{Packet: 3, Kind: decode.Tag, Tag: csig.Tag{Layout: csig.Layout{Format: csig.Compact, Profile: csig.IETF01}, S: 31}}
-	o.Src[0], o.SrcPort, o.Proto = 1, 1, 6 // not set, as the flags say
+	o.TimeNS, o.Src[0], o.SrcPort, o.Proto, o.Flags = 1, 1, 1, 6, decode.NoTime // not set, as the flags say
 	const want = `{"packet":3,"kind":"tag","format":"compact","profile":"ietf01","signal":"min_abw","signal_type":0,` +
 		`"code":31,"lm":0,"untouched":false,"trimmed":false,"orphan":false,"path":"forward"}`
 	if got := string(o.AppendJSON(nil, domain(t, csig.Spec{}), nil)); got != want {

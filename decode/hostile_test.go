@@ -38,7 +38,7 @@ func TestHostileStacks(t *testing.T) {
 		want          decode.Reason
 		layers, n     int
 	}{
-		{"VLAN tags", tag, "8100 0001", decode.TooDeep, 4, 1},
+		{"VLAN tags", tag, "8100 0001", decode.TooDeep, 16, 1},
 		{"CSIG tags", "", tag, decode.TooDeep, 0, 3},
 		{"SecTAGs", tag, "88e5 0000 00000001", decode.TooDeep, 16, 1},
 		{"MPLS labels", tag + "8847", "00010040", decode.TooDeep, 16, 1},

@@ -9,7 +9,7 @@ import (
 // AppendJSON appends the observation as one JSON object, without a newline, and
 // does not allocate when dst has room for 512 bytes.
 //
-//	time_ns             Unix ns; left out without a time
+//	time_ns             Unix ns; left out in a capture without times
 //	packet              number in the file, from 1
 //	kind                tag or reflection
 //	format, profile     compact or wide; ietf01 or uec050
@@ -25,7 +25,8 @@ import (
 //	trimmed             the D bit
 //	orphan              it stands where none belongs
 //	src, dst            the packet's own addresses; left out without IP
-//	proto               IP protocol, 1 to 255; left out where the capture ends before it
+//	proto               IP protocol, 0 to 255; left out where the capture ends before it, or
+//	                    behind more than eight extension headers
 //	src_port, dst_port  left out without them
 //	path                what is measured: forward, the packet's own path, or reverse
 //	encap               names of the headers around it, in wire order; left out
@@ -34,7 +35,7 @@ import (
 // encap may be nil.
 func (o *Observation) AppendJSON(dst []byte, domain *csig.Domain, encap *Stack) []byte {
 	dst = append(dst, '{')
-	if o.TimeNS != 0 {
+	if o.Flags&NoTime == 0 {
 		dst = append(strconv.AppendInt(append(dst, `"time_ns":`...), o.TimeNS, 10), ',')
 	}
 	dst = strconv.AppendUint(append(dst, `"packet":`...), o.Packet, 10)
@@ -82,9 +83,7 @@ func (o *Observation) appendEndpoints(dst []byte) []byte {
 	src, dstAddr := o.Addrs()
 	dst = append(src.AppendTo(append(dst, `,"src":"`...)), '"')
 	dst = append(dstAddr.AppendTo(append(dst, `,"dst":"`...)), '"')
-	// 0 is hop-by-hop, which is no packet's own protocol: the capture ended before
-	// the protocol was known.
-	if o.Proto != 0 {
+	if o.Flags&HasProto != 0 {
 		dst = appendUint(dst, "proto", uint64(o.Proto))
 	}
 	if o.Flags&HasPorts != 0 {

@@ -132,8 +132,6 @@ func (d *Decoder) vlan(b []byte, r *Result) (int, Reason) {
 	d.orphanTags(r)
 	d.nest.vlans++
 	switch {
-	case d.nest.vlans > maxVLANs:
-		return 0, TooDeep
 	case len(b) < 2:
 		return 0, CutVLAN
 	case !r.Encap.push(VLAN, uint32(be16(b)&0xfff)):
@@ -206,6 +204,9 @@ func (d *Decoder) tag(b []byte, l csig.Layout, r *Result) (int, Reason) {
 	if d.nest.tunnels > 0 {
 		d.innerTag(o, r)
 	}
+	if d.nest.vlans > maxVLANs {
+		d.orphan(o)
+	}
 	return n, OK
 }
 
@@ -243,8 +244,7 @@ func (l Link) Known() bool { return l == Ethernet || l == LinuxSLL || l == Linux
 // Framing says how the frames of a tap or a file are to be read.
 type Framing struct {
 	Link Link
-	// Mirrors are the sessions that mirrored frames are taken out of, on Ethernet links
-	// alone.
+	// Mirrors are the sessions that mirrored frames are taken out of.
 	Mirrors Mirrors
 }
 

@@ -15,9 +15,8 @@ type Mirror uint8
 // The results.
 const (
 	MirrorNone        Mirror = iota // no mirror session: the frame is what was captured
-	MirrorOK                        // the inner frame is whole, or cut only in its own bytes
+	MirrorOK                        // the inner frame is whole, or cut in its own bytes: by the capture, or where the first fragment of the outer packet ends
 	MirrorCut                       // the captured bytes end before the inner frame starts
-	MirrorFragment                  // the outer IP packet is fragmented, the inner frame is not whole
 	MirrorMalformed                 // GRE with routing, or lengths that contradict each other
 	MirrorVersion                   // a header of unknown version, or another than its GRE protocol says
 	MirrorNotEthernet               // a session that carries something else than an Ethernet frame
@@ -27,7 +26,7 @@ const (
 )
 
 var mirrorNames = [NumMirrorResults]string{
-	"no_mirror", "mirror", "mirror_cut", "mirror_fragment", "mirror_malformed", "mirror_version", "mirror_not_ethernet",
+	"no_mirror", "mirror", "mirror_cut", "mirror_malformed", "mirror_version", "mirror_not_ethernet",
 }
 
 // String returns a reason code for counters and messages.
@@ -89,7 +88,8 @@ func NewUnwrapper(m Mirrors) *Unwrapper {
 // Unwrap takes a mirrored frame out of the packet that a switch sent it in. f is a frame
 // of an Ethernet link. With MirrorOK, inner is the frame as the switch saw it, without
 // FCS: its Data lies in f.Data and lives as long; its WireLen is what the outer packet
-// holds of it, which is the original length unless Session.Truncated. With any other
+// holds of it, which is the original length unless Session.Truncated, or a first fragment of
+// GRE holds less. With any other
 // result inner and s are zero, and f is to be treated as an ordinary frame (MirrorNone) or
 // to be counted.
 //
@@ -110,10 +110,11 @@ func (u *Unwrapper) Unwrap(f *Frame) (inner Frame, s Session, result Mirror) {
 	return d.mirrored.frame, d.mirrored.session, MirrorOK
 }
 
-// outermost tells that nothing but VLAN tags stands before the IP header that the walk has
-// left: neither a tag of the mirror's path, which the mirrored frame must not hide, nor a
-// tunnel.
-func (d *Decoder) outermost(r *Result) bool { return r.N == 0 && r.Encap.n == d.nest.vlans }
+// outermost tells that nothing but at most four VLAN tags and tags of the mirror's own path
+// stands before the IP header that the walk has left.
+func (d *Decoder) outermost(r *Result) bool {
+	return d.nest.vlans <= maxVLANs && r.Encap.n == d.nest.vlans
+}
 
 // greSession walks the frame in a session over GRE that the tap holds; ok is false where
 // there is none, or it cannot be read, so that the packet is one as any other.
@@ -137,7 +138,7 @@ func (d *Decoder) udpSession(b []byte, left int, e endpoints, r *Result) (reason
 	}
 	var s Session
 	c := d.content(b, left)
-	result := c.udp()
+	result := c.udp(e.fragmented())
 	switch {
 	case result != MirrorOK:
 	case port == d.mirrors.VXLAN:
@@ -153,8 +154,6 @@ func (d *Decoder) udpSession(b []byte, left int, e endpoints, r *Result) (reason
 func (d *Decoder) unwrap(result Mirror, c *content, s *Session, e endpoints, r *Result) (reason Reason, ok bool) {
 	switch {
 	case result != MirrorOK:
-	case e.fragmented():
-		result = MirrorFragment
 	case c.wire <= 0:
 		result = MirrorMalformed
 	case len(c.data) == 0:
@@ -166,7 +165,11 @@ func (d *Decoder) unwrap(result Mirror, c *content, s *Session, e endpoints, r *
 	}
 	s.Source = e.source()
 	d.mirrored = mirrored{Frame{Data: c.data, WireLen: max(uint32(c.wire), uint32(s.Length))}, *s}
-	d.nest, r.Encap.n = nesting{mirrored: MirrorOK}, 0
+	d.nest = nesting{mirrored: MirrorOK, first: uint8(r.N)}
+	if r.N > 0 {
+		r.Carrier, r.CarrierEncap = r.N, r.Encap
+	}
+	r.Encap.n = 0
 	if d.unwraps {
 		return NoCSIG, true
 	}
@@ -200,11 +203,12 @@ func (c *content) skip(n int) Mirror {
 	return MirrorOK
 }
 
-// udp takes a header of UDP off, and the padding behind its datagram.
-func (c *content) udp() Mirror {
+// udp takes a header of UDP off, and the padding behind its datagram, of which a fragment
+// holds a part.
+func (c *content) udp(fragment bool) Mirror {
 	// The length is 0 in a jumbogram and before segmentation offload.
 	if n := int(be16(c.data[4:])); n != 0 {
-		if n < udpLen || n > c.wire {
+		if n < udpLen || n > c.wire && !fragment {
 			return MirrorMalformed
 		}
 		c.wire, c.data = n, c.data[:min(len(c.data), n)]

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // join reads a frame written in groups for the reader's eye.
@@ -215,8 +216,6 @@ func TestUnwrapRefuses(t *testing.T) {
 		{"IPv4 header of 16 bytes", ip("0800 4400 0036 0000 4000 402f 0000 c0000201 c0000202", typeII...), decode.MirrorNone},
 		{"packet shorter than its header", ip("0800 4500 0013 0000 4000 402f 0000 c0000201 c0000202", typeII...), decode.MirrorNone},
 		{"later fragment", ip("0800 4500 0036 0000 0001 402f 0000 c0000201 c0000202", typeII...), decode.MirrorNone},
-		{"first fragment", ip("0800 4500 0036 0000 2000 402f 0000 c0000201 c0000202", typeII...), decode.MirrorFragment},
-		{"first fragment of IPv6", ip("86dd 60000000 002a 2c 40"+v6+"2f00 0001 00000001", typeII...), decode.MirrorFragment},
 		{"later fragment of IPv6", ip("86dd 60000000 002a 2c 40"+v6+"2f00 0009 00000001", typeII...), decode.MirrorNone},
 		{"nine IPv6 headers", ip("86dd 60000000 006a 00 40"+v6+strings.Repeat("0000 0104 00000000", 8)+"2f00 0104 00000000", typeII...), decode.MirrorNone},
 		{"ESP behind IPv6", ip("86dd 60000000 0022 32 40"+v6, typeII...), decode.MirrorNone},
@@ -274,7 +273,7 @@ func TestMirrorString(t *testing.T) {
 	for m := decode.MirrorNone; m <= decode.MirrorNotEthernet; m++ {
 		seen[m.String()] = true
 	}
-	if len(seen) != 7 || seen["mirror_unknown"] || decode.Mirror(7).String() != "mirror_unknown" {
+	if len(seen) != 6 || seen["mirror_unknown"] || decode.Mirror(6).String() != "mirror_unknown" {
 		t.Errorf("reason codes %v", seen)
 	}
 }
@@ -429,12 +428,112 @@ func TestUnwrapKindsRefuses(t *testing.T) {
 		{"TZSP of IEEE 802.11", []string{ipv4TZSP5, "0100 0012 01", mirrored}, decode.MirrorNotEthernet},
 		{"TZSP without end", []string{ipv4TZSP5, "0100 0001 00", "0000000000000000 0000000000000000 0000"}, decode.MirrorMalformed},
 		{"TZSP with a field beyond", []string{ipv4TZSP5, "0100 0001 0d", "ff00000000000000 00000000000000 0000"}, decode.MirrorMalformed},
-		{"a fragment", []string{"0800 4500 0036 0000 2000 4011 0000 c0000201 c0000202 d431 12b5 0022 0000 08000000 00000700", mirrored}, decode.MirrorFragment},
 	} {
 		data := join(t, append([]string{outerMAC}, tt.groups...)...)
 		f := decode.Frame{Data: data, WireLen: uint32(len(data))}
 		if inner, s, m := everyMirror.Unwrap(&f); m != tt.want || inner.Data != nil || s != (decode.Session{}) {
 			t.Errorf("%s: %s, want %s", tt.name, m, tt.want)
+		}
+	}
+}
+
+// carried is a mirrored frame with a tag and a reflection, whose source is 10.0.0.1.
+const carried = "0a0000000001 0a0000000002 9900 4483 0800" +
+	"4500 0030 0001 0000 4006 0000 0a000001 0a000102 9c40 01bb 00000001 00001000 7010 ffff 0000 0000 fd06c516 4483 0101"
+
+// TestMirroredOnEveryLink: on every link type a mirrored frame says what it says alone, and a
+// tag of the packet that carries it is an observation of its own.
+func TestMirroredOnEveryLink(t *testing.T) {
+	t.Parallel()
+	dom := domain(t, csig.DefaultSpec())
+	inner := join(t, carried)
+	var alone decode.Result
+	decoder(t, dom).DecodeFrame(decode.Framing{Link: decode.Ethernet}, &decode.Frame{Data: inner, WireLen: 66}, &alone)
+	if alone.N != 2 || len(inner) != 66 {
+		t.Fatalf("%d observations in %d bytes", alone.N, len(inner))
+	}
+	const (
+		session  = "1000 88be 00000007 1064 b555 000abcde"
+		whole    = "4500 0066 0000 4000 402f 0000 c0000201 c0000202"
+		fragment = "4500 0066 0000 2000 402f 0000 c0000201 c0000202"
+	)
+	for name, tc := range map[string]struct {
+		before  string // the IP header
+		packet  string
+		carrier int
+		encap   []decode.Layer // of the carrier's tags
+	}{
+		"no tag":             {"", whole, 0, nil},
+		"behind a VLAN tag":  {"8100 0007", whole, 0, nil},
+		"own tag":            {"9900 2b85", whole, 1, nil},
+		"own tag in a VLAN":  {"8100 0007 9900 2b85", whole, 1, []decode.Layer{{Encap: decode.VLAN, ID: 7}}},
+		"own tag twice":      {"9900 2b85 9900 2b85", whole, 2, nil},
+		"a first fragment":   {"", fragment, 0, nil},
+		"own tag, fragment":  {"9900 2b85", fragment, 1, nil},
+		"behind a fifth tag": {strings.Repeat("8100 0007", 5), whole, -1, nil},
+	} {
+		frame := join(t, outerMAC, tc.before, "0800", tc.packet, session, carried)
+		for _, link := range []decode.Link{decode.Ethernet, decode.LinuxSLL, decode.LinuxSLL2} {
+			packet := decode.Frame{Data: asLink(link, frame), WireLen: 300}
+			var r decode.Result
+			d := decoder(t, dom)
+			d.DecodeFrame(decode.Framing{Link: link, Mirrors: decode.Mirrors{ERSPAN: true}}, &packet, &r)
+			if tc.carrier < 0 {
+				if _, _, ok := d.Mirrored(); ok || r.N == 0 || r.Obs[0].Flags&decode.Orphan == 0 {
+					t.Errorf("link type %d, %s: mirrored %t, %+v", link, name, ok, r.Obs[:r.N])
+				}
+				continue
+			}
+			if r.Carrier != tc.carrier || !cmp.Equal(alone.Obs[:alone.N], r.Obs[r.Carrier:r.N]) || len(r.Encap.Layers()) != 0 {
+				t.Errorf("link type %d, %s: %d of the carrier, then %+v in %v; want %d, %+v", link, name, r.Carrier, r.Obs[r.Carrier:r.N], r.Encap.Layers(), tc.carrier, alone.Obs[:alone.N])
+			}
+			for i := range r.Carrier {
+				o := &r.Obs[i]
+				if src, _ := o.Addrs(); src != switchV4 || o.Proto != 47 || o.Bytes != 300 || (o.Flags&decode.Orphan != 0) != (i+1 < r.Carrier) || !slices.Equal(r.EncapOf(i).Layers(), tc.encap) {
+					t.Errorf("link type %d, %s: the carrier's tag is %+v in %v", link, name, *o, r.EncapOf(i).Layers())
+				}
+			}
+		}
+	}
+}
+
+// TestMirroredTooMany: the carrier and the mirrored frame share the room for observations.
+func TestMirroredTooMany(t *testing.T) {
+	t.Parallel()
+	d := decoder(t, domain(t, csig.DefaultSpec()))
+	frame := join(t, outerMAC, strings.Repeat("9900 2b85", 3), "0800 4500 0066 0000 4000 402f 0000 c0000201 c0000202", "1000 88be 00000007 1064 b555 000abcde", carried)
+	var r decode.Result
+	d.DecodeFrame(decode.Framing{Link: decode.Ethernet, Mirrors: everyKind}, &decode.Frame{Data: frame}, &r)
+	if r.N != 3 || r.Carrier != 3 || r.Reason != decode.TooDeep {
+		t.Errorf("%d observations, %d of the carrier, %s", r.N, r.Carrier, r.Reason)
+	}
+}
+
+// TestUnwrapFragment: the first fragment of a packet holds the session and the start of the
+// frame, whose length UDP tells.
+func TestUnwrapFragment(t *testing.T) {
+	t.Parallel()
+	const v6 = "20010db8000000000000000000000001 20010db8000000000000000000000002"
+	payload := join(t, mirrored)
+	for name, tc := range map[string]struct {
+		head []string
+		wire uint32
+	}{
+		"ERSPAN":         {[]string{"0800 4500 0036 0000 2000 402f 0000 c0000201 c0000202", gre88be, "1000 0001 00000000"}, 18},
+		"ERSPAN in IPv6": {[]string{"86dd 60000000 002a 2c 40", v6, "2f00 0001 00000001", gre88be, "1000 0001 00000000"}, 18},
+		"VXLAN":          {[]string{"0800 4500 0036 0000 2000 4011 0000 c0000201 c0000202 d431 12b5 05ec 0000 08000000 00000700"}, 1500},
+		"TZSP":           {[]string{"0800 4500 0033 0000 2000 4011 0000 c0000201 c0000202 d431 9090 05e9 0000 0100 0001 01"}, 1500},
+	} {
+		head := join(t, append([]string{outerMAC}, tc.head...)...)
+		whole := slices.Concat(head, payload)
+		for n := range len(whole) + 1 {
+			inner, _, m := everyMirror.Unwrap(&decode.Frame{Data: whole[:n], WireLen: uint32(len(whole))})
+			switch {
+			case n <= len(head) && (m == decode.MirrorOK || inner.Data != nil):
+				t.Errorf("%s cut at %d: %s", name, n, m)
+			case n > len(head) && (m != decode.MirrorOK || string(inner.Data) != string(payload[:n-len(head)]) || inner.WireLen != tc.wire):
+				t.Errorf("%s cut at %d: %s, % x of %d bytes, want %d", name, n, m, inner.Data, inner.WireLen, tc.wire)
+			}
 		}
 	}
 }

@@ -26,20 +26,25 @@ func (k Kind) String() string {
 // Flags say what an observation has and what is wrong with it.
 type Flags uint8
 
-// HasAddrs and HasPorts tell whether Src and Dst, SrcPort and DstPort are set. An
-// Orphan is a tag in a place where no tag belongs, or a reflection in a mirror session:
+// HasAddrs, HasPorts and HasProto tell whether Src and Dst, SrcPort and DstPort, Proto are
+// set: zeros are values. IPv6 says that the addresses come from an IPv6 header, where
+// ::ffff:10.0.0.1 is not 10.0.0.1. NoTime says that the capture has no time of the packet.
+// An Orphan is a tag in a place where no tag belongs, or a reflection in a mirror session:
 // it is reported and never aggregated.
 const (
 	HasAddrs Flags = 1 << iota
 	HasPorts
 	HasAck
 	Orphan
+	HasProto
+	IPv6
+	NoTime
 )
 
 // Observation is one tag or one reflection of one frame. It is plain data: it
 // holds no reference to the frame.
 type Observation struct {
-	TimeNS int64  // Unix ns, as captured; 0 when the capture has no times
+	TimeNS int64  // Unix ns, as captured; 0 with NoTime
 	Packet uint64 // number of the packet in its file, from 1
 	Bytes  uint32 // length of the frame on the wire
 
@@ -57,11 +62,14 @@ type Observation struct {
 	Tag csig.Tag
 }
 
-// Addrs are the packet's own addresses, IPv4 unmapped; both are invalid without
-// HasAddrs.
+// Addrs are the packet's own addresses, those of an IPv4 header unmapped; both are invalid
+// without HasAddrs.
 func (o *Observation) Addrs() (src, dst netip.Addr) {
 	if o.Flags&HasAddrs == 0 {
 		return netip.Addr{}, netip.Addr{}
+	}
+	if o.Flags&IPv6 != 0 {
+		return netip.AddrFrom16(o.Src), netip.AddrFrom16(o.Dst)
 	}
 	return netip.AddrFrom16(o.Src).Unmap(), netip.AddrFrom16(o.Dst).Unmap()
 }

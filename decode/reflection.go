@@ -122,7 +122,7 @@ func (d *Decoder) addReflection(l csig.Layout, data []byte, e endpoints, r *Resu
 	if d.settled() {
 		o.setEnds(&d.ends)
 	} else {
-		o.setAddrs(e)
+		e.setEnds(o)
 	}
 	d.counters.Reflections++
 	if d.nest.mirror {

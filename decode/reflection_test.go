@@ -93,7 +93,7 @@ func TestReflectionEncodings(t *testing.T) {
 			for i := range r.Obs[:r.N] {
 				o := &r.Obs[i]
 				got = append(got, o.Tag)
-				const flags = decode.HasAddrs | decode.HasPorts | decode.HasAck
+				const flags = decode.HasAddrs | decode.HasPorts | decode.HasAck | decode.HasProto
 				if o.Kind != decode.Reflection || o.Flags != flags || o.Proto != 6 || o.Ack != 4096 || o.SrcPort != 40000 {
 					t.Errorf("observation %d: %+v", i, *o)
 				}

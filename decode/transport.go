@@ -4,9 +4,13 @@ import (
 	"encoding/binary"
 )
 
+// Lengths of transport headers, which begin with the ports.
 const (
-	udpLen = 8
-	tcpLen = 20 // without options
+	udpLen     = 8
+	udpLiteLen = 8 // RFC 3828
+	dccpLen    = 12
+	sctpLen    = 12
+	tcpLen     = 20 // without options
 )
 
 // walkTransport reads the header after the IP header. left is what the IP header
@@ -27,19 +31,49 @@ func (d *Decoder) walkTransport(b []byte, left int, e endpoints, r *Result) Reas
 		return d.ipPayload(b, e, r)
 	case protoESP:
 		return d.esp(b, left, r)
+	case protoSCTP, protoDCCP, protoUDPLite:
+		if n := portsLen(e.proto); len(b) < n {
+			return short(n, left)
+		}
+		d.setPorts(b, r)
 	}
 	return r.done()
+}
+
+// portsLen is the least length of a transport's header that begins with the ports; 0 for
+// protocols without ports.
+func portsLen(proto uint8) int {
+	switch proto {
+	case protoTCP:
+		return tcpLen
+	case protoUDP:
+		return udpLen
+	case protoUDPLite:
+		return udpLiteLen
+	case protoSCTP:
+		return sctpLen
+	case protoDCCP:
+		return dccpLen
+	}
+	return 0
+}
+
+// setPorts gives the observations so far the ports of a header, unless one around it names
+// their ends.
+func (d *Decoder) setPorts(header []byte, r *Result) {
+	if d.settled() {
+		return
+	}
+	for i := r.Carrier; i < r.N; i++ {
+		r.Obs[i].setPorts(header)
+	}
 }
 
 func (d *Decoder) udp(b []byte, left int, e endpoints, r *Result) Reason {
 	if len(b) < udpLen {
 		return short(udpLen, left)
 	}
-	if !d.settled() {
-		for i := range r.Obs[:r.N] {
-			r.Obs[i].setPorts(b)
-		}
-	}
+	d.setPorts(b, r)
 	if d.nest.holds {
 		if reason, ok := d.udpSession(b, left, e, r); ok {
 			return reason
@@ -68,7 +102,7 @@ func (d *Decoder) tcp(b []byte, left int, e endpoints, r *Result) Reason {
 	}
 	header := b[:tcpLen]
 	if !d.settled() {
-		for i := range r.Obs[:r.N] {
+		for i := r.Carrier; i < r.N; i++ {
 			r.Obs[i].setTCP(header)
 		}
 	}

@@ -50,7 +50,7 @@ func (d *Decoder) descend(e endpoints, udp []byte, r *Result) bool {
 	}
 	d.nest.named = true
 	d.ends = Observation{}
-	d.ends.setAddrs(e)
+	e.setEnds(&d.ends)
 	if udp != nil {
 		d.ends.setPorts(udp)
 	}
@@ -71,7 +71,7 @@ func (d *Decoder) innerTag(o *Observation, r *Result) {
 		d.orphan(o)
 		return
 	}
-	for i := range r.Obs[:d.nest.first] {
+	for i := r.Carrier; i < int(d.nest.first); i++ {
 		if r.Obs[i].Flags&Orphan == 0 {
 			d.orphan(o)
 			return
@@ -94,12 +94,13 @@ func (d *Decoder) rename(r *Result) bool {
 // ones. Nothing is inside TCP, nor inside a transport whose ports are known and
 // which the walk did not leave for a tunnel.
 func (r *Result) forgetCut() {
-	if r.N == 0 || r.Obs[0].Proto == protoTCP {
+	own := r.own()
+	if len(own) == 0 || own[0].Proto == protoTCP {
 		return
 	}
 	switch r.Reason {
 	case CutTransport:
-		if r.Obs[0].Flags&HasPorts == 0 {
+		if own[0].Flags&HasPorts == 0 {
 			r.clearEnds()
 		}
 	case CutEthernet, CutVLAN, CutMACsec, CutTag, CutMPLS, CutIP, CutTunnel:
@@ -108,14 +109,15 @@ func (r *Result) forgetCut() {
 }
 
 func (r *Result) clearEnds() {
-	for i := range r.Obs[:r.N] {
-		r.Obs[i].setEnds(&Observation{})
+	own := r.own()
+	for i := range own {
+		own[i].setEnds(&Observation{})
 	}
 }
 
 // setEnds gives o the endpoints that from has, if any.
 func (o *Observation) setEnds(from *Observation) {
-	const ends = HasAddrs | HasPorts
+	const ends = HasAddrs | HasPorts | HasProto | IPv6
 	o.Src, o.Dst = from.Src, from.Dst
 	o.SrcPort, o.DstPort, o.Proto = from.SrcPort, from.DstPort, from.Proto
 	o.Ack = 0
@@ -280,18 +282,16 @@ func (d *Decoder) walkMPLS(b []byte, r *Result) Reason {
 	return r.done()
 }
 
-// pseudowire reads the control word of an Ethernet pseudowire (RFC 4448, section
-// 4.6) and the frame behind it. A pseudowire without control word can not be told
-// from anything else: it ends the walk.
+// pseudowire reads the control word of an Ethernet pseudowire and the frame behind it:
+// four zero bits, twelve reserved bits that are zero, and a sequence number (RFC 4448,
+// section 4.6). Anything else ends the walk, such as an Ethernet frame without a control
+// word, whose addresses begin with other bits.
 func (d *Decoder) pseudowire(b []byte, r *Result) Reason {
-	const (
-		controlWordLen = 4
-		laterFragment  = 0x80 // of the two fragmentation bits (RFC 4623)
-	)
+	const controlWordLen = 4
 	if len(b) < controlWordLen {
 		return CutMPLS
 	}
-	if b[1]&laterFragment != 0 {
+	if be16(b) != 0 {
 		return r.done()
 	}
 	if !d.enter(Pseudowire, 0, endpoints{}, nil, r) {
@@ -493,9 +493,12 @@ func gtpuLen(b []byte, left int) (int, Reason) {
 	if b[0]&hasExtension == 0 {
 		return n, OK
 	}
-	for range maxExtensions {
-		if b[n-1] == 0 { // type of the next extension header
+	for walked := 0; ; walked++ {
+		switch {
+		case b[n-1] == 0: // type of the next extension header
 			return n, OK
+		case walked == maxExtensions:
+			return 0, TooDeep
 		}
 		if len(b) <= n {
 			return 0, shortTunnel(n+1, left)
@@ -509,5 +512,4 @@ func gtpuLen(b []byte, left int) (int, Reason) {
 			return 0, shortTunnel(n, left)
 		}
 	}
-	return 0, TooDeep
 }

@@ -36,6 +36,7 @@ func (l *Lister) annotate(f *capture.Frame, interfaces []capture.Interface, from
 // captures and describes one that says nothing of itself by its file. What is followed
 // is one program's, so that equal interfaces of its files are one.
 func (l *Lister) port(in capture.Interface, from *listing) uint32 {
+	in.Section = 0 // of the copy
 	if l.cfg.Follow {
 		if i := slices.Index(l.copied, in); i >= 0 {
 			return uint32(i)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode/conform"
@@ -26,8 +28,9 @@ type ConformConfig struct {
 	// or more for each port: a pcapng file with several interfaces is several ports.
 	Before []string
 	After  []PortCapture
-	// Own is as conform.Config has it, with the names of ports.
-	Own func(port string, l csig.Layout, t uint8, lm uint16) (own, known bool)
+	// Fabric, unless nil, tells what ports write: those that are named as it names them, and of
+	// other captures the ports that packets may have left the device by.
+	Fabric *fabric.Fabric
 	// Progress, unless nil, is told how many bytes were read in the pass at hand, and of
 	// how many: 0 in the first one.
 	Progress func(done, total int64)
@@ -86,11 +89,11 @@ func (c *Conformance) WriteText(w io.Writer) error {
 	line("not judged", n.Unknown, "have nothing to be known by: cut, encrypted, or empty")
 	line("not judged", n.NoTable, "of a signal type without a table: which value is tighter")
 	line("not judged", n.OwnUnknown, "updates that kept the locator metadata, perhaps the device's own")
-	line("not judged", n.LossUnknown, "lost tagged packets, too few of either kind to compare")
+	line("not judged", n.LossUnknown, "lost tagged packets, without enough others of their flow and size to compare with")
 	line("not judged", n.PathsIgnored, "of too many flows: which way they took")
 	line("not judged", n.NoMetric, "without a metric of their port at the time")
 	line("cut", c.Cut, strconv.Itoa(c.Prefix)+" bytes of each packet are compared")
-	c.SkippedLink.List(func(link capture.LinkType, packets uint64) { line("not read", packets, "of "+link.String()) })
+	c.SkippedLink.List(func(u window.Unread, packets uint64) { line("not read", packets, "of "+u.String()) })
 	line("damaged", c.Damaged.Bytes, "bytes left out, in "+strconv.FormatUint(c.Damaged.Places, 10)+" places")
 	if err := tw.Flush(); err != nil {
 		return fmt.Errorf("write output: %w", err)
@@ -161,10 +164,11 @@ func judge(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
 	}
 	c.out.Damaged = first.damaged
 	cfg.Judge.Ports, cfg.Judge.Prefix = c.out.Ports, c.out.Prefix
-	if cfg.Own != nil {
+	if cfg.Fabric != nil {
 		cfg.Judge.Own = func(port int, l csig.Layout, t uint8, lm uint16) (own, known bool) {
-			return cfg.Own(c.out.Ports[port], l, t, lm)
+			return cfg.Fabric.Writes(c.out.Ports[port], l, t, lm)
 		}
+		cfg.Judge.Writers = func(tag *csig.Tag, src, dst netip.Addr) (string, bool) { return writersOf(cfg.Fabric, tag, src, dst) }
 	}
 	if c.judge, err = conform.New(cfg.Judge); err != nil {
 		return nil, err
@@ -176,6 +180,25 @@ func judge(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
 	}
 	c.out.Report = c.judge.Report()
 	return &c.out, errors.Join(first.ends...)
+}
+
+// writersOf are the devices whose ports a tag names on its way.
+func writersOf(f *fabric.Fabric, tag *csig.Tag, src, dst netip.Addr) (devices string, known bool) {
+	id, _ := f.Locate(tag.Layout, tag.T, tag.LM, src, dst)
+	at, _ := f.Location(id)
+	switch at.Kind {
+	case fabric.KindPort:
+		return at.Device, true
+	case fabric.KindSet:
+		var names []string
+		for _, port := range at.Candidates {
+			p, _ := f.Location(fabric.LocationIDOf(fabric.KindPort, port))
+			names = append(names, p.Device)
+		}
+		slices.Sort(names)
+		return strings.Join(slices.Compact(names), "\n"), at.CandidateCount == len(at.Candidates)
+	}
+	return "", at.Kind == fabric.KindUnknown
 }
 
 // part judges one part of the captures.
@@ -301,6 +324,6 @@ func (c *conformance) batch(argument int, b *packets, f func(port, *conform.Pack
 // skip counts a packet that is not Ethernet, once however often it is read.
 func (c *conformance) skip(b *packets, frame *capture.Frame) {
 	if c.judge == nil {
-		c.out.SkippedLink.Add(b.interfaces[frame.Interface].Link, 1)
+		c.out.SkippedLink.Add(b.unread(frame), 1)
 	}
 }

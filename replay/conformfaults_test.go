@@ -54,7 +54,7 @@ func emitLeaf(t *testing.T, change func(*scenario.Scenario)) replay.ConformConfi
 	f, domain := networkOf(t, &report)
 	cfg := replay.ConformConfig{
 		Judge: conform.Config{Decode: decode.Config{Domain: domain}, Metrics: countersOf(t, report.Counters)}, Before: []string{filepath.Join(dir, "in.pcapng")},
-		Own: f.Writes,
+		Fabric: f,
 	}
 	for _, tap := range s.Taps[1:] {
 		cfg.After = append(cfg.After, replay.PortCapture{Port: "leaf1:" + tap.Name, Path: filepath.Join(dir, tap.Name+".pcapng")})

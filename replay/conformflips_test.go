@@ -61,7 +61,7 @@ func newFlips(t *testing.T, layout csig.Layout, encap string) *flips {
 		f.after = append(f.after, capturedFrames(t, c.Path, i)...)
 	}
 	f.cfg.Own = func(port int, l csig.Layout, typ uint8, lm uint16) (own, known bool) {
-		return cfg.Own(f.cfg.Ports[port], l, typ, lm)
+		return cfg.Fabric.Writes(f.cfg.Ports[port], l, typ, lm)
 	}
 	f.prefix(t)
 	return f

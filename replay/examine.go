@@ -1,16 +1,19 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/conform"
 )
 
 // ExamineConfig is what Examine needs.
@@ -18,8 +21,14 @@ type ExamineConfig struct {
 	Files   []string // or folders of such
 	Decode  decode.Config
 	Finding finding.Config
+	// Dedup is the time within which the same frame at the same tap is left out, 0 for none: it
+	// is then counted, within capture.DefaultDedup.
+	Dedup time.Duration
 	// Tap is as Config has it; its Place may be outside as well.
 	Tap func(name string) window.Tap
+	// Windows says how windows of 1 s are made, in which ports are looked for that are stuck: its
+	// Resolver, Flows, LocateUntouched and UDPRepeat. Nobody looks without a Resolver.
+	Windows window.Settings
 	// Group, unless nil, is the group of an address: packets are counted by those of their
 	// ends.
 	Group func(netip.Addr) aggregate.GroupID
@@ -32,10 +41,10 @@ type Examined struct {
 	Packets, Observations uint64
 	From, To              int64 // of the first and the last observation, Unix ns; 0 without any
 	Skipped               window.Links
+	Repeated              uint64 // frames that a tap captured twice, left out or not
 	Decoded               decode.Counters
 	Findings              []finding.Finding
 	Untracked             uint64 // observations and packets of more flows than are told apart
-	Pathless              uint64 // reflections of such that clear no port
 	Ways                  []Way  // in any order
 }
 
@@ -43,6 +52,7 @@ type Examined struct {
 // contradicts the configuration. Where captures end early, there is a result of what could
 // be read beside the error.
 func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
+	cfg.Decode.Segments = true
 	d, err := decode.New(cfg.Decode)
 	if err != nil {
 		return nil, fmt.Errorf("examine: %w", err)
@@ -52,15 +62,18 @@ func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 		return nil, fmt.Errorf("examine: %w", err)
 	}
 	w := newWays(cfg.Group)
-	e := &examiner{cfg: &cfg, decoder: d, detector: f, ways: w}
+	e := &examiner{cfg: &cfg, decoder: d, detector: f, ways: w, known: conform.NewKnown(d, 0, 0)}
 	p := &pass{progress: cfg.Progress}
 	for _, path := range cfg.Files {
-		if err := p.read(ctx, path, e.add); err != nil {
+		if err := p.read(ctx, path, func(b *packets) error { return e.add(ctx, b) }); err != nil {
 			return nil, fmt.Errorf("examine: %w", err)
 		}
 	}
+	if err := e.end(ctx); err != nil {
+		return nil, fmt.Errorf("examine: %w", err)
+	}
 	e.out.Decoded, e.out.Findings = d.Counters(), f.Findings()
-	e.out.Untracked, e.out.Pathless, e.out.Ways = f.Untracked(), f.Pathless(), w.list()
+	e.out.Untracked, e.out.Ways = f.Untracked(), w.list()
 	return &e.out, errors.Join(p.ends...)
 }
 
@@ -73,6 +86,8 @@ type examiner struct {
 	out      Examined
 	result   decode.Result
 	bare     decode.Observation
+	of       finding.Frame
+	known    *conform.Known
 	taps     []examinedTap // by interface, of the capture at hand
 }
 
@@ -80,50 +95,97 @@ type examiner struct {
 type examinedTap struct {
 	finding.Tap
 	mirrors decode.Mirrors
+	dedup   *capture.Dedup
+	windows *window.Shard // nil for none
 }
 
-func (e *examiner) add(b *packets) error {
+func (e *examiner) add(ctx context.Context, b *packets) error {
 	if len(e.taps) > 0 && e.taps[0].File != b.path {
-		e.taps = nil
+		if err := e.end(ctx); err != nil {
+			return err
+		}
 	}
 	named := source{path: b.path}
 	for n := len(e.taps); n < max(len(b.interfaces), 1); n++ {
 		tap := examinedTap{Tap: finding.Tap{Name: named.tapName(b.interfaces, uint32(n)), File: b.path}}
 		at := e.cfg.Tap(tap.Name)
-		tap.mirrors = at.Mirrors
+		tap.mirrors, tap.dedup = at.Mirrors, capture.NewDedup(cmp.Or(e.cfg.Dedup, capture.DefaultDedup))
 		var err error
 		if tap.Place, err = finding.ParsePlace(at.Place); err != nil {
 			return fmt.Errorf("place tap %q: %w", tap.Name, err)
 		}
+		if tap.windows, err = e.windows(&tap.Tap, at); err != nil {
+			return fmt.Errorf("make windows of tap %q: %w", tap.Name, err)
+		}
 		e.taps = append(e.taps, tap)
 	}
 	for i := range b.frames {
-		e.frame(&b.frames[i], b.interfaces)
+		if err := e.frame(ctx, &b.frames[i], b); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (e *examiner) frame(f *capture.Frame, interfaces []capture.Interface) {
+// windows makes the windows of a tap of the capture at hand, nil for none: beyond maxTaps of
+// them no port is found to be stuck.
+func (e *examiner) windows(tap *finding.Tap, at window.Tap) (*window.Shard, error) {
+	s := &e.cfg.Windows
+	if s.Resolver == nil || len(e.taps) >= maxTaps {
+		return nil, nil
+	}
+	at.Weight = max(at.Weight, 1)
+	return window.NewShard(window.Config{
+		Domain: e.cfg.Decode.Domain, Resolver: s.Resolver, Resolutions: []time.Duration{time.Second}, Flows: s.Flows,
+		LocateUntouched: s.LocateUntouched, UDPRepeat: s.UDPRepeat, Tap: at, Watch: e.detector.Windows(tap),
+	}, aggregate.Sinks{})
+}
+
+// end closes the windows of the capture at hand.
+func (e *examiner) end(ctx context.Context) error {
+	for _, tap := range e.taps {
+		if tap.windows == nil {
+			continue
+		}
+		if err := tap.windows.Flush(ctx); err != nil {
+			return fmt.Errorf("close windows of tap %q: %w", tap.Name, err)
+		}
+	}
+	e.taps = nil
+	return nil
+}
+
+func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) error {
 	e.out.Packets++
-	link, known := window.LinkOf(interfaces, f.Interface)
+	link, known := window.LinkOf(b.interfaces, f.Interface)
 	if !known {
-		e.out.Skipped.Add(interfaces[f.Interface].Link, 1)
-		return
+		e.out.Skipped.Add(b.unread(f), 1)
+		return nil
 	}
 	tap := &e.taps[min(int(f.Interface), len(e.taps)-1)]
+	repeated := tap.dedup.Seen(f)
+	if repeated {
+		e.out.Repeated++
+	}
 	in := window.FrameOf(f)
-	wireLen := e.decoder.DecodeFrame(decode.Framing{Link: link, Mirrors: tap.mirrors}, &in, &e.result)
+	e.decoder.DecodeFrame(decode.Framing{Link: link, Mirrors: tap.mirrors}, &in, &e.result)
+	e.detector.Frame(&tap.Tap, e.about(f, repeated, tap.dedup.Content()))
+	if repeated && e.cfg.Dedup > 0 {
+		return nil
+	}
 	var bare *decode.Observation
 	data := false
-	if link == decode.Ethernet && (e.result.N == 0 || e.result.Obs[0].Kind == decode.Reflection) {
-		frame := f.Data
-		if inner, _, ok := e.decoder.Mirrored(); ok {
-			frame = inner.Data
-		}
+	inner, _, mirrored := e.decoder.Mirrored()
+	if !mirrored {
+		inner = &in
+	}
+	own := e.result.Obs[e.result.Carrier:e.result.N]
+	if (mirrored || link == decode.Ethernet) && (len(own) == 0 || own[0].Kind == decode.Reflection) {
 		var ok bool
-		if data, ok = e.decoder.Bare(frame, &e.bare); ok {
+		if data, ok = e.decoder.Bare(inner.Data, &e.bare); ok {
 			bare = &e.bare
-			window.Stamp(bare, f, wireLen)
+			bare.Bytes = inner.WireLen
+			window.Stamp(bare, f)
 			e.detector.Bare(&tap.Tap, bare, data)
 		}
 	}
@@ -132,11 +194,38 @@ func (e *examiner) frame(f *capture.Frame, interfaces []capture.Interface) {
 	}
 	for i := range e.result.N {
 		o := &e.result.Obs[i]
-		window.Stamp(o, f, wireLen)
+		window.Stamp(o, f)
 		if e.out.Observations++; e.out.Observations == 1 {
 			e.out.From, e.out.To = o.TimeNS, o.TimeNS
 		}
 		e.out.From, e.out.To = min(e.out.From, o.TimeNS), max(e.out.To, o.TimeNS)
 		e.detector.Observe(&tap.Tap, o)
 	}
+	if tap.windows == nil {
+		return nil
+	}
+	return tap.windows.Add(ctx, e.result.Obs[:e.result.N])
+}
+
+// about is what the detector needs of the frame that was decoded last.
+func (e *examiner) about(f *capture.Frame, repeated bool, content uint64) *finding.Frame {
+	out := &e.of
+	*out = finding.Frame{TimeNS: f.TimeNS, Number: f.Packet, Content: content, Repeated: repeated, Bare: e.result.N == 0}
+	if layers := e.result.Encap.Layers(); len(layers) > 0 && layers[0].Encap == decode.VLAN {
+		out.Class.VLAN = uint16(layers[0].ID)
+	}
+	if _, packet, ok := e.decoder.Network(f.Data); ok && len(packet) > 1 {
+		if out.Class.DSCP = packet[1] >> 2; packet[0]>>4 == 6 {
+			out.Class.DSCP = packet[0]&15<<2 | packet[1]>>6
+		}
+	}
+	if s, ok := e.known.Segment(); ok {
+		out.End, out.Sent = s.End, e.known.Upto(&s.Conversation, s.End)
+		if s.Data {
+			out.Flow = e.known.Upto(&s.Conversation, 0)
+		}
+		back := s.Back()
+		out.AckedFlow, out.Ack, out.Acked = e.known.Upto(&back, 0), s.Ack, e.known.Upto(&back, s.Ack)
+	}
+	return out
 }

@@ -37,6 +37,7 @@ func examine(t *testing.T, s scenario.Scenario, change func(*replay.ExamineConfi
 	}
 	cfg := replay.ExamineConfig{
 		Files: report.Captures, Decode: decode.Config{Domain: domain}, Finding: finding.Config{Domain: domain, Locator: f},
+		Windows: window.Settings{Resolver: f, Flows: window.FlowLimits{Top: 100}, UDPRepeat: window.DefaultUDPRepeat},
 		Tap: func(name string) window.Tap {
 			spec, _ := f.Tap(name)
 			tap := window.TapAt(spec.Place, 1)
@@ -90,13 +91,16 @@ func TestFindings(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Duration, s.Faults, s.Devices = 800*time.Millisecond, nil, nil
+			if test.name == "stuck" {
+				s.Duration = 4 * time.Second // windows are of 1 s
+			}
 			if test.change != nil {
 				test.change(&s)
 			}
 			e := examine(t, s, test.cfg)
 			found := test.want == none && len(e.Findings) == 0
 			for _, f := range e.Findings {
-				found = found || test.want != none && strings.HasPrefix(f.Kind.String()+" "+f.Subject, test.want) && len(f.Packets) > 0 && f.Of >= f.Count
+				found = found || test.want != none && strings.HasPrefix(f.Kind.String()+" "+f.Subject, test.want) && (len(f.Packets) > 0 || f.Kind == finding.StuckPort) && f.Of >= f.Count
 			}
 			if !found || e.Observations == 0 {
 				t.Errorf("want %q in %+v", test.want, e.Findings)

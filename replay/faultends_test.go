@@ -102,3 +102,34 @@ func (f *faulty) nobodyElse(t *testing.T) string {
 	}
 	return fmt.Sprintf("%d delays of it name the port, and %d of others, which may be so", forged, others)
 }
+
+// onePortEach tells whether hardly any flow of rack 2 names a port behind its rack: the
+// locators of its uplinks contradict nothing then.
+func (f *faulty) onePortEach(t *testing.T) string {
+	t.Helper()
+	named := map[fiveTuple]map[string]bool{}
+	f.eachTag(t, f.racks, func(o *decode.Observation) {
+		table := f.Decode.Domain.Table(o.Tag.Layout, o.Tag.T)
+		src, dst := netip.AddrFrom16(o.Src).Unmap(), netip.AddrFrom16(o.Dst).Unmap()
+		id, _ := f.fabric.Locate(o.Tag.Layout, o.Tag.T, o.Tag.LM, src, dst)
+		at, _ := f.fabric.Location(id)
+		if table == nil || table.Untouched(o.Tag.S) || o.Tag.D || at.Kind != fabric.KindPort || at.Orientation == "up" && at.Device != "leaf2" {
+			return
+		}
+		flow := fiveTuple{o.Src, o.Dst, o.SrcPort, o.DstPort, o.Proto}
+		if named[flow] == nil {
+			named[flow] = map[string]bool{}
+		}
+		named[flow][at.Device] = true
+	})
+	n := 0
+	for _, devices := range named {
+		if devices["leaf2"] && (devices["spine1"] || devices["spine2"]) {
+			n++
+		}
+	}
+	if n >= 3 {
+		return ""
+	}
+	return fmt.Sprintf("%d flows of its rack name a port of a spine as well", n)
+}

@@ -30,6 +30,10 @@ type injected struct {
 	// hideable faults write values, which later hops may replace before any receiver sees
 	// one.
 	hideable bool
+	// lasts is how long the capture is at least, for faults that windows of 1 s show.
+	lasts time.Duration
+	// fine faults show in values of many codes alone, which compact tags do not have.
+	fine bool
 	// honest is no fault: whatever receivers' taps find is a false alarm. knownBySenders is
 	// what those at senders find all the same.
 	honest         bool
@@ -75,6 +79,25 @@ func likely(s *scenario.Scenario) {
 	}
 }
 
+// swapped makes the uplinks of leaf2 write each other's locator metadata.
+func swapped(s *scenario.Scenario) {
+	spec, err := scenario.Fabric(*s)
+	if err != nil {
+		panic(err) // a built-in scenario always has a fabric
+	}
+	ids := map[string]uint16{}
+	for _, d := range spec.Devices {
+		for _, p := range d.Ports {
+			ids[d.Name+":"+p.Name] = uint16(p.ID)
+		}
+	}
+	one, other := ids["leaf2:up1"], ids["leaf2:up2"]
+	s.Faults = []scenario.Behavior{
+		{Match: "leaf2:up1", Kind: scenario.WrongLM, LM: &other},
+		{Match: "leaf2:up2", Kind: scenario.WrongLM, LM: &one},
+	}
+}
+
 func shallow(s *scenario.Scenario) { s.BufferBytes, s.TrimBuffer = 24<<10, 64<<10 }
 
 // mixed adds traffic from each host to each other one.
@@ -107,9 +130,14 @@ func senders(but ...string) func(*faulty) {
 // metric is plausible where its locator metadata is its own.
 var injections = []injected{
 	{
-		name: "stuck", at: []string{"spine1"}, reported: "stuck-port", hideable: true,
-		missed: "fewer than 50 in a row of a port and a signal",
+		name: "stuck", at: []string{"spine1"}, reported: "stuck-port", hideable: true, fine: true,
+		missed: "fewer than 200 of a port and a signal, or a flow contradicts", lasts: 4 * time.Second,
 		change: faults(constant),
+	},
+	{
+		name: "stuck, with bandwidth left", at: []string{"spine1"}, reported: "stuck-port", hideable: true,
+		missed: "fewer than 200 of a port and a signal, or a flow contradicts", lasts: 4 * time.Second,
+		change: faults(scenario.Behavior{Match: "spine1:down*", Kind: scenario.Stuck, Values: map[string]string{"min_abw": "100Mbps", "min_abw_ratio": "10%", "max_delay": "5ms"}}),
 	},
 	{
 		name: "wrong-lm", at: []string{"spine1"}, reported: "unknown-locator", judged: "locator-other", hideable: true,
@@ -129,7 +157,7 @@ var injections = []injected{
 		change: faults(scenario.Behavior{Match: "spine1:*", Kind: scenario.ValueOnly}),
 	},
 	{
-		name: "above capacity", at: []string{"leaf4"}, reported: "above-capacity", also: []string{"locator-alone", "lost-value"}, elsewhere: true, hideable: true,
+		name: "above capacity", fine: true, at: []string{"leaf4"}, reported: "above-capacity", also: []string{"locator-alone", "lost-value"}, elsewhere: true, hideable: true,
 		change: faults(scenario.Behavior{Match: "leaf4:down*", Kind: scenario.Overwrite, Values: map[string]string{"min_abw": "50Gbps"}}),
 	},
 	{
@@ -145,7 +173,7 @@ var injections = []injected{
 		change: faults(scenario.Behavior{Match: "spine1:*", Kind: scenario.Overwrite}),
 	},
 	{
-		name: "reset", at: []string{"spine1"}, reported: "lost-value", judged: "direction", hideable: true,
+		name: "reset", fine: true, at: []string{"spine1"}, reported: "lost-value", judged: "direction", hideable: true,
 		missed: "too few flows tell by which way they lose values",
 		change: faults(scenario.Behavior{Match: "spine1:*", Kind: scenario.Reset}),
 	},
@@ -173,6 +201,19 @@ var injections = []injected{
 	{
 		name: "strip of uplinks", at: []string{"leaf2"}, watched: "stripped-flows", elsewhere: true,
 		change: both(mixed, devices(scenario.Behavior{Match: "leaf2:up*", Kind: scenario.Strip})), blind: "its hosts may send no tags",
+	},
+	{
+		name: "swapped locators", at: []string{"leaf2"}, reported: "swapped-locators", also: []string{"lost-value"}, hideable: true, elsewhere: true,
+		change: swapped, hidden: (*faulty).onePortEach,
+	},
+	{
+		name: "another type", at: []string{"spine1"}, reported: "type-changed", also: []string{"unknown-locator", "above-capacity", "lost-value", "locator-alone", "stuck-port"}, judged: "type-changed",
+		change: faults(scenario.Behavior{Match: "spine1:*", Kind: scenario.Retype, Signals: []string{"min_abw"}}),
+		missed: "fewer than 20 tags of the type are missing of a flow", hidden: (*faulty).edgesExplain,
+	},
+	{
+		name: "D of whole packets", at: []string{"spine1"}, reported: "trim-invented", judged: "trim-invented",
+		change: faults(scenario.Behavior{Match: "spine1:*", Kind: scenario.SetTrim}),
 	},
 	{
 		name: "no strip at the edge", at: []string{"rack4", "leaf4"}, reported: "leak", config: outside, elsewhere: true,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,8 +15,8 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// A capture of link types that are not read is refused with their names; where there is
-// more in it, they are counted.
+// A capture of link types that are not read is refused with their names and numbers; where
+// there is more in it, they are counted.
 func TestLinkTypes(t *testing.T) {
 	rec := shared(t, classic)
 	write := func(links ...capture.LinkType) string {
@@ -38,7 +39,7 @@ func TestLinkTypes(t *testing.T) {
 		path string
 		want []string // in the error; none for no error
 	}{
-		"none is read":  {write(105, 147, 105), []string{"expected Ethernet", "2 of IEEE 802.11", "1 of link type 147"}},
+		"none is read":  {write(105, 147, 105), []string{"expected Ethernet (link type 1)", `2 of IEEE 802.11 (link type 105) in "`, `1 of link type 147 in "`, "links.pcapng"}},
 		"some are read": {write(105, capture.LinkEthernet), nil},
 	} {
 		cfg := rec.config(&blocks{})
@@ -65,5 +66,31 @@ func TestLinkTypes(t *testing.T) {
 		if err != nil || !strings.Contains(string(links), `"IEEE 802.11":`) || l.Counts().SkippedLink.Total() != r.Result().SkippedLink.Total() {
 			t.Errorf("%s: counted %s, %v", name, links, err)
 		}
+	}
+}
+
+// A file of such a link type among others is left out, and named.
+func TestLinkTypeOfOneFile(t *testing.T) {
+	dir := t.TempDir()
+	good, tun := capturedAt(t, filepath.Join(dir, "good.pcapng"), 1, 2), filepath.Join(dir, "tun.pcapng")
+	var out bytes.Buffer
+	w := capture.NewWriter(&out, capture.Interface{Link: 101})
+	if err := errors.Join(w.Write(&capture.Frame{Data: tagged(1)[18:], TimeNS: 1e9}, ""), w.Flush(), os.WriteFile(tun, out.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("no packet can be read: 1 of raw IP (link type 101) in %q: expected Ethernet (link type 1), Linux SLL (113) or Linux SLL2 (276)", tun)
+	for _, pace := range []float64{0, 1e6} {
+		cfg := defaultConfig(t, good)
+		cfg.Files, cfg.Pace = []string{good, tun}, pace
+		if r := replayed(t, cfg); len(r.Cuts) != 1 || r.Cuts[0].Error() != want || r.Counts.Stored != 2 {
+			t.Errorf("pace %v: %v, %+v", pace, r.Cuts, r.Counts)
+		}
+	}
+	l, err := replay.NewLister(listConfig(t, new(bytes.Buffer)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Run(t.Context(), []string{good, tun}); err == nil || err.Error() != want || l.Counts().Observations != 2 {
+		t.Errorf("list: %v, %d observations", err, l.Counts().Observations)
 	}
 }

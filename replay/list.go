@@ -47,13 +47,14 @@ type Lister struct {
 	counts  ListCounts
 	result  decode.Result
 	line    []byte
+	refused window.Links        // of files without any other packet
 	copied  []capture.Interface // of all files so far, as the copy numbers them
 }
 
 // ListCounts is what a Lister has seen.
 type ListCounts struct {
 	Packets, Observations uint64
-	Frames                [decode.NumReasons]uint64 // by what decoding them came to
+	Decoded               decode.Counters // of all packets that were decoded
 	SkippedLink           window.Links
 	Damaged               Damage
 	// Deferred is how many captures are listed later than their times say, since too
@@ -67,19 +68,24 @@ type ListCounts struct {
 func (c *ListCounts) WriteText(w io.Writer) {
 	fmt.Fprintf(w, "%d packets, %d observations\n", c.Packets, c.Observations)
 	line := func(name, text string) { fmt.Fprintf(w, "  %-24s %s\n", name, text) }
-	for i, n := range c.Frames {
+	count := func(name string, n uint64, about string) {
 		if n > 0 {
-			line(decode.Reason(i).String(), strconv.FormatUint(n, 10))
+			line(name, strconv.FormatUint(n, 10)+about)
 		}
 	}
+	for i, n := range c.Decoded.Reasons {
+		count(decode.Reason(i).String(), n, "")
+	}
+	count("orphans", c.Decoded.Orphans, " of the observations")
+	count("excess reflections", c.Decoded.ExcessReflections, fmt.Sprintf(", beyond %d observations of one packet", decode.MaxObservations))
 	if c.Deferred > 0 {
 		line("out of order", fmt.Sprintf("%d captures are listed late: too many overlap to be open together", c.Deferred))
 	}
 	if c.Damaged.Places > 0 {
 		line("damaged places", fmt.Sprintf("%d, %d bytes are left out", c.Damaged.Places, c.Damaged.Bytes))
 	}
-	c.SkippedLink.List(func(link capture.LinkType, n uint64) {
-		line("not read, of "+link.String(), strconv.FormatUint(n, 10))
+	c.SkippedLink.List(func(u window.Unread, n uint64) {
+		line("not read", fmt.Sprintf("%d of %s", n, u))
 	})
 }
 
@@ -115,7 +121,7 @@ func (l *Lister) Run(ctx context.Context, paths []string) error {
 	if l.copy != nil {
 		failures = append(failures, l.copy.Flush())
 	}
-	failures = append(failures, l.counts.SkippedLink.Refused(l.counts.Packets))
+	failures = append(failures, l.refused.Refused())
 	return errors.Join(failures...)
 }
 
@@ -153,7 +159,10 @@ func isFolder(path string) bool {
 }
 
 // Counts is what has been listed so far.
-func (l *Lister) Counts() *ListCounts { return &l.counts }
+func (l *Lister) Counts() *ListCounts {
+	l.counts.Decoded = l.decoder.Counters()
+	return &l.counts
+}
 
 func (l *Lister) file(ctx context.Context, from *listing) error {
 	r, err := capture.Open(from.path, listOptions())
@@ -162,6 +171,7 @@ func (l *Lister) file(ctx context.Context, from *listing) error {
 	}
 	defer r.Close()
 	cut, err := l.read(ctx, r, from, r.Size() < 0)
+	l.ended(from)
 	return errors.Join(l.counts.Damaged.add(r), cut, err)
 }
 
@@ -202,17 +212,17 @@ func (l *Lister) flush() error {
 // frame lists one packet of a capture.
 func (l *Lister) frame(f *capture.Frame, interfaces []capture.Interface, from *listing) error {
 	l.counts.Packets++
+	from.packets++
 	link, known := window.LinkOf(interfaces, f.Interface)
 	if known {
 		in := window.FrameOf(f)
-		wireLen := l.decoder.DecodeFrame(decode.Framing{Link: link, Mirrors: l.mirrors(f.Interface, interfaces, from)}, &in, &l.result)
-		l.counts.Frames[l.result.Reason]++
-		if err := l.print(f, wireLen, from); err != nil {
+		l.decoder.DecodeFrame(decode.Framing{Link: link, Mirrors: l.mirrors(f.Interface, interfaces, from)}, &in, &l.result)
+		if err := l.print(f, from); err != nil {
 			return err
 		}
 	} else {
 		l.result.N = 0
-		l.counts.SkippedLink.Add(interfaces[f.Interface].Link, 1)
+		from.unread.Add(window.Unread{File: from.path, Link: interfaces[f.Interface].Link}, 1)
 	}
 	if l.copy == nil {
 		return nil
@@ -232,10 +242,10 @@ func (l *Lister) mirrors(index uint32, interfaces []capture.Interface, from *lis
 	return from.mirrors[min(int(index), len(from.mirrors)-1)]
 }
 
-func (l *Lister) print(f *capture.Frame, wireLen uint32, from *listing) error {
+func (l *Lister) print(f *capture.Frame, from *listing) error {
 	for i := range l.result.N {
 		o := &l.result.Obs[i]
-		window.Stamp(o, f, wireLen)
+		window.Stamp(o, f)
 		l.line = l.line[:0]
 		if l.cfg.Array {
 			if l.counts.Observations > 0 {
@@ -245,7 +255,7 @@ func (l *Lister) print(f *capture.Frame, wireLen uint32, from *listing) error {
 		}
 		l.line = append(l.line, from.prefix...)
 		at := len(l.line)
-		l.line = o.AppendJSON(l.line, l.cfg.Decode.Domain, &l.result.Encap)
+		l.line = o.AppendJSON(l.line, l.cfg.Decode.Domain, l.result.EncapOf(i))
 		if len(from.prefix) > 0 {
 			l.line[at] = ',' // the prefix has opened the object
 		}
@@ -282,7 +292,9 @@ func (l *Lister) follow(ctx context.Context, path string) (err error) {
 			continue
 		}
 		l.cfg.Logger.Debug("following", slog.String("file", r.Name()))
-		cut, err := l.read(ctx, r, newListing(r.Name(), named), true)
+		from := newListing(r.Name(), named)
+		cut, err := l.read(ctx, r, from, true)
+		l.ended(from)
 		if err != nil {
 			return err
 		}
@@ -308,7 +320,18 @@ type listing struct {
 	prefix []byte   // of each object: the file, or nothing
 	ports  []uint32 // numbers of its interfaces in the annotated copy
 
+	packets uint64
+	unread  window.Links // of these
+
 	mirrors []decode.Mirrors // of its taps, by interface
+}
+
+// ended counts what of a capture was not read.
+func (l *Lister) ended(from *listing) {
+	l.counts.SkippedLink.Merge(from.unread)
+	if from.unread.Total() == from.packets {
+		l.refused.Merge(from.unread)
+	}
 }
 
 func newListing(path string, named bool) *listing {
@@ -331,6 +354,9 @@ func (l *Lister) merge(ctx context.Context, files []string) error {
 		for i, ok := m.Ended(); ok; i, ok = m.Ended() {
 			if r := m.Reader(i); r != nil {
 				failures = append(failures, l.counts.Damaged.add(r))
+			}
+			if listings[i] != nil {
+				l.ended(listings[i])
 			}
 			listings[i] = nil
 		}

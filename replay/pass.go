@@ -58,6 +58,11 @@ func (p *packets) ethernet(f *capture.Frame) bool {
 	return known && link == decode.Ethernet
 }
 
+// unread is the link type of a frame that is not read.
+func (p *packets) unread(f *capture.Frame) window.Unread {
+	return window.Unread{File: p.path, Link: p.interfaces[f.Interface].Link}
+}
+
 func (p *pass) file(ctx context.Context, path string, f func(*packets) error) error {
 	r, err := capture.Open(path, listOptions())
 	if err != nil {
@@ -130,9 +135,9 @@ type piece struct {
 	chunk capture.Chunk
 }
 
-func (r *Replay) runFast(ctx context.Context) error {
+func (r *Replay) runFast(ctx context.Context, sources []*source) error {
 	var pieces []piece
-	for _, s := range r.sources {
+	for _, s := range sources {
 		for _, c := range s.chunks {
 			pieces = append(pieces, piece{s, c})
 		}
@@ -171,7 +176,7 @@ func (r *Replay) runPiece(ctx context.Context, w *worker, p piece, j *joiner) er
 	}
 	defer reader.Close()
 	w.begin(p.src, p.chunk.Index)
-	taps, cut, err := w.run(ctx, reader, &r.progress)
+	taps, cut, err := w.run(ctx, reader, r.progress)
 	if err == nil {
 		err = j.end(ctx, p, endedChunk{w.result.Packets, taps, w.passages})
 	}

@@ -15,8 +15,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/window"
@@ -44,6 +47,10 @@ type Config struct {
 	// the chunk's blocks. It is called from several goroutines and may keep the list.
 	Taps func(context.Context, []TapCounts) error
 
+	// Dedup is the time within which the same frame at the same tap counts once, 0 for none
+	// (capture.Dedup). Files are then never cut.
+	Dedup time.Duration
+
 	ChunkBytes int64   // 0: DefaultChunkBytes; negative: never cut a file
 	Workers    int     // at least 1
 	Pace       float64 // 0: as fast as possible; 1: as captured; 10: ten times as fast
@@ -55,7 +62,7 @@ type Config struct {
 type Replay struct {
 	cfg      Config
 	sources  []*source
-	progress progress
+	progress *progress
 	result   Result
 }
 
@@ -77,11 +84,17 @@ func New(cfg Config) (*Replay, error) {
 	if cfg.Pace < 0 {
 		return nil, fmt.Errorf("replay: pace %v: expected 0 (as fast as possible) or more", cfg.Pace)
 	}
+	if cfg.Dedup < 0 {
+		return nil, fmt.Errorf("replay: dedup %s: expected 0 (none) or more", cfg.Dedup)
+	}
+	if cfg.Dedup > 0 {
+		cfg.ChunkBytes = -1
+	}
 	if cfg.ChunkBytes == 0 {
 		cfg.ChunkBytes = DefaultChunkBytes
 	}
 	cfg.Workers = max(cfg.Workers, 1)
-	r := &Replay{cfg: cfg}
+	r := &Replay{cfg: cfg, progress: new(progress)}
 	if cfg.Finding != nil {
 		r.result.Findings = Findings{}
 	}
@@ -106,6 +119,7 @@ func New(cfg Config) (*Replay, error) {
 		r.sources = append(r.sources, s)
 		r.progress.total += s.size
 	}
+	r.identifyWitnesses()
 	return r, nil
 }
 
@@ -152,10 +166,8 @@ func (r *Replay) Run(ctx context.Context) error {
 	switch {
 	case r.cfg.Stream != nil:
 		err = r.runStream(ctx)
-	case r.cfg.Pace > 0:
-		err = r.runPaced(ctx)
 	default:
-		err = r.runFast(ctx)
+		err = r.runFiles(ctx)
 	}
 	r.result.Elapsed = time.Since(begun)
 	if err == nil {
@@ -164,11 +176,76 @@ func (r *Replay) Run(ctx context.Context) error {
 	return err
 }
 
-// refused is an error where no packet of any file could be read.
+// revealer is a resolver of which captures in the middle of the fabric know more.
+type revealer interface{ Reveal() (seen bool) }
+
+// runFiles replays all captures. Before that it reads those with taps in the middle of the fabric
+// for the paths of their flows alone, so that all rows depend on all of them, whatever the number
+// of workers.
+func (r *Replay) runFiles(ctx context.Context) error {
+	if witnesses := r.witnesses(); len(witnesses) > 0 {
+		first := &Replay{cfg: r.cfg, progress: r.progress}
+		first.cfg.Sink, first.cfg.Taps, first.cfg.Finding = nowhere{}, nil, nil
+		if err := first.runFast(ctx, witnesses); err != nil {
+			return err
+		}
+		r.cfg.Resolver.(revealer).Reveal()
+		tap := r.cfg.Tap
+		r.cfg.Tap = func(name string) window.Tap {
+			of := tap(name)
+			of.Stand = 0
+			return of
+		}
+	}
+	if r.cfg.Pace > 0 {
+		return r.runPaced(ctx, r.sources)
+	}
+	return r.runFast(ctx, r.sources)
+}
+
+// nowhere is a sink that forgets blocks.
+type nowhere struct{}
+
+// WriteBlock implements aggregate.Sink.
+func (nowhere) WriteBlock(context.Context, *aggregate.Block) error { return nil }
+
+func (r *Replay) witnesses() []*source {
+	if _, ok := r.cfg.Resolver.(revealer); !ok {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(r.sources), func(s *source) bool { return !s.witness })
+}
+
+// identifyWitnesses makes the identity of captures depend on those that show the paths of flows.
+func (r *Replay) identifyWitnesses() {
+	var producers []uint64
+	for _, s := range r.witnesses() {
+		r.progress.total += s.size // is read twice
+		producers = append(producers, s.id.Producer)
+	}
+	if len(producers) == 0 {
+		return
+	}
+	slices.Sort(producers)
+	h := xxhash.New()
+	for _, s := range r.sources {
+		h.Reset()
+		fmt.Fprint(h, s.id.Incarnation, producers)
+		s.id.Incarnation = h.Sum64()
+	}
+}
+
+// refused is an error where no packet of any file could be read. Files among others whose
+// packets could not be read are left out, as the cuts say.
 func (r *Replay) refused() error {
-	if err := r.result.SkippedLink.Refused(r.result.Packets); err != nil {
+	err := r.result.refused.Refused()
+	if err == nil {
+		return nil
+	}
+	if r.result.SkippedLink.Total() == r.result.Packets {
 		return fmt.Errorf("replay: %w", err)
 	}
+	r.result.Cuts = append(r.result.Cuts, err)
 	return nil
 }
 

@@ -17,37 +17,48 @@ import (
 type Result struct {
 	window.Tally                  // of all packets; bytes, frames and observations of those of link types that are read
 	SkippedLink  window.Links     // packets of link types that are not read
+	refused      window.Links     // of these, those of files without any other packet
 	Counts       aggregate.Counts // observations by what became of them
-	Cuts         []error          // what ended a file early, or is left out of it
+	Excess       uint64           // reflections beyond decode.MaxObservations of their packets, which are no observations
+	Cuts         []error          // what ended a file early, or is left out of it, or files that are left out
+	Repeated     uint64           // packets that taps captured twice and that are left out (Config.Dedup)
 	Damaged      Damage           // what is left out of files that are damaged in the middle
 	Findings     Findings         // what Settings.Finding looks for
 	Elapsed      time.Duration
 }
 
 // skip counts n packets of a link type that is not read.
-func (r *Result) skip(link capture.LinkType, n uint64) {
+func (r *Result) skip(u window.Unread, n uint64) {
 	r.Packets += n
-	r.SkippedLink.Add(link, n)
+	r.SkippedLink.Add(u, n)
 }
 
-// take adds what a tap came to, whose link type may be one that is not read.
-func (r *Result) take(t *TapCounts, read bool) {
+// take adds what a tap of a file came to, whose link type may be one that is not read.
+func (r *Result) take(file string, t *TapCounts, read bool) {
 	if !read {
-		r.skip(t.Interface.Link, t.Tally.Packets)
+		r.skip(window.Unread{File: file, Link: t.Interface.Link}, t.Tally.Packets)
 		return
 	}
 	r.Merge(&t.Tally)
+	r.Packets += t.Repeated
+	r.Repeated += t.Repeated
 	r.Counts.Merge(&t.Counts)
 	r.Findings.note(t.Findings)
 }
 
-// add adds what a worker came to.
+// add adds what a worker came to in a chunk. All packets of a file in several chunks have
+// one link type.
 func (r *Result) add(o *Result) {
 	r.Merge(&o.Tally)
 	r.SkippedLink.Merge(o.SkippedLink)
+	if o.SkippedLink.Total() == o.Packets {
+		r.refused.Merge(o.SkippedLink)
+	}
 	r.Counts.Merge(&o.Counts)
+	r.Excess += o.Excess
 	r.Cuts = append(r.Cuts, o.Cuts...)
 	r.Damaged.merge(o.Damaged)
+	r.Repeated += o.Repeated
 	r.Findings.merge(o.Findings)
 }
 
@@ -129,7 +140,7 @@ func (f Findings) write(w io.Writer) {
 	fmt.Fprintf(w, "findings\t%d\t= %d errors + %d warnings + %d infos\n", len(f), n[finding.Error], n[finding.Warning], n[finding.Info])
 }
 
-// NoteNoCSIG writes what to look at where packets were read and none of them carried CSIG:
+// NoteNoCSIG writes what to look at where packets were decoded and none of them carried CSIG:
 // nothing on the wire tells a tag of another TPID from any other protocol.
 func NoteNoCSIG(w io.Writer, packets, observations uint64, d *csig.Domain) {
 	if packets == 0 || observations > 0 {

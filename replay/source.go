@@ -18,7 +18,7 @@ import (
 
 // pipelineVersion changes whenever the same file under the same settings would
 // give other rows, so that old and new rows are told apart and never add up.
-const pipelineVersion = 4
+const pipelineVersion = 7
 
 // A source is one capture file: a producer whose identity is its content.
 type source struct {
@@ -26,6 +26,9 @@ type source struct {
 	size   int64
 	id     aggregate.Source
 	chunks []capture.Chunk
+	// witness tells that taps in the middle of the fabric, which show the paths of flows, are among
+	// those that the file begins with.
+	witness bool
 }
 
 // inPieces tells whether the file is looked at in several chunks.
@@ -43,6 +46,7 @@ func openSource(path string, cfg *Config) (*source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
+	witness := isWitness(path, r, cfg)
 	r.Close()
 	content, err := contentID(path, info.Size())
 	if err != nil {
@@ -57,9 +61,26 @@ func openSource(path string, cfg *Config) (*source, error) {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	return &source{
-		path: path, size: info.Size(), chunks: chunks,
+		path: path, size: info.Size(), chunks: chunks, witness: witness,
 		id: aggregate.Source{Producer: content, Incarnation: settingsID(cfg, chunkBytes), Epoch: cfg.Epoch},
 	}, nil
+}
+
+// isWitness tells whether an interface that a capture begins with is of such a tap.
+func isWitness(path string, r *capture.Reader, cfg *Config) bool {
+	finder, ok := cfg.Resolver.(aggregate.Wayfinder)
+	if !ok || !finder.HasWays() || cfg.Tap == nil {
+		return false
+	}
+	var batch capture.Batch
+	_ = r.ReadBatch(&batch) // what is wrong with the file is found when it is replayed
+	s, interfaces := source{path: path}, r.Interfaces()
+	for i := range max(len(interfaces), 1) {
+		if cfg.Tap(s.tapName(interfaces, uint32(i))).Stand != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Samples of a file that its identity is made of.
@@ -104,8 +125,11 @@ func contentID(path string, size int64) (uint64, error) {
 // file gives.
 func settingsID(cfg *Config, chunkBytes int64) uint64 {
 	h := xxhash.New()
-	fmt.Fprintf(h, "pipeline %d resolutions %v fine-heavy %v keys %d flows %v untouched %v chunk %d taps %s",
-		pipelineVersion, cfg.Resolutions, cfg.FineHeavyOnly, cfg.MaxKeys, cfg.Flows, cfg.LocateUntouched, chunkBytes, cfg.TapSettings)
+	fmt.Fprintf(h, "pipeline %d resolutions %v fine-heavy %v keys %d flows %v untouched %v repeat %v chunk %d taps %s",
+		pipelineVersion, cfg.Resolutions, cfg.FineHeavyOnly, cfg.MaxKeys, cfg.Flows, cfg.LocateUntouched, cfg.UDPRepeat, chunkBytes, cfg.TapSettings)
+	if cfg.Dedup > 0 {
+		fmt.Fprintf(h, " dedup %s", cfg.Dedup)
+	}
 	if cfg.Finding != nil {
 		fmt.Fprintf(h, " findings %d of senders %v", finding.Version, cfg.Finding.Senders)
 	}

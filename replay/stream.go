@@ -57,7 +57,7 @@ func (r *Replay) runStream(ctx context.Context) error {
 			return fmt.Errorf("replay: %w", err)
 		}
 		if r.cfg.Pace > 0 {
-			return r.paced(ctx, capture.NewMerger(reader))
+			return r.paced(ctx, r.sources, capture.NewMerger(reader))
 		}
 		return r.readStream(ctx, reader)
 	})
@@ -67,7 +67,7 @@ func (r *Replay) runStream(ctx context.Context) error {
 func (r *Replay) readStream(ctx context.Context, reader *capture.Reader) error {
 	w := newWorker(&r.cfg)
 	w.begin(r.sources[0], 0)
-	taps, cut, err := w.run(ctx, reader, &r.progress)
+	taps, cut, err := w.run(ctx, reader, r.progress)
 	if err == nil {
 		err = writeTaps(ctx, &r.cfg, w.src, taps)
 	}

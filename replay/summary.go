@@ -16,7 +16,6 @@ import (
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/window"
-	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -42,9 +41,12 @@ func (r *Result) WriteSummary(w io.Writer, s table.Rows, names Names) error {
 			fmt.Fprintf(tw, "  %s\t%d\t\n", decode.Reason(i), n)
 		}
 	}
-	r.SkippedLink.List(func(link capture.LinkType, n uint64) {
-		fmt.Fprintf(tw, "  not read, of %s\t%d\t\n", link, n)
+	r.SkippedLink.List(func(u window.Unread, n uint64) {
+		fmt.Fprintf(tw, "  not read\t%d\tof %s\n", n, u)
 	})
+	if r.Repeated > 0 {
+		fmt.Fprintf(tw, "  duplicates\t%d\tare left out\n", r.Repeated)
+	}
 	if r.Damaged.Places > 0 {
 		fmt.Fprintf(tw, "  damaged places\t%d\t%d bytes are left out\n", r.Damaged.Places, r.Damaged.Bytes)
 	}
@@ -85,6 +87,9 @@ func (r *Result) writeConservation(w io.Writer) {
 		if n > 0 {
 			fmt.Fprintf(w, "  rejected, %s\t%d\t\n", aggregate.Rejection(i), n)
 		}
+	}
+	if r.Excess > 0 {
+		fmt.Fprintf(w, "  excess reflections\t%d\tnot among these, beyond %d observations of one packet\n", r.Excess, decode.MaxObservations)
 	}
 	for _, f := range r.Found.List() {
 		fmt.Fprintf(w, "  %s %s %s\t%d\t\n", f.Kind, f.Layout, f.Signal, f.Count)
@@ -139,15 +144,17 @@ func writeSignal(w io.Writer, sig csig.Signal, s table.Rows, names Names) {
 	if len(cells) == 0 {
 		return
 	}
-	congested := 0
+	var states [aggregate.NumStates]int
 	for i := range cells {
-		if cells[i].State == aggregate.Congested {
-			congested++
-		}
+		states[cells[i].State]++
 	}
+	congested, unjudged := states[aggregate.Congested], states[aggregate.NotJudged]
 	sort.SliceStable(cells, func(i, j int) bool { return cells[i].Heavy > cells[j].Heavy })
 	fmt.Fprintf(w, "\n%s: %d of %d cells congested\n", sig, congested, len(cells))
-	if congested == 0 {
+	if unjudged > 0 {
+		fmt.Fprintf(w, "  %d cells are not judged: %s\n", unjudged, aggregate.HowToJudge)
+	}
+	if congested+states[aggregate.Brief] == 0 {
 		return
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -205,6 +212,7 @@ type summaryJSON struct {
 	Packets        uint64                   `json:"packets"`
 	WireBytes      uint64                   `json:"wire_bytes"`
 	UnreadLink     window.Links             `json:"unread_link_types"`
+	Duplicates     uint64                   `json:"duplicates,omitempty"`
 	Damaged        Damage                   `json:"damaged"`
 	Frames         map[string]uint64        `json:"frames"`
 	Observations   observationsJSON         `json:"observations"`
@@ -226,6 +234,7 @@ type observationsJSON struct {
 	Untouched uint64            `json:"untouched"`
 	Trimmed   uint64            `json:"trimmed"`
 	Unknown   uint64            `json:"unknown_type"`
+	Excess    uint64            `json:"excess_reflections,omitempty"` // not in In
 }
 
 type foundJSON struct {
@@ -257,7 +266,7 @@ type cellJSON struct {
 // WriteJSON writes what WriteSummary writes as one JSON object, with every cell.
 func (r *Result) WriteJSON(w io.Writer, s table.Rows, names Names) error {
 	out := summaryJSON{
-		Packets: r.Packets, WireBytes: r.WireBytes, UnreadLink: r.SkippedLink, Damaged: r.Damaged,
+		Packets: r.Packets, WireBytes: r.WireBytes, UnreadLink: r.SkippedLink, Duplicates: r.Repeated, Damaged: r.Damaged,
 		Frames: map[string]uint64{}, Conserved: r.Conserved(), Findings: r.Findings.Count(),
 		LocationSizes: locationSizes(s, names), Cells: []cellJSON{}, Cuts: []string{},
 		ElapsedSeconds: r.Elapsed.Seconds(),
@@ -270,7 +279,7 @@ func (r *Result) WriteJSON(w io.Writer, s table.Rows, names Names) error {
 	c := &r.Counts
 	out.Observations = observationsJSON{
 		In: c.In, Stored: c.Stored, Late: c.Late, Overflow: c.Overflow, Rejected: map[string]uint64{},
-		Untouched: c.Untouched, Trimmed: c.Trimmed, Unknown: c.Unknown,
+		Untouched: c.Untouched, Trimmed: c.Trimmed, Unknown: c.Unknown, Excess: r.Excess,
 	}
 	for i, n := range c.Rejected {
 		out.Observations.Rejected[aggregate.Rejection(i).String()] = n

@@ -109,7 +109,7 @@ func TestTapOfUnreadLink(t *testing.T) {
 	cfg.Files, cfg.Taps = []string{path}, taps.take
 	result := replayed(t, cfg)
 	byTap, _, _ := taps.sums(t)
-	wifi := window.Tally{Packets: 1, WireBytes: 38, First: 1e9, Last: 1e9}
+	wifi := window.Tally{Packets: 1, WireBytes: 38, Timed: 1, First: 1e9, Last: 1e9}
 	wifi.Frames[decode.UnknownLink] = 1
 	if diff := cmp.Diff(wifi, byTap["wifi"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

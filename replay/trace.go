@@ -118,7 +118,7 @@ func (t *Traced) scan(s *conform.Scan, times *xxhash.Digest, b *packets) {
 		f := &b.frames[i]
 		_, _ = times.Write(binary.LittleEndian.AppendUint64(nil, uint64(f.TimeNS))) // never fails
 		if !b.ethernet(f) {
-			t.SkippedLink.Add(b.interfaces[f.Interface].Link, 1)
+			t.SkippedLink.Add(b.unread(f), 1)
 			continue
 		}
 		s.Add(&conform.Packet{Data: f.Data})

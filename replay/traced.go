@@ -13,7 +13,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/hop"
-	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/aggregate/window"
 )
 
 // WriteLeftOut writes which packets were not compared, and why.
@@ -25,7 +25,7 @@ func (t *Traced) WriteLeftOut(w io.Writer) {
 	}
 	line(t.NoTime, "have no time")
 	line(t.Unknown, "have nothing to be known by: not IP, cut, or encrypted")
-	t.SkippedLink.List(func(link capture.LinkType, n uint64) { line(n, "are of "+link.String()+", which is not read") })
+	t.SkippedLink.List(func(u window.Unread, n uint64) { line(n, "are of "+u.String()+", which is not read") })
 	if t.Damaged.Places > 0 {
 		fmt.Fprintf(w, "%d bytes in %d places are damaged and left out\n", t.Damaged.Bytes, t.Damaged.Places)
 	}
@@ -157,6 +157,16 @@ func (list TracedHops) WriteText(w io.Writer) error {
 	return nil
 }
 
+// ClocksUnknown is how many pairs of taps have clocks whose relation is not known.
+func (list TracedHops) ClocksUnknown() (n int) {
+	for i := range list {
+		if list[i].ClocksUnknown != "" {
+			n++
+		}
+	}
+	return n
+}
+
 // shownChanges is how many locations are listed of a direction.
 const shownChanges = 5
 
@@ -174,6 +184,12 @@ func writeWay(w io.Writer, from, to string, way *TracedWay) {
 	for _, name := range names[:min(len(names), shownChanges)] {
 		text += fmt.Sprintf(", %d at %s", at[name], name)
 	}
+	delay := func(ns int64) string {
+		if way.MaxNS == 0 {
+			return "unknown"
+		}
+		return time.Duration(ns).String()
+	}
 	fmt.Fprintf(w, "  %s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", from, to, way.Packets,
-		time.Duration(way.MedianNS), time.Duration(way.P99NS), time.Duration(way.MaxNS), way.Tagged, text)
+		delay(way.MedianNS), delay(way.P99NS), delay(way.MaxNS), way.Tagged, text)
 }

@@ -78,6 +78,23 @@ func TestWatchedStuck(t *testing.T) {
 		t.Errorf("paced:\n%s", diff)
 	}
 	stuckInPieces(t, want, run)
+	examinedStuck(t, &rec, &looked, linesAt(want))
+}
+
+// examinedStuck: an examination finds the same ports by the same windows.
+func examinedStuck(t *testing.T, rec *recording, looked *finding.Config, want []string) {
+	t.Helper()
+	cfg := rec.config(new(blocks))
+	e, err := replay.Examine(t.Context(), replay.ExamineConfig{
+		Files: rec.files, Decode: cfg.Decode, Finding: *looked, Windows: cfg.Settings, Tap: cfg.Tap,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := linesOf(e.Findings, func(f *finding.Finding) bool { return f.Kind == finding.StuckPort })
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("replayed (-), examined (+):\n%s", diff)
+	}
 }
 
 // watchedRun gives the findings of a run of a changed configuration, and how many it counted.

@@ -14,7 +14,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// maxTaps bounds the capture interfaces of one file: each has its own windows.
+// maxTaps bounds the capture interfaces of a section of a pcapng file: each has its own
+// windows.
 const maxTaps = 256
 
 // Sequence numbers of a file's blocks: chunk, then interface, then block.
@@ -31,7 +32,9 @@ type worker struct {
 
 	src      *source
 	chunk    int
-	lanes    []*lane            // by interface index
+	section  uint32             // of the file, at hand
+	first    uint32             // index of its first interface
+	lanes    []*lane            // by interface index, from first on
 	result   Result             // of the chunk, from its end on
 	passages []*finding.Passage // of the taps of the chunk that was flushed, where there are more
 }
@@ -39,8 +42,20 @@ type worker struct {
 // A lane is the stream of a capture interface.
 type lane struct {
 	*window.Stream
-	name string // of the tap
-	of   capture.Interface
+	name     string // of the tap
+	of       capture.Interface
+	dedup    *capture.Dedup // nil for none
+	repeated uint64         // frames left out
+	excess   uint64         // reflections, as the stream counted before
+}
+
+// Add adds a frame to the stream, unless the tap captured the same one shortly before.
+func (l *lane) Add(ctx context.Context, f *capture.Frame) error {
+	if l.dedup != nil && l.dedup.Seen(f) {
+		l.repeated++
+		return nil
+	}
+	return l.Stream.Add(ctx, f)
 }
 
 func newWorker(cfg *Config) *worker {
@@ -49,10 +64,11 @@ func newWorker(cfg *Config) *worker {
 
 // begin makes the worker ready for a chunk, after the one before was flushed.
 func (w *worker) begin(src *source, chunk int) {
-	w.src, w.chunk, w.result, w.passages = src, chunk, Result{}, nil
+	w.src, w.chunk, w.section, w.first, w.result, w.passages = src, chunk, 0, 0, Result{}, nil
 }
 
-// run reads to the end of the reader, and gives what the taps came to. A cut file ends it
+// run reads to the end of the reader, and gives what the taps of the last section came to;
+// those of earlier ones were handed over. A cut file ends it
 // without an error: the cut is returned apart, and what was read before it is aggregated.
 func (w *worker) run(ctx context.Context, r *capture.Reader, p *progress) (taps []TapCounts, cut, err error) {
 	var batch capture.Batch
@@ -92,12 +108,12 @@ func endOfFile(err error) (cut, fatal error) {
 func (w *worker) add(ctx context.Context, frames []capture.Frame, r *capture.Reader) error {
 	for i := range frames {
 		f := &frames[i]
-		l, err := w.lane(f.Interface, r)
+		l, err := w.lane(ctx, f.Interface, r)
 		if err != nil {
 			return err
 		}
 		if l == nil {
-			w.result.skip(r.Interfaces()[f.Interface].Link, 1)
+			w.result.skip(window.Unread{File: w.src.path, Link: r.Interfaces()[f.Interface].Link}, 1)
 			continue
 		}
 		if err := l.Add(ctx, f); err != nil {
@@ -124,21 +140,24 @@ func (w *worker) passAll(ctx context.Context) error {
 
 // lane is the lane of an interface; nil for one beyond maxTaps whose link type cannot be
 // decoded.
-func (w *worker) lane(index uint32, r *capture.Reader) (*lane, error) {
-	if int(index) < len(w.lanes) && w.lanes[index] != nil {
-		return w.lanes[index], nil
+func (w *worker) lane(ctx context.Context, index uint32, r *capture.Reader) (*lane, error) {
+	if at := int(index - w.first); at < len(w.lanes) && w.lanes[at] != nil {
+		return w.lanes[at], nil
 	}
-	return w.openLane(index, r)
+	return w.openLane(ctx, index, r)
 }
 
-func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
+func (w *worker) openLane(ctx context.Context, index uint32, r *capture.Reader) (*lane, error) {
 	interfaces := r.Interfaces()
+	if err := w.enterSection(ctx, index, interfaces); err != nil {
+		return nil, err
+	}
 	link, known := window.LinkOf(interfaces, index)
-	switch {
-	case index >= maxTaps && !known:
+	switch at := index - w.first; {
+	case at >= maxTaps && !known:
 		return nil, nil
-	case index >= maxTaps:
-		return nil, fmt.Errorf("replay %q: capture interface %d: expected at most %d interfaces a file: split the capture by interface", w.src.path, index, maxTaps)
+	case at >= maxTaps:
+		return nil, fmt.Errorf("replay %q: capture interface %d: expected at most %d interfaces a section: split the capture by interface", w.src.path, at, maxTaps)
 	}
 	name := w.src.tapName(interfaces, index)
 	l, err := w.takeLane(w.tap(name), w.origin(link, index))
@@ -148,6 +167,23 @@ func (w *worker) openLane(index uint32, r *capture.Reader) (*lane, error) {
 	w.place(l, index, name, interfaceAt(interfaces, index))
 	w.cfg.Logger.Debug("tap found", slog.String("file", w.src.path), slog.String("tap", name), slog.Int("chunk", w.chunk))
 	return l, nil
+}
+
+// enterSection ends the lanes of earlier sections where a later one begins: none of their
+// interfaces has any more packets. So a file of any number of sections needs the lanes of one.
+func (w *worker) enterSection(ctx context.Context, index uint32, interfaces []capture.Interface) error {
+	if int(index) >= len(interfaces) || interfaces[index].Section == w.section {
+		return nil
+	}
+	taps, err := w.flush(ctx)
+	if err != nil {
+		return err
+	}
+	w.section, w.first = interfaces[index].Section, index
+	for w.first > 0 && interfaces[w.first-1].Section == w.section {
+		w.first--
+	}
+	return writeTaps(ctx, w.cfg, w.src, taps)
 }
 
 // tap says how the packets of a tap count.
@@ -165,13 +201,17 @@ func (w *worker) origin(link decode.Link, index uint32) window.Origin {
 	}
 }
 
-// place makes the lane that of an interface, whose number is below maxTaps.
+// place makes the lane that of an interface, one of the first maxTaps of its section.
 func (w *worker) place(l *lane, index uint32, name string, of capture.Interface) {
-	for int(index) >= len(w.lanes) {
+	at := int(index - w.first)
+	for at >= len(w.lanes) {
 		w.lanes = append(w.lanes, nil)
 	}
-	l.name, l.of = name, of
-	w.lanes[index] = l
+	l.name, l.of, l.dedup, l.repeated = name, of, nil, 0
+	if w.cfg.Dedup > 0 {
+		l.dedup = capture.NewDedup(w.cfg.Dedup)
+	}
+	w.lanes[at] = l
 }
 
 // takeLane prefers a lane of an earlier chunk, whose shard knows addresses and
@@ -180,6 +220,7 @@ func (w *worker) takeLane(tap window.Tap, from window.Origin) (*lane, error) {
 	if spare := w.spare[tap]; from.Link.Known() && len(spare) > 0 {
 		l := spare[len(spare)-1]
 		w.spare[tap] = spare[:len(spare)-1]
+		l.excess = l.Decoded().ExcessReflections
 		return l, l.Reset(from)
 	}
 	s, err := window.NewStream(&w.cfg.Settings, tap, from, w.cfg.Sink)
@@ -196,7 +237,8 @@ func (w *worker) flush(ctx context.Context) (taps []TapCounts, err error) {
 			return nil, w.failed(err)
 		}
 		tap := l.tapCounts()
-		w.result.take(&tap, l.Shard() != nil)
+		w.result.take(w.src.path, &tap, l.Shard() != nil)
+		w.result.Excess += l.Decoded().ExcessReflections - l.excess
 		taps = append(taps, tap)
 		if w.src.inPieces() {
 			w.passages = append(w.passages, l.Passage())
@@ -219,6 +261,7 @@ type TapCounts struct {
 	Interface capture.Interface
 	Tally     window.Tally
 	Counts    aggregate.Counts
+	Repeated  uint64            // frames that were captured twice and left out
 	Findings  []finding.Finding // their packets numbered in the file
 }
 
@@ -227,7 +270,7 @@ func (l *lane) tapCounts() TapCounts {
 	from := l.Origin()
 	return TapCounts{
 		Source: from.Source, Seq: from.SeqBase, Name: l.name, Tap: l.Tap(), Interface: l.of,
-		Tally: *l.Tally(), Counts: l.Counts(), Findings: l.Findings(),
+		Tally: *l.Tally(), Counts: l.Counts(), Repeated: l.repeated, Findings: l.Findings(),
 	}
 }
 

@@ -67,13 +67,16 @@ func build(s *Spec, d *csig.Domain) (*topology, error) {
 	b.devices()
 	b.peers()
 	b.groups()
+	b.ecmp()
 	b.taps()
 	if len(b.errs) > 0 {
 		return nil, b.err()
 	}
 	b.checkWords()
 	b.topo.index()
+	b.paths()
 	b.checkLinks()
+	b.topo.ecmp = newECMP(s, b.topo)
 	b.topo.warnings = b.warningList()
 	return b.topo, b.err()
 }
@@ -102,6 +105,7 @@ func (b *builder) bounds() {
 		{"hosts", len(b.spec.Hosts), "of them"},
 		{"groups", len(b.spec.Groups), "of them"},
 		{"taps", len(b.spec.Taps), "of them"},
+		{"paths", len(b.spec.Paths), "of them"},
 		{"hosts", addresses, "addresses"},
 		{"groups", prefixes, "prefixes"},
 	} {
@@ -220,14 +224,19 @@ func (b *builder) devicePorts(path string, n int32, d *DeviceSpec) {
 		}
 		b.topo.ports = append(b.topo.ports, port{
 			name: PortName(d.Name, s.Name), device: n, orientation: s.Orientation,
-			peer: s.Peer, speed: speed, id: s.ID,
+			peer: s.Peer, speed: speed, id: s.ID, number: int32(j),
 		})
 	}
 }
 
 func (b *builder) taps() {
 	b.checkTaps(b.spec.Taps)
-	for _, t := range b.spec.Taps {
+	for i, t := range b.spec.Taps {
+		for j, name := range t.At {
+			if b.topo.passages(name) == nil {
+				b.errorf(fmt.Sprintf("taps[%d].at[%d]", i, j), noPassage, name)
+			}
+		}
 		t.Weight = max(t.Weight, 1)
 		b.topo.taps[t.Name] = t
 	}
@@ -251,6 +260,9 @@ func (p *problems) checkTaps(list []TapSpec) {
 		names[t.Name] = true
 		if !slices.Contains(TapPlaces, t.Place) {
 			p.errorf(path+".place", "%q: expected %s", t.Place, oneOf(TapPlaces))
+		}
+		if len(t.At) > 0 && t.Place != "mid" {
+			p.errorf(path+".at", "is for a tap at place mid, not %q", t.Place)
 		}
 		if err := aggregate.CheckWeight(uint64(t.Weight)); err != nil {
 			p.errorf(path+".weight", "%v", err)

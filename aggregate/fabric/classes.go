@@ -9,7 +9,7 @@ import (
 const maxClassed = 8 << 20
 
 // fieldSet tells which attributes that name a place a locator has, by 1<<csig.Field.
-// TTL and opaque bits name none.
+// A TTL names the hop on a path, opaque bits name nothing.
 type fieldSet uint8
 
 // placeFields are the attributes that name a place.
@@ -92,10 +92,17 @@ type classes struct {
 	members    []int32 // ports, ascending in each class
 	edge       []edge  // of a class
 
-	// byLM are the classes by layout, signal type and locator metadata; nil without a
-	// locator layout, none for a value that names nothing.
+	// byLM are the classes by layout, signal type and locator metadata, with the hop that it
+	// tells above classBits; nil without a locator layout, none for a value that names
+	// nothing.
 	byLM [csig.NumLayouts][16][]int32
 }
+
+// classBits hold the number of a class: there are at most maxClassed.
+const classBits = 23
+
+// at is a class at a hop of a path, 0 for any.
+func at(class int32, hop uint8) int32 { return class | int32(hop)<<classBits }
 
 // newClasses compiles the locators of a domain for a topology.
 func newClasses(t *topology, d *csig.Domain) *classes {
@@ -140,7 +147,7 @@ func (c *classes) compile(t *topology, loc *csig.Locator, bits int, partitions m
 			c.divide(t, fields)
 		}
 		if class, ok := c.partitions[n].classes[placeIn(&a)]; ok {
-			table[lm] = class
+			table[lm] = at(class, a.Hop())
 		}
 	}
 	return table
@@ -193,10 +200,16 @@ func (c *classes) divide(t *topology, fields fieldSet) {
 // false when the layout has no locator for the signal type.
 func (c *classes) class(l csig.Layout, typ uint8, lm uint16) (class int32, located bool) {
 	table := c.byLM[l.Index()][typ&15]
-	if int(lm) >= len(table) {
+	if int(lm) >= len(table) || table[lm] == none {
 		return none, table != nil
 	}
-	return table[lm], true
+	return table[lm] & (1<<classBits - 1), true
+}
+
+// hop is the number of the hop that a value of locator metadata with a class tells, 0 for
+// none.
+func (c *classes) hop(l csig.Layout, typ uint8, lm uint16) uint8 {
+	return uint8(c.byLM[l.Index()][typ&15][lm] >> classBits)
 }
 
 // ports are the members of a class, at least one, ascending.

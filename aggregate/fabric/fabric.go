@@ -7,10 +7,9 @@ import (
 	"io"
 	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -29,11 +28,19 @@ type Fabric struct {
 	resolve *resolver
 	known   *registry
 	derived derived
+	ways    *ways
+	seen    *sightings
+	rules   *rules
+	ecmp    *ecmp
+	passed  passedCache
+
+	revision func() string // of the topology
 }
 
 var (
 	_ aggregate.Resolver  = (*Fabric)(nil)
 	_ aggregate.Forgetter = (*Fabric)(nil)
+	_ aggregate.Wayfinder = (*Fabric)(nil)
 )
 
 // New compiles a fabric. The domain says what locator metadata holds; it is usually
@@ -54,7 +61,7 @@ func New(spec *Spec, domain *csig.Domain) (*Fabric, error) {
 func None(domain *csig.Domain) *Fabric { return newFabric(new(topology), domain) }
 
 func newFabric(t *topology, domain *csig.Domain) *Fabric {
-	f := &Fabric{domain: domain, topo: t, classes: newClasses(t, domain), known: newRegistry()}
+	f := &Fabric{domain: domain, topo: t, classes: newClasses(t, domain), known: newRegistry(), ways: newWays(), seen: newSightings(), rules: &t.rules, ecmp: &t.ecmp, revision: sync.OnceValue(t.revision)}
 	f.resolve = newResolver(f, f.classes)
 	f.derived.groups, f.derived.byID = map[netip.Prefix]*derivedGroup{}, map[aggregate.GroupID]*derivedGroup{}
 	f.derived.knocking = map[netip.Prefix]knock{}
@@ -79,7 +86,7 @@ func (f *Fabric) Location(id aggregate.LocationID) (l Location, ok bool) {
 func (f *Fabric) Ancestor(id aggregate.LocationID, level Level) aggregate.LocationID {
 	if i, ok := f.portAt[id]; ok {
 		at := &f.places[i]
-		l := Location{ID: at.port, Set: at.set, DeviceLoc: at.device, StageLoc: at.stage}
+		l := Location{ID: at.port, Set: at.set, DeviceLoc: at.device, StageLoc: at.stage, FarEnd: at.farEnd}
 		return l.At(level)
 	}
 	if l := f.known.get(id); l != nil {
@@ -122,6 +129,7 @@ type Counts struct {
 	PathFallbacks    uint64 // devices whose paths are not known, as if they had none
 	GroupFallbacks   uint64 // addresses that became the unknown group, each as often as it was looked up
 	GroupsForgotten  uint64 // idle prefixes that made room for others
+	Ways             WayCounts
 }
 
 // Counts is a snapshot of the counters.
@@ -129,6 +137,10 @@ func (f *Fabric) Counts() Counts {
 	f.known.mu.RLock()
 	c := f.known.counts
 	f.known.mu.RUnlock()
+	c.Ways = f.ways.snapshot()
+	f.seen.mu.RLock()
+	c.Ways.Refused += f.seen.refused
+	f.seen.mu.RUnlock()
 	c.PathFallbacks = f.resolve.paths.hops.refusals()
 	f.derived.mu.RLock()
 	c.GroupFallbacks, c.GroupsForgotten = f.derived.fallbacks, f.derived.forgotten
@@ -143,6 +155,7 @@ func (f *Fabric) Fingerprint() string {
 	var b strings.Builder
 	printDomain(&b, f.domain)
 	f.topo.print(&b)
+	f.topo.printEvidence(&b)
 	return b.String()
 }
 
@@ -197,28 +210,6 @@ func (t *topology) print(w io.Writer) {
 	for _, line := range addresses {
 		fmt.Fprint(w, line)
 	}
-}
-
-// portLine is how a fingerprint prints a port.
-var portLine = regexp.MustCompile(`^port (.+) id \d+ \S* peer ("(?:[^"\\]|\\.)*") \d+ kbit/s$`)
-
-// Peers reads from a text that contains a Fingerprint what each port faces: the name of a
-// device or host, by the port's name. Ports that face nothing known are not in it.
-func Peers(text string) map[string]string {
-	out := make(map[string]string)
-	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, "port ") {
-			continue
-		}
-		m := portLine.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
-		if m == nil {
-			continue
-		}
-		if peer, err := strconv.Unquote(m[2]); err == nil && peer != "" {
-			out[m[1]] = peer
-		}
-	}
-	return out
 }
 
 // Writes tells whether locator metadata is what a port, such as "leaf3:up1", writes into tags of

@@ -3,9 +3,9 @@ package fabric
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +31,7 @@ func TestTap(t *testing.T) {
 		"rack1":  {Name: "rack1", Place: "receiver", Weight: 1},
 		"mirror": {Name: "mirror", Place: "mid", Weight: 1000},
 	} {
-		if got, ok := f.Tap(name); !ok || got != want {
+		if got, ok := f.Tap(name); !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("tap %s is %+v", name, got)
 		}
 	}
@@ -239,26 +239,51 @@ func checkEverywhere(t *testing.T, f *Fabric, s *Spec) {
 	}
 }
 
-// TestPeers reads back what fingerprints of whole fabrics say, among other lines.
-func TestPeers(t *testing.T) {
+// TestRestore reads whole topologies back from fingerprints, among other lines.
+func TestRestore(t *testing.T) {
 	for _, file := range []string{"leafspine.yaml", "threetier.yaml"} {
 		spec, f := load(t, file)
-		want := map[string]string{}
-		for _, d := range spec.Devices {
-			for _, p := range d.Ports {
-				if p.Peer != "" {
-					want[d.Name+":"+p.Name] = p.Peer
+		if file == "leafspine.yaml" { // evidence of paths is no part of the topology
+			spec.Paths = []PathSpec{{Src: "h11", Dst: "h22", Via: []string{"spine2"}}}
+			f = compile(t, spec)
+		}
+		back, err := Restore("endpoints outer\n" + f.Fingerprint() + "port\ndevice x\nhost\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.TopologyRevision() == "" || back.TopologyRevision() != f.TopologyRevision() {
+			t.Errorf("%s: revision %q became %q", file, f.TopologyRevision(), back.TopologyRevision())
+		}
+		if diff := cmp.Diff(f.Ports(), back.Ports()); diff != "" {
+			t.Errorf("%s: ports (-file +text):\n%s", file, diff)
+		}
+		for _, src := range f.Groups() {
+			for _, dst := range f.Groups() {
+				if diff := cmp.Diff(f.Hops(src.ID, dst.ID), back.Hops(src.ID, dst.ID)); diff != "" {
+					t.Fatalf("%s: hops from %s to %s (-file +text):\n%s", file, src.Name, dst.Name, diff)
 				}
 			}
 		}
-		if diff := cmp.Diff(want, Peers("endpoints outer\n"+f.Fingerprint())); diff != "" {
-			t.Errorf("%s: peers (-file +text):\n%s", file, diff)
+	}
+	nothing, err := Restore("")
+	if err != nil || nothing.TopologyRevision() != "" {
+		t.Errorf("an empty text has revision %q, %v", nothing.TopologyRevision(), err)
+	}
+	if _, err := Restore("device d stage s id 1\nport d:p id 1 up peer \"x\" 99999999999999999999 kbit/s\n"); err == nil {
+		t.Error("a port without a peer and with a speed out of range makes no error")
+	}
+}
+
+// FuzzRestore: no text of an exporter stops the collector.
+func FuzzRestore(f *testing.F) {
+	_, known := load(f, "leafspine.yaml")
+	f.Add(known.Fingerprint())
+	f.Add("group \"a\" rack parent \"a\"\nprefix 10.0.0.0/8 \"a\"\n")
+	f.Fuzz(func(_ *testing.T, text string) {
+		if back, err := Restore(text); err == nil {
+			back.TopologyRevision()
 		}
-	}
-	odd := Peers("port a b:up 1 id 7  peer \"quoted \\\"host\\\"\" 0 kbit/s\nport x\nport x id 1 up peer \"\" 5 kbit/s\nport y id 1 up peer \"\\q\" 5 kbit/s\n")
-	if !maps.Equal(odd, map[string]string{"a b:up 1": `quoted "host"`}) {
-		t.Errorf("odd lines gave %q", odd)
-	}
+	})
 }
 
 func TestWrites(t *testing.T) {

@@ -61,7 +61,7 @@ func (f *Fabric) Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) 
 	if class == none {
 		return f.known.unknown(l, lm), 0
 	}
-	n := f.resolve.on(class, f.topo.attachmentOf(src), f.topo.endpointOf(dst))
+	n := f.resolve.on(class, f.classes.hop(l, t, lm), f.topo.attachmentOf(src), f.topo.endpointOf(dst))
 	if n == nothing {
 		return f.contradiction(class), 0
 	}
@@ -78,10 +78,16 @@ func (f *Fabric) Classes(a netip.Addr) (src, dst uint64) {
 
 // on is the answer for the ports of a class that paths from an attachment to an
 // endpoint use: all of the class when there is no such path, nothing when the
-// evidence contradicts itself.
-func (r *resolver) on(class, src int32, dst endpoint) answer {
+// evidence contradicts itself. A hop leaves the ports there, unless the class has none
+// there: then the TTL counts something else.
+func (r *resolver) on(class int32, hop uint8, src int32, dst endpoint) answer {
 	n := nowhere
 	if src != none && dst != none {
+		if hop > 0 {
+			if n = r.search(class, hop, src, dst, dst).answer; n >= firstPort {
+				return n
+			}
+		}
 		n = r.between(class, src, dst)
 	}
 	if n == nowhere {
@@ -105,9 +111,9 @@ func (r *resolver) between(class, src int32, dst endpoint) answer {
 	}
 	switch edge := r.classes.edge[class]; {
 	case edge == inside:
-		return r.search(class, src, none, dst).answer
+		return r.search(class, 0, src, none, dst).answer
 	case edge == mixed || to.group || len(to.devices) > fewHomes || len(t.hosts[dst].ports) > fewLasts:
-		return r.search(class, src, dst, dst).answer
+		return r.search(class, 0, src, dst, dst).answer
 	}
 	reached, exists := r.ends(class, src, dst)
 	if !exists {
@@ -115,7 +121,7 @@ func (r *resolver) between(class, src int32, dst endpoint) answer {
 	}
 	switch port, several := r.last(class, dst, to, reached); {
 	case several:
-		return r.search(class, src, dst, dst).answer
+		return r.search(class, 0, src, dst, dst).answer
 	case port != none:
 		return firstPort + answer(port)
 	}
@@ -130,7 +136,7 @@ func (r *resolver) ends(class, src int32, dst endpoint) (reached uint8, exists b
 		hops := r.paths.hops.awayFrom(from.devices[0])
 		return 1, hops != nil && hops[to.devices[0]] != far
 	}
-	f := r.search(class, src, none, dst)
+	f := r.search(class, 0, src, none, dst)
 	return f.reached, f.answer != nowhere
 }
 
@@ -155,22 +161,22 @@ func (r *resolver) last(class int32, dst endpoint, at *attachment, reached uint8
 	return first, false
 }
 
-// search is what paths to dst have of a class. last is dst when the ports that leave
+// search is what paths to dst have of a class, at a hop or, with 0, at any. last is dst when the ports that leave
 // the fabric count. For a class without such ports it is none, and all endpoints of
 // an attachment share what is found.
-func (r *resolver) search(class, src int32, last, dst endpoint) found {
-	at := r.topo.attached[dst]
-	pair := uint64(src+1)<<32 | uint64(at)
+func (r *resolver) search(class int32, hop uint8, src int32, last, dst endpoint) found {
+	end, key := r.topo.attached[dst], at(class, hop)
+	pair := uint64(src+1)<<32 | uint64(end)
 	if last != none {
 		pair = uint64(src+1)<<32 | 1<<31 | uint64(last)
 	}
-	if f, ok := r.cache().get(pair, class); ok {
+	if f, ok := r.cache().get(pair, key); ok {
 		return f
 	}
 	r.paths.mu.Lock()
 	defer r.paths.mu.Unlock()
-	ports, reached, exists := r.paths.ports(last, &r.topo.attachments[src], &r.topo.attachments[at], func(p int32) bool {
-		return r.classes.holds(class, p)
+	ports, reached, exists := r.paths.ports(last, &r.topo.attachments[src], &r.topo.attachments[end], func(p int32, number int) bool {
+		return r.classes.holds(class, p) && (hop == 0 || number == int(hop))
 	})
 	f := found{nothing, reached}
 	switch {
@@ -179,7 +185,7 @@ func (r *resolver) search(class, src int32, last, dst endpoint) found {
 	case len(ports) > 0:
 		f.answer = r.answers.of(ports)
 	}
-	r.cache().put(pair, class, f)
+	r.cache().put(pair, key, f)
 	return f
 }
 

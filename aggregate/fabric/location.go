@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -23,16 +24,18 @@ const (
 type Level uint8
 
 // The levels, from the finest. A port belongs to the set of the ports of its
-// device with its orientation, that to its device, that to its stage.
+// device with its orientation, that to its device, that to its stage. LevelFarEnd goes another
+// way: a port belongs to all ports that face the same device or host.
 const (
 	LevelLocation Level = iota // as resolved
 	LevelSet
 	LevelDevice
 	LevelStage
+	LevelFarEnd
 	numLevels
 )
 
-var levelNames = [numLevels]string{"location", "set", "device", "stage"}
+var levelNames = [numLevels]string{"location", "set", "device", "stage", "far_end"}
 
 // String is the name used in queries.
 func (l Level) String() string {
@@ -42,8 +45,10 @@ func (l Level) String() string {
 	return fmt.Sprintf("level_%d", uint8(l))
 }
 
-// Levels are all levels, the finest first.
-func Levels() []Level { return []Level{LevelLocation, LevelSet, LevelDevice, LevelStage} }
+// Levels are all levels, in their order.
+func Levels() []Level {
+	return []Level{LevelLocation, LevelSet, LevelDevice, LevelStage, LevelFarEnd}
+}
 
 // ParseLevel reads a Level's name.
 func ParseLevel(s string) (Level, error) {
@@ -52,7 +57,7 @@ func ParseLevel(s string) (Level, error) {
 			return Level(l), nil
 		}
 	}
-	return 0, fmt.Errorf("parse level %q: expected location, set, device or stage", s)
+	return 0, fmt.Errorf("parse level %q: expected location, set, device, stage or far_end", s)
 }
 
 // maxCandidates bounds the candidates that a Location lists.
@@ -66,14 +71,15 @@ type Location struct {
 
 	// What all candidates share; empty or 0 where they differ.
 	Device, Stage, Orientation string
+	Peer                       string // device or host that they face
 	Capacity                   uint64 // kbit/s
 
 	Candidates     []string // names of ports, ascending, the first 64; read-only
 	CandidateCount int
 
 	// The locations that this one belongs to at the coarser levels; itself where it
-	// does not fit into one.
-	Set, DeviceLoc, StageLoc aggregate.LocationID
+	// does not fit into one. FarEnd is 0 where an earlier version described the location.
+	Set, DeviceLoc, StageLoc, FarEnd aggregate.LocationID
 }
 
 // At is the location that l belongs to at the level.
@@ -85,6 +91,8 @@ func (l *Location) At(level Level) aggregate.LocationID {
 		return l.DeviceLoc
 	case LevelStage:
 		return l.StageLoc
+	case LevelFarEnd:
+		return cmp.Or(l.FarEnd, l.ID)
 	}
 	return l.ID
 }
@@ -92,25 +100,34 @@ func (l *Location) At(level Level) aggregate.LocationID {
 // apart makes a location that belongs to no other.
 func apart(kind, name string) *Location {
 	id := LocationIDOf(kind, name)
-	return &Location{ID: id, Kind: kind, Name: name, Set: id, DeviceLoc: id, StageLoc: id}
+	return &Location{ID: id, Kind: kind, Name: name, Set: id, DeviceLoc: id, StageLoc: id, FarEnd: id}
 }
 
 // placeIDs are the locations of a port and those above it.
 type placeIDs struct {
-	port, set, device, stage aggregate.LocationID
+	port, set, device, stage, farEnd aggregate.LocationID
 }
 
 // placesOf computes the identities of a port's locations.
 func (t *topology) placesOf(i int32) placeIDs {
 	p := &t.ports[i]
 	c := trait{device: p.device, stage: t.devices[p.device].stage, orientation: p.orientation}
-	return placeIDs{
+	at := placeIDs{
 		port:   LocationIDOf(KindPort, p.name),
 		set:    t.classID(&c, byOrientation),
 		device: t.classID(&c, 0),
 		stage:  t.classID(&trait{device: none, stage: c.stage}, 0),
 	}
+	at.farEnd = at.port
+	if p.peerDevice != none || p.peerHost != none && len(t.hosts[p.peerHost].ports) > 1 {
+		at.farEnd = LocationIDOf(KindSet, farEndPrefix+p.peer)
+	}
+	return at
 }
+
+// farEndPrefix begins the name of the ports that face a device or host. The only link to a host
+// stands for itself.
+const farEndPrefix = "into "
 
 func (t *topology) classID(c *trait, a aspects) aggregate.LocationID {
 	return LocationIDOf(KindSet, t.label(c, a))
@@ -137,7 +154,21 @@ func (f *Fabric) addPlaces() {
 			f.resolve.answers.name(ports, l)
 		}
 	}
+	f.addFarEnds()
 	f.resolve.answers.seal()
+}
+
+// addFarEnds registers the ports that face each device, and each host with several links.
+func (f *Fabric) addFarEnds() {
+	facing := make(map[aggregate.LocationID][]int32)
+	for i := range f.places {
+		if at := &f.places[i]; at.farEnd != at.port {
+			facing[at.farEnd] = append(facing[at.farEnd], int32(i))
+		}
+	}
+	for _, ports := range facing {
+		f.known.add(f.setLocation(farEndPrefix+f.topo.ports[ports[0]].peer, ports))
+	}
 }
 
 // addDevice registers a device after its directions, whose names come first for the
@@ -193,6 +224,9 @@ func (f *Fabric) setLocation(name string, ports []int32) *Location {
 	if id == at.stage {
 		l.Set, l.DeviceLoc = id, id
 	}
+	if c.peer != "" && at.farEnd != at.port {
+		l.FarEnd = at.farEnd
+	}
 	return l
 }
 
@@ -202,7 +236,7 @@ func (f *Fabric) describeInto(l *Location, ports []int32) {
 	if c.device != none {
 		l.Device = f.topo.devices[c.device].name
 	}
-	l.Stage, l.Orientation, l.Capacity = c.stage, c.orientation, c.speed
+	l.Stage, l.Orientation, l.Peer, l.Capacity = c.stage, c.orientation, c.peer, c.speed
 	l.Candidates = f.topo.portNames(ports[:min(len(ports), maxCandidates)])
 	l.CandidateCount = len(ports)
 }
@@ -213,7 +247,7 @@ func (f *Fabric) portLocation(i int32) Location {
 	at := &f.places[i]
 	l := Location{
 		ID: at.port, Kind: KindPort, Name: f.topo.ports[i].name,
-		Set: at.set, DeviceLoc: at.device, StageLoc: at.stage,
+		Set: at.set, DeviceLoc: at.device, StageLoc: at.stage, FarEnd: at.farEnd,
 	}
 	f.describeInto(&l, []int32{i})
 	return l
@@ -243,7 +277,7 @@ func LocationIDOf(kind, name string) aggregate.LocationID {
 }
 
 // Check returns an error unless the location's identity is that of its kind and name, and
-// each location above it is itself or that of its direction, device or stage.
+// each location above it is itself or that of its direction, device, stage or far end.
 func (l *Location) Check() error {
 	switch l.Kind {
 	case KindPort, KindSet, KindRaw, KindUnknown:
@@ -262,6 +296,7 @@ func (l *Location) Check() error {
 		{LevelSet, l.Set, l.Device != "" && l.Orientation != "", []string{l.Device + " " + l.Orientation}},
 		{LevelDevice, l.DeviceLoc, l.Device != "", []string{l.Device}},
 		{LevelStage, l.StageLoc, l.Stage != "", []string{l.Stage, l.Stage + stageSuffix}},
+		{LevelFarEnd, l.At(LevelFarEnd), l.Peer != "", []string{farEndPrefix + l.Peer}},
 	}
 	for _, at := range above {
 		ok := at.id == l.ID
@@ -269,7 +304,7 @@ func (l *Location) Check() error {
 			ok = ok || at.known && at.id == LocationIDOf(KindSet, name)
 		}
 		if !ok {
-			return fmt.Errorf("location %.64q: the %s that it belongs to is not that of its device, orientation and stage", l.Name, at.level)
+			return fmt.Errorf("location %.64q: the %s that it belongs to is not that of its device, orientation, stage and peer", l.Name, at.level)
 		}
 	}
 	return nil

@@ -12,11 +12,11 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// chain names the locations above a location, from the set to the stage.
-func chain(t *testing.T, f *Fabric, l Location) [3]string {
+// chain names the locations above a location: set, device, stage and far end.
+func chain(t *testing.T, f *Fabric, l Location) [4]string {
 	t.Helper()
-	var names [3]string
-	for i, level := range []Level{LevelSet, LevelDevice, LevelStage} {
+	var names [4]string
+	for i, level := range Levels()[1:] {
 		id := f.Ancestor(l.ID, level)
 		if id != l.At(level) {
 			t.Errorf("%q: Ancestor and At differ at level %s", l.Name, level)
@@ -44,17 +44,17 @@ func TestLevelChain(t *testing.T) {
 	onlyDown, _ := f.Location(f.Ancestor(PortLocationID("spine1", "down1"), LevelDevice))
 	for _, c := range []struct {
 		of   Location
-		want [3]string
+		want [4]string
 	}{
-		{port, [3]string{"leaf2 up", "leaf2", "leaf"}},
-		{direction, [3]string{"leaf2 up", "leaf2", "leaf"}},
-		{device, [3]string{"leaf2", "leaf2", "leaf"}},
-		{onlyDown, [3]string{"spine1", "spine1", "spine"}},
-		{stage, [3]string{"leaf", "leaf", "leaf"}},
-		{subset, [3]string{"spine down 100G", "spine down 100G", "spine"}},
-		{toward, [3]string{"spine down to leaf2", "spine down to leaf2", "spine"}},
-		{rawLM, [3]string{rawLM.Name, rawLM.Name, rawLM.Name}},
-		{off, [3]string{off.Name, off.Name, off.Name}},
+		{port, [4]string{"leaf2 up", "leaf2", "leaf", "into spine1"}},
+		{direction, [4]string{"leaf2 up", "leaf2", "leaf", "leaf2 up"}},
+		{device, [4]string{"leaf2", "leaf2", "leaf", "leaf2"}},
+		{onlyDown, [4]string{"spine1", "spine1", "spine", "spine1"}},
+		{stage, [4]string{"leaf", "leaf", "leaf", "leaf"}},
+		{subset, [4]string{"spine down 100G", "spine down 100G", "spine", "spine down 100G"}},
+		{toward, [4]string{"spine down to leaf2", "spine down to leaf2", "spine", "into leaf2"}},
+		{rawLM, [4]string{rawLM.Name, rawLM.Name, rawLM.Name, rawLM.Name}},
+		{off, [4]string{off.Name, off.Name, off.Name, off.Name}},
 	} {
 		if got := chain(t, f, c.of); got != c.want {
 			t.Errorf("%q belongs to %q, want %q", c.of.Name, got, c.want)
@@ -80,7 +80,7 @@ func TestSubsetOfOneDirection(t *testing.T) {
 	if loc.Name != "leaf1 up 100G" || capacity != 100e6 || loc.CandidateCount != 2 {
 		t.Errorf("%+v, capacity %d", loc, capacity)
 	}
-	if got, want := chain(t, f, loc), [3]string{"leaf1 up", "leaf1", "leaf"}; got != want {
+	if got, want := chain(t, f, loc), [4]string{"leaf1 up", "leaf1", "leaf", "leaf1 up 100G"}; got != want {
 		t.Errorf("belongs to %q, want %q", got, want)
 	}
 }
@@ -249,7 +249,7 @@ func TestStageNamedAsADevice(t *testing.T) {
 	}
 	f := compile(t, s)
 	port, _ := f.Location(PortLocationID("spine1", "down1"))
-	if got, want := chain(t, f, port), [3]string{"spine1 down", "spine1", "spine1(stage)"}; got != want {
+	if got, want := chain(t, f, port), [4]string{"spine1 down", "spine1", "spine1(stage)", "into leaf1"}; got != want {
 		t.Errorf("belongs to %q, want %q", got, want)
 	}
 }

@@ -89,22 +89,20 @@ func (p *paths) passes(port, e int32, src, dst *attachment) (uses, exists bool) 
 }
 
 // ports lists the ports that paths from src to endpoint e, attached at dst, use and
-// that keep wants, ascending; exists is false without a path. e may be none, which
-// leaves out the last ports. reached has a bit for each of the first devices of dst
+// that keep wants at their hop, 1 for the first, ascending; exists is false without a
+// path. e may be none, which leaves out the last ports. reached has a bit for each of the first devices of dst
 // where paths end. The list is valid while the caller holds p.mu.
-func (p *paths) ports(e int32, src, dst *attachment, keep func(port int32) bool) (list []int32, reached uint8, exists bool) {
+func (p *paths) ports(e int32, src, dst *attachment, keep func(port int32, hop int) bool) (list []int32, reached uint8, exists bool) {
 	p.found = p.found[:0]
 	base := p.prepare(2 * len(src.devices) * len(dst.devices))
-	use := func(port int32) {
-		if p.used[port] < base {
-			p.used[port] = base
-			if keep(port) {
+	known := p.legs(src, dst, func(s, t int32, from, to []uint8) bool {
+		exists = true
+		use := func(port int32) {
+			if p.used[port] < base && keep(port, int(from[p.topo.ports[port].device])+1) {
+				p.used[port] = base
 				p.found = append(p.found, port)
 			}
 		}
-	}
-	known := p.legs(src, dst, func(s, t int32, from, to []uint8) bool {
-		exists = true
 		n, _ := slices.BinarySearch(dst.devices, t)
 		reached |= 1 << n // nothing for the ninth and later ones
 		p.walk(s, t, from, to, use)
@@ -387,11 +385,11 @@ type Hop struct {
 // several goroutines, and allocates what it returns.
 func (f *Fabric) Hops(src, dst aggregate.GroupID) []Hop {
 	t := f.topo
-	from, to := t.groupAt(src), t.groupAt(dst)
-	if from == none || to == none || t.attached[from] == none || t.attached[to] == none {
+	e, from, to, ok := t.ends(src, dst)
+	if !ok {
 		return nil
 	}
-	sets := f.resolve.paths.hopSets(to, &t.attachments[t.attached[from]], &t.attachments[t.attached[to]])
+	sets := f.resolve.paths.hopSets(e, from, to)
 	hops := make([]Hop, 0, len(sets))
 	for _, set := range sets {
 		ports := slices.Sorted(maps.Keys(set))
@@ -480,6 +478,7 @@ type walker struct {
 	to     endpoint
 	left   []uint8 // hops from each device to the endpoint's device
 	most   int
+	coarse bool // leave out the last hop where it has several ports
 	many   bool // than most
 	route  []aggregate.LocationID
 	routes [][]aggregate.LocationID
@@ -491,11 +490,21 @@ func (w *walker) from(device, end int32) bool {
 	depth := len(w.route)
 	defer func() { w.route = w.route[:depth] }()
 	if device == end {
-		w.fabric.topo.eachLast(device, w.to, func(port int32) {
-			if w.many = w.many || len(w.routes) >= w.most; !w.many {
-				w.routes = append(w.routes, append(slices.Clone(w.route), w.fabric.places[port].port))
+		var last []int32
+		w.fabric.topo.eachLast(device, w.to, func(port int32) { last = append(last, port) })
+		if w.coarse && len(last) > 1 {
+			last = []int32{none}
+		}
+		for _, port := range last {
+			if w.many = w.many || len(w.routes) >= w.most; w.many {
+				break
 			}
-		})
+			route := slices.Clone(w.route)
+			if port != none {
+				route = append(route, w.fabric.places[port].port)
+			}
+			w.routes = append(w.routes, route)
+		}
 		return !w.many
 	}
 	for _, i := range w.fabric.resolve.paths.hops.out[device] {

@@ -51,7 +51,7 @@ func TestHopsAreOnPaths(t *testing.T) {
 			var want, got []string
 			if a != none && b != none {
 				p.mu.Lock()
-				list, _, _ := p.ports(e, &f.topo.attachments[a], &f.topo.attachments[b], func(int32) bool { return true })
+				list, _, _ := p.ports(e, &f.topo.attachments[a], &f.topo.attachments[b], func(int32, int) bool { return true })
 				want = f.topo.portNames(list)
 				p.mu.Unlock()
 			}

@@ -33,6 +33,10 @@ type Spec struct {
 	Devices []DeviceSpec `yaml:"devices,omitempty"`
 	Hosts   []HostSpec   `yaml:"hosts,omitempty"`
 	Taps    []TapSpec    `yaml:"taps,omitempty"`
+
+	// Evidence of the paths that flows take, beyond the topology.
+	Paths []PathSpec `yaml:"paths,omitempty"`
+	ECMP  []ECMPSpec `yaml:"ecmp,omitempty"`
 }
 
 // GroupSpec is a named set of addresses. An address belongs to the group with the
@@ -46,9 +50,12 @@ type GroupSpec struct {
 
 // DeviceSpec is a switch.
 type DeviceSpec struct {
-	Name  string     `yaml:"name"`
-	Stage string     `yaml:"stage"`        // as the locator's value table has it: leaf, spine, ...
-	ID    uint32     `yaml:"id,omitempty"` // device_id of locator metadata; 0: none
+	Name  string `yaml:"name"`
+	Stage string `yaml:"stage"`        // as the locator's value table has it: leaf, spine, ...
+	ID    uint32 `yaml:"id,omitempty"` // device_id of locator metadata; 0: none
+	// HashSeed is what the device puts into the hash of Spec.ECMP.
+	HashSeed uint32 `yaml:"hash_seed,omitempty"`
+
 	Ports []PortSpec `yaml:"ports"`
 }
 
@@ -74,6 +81,9 @@ type TapSpec struct {
 	Name   string `yaml:"name"`
 	Place  string `yaml:"place"`            // receiver, sender or mid
 	Weight uint32 `yaml:"weight,omitempty"` // frames that one captured frame stands for; 0: 1
+	// At are devices ("spine1") and ports ("leaf1:up2") of a tap in the middle of the fabric: each
+	// frame passes one of them, which is evidence of the path of its flow.
+	At []string `yaml:"at,omitempty,flow"`
 	// Mirrors are the mirror sessions that frames come in here. A tag in any other is an
 	// orphan: anybody can send one.
 	Mirrors decode.Mirrors `yaml:"mirrors,omitempty,flow"`
@@ -127,10 +137,10 @@ func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, V
 // each, tag protocol identifiers in hexadecimal.
 func styleSpec(doc *yaml.Node) {
 	for _, d := range items(child(doc, "devices")) {
-		flow(child(d, "ports"))
+		oneLine(child(d, "ports"))
 	}
-	for _, section := range []string{"groups", "hosts", "taps"} {
-		flow(child(doc, section))
+	for _, section := range []string{"groups", "hosts", "taps", "paths", "ecmp"} {
+		oneLine(child(doc, section))
 	}
 	for _, t := range items(child(child(doc, "csig"), "tpids")) {
 		id := child(t, "tpid")
@@ -142,7 +152,7 @@ func styleSpec(doc *yaml.Node) {
 	}
 }
 
-func flow(list *yaml.Node) {
+func oneLine(list *yaml.Node) {
 	for _, n := range items(list) {
 		n.Style = yaml.FlowStyle
 	}

@@ -100,7 +100,7 @@ func TestParseErrors(t *testing.T) {
 	}
 	for _, c := range []struct{ name, old, text, want string }{
 		{"syntax", "devices:", "devices: [", "f.yaml:9: did not find expected node content"},
-		{"unknown key", "    stage: leaf\n", "    stage: leaf\n    color: red\n", `f.yaml:12: unknown key "color": expected one of name, stage, id, ports`},
+		{"unknown key", "    stage: leaf\n", "    stage: leaf\n    color: red\n", `f.yaml:12: unknown key "color": expected one of name, stage, id, hash_seed, ports`},
 		{"unknown key of a csig table", "bits: 6", "bits: 6, wide: 1", `f.yaml:5: unknown key "wide": expected one of field, bits, values`},
 		{"wrong type", "id: 3", "id: three", "f.yaml:18: cannot unmarshal"},
 		{"key twice", "version: 1", "version: 1\nversion: 1", `f.yaml:2: mapping key "version" already defined at line 1`},

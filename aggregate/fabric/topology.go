@@ -30,6 +30,8 @@ type topology struct {
 	attachments []attachment
 	attached    []int32 // endpoint to attachment, or none
 	taps        map[string]TapSpec
+	rules       rules
+	ecmp        ecmp
 	warnings    []string
 }
 
@@ -48,6 +50,7 @@ type port struct {
 	peerHost    int32
 	speed       uint64 // kbit/s
 	id          uint32
+	number      int32 // in its device, in the order of the file
 }
 
 type host struct {

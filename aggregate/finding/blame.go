@@ -41,37 +41,45 @@ const (
 // court finds what flows have in common that something happened to. Which of the equal
 // paths a flow takes is the hash's secret; its tags name ports of it now and then.
 type court struct {
-	d      *Detector
+	cfg    *Config
 	routes map[[2]netip.Addr][][]aggregate.LocationID
 	places map[aggregate.LocationID]fabric.Location
+	most   int // paths between two hosts that are compared
 	skip   int // ports at the beginning of each path that are no suspects
 }
 
-func (d *Detector) court() *court {
-	return &court{d: d, routes: map[[2]netip.Addr][][]aggregate.LocationID{}, places: map[aggregate.LocationID]fabric.Location{}}
+// newCourt makes a court; it keeps the configuration.
+func newCourt(cfg *Config) *court {
+	return &court{cfg: cfg, most: maxRoutes, routes: map[[2]netip.Addr][][]aggregate.LocationID{}, places: map[aggregate.LocationID]fabric.Location{}}
 }
 
 // place is a location by its identity.
 func (c *court) place(id aggregate.LocationID) fabric.Location {
 	at, known := c.places[id]
 	if !known {
-		at, _ = c.d.cfg.Locator.Location(id)
+		at, _ = c.cfg.Locator.Location(id)
 		c.places[id] = at
 	}
 	return at
 }
 
-// paths are the ways that a flow may take, given the ports that its tags name.
-func (c *court) paths(f *flow) [][]aggregate.LocationID {
+// routesOf are the ways that packets of a flow's ends may take.
+func (c *court) routesOf(f *flow) [][]aggregate.LocationID {
 	src, dst := f.key.addrs()
 	key := [2]netip.Addr{src, dst}
 	all, known := c.routes[key]
 	if !known {
-		if routes, ok := c.d.cfg.Routes.Routes(src, dst, maxRoutes); ok {
+		if routes, ok := c.cfg.Routes.Routes(src, dst, c.most); ok {
 			all = routes
 		}
 		c.routes[key] = all
 	}
+	return all
+}
+
+// paths are the ways that a flow may take, given the ports that its tags name.
+func (c *court) paths(f *flow) [][]aggregate.LocationID {
+	all := c.routesOf(f)
 	var fit [][]aggregate.LocationID
 	for _, r := range all {
 		passes := true
@@ -201,7 +209,7 @@ type verdict struct {
 // first ones. Ports and devices that are cleared cannot.
 func (c *court) judge(affected, kept []*flow, cleared func(aggregate.LocationID) bool) (v verdict) {
 	affected, kept = affected[:min(len(affected), maxWeighed)], kept[:min(len(kept), maxWeighed)]
-	if c.d.cfg.Routes == nil || len(affected) == 0 {
+	if c.cfg.Routes == nil || len(affected) == 0 {
 		return v
 	}
 	of, nAffected, nKept := c.suspects(affected, kept)

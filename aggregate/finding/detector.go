@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
@@ -67,16 +66,11 @@ type Config struct {
 	// initial value (IBCS 6.1, rule 1).
 	Uninitialized bool
 
-	// StuckCount is how many observations of one value make a port stuck, 0: 50. In 42 runs
-	// of 10 simulated fabrics without faults, 2 to 6 s long, no port had 12.
-	StuckCount uint64
-	StuckTime  time.Duration // that they last at least, thrice that from one source, 0: 200 ms
 	// MaxSubjects bounds the subjects of each kind, 0: 4096. What goes beyond is counted
 	// as one.
 	MaxSubjects int
-	// MaxFlows bounds the flows that are told apart, 0: 16384, at 460 bytes each, and as many
-	// of which there are reflections alone, at 100 bytes; negative: none, which leaves
-	// stripped flows and rogue insertions unseen, and devices unnamed.
+	// MaxFlows bounds the flows that are told apart, 0: 16384, at 640 bytes each; negative: none,
+	// which leaves stripped flows and rogue insertions unseen, and devices unnamed.
 	MaxFlows int
 }
 
@@ -84,12 +78,17 @@ type Config struct {
 // configuration, whatever the traffic.
 type Detector struct {
 	cfg     Config
-	cases   map[caseKey]*Finding
-	sizes   [NumKinds]int // of cases
+	cases   [csig.NumLayouts]cases // apart, so that a wrong layout takes back its findings alone
 	layouts [csig.NumLayouts]layoutState
 	places  places
 	flows   flows
 	leaks   map[string]*receivers // by tap
+	windows []*Watcher
+	stuck   [NumKinds]int // sizes that they share
+
+	taps     map[Tap]*tapState
+	segments segments
+	class    Class // of the frame at hand
 }
 
 // withDefaults fills in what is 0, and fails where something is missing.
@@ -97,7 +96,6 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Domain == nil || c.Locator == nil {
 		return c, errors.New("expected a domain and a locator")
 	}
-	c.StuckCount, c.StuckTime = cmp.Or(c.StuckCount, 50), cmp.Or(c.StuckTime, 200*time.Millisecond)
 	c.MaxSubjects, c.MaxFlows = cmp.Or(c.MaxSubjects, 4096), cmp.Or(c.MaxFlows, 1<<14)
 	if router, ok := c.Locator.(Router); ok && c.Routes == nil {
 		c.Routes = router
@@ -111,12 +109,14 @@ func New(cfg Config) (*Detector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make detector: %w", err)
 	}
-	d := &Detector{cfg: cfg, cases: make(map[caseKey]*Finding)}
+	d := &Detector{cfg: cfg}
 	d.places.of = make(map[aggregate.LocationID]*place)
-	d.leaks = make(map[string]*receivers)
+	d.leaks, d.taps, d.segments = make(map[string]*receivers), make(map[Tap]*tapState), newSegments()
 	d.flows = newFlows(cfg.MaxFlows)
+	sizes := new([NumKinds]int)
 	for i := range d.layouts {
 		d.layouts[i].init(csig.LayoutAt(i))
+		d.cases[i] = newCases(&d.cfg, sizes)
 	}
 	return d, nil
 }
@@ -125,9 +125,29 @@ func New(cfg Config) (*Detector, error) {
 // of stripped flows and rogue insertions.
 func (d *Detector) Untracked() uint64 { return d.flows.beyond }
 
-// Pathless counts reflections of flows beyond MaxFlows of which nothing else was seen: what
-// they tell does not clear ports that seem stuck.
-func (d *Detector) Pathless() uint64 { return d.flows.alone.beyond }
+// Windows returns the Watcher that the windows of 1 s of a tap are to be shown (window.Watch):
+// what it finds in them, ports that are stuck, is among the Detector's Findings.
+func (d *Detector) Windows(tap *Tap) *Watcher {
+	w := &Watcher{cfg: d.cfg, windowsAlone: true}
+	w.Begin(tap.File)
+	w.cases.sizes = &d.stuck
+	d.windows = append(d.windows, w)
+	return w
+}
+
+// stuckPorts are the findings of those of layouts that are not misread.
+func (d *Detector) stuckPorts(misread [csig.NumLayouts]bool) (list []Finding) {
+	for _, w := range d.windows {
+		for k, f := range w.cases.of {
+			if k.beyond || !misread[k.layout] {
+				one := *f
+				one.Of = d.layouts[k.layout].n
+				list = append(list, one)
+			}
+		}
+	}
+	return list
+}
 
 // seen is an observation with what the detector makes of it.
 type seen struct {
@@ -166,6 +186,7 @@ func (d *Detector) Observe(tap *Tap, o *decode.Observation) {
 	if o.Kind == decode.Tag {
 		if s.flow = d.flows.tagged(tap.Place, o); s.flow != nil {
 			s.path = &s.flow.path
+			s.flow.class = d.class
 		}
 	} else {
 		s.path = d.flows.reflected(o)
@@ -174,12 +195,17 @@ func (d *Detector) Observe(tap *Tap, o *decode.Observation) {
 		d.leak(&s)
 	}
 	if !d.cfg.authorised(s.src) {
-		d.found(UnauthorisedSender, subject{addr: s.src}, tap, o)
+		d.found(UnauthorisedSender, tap, o, 0)
 	}
 	if o.Tag.R != 0 {
 		d.reserved(&s)
 	}
 	d.value(&s)
+}
+
+// found counts an observation for what it breaks a rule about.
+func (d *Detector) found(k Kind, tap *Tap, o *decode.Observation, at aggregate.LocationID) {
+	d.cases[o.Tag.Layout.Index()].get(keyOf(k, o, at, tap.Name)).seen(tap.File, o)
 }
 
 // value judges value and locator metadata of a tag or a reflection.
@@ -190,21 +216,27 @@ func (d *Detector) value(s *seen) {
 		return // which value is initial is not known
 	}
 	untouched := table.Untouched(tag.S)
+	if !tag.D && s.o.Kind == decode.Tag {
+		s.layout.longest = max(s.layout.longest, s.o.Bytes)
+	}
 	if !untouched && table.Aggregation().Locates() {
 		s.layout.sample(tag, s.src, s.dst)
 	}
 	switch {
 	case tag.D: // the value is that of a part of the path
+		if s.flow != nil && s.tap.Place == Receiver {
+			if s.flow.wholes == nil {
+				s.flow.wholes = new(wholes)
+			}
+			s.flow.wholes.trimmed(s.tap, s.o)
+		}
 	case s.tap.Place == Sender && s.o.Kind == decode.Tag:
 		if !untouched {
-			d.found(ForgedValue, subject{addr: s.src}, s.tap, s.o)
+			d.found(ForgedValue, s.tap, s.o, 0)
 			s.layout.forged(s, d.cfg.MaxSubjects)
 		}
 	case untouched:
 		s.layout.alone(s)
-		if table.Aggregation().Locates() {
-			d.slack(table, table.Code(tag.S), s)
-		}
 	case table.Aggregation().Locates():
 		d.located(table, s)
 	}
@@ -223,7 +255,7 @@ func (c *Config) authorised(src netip.Addr) bool {
 
 // orphan takes a tag that stands where none belongs.
 func (d *Detector) orphan(tap *Tap, o *decode.Observation) {
-	d.found(OrphanTag, subject{layout: o.Tag.Layout, isLayout: true}, tap, o)
+	d.found(OrphanTag, tap, o, 0)
 }
 
 // reserved takes an observation whose reserved bits are set.
@@ -232,7 +264,7 @@ func (d *Detector) reserved(s *seen) {
 	if s.flow != nil {
 		s.flow.reserved++
 	}
-	d.found(ReservedBits, subject{layout: s.o.Tag.Layout, isLayout: true}, s.tap, s.o)
+	d.found(ReservedBits, s.tap, s.o, 0)
 }
 
 // receivers are the first few hosts that something arrives at.
@@ -240,7 +272,7 @@ type receivers [16]netip.Addr
 
 // leak takes a tag that a tap outside of the domain sees.
 func (d *Detector) leak(s *seen) {
-	d.found(Leak, subject{name: s.tap.Name}, s.tap, s.o)
+	d.found(Leak, s.tap, s.o, 0)
 	r := d.leaks[s.tap.Name]
 	if r == nil {
 		if len(d.leaks) >= d.cfg.MaxSubjects {
@@ -285,11 +317,9 @@ func (d *Detector) located(table *csig.Table, s *seen) {
 	}
 	code := table.Code(tag.S)
 	if low, _, _ := table.Range(code); above(table.Signal(), low, capacity) {
-		d.found(AboveCapacity, subject{at: id}, s.tap, s.o)
+		d.found(AboveCapacity, s.tap, s.o, id)
 	}
-	d.slack(table, code, s)
 	if at.kind == placePort {
-		at.port(table, capacity, code, s)
 		of.feign(table, capacity, code, at, s)
 		d.least(table, code, at, s)
 	}

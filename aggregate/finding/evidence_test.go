@@ -14,12 +14,12 @@ import (
 func TestTestable(t *testing.T) {
 	t.Parallel()
 	for _, affected := range []int{0, 3, 12} {
-		c := newNetwork(t).court()
+		c := newCourt(&newNetwork(t).cfg)
 		var flows []*flow
 		for i := range 12 {
 			o := decode.Observation{SrcPort: uint16(i), Flags: decode.HasAddrs}
 			o.Src, o.Dst = netip.AddrFrom4([4]byte{10, 0, 1, 1}).As16(), netip.AddrFrom4([4]byte{10, 0, byte(2 + i/10), 1}).As16()
-			flows = append(flows, &flow{key: keyOf(&o), path: path{[maxNamed]aggregate.LocationID{aggregate.LocationID(upID(1, 1+i%2))}}})
+			flows = append(flows, &flow{key: flowOf(&o), path: path{[maxNamed]aggregate.LocationID{aggregate.LocationID(upID(1, 1+i%2))}}})
 		}
 		of, _, _ := c.suspects(flows[:affected], flows[affected:])
 		// The host and its leaf, which all flows pass; either of two spines with the port to

@@ -2,7 +2,6 @@ package finding
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -10,7 +9,6 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode"
-	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // maxPackets is how many packets a finding names.
@@ -99,7 +97,9 @@ func merge(list []Finding) []Finding {
 		}
 		one := &out[n]
 		one.add(f)
-		one.Of = max(one.Of, f.Of, one.Count)
+		if one.Of = max(one.Of, f.Of); one.Of > 0 { // Watchers count no others
+			one.Of = max(one.Of, one.Count)
+		}
 	}
 	return out
 }
@@ -113,62 +113,4 @@ func order(list []Finding) {
 			cmp.Compare(b.Count, a.Count), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Device, b.Device),
 			cmp.Compare(a.Port, b.Port), slices.Compare(a.Candidates, b.Candidates), cmp.Compare(b.Of, a.Of), cmp.Compare(a.Evidence, b.Evidence))
 	})
-}
-
-// subject is who a finding is about, as it is known while packets pass: one of the
-// members.
-type subject struct {
-	addr     netip.Addr
-	at       aggregate.LocationID
-	name     string
-	layout   csig.Layout
-	isLayout bool
-}
-
-// caseKey is a finding by subject and layout. Layouts are apart so that a wrong one takes
-// back its findings alone.
-type caseKey struct {
-	kind   Kind
-	layout uint8
-	of     subject
-}
-
-// beyond is the subject of what goes beyond MaxSubjects.
-const beyond = "others"
-
-// found counts an observation for a finding.
-func (d *Detector) found(k Kind, of subject, tap *Tap, o *decode.Observation) {
-	d.caseOf(k, of, o).seen(tap.File, o)
-}
-
-// caseOf is the finding of a subject, or that of all others past the bound.
-func (d *Detector) caseOf(k Kind, of subject, o *decode.Observation) *Finding {
-	key := caseKey{k, uint8(o.Tag.Layout.Index()), of}
-	if f := d.cases[key]; f != nil {
-		return f
-	}
-	if d.sizes[k] >= d.cfg.MaxSubjects {
-		key.of = subject{name: beyond}
-		if f := d.cases[key]; f != nil {
-			return f
-		}
-	} else {
-		d.sizes[k]++
-	}
-	f := &Finding{Kind: k}
-	switch of = key.of; {
-	case of.addr.IsValid():
-		f.Subject = of.addr.String()
-	case of.at != 0:
-		at, _ := d.cfg.Locator.Location(of.at)
-		f.Subject = at.Name
-		f.place(&at)
-	case of.isLayout:
-		f.Subject = of.layout.String()
-	default:
-		f.Subject = of.name
-	}
-	f.ID = idOf(k, f.Subject)
-	d.cases[key] = f
-	return f
 }

@@ -20,7 +20,7 @@ type flowKey struct {
 	proto    uint8
 }
 
-func keyOf(o *decode.Observation) flowKey {
+func flowOf(o *decode.Observation) flowKey {
 	return flowKey{o.Src, o.Dst, uint32(o.SrcPort)<<16 | uint32(o.DstPort), o.Proto}
 }
 
@@ -41,6 +41,10 @@ type flow struct {
 	sent, got                 traffic // at taps of senders, of receivers
 	reserved, orphans, strays uint64  // tags with reserved bits, or out of place; values with locators that nobody writes
 	touched                   uint64
+	sentTypes, gotTypes       types
+	from, to                  int64   // of tags at receivers
+	class                     Class   // of the last packet at a receiver
+	wholes                    *wholes // nil without D
 	run, best                 gap
 	least                     leastOf
 }
@@ -65,25 +69,24 @@ type flows struct {
 	of     map[flowKey]*flow
 	most   int
 	beyond uint64
-	alone  paths // of other flows
 }
 
 func newFlows(most int) flows {
-	return flows{of: make(map[flowKey]*flow), most: most, alone: paths{of: make(map[flowKey]*path), most: most}}
+	return flows{of: make(map[flowKey]*flow), most: most}
 }
 
 func (f *flows) get(o *decode.Observation) *flow {
 	if f.most < 0 {
 		return nil
 	}
-	key := keyOf(o)
+	key := flowOf(o)
 	one := f.of[key]
 	if one == nil {
 		if len(f.of) >= f.most {
 			f.beyond++
 			return nil
 		}
-		one = &flow{key: key, path: f.alone.take(&key)}
+		one = &flow{key: key}
 		f.of[key] = one
 	}
 	return one
@@ -99,8 +102,14 @@ func (f *flows) tagged(at Place, o *decode.Observation) *flow {
 	case one == nil:
 	case at == Sender:
 		one.sent.tagged++
+		one.sentTypes.add(o)
 	default:
 		one.got.tagged++
+		one.gotTypes.add(o)
+		if one.got.tagged == 1 {
+			one.from, one.to = o.TimeNS, o.TimeNS
+		}
+		one.from, one.to = min(one.from, o.TimeNS), max(one.to, o.TimeNS)
 		one.end()
 	}
 	return one
@@ -124,6 +133,7 @@ func (d *Detector) Bare(tap *Tap, o *decode.Observation, data bool) {
 		return
 	}
 	if at.data++; tap.Place == Receiver {
+		f.class = d.class
 		f.run.add(tap, o)
 	}
 }
@@ -175,48 +185,13 @@ func (p *path) passed(at aggregate.LocationID) {
 	}
 }
 
-// paths are those of flows of which reflections alone were seen so far: where captures are
-// read one after the other, a flow's may come before its tags. They are apart from flows,
-// and have a bound of their own, since whoever sends reflections chooses what flows they are
-// of.
-type paths struct {
-	of     map[flowKey]*path
-	most   int
-	beyond uint64
-}
-
-func (p *paths) get(key *flowKey) *path {
-	if p.most < 0 {
+// reflected is the path that a reflection is of, nil where its flow is not told apart.
+func (f *flows) reflected(o *decode.Observation) *path {
+	one := f.of[flowKey{o.Dst, o.Src, uint32(o.DstPort)<<16 | uint32(o.SrcPort), o.Proto}]
+	if one == nil {
 		return nil
 	}
-	one := p.of[*key]
-	if one == nil {
-		if len(p.of) >= p.most {
-			p.beyond++
-			return nil
-		}
-		one = new(path)
-		p.of[*key] = one
-	}
-	return one
-}
-
-// take is the path of a flow that is told apart from now on, and keeps it.
-func (p *paths) take(key *flowKey) (known path) {
-	if one := p.of[*key]; one != nil {
-		known = *one
-		delete(p.of, *key)
-	}
-	return known
-}
-
-// reflected is the path that a reflection is of; nil beyond the bound.
-func (f *flows) reflected(o *decode.Observation) *path {
-	key := flowKey{o.Dst, o.Src, uint32(o.DstPort)<<16 | uint32(o.SrcPort), o.Proto}
-	if one := f.of[key]; one != nil {
-		return &one.path
-	}
-	return f.alone.get(&key)
+	return &one.path
 }
 
 // slots are the times in which something happened, a bit for each of 64 equal parts of

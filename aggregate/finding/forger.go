@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode"
@@ -70,7 +71,7 @@ func (d *Detector) constant(l csig.Layout, one *sourceState) bool {
 	for i := range one.odd.list {
 		v := &one.odd.list[i]
 		table := d.cfg.Domain.Table(l, v.t())
-		if v.n-v.inherited < minStrays || table == nil || table.Codes() < minCodes || !suspicious(table, 0, table.Code(v.s())) {
+		if v.n-v.inherited < minStrays || table == nil || !suspicious(table, 0, table.Code(v.s())) {
 			continue
 		}
 		var others uint64
@@ -85,9 +86,6 @@ func (d *Detector) constant(l csig.Layout, one *sourceState) bool {
 	}
 	return false
 }
-
-// minCodes is how many codes a signal must have for equal ones to mean something.
-const minCodes = 256
 
 // exceeds tells whether a source's share of strays is many times that of others.
 func (one *sourceState) exceeds(stray, touched uint64) bool {
@@ -113,9 +111,35 @@ func (s *strays) standsOut(src netip.Addr, edge func(netip.Addr) string) bool {
 	return s.sources[src].exceeds(typical.stray, typical.touched)
 }
 
+// said is the last delay that a port wrote, by layout and type, and how often it wrote another one.
+type said struct {
+	layout  csig.Layout
+	t       uint8
+	code    uint32
+	changes uint64
+}
+
+// says takes a delay that a port wrote, and returns how often it changed so far.
+func (p *place) says(tag *csig.Tag, code uint32) (changes uint64) {
+	for i := range p.said {
+		if one := &p.said[i]; one.t == tag.T && one.layout == tag.Layout {
+			if one.code != code {
+				one.code = code
+				one.changes++
+			}
+			return one.changes
+		}
+	}
+	p.said = append(p.said, said{layout: tag.Layout, t: tag.T, code: code})
+	return 0
+}
+
 // minTurns is how often a port must say something else, in the time in which one source has
 // one value of it.
 const minTurns = 20
+
+// minFeigned is how long a source has that value.
+const minFeigned = 200 * time.Millisecond
 
 // feigned is one delay, heavily loaded and not the tightest, that the tags of a source have
 // in a row, with the locator of a port. What the port wrote it would write into others'
@@ -132,10 +156,14 @@ type feigned struct {
 // feign follows what a source says in the name of a port: its delay, which differs from
 // packet to packet, while a sender of constant rate may make a port as loaded as before.
 func (one *sourceState) feign(table *csig.Table, capacity uint64, code uint32, at *place, s *seen) {
-	if one == nil || s.o.Kind != decode.Tag || table.Signal() != csig.MaxDelay || table.Codes() < minCodes {
+	if table.Signal() != csig.MaxDelay {
 		return
 	}
 	tag := &s.o.Tag
+	changes := at.says(tag, code)
+	if one == nil || s.o.Kind != decode.Tag {
+		return
+	}
 	key := valueOf(tag)
 	run := &one.feigned[tag.T%uint8(len(one.feigned))]
 	if run.key != key || run.port != at {
@@ -145,11 +173,11 @@ func (one *sourceState) feign(table *csig.Table, capacity uint64, code uint32, a
 			return
 		}
 		run.key, run.from, run.to = key, s.o.TimeNS, s.o.TimeNS
-		run.table, run.port, run.before = table, at, at.signal(table, tag.Layout, tag.T).changes
+		run.table, run.port, run.before = table, at, changes
 	}
 	run.n++
 	run.from, run.to = min(run.from, s.o.TimeNS), max(run.to, s.o.TimeNS)
-	run.turns = at.signal(table, tag.Layout, tag.T).changes - run.before
+	run.turns = changes - run.before
 	if len(run.packets) < strayPackets {
 		run.packets = append(run.packets, Packet{s.tap.File, s.o.Packet})
 	}
@@ -173,7 +201,7 @@ func (d *Detector) feigners(s *strays) map[netip.Addr]*feigned {
 			probe.keep(&run)
 			longest = probe.kept
 		}
-		if longest.n > 0 && longest.to-longest.from >= int64(d.cfg.StuckTime) && s.alone(src, longest.key) {
+		if longest.n > 0 && longest.to-longest.from >= int64(minFeigned) && s.alone(src, longest.key) {
 			out[src] = &longest
 		}
 	}

@@ -50,6 +50,11 @@ func FuzzDetector(f *testing.F) {
 		for n := uint64(1); len(b) >= stepBytes && n < 2000; n++ {
 			for _, d := range []*network{first, again} {
 				tap, o, bare := read(b, n)
+				d.Frame(&tap, &Frame{
+					TimeNS: o.TimeNS, Number: n, Content: uint64(b[2]), Repeated: b[1]&64 != 0, Class: Class{VLAN: uint16(b[5]), DSCP: b[2]},
+					Sent: uint64(b[7]), Flow: uint64(b[3]), End: uint32(b[8]), Acked: uint64(b[9]), AckedFlow: uint64(b[4]), Ack: uint32(b[10]),
+				})
+				o.Bytes = uint32(b[8]) << 3
 				if bare {
 					d.Bare(&tap, &o, o.Tag.D)
 				} else {

@@ -30,6 +30,7 @@ type layoutState struct {
 	besides          map[uint16]*beside // locator metadata beside initial values
 	strays           strays
 	leasts           [16]least // by type
+	longest          uint32    // packet with a tag and without D, bytes
 }
 
 func (l *layoutState) init(of csig.Layout) {

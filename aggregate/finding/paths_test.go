@@ -33,6 +33,66 @@ func TestPaths(t *testing.T) {
 			n.tag = func(_ int, f closFlow, _ *csig.Tag) bool { return !n.barely(f) || f.spine == 2 }
 			n.watch = true
 		}, "rogue-insertion spine2"},
+		{"two uplinks write each other's locators", func(n *network) {
+			n.tag = func(_ int, _ closFlow, tag *csig.Tag) bool {
+				switch tag.LM {
+				case upID(1, 1):
+					tag.LM = upID(1, 2)
+				case upID(1, 2):
+					tag.LM = upID(1, 1)
+				}
+				return true
+			}
+		}, "swapped-locators leaf1"},
+		{"packets are spread over spines", func(n *network) {
+			n.tag = func(i int, f closFlow, tag *csig.Tag) bool {
+				if i%4 > 1 { // by the other spine
+					moved(f, tag)
+				}
+				return true
+			}
+		}, ""},
+		{"flows move to the other spine", func(n *network) {
+			n.tag = func(i int, f closFlow, tag *csig.Tag) bool {
+				if i > 40+f.number {
+					moved(f, tag)
+				}
+				return true
+			}
+		}, ""},
+		{"a spine changes the type of tags", func(n *network) {
+			sent := map[closFlow]int{}
+			n.mark = func(f closFlow, o *decode.Observation) {
+				if sent[f]++; sent[f]%2 == 0 && (f.spine != 2 || f.src[0] == f.dst[0]) {
+					o.Tag.T, o.Tag.S, o.Tag.LM = 3, 0, 0
+				}
+			}
+		}, "type-changed spine2"},
+		{"senders choose types by destination", func(n *network) {
+			sent := map[closFlow]int{}
+			n.mark = func(f closFlow, o *decode.Observation) {
+				if sent[f]++; f.dst[1] == 1 && sent[f]%2 == 0 {
+					o.Tag.T, o.Tag.S, o.Tag.LM = 3, 0, 0
+				}
+			}
+		}, ""},
+		{"a spine freezes whole packets", func(n *network) {
+			n.mark = func(f closFlow, o *decode.Observation) {
+				o.Bytes, o.Tag.D = 1500, f.spine == 2 && f.src[0] != f.dst[0]
+			}
+		}, "trim-invented spine2"},
+		{"a spine trims packets", func(n *network) {
+			n.mark = func(f closFlow, o *decode.Observation) {
+				if o.Bytes = 1500; f.spine == 2 && f.src[0] != f.dst[0] && o.Packet%2 == 0 {
+					o.Bytes, o.Tag.D = 90, true
+				}
+			}
+		}, ""},
+		{"some flows have no tags, as a tap sees", func(n *network) {
+			n.barely = func(f closFlow) bool { return f.spine == 2 && f.src[0] != f.dst[0] }
+			n.tag = func(_ int, f closFlow, _ *csig.Tag) bool { return !n.barely(f) }
+			n.watch = true
+		}, ""},
 		{"a spine sets reserved bits", func(n *network) {
 			n.mark = func(f closFlow, o *decode.Observation) {
 				if f.spine == 2 && f.src[0] != f.dst[0] {
@@ -96,6 +156,16 @@ func TestPaths(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// moved makes a locator the one of the same hop by the other spine.
+func moved(f closFlow, tag *csig.Tag) {
+	switch tag.LM {
+	case upID(f.src[0], f.spine):
+		tag.LM = upID(f.src[0], 3-f.spine)
+	case downID(f.spine, f.dst[0]):
+		tag.LM = downID(3-f.spine, f.dst[0])
 	}
 }
 

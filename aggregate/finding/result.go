@@ -26,11 +26,13 @@ func (d *Detector) Findings() []Finding {
 			list, misread[i] = append(list, f), true
 		}
 	}
-	c := d.court()
+	c := newCourt(&d.cfg)
 	flows := d.flows.inOrder()
-	for key, f := range d.cases {
-		if !misread[key.layout] || !key.kind.readsValues() {
-			list = append(list, d.explained(c, *f, flows))
+	for i := range d.cases {
+		for key, f := range d.cases[i].of {
+			if !misread[i] || !key.kind.readsValues() {
+				list = append(list, d.explained(c, *f, flows))
+			}
 		}
 	}
 	for i := range d.layouts {
@@ -55,11 +57,16 @@ func (d *Detector) Findings() []Finding {
 		list = append(list, d.locatorsAlone(l)...)
 		list = append(list, d.lost(c, l, flows)...)
 	}
-	list = append(list, d.stuck(misread)...)
-	for _, find := range []func(*court, []*flow) (Finding, bool){d.stripped, d.inserted} {
+	list = append(list, d.stuckPorts(misread)...)
+	list = append(list, c.swapped(flows)...)
+	list = append(list, d.ofTaps()...)
+	for _, find := range []func(*court, []*flow) (Finding, bool){d.stripped, d.inserted, d.retyped} {
 		if f, ok := find(c, flows); ok {
 			list = append(list, f)
 		}
+	}
+	if f, ok := d.frozen(c, flows, misread); ok {
+		list = append(list, f)
 	}
 	order(list)
 	list = merge(list)
@@ -82,7 +89,6 @@ func (d *Detector) explained(c *court, f Finding, flows []*flow) Finding {
 	for i := range d.layouts {
 		f.Of += d.layouts[i].n
 	}
-	f.Evidence = fmt.Sprintf(directly[f.Kind], f.Subject)
 	switch f.Kind {
 	case Leak:
 		d.blameEdges(&f)

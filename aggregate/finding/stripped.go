@@ -49,19 +49,56 @@ func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
 			f.Of += one.got.tagged + one.got.data
 		}
 	}
-	var cleared func(aggregate.LocationID) bool
-	if witnessed == len(affected) {
-		cleared = senders
-	}
-	v := c.judge(affected, kept, cleared)
+	clean := c.clean(affected, kept)
+	v := c.judge(affected, kept, func(at aggregate.LocationID) bool {
+		return clean[at] >= minAffected || witnessed == len(affected) && senders(at)
+	})
 	v.sure = v.sure && !v.host // senders may tag some flows and others not
 	if len(affected) == 0 || !v.sure && witnessed == 0 {
 		return f, false
 	}
 	f.Kind = StrippedFlows
-	f.Evidence = fmt.Sprintf("%d flows arrive without the tags that their senders give them, %d with", len(affected), len(kept))
+	f.Evidence = fmt.Sprintf("%d flows arrive without the tags that their senders give them, %d with", len(affected), len(kept)) + shared(affected, kept)
 	v.accuse(&f)
 	return f, true
+}
+
+// clean counts the flows that keep their tags, although they surely pass a location and are of a
+// class that affected ones have too: who strips, strips all of a class.
+func (c *court) clean(affected, kept []*flow) map[aggregate.LocationID]int {
+	out := map[aggregate.LocationID]int{}
+	if c.cfg.Routes == nil {
+		return out
+	}
+	classes := map[Class]bool{}
+	for _, f := range affected {
+		classes[f.class] = true
+	}
+	for _, f := range kept[:min(len(kept), maxWeighed)] {
+		paths := c.paths(f)
+		if len(paths) == 0 || !classes[f.class] {
+			continue
+		}
+		passes := map[aggregate.LocationID]int{} // of the paths
+		for _, path := range paths {
+			seen := map[aggregate.LocationID]bool{}
+			for _, port := range path {
+				at := c.place(port)
+				for _, id := range [...]aggregate.LocationID{port, at.Set, at.DeviceLoc} {
+					if !seen[id] {
+						seen[id] = true
+						passes[id]++
+					}
+				}
+			}
+		}
+		for id, n := range passes {
+			if n == len(paths) && id != aggregate.NoLocation {
+				out[id]++
+			}
+		}
+	}
+	return out
 }
 
 // senders clears them: a tap beside them saw what they send.
@@ -94,10 +131,10 @@ func (d *Detector) rates(all []*flow) (of map[netip.Addr]float64, tagged map[net
 }
 
 // rate is the share of a flow's packets with data that its sender tags, 0 if that is not
-// known; seen tells whether a tap at the sender says so.
+// known; seen tells whether a tap at the sender says so, which then holds, tags or not.
 func (one *flow) rate(of map[netip.Addr]float64) (rate float64, seen bool) {
-	if t := &one.sent; t.tagged >= minMissing {
-		return float64(t.tagged) / float64(t.tagged+t.data), true
+	if t := &one.sent; t.all() > 0 {
+		return float64(t.tagged) / float64(max(t.tagged+t.data, 1)), true
 	}
 	if t := &one.got; t.tagged >= minMissing {
 		return float64(t.tagged) / float64(t.tagged+t.data-min(t.data, one.longest().n)), false

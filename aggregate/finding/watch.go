@@ -14,37 +14,29 @@ import (
 
 // Version changes whenever a Watcher finds something else in the same observations, or
 // names it otherwise.
-const Version = 4
+const Version = 5
 
 // Watcher finds what single observations show: unauthorised senders, values of senders
 // that are not initial, unknown locators, values above the capacity, reserved bits and
-// orphans, in the sense of Detector; and what windows show: stuck ports. What takes all
-// observations of a time to tell is left to that: flows without their tags, other profiles,
-// and which source forges unknown locators.
+// orphans, in the sense of Detector; and what windows show: stuck ports. One that is Live also
+// finds swapped locators, whole packets with the trim bit, duplicate frames and a clock that is
+// set back. The table of kinds says why the others are left to a Detector.
 //
 // It is the window.Watch of one shard, and as little safe for concurrent use. It
 // allocates when it meets a subject, and nothing for each observation of it.
 type Watcher struct {
-	cfg    Config
-	file   string // that packets are numbered in, empty where they are not
-	cases  map[watchKey]*Finding
-	sizes  [NumKinds]int
-	runs   runs
-	heads  *heads // nil unless in pieces
-	places map[aggregate.LocationID]*watchedPlace
-	limits map[limitKey]uint32 // least codes that are above a capacity
-	before []Finding           // of the watcher that this one goes on after
-	made   []Finding           // what Findings gave last, nil since something was found
-}
-
-// watchKey is a kind and what it is about: one of the others, or all beyond the bound.
-type watchKey struct {
-	kind   Kind
-	layout uint8
-	addr   netip.Addr
-	at     aggregate.LocationID
-	signal csig.Signal // of StuckPort
-	beyond bool
+	cfg Config
+	// windowsAlone says that a Detector looks at all else.
+	windowsAlone bool
+	file         string // that packets are numbered in, empty where they are not
+	cases        cases
+	runs         runs
+	heads        *heads // nil unless in pieces
+	live         *live  // nil unless Live
+	places       map[aggregate.LocationID]*watchedPlace
+	limits       map[limitKey]uint32 // least codes that are above a capacity
+	before       []Finding           // of the watcher that this one goes on after
+	made         []Finding           // what Findings gave last, nil since something was found
 }
 
 // watchedPlace is what matters of a location.
@@ -77,8 +69,8 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 
 // Begin forgets what was found, and goes on in another file.
 func (w *Watcher) Begin(file string) {
-	w.file, w.cases, w.before, w.made = file, make(map[watchKey]*Finding), nil, nil
-	w.sizes, w.places = [NumKinds]int{}, make(map[aggregate.LocationID]*watchedPlace)
+	w.file, w.cases, w.before, w.made = file, newCases(&w.cfg, new([NumKinds]int)), nil, nil
+	w.places = make(map[aggregate.LocationID]*watchedPlace)
 	w.runs, w.heads = newRuns(), nil
 }
 
@@ -86,16 +78,19 @@ func (w *Watcher) Begin(file string) {
 func (w *Watcher) Resume(list []Finding) {
 	w.before, w.made = list, nil
 	for i := range list {
-		w.sizes[list[i].Kind]++
+		w.cases.sizes[list[i].Kind]++
 	}
 }
 
 // Strange implements window.Watch.
-func (w *Watcher) Strange(src netip.Addr) bool { return !w.cfg.authorised(src) }
+func (w *Watcher) Strange(src netip.Addr) bool { return !w.windowsAlone && !w.cfg.authorised(src) }
 
 // From implements window.Watch.
 func (w *Watcher) From(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32 {
-	if w.place(at, capacity).unknown {
+	switch {
+	case w.windowsAlone:
+		return aggregate.NotWatched
+	case w.place(at, capacity).unknown:
 		return 0
 	}
 	k := limitKey{t, capacity}
@@ -132,31 +127,28 @@ func (w *Watcher) place(id aggregate.LocationID, capacity uint64) *watchedPlace 
 	return p
 }
 
+// watched are the kinds of what single observations break, by why they are shown, but for
+// values, which take a look.
+var watched = [...]Kind{
+	aggregate.WatchedSource: UnauthorisedSender, aggregate.WatchedOrphan: OrphanTag,
+	aggregate.WatchedSent: ForgedValue, aggregate.WatchedReserved: ReservedBits,
+}
+
 // Watched implements window.Watch.
 func (w *Watcher) Watched(list []aggregate.Watched) {
 	for i := range list {
 		o := &list[i]
-		if o.Flags&decode.HasAddrs == 0 && o.Why != aggregate.WatchedOrphan {
-			continue
-		}
-		switch o.Why {
-		case aggregate.WatchedSource:
-			w.found(watchKey{kind: UnauthorisedSender, addr: sourceOf(o)}, o)
-		case aggregate.WatchedOrphan:
-			w.found(watchKey{kind: OrphanTag, layout: uint8(o.Tag.Layout.Index())}, o)
-		case aggregate.WatchedSent:
-			w.found(watchKey{kind: ForgedValue, addr: sourceOf(o)}, o)
-		case aggregate.WatchedReserved:
-			w.found(watchKey{kind: ReservedBits, layout: uint8(o.Tag.Layout.Index())}, o)
-		case aggregate.WatchedValue:
+		switch {
+		case w.windowsAlone:
+		case o.Flags&decode.HasAddrs == 0 && o.Why != aggregate.WatchedOrphan:
+		case o.Why == aggregate.WatchedValue:
 			w.value(o)
+		case o.Why != aggregate.WatchedLength:
+			w.found(watched[o.Why], o)
+		case w.live != nil:
+			w.live.length(o.Observation)
 		}
 	}
-}
-
-func sourceOf(o *aggregate.Watched) netip.Addr {
-	src, _ := ends(o.Observation)
-	return src
 }
 
 // value judges a value that some port wrote.
@@ -169,68 +161,28 @@ func (w *Watcher) value(o *aggregate.Watched) {
 	}
 	if p.unknown {
 		if p.found == nil {
-			p.found = w.caseOf(watchKey{kind: UnknownLocator, at: o.Location})
+			p.found = w.cases.get(keyOf(UnknownLocator, o.Observation, o.Location, ""))
 		}
 		w.count(p.found, o)
+		if w.live != nil {
+			w.live.layouts[o.Tag.Layout.Index()].stray++
+		}
 		return
 	}
 	table := w.cfg.Domain.Table(o.Tag.Layout, o.Tag.T)
 	if low, _, _ := table.Range(table.Code(o.Tag.S)); above(table.Signal(), low, p.capacity) {
-		w.found(watchKey{kind: AboveCapacity, at: o.Location}, o)
+		w.found(AboveCapacity, o)
 	}
 }
 
-// found counts an observation for what it is about.
-func (w *Watcher) found(k watchKey, o *aggregate.Watched) { w.count(w.caseOf(k), o) }
-
-// caseOf is the finding of what observations are about.
-func (w *Watcher) caseOf(k watchKey) *Finding {
-	f := w.cases[k]
-	if f == nil && w.sizes[k.kind] >= w.cfg.MaxSubjects {
-		k = watchKey{kind: k.kind, beyond: true}
-		f = w.cases[k]
-	}
-	if f == nil {
-		f = w.begin(k)
-		w.cases[k] = f
-		w.sizes[k.kind]++
-	}
-	return f
+// found counts an observation for what it breaks a rule about.
+func (w *Watcher) found(k Kind, o *aggregate.Watched) {
+	w.count(w.cases.get(keyOf(k, o.Observation, o.Location, "")), o)
 }
 
 func (w *Watcher) count(f *Finding, o *aggregate.Watched) {
 	w.made = nil
 	f.seen(w.file, o.Observation)
-}
-
-// begin is a finding of which nothing was seen yet.
-func (w *Watcher) begin(k watchKey) *Finding {
-	f := &Finding{Kind: k.kind}
-	switch {
-	case k.addr.IsValid():
-		f.Subject = k.addr.String()
-	case k.at != aggregate.NoLocation:
-		at, _ := w.cfg.Locator.Location(k.at)
-		f.Subject = at.Name
-		f.place(&at)
-		if k.kind == StuckPort {
-			f.Subject += " " + k.signal.String()
-		}
-	case !k.beyond && (k.kind == ReservedBits || k.kind == OrphanTag):
-		f.Subject = csig.LayoutAt(int(k.layout)).String()
-	default:
-		*f = Others(k.kind)
-		return f
-	}
-	f.ID = idOf(f.Kind, f.Subject)
-	f.Evidence = fmt.Sprintf(directly[f.Kind], f.Subject)
-	return f
-}
-
-// Others is what all findings of a kind come to that are not told apart, of which nothing
-// was seen yet.
-func Others(k Kind) Finding {
-	return Finding{Kind: k, ID: idOf(k, beyond), Subject: beyond, Evidence: fmt.Sprintf("%s of %s that are not told apart", k, beyond)}
 }
 
 // Findings are what was found since Begin, errors first. The list does not change, and is
@@ -239,19 +191,12 @@ func (w *Watcher) Findings() []Finding {
 	if w.made != nil {
 		return w.made
 	}
-	list := slices.Clone(w.before)
-	at := make(map[uint64]int, len(list))
-	for i := range list {
-		at[list[i].ID] = i
+	var list []Finding
+	for _, f := range w.cases.of {
+		list = append(list, *f)
 	}
-	for _, f := range w.cases {
-		i, ok := at[f.ID]
-		if !ok {
-			list = append(list, *f)
-			continue
-		}
-		list[i].add(f)
-	}
+	order(list)
+	list = merge(slices.Concat(w.before, list))
 	order(list)
 	w.made = list
 	return list
@@ -385,5 +330,5 @@ func (r *Run) add(next *Run) {
 		r.Windows--
 	}
 	r.To = max(r.To, next.To)
-	r.Count, r.Told = r.Count+next.Count, r.Told+next.Told
+	r.Count, r.Told, r.Src = r.Count+next.Count, r.Told+next.Told, same(r.Src, next.Src)
 }

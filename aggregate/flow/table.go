@@ -253,6 +253,9 @@ func (s *Seeds) Hash(addresses uint64, ports uint32, proto uint8, key uint32) ui
 	return mix(addresses^uint64(key)^s[2], (uint64(ports)<<8|uint64(proto))^s[1])
 }
 
+// Flow is the hash of a flow under no key.
+func (s *Seeds) Flow(f *Flow) uint64 { return s.of(f, 0) }
+
 func (s *Seeds) of(f *Flow, key uint32) uint64 {
 	src, dst := s.address(&f.Src), s.address(&f.Dst)
 	return s.Hash(Addresses(src, dst), uint32(f.SrcPort)<<16|uint32(f.DstPort), f.Proto, key)

@@ -88,7 +88,7 @@ func Compare(a, b *Tap, off time.Duration) *Between {
 	there, back := echoes(a, b)
 	relation, err := clock.Between(append(times(forward, false), there...), append(times(backward, true), back...), clock.Options{Error: off})
 	if err != nil {
-		out.Why = err.Error()
+		out.Why, relation = err.Error(), nil
 	}
 	out.Clock = relation
 	out.Forward, out.Backward = way(forward, relation, false), way(backward, relation, true)
@@ -211,7 +211,7 @@ func (b *Between) Related() bool {
 // String is the clocks' relation in one line.
 func (b *Between) String() string {
 	if b.Clock == nil {
-		return "clocks: " + b.Why
+		return "clocks unknown: " + b.Why
 	}
 	low, high := b.Clock.Bound(b.Clock.At)
 	sure := ""

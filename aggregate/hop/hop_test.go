@@ -68,7 +68,7 @@ func TestOneDirection(t *testing.T) {
 	if got.Clock == nil || !got.Clock.OneWay || got.Forward.Median != 0 || !strings.Contains(got.String(), "unknown") {
 		t.Errorf("%+v: %s", got, got)
 	}
-	if none := Compare(&Tap{}, &Tap{Packets: b}, 0); none.Clock != nil || none.Why == "" || none.Common() != 0 || !strings.HasPrefix(none.String(), "clocks: ") {
+	if none := Compare(&Tap{}, &Tap{Packets: b}, 0); none.Clock != nil || none.Why == "" || none.Common() != 0 || !strings.HasPrefix(none.String(), "clocks unknown: ") {
 		t.Errorf("%+v", none)
 	}
 }

@@ -42,9 +42,12 @@ type Rhythm struct {
 	// Strength is the correlation of the series with itself a period later, above 0 and at
 	// most about 1; Chance is what that would have to reach to be no chance.
 	Strength, Chance float64
-	Steps            int     // that began in the series, the first one apart
-	Duty             float64 // share of the time that is busy, 0 to 1
-	Idle             float64 // how long it is quiet between steps, the median
+	// Significance is how likely an aperiodic series would have as strong a period by chance, at
+	// any lag, 0 to 1. Whoever searches several multiplies it by their number (Bonferroni).
+	Significance float64
+	Steps        int     // that began in the series, the first one apart
+	Duty         float64 // share of the time that is busy, 0 to 1
+	Idle         float64 // how long it is quiet between steps, the median
 }
 
 // Find gives the rhythm of a series, the value of each window in order; NaN is unknown. It
@@ -68,13 +71,14 @@ func FindIn(parts [][]float64) (*Rhythm, error) {
 	if r == nil {
 		return nil, nil
 	}
-	period, strength, chance := fundamental(r, series, longest)
+	by, peaks := newChance(r, series, longest/fewest)
+	period, strength := fundamental(r, peaks, by.level())
 	if period == 0 {
 		return nil, nil
 	}
-	out := &Rhythm{Strength: strength, Chance: chance}
+	out := &Rhythm{Strength: strength, Chance: by.level(), Significance: by.of(strength)}
 	steady := false
-	out.Period, steady = lengthOf(r, period, chance)
+	out.Period, steady = lengthOf(r, period, out.Chance)
 	out.measure(parts, !steady)
 	return out, nil
 }
@@ -89,40 +93,39 @@ func cutLike(series []float64, like [][]float64) [][]float64 {
 }
 
 // fundamental is the lag of the first of the highest peaks of a series' autocorrelation, if
-// it is no chance; else 0.
-func fundamental(r []float64, series [][]float64, longest int) (period, strength, chance float64) {
-	memory := 1
-	for memory < len(r) && r[memory] > 0 {
-		memory++
-	}
-	most := longest / fewest
-	chance = level(r, series, memory, most)
-	peaks := peaksOf(r[:most+1], memory)
+// it is above the level of chance; else 0.
+func fundamental(r []float64, peaks []int, level float64) (period, strength float64) {
 	best := 0.0
 	for _, p := range peaks {
 		best = max(best, r[p])
 	}
 	for _, p := range peaks {
-		if r[p] < nearBest*best || r[p] < chance {
+		if r[p] < nearBest*best || r[p] < level {
 			continue
 		}
 		center := centroid(r, float64(p), float64(p)/2)
 		if twice := highest(r, 2*center, center/4); twice < 0 || r[twice] < again*r[p] {
-			return 0, 0, chance
+			return 0, 0
 		}
-		return center, r[p], chance
+		return center, r[p]
 	}
-	return 0, 0, chance
+	return 0, 0
 }
 
-// level is what the autocorrelation of aperiodic traffic passes at none of the lags up to
-// most, but with the probability falseAlarm.
+// chance is what the autocorrelation of aperiodic traffic comes to.
 //
 // It is 0 but for chance, with the variance that Bartlett (1946) gives it from the lags
 // that it takes to fall off, the memory: the more is left there, the fewer independent
 // values there are. How far it gets from 0 by chance is bounded by Bernstein's inequality,
 // which knows that two rare bursts which happen to be so far apart are a large part of all.
-func level(r []float64, series [][]float64, memory, most int) float64 {
+type chance struct{ variance, term, lags float64 }
+
+// newChance is the chance of all lags up to most, and the peaks among them.
+func newChance(r []float64, series [][]float64, most int) (c chance, peaks []int) {
+	memory := 1
+	for memory < len(r) && r[memory] > 0 {
+		memory++
+	}
 	inflation := 1.0
 	for _, v := range r[1:min(memory, len(r))] {
 		inflation += 2 * v * v
@@ -136,11 +139,20 @@ func level(r []float64, series [][]float64, memory, most int) float64 {
 		}
 	}
 	n := float64(pairs(series, most))
-	variance := inflation / n
-	term := inflation * largest / sum * float64(total) / n
 	lags := max(float64(most)/float64(memory), 2)
-	odds := math.Log(lags / falseAlarm)
-	return odds*term/3 + math.Sqrt(odds*term/3*odds*term/3+2*odds*variance)
+	return chance{inflation / n, inflation * largest / sum * float64(total) / n, lags}, peaksOf(r[:most+1], memory)
+}
+
+// level is what the autocorrelation passes at none of the lags, but with the probability
+// falseAlarm.
+func (c *chance) level() float64 {
+	odds := math.Log(c.lags / falseAlarm)
+	return odds*c.term/3 + math.Sqrt(odds*c.term/3*odds*c.term/3+2*odds*c.variance)
+}
+
+// of is the probability that it passes a level at any of the lags.
+func (c *chance) of(level float64) float64 {
+	return min(c.lags*math.Exp(-level*level/(2*(c.variance+level*c.term/3))), 1)
 }
 
 // peaksOf are the highest lags of each stretch above 0, after the first.

@@ -251,3 +251,29 @@ func TestTransform(t *testing.T) {
 		}
 	}
 }
+
+// TestSignificance: the stronger a period is, the less likely chance has one as strong, and at
+// the level of chance it is as likely as false alarms are.
+func TestSignificance(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	last := 1.0
+	for _, amplitude := range []float64{0.55, 1, 2} {
+		values := make([]float64, 4096)
+		for i := range values {
+			values[i] = rng.NormFloat64()
+			if i%50 < 25 {
+				values[i] += amplitude
+			}
+		}
+		r, err := Find(values)
+		if err != nil || r == nil || r.Significance <= 0 || r.Significance >= last || r.Significance > falseAlarm {
+			t.Fatalf("amplitude %g: %+v, %v", amplitude, r, err)
+		}
+		last = r.Significance
+	}
+	c := chance{variance: 0.01, term: 0.1, lags: 500}
+	if p := c.of(c.level()); math.Abs(p/falseAlarm-1) > 1e-9 || c.of(0) != 1 {
+		t.Errorf("at the level of chance %g, at 0 %g", p, c.of(0))
+	}
+}

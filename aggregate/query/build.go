@@ -31,6 +31,10 @@ type Options struct {
 	From, To time.Time      // zero: all that is stored; widened to whole windows
 	Step     time.Duration  // 0: chosen so that a range has about 120 windows
 
+	// Thresholds are those that the reader's states follow, for people to read; zero:
+	// aggregate.DefaultThresholds.
+	Thresholds aggregate.Thresholds
+
 	MaxWindows int // of one bundle, 0: DefaultMaxWindows
 	MaxRows    int // of all signals together, 0: DefaultMaxRows
 	MaxGroups  int // of the axes, 0: DefaultMaxGroups; groups that have data are never left out
@@ -54,6 +58,9 @@ func (o Options) withDefaults() Options {
 	o.Levels = slices.Compact(slices.Sorted(slices.Values(o.Levels)))
 	if o.Now.IsZero() {
 		o.Now = time.Now()
+	}
+	if o.Thresholds == (aggregate.Thresholds{}) {
+		o.Thresholds = aggregate.DefaultThresholds()
 	}
 	return o
 }
@@ -195,8 +202,8 @@ func (b *builder) assemble(e Extent, raw []rawSignal, axes *axes, places *places
 		Version: Version, GeneratedAt: b.options.Now.UTC(), Fabric: b.options.Fabric,
 		ResolutionNS: b.plan.resolution, StepNS: b.plan.step,
 		HeavyOnly:       b.plan.resolution > 0 && time.Duration(b.plan.resolution) < heavyOnlyBelow,
-		MinObservations: aggregate.MinObservations,
-		Groups:          axes.groups, Locations: places.list,
+		MinObservations: aggregate.MinObservations, OnsetRatio: b.options.Thresholds.Onset, ClearRatio: b.options.Thresholds.Clear,
+		Groups: axes.groups, Locations: places.list,
 		Windows: make([]NS, 0, b.plan.windows()),
 	}
 	for i := range b.plan.windows() {
@@ -228,7 +235,7 @@ func describe(signals []csig.Signal) []SignalInfo {
 	names := csig.SignalNames(signals)
 	out := make([]SignalInfo, len(signals))
 	for i, s := range signals {
-		out[i] = SignalInfo{Name: names[i], Unit: s.Unit().String(), Direction: "min"}
+		out[i] = SignalInfo{Name: names[i], Unit: s.Unit().String(), Direction: "min", NotJudgedHint: NotJudgedHint(s)}
 		if s.Direction() == csig.Max {
 			out[i].Direction = "max"
 		}
@@ -237,6 +244,15 @@ func describe(signals []csig.Signal) []SignalInfo {
 		}
 	}
 	return out
+}
+
+// NotJudgedHint says what to do where cells of a signal are not judged; empty for signals of which
+// all are.
+func NotJudgedHint(s csig.Signal) string {
+	if s == csig.MinABW {
+		return aggregate.HowToJudge
+	}
+	return ""
 }
 
 // Errors that callers tell apart: what was asked for is wrong, or more than the
@@ -417,7 +433,9 @@ func (b *builder) cellColumns(levels [][]aggregate.CellStats, axes *axes, places
 		c.Src = append(c.Src, axes.index[row.Src])
 		c.Dst = append(c.Dst, axes.index[row.Dst])
 		c.Kind = append(c.Kind, int(row.Kind))
+		c.State = append(c.State, int(row.State))
 		c.Observations = append(c.Observations, row.Observations)
+		c.Samples = append(c.Samples, row.Samples)
 		c.Mean = append(c.Mean, row.MeanValue())
 		c.Min = append(c.Min, row.MinValue())
 		c.Max = append(c.Max, row.MaxValue())
@@ -435,8 +453,8 @@ func (b *builder) cellColumns(levels [][]aggregate.CellStats, axes *axes, places
 func newCells(n int) Cells {
 	return Cells{
 		Src: make([]int, 0, n), Dst: make([]int, 0, n), Kind: make([]int, 0, n),
-		Observations: make([]uint64, 0, n),
-		Mean:         make(Values, 0, n), Min: make(Values, 0, n), Max: make(Values, 0, n),
+		State: make([]int, 0, n), Observations: make([]uint64, 0, n), Samples: make([]uint64, 0, n),
+		Mean: make(Values, 0, n), Min: make(Values, 0, n), Max: make(Values, 0, n),
 		Untouched: make([]uint64, 0, n), Trimmed: make([]uint64, 0, n), Heavy: make([]uint64, 0, n),
 		Modes: map[string]*ModeColumns{},
 	}
@@ -445,8 +463,8 @@ func newCells(n int) Cells {
 func modeColumns(base, rows []aggregate.CellStats, places *places) *ModeColumns {
 	n := len(base)
 	m := &ModeColumns{
-		Mode: make([]int, 0, n), ModeCount: make([]uint64, 0, n),
-		RunnerUp: make([]int, 0, n), RunnerUpCount: make([]uint64, 0, n),
+		Mode: make([]int, 0, n), ModeCount: make([]uint64, 0, n), ModeEvidence: make([]int, 0, n),
+		RunnerUp: make([]int, 0, n), RunnerUpCount: make([]uint64, 0, n), RunnerUpEvidence: make([]int, 0, n),
 	}
 	at := 0 // of rows, which are in the same order
 	for i := range base {
@@ -459,8 +477,10 @@ func modeColumns(base, rows []aggregate.CellStats, places *places) *ModeColumns 
 		}
 		m.Mode = append(m.Mode, places.index(row.Mode))
 		m.ModeCount = append(m.ModeCount, row.ModeCount)
+		m.ModeEvidence = append(m.ModeEvidence, int(row.ModeEvidence))
 		m.RunnerUp = append(m.RunnerUp, places.index(row.RunnerUp))
 		m.RunnerUpCount = append(m.RunnerUpCount, row.RunnerUpCount)
+		m.RunnerUpEvidence = append(m.RunnerUpEvidence, int(row.RunnerUpEvidence))
 	}
 	return m
 }

@@ -34,7 +34,7 @@ func small() *querytest.Memory {
 		return querytest.Row{
 			Window: start.Add(time.Duration(second) * time.Second).UnixNano(),
 			Signal: csig.MinABWRatio, Kind: kind, Src: 101, Dst: 102, Location: at,
-			Sums: aggregate.Sums{Observations: n, Measured: n, Sum: ppm * n, Min: ppm, Max: ppm, Heavy: heavy, HeavySum: ppm * heavy},
+			Sums: aggregate.Sums{Observations: n, Samples: n, Measured: n, Sum: ppm * n, Min: ppm, Max: ppm, Heavy: heavy, HeavySum: ppm * heavy},
 		}
 	}
 	return &querytest.Memory{
@@ -70,6 +70,18 @@ func build(t *testing.T, r query.Reader, o query.Options) *query.Bundle {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// TestBuildThresholds: a bundle names the thresholds that states follow.
+func TestBuildThresholds(t *testing.T) {
+	for want, given := range map[aggregate.Thresholds]aggregate.Thresholds{
+		aggregate.DefaultThresholds(): {},
+		{Onset: 0.3, Clear: 0.001}:    {Onset: 0.3, Clear: 0.001},
+	} {
+		if b := build(t, small(), query.Options{Thresholds: given}); b.OnsetRatio != want.Onset || b.ClearRatio != want.Clear {
+			t.Errorf("%v: onset %g, clear %g", given, b.OnsetRatio, b.ClearRatio)
+		}
+	}
 }
 
 func TestBuildGolden(t *testing.T) {

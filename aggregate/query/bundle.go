@@ -30,10 +30,12 @@ type Bundle struct {
 	StepNS          int64        `json:"step_ns"`       // length of a window of this bundle
 	HeavyOnly       bool         `json:"heavy_only"`    // the rows read cover only cells where something was heavy
 	MinObservations uint64       `json:"min_observations"`
-	Windows         []NS         `json:"windows"` // starts, ascending, every window of the range
-	Signals         []SignalInfo `json:"signals"` // all signals stored, also those without data here
-	Levels          []string     `json:"levels"`  // the levels that modes are given at
-	Groups          []Group      `json:"groups"`  // the matrix axes, in order
+	OnsetRatio      float64      `json:"onset_ratio"` // share of heavy observations from which on a cell is congested, above 0 to 1
+	ClearRatio      float64      `json:"clear_ratio"` // share below which that ends, at most OnsetRatio
+	Windows         []NS         `json:"windows"`     // starts, ascending, every window of the range
+	Signals         []SignalInfo `json:"signals"`     // all signals stored, also those without data here
+	Levels          []string     `json:"levels"`      // the levels that modes are given at
+	Groups          []Group      `json:"groups"`      // the matrix axes, in order
 	Locations       []Location   `json:"locations"`
 	Data            []SignalData `json:"data"`
 }
@@ -46,6 +48,8 @@ type SignalInfo struct {
 	Unit        string `json:"unit"`        // bit/s, ratio, ns, count or empty
 	Direction   string `json:"direction"`   // min: low values are tight; max: high values are
 	Aggregation string `json:"aggregation"` // of hops: min, max, sum, count or empty; sums and counts have no mode
+
+	NotJudgedHint string `json:"not_judged_hint,omitempty"` // what to do where cells are not judged
 }
 
 // Group is one row and column of the matrices.
@@ -57,8 +61,8 @@ type Group struct {
 	Order  int    `json:"order"`
 }
 
-// Location is what a mode or a row of the location heatmap names. Set, DeviceIndex
-// and StageIndex are indexes of locations: the ancestor at that level, or itself.
+// Location is what a mode or a row of the location heatmap names. Set, DeviceIndex, StageIndex
+// and FarEndIndex are indexes of locations: the ancestor at that level, or itself.
 type Location struct {
 	ID             ID       `json:"id"`
 	Name           string   `json:"name"`
@@ -74,6 +78,7 @@ type Location struct {
 	Set            int      `json:"set"`
 	DeviceIndex    int      `json:"device_index"`
 	StageIndex     int      `json:"stage_index"`
+	FarEndIndex    int      `json:"far_end_index"`
 }
 
 // SignalData holds one signal's numbers.
@@ -97,8 +102,10 @@ type Cells struct {
 	Src          []int    `json:"src"`
 	Dst          []int    `json:"dst"`
 	Kind         []int    `json:"kind"`
+	State        []int    `json:"state"` // at the end of the range: 0 no_data, 1 too_few, 2 clear, 3 congested, 4 brief, 5 not_judged
 	Observations []uint64 `json:"observations"`
-	Mean         Values   `json:"mean"` // in the signal's unit, null without a value
+	Samples      []uint64 `json:"samples"` // observations that are not trimmed, without the weight
+	Mean         Values   `json:"mean"`    // in the signal's unit, null without a value
 	Min          Values   `json:"min"`
 	Max          Values   `json:"max"`
 	Untouched    []uint64 `json:"untouched"`
@@ -109,12 +116,15 @@ type Cells struct {
 }
 
 // ModeColumns hold the mode of the bottleneck at one level, aligned with the rows
-// of Cells. Mode and RunnerUp are indexes of locations, -1 for none.
+// of Cells. Mode and RunnerUp are indexes of locations, -1 for none; ModeEvidence and
+// RunnerUpEvidence have the bits of aggregate.Evidence.
 type ModeColumns struct {
-	Mode          []int    `json:"mode"`
-	ModeCount     []uint64 `json:"mode_count"`
-	RunnerUp      []int    `json:"runner_up"`
-	RunnerUpCount []uint64 `json:"runner_up_count"`
+	Mode             []int    `json:"mode"`
+	ModeCount        []uint64 `json:"mode_count"`
+	ModeEvidence     []int    `json:"mode_evidence"`
+	RunnerUp         []int    `json:"runner_up"`
+	RunnerUpCount    []uint64 `json:"runner_up_count"`
+	RunnerUpEvidence []int    `json:"runner_up_evidence"`
 }
 
 // LocationColumns count what was observed at each location in each window, at the

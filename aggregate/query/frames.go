@@ -40,7 +40,7 @@ type Layout struct {
 type Frame struct {
 	Window  NS                `json:"window"`
 	Layout  int               `json:"layout"`
-	Columns map[string]Column `json:"columns"` // by name as in Cells; modes are mode, mode_count, runner_up, runner_up_count
+	Columns map[string]Column `json:"columns"` // by name as in Cells; modes are those of ModeColumns
 }
 
 // Column is as many numbers as the layout has rows, or one that all rows have.
@@ -158,6 +158,8 @@ func (f *framer) frame(start int64) {
 	values := func(name string, of func(*aggregate.CellStats) float64) { out.Columns[name] = f.values(of) }
 	counts("kind", func(c *aggregate.CellStats) uint64 { return uint64(c.Kind) })
 	counts("observations", func(c *aggregate.CellStats) uint64 { return c.Observations })
+	counts("state", func(c *aggregate.CellStats) uint64 { return uint64(c.State) })
+	counts("samples", func(c *aggregate.CellStats) uint64 { return c.Samples })
 	counts("heavy", func(c *aggregate.CellStats) uint64 { return c.Heavy })
 	counts("trimmed", func(c *aggregate.CellStats) uint64 { return c.Trimmed })
 	counts("mode", func(c *aggregate.CellStats) uint64 { return f.location(c.Mode) })
@@ -167,8 +169,10 @@ func (f *framer) frame(start int64) {
 		values("max", (*aggregate.CellStats).MaxValue)
 		counts("untouched", func(c *aggregate.CellStats) uint64 { return c.Untouched })
 		counts("mode_count", func(c *aggregate.CellStats) uint64 { return c.ModeCount })
+		counts("mode_evidence", func(c *aggregate.CellStats) uint64 { return uint64(c.ModeEvidence) })
 		counts("runner_up", func(c *aggregate.CellStats) uint64 { return f.location(c.RunnerUp) })
 		counts("runner_up_count", func(c *aggregate.CellStats) uint64 { return c.RunnerUpCount })
+		counts("runner_up_evidence", func(c *aggregate.CellStats) uint64 { return uint64(c.RunnerUpEvidence) })
 	}
 	f.head.Frames = append(f.head.Frames, out)
 	f.rows = f.rows[:0]

@@ -13,14 +13,16 @@ import (
 
 // FromWindows reads windows in memory, ascending, as FromStore reads the same windows in a
 // store, except that the locations of single windows have their number of cells. above maps
-// locations to those that stand for them at a level; nil where all stand for themselves.
-func FromWindows(windows []*table.Window, above func(fabric.Level) func(aggregate.LocationID) aggregate.LocationID) Analytics {
-	return windowsReader{windows, above}
+// locations to those that stand for them at a level; nil where all stand for themselves. Cells may be
+// left out; see table.State.Old.
+func FromWindows(windows []*table.Window, above func(fabric.Level) func(aggregate.LocationID) aggregate.LocationID, without map[aggregate.CellKey]bool) Analytics {
+	return windowsReader{windows, above, without}
 }
 
 type windowsReader struct {
 	windows []*table.Window
 	above   func(fabric.Level) func(aggregate.LocationID) aggregate.LocationID
+	without map[aggregate.CellKey]bool
 }
 
 // chosen are the windows that the question is about.
@@ -46,7 +48,7 @@ func (r windowsReader) each(q *Question, f func(start int64, rows table.Rows)) e
 		for n < len(windows) && windows[n].Start.UnixNano() < start+step {
 			n++
 		}
-		f(start, table.Merge(windows[:n]).Within(whole))
+		f(start, table.Merge(windows[:n]).Within(whole).Without(r.without))
 		windows = windows[n:]
 	}
 	return nil
@@ -54,10 +56,19 @@ func (r windowsReader) each(q *Question, f func(start int64, rows table.Rows)) e
 
 // cells are those of the rows that the question is about, by source and destination.
 func (r windowsReader) cells(q *Question, rows table.Rows) []aggregate.CellStats {
-	return slices.DeleteFunc(rows.Cells(q.Signal, r.above(q.Level)), func(c aggregate.CellStats) bool {
-		return q.Src != nil && c.Src != *q.Src || q.Dst != nil && c.Dst != *q.Dst ||
-			len(q.Among) > 0 && !slices.Contains(q.Among, store.Cell{Src: c.Src, Dst: c.Dst})
+	var level func(aggregate.LocationID) aggregate.LocationID
+	if q.Level != fabric.LevelLocation {
+		level = r.above(q.Level)
+	}
+	return slices.DeleteFunc(rows.Cells(q.Signal, level), func(c aggregate.CellStats) bool {
+		return !takes(q, c.Src, c.Dst)
 	})
+}
+
+// takes reports whether the question is about a cell.
+func takes(q *Question, src, dst aggregate.GroupID) bool {
+	return (q.Src == nil || src == *q.Src) && (q.Dst == nil || dst == *q.Dst) &&
+		(len(q.Among) == 0 || slices.Contains(q.Among, store.Cell{Src: src, Dst: dst}))
 }
 
 // Cells implements Analytics.
@@ -66,13 +77,15 @@ func (r windowsReader) Cells(_ context.Context, q Question) ([]aggregate.CellSta
 	if len(windows) == 0 {
 		return nil, nil
 	}
-	return r.cells(&q, table.Merge(windows)), nil
+	rows := table.Merge(windows).WithTrend(windows, aggregate.LaterHalf(q.From.UnixNano(), q.To.UnixNano()))
+	return r.cells(&q, rows.Without(r.without)), nil
 }
 
 // CellWindows implements Analytics.
 func (r windowsReader) CellWindows(_ context.Context, q Question) (list []aggregate.CellWindow, err error) {
 	err = r.each(&q, func(start int64, rows table.Rows) {
 		for _, c := range r.cells(&q, rows) {
+			c.Since, c.Lasted, c.JudgedWindows, c.CongestedWindows = 0, 0, 0, 0 // as in the store
 			list = append(list, aggregate.CellWindow{Start: start, CellStats: c})
 		}
 	})
@@ -109,6 +122,12 @@ func (r windowsReader) TopLocations(_ context.Context, q Question, n int) ([]agg
 	if len(windows) == 0 {
 		return nil, nil
 	}
-	list := table.Merge(windows).Locations(q.Signal, r.above(q.Level))
+	list := table.Merge(windows).Without(r.without).Locations(q.Signal, r.above(q.Level))
 	return list[:min(n, len(list))], nil
+}
+
+// CellLocations implements Analytics.
+func (r windowsReader) CellLocations(_ context.Context, q Question) ([]aggregate.CellLocation, error) {
+	list := table.CellLocations(r.chosen(&q), q.Signal, aggregate.LaterHalf(q.From.UnixNano(), q.To.UnixNano()), r.without)
+	return slices.DeleteFunc(list, func(c aggregate.CellLocation) bool { return !takes(&q, c.Src, c.Dst) }), nil
 }

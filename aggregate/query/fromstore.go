@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -13,10 +14,20 @@ import (
 
 // FromStore reads from ClickHouse, Metered. The store must outlive the reader. Requests share what
 // they read through one reader.
-func FromStore(s *store.Store) Reader { return Metered(storeReader{s}, time.Now) }
+func FromStore(s *store.Store) Reader { return Metered(storeReader{s, &restored{}}, time.Now) }
 
 // storeReader says which of the store's errors the client can do something about.
-type storeReader struct{ store *store.Store }
+type storeReader struct {
+	store    *store.Store
+	topology *restored
+}
+
+// restored is the topology of the text that was read last.
+type restored struct {
+	mu     sync.Mutex
+	text   string
+	fabric *fabric.Fabric // nil where the text has none
+}
 
 // Extent implements Catalog.
 func (r storeReader) Extent(ctx context.Context) (Extent, error) {
@@ -36,10 +47,34 @@ func (r storeReader) Locations(ctx context.Context) ([]fabric.Location, error) {
 	return list, asked(err)
 }
 
-// Peers implements Linker: the configuration that was stored last names them.
-func (r storeReader) Peers(ctx context.Context) (map[string]string, error) {
+// Topology implements Wired: it is in the configuration that was stored last.
+func (r storeReader) Topology(ctx context.Context) (*fabric.Fabric, error) {
 	text, err := r.store.LatestEpoch(ctx)
-	return fabric.Peers(text), asked(err)
+	if err != nil {
+		return nil, asked(err)
+	}
+	r.topology.mu.Lock()
+	defer r.topology.mu.Unlock()
+	if text != r.topology.text {
+		r.topology.text, r.topology.fabric = text, nil
+		if f, err := fabric.Restore(text); err == nil && f.TopologyRevision() != "" { // another version may write other texts
+			r.topology.fabric = f
+		}
+	}
+	return r.topology.fabric, nil
+}
+
+// Peers implements Linker.
+func (r storeReader) Peers(ctx context.Context) (map[string]string, error) {
+	f, err := r.Topology(ctx)
+	if f == nil || err != nil {
+		return nil, err
+	}
+	peers := make(map[string]string)
+	for _, port := range f.Ports() {
+		peers[port.Name] = port.Peer
+	}
+	return peers, nil
 }
 
 // Cells implements Analytics.
@@ -72,6 +107,12 @@ func (r storeReader) TopLocations(ctx context.Context, q Question, n int) ([]agg
 	return list, asked(err)
 }
 
+// CellLocations implements Analytics.
+func (r storeReader) CellLocations(ctx context.Context, q Question) ([]aggregate.CellLocation, error) {
+	list, err := r.store.CellLocations(ctx, q)
+	return list, asked(err)
+}
+
 // Flows implements Records.
 func (r storeReader) Flows(ctx context.Context, q FlowQuestion) ([]FlowTotal, error) {
 	list, err := r.store.Flows(ctx, q)
@@ -97,7 +138,7 @@ func asked(err error) error {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	case errors.Is(err, store.ErrTooManyRows), errors.Is(err, store.ErrLimit):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	case errors.Is(err, store.ErrUnreachable), errors.Is(err, store.ErrNotReady), errors.Is(err, store.ErrMalformedAnswer):
+	case errors.Is(err, store.ErrUnreachable), errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrNotReady), errors.Is(err, store.ErrMalformedAnswer):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err

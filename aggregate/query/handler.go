@@ -31,7 +31,7 @@ const (
 // HandlerConfig configures NewHandler.
 type HandlerConfig struct {
 	Reader     Reader
-	Options    Options       // name and bounds; range, signals, levels and step come from requests
+	Options    Options       // name, thresholds and bounds; range, signals, levels and step come from requests
 	Timeout    time.Duration // 0: DefaultTimeout
 	Concurrent int           // 0: DefaultConcurrent
 	Logger     *slog.Logger  // nil: discard

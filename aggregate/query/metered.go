@@ -25,6 +25,7 @@ const (
 func Metered(r Reader, now func() time.Time) Reader {
 	return &meteredReader{
 		r: r, now: now, extent: newLatest[Extent](), groups: newLatest[[]fabric.Group](), locations: newLatest[[]fabric.Location](), peers: newLatest[map[string]string](),
+		topology: newLatest[*fabric.Fabric](),
 	}
 }
 
@@ -36,6 +37,7 @@ type meteredReader struct {
 	groups    latest[[]fabric.Group]
 	locations latest[[]fabric.Location]
 	peers     latest[map[string]string]
+	topology  latest[*fabric.Fabric]
 }
 
 // latest is something as it was read last. It is safe for concurrent use.
@@ -126,6 +128,14 @@ func (m *meteredReader) Peers(ctx context.Context) (map[string]string, error) {
 	return nil, nil
 }
 
+// Topology implements Wired; there is none where the reader is not Wired.
+func (m *meteredReader) Topology(ctx context.Context) (*fabric.Fabric, error) {
+	if w, ok := m.r.(Wired); ok {
+		return m.topology.get(ctx, m.now, peersFresh, w.Topology)
+	}
+	return nil, nil
+}
+
 // Cells implements Analytics.
 func (m *meteredReader) Cells(ctx context.Context, q Question) ([]aggregate.CellStats, error) {
 	return rows(ctx, q, m.r.Cells)
@@ -157,6 +167,11 @@ func (m *meteredReader) TopLocations(ctx context.Context, q Question, n int) ([]
 	return rows(ctx, q, func(ctx context.Context, q Question) ([]aggregate.LocationStats, error) {
 		return m.r.TopLocations(ctx, q, n)
 	})
+}
+
+// CellLocations implements Analytics.
+func (m *meteredReader) CellLocations(ctx context.Context, q Question) ([]aggregate.CellLocation, error) {
+	return rows(ctx, q, m.r.CellLocations)
 }
 
 // Flows implements Records.

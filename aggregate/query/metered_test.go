@@ -35,6 +35,7 @@ func everyMethod(ctx context.Context, r query.Reader) map[string]error {
 	_, failed["EachCellWindow"] = r.EachCellWindow(ctx, q, 3, func(*aggregate.CellWindow) error { return nil })
 	_, failed["LocationWindows"] = r.LocationWindows(ctx, q)
 	_, failed["TopLocations"] = r.TopLocations(ctx, q, 3)
+	_, failed["CellLocations"] = r.CellLocations(ctx, q)
 	_, failed["Flows"] = r.Flows(ctx, query.FlowQuestion{Signal: q.Signal, From: q.From, To: q.To, Limit: 3})
 	_, failed["Findings"] = r.Findings(ctx, query.FindingQuestion{From: q.From, To: q.To, Limit: 3})
 	_, failed["Missing"] = r.Missing(ctx, q.From, q.To)
@@ -63,7 +64,7 @@ func TestMetered(t *testing.T) {
 			}
 		}
 	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	if s := server.Stats(); s.Rows == 0 || s.StoreTime <= 0 || counting.Count() != 12 {
+	if s := server.Stats(); s.Rows == 0 || s.StoreTime <= 0 || counting.Count() != 13 {
 		t.Errorf("charged %d rows and %s for %d reads", s.Rows, s.StoreTime, counting.Count())
 	}
 	counting = &querytest.Counting{Reader: querytest.Fabric(2, 2)}

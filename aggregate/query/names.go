@@ -130,6 +130,7 @@ func newPlaces(rows []fabric.Location, raw []rawSignal, limit int) *places {
 		choose(l.Set)
 		choose(l.DeviceLoc)
 		choose(l.StageLoc)
+		choose(l.FarEnd)
 	}
 	for _, s := range raw {
 		s.visit(choose)
@@ -159,6 +160,7 @@ func index(sorted []fabric.Location) *places {
 			ID: ID(l.ID), Name: l.Name, Kind: l.Kind, Device: l.Device, Stage: l.Stage, Orientation: l.Orientation,
 			CapacityBPS: l.Capacity * 1000, Candidates: l.Candidates, CandidateCount: l.CandidateCount, Color: Color(l),
 			Set: p.ancestor(l.Set, i), DeviceIndex: p.ancestor(l.DeviceLoc, i), StageIndex: p.ancestor(l.StageLoc, i),
+			FarEndIndex: p.ancestor(l.FarEnd, i),
 		})
 	}
 	return p

@@ -54,6 +54,13 @@ type Linker interface {
 	Peers(context.Context) (map[string]string, error)
 }
 
+// Wired is a Reader or Catalog that knows the topology.
+type Wired interface {
+	// Topology is the fabric for paths and links, nil where there is none. It must not be asked to
+	// resolve tags.
+	Topology(context.Context) (*fabric.Fabric, error)
+}
+
 // Analytics answers questions about one signal over one time range. A cell is made of its tags
 // where it has any in the range, else of its reflections. The order of rows is free unless
 // said otherwise.
@@ -71,6 +78,9 @@ type Analytics interface {
 	// TopLocations has the n locations with the most heavy observations over the whole
 	// range, of all cells, the most first.
 	TopLocations(ctx context.Context, q Question, n int) ([]aggregate.LocationStats, error)
+	// CellLocations has one row per cell and location that its observations name, as resolved, over
+	// the whole range.
+	CellLocations(context.Context, Question) ([]aggregate.CellLocation, error)
 }
 
 // Records answers questions about flows and other rows that are not cells.

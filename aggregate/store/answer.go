@@ -27,36 +27,66 @@ func saturatedMap(column string) string {
 	return fmt.Sprintf("mapApply((k, v) -> (k, %s), %s)", saturated("v"), column)
 }
 
-// scaled reads the 128-bit sum of values and their number as 64 bits: both divided by the
-// smallest number that makes the sum fit.
-const scaled = "toUInt64(intDiv(sum, intDiv(greatest(sum, measured), toUInt128('18446744073709551616')) + 1)), " +
-	"toUInt64(intDiv(measured, intDiv(greatest(sum, measured), toUInt128('18446744073709551616')) + 1))"
+// scaled reads parts of the 128-bit sum of values and of their number as 64 bits: all divided by the
+// smallest number that makes both fit. The columns are separated by commas.
+func scaled(columns string) string {
+	list := strings.Split(columns, ", ")
+	for i, c := range list {
+		list[i] = fmt.Sprintf("toUInt64(intDiv(%s, intDiv(greatest(sum, measured), toUInt128('18446744073709551616')) + 1))", c)
+	}
+	return strings.Join(list, ", ")
+}
 
-func cellColumns() string {
-	return "src_group, dst_group, source_kind, " + saturated("observations, bytes") + ", " + scaled +
-		", min, max, " + saturated("untouched, trimmed, heavy, heavy_sum") +
-		", mode_location, " + saturated("mode_count, mode_sum") + ", runner_up, " + saturated("runner_up_count")
+func cellColumns(windowed bool) string {
+	verdict := ", sustained, any_judged, any_loaded"
+	if !windowed {
+		verdict += ", toUnixTimestamp64Nano(since), toUInt64(judged_windows), toUInt64(congested_windows), " + scaled("later_sum, later_measured")
+	}
+	return "src_group, dst_group, source_kind, " + saturated("observations, samples, bytes") + ", " + scaled("sum, measured") +
+		", min, max, " + saturated("untouched, trimmed, unjudged, heavy, heavy_sum") +
+		", mode_location, " + saturated("mode_count, mode_sum") + ", mode_evidence, runner_up, " + saturated("runner_up_count") + ", runner_up_evidence, votes.1, votes.2" + verdict
 }
 
 // cellScanner holds what the client scans into: it takes no named types.
 type cellScanner struct {
-	kind                          uint8
+	kind, evidence, otherEvidence uint8
 	src, dst, location, secondary uint64
+	voted, votes                  []uint64 // locations and heavy observations
+	sustained, judged, loaded     bool
+	thresholds                    aggregate.Thresholds
+	end                           int64 // of the last window, Unix ns
 }
 
 // targets are in the order of cellColumns.
-func (c *cellScanner) targets(r *aggregate.CellStats) []any {
-	return []any{
-		&c.src, &c.dst, &c.kind, &r.Observations, &r.Bytes, &r.Sum, &r.Measured,
-		&r.Min, &r.Max, &r.Untouched, &r.Trimmed, &r.Heavy, &r.HeavySum,
-		&c.location, &r.ModeCount, &r.ModeSum, &c.secondary, &r.RunnerUpCount,
+func (c *cellScanner) targets(r *aggregate.CellStats, windowed bool) []any {
+	list := []any{
+		&c.src, &c.dst, &c.kind, &r.Observations, &r.Samples, &r.Bytes, &r.Sum, &r.Measured,
+		&r.Min, &r.Max, &r.Untouched, &r.Trimmed, &r.Unjudged, &r.Heavy, &r.HeavySum,
+		&c.location, &r.ModeCount, &r.ModeSum, &c.evidence, &c.secondary, &r.RunnerUpCount, &c.otherEvidence, &c.voted, &c.votes,
+		&c.sustained, &c.judged, &c.loaded,
 	}
+	if !windowed {
+		list = append(list, &r.Since, &r.JudgedWindows, &r.CongestedWindows, &r.LaterSum, &r.LaterMeasured)
+	}
+	return list
 }
 
 func (c *cellScanner) finish(r *aggregate.CellStats) {
 	r.Src, r.Dst, r.Kind = aggregate.GroupID(c.src), aggregate.GroupID(c.dst), decode.Kind(c.kind)
 	r.Mode, r.RunnerUp = aggregate.LocationID(c.location), aggregate.LocationID(c.secondary)
-	r.SetState()
+	r.ModeEvidence, r.RunnerUpEvidence = aggregate.Evidence(c.evidence), aggregate.Evidence(c.otherEvidence)
+	r.Votes = nil
+	if len(c.voted) > 0 {
+		r.Votes = make([]aggregate.Vote, len(c.voted))
+		for i, location := range c.voted {
+			r.Votes[i] = aggregate.Vote{Location: aggregate.LocationID(location), Heavy: c.votes[i]}
+		}
+	}
+	r.Sustained, r.AnyJudged, r.AnyLoaded = c.sustained, c.judged, c.loaded
+	if r.Lasted = 0; r.Since > 0 {
+		r.Lasted = c.end - r.Since
+	}
+	r.Judge(c.thresholds)
 }
 
 // Cells has one row for each cell with observations, over the whole range, ordered by
@@ -67,11 +97,12 @@ func (s *Store) Cells(ctx context.Context, q Question) ([]aggregate.CellStats, e
 		return nil, fmt.Errorf("read cells: %w", err)
 	}
 	query := fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY src_group, dst_group LIMIT %d",
-		cellColumns(), q.view(s.database, "cells", false), q.cells(), s.maxRows+1)
+		cellColumns(false), q.view(s.database, "cells", false, judgedBy(s.thresholds)), q.cells(), s.maxRows+1)
 	var list []aggregate.CellStats
 	r := aggregate.CellStats{Signal: q.Signal}
-	var c cellScanner
-	targets := c.targets(&r)
+	length := int64(q.Resolution)
+	c := cellScanner{thresholds: s.thresholds, end: (q.To.UnixNano() + length - 1) / length * length}
+	targets := c.targets(&r, false)
 	err := s.query(ctx, s.reader, "read cells", query, func(rows driver.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
@@ -122,11 +153,11 @@ func (s *Store) eachCellWindow(ctx context.Context, q Question, limit int, f fun
 		return fmt.Errorf("read cell windows: %w", err)
 	}
 	query := fmt.Sprintf("SELECT window_start, %s FROM %s WHERE %s ORDER BY window_start, src_group, dst_group LIMIT %d",
-		cellColumns(), q.view(s.database, "cell_windows", true), q.cells(), limit)
+		cellColumns(true), q.view(s.database, "cell_windows", true, judgedBy(s.thresholds)), q.cells(), limit)
 	r := aggregate.CellWindow{CellStats: aggregate.CellStats{Signal: q.Signal}}
 	var start time.Time
-	var c cellScanner
-	targets := append([]any{&start}, c.targets(&r.CellStats)...)
+	c := cellScanner{thresholds: s.thresholds}
+	targets := append([]any{&start}, c.targets(&r.CellStats, true)...)
 	return s.query(ctx, s.reader, "read cell windows", query, func(rows driver.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
@@ -144,13 +175,13 @@ func (s *Store) LocationWindows(ctx context.Context, q Question) ([]aggregate.Lo
 		return nil, fmt.Errorf("read location windows: %w", err)
 	}
 	query := fmt.Sprintf("SELECT window_start, location, %s FROM %s ORDER BY window_start, location LIMIT %d",
-		saturated("observations, heavy, heavy_sum"), q.view(s.database, "location_windows", true), s.maxRows+1)
+		saturated("observations, samples, unjudged, heavy, heavy_sum"), q.view(s.database, "location_windows", true), s.maxRows+1)
 	var list []aggregate.LocationWindow
 	err := s.query(ctx, s.reader, "read location windows", query, func(rows driver.Rows) error {
 		var r aggregate.LocationWindow
 		var start time.Time
 		var location uint64
-		if err := rows.Scan(&start, &location, &r.Observations, &r.Heavy, &r.HeavySum); err != nil {
+		if err := rows.Scan(&start, &location, &r.Observations, &r.Samples, &r.Unjudged, &r.Heavy, &r.HeavySum); err != nil {
 			return err
 		}
 		r.Start, r.Location = start.UnixNano(), aggregate.LocationID(location)
@@ -180,6 +211,37 @@ func (s *Store) TopLocations(ctx context.Context, q Question, n int) ([]aggregat
 		}
 		r.Location, r.Cells = aggregate.LocationID(location), int(cells)
 		list = append(list, r)
+		return nil
+	})
+	return list, err
+}
+
+// CellLocations has one row for each cell and location that its observations name, over the whole
+// range, ordered by source, destination and location. The question's level is not considered.
+func (s *Store) CellLocations(ctx context.Context, q Question) ([]aggregate.CellLocation, error) {
+	if err := s.resolve(ctx, &q, false); err != nil {
+		return nil, fmt.Errorf("read cell locations: %w", err)
+	}
+	query := fmt.Sprintf("SELECT src_group, dst_group, source_kind, location, %s, min, max, %s, evidence, last, %s FROM %s WHERE %s ORDER BY src_group, dst_group, location LIMIT %d",
+		saturated("observations, samples, bytes, measured, sum"), saturated("untouched, trimmed, unjudged, heavy, heavy_sum"),
+		saturated("last_measured, last_sum, later_measured, later_sum"),
+		q.call(s.database, "cell_locations", q.signalArgs(), q.spanArgs()), q.cells(), s.maxRows+1)
+	var list []aggregate.CellLocation
+	err := s.query(ctx, s.reader, "read cell locations", query, func(rows driver.Rows) error {
+		var c aggregate.CellLocation
+		var src, dst, location uint64
+		var kind, evidence uint8
+		var last time.Time
+		if err := rows.Scan(&src, &dst, &kind, &location, &c.Observations, &c.Samples, &c.Bytes, &c.Measured, &c.Sum, &c.Min, &c.Max,
+			&c.Untouched, &c.Trimmed, &c.Unjudged, &c.Heavy, &c.HeavySum, &evidence, &last, &c.LastMeasured, &c.LastSum, &c.LaterMeasured, &c.LaterSum); err != nil {
+			return err
+		}
+		c.CellID = aggregate.CellID{Src: aggregate.GroupID(src), Dst: aggregate.GroupID(dst), Kind: decode.Kind(kind)}
+		c.Location, c.Evidence = aggregate.LocationID(location), aggregate.Evidence(evidence)
+		if c.LastMeasured > 0 {
+			c.Last = last.UnixNano()
+		}
+		list = append(list, c)
 		return nil
 	})
 	return list, err

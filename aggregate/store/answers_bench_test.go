@@ -32,6 +32,7 @@ func minuteOfCells(minute int) *aggregate.Block {
 			}
 			r := &list[j]
 			r.observations += b.Observations[i]
+			r.samples += b.Samples[i]
 			r.bytes += b.Bytes[i]
 			r.sum += b.Sum[i]
 			r.min, r.max = min(r.min, b.Min[i]), max(r.max, b.Max[i])
@@ -65,8 +66,8 @@ func hotWindow(window int) *aggregate.Block {
 	b.SrcGroup, b.DstGroup, b.Location = b.SrcGroup[:hotRows], b.DstGroup[:hotRows], b.Location[:hotRows]
 	b.Observations, b.Bytes, b.Sum = b.Observations[:hotRows], b.Bytes[:hotRows], b.Sum[:hotRows]
 	b.Min, b.Max, b.Untouched, b.Trimmed = b.Min[:hotRows], b.Max[:hotRows], b.Untouched[:hotRows], b.Trimmed[:hotRows]
-	b.Heavy, b.HeavySum = b.Heavy[:hotRows], b.HeavySum[:hotRows]
-	b.DistEnd = b.DistEnd[:hotRows]
+	b.Samples, b.Unjudged, b.Heavy, b.HeavySum = b.Samples[:hotRows], b.Unjudged[:hotRows], b.Heavy[:hotRows], b.HeavySum[:hotRows]
+	b.Evidence, b.DistEnd = b.Evidence[:hotRows], b.DistEnd[:hotRows]
 	codes := b.DistEnd[hotRows-1]
 	b.DistCode, b.DistCount = b.DistCode[:codes], b.DistCount[:codes]
 	for i := range hotRows {
@@ -172,7 +173,7 @@ func ask(b *testing.B, s *Store, q Question, view, columns string) (int, error) 
 	switch {
 	case columns != "":
 		n := 0
-		query := fmt.Sprintf("SELECT %s FROM %s", columns, q.view(s.database, view, false))
+		query := fmt.Sprintf("SELECT %s FROM %s", columns, q.view(s.database, view, false, judgedBy(s.thresholds)))
 		return n, s.query(b.Context(), s.reader, "ask", query, func(driver.Rows) error { n++; return nil })
 	case view == "cells":
 		r, err := s.Cells(b.Context(), q)
@@ -194,7 +195,7 @@ func ask(b *testing.B, s *Store, q Question, view, columns string) (int, error) 
 // readRows is what the plan of a question reads of tables of partials.
 func readRows(b *testing.B, s *Store, q Question, view string) uint64 {
 	windowed := view == "cell_windows" || view == "location_windows"
-	query := fmt.Sprintf("EXPLAIN ESTIMATE SELECT * FROM %s WHERE %s", q.view(s.database, view, windowed), q.cells())
+	query := fmt.Sprintf("EXPLAIN ESTIMATE SELECT * FROM %s WHERE %s", q.view(s.database, view, windowed, judgedBy(s.thresholds)), q.cells())
 	if view == "location_windows" || view == "top_locations" {
 		query = fmt.Sprintf("EXPLAIN ESTIMATE SELECT * FROM %s", q.view(s.database, view, windowed))
 	}

@@ -40,10 +40,10 @@ type batch struct {
 // The columns of a batch after window_start and resolution_ns, in the order of the
 // insert.
 var (
-	columns8  = [...]string{"signal", "source_kind", "encoding"}
+	columns8  = [...]string{"signal", "source_kind", "encoding", "evidence"}
 	columns64 = [...]string{
 		"src_group", "dst_group", "location", "config_epoch", "producer", "incarnation", "seq",
-		"observations", "bytes", "measured", "sum", "min", "max", "untouched", "trimmed", "heavy", "heavy_sum",
+		"observations", "bytes", "measured", "sum", "min", "max", "untouched", "trimmed", "heavy", "heavy_sum", "samples", "unjudged",
 	}
 )
 
@@ -51,11 +51,15 @@ const (
 	numColumns8  = len(columns8)
 	numColumns64 = len(columns64)
 
+	evidenceColumn     = 3 // of columns8
 	producerColumn     = 4 // of columns64
 	incarnationColumn  = 5
 	seqColumn          = 6
 	observationsColumn = 7
 	measuredColumn     = 9
+	trimmedColumn      = 14
+	samplesColumn      = 17
+	unjudgedColumn     = 18
 
 	codeSize, countSize = 2, 8 // bytes, in packed distributions
 )
@@ -121,7 +125,7 @@ func (b *batch) add(block *aggregate.Block, from, to int) {
 	if b.grain == fineGrain {
 		b.resolution = appendSame(b.resolution, uint64(block.Resolution), n)
 	}
-	for i, column := range [numColumns8][]uint8{block.Signal, block.Kind, block.Encoding} {
+	for i, column := range [numColumns8][]uint8{block.Signal, block.Kind, block.Encoding, block.Evidence} {
 		b.bytes8[i] = append(b.bytes8[i], column[from:to]...)
 	}
 	w := &b.words
@@ -133,7 +137,7 @@ func (b *batch) add(block *aggregate.Block, from, to int) {
 	}
 	for i, column := range [...][]uint64{
 		block.Observations, block.Bytes, nil, block.Sum, block.Min, block.Max,
-		block.Untouched, block.Trimmed, block.Heavy, block.HeavySum,
+		block.Untouched, block.Trimmed, block.Heavy, block.HeavySum, block.Samples, block.Unjudged,
 	} {
 		if column != nil {
 			w[7+i] = append(w[7+i], column[from:to]...)

@@ -28,6 +28,8 @@ func hourOfCells(window int) *aggregate.Block {
 		b.DstGroup = append(b.DstGroup, cell%64*0x9e3779b97f4a7c15)
 		b.Location = append(b.Location, location)
 		b.Observations = append(b.Observations, 50+n%13)
+		b.Samples = append(b.Samples, 50+n%13)
+		b.Unjudged = append(b.Unjudged, 0)
 		b.Bytes = append(b.Bytes, 50*1500+n%1000)
 		b.Sum = append(b.Sum, 50*400000+n%99991)
 		b.Min = append(b.Min, 100+n%977)
@@ -36,6 +38,7 @@ func hourOfCells(window int) *aggregate.Block {
 		b.Trimmed = append(b.Trimmed, 0)
 		b.Heavy = append(b.Heavy, heavy)
 		b.HeavySum = append(b.HeavySum, heavy*100000)
+		b.Evidence = append(b.Evidence, 0)
 		for code := range uint16(8) {
 			b.DistCode = append(b.DistCode, code*17+uint16(n%5))
 			b.DistCount = append(b.DistCount, 6)

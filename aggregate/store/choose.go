@@ -26,8 +26,10 @@ type FlowQuestion struct {
 	// IPv4 and the same one mapped into IPv6 are one.
 	Src, Dst netip.Prefix
 	Kind     decode.Kind // 0: both
-	MinHeavy uint64
-	Limit    int // flows at most, 1 or more
+	// Locations are those that most of a flow's heavy observations name; empty takes all.
+	Locations []aggregate.LocationID
+	MinHeavy  uint64
+	Limit     int // flows at most, 1 or more
 }
 
 // FindingQuestion asks for findings with something in [From, To). What is left empty takes
@@ -52,6 +54,10 @@ func (q *FlowQuestion) where() (string, error) {
 	if q.MinHeavy > 0 {
 		c.add("heavy >= %d", q.MinHeavy)
 	}
+	if len(q.Locations) > 0 {
+		c.add("location_heavy > 0")
+		anyOf(&c, "location", q.Locations, locationNumber)
+	}
 	return c.all()
 }
 
@@ -60,11 +66,13 @@ func (q *FindingQuestion) where() (string, error) {
 	anyOf(&c, "kind", q.Kinds, literal)
 	anyOf(&c, "toString(severity)", q.Severities, literal)
 	anyOf(&c, "device", q.Devices, literal)
-	anyOf(&c, "location", q.Locations, func(id aggregate.LocationID) string { return fmt.Sprint(uint64(id)) })
+	anyOf(&c, "location", q.Locations, locationNumber)
 	return c.all()
 }
 
 func groupNumber(id aggregate.GroupID) string { return fmt.Sprint(uint64(id)) }
+
+func locationNumber(id aggregate.LocationID) string { return fmt.Sprint(uint64(id)) }
 
 // conditions are what rows have to meet, all of them.
 type conditions struct {

@@ -44,6 +44,8 @@ func secondOfRack(rng *rand.Rand, rack, window int) *aggregate.Block {
 				b.DstGroup = append(b.DstGroup, uint64(rack+100)*hash)
 				b.Location = append(b.Location, (src%8*4+uint64(rng.IntN(3))+500)*hash)
 				b.Observations = append(b.Observations, observations)
+				b.Samples = append(b.Samples, measured)
+				b.Unjudged = append(b.Unjudged, 0)
 				b.Bytes = append(b.Bytes, observations*(64+rng.Uint64N(1400)))
 				b.Sum = append(b.Sum, measured*(low+high)/2)
 				b.Min = append(b.Min, low)
@@ -52,6 +54,7 @@ func secondOfRack(rng *rand.Rand, rack, window int) *aggregate.Block {
 				b.Trimmed = append(b.Trimmed, trimmed)
 				b.Heavy = append(b.Heavy, heavy)
 				b.HeavySum = append(b.HeavySum, heavy*low)
+				b.Evidence = append(b.Evidence, uint8(src%8))
 				code := uint16(rng.IntN(24))
 				for left := measured; left > 0; code++ {
 					n := 1 + rng.Uint64N(left)

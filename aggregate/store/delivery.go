@@ -247,13 +247,13 @@ func (d *delivery) finish(ctx context.Context, e *outbox.Entry, err error) {
 	switch {
 	case errors.Is(err, errHeld), errors.Is(err, errNotDue):
 	case err == nil:
-		d.log.Ack(e)
-		if e.Class < numGrains {
+		if e.Class < numGrains { // counted first: who waits for the acknowledgement finds it counted
 			d.note(func() {
 				d.sent.Rows += e.Weight
 				d.sent.Batches++
 			})
 		}
+		d.log.Ack(e)
 	case ctx.Err() != nil || errors.Is(err, errDropped):
 	case errors.Is(err, errNewerBatch):
 		d.fail(err) // until the disk has room for it
@@ -349,6 +349,7 @@ func (d *delivery) idle(ctx context.Context) {
 		d.look(ctx)
 	}
 	d.tidy(ctx)
+	d.appendPending()
 	d.log.Save()
 	wait := min(max(d.keep/10, time.Second), time.Minute)
 	if len(d.notDue()) > 0 {
@@ -403,6 +404,7 @@ func (d *delivery) close() (left uint64, err error) {
 		left = n.Weight
 	}
 	d.trim(d.leave)
+	d.appendPending()
 	return left, d.log.Close()
 }
 

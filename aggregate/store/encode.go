@@ -7,8 +7,10 @@ import (
 	"time"
 )
 
-// batchFormat is the version of an encoded batch.
-const batchFormat = 1
+// batchFormat is the version of an encoded batch. Version 1 has no samples: there they are the
+// observations that are not trimmed, as in the rows that were stored before the column was. Neither
+// it nor version 2 has unjudged observations, or evidence: none were known.
+const batchFormat = 3
 
 // errNewerBatch is the error of a batch that a newer program has left in the outbox.
 var errNewerBatch = errors.New("batch was left by a newer csigscope: use that one to send it")
@@ -57,7 +59,8 @@ func (e *encoder) decode(in []byte, b *batch) error {
 	if len(in) < 6 || in[1] >= numGrains {
 		return errColumns
 	}
-	if in[0] > batchFormat {
+	version := in[0]
+	if version > batchFormat {
 		return errNewerBatch
 	}
 	n := int(binary.LittleEndian.Uint32(in[2:]))
@@ -82,6 +85,10 @@ func (e *encoder) decode(in []byte, b *batch) error {
 		}
 	}
 	for i := range b.bytes8 {
+		if i == evidenceColumn && version <= 2 {
+			b.bytes8[i] = append(b.bytes8[i], make([]uint8, n)...)
+			continue
+		}
 		if len(in) < n {
 			return errColumns
 		}
@@ -89,12 +96,28 @@ func (e *encoder) decode(in []byte, b *batch) error {
 		in = in[n:]
 	}
 	for i := range b.words {
+		if i == samplesColumn && version == 1 {
+			b.words[i] = b.untrimmed(b.words[i])
+			continue
+		}
+		if i == unjudgedColumn && version <= 2 {
+			b.words[i] = append(b.words[i], make([]uint64, n)...)
+			continue
+		}
 		if in, b.words[i], err = takeColumn(in, b.words[i], n); err != nil {
 			return err
 		}
 	}
 	e.values = values
 	return e.decodeDist(in, b, n)
+}
+
+// untrimmed adds the observations of each row that are not trimmed to a column.
+func (b *batch) untrimmed(column []uint64) []uint64 {
+	for i, n := range b.words[observationsColumn] {
+		column = append(column, n-min(b.words[trimmedColumn][i], n))
+	}
+	return column
 }
 
 func (e *encoder) decodeDist(in []byte, b *batch, n int) error {

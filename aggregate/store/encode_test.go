@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -166,4 +167,40 @@ func TestParts(t *testing.T) {
 	if rest.Producer != 0 || rest.Rows != 4*11 || rest.To-rest.From != 11e9 {
 		t.Errorf("the rest is %+v, want 44 rows of 11 s", rest)
 	}
+}
+
+// TestDecodeEarlier: a record that a program without samples left in the outbox is read, and its
+// rows are taken as unweighted, as the column's default takes those that were stored.
+func TestDecodeEarlier(t *testing.T) {
+	record, err := os.ReadFile("testdata/batch-1.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e encoder
+	var got, want batch
+	if err := e.decode(record, &got); err != nil {
+		t.Fatal(err)
+	}
+	want.reset(batchKey{secondGrain, partition(secondGrain, testStart.UnixNano())}, time.Time{})
+	block := blockOf(earlierRows)
+	want.add(block, 0, block.Len())
+	compareBatches(t, &want, &got)
+	for at := range record {
+		if err := e.decode(record[:at], new(batch)); err == nil {
+			t.Fatalf("cut at %d: taken", at)
+		}
+	}
+}
+
+// earlierRows are those of the record.
+var earlierRows = []row{
+	{
+		resolution: int64(time.Second), window: testStart.UnixNano(), source: aggregate.Source{Producer: 1 << 63, Incarnation: 2, Epoch: 3}, seq: 4,
+		signal: 1, kind: 1, src: 10, dst: 11, location: 5, observations: 1200, bytes: 5000, sum: 10000, min: 10, max: 20, trimmed: 200, untouched: 3, heavy: 6, heavySum: 70,
+		distCode: []uint16{1, 2}, distCount: []uint64{400, 600},
+	},
+	{
+		resolution: int64(time.Second), window: testStart.UnixNano(), source: aggregate.Source{Producer: 1 << 63, Incarnation: 2, Epoch: 3}, seq: 4,
+		signal: 2, kind: 2, src: 12, dst: 13, observations: 2, trimmed: 2,
+	},
 }

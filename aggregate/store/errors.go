@@ -17,6 +17,7 @@ import (
 // Errors that callers tell apart.
 var (
 	ErrUnreachable = errors.New("server unreachable")
+	ErrBusy        = errors.New("store busy")
 	ErrDenied      = errors.New("access denied")
 	ErrNoSchema    = errors.New("no schema in the database: nothing was stored there yet, \"csigscope schema migrate\" makes it")
 	ErrNewerSchema = errors.New("schema is newer than this program: use a newer csigscope")
@@ -130,6 +131,16 @@ func connectionLost(err error) bool {
 	return false
 }
 
+// busy tells a server that does not answer in time from one that cannot be reached.
+func busy(err error) bool {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return false
+	}
+	timed, ok := errors.AsType[net.Error](err)
+	return ok && timed.Timeout() || exceptionCode(err) == codeTooManyQueries ||
+		errors.Is(err, clickhouse.ErrAcquireConnTimeout) || errors.Is(err, context.DeadlineExceeded)
+}
+
 // describe makes one clear line of an error: who was asked, what failed, what to do.
 func (s *Store) describe(what string, err error) error {
 	if err == nil {
@@ -139,6 +150,9 @@ func (s *Store) describe(what string, err error) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	host := s.host
+	if busy(err) {
+		return fmt.Errorf("%s at %s: %w: %w: try again later", what, host, ErrBusy, &flat{err})
+	}
 	switch code := exceptionCode(err); code {
 	case codeUnknownTable, codeUnknownDatabase, codeUnknownFunction:
 		return fmt.Errorf("%s at %s, database %s: %w (%s)", what, host, s.database, ErrNoSchema, oneLine(err))

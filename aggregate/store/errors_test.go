@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -79,6 +81,29 @@ func TestTransient(t *testing.T) {
 	} {
 		if got := transient(c.err); got != c.want {
 			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestBusy: a server that does not answer in time is busy; one that no connection leads to is
+// unreachable.
+func TestBusy(t *testing.T) {
+	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "unix", Err: err} }
+	for name, c := range map[string]struct {
+		err  error
+		want error
+	}{
+		"no connection free":     {clickhouse.ErrAcquireConnTimeout, ErrBusy},
+		"slow answer":            {&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, ErrBusy},
+		"slow hello":             {context.DeadlineExceeded, ErrBusy},
+		"too many queries":       {&clickhouse.Exception{Code: codeTooManyQueries}, ErrBusy},
+		"refused":                {dial(syscall.ECONNREFUSED), ErrUnreachable},
+		"no answer to a connect": {dial(os.ErrDeadlineExceeded), ErrUnreachable},
+		"gone":                   {io.ErrUnexpectedEOF, ErrUnreachable},
+	} {
+		s := &Store{host: "embedded"}
+		if err := s.describe("read cells", c.err); !errors.Is(err, c.want) || errors.Is(err, ErrBusy) == errors.Is(err, ErrUnreachable) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
 }

@@ -69,7 +69,7 @@ type clusterServer struct {
 // away, any other.
 func (s *Store) discover(ctx context.Context) error {
 	list, here, err := s.clusterServers(ctx, s.fleet.entry)
-	if errors.Is(err, ErrUnreachable) {
+	if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrBusy) {
 		list, here, err = s.clusterServers(ctx, s.fleet.any)
 	}
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *Store) onServers(ctx context.Context, f func(driver.Conn) error) error 
 			switch err := f(m.conn); {
 			case err == nil:
 				answered = true
-			case ctx.Err() == nil && (errors.Is(err, ErrUnreachable) || connectionLost(err)):
+			case ctx.Err() == nil && (errors.Is(err, ErrUnreachable) || errors.Is(err, ErrBusy) || connectionLost(err)):
 				s.fleet.away.Warn(s.logger, time.Now(), "a server of the cluster is away", slog.String("server", m.address), slog.String("error", oneLine(err)))
 				away = cmp.Or(away, err)
 			default:

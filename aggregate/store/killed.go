@@ -96,10 +96,10 @@ func foldings() []folding {
 		{
 			minutes: minute.table(), seconds: second.table(), minutesKey: minute.KeyStart, secondsKey: second.KeyStart, ofMinutes: "1", ofSeconds: "1",
 			keys:    "signal, source_kind, encoding, src_group, dst_group, location",
-			columns: "observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, dist",
-			values: sums("observations", "bytes", "measured", "sum") + ", minIf(p.min, p.measured > 0), max(p.max), " + sums("untouched", "trimmed", "heavy", "heavy_sum") +
-				", " + saturatedMap("sumMap(CAST(p.dist, 'Map(UInt16, UInt128)'))"),
-			nothing: "0, 0, 0, 0, 0, 0, 0, 0, 0, 0, CAST(map(), 'Map(UInt16, UInt64)')",
+			columns: "observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, samples, unjudged, evidence, dist",
+			values: sums("observations", "bytes", "measured", "sum") + ", minIf(p.min, p.measured > 0), max(p.max), " + sums("untouched", "trimmed", "heavy", "heavy_sum", "samples", "unjudged") +
+				", groupBitOr(p.evidence), " + saturatedMap("sumMap(CAST(p.dist, 'Map(UInt16, UInt128)'))"),
+			nothing: "0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, CAST(map(), 'Map(UInt16, UInt64)')",
 		},
 		{
 			minutes: "flows", seconds: "flows", minutesKey: "toStartOfHour", secondsKey: "toStartOfHour",

@@ -42,7 +42,7 @@ func TestEndKilled(t *testing.T) {
 		}
 		sums := func(table, time string) []string {
 			return readStrings(t, s, fmt.Sprintf(`SELECT concat(toString(toUnixTimestamp(%s) AS m), ' ', toString((bitShiftRight(seq, 48) AS ring, signal, source_kind, encoding, src_group, dst_group, location)), ' ',
-toString((sum(observations), sum(bytes), sum(measured), sum(sum), minIf(min, measured > 0), max(max), sum(untouched), sum(trimmed), sum(heavy), sum(heavy_sum))), toString(sumMap(dist)))
+toString((sum(observations), sum(bytes), sum(measured), sum(sum), minIf(min, measured > 0), max(max), sum(untouched), sum(trimmed), sum(heavy), sum(heavy_sum), sum(samples))), toString(sumMap(dist)))
 FROM csigscope.%s FINAL WHERE incarnation = 8 GROUP BY m, ring, signal, source_kind, encoding, src_group, dst_group, location ORDER BY 1`, time, table))
 		}
 		seconds, minutes := sums("partials_1s", "toStartOfMinute(window_start)"), sums("partials_1m", "window_start")
@@ -186,7 +186,7 @@ func writeKilled(t *testing.T, s *Store, source aggregate.Source) {
 					n := 1 + random.Uint64N(9)
 					r := row{
 						resolution: int64(time.Second), window: at.UnixNano(), source: source, seq: seq, signal: uint8(csig.MaxDelay), kind: uint8(decode.Tag),
-						src: src, dst: 3, location: location, observations: n, bytes: 100 * n, sum: 10 * n, min: 10 + src, max: 10 + src + location, heavy: 1, heavySum: 10,
+						src: src, dst: 3, location: location, observations: n, samples: 1 + n/3, bytes: 100 * n, sum: 10 * n, min: 10 + src, max: 10 + src + location, heavy: 1, heavySum: 10,
 						distCode: []uint16{uint16(location), 900}, distCount: []uint64{1, n},
 					}
 					rows = append(rows, r)
@@ -198,6 +198,7 @@ func writeKilled(t *testing.T, s *Store, source aggregate.Source) {
 							sum.distCount = slices.Clone(r.distCount)
 						} else {
 							sum.observations, sum.bytes, sum.sum = sum.observations+r.observations, sum.bytes+r.bytes, sum.sum+r.sum
+							sum.samples += r.samples
 							sum.heavy, sum.heavySum = sum.heavy+1, sum.heavySum+10
 							sum.distCount[0], sum.distCount[1] = sum.distCount[0]+1, sum.distCount[1]+n
 						}

@@ -22,7 +22,7 @@ const (
 	groupNames      = "groups"
 	locationNames   = "locations"
 	groupColumns    = "id, name, level, parent, ord"
-	locationColumns = "id, name, kind, device, stage, orientation, capacity, candidates, candidate_count, set_id, device_id, stage_id"
+	locationColumns = "id, name, kind, device, stage, orientation, capacity, candidates, candidate_count, set_id, device_id, stage_id, peer, far_end_id"
 	pinColumns      = "exporter, pinned"
 )
 
@@ -117,7 +117,7 @@ func groupRow(g *fabric.Group) []any {
 func locationRow(l *fabric.Location) []any {
 	return []any{
 		uint64(l.ID), l.Name, l.Kind, l.Device, l.Stage, l.Orientation, l.Capacity,
-		l.Candidates, uint32(max(l.CandidateCount, 0)), uint64(l.Set), uint64(l.DeviceLoc), uint64(l.StageLoc),
+		l.Candidates, uint32(max(l.CandidateCount, 0)), uint64(l.Set), uint64(l.DeviceLoc), uint64(l.StageLoc), l.Peer, uint64(l.FarEnd),
 	}
 }
 
@@ -410,14 +410,15 @@ func (s *Store) Locations(ctx context.Context) ([]fabric.Location, error) {
 }
 
 func scanLocation(rows driver.Rows, more ...any) (l fabric.Location, err error) {
-	var id, set, device, stage uint64
+	var id, set, device, stage, farEnd uint64
 	var candidates uint32
 	err = rows.Scan(append([]any{
 		&id, &l.Name, &l.Kind, &l.Device, &l.Stage, &l.Orientation, &l.Capacity,
-		&l.Candidates, &candidates, &set, &device, &stage,
+		&l.Candidates, &candidates, &set, &device, &stage, &l.Peer, &farEnd,
 	}, more...)...)
 	l.ID, l.CandidateCount = aggregate.LocationID(id), int(candidates)
 	l.Set, l.DeviceLoc, l.StageLoc = aggregate.LocationID(set), aggregate.LocationID(device), aggregate.LocationID(stage)
+	l.FarEnd = aggregate.LocationID(farEnd)
 	return l, err
 }
 
@@ -466,7 +467,7 @@ func (s *Store) RenewNames(ctx context.Context) error {
 		s.renew(ctx, groupNames, fmt.Sprintf(`(id IN (SELECT arrayJoin([src_group, dst_group]) FROM %s)
 OR name IN (SELECT parent FROM %s.groups FINAL WHERE parent != '' AND %s))`, rows, s.database, recent)),
 		s.renew(ctx, locationNames, fmt.Sprintf(`(id IN (SELECT location FROM %[1]s) OR id IN (SELECT location FROM %[2]s.findings WHERE stored_at >= now('UTC') - INTERVAL %[3]d SECOND)
-OR id IN (SELECT arrayJoin([set_id, device_id, stage_id]) FROM %[2]s.locations FINAL WHERE %[4]s))`, rows, s.database, int(renewOf.Seconds()), recent)),
+OR id IN (SELECT arrayJoin([set_id, device_id, stage_id, far_end_id]) FROM %[2]s.locations FINAL WHERE %[4]s))`, rows, s.database, int(renewOf.Seconds()), recent)),
 	)
 }
 

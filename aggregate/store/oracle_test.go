@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"maps"
 	"math/big"
 	"math/rand/v2"
 	"slices"
@@ -19,12 +20,18 @@ type row struct {
 	signal, kind, encoding uint8
 	src, dst, location     uint64
 	observations, bytes    uint64
+	samples                uint64 // 0: all that are not trimmed
 	sum, min, max          uint64
 	untouched, trimmed     uint64
 	heavy, heavySum        uint64
+	unjudged               uint64
+	evidence               uint8
 	distCode               []uint16
 	distCount              []uint64
 }
+
+// seen is how many samples stand behind the row.
+func (r *row) seen() uint64 { return cmp.Or(r.samples, r.observations-r.trimmed) }
 
 // blockOf makes a block of rows that share window, source and seq.
 func blockOf(rows []row) *aggregate.Block {
@@ -40,6 +47,8 @@ func blockOf(rows []row) *aggregate.Block {
 		b.DstGroup = append(b.DstGroup, r.dst)
 		b.Location = append(b.Location, r.location)
 		b.Observations = append(b.Observations, r.observations)
+		b.Samples = append(b.Samples, r.seen())
+		b.Unjudged = append(b.Unjudged, r.unjudged)
 		b.Bytes = append(b.Bytes, r.bytes)
 		b.Sum = append(b.Sum, r.sum)
 		b.Min = append(b.Min, r.min)
@@ -48,6 +57,7 @@ func blockOf(rows []row) *aggregate.Block {
 		b.Trimmed = append(b.Trimmed, r.trimmed)
 		b.Heavy = append(b.Heavy, r.heavy)
 		b.HeavySum = append(b.HeavySum, r.heavySum)
+		b.Evidence = append(b.Evidence, r.evidence)
 		b.DistCode = append(b.DistCode, r.distCode...)
 		b.DistCount = append(b.DistCount, r.distCount...)
 		b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
@@ -117,6 +127,7 @@ func (g traffic) numbers(rng *rand.Rand, r *row) {
 		return
 	}
 	r.min, r.max = rng.Uint64N(4)*100, 1000
+	r.samples = 1 + r.bytes%measured // of taps with and without a weight
 	r.sum = measured * 500
 	if r.location == 0 {
 		r.untouched = rng.Uint64N(measured + 1)
@@ -124,6 +135,12 @@ func (g traffic) numbers(rng *rand.Rand, r *row) {
 	if located := csig.Signal(r.signal).Aggregation().Locates(); (r.location != 0 || !located) && rng.IntN(2) == 0 {
 		r.heavy = 1 + rng.Uint64N(measured)
 		r.heavySum = r.heavy * (1 + rng.Uint64N(3))
+	}
+	if r.location != 0 {
+		r.evidence = uint8(1 << (r.location + r.bytes) % 4 % 8) // 8 is none
+	}
+	if r.location%4 == 3 {
+		r.unjudged = measured - r.heavy
 	}
 	r.distCode = []uint16{uint16(rng.IntN(32)), 40}
 	r.distCount = []uint64{1, measured - 1}
@@ -192,6 +209,8 @@ func locationWindowsOf(rows []row, signal csig.Signal, level func(uint64) uint64
 				key := at{start, aggregate.LocationID(level(r.location))}
 				sum := sums[key]
 				sum.Observations += r.observations
+				sum.Samples += r.seen()
+				sum.Unjudged += r.unjudged
 				sum.Heavy += r.heavy
 				sum.HeavySum += r.heavySum
 				sums[key] = sum
@@ -240,9 +259,12 @@ func topLocationsOf(rows []row, signal csig.Signal, level func(uint64) uint64) [
 
 func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) aggregate.CellStats {
 	c := aggregate.CellStats{Src: aggregate.GroupID(rows[0].src), Dst: aggregate.GroupID(rows[0].dst), Signal: signal, Kind: kindOf(rows[0].kind)}
-	places := map[uint64]*place{}
+	places, evidence := map[uint64]*place{}, map[aggregate.LocationID]aggregate.Evidence{}
 	for _, r := range rows {
+		evidence[aggregate.LocationID(level(r.location))] |= aggregate.Evidence(r.evidence)
 		c.Observations += r.observations
+		c.Samples += r.seen()
+		c.Unjudged += r.unjudged
 		c.Bytes += r.bytes
 		c.Sum += r.sum
 		if r.observations > r.trimmed {
@@ -265,6 +287,10 @@ func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) aggregat
 		}
 	}
 	setMode(&c, places)
+	c.ModeEvidence, c.RunnerUpEvidence = evidence[c.Mode], evidence[c.RunnerUp]
+	if level(2) != 2 { // locations are not as resolved
+		c.Votes = nil
+	}
 	return c
 }
 
@@ -293,12 +319,85 @@ func setMode(c *aggregate.CellStats, places map[uint64]*place) {
 	if len(order) > 1 {
 		c.RunnerUp, c.RunnerUpCount = aggregate.LocationID(order[1].id), order[1].heavy
 	}
-	switch {
-	case c.Observations-c.Trimmed < 10:
-		c.State = aggregate.TooFew
-	case c.Heavy > 0:
-		c.State = aggregate.Congested
-	default:
-		c.State = aggregate.Clear
+	for _, p := range order {
+		c.Votes = append(c.Votes, aggregate.Vote{Location: aggregate.LocationID(p.id), Heavy: p.heavy})
+	}
+}
+
+// judgedCells are cellsOf with the values of the later half of the range, and with the verdict of
+// aggregate.History on the windows before the end.
+func judgedCells(rows []row, q *Question, level func(uint64) uint64) []aggregate.CellStats {
+	cells := cellsOf(inRange(rows, q.From, q.To), q.Signal, level)
+	length := int64(q.Resolution)
+	first, end := (q.From.UnixNano()+length-1)/length, (q.To.UnixNano()+length-1)/length
+	for i := range cells {
+		c := &cells[i]
+		c.LaterMeasured, c.LaterSum = laterValues(rows, q, c)
+		h := historyOf(rows, c, length, end)
+		c.Verdict = h.Verdict(end, length)
+		c.Judge(aggregate.DefaultThresholds())
+		for n := max(first, end-aggregate.Horizon); n < h.End(); n++ {
+			if h.Get(n)&^aggregate.Loaded != aggregate.Unjudged {
+				c.JudgedWindows++
+				if h.Verdict(n+1, length).Sustained {
+					c.CongestedWindows++
+				}
+			}
+		}
+	}
+	return cells
+}
+
+func inRange(rows []row, from, to time.Time) (list []row) {
+	for _, r := range rows {
+		if r.window >= from.UnixNano() && r.window < to.UnixNano() {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// laterValues adds up the values of a cell in the windows that start in the later half of the range.
+func laterValues(rows []row, q *Question, c *aggregate.CellStats) (measured, sum uint64) {
+	for _, r := range inRange(rows, q.From.Add(q.To.Sub(q.From)/2), q.To) {
+		if r.signal == uint8(c.Signal) && r.src == uint64(c.Src) && r.dst == uint64(c.Dst) && r.kind == uint8(c.Kind) {
+			measured, sum = measured+r.observations-r.trimmed, sum+r.sum
+		}
+	}
+	return measured, sum
+}
+
+// historyOf judges the windows of a cell before a window.
+func historyOf(rows []row, c *aggregate.CellStats, length, end int64) *aggregate.History {
+	sums := map[int64]*row{}
+	for _, r := range rows {
+		n := r.window / length
+		if r.signal != uint8(c.Signal) || r.src != uint64(c.Src) || r.dst != uint64(c.Dst) || r.kind != uint8(c.Kind) || n >= end {
+			continue
+		}
+		if sums[n] == nil {
+			sums[n] = &row{}
+		}
+		sums[n].observations += r.observations
+		sums[n].samples += r.seen()
+		sums[n].heavy += r.heavy
+		sums[n].unjudged += r.unjudged
+	}
+	h := &aggregate.History{}
+	for _, n := range slices.Sorted(maps.Keys(sums)) {
+		h.Set(n, aggregate.DefaultThresholds().Judge(sums[n].observations, sums[n].samples, sums[n].heavy, sums[n].unjudged))
+	}
+	return h
+}
+
+// judgeWindows has the windows of cells judged at their ends.
+func judgeWindows(rows []row, q *Question, list []aggregate.CellWindow) {
+	length := int64(q.Resolution)
+	for i := range list {
+		c := &list[i].CellStats
+		end := min((list[i].Start+int64(q.Step))/length, (q.To.UnixNano()+length-1)/length)
+		c.Verdict = historyOf(rows, c, length, end).Verdict(end, length)
+		c.Since, c.Lasted = 0, 0 // not known of single windows
+		c.Judge(aggregate.DefaultThresholds())
 	}
 }

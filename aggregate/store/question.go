@@ -28,7 +28,7 @@ type Question struct {
 	Resolution time.Duration
 	// Step is the length of the windows of the answer; see CellWindows.
 	Step time.Duration
-	// Level maps locations to the set, device or stage they belong to.
+	// Level maps locations to the set, device, stage or far end they belong to.
 	Level fabric.Level
 	// Src and Dst choose cells; nil is all.
 	Src, Dst *aggregate.GroupID
@@ -53,8 +53,8 @@ func (q *Question) check(windowed bool) error {
 		return fail("range %s to %s: expected times in 1970 to 2105", stamp(q.From), stamp(q.To))
 	case from >= to:
 		return fail("from %s is not before to %s", stamp(q.From), stamp(q.To))
-	case q.Level > fabric.LevelStage:
-		return fail("level %d: expected 0 location, 1 set, 2 device or 3 stage", q.Level)
+	case q.Level > fabric.LevelFarEnd:
+		return fail("level %d: expected 0 location, 1 set, 2 device, 3 stage or 4 far end", q.Level)
 	case len(q.Among) > maxChoices:
 		return fail("%d cells: expected at most %d", len(q.Among), maxChoices)
 	case windowed && (q.Step <= 0 || q.Step%q.Resolution != 0):
@@ -76,8 +76,8 @@ func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.0000
 
 // view is the call of one of the parameterized views, with its parameters as literals
 // of our own making.
-func (q *Question) view(database, name string, windowed bool) string {
-	args := []string{q.signalArgs(), q.spanArgs(), fmt.Sprintf("level = %d", q.Level)}
+func (q *Question) view(database, name string, windowed bool, more ...string) string {
+	args := append([]string{q.signalArgs(), q.spanArgs(), fmt.Sprintf("level = %d", q.Level)}, more...)
 	if windowed {
 		args = append(args, q.stepArgs())
 	}
@@ -99,6 +99,11 @@ func (q *Question) spanArgs() string {
 		args += fmt.Sprintf(", resolution_ns = %d", q.Resolution.Nanoseconds())
 	}
 	return args
+}
+
+// judgedBy are the thresholds of views that have states.
+func judgedBy(t aggregate.Thresholds) string {
+	return fmt.Sprintf("onset = %g, clear = %g", t.Onset, t.Clear)
 }
 
 func (q *Question) stepArgs() string { return fmt.Sprintf("step_ns = %d", q.Step.Nanoseconds()) }

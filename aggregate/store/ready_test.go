@@ -120,6 +120,9 @@ func TestServerComesLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeAncestry(t, s)
+	if err := s.Flush(t.Context()); err != nil { // names are in the outbox until then
+		t.Fatal(err)
+	}
 	compareCells(t, s, rows, time.Second)
 	status, err := s.Status(t.Context())
 	for _, m := range status {
@@ -246,4 +249,28 @@ func TestRefusedAtOnce(t *testing.T) {
 			_ = s.Close()
 		}
 	}
+}
+
+// TestStalled: a store is not ready once rows have waited for long in the outbox, though the
+// attempt to send them hangs and has not failed.
+func TestStalled(t *testing.T) {
+	t.Parallel()
+	o, doors := laterOptions(t, startEngine(t, t.TempDir()))
+	doors.shut.Store(false)
+	var ahead atomic.Int64
+	o.Later, o.Outbox.Now = nil, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	s := open(t, o)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	doors.hanging.Store(true)
+	writeAway(t, s, aggregate.Source{Producer: 5, Incarnation: 1, Epoch: 9})
+	if err := s.Ready(t.Context()); err != nil || s.WriterStatus().Stalled {
+		t.Errorf("right after rows came: %v, %+v", err, s.WriterStatus())
+	}
+	ahead.Store(int64(stalledAfter + time.Minute))
+	if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "wait in the outbox, the oldest for") || !s.WriterStatus().Stalled {
+		t.Errorf("rows have waited: %v, %+v", err, s.WriterStatus())
+	}
+	doors.hanging.Store(false)
 }

@@ -1,18 +1,23 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -60,9 +65,27 @@ func ancestry(level fabric.Level) func(uint64) uint64 {
 			return 200 + id/5
 		case fabric.LevelStage:
 			return 300
+		case fabric.LevelFarEnd:
+			return 400 + id/4
 		}
 		return id
 	}
+}
+
+// portsOf are the ports of locations in tests, and how many there are: sets of up to three, one of
+// which has ports that are not listed, and some locations without any.
+func portsOf(id aggregate.LocationID) (ports []string, count int) {
+	if id < 2 || id > 7 {
+		return nil, 0
+	}
+	for p := range uint64(id) % 4 {
+		ports = append(ports, fmt.Sprintf("leaf1:up%d", (uint64(id)+p)%5))
+	}
+	slices.Sort(ports)
+	if id == 7 {
+		return ports, 100
+	}
+	return ports, len(ports)
 }
 
 func writeAncestry(t testing.TB, s *Store) {
@@ -70,9 +93,10 @@ func writeAncestry(t testing.TB, s *Store) {
 	var list []fabric.Location
 	for id := uint64(2); id <= 9; id++ {
 		at := func(l fabric.Level) aggregate.LocationID { return aggregate.LocationID(ancestry(l)(id)) }
+		ports, count := portsOf(aggregate.LocationID(id))
 		list = append(list, fabric.Location{
-			ID: aggregate.LocationID(id), Name: fmt.Sprintf("port%d", id), Kind: fabric.KindPort,
-			Set: at(fabric.LevelSet), DeviceLoc: at(fabric.LevelDevice), StageLoc: at(fabric.LevelStage),
+			ID: aggregate.LocationID(id), Name: fmt.Sprintf("port%d", id), Kind: fabric.KindPort, Candidates: ports, CandidateCount: count,
+			Set: at(fabric.LevelSet), DeviceLoc: at(fabric.LevelDevice), StageLoc: at(fabric.LevelStage), FarEnd: at(fabric.LevelFarEnd),
 		})
 	}
 	if err := s.WriteLocations(t.Context(), list); err != nil {
@@ -95,7 +119,7 @@ var allSignals = []csig.Signal{
 func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration, memories ...table.Rows) {
 	t.Helper()
 	for _, signal := range allSignals {
-		for level := fabric.LevelLocation; level <= fabric.LevelStage; level++ {
+		for level := fabric.LevelLocation; level <= fabric.LevelFarEnd; level++ {
 			q := testQuestion()
 			q.Signal, q.Level, q.Resolution = signal, level, resolution
 			got, err := s.Cells(t.Context(), q)
@@ -103,7 +127,7 @@ func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration, 
 				t.Fatal(err)
 			}
 			checkView(t, s, &q, got)
-			if diff := cmp.Diff(cellsOf(rows, signal, ancestry(level)), got); diff != "" {
+			if diff := cmp.Diff(judgedCells(rows, &q, ancestry(level)), got); diff != "" {
 				t.Fatalf("%s at level %d (-want +got):\n%s", signal, level, diff)
 			}
 			for _, memory := range memories {
@@ -113,16 +137,17 @@ func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration, 
 	}
 }
 
-// checkView holds means and states of the view, which other programs read, to those of the
-// answer.
+// checkView holds means, states and candidates of the view, which other programs read, to those of
+// the answer.
 func checkView(t *testing.T, s *Store, q *Question, got []aggregate.CellStats) {
 	t.Helper()
-	query := fmt.Sprintf("SELECT mean, state FROM %s ORDER BY src_group, dst_group", q.view(s.database, "cells", false))
+	query := fmt.Sprintf("SELECT mean, state, mode_ports FROM %s ORDER BY src_group, dst_group", q.view(s.database, "cells", false, judgedBy(s.thresholds)))
 	n := 0
 	err := s.query(t.Context(), s.reader, "read means", query, func(rows driver.Rows) error {
 		var mean float64
 		var state string
-		if err := rows.Scan(&mean, &state); err != nil {
+		var ports []string
+		if err := rows.Scan(&mean, &state, &ports); err != nil {
 			return err
 		}
 		c := &got[n]
@@ -131,11 +156,25 @@ func checkView(t *testing.T, s *Store, q *Question, got []aggregate.CellStats) {
 		if same := math.Abs(mean-want) <= 1e-12*math.Abs(want); !same && !(math.IsNaN(want) && math.IsNaN(mean)) || state != c.State.String() {
 			t.Errorf("%s cell %d to %d: mean %g, %s in the view, %g, %s in the answer", q.Signal, c.Src, c.Dst, mean, state, want, c.State)
 		}
+		if want := possible(c, q.Level); !slices.Equal(ports, want) {
+			t.Errorf("%s cell %d to %d: the mode may be at %v in the view, at %v in the answer", q.Signal, c.Src, c.Dst, ports, want)
+		}
 		return nil
 	})
 	if err != nil || n != len(got) {
 		t.Fatalf("%d cells in the view, %d in the answer, %v", n, len(got), err)
 	}
+}
+
+// possible are the ports that may be the mode, in the order of their names.
+func possible(c *aggregate.CellStats, level fabric.Level) (ports []string) {
+	if level == fabric.LevelLocation {
+		for _, one := range c.Candidates(portsOf) {
+			ports = append(ports, one.Port)
+		}
+	}
+	slices.Sort(ports)
+	return ports
 }
 
 func TestCells(t *testing.T) {
@@ -168,14 +207,20 @@ func TestCells(t *testing.T) {
 	}
 }
 
+// withoutVerdict leaves out what is made of single windows, which totals in memory do not have.
+var withoutVerdict = cmpopts.IgnoreFields(aggregate.CellStats{}, "Verdict", "State", "JudgedWindows", "CongestedWindows", "LaterMeasured", "LaterSum")
+
 // compareMemory holds the definition in SQL and the one in memory equal.
 func compareMemory(t *testing.T, memory table.Rows, signal csig.Signal, level fabric.Level, got []aggregate.CellStats) {
 	t.Helper()
-	above := ancestry(level)
-	want := memory.Cells(signal, func(id aggregate.LocationID) aggregate.LocationID {
-		return aggregate.LocationID(above(uint64(id)))
-	})
-	if diff := cmp.Diff(want, got); diff != "" {
+	var above func(aggregate.LocationID) aggregate.LocationID
+	if level != fabric.LevelLocation {
+		above = func(id aggregate.LocationID) aggregate.LocationID {
+			return aggregate.LocationID(ancestry(level)(uint64(id)))
+		}
+	}
+	want := memory.Cells(signal, above)
+	if diff := cmp.Diff(want, got, withoutVerdict); diff != "" {
 		t.Fatalf("%s at level %d (-memory +stored):\n%s", signal, level, diff)
 	}
 }
@@ -203,8 +248,69 @@ func TestWithoutValue(t *testing.T) {
 		if err != nil || len(got) != 1 {
 			t.Fatalf("%d cells, %v", len(got), err)
 		}
-		if diff := cmp.Diff(memory.Total().Cells(signal, nil)[0], got[0]); diff != "" || !math.IsNaN(got[0].MeanValue()) {
+		if diff := cmp.Diff(memory.Total().Cells(signal, nil)[0], got[0], withoutVerdict); diff != "" || !math.IsNaN(got[0].MeanValue()) {
 			t.Errorf("%s: mean %g (-memory +stored):\n%s", signal, got[0].MeanValue(), diff)
 		}
+	}
+}
+
+// blockList is a sink that keeps blocks.
+type blockList []*aggregate.Block
+
+// WriteBlock implements aggregate.Sink.
+func (l *blockList) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	*l = append(*l, b.Clone())
+	return nil
+}
+
+// TestFewOfSampledTap: packets of a tap with a weight are as few as they are, however many others
+// each of them stands for, in memory and in the store.
+func TestFewOfSampledTap(t *testing.T) {
+	sequential(t)
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for packets, want := range map[int]aggregate.State{5: aggregate.TooFew, 9: aggregate.TooFew, 10: aggregate.Congested} {
+		t.Run(fmt.Sprintf("%d packets", packets), func(t *testing.T) {
+			s := openStore(t)
+			memory := table.New(table.Bounds{Resolution: time.Second, Rows: 100})
+			var list blockList
+			shard, err := window.NewShard(window.Config{Domain: domain, Resolver: fabric.None(domain), Tap: window.Tap{Tags: true, Weight: 100}}, &list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			packet := decode.Observation{Kind: decode.Tag, Tag: csig.Tag{Layout: csig.Layout{Format: csig.Compact, Profile: csig.UEC050}, T: csig.MinABWRatio.Type()}, Bytes: 100}
+			var seen []decode.Observation
+			for i := range packets {
+				packet.TimeNS = testStart.UnixNano() + int64(i)*int64(40*time.Second)/int64(packets)
+				seen = append(seen, packet)
+			}
+			packet.Tag.D = true
+			seen = append(seen, packet, packet, packet)
+			if err := errors.Join(shard.Add(t.Context(), seen), shard.Flush(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range list {
+				if err := memory.WriteBlock(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(t, s, list)
+			q := testQuestion()
+			for _, q.Resolution = range []time.Duration{time.Second, time.Minute} {
+				got, err := s.Cells(t.Context(), q)
+				if err != nil || len(got) != 1 {
+					t.Fatalf("%d cells, %v", len(got), err)
+				}
+				if c := got[0]; c.State != want || c.Samples != uint64(packets) || c.Observations != 100*uint64(packets+3) {
+					t.Errorf("%s windows: %s with %d samples of %d observations", q.Resolution, c.State, c.Samples, c.Observations)
+				}
+				checkView(t, s, &q, got)
+				if diff := cmp.Diff(memory.Total().Cells(q.Signal, nil), got, withoutVerdict); diff != "" {
+					t.Errorf("%s windows (-memory +stored):\n%s", q.Resolution, diff)
+				}
+			}
+		})
 	}
 }

@@ -333,7 +333,7 @@ func TestClusterQuestions(t *testing.T) {
 		t.Fatalf("%d cells, %+v, %v", len(cells), extent, err)
 	}
 	for _, view := range []string{
-		q.view(DefaultDatabase, "cells", false), q.view(DefaultDatabase, "cell_windows", true),
+		q.view(DefaultDatabase, "cells", false, judgedBy(aggregate.DefaultThresholds())), q.view(DefaultDatabase, "cell_windows", true, judgedBy(aggregate.DefaultThresholds())),
 		q.view(DefaultDatabase, "location_windows", true), q.view(DefaultDatabase, "top_locations", false), q.totals(DefaultDatabase),
 		q.call(DefaultDatabase, "coverage_windows", q.spanArgs(), q.stepArgs()), q.call(DefaultDatabase, "coverage_cells", q.signalArgs(), q.spanArgs()),
 		q.call(DefaultDatabase, "group_windows", q.signalArgs(), q.spanArgs(), q.stepArgs(), "group = 'a'"),
@@ -420,6 +420,9 @@ func TestLostShard(t *testing.T) {
 		t.Fatal(err)
 	}
 	live(3)
+	for s.WriterStats().Retries == 0 { // the loss is noticed by what cannot be sent
+		time.Sleep(time.Millisecond)
+	}
 	c.engines[lost] = c.start(t, lost)
 	c.doors[lost].shut.Store(false)
 	if err := errors.Join(s.Migrate(t.Context()), s.Flush(t.Context())); err != nil {

@@ -41,8 +41,8 @@ func TestShares(t *testing.T) {
 	for _, view := range []struct{ name, of, whole, got string }{
 		{q.view(s.database, "location_windows", true), "heavy", "sum(heavy) OVER (PARTITION BY window_start)", "share"},
 		{q.view(s.database, "top_locations", false), "heavy", "sum(heavy) OVER ()", "share"},
-		{q.view(s.database, "cells", false), "heavy", "observations", "heavy_share"},
-		{q.view(s.database, "cell_windows", true), "trimmed", "observations", "trimmed_share"},
+		{q.view(s.database, "cells", false, judgedBy(s.thresholds)), "heavy", "observations", "heavy_share"},
+		{q.view(s.database, "cell_windows", true, judgedBy(s.thresholds)), "trimmed", "observations", "trimmed_share"},
 	} {
 		query := fmt.Sprintf("SELECT toUInt64(%s), toUInt64(%s), toFloat64(%s) FROM %s", view.of, view.whole, view.got, view.name)
 		some := 0

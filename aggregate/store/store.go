@@ -14,6 +14,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store/native"
 	"github.com/csigscope/csigscope/ingest/retry"
@@ -44,6 +45,9 @@ type Options struct {
 	// know something.
 	ToDrop bool
 
+	// Thresholds say when cells are congested; zero: aggregate.DefaultThresholds.
+	Thresholds aggregate.Thresholds
+
 	// Limits bound each question.
 	Limits Limits
 	// RetryFor is how long a batch is sent again while the server is away, 1 min
@@ -67,6 +71,8 @@ type Store struct {
 	limits   Limits
 	settings clickhouse.Settings // the limits that the reader's user may set
 	maxRows  int
+
+	thresholds aggregate.Thresholds
 
 	dialing   sync.Mutex
 	conns     []driver.Conn // guarded by dialing
@@ -101,10 +107,11 @@ type Store struct {
 // store is an error of Open as without Later.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
-		database: defaultTo(o.Database, DefaultDatabase),
-		logger:   o.Logger,
-		limits:   o.Limits.withDefaults(),
-		unlisted: map[string]*atomic.Uint64{groupNames: {}, locationNames: {}},
+		database:   defaultTo(o.Database, DefaultDatabase),
+		logger:     o.Logger,
+		limits:     o.Limits.withDefaults(),
+		thresholds: defaultTo(o.Thresholds, aggregate.DefaultThresholds()),
+		unlisted:   map[string]*atomic.Uint64{groupNames: {}, locationNames: {}},
 	}
 	s.layout = layout{database: s.database, cluster: o.Cluster, unreplicated: o.unreplicated}
 	s.maxRows = int(min(s.limits.ResultRows, math.MaxInt32))

@@ -43,6 +43,7 @@ func folded(rows []row, resolution time.Duration) []row {
 			}
 			to.max = max(to.max, r.max)
 		}
+		to.samples = to.seen() + r.seen()
 		to.observations += r.observations
 		to.bytes += r.bytes
 		to.sum += r.sum
@@ -50,6 +51,8 @@ func folded(rows []row, resolution time.Duration) []row {
 		to.trimmed += r.trimmed
 		to.heavy += r.heavy
 		to.heavySum += r.heavySum
+		to.unjudged += r.unjudged
+		to.evidence |= r.evidence
 		to.distCode, to.distCount = append(to.distCode, r.distCode...), append(to.distCount, r.distCount...)
 	}
 	slices.SortStableFunc(list, func(a, b *row) int { return int(a.window - b.window) })
@@ -173,7 +176,7 @@ func TestVerify(t *testing.T) {
 		want         []string
 	}{
 		{"partials_1s", measured, map[string]string{"min": "max + 1"}, []string{"min above max", "sum outside of min and max", fold, twice}},
-		{"partials_1m", measured, map[string]string{"heavy": "observations + 1"}, []string{"heavy above observations", fold, twice}},
+		{"partials_1m", measured, map[string]string{"heavy": "observations + 1"}, []string{"heavy above observations", "heavy and unjudged above measured", fold, twice}},
 		{"partials_1m", measured, map[string]string{"untouched": "observations + 1"}, []string{"untouched and trimmed above observations", fold, twice}},
 		{"partials_1m", measured, map[string]string{"measured": "observations + 1", "dist": "map(1::UInt16, observations + 1)", "sum": "min * (observations + 1)"}, []string{"measured and trimmed above observations", fold, twice}},
 		{"partials_1s", measured, map[string]string{"dist": "map(1::UInt16, measured + 1)"}, []string{"distribution is not of what was measured", twice}},
@@ -188,6 +191,8 @@ func TestVerify(t *testing.T) {
 		{"partials_1m", measured, map[string]string{"src_group": "555", "signal": "9"}, []string{"group without a name", fold}},
 		{"partials_1s", measured, map[string]string{"location": "555"}, []string{"location without a name", fold}},
 		{"partials_1m", measured, map[string]string{"dist": "mapUpdate(dist, map(998::UInt16, bitShiftLeft(1::UInt64, 63), 999::UInt16, bitShiftLeft(1::UInt64, 63)))"}, []string{"distribution is not of what was measured", twice}},
+		{"partials_1m", measured, map[string]string{"samples": "observations - trimmed + 1"}, []string{"samples and trimmed above observations", fold, twice}},
+		{"partials_1m", measured, map[string]string{"evidence": "8::UInt8"}, []string{"evidence that does not exist"}},
 	} {
 		t.Run(tt.want[0], func(t *testing.T) {
 			// Each fault is of cells of its own.

@@ -8,7 +8,7 @@ import (
 )
 
 // counters add up from one resolution to the next.
-var counters = []string{"observations", "bytes", "measured", "sum", "untouched", "trimmed", "heavy", "heavy_sum"}
+var counters = []string{"observations", "bytes", "measured", "sum", "untouched", "trimmed", "heavy", "heavy_sum", "samples", "unjudged"}
 
 // folds compares the windows of a table with those of the next coarser one. Fine rows
 // may be of congested cells alone, so they are no more than what they fold into;

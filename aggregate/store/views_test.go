@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ func TestViewsWithBoundParameters(t *testing.T) {
 	values := clickhouse.Parameters{
 		"signal": "2", "from": stamp(testStart), "to": stamp(testStart.Add(time.Minute)), "level": "1",
 		"resolution_ns": fmt.Sprint(time.Second.Nanoseconds()), "step_ns": fmt.Sprint(time.Second.Nanoseconds()), "group": "rack1",
+		"onset": "0.05", "clear": "0.02",
 	}
 	parameter := regexp.MustCompile(`\{(\w+):([^}]+)\}`)
 	asked := 0
@@ -160,7 +162,7 @@ func TestViewsDoNotWrap(t *testing.T) {
 	trimmed, mode, other, nothing := times(hugeRows, hugeTrimmed), times(hugeRows, hugeHeavy), times(1, otherHeavy), new(big.Int)
 	type answers map[string]*big.Int
 	cell := answers{
-		"observations": seen, "bytes": filled, "measured": measured, "sum": filled, "untouched": untouched, "trimmed": trimmed, "heavy": heavy, "heavy_sum": filled,
+		"observations": seen, "samples": measured, "bytes": filled, "measured": measured, "sum": filled, "untouched": untouched, "trimmed": trimmed, "heavy": heavy, "heavy_sum": filled,
 		"mode_location": big.NewInt(5), "mode_count": mode, "mode_sum": records, "runner_up": big.NewInt(6), "runner_up_count": other,
 	}
 	location := answers{"observations": times(hugeRows, hugeSeen), "heavy": mode, "heavy_sum": records}
@@ -191,8 +193,8 @@ func TestViewsDoNotWrap(t *testing.T) {
 	for _, resolution := range []time.Duration{10 * time.Millisecond, time.Second, time.Minute} {
 		q := Question{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Minute), Resolution: resolution, Step: resolution}
 		signal, span, step := q.signalArgs(), q.spanArgs(), q.stepArgs()
-		ask(q.view(s.database, "cells", false), "state = 'congested'", cell)
-		ask(q.view(s.database, "cell_windows", true), "state = 'congested'", cell)
+		ask(q.view(s.database, "cells", false, judgedBy(s.thresholds)), "state = 'congested'", cell)
+		ask(q.view(s.database, "cell_windows", true, judgedBy(s.thresholds)), "state = 'congested'", cell)
 		ask(q.view(s.database, "location_windows", true), "location = 5", location)
 		ask(q.view(s.database, "top_locations", false), "location = 5", location)
 		ask(q.totals(s.database), "1", answers{"observations": seen, "heavy": heavy, "trimmed": trimmed})
@@ -210,11 +212,23 @@ func TestViewsDoNotWrap(t *testing.T) {
 		all, _ := new(big.Float).SetInt(measured).Float64()
 		near("mean", c.MeanValue(), sum/all)
 		c.Sum, c.Measured = 0, 0 // both scaled
+		verdict := aggregate.Verdict{Since: testStart.UnixNano(), Lasted: int64(time.Minute), AnyJudged: true, Sustained: true, AnyLoaded: true}
+		judged := uint64(1)
+		if resolution < time.Second { // the horizon is shorter than the range
+			verdict, judged = aggregate.Verdict{}, 0
+		}
 		if want := (aggregate.CellStats{
-			Src: 10, Dst: 11, Signal: csig.MaxDelay, Kind: 1, Observations: saturatedInt(seen), Bytes: saturatedInt(filled), Min: 1, Max: 2, Untouched: saturatedInt(untouched), Trimmed: saturatedInt(trimmed), Heavy: saturatedInt(heavy),
+			Src: 10, Dst: 11, Signal: csig.MaxDelay, Kind: 1, Observations: saturatedInt(seen), Samples: saturatedInt(measured), Bytes: saturatedInt(filled), Min: 1, Max: 2, Untouched: saturatedInt(untouched), Trimmed: saturatedInt(trimmed), Heavy: saturatedInt(heavy),
 			HeavySum: saturatedInt(filled), Mode: 5, ModeCount: saturatedInt(mode), ModeSum: saturatedInt(records), RunnerUp: 6, RunnerUpCount: otherHeavy, State: aggregate.Congested,
-		}); c != want {
+			Votes:   []aggregate.Vote{{Location: 5, Heavy: saturatedInt(mode)}, {Location: 6, Heavy: otherHeavy}},
+			Verdict: verdict, JudgedWindows: judged, CongestedWindows: judged,
+		}); !reflect.DeepEqual(c, want) {
 			t.Errorf("cell %+v, want %+v", c, want)
+		}
+		early := q
+		early.From = testStart.Add(-2 * time.Minute)
+		if cells, err = s.Cells(t.Context(), early); err != nil || len(cells) != 1 || cells[0].LaterSum != cells[0].Sum || cells[0].LaterMeasured != cells[0].Measured {
+			t.Errorf("cells %+v, %v, want all in the later half", cells, err)
 		}
 		cellWindows, err := s.CellWindows(t.Context(), q)
 		if err != nil || len(cellWindows) != 1 || cellWindows[0].Observations != math.MaxUint64 || cellWindows[0].ModeCount != math.MaxUint64 {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -28,6 +29,9 @@ type WriterStatus struct {
 	OutboxLimit int64
 	// OutboxAge is how long the oldest row that waits has waited; 0 when nothing waits.
 	OutboxAge time.Duration
+	// Stalled reports that rows have waited for longer than rows do while the server takes them,
+	// whether or not an attempt has failed: the server may hang.
+	Stalled bool
 
 	// UnlistedNames are the names of exporters that the last lists of groups and locations left
 	// out; see Store.Groups.
@@ -40,6 +44,9 @@ type LostRows struct {
 	Rows   uint64
 }
 
+// stalledAfter is how old a row in the outbox may be, beside the time that rows are gathered for.
+const stalledAfter = 2 * time.Minute
+
 // WriterStatus is a snapshot.
 func (s *Store) WriterStatus() WriterStatus {
 	st := WriterStatus{WriterStats: s.WriterStats(), Outboxes: len(s.deliveries)}
@@ -47,7 +54,6 @@ func (s *Store) WriterStatus() WriterStatus {
 		st.UnlistedNames += n.Load()
 	}
 	by := make(map[outbox.Reason]uint64)
-	var oldest time.Time
 	for _, d := range s.deliveries {
 		d.mu.Lock()
 		if d.failure != nil {
@@ -60,12 +66,11 @@ func (s *Store) WriterStatus() WriterStatus {
 		for reason, n := range logged.Lost {
 			by[reason] += n.Weight
 		}
-		if at := logged.Oldest; !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
-			oldest = at
+		if at := logged.Oldest; !at.IsZero() {
+			age := max(d.now().Sub(at), 0)
+			st.OutboxAge = max(st.OutboxAge, age)
+			st.Stalled = st.Stalled || age > stalledAfter+d.interval
 		}
-	}
-	if !oldest.IsZero() {
-		st.OutboxAge = max(time.Since(oldest), 0)
 	}
 	if s.writer != nil {
 		s.writer.mu.Lock()
@@ -86,9 +91,9 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.describe("reach store", s.reader.Ping(ctx))
 }
 
-// Ready says what keeps rows from the store: the server was never ready, it refuses them
-// (an outage passes, that does not), or it does not answer and there is no outbox with room
-// for them.
+// Ready says what keeps rows from the store: the server was never ready, it refuses them, rows
+// wait in the outbox for longer than a short outage explains, or the server does not answer and
+// there is no outbox with room for them.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.server.err(); err != nil {
 		return fmt.Errorf("%w (%d rows wait in the outbox)", err, s.WriterStats().Waiting)
@@ -96,6 +101,10 @@ func (s *Store) Ready(ctx context.Context) error {
 	st := s.WriterStatus()
 	if st.Failure != nil && !transient(st.Failure) {
 		return s.describe("write partials", st.Failure)
+	}
+	if st.Stalled {
+		err := fmt.Errorf("%d rows wait in the outbox, the oldest for %s", st.Waiting, st.OutboxAge.Round(time.Second))
+		return errors.Join(err, s.describe("write partials", st.Failure))
 	}
 	if st.Outboxes > 0 && st.OutboxBytes < st.OutboxLimit {
 		return nil

@@ -2,52 +2,121 @@ package table
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
+	"math"
 	"slices"
+	"time"
 )
 
 // Producer is a tap, or a stream of an exporter.
 type Producer struct {
 	ID   uint64 // as in aggregate.Source
 	Name string // for people
+	// Newest is the end of the newest window that it wrote, the zero Time where it is not known. Coverage
+	// has it.
+	Newest time.Time
 }
 
-// maxProducers bounds the producers that a Memory knows by their windows, and as many again by
-// Expect. Completeness is computed from them.
-const maxProducers = 1 << 12
+const (
+	// maxProducers bounds the producers that a Memory knows by their windows, and as many again by
+	// Expect. Completeness is computed from them.
+	maxProducers = 1 << 12
+	// expectedFor is how long after its last rows a producer is expected, unless it is forgotten.
+	expectedFor = 24 * time.Hour
+)
 
-// Expect replaces the list of the producers that should write: a window is complete with rows
-// of all of them, and of those that wrote any window that is kept. It takes the first 4096.
-func (m *Memory) Expect(list []Producer) {
+// Expect replaces the list of the producers that should write, of which it takes the first 4096.
+// Expected are these, and for a day all that wrote, less those forgotten. One that is forgotten counts
+// again as soon as it writes. States have it from the next revision on, and at once as long as there is
+// no window.
+func (m *Memory) Expect(list []Producer, forgotten []uint64) {
 	expected := make(map[uint64]string, min(len(list), maxProducers))
 	for _, p := range list[:min(len(list), maxProducers)] {
 		expected[p.ID] = p.Name
 	}
+	m.publishing.Lock()
+	defer m.publishing.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expected = expected
+	for id, p := range m.producers {
+		p.name = cmp.Or(expected[id], p.name)
+	}
+	for _, id := range forgotten {
+		if p := m.producers[id]; p != nil && m.isSilent(p) {
+			delete(m.producers, id)
+		}
+	}
+	if last := m.state.Load(); len(last.Windows) == 0 {
+		s := *last // the same revision
+		s.Coverage, s.next = m.coverage(), make(chan struct{})
+		m.state.Store(&s)
+		close(last.next)
+	}
 }
 
-// Missing are the expected producers that wrote no window that is kept, by name.
-func (m *Memory) Missing() []Producer {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var list []Producer
+// isSilent reports whether a producer has no rows in the windows of MemoryOptions.MaxAge up to the
+// newest one.
+func (m *Memory) isSilent(p *producer) bool { return p.newest < m.current() }
+
+// current is the start of the first window that is not too old, Unix ns: without a clock all are
+// current.
+func (m *Memory) current() int64 {
+	if !m.isLive() || m.table.newest == noWindow {
+		return math.MinInt64
+	}
+	return m.table.newest + int64(m.opts.Resolution) - int64(m.opts.MaxAge)
+}
+
+// known is how many producers are expected, and silent names those without rows that are current.
+func (m *Memory) known() (n int, silent map[uint64]string) {
+	n = len(m.producers)
+	miss := func(id uint64, name string) {
+		if silent == nil {
+			silent = make(map[uint64]string)
+		}
+		silent[id] = cmp.Or(name, fmt.Sprintf("producer %016x", id))
+	}
+	for id, p := range m.producers {
+		if m.isSilent(p) {
+			miss(id, p.name)
+		}
+	}
 	for id, name := range m.expected {
 		if m.producers[id] == nil {
-			list = append(list, Producer{id, name})
+			n++
+			miss(id, name)
 		}
+	}
+	return n, silent
+}
+
+// forgetProducers drops those that are expected no more.
+func (m *Memory) forgetProducers(now time.Time, oldest int64) {
+	maps.DeleteFunc(m.producers, func(_ uint64, p *producer) bool {
+		return p.newest < oldest && (!m.isLive() || now.Sub(p.wrote) >= expectedFor)
+	})
+}
+
+// makeRoom drops a producer that wrote no window that is kept, where there are too many to know
+// another one. It returns false if there is none.
+func (m *Memory) makeRoom() bool {
+	for id, p := range m.producers {
+		if len(m.table.list) > 0 && p.newest < m.table.list[0].start {
+			delete(m.producers, id)
+			return true
+		}
+	}
+	return false
+}
+
+// sortedProducers are those of a map, by name.
+func sortedProducers(of map[uint64]string) []Producer {
+	list := make([]Producer, 0, len(of))
+	for id, name := range of {
+		list = append(list, Producer{ID: id, Name: name})
 	}
 	slices.SortFunc(list, func(a, b Producer) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	return list
-}
-
-// known is how many producers wrote a window that is kept, or should have.
-func (m *Memory) known() int {
-	n := len(m.producers)
-	for id := range m.expected {
-		if m.producers[id] == nil {
-			n++
-		}
-	}
-	return n
 }

@@ -3,6 +3,7 @@ package table
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -208,11 +209,26 @@ func (t *flowTotal) merge(o *flowTotal) {
 	case t.row.Location == o.row.Location:
 		t.row.LocationHeavy = aggregate.AddSat(t.row.LocationHeavy, n)
 	default:
-		if t.others == nil {
-			t.others = make(map[uint64]uint64)
-		}
-		t.others[o.row.Location] = aggregate.AddSat(t.others[o.row.Location], n)
+		t.addOther(o.row.Location, n)
 	}
+	for at, n := range o.others {
+		if at == t.row.Location {
+			t.row.LocationHeavy = aggregate.AddSat(t.row.LocationHeavy, n)
+		} else {
+			t.addOther(at, n)
+		}
+	}
+}
+
+// addOther counts heavy observations that name another location than the row's. Copies of the total
+// that readers have share its map, which never changes for them.
+func (t *flowTotal) addOther(at, n uint64) {
+	others := maps.Clone(t.others)
+	if others == nil {
+		others = make(map[uint64]uint64)
+	}
+	others[at] = aggregate.AddSat(others[at], n)
+	t.others = others
 }
 
 // located is the row with the location that most heavy observations name, window by window,
@@ -275,9 +291,6 @@ func (t *FlowTotals) Flows(sig csig.Signal) []aggregate.FlowRow {
 			list = append(list, f.located())
 		}
 	}
-	slices.SortFunc(list, func(a, b aggregate.FlowRow) int {
-		return cmp.Or(cmp.Compare(b.Heavy, a.Heavy), a.Compare(&b.Flow),
-			cmp.Compare(a.SrcGroup, b.SrcGroup), cmp.Compare(a.DstGroup, b.DstGroup))
-	})
+	slices.SortFunc(list, func(a, b aggregate.FlowRow) int { return compareFlows(&a, &b) })
 	return list
 }

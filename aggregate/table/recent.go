@@ -14,8 +14,11 @@ import (
 
 // MemoryOptions bound a Memory. Zero values take the defaults.
 type MemoryOptions struct {
-	Resolution time.Duration // of the blocks that are kept; default 1 s
-	Windows    int           // kept at most, the newest; default 60
+	Resolution time.Duration // of the blocks that are kept; default aggregate.LiveResolution
+	// Lateness is how long producers keep a window open after its end: no window is final before,
+	// unless every present producer closed it. Default two windows, at least 50 ms.
+	Lateness time.Duration
+	Windows  int // kept at most, the newest; default 60
 	// MaxRows bounds the rows of a cell and a location in all windows together, each of
 	// about 200 bytes, and as many again for the log of revisions: past it, windows overflow
 	// and the oldest are forgotten early, as in every sliding table. Default 1 << 20.
@@ -24,25 +27,44 @@ type MemoryOptions struct {
 	// as those of other taps: no longer than until every present producer wrote the newest
 	// window, as many blocks as of the one before. Default 10 ms.
 	Settle time.Duration
+	// MaxAge is how old data may be to say anything of now: after as long a silence, windows without
+	// rows follow by the clock, and cells without rows in the windows of that time have no data. It is
+	// at whole windows, at least one; default DefaultMaxAge.
+	MaxAge time.Duration
+	// MaxLag is how far the end of the newest window may be behind Now, after the first one: what is older
+	// when it comes, such as from a spool, says nothing of now. 0: as far as producers are.
+	MaxLag time.Duration
 	// Ahead is how far a window may begin after Now; the memory refuses later ones. Default
 	// aggregate.MaxAhead. A negative one is for captures, which are replayed by their own clock:
 	// every window is shown at once, whatever its time.
 	Ahead time.Duration
 	// Log is how many revisions a watcher may be behind before it has to start again, and
-	// for how many revisions a State stays at hand. Default 32.
+	// for how many revisions a State stays at hand. Default 64: a window has two at least.
 	Log int
 	// Epoch identifies this memory among those of earlier processes. Default random.
 	Epoch uint64
-	Now   func() time.Time // default time.Now
+	// Thresholds say when cells are congested. Default aggregate.DefaultThresholds.
+	Thresholds aggregate.Thresholds
+	Now        func() time.Time // default time.Now
 }
 
-// presentWindows is for how many windows' time after its last block a producer is present.
+// DefaultMaxAge is MemoryOptions.MaxAge, in windows.
+const DefaultMaxAge = 3
+
+// presentWindows is for how many windows' time after its last block a producer is awaited.
 const presentWindows = 3
 
 func (o MemoryOptions) withDefaults() MemoryOptions {
 	if o.Resolution <= 0 {
-		o.Resolution = time.Second
+		o.Resolution = aggregate.LiveResolution
 	}
+	if o.Lateness <= 0 {
+		o.Lateness = max(2*o.Resolution, 50*time.Millisecond)
+	}
+	if o.MaxAge <= 0 {
+		o.MaxAge = DefaultMaxAge * o.Resolution
+	}
+	o.MaxAge = max(o.MaxAge.Truncate(o.Resolution), o.Resolution)
 	if o.Windows <= 0 {
 		o.Windows = 60
 	}
@@ -56,10 +78,13 @@ func (o MemoryOptions) withDefaults() MemoryOptions {
 		o.Settle = 10 * time.Millisecond
 	}
 	if o.Log <= 0 {
-		o.Log = 32
+		o.Log = 64
 	}
 	if o.Epoch == 0 {
 		o.Epoch = rand.Uint64() | 1
+	}
+	if o.Thresholds == (aggregate.Thresholds{}) {
+		o.Thresholds = aggregate.DefaultThresholds()
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -75,6 +100,12 @@ func (o MemoryOptions) withDefaults() MemoryOptions {
 // time after its last block. Windows after the newest are ahead: the memory keeps them, within
 // the bounds of sliding tables, and shows them once the newest window reaches them.
 //
+// Windows follow each other without a gap, those without rows included. When no later window has come
+// for MemoryOptions.MaxAge, they follow by the clock.
+//
+// Rows that producers announce before they close a window are shown with the others, within bounds
+// of their own, until its final rows come.
+//
 // Writers share a lock that no reader takes: readers take the State of the latest
 // revision, which never changes.
 type Memory struct {
@@ -83,23 +114,33 @@ type Memory struct {
 
 	mu        sync.Mutex // of the fields up to durable
 	table     tableSteps
+	flows     flowSteps             // of the same windows
 	windows   map[int64]*openWindow // of the table's steps, by their start
 	producers map[uint64]*producer  // that wrote a window that is kept
 	expected  map[uint64]string     // names of those that should write; see Expect
-	present   int                   // of them, as of the last time that newest was chosen
-	complete  bool                  // a window became complete since the last revision
+	cells     cellProducers
+	heard     int64     // start of the newest window that producers agree on; noWindow before the first
+	heardAt   time.Time // when it was new
+	present   int       // of the producers, as of the last time that newest was chosen
+	complete  bool      // a window became complete since the last revision
 	counts    Counts
 	written   uint64 // blocks that are counted
 	durable   uint64 // of them, the first that are on disk
+	early     provisional
 
 	publishing sync.Mutex // held while a state is made
+	histories  histories  // of the cells, for states that outlast the windows
 	state      atomic.Pointer[State]
 }
 
 // producer is what a Memory knows of one that writes.
 type producer struct {
-	newest int64     // start of the newest window that it wrote
-	wrote  time.Time // its last block
+	name      string    // empty where Expect never named it
+	newest    int64     // start of the newest window that it announced or wrote
+	closed    int64     // start of the newest window of which it wrote a block; noWindow for none
+	wrote     time.Time // its last block or announcement
+	announces bool      // it announces rows before it closes a window
+	owes      bool      // it never closed a window of which it announced rows
 }
 
 // openWindow is what a Memory knows of a window beside its step.
@@ -108,9 +149,14 @@ type openWindow struct {
 	// pending is how many blocks of each producer the window needs before it is complete: as
 	// many as the window before it had. It is nil where the window waits for nobody.
 	pending map[uint64]int
-	last    uint64  // Memory.written after its last block
+	last    uint64  // Memory.written after its last block; 0 before the first
 	changed bool    // since the last revision
 	known   *Window // of the last revision
+
+	provisional map[uint64][]provisionalRows // by producer
+	announced   int                          // parts that announced rows
+	settled     bool                         // all parts did
+	final       bool
 }
 
 // NewMemory makes an empty Memory at revision 0.
@@ -118,10 +164,14 @@ func NewMemory(o MemoryOptions) *Memory {
 	o = o.withDefaults()
 	m := &Memory{
 		opts: o, dirty: make(chan struct{}, 1), producers: make(map[uint64]*producer), windows: make(map[int64]*openWindow),
+		early: provisional{of: make(map[uint64]int)}, heard: noWindow, cells: newCellProducers(o.MaxRows / 4),
 		table: newTableSteps(Bounds{Resolution: o.Resolution, Steps: o.Windows, Rows: o.MaxRows, Sliding: true}),
+		flows: newFlowSteps(&o),
+		// A history has about twice the size of a row.
+		histories: newHistories(o.Thresholds, o.Resolution, max(o.MaxRows/8, 1)),
 	}
 	if m.isLive() {
-		m.table.newest = noWindow
+		m.table.newest, m.flows.newest = noWindow, noWindow
 	}
 	m.state.Store(m.newState(0))
 	return m
@@ -130,7 +180,7 @@ func NewMemory(o MemoryOptions) *Memory {
 func (m *Memory) newState(revision uint64) *State {
 	return &State{
 		Epoch: m.opts.Epoch, Revision: revision, Resolution: m.opts.Resolution, Published: m.opts.Now(),
-		next: make(chan struct{}), Memo: NewMemo(),
+		next: make(chan struct{}), Memo: NewMemo(), Coverage: &Coverage{memo: NewMemo()},
 	}
 }
 
@@ -150,15 +200,9 @@ func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.opts.Now()
-	if m.isLive() {
-		limit := now.Add(m.opts.Ahead).UnixNano()
-		if b.WindowStart > limit {
-			m.counts.AheadBlocks++
-			return nil
-		}
-		if m.table.newest > limit {
-			m.setBack(limit)
-		}
+	if m.isAhead(now, b.WindowStart) {
+		m.counts.AheadBlocks++
+		return nil
 	}
 	s := m.table.at(b.WindowStart)
 	if s == nil {
@@ -177,27 +221,53 @@ func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 		m.counts.CrowdedBlocks++
 		return nil
 	}
-	m.count(now, b)
+	if p := m.count(now, b); p != nil {
+		p.closed = max(p.closed, b.WindowStart)
+	}
 	w := m.open(s, now)
 	if s.start < m.table.floor { // the newest window went on, and the table forgot this one
 		m.counts.OldBlocks++
 		return nil
 	}
+	if w.last == 0 {
+		m.awaitOthers(w)
+	}
 	m.written++
-	w.last, w.changed = m.written, true
+	w.last = m.written
 	writeBlock(&m.table, s, b)
-	m.forget()
+	m.cells.write(b)
+	m.writeFlows(b)
+	m.ended(b)
+	m.forget(now)
 	if want, ok := w.pending[b.Producer]; ok && s.blocks[b.Producer].len() >= want {
 		delete(w.pending, b.Producer)
 	}
 	if w.becomesComplete(m.present) {
 		m.complete = true
 	}
+	m.change(w)
+	return nil
+}
+
+// change has the window in the next revision.
+func (m *Memory) change(w *openWindow) {
+	w.changed = true
 	select {
 	case m.dirty <- struct{}{}:
 	default:
 	}
-	return nil
+}
+
+// isAhead reports whether a window, by its start, is too far ahead of the clock.
+func (m *Memory) isAhead(now time.Time, start int64) bool {
+	limit := now.Add(m.opts.Ahead).UnixNano()
+	if !m.isLive() || start > limit {
+		return m.isLive()
+	}
+	if m.table.newest > limit {
+		m.setBack(limit)
+	}
+	return false
 }
 
 // setBack begins again after the clock was set back: windows after the limit, Unix ns, are of
@@ -208,10 +278,19 @@ func (m *Memory) setBack(limit int64) {
 		t.floor = 0
 	}
 	for n := len(t.list); n > 0 && t.list[n-1].start > limit; n-- {
+		m.dropAll(m.windows[t.list[n-1].start])
 		delete(m.windows, t.list[n-1].start)
 		t.forget(n - 1)
 	}
+	f := &m.flows
+	if f.newest = noWindow; f.floor > limit {
+		f.floor = 0
+	}
+	for n := len(f.list); n > 0 && f.list[n-1].start > limit; n-- {
+		f.forget(n - 1)
+	}
 	clear(m.producers)
+	m.cells, m.heard = newCellProducers(m.cells.most), noWindow
 }
 
 // Sync calls flush, which returns nil once all blocks that the log took before are on disk.
@@ -239,18 +318,27 @@ func (m *Memory) Sync(ctx context.Context, flush func(context.Context) error) er
 	return nil
 }
 
-// count notes that a producer wrote a window.
-func (m *Memory) count(now time.Time, b *aggregate.Block) {
+// count notes that a producer wrote or announced a window. It returns nil where there are too many
+// to know this one.
+func (m *Memory) count(now time.Time, b *aggregate.Block) *producer {
 	p := m.producers[b.Producer]
 	if p == nil {
-		if _, expected := m.expected[b.Producer]; len(m.producers) >= maxProducers && !expected {
-			return
+		name, expected := m.expected[b.Producer]
+		if len(m.producers) >= maxProducers && !expected && !m.makeRoom() {
+			return nil
 		}
-		p = &producer{}
+		p = &producer{name: name, closed: noWindow}
 		m.producers[b.Producer] = p
 	}
 	p.newest, p.wrote = max(p.newest, b.WindowStart), now
+	return p
 }
+
+// presence is how long after its last block a producer is present.
+func (m *Memory) presence() time.Duration { return presentWindows * m.opts.Resolution }
+
+// isPresent reports whether a producer wrote lately.
+func (m *Memory) isPresent(p *producer, now time.Time) bool { return now.Sub(p.wrote) < m.presence() }
 
 // open returns the window of a step in the table, a new one if need be.
 func (m *Memory) open(s *tableStep, now time.Time) *openWindow {
@@ -260,14 +348,20 @@ func (m *Memory) open(s *tableStep, now time.Time) *openWindow {
 	}
 	w = &openWindow{step: s}
 	m.windows[s.start] = w
-	if i := slices.Index(m.table.list, s); i > 0 && (s.start > m.table.newest || i == len(m.table.list)-1) {
-		w.pending = make(map[uint64]int)
-		for id, blocks := range m.table.list[i-1].blocks {
-			w.pending[id] = blocks.len()
-		}
-	}
 	m.chooseNewest(now)
 	return w
+}
+
+// awaitOthers has a window, at its first block, wait for others if none has a later one.
+func (m *Memory) awaitOthers(w *openWindow) {
+	i := slices.Index(m.table.list, w.step)
+	if i == 0 || slices.ContainsFunc(m.table.list[i+1:], func(s *tableStep) bool { return s.start <= m.table.newest && len(s.blocks) > 0 }) {
+		return
+	}
+	w.pending = make(map[uint64]int)
+	for id, blocks := range m.table.list[i-1].blocks {
+		w.pending[id] = blocks.len()
+	}
 }
 
 // chooseNewest finds the newest window that is shown, and forgets what is too old then.
@@ -278,21 +372,71 @@ func (m *Memory) chooseNewest(now time.Time) {
 	}
 	var last []int64
 	for _, p := range m.producers {
-		if now.Sub(p.wrote) < presentWindows*m.opts.Resolution {
+		if m.isPresent(p, now) {
 			last = append(last, p.newest)
 		}
 	}
 	if m.present = len(last); m.present == 0 { // nobody to wait for
-		if n := len(m.table.list); n > 0 {
-			last = append(last, m.table.list[n-1].start)
+		newest := int64(noWindow)
+		for _, p := range m.producers {
+			newest = max(newest, p.newest)
+		}
+		last = append(last, newest)
+	}
+	slices.Sort(last)
+	if agreed := last[len(last)/2]; agreed > m.heard {
+		m.heard, m.heardAt = agreed, now
+	}
+	m.table.newest = max(m.table.newest, m.heard+m.silence(now))
+	if m.opts.MaxLag > 0 && m.heard != noWindow {
+		last := now.Add(-m.opts.MaxLag - m.opts.Resolution).UnixNano()
+		m.table.newest = max(m.table.newest, last-last%int64(m.opts.Resolution))
+	}
+	m.flows.newest = m.table.newest
+	m.table.slide()
+	m.flows.slide()
+	m.forget(now)
+}
+
+// silence is for how long windows that should have come did not, in whole windows, ns; 0 until that is
+// MaxAge.
+func (m *Memory) silence(now time.Time) int64 {
+	quiet := now.Sub(m.heardAt)
+	if !m.isLive() || m.heard == noWindow || quiet < m.opts.MaxAge {
+		return 0
+	}
+	return int64(quiet.Truncate(m.opts.Resolution))
+}
+
+// nextSilence is when the next window follows by the clock, should nobody write until then.
+func (m *Memory) nextSilence(now time.Time) (at time.Time, ok bool) {
+	if !m.isLive() || m.heard == noWindow {
+		return at, false
+	}
+	if quiet := now.Sub(m.heardAt); quiet >= m.opts.MaxAge {
+		return m.heardAt.Add(quiet.Truncate(m.opts.Resolution) + m.opts.Resolution), true
+	}
+	return m.heardAt.Add(m.opts.MaxAge), true
+}
+
+// fill adds the windows up to the newest in which nothing was observed, so that the last ones are of
+// the last seconds, whatever came in them.
+func (m *Memory) fill() {
+	t := &m.table
+	if !m.isLive() || len(t.list) == 0 || t.newest == noWindow {
+		return
+	}
+	from := t.list[0].start
+	if t.floor > 0 {
+		from = min(from, t.floor)
+	}
+	from = max(from, t.newest-int64(m.opts.Windows-1)*t.width)
+	for start := t.newest; start >= from; start -= t.width {
+		if m.windows[start] == nil {
+			m.windows[start] = &openWindow{step: t.insert(start), changed: true}
 		}
 	}
-	if len(last) > 0 {
-		slices.Sort(last)
-		m.table.newest = max(m.table.newest, last[len(last)/2])
-	}
-	m.table.slide()
-	m.forget()
+	t.slide()
 }
 
 // becomesComplete reports, once, that the window has all pending blocks, and one of every
@@ -305,14 +449,19 @@ func (w *openWindow) becomesComplete(present int) bool {
 	return true
 }
 
-// forget drops windows that the table forgot, and producers that wrote no later one.
-func (m *Memory) forget() {
+// forget drops windows that the table forgot, and producers that are expected no more.
+func (m *Memory) forget(now time.Time) {
 	if len(m.windows) <= len(m.table.list) {
 		return
 	}
 	oldest := m.table.list[0].start
-	maps.DeleteFunc(m.windows, func(start int64, _ *openWindow) bool { return start < oldest })
-	maps.DeleteFunc(m.producers, func(_ uint64, p *producer) bool { return p.newest < oldest })
+	maps.DeleteFunc(m.windows, func(start int64, w *openWindow) bool {
+		if start < oldest {
+			m.dropAll(w)
+		}
+		return start < oldest
+	})
+	m.forgetProducers(now, oldest)
 }
 
 // Run publishes a revision when windows have changed, until ctx ends.
@@ -323,7 +472,7 @@ func (m *Memory) Run(ctx context.Context) error {
 		case <-m.dirty:
 			m.settle(ctx)
 			m.Publish()
-		case <-m.presenceEnds():
+		case <-m.waits():
 			m.Publish()
 		}
 	}
@@ -345,15 +494,24 @@ func (m *Memory) settle(ctx context.Context) {
 	}
 }
 
-// presenceEnds fires when those that the windows ahead wait for are present no more, should
-// nobody write until then. It never does where no window is ahead.
-func (m *Memory) presenceEnds() <-chan time.Time {
+// waits fires when a window may become final, those that the windows ahead wait for are present no
+// more, or a window follows by the clock, should nobody write until then. It never does before the
+// first window.
+func (m *Memory) waits() <-chan time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.table.upToNewest() == len(m.table.list) {
+	now := m.opts.Now()
+	at, ok := m.nextFinal(now)
+	if ahead := now.Add(m.presence()); m.table.upToNewest() < len(m.table.list) && (!ok || ahead.Before(at)) {
+		at, ok = ahead, true
+	}
+	if silent, waits := m.nextSilence(now); waits && (!ok || silent.Before(at)) {
+		at, ok = silent, true
+	}
+	if !ok {
 		return nil
 	}
-	return time.After(presentWindows * m.opts.Resolution)
+	return time.After(at.Sub(now))
 }
 
 func (m *Memory) isComplete() bool {
@@ -379,20 +537,24 @@ func (m *Memory) publish() (changed []*Window) {
 	m.mu.Lock()
 	s.durable = m.durable
 	m.chooseNewest(s.Published)
-	known := m.known()
+	m.fill()
+	m.forget(s.Published)
+	s.Coverage = m.coverage()
 	for _, step := range m.table.list[:m.table.upToNewest()] {
 		w := m.windows[step.start]
-		if w.changed {
+		if m.becomesFinal(w, s.Published) || w.changed {
+			flows, forgotten := m.sharedFlows(step.start)
 			w.changed, w.known = false, &Window{
 				Start: time.Unix(0, step.start).UTC(), End: time.Unix(0, step.start+int64(m.opts.Resolution)).UTC(), Revision: s.Revision,
-				Producers: len(step.blocks), Expected: known, Rows: Rows{rows: step.share(), most: m.table.stepRows()}, Memo: NewMemo(),
-				Durable: w.last <= s.durable, last: w.last,
+				Producers: w.producers(), Coverage: s.Coverage, Rows: m.rows(w), Memo: NewMemo(), Final: w.final,
+				Durable: w.lastWritten() <= s.durable, last: w.lastWritten(), flows: flows, flowsForgotten: forgotten,
 			}
 			changed = append(changed, w.known)
 		}
 		s.Windows = append(s.Windows, w.known)
 	}
 	m.complete = false
+	m.counts.UntrackedCells = m.histories.untracked
 	select {
 	case <-m.dirty: // all of that is in this revision
 	default:
@@ -401,6 +563,7 @@ func (m *Memory) publish() (changed []*Window) {
 	if len(changed) == 0 {
 		return nil
 	}
+	m.histories.add(changed)
 	s.log = m.logged(last.log, s, changed)
 	m.state.Store(s)
 	close(last.next)
@@ -435,7 +598,21 @@ type Counts struct {
 	OldBlocks      uint64 // of windows before all that are kept
 	AheadBlocks    uint64 // of windows after MemoryOptions.Ahead, or too many windows ahead
 	CrowdedBlocks  uint64 // past the bound on blocks of a window and a producer
+	UncoveredCells uint64 // of cells that are shown, and of which nobody remembers who wrote them: past a bound on cells
 	DroppedWindows uint64 // forgotten early, past the bound on rows or blocks
+	UntrackedCells uint64 // cells of windows whose states know that window alone, past the bound on histories
+
+	Provisional ProvisionalCounts
+}
+
+// ProvisionalCounts are provisional rows by what became of them, in parts of producers. All but those
+// that were taken are missing until the final rows come.
+type ProvisionalCounts struct {
+	Taken   uint64
+	Late    uint64 // their window is final, or their part closed it
+	Ahead   uint64 // of windows after MemoryOptions.Ahead, or too many windows ahead
+	Crowded uint64 // past the bounds on provisional rows and parts
+	Expired uint64 // taken, and dropped as their window became final without a block of theirs
 }
 
 // Counts are the blocks and windows that were not kept so far.
@@ -443,6 +620,6 @@ func (m *Memory) Counts() Counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.counts
-	c.DroppedWindows = m.table.forgotten
+	c.DroppedWindows, c.UncoveredCells = m.table.forgotten, m.cells.full
 	return c
 }

@@ -17,8 +17,11 @@ type State struct {
 	Revision   uint64 // 0 before the first window
 	Resolution time.Duration
 	Published  time.Time
-	Windows    []*Window // ascending, without those in which nothing was observed
-	Memo       *Memo
+	// Windows are ascending. Those of a memory with a clock follow each other without a gap; else those
+	// in which nothing was observed are left out.
+	Windows  []*Window
+	Coverage *Coverage
+	Memo     *Memo
 
 	log     []change
 	durable uint64 // Memory.durable
@@ -39,12 +42,33 @@ func (s *State) Newest() *Window {
 	return s.Windows[len(s.Windows)-1]
 }
 
-// Last are the last n windows, or all where there are fewer.
-func (s *State) Last(n int) []*Window { return s.Windows[max(len(s.Windows)-n, 0):] }
+// Last are the windows of the time of the last n windows.
+func (s *State) Last(n int) []*Window {
+	newest := s.Newest()
+	if newest == nil {
+		return nil
+	}
+	from, _ := slices.BinarySearchFunc(s.Windows, newest.Start.Add(-time.Duration(n-1)*s.Resolution), func(w *Window, at time.Time) int { return w.Start.Compare(at) })
+	return s.Windows[from:]
+}
+
+// Old are the cells whose rows in the windows, which are the state's last ones, are too old to say
+// anything of now: for Rows.Without. It is nil where there are none.
+func (s *State) Old(windows []*Window) map[aggregate.CellKey]bool {
+	if len(windows) == 0 || windows[0].Start.UnixNano() >= s.Coverage.current {
+		return nil
+	}
+	return s.Coverage.old()
+}
 
 // Durable reports whether all rows of the windows, which are the state's, are on disk.
 func (s *State) Durable(windows []*Window) bool {
 	return !slices.ContainsFunc(windows, func(w *Window) bool { return w.last > s.durable })
+}
+
+// Final reports whether all of the windows are.
+func Final(windows []*Window) bool {
+	return !slices.ContainsFunc(windows, func(w *Window) bool { return !w.Final })
 }
 
 // At is the State of an earlier revision, if it is at hand.
@@ -64,7 +88,9 @@ func (s *State) At(revision uint64) (*State, bool) {
 
 // Merge adds up windows, one of them at least.
 func Merge(windows []*Window) Rows {
-	return sum(windows, func(w *Window) Rows { return w.Rows })
+	rows := sum(windows, func(w *Window) Rows { return w.Rows })
+	rows.judged = mergedJudgement(windows)
+	return rows
 }
 
 // Signals are those that have values in any of the windows, ascending.
@@ -80,30 +106,33 @@ func (s *State) Signals() []csig.Signal {
 	return list
 }
 
-// Window is one closed window. It never changes: a later delta makes another Window of the
-// same start.
+// Window is one window that has ended. It never changes: final rows, in the place of provisional ones,
+// and later deltas make another Window of the same start.
 type Window struct {
 	Start, End time.Time
-	Revision   uint64 // that brought it
-	// Producers wrote this window, of the Expected ones: those that should write (Memory.Expect),
-	// and those that wrote any window kept then. A tap that observes nothing looks the same as
-	// one that is silent.
-	Producers, Expected int
+	Revision   uint64    // that brought it
+	Producers  int       // that wrote this window
+	Coverage   *Coverage // as of the revision
+	// Final is whether its lateness has passed and no present producer has further rows: packets
+	// that come later than that may still change it.
+	Final bool
 	// Durable is whether all of its rows were on disk when it was published; State.Durable
 	// reports whether they are now.
 	Durable bool
 	Rows    Rows
 	Memo    *Memo
 
-	last uint64 // Memory.written after its last block
+	last           uint64 // Memory.written after its last block
+	flows          *flowRows
+	flowsForgotten bool
 }
 
 // Completeness is the share of the expected producers that wrote the window.
 func (w *Window) Completeness() float64 {
-	if w.Expected == 0 {
+	if w.Coverage.Expected == 0 {
 		return 0
 	}
-	return min(float64(w.Producers)/float64(w.Expected), 1)
+	return min(float64(w.Producers)/float64(w.Coverage.Expected), 1)
 }
 
 // Signals are those that have values, ascending.
@@ -174,6 +203,8 @@ func (m *Memo) Get(key any, make func() any) any {
 type Step struct {
 	Kind  StepKind
 	State *State
+	// Before is the state of the revision before a Changed step, nil where it is not at hand.
+	Before *State
 	// Windows are those of a Changed or Durable step; Missed is how many revisions were
 	// passed over, of a Lagging or Gap step of the same epoch.
 	Windows []*Window
@@ -275,9 +306,13 @@ func (w *Watcher) wait(ctx context.Context) error {
 		w.restart(s)
 		return nil
 	}
-	next := s.log[len(s.log)-int(behind)]
-	w.revision = next.state.Revision
-	w.pending = append(w.pending, Step{Kind: Changed, State: next.state, Windows: next.windows})
+	at := len(s.log) - int(behind)
+	step := Step{Kind: Changed, State: s.log[at].state, Windows: s.log[at].windows}
+	if at > 0 {
+		step.Before = s.log[at-1].state
+	}
+	w.revision = step.State.Revision
+	w.pending = append(w.pending, step)
 	return nil
 }
 

@@ -21,7 +21,7 @@ type Bounds struct {
 	Steps      int           // held at most, two or more; 0: one step holds all of time
 	Rows       int           // held at most, in all steps together
 	// Sliding tables keep the newest steps at their first length. They forget the oldest
-	// ones past Steps and past Rows, but never the newest. A step holds at most a quarter of
+	// ones past Steps, by their number and by their time, and past Rows, but never the newest. A step holds at most a quarter of
 	// Rows before it overflows, so that one flood of keys does not push out all others.
 	//
 	// A sliding table counts a block once, however often an exporter or a peer repeats it: its
@@ -157,7 +157,7 @@ func (t *steps[K, V]) at(start int64) *step[K, V] {
 		t.widen()
 	}
 	start -= start % t.width
-	i, found := slices.BinarySearchFunc(t.list, start, func(s *step[K, V], at int64) int { return cmp.Compare(s.start, at) })
+	i, found := t.find(start)
 	if found {
 		t.list[i].own()
 		return t.list[i]
@@ -165,15 +165,27 @@ func (t *steps[K, V]) at(start int64) *step[K, V] {
 	if t.bounds.Sliding && !t.keeps(start, i) {
 		return nil
 	}
+	s := t.insert(start)
+	if t.bounds.Sliding && i > 0 { // the step before is likely to be much like it
+		s.rows.reserve(len(t.list[i-1].rows.cells), len(t.list[i-1].rows.list))
+	}
+	return s
+}
+
+// insert adds an empty step where there is none.
+func (t *steps[K, V]) insert(start int64) *step[K, V] {
+	i, _ := t.find(start)
 	s := &step[K, V]{start: start, rows: newRows[K, V]()}
 	if t.bounds.Sliding {
 		s.blocks = make(map[uint64]blockIDs)
-		if i > 0 { // the step before is likely to be much like it
-			s.rows.reserve(len(t.list[i-1].rows.cells), len(t.list[i-1].rows.list))
-		}
 	}
 	t.list = slices.Insert(t.list, i, s)
 	return s
+}
+
+// find returns the index of the step that starts at a time, or the one that it would have.
+func (t *steps[K, V]) find(start int64) (i int, found bool) {
+	return slices.BinarySearchFunc(t.list, start, func(s *step[K, V], at int64) int { return cmp.Compare(s.start, at) })
 }
 
 // keeps reports whether a sliding table has a place for a new step, at an index of its list.
@@ -306,8 +318,12 @@ func (t *steps[K, V]) slide() {
 	if !t.bounds.Sliding {
 		return
 	}
-	for n := t.upToNewest(); n > 1 && (n > t.bounds.Steps || t.held > t.bounds.Rows || t.blocks > maxBlocks); n-- {
-		if n <= t.bounds.Steps {
+	for n := t.upToNewest(); n > 1; n-- {
+		past := n > t.bounds.Steps || t.newest != math.MaxInt64 && t.list[0].start <= t.newest-int64(t.bounds.Steps)*t.width
+		if !past && t.held <= t.bounds.Rows && t.blocks <= maxBlocks {
+			return
+		}
+		if !past {
 			t.forgotten++
 		}
 		t.floor = t.list[0].start + t.width

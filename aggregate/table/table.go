@@ -111,15 +111,36 @@ func sum[T any](parts []T, of func(T) Rows) Rows {
 
 // Rows are what cells and locations came to, in a step or in several. They never change.
 type Rows struct {
-	rows  *tableRows
-	most  int
-	whole *tableRows // says which cells have tags; nil: rows
+	rows   *tableRows
+	most   int
+	whole  *tableRows // says which cells have tags; nil: rows
+	left   map[aggregate.CellKey]bool
+	judged *judgement   // nil: as one window
+	later  []*tableRows // those of the later half of the range
+}
+
+// Without leaves out cells. The map must not change while the rows are in use.
+func (r Rows) Without(cells map[aggregate.CellKey]bool) Rows {
+	r.left = cells
+	return r
 }
 
 // Within is the same rows as a part of others: a cell is made of the kind that it is made of
 // there, so that the parts of a range add up to it.
 func (r Rows) Within(whole Rows) Rows {
 	r.whole = whole.rows
+	return r
+}
+
+// WithTrend is the same rows, the sum of windows, with the values of the later half of the range, which
+// begins at a time, Unix ns.
+func (r Rows) WithTrend(windows []*Window, later int64) Rows {
+	r.later = nil
+	for _, w := range windows {
+		if w.Start.UnixNano() >= later {
+			r.later = append(r.later, w.Rows.rows)
+		}
+	}
 	return r
 }
 
@@ -159,16 +180,32 @@ func (r Rows) Cells(sig csig.Signal, level func(aggregate.LocationID) aggregate.
 	r.chosen(sig, level, func(k aggregate.CellKey, t *aggregate.Sums, at []aggregate.LocationStats) {
 		stats := aggregate.CellStats{
 			Src: k.Src, Dst: k.Dst, Signal: sig, Kind: k.Kind,
-			Observations: t.Observations, Bytes: t.Bytes, Measured: t.Measured,
+			Observations: t.Observations, Samples: t.Samples, Bytes: t.Bytes, Measured: t.Measured,
 			Sum: t.Sum, Min: t.Min, Max: t.Max,
-			Untouched: t.Untouched, Trimmed: t.Trimmed, Heavy: t.Heavy, HeavySum: t.HeavySum,
+			Untouched: t.Untouched, Trimmed: t.Trimmed, Unjudged: t.Unjudged, Heavy: t.Heavy, HeavySum: t.HeavySum,
 		}
-		stats.SetMode(aggregate.Bottlenecks(sig.Direction(), at))
-		stats.SetState()
+		stats.SetMode(at, level == nil)
+		stats.LaterMeasured, stats.LaterSum = r.laterValues(k)
+		r.judge(k, &stats)
 		out = append(out, stats)
 	})
 	slices.SortFunc(out, aggregate.CompareCells)
 	return out
+}
+
+// laterValues adds up the values of a cell in the later half of the range.
+func (r Rows) laterValues(k aggregate.CellKey) (measured, sum uint64) {
+	for _, rows := range r.later {
+		i, ok := rows.places[k]
+		if !ok {
+			continue
+		}
+		for at := rows.cells[i].first; at >= 0; at = rows.list[at].next {
+			s := &rows.list[at].value
+			measured, sum = aggregate.AddSat(measured, s.Measured), aggregate.AddSat(sum, s.Sum)
+		}
+	}
+	return measured, sum
 }
 
 // Locations is how many observations of the signal the locations have, at the level
@@ -196,6 +233,33 @@ func (r Rows) Locations(sig csig.Signal, level func(aggregate.LocationID) aggreg
 	return out
 }
 
+// CellLocations are the cells of the signal by the locations that their observations name, ordered
+// by source, destination and location. later is where the later half of the range begins, Unix ns.
+// There are no more of them than rows in one window at most. Cells may be left out; see Rows.Without.
+func CellLocations(windows []*Window, sig csig.Signal, later int64, without map[aggregate.CellKey]bool) []aggregate.CellLocation {
+	if len(windows) == 0 {
+		return nil
+	}
+	whole := Merge(windows).Without(without)
+	at := make(map[tableKey]int)
+	var list []aggregate.CellLocation
+	for k, sums := range whole.rows.all {
+		if k.cell.Signal == sig && !whole.left[k.cell] && (k.cell.Kind != decode.Reflection || !whole.tagged(k.cell)) {
+			at[k] = len(list)
+			list = append(list, aggregate.CellLocation{CellID: k.cell.ID(), Location: k.key, Sums: *sums})
+		}
+	}
+	for _, w := range windows {
+		for k, sums := range w.Rows.rows.all {
+			if i, ok := at[k]; ok {
+				list[i].AddWindow(w.Start.UnixNano(), later, sums)
+			}
+		}
+	}
+	slices.SortFunc(list, aggregate.CompareCellLocations)
+	return list
+}
+
 // chosen calls f for the signal's cells, of one kind each, with their sums and their
 // locations, each once. Both are valid until f returns.
 func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate.LocationID, f func(aggregate.CellKey, *aggregate.Sums, []aggregate.LocationStats)) {
@@ -203,7 +267,7 @@ func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate
 	var total aggregate.Sums
 	for i := range r.rows.cells {
 		c := &r.rows.cells[i]
-		if c.cell.Signal != sig || c.cell.Kind == decode.Reflection && r.tagged(c.cell) {
+		if c.cell.Signal != sig || r.left[c.cell] || c.cell.Kind == decode.Reflection && r.tagged(c.cell) {
 			continue
 		}
 		total, at = aggregate.Sums{}, at[:0]
@@ -223,11 +287,11 @@ func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate
 func (r Rows) tagged(k aggregate.CellKey) bool {
 	k.Kind = decode.Tag
 	_, ok := cmp.Or(r.whole, r.rows).places[k]
-	return ok
+	return ok && !r.left[k]
 }
 
 func locationStats(loc aggregate.LocationID, sums *aggregate.Sums) aggregate.LocationStats {
-	return aggregate.LocationStats{Location: loc, Observations: sums.Observations, Heavy: sums.Heavy, HeavySum: sums.HeavySum}
+	return aggregate.LocationStats{Location: loc, Observations: sums.Observations, Samples: sums.Samples, Unjudged: sums.Unjudged, Heavy: sums.Heavy, HeavySum: sums.HeavySum, Evidence: sums.Evidence}
 }
 
 // mergeLocations adds up those of the same location, in place.
@@ -237,6 +301,7 @@ func mergeLocations(list []aggregate.LocationStats) []aggregate.LocationStats {
 	for i := range list {
 		if n := len(out); n > 0 && out[n-1].Location == list[i].Location {
 			out[n-1].Merge(&list[i])
+			out[n-1].Evidence |= list[i].Evidence
 			continue
 		}
 		out = append(out, list[i])

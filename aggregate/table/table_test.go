@@ -25,6 +25,9 @@ type heavyRow struct {
 	heavy, heavSum uint64
 }
 
+// evidenceAt is the evidence of rows of a location.
+func evidenceAt(l aggregate.LocationID) aggregate.Evidence { return 1 << (l % 3) }
+
 func rowsOf(t *testing.T, rows []heavyRow) table.Rows {
 	t.Helper()
 	s := table.New(table.Bounds{Resolution: time.Second, Rows: 1000})
@@ -32,8 +35,8 @@ func rowsOf(t *testing.T, rows []heavyRow) table.Rows {
 		b := &aggregate.Block{
 			Resolution: int64(time.Second), Signal: []uint8{uint8(r.signal)}, Kind: []uint8{uint8(r.kind)}, Encoding: []uint8{1},
 			SrcGroup: []uint64{7}, DstGroup: []uint64{8}, Location: []uint64{uint64(r.location)},
-			Observations: []uint64{r.observations}, Bytes: []uint64{1}, Sum: []uint64{r.heavSum}, Min: []uint64{1}, Max: []uint64{9},
-			Untouched: []uint64{0}, Trimmed: []uint64{0}, Heavy: []uint64{r.heavy}, HeavySum: []uint64{r.heavSum},
+			Observations: []uint64{r.observations}, Samples: []uint64{r.observations}, Unjudged: []uint64{0}, Bytes: []uint64{1}, Sum: []uint64{r.heavSum}, Min: []uint64{1}, Max: []uint64{9},
+			Untouched: []uint64{0}, Trimmed: []uint64{0}, Heavy: []uint64{r.heavy}, HeavySum: []uint64{r.heavSum}, Evidence: []uint8{uint8(evidenceAt(r.location))},
 			DistCode: []uint16{3}, DistCount: []uint64{r.observations}, DistEnd: []uint32{1},
 		}
 		if err := s.WriteBlock(context.Background(), b); err != nil {
@@ -90,6 +93,17 @@ func TestMode(t *testing.T) {
 				t.Errorf("kind %s, mode %d (%d), runner-up %d, state %s, expected %s, %d (%d), %d, %s",
 					c.Kind, c.Mode, c.ModeCount, c.RunnerUp, c.State, test.kind, test.mode, test.count, test.second, test.state)
 			}
+			evidence := map[aggregate.LocationID]aggregate.Evidence{}
+			for _, r := range test.rows {
+				at := r.location
+				if test.level != nil {
+					at = test.level(at)
+				}
+				evidence[at] |= evidenceAt(r.location)
+			}
+			if c.ModeEvidence != evidence[c.Mode] || c.RunnerUpEvidence != evidence[c.RunnerUp] {
+				t.Errorf("evidence %d and %d, expected %d and %d", c.ModeEvidence, c.RunnerUpEvidence, evidence[c.Mode], evidence[c.RunnerUp])
+			}
 		})
 	}
 }
@@ -110,9 +124,9 @@ func TestLocations(t *testing.T) {
 		{csig.MinABW, decode.Tag, 501, 9, 2, 9}, {csig.MinABW, decode.Tag, 502, 9, 3, 9}, {csig.MinABW, decode.Tag, 0, 5, 0, 0},
 	})
 	want := []aggregate.LocationStats{
-		{Location: 502, Observations: 9, Heavy: 3, HeavySum: 9, Cells: 1},
-		{Location: 501, Observations: 9, Heavy: 2, HeavySum: 9, Cells: 1},
-		{Location: 0, Observations: 5},
+		{Location: 502, Observations: 9, Samples: 9, Heavy: 3, HeavySum: 9, Cells: 1},
+		{Location: 501, Observations: 9, Samples: 9, Heavy: 2, HeavySum: 9, Cells: 1},
+		{Location: 0, Observations: 5, Samples: 5},
 	}
 	if got := s.Locations(csig.MinABW, nil); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, expected %+v", got, want)
@@ -144,8 +158,8 @@ func TestSteps(t *testing.T) {
 			b := &aggregate.Block{
 				Resolution: second, WindowStart: at * second,
 				Signal: []uint8{uint8(csig.MinABW)}, Kind: []uint8{uint8(decode.Tag)}, Encoding: []uint8{0}, SrcGroup: []uint64{1}, DstGroup: []uint64{2}, Location: []uint64{uint64(i%2 + 3)},
-				Observations: []uint64{10}, Bytes: []uint64{1}, Sum: []uint64{50}, Min: []uint64{5}, Max: []uint64{5},
-				Untouched: []uint64{0}, Trimmed: []uint64{0}, Heavy: []uint64{2}, HeavySum: []uint64{10},
+				Observations: []uint64{10}, Samples: []uint64{10}, Unjudged: []uint64{0}, Bytes: []uint64{1}, Sum: []uint64{50}, Min: []uint64{5}, Max: []uint64{5},
+				Untouched: []uint64{0}, Trimmed: []uint64{0}, Heavy: []uint64{2}, HeavySum: []uint64{10}, Evidence: []uint8{0},
 				DistCode: []uint16{1}, DistCount: []uint64{10}, DistEnd: []uint32{1},
 			}
 			if err := line.WriteBlock(t.Context(), b); err != nil {

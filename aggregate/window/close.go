@@ -106,7 +106,8 @@ func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
 			}
 			s.rows.sortCells(w) // another window may have been closed for it
 		}
-		s.counts.FlowsForgotten += uint64(up.fold(to, w, &s.series, &s.rows))
+		up.fold(to, w, &s.series, &s.rows)
+		s.counts.FlowsForgotten += uint64(to.flows.Merge(&w.flows))
 	}
 	l.end(w)
 	return nil
@@ -202,6 +203,8 @@ type endCache struct {
 	src, dst []aggregate.GroupID // by end
 	watch    Watch               // nil for nobody
 	strange  []bool              // by end of a source
+	way      []uint32            // by end of a source: what is known of the paths of its packets
+	onWays   map[wayKey]end
 }
 
 func newEndCache(r aggregate.Resolver, w Watch, seeds *flow.Seeds, limit int) endCache {
@@ -223,11 +226,12 @@ func (c *endCache) clear() {
 	c.n = 0
 	c.ids = make(map[endKey]end)
 	c.src, c.dst = append(c.src[:0], aggregate.UnknownGroup), append(c.dst[:0], aggregate.UnknownGroup)
-	c.strange = append(c.strange[:0], false)
+	c.strange, c.way = append(c.strange[:0], false), append(c.way[:0], 0)
+	c.onWays = make(map[wayKey]end)
 }
 
 // full tells whether n more addresses are more than the cache holds.
-func (c *endCache) full(n int) bool { return (c.n+n)*2 >= c.limit }
+func (c *endCache) full(n int) bool { return (c.n+n)*2 >= c.limit || len(c.src)+n >= 1<<endBits }
 
 // get is the address's slot, and its hash. It has to be one of a cache that is not full.
 func (c *endCache) get(a *[16]byte) (*endSlot, uint64) {
@@ -261,7 +265,7 @@ func (c *endCache) add(a *[16]byte) *endSlot {
 		s.src, s.dst = c.known(&c.src, endKey{false, group, src, strange}), c.known(&c.dst, endKey{dst: true, group: group, class: dst})
 	}
 	if int(s.src) == len(c.strange) {
-		c.strange = append(c.strange, strange)
+		c.strange, c.way = append(c.strange, strange), append(c.way, 0)
 	}
 	return c.insert(s)
 }
@@ -305,5 +309,5 @@ func (c *endCache) insert(s endSlot) *endSlot {
 
 func (c *endCache) bytes() uint64 {
 	const mapSlotBytes = 48
-	return uint64(len(c.slots))*24 + uint64(cap(c.src)+cap(c.dst))*8 + uint64(cap(c.strange)) + uint64(len(c.ids))*mapSlotBytes
+	return uint64(len(c.slots))*24 + uint64(cap(c.src)+cap(c.dst))*8 + uint64(cap(c.strange)+4*cap(c.way)) + uint64(len(c.ids)+len(c.onWays))*mapSlotBytes
 }

@@ -24,6 +24,11 @@ const (
 	DefaultMaxKeys = 1 << 20
 	// MaxKeyBudget bounds Config.MaxKeys.
 	MaxKeyBudget = 1 << 21
+	// DefaultUDPRepeat is longer than copies of a packet are apart, and as long as few
+	// measurements of a path are worth telling apart.
+	DefaultUDPRepeat = 10 * time.Microsecond
+	// MaxUDPRepeat bounds Config.UDPRepeat.
+	MaxUDPRepeat = time.Minute
 
 	// maxLateWindows bounds how many windows a lateness keeps open.
 	maxLateWindows = 10000
@@ -73,6 +78,9 @@ type Config struct {
 	// for fabrics whose first hop may write the initial value
 	// (draft-tian-ccwg-ibcs-datapath-processing-00). They never count as heavy.
 	LocateUntouched bool
+	// UDPRepeat is the time within which a reflection without an acknowledgement number
+	// repeats one of its flow with the same fields; 0 for none, at most MaxUDPRepeat.
+	UDPRepeat time.Duration
 }
 
 // withDefaults is the configuration with defaults filled in, or what is wrong
@@ -81,16 +89,13 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Domain == nil || c.Resolver == nil {
 		return c, errors.New("domain and resolver: both are required")
 	}
-	if len(c.Resolutions) == 0 {
-		c.Resolutions = []time.Duration{time.Second, time.Minute}
-	}
-	c.Resolutions = slices.Clone(c.Resolutions)
+	c.Resolutions = slices.Clone(resolutionsOf(c.Resolutions))
 	if err := CheckResolutions(c.Resolutions, c.FineHeavyOnly); err != nil {
 		return c, err
 	}
 	if c.Lateness == nil {
 		for _, r := range c.Resolutions {
-			c.Lateness = append(c.Lateness, max(2*r, 50*time.Millisecond))
+			c.Lateness = append(c.Lateness, defaultLateness(r))
 		}
 	}
 	c.Lateness = slices.Clone(c.Lateness)
@@ -111,7 +116,36 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Horizon > maxDuration || c.MaxAhead > maxDuration {
 		return c, fmt.Errorf("horizon %s, max ahead %s: expected at most %s", c.Horizon, c.MaxAhead, maxDuration)
 	}
+	if c.UDPRepeat < 0 || c.UDPRepeat > MaxUDPRepeat {
+		return c, fmt.Errorf("udp repeat %s: expected 0 to %s", c.UDPRepeat, MaxUDPRepeat)
+	}
 	return c, errors.Join(aggregate.CheckWeight(c.Weight), checkMaxKeys(c.MaxKeys))
+}
+
+// resolutionsOf are the resolutions, or the default ones.
+func resolutionsOf(list []time.Duration) []time.Duration {
+	if len(list) > 0 {
+		return list
+	}
+	return []time.Duration{time.Second, time.Minute}
+}
+
+// MinLateness is the least lateness of windows, unless a Config says so for each resolution.
+const MinLateness = 50 * time.Millisecond
+
+func defaultLateness(resolution time.Duration) time.Duration { return max(2*resolution, MinLateness) }
+
+// LatenessOf is how long windows of a resolution stay open after their end.
+func (s *Settings) LatenessOf(resolution time.Duration) time.Duration {
+	lateness := defaultLateness(resolution)
+	switch live := cmp.Or(s.Lateness, defaultLateness(aggregate.LiveResolution)); {
+	case resolution < aggregate.LiveResolution:
+		return min(lateness, live)
+	case resolution > aggregate.LiveResolution:
+		return max(lateness, live)
+	default:
+		return live
+	}
 }
 
 // checkMaxKeys says what is wrong with a Config.MaxKeys.
@@ -163,12 +197,15 @@ func (c *Config) checkLateness() error {
 
 // Tap says how the packets of a capture interface count.
 type Tap struct {
-	// Tags seen here have passed the whole path, Reflections have arrived at the original
-	// sender. Observations of other kinds are rejected.
+	// Tags seen here have passed the whole path. Reflections are of whole paths wherever
+	// they are seen. Observations of other kinds are rejected.
 	Tags, Reflections bool
 
 	Weight uint64 // each packet stands for so many (1/N tagging, sampled mirrors); at most aggregate.MaxWeight
 	Place  string // what it is called: receiver, sender (where tags have initial values) or mid
+	// Stand is the number of the place in the middle of the fabric where flows are seen for
+	// aggregate.Wayfinder; 0: none.
+	Stand uint32
 	// Mirrors are sessions that frames are taken out of. In others, tags are orphans.
 	Mirrors decode.Mirrors
 }
@@ -180,8 +217,7 @@ const (
 )
 
 // TapAt is how packets of a tap at a place count, "" for a receiver: each for weight, at
-// least 1. Only whole paths may enter the heatmaps: a tap at the receiver sees tags that
-// have passed every hop and reflections that have arrived.
+// least 1. Only whole paths may enter the heatmaps: reflections, and tags at the receiver.
 func TapAt(place string, weight uint64) Tap {
 	return Tap{Weight: 1}.With(cmp.Or(place, receiver), weight)
 }
@@ -189,8 +225,7 @@ func TapAt(place string, weight uint64) Tap {
 // With is the tap at another place or with another weight; "" and 0 change nothing.
 func (t Tap) With(place string, weight uint64) Tap {
 	if place != "" {
-		terminal := place == receiver
-		t.Tags, t.Reflections, t.Place = terminal, terminal, place
+		t.Tags, t.Reflections, t.Place = place == receiver, true, place
 	}
 	t.Weight = cmp.Or(weight, t.Weight)
 	return t
@@ -203,11 +238,15 @@ type Settings struct {
 	Resolver aggregate.Resolver
 	Epoch    uint64 // hash of the configuration that Decode and Resolver were made of
 
-	Resolutions     []time.Duration
+	Resolutions []time.Duration
+	// Lateness is that of windows of aggregate.LiveResolution; 0 is the default. Shorter windows
+	// wait no longer, and longer ones no less.
+	Lateness        time.Duration
 	FineHeavyOnly   bool
 	MaxKeys         int
 	Flows           FlowLimits
 	LocateUntouched bool
+	UDPRepeat       time.Duration
 
 	// Finding, unless nil, is what single observations are looked at for; see
 	// finding.Watcher.
@@ -217,8 +256,9 @@ type Settings struct {
 // Equal reports whether rows and findings mean the same under both settings. Those of one
 // epoch decode and resolve alike.
 func (s *Settings) Equal(o *Settings) bool {
-	return s.Epoch == o.Epoch && slices.Equal(s.Resolutions, o.Resolutions) && s.FineHeavyOnly == o.FineHeavyOnly &&
-		s.MaxKeys == o.MaxKeys && s.Flows == o.Flows && s.LocateUntouched == o.LocateUntouched && sameFinding(s.Finding, o.Finding)
+	return s.Epoch == o.Epoch && slices.Equal(s.Resolutions, o.Resolutions) && s.Lateness == o.Lateness && s.FineHeavyOnly == o.FineHeavyOnly &&
+		s.MaxKeys == o.MaxKeys && s.Flows == o.Flows && s.LocateUntouched == o.LocateUntouched &&
+		s.UDPRepeat == o.UDPRepeat && sameFinding(s.Finding, o.Finding)
 }
 
 func sameFinding(a, b *finding.Config) bool {
@@ -233,9 +273,12 @@ func (s *Settings) shard(tap *Tap, from *Origin) (cfg Config, watch *finding.Wat
 	cfg = Config{
 		Domain: s.Decode.Domain, Resolver: s.Resolver, Source: from.Source, SeqBase: from.SeqBase,
 		Resolutions: s.Resolutions, FineHeavyOnly: s.FineHeavyOnly, MaxKeys: s.MaxKeys, Flows: s.Flows,
-		LocateUntouched: s.LocateUntouched, Tap: *tap,
+		LocateUntouched: s.LocateUntouched, UDPRepeat: s.UDPRepeat, Tap: *tap,
 	}
 	cfg.Source.Epoch = s.Epoch
+	for _, r := range resolutionsOf(s.Resolutions) {
+		cfg.Lateness = append(cfg.Lateness, s.LatenessOf(r))
+	}
 	if s.Finding == nil {
 		return cfg, nil, nil
 	}
@@ -244,6 +287,9 @@ func (s *Settings) shard(tap *Tap, from *Origin) (cfg Config, watch *finding.Wat
 	}
 	if from.InPieces {
 		watch.InPieces()
+	}
+	if from.File == "" {
+		watch.Live(from.Name)
 	}
 	cfg.Watch = watch
 	return cfg, watch, nil

@@ -49,9 +49,10 @@ type rowKey struct {
 
 // rowSums are the sums of a row. dist is printed as a whole in failures.
 type rowSums struct {
-	observations, bytes, sum, min, max, untouched, trimmed, heavy, heavySum uint64
+	observations, samples, unjudged, bytes, sum, min, max, untouched, trimmed, heavy, heavySum uint64
 
-	dist map[uint16]uint64
+	evidence uint8
+	dist     map[uint16]uint64
 }
 
 // valued tells whether min and max mean anything: whether a bucket of a signal
@@ -64,12 +65,15 @@ func (s *rowSums) add(k rowKey, o *rowSums) {
 	}
 	s.max = max(s.max, o.max)
 	s.observations += o.observations
+	s.samples += o.samples
+	s.unjudged += o.unjudged
 	s.bytes += o.bytes
 	s.sum += o.sum
 	s.untouched += o.untouched
 	s.trimmed += o.trimmed
 	s.heavy += o.heavy
 	s.heavySum += o.heavySum
+	s.evidence |= o.evidence
 	for c, n := range o.dist {
 		s.dist[c] += n
 	}
@@ -112,8 +116,8 @@ func blockRow(b *aggregate.Block, i int) (rowKey, *rowSums) {
 		location: aggregate.LocationID(b.Location[i]),
 	}
 	s := &rowSums{
-		observations: b.Observations[i], bytes: b.Bytes[i], sum: b.Sum[i], min: b.Min[i], max: b.Max[i],
-		untouched: b.Untouched[i], trimmed: b.Trimmed[i], heavy: b.Heavy[i], heavySum: b.HeavySum[i],
+		observations: b.Observations[i], samples: b.Samples[i], unjudged: b.Unjudged[i], bytes: b.Bytes[i], sum: b.Sum[i], min: b.Min[i], max: b.Max[i],
+		untouched: b.Untouched[i], trimmed: b.Trimmed[i], heavy: b.Heavy[i], heavySum: b.HeavySum[i], evidence: b.Evidence[i],
 		dist: map[uint16]uint64{},
 	}
 	from := uint32(0)

@@ -95,10 +95,7 @@ func (s *Shard) remember(flows *flow.Table, it *pendingItem, h *flow.Heavy) {
 	if o.Flags&decode.HasAddrs == 0 {
 		return
 	}
-	f := flow.Flow{Src: o.Src, Dst: o.Dst, SrcPort: o.SrcPort, DstPort: o.DstPort, Proto: o.Proto}
-	if o.Kind == decode.Reflection {
-		f.Src, f.Dst, f.SrcPort, f.DstPort = f.Dst, f.Src, f.DstPort, f.SrcPort
-	}
+	f := flowOf(o)
 	s.counts.FlowsForgotten += uint64(flows.Insert(h, it.series, &f))
 }
 

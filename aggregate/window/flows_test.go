@@ -124,7 +124,7 @@ func TestFlowsAgainstOracle(t *testing.T) {
 		}
 		for seed := range uint64(4) {
 			obs := randomObservations(rand.New(rand.NewPCG(seed, 11)), 4000)
-			or := oracle{cfg: cfg, repeats: map[string]string{}, flows: map[flowKey]flowSums{}, flowsAt: map[flowAt]uint64{}}
+			or := oracle{cfg: cfg, repeats: map[string]acknowledged{}, flows: map[flowKey]flowSums{}, flowsAt: map[flowAt]uint64{}}
 			for _, r := range resolutions {
 				or.cfg.Lateness = append(or.cfg.Lateness, max(2*r, 50*time.Millisecond))
 			}

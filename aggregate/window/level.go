@@ -59,15 +59,8 @@ func (l *level) find(start int64) *window {
 
 // begin opens a window that find does not have.
 func (l *level) begin(start, due int64, delta bool) *window {
-	var w *window
-	if n := len(l.free); n > 0 {
-		w, l.free = l.free[n-1], l.free[:n-1]
-	} else {
-		w = &window{slot: uint32(len(l.all)), flows: flow.Table{Budget: l.flowBudget}}
-		l.all = append(l.all, w)
-	}
-	w.start, w.end, w.due, w.delta = start, start+l.res, due, delta
-	w.gen = l.nextGen()
+	w := l.unused(start)
+	w.due, w.delta = due, delta
 	if delta {
 		l.deltas++
 	}
@@ -79,6 +72,19 @@ func (l *level) begin(start, due int64, delta bool) *window {
 		at--
 	}
 	l.open = slices.Insert(l.open, at, w)
+	return w
+}
+
+// unused is an empty window that is not open.
+func (l *level) unused(start int64) *window {
+	var w *window
+	if n := len(l.free); n > 0 {
+		w, l.free = l.free[n-1], l.free[:n-1]
+	} else {
+		w = &window{slot: uint32(len(l.all)), flows: flow.Table{Budget: l.flowBudget}}
+		l.all = append(l.all, w)
+	}
+	w.start, w.end, w.gen = start, start+l.res, l.nextGen()
 	return w
 }
 
@@ -145,8 +151,8 @@ func (l *level) seal(w *window, id uint32, s *series) uint32 {
 }
 
 // fold adds the fine window, whose distributions are in r.cells, to the window w of
-// this level. It gives the number of flows that were forgotten for it.
-func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) (forgotten int) {
+// this level, without its flows.
+func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) {
 	for i := range fine.compact {
 		e := &fine.compact[i]
 		to := l.entry(w, e.series, &t.list[e.series])
@@ -170,7 +176,6 @@ func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) (forgotten 
 		slot, _ := w.dist.at(distKey(r.scratch[key>>distIndexBits], uint16(key&(1<<distIndexBits-1))))
 		*slot += uint32(c)
 	}
-	return w.flows.Merge(&fine.flows)
 }
 
 func (l *level) bytes() uint64 {

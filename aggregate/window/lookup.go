@@ -44,6 +44,7 @@ func (s *Shard) lookup() {
 	}
 	if outdated || s.ends.full(2*s.pending) {
 		s.ends.clear()
+		s.ways.clear()
 		s.ends.resets++
 		s.keys.clear()
 	}
@@ -60,6 +61,9 @@ func (s *Shard) lookup() {
 			it.key |= lookupKey(from)<<lookupSrc | lookupKey(dst.dst)<<lookupDst
 			it.addresses = flow.Addresses(srcHash, dstHash)
 		}
+	}
+	if s.ways != nil {
+		s.findWays(items)
 	}
 	touched := uint64(0)
 	for i := range items {
@@ -99,7 +103,11 @@ func (s *Shard) resolve(k lookupKey, o *decode.Observation) (id, watch uint32) {
 	var capacity uint64
 	if k.lm() != noLM && s.traits[key.traits].located {
 		src, dst := measured(o)
-		key.loc, capacity = s.cfg.Resolver.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)
+		if way := s.ends.way[k.src()]; way != 0 {
+			key.loc, capacity, key.evidence = s.ways.finder.LocateOn(way, o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)
+		} else {
+			key.loc, capacity = s.cfg.Resolver.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)
+		}
 	}
 	if key.class == classValue {
 		if lo, hi, ok := s.traits[key.traits].table.HeavyCodes(capacity); ok {

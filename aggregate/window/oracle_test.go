@@ -13,13 +13,20 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
+// acknowledged is the last reflection of a flow.
+type acknowledged struct {
+	number uint32
+	exact  uint32 // of a connection inside a tunnel
+	tag    csig.Tag
+}
+
 // oracle computes what a shard has to, one observation at a time and with maps.
 type oracle struct {
 	cfg     window.Config
 	rows    collector
 	last    int64
 	waiting uint64
-	repeats map[string]string
+	repeats map[string]acknowledged
 
 	late     uint64
 	rejected [aggregate.NumRejections]uint64
@@ -56,15 +63,21 @@ func (or *oracle) reject(o *decode.Observation) aggregate.Rejection {
 		return aggregate.RejectOrphan
 	case o.Kind == decode.Tag && !or.cfg.Tags, o.Kind == decode.Reflection && !or.cfg.Reflections:
 		return aggregate.RejectPlace
-	case o.TimeNS == 0:
+	case o.Flags&decode.NoTime != 0:
 		return aggregate.RejectNoTime
 	}
 	if o.Kind == decode.Reflection && o.Flags&decode.HasAck != 0 {
 		flow := fmt.Sprint(o.Src, o.Dst, o.SrcPort, o.DstPort, o.Proto, o.Tag.Layout, o.Tag.T)
-		said := fmt.Sprint(o.Tag, o.Ack)
-		same := or.repeats[flow] == said
-		or.repeats[flow] = said
-		if same {
+		last, known := or.repeats[flow]
+		now := acknowledged{number: o.Ack, tag: o.Tag}
+		if o.Proto != 6 || o.Flags&decode.HasPorts == 0 {
+			now.exact = o.Ack
+		}
+		if known && o.Ack-last.number >= 1<<31 {
+			now.number = last.number // overtaken
+		}
+		or.repeats[flow] = now
+		if known && now == last {
 			return aggregate.RejectRepeat
 		}
 	}
@@ -102,18 +115,22 @@ func (or *oracle) count(o *decode.Observation, resolution int64) {
 		s.trimmed = w
 		return
 	case table == nil:
+		s.samples = 1
 		if o.Tag.Layout.Format == csig.Compact {
 			s.dist[uint16(o.Tag.S)] = w
 		}
 		return
 	}
+	s.samples = 1
 	code := table.Code(o.Tag.S)
 	v := table.Value(code)
 	s.sum, s.min, s.max = v*w, v, v
 	s.dist[csig.DistIndex(code)] = w
 	if untouched {
 		s.untouched = w
-	} else if lo, hi, ok := table.HeavyCodes(capacity); ok && lo <= code && code <= hi {
+	} else if lo, hi, ok := table.HeavyCodes(capacity); !ok {
+		s.unjudged = w
+	} else if lo <= code && code <= hi {
 		s.heavy, s.heavySum = w, v*w
 	}
 }
@@ -134,6 +151,10 @@ func randomObservations(r *rand.Rand, n int) []decode.Observation {
 		setAddr(&o.Src, r.Uint32N(3), r.Uint32N(2))
 		setAddr(&o.Dst, r.Uint32N(3), r.Uint32N(2))
 		o.SrcPort, o.DstPort, o.Proto = uint16(i%3), 4791, 17
+		if i%2 == 0 {
+			o.Proto = 6
+			o.Flags |= decode.HasPorts
+		}
 		o.Tag = randomTag(r)
 		if r.IntN(3) == 0 {
 			o.Kind = decode.Reflection
@@ -228,7 +249,7 @@ func checkOracle(t *testing.T, cfg window.Config, obs []decode.Observation) {
 	for _, r := range cfg.Resolutions {
 		cfg.Lateness = append(cfg.Lateness, max(2*r, 50*time.Millisecond))
 	}
-	or := oracle{cfg: cfg, repeats: map[string]string{}}
+	or := oracle{cfg: cfg, repeats: map[string]acknowledged{}}
 	for i := range obs {
 		or.add(&obs[i])
 	}

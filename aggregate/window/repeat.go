@@ -4,13 +4,16 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"math/rand/v2"
+	"time"
 
 	"github.com/csigscope/csigscope/decode"
 )
 
-// Receivers reflect the last signal on every acknowledgement, so that a reflection
-// says something new only when it acknowledges something new: the same data with
-// the same acknowledgement number on one flow is one measurement.
+// A reflection on an acknowledgement of new data reflects the latest tag of the packets that
+// it acknowledges (draft-ravi-ippm-csig-01, section 4.2): it is an observation even if its
+// fields are those of the one before it. The same fields on one that acknowledges nothing
+// new, such as a duplicate acknowledgement or a copy of the packet, are a repeat. Without
+// acknowledgement numbers the time between both decides.
 
 const (
 	repeatWays = 4
@@ -28,6 +31,7 @@ const (
 type repeats struct {
 	sets      [repeatSets]repeatSet
 	seeds     [6]uint64
+	within    int64 // ns: see Config.UDPRepeat
 	evictions uint64
 
 	prepared [pendingItems]repeatItem // by number in the batch
@@ -38,8 +42,19 @@ type repeatSet [repeatWays]repeatFlow
 
 // repeatFlow is empty when its flow is 0.
 type repeatFlow struct {
-	flow, said uint64
+	flow uint64
+	said uint64 // digest of the fields above the newest acknowledgement number, or the time
 }
+
+const (
+	ackBits  = 32
+	timeBits = 40 // ns; wraps every 18 minutes
+	timeMask = 1<<timeBits - 1
+	tcp      = 6
+	// otherConnection is further back than acknowledgements are overtaken: a connection
+	// that took over the ports.
+	otherConnection = 1 << 26
+)
 
 type repeatItem struct {
 	repeatFlow
@@ -47,8 +62,8 @@ type repeatItem struct {
 	acked bool
 }
 
-func newRepeats() *repeats {
-	r := new(repeats)
+func newRepeats(within time.Duration) *repeats {
+	r := &repeats{within: int64(within)}
 	for i := range r.seeds {
 		r.seeds[i] = rand.Uint64()
 	}
@@ -60,21 +75,44 @@ func (r *repeats) item(o *decode.Observation) repeatItem {
 	src0, src1 := binary.LittleEndian.Uint64(o.Src[:8]), binary.LittleEndian.Uint64(o.Src[8:])
 	dst0, dst1 := binary.LittleEndian.Uint64(o.Dst[:8]), binary.LittleEndian.Uint64(o.Dst[8:])
 	tail := uint64(o.SrcPort)<<16 | uint64(o.DstPort) | uint64(o.Proto)<<32 |
-		uint64(layoutIndex(o.Tag.Layout))<<40 | uint64(o.Tag.T)<<48
+		uint64(layoutIndex(o.Tag.Layout))<<40 | uint64(o.Tag.T)<<48 | uint64(o.Flags&decode.HasAck)<<56
 	data := uint64(o.Tag.S)<<32 | uint64(o.Tag.LM)<<16 | uint64(o.Tag.R)<<8
 	if o.Tag.D {
 		data |= 1
 	}
 	set := mix(src0*0xa0761d6478bd642f^src1^tail*0xe7037ed1a0b428db, dst0*0x8ebc6af09c88c6e3^dst1^0x589965cc75374cc3)
 	src, dst := mix(src0^r.seeds[0], src1^r.seeds[1]), mix(dst0^r.seeds[2], dst1^r.seeds[3])
-	return repeatItem{
-		repeatFlow: repeatFlow{
-			flow: mix(tail^src, dst^r.seeds[4]) | 1,
-			said: mix(data^r.seeds[4], uint64(o.Ack)^r.seeds[5]),
-		},
-		set:   uint32(set % repeatSets),
-		acked: o.Flags&decode.HasAck != 0,
+	it := repeatItem{
+		repeatFlow: repeatFlow{flow: mix(tail^src, dst^r.seeds[4]) | 1},
+		set:        uint32(set % repeatSets),
+		acked:      o.Flags&decode.HasAck != 0,
 	}
+	exact := uint64(0)
+	if it.acked && (o.Proto != tcp || o.Flags&decode.HasPorts == 0) {
+		exact = uint64(o.Ack) // of a connection in a tunnel, of which these ends may have several
+	}
+	if said := mix(data^r.seeds[4], exact^r.seeds[5]); it.acked {
+		it.said = said<<ackBits | uint64(o.Ack)
+	} else {
+		it.said = said<<timeBits | uint64(o.TimeNS)&timeMask
+	}
+	return it
+}
+
+// follow tells whether a reflection repeats the last one of its flow, and what is to be
+// remembered of both: the newest acknowledgement number, or the time that counted last.
+func (it *repeatItem) follow(last uint64, within int64) (said uint64, same bool) {
+	if !it.acked {
+		since := int64(it.said<<(64-timeBits)-last<<(64-timeBits)) >> (64 - timeBits)
+		if it.said>>timeBits == last>>timeBits && max(since, -since) < within {
+			return last, true
+		}
+		return it.said, false
+	}
+	if fresh := int32(uint32(it.said) - uint32(last)); fresh > 0 || fresh < -otherConnection {
+		return it.said, false
+	}
+	return it.said>>ackBits<<ackBits | last&(1<<ackBits-1), it.said>>ackBits == last>>ackBits
 }
 
 func mix(a, b uint64) uint64 {
@@ -94,11 +132,10 @@ func (r *repeats) prepare(batch []decode.Observation, reflections []uint8) (touc
 }
 
 // seen tells whether the reflection, which is the batch's observation i, repeats the
-// one before it, and remembers it. Reflections without an acknowledgement number
-// never repeat.
+// one before it, and remembers it.
 func (r *repeats) seen(i int) bool {
 	it := &r.prepared[i&(pendingItems-1)]
-	if !it.acked {
+	if !it.acked && r.within == 0 {
 		return false
 	}
 	set := &r.sets[it.set%repeatSets]
@@ -107,7 +144,7 @@ func (r *repeats) seen(i int) bool {
 		at++
 	}
 	if set[at].flow == it.flow {
-		same = set[at].said == it.said
+		it.said, same = it.follow(set[at].said, r.within)
 	} else if set[at].flow != 0 {
 		r.evictions++
 	}

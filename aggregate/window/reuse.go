@@ -24,11 +24,13 @@ func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
 	s.cfg.Source, s.cfg.SeqBase = source, seqBase
 	s.rows.block.Source, s.rows.seq = source, seqBase
 	s.clock.init(&s.cfg)
+	s.announced = 0
 	s.counts = aggregate.Counts{}
 	s.ends.resets, s.keys.resets = 0, 0
 	if s.repeats != nil {
 		s.repeats.forget()
 	}
+	s.witness.forget()
 	for i := range s.levels {
 		s.levels[i].first = -1
 	}

@@ -29,21 +29,11 @@ const wideBit = 1 << 31
 // write gives the window's rows to the sink, if it has any.
 func (s *Shard) write(ctx context.Context, l *level, w *window) error {
 	r := &s.rows
-	s.pick(w, s.cfg.FineHeavyOnly && l.res < int64(fineBelow))
-	if len(r.picked) == 0 {
+	b := &r.block
+	if s.buildRows(l, w); b.Len() == 0 {
 		return nil
 	}
-	b := &r.block
-	b.Reset()
-	b.Seq, b.Resolution, b.WindowStart = r.seq, l.res, w.start
-	for i := 0; i < len(r.picked); {
-		n := i + 1
-		for n < len(r.picked) && r.picked[n]>>32 == r.picked[i]>>32 {
-			n++
-		}
-		s.appendRow(w, r.picked[i:n])
-		i = n
-	}
+	b.Seq = r.seq
 	s.writeFlows(l, w)
 	r.seq++
 	s.counts.Blocks++
@@ -56,6 +46,22 @@ func (s *Shard) write(ctx context.Context, l *level, w *window) error {
 		s.cfg.Watch.Closed(b, s.cfg.Weight)
 	}
 	return s.sink.WriteBlock(ctx, b)
+}
+
+// buildRows makes the window's rows, in r.block, after sortCells.
+func (s *Shard) buildRows(l *level, w *window) {
+	r := &s.rows
+	s.pick(w, s.cfg.FineHeavyOnly && l.res < int64(fineBelow))
+	r.block.Reset()
+	r.block.Resolution, r.block.WindowStart = l.res, w.start
+	for i := 0; i < len(r.picked); {
+		n := i + 1
+		for n < len(r.picked) && r.picked[n]>>32 == r.picked[i]>>32 {
+			n++
+		}
+		s.appendRow(w, r.picked[i:n])
+		i = n
+	}
 }
 
 // pick lists the window's entries in the order of rows, all or those of heavy cells.
@@ -173,30 +179,35 @@ func (s *Shard) addCompact(sum *aggregate.Sums, sr *series, e *compactEntry) {
 			s.rows.count(c, n*s.cfg.Weight)
 		}
 	}
-	s.addEntry(sum, sr.class, &own)
+	s.addEntry(sum, sr, &own)
 }
 
 func (s *Shard) addWide(sum *aggregate.Sums, sr *series, e *wideEntry) {
-	s.addEntry(sum, sr.class, &aggregate.Sums{
+	s.addEntry(sum, sr, &aggregate.Sums{
 		Bytes: e.bytes, Measured: uint64(e.count), Sum: e.sum, Min: e.min, Max: e.max, Heavy: uint64(e.heavy), HeavySum: e.heavySum,
 	})
 }
 
-// addEntry adds an entry to the row's sums, as its class and the weight want it. The entry's
+// addEntry adds an entry to the row's sums, as its series and the weight want it. The entry's
 // sums are those of unweighted observations that all have a value.
-func (s *Shard) addEntry(sum *aggregate.Sums, class class, e *aggregate.Sums) {
+func (s *Shard) addEntry(sum *aggregate.Sums, sr *series, e *aggregate.Sums) {
 	weight := s.cfg.Weight
 	n := aggregate.MulSat(e.Measured, weight)
+	sum.Evidence |= sr.evidence
 	sum.Observations = aggregate.AddSat(sum.Observations, n)
 	sum.Bytes = aggregate.AddSat(sum.Bytes, aggregate.MulSat(e.Bytes, weight))
-	switch class {
-	case classTrimmed:
+	if sr.class == classTrimmed {
 		sum.Trimmed = aggregate.AddSat(sum.Trimmed, n)
 		return
-	case classCount, classRaw:
+	}
+	sum.Samples = aggregate.AddSat(sum.Samples, e.Measured)
+	switch {
+	case sr.class == classCount || sr.class == classRaw:
 		return
-	case classUntouched:
+	case sr.class == classUntouched: // the best value there is: no threshold calls it heavy
 		sum.Untouched = aggregate.AddSat(sum.Untouched, n)
+	case sr.heavyLo > sr.heavyHi:
+		sum.Unjudged = aggregate.AddSat(sum.Unjudged, n)
 	}
 	sum.AddValues(n, e.Min, e.Max, aggregate.MulSat(e.Sum, weight))
 	sum.Heavy = aggregate.AddSat(sum.Heavy, aggregate.MulSat(e.Heavy, weight))
@@ -222,7 +233,7 @@ func (r *rowBuilder) count(bucket uint32, n uint64) {
 
 func (r *rowBuilder) bytes() uint64 {
 	b := &r.block
-	const columns, flowRowBytes = 3 + 12*8 + 4, 152
+	const columns, flowRowBytes = 4 + 14*8 + 4, 152
 	return r.radix.bytes() + uint64(cap(r.picked)+cap(r.cells))*8 + uint64(cap(r.cellEnd)+cap(r.heavyGen)+cap(r.scratch))*4 +
 		uint64(cap(b.Signal))*columns + uint64(cap(b.DistCode))*10 + uint64(cap(b.Flows))*flowRowBytes
 }

@@ -20,6 +20,7 @@ type seriesKey struct {
 	traits           uint8 // index of layout and T
 	kind             decode.Kind
 	class            class
+	evidence         aggregate.Evidence // of loc
 	overflow         bool
 }
 
@@ -101,6 +102,7 @@ func (t *seriesTable) id(k seriesKey) uint32 {
 	}
 	if t.own >= t.maxKeys && !k.overflow {
 		k.src, k.dst, k.loc, k.overflow = aggregate.OverflowGroup, aggregate.OverflowGroup, aggregate.OverflowLocation, true
+		k.evidence = 0
 		return t.id(k)
 	}
 	return t.insert(k)

@@ -55,6 +55,8 @@ type Shard struct {
 	compactAt int // number of series at which dead ones are dropped
 	ends      endCache
 	keys      keyCache
+	ways      *wayCache // nil without evidence of paths
+	witness   *witness  // nil but in the middle of the fabric
 	repeats   *repeats
 
 	forgetter aggregate.Forgetter // nil when the resolver is none
@@ -71,9 +73,10 @@ type Shard struct {
 
 	watching *watching // nil without a Watch
 
-	clock  watermark
-	rows   rowBuilder
-	counts aggregate.Counts
+	clock     watermark
+	announced int64 // windows that ended by then have had their provisional rows
+	rows      rowBuilder
+	counts    aggregate.Counts
 
 	seeds    *flow.Seeds
 	flowRows flowRows
@@ -102,6 +105,8 @@ func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 	s.series = newSeriesTable(s.traits, cfg.MaxKeys)
 	s.compactAt = min(cfg.MaxKeys, minCompactAt)
 	s.ends = newEndCache(cfg.Resolver, cfg.Watch, s.seeds, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
+	s.ways = newWayCache(cfg.Resolver)
+	s.witness = newWitness(cfg.Resolver, cfg.Stand, s.seeds)
 	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxKeys*2, 1<<18)))
 	s.refused = [4]uint8{1, 1, 1, 1}
 	if cfg.Tags {
@@ -109,7 +114,7 @@ func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 	}
 	if cfg.Reflections {
 		s.refused[decode.Reflection] = 0
-		s.repeats = newRepeats()
+		s.repeats = newRepeats(cfg.UDPRepeat)
 	}
 	if cfg.Watch != nil {
 		s.watching = &watching{sent: cfg.Place == sender}
@@ -148,10 +153,8 @@ func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
 
 func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 	s.batch = obs
-	plain, reserved, reflections := s.survey()
-	if reserved {
-		s.noticeReserved()
-	}
+	plain, reflections := s.survey()
+	s.noticeTags()
 	if s.repeats != nil {
 		s.touched |= s.repeats.prepare(obs, reflections)
 	}
@@ -172,22 +175,20 @@ func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 
 // survey lists the batch's reflections and tells whether the batch is plain: all of
 // it is admitted, but for reflections that repeat, and belongs to the window at hand.
-// reserved tells whether any reserved bits are set. It does not branch on kinds, which
-// cannot be predicted.
-func (s *Shard) survey() (plain, reserved bool, reflections []uint8) {
+// It does not branch on kinds, which cannot be predicted.
+func (s *Shard) survey() (plain bool, reflections []uint8) {
 	first, last := int64(math.MaxInt64), int64(0)
-	odd, n, bits := uint(0), 0, uint(0)
+	odd, n := uint(0), 0
 	for i := range s.batch {
 		o := &s.batch[i]
 		first, last = min(first, o.TimeNS), max(last, o.TimeNS)
-		bits |= uint(o.Tag.R)
 		odd |= uint(o.Flags&decode.Orphan) | ((uint(o.Tag.Layout.Format)-1)|(uint(o.Tag.Layout.Profile)-1))>>1 |
 			uint(o.Kind>>2) | uint(s.refused[o.Kind&3])
 		s.reflected[n&(pendingItems-1)] = uint8(i)
 		n += int(o.Kind>>1) & 1
 	}
 	plain = odd == 0 && first > 0 && first >= s.clock.from && last < s.clock.to
-	return plain, bits != 0, s.reflected[:n]
+	return plain, s.reflected[:n]
 }
 
 // addPlain enqueues a plain batch. All its times are in one window, so that their
@@ -236,11 +237,12 @@ func (s *Shard) reject(i int) (aggregate.Rejection, bool) {
 	case o.Kind == decode.Reflection && s.cfg.Reflections:
 	case o.Kind == decode.Tag || o.Kind == decode.Reflection:
 		s.noticeSent(o)
+		s.witness.see(o)
 		return aggregate.RejectPlace, true
 	default:
 		return aggregate.RejectInvalid, true
 	}
-	if o.TimeNS == 0 {
+	if o.Flags&decode.NoTime != 0 {
 		return aggregate.RejectNoTime, true
 	}
 	return aggregate.RejectRepeat, o.Kind == decode.Reflection && s.repeats.seen(i)
@@ -390,7 +392,7 @@ func (s *Shard) Watermark() int64 { return s.clock.now }
 
 // StateBytes is about how much memory the shard's state takes.
 func (s *Shard) StateBytes() uint64 {
-	n := s.series.bytes() + s.ends.bytes() + s.keys.bytes() + s.rows.bytes() + s.flowRows.bytes()
+	n := s.series.bytes() + s.ends.bytes() + s.keys.bytes() + s.ways.bytes() + s.witness.bytes() + s.rows.bytes() + s.flowRows.bytes()
 	for i := range s.levels {
 		n += s.levels[i].bytes()
 	}
@@ -424,6 +426,7 @@ func (s *Shard) Succeed(cfg Config) (*Shard, error) {
 	next.counts = s.Counts()
 	if next.repeats != nil && s.repeats != nil {
 		next.repeats = s.repeats
+		next.repeats.within = int64(cfg.UDPRepeat)
 		next.counts.ReflectionEvictions = 0 // the memory counts on
 	}
 	return next, nil

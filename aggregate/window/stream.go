@@ -9,6 +9,7 @@ package window
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/finding"
@@ -26,6 +27,7 @@ type Origin struct {
 	Source  aggregate.Source // written with every row; the Epoch of the Settings replaces its own
 	SeqBase uint64           // number of the first block
 
+	Name     string // of the tap, which findings about live ones name
 	File     string // that packets are numbered in; empty for live ones, which have no numbers
 	InPieces bool   // the file is read in several pieces: findings need the Passage of each
 }
@@ -42,6 +44,7 @@ type Stream struct {
 	shard   *Shard           // nil where frames cannot be read, as is the decoder
 	watch   *finding.Watcher // nil for none
 	found   []finding.Finding
+	dedup   *capture.Dedup  // nil unless live and watched
 	decoded decode.Counters // by decoders before the one at hand
 	tally   Tally
 
@@ -68,9 +71,16 @@ func NewStream(s *Settings, tap Tap, from Origin, sink aggregate.Sink) (*Stream,
 	if l.shard, err = NewShard(cfg, sink); err != nil {
 		return nil, err
 	}
-	l.watch = watch
+	l.setWatch(watch)
 	l.obs = make([]decode.Observation, maxPending+decode.MaxObservations)
 	return l, nil
+}
+
+// setWatch makes the stream show live frames to its watcher.
+func (l *Stream) setWatch(w *finding.Watcher) {
+	if l.watch, l.dedup = w, nil; w != nil && l.origin.File == "" {
+		l.dedup = capture.NewDedup(capture.DefaultDedup)
+	}
 }
 
 // Reset gives a flushed stream of a link type that is read to other frames of its tap, as
@@ -113,7 +123,8 @@ func (l *Stream) Reconfigure(ctx context.Context, s *Settings, tap Tap) error {
 		watch.ResumeRuns(l.watch.Runs())
 	}
 	l.decoded = l.Decoded()
-	l.settings, l.tap, l.decoder, l.shard, l.watch = *s, tap, decoder, shard, watch
+	l.settings, l.tap, l.decoder, l.shard = *s, tap, decoder, shard
+	l.setWatch(watch)
 	l.Resume(found)
 	return nil
 }
@@ -128,12 +139,15 @@ func (l *Stream) Add(ctx context.Context, frame *capture.Frame) error {
 	}
 	r := &l.result
 	r.Obs = l.obs[l.n : l.n+decode.MaxObservations]
+	if l.dedup != nil && !frame.NoTime {
+		l.look(frame)
+	}
 	in := FrameOf(frame)
-	wireLen := l.decoder.DecodeFrame(decode.Framing{Link: l.origin.Link, Mirrors: l.tap.Mirrors}, &in, r)
+	l.decoder.DecodeFrame(decode.Framing{Link: l.origin.Link, Mirrors: l.tap.Mirrors}, &in, r)
 	l.tally.Frames[r.Reason]++
 	for i := range r.Obs[:r.N] {
 		o := &r.Obs[i]
-		Stamp(o, frame, wireLen)
+		Stamp(o, frame)
 		l.tally.Found.add(o)
 	}
 	l.n += r.N
@@ -141,6 +155,22 @@ func (l *Stream) Add(ctx context.Context, frame *capture.Frame) error {
 		return nil
 	}
 	return l.Pass(ctx)
+}
+
+// Frames are compared with those shortly before them in 2 ms of each 537 ms, so that the
+// comparison, which reads all their bytes, costs each of them next to nothing.
+const (
+	compareShift = 21  // 2^21 ns are compared
+	compareEach  = 256 // one of so many times
+)
+
+// look shows a live frame to the watcher.
+func (l *Stream) look(f *capture.Frame) {
+	l.watch.Timed(f.TimeNS)
+	if f.TimeNS>>compareShift%compareEach == 0 {
+		repeated := l.dedup.Seen(f)
+		l.watch.Compared(f.TimeNS, l.dedup.Content(), repeated)
+	}
 }
 
 // Pass gives the stream's observations to its shard.
@@ -171,6 +201,21 @@ func (l *Stream) AdvanceTo(ctx context.Context, ns int64) error {
 		return err
 	}
 	return l.shard.AdvanceTo(ctx, ns)
+}
+
+// WriteProvisional gives the sink provisional rows, as Shard.WriteProvisional does, after AdvanceTo.
+func (l *Stream) WriteProvisional(to aggregate.ProvisionalSink) {
+	if l.shard != nil {
+		l.shard.WriteProvisional(to)
+	}
+}
+
+// NextLive is when there is a reason for AdvanceTo and WriteProvisional again; see Shard.NextLive.
+func (l *Stream) NextLive(from int64) int64 {
+	if l.shard == nil {
+		return math.MaxInt64
+	}
+	return l.shard.NextLive(from)
 }
 
 // Flush closes all windows, with all that was added.
@@ -252,6 +297,9 @@ func FrameOf(f *capture.Frame) decode.Frame {
 }
 
 // Stamp sets what the capture knows of an observation.
-func Stamp(o *decode.Observation, f *capture.Frame, wireLen uint32) {
-	o.TimeNS, o.Packet, o.Bytes = f.TimeNS, f.Packet, wireLen
+func Stamp(o *decode.Observation, f *capture.Frame) {
+	o.TimeNS, o.Packet = f.TimeNS, f.Packet
+	if f.NoTime {
+		o.Flags |= decode.NoTime
+	}
 }

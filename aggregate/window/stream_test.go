@@ -2,6 +2,7 @@ package window_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
@@ -149,16 +151,17 @@ func TestMirrors(t *testing.T) {
 			"behind a stripped tag":        {decode.Ethernet, decode.Mirrors{}, stripped, 0, 1},
 			"behind a stripped tag, held":  {decode.Ethernet, kind.holds, stripped, 1, 0},
 			"the path's own tag":           {decode.Ethernet, decode.Mirrors{}, own, 1, 1},
-			"the path's own tag, held":     {decode.Ethernet, every, own, 1, 1},
+			"the path's own tag, held":     {decode.Ethernet, every, own, 2, 0},
 			"the path's stripped tag":      {decode.Ethernet, decode.Mirrors{}, beside, 1, 1},
-			"the path's stripped tag,held": {decode.Ethernet, every, beside, 1, 1},
+			"the path's stripped tag,held": {decode.Ethernet, every, beside, 2, 0},
 			"a mirror of a mirror":         {decode.Ethernet, decode.Mirrors{}, wrap(wrap(tag)), 0, 1},
 			"a mirror of a mirror, held":   {decode.Ethernet, every, wrap(wrap(tag)), 0, 1},
 			"a mirror in ERSPAN, held":     {decode.Ethernet, every, carrying(gre, erspan, wrap(tag)), 0, 1},
 			"a fragment":                   {decode.Ethernet, decode.Mirrors{}, fragment, 0, 1},
-			"a fragment, held":             {decode.Ethernet, every, fragment, 0, 1},
+			"a fragment, held":             {decode.Ethernet, every, fragment, 1, 0},
 			"a reflection, held":           {decode.Ethernet, kind.holds, wrap(reflection), 1, 0},
-			"in a cooked capture":          {decode.LinuxSLL, every, cooked(wrap(tag)), 0, 1},
+			"in a cooked capture":          {decode.LinuxSLL, decode.Mirrors{}, cooked(wrap(tag)), 0, 1},
+			"in a cooked capture, held":    {decode.LinuxSLL, every, cooked(wrap(tag)), 1, 0},
 		} {
 			l := stream(t, test.link, test.holds)
 			if err := errors.Join(l.Add(t.Context(), test.frame), l.Pass(t.Context())); err != nil {
@@ -207,7 +210,8 @@ func checkEnds(t *testing.T, name string, holds decode.Mirrors, f, inner *captur
 		src    string
 	}{{decode.Mirrors{}, f.WireLen, "192.0.2.1"}, {holds, inner.WireLen, "10.0.1.1"}} {
 		in, whole := window.FrameOf(f), f.Data
-		length := d.DecodeFrame(decode.Framing{Link: decode.Ethernet, Mirrors: test.holds}, &in, &r)
+		d.DecodeFrame(decode.Framing{Link: decode.Ethernet, Mirrors: test.holds}, &in, &r)
+		length := r.Obs[0].Bytes
 		src, _ := r.Obs[0].Addrs()
 		if inner, _, ok := d.Mirrored(); ok {
 			whole = inner.Data
@@ -242,6 +246,47 @@ func TestNoAllocations(t *testing.T) {
 		run()
 		if n := testing.AllocsPerRun(10, run); n > 0 {
 			t.Errorf("%q held: %v allocations for %d packets", holds, n, len(frames))
+		}
+	}
+}
+
+// TestLiveTap: a stream of live frames finds what its tap shows of itself, and one of a file
+// leaves that to a report.
+func TestLiveTap(t *testing.T) {
+	for file, want := range map[string][]finding.Kind{"": {finding.DuplicateFrames, finding.ClockSet}, "a.pcap": nil} {
+		domain, err := csig.DefaultSpec().Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings := window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain)}
+		settings.Finding = &finding.Config{Domain: domain, Locator: fabric.None(domain)}
+		s, err := window.NewStream(&settings, window.TapAt("", 1), window.Origin{Name: "eth1", File: file, Link: decode.Ethernet}, nothing{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := frame(0x99, 0x00, 0x2b, 0x85, 0x08, 0x00)
+		plain, start := f.Data, int64(1)<<60 // of a time in which frames are compared
+		for i := range int64(200) {
+			f.Data, f.TimeNS = binary.BigEndian.AppendUint16(plain[:len(plain):len(plain)], uint16(i/2)), start+i // each comes twice
+			if i >= 100 {
+				f.TimeNS -= int64(time.Second)
+			}
+			if err := s.Add(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.Data, f.TimeNS = plain, start+3<<29 // no sender has sent them again by then
+		if err := s.Add(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		var got []finding.Kind
+		for _, one := range s.Findings() {
+			if got = append(got, one.Kind); one.Subject != "eth1" {
+				t.Errorf("file %q: %+v", file, one)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("file %q: found %v, want %v", file, got, want)
 		}
 	}
 }

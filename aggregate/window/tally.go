@@ -1,6 +1,7 @@
 package window
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,8 @@ import (
 // Tally is what a Stream counts of frames. The zero value is ready.
 type Tally struct {
 	Packets, WireBytes uint64
-	First, Last        int64                     // times of the earliest and latest packet, Unix ns; 0 without any
+	Timed              uint64                    // packets that have a time
+	First, Last        int64                     // times of the earliest and latest of these, Unix ns; 0 without any
 	Frames             [decode.NumReasons]uint64 // by what decoding them came to
 	Found              Found                     // observations, by what they are
 }
@@ -26,15 +28,16 @@ func (t *Tally) count(f *capture.Frame) {
 	t.Packets++
 	t.WireBytes += uint64(f.WireLen)
 	if !f.NoTime {
-		t.between(f.TimeNS, f.TimeNS)
+		t.between(1, f.TimeNS, f.TimeNS)
 	}
 }
 
-// between takes the times of packets in.
-func (t *Tally) between(first, last int64) {
-	if t.Last == 0 {
-		t.First = first
+// between takes the times of n packets in.
+func (t *Tally) between(n uint64, first, last int64) {
+	if t.Timed == 0 {
+		t.First, t.Last = first, last
 	}
+	t.Timed += n
 	t.First, t.Last = min(t.First, first), max(t.Last, last)
 }
 
@@ -42,8 +45,8 @@ func (t *Tally) between(first, last int64) {
 func (t *Tally) Merge(o *Tally) {
 	t.Packets += o.Packets
 	t.WireBytes += o.WireBytes
-	if o.Last != 0 {
-		t.between(o.First, o.Last)
+	if o.Timed > 0 {
+		t.between(o.Timed, o.First, o.Last)
 	}
 	for i, n := range o.Frames {
 		t.Frames[i] += n
@@ -109,23 +112,32 @@ func (f *Found) List() (counts []FoundCount) {
 
 // ErrLinkType is wrapped by the error for captures of which no packet could be read,
 // since all are of link types that the decoder does not know.
-var ErrLinkType = errors.New("no packet is of a link type that is read: expected Ethernet, Linux SLL or Linux SLL2")
+var ErrLinkType = errors.New("expected Ethernet (link type 1), Linux SLL (113) or Linux SLL2 (276)")
+
+// Unread is a link type that is not read, in a capture.
+type Unread struct {
+	File string
+	Link capture.LinkType
+}
+
+// String is such as raw IP (link type 101) in "tun.pcap".
+func (u Unread) String() string { return fmt.Sprintf("%s in %q", u.Link.Numbered(), u.File) }
 
 // Links counts packets of link types that are not read. The zero value is ready.
-type Links map[capture.LinkType]uint64
+type Links map[Unread]uint64
 
-// Add counts n packets of the link type.
-func (l *Links) Add(link capture.LinkType, n uint64) {
+// Add counts n packets.
+func (l *Links) Add(u Unread, n uint64) {
 	if *l == nil {
 		*l = Links{}
 	}
-	(*l)[link] += n
+	(*l)[u] += n
 }
 
 // Merge adds what another counted.
 func (l *Links) Merge(other Links) {
-	for link, n := range other {
-		l.Add(link, n)
+	for u, n := range other {
+		l.Add(u, n)
 	}
 }
 
@@ -137,27 +149,30 @@ func (l Links) Total() (n uint64) {
 	return n
 }
 
-// List calls f for each link type, in the order of their numbers.
-func (l Links) List(f func(link capture.LinkType, n uint64)) {
-	for _, link := range slices.Sorted(maps.Keys(l)) {
-		f(link, l[link])
+// List calls f for each link type of each file, in the order of their names and numbers.
+func (l Links) List(f func(u Unread, n uint64)) {
+	for _, u := range slices.SortedFunc(maps.Keys(l), func(a, b Unread) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Link, b.Link))
+	}) {
+		f(u, l[u])
 	}
 }
 
-// Refused is an error (ErrLinkType) where all of the packets are of link types that are not read.
-func (l Links) Refused(packets uint64) error {
-	if packets == 0 || l.Total() < packets {
+// Refused is the error (ErrLinkType) about captures of which nothing else was found; nil for
+// none.
+func (l Links) Refused() error {
+	if len(l) == 0 {
 		return nil
 	}
 	var found []string
-	l.List(func(link capture.LinkType, n uint64) { found = append(found, fmt.Sprintf("%d of %s", n, link)) })
-	return fmt.Errorf("%w, found %s", ErrLinkType, strings.Join(found, ", "))
+	l.List(func(u Unread, n uint64) { found = append(found, fmt.Sprintf("%d of %s", n, u)) })
+	return fmt.Errorf("no packet can be read: %s: %w", strings.Join(found, ", "), ErrLinkType)
 }
 
 // MarshalJSON implements json.Marshaler: packets by the name of their link type.
 func (l Links) MarshalJSON() ([]byte, error) {
 	names := make(map[string]uint64, len(l))
-	l.List(func(link capture.LinkType, n uint64) { names[link.String()] += n })
+	l.List(func(u Unread, n uint64) { names[u.Link.String()] += n })
 	b, err := json.Marshal(names)
 	if err != nil {
 		return nil, fmt.Errorf("encode link types: %w", err)

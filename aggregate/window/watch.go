@@ -27,9 +27,10 @@ type Watch interface {
 
 // watching is what a shard has to hand to its Watch.
 type watching struct {
-	sent bool // the tap is at senders
-	list [2 * pendingItems]aggregate.Watched
-	n    int
+	sent    bool   // the tap is at senders
+	longest uint32 // bytes of a packet with a tag without D
+	list    [2 * pendingItems]aggregate.Watched
+	n       int
 }
 
 // notice puts an observation on the list.
@@ -50,14 +51,28 @@ func (s *Shard) handOver() {
 	}
 }
 
-// noticeReserved puts the batch's observations with reserved bits on the list.
-func (s *Shard) noticeReserved() {
-	if s.watching == nil {
+// noticeTags puts the batch's observations with reserved bits on the list, and the tags of
+// packets that are the longest so far, or have D and are nine tenths as long.
+func (s *Shard) noticeTags() {
+	l := s.watching
+	if l == nil {
 		return
 	}
 	for i := range s.batch {
-		if o := &s.batch[i]; o.Tag.R != 0 && o.Flags&decode.Orphan == 0 && layoutIndex(o.Tag.Layout) < csig.NumLayouts {
+		o := &s.batch[i]
+		if o.Tag.R == 0 && !o.Tag.D && o.Bytes <= l.longest || o.Flags&decode.Orphan != 0 || layoutIndex(o.Tag.Layout) >= csig.NumLayouts {
+			continue
+		}
+		if o.Tag.R != 0 {
 			s.notice(aggregate.Watched{Observation: o, Why: aggregate.WatchedReserved})
+		}
+		switch {
+		case o.Kind != decode.Tag || !s.cfg.Tags:
+		case o.Tag.D && 10*uint64(o.Bytes) >= 9*uint64(l.longest), !o.Tag.D && o.Bytes > l.longest:
+			s.notice(aggregate.Watched{Observation: o, Why: aggregate.WatchedLength})
+			if !o.Tag.D {
+				l.longest = o.Bytes
+			}
 		}
 	}
 }

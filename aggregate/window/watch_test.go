@@ -18,7 +18,10 @@ import (
 
 // heavyWatch watches sources of odd addresses, all values at one location in three, and
 // those from code 10 on at another.
-type heavyWatch struct{ seen map[string]int }
+type heavyWatch struct {
+	seen    map[string]int
+	longest uint32 // packet that expect has met
+}
 
 func (*heavyWatch) Strange(a netip.Addr) bool { return a.As16()[15]&1 == 1 }
 
@@ -46,6 +49,12 @@ func (w *heavyWatch) expect(o *decode.Observation, place string) {
 	}
 	if o.Tag.R != 0 {
 		note(aggregate.WatchedReserved, 0)
+	}
+	if o.Kind == decode.Tag && place == "receiver" && (o.Tag.D && 10*o.Bytes >= 9*w.longest || !o.Tag.D && o.Bytes > w.longest) {
+		note(aggregate.WatchedLength, 0)
+		if !o.Tag.D {
+			w.longest = o.Bytes
+		}
 	}
 	valued := o.Tag.S != initialOf(o.Tag.T) && !o.Tag.D
 	if place == "sender" {
@@ -102,14 +111,14 @@ func TestWatch(t *testing.T) {
 		keys  int
 		batch int
 	}{{"receiver", 0, 1}, {"receiver", 0, 256}, {"receiver", 7, 100}, {"sender", 0, 256}} {
-		want := &heavyWatch{map[string]int{}}
+		want := &heavyWatch{seen: map[string]int{}}
 		for i := range obs {
 			want.expect(&obs[i], test.place)
 		}
 		cfg := window.Config{Tap: window.Tap{Tags: test.place == "receiver", Place: test.place}, MaxKeys: test.keys, Resolutions: []time.Duration{100 * time.Millisecond, time.Second}}
 		var plain, watched collector
 		run(t, newShard(t, cfg, &plain), obs, test.batch)
-		got := &heavyWatch{map[string]int{}}
+		got := &heavyWatch{seen: map[string]int{}}
 		cfg.Watch = got
 		run(t, newShard(t, cfg, &watched), obs, test.batch)
 		if diff := cmp.Diff(want.seen, got.seen); diff != "" {
@@ -127,7 +136,7 @@ func TestWatchWaiting(t *testing.T) {
 	for i := range obs[300:] {
 		obs[300+i].TimeNS += int64(time.Hour)
 	}
-	want, got := &heavyWatch{map[string]int{}}, &heavyWatch{map[string]int{}}
+	want, got := &heavyWatch{seen: map[string]int{}}, &heavyWatch{seen: map[string]int{}}
 	for i := range obs {
 		want.expect(&obs[i], "receiver")
 	}

@@ -4,50 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/csigscope/csigscope/capture"
-	"github.com/csigscope/csigscope/replay/emitter/scenario"
-	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
-
-// EveryEncapsulation returns whole frames of every encapsulation that the emitter
-// has, between hosts and between leaves, in both IP versions inside and outside:
-// with tags, with reflections and with neither. The tags are of the emitter's default
-// layout.
-func EveryEncapsulation(t testing.TB) [][]byte {
-	t.Helper()
-	s := scenario.Scenario{
-		Name: "encapsulations", Seed: 7, Duration: 100 * time.Millisecond,
-		Leaves: 2, Spines: 1, HostsPerLeaf: 2, HostSpeed: 100 * scenario.Mbps, UplinkSpeed: 100 * scenario.Mbps,
-		TagEvery: 2, AckEvery: 2, SnapLen: 9000, SingleFile: true, CaptureUntagged: true,
-		Taps: []scenario.Tap{{Racks: true}, {Name: "to-spine", Before: []string{"spine*"}}},
-	}
-	for i, encap := range scenario.Encapsulations() {
-		for j, at := range []string{"hosts", "leaves"} {
-			if at == "leaves" && slices.Contains([]string{"none", "esp", "psp"}, encap) {
-				continue
-			}
-			for _, underlay := range []int{4, 6} {
-				s.Workloads = append(s.Workloads, scenario.Workload{
-					Kind: scenario.Background, Pairs: 1, Rate: scenario.Mbps / 2,
-					Encap: encap, EncapAt: at, IP: 4 + 2*((i+j)%2), Underlay: underlay,
-				})
-			}
-		}
-	}
-	r, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var frames [][]byte
-	for _, path := range r.Captures {
-		frames = append(frames, Read(t, path)...)
-	}
-	return frames
-}
 
 // Read returns the frames of a capture file.
 func Read(t testing.TB, path string) [][]byte {

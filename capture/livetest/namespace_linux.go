@@ -92,23 +92,42 @@ const (
 // MakeLink makes the link, and waits until it is up.
 func MakeLink(t *testing.T) {
 	t.Helper()
-	add := exec.Command("ip", "link", "add", SendEnd, "mtu", "9000", "type", "veth", "peer", "name", TapEnd, "mtu", "9000")
+	MakeLinkOf(t, SendEnd, TapEnd)
+}
+
+// MakeLinkOf makes a link of two ends, and waits until it is up.
+func MakeLinkOf(t *testing.T, a, b string) {
+	t.Helper()
+	add := exec.Command("ip", "link", "add", a, "mtu", "9000", "type", "veth", "peer", "name", b, "mtu", "9000")
 	if out, err := add.CombinedOutput(); err != nil {
 		Missing(t, "no veth link can be made: %v: %s", err, out)
 	}
-	for _, end := range []string{SendEnd, TapEnd} {
+	for _, end := range []string{a, b} {
 		// The kernel's own packets would be in the way of exact counts.
 		IP(t, "link", "set", end, "addrgenmode", "none")
+	}
+	Up(t, a, b)
+}
+
+// Up sets both ends of a link up, and waits until frames pass. The carrier comes a moment later, at
+// each end by itself, and until an end has its queue the kernel drops what is sent there, and says nothing.
+func Up(t *testing.T, ends ...string) {
+	t.Helper()
+	for _, end := range ends {
 		IP(t, "link", "set", end, "up")
 	}
-	// The carrier comes a moment later.
-	for range 6000 {
-		if b, err := os.ReadFile("/sys/class/net/" + TapEnd + "/operstate"); err != nil || strings.TrimSpace(string(b)) == "up" {
-			return
+	for _, end := range ends {
+		for n := 0; ; n++ {
+			out, err := exec.Command("ip", "-oneline", "link", "show", "dev", end).CombinedOutput()
+			if err == nil && strings.Contains(string(out), " state UP ") && !strings.Contains(string(out), " qdisc noop ") {
+				break
+			}
+			if n == 6000 {
+				t.Fatalf("%s does not come up within 30 s: %v: %s", end, err, out)
+			}
+			time.Sleep(5 * time.Millisecond)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatal("the link does not come up within 30 s")
 }
 
 // Sender sends whole frames into the link.

@@ -159,7 +159,7 @@ func judge(t *testing.T, s scenario.Scenario, imperfect bool) accuracy {
 		t.Errorf("observations are not conserved: %+v", r.Result().Counts)
 	}
 	truth := truthCells(t, emitted{filepath.Clean(dir)}, "tag")
-	stored := got.windows(n.Fabric)
+	stored, _ := got.windows(n.Fabric)
 	if !imperfect {
 		for key := range stored { // cells without tags have reflections, whose truth is apart
 			if stored[key].Kind != "tag" {
@@ -222,8 +222,8 @@ func (m *modes) WriteBlock(_ context.Context, b *aggregate.Block) error {
 
 // windows computes what query windows answers: of each cell its tags, or else its
 // reflections, and the location with the most heavy ones; ties go to the more severe
-// mean, then to the lower identity.
-func (m *modes) windows(f *fabric.Fabric) map[string]storedWindow {
+// mean, then to the lower identity. ports are the candidates of the heavy ones.
+func (m *modes) windows(f *fabric.Fabric) (out map[string]storedWindow, ports map[string][]aggregate.Candidate) {
 	names := map[uint64]string{}
 	for _, g := range f.Groups() {
 		names[uint64(g.ID)] = g.Name
@@ -233,6 +233,9 @@ func (m *modes) windows(f *fabric.Fabric) map[string]storedWindow {
 		sum   uint64
 		heavy modeRow
 		at    aggregate.LocationID
+
+		signal csig.Signal
+		places []aggregate.LocationStats
 	}
 	cells := map[string]*mode{}
 	for k, r := range m.rows {
@@ -240,7 +243,7 @@ func (m *modes) windows(f *fabric.Fabric) map[string]storedWindow {
 		key := w.key(k.signal.String())
 		c := cells[key]
 		if c == nil || c.Kind == "reflection" && k.kind == decode.Tag {
-			c = &mode{storedWindow: w}
+			c = &mode{storedWindow: w, signal: k.signal}
 			cells[key] = c
 		}
 		if c.Kind != w.Kind {
@@ -250,21 +253,30 @@ func (m *modes) windows(f *fabric.Fabric) map[string]storedWindow {
 		c.Untouched += r.untouched
 		c.Heavy += r.heavy
 		c.sum += r.sum
-		if r.heavy > 0 && worse(k.signal, r, &c.heavy, k.location, c.at) {
-			c.heavy, c.at = *r, k.location
+		if r.heavy > 0 {
+			c.places = append(c.places, aggregate.LocationStats{Location: k.location, Heavy: r.heavy, HeavySum: r.heavySum})
+			if worse(k.signal, r, &c.heavy, k.location, c.at) {
+				c.heavy, c.at = *r, k.location
+			}
 		}
 	}
-	out := make(map[string]storedWindow, len(cells))
+	out, ports = map[string]storedWindow{}, map[string][]aggregate.Candidate{}
 	for key, c := range cells {
 		signal := strings.Fields(key)[1]
 		c.Mean = float64(c.sum) / float64(c.Observations) * units[signal]
 		if l, ok := f.Location(c.at); ok && c.heavy.heavy > 0 {
 			c.Mode, c.ModeCount, c.ModeStage = l.Name, c.heavy.heavy, l.Stage
 			c.ModePorts, c.Candidates = strings.Join(l.Candidates, " "), l.CandidateCount
+			stats := aggregate.CellStats{Signal: c.signal}
+			stats.SetMode(c.places, true)
+			ports[key] = stats.Candidates(func(id aggregate.LocationID) ([]string, int) {
+				l, _ := f.Location(id)
+				return l.Candidates, l.CandidateCount
+			})
 		}
 		out[key] = c.storedWindow
 	}
-	return out
+	return out, ports
 }
 
 // worse tells whether a location comes before the best so far.

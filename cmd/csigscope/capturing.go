@@ -73,6 +73,7 @@ type capturing struct {
 	fixed   func(*network) (config.Settings, error)
 	started config.Settings
 
+	lateness time.Duration // of windows; it changes at the next start
 	network  *network
 	memory   config.Memory
 	using    atomic.Pointer[network] // the same, for other goroutines
@@ -95,6 +96,8 @@ func (c *capturing) begin() (err error) {
 	if c.memory, err = c.ops.divideMemory(c.opsFlags, &c.network.Config, c.use(c.network)); err != nil {
 		return err
 	}
+	section, _ := c.section(c.network)
+	c.lateness = time.Duration(section.Lateness)
 	setup, err := c.setup(c.network)
 	if err != nil {
 		return err
@@ -107,6 +110,7 @@ func (c *capturing) begin() (err error) {
 func (c *capturing) setup(n *network) (s agent.Setup, err error) {
 	section, mirrors := c.section(n)
 	s = agent.Setup{Settings: n.Settings(), Network: n.Naming(), Interval: time.Duration(section.CommitInterval)}
+	s.Settings.Lateness = c.lateness
 	if s.Settings.MaxKeys, err = orUsage(c.memory.MaxKeys(&n.Config, c.use(n))); err != nil {
 		return s, err
 	}
@@ -269,8 +273,17 @@ func (c *capturing) mirrorMetrics() (list []metrics.Mirror) {
 }
 
 func (c *capturing) producers() (list []metrics.Producer) {
+	at := make(map[string]int) // a tap has observations if one of its rings does
 	for _, r := range c.agent.Stats().Rings {
-		list = append(list, metrics.Producer{Name: r.Name, Watermark: r.Watermark, StateBytes: r.StateBytes})
+		i, known := at[r.Name]
+		if !known {
+			i = len(list)
+			at[r.Name], list = i, append(list, metrics.Producer{Name: r.Name})
+		}
+		list[i].StateBytes += r.StateBytes
+		if !r.Ended {
+			list[i].Observed = max(list[i].Observed, r.Observed)
+		}
 	}
 	return list
 }

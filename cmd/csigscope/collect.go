@@ -45,12 +45,13 @@ made or migrated when the store comes. A store that answers within 5 s of the st
 refuses rows (an old server, an earlier schema, a wrong password, missing rights) ends
 collect with exit code 1. Later refusals are logged, and rows wait until they are mended.
 
-Closed windows are committed to disk once a second. A killed process loses its open windows
-of 1 s and shorter, about the last 3 s: the next one records them as a gap, and rebuilds
+Windows of 1 s close after their lateness (collect.lateness), are committed to disk soon after,
+and can be watched from their end on (csigscope query watch). A killed process loses its open
+windows of 1 s and shorter, about the last 3 s: the next one records them as a gap, and rebuilds
 windows of 1 min from the stored seconds.
 
 Several collectors of one store can answer for each other: with the sections collect.peers and
-collect.ingest.peers of the configuration they share the windows of 1 s as they close, so that
+collect.ingest.peers of the configuration they share the windows of 1 s as they end, so that
 --api-listen of each has the live windows of all.
 
 Packets that violate the protocol or the configuration, and ports that are stuck from window
@@ -59,8 +60,8 @@ configuration).
 
 --metrics-listen serves /metrics for Prometheus, /healthz (200 while windows are committed)
 and /readyz, which is 503 with the reason while the link of a tap is down, the store was
-never reached or refuses rows, or the store is away and the outbox full. Supports systemd
-notification (sd_notify).`,
+never reached, refuses rows or has left one waiting for more than 2 minutes, or the outbox is
+full. Supports systemd notification (sd_notify).`,
 		Example: `  csigscope collect --interface eth1 --fabric fabric.yaml
   csigscope collect --config csigscope.yaml --fabric fabric.yaml
   csigscope config check --config csigscope.yaml --fabric fabric.yaml && pkill -HUP -f '^[^ ]*csigscope collect'
@@ -92,6 +93,7 @@ func (f *collectFlags) read(cmd *cobra.Command) (*network, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.Fabric.SeeLive()
 	n.Config.Override(cmd.Flags())
 	if cmd.Flags().Changed("store") {
 		n.Config.Store.DSN = config.NewDSN(f.dsn)

@@ -37,6 +37,7 @@ func TestCollect(t *testing.T) {
 		{"taps", collectTapRows},
 		{"sandbox", collectSandboxed},
 		{"feed", collectFeed},
+		{"silence", collectSilence},
 		{"kill", collectKill},
 		{"truth", collectTruth},
 		{"mirror", collectMirrored},
@@ -236,27 +237,30 @@ func storedCells(t *testing.T, env []string, dsn string) map[string]queriedTotal
 	t.Helper()
 	cells := map[string]queriedTotals{}
 	for _, signal := range []string{"min_abw", "min_abw_ratio", "max_delay", "max_nqd"} {
-		for _, c := range decodeJSON[[]queriedTotals](t, mustRun(t, env, "query", "cells", "--store", dsn, "--signal", signal, "-o", "json")) {
+		for _, a := range answeredCells(t, mustRun(t, env, "query", "cells", "--store", dsn, "--signal", signal, "-o", "json")) {
+			c := totalsOf(&a)
 			cells[fmt.Sprintf("%s %s %s>%s", signal, c.Kind, c.Src, c.Dst)] = c
 		}
 	}
 	return cells
 }
 
-// queriedTotals is one line of query cells: what does not hang on when packets came.
+// queriedTotals are the numbers of a cell that do not depend on when packets came.
 type queriedTotals struct {
-	Src          string  `json:"src_group"`
-	Dst          string  `json:"dst_group"`
-	Kind         string  `json:"kind"`
-	Observations uint64  `json:"observations"`
-	Mean         float64 `json:"mean"`
-	Min          float64 `json:"min"`
-	Max          float64 `json:"max"`
-	Untouched    uint64  `json:"untouched"`
-	Heavy        uint64  `json:"heavy"`
-	Mode         string  `json:"mode"`
-	ModeCount    uint64  `json:"mode_count"`
-	RunnerUp     string  `json:"runner_up"`
+	Src, Dst, Kind   string
+	Observations     uint64
+	Mean, Min, Max   float64
+	Untouched, Heavy uint64
+	Mode             string
+	ModeCount        uint64
+	RunnerUp         string
+}
+
+func totalsOf(c *answeredCell) queriedTotals {
+	return queriedTotals{
+		c.Src, c.Dst, c.Kind, c.Observations, only(c.Mean), only(c.Min), only(c.Max), c.Untouched, c.Heavy,
+		c.Mode.Location, c.Mode.Heavy, c.RunnerUp.Location,
+	}
 }
 
 // collectTruth: what tcpreplay sends from the simulator's captures is in the store as a

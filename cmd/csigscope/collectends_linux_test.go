@@ -209,11 +209,11 @@ func collectDrops(t *testing.T, env []string) {
 	for _, w := range decodeJSON[[]struct {
 		Window   time.Time `json:"window_start"`
 		Lost     uint64
-		GapShare float64 `json:"gap_share"`
+		GapRatio float64 `json:"gap_ratio"`
 	}](t, mustRun(t, env, "query", "coverage", "--store", dsn, "--resolution", "1s", "-o", "json",
 		"--from", begun.Add(-10*time.Second).UTC().Format(time.RFC3339), "--to", ended.Add(10*time.Second).UTC().Format(time.RFC3339))) {
 		lost += w.Lost
-		if w.GapShare != 0 || w.Lost > 0 && (w.Window.Before(earliest) || w.Window.After(ended)) {
+		if w.GapRatio != 0 || w.Lost > 0 && (w.Window.Before(earliest) || w.Window.After(ended)) {
 			t.Errorf("packets were dropped between %s and %s, coverage says %+v", begun, ended, w)
 		}
 	}

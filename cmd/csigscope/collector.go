@@ -79,7 +79,10 @@ func (c *collector) openServer() (err error) {
 	}
 	cfg := remote.ServerConfig{
 		Listen: string(ingest.Listen), DangerouslyExposed: c.flags.exposed, Logger: c.logger,
-		Auth: ingest.Auth(), Admission: c.admission(c.network), Live: c.log.watching,
+		Auth: ingest.Auth(), Admission: c.admission(c.network), Live: c.log.watching, Provisional: &c.log,
+	}
+	if c.log.live != nil {
+		cfg.LiveProvisional = c.log.live
 	}
 	if c.server, err = remote.NewServer(cfg, &c.log, handover.Directory{Store: c.db.store}); err != nil {
 		return usageError{fmt.Errorf("collect: ingest: %w", err)}
@@ -161,7 +164,7 @@ func (c *collector) openPipeline() error {
 		return err
 	}
 	names = journal.NewNames(c.db.store, marks, c.logger)
-	return c.agent.Start(names)
+	return c.agent.Start(names, &c.log)
 }
 
 // openFeed makes the live windows for --api-listen.
@@ -179,7 +182,9 @@ func (c *collector) openFeed() error {
 	if err != nil {
 		return err
 	}
-	if c.feed, err = newLiveFeed(c.cmd, d, names, reader, &c.memory, c.logger); err != nil {
+	if c.feed, err = newLiveFeed(c.cmd, d, names, reader, &c.network.Config.API, &c.memory, table.MemoryOptions{
+		Lateness: c.lateness, MaxAge: time.Duration(c.network.Config.Collect.MaxAge), Thresholds: c.network.Config.States.Thresholds(),
+	}, c.logger); err != nil {
 		return errors.Join(err, d.Close())
 	}
 	c.log.live = c.feed.memory
@@ -269,10 +274,11 @@ func (c *collector) watch(o *operations) error {
 // windowMetrics is what the live windows count.
 func (c *collector) windowMetrics() metrics.Windows {
 	n := c.feed.memory.Counts()
-	m := metrics.Windows{Repeated: n.RepeatedBlocks, Old: n.OldBlocks, Ahead: n.AheadBlocks, Crowded: n.CrowdedBlocks, Dropped: n.DroppedWindows}
-	if w := c.feed.memory.State().Newest(); w != nil {
-		m.End, m.Producers, m.Expected = w.End, w.Producers, w.Expected
-	}
+	m := metrics.Windows{Repeated: n.RepeatedBlocks, Old: n.OldBlocks, Ahead: n.AheadBlocks, Crowded: n.CrowdedBlocks, Dropped: n.DroppedWindows, Uncovered: n.UncoveredCells, Untracked: n.UntrackedCells, Provisional: map[string]uint64{
+		"taken": n.Provisional.Taken, "late": n.Provisional.Late, "ahead": n.Provisional.Ahead, "crowded": n.Provisional.Crowded, "expired": n.Provisional.Expired,
+	}}
+	now := c.feed.memory.State().Coverage
+	m.End, m.Producers, m.Expected = now.Newest, now.Present(), now.Expected
 	return m
 }
 
@@ -299,7 +305,7 @@ func ingestMetrics(s *remote.Server) metrics.Ingest {
 func (c *collector) peerMetrics() (m metrics.Peers) {
 	if c.log.sharing != nil {
 		for _, p := range c.log.sharing.Stats() {
-			m.Sent = append(m.Sent, metrics.SentPeer{Name: p.URL, Up: !p.Away, Blocks: p.Sent, Rows: p.Rows, Bytes: p.Bytes, Waiting: p.WaitingBytes, Dropped: p.Dropped})
+			m.Sent = append(m.Sent, metrics.SentPeer{Name: p.URL, Up: !p.Away, Blocks: p.Sent, Rows: p.Rows, Bytes: p.Bytes, Waiting: p.WaitingBytes, Dropped: p.Dropped, Provisional: p.Provisional.Results()})
 		}
 	}
 	if c.server != nil {
@@ -355,6 +361,17 @@ func (s *watchedStore) WriteBlock(ctx context.Context, b *aggregate.Block) error
 		}
 	}
 	return s.watching.WriteBlock(ctx, b)
+}
+
+// WriteProvisional implements aggregate.ProvisionalSink: rows of windows that are not closed go to live
+// readers and to peers, past the log.
+func (s *watchedStore) WriteProvisional(p *aggregate.Provisional) {
+	if s.live != nil {
+		s.live.WriteProvisional(p)
+	}
+	if s.sharing != nil {
+		s.sharing.WriteProvisional(p)
+	}
 }
 
 // Sync implements rowLog.

@@ -43,17 +43,17 @@ func TestCollectPeers(t *testing.T) {
 	stop := traffic(t, 500)
 	sendHeavy(t, 3)
 
-	cells := func(api string) []queriedTotals {
-		return decodeJSON[[]queriedTotals](t, mustRun(t, env, "query", "cells", "--server", "http://"+api, "--windows", "60", "-o", "json"))
+	cells := func(api string) []answeredCell {
+		return answeredCells(t, mustRun(t, env, "query", "cells", "--server", "http://"+api, "--windows", "60", "-o", "json"))
 	}
-	var got []queriedTotals
+	var got []answeredCell
 	if !comes(func() bool {
 		got = cells(apiB)
-		return len(got) == 1 && got[0].ModeCount > 0 && !strings.Contains(got[0].Mode, "location ")
+		return len(got) == 1 && got[0].Mode.Heavy > 0 && !strings.Contains(got[0].Mode.Location, "location ")
 	}) {
 		t.Fatalf("collector b answers %+v\n%s", got, b.log())
 	}
-	if want := cells(apiA); got[0].Src != want[0].Src || got[0].Dst != want[0].Dst || got[0].Mode != want[0].Mode || !strings.HasSuffix(got[0].Src, "/24") {
+	if want := cells(apiA); got[0].Src != want[0].Src || got[0].Dst != want[0].Dst || got[0].Mode.Location != want[0].Mode.Location || !strings.HasSuffix(got[0].Src, "/24") {
 		t.Errorf("b answers %+v, a %+v", got[0], want[0])
 	}
 	stop()

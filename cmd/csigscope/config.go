@@ -2,17 +2,25 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
+	"github.com/csigscope/csigscope/replay"
 )
 
 func newConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check and print the configuration",
+		Long: `One YAML file configures all commands (--config FILE); the fabric file describes the network
+(--fabric FILE). dump prints the defaults as a file to edit. Keys that have none, such as
+csig: udp_reflections (reflections over UDP) and length, compact and wide of
+csig: reflections, are in the reference (REFERENCE.md), with all others.`,
 	}
 	cmd.AddCommand(newConfigCheck(), newConfigDump())
 	return cmd
@@ -20,6 +28,7 @@ func newConfigCommand() *cobra.Command {
 
 func newConfigCheck() *cobra.Command {
 	var f networkFlags
+	var seen []string
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check a configuration file and the fabric file",
@@ -27,11 +36,16 @@ func newConfigCheck() *cobra.Command {
 refused by no command. Mistakes are reported with their lines and keys, and the exit code
 is 2. A value that is allowed and looks like a mistake, such as an address of a host in no
 group, is a warning on standard error. Files that the configuration names, such as
-certificates, are not read, but for those of the store.`,
-		Example: "  csigscope config check --config csigscope.yaml --fabric fabric.yaml",
-		Args:    noArgs,
+certificates, are not read, but for those of the store.
+
+With --seen, check reads captures of taps inside the fabric (place mid, at) and says for how many
+of the flows that they saw the paths and the ECMP hashes of the fabric file are right.`,
+		Example: `  csigscope config check --config csigscope.yaml --fabric fabric.yaml
+  csigscope config check --fabric fabric.yaml --seen spine1.pcapng`,
+		Args: noArgs,
 	}
 	f.add(cmd.Flags())
+	cmd.Flags().StringSliceVar(&seen, "seen", nil, "captures `FILE`,... of taps inside the fabric")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		n, err := openNetwork(f.config, f.fabric)
 		if err != nil {
@@ -48,9 +62,39 @@ certificates, are not read, but for those of the store.`,
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "configuration is good: epoch %016x\n", n.Epoch)
+		if len(seen) > 0 {
+			return predict(cmd, n, seen)
+		}
 		return nil
 	}
 	return cmd
+}
+
+// predict prints how well the fabric file says where captures saw flows.
+func predict(cmd *cobra.Command, n *network, captures []string) error {
+	var f pipelineFlags
+	f.taps.place, f.workers = "receiver", runtime.NumCPU()
+	c, err := f.config(captures, n)
+	if err != nil {
+		return err
+	}
+	c.Sink, c.Logger = aggregate.Sinks{}, slog.New(slog.DiscardHandler)
+	r, err := replay.New(c)
+	if err != nil {
+		return err
+	}
+	if err := r.Run(cmd.Context()); err != nil {
+		return err
+	}
+	if !n.Fabric.Reveal() {
+		return fmt.Errorf("check %q: no flow was seen: expected captures of taps that the fabric file places (place: mid, at)", captures)
+	}
+	for _, p := range n.Fabric.Predictions() {
+		if p.Seen > 0 {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: right for %d of %d flows at taps (%.2f %%)\n", p.By, p.Right, p.Seen, 100*float64(p.Right)/float64(p.Seen))
+		}
+	}
+	return nil
 }
 
 func newConfigDump() *cobra.Command {

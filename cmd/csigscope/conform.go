@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/decode/conform"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
@@ -46,7 +48,8 @@ identification and content. Packets that look alike are matched in their order; 
 prove nothing are counted and not judged. Captures may be pcap or pcapng, plain or
 compressed; a folder stands for the captures in it, and several interfaces in one pcapng
 file are several ports. With --fabric and ports named as there, such as leaf3:up1, the
-locator metadata of each port is known; else the one that it writes most is taken for it.
+locator metadata of each port is known. Of one capture of several ports, --fabric tells which
+port each packet leaves by; without, the locator that a capture has most is taken for its port's.
 
 With --metrics, a CSV of the device's own counters with the header
 "time,port,signal,value", values are judged as well. A value holds from its time until the
@@ -77,7 +80,7 @@ The command exits with 3 if a rule was broken.`,
 	flags.StringVar(&f.metrics, "metrics", "", "`FILE` of the device's own counters as CSV: time,port,signal,value")
 	flags.DurationVar(&f.slack, "slack", time.Millisecond, "how far the counters' clock may be off the captures'")
 	flags.IntVar(&f.packets, "memory-packets", conform.DefaultMaxPackets, "`N` packets at most are held in memory, some 120 bytes each; of larger captures one part after the other")
-	flags.StringVar(&f.device, "device", "device", "`NAME` of the device in the JUnit file")
+	flags.StringVar(&f.device, "device", "device", "`NAME` of the device in the JUnit file, and in the fabric file where after-captures are of several of its ports (default there the one that most locators name)")
 	f.junit.add(cmd, "junit", "also write the result to a JUnit `FILE`, one test case a rule")
 	f.out.add(cmd, "table", "json")
 	return cmd
@@ -93,12 +96,15 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	cfg.Decode = n.Decode
+	if slices.ContainsFunc(n.Fabric.Locations(), func(l fabric.Location) bool { return l.Device == f.device }) {
+		cfg.Device = f.device
+	}
 	if f.metrics != "" {
 		if cfg.Metrics, err = readMetrics(f.metrics, f.slack); err != nil {
 			return usageError{err}
 		}
 	}
-	c, failed := judgeCaptures(cmd, replay.ConformConfig{Judge: cfg, Before: args[:1], After: replay.PortCaptures(args[1:]), Own: n.Fabric.Writes})
+	c, failed := judgeCaptures(cmd, replay.ConformConfig{Judge: cfg, Before: args[:1], After: replay.PortCaptures(args[1:]), Fabric: n.Fabric})
 	if c == nil {
 		return failed
 	}

@@ -23,6 +23,14 @@ taps:
 - {name: down4, ports: ["leaf3:down4"]}
 `
 
+// mergedTaps capture what comes out of all ports of leaf3 as one.
+const mergedTaps = `
+duration: 150ms
+taps:
+- {name: in, before: [leaf3]}
+- {name: out, ports: ["leaf3:*"]}
+`
+
 // leaf3 are the arguments of conform for captures with leaf3Taps.
 func (e emitted) leaf3() []string {
 	args := []string{filepath.Join(e.dir, "in.pcapng")}
@@ -85,6 +93,36 @@ func TestConform(t *testing.T) {
 				t.Errorf("rules %v, want %v; %+v", rules, test.rules, n)
 			}
 		})
+	}
+}
+
+// TestConformMerged: of one capture of all ports of a switch, the fabric file tells which port
+// each packet leaves by, and so which locator is its own.
+func TestConformMerged(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"wide", "compact"} {
+		for _, test := range []struct {
+			fault string
+			args  []string
+			want  string
+		}{
+			{"", nil, ""},
+			{"", []string{"--device", "leaf3"}, ""},
+			{`faults: [{match: "leaf3:up1", kind: wrong-lm}]`, nil, "locator-other"},
+			{`faults: [{match: "leaf3", kind: wrong-lm}]`, []string{"--device", "leaf3"}, "locator-other"},
+		} {
+			file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+mergedTaps+test.fault+"\n")
+			e := emit(t, "--scenario-file", file, "--set", "capture_untagged=true", "--set", "format="+format)
+			args := append([]string{"conform", "-o", "json", "--fabric", e.fabric()}, test.args...)
+			r := runBinary(t, os.Environ(), append(args, filepath.Join(e.dir, "in.pcapng"), filepath.Join(e.dir, "out.pcapng"))...)
+			var rules []string
+			for _, f := range decodeJSON[replay.Conformance](t, r.stdout).Findings {
+				rules = append(rules, f.Rule)
+			}
+			if got := strings.Join(rules, " "); got != test.want {
+				t.Errorf("%s, %q: breaks %q, want %q", format, test.fault, got, test.want)
+			}
+		}
 	}
 }
 

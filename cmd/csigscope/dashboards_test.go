@@ -44,7 +44,7 @@ func TestDashboardQueries(t *testing.T) {
 			URL: "http://" + address + "/?database=csigscope", From: start.Add(-time.Second), To: start.Add(11 * time.Second), Interval: 200 * time.Millisecond,
 			Choices: map[string]grafanatest.Choice{
 				"signal": {Text: "min_abw_ratio", Value: "1"}, "level": {Text: "port", Value: "0"}, "resolution": rows, "datasource": {Value: "csigscope-clickhouse"},
-				"src": {Value: "rack5"}, "dst": {Value: "rack6"}, "group": {Value: "rack5"}, "location": {},
+				"src": {Value: "rack5"}, "dst": {Value: "rack6"}, "group": {Value: "rack5"}, "location": {}, "onset": {Value: "0.05"}, "clear": {Value: "0.02"},
 			},
 		}
 		if rows.Text == "1m" {

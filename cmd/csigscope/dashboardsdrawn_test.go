@@ -203,7 +203,7 @@ func checkLink(t *testing.T, x grafanatest.DrawnValue, choices map[string]string
 
 // colorOf is the colour of a state, or of a location on the page.
 func colorOf(text string, colors map[string]string) string {
-	states := map[string]string{"clear": "#1e4d2b", "too few": "#48525f", "no data": "#1b1f26"}
+	states := map[string]string{"clear": "#1e4d2b", "brief": "#4d4a1e", "too few": "#48525f", "not judged": "#48525f", "no data": "#1b1f26"}
 	return cmp.Or(states[text], colors[text])
 }
 

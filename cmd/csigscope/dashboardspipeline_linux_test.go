@@ -56,11 +56,7 @@ func startPipeline(t *testing.T, env []string) pipeline {
 	t.Helper()
 	livetest.MakeLink(t)
 	const hostSend, hostTap = "hsend", "htap"
-	livetest.IP(t, "link", "add", hostSend, "mtu", "9000", "type", "veth", "peer", "name", hostTap, "mtu", "9000")
-	for _, end := range []string{hostSend, hostTap} {
-		livetest.IP(t, "link", "set", end, "addrgenmode", "none")
-		livetest.IP(t, "link", "set", end, "up")
-	}
+	livetest.MakeLinkOf(t, hostSend, hostTap)
 	dir := t.TempDir()
 	ingest, api, ops, hostOps, prometheus := freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t)
 	config := writeFile(t, filepath.Join(dir, "collect.yaml"), fmt.Sprintf("collect:\n  taps:\n  - interface: %s\n  ingest: {listen: %q, anonymous: host1}\n", livetest.TapEnd, ingest))

@@ -112,7 +112,7 @@ func list(cmd *cobra.Command, c replay.ListConfig, files []string) error {
 	if err == nil || counts.Packets > 0 { // else no capture could be opened
 		counts.WriteText(cmd.ErrOrStderr())
 	}
-	replay.NoteNoCSIG(cmd.ErrOrStderr(), counts.Packets, counts.Observations, c.Decode.Domain)
+	replay.NoteNoCSIG(cmd.ErrOrStderr(), counts.Packets-counts.SkippedLink.Total(), counts.Observations, c.Decode.Domain)
 	if c.Follow && errors.Is(err, context.Canceled) {
 		return nil // an interrupt is how following ends
 	}

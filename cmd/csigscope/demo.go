@@ -135,7 +135,7 @@ func simulate(cmd *cobra.Command, s scenario.Scenario, captures string) (report 
 
 // show serves the page behind the door until the command is interrupted.
 func show(cmd *cobra.Command, db *openedStore, n *network, memory *table.Memory, name string, d *edge.Server) error {
-	server, err := newPageServer(db, name, memory, d, &config.Memory{})
+	server, err := newPageServer(db, name, memory, d, &config.API{}, &config.Memory{})
 	if err != nil {
 		return err
 	}

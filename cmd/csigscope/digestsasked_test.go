@@ -20,6 +20,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/query/tabular/tabulartest"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 // notResults are columns of tables and fields of answers whose values differ from run to run,
@@ -379,6 +380,10 @@ func (r *digestRun) viewValues(view, parameter string) []string {
 		return []string{"0", "1", "2", "3"}
 	case "step_ns":
 		return steps
+	case "onset":
+		return []string{"0.05"}
+	case "clear":
+		return []string{"0.02"}
 	case "resolution_ns":
 		if fine {
 			return []string{"10000000"}
@@ -426,6 +431,9 @@ func (r *digestRun) askAPI() {
 	base := strings.TrimSuffix(r.page, "/")
 	description, _ := r.fetch(http.MethodGet, base+"/openapi.json", "", "")
 	for path, methods := range decodeJSON[openAPI](t, string(description.text)).Paths {
+		if strings.HasPrefix(path, edge.AdminPath) {
+			continue // these routes answer about the server, and digests are of stored data
+		}
 		question, get := methods["get"]
 		if !get || len(methods) > 1 {
 			t.Fatalf("%s is not asked by GET alone", path)
@@ -464,7 +472,7 @@ func (r *digestRun) askAPI() {
 		}
 		r.add("api", path, q.text.Bytes(), q.asked)
 		name := strings.TrimPrefix(path, "/api/v1/")
-		if !r.thorough() || strings.Contains(name, "export") || name == "watch" {
+		if !r.thorough() || strings.Contains(name, "export") || name == "watch" || name == "changes" {
 			continue // tables are no calls; a stream begins with windows in memory
 		}
 		q = apiQuestion{digestRun: r, address: base + "/csigscope.query.v1.QueryService/" + strings.ToUpper(name[:1]) + name[1:], must: q.must}
@@ -552,6 +560,10 @@ func (q *apiQuestion) ask(with url.Values) (cursor string) {
 		}](q.t, string(answer.text)).Next
 	case "text/csv":
 		q.table(tabular.CSV, answer.text)
+	case "application/x-ndjson":
+		for line := range bytes.Lines(answer.text) {
+			q.text.Write(indented(q.t, q.normalised(line, q.names)))
+		}
 	case "application/vnd.apache.parquet":
 		q.table(tabular.Parquet, answer.text)
 	case "application/vnd.apache.arrow.stream":

@@ -48,7 +48,13 @@ func (c *collector) expect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.feed.memory.Expect(expected)
+		var forgotten []uint64
+		for _, p := range known {
+			if p.Forgotten {
+				forgotten = append(forgotten, p.ID)
+			}
+		}
+		c.feed.memory.Expect(expected, forgotten)
 		if !retry.Sleep(ctx, pause) {
 			return nil
 		}

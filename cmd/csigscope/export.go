@@ -45,8 +45,10 @@ Packets that violate the protocol or the configuration, and ports that are stuck
 to window, are sent every minute and stored beside the findings of the collector's own taps
 (section findings of the configuration).
 
-Closed windows are committed to the spool once a second. A killed process loses its open
-windows of 1 s and shorter, about the last 3 s: the next one reports them to the collector,
+Windows of 1 s close after their lateness (export.lateness) and are committed to the spool soon
+after; their provisional rows go to the collector's live view before that, past the spool, and
+are dropped where the collector is away. A killed process loses its open windows of 1 s and
+shorter, about the last 3 s: the next one reports them to the collector,
 which stores a gap and rebuilds windows of 1 min from the seconds that it has. Windows that
 gave way in a full spool, or that the collector refused, are in the table gaps too.`,
 		Example: `  csigscope export --interface eth1 --collector https://collector.example:4319 --token-file /etc/csigscope/token
@@ -76,6 +78,7 @@ func (f *exportFlags) read(cmd *cobra.Command) (*network, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.Fabric.SeeLive()
 	n.Config.Override(cmd.Flags())
 	c := &n.Config.Export
 	c.Taps = withInterfaces(c.Taps, f.interfaces)
@@ -172,7 +175,7 @@ func (e *exporting) openPipeline() error {
 	if err != nil {
 		return err
 	}
-	return e.agent.Start(names)
+	return e.agent.Start(names, e.spool)
 }
 
 // know tells the spool the names of taps, before blocks of theirs come.
@@ -234,7 +237,7 @@ func (e *exporting) watch(o *operations) error {
 		s := e.client.Stats()
 		m := metrics.Spool{
 			Connected: s.Answering, Bytes: s.SpoolBytes, Limit: s.SpoolLimit, Waiting: s.Waiting,
-			Sent: s.Stored + s.Repeated, Retries: s.Failures, Lost: s.Lost,
+			Sent: s.Stored + s.Repeated, Retries: s.Failures, Lost: s.Lost, Provisional: s.Provisional.Results(),
 		}
 		if !s.Oldest.IsZero() {
 			m.Age = max(time.Since(s.Oldest), 0)

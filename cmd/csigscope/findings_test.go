@@ -18,7 +18,7 @@ type storedFinding struct {
 
 func storedFindingsOf(t *testing.T, env []string, dsn string) []storedFinding {
 	t.Helper()
-	return decodeJSON[[]storedFinding](t, mustRun(t, env, "query", "findings", "--store", dsn, "--top", "1000", "-o", "json"))
+	return decodeJSON[struct{ Findings []storedFinding }](t, mustRun(t, env, "query", "findings", "--store", dsn, "--top", "1000", "-o", "json")).Findings
 }
 
 // kindsFound are the kinds of findings, each once.

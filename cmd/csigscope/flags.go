@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -213,6 +214,9 @@ func addCredentialFlags(cmd *cobra.Command) {
 	flags.String("client-key", "", "with --server: `FILE` of its key (PEM)")
 }
 
+// answerPatience is how long a server may take to begin an answer; api: {answer_time} is below it.
+const answerPatience = 2 * time.Minute
+
 // newServerClient asks the server of a URL with the credentials that the flags name.
 func newServerClient(cmd *cobra.Command, server string) (*client.Client, error) {
 	wrong := func(err error) error { return usageError{fmt.Errorf("--server: %w", err)} }
@@ -222,7 +226,10 @@ func newServerClient(cmd *cobra.Command, server string) (*client.Client, error) 
 	if err == nil && (u.Scheme == "http" && files != edge.TLSFiles{} || edge.InClear(u) && tokenFile != "") {
 		return nil, wrong(errors.New("expected https, since credentials would travel in the clear"))
 	}
-	base := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second}
+	base := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: answerPatience, IdleConnTimeout: 90 * time.Second,
+	}
 	h, err := edge.NewClient(base, files, tokenFile, time.Now, newLogger(cmd, cmd.ErrOrStderr()))
 	if err != nil {
 		return nil, usageError{err}

@@ -64,10 +64,11 @@ func storedFlows(t *testing.T, env []string, args ...string) (flows flowCounts, 
 		Src, Dst                                              string
 		SrcPort, DstPort, Proto, Observations, Heavy, Windows uint64
 		Kind                                                  string
+		Others                                                bool
 	}
 	out := mustRun(t, env, append([]string{"query", "flows", "--top", "1000", "-o", "json"}, args...)...)
-	for _, r := range decodeJSON[[]row](t, strings.ReplaceAll(out, "_port", "Port")) {
-		if all += r.Observations; r.Src == "others" {
+	for _, r := range decodeJSON[struct{ Flows []row }](t, strings.NewReplacer("_port", "Port", "_address", "").Replace(out)).Flows {
+		if all += r.Observations; r.Others {
 			rest += r.Heavy
 			continue
 		}
@@ -91,7 +92,7 @@ func TestFlows(t *testing.T) {
 		dsn := "--store=embedded:" + filepath.Join(t.TempDir(), "store")
 		mustRun(t, env, append(append([]string{"replay", "--fabric", e.fabric(), dsn}, pieces...), files...)...)
 		for _, resolution := range []string{"1s", "1m"} {
-			got, total, rest := storedFlows(t, env, dsn, "--resolution", resolution)
+			got, total, rest := storedFlows(t, env, dsn, "--window", resolution)
 			if !reflect.DeepEqual(got, want) || total != all || rest != 0 {
 				t.Errorf("%v, windows of %s: %d observations, %d of them of others, flows\n%v, expected %d and\n%v", pieces, resolution, total, rest, got, all, want)
 			}

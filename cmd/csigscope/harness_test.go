@@ -161,6 +161,40 @@ func (e emitted) captures(t *testing.T) []string {
 	return files
 }
 
+// answeredCell is a cell as the query API, and query with it, has it in JSON.
+type answeredCell struct {
+	From, Src, Dst, Kind, State    string
+	Observations, Untouched, Heavy uint64
+	Mean, Min, Max                 map[string]float64 // the value by its unit
+	Mode                           answeredBottleneck
+	RunnerUp                       answeredBottleneck `json:"runner_up"`
+}
+
+type answeredBottleneck struct {
+	Location string
+	Heavy    uint64
+}
+
+// only is the one value of a measure, 0 for none.
+func only(measure map[string]float64) float64 {
+	for _, v := range measure {
+		return v
+	}
+	return 0
+}
+
+// answeredCells are the cells of query cells -o json.
+func answeredCells(t *testing.T, text string) []answeredCell {
+	t.Helper()
+	return decodeJSON[struct{ Cells []answeredCell }](t, text).Cells
+}
+
+// answeredWindows are the rows of query windows -o json.
+func answeredWindows(t *testing.T, text string) []answeredCell {
+	t.Helper()
+	return decodeJSON[struct{ Windows []answeredCell }](t, text).Windows
+}
+
 func decodeJSON[T any](t *testing.T, text string) T {
 	t.Helper()
 	var v T

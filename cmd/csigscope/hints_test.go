@@ -68,14 +68,14 @@ func TestNothingThatFits(t *testing.T) {
 	e := emit(t, "--scenario", "quickstart", "--set", "duration=100ms")
 	mustRun(t, env, append([]string{"replay", "--store", dsn, "--fabric", e.fabric()}, e.captures(t)...)...)
 	for want, args := range map[string][]string{
-		"see csigscope query extent": {"query", "windows", "--resolution", "10ms"},
-		"there are no such finding":  {"query", "findings", "--kind", "stuck-port"},
+		"no rows match: there are rows from 2026-": {"query", "cells", "--since", "1h"},
+		"no rows match": {"query", "findings", "--kind", "stuck-port"},
 	} {
 		if r := runBinary(t, env, append(args, "--store", dsn)...); r.code != exitDone || !strings.Contains(r.stderr, want) {
 			t.Errorf("%v: exit code %d, %q does not say %q", args, r.code, r.stderr, want)
 		}
 	}
-	for _, flags := range []string{"cells --resolution 3s", "windows --resolution 3s", "windows --step 1500ms", "flows --resolution 10ms", "locations --top 100000000"} {
+	for _, flags := range []string{"coverage --resolution 3s", "windows --step 1500ms", "windows --step 10ms", "flows --window 10ms", "locations --top 100000000"} {
 		if r := runBinary(t, env, append([]string{"query"}, strings.Fields(flags+" --store "+dsn)...)...); r.code != exitUsage {
 			t.Errorf("%s: exit code %d, want %d: %s", flags, r.code, exitUsage, r.stderr)
 		}
@@ -92,7 +92,7 @@ func TestServerWithoutRows(t *testing.T) {
 	server := httptest.NewServer(h)
 	defer server.Close()
 	r := runBinary(t, os.Environ(), "query", "cells", "--server", server.URL)
-	if r.code != exitDone || !strings.Contains(r.stderr, server.URL+"/api/v1/health") {
+	if r.code != exitDone || !strings.Contains(r.stderr, "there are none yet") {
 		t.Errorf("exit code %d, %q", r.code, r.stderr)
 	}
 }

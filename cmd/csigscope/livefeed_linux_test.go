@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"maps"
@@ -20,10 +21,16 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// watchedCell is one line of query watch, or of query windows.
-type watchedCell struct {
-	queriedTotals
-	Window string `json:"window_start"`
+// watchedEvent is one line of query watch.
+type watchedEvent struct {
+	Event string
+	Data  struct {
+		From   string
+		Window string `json:"window_start"`
+		Final  bool
+		About  struct{ Final bool }
+		Cells  []answeredCell
+	}
 }
 
 // collectFeed: windows that close while packets come reach who watches, as they are stored.
@@ -48,21 +55,32 @@ func collectFeed(t *testing.T, env []string) {
 	}
 	stop := traffic(t, 500)
 	server := "--server=http://" + address
-	seen := map[string]watchedCell{}
-	lines := mustRun(t, env, "query", "watch", server, "--signal", "min_abw_ratio", "--count", "3", "-o", "ndjson")
+	seen, early := map[string]queriedTotals{}, map[string]bool{}
+	lines := mustRun(t, env, "query", "watch", server, "--signal", "min_abw_ratio", "--count", "10", "-o", "ndjson")
 	for line := range strings.Lines(lines) {
-		cell := decodeJSON[watchedCell](t, line)
-		seen[cell.Window] = cell // the last word on each
+		e := decodeJSON[watchedEvent](t, line)
+		window := e.Data.From + e.Data.Window
+		if !e.Data.Final && !e.Data.About.Final {
+			early[window] = true
+			continue
+		}
+		for _, c := range e.Data.Cells {
+			seen[window] = totalsOf(&c) // the last word on each
+		}
 	}
-	if now := decodeJSON[[]queriedTotals](t, mustRun(t, env, "query", "cells", server, "-o", "json")); len(now) != 1 || now[0].Observations == 0 {
+	if len(early) < 3 {
+		t.Errorf("%d windows were seen before they were final", len(early))
+	}
+	logFreshness(t, address)
+	if now := answeredCells(t, mustRun(t, env, "query", "cells", server, "-o", "json")); len(now) != 1 || now[0].Observations == 0 {
 		t.Errorf("the last window: %+v", now)
 	}
 	for durable := false; !durable; {
-		for _, m := range decodeJSON[[]struct{ Durable bool }](t, mustRun(t, env, "query", "timeline", server, "-o", "json")) {
+		for _, m := range decodeJSON[struct{ Timeline []struct{ Durable bool } }](t, mustRun(t, env, "query", "timeline", server, "-o", "json")).Timeline {
 			durable = durable || m.Durable
 		}
 	}
-	runUntil(t, env, "WINDOW_START", "query", "watch", server)
+	runUntil(t, env, "DURABLE", "query", "watch", server)
 	stop()
 	begin := time.Now()
 	c.end(syscall.SIGTERM)
@@ -86,11 +104,11 @@ func collectFeed(t *testing.T, env []string) {
 		t.Errorf("forget nobody: exit code %d, %s", r.code, r.stderr)
 	}
 	same := 0
-	for _, want := range decodeJSON[[]watchedCell](t, mustRun(t, env, "query", "windows", "--store", dsn, "--resolution", "1s", "-o", "json")) {
-		if got, ok := seen[want.Window]; ok {
+	for _, c := range answeredWindows(t, mustRun(t, env, "query", "windows", "--store", dsn, "-o", "json")) {
+		if got, ok := seen[c.From]; ok {
 			same++
-			if got != want {
-				t.Errorf("window %s was watched as %+v, and is stored as %+v", want.Window, got, want)
+			if want := totalsOf(&c); got != want {
+				t.Errorf("window %s was watched as %+v, and is stored as %+v", c.From, got, want)
 			}
 		}
 	}
@@ -99,7 +117,7 @@ func collectFeed(t *testing.T, env []string) {
 	}
 	for args, want := range map[string]string{
 		"query cells --server=127.0.0.1:9465":              "expected a URL",
-		"query cells --step 2s " + server:                  "leave out one of them",
+		"query cells --store none " + server:               "leave out one of them",
 		"collect --interface lo --api-listen 0.0.0.0:9465": "there is no TLS certificate",
 	} {
 		r := runBinary(t, env, strings.Fields(args)...)
@@ -107,6 +125,114 @@ func collectFeed(t *testing.T, env []string) {
 			t.Errorf("%s: exit code %d, want %d and %q: %s", args, r.code, exitUsage, want, r.stderr)
 		}
 	}
+}
+
+// collectSilence: when the only sender dies, and its link with it, no answer has a number of it soon after,
+// health and metrics say so, and all is well again when it is back.
+func collectSilence(t *testing.T, env []string) {
+	const address, operations = "127.0.0.1:9465", "127.0.0.1:9466"
+	c := runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--store", "embedded:"+filepath.Join(t.TempDir(), "store"),
+		"--api-listen", address, "--metrics-listen", operations)
+	type answer struct {
+		Age      *float64 `json:"age_s"`
+		Expected int      `json:"expected_producers"`
+		Present  int      `json:"present_producers"`
+		Cells    []map[string]any
+		Total    int
+		Cell     map[string]any
+		Room     map[string]float64
+		Costs    map[string]map[string]float64 `json:"cost-map"`
+		Missing  []string                      `json:"missing_producers"`
+	}
+	ask := func(path string) answer { return decodeJSON[answer](t, fetch(t, address+path)) }
+	group := func(cell map[string]any) string { return fmt.Sprintf("src=%s&dst=%[2]s", cell["src"], cell["dst"]) }
+	cells := func(state string) (found answer) {
+		if !comes(func() bool {
+			found = ask("/api/v1/cells?windows=10")
+			return len(found.Cells) == 1 && (found.Cells[0]["state"] == "no_data") == (state == "no_data")
+		}) {
+			t.Fatalf("cells never come to %s: %v", state, found)
+		}
+		return found
+	}
+	for range 2 {
+		stop := traffic(t, 500)
+		if a := cells("data"); a.Present != 1 || a.Expected != 1 || a.Cells[0]["mean"] == nil || a.Cells[0]["present_producers"] != 1.0 {
+			t.Errorf("while it sends: %v", a)
+		}
+		if a := ask("/alto/costmap/num-routingcost"); len(a.Costs) != 1 {
+			t.Errorf("ALTO while it sends: %v", a)
+		}
+		stop()
+		livetest.IP(t, "link", "set", livetest.SendEnd, "down")
+		a := cells("no_data")
+		for _, name := range []string{"mean", "min", "max", "heavy_ratio", "mode", "present_producers"} {
+			if v, is := a.Cells[0][name]; is {
+				t.Errorf("a silent cell has %s %v", name, v)
+			}
+		}
+		if a.Age == nil || *a.Age < 3 || a.Present != 0 || a.Expected != 1 || fmt.Sprint(a.Cells[0]["silent_producers"]) != "["+livetest.TapEnd+"]" {
+			t.Errorf("silent: %v", a)
+		}
+		if a := ask("/api/v1/path?" + group(a.Cells[0])); a.Room != nil || a.Cell["state"] != "no_data" || a.Present != 0 {
+			t.Errorf("path: %v", a)
+		}
+		if a := ask("/api/v1/locations?windows=60"); a.Total != 0 {
+			t.Errorf("locations: %v", a)
+		}
+		if a := ask("/alto/costmap/num-routingcost"); len(a.Costs) != 0 {
+			t.Errorf("ALTO: %v", a)
+		}
+		if a := ask("/api/v1/health"); len(a.Missing) != 1 || a.Missing[0] != livetest.TapEnd || a.Present != 0 {
+			t.Errorf("health: %v", a)
+		}
+		c.waitSaid(operations+"/metrics", "csigscope_live_producers 0\n")
+		lag := fmt.Sprintf("csigscope_watermark_lag_seconds{producer=%q} ", livetest.TapEnd)
+		if !comes(func() bool {
+			_, rest, _ := strings.Cut(fetch(t, operations+"/metrics"), lag)
+			text, _, _ := strings.Cut(rest, "\n")
+			behind, err := strconv.ParseFloat(text, 64)
+			return err == nil && behind > 8
+		}) {
+			t.Error("the lag of a tap without a link does not grow")
+		}
+		livetest.IP(t, "link", "set", livetest.SendEnd, "up")
+	}
+	c.end(syscall.SIGTERM)
+}
+
+// logFreshness logs how soon after its end, and after its lateness of 2 s, a window reaches a watcher.
+func logFreshness(t *testing.T, address string) {
+	t.Helper()
+	answer, err := http.Get("http://" + address + "/api/v1/watch?signal=min_abw_ratio")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	type event struct {
+		End   time.Time `json:"window_end"`
+		Final bool
+	}
+	var ended, final []time.Duration
+	for lines := bufio.NewReader(answer.Body); len(final) < 10; {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, ok := strings.CutPrefix(line, "data: ")
+		if !ok || !strings.Contains(text, `"window_end"`) {
+			continue
+		}
+		if e := decodeJSON[event](t, text); e.Final {
+			final = append(final, time.Since(e.End)-2*time.Second)
+		} else {
+			ended = append(ended, time.Since(e.End))
+		}
+	}
+	slices.Sort(ended)
+	slices.Sort(final)
+	t.Logf("windows reach a watcher %v to %v after their end, and as final ones %v to %v after their lateness; median %v and %v",
+		ended[0], ended[len(ended)-1], final[0], final[len(final)-1], ended[len(ended)/2], final[len(final)/2])
 }
 
 // TestCollectPage visits the page of a collector that wants TLS and a token, while packets
@@ -135,7 +261,7 @@ func TestCollectPage(t *testing.T) {
 	v.Wait(pagetest.Drawn)
 	note(v)
 	v.Wait("Object.keys(noted).length >= 4")
-	v.Says("age", "live")
+	v.Says("age", "live, provisional")
 	v.Screenshot("live")
 
 	edgetest.WriteTokens(t, clients, edgetest.TokenLine("noc", "read", "changed", ""))
@@ -145,7 +271,7 @@ func TestCollectPage(t *testing.T) {
 	v.Wait("!(" + asks + ")")
 	before := len(pagetest.Evaluate[map[string]uint64](v, "noted"))
 	v.Wait(fmt.Sprintf("Object.keys(noted).length >= %d", before+3))
-	v.Says("age", "live")
+	v.Says("age", "live, provisional")
 	noted := pagetest.Evaluate[map[string]uint64](v, "noted")
 	v.Leave()
 	stop()
@@ -171,8 +297,8 @@ func note(v *pagetest.Visitor) {
 func checkNoted(t *testing.T, env []string, dsn string, noted map[string]uint64) {
 	t.Helper()
 	stored := map[string]uint64{}
-	for _, w := range decodeJSON[[]watchedCell](t, mustRun(t, env, "query", "windows", "--store", dsn, "--signal", "min_abw_ratio", "--resolution", "1s", "-o", "json")) {
-		start, err := time.Parse(time.RFC3339Nano, w.Window)
+	for _, w := range answeredWindows(t, mustRun(t, env, "query", "windows", "--store", dsn, "--signal", "min_abw_ratio", "-o", "json")) {
+		start, err := time.Parse(time.RFC3339Nano, w.From)
 		if err != nil {
 			t.Fatal(err)
 		}

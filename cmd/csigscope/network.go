@@ -51,7 +51,7 @@ type tapFlags struct {
 }
 
 func (f *tapFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.place, "place", "receiver", "where taps are that neither the configuration nor the fabric file places: receiver, sender or mid; only receiver taps enter the heatmaps")
+	flags.StringVar(&f.place, "place", "receiver", "where taps are that neither the configuration nor the fabric file places: receiver, sender or mid; tags enter the heatmaps at receiver taps alone")
 	f.addMirrors(flags)
 }
 

@@ -25,7 +25,7 @@ func TestReplayKilled(t *testing.T) {
 	}
 	cells := func(name string) string {
 		return mustRun(t, env, "query", "cells", "-o", "csv", "--store", "embedded:"+filepath.Join(dir, name)) +
-			mustRun(t, env, "query", "windows", "--resolution", "10ms", "--step", "10ms", "-o", "csv", "--store", "embedded:"+filepath.Join(dir, name))
+			mustRun(t, env, "query", "windows", "--step", "10ms", "-o", "csv", "--store", "embedded:"+filepath.Join(dir, name))
 	}
 	mustRun(t, env, replay("calm")...)
 	path, err := binary()

@@ -2,16 +2,24 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
-	"encoding/json"
+	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -32,13 +40,36 @@ func askedServer(t *testing.T) string {
 	}
 	past := querytest.Fabric(4, 10)
 	past.FlowRows, past.FindingRows = querytest.Flows(past, 30), querytest.Findings(past, 30)
-	a, err := api.New(api.Config{Memory: memory, Names: tabletest.Names{Racks: 4}, Reader: past, ExportRows: 50})
+	a, err := api.New(api.Config{Memory: memory, Names: wiredNames{tabletest.Names{Racks: 4}}, Reader: past, ExportRows: 50})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// wiredNames are names of a fabric of two leaves and a spine.
+type wiredNames struct{ tabletest.Names }
+
+// Topology implements query.Wired.
+func (wiredNames) Topology(context.Context) (*fabric.Fabric, error) {
+	return fabric.Restore(`group "rack1" rack parent ""
+prefix 10.0.1.0/24 "rack1"
+group "rack2" rack parent ""
+prefix 10.0.2.0/24 "rack2"
+device leaf1 stage leaf id 1
+port leaf1:up1 id 1 up peer "spine1" 100000000 kbit/s
+port leaf1:down1 id 2 down peer "h1" 100000000 kbit/s
+device leaf2 stage leaf id 2
+port leaf2:up1 id 1 up peer "spine1" 100000000 kbit/s
+port leaf2:down1 id 2 down peer "h2" 100000000 kbit/s
+device spine1 stage spine id 3
+port spine1:down1 id 1 down peer "leaf1" 100000000 kbit/s
+port spine1:down2 id 2 down peer "leaf2" 100000000 kbit/s
+host h1 10.0.1.1
+host h2 10.0.2.1
+`)
 }
 
 func runCommand(t *testing.T, args ...string) (string, error) {
@@ -52,58 +83,141 @@ func runCommand(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// TestAskServer: questions to a server print what it answers, under the columns of a store's.
+// TestAskServer: JSON of questions is the server's, and CSV has the columns of exported tables.
 func TestAskServer(t *testing.T) {
-	server := "--server=" + askedServer(t)
-	const past = "--from=2026-01-20T09:00:00Z --to=2026-01-20T09:00:10Z"
-	for args, tt := range map[string]struct {
-		rows int
-		has  []string
-	}{
-		"cells":                            {16, []string{"src_group", "mean", "unit", "mode"}},
-		"cells --src rack1 --windows 3":    {4, []string{"heavy_share"}},
-		"cells " + past:                    {12, []string{"mode_share"}},
-		"locations --top 3":                {3, []string{"location", "heavy_mean", "cells"}},
-		"locations --level device " + past: {8, []string{"location", "heavy_mean", "cells"}},
-		"timeline --src rack1 --top 2":     {6, []string{"window_start", "location", "completeness"}},
-		"timeline --src rack1 --dst rack2 --step 5s " + past:     {6, []string{"congested"}},
-		"flows --signal max_delay --top 7":                       {7, []string{"src", "src_port", "proto", "heavy", "location"}},
-		"flows --signal max_delay --src rack1 " + past:           {27, []string{"dst_group"}},
-		"findings --severity error,warning --top 1000":           {20, []string{"severity", "kind", "id", "evidence"}},
-		"findings --kind rogue-insertion --device leaf1 " + past: {3, []string{"device", "location"}},
-		"path --src rack1 --dst rack2":                           {1, []string{"room", "limit", "age_s", "completeness", "mode_share"}},
-		"path --src rack1 --dst rack2 --signal min_abw " + past:  {1, []string{"room", "candidates", "runner_up"}},
+	server := askedServer(t)
+	const past = "from=2026-01-20T09:00:00Z to=2026-01-20T09:00:10Z"
+	for args, rows := range map[string]int{
+		"cells": 16, "cells src=rack1 windows=3": 4, "cells state=congested,too_few": 16, "cells " + past: 12,
+		"locations top=3": 3, "locations level=device " + past: 8,
+		"timeline src=rack1 top=2": 6, "timeline src=rack1 dst=rack2 step=5s " + past: 6,
+		"flows signal=max_delay limit=7": 7, "flows signal=max_delay src=rack1 window=1s " + past: 27,
+		"findings severity=error,warning limit=1000": 20, "findings kind=rogue-insertion device=leaf1 " + past: 3,
+		"links top=3": 11, "links device=leaf1 state=congested": 16, "links top=5 " + past: 11, "topology": 6, "topology src=rack1 dst=rack2": 1,
+		"path src=rack1 dst=rack2": 1, "path src=rack1 dst=rack2 signal=min_abw " + past: 1,
 	} {
-		text, err := runCommand(t, append([]string{"query"}, append(strings.Fields(args), server, "-o", "json")...)...)
-		var rows []map[string]any
-		if err != nil || json.Unmarshal([]byte(text), &rows) != nil || len(rows) != tt.rows {
-			t.Errorf("%s: %d rows, want %d, %v: %.300s", args, len(rows), tt.rows, err, text)
+		name, given, _ := strings.Cut(args, " ")
+		values, flags := url.Values{}, []string{"query", name, "--server", server}
+		for parameter := range strings.FieldsSeq(given) {
+			key, list, _ := strings.Cut(parameter, "=")
+			values[key] = strings.Split(list, ",")
+			flags = append(flags, "--"+strings.Replace(key, "limit", "top", 1), list)
+		}
+		if name == "cells" || name == "locations" || name == "flows" {
+			flags = append(flags, "--sort", "observations")
+		}
+		text, err := runCommand(t, append(flags, "-o", "json")...)
+		if err != nil {
+			t.Errorf("%s: %v", args, err)
 			continue
 		}
-		for _, name := range tt.has {
-			if rows[0][name] == nil {
-				t.Errorf("%s: no %s in %v", args, name, rows[0])
-			}
+		r, err := http.Get(server + "/api/v1/" + name + "?" + values.Encode())
+		if err != nil {
+			t.Fatal(err)
 		}
-		if text, err = runCommand(t, append([]string{"query"}, append(strings.Fields(args), server, "-o", "csv")...)...); err != nil {
+		want, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sorted := cmpopts.SortSlices(func(a, b any) bool { return fmt.Sprint(a) < fmt.Sprint(b) })
+		changes := cmpopts.IgnoreMapEntries(func(k string, _ any) bool { return k == "age_s" || k == "as_of" || k == "next_cursor" })
+		if diff := cmp.Diff(decodeJSON[any](t, string(want)), decodeJSON[any](t, text), sorted, changes); diff != "" {
+			t.Errorf("%s (-API +query):\n%s", args, diff)
+		}
+		if text, err = runCommand(t, append(flags, "-o", "csv")...); err != nil {
 			t.Errorf("%s as CSV: %v", args, err)
 		}
-		if lines, err := csv.NewReader(strings.NewReader(text)).ReadAll(); err != nil || len(lines) != tt.rows+1 {
-			t.Errorf("%s as CSV: %d lines, %v", args, len(lines), err)
+		lines, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+		if err != nil || len(lines) != rows+1 {
+			t.Fatalf("%s as CSV: %d lines, %v", args, len(lines), err)
+		}
+		for _, format := range []string{"table", "wide", "ndjson"} {
+			if text, err = runCommand(t, append(flags, "-o", format)...); err != nil || strings.Count(text, "\n") < 1 {
+				t.Errorf("%s as %s: %v, %s", args, format, err, text)
+			}
+		}
+		if name != "cells" && name != "flows" && name != "findings" {
+			continue
+		}
+		export := []string{"query", "export", "--table", name, "--server", server}
+		if signal := values.Get("signal"); signal != "" {
+			export = append(export, "--signal", signal)
+		}
+		text, err = runCommand(t, export...)
+		if header, _, _ := strings.Cut(text, "\n"); err != nil || header != strings.Join(lines[0], ",") {
+			t.Errorf("%s: columns %s, exported ones %s, %v", args, lines[0], header, err)
 		}
 	}
 	for args, says := range map[string]string{
-		"flows --level device " + server:          "leave out one of them",
-		"findings --store none " + server:         "leave out one of them",
-		"findings --severity high " + server:      "severity",
-		"locations --resolution 1s " + server:     "leave out one of them",
-		"path --src nobody --dst rack1 " + server: "no such group",
-		"path --src rack1 " + server:              "dst",
-		"export --table x " + server:              "expected cells, windows",
-		"export --step 1s " + server:              "table=windows",
+		"findings --store none":                      "leave out one of them",
+		"findings --severity high":                   "severity",
+		"cells --sort nothing":                       "no column",
+		"cells --since 1m --to 2026-01-20T09:00:00Z": "neither --from nor --to",
+		"cells --since -1m":                          "above 0",
+		"path --src nobody --dst rack1":              "no such group",
+		"path --src rack1":                           "dst",
+		"topology --src rack1":                       "go together",
+		"flows --windows 2 --location nowhere":       "no such location",
+		"flows --windows 2 --link leaf9:up9":         "no such",
+		"flows --windows 0":                          "windows",
+		"export --table x":                           "expected cells, windows",
+		"export --step 1s":                           "table=windows",
 	} {
-		if _, err := runCommand(t, append([]string{"query"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := runCommand(t, append(append([]string{"query"}, strings.Fields(args)...), "--server", server)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", args, err, says)
+		}
+	}
+}
+
+// TestWorstFirst: the worst cells come first, unless --sort names a column.
+func TestWorstFirst(t *testing.T) {
+	server := "--server=" + askedServer(t)
+	for sort, before := range map[string]func(x, y *sortedCell) bool{
+		"worst": func(x, y *sortedCell) bool {
+			return x.State == "congested" && y.State != "congested" || x.State == y.State && x.Heavy >= y.Heavy
+		},
+		"mean":         func(x, y *sortedCell) bool { return x.Mean.Ratio <= y.Mean.Ratio },
+		"-mean_ratio":  func(x, y *sortedCell) bool { return x.Mean.Ratio >= y.Mean.Ratio },
+		"-src":         func(x, y *sortedCell) bool { return x.Src >= y.Src },
+		"observations": func(x, y *sortedCell) bool { return x.Observations <= y.Observations },
+	} {
+		text, err := runCommand(t, "query", "cells", server, "-o", "json", "--sort", sort)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := decodeJSON[struct{ Cells []sortedCell }](t, text).Cells
+		for i := range list[1:] {
+			if !before(&list[i], &list[i+1]) {
+				t.Errorf("%s: %+v comes before %+v", sort, list[i], list[i+1])
+			}
+		}
+	}
+}
+
+type sortedCell struct {
+	Src, State   string
+	Observations uint64
+	Heavy        float64 `json:"heavy_ratio"`
+	Mean         struct{ Ratio float64 }
+}
+
+// TestHistoryAlone: of a server without memory, questions take the range that it has stored.
+func TestHistoryAlone(t *testing.T) {
+	past := querytest.Fabric(4, 10)
+	a, err := api.New(api.Config{Reader: past})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(a)
+	defer server.Close()
+	for _, args := range []string{"cells", "locations", "timeline", "path --src rack1 --dst rack2", "windows", "export", "export --table windows", "findings", "flows"} {
+		all, err := runCommand(t, append(strings.Fields("query "+args), "--server", server.URL)...)
+		if err != nil {
+			t.Errorf("%s: %v", args, err)
+		}
+		if bounded, err := runCommand(t, append(strings.Fields("query "+args), "--server", server.URL, "--from", "2026-01-20T09:00:00Z", "--to", "2026-01-20T09:00:10Z")...); err != nil || !strings.HasPrefix(args, "path") && bounded != all {
+			t.Errorf("%s: %v, %s\nwithout a range\n%s", args, err, bounded, all)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if c.Store, err = storeSettings(cmd, f.dsn); err != nil {
+	if c.Store, _, err = storeSettings(cmd, f.dsn); err != nil {
 		return err
 	}
 	memory, err := o.divideMemory(&f.ops, &c, config.MemoryUse{Embedded: embeddedStore(&c), API: true})
@@ -91,7 +91,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	db.keepTrimmed(cmd.Context())
-	server, err := newPageServer(db, f.name, nil, d, &memory)
+	server, err := newPageServer(db, f.name, nil, d, &c.API, &memory)
 	if err != nil {
 		return err
 	}

@@ -68,6 +68,7 @@ func (f *addressFlood) ReadBatch(b *capture.Batch) error {
 
 // QuietUntil implements local.Source.
 func (f *addressFlood) QuietUntil() int64 { return 0 }
+func (f *addressFlood) Ahead() int64      { return 0 }
 
 // Close implements local.Source.
 func (f *addressFlood) Close() error { return nil }

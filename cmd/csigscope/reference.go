@@ -26,11 +26,11 @@ var tablesReference string
 const findingsReference = `
 ## Findings
 
-What report looks for; replay, collect and export look for what single packets and windows
-show of it, which is stored: unauthorised-sender, forged-value at senders, unknown-locator,
-above-capacity, reserved-bits, orphan-tag and, from window to window, stuck-port. Sections
-are those of draft-ravi-ippm-csig-01, IBCS is draft-tian-ccwg-ibcs-datapath-processing-00.
-What a single device does to packets, conform judges by rules of its own.
+What report looks for. What collect and export find is stored. Replay stores unauthorised-sender,
+forged-value at senders, unknown-locator, above-capacity, reserved-bits, orphan-tag and stuck-port.
+Sections are those of draft-ravi-ippm-csig-01, IBCS is
+draft-tian-ccwg-ibcs-datapath-processing-00. What a single device does to packets,
+conform judges by rules of its own.
 
 `
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -28,11 +29,13 @@ type pipelineFlags struct {
 	pace      float64
 	workers   int
 	chunkSize int64
+	dedup     time.Duration
 }
 
 func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.taps.add(flags)
+	addDedupFlag(flags, &f.dedup)
 	flags.DurationVar(&f.fine, "fine", 0, "also aggregate at this resolution below 1s, such as 10ms")
 	flags.BoolVar(&f.fineAll, "fine-all", false, "keep fine rows of all cells, not only of those that were heavily loaded")
 	flags.Float64Var(&f.pace, "pace", 0, "replay at this multiple of the captured pace; 0 is as fast as possible")
@@ -40,10 +43,15 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	addByteFlag(flags, &f.chunkSize, "chunk-size", replay.DefaultChunkBytes, "`SIZE` of the pieces that a pcap is cut into for several cores; 0 reads it in one piece")
 }
 
+// addDedupFlag adds --dedup.
+func addDedupFlag(flags *pflag.FlagSet, to *time.Duration) {
+	flags.DurationVar(to, "dedup", 0, "leave out frames that a tap captured within this time before, to the bit, such as 1ms; 0 counts them")
+}
+
 // config is the replay of files that the flags and the network describe.
 func (f *pipelineFlags) config(files []string, n *network) (replay.Config, error) {
 	c := replay.Config{
-		Files: files, Settings: n.Settings(), ChunkBytes: f.chunkSize, Workers: f.workers, Pace: f.pace,
+		Files: files, Settings: n.Settings(), Dedup: f.dedup, ChunkBytes: f.chunkSize, Workers: f.workers, Pace: f.pace,
 		Tap:         func(name string) window.Tap { return n.Tap(name, f.taps.defaults()) },
 		TapSettings: fmt.Sprint(f.taps, n.Fabric.Taps(), n.Config.Taps),
 	}
@@ -63,6 +71,8 @@ func (f *pipelineFlags) config(files []string, n *network) (replay.Config, error
 // check finds values out of bounds; finest is the shortest window beside --fine.
 func (f *pipelineFlags) check(finest time.Duration) error {
 	switch {
+	case f.dedup < 0:
+		return fmt.Errorf("--dedup %s: expected 0 (none) or more", f.dedup)
 	case f.fine != 0 && (f.fine < window.MinResolution || f.fine >= finest || finest%f.fine != 0):
 		return fmt.Errorf("--fine %s: expected a whole part of %s, of at least %s, such as 1ms or 10ms", f.fine, finest, window.MinResolution)
 	case !(f.pace >= 0):
@@ -240,7 +250,7 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, out *output) error 
 		_, err := fmt.Fprintln(w, "\nwhat was found: csigscope query findings")
 		return err
 	})
-	replay.NoteNoCSIG(cmd.ErrOrStderr(), result.Packets, result.Counts.In, r.network.Domain)
+	replay.NoteNoCSIG(cmd.ErrOrStderr(), result.Packets-result.SkippedLink.Total(), result.Counts.In, r.network.Domain)
 	return errors.Join(append([]error{err}, result.Cuts...)...)
 }
 

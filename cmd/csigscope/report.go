@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,6 +31,7 @@ type reportFlags struct {
 	maxSteps, workers int
 	memory            int64 // bytes
 	spill, spillDir   string
+	dedup             time.Duration
 }
 
 const (
@@ -82,6 +84,7 @@ With --fail-on, findings of that severity or worse make the exit code 3.`,
 		return nil
 	})
 	f.out.outputFile.add(cmd, "out", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")
+	addDedupFlag(flags, &f.dedup)
 	flags.StringVar(&f.failOn, "fail-on", "", "exit with 3 if there are findings of this `SEVERITY` or worse: error, warning or info")
 	flags.IntVar(&f.maxSteps, "max-steps", 16384, "maximum number of time steps; longer captures also have as many steps of 1ms, in stretches: patterns are found from a period of two and a half steps on")
 	addByteFlag(flags, &f.memory, "memory", 512<<20, "maximum `SIZE` of the aggregates in memory")
@@ -148,15 +151,15 @@ func (f *reportFlags) captures(cmd *cobra.Command, files []string, n *network) (
 	if err != nil {
 		return nil, err
 	}
-	c, err := (&pipelineFlags{taps: taps, fineAll: true, chunkSize: replay.DefaultChunkBytes, workers: f.workers}).config(files, n)
+	c, err := (&pipelineFlags{taps: taps, fineAll: true, chunkSize: replay.DefaultChunkBytes, dedup: f.dedup, workers: f.workers}).config(files, n)
 	if err != nil {
 		return nil, err
 	}
 	c.Logger = newLogger(cmd, cmd.ErrOrStderr())
 	return &source.Captures{
-		Replay: c, Network: persist.Network(n.Naming()), Domain: n.Domain, Names: n.Fabric.Names(), Taps: n.TapNames(),
+		Replay: c, Network: persist.Network(n.Naming()), Domain: n.Domain, Names: n.Fabric.Names(), Taps: n.TapNames(), Thresholds: n.Config.States.Thresholds(),
 		Examine: replay.ExamineConfig{
-			Decode: n.Decode, Group: n.Fabric.Group, Tap: func(name string) window.Tap { return n.Tap(name, f.taps.defaults()) },
+			Decode: n.Decode, Group: n.Fabric.Group, Dedup: f.dedup, Windows: c.Settings, Tap: func(name string) window.Tap { return n.Tap(name, f.taps.defaults()) },
 			Finding: finding.Config{Domain: n.Domain, Locator: n.Fabric, Senders: senders, Uninitialized: n.Config.Windows.LocateUntouched},
 		},
 		Limits: source.Limits{Bytes: uint64(f.memory), Steps: f.maxSteps}, Spill: source.Spill(f.spill),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -83,8 +84,10 @@ func TestInterruptedReplay(t *testing.T) {
 	if part.Observations == 0 || part.Incomplete == nil || *part.Incomplete != name || !strings.Contains(note, "stored in part") {
 		t.Errorf("extent %+v, %q", part, note)
 	}
-	if r := runBinary(t, env, "query", "cells", dsn); r.code != 0 || !strings.Contains(r.stderr, name) {
+	if r := runBinary(t, env, "query", "cells", "-o", "csv", dsn); r.code != 0 || !strings.Contains(r.stderr, name) {
 		t.Errorf("cells: exit code %d, %q does not name the capture", r.code, r.stderr)
+	} else if !strings.Contains(r.stdout, "rack1") || regexp.MustCompile("(group|location) [0-9a-f]{16}").MatchString(r.stdout) {
+		t.Errorf("a replay under way answers without names: %s", r.stdout)
 	}
 	if got := verify(); !strings.Contains(got, "info,run under way or interrupted") || !strings.Contains(got, name) {
 		t.Errorf("verified %q", got)
@@ -98,7 +101,7 @@ func TestInterruptedReplay(t *testing.T) {
 
 	// Under another configuration its rows are others, of which none may show.
 	config := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), "decode: {inner_tags: true}\n")
-	shown := []string{"query", "windows", "--resolution", "10ms", "--step", "10ms", "-o", "csv", dsn}
+	shown := []string{"query", "windows", "--step", "10ms", "-o", "csv", dsn}
 	want := mustRun(t, env, shown...)
 	said = interrupted(t, env, func() bool { return strings.Contains(verify(), "info,run superseded") }, replay("--pace", "0.02", "--config", config)...)
 	if !strings.Contains(said, "an earlier replay gave stays visible: "+name) {
@@ -128,7 +131,7 @@ func TestKilledReplay(t *testing.T) {
 	}
 	stored := func(name string) string {
 		return mustRun(t, env, "query", "cells", "-o", "csv", in(name)) +
-			mustRun(t, env, "query", "windows", "--resolution", "10ms", "--step", "10ms", "-o", "csv", in(name)) +
+			mustRun(t, env, "query", "windows", "--step", "10ms", "-o", "csv", in(name)) +
 			mustRun(t, env, "query", "taps", "-o", "csv", in(name))
 	}
 	mustRun(t, env, replay("calm", "0")...)

@@ -63,7 +63,7 @@ func (f *collectFlags) openStore(cmd *cobra.Command, n *network) (*openedStore, 
 // engineFolders are those of the embedded engine and of the configuration, which is read
 // once more; of a server the TLS files, with embedded false.
 func engineFolders(cmd *cobra.Command, dsn string) (f daemon.Folders, embedded bool, err error) {
-	c, err := storeSettings(cmd, dsn)
+	c, _, err := storeSettings(cmd, dsn)
 	if err != nil {
 		return f, false, err
 	}
@@ -92,7 +92,7 @@ func engineFolders(cmd *cobra.Command, dsn string) (f daemon.Folders, embedded b
 // folders are those that collect needs; those to write are made. embedded is true for an
 // embedded store.
 func (f *collectFlags) folders(cmd *cobra.Command, n *network) (allowed daemon.Folders, embedded bool, err error) {
-	c, err := storeSettings(cmd, f.dsn)
+	c, _, err := storeSettings(cmd, f.dsn)
 	if err != nil {
 		return allowed, false, err
 	}

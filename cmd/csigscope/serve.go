@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -65,8 +66,8 @@ type pageServer struct {
 
 // newPageServer serves what is stored, and the last windows where memory is not nil, within the
 // process's memory.
-func newPageServer(db *openedStore, name string, memory *table.Memory, d *edge.Server, m *config.Memory) (*pageServer, error) {
-	a, err := api.New(api.Config{Memory: memory, Reader: query.FromStore(db.store), Fabric: name, Made: m.Answers, Logger: db.logger})
+func newPageServer(db *openedStore, name string, memory *table.Memory, d *edge.Server, c *config.API, m *config.Memory) (*pageServer, error) {
+	a, err := api.New(api.Config{Memory: memory, Reader: query.FromStore(db.store), Fabric: name, Thresholds: db.thresholds, Timeout: time.Duration(c.AnswerTime), Made: m.Answers, Logger: db.logger})
 	if err != nil {
 		return nil, err
 	}
@@ -94,12 +95,17 @@ type liveFeed struct {
 	handler http.Handler
 }
 
-// newLiveFeed serves behind the door, within the process's memory. History is asked of the
-// reader, names of the fabric in use.
-func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reader query.Reader, m *config.Memory, logger *slog.Logger) (*liveFeed, error) {
-	f := &liveFeed{memory: table.NewMemory(table.MemoryOptions{MaxRows: m.LiveRows}), door: d}
+// clockError is how far the clocks of taps and exporters may be behind: live answers have no data of
+// clocks that are further behind.
+const clockError = 5 * time.Second
+
+// newLiveFeed serves windows in memory with the options behind the door. History is asked of the reader,
+// names of the fabric in use.
+func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reader query.Reader, c *config.API, m *config.Memory, o table.MemoryOptions, logger *slog.Logger) (*liveFeed, error) {
+	o.MaxRows, o.MaxLag = m.LiveRows, o.Lateness+o.MaxAge+clockError
+	f := &liveFeed{memory: table.NewMemory(o), door: d}
 	var err error
-	f.api, err = api.New(api.Config{Memory: f.memory, Reader: reader, Names: names, Made: m.Answers, Logger: logger})
+	f.api, err = api.New(api.Config{Memory: f.memory, Reader: reader, Names: names, Thresholds: o.Thresholds, Timeout: time.Duration(c.AnswerTime), Made: m.Answers, Logger: logger})
 	if err != nil {
 		return nil, err
 	}

@@ -44,11 +44,7 @@ func TestSoak(t *testing.T) {
 	}
 	livetest.MakeLink(t)
 	const hostSend, hostTap = "hsend", "htap"
-	livetest.IP(t, "link", "add", hostSend, "mtu", "9000", "type", "veth", "peer", "name", hostTap, "mtu", "9000")
-	for _, end := range []string{hostSend, hostTap} {
-		livetest.IP(t, "link", "set", end, "addrgenmode", "none")
-		livetest.IP(t, "link", "set", end, "up")
-	}
+	livetest.MakeLinkOf(t, hostSend, hostTap)
 	s := newSoak(t, env, hostTap)
 	s.begin()
 	frames := taggedFrames(t)

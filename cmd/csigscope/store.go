@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
@@ -54,11 +55,12 @@ func addClickHouseFlag(cmd *cobra.Command, address *string) {
 
 // openedStore is a store and, when it is embedded, the engine under it.
 type openedStore struct {
-	store  *store.Store
-	engine *chdb.Engine
-	target store.Target
-	config config.Store
-	logger *slog.Logger
+	store      *store.Store
+	engine     *chdb.Engine
+	target     store.Target
+	config     config.Store
+	thresholds aggregate.Thresholds
+	logger     *slog.Logger
 
 	stopTrim func() // nil without a trim loop
 	left     uint64 // rows in outboxes, after Close
@@ -120,7 +122,7 @@ func (db *openedStore) migrate(cmd *cobra.Command, keep store.Retention) error {
 // connect opens what --store names and leaves its schema as it is. Without f it is for questions.
 // engineMemory limits an embedded engine that is started, in bytes; 0: the engine's default.
 func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags, engineMemory uint64) (*openedStore, error) {
-	c, err := storeSettings(cmd, dsn)
+	c, thresholds, err := storeSettings(cmd, dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +130,8 @@ func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags, engine
 	if err != nil {
 		return nil, usageError{err}
 	}
-	db := &openedStore{target: target, config: c, logger: newLogger(cmd, cmd.ErrOrStderr())}
-	o := store.Options{Database: target.Database, Logger: db.logger, Limits: c.LimitsOf(target.Limits), ToDrop: how == toDrop}
+	db := &openedStore{target: target, config: c, thresholds: thresholds, logger: newLogger(cmd, cmd.ErrOrStderr())}
+	o := store.Options{Database: target.Database, Logger: db.logger, Limits: c.LimitsOf(target.Limits), Thresholds: thresholds, ToDrop: how == toDrop}
 	switch target.Kind {
 	case store.KindNone:
 		return nil, nil
@@ -161,21 +163,22 @@ func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags, engine
 
 // storeSettings is the section store of the command's configuration file, with the flags of the
 // command over it, and the target from the command line unless that is the command's default.
-func storeSettings(cmd *cobra.Command, dsn string) (config.Store, error) {
+// Thresholds are those of the states.
+func storeSettings(cmd *cobra.Command, dsn string) (config.Store, aggregate.Thresholds, error) {
 	path, err := cmd.Flags().GetString("config")
 	if err != nil {
-		return config.Store{}, fmt.Errorf("find configuration: %w", err)
+		return config.Store{}, aggregate.Thresholds{}, fmt.Errorf("find configuration: %w", err)
 	}
 	c, err := loadConfig(path)
 	if err != nil {
-		return config.Store{}, err
+		return config.Store{}, aggregate.Thresholds{}, err
 	}
 	c.Override(cmd.Flags())
 	flag := cmd.Flags().Lookup("store")
 	if flag.Changed || dsn != flag.DefValue {
 		c.Store.DSN = config.NewDSN(dsn)
 	}
-	return c.Store, nil
+	return c.Store, c.States.Thresholds(), nil
 }
 
 // keepTrimmed trims the store to the budget of the configuration until it is closed.

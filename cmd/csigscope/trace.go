@@ -47,6 +47,8 @@ how sure the drift is. 10,000 packets in a second of 5 us of error tell it to 1 
 or so, longer captures better; tags and reflections on loaded ways, of which few meet no queue,
 to some ppm.
 
+The command exits with 3 if the clocks of two captures with packets in common are unknown.
+
 What is not compared is counted on standard error. A damaged capture is read on as replay
 does, and fails the command in the end.`,
 		Example: `  csigscope trace rack1.pcapng rack2.pcapng
@@ -84,5 +86,11 @@ func (f *traceFlags) run(cmd *cobra.Command, files []string) error {
 	}
 	traced.WriteLeftOut(cmd.ErrOrStderr())
 	hops := traced.Located(n.Fabric)
-	return errors.Join(f.out.json(cmd, hops, hops.WriteText), failed)
+	if err := errors.Join(f.out.json(cmd, hops, hops.WriteText), failed); err != nil {
+		return err
+	}
+	if n := hops.ClocksUnknown(); n > 0 {
+		return findingsError{fmt.Errorf("the clocks of %d of %d pairs of captures are unknown", n, len(hops))}
+	}
+	return nil
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,21 +12,16 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// storedWindow is one line of query windows.
+// storedWindow is a row of query windows, and what query locations says of its mode.
 type storedWindow struct {
-	WindowStart  time.Time `json:"window_start"`
-	Src          string    `json:"src_group"`
-	Dst          string    `json:"dst_group"`
-	Kind         string    `json:"kind"`
-	Observations uint64    `json:"observations"`
-	Untouched    uint64    `json:"untouched"`
-	Mean         float64   `json:"mean"`
-	Heavy        uint64    `json:"heavy"`
-	Mode         string    `json:"mode"`
-	ModeCount    uint64    `json:"mode_count"`
-	ModeStage    string    `json:"mode_stage"`
-	ModePorts    string    `json:"mode_ports"`
-	Candidates   int       `json:"mode_candidates"`
+	WindowStart                    time.Time
+	Src, Dst, Kind                 string
+	Observations, Untouched, Heavy uint64
+	Mean                           float64
+	Mode                           string
+	ModeCount                      uint64
+	ModeStage, ModePorts           string
+	Candidates                     int
 }
 
 func (w *storedWindow) key(signal string) string {
@@ -40,16 +33,26 @@ func storedWindows(t *testing.T, env []string, dsn string) map[string]storedWind
 	t.Helper()
 	windows := map[string]storedWindow{}
 	for _, signal := range []string{"min_abw", "min_abw_ratio", "max_delay", "max_nqd"} {
-		out := mustRun(t, env, "query", "windows", "--store", dsn, "--signal", signal, "--step", "1s", "-o", "ndjson")
-		d := json.NewDecoder(strings.NewReader(out))
-		for {
-			var w storedWindow
-			err := d.Decode(&w)
-			if err == io.EOF {
-				break
-			}
+		type location struct {
+			Location, Stage string
+			Candidates      []string
+			Count           int `json:"candidate_count"`
+		}
+		places := map[string]location{}
+		found := mustRun(t, env, "query", "locations", "--store", dsn, "--signal", signal, "--top", "10000", "-o", "json")
+		for _, l := range decodeJSON[struct{ Locations []location }](t, found).Locations {
+			places[l.Location] = l
+		}
+		for line := range strings.Lines(mustRun(t, env, "query", "windows", "--store", dsn, "--signal", signal, "--step", "1s", "-o", "ndjson")) {
+			c := decodeJSON[answeredCell](t, line)
+			start, err := time.Parse(time.RFC3339Nano, c.From)
 			if err != nil {
 				t.Fatalf("read windows of %s: %v", signal, err)
+			}
+			l := places[c.Mode.Location]
+			w := storedWindow{
+				start, c.Src, c.Dst, c.Kind, c.Observations, c.Untouched, c.Heavy, only(c.Mean), c.Mode.Location, c.Mode.Heavy,
+				l.Stage, strings.Join(l.Candidates, " "), l.Count,
 			}
 			windows[w.key(signal)] = w
 		}

@@ -28,10 +28,10 @@ func cellsBoard(o *Options) board {
 	}
 	return board{
 		uid: CellsUID, title: "csigscope / Cells", name: "cells", refresh: "10s", from: "now-15m",
-		variables: []sdk.TemplateVar{
+		variables: append([]sdk.TemplateVar{
 			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), levelVariable(),
 			groupVariable("src", "Source"), groupVariable("dst", "Destination"), locationVariable(),
-		},
+		}, thresholdVariables()...),
 		panels: append(append(means, modes), append(cellPanels(o, colors), more...)...),
 	}
 }

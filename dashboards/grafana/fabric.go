@@ -27,9 +27,9 @@ func fabricBoard(o *Options) board {
 	toFindings := toCells("findings there", "&var-location=${__value.text:percentencode}&viewPanel=22")
 	return board{
 		uid: FabricUID, title: "csigscope / Fabric", name: "fabric", refresh: "10s", from: "now-15m",
-		variables: []sdk.TemplateVar{
+		variables: append([]sdk.TemplateVar{
 			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), levelVariable(),
-		},
+		}, thresholdVariables()...),
 		panels: []panel{
 			heatPanel(),
 			{

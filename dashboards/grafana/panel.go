@@ -9,6 +9,7 @@ import (
 
 	"github.com/grafana-tools/sdk"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -175,6 +176,7 @@ const maxMappings = 1000
 // Colours of states, and of locations without a colour.
 const (
 	clearColor   = "#1e4d2b"
+	briefColor   = "#4d4a1e" // heavy before the window alone
 	fewColor     = "#48525f"
 	noDataColor  = "#1b1f26"
 	unknownColor = "#8a8f98"
@@ -189,7 +191,9 @@ func mappings(locations []fabric.Location) []object {
 		}
 	}
 	add("clear", clearColor)
+	add("brief", briefColor)
 	add("too few", fewColor)
+	add("not judged", fewColor)
 	add("no data", noDataColor)
 	add("congested", unknownColor)
 	sorted := slices.Clone(locations)
@@ -265,6 +269,21 @@ func signalVariable(signals []csig.Signal) sdk.TemplateVar {
 // the length of their windows in ns.
 func resolutionVariable(fine time.Duration) sdk.TemplateVar {
 	return choice("resolution", "Rows of", option("1s", int64(time.Second)), option("1m", int64(time.Minute)), option("fine", int64(fine)))
+}
+
+// thresholdVariable is a share of heavily loaded observations that states follow; name is the
+// parameter of the views.
+func thresholdVariable(name, label string, share float64) sdk.TemplateVar {
+	text := strconv.FormatFloat(share, 'g', -1, 64)
+	v := variable(name, label, "textbox", text, refreshNever)
+	v.Current = current(text, text)
+	return v
+}
+
+// thresholdVariables are those of aggregate.DefaultThresholds, which the reader may change.
+func thresholdVariables() []sdk.TemplateVar {
+	t := aggregate.DefaultThresholds()
+	return []sdk.TemplateVar{thresholdVariable("onset", "Congested from", t.Onset), thresholdVariable("clear", "until below", t.Clear)}
 }
 
 func levelVariable() sdk.TemplateVar {

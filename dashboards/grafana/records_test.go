@@ -66,11 +66,27 @@ func recorded(t *testing.T) *grafanatest.Viewer {
 	must(err)
 	return &grafanatest.Viewer{
 		URL: "http://" + address + "/?database=" + store.DefaultDatabase, From: recordsStart, To: recordsStart.Add(time.Minute), Interval: time.Second,
-		Choices: map[string]grafanatest.Choice{
-			"signal": {Text: "min_abw_ratio", Value: "1"}, "level": {Value: "0"}, "resolution": {Text: "1s", Value: "1000000000"},
-			"src": {Value: "rack1"}, "dst": {Value: "it's rack2"}, "group": {Value: "it's rack2"}, "location": {},
-		},
+		Choices: chosen(t, map[string]grafanatest.Choice{"src": {Value: "rack1"}, "dst": {Value: "it's rack2"}, "group": {Value: "it's rack2"}}),
 	}
+}
+
+// chosen are the choices of somebody who opens the boards and chooses no more than the given,
+// which are those that a query of the store offers.
+func chosen(t *testing.T, given map[string]grafanatest.Choice) map[string]grafanatest.Choice {
+	t.Helper()
+	for _, b := range decoded(t, grafana.DefaultOptions()) {
+		each(b["templating"], func(o map[string]any) {
+			name, _ := o["name"].(string)
+			current, _ := o["current"].(map[string]any)
+			value, ok := current["value"].(string)
+			if _, is := given[name]; name == "" || !ok || is {
+				return
+			}
+			text, _ := current["text"].(string)
+			given[name] = grafanatest.Choice{Text: text, Value: value}
+		})
+	}
+	return given
 }
 
 // TestRecords: flows and findings are shown as people read them, and a location chooses.

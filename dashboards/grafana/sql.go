@@ -9,6 +9,7 @@ var short = strings.NewReplacer(
 	"{span}", "from = $__fromTime_ms, to = $__toTime_ms, resolution_ns = ${resolution:raw}",
 	"{range}", "from = $__fromTime_ms, to = $__toTime_ms",
 	"{signal}", "signal = ${signal:raw}",
+	"{judged}", "onset = ${onset:raw}, clear = ${clear:raw}",
 	"{mean}", `"mean ${signal:text}"`, // which has the unit of that signal
 	"{level}", "level = ${level:raw}",
 	"{step}", step,
@@ -62,8 +63,9 @@ LEFT JOIN {locations} AS l ON l.id = c.location
 WHERE c.heavy > 0 AND c.location != 0
 ORDER BY c.heavy DESC, location LIMIT 20`)
 
-// stateOf names what a cell is in: its mode where it is congested.
-const stateOf = `multiIf(c.state = 'too_few', 'too few', c.state = 'clear', 'clear', c.mode_count = 0, 'congested', l.name = '', 'location ' || toString(c.mode_location), l.name)`
+// stateOf names the state of a cell, or its mode where it was heavily loaded. A port that others may outdo is not
+// named alone.
+const stateOf = `multiIf(c.mode_count = 0 OR c.state NOT IN ('congested', 'brief'), replaceOne(c.state, '_', ' '), l.name = '', 'location ' || toString(c.mode_location), has(c.mode_ports, l.name) AND length(c.mode_ports) > 1, l.name || ' or ' || toString(length(c.mode_ports) - 1) || ' other', l.name)`
 
 var statesSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(slot * {step}), 'UTC') AS time, src, dst, if(mapContains(states, slot), states[slot], 'no data') AS mode
@@ -74,7 +76,7 @@ FROM
     (
         SELECT s.name AS src, d.name AS dst, any((s.ord, d.ord)) AS place, sum(c.heavy) AS total,
             mapFromArrays(groupArray(toUInt64(intDiv(toUnixTimestamp64Nano(c.window_start), {step}))), groupArray(` + stateOf + `)) AS states
-        FROM cell_windows_{suffix}({signal}, {span}, {level}, step_ns = {step}) AS c
+        FROM cell_windows_{suffix}({signal}, {span}, {level}, {judged}, step_ns = {step}) AS c
         LEFT JOIN {groups} AS s ON s.id = c.src_group
         LEFT JOIN {groups} AS d ON d.id = c.dst_group
         LEFT JOIN {locations} AS l ON l.id = c.mode_location
@@ -113,7 +115,7 @@ FROM
             (
                 SELECT (s.ord, if(s.name = '', 'group ' || toString(c.src_group), s.name)) AS x,
                     (d.ord, if(d.name = '', 'group ' || toString(c.dst_group), d.name)) AS y, ` + value + ` AS value, arrayJoin([true, false]) AS real
-                FROM cells_{suffix}(` + signal + `, {span}, {level}) AS c
+                FROM cells_{suffix}(` + signal + `, {span}, {level}, {judged}) AS c
                 LEFT JOIN {groups} AS s ON s.id = c.src_group
                 LEFT JOIN {groups} AS d ON d.id = c.dst_group
                 LEFT JOIN {locations} AS l ON l.id = c.mode_location
@@ -140,7 +142,7 @@ LEFT JOIN
 (
     SELECT toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot,
         if(isNaN(mean), NULL, toNullable(mean)) AS mean, toNullable(heavy_share) AS heavy_share, toNullable(trimmed_share) AS trimmed_share
-    FROM cell_windows_{suffix}({signal}, {span}, {level}, step_ns = {step})
+    FROM cell_windows_{suffix}({signal}, {span}, {level}, {judged}, step_ns = {step})
     WHERE src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src}) AND dst_group = (SELECT max(id) FROM groups FINAL WHERE name = {dst})
 ) AS c ON c.slot = w.slot
 ORDER BY time`)
@@ -151,7 +153,7 @@ SELECT {location} AS location, c.windows AS windows, toFloat64(c.heavy) AS heavy
 FROM
 (
     SELECT mode_location AS location, count() AS windows, sum(mode_count) AS heavy
-    FROM cell_windows_{suffix}({signal}, {span}, {level}, step_ns = {step})
+    FROM cell_windows_{suffix}({signal}, {span}, {level}, {judged}, step_ns = {step})
     WHERE mode_count > 0
       AND src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src}) AND dst_group = (SELECT max(id) FROM groups FINAL WHERE name = {dst})
     GROUP BY location

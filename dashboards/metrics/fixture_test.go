@@ -43,7 +43,7 @@ func taps() []metrics.Tap {
 }
 
 func windows() metrics.Windows {
-	return metrics.Windows{Repeated: 951, Old: 952, Ahead: 953, Crowded: 954, Dropped: 955, End: now.Add(-time.Second), Producers: 956, Expected: 957}
+	return metrics.Windows{Repeated: 951, Old: 952, Ahead: 953, Crowded: 954, Dropped: 955, Uncovered: 950, Provisional: map[string]uint64{"taken": 958, "late": 959}, End: now.Add(-time.Second), Producers: 956, Expected: 957}
 }
 
 func mirrors() []metrics.Mirror {
@@ -74,10 +74,10 @@ func counts() aggregate.Counts {
 
 func producers() []metrics.Producer {
 	return []metrics.Producer{
-		{Name: "eth0", Watermark: now.Add(-1500 * time.Millisecond).UnixNano(), StateBytes: 401},
+		{Name: "eth0", Observed: now.Add(-1500 * time.Millisecond).UnixNano(), StateBytes: 401},
 		{Name: "eth1", StateBytes: 402},
 		// A second ring of the same tap: the one that is further behind counts.
-		{Name: "eth0", Watermark: now.Add(-2500 * time.Millisecond).UnixNano(), StateBytes: 403},
+		{Name: "eth0", Observed: now.Add(-2500 * time.Millisecond).UnixNano(), StateBytes: 403},
 	}
 }
 
@@ -92,7 +92,7 @@ func worst(_ int64, top int) []table.SignalBottlenecks {
 }
 
 func fallbacks() fabric.Counts {
-	return fabric.Counts{SetFallbacks: 451, OffPathFallbacks: 452, PathFallbacks: 453, GroupFallbacks: 454, GroupsForgotten: 455}
+	return fabric.Counts{SetFallbacks: 451, OffPathFallbacks: 452, PathFallbacks: 453, GroupFallbacks: 454, GroupsForgotten: 455, Ways: fabric.WayCounts{Found: [...]uint64{456, 457, 458}, Contradicted: 459, Refused: 460}}
 }
 
 func live() metrics.Live {
@@ -115,7 +115,7 @@ func ingest() metrics.Ingest {
 func peers() metrics.Peers {
 	return metrics.Peers{
 		Sent: []metrics.SentPeer{
-			{Name: "https://collector2.example:4319", Up: true, Blocks: 661, Rows: 662, Bytes: 663, Waiting: 664, Dropped: map[string]uint64{"full": 665, "old": 666}},
+			{Name: "https://collector2.example:4319", Up: true, Blocks: 661, Rows: 662, Bytes: 663, Waiting: 664, Dropped: map[string]uint64{"full": 665, "old": 666}, Provisional: map[string]uint64{"sent": 667, "away": 668}},
 			{Name: "https://collector3.example:4319"},
 		},
 		Received: []metrics.ReceivedPeer{{Name: "collector2", LastSeen: now.Add(-time.Second), Blocks: 667, Rows: 668, Refused: map[string]uint64{"future": 669}}},
@@ -125,7 +125,7 @@ func peers() metrics.Peers {
 func spool() metrics.Spool {
 	return metrics.Spool{
 		Connected: true, Bytes: 701, Limit: 702, Waiting: 703, Age: 704 * time.Second, Sent: 705, Retries: 706,
-		Lost: map[string]uint64{"full": 707, "refused": 708},
+		Lost: map[string]uint64{"full": 707, "refused": 708}, Provisional: map[string]uint64{"sent": 709, "busy": 710},
 	}
 }
 

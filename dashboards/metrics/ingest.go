@@ -126,6 +126,7 @@ type SentPeer struct {
 	Bytes        uint64            // uncompressed
 	Waiting      int               // bytes
 	Dropped      map[string]uint64 // blocks, by a fixed set of reasons
+	Provisional  map[string]uint64 // provisional rows of parts, by a fixed set of results
 }
 
 // A ReceivedPeer is a collector whose windows this one gets.
@@ -146,6 +147,7 @@ func NewPeers(read func() Peers) *Collector {
 	size := c.counter("peer_sent_bytes_total", "Bytes of the requests that the peer answered, before compression.", "peer")
 	waiting := c.gauge("peer_waiting_bytes", "Bytes of blocks that wait for the peer.", "peer")
 	dropped := c.counter("peer_dropped_blocks_total", "Blocks that the peer never got: the store has them, its live windows lack them.", "peer", "reason")
+	provisional := c.counter("peer_provisional_total", "Provisional rows for the peer, in parts of producers, by what became of them: sent, or dropped for a reason.", "peer", "result")
 	last := c.gauge("peer_last_seen_timestamp_seconds", "Time of the last request of a peer that shares its windows with this collector.", "peer")
 	came := c.counter("peer_received_blocks_total", "Blocks of closed windows that came from the peer.", "peer")
 	cameRows := c.counter("peer_received_rows_total", "Rows in them.", "peer")
@@ -160,6 +162,9 @@ func NewPeers(read func() Peers) *Collector {
 			to(waiting, float64(s.Waiting), s.Name)
 			for _, reason := range slices.Sorted(maps.Keys(s.Dropped)) {
 				to(dropped, float64(s.Dropped[reason]), s.Name, reason)
+			}
+			for _, result := range slices.Sorted(maps.Keys(s.Provisional)) {
+				to(provisional, float64(s.Provisional[result]), s.Name, result)
 			}
 		}
 		for _, r := range p.Received {
@@ -183,6 +188,7 @@ type Spool struct {
 	Sent         uint64 // items that the collector has acknowledged
 	Retries      uint64
 	Lost         map[string]uint64 // items, by a fixed set of reasons
+	Provisional  map[string]uint64 // provisional rows of parts, by a fixed set of results
 }
 
 // NewSpool exports how an exporter's items get to the collector.
@@ -196,6 +202,7 @@ func NewSpool(read func() Spool) *Collector {
 	sent := c.counter("spool_items_total", "Items that the collector has acknowledged.")
 	retries := c.counter("spool_retries_total", "Attempts after a first one.")
 	lost := c.counter("spool_items_lost_total", "Items given up.", "reason")
+	provisional := c.counter("spool_provisional_total", "Provisional rows beside the spool, in parts of producers, by what became of them: sent, or dropped for a reason.", "result")
 	c.read = func(to emit) {
 		s := read()
 		to(up, flag(s.Connected))
@@ -207,6 +214,9 @@ func NewSpool(read func() Spool) *Collector {
 		to(retries, float64(s.Retries))
 		for _, reason := range slices.Sorted(maps.Keys(s.Lost)) {
 			to(lost, float64(s.Lost[reason]), reason)
+		}
+		for _, result := range slices.Sorted(maps.Keys(s.Provisional)) {
+			to(provisional, float64(s.Provisional[result]), result)
 		}
 	}
 	return c

@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/decode"
@@ -192,7 +194,7 @@ func TestScrapeWhileRunning(t *testing.T) {
 			return []metrics.Tap{{Name: fmt.Sprint("eth", n.Load()%3), Frames: n.Load()}}
 		}),
 		metrics.NewProducers(time.Now, func() []metrics.Producer {
-			return []metrics.Producer{{Name: fmt.Sprint(n.Load()), Watermark: 1}}
+			return []metrics.Producer{{Name: fmt.Sprint(n.Load()), Observed: 1}}
 		}),
 		metrics.NewBottlenecks(time.Now, 5, place, w.Top),
 	)
@@ -211,4 +213,23 @@ func TestScrapeWhileRunning(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// TestStoreUp: a store is up while no attempt has failed and no row waits for too long.
+func TestStoreUp(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status store.WriterStatus
+		want   string
+	}{
+		"takes rows": {store.WriterStatus{}, "1"},
+		"failed":     {store.WriterStatus{Failure: errors.New("away")}, "0"},
+		"hangs":      {store.WriterStatus{Stalled: true}, "0"},
+	} {
+		want := "# HELP csigscope_store_up 1 while the server takes rows, 0 since an attempt failed or the oldest row has waited for more than 2 minutes.\n" +
+			"# TYPE csigscope_store_up gauge\ncsigscope_store_up " + tt.want + "\n"
+		c := metrics.NewStore(func() store.WriterStatus { return tt.status })
+		if err := testutil.CollectAndCompare(c, strings.NewReader(want), "csigscope_store_up"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -87,7 +87,7 @@ func NewAggregate(read func() aggregate.Counts) *Collector {
 // A Producer is one that observations come from, a tap or an exporter.
 type Producer struct {
 	Name       string
-	Watermark  int64  // latest accepted time, Unix ns; 0 before the first observation
+	Observed   int64  // up to when there were observations, Unix ns; before the first, since when there is none; 0 where none will come
 	StateBytes uint64 // memory of its aggregation
 }
 
@@ -95,7 +95,7 @@ type Producer struct {
 func NewProducers(now func() time.Time, read func() []Producer) *Collector {
 	c := new(Collector)
 	named := new(first)
-	lag := c.gauge("watermark_lag_seconds", "How far a producer's latest accepted time is behind the clock; the largest for other. Absent before its first observation.", "producer")
+	lag := c.gauge("watermark_lag_seconds", "How far a producer's latest observation is behind the clock, or how long it runs without one; the largest for other. It grows while the link is down, and when senders are silent.", "producer")
 	state := c.gauge("aggregate_state_bytes", "Memory that the aggregation of a producer takes.", "producer")
 	c.read = func(to emit) {
 		type sum struct {
@@ -108,10 +108,10 @@ func NewProducers(now func() time.Time, read func() []Producer) *Collector {
 		for _, p := range read() {
 			s := all.at(named.name(p.Name))
 			s.bytes += p.StateBytes
-			if p.Watermark == 0 {
+			if p.Observed == 0 {
 				continue
 			}
-			if behind := at - p.Watermark; !s.begun || behind > s.lag {
+			if behind := at - p.Observed; !s.begun || behind > s.lag {
 				s.lag, s.begun = behind, true
 			}
 		}
@@ -130,10 +130,15 @@ func NewFabric(read func() fabric.Counts) *Collector {
 	c := new(Collector)
 	fallbacks := c.counter("fabric_fallbacks_total", "Sets, contradictions, paths and groups that became coarser at a bound on memory.", "kind")
 	forgotten := c.counter("fabric_groups_forgotten_total", "Idle prefixes of addresses that were forgotten for others, without groups in a fabric file.")
+	ways := c.counter("fabric_ways_total", "Flows looked up whose path is known by a path table, taps in the fabric or hashes, and evidence that was contradicted.", "evidence")
 	c.read = func(to emit) {
 		n := read()
+		for i, name := range aggregate.EvidenceNames {
+			to(ways, float64(n.Ways.Found[i]), name)
+		}
+		to(ways, float64(n.Ways.Contradicted), "contradicted")
 		to(forgotten, float64(n.GroupsForgotten))
-		by := map[string]uint64{"set": n.SetFallbacks, "off_path": n.OffPathFallbacks, "path": n.PathFallbacks, "group": n.GroupFallbacks}
+		by := map[string]uint64{"set": n.SetFallbacks, "off_path": n.OffPathFallbacks, "path": n.PathFallbacks, "way": n.Ways.Refused, "group": n.GroupFallbacks}
 		for _, kind := range slices.Sorted(maps.Keys(by)) {
 			to(fallbacks, float64(by[kind]), kind)
 		}
@@ -174,10 +179,13 @@ func NewLive(read func() Live) *Collector {
 
 // Windows is what the live windows did not keep, and the newest of them.
 type Windows struct {
-	Repeated, Old, Ahead, Crowded uint64    // blocks that were not counted
-	Dropped                       uint64    // windows that were forgotten early
-	End                           time.Time // of the newest window; the zero Time without any
-	Producers, Expected           int       // that wrote it, and that should have
+	Repeated, Old, Ahead, Crowded uint64            // blocks that were not counted
+	Dropped                       uint64            // windows that were forgotten early
+	Uncovered                     uint64            // cells of blocks of which nobody remembers who wrote them
+	Untracked                     uint64            // cells of windows that had no room for a history
+	Provisional                   map[string]uint64 // rows of parts before they were final, by a fixed set of results
+	End                           time.Time         // of the newest window with rows; the zero Time without any
+	Producers, Expected           int               // that wrote lately, and that should have
 }
 
 // NewWindows exports what the live windows kept.
@@ -185,9 +193,12 @@ func NewWindows(read func() Windows) *Collector {
 	c := new(Collector)
 	refused := c.counter("live_blocks_refused_total", "Blocks that the live windows did not count: counted before (repeated), older than all windows (old), too far ahead of the clock (ahead), more blocks than a producer or a window may have (crowded).", "reason")
 	dropped := c.counter("live_windows_dropped_total", "Live windows forgotten early, past the bound on rows or blocks.")
-	end := c.gauge("live_newest_timestamp_seconds", "End of the newest live window. Absent before the first one.")
-	wrote := c.gauge("live_producers", "Producers that wrote the newest live window.")
-	expected := c.gauge("live_producers_expected", "Producers that should write: of the configuration, of the fabric file, of the store's last day unless forgotten, and of the windows in memory.")
+	untracked := c.counter("live_untracked_cells_total", "Cells of live windows whose state knows that window alone, past the bound on histories.")
+	provisional := c.counter("live_provisional_total", "Provisional rows of live windows, in parts of producers, by what became of them: shown (taken), not shown (late, ahead, crowded), or shown and dropped since no final rows came (expired).", "result")
+	end := c.gauge("live_newest_timestamp_seconds", "End of the newest live window with observations. Absent before the first one.")
+	wrote := c.gauge("live_producers", "Producers that wrote rows lately: of the last three live windows, unless collect.max_age says otherwise.")
+	expected := c.gauge("live_producers_expected", "Producers that should write: of the configuration, of the fabric file, and of the last day, unless forgotten.")
+	uncovered := c.counter("live_uncovered_cells_total", "Cells of blocks whose producers the live windows do not remember, past a bound: answers do not say who sees them.")
 	c.read = func(to emit) {
 		w := read()
 		to(refused, float64(w.Repeated), "repeated")
@@ -195,6 +206,11 @@ func NewWindows(read func() Windows) *Collector {
 		to(refused, float64(w.Ahead), "ahead")
 		to(refused, float64(w.Crowded), "crowded")
 		to(dropped, float64(w.Dropped))
+		to(uncovered, float64(w.Uncovered))
+		to(untracked, float64(w.Untracked))
+		for _, result := range slices.Sorted(maps.Keys(w.Provisional)) {
+			to(provisional, float64(w.Provisional[result]), result)
+		}
 		if !w.End.IsZero() {
 			to(end, seconds(w.End.UnixNano()))
 		}
@@ -221,7 +237,7 @@ func NewStore(read func() store.WriterStatus) *Collector {
 	throttled := c.counter("store_throttled_total", "Times that the server had so many parts to merge that it took no rows.")
 	lost := c.counter("store_rows_lost_total", "Rows given up: to a full or failing disk, to damage, to a server that will never take them, or in memory without an outbox.", "reason")
 	buffered := c.gauge("store_rows_buffered", "Rows in memory, not yet on disk or sent.")
-	up := c.gauge("store_up", "1 while the server takes rows, 0 since an attempt failed.")
+	up := c.gauge("store_up", "1 while the server takes rows, 0 since an attempt failed or the oldest row has waited for more than 2 minutes.")
 	unlisted := c.gauge("store_names_unlisted", "Groups and locations of exporters that lists of names leave out, since there are too many; rows name them by their number.")
 	size := c.gauge("outbox_bytes", "Bytes of the outbox on disk, rows that the server took and that are kept for a while included.")
 	limit := c.gauge("outbox_limit_bytes", "Largest size of the outbox: beyond it the oldest, finest rows are dropped.")
@@ -237,7 +253,7 @@ func NewStore(read func() store.WriterStatus) *Collector {
 			to(lost, float64(l.Rows), l.Reason)
 		}
 		to(buffered, float64(s.Buffered))
-		to(up, flag(s.Failure == nil))
+		to(up, flag(s.Failure == nil && !s.Stalled))
 		to(unlisted, float64(s.UnlistedNames))
 		if s.Outboxes == 0 {
 			return

@@ -60,7 +60,7 @@ func TestPageReacts(t *testing.T) {
 	v.Wait("!document.getElementById('tip').hidden")
 	v.Screenshot("tip")
 	tip := pagetest.Evaluate[string](v, "document.getElementById('tip').innerText")
-	for _, want := range []string{"rack3 → rack5", "mean", "Gbit/s", "samples", "trimmed", "tags"} {
+	for _, want := range []string{"rack3 → rack5", "mean", "Gbit/s", "observations", "samples", "trimmed", "tags"} {
 		if !strings.Contains(tip, want) {
 			t.Errorf("tooltip does not say %q:\n%s", want, tip)
 		}

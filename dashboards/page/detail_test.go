@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
@@ -29,7 +31,12 @@ import (
 // served is the page beside the whole API, of a reader and what is in memory.
 func served(t *testing.T, r query.Reader, memory *table.Memory) http.Handler {
 	t.Helper()
-	a, err := api.New(api.Config{Reader: r, Memory: memory, Fabric: "example pod"})
+	return configured(t, api.Config{Reader: r, Memory: memory, Fabric: "example pod"})
+}
+
+func configured(t *testing.T, c api.Config) http.Handler {
+	t.Helper()
+	a, err := api.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,9 +83,10 @@ func TestCellDetail(t *testing.T) {
 		}},
 	}
 	var device string
-	for _, place := range memory.Places {
-		if place.ID == at {
+	for i := range memory.Places {
+		if place := &memory.Places[i]; place.ID == at {
 			device = place.Device
+			place.Candidates, place.CandidateCount = []string{device + ":down1", device + ":down2"}, 3 // of which one has no name
 		}
 	}
 	finding := query.FindingRow{
@@ -96,6 +104,7 @@ func TestCellDetail(t *testing.T) {
 	v.Press(kb.ArrowDown, kb.ArrowDown, kb.ArrowDown, kb.ArrowDown, kb.ArrowRight, kb.ArrowRight, kb.ArrowRight, kb.ArrowRight, kb.Enter, kb.Escape)
 	v.Wait("csigscope.current().series && document.getElementById('detail-flows').children.length > 0 && document.getElementById('detail-findings').children.length > 0")
 	checkDetail(t, v, memory, want[22], device)
+	checkPorts(t, v, memory, want[22])
 	checkSeries(t, v, want)
 	v.Resize(1400, 1250)
 	v.Wait("innerHeight === 1250")
@@ -144,6 +153,31 @@ func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, ro
 	}
 	if all := text("detail-flows") + text("detail-findings"); strings.Contains(all, "10.9.9.9") || strings.Contains(all, "of no interest") {
 		t.Errorf("records of another time or place are shown:\n%s", all)
+	}
+}
+
+// checkPorts holds the ports that are listed, and their probabilities, to those of a row.
+func checkPorts(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, row aggregate.CellWindow) {
+	t.Helper()
+	places := map[aggregate.LocationID]fabric.Location{}
+	for _, place := range memory.Places {
+		places[place.ID] = place
+	}
+	list := row.Candidates(func(id aggregate.LocationID) ([]string, int) { return places[id].Candidates, places[id].CandidateCount })
+	if len(list) < 2 {
+		t.Fatalf("the ports that may be the bottleneck are %v", list)
+	}
+	v.Wait("document.getElementById('detail-ports').children.length > 1")
+	var want []string
+	rest := 1.0
+	for _, c := range list {
+		want = append(want, c.Port+pagetest.Evaluate[string](v, "Format.share(%v)", c.Probability))
+		rest -= c.Probability
+	}
+	want = append(want, "ports that are not listed"+pagetest.Evaluate[string](v, "Format.share(%v)", rest))
+	got := pagetest.Evaluate[[]string](v, "[...document.getElementById('detail-ports').children].map((e) => e.textContent)")
+	if !slices.Equal(got, want) {
+		t.Errorf("ports %q, want %q", got, want)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,7 +128,15 @@ func TestLive(t *testing.T) {
 	heard := v.Cell("right", 1, 2)
 	painted := pagetest.ColorAt(picture, heard)
 
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = f.Run(ctx) }) // windows without rows follow by the clock
 	v.Wait("csigscope.current().stale")
+	cancel()
+	running.Wait()
+	if n := len(f.State().Windows); n < 6 {
+		t.Errorf("%d windows: none followed by the clock", n)
+	}
 	if got := pagetest.Evaluate[string](v, "document.getElementById('age').textContent"); !strings.HasPrefix(got, "stale: nothing new for") {
 		t.Errorf("after silence the page says %q", got)
 	}

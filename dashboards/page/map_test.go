@@ -41,7 +41,7 @@ func TestFabricMap(t *testing.T) {
 	}
 	want := map[aggregate.LocationID]int{}
 	for _, r := range rows {
-		if r.Observations-r.Trimmed >= aggregate.MinObservations {
+		if r.Samples >= aggregate.MinObservations {
 			want[r.Mode]++
 		}
 	}

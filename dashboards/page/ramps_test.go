@@ -1,7 +1,11 @@
 package page_test
 
 import (
+	"fmt"
+	"math"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
@@ -54,4 +58,72 @@ func stepDistances(v *pagetest.Visitor, theme string) map[string]float64 {
 		};
 		return Object.fromEntries(Object.entries(eyes).map(([name, eye]) => [name, least(eye)]));
 	})()`, theme)
+}
+
+// leastApart is the least distance, in OKLab, that the colours of the most heavily loaded locations
+// have: five times what is just told apart.
+const leastApart = 0.1
+
+// TestLocationsAreToldApart: the colours of the first 8 locations differ at every level, and stay the
+// same in other windows and signals.
+func TestLocationsAreToldApart(t *testing.T) {
+	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 30)), "dark")
+	if got := pagetest.Evaluate[float64](v, "Color.distance([0, 0, 0], [255, 255, 255])"); math.Abs(got-1) > 1e-6 {
+		t.Errorf("black and white are %g apart, want 1", got)
+	}
+	const shown = `Object.fromEntries([...document.querySelectorAll('#legend li')].slice(0, 8).map((e) =>
+		[e.querySelector('.name').textContent, e.querySelector('.swatch').style.backgroundColor]))`
+	colors := map[string]string{}
+	for level := 1; level <= 5; level++ {
+		v.Click(fmt.Sprintf("#levels label:nth-of-type(%d)", level))
+		v.Wait(fmt.Sprintf("document.querySelector('#levels label:nth-of-type(%d) input').checked", level))
+		for _, signal := range []string{"min_abw", "max_delay"} {
+			pagetest.Evaluate[chromedp.Void](v, "csigscope.setSignal(%q)", signal)
+			v.Wait("csigscope.current().signal === '" + signal + "'")
+			least := pagetest.Evaluate[float64](v, `(() => {
+				const list = Object.values(%s).map((text) => text.match(/\d+/g).map(Number));
+				return Math.min(1, ...list.flatMap((a, i) => list.slice(0, i).map((b) => Color.distance(a, b))));
+			})()`, shown)
+			if least < leastApart {
+				t.Errorf("%s, level %d: two locations are %.3f apart, want %g", signal, level, least, leastApart)
+			}
+			for name, color := range pagetest.Evaluate[map[string]string](v, shown) {
+				if before, known := colors[name]; known && before != color {
+					t.Errorf("%s is %s, and was %s", name, color, before)
+				}
+				colors[name] = color
+			}
+		}
+	}
+	if len(colors) < 8 {
+		t.Errorf("only %d locations were shown", len(colors))
+	}
+}
+
+// TestAlikeColorsAreReplaced: locations whose own colours are alike get others, in any order of their
+// loads, which contrast with both grounds; the first one keeps its own.
+func TestAlikeColorsAreReplaced(t *testing.T) {
+	v := pagetest.Visit(t, serve(t, querytest.Fabric(2, 2)), "light")
+	type result struct{ Least, Contrast, Later float64 }
+	for hue := range 12 {
+		got := pagetest.Evaluate[result](v, `(() => {
+			const own = Palette.unpack(new Palette('dark', []).ramp[%d]);
+			const make = () => Array.from({length: 12}, (_, i) => ({id: String(i), rgb: own.map((c) => Math.min(c + i, 255))}));
+			const light = (rgb) => rgb.map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4).reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+			const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+			const [kept, first, later] = [new Map(), make(), make()];
+			const order = first.map((_, i) => ({location: i}));
+			Palette.spread(first, order, kept);
+			Palette.spread(later, order.slice(0, 8).reverse(), kept);
+			const top = first.slice(0, 8);
+			return {
+				Least: Math.min(...top.flatMap((a, i) => top.slice(0, i).map((b) => Color.distance(a.rgb, b.rgb)))),
+				Contrast: Math.min(...top.slice(1).flatMap((l) => ['dark', 'light'].map((theme) => contrast(l.rgb, Color.neutral(theme).ground)))),
+				Later: Math.max(Color.distance(top[0].rgb, own), ...top.map((l, i) => Color.distance(l.rgb, later[i].rgb))),
+			};
+		})()`, 20*hue)
+		if got.Least < leastApart || got.Contrast < 2.5 || got.Later != 0 {
+			t.Errorf("ramp at %d: the least distance is %.3f, the least contrast %.2f, and colours moved by %.3f", 20*hue, got.Least, got.Contrast, got.Later)
+		}
+	}
 }

@@ -1,6 +1,8 @@
 package page_test
 
 import (
+	"fmt"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -8,8 +10,12 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // fragment is the state that the page has put into its address, once it has the key.
@@ -21,6 +27,81 @@ func fragment(t *testing.T, v *pagetest.Visitor, key string) url.Values {
 		t.Fatal(err)
 	}
 	return values
+}
+
+// TestThresholds: the page says and draws the thresholds of its server, to the digit.
+func TestThresholds(t *testing.T) {
+	server := httptest.NewServer(configured(t, api.Config{Reader: querytest.Fabric(4, 10), Thresholds: aggregate.Thresholds{Onset: 0.5, Clear: 0.0004}}))
+	t.Cleanup(server.Close)
+	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&src=rack1&dst=rack2", "dark")
+	const says = "congested from 50 % heavy until below 0.04 %"
+	v.Says("congested-note", says)
+	v.Says("congested-word", says)
+	v.Says("detail-lines", "Lines: "+says+".")
+	v.Wait("csigscope.current().series")
+	// The parts of the plot's width that are drawn in the colour of the lines, at two heavy shares.
+	red := pagetest.Evaluate[[]float64](v, `(() => {
+		const plot = document.querySelector('#detail-chart canvas'), over = document.querySelector('#detail-chart .u-over');
+		const [box, inner] = [plot, over].map((e) => e.getBoundingClientRect());
+		const [left, top, width, height] = [inner.left - box.left, inner.top - box.top, inner.width, inner.height].map(Math.round);
+		const {data} = plot.getContext('2d').getImageData(left, top, width, height);
+		return [0.5, 0.75].map((share) => {
+			let n = 0;
+			const begin = 4 * width * (Math.round(height * (1 - share)) - 1);
+			for (let i = begin; i < begin + 3 * 4 * width; i += 4) n += data[i] > 240 && data[i + 1] < 120;
+			return n / width;
+		});
+	})()`)
+	if red[0] < 0.9 || red[1] > 0.1 {
+		t.Errorf("a line is drawn along %.2f of the plot at the onset, and %.2f of it above", red[0], red[1])
+	}
+}
+
+// TestStates: the page has the states of its server by their names, and says what they mean and
+// what to do where cells are not judged.
+func TestStates(t *testing.T) {
+	memory := querytest.Fabric(4, 10)
+	for i := range memory.Rows {
+		if r := &memory.Rows[i]; r.Signal == csig.MinABW && r.Src == memory.GroupRows[0].ID {
+			r.Heavy, r.HeavySum, r.Unjudged = 0, 0, r.Observations
+		}
+	}
+	v := pagetest.Visit(t, serve(t, memory)+"#signal=min_abw", "dark")
+	index := map[aggregate.GroupID]int{}
+	for i, g := range memory.GroupRows {
+		index[g.ID] = i
+	}
+	extent, err := memory.Extent(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := memory.Cells(t.Context(), query.Question{Signal: csig.MinABW, From: extent.First, To: extent.Last, Step: extent.Last.Sub(extent.First)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[aggregate.State]int{}
+	for i := range rows {
+		r := &rows[i]
+		counts[r.State]++
+		if got := pagetest.Evaluate[string](v, "csigscope.cell(%d, %d).state", index[r.Src], index[r.Dst]); got != r.State.String() {
+			t.Errorf("%d to %d is %s, the server says %s", r.Src, r.Dst, got, r.State)
+		}
+	}
+	if counts[aggregate.NotJudged] == 0 || counts[aggregate.Congested]+counts[aggregate.Brief] == 0 {
+		t.Fatalf("the cells are %v", counts)
+	}
+	for state := range aggregate.NumStates {
+		item := pagetest.Evaluate[[]string](v, "(({textContent, title}) => [textContent, title])(document.querySelector('#states .%s'))", state)
+		word := strings.ReplaceAll(state.String(), "_", " ")
+		if n := counts[state]; item[0] != fmt.Sprintf("%d %s", n, word) && state != aggregate.NoData || !strings.HasPrefix(item[1], word) {
+			t.Errorf("%s is listed as %q, want %d, with the title %q", state, item[0], n, item[1])
+		}
+	}
+	v.Says("judge-note", "not judged: "+aggregate.HowToJudge+".")
+	v.Click("#signals button:nth-child(3)")
+	v.Wait("csigscope.current().signal === 'max_delay'")
+	v.Says("judge-note", "")
+	v.Says("judge-word", aggregate.HowToJudge)
 }
 
 // TestAddressHoldsState leaves a page in a state and opens its address elsewhere.

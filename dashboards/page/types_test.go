@@ -80,7 +80,7 @@ func checkSum(t *testing.T, v *pagetest.Visitor) {
 		if mode := total.Modes["location"].Mode[i]; mode != -1 {
 			t.Fatalf("a sum over hops has the mode %s", b.Locations[mode].Name)
 		}
-		if total.Observations[i]-total.Trimmed[i] >= aggregate.MinObservations {
+		if total.Samples[i] >= aggregate.MinObservations {
 			colors[heavy > 0][pagetest.Evaluate[string](v, "csigscope.cellColor('right', %d, %d)", total.Src[i], total.Dst[i])] = true
 		}
 	}

@@ -28,8 +28,9 @@ const (
 	maxPorts     = 8 // of a hop
 )
 
-// Signals are what captures say of each signal. The domain says what codes stand for.
-func Signals(ctx context.Context, data Data, names Names, domain *csig.Domain) ([]Signal, error) {
+// Signals are what captures say of each signal. The domain says what codes stand for, the
+// thresholds which cells are congested.
+func Signals(ctx context.Context, data Data, names Names, domain *csig.Domain, thresholds aggregate.Thresholds) ([]Signal, error) {
 	all, err := data.Signals(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("build report: %w", err)
@@ -37,7 +38,7 @@ func Signals(ctx context.Context, data Data, names Names, domain *csig.Domain) (
 	list := []Signal{}
 	labels := csig.SignalNames(all)
 	for i, s := range all {
-		b := &builder{signal: s, data: data, names: names, domain: domain}
+		b := &builder{signal: s, data: data, names: names, domain: domain, thresholds: thresholds}
 		one := Signal{Name: labels[i], Unit: s.Unit().String(), Direction: "min"}
 		if s.Direction() == csig.Max {
 			one.Direction = "max"
@@ -58,12 +59,19 @@ type builder struct {
 	data   Data
 	names  Names
 	domain *csig.Domain
+
+	thresholds aggregate.Thresholds
 }
 
 func (b *builder) fill(ctx context.Context, one *Signal) error {
 	cells, err := b.data.Cells(ctx, b.signal)
 	if err != nil || len(cells) == 0 {
 		return err
+	}
+	for i := range cells {
+		// The captures are one window here, whatever windows the data is made of.
+		cells[i].Verdict = aggregate.Verdict{}
+		cells[i].Judge(b.thresholds)
 	}
 	slices.SortFunc(cells, func(x, y aggregate.CellStats) int {
 		return cmp.Or(cmp.Compare(x.Src, y.Src), cmp.Compare(x.Dst, y.Dst))
@@ -84,6 +92,9 @@ func (b *builder) fill(ctx context.Context, one *Signal) error {
 	for k := range shown {
 		if shown[k].State == aggregate.Congested.String() {
 			one.Congested++
+		}
+		if shown[k].State == aggregate.NotJudged.String() {
+			one.NotJudged++
 		}
 	}
 	one.Matrix = b.matrix(cells, shown)
@@ -223,7 +234,14 @@ func (b *builder) cell(c *aggregate.CellStats, low, high float64) Cell {
 	}
 	if c.ModeCount > 0 {
 		at := b.place(c.Mode)
-		out.Mode, out.ModeShare, out.Candidates, out.color = at.Name, c.ModeShare(), at.Candidates, query.Color(at)
+		out.Mode, out.ModeShare, out.ModePorts, out.color = at.Name, c.ModeShare(), max(at.CandidateCount, 1), query.Color(at)
+		out.Evidence = slices.Collect(c.ModeEvidence.Words)
+		for _, one := range c.Candidates(func(id aggregate.LocationID) ([]string, int) {
+			at := b.place(id)
+			return at.Candidates, at.CandidateCount
+		}) {
+			out.Candidates, out.Probabilities = append(out.Candidates, one.Port), append(out.Probabilities, one.Probability)
+		}
 	}
 	if c.RunnerUpCount > 0 {
 		out.RunnerUp = b.place(c.RunnerUp).Name

@@ -141,7 +141,7 @@ func (c *Cell) Title() string {
 		s += ", mean " + c.MeanText
 	}
 	if c.Mode != "" {
-		s += fmt.Sprintf(", mode %s (%s)", c.Mode, percent(c.ModeShare))
+		s += fmt.Sprintf(", mode %s (%s%s)", c.Mode, percent(c.ModeShare), c.OfSet())
 	}
 	return s
 }

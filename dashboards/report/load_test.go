@@ -50,8 +50,8 @@ func loadOf(t *testing.T, signal csig.Signal, names report.Names, values map[uin
 	table := domain(t).Table(layout, signal.Type())
 	b := &aggregate.Block{
 		Resolution: int64(time.Second), Signal: []uint8{uint8(signal)}, Kind: []uint8{uint8(decode.Tag)}, Encoding: []uint8{uint8(layout.Index())},
-		SrcGroup: []uint64{1}, DstGroup: []uint64{2}, Location: []uint64{3}, Observations: []uint64{0}, Bytes: []uint64{1}, Sum: []uint64{1}, Min: []uint64{1}, Max: []uint64{9},
-		Untouched: []uint64{0}, Trimmed: []uint64{0}, Heavy: []uint64{1}, HeavySum: []uint64{1},
+		SrcGroup: []uint64{1}, DstGroup: []uint64{2}, Location: []uint64{3}, Observations: []uint64{0}, Samples: []uint64{0}, Unjudged: []uint64{0}, Bytes: []uint64{1}, Sum: []uint64{1}, Min: []uint64{1}, Max: []uint64{9},
+		Untouched: []uint64{0}, Trimmed: []uint64{0}, Heavy: []uint64{1}, HeavySum: []uint64{1}, Evidence: []uint8{0},
 	}
 	for value, n := range values {
 		code := uint32(0)
@@ -66,7 +66,7 @@ func loadOf(t *testing.T, signal csig.Signal, names report.Names, values map[uin
 	if err := memory.WriteBlock(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	signals, err := report.Signals(t.Context(), memory, names, domain(t))
+	signals, err := report.Signals(t.Context(), memory, names, domain(t), aggregate.DefaultThresholds())
 	if err != nil {
 		t.Fatal(err)
 	}

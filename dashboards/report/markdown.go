@@ -15,7 +15,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	for _, s := range r.Summary() {
 		fmt.Fprintf(b, "* %s\n", plain(s))
 	}
-	fmt.Fprintf(b, "\n## Findings\n\n")
+	fmt.Fprintf(b, "\n%s\n\n## Findings\n\n", r.Rule())
 	if len(r.Findings) == 0 {
 		fmt.Fprintf(b, "None.\n")
 	}
@@ -50,6 +50,9 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 
 func (s *Signal) markdown(w io.Writer) {
 	fmt.Fprintf(w, "\n## %s\n\n%d of %d cells are congested.\n", s.Name, s.Congested, s.Cells)
+	if text := s.Unjudged(); text != "" {
+		fmt.Fprintf(w, "\n%s\n", text)
+	}
 	if len(s.Locations) == 0 {
 		return
 	}
@@ -62,7 +65,7 @@ func (s *Signal) markdown(w io.Writer) {
 	for i := range s.Worst {
 		c := &s.Worst[i]
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %d |\n", plain(c.Src), plain(c.Dst), c.Kind, c.MeanText, percent(c.HeavyShare),
-			plain(c.Mode), share(c.ModeShare), plain(c.RunnerUp), c.Observations)
+			plain(c.Mode)+c.By(), share(c.ModeShare)+c.OfSet(), plain(c.RunnerUp), c.Observations)
 	}
 	fmt.Fprintln(w)
 	for i := range s.Worst {
@@ -71,8 +74,8 @@ func (s *Signal) markdown(w io.Writer) {
 	s.Flows.markdown(w)
 	for i := range s.Rhythms {
 		r := &s.Rhythms[i]
-		fmt.Fprintf(w, "\n%s to %s repeats every %s: %d steps, congested %s of the time, idle for %s between.\n", plain(r.Src), plain(r.Dst),
-			short(r.PeriodNS), r.Steps, percent(r.Duty), short(r.IdleNS))
+		fmt.Fprintf(w, "\n%s to %s repeats every %s: %d steps, congested %s of the time, idle for %s between (significance %.1g).\n", plain(r.Src), plain(r.Dst),
+			short(r.PeriodNS), r.Steps, percent(r.Duty), short(r.IdleNS), r.Significance)
 	}
 }
 

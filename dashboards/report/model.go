@@ -14,6 +14,9 @@ type Report struct {
 	To          time.Time `json:"to"`
 	Files       []string  `json:"files"`
 
+	OnsetRatio float64 `json:"onset_ratio"` // share of heavy observations from which on a cell is congested, above 0 to 1
+	ClearRatio float64 `json:"clear_ratio"` // share below which that ends live, at most OnsetRatio
+
 	Counts   []Count   `json:"counts"`
 	Signals  []Signal  `json:"signals"`
 	Findings []Finding `json:"findings"`
@@ -36,6 +39,7 @@ type Signal struct {
 	Direction string `json:"direction"` // min: low values are tight; max: high ones
 	Cells     int    `json:"cells"`
 	Congested int    `json:"congested"`
+	NotJudged int    `json:"not_judged"` // cells that no threshold applies to
 
 	Matrix        Matrix         `json:"matrix"`
 	Distributions []Distribution `json:"distributions"` // of all cells
@@ -70,8 +74,12 @@ type Cell struct {
 	TrimmedShare float64  `json:"trimmed_share"`
 	Mode         string   `json:"mode,omitempty"`
 	ModeShare    float64  `json:"mode_share,omitempty"`
-	Candidates   []string `json:"candidates,omitempty"` // ports that the mode may be
-	RunnerUp     string   `json:"runner_up,omitempty"`
+	ModePorts    int      `json:"mode_ports,omitempty"` // of the location: above 1 the share is the set's
+	Evidence     []string `json:"evidence,omitempty"`   // aggregate.Evidence of the mode, in words
+	Candidates   []string `json:"candidates,omitempty"` // ports that may be the mode, the likeliest first
+	// Probabilities are those of the candidates.
+	Probabilities []float64 `json:"probabilities,omitempty"`
+	RunnerUp      string    `json:"runner_up,omitempty"`
 
 	level float64 // 0 to 1: how tight the mean is among the cells
 	color string  // of the mode

@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -48,8 +49,8 @@ func domain(t testing.TB) *csig.Domain {
 	return d
 }
 
-// sample is a report of so many groups, each congested towards the next one.
-func sample(t testing.TB, groups int) *report.Report {
+// sampleData is of so many groups, each congested towards the next one, and the signals of a report of it.
+func sampleData(t testing.TB, groups int) (*source.Memory, []report.Signal) {
 	t.Helper()
 	memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, source.Limits{Bytes: 64 << 20, Steps: 10})
 	encoding := aggregate.Encoding(csig.Layout{Format: csig.Compact, Profile: csig.IETF01}.Index())
@@ -58,8 +59,8 @@ func sample(t testing.TB, groups int) *report.Report {
 			Resolution: int64(time.Second), WindowStart: int64(i) * int64(time.Second),
 			Signal: []uint8{uint8(csig.MinABWRatio)}, Kind: []uint8{uint8(decode.Tag)}, Encoding: []uint8{uint8(encoding)},
 			SrcGroup: []uint64{uint64(i)}, DstGroup: []uint64{uint64((i + 1) % groups)}, Location: []uint64{uint64(i%3 + 1)},
-			Observations: []uint64{40}, Bytes: []uint64{1}, Sum: []uint64{uint64(20 * (i + 1))}, Min: []uint64{1}, Max: []uint64{9},
-			Untouched: []uint64{1}, Trimmed: []uint64{0}, Heavy: []uint64{uint64(i % 5)}, HeavySum: []uint64{uint64(i % 5)},
+			Observations: []uint64{40}, Samples: []uint64{40}, Unjudged: []uint64{0}, Bytes: []uint64{1}, Sum: []uint64{uint64(20 * (i + 1))}, Min: []uint64{1}, Max: []uint64{9},
+			Untouched: []uint64{1}, Trimmed: []uint64{0}, Heavy: []uint64{uint64(i % 5)}, HeavySum: []uint64{uint64(i % 5)}, Evidence: []uint8{uint8(i % 8)},
 			DistCode: []uint16{1, 30}, DistCount: []uint64{10, 30}, DistEnd: []uint32{2},
 		}
 		if heavy := b.Heavy[0]; heavy > 1 {
@@ -74,12 +75,19 @@ func sample(t testing.TB, groups int) *report.Report {
 			t.Fatal(err)
 		}
 	}
-	signals, err := report.Signals(t.Context(), memory, named{}, domain(t))
+	signals, err := report.Signals(t.Context(), memory, named{}, domain(t), aggregate.DefaultThresholds())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return memory, signals
+}
+
+// sample is a report of sampleData.
+func sample(t testing.TB, groups int) *report.Report {
+	t.Helper()
+	memory, signals := sampleData(t, groups)
 	r := &report.Report{
-		Title: "<b>", Files: []string{"a|b<i>.pcap"}, Signals: signals,
+		Title: "<b>", Files: []string{"a|b<i>.pcap"}, Signals: signals, OnsetRatio: 0.05, ClearRatio: 0.02,
 		Findings: report.Findings([]finding.Finding{{
 			Kind: finding.ForgedValue, Subject: "10.0.0.1", Count: 3, Of: 9, From: 1, To: 2, Evidence: "<img src=x>",
 			Packets: []finding.Packet{{File: "a", Number: 1}, {File: "a", Number: 2}, {File: "b", Number: 7}},
@@ -101,7 +109,7 @@ func sample(t testing.TB, groups int) *report.Report {
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	s := sample(t, 70).Signals[0]
-	if s.Name != "min_abw_ratio" || s.Cells != 70 || s.Congested != 56 || len(s.Matrix.Groups) != 64 || s.Matrix.LeftOut != 6 || len(s.Worst) != 20 {
+	if s.Name != "min_abw_ratio" || s.Cells != 70 || s.Congested != 42 || len(s.Matrix.Groups) != 64 || s.Matrix.LeftOut != 6 || len(s.Worst) != 20 {
 		t.Errorf("%s: %d cells, %d congested, %d groups and %d left out, %d worst", s.Name, s.Cells, s.Congested, len(s.Matrix.Groups), s.Matrix.LeftOut, len(s.Worst))
 	}
 	if !slices.IsSortedFunc(s.Matrix.Groups, report.Natural) || !slices.IsSortedFunc(s.Worst, func(a, b report.WorstCell) int { return int(b.Heavy) - int(a.Heavy) }) {
@@ -162,10 +170,43 @@ func TestNamesAreInert(t *testing.T) {
 	}
 }
 
+// longAgo is a store in which every cell was congested at the end, whatever its sums say.
+type longAgo struct{ report.Data }
+
+func (d longAgo) Cells(ctx context.Context, s csig.Signal) ([]aggregate.CellStats, error) {
+	list, err := d.Data.Cells(ctx, s)
+	for i := range list {
+		list[i].Verdict = aggregate.Verdict{Sustained: true, AnyJudged: true, AnyLoaded: true}
+		list[i].State = aggregate.Congested
+	}
+	return list, err
+}
+
+// TestThresholds: a report judges its captures as one window, by the thresholds that it names.
+func TestThresholds(t *testing.T) {
+	t.Parallel()
+	memory, _ := sampleData(t, 5) // 0, 1, 2, 3 and 4 heavy ones of 40 each
+	for _, tt := range []struct {
+		onset     float64
+		congested int
+	}{{0.01, 4}, {0.05, 3}, {0.075, 2}, {0.5, 0}} {
+		for name, data := range map[string]report.Data{"memory": memory, "store": longAgo{memory}} {
+			list, err := report.Signals(t.Context(), data, named{}, domain(t), aggregate.Thresholds{Onset: tt.onset, Clear: 0.01})
+			if err != nil || list[0].Congested != tt.congested {
+				t.Errorf("%s, onset %g: %d cells are congested, want %d, %v", name, tt.onset, list[0].Congested, tt.congested, err)
+			}
+		}
+	}
+	r := report.Report{OnsetRatio: 0.125, ClearRatio: 0.0002}
+	if rule := r.Rule(); !strings.Contains(rule, "at least 12.5 % of") || !strings.HasSuffix(rule, "until one below 0.02 %.") {
+		t.Error(rule)
+	}
+}
+
 func TestEmpty(t *testing.T) {
 	t.Parallel()
 	memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, source.Limits{Bytes: 1 << 20, Steps: 10})
-	signals, err := report.Signals(t.Context(), memory, named{}, domain(t))
+	signals, err := report.Signals(t.Context(), memory, named{}, domain(t), aggregate.DefaultThresholds())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/pattern"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // maxRhythms is how many cells are looked at, those with most heavy observations.
@@ -25,6 +26,9 @@ type Rhythm struct {
 	IdleNS   int64   `json:"idle_ns"`
 	Strength float64 `json:"strength"` // correlation with itself a period later
 	Chance   float64 `json:"chance"`   // what chance would reach
+	// Significance is how likely any cell of the report would have as strong a period by chance,
+	// for any signal and in steps of any length, 0 to 1.
+	Significance float64 `json:"significance"`
 }
 
 // rhythms looks for periods in the heavy shares of the worst cells, step by step.
@@ -37,6 +41,7 @@ func (b *builder) rhythms(ctx context.Context, cells []aggregate.CellStats, wors
 	}
 	span := b.data.Span()
 	rates := pairRates(flows, time.Duration(span.Last-span.First)+span.Step)
+	tests := float64(len(worst) * len(scales) * csig.NumKnown)
 	for i, k := range worst {
 		for _, scale := range scales {
 			scale[i].pairRate = rates[cells[k].ID()]
@@ -49,7 +54,7 @@ func (b *builder) rhythms(ctx context.Context, cells []aggregate.CellStats, wors
 		out = append(out, Rhythm{
 			Src: b.names.GroupName(c.Src), Dst: b.names.GroupName(c.Dst),
 			PeriodNS: one.length(found.Period, one.steps), Steps: found.Steps, Duty: found.Duty, IdleNS: one.length(found.Idle, one.steps),
-			Strength: found.Strength, Chance: found.Chance,
+			Strength: found.Strength, Chance: found.Chance, Significance: min(found.Significance*tests, 1),
 		})
 	}
 	return out, nil

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"strings"
+
+	"github.com/csigscope/csigscope/aggregate"
 )
 
 // Summary is the document in a few sentences, what is wrong first.
@@ -24,6 +26,12 @@ func (r *Report) Summary() []string {
 		list = append(list, fmt.Sprintf("%d of %d taps are silent or say little.", quiet, len(r.Coverage.Taps)+len(r.Coverage.Silent)))
 	}
 	return list
+}
+
+// Rule says when a cell is congested.
+func (r *Report) Rule() string {
+	return fmt.Sprintf("A cell is congested if at least %.6g %% of its observations are heavy, here over the captures as a whole. Live, it is congested from a window with that share until one below %.6g %%.",
+		100*r.OnsetRatio, 100*r.ClearRatio)
 }
 
 // namedFindings is how many findings the summary names, the worst.
@@ -59,7 +67,35 @@ func (r *Report) findings() string {
 	return text + "."
 }
 
+// By says what evidence named the mode, with a space before; empty without a mode.
+func (c *Cell) By() string {
+	if len(c.Evidence) == 0 {
+		return ""
+	}
+	phrases := strings.NewReplacer("locator", "its locator", "path", "its path", "ecmp", "its hash", "tap", "taps")
+	return " by " + phrases.Replace(strings.Join(c.Evidence, " and "))
+}
+
+// OfSet marks the share of a mode that is a set of ports, which have it together.
+func (c *Cell) OfSet() string {
+	if c.ModePorts > 1 {
+		return ", of the set"
+	}
+	return ""
+}
+
+// Unjudged says how many cells are not judged and what to do, empty where all are.
+func (s *Signal) Unjudged() string {
+	if s.NotJudged == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d cells are not judged: %s.", s.NotJudged, s.Cells, aggregate.HowToJudge)
+}
+
 func (s *Signal) summary() string {
+	if s.NotJudged > 0 && s.Congested == 0 {
+		return s.Name + ": " + s.Unjudged()
+	}
 	if s.Congested == 0 {
 		return fmt.Sprintf("%s: none of %d cells is congested.", s.Name, s.Cells)
 	}

@@ -3,6 +3,7 @@ package conform
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -74,6 +75,13 @@ type Config struct {
 	// a layout and signal type; known is false where that cannot be told. Nil if it never
 	// can: then what a port writes most is taken for its own.
 	Own func(port int, l csig.Layout, t uint8, lm uint16) (own, known bool)
+	// Writers are the devices one of whose ports may have written the locator metadata of a tag
+	// on its way from src to dst, separated by newlines, empty if no port on that way writes it;
+	// known is false where that cannot be told. It is asked about packets behind ports that Own
+	// does not know, such as one capture of several ports. Nil if it never can be told.
+	Writers func(tag *csig.Tag, src, dst netip.Addr) (devices string, known bool)
+	// Device is the name that Writers has for the device, empty for the one that most locators name.
+	Device string
 	// Metrics are what the ports measured, nil if nobody knows.
 	Metrics *Metrics
 	// Prefix is how many bytes behind the IP header count for matching, 0 for all: where

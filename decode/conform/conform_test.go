@@ -3,6 +3,7 @@ package conform
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -118,6 +119,11 @@ func TestRules(t *testing.T) {
 			}
 			return left
 		}, "tagged-lost"},
+		{"all tagged packets are dropped", nil, func(_ *lab, _, after []flight) []flight {
+			return slices.DeleteFunc(after, func(f flight) bool { return f.tagged })
+		}, "tagged-lost"},
+		{"a queue overflows that flows with most tags pass", crowd, crowded(0), ""},
+		{"and drops tagged packets", crowd, crowded(0.3), "tagged-lost"},
 		{"the tag chooses the port", twoPorts, each(func(_ *lab, f *flight) {
 			if f.port = 0; f.tagged {
 				f.port = 1
@@ -180,6 +186,32 @@ func each(f func(*lab, *flight)) func(*lab, []flight, []flight) []flight {
 			f(l, &after[i])
 		}
 		return after
+	}
+}
+
+func crowd(l *lab) { l.loss, l.flows, l.untag = 0, 6, 0 }
+
+// crowded leaves tags to 90 % of the packets of half of the flows and to 10 % of the others. The
+// queue that the first half meets loses 30 % of its packets, and more of the tagged ones.
+func crowded(more float64) func(*lab, []flight, []flight) []flight {
+	meets := func(f *flight) bool {
+		if f.ip[0]>>4 == 6 {
+			return f.ip[23] < 3
+		}
+		return f.ip[15] < 3
+	}
+	return func(l *lab, before, after []flight) (left []flight) {
+		for _, list := range [][]flight{before, after} {
+			for i := range list {
+				list[i].tagged = meets(&list[i]) == (list[i].number%10 > 0)
+			}
+		}
+		for _, f := range after {
+			if !(meets(&f) && l.Float64() < 0.3 || f.tagged && l.Float64() < more) {
+				left = append(left, f)
+			}
+		}
+		return left
 	}
 }
 

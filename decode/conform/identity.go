@@ -49,6 +49,7 @@ type identity struct {
 	whole uint64 // of all that stays the same
 	head  uint64 // of what stays when the packet is trimmed as well
 	flow  uint64 // of the five-tuple, 0 without one
+	to    uint64 // of the destination address, 0 without one
 }
 
 // identifier makes identities. With a seed, equal ones come from one identifier alone, and
@@ -83,7 +84,8 @@ func (i *identifier) of(etherType uint16, packet []byte) (id identity, ok bool) 
 		id.head = id.whole
 		return id, true
 	}
-	id.flow = i.mix(i.hash(p.fixed[:len(p.fixed)-4]), i.hash(ports(p)))
+	addresses := p.fixed[:len(p.fixed)-5]
+	id.flow, id.to = i.mix(i.hash(p.fixed[:len(p.fixed)-4]), i.hash(ports(p))), i.hash(addresses[len(addresses)/2:])
 	if i.match == MatchPayload {
 		payload := transportPayload(p)
 		if len(payload) == 0 {
@@ -99,8 +101,8 @@ func (i *identifier) of(etherType uint16, packet []byte) (id identity, ok bool) 
 	return id, true
 }
 
-// split takes an IP packet apart. The last four bytes of what is fixed tell packets of a
-// flow apart.
+// split takes an IP packet apart. What is fixed is the addresses, the protocol, and four bytes
+// that tell packets of a flow apart.
 func (i *identifier) split(etherType uint16, b []byte) (p parts, ok bool) {
 	switch {
 	case etherType == etherIPv4 && len(b) >= ipv4Len && b[0]>>4 == 4:

@@ -3,7 +3,6 @@ package conform
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/csigscope/csigscope/decode"
@@ -42,6 +41,7 @@ type Judge struct {
 	counts      Counts
 	breaches    [NumRules]breach
 	locators    map[writer]*written
+	writers     writers
 	stripping   []stripping // by port
 	losses      losses
 	paths       paths
@@ -62,7 +62,8 @@ type sighting struct {
 	number uint64
 	time   int64
 	length uint32
-	port   uint8 // after the device
+	port   uint8  // after the device
+	by     uint16 // likewise, of the tag's writers: an index into Judge.writers.lists
 }
 
 // New makes a Judge. It fails when the configuration contradicts itself.
@@ -83,7 +84,8 @@ func New(cfg Config) (*Judge, error) {
 		locators: make(map[writer]*written), stripping: make([]stripping, len(cfg.Ports)),
 	}
 	j.result.Obs = make([]decode.Observation, decode.MaxObservations)
-	j.paths.flows = make(map[uint64]*flowPaths)
+	j.paths.flows, j.losses.of = make(map[uint64]*flowPaths), make(map[stratum]*crossing)
+	j.writers = writers{lists: []string{""}, of: make(map[tagOnWay]uint16)}
 	return j, nil
 }
 
@@ -118,6 +120,9 @@ func (j *Judge) After(port int, p *Packet) {
 		return
 	}
 	s.port = uint8(port)
+	if s.tagged && j.cfg.Writers != nil {
+		s.by = j.writersOf(&s)
+	}
 	j.counts.After++
 	if s.tagged {
 		j.counts.AfterTagged++
@@ -269,50 +274,6 @@ func (j *Judge) judgeTrimmed() {
 			j.counts.Trimmed++
 			j.pair(&j.wait.list[at].sighting, s)
 		}
-	}
-}
-
-// losses are the packets that went in, by whether they were tagged and came out.
-type losses struct {
-	came, lost [2]uint64 // other packets, tagged ones
-	first      Example   // the first tagged one that was lost
-}
-
-func (l *losses) add(w *waiter) {
-	tagged := 0
-	if w.tagged {
-		tagged = 1
-	}
-	l.came[tagged]++
-	if w.taken {
-		return
-	}
-	if l.lost[tagged]++; w.tagged && (l.lost[1] == 1 || w.number < l.first.Before) {
-		l.first = exampleOf(&w.sighting, nil)
-	}
-}
-
-// Losses are judged from so many packets of each kind on.
-const minLosses = 50
-
-// significant is the number of standard deviations beyond which a difference is no chance:
-// one honest device of a billion is that far off.
-const significant = 6
-
-// judgeLosses tells whether tagged packets were lost more often than others (a test of two
-// proportions).
-func (j *Judge) judgeLosses() {
-	l := &j.losses
-	if l.came[0] < minLosses || l.came[1] < minLosses {
-		j.counts.LossUnknown = l.lost[1]
-		return
-	}
-	n0, n1 := float64(l.came[0]), float64(l.came[1])
-	p0, p1 := float64(l.lost[0])/n0, float64(l.lost[1])/n1
-	p := (float64(l.lost[0]) + float64(l.lost[1])) / (n0 + n1)
-	deviation := math.Sqrt(p * (1 - p) * (1/n0 + 1/n1))
-	if deviation > 0 && (p1-p0)/deviation > significant {
-		j.brokeOften(TaggedLost, l.lost[1], l.first)
 	}
 }
 

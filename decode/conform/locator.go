@@ -3,8 +3,11 @@ package conform
 import (
 	"cmp"
 	"maps"
+	"net/netip"
 	"slices"
+	"strings"
 
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -24,9 +27,17 @@ const maxLocators = 4096
 // what was there although it replaced the signal.
 type written struct {
 	locator *csig.Locator
-	lms     map[uint16]*usage
+	lms     map[named]*usage
 	beyond  uint64 // written, of locator metadata that are not remembered
 }
+
+// named is locator metadata and who may have written it.
+type named struct {
+	lm uint16
+	by uint16 // as in sighting
+}
+
+func compareNamed(a, b named) int { return cmp.Or(cmp.Compare(a.lm, b.lm), cmp.Compare(a.by, b.by)) }
 
 // usage is what became of one value of locator metadata.
 type usage struct {
@@ -40,14 +51,15 @@ func (j *Judge) of(after *sighting) *written {
 	k := writer{after.port, after.Layout, after.T}
 	w := j.locators[k]
 	if w == nil {
-		w = &written{locator: j.domain.Locator(after.Layout, after.T), lms: make(map[uint16]*usage)}
+		w = &written{locator: j.domain.Locator(after.Layout, after.T), lms: make(map[named]*usage)}
 		j.locators[k] = w
 	}
 	return w
 }
 
 // usage is that of a value, whose hop count does not matter: it is the packet's.
-func (w *written) usage(lm uint16) *usage {
+func (w *written) usage(after *sighting) *usage {
+	lm := after.LM
 	if w.locator != nil {
 		if a, ok := w.locator.Decode(lm); ok && a.Has(csig.FieldTTL) {
 			a.TTL = 0
@@ -56,16 +68,17 @@ func (w *written) usage(lm uint16) *usage {
 			}
 		}
 	}
-	u := w.lms[lm]
+	of := named{lm, after.by}
+	u := w.lms[of]
 	if u == nil && len(w.lms) < maxLocators {
 		u = new(usage)
-		w.lms[lm] = u
+		w.lms[of] = u
 	}
 	return u
 }
 
 func (w *written) write(before, after *sighting) {
-	u := w.usage(after.LM)
+	u := w.usage(after)
 	if u == nil {
 		w.beyond++
 		return
@@ -75,7 +88,7 @@ func (w *written) write(before, after *sighting) {
 }
 
 func (w *written) keep(before, after *sighting, breaks Rule) {
-	u := w.usage(after.LM)
+	u := w.usage(after)
 	if u == nil {
 		w.beyond++
 		return
@@ -87,17 +100,79 @@ func (w *written) keep(before, after *sighting, breaks Rule) {
 // own is the locator metadata that the writer wrote most. ok is false when it wrote none.
 func (w *written) own() (lm uint16, ok bool) {
 	var most uint64
-	for _, v := range slices.Sorted(maps.Keys(w.lms)) {
+	for _, v := range w.sorted() {
 		if n := w.lms[v].wrote; n > most {
-			lm, most = v, n
+			lm, most = v.lm, n
 		}
 	}
 	return lm, most > 0
 }
 
+// sorted is the locator metadata in an order that does not change.
+func (w *written) sorted() []named { return slices.SortedFunc(maps.Keys(w.lms), compareNamed) }
+
+// writers are the devices that may have written tags.
+type writers struct {
+	lists  []string // as Config.Writers has them; the first one stands for nobody knows
+	of     map[tagOnWay]uint16
+	device string // that is judged, empty if that is not known
+}
+
+// tagOnWay is what tells who may have written locator metadata.
+type tagOnWay struct {
+	layout   csig.Layout
+	t        uint8
+	lm       uint16
+	src, dst netip.Addr
+}
+
+// writersOf is the number of the devices that may have written the tag that was decoded last.
+func (j *Judge) writersOf(s *sighting) uint16 {
+	w := &j.writers
+	k := tagOnWay{layout: s.Layout, t: s.T, lm: s.LM}
+	for i := range j.result.Obs[:j.result.N] {
+		if o := &j.result.Obs[i]; o.Kind == decode.Tag {
+			k.src, k.dst = o.Addrs()
+		}
+	}
+	n, known := w.of[k]
+	if known || len(w.of) >= maxFlows {
+		return n
+	}
+	if devices, told := j.cfg.Writers(&s.Tag, k.src, k.dst); told {
+		at := slices.Index(w.lists[1:], devices)
+		if n = uint16(at + 1); at < 0 && len(w.lists) < maxLocators {
+			n = uint16(len(w.lists))
+			w.lists = append(w.lists, devices)
+		}
+	}
+	w.of[k] = n
+	return n
+}
+
+// mostNamed is the device that most of the written locators name.
+func (j *Judge) mostNamed() (device string) {
+	named := map[string]uint64{}
+	for _, w := range j.locators {
+		for v, u := range w.lms {
+			for _, one := range strings.Split(j.writers.lists[v.by], "\n") {
+				named[one] += u.wrote
+			}
+		}
+	}
+	delete(named, "") // no device
+	for _, one := range slices.Sorted(maps.Keys(named)) {
+		if named[one] > named[device] {
+			device = one
+		}
+	}
+	return device
+}
+
 // judgeLocators judges what all packets together show: which locator metadata is a
 // port's own.
 func (j *Judge) judgeLocators() {
+	j.writers.device = cmp.Or(j.cfg.Device, j.mostNamed())
 	for _, k := range slices.SortedFunc(maps.Keys(j.locators), func(a, b writer) int {
 		return cmp.Or(cmp.Compare(a.port, b.port), cmp.Compare(a.layout.Index(), b.layout.Index()), cmp.Compare(a.t, b.t))
 	}) {
@@ -107,11 +182,11 @@ func (j *Judge) judgeLocators() {
 
 func (j *Judge) judgeWriter(k writer, w *written) {
 	own, known := w.own()
-	for _, lm := range slices.Sorted(maps.Keys(w.lms)) {
-		u := w.lms[lm]
-		is, certain := j.isOwn(k, w, lm)
+	for _, v := range w.sorted() {
+		u := w.lms[v]
+		is, certain := j.isOwn(k, w, v)
 		switch {
-		case certain && is || !certain && known && lm == own:
+		case certain && is || !certain && known && v.lm == own:
 			continue
 		case !certain && !known:
 			continue // judged below
@@ -127,37 +202,40 @@ func (j *Judge) judgeWriter(k writer, w *written) {
 
 // isOwn tells whether locator metadata is the writer's own; certain is false where nobody
 // knows. What the layout does not take for a location is nobody's.
-func (j *Judge) isOwn(k writer, w *written, lm uint16) (is, certain bool) {
+func (j *Judge) isOwn(k writer, w *written, v named) (is, certain bool) {
 	if j.cfg.Own != nil {
-		if is, certain = j.cfg.Own(int(k.port), k.layout, k.t, lm); certain {
+		if is, certain = j.cfg.Own(int(k.port), k.layout, k.t, v.lm); certain {
 			return is, true
 		}
+	}
+	if v.by != 0 && j.writers.device != "" {
+		return slices.Contains(strings.Split(j.writers.lists[v.by], "\n"), j.writers.device), true
 	}
 	if w.locator == nil {
 		return false, false
 	}
-	_, is = w.locator.Decode(lm)
+	_, is = w.locator.Decode(v.lm)
 	return is, !is
 }
 
 // judgeKeeper judges a writer that left what was there every time. Where that is always
 // the same, it may be its own; of different values one at most is.
 func (j *Judge) judgeKeeper(k writer, w *written) {
-	var most uint16
+	var most named
 	var n uint64
-	unsure := make(map[uint16]*usage)
-	for _, lm := range slices.Sorted(maps.Keys(w.lms)) {
-		if _, certain := j.isOwn(k, w, lm); certain {
+	unsure := make(map[named]*usage)
+	for _, v := range w.sorted() {
+		if _, certain := j.isOwn(k, w, v); certain {
 			continue
 		}
-		unsure[lm] = w.lms[lm]
-		if w.lms[lm].kept > n {
-			most, n = lm, w.lms[lm].kept
+		unsure[v] = w.lms[v]
+		if w.lms[v].kept > n {
+			most, n = v, w.lms[v].kept
 		}
 	}
-	for _, lm := range slices.Sorted(maps.Keys(unsure)) {
-		u := unsure[lm]
-		if lm == most && u.keptWhichBreaks != NotScrubbed { // that got through as it was
+	for _, v := range slices.SortedFunc(maps.Keys(unsure), compareNamed) {
+		u := unsure[v]
+		if v.lm == most.lm && u.keptWhichBreaks != NotScrubbed { // that got through as it was
 			j.counts.OwnUnknown += u.kept
 			continue
 		}

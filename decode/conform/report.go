@@ -22,7 +22,7 @@ type Counts struct {
 	// What could not be judged.
 	NoTable      uint64 `json:"no_table"`      // of a signal type without a table: which value is tighter
 	OwnUnknown   uint64 `json:"own_unknown"`   // updates that kept the only locator metadata that is known
-	LossUnknown  uint64 `json:"loss_unknown"`  // tagged packets that were lost, among too few to compare
+	LossUnknown  uint64 `json:"loss_unknown"`  // tagged packets that were lost, without enough untagged ones of their flow and size to compare with
 	PathsIgnored uint64 `json:"paths_ignored"` // packets of flows beyond those that are remembered
 	NoMetric     uint64 `json:"no_metric"`     // without a metric of the port at the time
 }

@@ -145,7 +145,7 @@ var rules = [NumRules]About{
 	},
 	TaggedLost: {
 		"tagged-lost", Error, "draft-ravi-ippm-csig-01 6.3.1; IBCS 7.2",
-		"packets are not lost for being tagged", "tagged and other packets are of different classes, of which one overflowed",
+		"packets are not lost for being tagged", "tagged and other packets of a flow are of different classes, of which one overflowed",
 	},
 	PathSelection: {
 		"path-selection", Error, "IBCS 5.2",

@@ -107,7 +107,7 @@
 //	capacity      1 bit and up   index of a table of port speeds                compact attribute
 //	port_id       1 bit and up   number of the port in the fabric               expanded attribute
 //	device_id     1 bit and up   number of the device in the fabric             expanded attribute
-//	ttl           1 to 8 bits    TTL that the packet had at the bottleneck      expanded attribute
+//	ttl           1 to 8 bits    TTL that packets left it with: the hop         expanded attribute
 //	opaque        1 bit and up   kept, and not read
 //
 // LM 0 is a host's default, an unset port, or a real value: it is a location only where

@@ -38,8 +38,10 @@ type Attributes struct {
 	Capacity    uint64 // kbit/s
 	Port        uint32 // at most 16 bits, as Device and Opaque
 	Device      uint32
-	TTL         uint8 // that the packet had at the bottleneck
+	TTL         uint8 // that the packet had as it left the bottleneck
 	Opaque      uint32
+
+	ttlMask uint8
 }
 
 // Has reports whether the attribute is set.
@@ -47,6 +49,22 @@ func (a *Attributes) Has(f Field) bool { return a.has>>f&1 != 0 }
 
 // Set marks the attribute as set.
 func (a *Attributes) Set(f Field) { a.has |= 1 << f }
+
+// Hop is the number of the hop on the path, 1 for the first device, as the TTL tells it
+// (section 5.5.2); 0 where it tells none. Hosts are taken to send with a TTL of 64, 128 or
+// 255, the next one above, and devices to write the TTL that they have decremented. A field
+// of fewer than 8 bits holds the low ones: it tells hops below 1<<bits apart.
+func (a *Attributes) Hop() uint8 {
+	if !a.Has(FieldTTL) {
+		return 0
+	}
+	for _, sent := range [...]uint8{64, 128, 255} {
+		if a.TTL <= sent {
+			return (sent - a.TTL) & a.ttlMask
+		}
+	}
+	return 0
+}
 
 type locatorField struct {
 	field  Field
@@ -96,7 +114,7 @@ func (f *locatorField) decode(v uint16, a *Attributes) (ok bool) {
 	case FieldDevice:
 		a.Device = uint32(v)
 	case FieldTTL:
-		a.TTL = uint8(v)
+		a.TTL, a.ttlMask = uint8(v), uint8(f.mask)
 	case FieldOpaque:
 		a.Opaque = uint32(v)
 	}

@@ -125,3 +125,40 @@ func TestLocatorKeepsItsOwnValues(t *testing.T) {
 		t.Errorf("stage is %q after the specification changed", a.Stage)
 	}
 }
+
+// The TTL counts down from what hosts send, and its low bits do so as well.
+func TestHop(t *testing.T) {
+	for _, test := range []struct {
+		bits uint8
+		lm   uint16
+		want uint8
+	}{
+		{8, 63, 1},
+		{8, 60, 4},
+		{8, 127, 1},
+		{8, 120, 8},
+		{8, 254, 1},
+		{8, 250, 5},
+		{8, 64, 0},
+		{7, 63, 1},
+		{7, 127, 1},
+		{3, 7, 1},
+		{3, 5, 3},
+		{3, 1, 7},
+	} {
+		spec := csig.DefaultSpec()
+		spec.Locators = []csig.LocatorSpec{{Format: "wide", Profile: "uec050", ZeroIsLocation: true, Fields: []csig.FieldSpec{{Field: "ttl", Bits: test.bits}}}}
+		d, err := spec.Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, ok := d.Locator(csig.Layout{Format: csig.Wide, Profile: csig.UEC050}, 0).Decode(test.lm)
+		if got := a.Hop(); !ok || got != test.want {
+			t.Errorf("%d bits of TTL, %d: hop %d, want %d", test.bits, test.lm, got, test.want)
+		}
+	}
+	var none csig.Attributes
+	if none.Hop() != 0 {
+		t.Error("a hop without a TTL")
+	}
+}

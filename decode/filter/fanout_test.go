@@ -9,6 +9,7 @@ import (
 
 	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 )
 
 // fanoutMachine runs a fanout program on whole frames, as it sees those that are sent.
@@ -45,7 +46,7 @@ func TestFanoutKeepsPairsTogether(t *testing.T) {
 	type pair [2][16]byte
 	of := map[pair]int{}
 	var r decode.Result
-	for _, frame := range livetest.EveryEncapsulation(t) {
+	for _, frame := range emittertest.EveryEncapsulation(t) {
 		d.Decode(frame, &r)
 		if r.N == 0 || r.Obs[0].Flags&decode.HasAddrs == 0 {
 			continue

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/net/bpf"
 
-	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 )
 
 func domain(t testing.TB, change func(*csig.Spec)) *csig.Domain {
@@ -141,7 +141,7 @@ func check(t *testing.T, m *machine, frame []byte) (passed bool) {
 // TestPassesWhatDecodes runs every frame of the decoder's tests and of the emitter, cut
 // and changed in places too.
 func TestPassesWhatDecodes(t *testing.T) {
-	emitted := livetest.EveryEncapsulation(t)
+	emitted := emittertest.EveryEncapsulation(t)
 	step := 1
 	if testing.Short() {
 		step = 8
@@ -176,7 +176,7 @@ func TestDropsPlainTraffic(t *testing.T) {
 	cfg := decode.Config{Domain: domain(t, nil)}
 	m := newMachine(t, Config{Decode: cfg})
 	plain := 0
-	for _, frame := range livetest.EveryEncapsulation(t) {
+	for _, frame := range emittertest.EveryEncapsulation(t) {
 		if finds(t, cfg, frame) {
 			continue
 		}

@@ -17,15 +17,16 @@ const (
 )
 
 // ipv4 goes to the transport header, its protocol in A. Of later fragments nobody can
-// tell what they carry.
+// tell what they carry. What is behind an authentication header passes: that is rare.
 func (w *writer) ipv4(transport label) {
-	const version4, fragmentOffset = 4, 0x1fff
+	const version4, fragmentOffset, authentication = 4, 0x1fff, 51
 	w.load(0, 1)
 	w.alu(shiftRight, 4)
 	w.when(bpf.JumpNotEqual, version4, w.drop)
 	w.load(6, 2)
 	w.bits(fragmentOffset, w.drop)
 	w.load(9, 1)
+	w.equal(authentication, w.pass)
 	w.store(protocolWord)
 	w.load(0, 1)
 	w.alu(bpf.ALUOpAnd, 15)

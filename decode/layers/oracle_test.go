@@ -49,8 +49,8 @@ func readBits(l csig.Layout, data []byte) csig.Tag {
 	return t
 }
 
-// foundTag is a tag that gopacket has found. It is an orphan when what follows is
-// another tag of L2.
+// foundTag is a tag that gopacket has found. It is an orphan when another tag of L2 follows
+// it, and behind a fifth VLAN tag.
 type foundTag struct {
 	tag    csig.Tag
 	orphan bool
@@ -76,6 +76,7 @@ func listen(t testing.TB, domain *csig.Domain, frame []byte) heard {
 	var h heard
 	rest := p.Layers()
 	next := layers.EthernetType(0)
+	vlans := 0
 	for ; len(rest) > 0; rest = rest[1:] {
 		switch l := rest[0].(type) {
 		case *layers.Ethernet:
@@ -87,10 +88,11 @@ func listen(t testing.TB, domain *csig.Domain, frame []byte) heard {
 			continue
 		case *layers.Dot1Q:
 			next = l.Type
+			vlans++
 			continue
 		case *csiglayers.Tag:
 			next = l.Next
-			h.l2 = append(h.l2, foundTag{readTag(t, l), isL2(domain, next)})
+			h.l2 = append(h.l2, foundTag{readTag(t, l), vlans > 4 || isL2(domain, next)})
 			continue
 		}
 		break
@@ -132,8 +134,11 @@ func (h *heard) listenInside(t testing.TB, domain *csig.Domain, rest []gopacket.
 		case *csiglayers.Tag:
 			h.inside = append(h.inside, readTag(t, l))
 		case *layers.GRE:
-			if l.AckPresent {
+			switch {
+			case l.AckPresent:
 				h.noL2 = "GRE with an acknowledgement number, which RFC 2784 does not have"
+			case l.Protocol == layers.EthernetTypeERSPAN && !l.SeqPresent:
+				h.noL2 = "ERSPAN of type I, which gopacket reads as type II"
 			}
 		}
 	}
@@ -152,7 +157,6 @@ func (h *heard) listenInside(t testing.TB, domain *csig.Domain, rest []gopacket.
 	case *layers.IPv6:
 		h.src, _ = netip.AddrFromSlice(ip.SrcIP)
 		h.dst, _ = netip.AddrFromSlice(ip.DstIP)
-		h.src, h.dst = h.src.Unmap(), h.dst.Unmap()
 		if ip.Version != 6 {
 			h.noTCP = "IPv6 of another version"
 			return

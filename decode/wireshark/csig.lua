@@ -92,6 +92,8 @@ local tag_cut = ProtoExpert.new("csig.cut", "The capture ends inside the tag",
     expert.group.UNDECODED, expert.severity.WARN)
 local tag_followed = ProtoExpert.new("csig.followed", "Not the last tag of L2, so that it counts for nothing",
     expert.group.PROTOCOL, expert.severity.WARN)
+local tag_behind_vlans = ProtoExpert.new("csig.behind_vlans", "Behind more than four VLAN tags, where no tag is expected",
+    expert.group.PROTOCOL, expert.severity.WARN)
 local tag_inside = ProtoExpert.new("csig.inside", "Inside a tunnel, where no tag is expected by default",
     expert.group.PROTOCOL, expert.severity.WARN)
 local tag_too_deep = ProtoExpert.new("csig.too_deep", "Too many tags: the rest is not dissected",
@@ -99,15 +101,19 @@ local tag_too_deep = ProtoExpert.new("csig.too_deep", "Too many tags: the rest i
 table.insert(tag_fields.all, tag_next)
 table.insert(tag_fields.all, tag_orphan)
 csig.fields = tag_fields.all
-csig.experts = { tag_fields.reserved, tag_cut, tag_followed, tag_inside, tag_too_deep }
+csig.experts = { tag_fields.reserved, tag_cut, tag_followed, tag_behind_vlans, tag_inside, tag_too_deep }
 
 local reflection_fields = make_fields("csig.reflection.")
 local reflection_empty = ProtoExpert.new("csig.reflection.empty",
     "No data fields: the path is not CSIG-capable", expert.group.PROTOCOL, expert.severity.NOTE)
 local reflection_invalid = ProtoExpert.new("csig.reflection.invalid",
     "Neither 2 nor 6 bytes of data fields", expert.group.PROTOCOL, expert.severity.NOTE)
+local reflection_orphan = ProtoField.bool("csig.reflection.orphan", "Orphan")
+local reflection_mirrored = ProtoExpert.new("csig.reflection.mirrored",
+    "In a mirror session, which anybody can send", expert.group.PROTOCOL, expert.severity.WARN)
+table.insert(reflection_fields.all, reflection_orphan)
 reflection.fields = reflection_fields.all
-reflection.experts = { reflection_fields.reserved, reflection_empty, reflection_invalid }
+reflection.experts = { reflection_fields.reserved, reflection_empty, reflection_invalid, reflection_mirrored }
 
 -- add_data shows the data fields at the start of range, and returns what they say in
 -- a few words.
@@ -142,6 +148,62 @@ local tables = { ethertypes, DissectorTable.get("gre.proto") }
 -- The layout of each configured TPID, and who had the EtherType before in each table.
 local layout_of, displaced = {}, {}
 
+-- What stands before the tag or the reflection at hand: Wireshark opens more headers than
+-- csigscope, and goes on behind them.
+local vlan_tags = { Field.new("vlan.id"), Field.new("ieee8021ad.id"), Field.new("ieee8021ad.svid"), Field.new("ieee8021ad.cvid") }
+local geneve_version, geneve_oam = Field.new("geneve.version"), Field.new("geneve.flags.oam")
+local vxlan_has_id, vxlan_gpe_version, vxlan_gpe_oam = Field.new("vxlan.flag_i"), Field.new("vxlan.ver"), Field.new("vxlan.o_bit")
+local gre_proto, erspan_version = Field.new("gre.proto"), Field.new("erspan.version")
+local erspan, tzsp, pseudowire_sequence = Field.new("erspan"), Field.new("tzsp"), Field.new("pweth.cw.sequence_number")
+local macsec_length, macsec_sci = Field.new("macsec.SL"), Field.new("macsec.TCI.SC")
+
+local function is_set(info)
+    return info ~= nil and (info.value == true or info.value == 1)
+end
+
+local function is_not_zero(info)
+    return info ~= nil and tonumber(info.value) ~= 0
+end
+
+-- closed is true behind a header at which csigscope ends its walk: of an unknown version,
+-- of a control packet, or no tunnel of that kind.
+local function closed()
+    if is_not_zero(geneve_version()) or is_set(geneve_oam()) or is_not_zero(vxlan_gpe_version()) or is_set(vxlan_gpe_oam()) then
+        return true
+    end
+    local has_id, version, sequence = vxlan_has_id(), erspan_version(), pseudowire_sequence()
+    local reserved = sequence ~= nil and sequence.source(sequence.offset - 2, 2):uint() or 0 -- of a control word
+    if has_id ~= nil and not is_set(has_id) or reserved ~= 0 then
+        return true
+    end
+    if version == nil then
+        return false
+    end
+    local protos = { gre_proto() }
+    return tonumber(version.value) ~= (protos[#protos].value == 0x22eb and 2 or 1)
+end
+
+-- count_vlans counts the VLAN tags before the tag at hand.
+local function count_vlans()
+    local n = 0
+    for _, field in ipairs(vlan_tags) do
+        n = n + select("#", field())
+    end
+    return n
+end
+
+-- user_data_end is where the last SecTAG says that its user data ends, if it does.
+local function user_data_end()
+    local lengths = { macsec_length() }
+    local last = lengths[#lengths]
+    if last == nil or last.value == 0 then
+        return math.huge
+    end
+    local with_sci = { macsec_sci() }
+    return last.offset + 5 + (is_set(with_sci[#with_sci]) and 8 or 0) + last.value
+end
+
+local MAX_VLANS = 4
 local VLAN_OR_SECTAG = { [0x8100] = true, [0x88a8] = true, [0x9100] = true, [0x88e5] = true }
 
 -- Tags around the one at hand. A hostile frame can hold thousands.
@@ -163,24 +225,28 @@ local function dissect_rest(ethertype, rest, pinfo, tree)
 end
 
 -- add_place shows the EtherType after a tag, unless it was not captured, and whether
--- a tag belongs in this place. It is valid only as the last tag of L2 (section 4.1),
--- and csigscope by default expects none inside tunnels.
+-- a tag belongs in this place. It is valid only as the last tag of L2 (section 4.1), behind
+-- at most four VLAN tags, and csigscope by default expects none inside tunnels.
 local function add_place(tree, range, ethertype)
     if ethertype then
         tree:add(tag_next, range(range:len() - 2))
     end
     local inside = ip_version() or ipv6_version() or mpls_label()
-    local orphan = inside ~= nil or layout_of[ethertype] ~= nil or VLAN_OR_SECTAG[ethertype] ~= nil
+    local followed = layout_of[ethertype] ~= nil or VLAN_OR_SECTAG[ethertype] ~= nil
+    local orphan = inside ~= nil or followed or count_vlans() > MAX_VLANS
     local item = tree:add(tag_orphan, range, orphan)
     item:set_generated()
     if orphan then
-        item:add_proto_expert_info(inside and tag_inside or tag_followed)
+        item:add_proto_expert_info(inside and tag_inside or followed and tag_followed or tag_behind_vlans)
     end
     return orphan
 end
 
 local function dissect_tag(layout, tvb, pinfo, tree)
-    local have = tvb:captured_len()
+    if closed() then
+        return 0
+    end
+    local have = math.max(0, math.min(tvb:captured_len(), user_data_end() - tvb:offset()))
     local whole = layout.bytes + 2
     local range = tvb(0, math.min(have, whole))
     local item = tree:add(csig, range)
@@ -229,7 +295,13 @@ local function add_reflection(layout, range, head, pinfo, tree)
     local item = tree:add(reflection, range(0, head + layout.bytes))
     local text = add_data(item, range(head), layout, reflection_fields)
     item:append_text(", " .. text)
-    pinfo.cols.info:append("  CSIG reflection " .. text)
+    local orphan = erspan() ~= nil or tzsp() ~= nil
+    local place = item:add(reflection_orphan, range(0, head + layout.bytes), orphan)
+    place:set_generated()
+    if orphan then
+        place:add_proto_expert_info(reflection_mirrored)
+    end
+    pinfo.cols.info:append((orphan and "  CSIG orphan reflection " or "  CSIG reflection ") .. text)
 end
 
 -- read_option shows the option at the start of range, of at least two bytes, if it is
@@ -290,7 +362,7 @@ end
 
 function reflection.dissector(_, pinfo, tree)
     -- What an ICMP error quotes was reflected on another packet.
-    if not encoding.kind or icmp_type() or icmpv6_type() then
+    if not encoding.kind or icmp_type() or icmpv6_type() or closed() then
         return
     end
     for _, options in ipairs({ tcp_options() }) do

@@ -33,6 +33,7 @@ func (s *steady) ReadBatch(b *capture.Batch) error {
 func (s *steady) Interfaces() []capture.Interface { return make([]capture.Interface, 4) }
 func (s *steady) Received() int64                 { return s.at }
 func (s *steady) QuietUntil() int64               { return 0 }
+func (s *steady) Ahead() int64                    { return 0 }
 func (s *steady) Close() error                    { return nil }
 
 type nowhere struct{}
@@ -47,7 +48,7 @@ func TestNoAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := &steady{frame: make([]byte, 60), at: time.Now().UnixNano()}
+	source := &steady{frame: make([]byte, 60), at: time.Now().UnixNano() >> 29 << 29} // frames of that time are compared with each other
 	copy(source.frame[12:], []byte{0x99, 0x00, 0x2b, 0x85, 0x08, 0x00, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 1, 10, 0, 2, 1})
 	senders := &finding.Config{Domain: domain, Locator: fabric.None(domain), Senders: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 	for _, sessions := range []func(string) SessionTap{nil, func(string) SessionTap { return SessionTap{Name: "a", Tap: window.Tap{Tags: true}} }} {
@@ -81,7 +82,9 @@ func TestNoAllocations(t *testing.T) {
 			}
 			packets += l.way.Tally().Packets
 			for _, f := range l.way.Findings() {
-				found += f.Count
+				if f.Kind == finding.UnauthorisedSender { // they are duplicates as well
+					found += f.Count
+				}
 			}
 		}
 		if want := 29 * uint64(capture.BatchSize); packets != want || found != want {

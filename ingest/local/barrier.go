@@ -6,16 +6,41 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 )
 
 // barrier has each worker answer its next order and makes a round of all answers. A worker
 // that does not answer in time keeps its last mark, and answers to a later barrier. It fails where the journal does, and where a worker has.
 func (p *Pipeline) barrier(ctx context.Context) error {
+	p.began = time.Now()
 	for _, w := range p.workers {
 		w.ask()
 	}
 	failed := p.collect(ctx)
-	return errors.Join(failed, p.commit(ctx))
+	err := errors.Join(failed, p.commit(ctx))
+	p.schedule(p.cfg.Interval)
+	return err
+}
+
+const (
+	// gather is how long a round waits for further windows of the same moment.
+	gather = 10 * time.Millisecond
+	// leastBetween is the least time between rounds that windows ask for.
+	leastBetween = 50 * time.Millisecond
+)
+
+// hasten schedules a round soon, since a window has closed.
+func (p *Pipeline) hasten() {
+	now := time.Now()
+	if at := now.Add(max(gather, leastBetween-now.Sub(p.began))); at.Before(p.due) {
+		p.schedule(at.Sub(now))
+	}
+}
+
+// schedule has the next round begin after a time.
+func (p *Pipeline) schedule(after time.Duration) {
+	p.due = time.Now().Add(after)
+	p.round.Reset(after)
 }
 
 // ask gives the worker its next order, unless one is unanswered.

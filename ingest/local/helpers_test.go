@@ -146,6 +146,7 @@ func (f *file) ReadBatch(b *capture.Batch) error {
 
 // QuietUntil does not tell: the frames' own times do.
 func (f *file) QuietUntil() int64 { return 0 }
+func (f *file) Ahead() int64      { return 0 }
 
 func (f *file) Close() error {
 	if f.closed.Swap(true) {
@@ -253,7 +254,7 @@ type row struct {
 	isDistributionOf bool
 }
 
-type values struct{ observations, bytes, sum, heavy, heavySum, untouched, trimmed uint64 }
+type values struct{ observations, samples, unjudged, bytes, sum, heavy, heavySum, untouched, trimmed, evidence uint64 }
 
 func addUp(blocks func(func(aggregate.Block) bool), resolution time.Duration) map[row]values {
 	rows := make(map[row]values)
@@ -266,12 +267,15 @@ func addUp(blocks func(func(aggregate.Block) bool), resolution time.Duration) ma
 			k := row{start: b.WindowStart, signal: b.Signal[i], kind: b.Kind[i], src: b.SrcGroup[i], dst: b.DstGroup[i], at: b.Location[i], encoding: b.Encoding[i]}
 			v := rows[k]
 			v.observations += b.Observations[i]
+			v.samples += b.Samples[i]
+			v.unjudged += b.Unjudged[i]
 			v.bytes += b.Bytes[i]
 			v.sum += b.Sum[i]
 			v.heavy += b.Heavy[i]
 			v.heavySum += b.HeavySum[i]
 			v.untouched += b.Untouched[i]
 			v.trimmed += b.Trimmed[i]
+			v.evidence |= uint64(b.Evidence[i])
 			rows[k] = v
 			k.isDistributionOf = true
 			for d := from; d < b.DistEnd[i]; d++ {

@@ -24,11 +24,16 @@ type lane struct {
 	link    decode.Link
 	hold    *hold
 
+	provisional aggregate.ProvisionalSink // nil for none
+
 	source aggregate.Source
 	wrote  aggregate.Source // that of the rows before the last cut
 	way    *window.Stream
 
 	last   int64     // time of the last frame
+	seen   uint64    // observations up to the last cut
+	heard  int64     // RingStats.Observed
+	due    int64     // when a window that live views show ends or closes next, by the lane's clock
 	before RingStats // of the same name, before it was this lane's
 }
 
@@ -36,7 +41,7 @@ type lane struct {
 func (l *lane) open(plan *Plan) (err error) {
 	l.source.Epoch = plan.Epoch
 	l.wrote = l.source
-	l.way, err = window.NewStream(l.settings(plan), l.Tap, window.Origin{Link: l.link, Source: l.source, SeqBase: seqBase(l.ring)}, l.hold)
+	l.way, err = window.NewStream(l.settings(plan), l.Tap, window.Origin{Name: l.Name, Link: l.link, Source: l.source, SeqBase: seqBase(l.ring)}, l.hold)
 	if err != nil {
 		return err
 	}
@@ -67,10 +72,19 @@ func (l *lane) add(ctx context.Context, frames []capture.Frame) error {
 	return nil
 }
 
-// advance closes the windows that end before a time of the worker's source.
+// advance closes the windows that are due at a time of the worker's source, and announces those that
+// have ended.
 func (l *lane) advance(ctx context.Context, at int64) error {
 	l.wrote = l.source
-	return l.way.AdvanceTo(ctx, at-int64(l.Behind))
+	at -= int64(l.Behind)
+	if err := l.way.AdvanceTo(ctx, at); err != nil {
+		return err
+	}
+	if l.provisional != nil {
+		l.way.WriteProvisional(l.provisional)
+	}
+	l.due = l.way.NextLive(at)
+	return nil
 }
 
 // close closes all windows.
@@ -94,13 +108,14 @@ func (l *lane) mark(at int64, closed bool) Mark {
 	return Mark{Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, At: at, Closed: closed}
 }
 
-// stats is a snapshot.
-func (l *lane) stats() RingStats {
+// cut is a snapshot for a round, at a time. The shard's watermark goes on by the clock and does not show
+// when the last observation came: their number does.
+func (l *lane) cut(at time.Time, ended bool) RingStats {
 	shard := l.way.Shard()
 	s := RingStats{
-		Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, Wrote: l.wrote,
+		Ended: ended, Cut: at, Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, Wrote: l.wrote,
 		Tally: l.before.Tally, Decoded: l.before.Decoded, Counts: l.before.Counts,
-		Watermark: shard.Watermark(), StateBytes: shard.StateBytes(), LastFrame: l.before.LastFrame, Findings: l.way.Findings(),
+		StateBytes: shard.StateBytes(), LastFrame: l.before.LastFrame, Findings: l.way.Findings(),
 	}
 	s.Merge(l.way.Tally())
 	decoded, counts := l.way.Decoded(), l.way.Counts()
@@ -109,18 +124,22 @@ func (l *lane) stats() RingStats {
 	if l.last > 0 {
 		s.LastFrame = time.Unix(0, l.last)
 	}
+	switch {
+	case s.Counts.In != l.seen:
+		l.seen, l.heard = s.Counts.In, shard.Watermark()
+	case l.heard == 0:
+		l.heard = cmp.Or(l.before.Observed, at.UnixNano())
+	}
+	s.Observed = l.heard
 	return s
 }
 
-// ringShift is where the ring is in a block's sequence number, so that the rings of a tap
-// are one producer.
-const ringShift = 48
-
-// seqBase is the number of a ring's first block. No block has the number 0.
-func seqBase(ring int) uint64 { return uint64(ring)<<ringShift | 1 }
+// seqBase is the number of a ring's first block: the rings of a tap are parts of one producer. No
+// block has the number 0.
+func seqBase(ring int) uint64 { return uint64(ring)<<aggregate.PartShift | 1 }
 
 // RingOf is the ring that a block with this number came from.
-func RingOf(seq uint64) int { return int(seq >> ringShift) }
+func RingOf(seq uint64) int { return int(seq >> aggregate.PartShift) }
 
 // Producer identifies what a tap of an instance measures.
 func Producer(instance, tap string) uint64 {

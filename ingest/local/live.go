@@ -7,9 +7,10 @@
 //
 // Each ring of a tap has a worker with a decoder and a shard of its own, and one more of
 // each for every session that its source tells apart; per packet workers share nothing.
-// What their shards close is held until the next barrier: once an interval, each worker
-// stops between two batches, advances its watermark and hands over the blocks that it
-// holds, with a mark of how far it has come. The journal makes all of them durable in one
+// What their shards close is held until the next barrier: soon after windows have closed, and
+// once an interval, each worker stops between two batches, advances its watermark and hands
+// over the blocks that it holds, with a mark of how far it has come. Rows of windows that have
+// ended and are open go to a sink of their own at once, and never to the journal. The journal makes all of them durable in one
 // round.
 //
 // A process that is killed loses the windows that are open in its shards. The next one has
@@ -38,9 +39,12 @@ type Source interface {
 	// until the next call. io.EOF says that no more will come; any other error ends the
 	// pipeline.
 	ReadBatch(b *capture.Batch) error
-	// QuietUntil is a time (Unix ns) before which no frame was received that is yet to be
-	// delivered, as of the last ReadBatch without frames; 0 before the first.
+	// QuietUntil is a time (Unix ns, system clock) before which no frame was received that
+	// is yet to be delivered, as of the last ReadBatch without frames; 0 before the first.
 	QuietUntil() int64
+	// Ahead is how far the clock that frames have their times from is at least ahead of the
+	// system's, in ns, as the source knows it now: a network card has a clock of its own.
+	Ahead() int64
 	// Close is called after the last ReadBatch.
 	Close() error
 }
@@ -67,8 +71,8 @@ type Config struct {
 	// Instance names this process among others: with the name of a tap, it identifies
 	// what the tap measures.
 	Instance string
-	// Interval is the time between rounds: closed windows wait so long until they are
-	// durable. Default 1 s.
+	// Interval is the longest time between rounds. Windows of aggregate.LiveResolution that close
+	// have one made soon. Default 1 s.
 	Interval time.Duration
 	// Patience is how long a barrier waits for a worker before it goes on without it.
 	// Default 2 s.
@@ -81,6 +85,8 @@ type Config struct {
 	MaxHeldRows int
 
 	Journal Journal // required
+	// Provisional takes rows of windows that have ended, before they close; nil: there are none.
+	Provisional aggregate.ProvisionalSink
 	// After is the highest incarnation of earlier processes; those of this one are above.
 	After uint64
 
@@ -125,8 +131,13 @@ type Pipeline struct {
 	left    []Mark     // of rings that ended, for the gaps of the next process
 	events  chan event // of workers, to the coordinator
 	reloads chan reload
+	closed  chan struct{} // holds one when a round is asked for
 	last    uint64        // incarnation given last
 	ended   chan struct{} // closed when Run has returned
+
+	round *time.Timer // of the next round
+	due   time.Time   // when that is
+	began time.Time   // the last one
 
 	failed    error // of the journal
 	finishing bool  // marks of rings that end are left
@@ -158,7 +169,7 @@ func New(cfg Config, plan Plan) (*Pipeline, error) {
 	}
 	p := &Pipeline{
 		cfg: cfg, plan: &plan, last: cfg.After,
-		events: make(chan event), reloads: make(chan reload), ended: make(chan struct{}),
+		events: make(chan event), reloads: make(chan reload), closed: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	if err := plan.check(nil); err != nil {
 		return nil, fmt.Errorf("taps: %w", err)

@@ -56,18 +56,20 @@ func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Ring, 
 // fails. The first round is made at once, so that even a process that is killed early
 // leaves marks.
 func (p *Pipeline) serve(ctx, life context.Context, running *sync.WaitGroup) error {
+	p.round = time.NewTimer(p.cfg.Interval)
+	defer p.round.Stop()
 	if err := p.barrier(life); err != nil {
 		return err
 	}
-	ticker := time.NewTicker(p.cfg.Interval)
-	defer ticker.Stop()
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-p.round.C:
 			err = p.barrier(life)
+		case <-p.closed:
+			p.hasten()
 		case r := <-p.reloads:
 			err = p.reload(life, running, &r)
 		case e := <-p.events:

@@ -18,7 +18,7 @@ type Sessions interface {
 	// its sessions by name. The list grows as frames come, up to a bound that the source
 	// has to have, and its entries never change.
 	Interfaces() []capture.Interface
-	// Received is when the last packet was received (Unix ns, by the clock of QuietUntil),
+	// Received is when the last packet was received (Unix ns, by the source's clock),
 	// with a frame in it or not; 0 before the first. Times of frames may be by other
 	// clocks: see SessionTap.
 	Received() int64
@@ -57,12 +57,13 @@ func (w *worker) placeOf(session string) SessionTap {
 
 // newLane makes a lane of the worker.
 func (w *worker) newLane(session string) (*lane, error) {
-	l := &lane{SessionTap: w.placeOf(session), ring: w.ring, session: session, link: w.tap.Link, hold: &w.hold}
+	l := &lane{SessionTap: w.placeOf(session), ring: w.ring, session: session, link: w.tap.Link, hold: &w.hold, provisional: w.p.cfg.Provisional}
 	if session != "" {
 		l.of = w.name
 	}
 	l.source = aggregate.Source{Producer: Producer(w.p.cfg.Instance, l.Name), Incarnation: w.fresh}
 	l.before = w.p.ring(key{l.Name, l.ring})
+	l.seen = l.before.Counts.In
 	if err := l.open(w.plan); err != nil {
 		return nil, err
 	}

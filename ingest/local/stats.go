@@ -39,7 +39,7 @@ type RingStats struct {
 	Decoded      decode.Counters   // frames and what was in them
 	Counts       aggregate.Counts  // observations
 	Findings     []finding.Finding // since the process began
-	Watermark    int64             // Unix ns; 0 before the first observation
+	Observed     int64             // up to when there were observations, Unix ns; before the first, since when there is none
 	LastFrame    time.Time         // when it was captured; the zero Time for none
 	StateBytes   uint64            // memory of the aggregation
 }

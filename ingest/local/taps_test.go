@@ -61,6 +61,7 @@ func (s *ticking) ReadBatch(b *capture.Batch) error {
 }
 
 func (s *ticking) QuietUntil() int64 { return time.Now().UnixNano() }
+func (s *ticking) Ahead() int64      { return 0 }
 func (s *ticking) Close() error      { s.closed.Store(true); return nil }
 
 // tagged is a frame with a compact tag and IPv4.

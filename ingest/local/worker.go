@@ -28,7 +28,7 @@ type worker struct {
 	hold     hold
 
 	last   int64 // when the last frame was received
-	quiet  int64 // what the source is quiet until, 0 while it has frames
+	quiet  int64 // what the source is quiet until by the system's clock, 0 while it has frames
 	eof    bool  // no frame will come
 	ending bool  // has taken the last one
 	from   int64 // frames before it are another worker's
@@ -164,7 +164,7 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 	}
 	if !w.received() && batch.N == 0 {
 		w.quiet = w.tap.Source.QuietUntil()
-		return nil
+		return w.advance(ctx)
 	}
 	w.quiet = 0
 	limit := w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano()
@@ -172,14 +172,55 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 		l.way.RejectAfter(limit)
 	}
 	frames := batch.Frames[:batch.N]
-	for len(frames) > 0 && frames[0].TimeNS < w.from {
-		frames = frames[1:]
-	}
+	frames = w.after(frames)
 	if w.sessions != nil {
-		return w.split(ctx, frames)
+		if err := w.split(ctx, frames); err != nil {
+			return err
+		}
+		return w.advance(ctx)
 	}
 	w.last = batch.Frames[batch.N-1].TimeNS
-	return w.lanes[0].add(ctx, frames)
+	if err := w.lanes[0].add(ctx, frames); err != nil {
+		return err
+	}
+	return w.advance(ctx)
+}
+
+// advance takes lanes on whose clocks a window ends or closes, and asks for a round where one
+// has closed.
+func (w *worker) advance(ctx context.Context) error {
+	at := w.at()
+	for _, l := range w.lanes {
+		if at-int64(l.Behind) < l.due {
+			continue
+		}
+		if err := l.advance(ctx, at); err != nil {
+			return err
+		}
+	}
+	if w.hold.live {
+		w.hold.live = false
+		select {
+		case w.p.closed <- struct{}{}:
+		default: // a round was asked for already
+		}
+	}
+	return nil
+}
+
+// maxOverlap is how long a ring and the one that takes its place may both have frames.
+const maxOverlap = 10 * time.Second
+
+// after leaves out the frames that the ring before this one had: the first ones, up to the
+// time where it ended. Earlier times are of a clock that was set back.
+func (w *worker) after(frames []capture.Frame) []capture.Frame {
+	for len(frames) > 0 && frames[0].TimeNS < w.from && w.from-frames[0].TimeNS <= int64(maxOverlap) {
+		frames = frames[1:]
+	}
+	if len(frames) > 0 {
+		w.from = 0
+	}
+	return frames
 }
 
 // wait waits for an order, once no frame will come. ended is that it was the last one.
@@ -218,18 +259,21 @@ func (w *worker) answer(ctx context.Context, o *order) error {
 	return nil
 }
 
-// at is the time that the tap has come to: by the clock where it is idle or has ended,
-// else its frames tell, with or without CSIG.
+// at is the time that the tap has come to by the source's clock: the present where it is
+// idle or has ended, else its frames tell, with or without CSIG.
 func (w *worker) at() int64 {
-	now := w.p.cfg.Now().UnixNano()
+	now := w.now()
 	switch {
 	case w.eof:
 		return now
 	case w.quiet > 0:
-		return w.quiet
+		return w.quiet + w.tap.Source.Ahead()
 	}
 	return min(w.last, now)
 }
+
+// now is the present by the source's clock.
+func (w *worker) now() int64 { return w.p.cfg.Now().UnixNano() + w.tap.Source.Ahead() }
 
 // change goes on under another plan.
 func (w *worker) change(ctx context.Context, o *order) error {
@@ -250,19 +294,17 @@ func (w *worker) change(ctx context.Context, o *order) error {
 func (w *worker) handOver(c *cut) {
 	c.blocks = w.hold.take()
 	for _, l := range w.lanes {
-		stats := l.stats()
-		stats.Ended, stats.Cut = w.eof || w.ending, w.p.cfg.Now()
-		c.marks, c.stats = append(c.marks, l.mark(w.at(), w.ending)), append(c.stats, stats)
+		c.marks, c.stats = append(c.marks, l.mark(w.at(), w.ending)), append(c.stats, l.cut(w.p.cfg.Now(), w.eof || w.ending))
 	}
 	w.answers <- c
 }
 
 // end takes what was captured before the order came, closes all windows and hands over
-// the last cut. A card whose clock is behind never gives a frame from after the order.
+// the last cut.
 func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Duration) error {
 	ordered := w.p.cfg.Now()
 	stop := ordered.UnixNano()
-	for !w.eof && w.last < stop && w.quiet < stop && ctx.Err() == nil {
+	for !w.eof && w.last-w.tap.Source.Ahead() < stop && w.quiet < stop && ctx.Err() == nil {
 		if w.p.cfg.Now().Sub(ordered) > within {
 			w.p.cfg.Logger.Warn("a tap has ended before its frames' times came to its end",
 				slog.String("tap", w.name), slog.Int("ring", w.ring), slog.Duration("behind", time.Duration(stop-w.last)))
@@ -272,8 +314,8 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 			return err
 		}
 	}
-	c := &cut{last: true, through: min(w.last, w.p.cfg.Now().UnixNano())}
-	w.last, w.quiet, w.ending = max(w.last, stop), 0, true
+	c := &cut{last: true, through: min(w.last, w.now())}
+	w.last, w.quiet, w.ending = max(w.last, stop+w.tap.Source.Ahead()), 0, true
 	for _, l := range w.lanes {
 		if err := l.close(ctx); err != nil {
 			return err
@@ -287,18 +329,20 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 type hold struct {
 	blocks []*aggregate.Block
 	rows   int
+	live   bool // one of them is of a window that live views show, and no round was asked for it
 }
 
 // WriteBlock implements aggregate.Sink. It never fails.
 func (h *hold) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	h.blocks = append(h.blocks, b.Clone())
 	h.rows += b.Len() + len(b.Flows)
+	h.live = h.live || b.Resolution == int64(aggregate.LiveResolution)
 	return nil
 }
 
 // take hands over what is held.
 func (h *hold) take() []*aggregate.Block {
 	blocks := h.blocks
-	h.blocks, h.rows = nil, 0
+	h.blocks, h.rows, h.live = nil, 0, false
 	return blocks
 }

@@ -18,9 +18,9 @@ func toWire(b *aggregate.Block, from, to int) *wire.Block {
 		Epoch: b.Epoch, ResolutionNs: b.Resolution, WindowStartNs: b.WindowStart,
 		Signal: b.Signal[from:to], Kind: b.Kind[from:to], Encoding: b.Encoding[from:to],
 		SrcGroup: b.SrcGroup[from:to], DstGroup: b.DstGroup[from:to], Location: b.Location[from:to],
-		Observations: b.Observations[from:to], Bytes: b.Bytes[from:to],
+		Observations: b.Observations[from:to], Samples: b.Samples[from:to], Unjudged: b.Unjudged[from:to], Bytes: b.Bytes[from:to],
 		Sum: b.Sum[from:to], Min: b.Min[from:to], Max: b.Max[from:to],
-		Untouched: b.Untouched[from:to], Trimmed: b.Trimmed[from:to], Heavy: b.Heavy[from:to], HeavySum: b.HeavySum[from:to],
+		Untouched: b.Untouched[from:to], Trimmed: b.Trimmed[from:to], Heavy: b.Heavy[from:to], HeavySum: b.HeavySum[from:to], Evidence: b.Evidence[from:to],
 		DistSize: make([]uint32, 0, to-from),
 	}
 	start := distStart(b, from)
@@ -52,8 +52,8 @@ func fromWire(m *wire.Block) (*aggregate.Block, error) {
 		Resolution: m.GetResolutionNs(), WindowStart: m.GetWindowStartNs(),
 		Signal: m.GetSignal(), Kind: m.GetKind(), Encoding: m.GetEncoding(),
 		SrcGroup: m.GetSrcGroup(), DstGroup: m.GetDstGroup(), Location: m.GetLocation(),
-		Observations: m.GetObservations(), Bytes: m.GetBytes(), Sum: m.GetSum(), Min: m.GetMin(), Max: m.GetMax(),
-		Untouched: m.GetUntouched(), Trimmed: m.GetTrimmed(), Heavy: m.GetHeavy(), HeavySum: m.GetHeavySum(),
+		Observations: m.GetObservations(), Samples: m.GetSamples(), Unjudged: m.GetUnjudged(), Bytes: m.GetBytes(), Sum: m.GetSum(), Min: m.GetMin(), Max: m.GetMax(),
+		Untouched: m.GetUntouched(), Trimmed: m.GetTrimmed(), Heavy: m.GetHeavy(), HeavySum: m.GetHeavySum(), Evidence: m.GetEvidence(),
 		DistCount: m.GetDistCount(),
 	}
 	if err := checkWindow(b); err != nil {
@@ -62,6 +62,7 @@ func fromWire(m *wire.Block) (*aggregate.Block, error) {
 	if err := checkColumns(b, m); err != nil {
 		return nil, err
 	}
+	takeCounts(b)
 	if err := takeDist(b, m); err != nil {
 		return nil, err
 	}
@@ -97,10 +98,33 @@ func checkColumns(b *aggregate.Block, m *wire.Block) error {
 			return fmt.Errorf("column %d has %d rows: expected %d", i+1, length, n)
 		}
 	}
+	for name, length := range map[string]int{"samples": len(b.Samples), "unjudged": len(b.Unjudged), "evidence": len(b.Evidence)} {
+		if length != 0 && length != n {
+			return fmt.Errorf("%s have %d rows: expected %d", name, length, n)
+		}
+	}
 	if len(m.GetDistCode()) != len(b.DistCount) {
 		return fmt.Errorf("distribution of %d buckets has %d counts", len(m.GetDistCode()), len(b.DistCount))
 	}
 	return nil
+}
+
+// takeCounts fills in the columns that an older exporter does not send: its observations are taken
+// as unweighted, as judged, and as located by their locators.
+func takeCounts(b *aggregate.Block) {
+	if len(b.Unjudged) == 0 {
+		b.Unjudged = make([]uint64, b.Len())
+	}
+	if len(b.Evidence) == 0 {
+		b.Evidence = make([]uint8, b.Len())
+	}
+	if len(b.Samples) > 0 {
+		return
+	}
+	b.Samples = make([]uint64, b.Len())
+	for i, n := range b.Observations {
+		b.Samples[i] = n - min(b.Trimmed[i], n)
+	}
 }
 
 // takeDist fills in where distributions end, and their buckets.

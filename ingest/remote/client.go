@@ -18,11 +18,12 @@ import (
 // on disk first, and stays there until a collector has it for good. Its methods are safe
 // for concurrent use.
 type Client struct {
-	cfg       ClientConfig
-	log       *outbox.Log
-	life      uint64 // incarnation
-	endpoints []endpoint
-	http      *http.Client
+	cfg         ClientConfig
+	log         *outbox.Log
+	life        uint64 // incarnation
+	endpoints   []endpoint
+	provisional *provisionalSender
+	http        *http.Client
 
 	mu      sync.Mutex
 	streams map[streamKey]*Stream
@@ -83,6 +84,7 @@ type ClientStats struct {
 	Incarnation   uint64
 	LastAnswerNS  int64 // Unix ns; 0: none so far
 	DescribeParts uint64
+	Provisional   ProvisionalStats
 }
 
 // saveEvery is how often the spool's position is written: seldom, since what is sent
@@ -102,6 +104,7 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 		failing: retry.LogThrottle{Every: quietFor}, unread: retry.LogThrottle{Every: quietFor}, untidy: retry.LogThrottle{Every: quietFor},
 	}
 	c.stats.Refused = map[string]uint64{}
+	c.provisional = newProvisionalSender(c.sendProvisional)
 	if err := c.dial(); err != nil {
 		return nil, fmt.Errorf("configure exporter: %w", err)
 	}
@@ -126,6 +129,7 @@ func (c *Client) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer spooling.Wait()
 	defer stop()
+	spooling.Go(func() { c.provisional.run(ctx) })
 	spooling.Go(func() {
 		for retry.Sleep(ctx, c.cfg.SpoolEvery) {
 			_ = c.Sync(ctx) // Commit and WriteBlock tell
@@ -188,5 +192,6 @@ func (c *Client) Stats() ClientStats {
 	s.Waiting = logged.Waiting.Weight + uint64(c.pending.items())
 	s.Oldest, s.SpoolBytes, s.SpoolLimit, s.Incarnation = logged.Oldest, logged.Bytes, c.cfg.MaxBytes, c.life
 	s.Collector = c.endpoints[c.current].url
+	s.Provisional = c.provisional.stats()
 	return s
 }

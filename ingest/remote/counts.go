@@ -28,6 +28,9 @@ type Counts struct {
 	RepeatedItems              uint64 // answered, and not counted again
 	UndescribedItems           uint64 // to be sent again with their description
 	RetriedItems               uint64 // to be sent again, since the store did not take them in time
+	// Provisional are provisional rows that live views were given, in parts of producers, of
+	// ProvisionalRows. They are no items.
+	Provisional, ProvisionalRows uint64
 
 	Refused      [NumReasons]uint64 // requests, connections, names, items and findings of stored ones, by reason
 	RefusedItems uint64             // of Refused, the items
@@ -38,6 +41,7 @@ type Counts struct {
 // counts are Counts of one exporter, or of what is no exporter's.
 type counts struct {
 	requests, bytes, items, observed                          atomic.Uint64
+	provisional, provisionalRows                              atomic.Uint64
 	stored, storedRows, storedObservations                    atomic.Uint64
 	overflowRows, overflowObservations                        atomic.Uint64
 	storedFlows, overflowFlows, storedFindings                atomic.Uint64
@@ -54,6 +58,7 @@ func (c *counts) snapshot() Counts {
 		StoredFlows: c.storedFlows.Load(), OverflowFlows: c.overflowFlows.Load(),
 		RepeatedItems: c.repeated.Load(), UndescribedItems: c.undescribed.Load(), RetriedItems: c.retried.Load(),
 		RefusedItems: c.refusedItems.Load(), Rejected: c.rejectedObs.Load(),
+		Provisional: c.provisional.Load(), ProvisionalRows: c.provisionalRows.Load(),
 	}
 	for i := range c.refused {
 		out.Refused[i] = c.refused[i].Load()
@@ -80,6 +85,8 @@ func (c *Counts) Merge(o *Counts) {
 	c.RetriedItems += o.RetriedItems
 	c.RefusedItems += o.RefusedItems
 	c.Rejected += o.Rejected
+	c.Provisional += o.Provisional
+	c.ProvisionalRows += o.ProvisionalRows
 	for i, n := range o.Refused {
 		c.Refused[i] += n
 	}

@@ -16,6 +16,7 @@ type exporter struct {
 	peer                          bool
 	limits                        atomic.Pointer[Limits]
 	requests, bytes, rows, naming *rate.Limiter
+	provisional                   *rate.Limiter
 	inFlight                      atomic.Int32
 	last                          atomic.Int64 // Unix ns of the last request
 	counts                        counts
@@ -55,8 +56,8 @@ func newExporter(name string, l *Limits) *exporter {
 	return e
 }
 
-func (e *exporter) limiters() [4]**rate.Limiter {
-	return [...]**rate.Limiter{&e.requests, &e.bytes, &e.rows, &e.naming}
+func (e *exporter) limiters() [5]**rate.Limiter {
+	return [...]**rate.Limiter{&e.requests, &e.bytes, &e.rows, &e.naming, &e.provisional}
 }
 
 // use holds the exporter to these limits from now on.
@@ -84,12 +85,13 @@ type budget struct {
 	burst     int
 }
 
-// budgets are those of requests, bytes, rows and names.
-func (l *Limits) budgets() [4]budget {
+// budgets are those of requests, bytes, rows, names and provisional rows.
+func (l *Limits) budgets() [5]budget {
 	of := func(perSecond float64) budget { return budget{rate.Limit(perSecond), max(1, int(perSecond*l.Burst))} }
 	return [...]budget{
 		of(l.RequestRate), of(l.ByteRate), of(l.RowRate),
 		{rate.Limit(float64(l.MaxNames) / time.Hour.Seconds()), max(l.MaxNames, maxMessageNames)},
+		{rate.Limit(provisionalShare * l.RowRate), max(1, int(provisionalBurst*provisionalShare*l.RowRate))},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -41,6 +42,20 @@ type member struct {
 	sharing *Sharing
 	*collector
 	stopSharing func()
+	restarted   bool
+}
+
+// remembered is cells without what a new life does not know: the windows before it decide states too.
+func (m *member) remembered(cells []aggregate.CellStats) []aggregate.CellStats {
+	if !m.restarted {
+		return cells
+	}
+	cells = slices.Clone(cells)
+	for i := range cells {
+		c := &cells[i]
+		c.Verdict, c.State, c.JudgedWindows, c.CongestedWindows = aggregate.Verdict{}, 0, 0, 0
+	}
+	return cells
 }
 
 // memberSink is a collector's way of a block: the store, then whoever looks at live windows.
@@ -55,6 +70,12 @@ func (s *memberSink) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 		return err
 	}
 	return s.watching.WriteBlock(ctx, b)
+}
+
+// WriteProvisional implements aggregate.ProvisionalSink.
+func (s *memberSink) WriteProvisional(p *aggregate.Provisional) {
+	s.live.WriteProvisional(p)
+	s.sharing.WriteProvisional(p)
 }
 
 // Sync implements Sink.
@@ -125,12 +146,15 @@ func (f *fleet) start(m *member, ln net.Listener) {
 			peers, urls = append(peers, o.name), append(urls, o.url)
 		}
 	}
+	m.restarted = m.live != nil
 	m.live = table.NewMemory(table.MemoryOptions{Epoch: 1, Now: f.clock.now})
 	m.sharing, m.stopSharing = startSharing(f, SharingConfig{Peers: urls, TokenFile: f.token[m.name], Now: f.clock.now})
 	cfg := testConfig(f)
 	cfg.Auth, cfg.Live, cfg.Now, cfg.Logger = edge.Auth{Clients: f.file}, m.live, f.clock.now, nil
 	cfg.Permits, cfg.Peers = []Permit{{Name: "host*"}}, peers
-	s, err := NewServer(cfg, &memberSink{m, aggregate.Sinks{m.live, m.sharing}}, m.ledger)
+	sink := &memberSink{m, aggregate.Sinks{m.live, m.sharing}}
+	cfg.Provisional, cfg.LiveProvisional = sink, m.live
+	s, err := NewServer(cfg, sink, m.ledger)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -167,16 +191,57 @@ func (f *fleet) windowStart(window int) time.Time {
 // write has exporters write a window, and the oracle see it once.
 func (f *fleet) write(window, cells int, oracle *table.Memory, exporters ...*fleetExporter) {
 	f.Helper()
+	f.writeAs(window, window, cells, oracle, exporters...)
+}
+
+// writeAs is write of a window that is an exporter's nth one.
+func (f *fleet) writeAs(n, window, cells int, oracle *table.Memory, exporters ...*fleetExporter) {
+	f.Helper()
 	for _, e := range exporters {
 		b := f.block(e, window, cells)
 		if err := e.stream.WriteBlock(f.Context(), b); err != nil {
 			f.Fatal(err)
 		}
 		b.Source = aggregate.Source{Producer: Producer(e.name, "eth0"), Incarnation: e.Stats().Incarnation, Epoch: b.Epoch}
-		b.Seq = uint64(window) + 1
+		b.Seq = uint64(n) + 1
 		if err := oracle.WriteBlock(f.Context(), b); err != nil {
 			f.Fatal(err)
 		}
+	}
+}
+
+// announce has exporters announce the provisional rows of a window until all live views have those of
+// all, as the oracle has.
+func (f *fleet) announce(window, cells int, oracle *table.Memory) {
+	f.Helper()
+	at := f.windowStart(window).Truncate(time.Second)
+	for _, e := range f.exporters {
+		b := f.block(e, window, cells)
+		b.Source = aggregate.Source{Producer: Producer(e.name, "eth0"), Incarnation: e.Stats().Incarnation, Epoch: b.Epoch}
+		oracle.WriteProvisional((*aggregate.Provisional)(b))
+	}
+	oracle.Publish()
+	total := observedIn(windowAt(oracle, at))
+	var sent time.Time
+	for _, m := range f.members {
+		wait(f.T, fmt.Sprintf("%s has provisional rows of window %d", m.name, window), func() bool {
+			if got := windowAt(m.live, at); got != nil && (got.Final || got.Durable) {
+				f.Errorf("%s: window %d is final %t, durable %t", m.name, window, got.Final, got.Durable)
+			}
+			if observedIn(windowAt(m.live, at)) == total {
+				return true
+			}
+			if time.Since(sent) < 5*time.Second {
+				return false
+			}
+			sent = time.Now()
+			for _, e := range f.exporters { // none of which waits for an answer
+				b := f.block(e, window, cells)
+				b.Incarnation = e.Stats().Incarnation
+				e.WriteProvisional("eth0", (*aggregate.Provisional)(b))
+			}
+			return false
+		})
 	}
 }
 
@@ -214,7 +279,7 @@ func (f *fleet) awaitSame(m *member, oracle *table.Memory, windows ...int) {
 		wait(f.T, fmt.Sprintf("%s has window %d", m.name, w), func() bool { return observedIn(windowAt(m.live, at)) >= total })
 		got := windowAt(m.live, at)
 		for _, s := range want.Signals() {
-			if !reflect.DeepEqual(got.Cells(s), want.Cells(s)) {
+			if !reflect.DeepEqual(m.remembered(got.Cells(s)), m.remembered(want.Cells(s))) {
 				f.Errorf("%s: window %d, signal %d: %d cells, want %d; of all signals %d observations, want %d",
 					m.name, w, s, len(got.Cells(s)), len(want.Cells(s)), observedIn(got), total)
 			}
@@ -291,6 +356,19 @@ func TestFleet(t *testing.T) {
 	for _, m := range f.members {
 		f.awaitSame(m, oracle, 3, 4)
 	}
+
+	// Provisional rows of a window that has just ended are with all collectors before its blocks.
+	f.announce(18, cells, oracle)
+	f.awaitSame(f.members[0], oracle, 18)
+	f.writeAs(5, 18, cells, oracle, f.exporters...)
+	f.settle(nil)
+	for _, m := range f.members {
+		f.awaitSame(m, oracle, 18)
+		wait(t, m.name+" has a final window", func() bool {
+			w := windowAt(m.live, f.windowStart(18).Truncate(time.Second))
+			return w != nil && w.Final
+		})
+	}
 	f.checkAttack(evil())
 	for _, m := range f.members {
 		if m != victim {
@@ -359,6 +437,16 @@ func (f *fleet) attackOnce(ctx context.Context, client *http.Client, url string,
 	ingest := wire.NewIngestServiceClient(client, url)
 	m := sharedMessage(f, n+1, f.windowStart(0))
 	b := m.Blocks[0]
+	provisional := sharedMessage(f, n+1, f.windowStart(18)).Blocks[0]
+	m.Provisional = append(m.Provisional, &wire.Provisional{Producer: provisional.Producer, Block: provisional.Block})
+	switch p := m.Provisional[0]; n % 3 {
+	case 0:
+		p.Producer = 0
+	case 1:
+		p.Block.ResolutionNs *= 60
+	case 2:
+		p.Block.Heavy[0] = p.Block.Observations[0] + 1
+	}
 	switch n % 7 {
 	case 0:
 		b.Block.WindowStartNs += int64(time.Hour)
@@ -404,8 +492,8 @@ func (f *fleet) checkAttack(requests int) {
 			if p.Name != "evil" {
 				continue
 			}
-			if p.StoredItems != 0 {
-				f.Errorf("%s took %d blocks of a hostile peer", m.name, p.StoredItems)
+			if p.StoredItems+p.Provisional != 0 {
+				f.Errorf("%s took %d blocks and %d provisional rows of a hostile peer", m.name, p.StoredItems, p.Provisional)
 			}
 			checkConservation(f, p.Counts)
 		}

@@ -113,6 +113,12 @@ type windowKey struct {
 	resolution, start int64
 }
 
+// countedRows are rows that an item keeps of a window.
+type countedRows struct {
+	windowKey
+	rows windowRows
+}
+
 // keptWindow is what a stream keeps of a window.
 type keptWindow struct {
 	kept  windowRows // of all its incarnations
@@ -197,6 +203,8 @@ func (w *keptWindows) forget(exporter string) {
 func copyRow(out, b *aggregate.Block, i int) {
 	appendKey(out, keyOf(b, i))
 	out.Observations = append(out.Observations, b.Observations[i])
+	out.Samples = append(out.Samples, b.Samples[i])
+	out.Unjudged = append(out.Unjudged, b.Unjudged[i])
 	out.Bytes = append(out.Bytes, b.Bytes[i])
 	out.Sum = append(out.Sum, b.Sum[i])
 	out.Min = append(out.Min, b.Min[i])
@@ -205,6 +213,7 @@ func copyRow(out, b *aggregate.Block, i int) {
 	out.Trimmed = append(out.Trimmed, b.Trimmed[i])
 	out.Heavy = append(out.Heavy, b.Heavy[i])
 	out.HeavySum = append(out.HeavySum, b.HeavySum[i])
+	out.Evidence = append(out.Evidence, b.Evidence[i])
 	from, to := distStart(b, i), b.DistEnd[i]
 	out.DistCode = append(out.DistCode, b.DistCode[from:to]...)
 	out.DistCount = append(out.DistCount, b.DistCount[from:to]...)
@@ -222,20 +231,26 @@ func appendKey(out *aggregate.Block, k rowKey) {
 
 // overflowRow is a sum of rows.
 type overflowRow struct {
-	observations, bytes, sum, min, max  uint64
+	observations, samples, bytes        uint64
+	unjudged                            uint64
+	sum, min, max                       uint64
 	untouched, trimmed, heavy, heavySum uint64
+	evidence                            uint8
 	valued                              bool
 	dist                                map[uint16]uint64
 }
 
 func (r *overflowRow) add(b *aggregate.Block, i int) {
 	r.observations = addSat(r.observations, b.Observations[i])
+	r.samples = addSat(r.samples, b.Samples[i])
+	r.unjudged = addSat(r.unjudged, b.Unjudged[i])
 	r.bytes = addSat(r.bytes, b.Bytes[i])
 	r.sum = addSat(r.sum, b.Sum[i])
 	r.untouched = addSat(r.untouched, b.Untouched[i])
 	r.trimmed = addSat(r.trimmed, b.Trimmed[i])
 	r.heavy = addSat(r.heavy, b.Heavy[i])
 	r.heavySum = addSat(r.heavySum, b.HeavySum[i])
+	r.evidence |= b.Evidence[i]
 	from, to := distStart(b, i), b.DistEnd[i]
 	if from == to {
 		return
@@ -253,6 +268,8 @@ func (r *overflowRow) add(b *aggregate.Block, i int) {
 func (r *overflowRow) appendTo(out *aggregate.Block, k rowKey) {
 	appendKey(out, k)
 	out.Observations = append(out.Observations, r.observations)
+	out.Samples = append(out.Samples, r.samples)
+	out.Unjudged = append(out.Unjudged, r.unjudged)
 	out.Bytes = append(out.Bytes, r.bytes)
 	out.Sum = append(out.Sum, r.sum)
 	out.Min = append(out.Min, r.min)
@@ -261,6 +278,7 @@ func (r *overflowRow) appendTo(out *aggregate.Block, k rowKey) {
 	out.Trimmed = append(out.Trimmed, r.trimmed)
 	out.Heavy = append(out.Heavy, r.heavy)
 	out.HeavySum = append(out.HeavySum, r.heavySum)
+	out.Evidence = append(out.Evidence, r.evidence)
 	for code := range uint16(csig.DistIndexes) {
 		if n := r.dist[code]; n != 0 {
 			out.DistCode = append(out.DistCode, code)

@@ -1,12 +1,15 @@
 package remote
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/ingest/wire"
 )
 
 // TestFold: totals stay exact, the kept rows are untouched, and the same comes out each
@@ -75,6 +78,48 @@ func TestRoundTrip(t *testing.T) {
 		if at != b.Len() {
 			t.Errorf("%d rows, want %d", at, b.Len())
 		}
+	}
+}
+
+// TestWithoutSamples: rows of an exporter that does not send samples are taken as unweighted; those
+// of one that does are what it says, also where all rows are trimmed.
+func TestWithoutSamples(t *testing.T) {
+	b := testBlock(newRand(t, 4), time.Now(), 3)
+	b.Samples[0] = 1
+	decoded := func(change func(*wire.Block)) *aggregate.Block {
+		t.Helper()
+		sent, m := toWire(b, 0, b.Len()), new(wire.Block)
+		change(sent)
+		if err := proto.Unmarshal(encode(t, sent), m); err != nil {
+			t.Fatal(err)
+		}
+		got, err := fromWire(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := decoded(func(*wire.Block) {}); !slices.Equal(got.Samples, b.Samples) {
+		t.Errorf("samples %v, want %v", got.Samples, b.Samples)
+	}
+	for i, n := range decoded(func(m *wire.Block) { m.Samples = nil }).Samples {
+		if want := b.Observations[i] - b.Trimmed[i]; n != want {
+			t.Errorf("row %d of %d observations, %d trimmed: %d samples, want %d", i, b.Observations[i], b.Trimmed[i], n, want)
+		}
+	}
+	if got := decoded(func(m *wire.Block) { m.Evidence = nil }).Evidence; !slices.Equal(got, make([]uint8, b.Len())) {
+		t.Errorf("evidence %v of an exporter that sends none", got)
+	}
+	if got := decoded(func(*wire.Block) {}).Evidence; !slices.Equal(got, b.Evidence) {
+		t.Errorf("evidence %v, want %v", got, b.Evidence)
+	}
+	got := decoded(func(m *wire.Block) {
+		zero := make([]uint64, b.Len())
+		m.Trimmed, m.Samples, m.Unjudged, m.Sum, m.Min, m.Max, m.Untouched, m.Heavy, m.HeavySum = m.Observations, zero, zero, zero, zero, zero, zero, zero, zero
+		m.DistSize, m.DistCode, m.DistCount = make([]uint32, b.Len()), nil, nil
+	})
+	if !slices.Equal(got.Samples, make([]uint64, b.Len())) {
+		t.Errorf("samples %v of trimmed packets alone", got.Samples)
 	}
 }
 

@@ -317,9 +317,9 @@ func TestImpossibleItems(t *testing.T) {
 	counts := func(b *wire.Block, n, value uint64) {
 		size := b.DistSize[0]
 		b.DistSize[0], b.DistCode, b.DistCount = 1, b.DistCode[size-1:], b.DistCount[size-1:]
-		b.DistCount[0], b.Observations[0], b.Bytes[0] = n, n, 64*n
+		b.DistCount[0], b.Observations[0], b.Samples[0], b.Bytes[0] = n, n, n, 64*n
 		b.Min[0], b.Max[0], b.Sum[0] = value, value, mulSat(n, value)
-		b.Untouched[0], b.Trimmed[0], b.Heavy[0], b.HeavySum[0] = 0, 0, 0, 0
+		b.Untouched[0], b.Trimmed[0], b.Unjudged[0], b.Heavy[0], b.HeavySum[0] = 0, 0, 0, 0, 0
 	}
 	value := func(signal csig.Signal, v uint64) func(*wire.PushRequest) {
 		return func(m *wire.PushRequest) {
@@ -362,6 +362,12 @@ func TestImpossibleItems(t *testing.T) {
 				b.Observations[i] += 1 << 36
 			}
 		}), wire.Outcome_OUTCOME_IMPOSSIBLE},
+		{"samples of none", rows(func(b *wire.Block) { b.Samples[0] = b.Observations[0] + 1 }), wire.Outcome_OUTCOME_INVALID},
+		{"unjudged beyond the values", rows(func(b *wire.Block) { b.Unjudged[0] = b.Observations[0] + 1 }), wire.Outcome_OUTCOME_INVALID},
+		{"unjudged of some rows", rows(func(b *wire.Block) { b.Unjudged = b.Unjudged[1:] }), wire.Outcome_OUTCOME_INVALID},
+		{"evidence that does not exist", rows(func(b *wire.Block) { b.Evidence[0] = 8 }), wire.Outcome_OUTCOME_INVALID},
+		{"evidence of some rows", rows(func(b *wire.Block) { b.Evidence = b.Evidence[1:] }), wire.Outcome_OUTCOME_INVALID},
+		{"samples of some rows", rows(func(b *wire.Block) { b.Samples = b.Samples[1:] }), wire.Outcome_OUTCOME_INVALID},
 		{"bytes", rows(func(b *wire.Block) { b.Bytes[0] = 1<<44 + 1 }), wire.Outcome_OUTCOME_IMPOSSIBLE},
 		{"a ratio of 1", value(csig.MinABWRatio, 1e6), wire.Outcome_OUTCOME_STORED},
 		{"a ratio of 5", value(csig.MinABWRatio, 5e6), wire.Outcome_OUTCOME_IMPOSSIBLE},

@@ -26,8 +26,7 @@ type item struct {
 	flows, foldedFlows, findings               uint64
 	futureFindings, pastFindings               uint64 // that were taken out of told
 
-	window windowKey
-	kept   windowRows // counted there, unless it is not stored
+	kept []countedRows // unless it is not stored
 }
 
 func blockItem(b *wire.Block) *item {
@@ -119,18 +118,25 @@ func (p *push) checkBlock(it *item, m *wire.Block, f *folder) verdict {
 	b.Seq = it.at.seq
 	l := p.e.limits.Load()
 	keepRows, keepFlows := keeps(l.MaxWindowRows, m.GetRowsBefore()), keeps(l.MaxWindowFlows, m.GetFlows().GetRowsBefore())
-	it.window = windowKey{it.at.producer, b.Resolution, b.WindowStart}
-	kept := windowRows{uint64(min(keepRows, b.Len())), uint64(min(keepFlows, len(b.Flows)))}
-	if !p.kept.take(p.e.name, it.window, it.at.incarnation, kept, windowRows{uint64(l.MaxWindowRows), uint64(l.MaxWindowFlows)}) {
+	if !p.keep(it, b, windowRows{uint64(min(keepRows, b.Len())), uint64(min(keepFlows, len(b.Flows)))}, l) {
 		return invalid(errRowsBefore)
 	}
-	it.kept = kept
 	b, folded, observations := fold(b, keepRows)
 	it.rows, it.folded, it.foldedObservations = uint64(b.Len()), uint64(folded), observations
 	b.Flows, folded = foldFlows(b.Flows, keepFlows)
 	it.flows, it.foldedFlows = uint64(len(b.Flows)), uint64(folded)
 	it.blocks = []*aggregate.Block{b}
 	return toStore
+}
+
+// keep counts rows that a block keeps of its window, and reports whether its stream may keep them.
+func (p *push) keep(it *item, b *aggregate.Block, rows windowRows, l *Limits) bool {
+	k := windowKey{it.at.producer, b.Resolution, b.WindowStart}
+	if !p.kept.take(p.e.name, k, it.at.incarnation, rows, windowRows{uint64(l.MaxWindowRows), uint64(l.MaxWindowFlows)}) {
+		return false
+	}
+	it.kept = append(it.kept, countedRows{k, rows})
+	return true
 }
 
 // keeps is how many rows a block keeps under a window's limit, of which earlier blocks held some.

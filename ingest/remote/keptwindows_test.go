@@ -187,3 +187,50 @@ func TestSentWindows(t *testing.T) {
 		t.Error("no window was long past")
 	}
 }
+
+// TestObservationsBeyondTheLimit: a stream of observations keeps no more rows of a second than its
+// limit, however many batches it sends, and a batch is the same rows at each collector.
+func TestObservationsBeyondTheLimit(t *testing.T) {
+	const limit = 200
+	l := newLedger()
+	cfg := testConfig(t)
+	cfg.Logger, cfg.Limits, cfg.Observations = nil, Limits{MaxWindowRows: limit, RowRate: 1e9}, observing(t)
+	servers := []*collector{startCollector(t, cfg, l, ""), startCollector(t, cfg, l, "")}
+	push := func(seq uint64) {
+		obs := observations(t, seq, 2000) // of three seconds, each of more keys than the limit
+		for i := range obs {
+			obs[i].Src[13], obs[i].Src[14] = byte(seq), byte(i%100)
+		}
+		m := observationsToWire(obs)
+		m.Stream, m.Incarnation, m.Seq = "nic", 1, seq
+		for _, s := range servers {
+			if _, err := pushTo(t, s, &wire.PushRequest{Observations: []*wire.Observations{m}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for seq := range uint64(10) {
+		push(seq + 1)
+	}
+	if l.changed {
+		t.Error("a batch came to other rows the second time")
+	}
+	seconds := map[int64]int{}
+	for k := range l.rows {
+		if k.resolution == int64(time.Second) && k.src != uint64(aggregate.OverflowGroup) {
+			seconds[k.start]++
+		}
+	}
+	for start, n := range seconds {
+		if n > limit {
+			t.Errorf("%d rows of the second at %d, want at most %d", n, start, limit)
+		}
+	}
+	for _, s := range servers {
+		total := s.Stats().Total
+		if total.Refused[ReasonInvalid] == 0 || total.OverflowObservations == 0 {
+			t.Errorf("nothing was refused or folded: %+v", total)
+		}
+		checkConservation(t, total)
+	}
+}

@@ -127,12 +127,12 @@ func (l Limits) over(own *Limits) Limits {
 const peerExporters = 20
 
 // ofPeer returns the limits of a collector that shares its windows. It sends one request at a
-// time; a second one may come while the first is given up.
+// time, and one of provisional rows; another one may come while one is given up.
 func (l Limits) ofPeer() Limits {
 	l.RequestRate *= peerExporters
 	l.ByteRate *= peerExporters
 	l.RowRate *= peerExporters
-	l.MaxInFlight = 2
+	l.MaxInFlight = 3
 	return l
 }
 
@@ -178,6 +178,7 @@ const (
 	ReasonDescription // whose text and epoch do not fit, or whose strings are too long
 	ReasonSink        // the store did not take it, or not in time
 	ReasonEnds        // ends of earlier runs that the store did not take
+	ReasonProvisional // provisional rows beyond their rate, or before their description
 
 	// The outcomes of blocks and batches; see the protocol.
 	ReasonInvalid
@@ -195,7 +196,7 @@ const (
 
 var reasonNames = [NumReasons]string{
 	ReasonExporters: "exporters", "forged", "role", "oversized", "malformed", "in_flight", "buffered", "request_rate", "byte_rate", "row_rate",
-	"names", "contested", "description", "sink", "ends",
+	"names", "contested", "description", "sink", "ends", "provisional",
 	"invalid", "impossible", "future", "past", "stale", "streams", "foreign", "unsupported",
 }
 

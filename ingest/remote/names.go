@@ -59,6 +59,7 @@ func locationToWire(l *fabric.Location) *wire.Location {
 		CapacityKbps: l.Capacity, Candidates: l.Candidates[:min(len(l.Candidates), maxCandidates)],
 		CandidateCount: uint32(max(l.CandidateCount, 0)),
 		Set:            uint64(l.Set), DeviceLocation: uint64(l.DeviceLoc), StageLocation: uint64(l.StageLoc),
+		Peer: l.Peer, FarEnd: uint64(l.FarEnd),
 	}
 }
 
@@ -68,6 +69,7 @@ func locationOf(l *wire.Location) *fabric.Location {
 		Orientation: l.GetOrientation(), Capacity: l.GetCapacityKbps(), Candidates: l.GetCandidates(),
 		CandidateCount: int(l.GetCandidateCount()), Set: aggregate.LocationID(l.GetSet()),
 		DeviceLoc: aggregate.LocationID(l.GetDeviceLocation()), StageLoc: aggregate.LocationID(l.GetStageLocation()),
+		Peer: l.GetPeer(), FarEnd: aggregate.LocationID(l.GetFarEnd()),
 	}
 }
 
@@ -229,7 +231,7 @@ func checkDescription(m *wire.Description) error {
 		if err := locationOf(l).Check(); err != nil {
 			return err
 		}
-		if edge.CheckName(l.GetName()) != nil || !printable(l.GetDevice(), l.GetStage(), l.GetOrientation()) || !printable(l.GetCandidates()...) {
+		if edge.CheckName(l.GetName()) != nil || !printable(l.GetDevice(), l.GetStage(), l.GetOrientation(), l.GetPeer()) || !printable(l.GetCandidates()...) {
 			return fmt.Errorf("location %.64q: expected printable names", l.GetName())
 		}
 	}

@@ -19,6 +19,7 @@ var (
 	errNumber = errors.New("expected a printable name of a stream, an incarnation and a number")
 	errSpan   = fmt.Errorf("observations further apart than %s", maxSpan)
 	errBlocks = errors.New("observations make too many windows")
+	errKeys   = errors.New("earlier observations of the second made as many rows as a stream may")
 )
 
 const (
@@ -123,13 +124,37 @@ func (p *push) checkBatch(it *item, m *wire.Observations) verdict {
 	if err != nil {
 		return invalid(err)
 	}
-	it.blocks = blocks
-	it.rows, it.foldedObservations = counts.Rows, counts.Overflow
+	if !p.keepBatch(it, blocks) {
+		return invalid(errKeys)
+	}
+	it.rejected += counts.Late
+	it.foldedObservations += counts.Overflow
 	for _, n := range counts.Rejected {
 		it.rejected += n
 	}
-	it.rejected += counts.Late
 	return toStore
+}
+
+// keepBatch folds what is beyond the limit of a window in each of a batch's blocks, which hangs
+// on the batch alone, and reports whether the stream may keep the rest besides its earlier
+// batches. Only windows of 1 s are counted over batches: finer ones have the same keys, and the
+// rows of a minute are those of its seconds.
+func (p *push) keepBatch(it *item, blocks []*aggregate.Block) bool {
+	l := p.e.limits.Load()
+	for _, b := range blocks {
+		kept := windowRows{rows: uint64(min(l.MaxWindowRows, b.Len()))}
+		b, folded, observations := fold(b, l.MaxWindowRows)
+		if b.Resolution == int64(time.Second) {
+			it.foldedObservations += observations
+			if !p.keep(it, b, kept, l) {
+				return false
+			}
+		}
+		it.folded += uint64(folded)
+		it.rows += uint64(b.Len())
+		it.blocks = append(it.blocks, b)
+	}
+	return true
 }
 
 // observationsOf appends the observations of a message.

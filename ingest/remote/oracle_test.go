@@ -28,11 +28,14 @@ type identity struct {
 
 // values of a row.
 type values struct {
-	observations, bytes, sum, min, max, untouched, trimmed, heavy, heavySum, dist uint64
+	observations, samples, unjudged, bytes, sum, min, max, untouched, trimmed, heavy, heavySum, dist uint64
+	evidence                                                                                         uint8
 }
 
 func (v *values) add(o values) {
 	v.observations += o.observations
+	v.samples += o.samples
+	v.unjudged += o.unjudged
 	v.bytes += o.bytes
 	v.sum += o.sum
 	v.untouched += o.untouched
@@ -40,11 +43,12 @@ func (v *values) add(o values) {
 	v.heavy += o.heavy
 	v.heavySum += o.heavySum
 	v.dist += o.dist
+	v.evidence |= o.evidence
 }
 
 func valuesOf(b *aggregate.Block, i int) values {
 	v := values{
-		b.Observations[i], b.Bytes[i], b.Sum[i], b.Min[i], b.Max[i], b.Untouched[i], b.Trimmed[i], b.Heavy[i], b.HeavySum[i], 0,
+		b.Observations[i], b.Samples[i], b.Unjudged[i], b.Bytes[i], b.Sum[i], b.Min[i], b.Max[i], b.Untouched[i], b.Trimmed[i], b.Heavy[i], b.HeavySum[i], 0, b.Evidence[i],
 	}
 	for j := distStart(b, i); j < b.DistEnd[i]; j++ {
 		v.dist += b.DistCount[j] * uint64(b.DistCode[j]+1)
@@ -335,11 +339,14 @@ func testBlock(rng *rand.Rand, start time.Time, rows int) *aggregate.Block {
 		}
 		b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
 		b.Observations = append(b.Observations, n+trimmed)
+		b.Samples = append(b.Samples, (n+2)/3) // a tap may be sampled
+		b.Unjudged = append(b.Unjudged, (n-n/2)/3)
 		b.Bytes = append(b.Bytes, n*1500)
 		b.Sum, b.Min, b.Max = append(b.Sum, sum), append(b.Min, low), append(b.Max, high)
 		b.Untouched = append(b.Untouched, n/3)
 		b.Trimmed = append(b.Trimmed, trimmed)
 		b.Heavy, b.HeavySum = append(b.Heavy, n/2), append(b.HeavySum, sum*(n/2)/n)
+		b.Evidence = append(b.Evidence, uint8(i%8))
 	}
 	b.Flows = testFlows(b)
 	return b

@@ -58,6 +58,7 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 		}
 	}
 	p := &push{Server: s, e: e, answer: &wire.PushResponse{}}
+	p.takeProvisional(m.GetProvisional(), s.cfg.Provisional)
 	p.admit(m)
 	err := p.write(ctx, c)
 	c.release()
@@ -228,8 +229,10 @@ func (p *push) finish(durable bool) {
 		if it.began {
 			p.e.finish(it.at, it.outcome == wire.Outcome_OUTCOME_STORED)
 		}
-		if it.kept != (windowRows{}) && it.outcome != wire.Outcome_OUTCOME_STORED {
-			p.kept.release(it.window, it.at.incarnation, it.kept)
+		if it.outcome != wire.Outcome_OUTCOME_STORED {
+			for _, counted := range it.kept {
+				p.kept.release(counted.windowKey, it.at.incarnation, counted.rows)
+			}
 		}
 		c.items.Add(1)
 		countUp(&c.observed, it.observed)

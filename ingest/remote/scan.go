@@ -16,6 +16,7 @@ var errHardLimit = errors.New("beyond a hard limit of the protocol")
 // The numbers of fields that scan looks at; see ingest.proto.
 const (
 	fieldExporter, fieldDescriptions, fieldBlocks, fieldObservations, fieldRecords = 1, 2, 3, 4, 5
+	fieldProvisional, fieldProvisionalBlock                                        = 6, 2
 
 	fieldText, fieldGroups, fieldLocations = 3, 4, 5
 	fieldCandidates                        = 8
@@ -25,6 +26,7 @@ const (
 	fieldTap, fieldGap, fieldFindings      = 5, 6, 9
 
 	fieldShared, fieldSharedBlock = 1, 3
+	fieldSharedProvisional        = 2
 )
 
 // census counts what a message holds. A message is small next to what it makes a decoder
@@ -51,6 +53,8 @@ func scan(data []byte) error {
 		case fieldRecords:
 			c.findings = 0
 			return c.item(v, c.record)
+		case fieldProvisional:
+			return c.item(v, c.within(fieldProvisionalBlock))
 		}
 		return nil
 	})
@@ -60,16 +64,24 @@ func scan(data []byte) error {
 func scanShared(data []byte) error {
 	var c census
 	return eachField(data, func(n protowire.Number, v []byte) error {
-		if n != fieldShared {
-			return nil
+		switch n {
+		case fieldShared:
+			return c.item(v, c.within(fieldSharedBlock))
+		case fieldSharedProvisional:
+			return c.item(v, c.within(fieldProvisionalBlock))
 		}
-		return c.item(v, func(n protowire.Number, v []byte) error {
-			if n == fieldSharedBlock {
-				return eachField(v, c.block)
-			}
-			return nil
-		})
+		return nil
 	})
+}
+
+// within is for messages that have a block in a field.
+func (c *census) within(field protowire.Number) func(protowire.Number, []byte) error {
+	return func(n protowire.Number, v []byte) error {
+		if n == field {
+			return eachField(v, c.block)
+		}
+		return nil
+	}
 }
 
 func (c *census) item(data []byte, field func(protowire.Number, []byte) error) error {

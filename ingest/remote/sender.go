@@ -143,11 +143,7 @@ func (c *Client) recovered() {
 // collect reads the oldest records of the spool, as many as make a request. What is
 // damaged there is counted as lost.
 func (c *Client) collect(sh *sheaf, single bool) error {
-	*sh = sheaf{body: sh.body[:0], records: sh.records[:0]}
-	if c.cfg.Exporter != "" {
-		sh.body = protowire.AppendTag(sh.body, fieldExporter, protowire.BytesType)
-		sh.body = protowire.AppendString(sh.body, c.cfg.Exporter)
-	}
+	*sh = sheaf{body: c.appendExporter(sh.body[:0]), records: sh.records[:0]}
 	for {
 		if segment, ok := c.log.Oldest(pushClass); ok {
 			if err := c.readSegment(sh, segment, single); err != nil {
@@ -162,6 +158,14 @@ func (c *Client) collect(sh *sheaf, single bool) error {
 			return err
 		}
 	}
+}
+
+// appendExporter begins a request with who the exporter thinks it is.
+func (c *Client) appendExporter(body []byte) []byte {
+	if c.cfg.Exporter == "" {
+		return body
+	}
+	return protowire.AppendString(protowire.AppendTag(body, fieldExporter, protowire.BytesType), c.cfg.Exporter)
 }
 
 func (c *Client) readSegment(sh *sheaf, segment outbox.Segment, single bool) error {

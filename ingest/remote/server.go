@@ -56,6 +56,9 @@ type ServerConfig struct {
 	// Live takes the windows that peers share; nil: they are refused. It copies what it keeps,
 	// and is called from several goroutines.
 	Live aggregate.Sink
+	// Provisional takes provisional rows of exporters, and LiveProvisional those that peers share; nil:
+	// they are passed over.
+	Provisional, LiveProvisional aggregate.ProvisionalSink
 
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: silent

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/cespare/xxhash/v2"
@@ -14,9 +13,6 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/wire"
 )
-
-// sharedResolution is the length of the windows that collectors share: the live view's.
-const sharedResolution = time.Second
 
 // Share implements wire.IngestServiceHandler.
 func (s service) Share(ctx context.Context, r *connect.Request[wire.ShareRequest]) (*connect.Response[wire.ShareResponse], error) {
@@ -63,13 +59,14 @@ func (s *Server) takeShared(ctx context.Context, e *exporter, m *wire.ShareReque
 			}
 		}
 	}
+	p.takeProvisional(m.GetProvisional(), s.cfg.LiveProvisional)
 	p.finish(true)
 	return &wire.ShareResponse{Outcomes: p.answer.GetOutcomes()}, nil
 }
 
 var (
 	errShared       = errors.New("expected a producer, an incarnation and a number")
-	errSharedLength = fmt.Errorf("expected windows of %s", sharedResolution)
+	errSharedLength = fmt.Errorf("expected windows of %s", aggregate.LiveResolution)
 )
 
 // checkShared finds out whether a peer's block is to be seen, and prepares it for that.
@@ -88,7 +85,7 @@ func (p *push) checkShared(it *item, m *wire.SharedBlock, f *folder) verdict {
 	if err != nil {
 		return invalid(err)
 	}
-	if b.Resolution != int64(sharedResolution) {
+	if b.Resolution != int64(aggregate.LiveResolution) {
 		return invalid(errSharedLength)
 	}
 	if v := p.checkTime(b.WindowStart, b.WindowStart+b.Resolution); v != toStore {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -85,7 +84,7 @@ const (
 )
 
 // Sharing sends the windows of 1 s that a collector closes or takes from exporters to its
-// peers, so that each of them has the live windows of all. It is an aggregate.Sink; its methods
+// peers, provisional rows before them, so that each of them has the live windows of all. It is an aggregate.Sink; its methods
 // are safe for concurrent use.
 //
 // Nothing waits for a peer: what it does not take in time is dropped and counted. That a block
@@ -116,11 +115,16 @@ func NewSharing(cfg SharingConfig) (*Sharing, error) {
 			return nil, fmt.Errorf("configure peers: %w", err)
 		}
 		u = strings.TrimSuffix(u, "/")
-		s.links = append(s.links, &link{
+		l := &link{
 			cfg: &s.cfg, url: u, http: client, ready: make(chan struct{}, 1), dropped: map[string]uint64{},
 			failing: retry.LogThrottle{Every: quietFor}, refused: retry.LogThrottle{Every: quietFor},
 			call: connect.NewClient[rawRequest, wire.ShareResponse](client, u+wire.IngestServiceShareProcedure, clientOptions(false)...),
+		}
+		l.provisional = newProvisionalSender(func(ctx context.Context, body []byte) error {
+			_, err := l.call.CallUnary(ctx, newRequest(body, cfg.Now()))
+			return err
 		})
+		s.links = append(s.links, l)
 	}
 	return s, nil
 }
@@ -128,7 +132,7 @@ func NewSharing(cfg SharingConfig) (*Sharing, error) {
 // WriteBlock implements aggregate.Sink. It encodes the block once for all peers, if it is of a
 // window that is shared. It never fails and waits for nobody.
 func (s *Sharing) WriteBlock(_ context.Context, b *aggregate.Block) error {
-	if b.Resolution != int64(sharedResolution) || b.Len() == 0 {
+	if b.Resolution != int64(aggregate.LiveResolution) || b.Len() == 0 {
 		return nil
 	}
 	for _, p := range encodeShared(b) {
@@ -139,11 +143,27 @@ func (s *Sharing) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
+// sharedSource tells the parts apart whose provisional rows are shared.
+type sharedSource struct{ producer, incarnation, part uint64 }
+
+// WriteProvisional implements aggregate.ProvisionalSink. It encodes the rows once for all peers, each
+// of which gets them at once or never.
+func (s *Sharing) WriteProvisional(p *aggregate.Provisional) {
+	b := (*aggregate.Block)(p)
+	m := provisionalToWire(p)
+	m.Producer, m.Block.Seq = b.Producer, b.Part()<<aggregate.PartShift
+	n := encodeProvisional(sharedSource{b.Producer, b.Incarnation, b.Part()}, fieldSharedProvisional, m)
+	for _, l := range s.links {
+		l.provisional.add(n)
+	}
+}
+
 // Run sends until ctx ends, and then what is left, for a moment.
 func (s *Sharing) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, l := range s.links {
 		all.Go(func() { l.run(ctx) })
+		all.Go(func() { l.provisional.run(ctx) })
 	}
 	all.Wait()
 	return nil
@@ -159,6 +179,7 @@ type PeerStats struct {
 	Dropped       map[string]uint64 // blocks, by reason: "full", "old", "refused"
 	WaitingBlocks int
 	WaitingBytes  int
+	Provisional   ProvisionalStats
 }
 
 // Stats is a snapshot of the counts of each peer, in the order of the configuration.
@@ -206,11 +227,14 @@ func encodePart(b *aggregate.Block, from, to int, part uint32) sharedPart {
 
 // link is the way to one peer.
 type link struct {
-	cfg     *SharingConfig
-	url     string
-	http    *http.Client
-	call    *connect.Client[rawRequest, wire.ShareResponse]
-	ready   chan struct{}     // holds one when there is something to send
+	cfg   *SharingConfig
+	url   string
+	http  *http.Client
+	call  *connect.Client[rawRequest, wire.ShareResponse]
+	ready chan struct{} // holds one when there is something to send
+
+	provisional *provisionalSender
+
 	failing retry.LogThrottle // requests
 	refused retry.LogThrottle // blocks
 
@@ -226,6 +250,7 @@ func (l *link) snapshot() PeerStats {
 	defer l.mu.Unlock()
 	s := l.stats
 	s.URL, s.WaitingBlocks, s.WaitingBytes, s.Dropped = l.url, len(l.queue), l.waiting, maps.Clone(l.dropped)
+	s.Provisional = l.provisional.stats()
 	return s
 }
 
@@ -369,9 +394,7 @@ func (l *link) send(ctx context.Context, batch []sharedPart) error {
 	for _, p := range batch {
 		body = append(body, p.body...)
 	}
-	request := connect.NewRequest(&rawRequest{body})
-	request.Header().Set(sentAt, strconv.FormatInt(l.cfg.Now().UnixNano(), 10))
-	answer, err := l.call.CallUnary(ctx, request)
+	answer, err := l.call.CallUnary(ctx, newRequest(body, l.cfg.Now()))
 	if err == nil && len(answer.Msg.GetOutcomes()) != len(batch) {
 		err = errAnswer
 	}

@@ -89,9 +89,7 @@ const dialTime = 10 * time.Second
 func (c *Client) push(ctx context.Context, body []byte) (*wire.PushResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	request := connect.NewRequest(&rawRequest{body})
-	request.Header().Set(sentAt, strconv.FormatInt(c.cfg.Now().UnixNano(), 10))
-	response, err := c.endpoints[c.current].call.CallUnary(ctx, request)
+	response, err := c.endpoints[c.current].call.CallUnary(ctx, newRequest(body, c.cfg.Now()))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Pushes++
@@ -105,4 +103,11 @@ func (c *Client) push(ctx context.Context, body []byte) (*wire.PushResponse, err
 	c.answered = c.cfg.Now()
 	c.stats.Answering, c.stats.LastAnswerNS = true, c.answered.UnixNano()
 	return response.Msg, nil
+}
+
+// newRequest makes a request of an encoded message, which tells when it was sent.
+func newRequest(body []byte, now time.Time) *connect.Request[rawRequest] {
+	request := connect.NewRequest(&rawRequest{body})
+	request.Header().Set(sentAt, strconv.FormatInt(now.UnixNano(), 10))
+	return request
 }

@@ -79,8 +79,8 @@ type IngestServiceClient interface {
 	// clock, in decimal: a collector compares clocks. One that has nothing to hand in
 	// pushes an empty request now and then, so that it is known to be there.
 	Push(context.Context, *connect.Request[PushRequest]) (*connect.Response[PushResponse], error)
-	// Share hands a collector the windows of 1 s that another one closed or took from
-	// exporters, for its memory alone: it neither stores them nor passes them on. It answers
+	// Share hands a collector the windows of 1 s that another one closed, took from
+	// exporters or has provisional rows of, for its memory alone: it neither stores them nor passes them on. It answers
 	// when they are in memory. Errors are as for Push.
 	Share(context.Context, *connect.Request[ShareRequest]) (*connect.Response[ShareResponse], error)
 }
@@ -144,8 +144,8 @@ type IngestServiceHandler interface {
 	// clock, in decimal: a collector compares clocks. One that has nothing to hand in
 	// pushes an empty request now and then, so that it is known to be there.
 	Push(context.Context, *connect.Request[PushRequest]) (*connect.Response[PushResponse], error)
-	// Share hands a collector the windows of 1 s that another one closed or took from
-	// exporters, for its memory alone: it neither stores them nor passes them on. It answers
+	// Share hands a collector the windows of 1 s that another one closed, took from
+	// exporters or has provisional rows of, for its memory alone: it neither stores them nor passes them on. It answers
 	// when they are in memory. Errors are as for Push.
 	Share(context.Context, *connect.Request[ShareRequest]) (*connect.Response[ShareResponse], error)
 }

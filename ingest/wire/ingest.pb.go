@@ -138,7 +138,9 @@ type PushRequest struct {
 	Blocks       []*Block        `protobuf:"bytes,3,rep,name=blocks,proto3" json:"blocks,omitempty"`
 	Observations []*Observations `protobuf:"bytes,4,rep,name=observations,proto3" json:"observations,omitempty"`
 	// What is said of streams when the blocks above are durable.
-	Records       []*Record `protobuf:"bytes,5,rep,name=records,proto3" json:"records,omitempty"`
+	Records []*Record `protobuf:"bytes,5,rep,name=records,proto3" json:"records,omitempty"`
+	// Rows of windows that have ended, for live views: see there. They have no outcome.
+	Provisional   []*Provisional `protobuf:"bytes,6,rep,name=provisional,proto3" json:"provisional,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -208,6 +210,13 @@ func (x *PushRequest) GetRecords() []*Record {
 	return nil
 }
 
+func (x *PushRequest) GetProvisional() []*Provisional {
+	if x != nil {
+		return x.Provisional
+	}
+	return nil
+}
+
 type PushResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One for each block of the request, then one for each batch of observations, then one
@@ -264,8 +273,10 @@ func (x *PushResponse) GetDescribe() []uint64 {
 }
 
 type ShareRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Blocks        []*SharedBlock         `protobuf:"bytes,1,rep,name=blocks,proto3" json:"blocks,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Blocks []*SharedBlock         `protobuf:"bytes,1,rep,name=blocks,proto3" json:"blocks,omitempty"`
+	// Rows of windows that have ended: see there. They have no outcome.
+	Provisional   []*Provisional `protobuf:"bytes,2,rep,name=provisional,proto3" json:"provisional,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -303,6 +314,13 @@ func (*ShareRequest) Descriptor() ([]byte, []int) {
 func (x *ShareRequest) GetBlocks() []*SharedBlock {
 	if x != nil {
 		return x.Blocks
+	}
+	return nil
+}
+
+func (x *ShareRequest) GetProvisional() []*Provisional {
+	if x != nil {
+		return x.Provisional
 	}
 	return nil
 }
@@ -416,6 +434,64 @@ func (x *SharedBlock) GetBlock() *Block {
 	return nil
 }
 
+// Provisional is what a window of 1 s holds that has ended and is not closed. Live views show it until
+// a block of the window comes; nothing stores it. It is sent once, and never again: whoever misses
+// it waits for the block.
+type Provisional struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of its rows, in a ShareRequest; in a PushRequest the identity and the stream say whose they are.
+	Producer uint64 `protobuf:"fixed64,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	// Without rows_before and flows. In a PushRequest seq is 0; in a ShareRequest its upper 16 bits are
+	// those of the block's seq, and the others are 0.
+	Block         *Block `protobuf:"bytes,2,opt,name=block,proto3" json:"block,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Provisional) Reset() {
+	*x = Provisional{}
+	mi := &file_ingest_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Provisional) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Provisional) ProtoMessage() {}
+
+func (x *Provisional) ProtoReflect() protoreflect.Message {
+	mi := &file_ingest_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Provisional.ProtoReflect.Descriptor instead.
+func (*Provisional) Descriptor() ([]byte, []int) {
+	return file_ingest_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Provisional) GetProducer() uint64 {
+	if x != nil {
+		return x.Producer
+	}
+	return 0
+}
+
+func (x *Provisional) GetBlock() *Block {
+	if x != nil {
+		return x.Block
+	}
+	return nil
+}
+
 // Description says what the numbers in blocks stand for. One that is too large for a
 // message comes in parts, in several calls if need be: all have id and epoch, the last
 // one has the text, and makes it known.
@@ -435,7 +511,7 @@ type Description struct {
 
 func (x *Description) Reset() {
 	*x = Description{}
-	mi := &file_ingest_proto_msgTypes[5]
+	mi := &file_ingest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +523,7 @@ func (x *Description) String() string {
 func (*Description) ProtoMessage() {}
 
 func (x *Description) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[5]
+	mi := &file_ingest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +536,7 @@ func (x *Description) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Description.ProtoReflect.Descriptor instead.
 func (*Description) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{5}
+	return file_ingest_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Description) GetId() uint64 {
@@ -513,7 +589,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_ingest_proto_msgTypes[6]
+	mi := &file_ingest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +601,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[6]
+	mi := &file_ingest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +614,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{6}
+	return file_ingest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Group) GetId() uint64 {
@@ -591,13 +667,15 @@ type Location struct {
 	Set            uint64                 `protobuf:"fixed64,10,opt,name=set,proto3" json:"set,omitempty"` // what it belongs to at the coarser levels; itself without
 	DeviceLocation uint64                 `protobuf:"fixed64,11,opt,name=device_location,json=deviceLocation,proto3" json:"device_location,omitempty"`
 	StageLocation  uint64                 `protobuf:"fixed64,12,opt,name=stage_location,json=stageLocation,proto3" json:"stage_location,omitempty"`
+	Peer           string                 `protobuf:"bytes,13,opt,name=peer,proto3" json:"peer,omitempty"`                     // device or host that all candidates face
+	FarEnd         uint64                 `protobuf:"fixed64,14,opt,name=far_end,json=farEnd,proto3" json:"far_end,omitempty"` // all ports that face it; 0 of earlier exporters: itself
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_ingest_proto_msgTypes[7]
+	mi := &file_ingest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +687,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[7]
+	mi := &file_ingest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +700,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{7}
+	return file_ingest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Location) GetId() uint64 {
@@ -709,6 +787,20 @@ func (x *Location) GetStageLocation() uint64 {
 	return 0
 }
 
+func (x *Location) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *Location) GetFarEnd() uint64 {
+	if x != nil {
+		return x.FarEnd
+	}
+	return 0
+}
+
 // Block holds the partial aggregates of one window at one resolution, or some of them,
 // as columns of equal length: rows. Rows with equal keys merge by addition, min and max
 // by minimum and maximum; so blocks of one window add up.
@@ -747,14 +839,21 @@ type Block struct {
 	DistCode  []uint32 `protobuf:"varint,25,rep,packed,name=dist_code,json=distCode,proto3" json:"dist_code,omitempty"`
 	DistCount []uint64 `protobuf:"varint,26,rep,packed,name=dist_count,json=distCount,proto3" json:"dist_count,omitempty"`
 	// Of windows of 1 s and longer.
-	Flows         *Flows `protobuf:"bytes,27,opt,name=flows,proto3" json:"flows,omitempty"`
+	Flows *Flows `protobuf:"bytes,27,opt,name=flows,proto3" json:"flows,omitempty"`
+	// Observations that are not trimmed, without the weight. Empty: as many as are weighted.
+	Samples []uint64 `protobuf:"varint,28,rep,packed,name=samples,proto3" json:"samples,omitempty"`
+	// Observations of which no threshold says whether they are heavy. Empty: none.
+	Unjudged []uint64 `protobuf:"varint,29,rep,packed,name=unjudged,proto3" json:"unjudged,omitempty"`
+	// A byte a row: what located observations more closely than their locators, 1 the path table, 2
+	// hashes, 4 taps in the fabric, or a sum of them. Empty: nothing.
+	Evidence      []byte `protobuf:"bytes,30,opt,name=evidence,proto3" json:"evidence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_ingest_proto_msgTypes[8]
+	mi := &file_ingest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -766,7 +865,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[8]
+	mi := &file_ingest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -779,7 +878,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{8}
+	return file_ingest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Block) GetStream() string {
@@ -971,6 +1070,27 @@ func (x *Block) GetFlows() *Flows {
 	return nil
 }
 
+func (x *Block) GetSamples() []uint64 {
+	if x != nil {
+		return x.Samples
+	}
+	return nil
+}
+
+func (x *Block) GetUnjudged() []uint64 {
+	if x != nil {
+		return x.Unjudged
+	}
+	return nil
+}
+
+func (x *Block) GetEvidence() []byte {
+	if x != nil {
+		return x.Evidence
+	}
+	return nil
+}
+
 // Flows are who had the most heavy observations of a window, and what all others come to,
 // as columns of equal length: rows. Those of a signal and kind are together exactly the
 // rows of the window that came since the flows before, but for min and max: those of a
@@ -1010,7 +1130,7 @@ type Flows struct {
 
 func (x *Flows) Reset() {
 	*x = Flows{}
-	mi := &file_ingest_proto_msgTypes[9]
+	mi := &file_ingest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1142,7 @@ func (x *Flows) String() string {
 func (*Flows) ProtoMessage() {}
 
 func (x *Flows) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[9]
+	mi := &file_ingest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1155,7 @@ func (x *Flows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flows.ProtoReflect.Descriptor instead.
 func (*Flows) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{9}
+	return file_ingest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Flows) GetBlocks() uint32 {
@@ -1214,7 +1334,7 @@ type Observations struct {
 
 func (x *Observations) Reset() {
 	*x = Observations{}
-	mi := &file_ingest_proto_msgTypes[10]
+	mi := &file_ingest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1346,7 @@ func (x *Observations) String() string {
 func (*Observations) ProtoMessage() {}
 
 func (x *Observations) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[10]
+	mi := &file_ingest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1359,7 @@ func (x *Observations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observations.ProtoReflect.Descriptor instead.
 func (*Observations) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{10}
+	return file_ingest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Observations) GetStream() string {
@@ -1384,7 +1504,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_ingest_proto_msgTypes[11]
+	mi := &file_ingest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1516,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[11]
+	mi := &file_ingest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1529,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{11}
+	return file_ingest_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Record) GetStream() string {
@@ -1556,7 +1676,7 @@ type Tap struct {
 
 func (x *Tap) Reset() {
 	*x = Tap{}
-	mi := &file_ingest_proto_msgTypes[12]
+	mi := &file_ingest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1688,7 @@ func (x *Tap) String() string {
 func (*Tap) ProtoMessage() {}
 
 func (x *Tap) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[12]
+	mi := &file_ingest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1701,7 @@ func (x *Tap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tap.ProtoReflect.Descriptor instead.
 func (*Tap) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{12}
+	return file_ingest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Tap) GetSeq() uint64 {
@@ -1787,7 +1907,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_ingest_proto_msgTypes[13]
+	mi := &file_ingest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1919,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[13]
+	mi := &file_ingest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1932,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{13}
+	return file_ingest_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Finding) GetKind() string {
@@ -1905,7 +2025,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_ingest_proto_msgTypes[14]
+	mi := &file_ingest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +2037,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[14]
+	mi := &file_ingest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +2050,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{14}
+	return file_ingest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Gap) GetFromNs() int64 {
@@ -1992,7 +2112,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_ingest_proto_msgTypes[15]
+	mi := &file_ingest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2124,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[15]
+	mi := &file_ingest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2137,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{15}
+	return file_ingest_proto_rawDescGZIP(), []int{16}
 }
 
 // End says that no more blocks come for now.
@@ -2029,7 +2149,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_ingest_proto_msgTypes[16]
+	mi := &file_ingest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2161,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_ingest_proto_msgTypes[16]
+	mi := &file_ingest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,31 +2174,36 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_ingest_proto_rawDescGZIP(), []int{16}
+	return file_ingest_proto_rawDescGZIP(), []int{17}
 }
 
 var File_ingest_proto protoreflect.FileDescriptor
 
 const file_ingest_proto_rawDesc = "" +
 	"\n" +
-	"\fingest.proto\x12\x13csigscope.ingest.v1\"\xa1\x02\n" +
+	"\fingest.proto\x12\x13csigscope.ingest.v1\"\xe5\x02\n" +
 	"\vPushRequest\x12\x1a\n" +
 	"\bexporter\x18\x01 \x01(\tR\bexporter\x12D\n" +
 	"\fdescriptions\x18\x02 \x03(\v2 .csigscope.ingest.v1.DescriptionR\fdescriptions\x122\n" +
 	"\x06blocks\x18\x03 \x03(\v2\x1a.csigscope.ingest.v1.BlockR\x06blocks\x12E\n" +
 	"\fobservations\x18\x04 \x03(\v2!.csigscope.ingest.v1.ObservationsR\fobservations\x125\n" +
-	"\arecords\x18\x05 \x03(\v2\x1b.csigscope.ingest.v1.RecordR\arecords\"d\n" +
+	"\arecords\x18\x05 \x03(\v2\x1b.csigscope.ingest.v1.RecordR\arecords\x12B\n" +
+	"\vprovisional\x18\x06 \x03(\v2 .csigscope.ingest.v1.ProvisionalR\vprovisional\"d\n" +
 	"\fPushResponse\x128\n" +
 	"\boutcomes\x18\x01 \x03(\x0e2\x1c.csigscope.ingest.v1.OutcomeR\boutcomes\x12\x1a\n" +
-	"\bdescribe\x18\x02 \x03(\x06R\bdescribe\"H\n" +
+	"\bdescribe\x18\x02 \x03(\x06R\bdescribe\"\x8c\x01\n" +
 	"\fShareRequest\x128\n" +
-	"\x06blocks\x18\x01 \x03(\v2 .csigscope.ingest.v1.SharedBlockR\x06blocks\"I\n" +
+	"\x06blocks\x18\x01 \x03(\v2 .csigscope.ingest.v1.SharedBlockR\x06blocks\x12B\n" +
+	"\vprovisional\x18\x02 \x03(\v2 .csigscope.ingest.v1.ProvisionalR\vprovisional\"I\n" +
 	"\rShareResponse\x128\n" +
 	"\boutcomes\x18\x01 \x03(\x0e2\x1c.csigscope.ingest.v1.OutcomeR\boutcomes\"o\n" +
 	"\vSharedBlock\x12\x1a\n" +
 	"\bproducer\x18\x01 \x01(\x06R\bproducer\x12\x12\n" +
 	"\x04part\x18\x02 \x01(\rR\x04part\x120\n" +
-	"\x05block\x18\x03 \x01(\v2\x1a.csigscope.ingest.v1.BlockR\x05block\"\xb8\x01\n" +
+	"\x05block\x18\x03 \x01(\v2\x1a.csigscope.ingest.v1.BlockR\x05block\"[\n" +
+	"\vProvisional\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\x06R\bproducer\x120\n" +
+	"\x05block\x18\x02 \x01(\v2\x1a.csigscope.ingest.v1.BlockR\x05block\"\xb8\x01\n" +
 	"\vDescription\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x12\n" +
@@ -2090,7 +2215,7 @@ const file_ingest_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05level\x18\x03 \x01(\tR\x05level\x12\x16\n" +
 	"\x06parent\x18\x04 \x01(\tR\x06parent\x12\x14\n" +
-	"\x05order\x18\x05 \x01(\rR\x05order\"\xe2\x02\n" +
+	"\x05order\x18\x05 \x01(\rR\x05order\"\x8f\x03\n" +
 	"\bLocation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2106,7 +2231,9 @@ const file_ingest_proto_rawDesc = "" +
 	"\x03set\x18\n" +
 	" \x01(\x06R\x03set\x12'\n" +
 	"\x0fdevice_location\x18\v \x01(\x06R\x0edeviceLocation\x12%\n" +
-	"\x0estage_location\x18\f \x01(\x06R\rstageLocation\"\xfd\x05\n" +
+	"\x0estage_location\x18\f \x01(\x06R\rstageLocation\x12\x12\n" +
+	"\x04peer\x18\r \x01(\tR\x04peer\x12\x17\n" +
+	"\afar_end\x18\x0e \x01(\x06R\x06farEnd\"\xcf\x06\n" +
 	"\x05Block\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x06R\vincarnation\x12\x10\n" +
@@ -2137,7 +2264,10 @@ const file_ingest_proto_rawDesc = "" +
 	"\tdist_code\x18\x19 \x03(\rR\bdistCode\x12\x1d\n" +
 	"\n" +
 	"dist_count\x18\x1a \x03(\x04R\tdistCount\x120\n" +
-	"\x05flows\x18\x1b \x01(\v2\x1a.csigscope.ingest.v1.FlowsR\x05flows\"\xca\x04\n" +
+	"\x05flows\x18\x1b \x01(\v2\x1a.csigscope.ingest.v1.FlowsR\x05flows\x12\x18\n" +
+	"\asamples\x18\x1c \x03(\x04R\asamples\x12\x1a\n" +
+	"\bunjudged\x18\x1d \x03(\x04R\bunjudged\x12\x1a\n" +
+	"\bevidence\x18\x1e \x01(\fR\bevidence\"\xca\x04\n" +
 	"\x05Flows\x12\x16\n" +
 	"\x06blocks\x18\x01 \x01(\rR\x06blocks\x12\x1f\n" +
 	"\vrows_before\x18\x02 \x01(\x04R\n" +
@@ -2284,7 +2414,7 @@ func file_ingest_proto_rawDescGZIP() []byte {
 }
 
 var file_ingest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ingest_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_ingest_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_ingest_proto_goTypes = []any{
 	(Outcome)(0),          // 0: csigscope.ingest.v1.Outcome
 	(*PushRequest)(nil),   // 1: csigscope.ingest.v1.PushRequest
@@ -2292,49 +2422,53 @@ var file_ingest_proto_goTypes = []any{
 	(*ShareRequest)(nil),  // 3: csigscope.ingest.v1.ShareRequest
 	(*ShareResponse)(nil), // 4: csigscope.ingest.v1.ShareResponse
 	(*SharedBlock)(nil),   // 5: csigscope.ingest.v1.SharedBlock
-	(*Description)(nil),   // 6: csigscope.ingest.v1.Description
-	(*Group)(nil),         // 7: csigscope.ingest.v1.Group
-	(*Location)(nil),      // 8: csigscope.ingest.v1.Location
-	(*Block)(nil),         // 9: csigscope.ingest.v1.Block
-	(*Flows)(nil),         // 10: csigscope.ingest.v1.Flows
-	(*Observations)(nil),  // 11: csigscope.ingest.v1.Observations
-	(*Record)(nil),        // 12: csigscope.ingest.v1.Record
-	(*Tap)(nil),           // 13: csigscope.ingest.v1.Tap
-	(*Finding)(nil),       // 14: csigscope.ingest.v1.Finding
-	(*Gap)(nil),           // 15: csigscope.ingest.v1.Gap
-	(*Begin)(nil),         // 16: csigscope.ingest.v1.Begin
-	(*End)(nil),           // 17: csigscope.ingest.v1.End
-	nil,                   // 18: csigscope.ingest.v1.Tap.FramesEntry
-	nil,                   // 19: csigscope.ingest.v1.Tap.RejectedEntry
+	(*Provisional)(nil),   // 6: csigscope.ingest.v1.Provisional
+	(*Description)(nil),   // 7: csigscope.ingest.v1.Description
+	(*Group)(nil),         // 8: csigscope.ingest.v1.Group
+	(*Location)(nil),      // 9: csigscope.ingest.v1.Location
+	(*Block)(nil),         // 10: csigscope.ingest.v1.Block
+	(*Flows)(nil),         // 11: csigscope.ingest.v1.Flows
+	(*Observations)(nil),  // 12: csigscope.ingest.v1.Observations
+	(*Record)(nil),        // 13: csigscope.ingest.v1.Record
+	(*Tap)(nil),           // 14: csigscope.ingest.v1.Tap
+	(*Finding)(nil),       // 15: csigscope.ingest.v1.Finding
+	(*Gap)(nil),           // 16: csigscope.ingest.v1.Gap
+	(*Begin)(nil),         // 17: csigscope.ingest.v1.Begin
+	(*End)(nil),           // 18: csigscope.ingest.v1.End
+	nil,                   // 19: csigscope.ingest.v1.Tap.FramesEntry
+	nil,                   // 20: csigscope.ingest.v1.Tap.RejectedEntry
 }
 var file_ingest_proto_depIdxs = []int32{
-	6,  // 0: csigscope.ingest.v1.PushRequest.descriptions:type_name -> csigscope.ingest.v1.Description
-	9,  // 1: csigscope.ingest.v1.PushRequest.blocks:type_name -> csigscope.ingest.v1.Block
-	11, // 2: csigscope.ingest.v1.PushRequest.observations:type_name -> csigscope.ingest.v1.Observations
-	12, // 3: csigscope.ingest.v1.PushRequest.records:type_name -> csigscope.ingest.v1.Record
-	0,  // 4: csigscope.ingest.v1.PushResponse.outcomes:type_name -> csigscope.ingest.v1.Outcome
-	5,  // 5: csigscope.ingest.v1.ShareRequest.blocks:type_name -> csigscope.ingest.v1.SharedBlock
-	0,  // 6: csigscope.ingest.v1.ShareResponse.outcomes:type_name -> csigscope.ingest.v1.Outcome
-	9,  // 7: csigscope.ingest.v1.SharedBlock.block:type_name -> csigscope.ingest.v1.Block
-	7,  // 8: csigscope.ingest.v1.Description.groups:type_name -> csigscope.ingest.v1.Group
-	8,  // 9: csigscope.ingest.v1.Description.locations:type_name -> csigscope.ingest.v1.Location
-	10, // 10: csigscope.ingest.v1.Block.flows:type_name -> csigscope.ingest.v1.Flows
-	13, // 11: csigscope.ingest.v1.Record.tap:type_name -> csigscope.ingest.v1.Tap
-	15, // 12: csigscope.ingest.v1.Record.gap:type_name -> csigscope.ingest.v1.Gap
-	16, // 13: csigscope.ingest.v1.Record.begin:type_name -> csigscope.ingest.v1.Begin
-	17, // 14: csigscope.ingest.v1.Record.end:type_name -> csigscope.ingest.v1.End
-	14, // 15: csigscope.ingest.v1.Record.findings:type_name -> csigscope.ingest.v1.Finding
-	18, // 16: csigscope.ingest.v1.Tap.frames:type_name -> csigscope.ingest.v1.Tap.FramesEntry
-	19, // 17: csigscope.ingest.v1.Tap.rejected:type_name -> csigscope.ingest.v1.Tap.RejectedEntry
-	1,  // 18: csigscope.ingest.v1.IngestService.Push:input_type -> csigscope.ingest.v1.PushRequest
-	3,  // 19: csigscope.ingest.v1.IngestService.Share:input_type -> csigscope.ingest.v1.ShareRequest
-	2,  // 20: csigscope.ingest.v1.IngestService.Push:output_type -> csigscope.ingest.v1.PushResponse
-	4,  // 21: csigscope.ingest.v1.IngestService.Share:output_type -> csigscope.ingest.v1.ShareResponse
-	20, // [20:22] is the sub-list for method output_type
-	18, // [18:20] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	7,  // 0: csigscope.ingest.v1.PushRequest.descriptions:type_name -> csigscope.ingest.v1.Description
+	10, // 1: csigscope.ingest.v1.PushRequest.blocks:type_name -> csigscope.ingest.v1.Block
+	12, // 2: csigscope.ingest.v1.PushRequest.observations:type_name -> csigscope.ingest.v1.Observations
+	13, // 3: csigscope.ingest.v1.PushRequest.records:type_name -> csigscope.ingest.v1.Record
+	6,  // 4: csigscope.ingest.v1.PushRequest.provisional:type_name -> csigscope.ingest.v1.Provisional
+	0,  // 5: csigscope.ingest.v1.PushResponse.outcomes:type_name -> csigscope.ingest.v1.Outcome
+	5,  // 6: csigscope.ingest.v1.ShareRequest.blocks:type_name -> csigscope.ingest.v1.SharedBlock
+	6,  // 7: csigscope.ingest.v1.ShareRequest.provisional:type_name -> csigscope.ingest.v1.Provisional
+	0,  // 8: csigscope.ingest.v1.ShareResponse.outcomes:type_name -> csigscope.ingest.v1.Outcome
+	10, // 9: csigscope.ingest.v1.SharedBlock.block:type_name -> csigscope.ingest.v1.Block
+	10, // 10: csigscope.ingest.v1.Provisional.block:type_name -> csigscope.ingest.v1.Block
+	8,  // 11: csigscope.ingest.v1.Description.groups:type_name -> csigscope.ingest.v1.Group
+	9,  // 12: csigscope.ingest.v1.Description.locations:type_name -> csigscope.ingest.v1.Location
+	11, // 13: csigscope.ingest.v1.Block.flows:type_name -> csigscope.ingest.v1.Flows
+	14, // 14: csigscope.ingest.v1.Record.tap:type_name -> csigscope.ingest.v1.Tap
+	16, // 15: csigscope.ingest.v1.Record.gap:type_name -> csigscope.ingest.v1.Gap
+	17, // 16: csigscope.ingest.v1.Record.begin:type_name -> csigscope.ingest.v1.Begin
+	18, // 17: csigscope.ingest.v1.Record.end:type_name -> csigscope.ingest.v1.End
+	15, // 18: csigscope.ingest.v1.Record.findings:type_name -> csigscope.ingest.v1.Finding
+	19, // 19: csigscope.ingest.v1.Tap.frames:type_name -> csigscope.ingest.v1.Tap.FramesEntry
+	20, // 20: csigscope.ingest.v1.Tap.rejected:type_name -> csigscope.ingest.v1.Tap.RejectedEntry
+	1,  // 21: csigscope.ingest.v1.IngestService.Push:input_type -> csigscope.ingest.v1.PushRequest
+	3,  // 22: csigscope.ingest.v1.IngestService.Share:input_type -> csigscope.ingest.v1.ShareRequest
+	2,  // 23: csigscope.ingest.v1.IngestService.Push:output_type -> csigscope.ingest.v1.PushResponse
+	4,  // 24: csigscope.ingest.v1.IngestService.Share:output_type -> csigscope.ingest.v1.ShareResponse
+	23, // [23:25] is the sub-list for method output_type
+	21, // [21:23] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_ingest_proto_init() }
@@ -2342,7 +2476,7 @@ func file_ingest_proto_init() {
 	if File_ingest_proto != nil {
 		return
 	}
-	file_ingest_proto_msgTypes[11].OneofWrappers = []any{
+	file_ingest_proto_msgTypes[12].OneofWrappers = []any{
 		(*Record_Tap)(nil),
 		(*Record_Gap)(nil),
 		(*Record_Begin)(nil),
@@ -2354,7 +2488,7 @@ func file_ingest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ingest_proto_rawDesc), len(file_ingest_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
@@ -30,21 +31,57 @@ type Recorder struct {
 	network Network
 	sinks   aggregate.Sinks
 	db      *store.Store // nil until Store is called
+
+	naming    sync.Mutex
+	groups    uint64 // that fabric.Fabric.GroupsSince has returned
+	locations map[aggregate.LocationID]bool
 }
 
 // New checks the files of a replay (replay.New) whose blocks go to sinks. The configuration's
 // Sink and Taps are set here.
 func New(c replay.Config, n Network, sinks ...aggregate.Sink) (*Recorder, error) {
-	r := &Recorder{network: n, sinks: sinks}
+	r := &Recorder{network: n, sinks: sinks, locations: make(map[aggregate.LocationID]bool)}
 	c.Sink, c.Taps = r, r.writeTaps
 	var err error
 	r.Replay, err = replay.New(c)
 	return r, err
 }
 
-// WriteBlock implements aggregate.Sink.
+// WriteBlock implements aggregate.Sink. Names are stored before the first rows that need them, so
+// that a replay under way can be asked for.
 func (r *Recorder) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	if r.db != nil {
+		if err := r.writeNames(ctx, b.Location); err != nil {
+			return err
+		}
+	}
 	return r.sinks.WriteBlock(ctx, b)
+}
+
+// writeNames stores the groups that were met since it was called last and, where a location is
+// new, the locations.
+func (r *Recorder) writeNames(ctx context.Context, ids []uint64) error {
+	r.naming.Lock()
+	defer r.naming.Unlock()
+	groups, met := r.network.Fabric.GroupsSince(r.groups)
+	if err := r.db.WriteGroups(ctx, groups); err != nil {
+		return err
+	}
+	r.groups = met
+	if !slices.ContainsFunc(ids, func(id uint64) bool { return !r.locations[aggregate.LocationID(id)] }) {
+		return nil
+	}
+	list := slices.DeleteFunc(r.network.Fabric.Locations(), func(l fabric.Location) bool { return r.locations[l.ID] })
+	if err := r.db.WriteLocations(ctx, list); err != nil {
+		return err
+	}
+	for i := range list {
+		r.locations[list[i].ID] = true
+	}
+	for _, id := range ids {
+		r.locations[aggregate.LocationID(id)] = true // no location, among others
+	}
+	return nil
 }
 
 // Store calls run, which is to run the replay, and stores the rows. Until all of them are
@@ -66,6 +103,7 @@ func (r *Recorder) Store(ctx context.Context, db *store.Store, run func(context.
 	if err := db.Flush(ctx); err != nil {
 		return err
 	}
+	// All names once more: some are of no row, such as flows' groups and findings' locations.
 	if err := db.WriteGroups(ctx, r.network.Fabric.Groups()); err != nil {
 		return err
 	}

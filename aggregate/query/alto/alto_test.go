@@ -132,10 +132,17 @@ type (
 		} `json:"meta"`
 		Map map[string]map[string][]string `json:"network-map"`
 	}
+	freshness struct { // a member that ALTO does not name
+		AsOf     time.Time `json:"as_of"`
+		Age      *float64  `json:"age_s"`
+		Expected int       `json:"expected_producers"`
+		Present  int       `json:"present_producers"`
+	}
 	costMap struct { // section 11.2.3.6
 		Meta struct {
-			Dependent []vtag   `json:"dependent-vtags"`
-			CostType  costType `json:"cost-type"`
+			Freshness freshness `json:"csigscope"`
+			Dependent []vtag    `json:"dependent-vtags"`
+			CostType  costType  `json:"cost-type"`
 		} `json:"meta"`
 		Map map[string]map[string]float64 `json:"cost-map"`
 	}
@@ -147,7 +154,8 @@ type (
 	}
 	endpointCosts struct { // section 11.5.1.6
 		Meta struct {
-			CostType costType `json:"cost-type"`
+			Freshness freshness `json:"csigscope"`
+			CostType  costType  `json:"cost-type"`
 		} `json:"meta"`
 		Map map[string]map[string]float64 `json:"endpoint-cost-map"`
 	}

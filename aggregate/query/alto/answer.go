@@ -31,10 +31,22 @@ func (s *server) answer(method, mediaType string, f func(*http.Request) (any, er
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		var body []byte
+		same := false // as the client has it
 		err := s.InTurn(r.Context(), func(ctx context.Context) error {
 			v, err := f(r.WithContext(ctx))
-			if err == nil {
-				body, err = json.Marshal(v)
+			if err != nil {
+				return err
+			}
+			d, isDated := v.(*dated)
+			if isDated {
+				v = d.document
+			}
+			if body, err = json.Marshal(v); err != nil {
+				return err
+			}
+			same = method == http.MethodGet && unchanged(w, r, body)
+			if isDated && !same {
+				body, err = json.Marshal(d.whole())
 			}
 			return err
 		})
@@ -42,7 +54,7 @@ func (s *server) answer(method, mediaType string, f func(*http.Request) (any, er
 			s.fail(w, r, err)
 			return
 		}
-		if method == http.MethodGet && unchanged(w, r, body) {
+		if same {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -66,12 +67,13 @@ func (k kind) describe() string {
 	return fmt.Sprintf("rank by %s; 1 is the %s, equal costs have the same rank", k.description, most)
 }
 
-// costsOf are the latest costs in the kind's mode.
-func (s *server) costsOf(k kind) map[pair]float64 {
+// costsOf are the latest costs in the kind's mode, and who they are from.
+func (s *server) costsOf(k kind) (map[pair]float64, *table.Coverage) {
+	c := s.latest(k.metric)
 	if k.mode == ordinal {
-		return s.latest(k.metric).ranks()
+		return c.ranks(), c.coverage
 	}
-	return s.latest(k.metric).of
+	return c.of, c.coverage
 }
 
 // rank gives each pair the place of its cost among those of the whole map, from 1 for what is
@@ -126,9 +128,10 @@ var metrics = []metric{
 	{"priv:csig-max-hop-delay", "mean of the largest delay at a hop, microseconds: at most delay-ow", csig.MaxDelay, false, false},
 }
 
-// cost is that of a cell; NaN where nothing was measured.
+// cost is the cost of a cell; NaN where too little was measured, or no threshold applies: no weight
+// may follow from such a cell.
 func (m metric) cost(c *aggregate.CellStats) float64 {
-	if c.Measured == 0 {
+	if c.Measured == 0 || c.State == aggregate.TooFew || c.State == aggregate.NotJudged {
 		return math.NaN()
 	}
 	v := c.Mean() * c.Signal.Unit().PerStored()
@@ -151,6 +154,7 @@ type pair struct{ src, dst aggregate.GroupID }
 // costs are those of one metric at one revision. They never change.
 type costs struct {
 	epoch, revision uint64
+	coverage        *table.Coverage
 	of              map[pair]float64
 	ranks           func() map[pair]float64 // in place of the costs, see rank
 }
@@ -163,10 +167,10 @@ func (s *server) latest(m metric) *costs {
 	if c := s.costs[m]; c != nil && c.epoch == state.Epoch && c.revision == state.Revision {
 		return c
 	}
-	c := &costs{epoch: state.Epoch, revision: state.Revision, of: make(map[pair]float64)}
+	c := &costs{epoch: state.Epoch, revision: state.Revision, coverage: state.Coverage, of: make(map[pair]float64)}
 	c.ranks = sync.OnceValue(func() map[pair]float64 { return rank(c.of, m.room) })
 	if windows := state.Last(s.Windows); len(windows) > 0 {
-		cells := table.Merge(windows).Cells(m.signal, nil)
+		cells := table.Merge(windows).Without(state.Old(windows)).Cells(m.signal, nil)
 		for i := range cells {
 			if v := m.cost(&cells[i]); !math.IsNaN(v) && !math.IsInf(v, 0) {
 				c.of[pair{cells[i].Src, cells[i].Dst}] = v
@@ -187,11 +191,39 @@ func (d costMapData) put(src, dst string, cost float64) {
 	d[src][dst] = cost
 }
 
-func costAnswer(n *network, k kind, costs costMapData) any {
-	return map[string]any{
-		"meta":     map[string]any{"dependent-vtags": []versionTag{n.tag}, "cost-type": k.costType()},
-		"cost-map": costs,
+// dated is a document of costs, and how fresh they are: that is a member of its meta, which is not part
+// of what its tag says.
+type dated struct {
+	document, meta map[string]any
+	freshness      freshness
+}
+
+// whole is the document with its freshness.
+func (d *dated) whole() any {
+	d.meta["csigscope"] = d.freshness
+	return d.document
+}
+
+// freshness says how old costs are, and how many producers they are from.
+type freshness struct {
+	AsOf     time.Time `json:"as_of"`
+	Age      *float64  `json:"age_s,omitempty"` // of the newest rows; nil before the first
+	Expected int       `json:"expected_producers"`
+	Present  int       `json:"present_producers"`
+}
+
+func (s *server) freshness(c *table.Coverage) freshness {
+	f := freshness{AsOf: s.Now().UTC(), Expected: c.Expected, Present: c.Present()}
+	if !c.Newest.IsZero() {
+		age := f.AsOf.Sub(c.Newest).Seconds()
+		f.Age = &age
 	}
+	return f
+}
+
+func (s *server) costAnswer(n *network, k kind, costs costMapData, c *table.Coverage) any {
+	meta := map[string]any{"dependent-vtags": []versionTag{n.tag}, "cost-type": k.costType()}
+	return &dated{map[string]any{"meta": meta, "cost-map": costs}, meta, s.freshness(c)}
 }
 
 // costMap is RFC 7285, section 11.2.3.
@@ -201,14 +233,15 @@ func (s *server) costMap(ctx context.Context, k kind) (any, error) {
 		return nil, err
 	}
 	out := costMapData{}
-	for p, cost := range s.costsOf(k) {
+	costs, from := s.costsOf(k)
+	for p, cost := range costs {
 		src, ok1 := n.pid(p.src)
 		dst, ok2 := n.pid(p.dst)
 		if ok1 && ok2 {
 			out.put(src, dst, cost)
 		}
 	}
-	return costAnswer(n, k, out), nil
+	return s.costAnswer(n, k, out, from), nil
 }
 
 // wanted is what requests for costs have in common.
@@ -316,14 +349,15 @@ func (s *server) filteredCostMap(r *http.Request) (any, error) {
 		return nil, err
 	}
 	out := costMapData{}
-	for p, cost := range s.costsOf(k) {
+	costs, from := s.costsOf(k)
+	for p, cost := range costs {
 		from, ok1 := n.pid(p.src)
 		to, ok2 := n.pid(p.dst)
 		if ok1 && ok2 && src.takes(from) && dst.takes(to) && met(limits, cost) {
 			out.put(from, to, cost)
 		}
 	}
-	return costAnswer(n, k, out), nil
+	return s.costAnswer(n, k, out, from), nil
 }
 
 // set is a set of names; an empty one stands for all.

@@ -118,7 +118,8 @@ func (s *server) endpointCosts(r *http.Request) (any, error) {
 	for id, pid := range n.name {
 		groups[pid] = id
 	}
-	latest, out := s.costsOf(k), costMapData{}
+	latest, coverage := s.costsOf(k)
+	out := costMapData{}
 	for src, a := range from {
 		for dst, b := range to {
 			if cost, ok := latest[pair{groups[a], groups[b]}]; ok && met(limits, cost) {
@@ -126,7 +127,8 @@ func (s *server) endpointCosts(r *http.Request) (any, error) {
 			}
 		}
 	}
-	return map[string]any{"meta": map[string]any{"cost-type": k.costType()}, "endpoint-cost-map": out}, nil
+	meta := map[string]any{"cost-type": k.costType()}
+	return &dated{map[string]any{"meta": meta, "endpoint-cost-map": out}, meta, s.freshness(coverage)}, nil
 }
 
 // orAsker are the endpoints, or the address that the request comes from for none.

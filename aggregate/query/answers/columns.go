@@ -1,84 +1,231 @@
 package answers
 
 import (
+	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/csigscope/csigscope/aggregate/query/rest"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Rows that a store and a server both have, and their columns. What has no value is nil.
-
-// cellColumns are those of a cell.
-var cellColumns = []string{
-	"src_group", "dst_group", "kind", "state", "observations", "mean", "min", "max", "unit",
-	"untouched", "trimmed", "heavy", "heavy_share", "mode", "mode_count", "mode_share", "runner_up", "runner_up_count",
+// column is a field of a message, or of a message in it.
+type column struct {
+	name string
+	path []protoreflect.FieldDescriptor
 }
 
-// cell is a row under cellColumns.
-type cell struct {
-	src, dst, kind, state     string
-	observations              uint64
-	values                    values
-	untouched, trimmed, heavy uint64
-	mode, runnerUp            bottleneck
-}
-
-func (c *cell) row() []any {
-	row := append([]any{c.src, c.dst, c.kind, c.state, c.observations}, c.values[:]...)
-	row = append(row, c.untouched, c.trimmed, c.heavy, number(float64(c.heavy)/float64(c.observations)))
-	row = append(row, c.mode.row(c.heavy)...)
-	return append(row, c.runnerUp.row(c.heavy)[:2]...)
-}
-
-// values are the mean, the least and the largest, and their unit.
-type values [4]any
-
-// bottleneck is a location and the heavy observations that name it; the zero value is none.
-type bottleneck struct {
-	location string
-	heavy    uint64
-}
-
-// row has the location, its heavy observations, and their share of so many.
-func (b bottleneck) row(of uint64) []any {
-	if b.heavy == 0 {
-		return []any{nil, nil, nil}
+// columnsOf are the columns of a message: inner fields go by their path, joined by _, and of a
+// measure there is the field of the unit alone.
+func columnsOf(head []string, path []protoreflect.FieldDescriptor, d protoreflect.MessageDescriptor, unit string) (list []column) {
+	if fields := d.Fields(); d.Name() == measureName {
+		at := fields.ByName(protoreflect.Name(unitField(unit)))
+		if at == nil {
+			return nil
+		}
+		return []column{{strings.Join(append(slices.Clone(head), string(at.Name())), "_"), append(slices.Clone(path), at)}}
 	}
-	return []any{b.location, b.heavy, number(float64(b.heavy) / float64(of))}
-}
-
-// locationColumns are those of a location.
-var locationColumns = []string{"location", "stage", "observations", "heavy", "heavy_mean", "unit"}
-
-// flowColumns are those of a flow.
-var flowColumns = []string{
-	"src", "src_port", "dst", "dst_port", "proto", "src_group", "dst_group", "kind", "observations", "bytes",
-	"mean", "min", "max", "unit", "heavy", "windows", "location", "location_heavy",
-}
-
-// flow is a row under flowColumns. Without a source it is what all others come to.
-type flow struct {
-	src, dst                 string
-	srcPort, dstPort         uint16
-	proto                    uint8
-	srcGroup, dstGroup, kind string
-	observations, bytes      uint64
-	values                   values
-	heavy, windows           uint64
-	mode                     bottleneck
-}
-
-func (f *flow) row() []any {
-	row := []any{"others", nil, "others", nil, nil}
-	if f.src != "" {
-		row = []any{f.src, f.srcPort, f.dst, f.dstPort, f.proto}
+	for i := range d.Fields().Len() {
+		f := d.Fields().Get(i)
+		name, to := append(slices.Clone(head), string(f.Name())), append(slices.Clone(path), f)
+		switch {
+		case f.Kind() == protoreflect.BytesKind: // frames are of programs
+		case f.Message() == nil, f.Message().FullName() == timestampName:
+			list = append(list, column{strings.Join(name, "_"), to})
+		case rest.OptionsOf(f).Inline:
+			list = append(list, columnsOf(head, to, f.Message(), unit)...)
+		default:
+			list = append(list, columnsOf(name, to, f.Message(), unit)...)
+		}
 	}
-	row = append(row, f.srcGroup, f.dstGroup, f.kind, f.observations, f.bytes)
-	row = append(append(row, f.values[:]...), f.heavy, f.windows)
-	return append(row, f.mode.row(f.heavy)[:2]...)
+	return list
 }
 
-// findingColumns are those of a finding.
-var findingColumns = []string{"severity", "kind", "id", "first", "last", "count", "device", "port", "location", "evidence"}
+var (
+	measureName   = (&wire.Measure{}).ProtoReflect().Descriptor().Name()
+	timestampName = (&timestamppb.Timestamp{}).ProtoReflect().Descriptor().FullName()
+)
+
+// unitField is the field of a measure in the unit, empty for none.
+func unitField(unit string) string {
+	switch unit {
+	case csig.BitPerSecond.String():
+		return "bps"
+	case csig.Ratio.String():
+		return "ratio"
+	case csig.Nanosecond.String():
+		return "ns"
+	case csig.Count.String():
+		return "count"
+	}
+	return ""
+}
+
+// short is the name without the unit.
+func (c *column) short() string { return shortName(c.name) }
+
+func shortName(name string) string {
+	for _, unit := range []string{"_bps", "_ratio", "_ns", "_count"} {
+		if short, ok := strings.CutSuffix(name, unit); ok {
+			return short
+		}
+	}
+	return name
+}
+
+func namesOf(columns []column) []string {
+	list := make([]string, len(columns))
+	for i := range columns {
+		list[i] = columns[i].name
+	}
+	return list
+}
+
+// value is the column's value in a line of a message, nil where JSON has none.
+func (c *column) value(m protoreflect.Message, line int) any {
+	for i, f := range c.path {
+		if f.IsList() && f.Message() != nil {
+			list := m.Get(f).List()
+			if line >= list.Len() {
+				return nil
+			}
+			m = list.Get(line).Message()
+			continue
+		}
+		if i == len(c.path)-1 {
+			return valueOf(m, f)
+		}
+		if !m.Has(f) {
+			return nil
+		}
+		m = m.Get(f).Message()
+	}
+	return nil
+}
+
+// linesOf is how many lines a message takes: one for each message in the list that columns are of, at
+// least one.
+func linesOf(m protoreflect.Message, columns []column) int {
+	for i := range columns {
+		if f := columns[i].path[0]; f.IsList() && f.Message() != nil {
+			return max(m.Get(f).List().Len(), 1)
+		}
+	}
+	return 1
+}
+
+func valueOf(m protoreflect.Message, f protoreflect.FieldDescriptor) any {
+	if !m.Has(f) && (f.HasPresence() || rest.OptionsOf(f).OmitEmpty) {
+		return nil
+	}
+	v := m.Get(f)
+	if f.IsList() {
+		list := []string{}
+		for i := range v.List().Len() {
+			list = append(list, v.List().Get(i).String())
+		}
+		return orNil(strings.Join(list, " "))
+	}
+	switch f.Kind() {
+	case protoreflect.EnumKind:
+		if e := f.Enum().Values().ByNumber(v.Enum()); e != nil {
+			return orNil(wire.Word(e))
+		}
+		return nil
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
+		return v.Uint()
+	case protoreflect.DoubleKind:
+		return number(v.Float())
+	case protoreflect.MessageKind:
+		if t, ok := v.Message().Interface().(*timestamppb.Timestamp); ok {
+			return stamp(t.AsTime())
+		}
+	case protoreflect.StringKind:
+		return orNil(v.String())
+	}
+	return v.Interface()
+}
+
+// newListing is a listing without rows; brief are the columns of the format table, without units.
+func newListing(columns, brief []string) *tabular.Listing {
+	t := &tabular.Listing{Columns: columns, Show: show}
+	for _, name := range brief {
+		for _, c := range columns {
+			if c == name || shortName(c) == name && !slices.Contains(columns, name) {
+				t.Brief = append(t.Brief, c)
+			}
+		}
+	}
+	return t
+}
+
+// show is a value for people: three digits, with a unit by the name of the column.
+func show(name string, v any) string {
+	f, ok := v.(float64)
+	switch {
+	case !ok:
+		if text, isText := v.(string); isText {
+			return showTime(text)
+		}
+		return fmt.Sprint(v)
+	case strings.HasSuffix(name, "_bps"):
+		return siPrefixed(f)
+	case strings.HasSuffix(name, "_ns"):
+		return threeDigits(f/1000) + "us"
+	case strings.HasSuffix(name, "_s"):
+		return showSeconds(f)
+	}
+	return threeDigits(f)
+}
+
+// showTime cuts times to milliseconds.
+func showTime(text string) string {
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return t.Format("2006-01-02T15:04:05.999Z07:00")
+	}
+	return text
+}
+
+// showSeconds is a time such as 1.25s or 3h2m0s.
+func showSeconds(v float64) string {
+	if math.Abs(v) < 100 {
+		return threeDigits(v) + "s"
+	}
+	return time.Duration(v * float64(time.Second)).Round(time.Second).String()
+}
+
+// siPrefixed is a number of bits a second, such as 41.2G.
+func siPrefixed(v float64) string {
+	for _, p := range []struct {
+		of   float64
+		name string
+	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if math.Abs(v) >= p.of {
+			return threeDigits(v/p.of) + p.name
+		}
+	}
+	return threeDigits(v)
+}
+
+// threeDigits rounds to three significant digits, and to whole numbers from 100 on.
+func threeDigits(v float64) string {
+	if math.Abs(v) >= 100 {
+		return strconv.FormatFloat(math.Round(v), 'f', -1, 64)
+	}
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
+}
 
 // number is v, or nil where there is none.
 func number(v float64) any {

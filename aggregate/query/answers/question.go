@@ -1,8 +1,7 @@
-// Package answers makes what a store or a server answers into listings: rows for people and
-// for scripts, with names for numbers and values in their units.
+// Package answers makes rows of answers, for people and for scripts: of the query API's messages,
+// whose fields are the columns, and of what a store alone has, such as taps and coverage.
 //
-// It knows which columns an answer has, and what a question means that leaves something
-// open. It must never know SQL, HTTP or flags.
+// It knows which columns people look at first. It must never know SQL, HTTP or flags.
 package answers
 
 import (
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -40,7 +38,6 @@ type Params struct {
 	// Query has the rest. Without a begin or an end it is about all that is stored, without
 	// a resolution the store chooses.
 	Query store.Question
-	Top   int // rows of flows and locations at most
 }
 
 // Question is one to a store, whose names it has read. Its methods answer it; they may be
@@ -50,7 +47,6 @@ type Question struct {
 	params Params
 	query  store.Question
 	names  map[aggregate.GroupID]string
-	places map[aggregate.LocationID]fabric.Location
 }
 
 // Ask prepares a question to a store, which stays its owner's. Errors are ErrEmpty, a
@@ -70,14 +66,6 @@ func Ask(ctx context.Context, db *store.Store, p Params) (*Question, error) {
 	}
 	if err := q.readGroups(ctx); err != nil {
 		return nil, err
-	}
-	locations, err := db.Locations(ctx)
-	if err != nil {
-		return nil, err
-	}
-	q.places = make(map[aggregate.LocationID]fabric.Location, len(locations))
-	for _, l := range locations {
-		q.places[l.ID] = l
 	}
 	return q, nil
 }
@@ -145,14 +133,4 @@ func (q *Question) findSignal(ctx context.Context, recent []csig.Signal) error {
 
 func (q *Question) group(id aggregate.GroupID) string {
 	return cmp.Or(q.names[id], fmt.Sprintf("group %016x", uint64(id)))
-}
-
-func (q *Question) location(id aggregate.LocationID) string {
-	if id == aggregate.NoLocation {
-		if !q.query.Signal.Aggregation().Locates() {
-			return "all hops"
-		}
-		return "untouched"
-	}
-	return cmp.Or(q.places[id].Name, fmt.Sprintf("location %016x", uint64(id)))
 }

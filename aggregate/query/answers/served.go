@@ -1,188 +1,186 @@
 package answers
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/csigscope/csigscope/aggregate/query/client"
+	"github.com/csigscope/csigscope/aggregate/query/rest"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
-// servedCell is a row under cellColumns.
-func servedCell(c *wire.Cell) []any {
-	row := cell{
-		src: c.Src, dst: c.Dst, kind: c.Kind, state: c.State, observations: c.Observations, values: valuesOf(c.Mean, c.Min, c.Max),
-		untouched: c.Untouched, trimmed: c.Trimmed, heavy: c.Heavy, mode: bottleneckOf(c.Mode), runnerUp: bottleneckOf(c.RunnerUp),
-	}
-	return row.row()
-}
+// cellBrief are the columns of cells for people.
+var cellBrief = []string{"src", "dst", "state", "observations", "mean", "heavy_ratio", "mode_location", "mode_share", "runner_up_location"}
 
-func bottleneckOf(b *wire.Bottleneck) bottleneck {
-	if b == nil {
-		return bottleneck{}
-	}
-	return bottleneck{b.Location, b.Heavy}
-}
-
-func valuesOf(mean, least, most *wire.Measure) (all values) {
-	for i, m := range []*wire.Measure{mean, least, most} {
-		if v, unit, ok := m.Number(); ok {
-			all[i], all[3] = v, unit
-		}
-	}
-	return all
-}
-
-// ServedCells asks a server for cells, of all pages.
-func ServedCells(ctx context.Context, c *client.Client, parameters url.Values) (*tabular.Listing, error) {
-	page, err := c.AllCells(ctx, parameters)
+// Cells asks for cells, of all pages.
+func Cells(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
+	all, err := c.AllCells(ctx, parameters)
 	if err != nil {
 		return nil, err
 	}
-	t := &tabular.Listing{Columns: cellColumns}
-	for _, c := range page.Cells {
-		t.Rows = append(t.Rows, servedCell(c))
-	}
-	return t, nil
+	a := newAnswer(all, "cells", all.About, cellBrief...)
+	a.worst = worstCell
+	return a, nil
 }
 
-// ServedLocations asks a server for locations.
-func ServedLocations(ctx context.Context, c *client.Client, parameters url.Values) (*tabular.Listing, error) {
+// Locations asks for locations.
+func Locations(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
 	found, err := c.Locations(ctx, parameters)
 	if err != nil {
 		return nil, err
 	}
-	t := &tabular.Listing{Columns: append(slices.Clone(locationColumns), "cells")}
-	for _, l := range found.Locations {
-		t.Rows = append(t.Rows, append(servedLocation(l), l.Cells))
+	return newAnswer(found, "locations", found.About, "location", "kind", "stage", "candidate_count", "capacity", "heavy", "cells", "heavy_mean"), nil
+}
+
+// Links asks for ports, and the locations that were named.
+func Links(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
+	found, err := c.Links(ctx, parameters)
+	if err != nil {
+		return nil, err
 	}
-	return t, nil
+	return newAnswer(found, "links", found.About,
+		"link", "peer", "state", "capacity", "mean", "trend", "bound", "observations", "heavy_ratio", "passed", "among", "cells", "flows"), nil
 }
 
-// servedLocation is a row under locationColumns.
-func servedLocation(l *wire.Location) []any {
-	mean := valuesOf(l.HeavyMean, nil, nil)
-	return []any{l.Location, orNil(l.Stage), l.Observations, l.Heavy, mean[0], mean[3]}
+// Topology asks for the ports of the fabric or, where a pair is named, its paths.
+func Topology(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
+	found, err := c.Topology(ctx, parameters)
+	if err != nil {
+		return nil, err
+	}
+	if parameters.Has("src") {
+		return newAnswer(found, "paths", nil), nil
+	}
+	return newAnswer(found, "ports", nil), nil
 }
 
-// ServedTimeline asks a server for locations by window.
-func ServedTimeline(ctx context.Context, c *client.Client, parameters url.Values) (*tabular.Listing, error) {
+// Timeline asks for windows and their locations.
+func Timeline(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
 	line, err := c.Timeline(ctx, parameters)
 	if err != nil {
 		return nil, err
 	}
-	t := &tabular.Listing{Columns: append([]string{"window_start", "completeness", "durable", "cells", "congested"}, locationColumns...)}
-	for _, m := range line.Timeline {
-		head := []any{stamp(m.GetWindowStart().AsTime()), m.CompletenessRatio, m.Durable, m.Cells, m.Congested}
-		if len(m.Locations) == 0 {
-			t.Rows = append(t.Rows, append(head, nil, nil, m.Observations, m.Heavy, nil, nil))
-		}
-		for _, l := range m.Locations {
-			t.Rows = append(t.Rows, append(head[:len(head):len(head)], servedLocation(l)...))
-		}
-	}
-	return t, nil
+	return newAnswer(line, "timeline", line.About, "window_start", "final", "cells", "congested", "heavy", "completeness", "locations_location", "locations_heavy"), nil
 }
 
-// ServedFlows asks a server for flows, of the first page, of top rows.
-func ServedFlows(ctx context.Context, c *client.Client, parameters url.Values) (*tabular.Listing, error) {
-	found, err := c.Flows(ctx, topAsLimit(parameters))
+// Flows asks for flows, of the first page.
+func Flows(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
+	found, err := c.Flows(ctx, parameters)
 	if err != nil {
 		return nil, err
 	}
-	t := &tabular.Listing{Columns: flowColumns}
-	for _, f := range found.Flows {
-		row := flow{
-			src: f.SrcAddress, srcPort: uint16(f.SrcPort), dst: f.DstAddress, dstPort: uint16(f.DstPort), proto: uint8(f.Proto),
-			srcGroup: f.SrcGroup, dstGroup: f.DstGroup, kind: f.Kind, observations: f.Observations, bytes: f.Bytes,
-			values: valuesOf(f.Mean, f.Min, f.Max), heavy: f.Heavy, windows: f.Windows, mode: bottleneckOf(f.Mode),
-		}
-		t.Rows = append(t.Rows, row.row())
-	}
-	return t, nil
+	return newAnswer(found, "flows", found.About,
+		"others", "src_address", "src_port", "dst_address", "dst_port", "proto", "src_group", "dst_group", "observations", "mean", "heavy", "heavy_ratio", "mode_location"), nil
 }
 
-// ServedFindings asks a server for findings, likewise.
-func ServedFindings(ctx context.Context, c *client.Client, parameters url.Values) (*tabular.Listing, error) {
-	found, err := c.Findings(ctx, topAsLimit(parameters))
+// Findings asks for findings, of the first page.
+func Findings(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
+	found, err := c.Findings(ctx, parameters)
 	if err != nil {
 		return nil, err
 	}
-	t := &tabular.Listing{Columns: findingColumns}
-	for _, f := range found.Findings {
-		t.Rows = append(t.Rows, []any{
-			f.Severity, f.Kind, f.Id, stamp(f.GetFirst().AsTime()), stamp(f.GetLast().AsTime()), f.Count, orNil(f.Device), orNil(f.Port), orNil(f.Location), orNil(f.Evidence),
-		})
-	}
-	return t, nil
+	return newAnswer(found, "findings", nil, "severity", "kind", "device", "port", "first", "last", "count", "evidence"), nil
 }
 
-// topAsLimit asks for the first page alone, of so many rows.
-func topAsLimit(parameters url.Values) url.Values {
-	if top, ok := parameters["top"]; ok {
-		delete(parameters, "top")
-		parameters["limit"] = top
+// Path asks for one source and destination.
+func Path(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
+	p, err := c.Path(ctx, parameters)
+	if err != nil {
+		return nil, err
 	}
-	return parameters
+	return &Answer{message: p, rows: []proto.Message{p}, unit: p.GetAbout().GetUnit(), brief: []string{
+		"cell_src", "cell_dst", "cell_state", "room", "cell_heavy_ratio", "limit_location", "limit_candidate_count", "cell_mode_evidence", "age_s", "completeness", "from", "to",
+	}}, nil
 }
 
-// Window are cells under the start of their window, and whether that was on disk.
-func Window(start time.Time, durable bool, cells []*wire.Cell) *tabular.Listing {
-	t := &tabular.Listing{Columns: append([]string{"window_start", "durable"}, cellColumns...)}
-	for _, c := range cells {
-		t.Rows = append(t.Rows, append([]any{stamp(start), durable}, servedCell(c)...))
+// Windows asks for cells by window, and writes them in one of tabular.ListingFormats.
+func Windows(ctx context.Context, c *client.Client, parameters url.Values, w io.Writer, format string) (*client.Exported, error) {
+	lines := format == "json" || format == "ndjson"
+	parameters.Set("table", "windows")
+	parameters.Set("format", string(tabular.CSV))
+	if lines {
+		parameters.Set("format", string(tabular.NDJSON))
 	}
-	return t
-}
-
-// Path is the cell of a path, before it what is left and what limits it.
-func Path(p *wire.PathResponse) *tabular.Listing {
-	t := &tabular.Listing{Columns: append([]string{"room", "limit", "candidates", "ports", "age_s", "completeness", "durable", "from", "to"}, cellColumns...)}
-	row := []any{nil, nil, nil, nil, p.AgeS, p.GetAbout().GetCompletenessRatio(), p.GetAbout().GetDurable(), stamp(p.GetAbout().GetFrom().AsTime()), stamp(p.GetAbout().GetTo().AsTime())}
-	if v, _, ok := p.Room.Number(); ok {
-		row[0] = v
+	if format == "csv" || format == "ndjson" {
+		return c.Export(ctx, client.TableCells, parameters, w)
 	}
-	if l := p.Limit; l != nil {
-		row[1], row[2], row[3] = l.Location, l.CandidateCount, strings.Join(l.Candidates, " ")
+	var table bytes.Buffer
+	end, err := c.Export(ctx, client.TableCells, parameters, &table)
+	if err != nil {
+		return nil, err
 	}
-	t.Rows = [][]any{append(row, servedCell(p.Cell)...)}
-	return t
+	if lines {
+		rows := bytes.ReplaceAll(bytes.TrimSpace(table.Bytes()), []byte("\n"), []byte(","))
+		var out bytes.Buffer
+		if err := json.Indent(&out, fmt.Appendf(nil, `{"windows":[%s]}`, rows), "", "  "); err != nil {
+			return nil, fmt.Errorf("read windows: %w", err)
+		}
+		_, err = fmt.Fprintln(w, out.String())
+		return end, err
+	}
+	rows, err := csv.NewReader(&table).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("read windows: %w", err)
+	}
+	t := newListing(rows[0], append([]string{"from"}, cellBrief...))
+	for _, r := range rows[1:] {
+		row := make([]any, len(r))
+		for i, text := range r {
+			if row[i] = orNil(text); text == "" {
+				continue
+			}
+			if v, err := strconv.ParseFloat(text, 64); err == nil && shortName(rows[0][i]) != rows[0][i] {
+				row[i] = v
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return end, t.Write(w, format)
 }
 
 // errEnough ends a watch that was to end.
 var errEnough = errors.New("as many windows as were asked for")
 
-// Watch asks a server for the current cells, and calls print with a listing of them and with one of
-// each window that closes or changes. It returns after so many windows, with 0 when ctx ends.
-// Missing revisions are reported to notes, and all cells follow.
-func Watch(ctx context.Context, c *client.Client, parameters url.Values, windows int, print func(*tabular.Listing) error, notes io.Writer) error {
-	printed := false
-	show := func(t *tabular.Listing) error {
-		t.Continued, printed = printed, true
-		return print(t)
-	}
+// Watch asks a server for the current cells, and prints them and those of each window that closes
+// or changes: in JSON the events as they come, heartbeats apart, else the cells as rows. It returns
+// after so many windows, with 0 when ctx ends. Missing revisions are reported to notes, and all
+// cells follow.
+func Watch(ctx context.Context, c *client.Client, parameters url.Values, windows int, w io.Writer, format string, notes io.Writer) error {
+	printed, unit := false, ""
+	schema := rest.NewSchema()
 	err := c.Watch(ctx, parameters, func(e *wire.WatchResponse) error {
-		switch e := e.GetEvent().(type) {
+		switch v := e.GetEvent().(type) {
+		case *wire.WatchResponse_Heartbeat:
+			return nil
 		case *wire.WatchResponse_Gap:
-			missing(notes, e.Gap)
+			missing(notes, v.Gap)
 		case *wire.WatchResponse_Lagging:
-			missing(notes, e.Lagging)
-		case *wire.WatchResponse_Snapshot:
-			if cells := e.Snapshot.GetCells(); len(cells) > 0 {
-				about := e.Snapshot.GetAbout()
-				return show(Window(about.GetFrom().AsTime(), about.GetDurable(), cells))
-			}
-		case *wire.WatchResponse_Window:
-			if err := show(Window(e.Window.GetWindowStart().AsTime(), e.Window.GetDurable(), e.Window.GetCells())); err != nil {
-				return err
-			}
+			missing(notes, v.Lagging)
+		}
+		var err error
+		if format == "json" || format == "ndjson" {
+			err = writeEvent(schema, e, w, format == "json")
+		} else if t := cellsOf(e, &unit); t != nil {
+			t.Continued, printed = printed, true
+			err = t.Write(w, format)
+		}
+		if err != nil {
+			return err
+		}
+		if e.GetWindow() != nil {
 			if windows--; windows == 0 {
 				return errEnough
 			}
@@ -195,7 +193,147 @@ func Watch(ctx context.Context, c *client.Client, parameters url.Values, windows
 	return err
 }
 
-// missing says that revisions are missing before the cells that follow.
+// cellsOf are the cells of a snapshot or a window, nil without any. The snapshot that a watch
+// begins with sets the unit.
+func cellsOf(e *wire.WatchResponse, unit *string) *tabular.Listing {
+	var list []*wire.Cell
+	about, final, durable := e.GetSnapshot().GetAbout(), false, false
+	switch {
+	case e.GetSnapshot() != nil:
+		list, final, durable, *unit = e.GetSnapshot().Cells, about.GetFinal(), about.GetDurable(), about.GetUnit()
+		if len(list) == 0 {
+			return nil
+		}
+	case e.GetWindow() != nil:
+		window := e.GetWindow()
+		list, final, durable = window.Cells, window.Final, window.Durable
+		about = &wire.About{From: window.WindowStart, To: window.WindowEnd, Signal: window.Signal, Unit: *unit}
+	default:
+		return nil
+	}
+	a := newAnswer(&wire.CellsResponse{About: about, Cells: list}, "cells", about, append([]string{"from", "final", "durable"}, cellBrief...)...)
+	t := a.listing(false)
+	t = &tabular.Listing{Columns: append(t.Columns, "final", "durable"), Rows: t.Rows, Show: t.Show, Brief: append(t.Brief, "final", "durable")}
+	for i := range t.Rows {
+		t.Rows[i] = append(t.Rows[i], final, durable)
+	}
+	return t
+}
+
+// Changes asks a server for what holds now, and prints that and each change as it comes: as ndjson the
+// events, heartbeats apart, else a line for each change. It returns after so many changes after the
+// beginning, with 0 when ctx ends. Missing revisions are reported to notes, and all that holds follows.
+func Changes(ctx context.Context, c *client.Client, parameters url.Values, count int, w io.Writer, format string, notes io.Writer) error {
+	schema := rest.NewSchema()
+	err := c.Changes(ctx, parameters, func(e *wire.ChangesResponse) error {
+		switch v := e.GetEvent().(type) {
+		case *wire.ChangesResponse_Heartbeat:
+			return nil
+		case *wire.ChangesResponse_Gap:
+			missing(notes, v.Gap)
+		case *wire.ChangesResponse_Lagging:
+			missing(notes, v.Lagging)
+		}
+		if format == "ndjson" {
+			if err := writeEvent(schema, e, w, false); err != nil {
+				return err
+			}
+		} else if err := writeChanges(w, cmp.Or(e.GetInitial(), e.GetChanges())); err != nil {
+			return err
+		}
+		if n := len(e.GetChanges().GetChanges()); n > 0 && count > 0 {
+			if count -= n; count <= 0 {
+				return errEnough
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// writeChanges writes a line for each change: the end of the window, the kind, the cell or the producer,
+// and how it is now.
+func writeChanges(w io.Writer, set *wire.ChangeSet) error {
+	var out bytes.Buffer
+	for _, c := range set.GetChanges() {
+		at := "-"
+		if set.WindowEnd != nil {
+			at = set.WindowEnd.AsTime().Format(time.RFC3339)
+		}
+		fmt.Fprintf(&out, "%s  %-13s  ", at, c.Kind.Word())
+		if c.Producer != "" {
+			out.WriteString(c.Producer)
+			if c.AgeS != nil {
+				fmt.Fprintf(&out, "  %g s", *c.AgeS)
+			}
+		} else {
+			fmt.Fprintf(&out, "%s to %s  %s", c.Src, c.Dst, c.State.Word())
+		}
+		if c.LocationBefore != "" {
+			fmt.Fprintf(&out, "  from %s", c.LocationBefore)
+		}
+		if c.Location != "" {
+			fmt.Fprintf(&out, "  at %s", c.Location)
+		}
+		if c.LastedS > 0 {
+			fmt.Fprintf(&out, "  for %g s", c.LastedS)
+		}
+		if c.HeavyRatio != nil {
+			fmt.Fprintf(&out, "  %.1f %% heavy", 100**c.HeavyRatio)
+		}
+		if mean, unit, ok := c.Mean.Number(); ok {
+			fmt.Fprintf(&out, "  mean %.4g %s", mean, unit)
+		}
+		if len(c.SilentProducers) > 0 {
+			fmt.Fprintf(&out, "  without %s", strings.Join(c.SilentProducers, ", "))
+		}
+		out.WriteByte('\n')
+	}
+	if _, err := w.Write(out.Bytes()); err != nil {
+		return fmt.Errorf("write changes: %w", err)
+	}
+	return nil
+}
+
+// event is a response of a stream.
+type event interface {
+	proto.Message
+	GetId() string
+}
+
+// writeEvent writes an event as the document of the API describes it.
+func writeEvent(s *rest.Schema, e event, w io.Writer, indent bool) error {
+	m := e.ProtoReflect()
+	f := m.WhichOneof(m.Descriptor().Oneofs().ByName("event"))
+	if f == nil {
+		return nil // of a later version
+	}
+	line := []byte{'{'}
+	if e.GetId() != "" {
+		line = fmt.Appendf(line, `"id":%q,`, e.GetId())
+	}
+	line, err := s.Append(fmt.Appendf(line, `"event":%q,"data":`, f.Name()), m.Get(f).Message().Interface())
+	if err != nil {
+		return err
+	}
+	line = append(line, '}')
+	if indent {
+		var out bytes.Buffer
+		if err := json.Indent(&out, line, "", "  "); err != nil {
+			return fmt.Errorf("write event: %w", err)
+		}
+		line = out.Bytes()
+	}
+	if _, err := w.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("write event: %w", err)
+	}
+	return nil
+}
+
+// missing says that revisions are missing before the state that follows.
 func missing(notes io.Writer, g *wire.Gap) {
-	fmt.Fprintf(notes, "csigscope: %d revisions are missing (%s), all cells follow\n", g.GetMissedRevisions(), g.GetReason())
+	fmt.Fprintf(notes, "csigscope: %d revisions are missing (%s), the whole state follows\n", g.GetMissedRevisions(), g.GetReason())
 }

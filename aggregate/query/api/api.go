@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/rest"
@@ -27,10 +28,11 @@ const (
 	DefaultTimeout    = 10 * time.Second // of the work on one answer
 	DefaultConcurrent = 4                // answers worked on at a time
 	DefaultWatchers   = 256              // watches and waiting requests at a time
-	DefaultMaxLag     = 8                // revisions that a watcher may be behind
+	DefaultMaxLag     = 16               // revisions that a watcher may be behind: a window has two at least
 	DefaultMade       = 256 << 20        // bytes of what is made once for all who ask the same
-	// DefaultExportTimeout bounds the writing of a table; it is below the store's own limit.
-	DefaultExportTimeout = 25 * time.Second
+	// exportLonger is how much longer than an answer the writing of a table may take, unless
+	// Config says otherwise; with DefaultTimeout it stays below the store's own limit.
+	exportLonger         = 15 * time.Second
 	DefaultExports       = 2         // tables written at a time
 	DefaultExportRows    = 1_000_000 // of a table of cells
 	DefaultExportRecords = 100_000   // of a table of flows or findings, which are held in memory
@@ -44,6 +46,9 @@ type Config struct {
 	Reader query.Reader  // history
 	Names  Catalog       // of what memory holds; nil: Reader
 	Fabric string        // its name
+	// Thresholds are those that states of cells follow, in memory and in the store; zero:
+	// aggregate.DefaultThresholds.
+	Thresholds aggregate.Thresholds
 
 	Timeout     time.Duration
 	SendTimeout time.Duration
@@ -84,12 +89,15 @@ func (c Config) withDefaults() Config {
 	orInt(&c.Watchers, DefaultWatchers)
 	orInt(&c.MaxLag, DefaultMaxLag)
 	orInt(&c.Made, DefaultMade)
-	or(&c.ExportTimeout, DefaultExportTimeout)
+	or(&c.ExportTimeout, c.Timeout+exportLonger)
 	orInt(&c.Exports, DefaultExports)
 	orInt(&c.ExportRows, DefaultExportRows)
 	orInt(&c.ExportRecords, DefaultExportRecords)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Thresholds == (aggregate.Thresholds{}) {
+		c.Thresholds = aggregate.DefaultThresholds()
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -131,12 +139,17 @@ func New(cfg Config) (*API, error) {
 		Config: cfg, slots: make(chan struct{}, cfg.Concurrent), exports: make(chan struct{}, cfg.Exports), made: newMade(cfg.Made), sends: newSends(maxSending), schema: rest.NewSchema(),
 	}
 	a.running, a.end = context.WithCancel(context.Background())
-	a.names.catalog, a.names.now = remembering(cfg.Names), cfg.Now
-	a.past.catalog, a.past.now = remembering(cfg.Reader), cfg.Now
+	patience := storePatience
+	if cfg.Memory == nil { // no answer does without the store
+		patience = cfg.Timeout
+	}
+	a.names.catalog, a.names.now = remembering(cfg.Names, patience), cfg.Now
+	a.past.catalog, a.past.now = remembering(cfg.Reader, patience), cfg.Now
 	mux := http.NewServeMux()
 	a.registerQuestions(mux)
 	a.registerExports(mux)
-	mux.HandleFunc("/api/v1/watch", a.serveWatch)
+	mux.HandleFunc("/api/v1/watch", serveStream(a, a.newWatch))
+	mux.HandleFunc("/api/v1/changes", serveStream(a, a.newChanges))
 	for _, path := range []string{"/openapi.json", "/api/v1/openapi.json"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/openapi+json")
@@ -144,7 +157,7 @@ func New(cfg Config) (*API, error) {
 		})
 	}
 	if cfg.Reader != nil {
-		page := query.NewHandler(query.HandlerConfig{Reader: cfg.Reader, Options: query.Options{Fabric: cfg.Fabric}, Logger: cfg.Logger})
+		page := query.NewHandler(query.HandlerConfig{Reader: cfg.Reader, Options: query.Options{Fabric: cfg.Fabric, Thresholds: cfg.Thresholds}, Logger: cfg.Logger})
 		mux.Handle("/api/v1/bundle", page)
 		mux.Handle("/api/v1/frames", page)
 		mux.Handle("/api/v1/extent", page)

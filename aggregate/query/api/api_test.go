@@ -52,6 +52,7 @@ func newServed(t testing.TB, cells int, change func(*api.Config)) *served {
 	if change != nil {
 		change(&cfg)
 	}
+	s.memory = cfg.Memory
 	var err error
 	if s.API, err = api.New(cfg); err != nil {
 		t.Fatal(err)
@@ -118,14 +119,33 @@ func TestDocument(t *testing.T) {
 	if !strings.HasPrefix(d.OpenAPI, "3.1.") {
 		t.Errorf("version %q, want 3.1", d.OpenAPI)
 	}
-	for _, name := range []string{"cells", "matrix", "path", "locations", "timeline", "flows", "findings", "fabric", "health", "watch", "export", "export/flows", "export/findings"} {
+	for _, name := range []string{"cells", "matrix", "path", "locations", "timeline", "flows", "findings", "fabric", "health", "watch", "changes", "export", "export/flows", "export/findings"} {
 		get := d.Paths["/api/v1/"+name]["get"]
 		if len(get.Responses["200"].Content) == 0 || len(get.Responses["default"].Content) == 0 {
 			t.Errorf("%s: responses %v", name, get.Responses)
 		}
 	}
-	if len(d.Paths) != 13 {
+	for path, method := range map[string]string{"askers": "get", "requests": "get", "requests/{id}": "delete", "producers/{name}": "delete"} {
+		if _, ok := d.Paths["/api/v1/admin/"+path][method]; !ok {
+			t.Errorf("%s %s is not described", method, path)
+		}
+	}
+	if len(d.Paths) != 20 {
 		t.Errorf("%d paths", len(d.Paths))
+	}
+	if len(d.Servers) != 1 || len(d.Security) != 3 || d.Components.SecuritySchemes["bearer"] == nil || d.Components.SecuritySchemes["certificate"] == nil {
+		t.Errorf("servers %v, security %v, schemes %v", d.Servers, d.Security, d.Components.SecuritySchemes)
+	}
+	events := wire.File_query_proto.Messages().ByName("WatchResponse").Oneofs().ByName("event").Fields()
+	for i := range events.Len() {
+		name := string(events.Get(i).Name())
+		one := d.Components.Schemas[strings.ToUpper(name[:1])+name[1:]+"StreamEvent"]
+		if one == nil || one.Properties["event"].Const != name {
+			t.Errorf("the event %s is not described", name)
+		}
+	}
+	if union := d.Components.Schemas["WatchEvent"]; union == nil || len(union.OneOf) != events.Len() {
+		t.Errorf("events of a watch: %+v", union)
 	}
 	for _, name := range []string{"Cells", "WindowEvent", "Synced", "Heartbeat", "Gap", "Problem"} {
 		if d.Components.Schemas[name] == nil {
@@ -170,14 +190,14 @@ func TestCellsFilter(t *testing.T) {
 		"dst=pod2": func(c *wire.Cell) bool {
 			return slices.Contains([]string{"rack2", "rack4", "rack6", "rack8", "rack10"}, c.Dst)
 		},
-		"state=congested":       func(c *wire.Cell) bool { return c.State == "congested" },
-		"min_heavy_ratio=0.5":   func(c *wire.Cell) bool { return c.HeavyRatio >= 0.5 },
+		"state=congested":       func(c *wire.Cell) bool { return c.State == wire.State_STATE_CONGESTED },
+		"min_heavy_ratio=0.5":   func(c *wire.Cell) bool { return c.GetHeavyRatio() >= 0.5 },
 		"max_room_ratio=0.3":    func(c *wire.Cell) bool { return c.Mean.GetRatio() <= 0.3 },
 		"min_room_ratio=0.3":    func(c *wire.Cell) bool { return c.Mean.GetRatio() >= 0.3 },
 		"location=leaf1:up1":    func(c *wire.Cell) bool { return c.Mode != nil && c.Mode.Location == "leaf1:up1" },
 		"max_room_ratio=0":      func(*wire.Cell) bool { return false },
 		"src=rack3&dst=rack5":   func(c *wire.Cell) bool { return c.Src == "rack3" && c.Dst == "rack5" },
-		"state=clear&src=rack1": func(c *wire.Cell) bool { return c.State == "clear" && c.Src == "rack1" },
+		"state=clear&src=rack1": func(c *wire.Cell) bool { return c.State == wire.State_STATE_CLEAR && c.Src == "rack1" },
 	} {
 		var want []*wire.Cell
 		for _, c := range all {
@@ -276,7 +296,7 @@ func TestOthers(t *testing.T) {
 		}
 	}
 	p := read[wire.PathResponse](t, s.get(t, "/api/v1/path?src=rack2&dst=rack3&windows=3"))
-	if p.AgeS != 57 || p.Room == nil || p.Limit == nil || p.Limit.Location != p.Cell.Mode.Location || len(p.Limit.Candidates) != 1 || p.About.CompletenessRatio != 1 {
+	if p.About.GetAgeS() != 57 || p.Room == nil || p.Limit == nil || p.Limit.Location != p.Cell.Mode.Location || len(p.Limit.Candidates) != 1 || p.About.CompletenessRatio != 1 {
 		t.Errorf("path %+v", p)
 	}
 	l := read[wire.LocationsResponse](t, s.get(t, "/api/v1/locations?windows=3&top=3"))
@@ -318,4 +338,9 @@ func TestHistory(t *testing.T) {
 	if w := s.get(t, "/api/v1/extent"); w.Code != http.StatusOK {
 		t.Errorf("extent: %d", w.Code)
 	}
+}
+
+// withoutCoverage leaves out who sees cells: neither history nor frames have it.
+func withoutCoverage() cmp.Option {
+	return protocmp.IgnoreFields(&wire.Cell{}, "expected_producers", "present_producers", "silent_producers")
 }

@@ -50,12 +50,19 @@ func cpu() time.Duration {
 func BenchmarkWatch(b *testing.B) {
 	for _, cells := range []int{256, 4096} {
 		for _, watchers := range []int{0, 1, 100} {
-			b.Run(fmt.Sprintf("cells=%d/watchers=%d", cells, watchers), func(b *testing.B) { benchmarkWatch(b, cells, watchers) })
+			b.Run(fmt.Sprintf("cells=%d/watchers=%d", cells, watchers), func(b *testing.B) { benchmarkWatch(b, "watch", cells, watchers) })
 		}
 	}
 }
 
-func benchmarkWatch(b *testing.B, cells, watchers int) {
+// BenchmarkChanges tells watchers of changes where nearly all cells move in each window.
+func BenchmarkChanges(b *testing.B) {
+	for _, watchers := range []int{0, 1, 100} {
+		b.Run(fmt.Sprintf("cells=4096/watchers=%d", watchers), func(b *testing.B) { benchmarkWatch(b, "changes", 4096, watchers) })
+	}
+}
+
+func benchmarkWatch(b *testing.B, stream string, cells, watchers int) {
 	s := newServed(b, cells, func(c *api.Config) { c.Watchers = watchers })
 	s.window(b, 0)
 	var told sync.WaitGroup
@@ -64,7 +71,9 @@ func benchmarkWatch(b *testing.B, cells, watchers int) {
 	var running sync.WaitGroup
 	for range watchers {
 		w := &sink{header: http.Header{}, flushed: func() { told.Done() }}
-		running.Go(func() { s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/api/v1/watch?heartbeat=60s", nil)) })
+		running.Go(func() {
+			s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/api/v1/"+stream+"?heartbeat=60s", nil))
+		})
 	}
 	told.Wait()
 	blocks := make([]*aggregate.Block, 16)

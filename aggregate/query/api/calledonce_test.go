@@ -43,8 +43,8 @@ func TestEventsAreCalledOnce(t *testing.T) {
 	for i := range told {
 		begun.Add(1)
 		running.Go(func() {
-			err := a.follow(t.Context(), &wire.WatchRequest{Heartbeat: durationpb.New(time.Duration(30+i) * time.Second)}, recipientFunc(func(e *event) error {
-				called, err := e.called()
+			err := follow(t.Context(), a, &wire.WatchRequest{Heartbeat: durationpb.New(time.Duration(30+i) * time.Second)}, a.newWatch, recipientFunc(func(e *event) error {
+				called, err := e.called(watched)
 				if err != nil {
 					return err
 				}

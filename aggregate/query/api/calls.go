@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -26,8 +27,8 @@ const maxCall = 64 << 10
 // minCompressed is how long an answer to a call is at least that is worth being compressed.
 const minCompressed = 1 << 10
 
-// withCalls serves calls, and what tells tools of them (gRPC server reflection), beside the
-// questions over HTTP.
+// withCalls serves calls, server reflection (grpc.reflection.v1) and health checks
+// (grpc.health.v1) beside the questions over HTTP.
 func (a *API) withCalls(next http.Handler) http.Handler {
 	path, h := wire.NewQueryServiceHandler(calls{a},
 		connect.WithReadMaxBytes(maxCall), connect.WithCompressMinBytes(minCompressed), inCodecs(),
@@ -36,12 +37,50 @@ func (a *API) withCalls(next http.Handler) http.Handler {
 			return connect.NewError(connect.CodeInternal, errors.New("the server could not answer: its log says why"))
 		}))
 	mux := http.NewServeMux()
-	mux.Handle(path, a.timed(h))
-	tells := grpcreflect.NewStaticReflector(wire.QueryServiceName)
-	mux.Handle(grpcreflect.NewHandlerV1(tells, connect.WithReadMaxBytes(maxCall)))
-	mux.Handle(grpcreflect.NewHandlerV1Alpha(tells, connect.WithReadMaxBytes(maxCall)))
-	mux.Handle("/", next)
+	methods := wire.File_query_proto.Services().ByName("QueryService").Methods()
+	for i := range methods.Len() {
+		mux.Handle(path+string(methods.Get(i).Name()), a.timed(h))
+	}
+	services := grpcreflect.NewStaticReflector(wire.QueryServiceName, grpchealth.HealthV1ServiceName)
+	mux.Handle(grpcreflect.NewHandlerV1(services, connect.WithReadMaxBytes(maxCall)))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(services, connect.WithReadMaxBytes(maxCall)))
+	mux.Handle(grpchealth.NewHandler(checker{a}, connect.WithReadMaxBytes(maxCall)))
+	mux.Handle("/", unimplemented(next))
 	return mux
+}
+
+// unimplemented refuses calls of unknown services and methods as their protocol wants it, and
+// leaves all other requests to next.
+func unimplemented(next http.Handler) http.Handler {
+	calls := connect.NewErrorWriter(connect.WithRequireConnectProtocolHeader())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !calls.IsSupported(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		err := connect.NewError(connect.CodeUnimplemented, fmt.Errorf("no such method %.200q: server reflection lists them", r.URL.Path))
+		_ = calls.Write(w, r, err) // a client that left reads no error
+	})
+}
+
+// checker answers health checks.
+type checker struct{ api *API }
+
+// Check implements grpchealth.Checker. An API without windows in memory serves as long as its
+// store answers.
+func (c checker) Check(ctx context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	if r.Service != "" && r.Service != wire.QueryServiceName {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no such service %.200q", r.Service))
+	}
+	status := grpchealth.StatusServing
+	if c.api.Memory == nil {
+		ctx, cancel := context.WithTimeout(ctx, storePatience)
+		defer cancel()
+		if _, err := c.api.storedExtent(ctx); err != nil {
+			status = grpchealth.StatusNotServing
+		}
+	}
+	return &grpchealth.CheckResponse{Status: status}, nil
 }
 
 type sendKey struct{}
@@ -59,7 +98,7 @@ func (a *API) timed(next http.Handler) http.Handler {
 type calls struct{ api *API }
 
 // call answers one call.
-func call[Q, R any, P request[Q]](ctx context.Context, a *API, in *connect.Request[Q], from source, f func(context.Context, *table.State, P) (*answer, error)) (*connect.Response[R], error) {
+func call[Q, R any, P message[Q]](ctx context.Context, a *API, in *connect.Request[Q], from source, f func(context.Context, *table.State, P) (*answer, error)) (*connect.Response[R], error) {
 	m := P(in.Msg)
 	if err := a.check(m); err != nil {
 		return nil, a.callError(ctx, err)
@@ -134,6 +173,16 @@ func (c calls) Locations(ctx context.Context, r *connect.Request[wire.LocationsR
 	return call[wire.LocationsRequest, wire.LocationsResponse](ctx, c.api, r, fromMemory, c.api.locations)
 }
 
+// Links implements wire.QueryServiceHandler.
+func (c calls) Links(ctx context.Context, r *connect.Request[wire.LinksRequest]) (*connect.Response[wire.LinksResponse], error) {
+	return call[wire.LinksRequest, wire.LinksResponse](ctx, c.api, r, fromMemory, c.api.links)
+}
+
+// Topology implements wire.QueryServiceHandler.
+func (c calls) Topology(ctx context.Context, r *connect.Request[wire.TopologyRequest]) (*connect.Response[wire.TopologyResponse], error) {
+	return call[wire.TopologyRequest, wire.TopologyResponse](ctx, c.api, r, fromStore, c.api.wires)
+}
+
 // Timeline implements wire.QueryServiceHandler.
 func (c calls) Timeline(ctx context.Context, r *connect.Request[wire.TimelineRequest]) (*connect.Response[wire.TimelineResponse], error) {
 	return call[wire.TimelineRequest, wire.TimelineResponse](ctx, c.api, r, fromMemory, c.api.timeline)
@@ -161,25 +210,34 @@ func (c calls) Health(ctx context.Context, r *connect.Request[wire.HealthRequest
 
 // Watch implements wire.QueryServiceHandler.
 func (c calls) Watch(ctx context.Context, r *connect.Request[wire.WatchRequest], stream *connect.ServerStream[wire.WatchResponse]) error {
-	w := &caller{api: c.api, stream: stream.Conn()}
-	if out, ok := ctx.Value(sendKey{}).(*http.ResponseController); ok {
-		_ = out.SetReadDeadline(time.Time{})
-		w.out = out
-	}
-	err := c.api.follow(ctx, r.Msg, w)
-	if err == nil || w.gone != nil {
-		return w.gone
-	}
-	w.extend() // for the end of the stream
-	return c.api.callError(ctx, err)
+	return send(ctx, c.api, r.Msg, c.api.newWatch, &caller{api: c.api, stream: stream.Conn(), message: watched})
 }
 
-// follow tells of events until ctx ends or sending one fails.
-func (a *API) follow(ctx context.Context, in *wire.WatchRequest, to recipient) error {
+// Changes implements wire.QueryServiceHandler.
+func (c calls) Changes(ctx context.Context, r *connect.Request[wire.ChangesRequest], stream *connect.ServerStream[wire.ChangesResponse]) error {
+	return send(ctx, c.api, r.Msg, c.api.newChanges, &caller{api: c.api, stream: stream.Conn(), message: changed})
+}
+
+// send sends a caller the events of a stream.
+func send[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, open opener[P], to *caller) error {
+	if out, ok := ctx.Value(sendKey{}).(*http.ResponseController); ok {
+		_ = out.SetReadDeadline(time.Time{})
+		to.out = out
+	}
+	err := follow(ctx, a, in, open, to)
+	if err == nil || to.gone != nil {
+		return to.gone
+	}
+	to.extend() // for the end of the stream
+	return a.callError(ctx, err)
+}
+
+// follow sends events until ctx ends or sending one fails.
+func follow[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, open opener[P], to recipient) error {
 	if err := a.check(in); err != nil {
 		return err
 	}
-	w, leave, err := a.newWatch(ctx, in, in.GetAfter())
+	w, leave, err := begin(ctx, a, in, in.GetAfter(), open)
 	if err != nil {
 		return err
 	}
@@ -187,17 +245,18 @@ func (a *API) follow(ctx context.Context, in *wire.WatchRequest, to recipient) e
 	return w.run(ctx, to)
 }
 
-// caller is the recipient of a watch that is a call.
+// caller is the recipient of a stream that is a call.
 type caller struct {
-	api    *API
-	out    *http.ResponseController // nil in tests
-	stream interface{ Send(any) error }
-	gone   error // why the caller could not be sent an event
+	api     *API
+	out     *http.ResponseController // nil in tests
+	stream  interface{ Send(any) error }
+	message func(*event) proto.Message // the event as a response of the call, nil if it is none
+	gone    error                      // why the caller could not be sent an event
 }
 
 // send implements recipient.
 func (c *caller) send(t *turn, e *event) error {
-	called, err := e.called()
+	called, err := e.called(c.message)
 	if err != nil {
 		return err
 	}
@@ -224,15 +283,22 @@ func (c *caller) stop() {
 }
 
 // called is the event as calls have it.
-func (e *event) called() (*calledEvent, error) {
-	if e.sent != nil {
-		return e.sent.called.get(e.newCalled)
+func (e *event) called(message func(*event) proto.Message) (*calledEvent, error) {
+	make := func() (*calledEvent, error) {
+		m := message(e)
+		if m == nil {
+			return nil, fmt.Errorf("tell %s: %T is no event", e.name, e.value)
+		}
+		return &calledEvent{message: m}, nil
 	}
-	return e.newCalled()
+	if e.sent != nil {
+		return e.sent.called.get(make)
+	}
+	return make()
 }
 
-// newCalled makes a message of the event.
-func (e *event) newCalled() (*calledEvent, error) {
+// watched is the event as a response of Watch.
+func watched(e *event) proto.Message {
 	out := &wire.WatchResponse{Id: e.id}
 	switch v := e.whole().(type) {
 	case *wire.CellsResponse:
@@ -250,15 +316,37 @@ func (e *event) newCalled() (*calledEvent, error) {
 			out.Event = &wire.WatchResponse_Lagging{Lagging: v}
 		}
 	default:
-		return nil, fmt.Errorf("tell %s: %T is no event", e.name, v)
+		return nil
 	}
-	return &calledEvent{message: out}, nil
+	return out
+}
+
+// changed is the event as a response of Changes.
+func changed(e *event) proto.Message {
+	out := &wire.ChangesResponse{Id: e.id}
+	switch v := e.value.(type) {
+	case *wire.ChangeSet:
+		if out.Event = (&wire.ChangesResponse_Changes{Changes: v}); e.name == eventInitial {
+			out.Event = &wire.ChangesResponse_Initial{Initial: v}
+		}
+	case *wire.Synced:
+		out.Event = &wire.ChangesResponse_Synced{Synced: v}
+	case *wire.Heartbeat:
+		out.Event = &wire.ChangesResponse_Heartbeat{Heartbeat: v}
+	case *wire.Gap:
+		if out.Event = (&wire.ChangesResponse_Gap{Gap: v}); e.name == eventLagging {
+			out.Event = &wire.ChangesResponse_Lagging{Lagging: v}
+		}
+	default:
+		return nil
+	}
+	return out
 }
 
 // calledEvent is an event as calls have it, encoded once for all who are told of it. It is safe
 // for concurrent use.
 type calledEvent struct {
-	message      *wire.WatchResponse
+	message      proto.Message
 	binary, json lazily[[]byte]
 }
 
@@ -301,7 +389,7 @@ func inCodecs() connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithCodec(codec{"proto", false}), connect.WithCodec(codec{"json", true}), connect.WithCodec(codec{"json; charset=utf-8", true}),
 		connect.WithConditionalHandlerOptions(func(call connect.Spec) []connect.HandlerOption {
-			if call.Procedure != wire.QueryServiceWatchProcedure {
+			if call.StreamType != connect.StreamTypeServer {
 				return nil
 			}
 			return []connect.HandlerOption{connect.WithCompressMinBytes(math.MaxInt)}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -20,6 +21,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/csigscope/csigscope/aggregate/query"
@@ -27,6 +30,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/query/rest/resttest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
@@ -94,7 +98,7 @@ func TestCalls(t *testing.T) {
 	for target, message := range map[string]proto.Message{
 		"cells": call(t, c.Cells, &wire.CellsRequest{}),
 		"cells?signal=max_delay&windows=2&src=rack1&level=device":            call(t, c.Cells, &wire.CellsRequest{Signal: "max_delay", Windows: &two, Src: src, Level: "device"}),
-		"cells?max_room_ratio=0.5&dst=pod1&dst=pod2&state=congested&limit=2": call(t, c.Cells, &wire.CellsRequest{MaxRoomRatio: &half, Dst: dst, State: []string{"congested"}, Limit: &two}),
+		"cells?max_room_ratio=0.5&dst=pod1&dst=pod2&state=congested&limit=2": call(t, c.Cells, &wire.CellsRequest{MaxRoomRatio: &half, Dst: dst, State: []wire.State{wire.State_STATE_CONGESTED}, Limit: &two}),
 		"cells?min_heavy_ratio=0.5&" + past:                                  call(t, c.Cells, &wire.CellsRequest{MinHeavyRatio: &half, From: from, To: to}),
 		"matrix?signal=min_abw":                                              call(t, c.Matrix, &wire.MatrixRequest{Signal: "min_abw"}),
 		"matrix?" + past:                                                     call(t, c.Matrix, &wire.MatrixRequest{From: from, To: to}),
@@ -107,9 +111,9 @@ func TestCalls(t *testing.T) {
 			Src: src, Dst: []string{"rack2"}, Step: durationpb.New(2 * time.Second), From: from, To: to,
 		}),
 		"flows?signal=max_delay&src_address=10.0.0.0/8&kind=tag&limit=2": call(t, c.Flows, &wire.FlowsRequest{
-			Signal: "max_delay", SrcAddress: "10.0.0.0/8", Kind: []string{"tag"}, Limit: &two,
+			Signal: "max_delay", SrcAddress: "10.0.0.0/8", Kind: []wire.Kind{wire.Kind_KIND_TAG}, Limit: &two,
 		}),
-		"findings?severity=error&severity=info": call(t, c.Findings, &wire.FindingsRequest{Severity: []string{"error", "info"}}),
+		"findings?severity=error&severity=info": call(t, c.Findings, &wire.FindingsRequest{Severity: []wire.Severity{wire.Severity_SEVERITY_ERROR, wire.Severity_SEVERITY_INFO}}),
 		"fabric":                                call(t, c.Fabric, &wire.FabricRequest{}),
 		"health":                                call(t, c.Health, &wire.HealthRequest{}),
 	} {
@@ -143,8 +147,8 @@ func TestCallParameters(t *testing.T) {
 		m := methods.Get(i)
 		var want, got []string
 		for _, p := range doc.Paths["/api/v1/"+strings.ToLower(string(m.Name()))].Get.Parameters {
-			// Watch is there to wait with.
-			if p.In == "query" && (m.Name() == "Watch" || p.Name != "after" && p.Name != "wait") {
+			// Streams are there to wait with.
+			if p.In == "query" && (m.IsStreamingServer() || p.Name != "after" && p.Name != "wait") {
 				want = append(want, p.Name)
 			}
 		}
@@ -164,7 +168,7 @@ func TestCallParameters(t *testing.T) {
 			t.Errorf("%s takes %q, the endpoint %q", m.Name(), got, want)
 		}
 	}
-	if methods.Len() != 10 {
+	if methods.Len() != 13 {
 		t.Errorf("%d methods", methods.Len())
 	}
 }
@@ -244,7 +248,7 @@ func TestReflection(t *testing.T) {
 	client, url := h2c(t, newCalled(t, nil))
 	stream := grpcreflect.NewClient(client, url).NewStream(t.Context())
 	names, err := stream.ListServices()
-	if err != nil || !slices.Equal(names, []protoreflect.FullName{wire.QueryServiceName}) {
+	if err != nil || !slices.Equal(names, []protoreflect.FullName{wire.QueryServiceName, grpchealth.HealthV1ServiceName}) {
 		t.Errorf("services %v, %v", names, err)
 	}
 	if files, err := stream.FileContainingSymbol(wire.QueryServiceName); err != nil || len(files) == 0 {
@@ -252,6 +256,84 @@ func TestReflection(t *testing.T) {
 	}
 	if _, err := stream.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// away is a reader of a store that does not answer.
+type away struct{ query.Reader }
+
+func (away) Extent(context.Context) (query.Extent, error) {
+	return query.Extent{}, query.ErrUnavailable
+}
+
+// TestHealthChecks: an API without memory serves while its store answers, and unknown services
+// are not found.
+func TestHealthChecks(t *testing.T) {
+	live := newCalled(t, nil)
+	history := newServed(t, 4, func(c *api.Config) { c.Memory, c.Reader = nil, querytest.Fabric(4, 10) })
+	away := newServed(t, 4, func(c *api.Config) { c.Memory, c.Reader = nil, away{querytest.Fabric(4, 10)} })
+	const serving = "SERVING_STATUS_SERVING"
+	for _, tt := range []struct {
+		s       *served
+		service string
+		want    string
+	}{
+		{live, "", serving}, {live, wire.QueryServiceName, serving}, {history, "", serving}, {away, "", "SERVING_STATUS_NOT_SERVING"}, {live, "nobody.Service", "not_found"},
+	} {
+		client, url := h2c(t, tt.s)
+		check := connect.NewClient[structpb.Struct, structpb.Struct](client, url+"/"+grpchealth.HealthV1ServiceName+"/Check", connect.WithProtoJSON())
+		got := ""
+		r, err := check.CallUnary(t.Context(), connect.NewRequest(&structpb.Struct{Fields: map[string]*structpb.Value{"service": structpb.NewStringValue(tt.service)}}))
+		if err != nil {
+			got = connect.CodeOf(err).String()
+		} else {
+			got = r.Msg.Fields["status"].GetStringValue()
+		}
+		if got != tt.want {
+			t.Errorf("%q: %s, want %s", tt.service, got, tt.want)
+		}
+	}
+}
+
+// TestStoredExtent: health has what the store holds, which is all there is without memory.
+func TestStoredExtent(t *testing.T) {
+	past := querytest.Fabric(4, 10)
+	extent, err := past.Extent(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &wire.Stored{First: timestamppb.New(extent.First), Last: timestamppb.New(extent.Last), Signals: csig.SignalNames(extent.Signals)}
+	for name, memory := range map[string]bool{"memory": true, "store": false} {
+		s := newServed(t, 4, func(c *api.Config) {
+			if c.Reader = past; !memory {
+				c.Memory = nil
+			}
+		})
+		got := read[wire.HealthResponse](t, s.get(t, "/api/v1/health"))
+		if diff := cmp.Diff(want, got.Stored, protocmp.Transform()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if !memory && (got.Source != "store" || !got.First.AsTime().Equal(extent.First) || !got.Last.AsTime().Equal(extent.Last) || len(got.Signals) == 0 || got.AgeS == nil) {
+			t.Errorf("without memory: %v", got)
+		}
+	}
+	empty := newServed(t, 4, func(c *api.Config) { c.Memory, c.Reader = nil, &querytest.Memory{} })
+	if got := read[wire.HealthResponse](t, empty.get(t, "/api/v1/health")); got.Stored != nil || got.First != nil || got.Last != nil {
+		t.Errorf("of an empty store: %v", got)
+	}
+}
+
+// TestUnimplemented: calls of unknown services and methods are refused in their protocol.
+func TestUnimplemented(t *testing.T) {
+	client, url := h2c(t, newCalled(t, nil))
+	for _, path := range []string{"/csigscope.query.v1.Nothing/Cells", "/" + wire.QueryServiceName + "/Nothing", "/" + wire.QueryServiceName + "/"} {
+		for name, option := range map[string]connect.ClientOption{"grpc": connect.WithGRPC(), "grpc-web": connect.WithGRPCWeb(), "connect": connect.WithSendGzip()} {
+			c := connect.NewClient[emptypb.Empty, emptypb.Empty](client, url+path, option)
+			_, err := c.CallUnary(t.Context(), connect.NewRequest(&emptypb.Empty{}))
+			if connect.CodeOf(err) != connect.CodeUnimplemented || !strings.Contains(err.Error(), "no such method") {
+				t.Errorf("%s of %s: %v", name, path, err)
+			}
+		}
 	}
 }
 

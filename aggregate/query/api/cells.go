@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/csigscope/csigscope/aggregate"
-	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -28,7 +27,11 @@ func (a *API) cells(ctx context.Context, s *table.State, in *wire.CellsRequest) 
 			return nil, err
 		}
 	}
-	page, err := a.cellsShared(ctx, s, in, offset)
+	k, err := keyOf(in, int(in.GetWindows()), s.Signals())
+	if err != nil {
+		return nil, err
+	}
+	page, err := a.cellsShared(ctx, s, k, in, offset)
 	if err != nil {
 		return nil, err
 	}
@@ -38,22 +41,22 @@ func (a *API) cells(ctx context.Context, s *table.State, in *wire.CellsRequest) 
 			limit    uint32
 		}
 		a.lately.note(first{questionOf(in), in.GetLimit()}, a.Now(), func(ctx context.Context, s *table.State) error {
-			page, err := a.cellsShared(ctx, s, in, 0)
+			page, err := a.cellsShared(ctx, s, k, in, 0)
 			if err == nil {
-				_, err = page.json(a.schema)
+				_, _, err = page.json(a.schema)
 			}
 			return err
 		})
 	}
-	return &answer{*page, s}, nil
+	// The page is shared, its age is not.
+	value, _ := page.value.(*wire.CellsResponse)
+	answered := *page
+	answered.value = &wire.CellsResponse{About: a.about(s, k), Total: value.GetTotal(), NextCursor: value.GetNextCursor()}
+	return &answer{answered, s}, nil
 }
 
 // cellsShared is cellsPage, made once for all who ask the same.
-func (a *API) cellsShared(ctx context.Context, s *table.State, in *wire.CellsRequest, offset int) (*content, error) {
-	k, err := keyOf(in, int(in.GetWindows()), s.Signals())
-	if err != nil {
-		return nil, err
-	}
+func (a *API) cellsShared(ctx context.Context, s *table.State, k viewKey, in *wire.CellsRequest, offset int) (*content, error) {
 	n, err := a.names.get(ctx)
 	if err != nil {
 		return nil, err
@@ -86,7 +89,7 @@ func (a *API) cellsPage(ctx context.Context, s *table.State, k viewKey, in *wire
 		return nil, err
 	}
 	chosen := v.chosen(&f)
-	page := &wire.CellsResponse{About: about(s, k), Total: uint64(len(chosen))}
+	page := &wire.CellsResponse{About: a.about(s, k), Total: uint64(len(chosen))}
 	chosen = chosen[min(offset, len(chosen)):]
 	if len(chosen) > int(in.GetLimit()) {
 		chosen = chosen[:in.GetLimit()]
@@ -95,15 +98,17 @@ func (a *API) cellsPage(ctx context.Context, s *table.State, k viewKey, in *wire
 	return &content{value: page, view: v, chosen: chosen, shared: &lazily[[]byte]{}}, nil
 }
 
-// fill puts cells in place of the empty list that an object ends with.
-func (v *view) fill(head []byte, chosen []int) []byte {
+// noCells is what an object ends with in place of its cells.
+const noCells = "[]}"
+
+// list are cells as the list that an object ends with.
+func (v *view) list(chosen []int) []byte {
 	texts := v.texts()
-	size := len(head)
+	size := len(noCells)
 	for _, i := range chosen {
 		size += len(texts[i]) + 1
 	}
-	out := append(make([]byte, 0, size), head[:len(head)-len("[]}")]...)
-	out = append(out, '[')
+	out := append(make([]byte, 0, size), '[')
 	for n, i := range chosen {
 		if n > 0 {
 			out = append(out, ',')
@@ -124,11 +129,11 @@ func (a *API) cellsPast(ctx context.Context, in *wire.CellsRequest) (*answer, er
 		return nil, err
 	}
 	at.from, at.to = q.From.UnixNano(), q.To.UnixNano()
-	p, err := paged(a, at, int(in.GetLimit()), math.MaxInt, func() ([]*wire.Cell, error) { return a.pastCells(ctx, q, in) })
+	p, err := paged(a, at, int(in.GetLimit()), math.MaxInt, func() ([]*wire.Cell, error) { return a.pastCells(ctx, q.Question, in) })
 	if err != nil {
 		return nil, err
 	}
-	out := &wire.CellsResponse{About: pastAbout(q), Total: uint64(p.total), NextCursor: p.next, Cells: p.rows}
+	out := &wire.CellsResponse{About: a.pastAbout(q), Total: uint64(p.total), NextCursor: p.next, Cells: p.rows}
 	out.About.AsOf = p.asOf
 	return of(nil, out)
 }
@@ -178,7 +183,7 @@ func (a *API) matrix(ctx context.Context, s *table.State, in *wire.MatrixRequest
 		if err != nil {
 			return nil, err
 		}
-		cells, err := a.pastCells(ctx, q, in)
+		cells, err := a.pastCells(ctx, q.Question, in)
 		if err != nil {
 			return nil, err
 		}
@@ -186,7 +191,7 @@ func (a *API) matrix(ctx context.Context, s *table.State, in *wire.MatrixRequest
 		if err != nil {
 			return nil, err
 		}
-		return n.matrix(nil, pastAbout(q), cells)
+		return n.matrix(nil, a.pastAbout(q), cells)
 	}
 	v, k, err := a.asked(ctx, s, in, int(in.GetWindows()))
 	if err != nil {
@@ -196,7 +201,7 @@ func (a *API) matrix(ctx context.Context, s *table.State, in *wire.MatrixRequest
 	if err != nil {
 		return nil, err
 	}
-	return v.names.matrix(s, about(s, k), v.messages(v.chosen(&f)))
+	return v.names.matrix(s, a.about(s, k), v.messages(v.chosen(&f)))
 }
 
 // matrix puts cells in rows and columns.
@@ -208,7 +213,7 @@ func (n *names) matrix(s *table.State, about *wire.About, cells []*wire.Cell) (*
 	}
 	m := &wire.MatrixResponse{
 		About: about, Groups: axis, Mean: slices.Repeat([]float64{math.NaN()}, side*side), HeavyRatio: slices.Repeat([]float64{math.NaN()}, side*side),
-		Mode: make([]string, side*side), State: slices.Repeat([]string{aggregate.NoData.String()}, side*side),
+		Mode: make([]string, side*side), State: slices.Repeat([]wire.State{wire.State_STATE_NO_DATA}, side*side),
 	}
 	place := make(map[string]int, side)
 	for i, name := range axis {
@@ -216,7 +221,10 @@ func (n *names) matrix(s *table.State, about *wire.About, cells []*wire.Cell) (*
 	}
 	for _, c := range cells {
 		at := place[c.Src]*side + place[c.Dst]
-		m.State[at], m.HeavyRatio[at], m.Mode[at] = c.State, c.HeavyRatio, c.Mode.GetLocation()
+		m.State[at], m.Mode[at] = c.State, c.Mode.GetLocation()
+		if c.HeavyRatio != nil {
+			m.HeavyRatio[at] = *c.HeavyRatio
+		}
 		if mean, _, ok := c.Mean.Number(); ok {
 			m.Mean[at] = mean
 		}
@@ -266,7 +274,9 @@ func (a *API) locations(ctx context.Context, s *table.State, in *wire.LocationsR
 	rows = slices.DeleteFunc(rows, func(l aggregate.LocationStats) bool { return l.Location == aggregate.NoLocation })
 	out := &wire.LocationsResponse{About: on.about, Total: uint64(len(rows))}
 	for i := range rows[:min(int(in.GetTop()), len(rows))] {
-		out.Locations = append(out.Locations, on.names.location(&rows[i], on.Signal))
+		l, p := on.names.location(&rows[i], on.Signal), on.names.place(rows[i].Location)
+		l.Candidates, l.CandidateCount = p.Candidates, p.CandidateCount
+		out.Locations = append(out.Locations, l)
 	}
 	return of(s, out)
 }
@@ -301,7 +311,7 @@ func (a *API) path(ctx context.Context, s *table.State, in *wire.PathRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	return a.pathOf(s, about(s, k), v.names, k.signal, v.messages(v.chosen(&f)), in)
+	return a.pathOf(ctx, s, a.about(s, k), v.names, k.signal, v.messages(v.chosen(&f)), in)
 }
 
 // pastPath answers from the store.
@@ -310,7 +320,7 @@ func (a *API) pastPath(ctx context.Context, in *wire.PathRequest) (*answer, erro
 	if err != nil {
 		return nil, err
 	}
-	cells, err := a.pastCells(ctx, q, endsOf(in))
+	cells, err := a.pastCells(ctx, q.Question, endsOf(in))
 	if err != nil {
 		return nil, err
 	}
@@ -322,13 +332,13 @@ func (a *API) pastPath(ctx context.Context, in *wire.PathRequest) (*answer, erro
 	if err != nil {
 		return nil, err
 	}
-	about := pastAbout(q)
+	about := a.pastAbout(q)
 	about.CompletenessRatio = gaps(missing).covered(q.From, q.To)
-	return a.pathOf(nil, about, n, q.Signal, cells, in)
+	return a.pathOf(ctx, nil, about, n, q.Signal, cells, in)
 }
 
 // pathOf is the answer that the one cell of a path gives.
-func (a *API) pathOf(s *table.State, about *wire.About, n *names, signal csig.Signal, cells []*wire.Cell, in *wire.PathRequest) (*answer, error) {
+func (a *API) pathOf(ctx context.Context, s *table.State, about *wire.About, n *names, signal csig.Signal, cells []*wire.Cell, in *wire.PathRequest) (*answer, error) {
 	switch {
 	case len(cells) == 0 && s == nil:
 		return nil, &refused{status: http.StatusNotFound, detail: fmt.Sprintf("nothing was observed from %q to %q in that time: take a longer range", in.GetSrc(), in.GetDst())}
@@ -344,13 +354,15 @@ func (a *API) pathOf(s *table.State, about *wire.About, n *names, signal csig.Si
 	if p.Cell.Mode != nil {
 		p.Limit = n.placeNamed(p.Cell.Mode.Location)
 	}
-	p.AgeS = a.Now().Sub(about.GetTo().AsTime()).Seconds()
+	if err := a.routes(ctx, s, in, p); err != nil {
+		return nil, err
+	}
 	return of(s, p)
 }
 
 // placeNamed is the location of that name.
 func (n *names) placeNamed(name string) *wire.Place {
-	place := &wire.Place{Location: name, Kind: fabric.KindUnknown}
+	place := &wire.Place{Location: name, Kind: wire.LocationKind_LOCATION_KIND_UNKNOWN}
 	if ids := n.placeIDs[name]; len(ids) > 0 {
 		place = n.place(slices.Min(ids))
 	}

@@ -50,8 +50,9 @@ func TestDocumentedQuestions(t *testing.T) {
 		cmd.Dir = dir
 		out, err := cmd.Output()
 		body, code, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-		if strings.Contains(line, "/watch?") {
-			if !strings.Contains(string(out), "event: snapshot\n") || !strings.Contains(string(out), "event: heartbeat\n") {
+		if strings.Contains(line, "/watch?") || strings.Contains(line, "/changes?") {
+			begins := strings.Contains(string(out), "event: snapshot\n") || strings.Contains(string(out), "event: initial\n")
+			if !begins || !strings.Contains(string(out), "event: heartbeat\n") {
 				t.Errorf("%s: %v %.300s", line, err, out)
 			}
 			continue

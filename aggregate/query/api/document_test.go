@@ -34,6 +34,9 @@ type schema struct {
 	Default         any                `json:"default"`
 	Examples        []any              `json:"examples"`
 	Description     string             `json:"description"`
+	Const           any                `json:"const"`
+	OneOf           []*schema          `json:"oneOf"`
+	Discriminator   any                `json:"discriminator"`
 }
 
 type parameter struct {
@@ -58,9 +61,12 @@ type document struct {
 		Parameters []parameter
 		Responses  map[string]response
 	}
+	Servers    []any
+	Security   []any
 	Components struct {
-		Schemas   map[string]*schema
-		Responses map[string]response
+		Schemas         map[string]*schema
+		Responses       map[string]response
+		SecuritySchemes map[string]any
 	}
 }
 
@@ -78,9 +84,11 @@ func (s *served) document(t *testing.T) *document {
 		t.Fatal(err)
 	}
 	for _, methods := range d.Paths {
-		for code, r := range methods["get"].Responses {
-			if name, ok := strings.CutPrefix(r.Ref, "#/components/responses/"); ok {
-				methods["get"].Responses[code] = d.Components.Responses[name]
+		for _, m := range methods {
+			for code, r := range m.Responses {
+				if name, ok := strings.CutPrefix(r.Ref, "#/components/responses/"); ok {
+					m.Responses[code] = d.Components.Responses[name]
+				}
 			}
 		}
 	}
@@ -187,7 +195,12 @@ func TestDocumentSpeaks(t *testing.T) {
 	}
 	parameters := 0
 	for path, methods := range d.Paths {
-		for _, p := range methods["get"].Parameters {
+		method := methods["get"]
+		done := "200"
+		if ends, ok := methods["delete"]; ok {
+			method, done = ends, "204"
+		}
+		for _, p := range method.Parameters {
 			parameters++
 			if p.Description == "" || p.Schema.Examples == nil && p.Example == nil {
 				t.Errorf("%s: parameter %s: description %q, without an example", path, p.Name, p.Description)
@@ -201,8 +214,8 @@ func TestDocumentSpeaks(t *testing.T) {
 				}
 			}
 		}
-		for _, code := range []string{"200", "400", "401", "403", "404", "405", "413", "414", "422", "429", "500", "503", "504"} {
-			r, ok := methods["get"].Responses[code]
+		for _, code := range []string{done, "400", "401", "403", "404", "405", "413", "414", "422", "429", "500", "503", "504"} {
+			r, ok := method.Responses[code]
 			if _, retry := r.Headers["Retry-After"]; !ok || r.Description == "" || retry != (code == "429" || code == "503") {
 				t.Errorf("%s: answers with %s: %+v", path, code, r)
 			}
@@ -267,7 +280,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}
 	targets := []string{
 		"cells?signal=min_abw", "cells?signal=max_delay&limit=2", "cells?src=rack1&dst=rack1", "cells?" + old, "matrix", "matrix?" + old, "matrix?level=stage&signal=max_delay",
-		"path?src=rack1&dst=rack2", "path?src=rack1&dst=rack2&" + old, "locations", "locations?" + old, "timeline", "timeline?src=rack1&dst=rack2", "timeline?" + old, "flows?" + old, "flows?signal=max_delay&" + old,
+		"path?src=rack1&dst=rack2", "path?src=rack1&dst=rack2&" + old, "locations", "locations?" + old, "timeline", "timeline?src=rack1&dst=rack2", "timeline?" + old, "flows?" + old, "flows?windows=3", "links", "links?" + old, "links?state=no_data", "topology", "topology?src=rack1&dst=rack2", "flows?signal=max_delay&" + old,
 		"findings?" + old, "findings?kind=nothing&" + old, "fabric", "health", "cells?limit=0", "cells?src=rack99", "cells?src=%zz", "cells?src=" + strings.Repeat("a", 5000),
 	}
 	for _, target := range targets {
@@ -316,6 +329,10 @@ func TestEventsAreAsDescribed(t *testing.T) {
 		next(w, "synced", "Synced")
 		next(w, "heartbeat", "Heartbeat")
 	}
+	changed := open(t, server.URL+"/api/v1/changes?signal=min_abw&heartbeat=1s")
+	next(changed, "initial", "ChangeSet")
+	next(changed, "synced", "Synced")
+	next(changed, "heartbeat", "Heartbeat")
 	// Another heartbeat may come before the window does.
 	s.window(t, 1)
 	for _, w := range []*stream{fresh, frames} {

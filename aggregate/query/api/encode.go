@@ -2,19 +2,24 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/klauspost/compress/flate"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query/rest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -26,7 +31,7 @@ var unitFields = [...]string{csig.UnitNone: "", csig.BitPerSecond: "bps", csig.R
 
 // appendCell appends the cell as JSON of a wire.Cell. It is written out, since it is what
 // the latency of snapshots is made of.
-func (n *names) appendCell(b []byte, c *aggregate.CellStats) []byte {
+func (n *names) appendCell(b []byte, c *aggregate.CellStats, by *table.CellCoverage) []byte {
 	per := c.Signal.Unit().PerStored()
 	b = append(b, `{"src":`...)
 	b = n.appendGroup(b, c.Src)
@@ -36,12 +41,31 @@ func (n *names) appendCell(b []byte, c *aggregate.CellStats) []byte {
 	b = append(b, c.Kind.String()...)
 	b = append(b, `","state":"`...)
 	b = append(b, c.State.String()...)
-	b = append(b, `","observations":`...)
+	b = append(b, '"')
+	if c.Since > 0 {
+		b = append(b, `,"since":"`...)
+		b = time.Unix(0, c.Since).UTC().AppendFormat(b, time.RFC3339Nano)
+		b = append(b, `","sustained_s":`...)
+		b = appendNumber(b, seconds(c.Lasted))
+	}
+	if c.CongestedWindows > 0 {
+		b = append(b, `,"congested_ratio":`...)
+		b = appendNumber(b, share(c.CongestedWindows, c.JudgedWindows))
+	}
+	b = append(b, `,"observations":`...)
 	b = strconv.AppendUint(b, c.Observations, 10)
+	b = append(b, `,"samples":`...)
+	b = strconv.AppendUint(b, c.Samples, 10)
 	if c.Measured > 0 {
 		b = appendMeasure(b, "mean", c.Signal, c.Mean()*per)
+		b = appendMeasure(b, "mean_error", c.Signal, c.MeanError())
 		b = appendMeasure(b, "min", c.Signal, c.Signal.Unit().FromStored(c.Min))
 		b = appendMeasure(b, "max", c.Signal, c.Signal.Unit().FromStored(c.Max))
+		b = appendMeasure(b, "trend", c.Signal, c.TrendValue())
+	}
+	if c.Unjudged > 0 {
+		b = append(b, `,"unjudged":`...)
+		b = strconv.AppendUint(b, c.Unjudged, 10)
 	}
 	b = append(b, `,"untouched":`...)
 	b = strconv.AppendUint(b, c.Untouched, 10)
@@ -49,46 +73,151 @@ func (n *names) appendCell(b []byte, c *aggregate.CellStats) []byte {
 	b = strconv.AppendUint(b, c.Trimmed, 10)
 	b = append(b, `,"heavy":`...)
 	b = strconv.AppendUint(b, c.Heavy, 10)
-	b = append(b, `,"heavy_ratio":`...)
-	b = appendNumber(b, orZero(c.HeavyShare()))
+	if c.Observations > 0 {
+		b = append(b, `,"heavy_ratio":`...)
+		b = appendNumber(b, c.HeavyShare())
+	}
 	if c.ModeCount > 0 {
 		b = append(b, `,"mode":`...)
-		b = n.appendBottleneck(b, c.Mode, c.ModeCount, c.Heavy)
+		b = n.appendBottleneck(b, c.Mode, c.ModeCount, c.Heavy, c.ModeEvidence)
 		b = appendMeasure(b, "mean", c.Signal, c.ModeMean()*per)
 		b = append(b, '}')
 	}
 	if c.RunnerUpCount > 0 {
 		b = append(b, `,"runner_up":`...)
-		b = n.appendBottleneck(b, c.RunnerUp, c.RunnerUpCount, c.Heavy)
+		b = n.appendBottleneck(b, c.RunnerUp, c.RunnerUpCount, c.Heavy, c.RunnerUpEvidence)
 		b = append(b, '}')
 	}
-	return append(b, '}')
+	return append(appendCoverage(n.appendCandidates(b, c), by), '}')
+}
+
+// appendCoverage appends the fields of a cell that say who sees it.
+func appendCoverage(b []byte, by *table.CellCoverage) []byte {
+	if by.Expected > 0 {
+		b = append(b, `,"expected_producers":`...)
+		b = strconv.AppendInt(b, int64(by.Expected), 10)
+	}
+	if present := by.Expected - len(by.Silent); present > 0 {
+		b = append(b, `,"present_producers":`...)
+		b = strconv.AppendInt(b, int64(present), 10)
+	}
+	for i, name := range by.Silent {
+		if i == 0 {
+			b = append(b, `,"silent_producers":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = append(b, quote(text(name))...)
+	}
+	if len(by.Silent) > 0 {
+		b = append(b, ']')
+	}
+	return b
+}
+
+// maxCandidates bounds the candidates of a cell that are listed.
+const maxCandidates = 16
+
+// candidates are the ports that may be the bottleneck of a cell, the likeliest first.
+func (n *names) candidates(c *aggregate.CellStats) []aggregate.Candidate {
+	list := c.Candidates(func(id aggregate.LocationID) ([]string, int) {
+		if l, ok := n.locations[id]; ok {
+			return l.Candidates, l.CandidateCount
+		}
+		return nil, 0
+	})
+	return list[:min(len(list), maxCandidates)]
+}
+
+func (n *names) appendCandidates(b []byte, c *aggregate.CellStats) []byte {
+	list := n.candidates(c)
+	if len(list) == 0 {
+		return b
+	}
+	b = append(b, `,"candidates":`...)
+	for i := range list {
+		b = append(b, "[,"[min(i, 1)])
+		b = appendText(b, list[i].Port)
+	}
+	b = append(b, `],"probabilities":`...)
+	for i := range list {
+		b = append(b, "[,"[min(i, 1)])
+		b = appendNumber(b, list[i].Probability)
+	}
+	return append(b, ']')
+}
+
+// appendText appends a string. Nearly all are plain.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return append(b, quote(text(s))...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}
+
+// setCandidates is appendCandidates for a message.
+func (n *names) setCandidates(out *wire.Cell, c *aggregate.CellStats) {
+	for _, one := range n.candidates(c) {
+		out.Candidates = append(out.Candidates, text(one.Port))
+		out.Probabilities = append(out.Probabilities, sixDigits(one.Probability))
+	}
+}
+
+// stateOf is the state as messages have it; a test holds the words of both together.
+func stateOf(s aggregate.State) wire.State { return wire.State(s) + wire.State_STATE_NO_DATA }
+
+// sinceOf is the time since when something is congested, nil where it is not.
+func sinceOf(v *aggregate.Verdict) *timestamppb.Timestamp {
+	if v.Since == 0 {
+		return nil
+	}
+	return timestamppb.New(time.Unix(0, v.Since))
+}
+
+func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }
+
+// kindOf is the kind of a location as messages have it.
+func kindOf(l *fabric.Location) wire.LocationKind {
+	return cmp.Or(wire.Parse[wire.LocationKind](l.Kind), wire.LocationKind_LOCATION_KIND_UNKNOWN)
 }
 
 // cell is the cell as a message: what appendCell writes, once it is read again.
-func (n *names) cell(c *aggregate.CellStats) *wire.Cell {
+func (n *names) cell(c *aggregate.CellStats, by *table.CellCoverage) *wire.Cell {
 	per := c.Signal.Unit().PerStored()
 	out := &wire.Cell{
-		Src: n.groupName(c.Src), Dst: n.groupName(c.Dst), Kind: c.Kind.String(), State: c.State.String(), Observations: c.Observations,
-		Untouched: c.Untouched, Trimmed: c.Trimmed, Heavy: c.Heavy, HeavyRatio: sixDigits(orZero(c.HeavyShare())),
+		Src: n.groupName(c.Src), Dst: n.groupName(c.Dst), Kind: wire.Kind(c.Kind), State: stateOf(c.State), Observations: c.Observations,
+		Since: sinceOf(&c.Verdict), SustainedS: sixDigits(seconds(c.Lasted)), CongestedRatio: sixDigits(share(c.CongestedWindows, c.JudgedWindows)), Unjudged: c.Unjudged,
+		Samples: c.Samples, Untouched: c.Untouched, Trimmed: c.Trimmed, Heavy: c.Heavy,
+		ExpectedProducers: uint32(by.Expected), PresentProducers: uint32(by.Expected - len(by.Silent)), SilentProducers: texts(by.Silent),
+	}
+	if c.Observations > 0 {
+		share := sixDigits(c.HeavyShare())
+		out.HeavyRatio = &share
 	}
 	if c.Measured > 0 {
 		out.Mean = measure(c.Signal, sixDigits(c.Mean()*per))
+		out.MeanError = measure(c.Signal, sixDigits(c.MeanError()))
 		out.Min = measure(c.Signal, sixDigits(c.Signal.Unit().FromStored(c.Min)))
 		out.Max = measure(c.Signal, sixDigits(c.Signal.Unit().FromStored(c.Max)))
+		out.Trend = measure(c.Signal, sixDigits(c.TrendValue()))
 	}
 	if c.ModeCount > 0 {
-		out.Mode = n.bottleneck(c.Mode, c.ModeCount, c.Heavy)
+		out.Mode = n.bottleneck(c.Mode, c.ModeCount, c.Heavy, c.ModeEvidence)
 		out.Mode.Mean = measure(c.Signal, sixDigits(c.ModeMean()*per))
 	}
 	if c.RunnerUpCount > 0 {
-		out.RunnerUp = n.bottleneck(c.RunnerUp, c.RunnerUpCount, c.Heavy)
+		out.RunnerUp = n.bottleneck(c.RunnerUp, c.RunnerUpCount, c.Heavy, c.RunnerUpEvidence)
 	}
+	n.setCandidates(out, c)
 	return out
 }
 
-func (n *names) bottleneck(at aggregate.LocationID, count, heavy uint64) *wire.Bottleneck {
-	return &wire.Bottleneck{Location: n.locationName(at), Heavy: count, ShareRatio: sixDigits(share(count, heavy))}
+func (n *names) bottleneck(at aggregate.LocationID, count, heavy uint64, by aggregate.Evidence) *wire.Bottleneck {
+	return &wire.Bottleneck{Location: n.locationName(at), Heavy: count, ShareRatio: sixDigits(share(count, heavy)), Evidence: slices.Collect(by.Words)}
 }
 
 // sixDigits is the number that appendNumber writes.
@@ -96,7 +225,7 @@ func sixDigits(v float64) float64 {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return v
-	case v >= 1e6 && v < 1e15:
+	case wholeNumber(v):
 		return math.Round(v)
 	}
 	var text [32]byte
@@ -108,13 +237,19 @@ func sixDigits(v float64) float64 {
 }
 
 // appendBottleneck leaves the object open.
-func (n *names) appendBottleneck(b []byte, at aggregate.LocationID, count, heavy uint64) []byte {
+func (n *names) appendBottleneck(b []byte, at aggregate.LocationID, count, heavy uint64, by aggregate.Evidence) []byte {
 	b = append(b, `{"location":`...)
 	b = n.appendLocation(b, at)
 	b = append(b, `,"heavy":`...)
 	b = strconv.AppendUint(b, count, 10)
 	b = append(b, `,"share_ratio":`...)
-	return appendNumber(b, share(count, heavy))
+	b = append(appendNumber(b, share(count, heavy)), `,"evidence":`...)
+	separator := byte('[')
+	for word := range by.Words {
+		b = append(append(b, separator, '"'), word...)
+		b, separator = append(b, '"'), ','
+	}
+	return append(b, ']')
 }
 
 // appendMeasure appends a field with a wire.Measure.
@@ -132,10 +267,13 @@ func appendMeasure(b []byte, name string, s csig.Signal, v float64) []byte {
 	return append(b, '}')
 }
 
+// wholeNumber reports whether a number is so large that it is written as an integer.
+func wholeNumber(v float64) bool { return math.Abs(v) >= 1e6 && math.Abs(v) < 1e15 }
+
 // appendNumber writes six significant digits, finer than any tag, and numbers from a million
 // on without an exponent.
 func appendNumber(b []byte, v float64) []byte {
-	if v >= 1e6 && v < 1e15 {
+	if wholeNumber(v) {
 		return strconv.AppendInt(b, int64(math.Round(v)), 10)
 	}
 	return strconv.AppendFloat(b, v, 'g', 6, 64)
@@ -148,11 +286,13 @@ func share(part, of uint64) float64 {
 	return float64(part) / float64(of)
 }
 
-func orZero(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
+// ratioOf is a share, nil of nothing.
+func ratioOf(part, of uint64) *float64 {
+	if of == 0 {
+		return nil
 	}
-	return v
+	r := share(part, of)
+	return &r
 }
 
 // content is a message that is not encoded yet.
@@ -163,27 +303,23 @@ type content struct {
 	view   *view
 	chosen []int
 	bytes  int // of what value holds itself, where that is much
-	// shared is the content as JSON, for all who ask the same; nil where they are not known.
+	// shared are the cells as JSON, for all who ask the same; nil where they are not known.
 	shared *lazily[[]byte]
 }
 
-// json is the content as JSON. It is not to be written to.
-func (c *content) json(s *rest.Schema) ([]byte, error) {
-	if c.shared != nil {
-		return c.shared.get(func() ([]byte, error) { return c.encode(s) })
+// json is the content as JSON, in two parts: what the answer is of, and its cells. They are not to be
+// written to.
+func (c *content) json(s *rest.Schema) (head, cells []byte, err error) {
+	head, err = s.Append(nil, c.value)
+	if err != nil || c.view == nil {
+		return head, nil, err
 	}
-	return c.encode(s)
-}
-
-func (c *content) encode(s *rest.Schema) ([]byte, error) {
-	body, err := s.Append(nil, c.value)
-	if err != nil {
-		return nil, err
+	head = head[:len(head)-len(noCells)]
+	if c.shared == nil {
+		return head, c.view.list(c.chosen), nil
 	}
-	if c.view != nil {
-		body = c.view.fill(body, c.chosen)
-	}
-	return body, nil
+	cells, err = c.shared.get(func() ([]byte, error) { return c.view.list(c.chosen), nil })
+	return head, cells, err
 }
 
 // size is about how many bytes the content takes, encoded or not.

@@ -73,7 +73,7 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 	}
 	s := newServed(t, 36, func(c *api.Config) { c.Reader = query.FromStore(db) })
 	s.also = db
-	for second := range 4 {
+	for _, second := range []int{0, 1, 3} { // the last three windows have an outage in them
 		s.window(t, second)
 	}
 	if err := s.memory.Sync(t.Context(), db.Flush); err != nil {
@@ -101,7 +101,7 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 				question := "/api/v1/cells?signal=" + signal + "&level=" + level
 				live := cells(fmt.Sprintf("%s&windows=%d", question, span.windows))
 				past := cells(fmt.Sprintf("%s&from=2026-01-20T%sZ&to=2026-01-20T09:00:04Z", question, span.from))
-				if diff := gocmp.Diff(past, live, protocmp.Transform(), cmpopts.EquateApprox(1e-5, 0)); diff != "" {
+				if diff := gocmp.Diff(past, live, protocmp.Transform(), withoutCoverage(), cmpopts.EquateApprox(1e-5, 0)); diff != "" {
 					t.Fatalf("%s, %d windows (-store +memory):\n%.2000s", question, span.windows, diff)
 				}
 				compared += len(live)
@@ -176,7 +176,7 @@ func timelinesAgree(t *testing.T, s *served) {
 				c.Mode.Mean = nil
 			}
 		}
-		if diff := gocmp.Diff(past.Timeline, live.Timeline, protocmp.Transform(), cmpopts.EquateApprox(1e-5, 0)); diff != "" || len(live.Timeline) != 4 {
+		if diff := gocmp.Diff(past.Timeline, live.Timeline, protocmp.Transform(), withoutCoverage(), cmpopts.EquateApprox(1e-5, 0)); diff != "" || len(live.Timeline) != 4 {
 			t.Errorf("%s (-store +memory):\n%.2000s", question, diff)
 		}
 	}
@@ -202,7 +202,7 @@ func recordsCome(t *testing.T, s *served, db *store.Store) {
 	}
 	ns, at := func(v float64) *wire.Measure { return &wire.Measure{Value: &wire.Measure_Ns{Ns: v}} }, &wire.Bottleneck{Location: "leaf1:up1", Heavy: 3, ShareRatio: 0.75}
 	want := &wire.Flow{
-		SrcAddress: "10.0.1.1", SrcPort: 5, DstAddress: "2001:db8::1", DstPort: 4791, Proto: 17, SrcGroup: "rack1", DstGroup: "rack2", Kind: "tag",
+		SrcAddress: "10.0.1.1", SrcPort: 5, DstAddress: "2001:db8::1", DstPort: 4791, Proto: 17, SrcGroup: "rack1", DstGroup: "rack2", Kind: wire.Kind_KIND_TAG,
 		Observations: 20, Bytes: 3000, Mean: ns(50), Min: ns(20), Max: ns(80), Heavy: 4, HeavyRatio: 0.2, Windows: 1, Mode: at,
 	}
 	rest := proto.CloneOf(want)
@@ -214,7 +214,7 @@ func recordsCome(t *testing.T, s *served, db *store.Store) {
 		t.Errorf("flows of addresses (-want +got):\n%s", diff)
 	}
 	told := &wire.Finding{
-		Kind: "it's", Id: "000000000000004d", Severity: "error", First: timestamppb.New(begin), Last: timestamppb.New(begin.Add(5)), Count: 3, Device: "leaf1",
+		Kind: "it's", Id: "000000000000004d", Severity: wire.Severity_SEVERITY_ERROR, First: timestamppb.New(begin), Last: timestamppb.New(begin.Add(5)), Count: 3, Device: "leaf1",
 		Location: "leaf1:up1", Evidence: "S=31 'then' 4\ufffd\n", Packets: []uint64{1 << 63},
 	}
 	if diff := gocmp.Diff([]*wire.Finding{told}, read[wire.FindingsResponse](t, s.get(t, "/api/v1/findings?kind=it%27s&location=leaf1:up1")).Findings, protocmp.Transform()); diff != "" {

@@ -10,12 +10,14 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/rest"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -53,12 +55,34 @@ func (e ending) notes() map[string]string {
 // errEnough ends the reading of rows at the limit.
 var errEnough = errors.New("as many rows as there may be")
 
+// lines writes rows as JSON, one a line.
+type lines[T any, P message[T]] struct {
+	schema *rest.Schema
+	out    io.Writer
+	line   []byte
+}
+
+// Write implements tabular.Writer.
+func (l *lines[T, P]) Write(r *T) (err error) {
+	if l.line, err = l.schema.Append(l.line[:0], P(r)); err != nil {
+		return err
+	}
+	l.line = append(l.line, '\n')
+	_, err = l.out.Write(l.line)
+	return err
+}
+
+// Close implements tabular.Writer.
+func (l *lines[T, P]) Close(map[string]string) error { return nil }
+
 // tableOf is a table of the rows that each finds.
-func tableOf[T any](s *table.State, columns []tabular.Column[T], most int, each func(ctx context.Context, told func(*T) error) error) *exported {
+func tableOf[T any, P message[T]](a *API, s *table.State, columns []tabular.Column[T], most int, each func(ctx context.Context, told func(*T) error) error) *exported {
 	return &exported{s, most, func(ctx context.Context, f tabular.Format, w io.Writer) (e ending, err error) {
-		to, err := tabular.New(f, columns, w)
-		if err != nil {
-			return e, err
+		var to tabular.Writer[T] = &lines[T, P]{schema: a.schema, out: w}
+		if f != tabular.NDJSON {
+			if to, err = tabular.New(f, columns, w); err != nil {
+				return e, err
+			}
 		}
 		err = each(ctx, func(row *T) error {
 			if e.rows == most {
@@ -81,7 +105,7 @@ func tableOf[T any](s *table.State, columns []tabular.Column[T], most int, each 
 
 // tableRequest is a request for a table.
 type tableRequest[Q any] interface {
-	request[Q]
+	message[Q]
 	GetFormat() string
 }
 
@@ -129,19 +153,19 @@ func (a *API) exportCells(ctx context.Context, s *table.State, in *wire.ExportRe
 	if err != nil {
 		return nil, err
 	}
-	about := about(s, k)
-	return tableOf(s, cellColumns(about.Unit), a.ExportRows, func(_ context.Context, told func(*cellLine) error) error {
+	about := a.about(s, k)
+	return tableOf(a, s, cellColumns(about.Unit), a.ExportRows, func(_ context.Context, told func(*wire.ExportedCell) error) error {
 		return v.tell(&f, about, told)
 	}), nil
 }
 
 // tell tells of the view's cells that the filter takes.
-func (v *view) tell(f *filter, about *wire.About, told func(*cellLine) error) error {
+func (v *view) tell(f *filter, about *wire.About, told func(*wire.ExportedCell) error) error {
 	for i := range v.cells {
 		if !f.takes(&v.cells[i]) {
 			continue
 		}
-		if err := told(&cellLine{about.GetFrom().AsTime(), about.GetTo().AsTime(), about.Signal, v.names.cell(&v.cells[i])}); err != nil {
+		if err := told(&wire.ExportedCell{From: about.From, To: about.To, Signal: about.Signal, Cell: v.names.cell(&v.cells[i], &v.covers[i])}); err != nil {
 			return err
 		}
 	}
@@ -154,8 +178,8 @@ func (a *API) exportWindows(ctx context.Context, s *table.State, in *wire.Export
 	if err != nil {
 		return nil, err
 	}
-	about := about(s, k)
-	return tableOf(s, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, told func(*cellLine) error) error {
+	about := a.about(s, k)
+	return tableOf(a, s, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, told func(*wire.ExportedCell) error) error {
 		for _, w := range s.Last(int(in.GetWindows())) {
 			v, err := a.windowView(ctx, w, k.signal, k.level)
 			if err != nil {
@@ -179,11 +203,11 @@ func (a *API) exportPastCells(ctx context.Context, in *wire.ExportRequest) (*exp
 	if err != nil {
 		return nil, err
 	}
-	about := pastAbout(q)
-	return tableOf(nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, told func(*cellLine) error) error {
-		cells, err := a.pastCells(ctx, q, in)
+	about := a.pastAbout(q)
+	return tableOf(a, nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, told func(*wire.ExportedCell) error) error {
+		cells, err := a.pastCells(ctx, q.Question, in)
 		for i := 0; err == nil && i < len(cells); i++ {
-			err = told(&cellLine{q.From, q.To, about.Signal, cells[i]})
+			err = told(&wire.ExportedCell{From: about.From, To: about.To, Signal: about.Signal, Cell: cells[i]})
 		}
 		return err
 	}), nil
@@ -194,21 +218,23 @@ func (a *API) exportPastWindows(ctx context.Context, in *wire.ExportRequest) (*e
 	if err != nil {
 		return nil, err
 	}
-	if err := a.cut(ctx, &q, in.GetStep()); err != nil {
+	if err := a.cut(ctx, &q.Question, in.GetStep(), a.ExportRows); err != nil {
 		return nil, err
 	}
-	n, f, err := a.pastFilter(ctx, &q, in)
+	n, f, err := a.pastFilter(ctx, &q.Question, in)
 	if err != nil {
 		return nil, err
 	}
-	about := pastAbout(q)
-	return tableOf(nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, told func(*cellLine) error) error {
-		more, err := a.Reader.EachCellWindow(ctx, q, a.ExportRows, func(r *aggregate.CellWindow) error {
+	about := a.pastAbout(q)
+	return tableOf(a, nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, told func(*wire.ExportedCell) error) error {
+		more, err := a.Reader.EachCellWindow(ctx, q.Question, a.ExportRows, func(r *aggregate.CellWindow) error {
 			if !f.takes(&r.CellStats) {
 				return nil
 			}
-			begin := time.Unix(0, r.Start).UTC()
-			return told(&cellLine{begin, begin.Add(q.Step), about.Signal, n.pastCell(&r.CellStats)})
+			begin := time.Unix(0, r.Start)
+			return told(&wire.ExportedCell{
+				From: timestamppb.New(begin), To: timestamppb.New(begin.Add(q.Step)), Signal: about.Signal, Cell: n.pastCell(&r.CellStats),
+			})
 		})
 		if err == nil && more {
 			return errEnough
@@ -223,14 +249,14 @@ func (a *API) exportFlows(ctx context.Context, _ *table.State, in *wire.ExportFl
 		return nil, err
 	}
 	q.Limit = a.ExportRecords + 1
-	return tableOf(nil, flowColumns(q.Signal.Unit().String()), a.ExportRecords, func(ctx context.Context, told func(*flowLine) error) error {
+	return tableOf(a, nil, flowColumns(q.Signal.Unit().String()), a.ExportRecords, func(ctx context.Context, told func(*wire.ExportedFlow) error) error {
 		rows, err := a.Reader.Flows(ctx, q)
 		if err != nil {
 			return err
 		}
 		n, err := a.knowFlows(ctx, rows)
 		for i := 0; err == nil && i < len(rows); i++ {
-			err = told(&flowLine{q.From, q.To, n.flow(q.Signal, &rows[i])})
+			err = told(&wire.ExportedFlow{From: timestamppb.New(q.From), To: timestamppb.New(q.To), Flow: n.flow(q.Signal, &rows[i])})
 		}
 		return err
 	}), nil
@@ -242,14 +268,14 @@ func (a *API) exportFindings(ctx context.Context, _ *table.State, in *wire.Expor
 		return nil, err
 	}
 	q.Limit = a.ExportRecords + 1
-	return tableOf(nil, findingColumns(), a.ExportRecords, func(ctx context.Context, told func(*findingLine) error) error {
+	return tableOf(a, nil, findingColumns(), a.ExportRecords, func(ctx context.Context, told func(*wire.Finding) error) error {
 		rows, err := a.Reader.Findings(ctx, q)
 		if err != nil {
 			return err
 		}
 		n, err := a.knowFindings(ctx, rows)
 		for i := 0; err == nil && i < len(rows); i++ {
-			err = told(&findingLine{n.finding(&rows[i])})
+			err = told(n.finding(&rows[i]))
 		}
 		return err
 	}), nil
@@ -287,6 +313,9 @@ func (a *API) serveTable(r *http.Request, out http.ResponseWriter, f tabular.For
 		}
 		if err := held.Flush(); err != nil {
 			return err
+		}
+		if !w.begun { // lines without a row
+			w.begin()
 		}
 		for name, value := range end.notes() {
 			out.Header().Set(name, value)
@@ -326,22 +355,6 @@ func (w *tableWriter) Write(b []byte) (int, error) {
 	return w.out.Write(b)
 }
 
-// cellLine is a cell in a table.
-type cellLine struct {
-	from, to time.Time
-	signal   string
-	*wire.Cell
-}
-
-// flowLine is a flow in a table.
-type flowLine struct {
-	from, to time.Time
-	*wire.Flow
-}
-
-// findingLine is a finding in a table.
-type findingLine struct{ *wire.Finding }
-
 // suffix is what the names of columns of values in the unit end in.
 func suffix(unit string) string {
 	if u, err := csig.ParseUnit(unit); err == nil && unitFields[u] != "" {
@@ -362,9 +375,9 @@ func valued[T any](name, unit string, get func(*T) *wire.Measure) tabular.Column
 }
 
 // bottlenecks are the columns of a location that observations name.
-func bottlenecks[T any](name string, get func(*T) *wire.Bottleneck) []tabular.Column[T] {
+func bottlenecks[T any](name, unit string, get func(*T) *wire.Bottleneck) []tabular.Column[T] {
 	return []tabular.Column[T]{
-		{Name: name, Text: func(row *T) string {
+		{Name: name + "_location", Text: func(row *T) string {
 			if b := get(row); b != nil {
 				return b.Location
 			}
@@ -382,67 +395,101 @@ func bottlenecks[T any](name string, get func(*T) *wire.Bottleneck) []tabular.Co
 			}
 			return math.NaN()
 		}},
+		{Name: name + "_evidence", Text: func(row *T) string { return strings.Join(get(row).GetEvidence(), " ") }},
+		valued(name+"_mean", unit, func(row *T) *wire.Measure { return get(row).GetMean() }),
 	}
 }
 
-func cellColumns(unit string) []tabular.Column[cellLine] {
-	list := []tabular.Column[cellLine]{
-		{Name: "from", Time: func(c *cellLine) time.Time { return c.from }},
-		{Name: "to", Time: func(c *cellLine) time.Time { return c.to }},
-		{Name: "signal", Text: func(c *cellLine) string { return c.signal }},
-		{Name: "src", Text: func(c *cellLine) string { return c.Src }},
-		{Name: "dst", Text: func(c *cellLine) string { return c.Dst }},
-		{Name: "kind", Text: func(c *cellLine) string { return c.Kind }},
-		{Name: "state", Text: func(c *cellLine) string { return c.State }},
-		{Name: "observations", Count: func(c *cellLine) uint64 { return c.Observations }},
-		valued("mean", unit, func(c *cellLine) *wire.Measure { return c.Mean }),
-		valued("min", unit, func(c *cellLine) *wire.Measure { return c.Min }),
-		valued("max", unit, func(c *cellLine) *wire.Measure { return c.Max }),
-		{Name: "untouched", Count: func(c *cellLine) uint64 { return c.Untouched }},
-		{Name: "trimmed", Count: func(c *cellLine) uint64 { return c.Trimmed }},
-		{Name: "heavy", Count: func(c *cellLine) uint64 { return c.Heavy }},
-		{Name: "heavy_ratio", Real: func(c *cellLine) float64 { return c.HeavyRatio }},
+func cellColumns(unit string) []tabular.Column[wire.ExportedCell] {
+	list := []tabular.Column[wire.ExportedCell]{
+		{Name: "from", Time: func(c *wire.ExportedCell) time.Time { return c.From.AsTime() }},
+		{Name: "to", Time: func(c *wire.ExportedCell) time.Time { return c.To.AsTime() }},
+		{Name: "signal", Text: func(c *wire.ExportedCell) string { return c.Signal }},
+		{Name: "src", Text: func(c *wire.ExportedCell) string { return c.Cell.Src }},
+		{Name: "dst", Text: func(c *wire.ExportedCell) string { return c.Cell.Dst }},
+		{Name: "kind", Text: func(c *wire.ExportedCell) string { return c.Cell.Kind.Word() }},
+		{Name: "state", Text: func(c *wire.ExportedCell) string { return c.Cell.State.Word() }},
+		{Name: "since", Time: func(c *wire.ExportedCell) time.Time { return timeOf(c.Cell.Since) }},
+		{Name: "sustained_s", Real: func(c *wire.ExportedCell) float64 { return c.Cell.SustainedS }},
+		{Name: "congested_ratio", Real: func(c *wire.ExportedCell) float64 { return c.Cell.CongestedRatio }},
+		{Name: "observations", Count: func(c *wire.ExportedCell) uint64 { return c.Cell.Observations }},
+		{Name: "samples", Count: func(c *wire.ExportedCell) uint64 { return c.Cell.Samples }},
+		valued("mean", unit, func(c *wire.ExportedCell) *wire.Measure { return c.Cell.Mean }),
+		valued("mean_error", unit, func(c *wire.ExportedCell) *wire.Measure { return c.Cell.MeanError }),
+		valued("min", unit, func(c *wire.ExportedCell) *wire.Measure { return c.Cell.Min }),
+		valued("max", unit, func(c *wire.ExportedCell) *wire.Measure { return c.Cell.Max }),
+		valued("trend", unit, func(c *wire.ExportedCell) *wire.Measure { return c.Cell.Trend }),
+		{Name: "unjudged", Count: func(c *wire.ExportedCell) uint64 { return c.Cell.Unjudged }},
+		{Name: "untouched", Count: func(c *wire.ExportedCell) uint64 { return c.Cell.Untouched }},
+		{Name: "trimmed", Count: func(c *wire.ExportedCell) uint64 { return c.Cell.Trimmed }},
+		{Name: "heavy", Count: func(c *wire.ExportedCell) uint64 { return c.Cell.Heavy }},
+		{Name: "heavy_ratio", Real: func(c *wire.ExportedCell) float64 { return orNaN(c.Cell.HeavyRatio) }},
 	}
-	list = append(list, bottlenecks("mode", func(c *cellLine) *wire.Bottleneck { return c.Mode })...)
-	return append(list, bottlenecks("runner_up", func(c *cellLine) *wire.Bottleneck { return c.RunnerUp })...)
+	list = append(list, bottlenecks("mode", unit, func(c *wire.ExportedCell) *wire.Bottleneck { return c.Cell.Mode })...)
+	list = append(list, bottlenecks("runner_up", unit, func(c *wire.ExportedCell) *wire.Bottleneck { return c.Cell.RunnerUp })...)
+	return append(list,
+		tabular.Column[wire.ExportedCell]{Name: "candidates", Text: func(c *wire.ExportedCell) string { return strings.Join(c.Cell.Candidates, " ") }},
+		tabular.Column[wire.ExportedCell]{Name: "probabilities", Text: func(c *wire.ExportedCell) string {
+			return strings.Trim(fmt.Sprint(c.Cell.Probabilities), "[]")
+		}},
+		tabular.Column[wire.ExportedCell]{Name: "expected_producers", Count: func(c *wire.ExportedCell) uint64 { return uint64(c.Cell.ExpectedProducers) }},
+		tabular.Column[wire.ExportedCell]{Name: "present_producers", Count: func(c *wire.ExportedCell) uint64 { return uint64(c.Cell.PresentProducers) }},
+		tabular.Column[wire.ExportedCell]{Name: "silent_producers", Text: func(c *wire.ExportedCell) string { return strings.Join(c.Cell.SilentProducers, " ") }})
 }
 
-func flowColumns(unit string) []tabular.Column[flowLine] {
-	list := []tabular.Column[flowLine]{
-		{Name: "from", Time: func(f *flowLine) time.Time { return f.from }},
-		{Name: "to", Time: func(f *flowLine) time.Time { return f.to }},
-		{Name: "others", Flag: func(f *flowLine) bool { return f.Others }},
-		{Name: "src_address", Text: func(f *flowLine) string { return f.SrcAddress }},
-		{Name: "src_port", Count: func(f *flowLine) uint64 { return uint64(f.SrcPort) }},
-		{Name: "dst_address", Text: func(f *flowLine) string { return f.DstAddress }},
-		{Name: "dst_port", Count: func(f *flowLine) uint64 { return uint64(f.DstPort) }},
-		{Name: "proto", Count: func(f *flowLine) uint64 { return uint64(f.Proto) }},
-		{Name: "src_group", Text: func(f *flowLine) string { return f.SrcGroup }},
-		{Name: "dst_group", Text: func(f *flowLine) string { return f.DstGroup }},
-		{Name: "kind", Text: func(f *flowLine) string { return f.Kind }},
-		{Name: "observations", Count: func(f *flowLine) uint64 { return f.Observations }},
-		{Name: "bytes", Count: func(f *flowLine) uint64 { return f.Bytes }},
-		valued("mean", unit, func(f *flowLine) *wire.Measure { return f.Mean }),
-		valued("min", unit, func(f *flowLine) *wire.Measure { return f.Min }),
-		valued("max", unit, func(f *flowLine) *wire.Measure { return f.Max }),
-		{Name: "heavy", Count: func(f *flowLine) uint64 { return f.Heavy }},
-		{Name: "heavy_ratio", Real: func(f *flowLine) float64 { return f.HeavyRatio }},
-		{Name: "windows", Count: func(f *flowLine) uint64 { return f.Windows }},
+// timeOf is the zero time where there is none.
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
 	}
-	return append(list, bottlenecks("mode", func(f *flowLine) *wire.Bottleneck { return f.Mode })...)
+	return t.AsTime()
 }
 
-func findingColumns() []tabular.Column[findingLine] {
-	return []tabular.Column[findingLine]{
-		{Name: "kind", Text: func(f *findingLine) string { return f.Kind }},
-		{Name: "id", Text: func(f *findingLine) string { return f.Id }},
-		{Name: "severity", Text: func(f *findingLine) string { return f.Severity }},
-		{Name: "first", Time: func(f *findingLine) time.Time { return f.GetFirst().AsTime() }},
-		{Name: "last", Time: func(f *findingLine) time.Time { return f.GetLast().AsTime() }},
-		{Name: "count", Count: func(f *findingLine) uint64 { return f.Count }},
-		{Name: "device", Text: func(f *findingLine) string { return f.Device }},
-		{Name: "port", Text: func(f *findingLine) string { return f.Port }},
-		{Name: "location", Text: func(f *findingLine) string { return f.Location }},
-		{Name: "evidence", Text: func(f *findingLine) string { return f.Evidence }},
+func flowColumns(unit string) []tabular.Column[wire.ExportedFlow] {
+	list := []tabular.Column[wire.ExportedFlow]{
+		{Name: "from", Time: func(f *wire.ExportedFlow) time.Time { return f.From.AsTime() }},
+		{Name: "to", Time: func(f *wire.ExportedFlow) time.Time { return f.To.AsTime() }},
+		{Name: "others", Flag: func(f *wire.ExportedFlow) bool { return f.Flow.Others }},
+		{Name: "src_address", Text: func(f *wire.ExportedFlow) string { return f.Flow.SrcAddress }},
+		{Name: "src_port", Count: func(f *wire.ExportedFlow) uint64 { return uint64(f.Flow.SrcPort) }},
+		{Name: "dst_address", Text: func(f *wire.ExportedFlow) string { return f.Flow.DstAddress }},
+		{Name: "dst_port", Count: func(f *wire.ExportedFlow) uint64 { return uint64(f.Flow.DstPort) }},
+		{Name: "proto", Count: func(f *wire.ExportedFlow) uint64 { return uint64(f.Flow.Proto) }},
+		{Name: "src_group", Text: func(f *wire.ExportedFlow) string { return f.Flow.SrcGroup }},
+		{Name: "dst_group", Text: func(f *wire.ExportedFlow) string { return f.Flow.DstGroup }},
+		{Name: "kind", Text: func(f *wire.ExportedFlow) string { return f.Flow.Kind.Word() }},
+		{Name: "observations", Count: func(f *wire.ExportedFlow) uint64 { return f.Flow.Observations }},
+		{Name: "bytes", Count: func(f *wire.ExportedFlow) uint64 { return f.Flow.Bytes }},
+		valued("mean", unit, func(f *wire.ExportedFlow) *wire.Measure { return f.Flow.Mean }),
+		valued("min", unit, func(f *wire.ExportedFlow) *wire.Measure { return f.Flow.Min }),
+		valued("max", unit, func(f *wire.ExportedFlow) *wire.Measure { return f.Flow.Max }),
+		{Name: "heavy", Count: func(f *wire.ExportedFlow) uint64 { return f.Flow.Heavy }},
+		{Name: "heavy_ratio", Real: func(f *wire.ExportedFlow) float64 { return f.Flow.HeavyRatio }},
+		{Name: "windows", Count: func(f *wire.ExportedFlow) uint64 { return f.Flow.Windows }},
 	}
+	return append(list, bottlenecks("mode", unit, func(f *wire.ExportedFlow) *wire.Bottleneck { return f.Flow.Mode })...)
+}
+
+func findingColumns() []tabular.Column[wire.Finding] {
+	return []tabular.Column[wire.Finding]{
+		{Name: "kind", Text: func(f *wire.Finding) string { return f.Kind }},
+		{Name: "id", Text: func(f *wire.Finding) string { return f.Id }},
+		{Name: "severity", Text: func(f *wire.Finding) string { return f.Severity.Word() }},
+		{Name: "first", Time: func(f *wire.Finding) time.Time { return f.GetFirst().AsTime() }},
+		{Name: "last", Time: func(f *wire.Finding) time.Time { return f.GetLast().AsTime() }},
+		{Name: "count", Count: func(f *wire.Finding) uint64 { return f.Count }},
+		{Name: "device", Text: func(f *wire.Finding) string { return f.Device }},
+		{Name: "port", Text: func(f *wire.Finding) string { return f.Port }},
+		{Name: "location", Text: func(f *wire.Finding) string { return f.Location }},
+		{Name: "evidence", Text: func(f *wire.Finding) string { return f.Evidence }},
+		{Name: "packets", Text: func(f *wire.Finding) string { return strings.Trim(fmt.Sprint(f.Packets), "[]") }},
+	}
+}
+
+// orNaN is a number that may not be set.
+func orNaN(v *float64) float64 {
+	if v == nil {
+		return math.NaN()
+	}
+	return *v
 }

@@ -49,6 +49,22 @@ func exportOf(t *testing.T, url, target string, f tabular.Format) ([][]string, *
 	return rows, response
 }
 
+// TestExportNothing: a table without rows is whole, in lines too, which have no header.
+func TestExportNothing(t *testing.T) {
+	url := listen(t, newCalled(t, nil))
+	for _, f := range []tabular.Format{tabular.NDJSON, tabular.CSV, tabular.Parquet, tabular.Arrow} {
+		response, err := http.Get(url + "/api/v1/export?signal=type_7&windows=1&format=" + string(f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		if tr := response.Trailer; err != nil || response.StatusCode != 200 || response.Header.Get("Content-Type") != f.ContentType() || tr.Get("Csigscope-Rows") != "0" || tr.Get("Csigscope-Complete") != "true" {
+			t.Errorf("%s: %v, %s, headers %v, trailers %v", f, err, response.Status, response.Header, tr)
+		}
+	}
+}
+
 // column is the column of that name, without it.
 func column(t *testing.T, rows [][]string, name string) (values []string) {
 	t.Helper()
@@ -82,7 +98,7 @@ func TestExport(t *testing.T) {
 			}
 		}
 		unit := map[string]string{"bit/s": "_bps", "ns": "_ns", "ratio": "_ratio"}[want.About.Unit]
-		mean, src, mode, from, to := column(t, rows, "mean"+unit), column(t, rows, "src"), column(t, rows, "mode"), column(t, rows, "from"), column(t, rows, "to")
+		mean, src, mode, from, to := column(t, rows, "mean"+unit), column(t, rows, "src"), column(t, rows, "mode_location"), column(t, rows, "from"), column(t, rows, "to")
 		if len(rows)-1 != len(want.Cells) || len(mean) == 0 || response.Trailer.Get("Csigscope-Complete") != "true" {
 			t.Fatalf("%s: %d rows, want %d, trailers %v", target, len(rows)-1, len(want.Cells), response.Trailer)
 		}

@@ -23,8 +23,13 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// question is a question to the store about one signal.
-func (a *API) question(ctx context.Context, in subject, when times) (q query.Question, err error) {
+// pastQuestion is a question to the store about one signal.
+type pastQuestion struct {
+	query.Question
+	last time.Time // end of the last window that is stored
+}
+
+func (a *API) question(ctx context.Context, in subject, when times) (q pastQuestion, err error) {
 	if q.From, q.To, _, err = historyOf(when); err != nil {
 		return q, err
 	}
@@ -33,6 +38,11 @@ func (a *API) question(ctx context.Context, in subject, when times) (q query.Que
 	if err != nil {
 		return q, err
 	}
+	// A replay that was interrupted early has left fine windows alone.
+	if n := len(extent.Resolutions); n > 0 && extent.Resolutions[n-1] < time.Second {
+		q.Resolution = extent.Resolutions[n-1]
+	}
+	q.last = extent.Last
 	k, err := keyOf(in, 1, extent.Signals)
 	q.Signal, q.Level = k.signal, k.level
 	return q, err
@@ -50,10 +60,11 @@ type scope struct {
 func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, err error) {
 	if s == nil {
 		on.Analytics = a.Reader
-		if on.Question, err = a.question(ctx, in, in); err != nil {
+		q, err := a.question(ctx, in, in)
+		if err != nil {
 			return on, err
 		}
-		on.about = pastAbout(on.Question)
+		on.Question, on.about = q.Question, a.pastAbout(q)
 		on.names, err = a.history().get(ctx)
 		return on, err
 	}
@@ -62,7 +73,7 @@ func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, e
 		return on, err
 	}
 	windows := s.Last(k.windows)
-	on.about = about(s, k)
+	on.about = a.about(s, k)
 	on.Question = query.Question{Signal: k.signal, Level: k.level, Step: s.Resolution}
 	if len(windows) > 0 {
 		on.From, on.To = windows[0].Start, windows[len(windows)-1].End
@@ -70,7 +81,7 @@ func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, e
 	if on.names, err = a.names.get(ctx); err != nil {
 		return on, err
 	}
-	on.Analytics = query.FromWindows(windows, on.names.at)
+	on.Analytics = query.FromWindows(windows, on.names.at, s.Old(windows))
 	return on, nil
 }
 
@@ -93,14 +104,18 @@ func (a *API) history() *namesCache {
 // resolve calls f with the names of history, and once more with those that were stored since then
 // where it fails: a name may be new.
 func (a *API) resolve(ctx context.Context, f func(*names) error) (*names, error) {
-	n, err := a.history().get(ctx)
+	return resolve(ctx, a.history(), f)
+}
+
+func resolve(ctx context.Context, among *namesCache, f func(*names) error) (*names, error) {
+	n, err := among.get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err = f(n); err == nil {
 		return n, nil
 	}
-	later, again := a.history().noOlderThan(ctx, namesAgain)
+	later, again := among.noOlderThan(ctx, namesAgain)
 	if again != nil || later == n {
 		return nil, err
 	}
@@ -158,26 +173,35 @@ func (f *filter) narrow(q *query.Question) {
 // oneCell tells whether the filter names one source and one destination.
 func (f *filter) oneCell() bool { return len(f.src) == 1 && len(f.dst) == 1 }
 
-func pastAbout(q query.Question) *wire.About {
+func (a *API) pastAbout(q pastQuestion) *wire.About {
+	now, newest := a.Now(), q.To
+	if q.last.Before(newest) {
+		newest = q.last
+	}
 	return &wire.About{
+		AsOf: timestamppb.New(now), AgeS: age(newest, now),
 		Source: "store", Signal: csig.SignalNames([]csig.Signal{q.Signal})[0], Unit: q.Signal.Unit().String(),
-		Level: q.Level.String(), From: timestamppb.New(q.From), To: timestamppb.New(q.To), Durable: true,
+		Level: q.Level.String(), From: timestamppb.New(q.From), To: timestamppb.New(q.To), Durable: true, Final: true,
+		OnsetRatio: a.Thresholds.Onset, ClearRatio: a.Thresholds.Clear, NotJudgedHint: query.NotJudgedHint(q.Signal),
 	}
 }
 
 // pastCell is a cell of history: values have all their digits.
 func (n *names) pastCell(r *aggregate.CellStats) *wire.Cell {
 	c := &wire.Cell{
-		Src: n.groupName(r.Src), Dst: n.groupName(r.Dst), Kind: r.Kind.String(), State: r.State.String(), Observations: r.Observations,
-		Mean: measure(r.Signal, r.MeanValue()), Min: measure(r.Signal, r.MinValue()), Max: measure(r.Signal, r.MaxValue()),
-		Untouched: r.Untouched, Trimmed: r.Trimmed, Heavy: r.Heavy, HeavyRatio: share(r.Heavy, r.Observations),
+		Src: n.groupName(r.Src), Dst: n.groupName(r.Dst), Kind: wire.Kind(r.Kind), State: stateOf(r.State), Observations: r.Observations,
+		Since: sinceOf(&r.Verdict), SustainedS: seconds(r.Lasted), CongestedRatio: share(r.CongestedWindows, r.JudgedWindows),
+		MeanError: measure(r.Signal, r.MeanError()), Unjudged: r.Unjudged,
+		Mean: measure(r.Signal, r.MeanValue()), Min: measure(r.Signal, r.MinValue()), Max: measure(r.Signal, r.MaxValue()), Trend: measure(r.Signal, r.TrendValue()),
+		Samples: r.Samples, Untouched: r.Untouched, Trimmed: r.Trimmed, Heavy: r.Heavy, HeavyRatio: ratioOf(r.Heavy, r.Observations),
 	}
 	if r.ModeCount > 0 {
-		c.Mode = &wire.Bottleneck{Location: n.locationName(r.Mode), Heavy: r.ModeCount, ShareRatio: share(r.ModeCount, r.Heavy)}
+		c.Mode = &wire.Bottleneck{Location: n.locationName(r.Mode), Heavy: r.ModeCount, ShareRatio: share(r.ModeCount, r.Heavy), Evidence: slices.Collect(r.ModeEvidence.Words)}
 	}
 	if r.RunnerUpCount > 0 {
-		c.RunnerUp = &wire.Bottleneck{Location: n.locationName(r.RunnerUp), Heavy: r.RunnerUpCount, ShareRatio: share(r.RunnerUpCount, r.Heavy)}
+		c.RunnerUp = &wire.Bottleneck{Location: n.locationName(r.RunnerUp), Heavy: r.RunnerUpCount, ShareRatio: share(r.RunnerUpCount, r.Heavy), Evidence: slices.Collect(r.RunnerUpEvidence.Words)}
 	}
+	n.setCandidates(c, r)
 	return c
 }
 

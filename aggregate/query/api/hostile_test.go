@@ -35,7 +35,7 @@ func TestProblems(t *testing.T) {
 		"cells?limit=1&limit=2":           {400, "give it once"},
 		"cells?src=%zz":                   {400, "escape"},
 		"cells?signal=max_speed":          {422, "min_abw_ratio"},
-		"cells?level=galaxy":              {422, "expected one of location, set, device, stage"},
+		"cells?level=galaxy":              {422, "expected one of location, set, device, stage, far_end"},
 		"cells?src=rack99":                {422, "/api/v1/fabric lists them"},
 		"cells?location=nowhere":          {422, "/api/v1/fabric lists them"},
 		"cells?state=fine":                {422, "expected one of"},
@@ -127,7 +127,7 @@ func TestInjections(t *testing.T) {
 		"flows":    {"signal", "from", "to", "src", "dst", "src_address", "dst_address", "kind", "min_heavy", "window", "limit", "cursor"},
 		"findings": {"severity", "location", "from", "to", "limit", "cursor"},
 		"export":   {"signal", "src", "format", "from"},
-		"fabric":   {"x"}, "health": {"x"}, "watch": {"signal", "level", "src", "dst", "after", "heartbeat"},
+		"fabric":   {"x"}, "health": {"x"}, "watch": {"signal", "level", "src", "dst", "after", "heartbeat"}, "changes": {"signal", "src", "link", "state", "after", "heartbeat"},
 	}
 	for path, names := range parameters {
 		for _, name := range names {

@@ -12,6 +12,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -194,6 +195,69 @@ func warmLatencies(t testing.TB, requests int) (took []time.Duration) {
 	}
 	slices.Sort(took)
 	return took
+}
+
+// BenchmarkProvisional is how long after its end the last of 100 watchers has read all of a window of
+// 4096 cells, and how long after its lateness it has read that the window is final. A producer
+// announces it as it ends and closes it when its lateness of 100 ms has passed, by the clock.
+func BenchmarkProvisional(b *testing.B) {
+	var ended, final []time.Duration
+	for b.Loop() {
+		ended, final = provisionalTimes(b, 20)
+	}
+	b.ReportMetric(0, "ns/op")
+	for name, took := range map[string][]time.Duration{"provisional": ended, "final": final} {
+		b.ReportMetric(took[len(took)/2].Seconds()*1e3, "ms-p50-"+name)
+		b.ReportMetric(took[len(took)*99/100].Seconds()*1e3, "ms-p99-"+name)
+	}
+}
+
+// provisionalTimes are how long after the end of windows, and after their lateness, all watchers have
+// the provisional and the final event of each, ascending.
+func provisionalTimes(b *testing.B, windows int) (ended, final []time.Duration) {
+	b.Helper()
+	const cells, watchers, lateness = 4096, 100, 100 * time.Millisecond
+	s := newServed(b, cells, func(c *api.Config) {
+		c.Watchers, c.Now, c.Memory = watchers, time.Now, table.NewMemory(table.MemoryOptions{Lateness: lateness})
+	})
+	ctx, cancel := context.WithCancel(b.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.memory.Run(ctx) })
+	running.Go(func() { _ = s.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	second := int(time.Since(begin) / time.Second)
+	s.writeBlock(b, producersBlocks(second-1, cells)[0])
+	url := listen(b, s)
+	streams := make([]reader, watchers)
+	for i := range streams {
+		streams[i] = counting("", "gzip", flushed)(b, url)
+	}
+	read := func(since time.Time) time.Duration {
+		arrived := make([]time.Duration, watchers)
+		var readers sync.WaitGroup
+		for i, w := range streams {
+			readers.Go(func() {
+				w.event(b)
+				arrived[i] = time.Since(since)
+			})
+		}
+		readers.Wait()
+		return slices.Max(arrived)
+	}
+	for second++; len(ended) < windows; second += 2 { // a loaded machine has time to read
+		block := producersBlocks(second, cells)[0]
+		end := begin.Add(time.Duration(second+1) * time.Second)
+		time.Sleep(time.Until(end))
+		s.memory.WriteProvisional((*aggregate.Provisional)(block))
+		ended = append(ended, read(end))
+		time.Sleep(time.Until(end.Add(lateness)))
+		s.writeBlock(b, block)
+		final = append(final, read(end.Add(lateness)))
+	}
+	slices.Sort(ended)
+	slices.Sort(final)
+	return ended, final
 }
 
 // BenchmarkFreshness is the time from the last block of a window, in memory, to the event that

@@ -43,12 +43,15 @@ func endpoints() (list []endpoint) {
 		{"matrix", past, "Matrix", sent, 1},
 		{"path", past + rack, "Path", sent + `,"src":"rack1","dst":"rack2"`, 2},
 		{"locations", past, "Locations", sent, 1},
+		{"links", past, "Links", sent, 3},
+		{"topology", "", "Topology", "", -1},
 		{"timeline", past + "&step=1s", "Timeline", sent + `,"step":"1s"`, 3},
 		{"flows", past, "Flows", sent, 1},
 		{"findings", past, "Findings", sent, 1},
 		{"fabric", "", "Fabric", "", 0},
 		{"health", "", "Health", "", -1},
 		{"watch", "", "", "", 0},
+		{"changes", "", "", "", 0},
 		{"export", past, "", "", 1},
 		{"export/flows", past, "", "", 1},
 		{"export/findings", past, "", "", 1},
@@ -62,9 +65,11 @@ func endpoints() (list []endpoint) {
 			list = append(list, endpoint{path: "/" + wire.QueryServiceName + "/" + e.call, query: "{" + e.body + "}", media: "application/json", each: e.each})
 		}
 	}
-	list = append(list, endpoint{
-		path: "/" + wire.QueryServiceName + "/Watch", query: "\x00\x00\x00\x00\x02{}", media: "application/connect+json",
-	})
+	for _, call := range []string{"Watch", "Changes"} {
+		list = append(list, endpoint{
+			path: "/" + wire.QueryServiceName + "/" + call, query: "\x00\x00\x00\x00\x02{}", media: "application/connect+json",
+		})
+	}
 	const asked = `{"cost-type":{"cost-mode":"numerical","cost-metric":"bw-available"},"endpoints":{"srcs":["ipv4:10.0.0.1"],"dsts":["ipv4:10.0.0.2"]}}`
 	for path, e := range map[string]endpoint{
 		"directory": {each: -1}, "networkmap": {}, "costmap/": {},
@@ -108,7 +113,7 @@ func TestEndpointsAreMetered(t *testing.T) {
 		if n := counting.Count(); n != 0 || e.each >= 0 && w.Code != http.StatusTooManyRequests && !strings.Contains(w.Body.String(), "resource_exhausted") {
 			t.Errorf("%s: %d reads for a client without a budget, status %d: %.200s", e.path, n, w.Code, w.Body)
 		}
-		if strings.HasSuffix(strings.ToLower(e.path), "/watch") {
+		if path := strings.ToLower(e.path); strings.HasSuffix(path, "/watch") || strings.HasSuffix(path, "/changes") {
 			continue // goes on for good
 		}
 		const requests = 20

@@ -137,7 +137,7 @@ func (n *names) knowLocation(id aggregate.LocationID) bool {
 func (n *names) same(groups []fabric.Group, locations []fabric.Location) bool {
 	for i := range locations {
 		l := &locations[i]
-		if have := n.locations[l.ID]; have == nil || have.Name != l.Name || have.Set != l.Set || have.DeviceLoc != l.DeviceLoc || have.StageLoc != l.StageLoc {
+		if have := n.locations[l.ID]; have == nil || have.Name != l.Name || have.Set != l.Set || have.DeviceLoc != l.DeviceLoc || have.StageLoc != l.StageLoc || have.FarEnd != l.FarEnd {
 			return false
 		}
 	}
@@ -239,10 +239,10 @@ func (n *names) at(level fabric.Level) func(aggregate.LocationID) aggregate.Loca
 func (n *names) place(id aggregate.LocationID) *wire.Place {
 	l, ok := n.locations[id]
 	if !ok {
-		return &wire.Place{Location: n.locationName(id), Kind: fabric.KindUnknown}
+		return &wire.Place{Location: n.locationName(id), Kind: wire.LocationKind_LOCATION_KIND_UNKNOWN}
 	}
 	return &wire.Place{
-		Location: text(l.Name), Kind: text(l.Kind), Device: text(l.Device), Stage: text(l.Stage), Orientation: text(l.Orientation),
+		Location: text(l.Name), Kind: kindOf(l), Device: text(l.Device), Stage: text(l.Stage), Orientation: text(l.Orientation),
 		CapacityBps: l.Capacity * 1000, Candidates: texts(l.Candidates), CandidateCount: uint32(l.CandidateCount),
 	}
 }
@@ -262,6 +262,7 @@ type BothNames struct {
 	Fabric func() *fabric.Fabric // in use; nil: the store alone has names
 	Stored Catalog               // nil where there are no exporters
 
+	patience  time.Duration // how long a request waits for Stored; 0: storePatience
 	groups    remembered[fabric.Group]
 	locations remembered[fabric.Location]
 }
@@ -275,7 +276,7 @@ func (n *BothNames) Groups(ctx context.Context) ([]fabric.Group, error) {
 	if n.Stored == nil {
 		return list, nil
 	}
-	others, err := n.groups.get(ctx, n.Stored.Groups)
+	others, err := n.groups.get(ctx, n.patience, n.Stored.Groups)
 	return beside(list, others, func(g *fabric.Group) aggregate.GroupID { return g.ID }), err
 }
 
@@ -291,16 +292,16 @@ func (n *BothNames) Locations(ctx context.Context) ([]fabric.Location, error) {
 	if n.Stored == nil {
 		return list, nil
 	}
-	others, err := n.locations.get(ctx, n.Stored.Locations)
+	others, err := n.locations.get(ctx, n.patience, n.Stored.Locations)
 	return beside(list, others, func(l *fabric.Location) aggregate.LocationID { return l.ID }), err
 }
 
 // remembering gives a catalog that the names which were read last stay in.
-func remembering(c Catalog) Catalog {
+func remembering(c Catalog, patience time.Duration) Catalog {
 	if _, ok := c.(*BothNames); ok {
 		return c
 	}
-	return &BothNames{Stored: c}
+	return &BothNames{Stored: c, patience: patience}
 }
 
 // beside adds to the list the others that it lacks.
@@ -326,19 +327,18 @@ type remembered[T any] struct {
 	reading chan struct{} // closed when the present one ends; nil without one
 }
 
-// get reads the list. A reading that takes longer than storePatience goes on without the
-// caller, who gets the last list, as after one that failed.
-func (r *remembered[T]) get(ctx context.Context, read func(context.Context) ([]T, error)) ([]T, error) {
-	list, err := r.readOrKeep(ctx, read)
+// get reads the list. A reading that takes longer than the patience goes on without the caller, who gets the last list, as after one that failed.
+func (r *remembered[T]) get(ctx context.Context, patience time.Duration, read func(context.Context) ([]T, error)) ([]T, error) {
+	list, err := r.readOrKeep(ctx, patience, read)
 	if _, limited := errors.AsType[*edge.LimitError](err); limited && edge.BudgetOf(ctx).Check() == nil {
-		list, err = r.readOrKeep(ctx, read) // the refusal was meant for another client, which read first
+		list, err = r.readOrKeep(ctx, patience, read) // the refusal was meant for another client, which read first
 	}
 	return list, err
 }
 
-func (r *remembered[T]) readOrKeep(ctx context.Context, read func(context.Context) ([]T, error)) ([]T, error) {
+func (r *remembered[T]) readOrKeep(ctx context.Context, wait time.Duration, read func(context.Context) ([]T, error)) ([]T, error) {
 	done := r.read(ctx, read)
-	patience := time.NewTimer(storePatience)
+	patience := time.NewTimer(cmp.Or(wait, storePatience))
 	defer patience.Stop()
 	select {
 	case <-done:
@@ -405,29 +405,57 @@ func (a *API) fabric(ctx context.Context, _ *table.State, _ *wire.FabricRequest)
 	return of(nil, out)
 }
 
+// storedExtent is what the store holds, nil where there is none or it is empty.
+func (a *API) storedExtent(ctx context.Context) (*wire.Stored, error) {
+	if a.Reader == nil {
+		return nil, nil
+	}
+	e, err := a.Reader.Extent(ctx)
+	if err != nil || e.Empty() {
+		return nil, err
+	}
+	out := &wire.Stored{First: timestamppb.New(e.First), Last: timestamppb.New(e.Last)}
+	for _, s := range e.Signals {
+		out.Signals = append(out.Signals, s.FullName())
+	}
+	return out, nil
+}
+
 // maxMissing bounds the missing producers that health names.
 const maxMissing = 100
 
-func (a *API) health(context.Context, *table.State, *wire.HealthRequest) (*answer, error) {
-	out := &wire.HealthResponse{Source: "store", Watchers: uint64(a.watchers.Load())}
+func (a *API) health(ctx context.Context, _ *table.State, _ *wire.HealthRequest) (*answer, error) {
+	brief := ctx
+	if a.Memory != nil { // which answers without the store
+		var cancel context.CancelFunc
+		brief, cancel = context.WithTimeout(ctx, storePatience)
+		defer cancel()
+	}
+	stored, err := a.storedExtent(brief)
+	now := a.Now()
+	out := &wire.HealthResponse{Source: "store", AsOf: timestamppb.New(now), Watchers: uint64(a.watchers.Load()), Stored: stored}
 	if a.Memory == nil {
-		return of(nil, out)
+		out.First, out.Last, out.Signals = stored.GetFirst(), stored.GetLast(), stored.GetSignals()
+		if stored != nil {
+			out.AgeS = age(out.Last.AsTime(), now)
+		}
+		return &answer{content{value: out}, nil}, err
 	}
 	s, counts := a.Memory.State(), a.Memory.Counts()
 	out.Source, out.Revision, out.Windows, out.ResolutionS = "memory", token(s), uint64(len(s.Windows)), s.Resolution.Seconds()
 	out.OldBlocks, out.DroppedWindows = counts.OldBlocks, counts.DroppedWindows
 	out.RepeatedBlocks, out.AheadBlocks, out.CrowdedBlocks = counts.RepeatedBlocks, counts.AheadBlocks, counts.CrowdedBlocks
-	missing := a.Memory.Missing()
+	missing := s.Coverage.Silent
 	for _, p := range missing[:min(len(missing), maxMissing)] {
 		out.MissingProducers = append(out.MissingProducers, text(p.Name))
 	}
+	out.AgeS, out.ExpectedProducers, out.PresentProducers = ageOf(s, now), uint64(s.Coverage.Expected), uint64(s.Coverage.Present())
 	for _, signal := range s.Signals() {
 		out.Signals = append(out.Signals, signal.FullName())
 	}
 	if w := s.Newest(); w != nil {
-		age := a.Now().Sub(w.End).Seconds()
-		out.First, out.Last, out.AgeS = timestamppb.New(s.Windows[0].Start), timestamppb.New(w.End), &age
-		out.CompletenessRatio, out.Producers, out.ExpectedProducers = w.Completeness(), uint64(w.Producers), uint64(w.Expected)
+		out.First, out.Last = timestamppb.New(s.Windows[0].Start), timestamppb.New(w.End)
+		out.CompletenessRatio, out.Producers = w.Completeness(), uint64(w.Producers)
 	}
 	return of(nil, out)
 }

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -51,6 +55,30 @@ func TestBothNames(t *testing.T) {
 			if g.Name == "other" {
 				t.Errorf("the store's name of group %d comes first", g.ID)
 			}
+		}
+	}
+}
+
+// TestWords: states and kinds of messages are those of the rooms that they come from.
+func TestWords(t *testing.T) {
+	for s := aggregate.NoData; s < aggregate.NumStates; s++ {
+		if got := stateOf(s); got.Word() != s.String() {
+			t.Errorf("%s is %s", s, got)
+		}
+	}
+	for _, k := range []decode.Kind{decode.Tag, decode.Reflection} {
+		if got := wire.Kind(k); got.Word() != k.String() {
+			t.Errorf("%s is %s", k, got)
+		}
+	}
+	for _, k := range []string{fabric.KindPort, fabric.KindSet, fabric.KindRaw, fabric.KindUnknown, fabric.KindOverflow} {
+		if wire.Parse[wire.LocationKind](k) == 0 {
+			t.Errorf("no kind %s of locations", k)
+		}
+	}
+	for _, s := range []string{store.SeverityInfo, store.SeverityWarning, store.SeverityError} {
+		if wire.Parse[wire.Severity](s) == 0 {
+			t.Errorf("no severity %s", s)
 		}
 	}
 }

@@ -55,7 +55,7 @@ type flowChoice interface {
 	GetSignal() string
 	GetSrcAddress() string
 	GetDstAddress() string
-	GetKind() []string
+	GetKind() []wire.Kind
 	GetMinHeavy() uint64
 	GetWindow() string
 }
@@ -64,6 +64,9 @@ func (a *API) flows(ctx context.Context, _ *table.State, in *wire.FlowsRequest) 
 	at, err := pinAt(in.GetCursor(), questionHash(in))
 	if err != nil {
 		return nil, err
+	}
+	if in.Windows != nil {
+		return a.flowsNow(ctx, in, at)
 	}
 	q, err := a.flowQuestion(ctx, in, &at)
 	if err != nil {
@@ -87,14 +90,56 @@ func (a *API) flows(ctx context.Context, _ *table.State, in *wire.FlowsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	about := pastAbout(query.Question{Signal: q.Signal, From: q.From, To: q.To})
+	about := a.pastAbout(pastQuestion{query.Question{Signal: q.Signal, From: q.From, To: q.To}, q.To})
 	about.AsOf = p.asOf
 	return of(nil, &wire.FlowsResponse{
 		About: about, WindowS: q.Resolution.Seconds(), Total: uint64(p.total), Truncated: p.truncated, NextCursor: p.next, Flows: p.rows,
 	})
 }
 
-// flowQuestion resolves names.
+// flowsNow answers from memory. Its pages are of the same windows.
+func (a *API) flowsNow(ctx context.Context, in *wire.FlowsRequest, at pin) (*answer, error) {
+	switch {
+	case in.GetFrom() != nil || in.GetTo() != nil:
+		return nil, wrong("windows", "", "asks memory, from and to ask the store: leave one of them out")
+	case in.GetWindow() != "1s":
+		return nil, wrong("window", in.GetWindow(), "memory holds the flows of windows of 1s: leave window out")
+	}
+	s, _, err := a.state(ctx, &waiting{})
+	if err != nil {
+		return nil, err
+	}
+	windows := s.Last(int(in.GetWindows()))
+	if at.seen() {
+		windows = slices.DeleteFunc(slices.Clone(s.Windows), func(w *table.Window) bool { return w.Start.UnixNano() < at.from || w.Start.UnixNano() >= at.to })
+	} else if len(windows) > 0 {
+		at.from, at.to = windows[0].Start.UnixNano(), windows[len(windows)-1].End.UnixNano()
+	}
+	q, n, err := a.flowFilter(ctx, in, &a.names, s.Signals())
+	if err != nil {
+		return nil, err
+	}
+	complete := true
+	p, err := paged(a, at, int(in.GetLimit()), maxRecords, func() ([]*wire.Flow, error) {
+		var rows []query.FlowTotal
+		rows, complete = query.FlowsOfWindows(windows, q)
+		list := make([]*wire.Flow, len(rows))
+		for i := range rows {
+			list[i] = n.flow(q.Signal, &rows[i])
+		}
+		return list, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	about := a.about(s, viewKey{signal: q.Signal, windows: len(windows)})
+	about.AsOf = p.asOf
+	return of(s, &wire.FlowsResponse{
+		About: about, WindowS: s.Resolution.Seconds(), Total: uint64(p.total), Truncated: p.truncated || !complete, NextCursor: p.next, Flows: p.rows,
+	})
+}
+
+// flowQuestion is a question to the store, about the range of a pin.
 func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query.FlowQuestion, err error) {
 	extent, err := a.stored(ctx)
 	if err != nil {
@@ -103,33 +148,77 @@ func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query
 	if err := at.choose(in, extent); err != nil {
 		return q, err
 	}
-	q = query.FlowQuestion{MinHeavy: in.GetMinHeavy(), Limit: maxRecords + 1, Resolution: time.Second}
+	q, _, err = a.flowFilter(ctx, in, a.history(), extent.Signals)
 	q.From, q.To = at.span()
+	q.Resolution = time.Second
 	if in.GetWindow() == "1m" {
 		q.Resolution = time.Minute
 	}
-	if q.Signal, err = findSignal(in.GetSignal(), extent.Signals); err != nil {
-		return q, err
+	return q, err
+}
+
+// flowFilter resolves names.
+func (a *API) flowFilter(ctx context.Context, in flowChoice, among *namesCache, signals []csig.Signal) (q query.FlowQuestion, n *names, err error) {
+	q = query.FlowQuestion{MinHeavy: in.GetMinHeavy(), Limit: maxRecords + 1}
+	if q.Signal, err = findSignal(in.GetSignal(), signals); err != nil {
+		return q, nil, err
 	}
-	if tags := slices.Contains(in.GetKind(), decode.Tag.String()); tags != slices.Contains(in.GetKind(), decode.Reflection.String()) {
+	if tags := slices.Contains(in.GetKind(), wire.Kind_KIND_TAG); tags != slices.Contains(in.GetKind(), wire.Kind_KIND_REFLECTION) {
 		q.Kind = decode.Reflection
 		if tags {
 			q.Kind = decode.Tag
 		}
 	}
 	if q.Src, err = parsePrefix("src_address", in.GetSrcAddress()); err != nil {
-		return q, err
+		return q, nil, err
 	}
 	if q.Dst, err = parsePrefix("dst_address", in.GetDstAddress()); err != nil {
-		return q, err
+		return q, nil, err
 	}
-	_, err = a.resolve(ctx, func(n *names) (err error) {
-		if q.SrcGroups, err = n.findGroups("src", in.GetSrc()); err == nil {
-			q.DstGroups, err = n.findGroups("dst", in.GetDst())
+	n, err = resolve(ctx, among, func(n *names) (err error) {
+		if q.SrcGroups, err = n.findGroups("src", in.GetSrc()); err != nil {
+			return err
+		}
+		if q.DstGroups, err = n.findGroups("dst", in.GetDst()); err != nil {
+			return err
+		}
+		if c, ok := in.(placeChoice); ok {
+			q.Locations, err = n.findPlaces(c)
 		}
 		return err
 	})
-	return q, err
+	return q, n, err
+}
+
+// placeChoice is a request that chooses by location.
+type placeChoice interface {
+	GetLocation() []string
+	GetLink() []string
+}
+
+// findPlaces are the locations of those names, and those that may be a link. Without any, all are
+// chosen.
+func (n *names) findPlaces(in placeChoice) (ids []aggregate.LocationID, err error) {
+	for _, name := range in.GetLocation() {
+		found, ok := n.placeIDs[name]
+		if !ok {
+			return nil, n.unknown("location", name, "location")
+		}
+		ids = append(ids, found...)
+	}
+	for _, name := range in.GetLink() {
+		found, ok := n.placeIDs[name]
+		if !ok {
+			return nil, n.unknown("link", name, "link")
+		}
+		ids = append(ids, found...)
+		for id, l := range n.locations {
+			if slices.Contains(l.Candidates, name) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ordered(ids), nil
 }
 
 // knowFlows are names that know the groups and locations of flows.
@@ -158,7 +247,7 @@ func parsePrefix(parameter, text string) (netip.Prefix, error) {
 
 func (n *names) flow(s csig.Signal, r *query.FlowTotal) *wire.Flow {
 	f := &wire.Flow{
-		Others: !r.Src.IsValid(), SrcGroup: n.groupName(r.SrcGroup), DstGroup: n.groupName(r.DstGroup), Kind: r.Kind.String(),
+		Others: !r.Src.IsValid(), SrcGroup: n.groupName(r.SrcGroup), DstGroup: n.groupName(r.DstGroup), Kind: wire.Kind(r.Kind),
 		Observations: r.Observations, Bytes: r.Bytes, Mean: measure(s, r.Mean), Min: measure(s, r.Min), Max: measure(s, r.Max),
 		Heavy: r.Heavy, HeavyRatio: share(r.Heavy, r.Observations), Windows: r.Windows,
 	}
@@ -176,7 +265,7 @@ func (n *names) flow(s csig.Signal, r *query.FlowTotal) *wire.Flow {
 type findingChoice interface {
 	times
 	GetKind() []string
-	GetSeverity() []string
+	GetSeverity() []wire.Severity
 	GetDevice() []string
 	GetLocation() []string
 }
@@ -190,7 +279,10 @@ func (a *API) findingQuestion(ctx context.Context, in findingChoice, at *pin) (q
 	if err := at.choose(in, extent); err != nil {
 		return q, err
 	}
-	q = query.FindingQuestion{Kinds: in.GetKind(), Severities: in.GetSeverity(), Devices: in.GetDevice(), Limit: maxRecords + 1}
+	q = query.FindingQuestion{Kinds: in.GetKind(), Devices: in.GetDevice(), Limit: maxRecords + 1}
+	for _, s := range in.GetSeverity() {
+		q.Severities = append(q.Severities, s.Word())
+	}
 	q.From, q.To = at.span()
 	_, err = a.resolve(ctx, func(n *names) error {
 		q.Locations = nil
@@ -249,7 +341,7 @@ func (a *API) findings(ctx context.Context, _ *table.State, in *wire.FindingsReq
 
 func (n *names) finding(r *query.FindingRow) *wire.Finding {
 	f := &wire.Finding{
-		Kind: text(r.Kind), Id: fmt.Sprintf("%016x", r.ID), Severity: r.Severity, Count: r.Count,
+		Kind: text(r.Kind), Id: fmt.Sprintf("%016x", r.ID), Severity: wire.Parse[wire.Severity](r.Severity), Count: r.Count,
 		First: timestamppb.New(time.Unix(0, r.From)), Last: timestamppb.New(time.Unix(0, r.To)),
 		Device: text(r.Device), Port: text(r.Port), Evidence: text(r.Evidence), Packets: r.Packets,
 	}

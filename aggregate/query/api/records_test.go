@@ -64,18 +64,20 @@ func TestFindings(t *testing.T) {
 	if all.Total != 120 || all.Truncated || all.Source != "store" {
 		t.Fatalf("%d findings from %s", all.Total, all.From)
 	}
-	if f := all.Findings[0]; f.Id != "1000000000000000" || f.Location == "" || f.Severity != "error" || len(f.Packets) != 2 || f.Count != 1 || f.Evidence != "S=0 'then' 4" {
+	if f := all.Findings[0]; f.Id != "1000000000000000" || f.Location == "" || f.Severity != wire.Severity_SEVERITY_ERROR || len(f.Packets) != 2 || f.Count != 1 || f.Evidence != "S=0 'then' 4" {
 		t.Errorf("first %+v", f)
 	}
 	for parameters, takes := range map[string]func(*wire.Finding) bool{
-		"kind=scrub-failure":                                func(f *wire.Finding) bool { return f.Kind == "scrub-failure" },
-		"kind=scrub-failure&kind=x":                         func(f *wire.Finding) bool { return f.Kind == "scrub-failure" },
-		"severity=error&severity=warning":                   func(f *wire.Finding) bool { return f.Severity != "info" },
-		"device=leaf1":                                      func(f *wire.Finding) bool { return f.Device == "leaf1" },
-		"location=leaf1:up1":                                func(f *wire.Finding) bool { return f.Location == "leaf1:up1" },
-		"location=leaf1:up1&severity=warning":               func(f *wire.Finding) bool { return f.Location == "leaf1:up1" && f.Severity == "warning" },
+		"kind=scrub-failure":              func(f *wire.Finding) bool { return f.Kind == "scrub-failure" },
+		"kind=scrub-failure&kind=x":       func(f *wire.Finding) bool { return f.Kind == "scrub-failure" },
+		"severity=error&severity=warning": func(f *wire.Finding) bool { return f.Severity != wire.Severity_SEVERITY_INFO },
+		"device=leaf1":                    func(f *wire.Finding) bool { return f.Device == "leaf1" },
+		"location=leaf1:up1":              func(f *wire.Finding) bool { return f.Location == "leaf1:up1" },
+		"location=leaf1:up1&severity=warning": func(f *wire.Finding) bool {
+			return f.Location == "leaf1:up1" && f.Severity == wire.Severity_SEVERITY_WARNING
+		},
 		"from=2026-01-20T08:00:00Z&to=2026-01-20T08:59:59Z": func(*wire.Finding) bool { return false },
-		"kind=%27+OR+1%3D1":                                 func(*wire.Finding) bool { return false },
+		"kind=%27+OR+1%3D1": func(*wire.Finding) bool { return false },
 	} {
 		want := 0
 		for _, f := range all.Findings {

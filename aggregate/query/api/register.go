@@ -21,6 +21,8 @@ func (a *API) registerQuestions(mux *http.ServeMux) {
 	serve(a, mux, "matrix", fromMemory, a.matrix)
 	serve(a, mux, "path", fromMemory, a.path)
 	serve(a, mux, "locations", fromMemory, a.locations)
+	serve(a, mux, "links", fromMemory, a.links)
+	serve(a, mux, "topology", fromStore, a.wires)
 	serve(a, mux, "timeline", fromMemory, a.timeline)
 	serve(a, mux, "flows", fromStore, a.flows)
 	serve(a, mux, "findings", fromStore, a.findings)
@@ -37,14 +39,14 @@ const (
 	fromMemory source = true
 )
 
-// request is a pointer to a message.
-type request[Q any] interface {
+// message is a pointer to a message.
+type message[Q any] interface {
 	*Q
 	proto.Message
 }
 
 // serve serves one kind of question.
-func serve[Q any, P request[Q]](a *API, mux *http.ServeMux, name string, from source, f func(context.Context, *table.State, P) (*answer, error)) {
+func serve[Q any, P message[Q]](a *API, mux *http.ServeMux, name string, from source, f func(context.Context, *table.State, P) (*answer, error)) {
 	mux.HandleFunc("/api/v1/"+name, func(w http.ResponseWriter, r *http.Request) {
 		in := P(new(Q))
 		s, ok := a.begin(w, r, in, from)
@@ -52,9 +54,9 @@ func serve[Q any, P request[Q]](a *API, mux *http.ServeMux, name string, from so
 			return
 		}
 		found, err := work(r.Context(), a, s, in, f)
-		var body []byte
+		var head, cells []byte
 		if err == nil {
-			body, err = found.json(a.schema)
+			head, cells, err = found.json(a.schema)
 		}
 		if err != nil {
 			a.refuse(r.Context(), w, err)
@@ -64,7 +66,10 @@ func serve[Q any, P request[Q]](a *API, mux *http.ServeMux, name string, from so
 		if found.state != nil {
 			w.Header().Set("ETag", etag(found.state))
 		}
-		if _, err := w.Write(body); err != nil {
+		if _, err = w.Write(head); err == nil && cells != nil {
+			_, err = w.Write(cells)
+		}
+		if err != nil {
 			a.Logger.DebugContext(r.Context(), "send answer", slog.Any("error", err))
 		}
 	})

@@ -48,7 +48,7 @@ type (
 	// conditions are filters of cells, beside the bounds of the room left.
 	conditions interface {
 		GetLocation() []string
-		GetState() []string
+		GetState() []wire.State
 		GetMinHeavyRatio() float64
 	}
 )
@@ -104,12 +104,8 @@ func (n *names) filter(in proto.Message, s csig.Signal) (f filter, err error) {
 		f.locations = append(f.locations, ids...)
 	}
 	f.locations = ordered(f.locations)
-	for _, name := range c.GetState() {
-		for state := aggregate.TooFew; state <= aggregate.Congested; state++ {
-			if state.String() == name {
-				f.states = append(f.states, state)
-			}
-		}
+	for _, state := range c.GetState() {
+		f.states = append(f.states, aggregate.State(state-wire.State_STATE_NO_DATA))
 	}
 	f.minHeavy = c.GetMinHeavyRatio()
 	return f, f.bound(in.ProtoReflect(), s)

@@ -31,7 +31,7 @@ func (a *API) timeline(ctx context.Context, s *table.State, in *wire.TimelineReq
 	if err != nil {
 		return nil, err
 	}
-	out := &wire.TimelineResponse{About: about(s, k), StepS: s.Resolution.Seconds()}
+	out := &wire.TimelineResponse{About: a.about(s, k), StepS: s.Resolution.Seconds()}
 	for _, w := range s.Last(int(in.GetWindows())) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -56,12 +56,13 @@ func (a *API) moment(ctx context.Context, w *table.Window, k viewKey, in *wire.T
 	if err != nil {
 		return m, err
 	}
-	m = &wire.Moment{WindowStart: timestamppb.New(w.Start), CompletenessRatio: w.Completeness()}
+	m = &wire.Moment{WindowStart: timestamppb.New(w.Start), CompletenessRatio: w.Completeness(), Final: w.Final}
 	for _, i := range v.chosen(&f) {
 		c := &v.cells[i]
 		count(m, c.Observations, c.Heavy, c.State)
 		if f.oneCell() {
-			m.Cell = v.names.cell(c)
+			m.Cell = v.names.cell(c, &v.covers[i])
+			m.Cell.Since, m.Cell.SustainedS, m.Cell.CongestedRatio = nil, 0, 0 // as in the store, which says so at the end of a range alone
 		}
 	}
 	for _, l := range w.Rows.Locations(k.signal, v.names.at(k.level)) {
@@ -81,14 +82,13 @@ func count(m *wire.Moment, observations, heavy uint64, state aggregate.State) {
 	}
 }
 
-// pastTimeline answers from the store. Windows with neither observations nor gaps are left
-// out.
+// pastTimeline answers from the store.
 func (a *API) pastTimeline(ctx context.Context, in *wire.TimelineRequest) (*answer, error) {
 	q, err := a.steps(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	n, f, err := a.pastFilter(ctx, &q, in)
+	n, f, err := a.pastFilter(ctx, &q.Question, in)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (a *API) pastTimeline(ctx context.Context, in *wire.TimelineRequest) (*answ
 	if err != nil {
 		return nil, err
 	}
-	t := pastMoments{question: q, names: n, gaps: missing, at: make(map[int64]*wire.Moment)}
+	t := pastMoments{question: q.Question, names: n, gaps: missing, at: make(map[int64]*wire.Moment)}
 	if err := t.addCells(ctx, a.Reader, &f); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,10 @@ func (a *API) pastTimeline(ctx context.Context, in *wire.TimelineRequest) (*answ
 			return nil, err
 		}
 	}
-	out := &wire.TimelineResponse{About: pastAbout(q), StepS: q.Step.Seconds(), HeavyOnly: q.Step < time.Second}
+	if q.Step >= time.Second { // of shorter ones there are those with something heavy alone
+		t.fill(in.GetTop() > 0 || len(f.src)+len(f.dst) == 0)
+	}
+	out := &wire.TimelineResponse{About: a.pastAbout(q), StepS: q.Step.Seconds(), HeavyOnly: q.Step < time.Second}
 	for _, start := range slices.Sorted(maps.Keys(t.at)) {
 		out.Timeline = append(out.Timeline, t.at[start])
 	}
@@ -113,17 +116,17 @@ func (a *API) pastTimeline(ctx context.Context, in *wire.TimelineRequest) (*answ
 }
 
 // steps is the question of a timeline.
-func (a *API) steps(ctx context.Context, in *wire.TimelineRequest) (query.Question, error) {
+func (a *API) steps(ctx context.Context, in *wire.TimelineRequest) (pastQuestion, error) {
 	q, err := a.question(ctx, in, in)
 	if err != nil {
 		return q, err
 	}
-	err = a.cut(ctx, &q, in.GetStep())
+	err = a.cut(ctx, &q.Question, in.GetStep(), maxMoments)
 	return q, err
 }
 
-// cut cuts the question's range into windows of the step, which may be empty.
-func (a *API) cut(ctx context.Context, q *query.Question, in *durationpb.Duration) error {
+// cut cuts the question's range into so many windows at most of the step, which may be empty.
+func (a *API) cut(ctx context.Context, q *query.Question, in *durationpb.Duration, most int) error {
 	step := in.AsDuration()
 	if in != nil && step <= 0 {
 		return wrong("step", step.String(), "expected a duration of more than 0s, such as 10s")
@@ -132,7 +135,7 @@ func (a *API) cut(ctx context.Context, q *query.Question, in *durationpb.Duratio
 	if err != nil {
 		return err
 	}
-	err = query.Cut(q, extent, step, maxMoments)
+	err = query.Cut(q, extent, step, most)
 	if errors.Is(err, query.ErrInvalid) || errors.Is(err, query.ErrTooLarge) {
 		return wrong("step", step.String(), "%v", err)
 	}
@@ -151,7 +154,7 @@ func (t *pastMoments) moment(start int64) *wire.Moment {
 	m := t.at[start]
 	if m == nil {
 		begin := time.Unix(0, start).UTC()
-		m = &wire.Moment{WindowStart: timestamppb.New(begin), CompletenessRatio: t.gaps.covered(begin, begin.Add(t.question.Step)), Durable: true}
+		m = &wire.Moment{WindowStart: timestamppb.New(begin), CompletenessRatio: t.gaps.covered(begin, begin.Add(t.question.Step)), Durable: true, Final: true}
 		t.at[start] = m
 	}
 	return m
@@ -180,6 +183,16 @@ func (t *pastMoments) addCells(ctx context.Context, r query.Reader, f *filter) e
 		}
 	}
 	return nil
+}
+
+// fill adds the windows in which nothing was observed. They are missing where all cells were asked for.
+func (t *pastMoments) fill(all bool) {
+	for start := t.question.From.UnixNano(); start < t.question.To.UnixNano(); start += int64(t.question.Step) {
+		if t.at[start] == nil && all {
+			t.moment(start).CompletenessRatio = 0
+		}
+		t.moment(start)
+	}
 }
 
 // addLocations adds the locations of each window with the most heavy observations.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -20,9 +21,10 @@ import (
 // view is the cells of one signal, of some windows, with modes at a level, by source and
 // destination. It never changes.
 type view struct {
-	names *names
-	cells []aggregate.CellStats
-	texts func() [][]byte // each as JSON, made when it is asked for first
+	names  *names
+	cells  []aggregate.CellStats
+	covers []table.CellCoverage // of the cells
+	texts  func() [][]byte      // each as JSON, made when it is asked for first
 }
 
 // viewKey says which view of the last windows of a state.
@@ -40,7 +42,8 @@ type viewOf struct {
 	start    int64
 }
 
-// view gives the view, made once for each revision.
+// view gives the view, made once for each revision. Cells in which nothing was observed, or not lately,
+// are in it without numbers.
 func (a *API) view(ctx context.Context, s *table.State, k viewKey) (*view, error) {
 	windows := s.Last(k.windows)
 	if len(windows) == 0 {
@@ -48,25 +51,34 @@ func (a *API) view(ctx context.Context, s *table.State, k viewKey) (*view, error
 		if err != nil {
 			return nil, err
 		}
-		return newView(n, nil), nil
+		return newView(n, nil, nil), nil
 	}
+	cells := func(n *names) []aggregate.CellStats { return a.sum(s, windows).Cells(k.signal, n.at(k.level)) }
 	if len(windows) == 1 {
-		return a.windowView(ctx, windows[0], k.signal, k.level)
+		v, err := a.windowView(ctx, windows[0], k.signal, k.level)
+		if err != nil {
+			return nil, err
+		}
+		if all, _ := s.Coverage.Cells(v.cells, k.signal, true); len(all) == len(v.cells) && windows[0].Coverage == s.Coverage {
+			return v, nil
+		}
+		cells = func(n *names) []aggregate.CellStats { return cellsIn(windows[0], n, k.signal, k.level) }
 	}
 	k.windows = len(windows)
-	return a.makeView(ctx, viewOf{k, s.Revision, 0}, func(n *names) []aggregate.CellStats {
-		return a.sum(s, windows).Cells(k.signal, n.at(k.level))
+	return a.makeView(ctx, viewOf{k, s.Revision, 0}, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
+		return s.Coverage.Cells(cells(n), k.signal, true)
 	})
 }
 
-// sum adds up the last windows of a state.
+// sum adds up the last windows of a state, without cells whose rows are too old.
 func (a *API) sum(s *table.State, windows []*table.Window) table.Rows {
 	type sumOf struct {
 		revision uint64
 		windows  int
 	}
 	sum, _ := once(a.made, sumOf{s.Revision, len(windows)}, func() (table.Rows, int, error) {
-		sum := table.Merge(windows)
+		later := aggregate.LaterHalf(windows[0].Start.UnixNano(), s.Newest().End.UnixNano())
+		sum := table.Merge(windows).WithTrend(windows, later).Without(s.Old(windows))
 		return sum, sum.Len() * rowBytes, nil
 	})
 	return sum
@@ -74,16 +86,21 @@ func (a *API) sum(s *table.State, windows []*table.Window) table.Rows {
 
 // windowView is the view of one window.
 func (a *API) windowView(ctx context.Context, w *table.Window, s csig.Signal, level fabric.Level) (*view, error) {
-	return a.makeView(ctx, viewOf{viewKey{s, level, 1}, w.Revision, w.Start.UnixNano()}, func(n *names) []aggregate.CellStats {
-		if level == fabric.LevelLocation {
-			return w.Cells(s)
-		}
-		return w.Rows.Cells(s, n.at(level))
+	return a.makeView(ctx, viewOf{viewKey{s, level, 1}, w.Revision, w.Start.UnixNano()}, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
+		return w.Coverage.Cells(cellsIn(w, n, s, level), s, false)
 	})
 }
 
+// cellsIn are those of one window.
+func cellsIn(w *table.Window, n *names, s csig.Signal, level fabric.Level) []aggregate.CellStats {
+	if level == fabric.LevelLocation {
+		return w.Cells(s)
+	}
+	return w.Rows.Cells(s, n.at(level))
+}
+
 // makeView makes a view once for each version of the names. cells gives its cells under names.
-func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) []aggregate.CellStats) (*view, error) {
+func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) ([]aggregate.CellStats, []table.CellCoverage)) (*view, error) {
 	n, err := a.names.get(ctx)
 	if err != nil {
 		return nil, err
@@ -93,39 +110,39 @@ func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) []aggr
 		names uint64
 	}
 	return once(a.made, named{of, n.version}, func() (*view, int, error) {
-		list := cells(n)
+		list, covers := cells(n)
 		later, err := a.names.knowing(ctx, func(n *names) bool { return n.know(list) })
 		if err != nil {
 			return nil, 0, err
 		}
 		if later != n {
-			list = cells(later)
+			list, covers = cells(later)
 		}
-		v := newView(later, list)
+		v := newView(later, list, covers)
 		return v, v.size(), nil
 	})
 }
 
 // Sizes in memory, in bytes, about.
 const (
-	cellBytes = 220 // of aggregate.CellStats and what leads to its text
-	textBytes = 420 // of that text
+	cellBytes = 336 // of aggregate.CellStats, its coverage, and what leads to its text
+	textBytes = 570 // of that text
 	rowBytes  = 200 // of table.Rows
 )
 
 // size is about how many bytes the view takes with its texts.
 func (v *view) size() int { return len(v.cells) * (cellBytes + textBytes) }
 
-func newView(n *names, cells []aggregate.CellStats) *view {
-	return &view{n, cells, sync.OnceValue(func() [][]byte { return n.texts(cells) })}
+func newView(n *names, cells []aggregate.CellStats, covers []table.CellCoverage) *view {
+	return &view{n, cells, covers, sync.OnceValue(func() [][]byte { return n.texts(cells, covers) })}
 }
 
 // texts are cells as JSON, parts of one buffer.
-func (n *names) texts(cells []aggregate.CellStats) [][]byte {
+func (n *names) texts(cells []aggregate.CellStats, covers []table.CellCoverage) [][]byte {
 	all := make([]byte, 0, textBytes*len(cells))
 	ends := make([]int, len(cells))
 	for i := range cells {
-		all = n.appendCell(all, &cells[i])
+		all = n.appendCell(all, &cells[i], &covers[i])
 		ends[i] = len(all)
 	}
 	list := make([][]byte, len(cells))
@@ -141,7 +158,7 @@ func (n *names) texts(cells []aggregate.CellStats) [][]byte {
 func (v *view) messages(chosen []int) []*wire.Cell {
 	list := make([]*wire.Cell, len(chosen))
 	for n, i := range chosen {
-		list[n] = v.names.cell(&v.cells[i])
+		list[n] = v.names.cell(&v.cells[i], &v.covers[i])
 	}
 	return list
 }
@@ -258,19 +275,36 @@ func (v *view) chosen(f *filter) []int {
 	return list
 }
 
-// about says what an answer of the last windows is of.
-func about(s *table.State, k viewKey) *wire.About {
+// about says what an answer of the last windows is of, as of now.
+func (a *API) about(s *table.State, k viewKey) *wire.About {
+	now := a.Now()
 	out := &wire.About{
 		Source: "memory", Revision: token(s), Signal: csig.SignalNames([]csig.Signal{k.signal})[0],
-		Unit: k.signal.Unit().String(), Level: k.level.String(),
+		Unit: k.signal.Unit().String(), Level: k.level.String(), AsOf: timestamppb.New(now), AgeS: ageOf(s, now),
+		OnsetRatio: a.Thresholds.Onset, ClearRatio: a.Thresholds.Clear, NotJudgedHint: query.NotJudgedHint(k.signal),
+		ExpectedProducers: uint32(s.Coverage.Expected), PresentProducers: uint32(s.Coverage.Present()),
 	}
 	if windows := s.Last(k.windows); len(windows) > 0 {
 		newest := windows[len(windows)-1]
 		out.From, out.To = timestamppb.New(windows[0].Start), timestamppb.New(newest.End)
 		out.Windows, out.CompletenessRatio = uint32(len(windows)), newest.Completeness()
-		out.Durable = s.Durable(windows)
+		out.Durable, out.Final = s.Durable(windows), table.Final(windows)
 	}
 	return out
+}
+
+// ageOf is how old the newest rows of a state are, in seconds, nil before the first.
+func ageOf(s *table.State, now time.Time) *float64 {
+	if s.Coverage.Newest.IsZero() {
+		return nil
+	}
+	return age(s.Coverage.Newest, now)
+}
+
+// age is the time from the end of a window until now, in seconds.
+func age(end, now time.Time) *float64 {
+	s := now.Sub(end).Seconds()
+	return &s
 }
 
 // made holds what was made of revisions and windows, which never change, for those who ask

@@ -102,7 +102,7 @@ func TestWatchPacked(t *testing.T) {
 	raw := newStream(packed)
 	for second, name := range []string{"snapshot", "synced", "window", "window", "window"} {
 		if second > 1 {
-			s.window(t, second)
+			s.window(t, second-1)
 		}
 		want := plain.next(t)
 		if want.name != name || len(want.data) < 10 {

@@ -181,6 +181,16 @@ func (c *Client) Locations(ctx context.Context, parameters url.Values) (*wire.Lo
 	return ask(ctx, c, "locations", &wire.LocationsRequest{}, parameters, c.calls.Locations)
 }
 
+// Links are the ports of the fabric, and the locations that were named.
+func (c *Client) Links(ctx context.Context, parameters url.Values) (*wire.LinksResponse, error) {
+	return ask(ctx, c, "links", &wire.LinksRequest{}, parameters, c.calls.Links)
+}
+
+// Topology is what the fabric file says about paths.
+func (c *Client) Topology(ctx context.Context, parameters url.Values) (*wire.TopologyResponse, error) {
+	return ask(ctx, c, "topology", &wire.TopologyRequest{}, parameters, c.calls.Topology)
+}
+
 // Flows is a page of flows.
 func (c *Client) Flows(ctx context.Context, parameters url.Values) (*wire.FlowsResponse, error) {
 	return ask(ctx, c, "flows", &wire.FlowsRequest{}, parameters, c.calls.Flows)
@@ -196,30 +206,72 @@ func (c *Client) Timeline(ctx context.Context, parameters url.Values) (*wire.Tim
 	return ask(ctx, c, "timeline", &wire.TimelineRequest{}, parameters, c.calls.Timeline)
 }
 
+// Health is how fresh and complete answers are, and what the store holds.
+func (c *Client) Health(ctx context.Context) (*wire.HealthResponse, error) {
+	return ask(ctx, c, "health", &wire.HealthRequest{}, nil, c.calls.Health)
+}
+
 // maxRetry bounds the wait before a stream is opened again.
 const maxRetry = 30 * time.Second
 
 // Watch calls handle for each event, until ctx ends, handle fails, or the server refuses the
-// question. A stream that breaks off is opened again and goes on where it was; what cannot be
-// gone on with begins with a gap and a snapshot.
+// question, or never answered. A stream that breaks off is opened again and resumes; where that
+// is not possible, it begins with a gap and a snapshot.
 func (c *Client) Watch(ctx context.Context, parameters url.Values, handle func(*wire.WatchResponse) error) error {
 	in := &wire.WatchRequest{}
-	if err := c.parse(parameters, in); err != nil {
-		return fmt.Errorf("ask for watch: %w", err)
+	return follow(ctx, c, "watch", in, &in.After, parameters, c.calls.Watch, handle)
+}
+
+// Changes is Watch for a stream of changes, which begins with an initial event in place of a snapshot.
+func (c *Client) Changes(ctx context.Context, parameters url.Values, handle func(*wire.ChangesResponse) error) error {
+	in := &wire.ChangesRequest{}
+	return follow(ctx, c, "changes", in, &in.After, parameters, c.calls.Changes, handle)
+}
+
+// streamCall opens a stream.
+type streamCall[Q, R any] func(context.Context, *connect.Request[Q]) (*connect.ServerStreamForClient[R], error)
+
+// question is a pointer to a question, and event one to an event.
+type (
+	question[Q any] interface {
+		*Q
+		proto.Message
 	}
+	event[R any] interface {
+		*R
+		GetId() string
+	}
+)
+
+// follow reads streams one after the other. in is their question, without parameters, and after its
+// field for the revision to resume after.
+func follow[Q, R any, P question[Q], E event[R]](ctx context.Context, c *Client, name string, in P, after *string, parameters url.Values, call streamCall[Q, R], handle func(*R) error) error {
+	if err := c.parse(parameters, in); err != nil {
+		return fmt.Errorf("ask for %s: %w", name, err)
+	}
+	answered := false
 	for backoff := (retry.Backoff{First: c.retry, Longest: maxRetry, Jitter: true}); ; {
-		began := in.After
-		err := c.stream(ctx, in, handle)
+		began := *after
+		err := read(ctx, name, in, call, func(e *R) error {
+			answered = true
+			if err := handle(e); err != nil {
+				return &handlerError{err}
+			}
+			if id := E(e).GetId(); id != "" {
+				*after = id
+			}
+			return nil
+		})
 		var stop *handlerError
 		switch refused, isRefused := errors.AsType[*Error](err); {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.As(err, &stop):
 			return stop.error
-		case isRefused && refused.Status < 500:
+		case isRefused && refused.Status < 500, !isRefused && !answered:
 			return err
 		}
-		if in.After != began {
+		if *after != began {
 			backoff.Reset()
 		}
 		wait := backoff.Pause()
@@ -235,21 +287,18 @@ func (c *Client) Watch(ctx context.Context, parameters url.Values, handle func(*
 // handlerError is an error of the caller's own.
 type handlerError struct{ error }
 
-// stream reads one stream to its end. The question follows what was handled.
-func (c *Client) stream(ctx context.Context, in *wire.WatchRequest, handle func(*wire.WatchResponse) error) error {
+// read reads one stream to its end.
+func read[Q, R any, P question[Q]](ctx context.Context, name string, in P, call streamCall[Q, R], handle func(*R) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.calls.Watch(ctx, connect.NewRequest(proto.CloneOf(in)))
+	stream, err := call(ctx, connect.NewRequest((*Q)(proto.CloneOf(in))))
 	if err != nil {
-		return fmt.Errorf("ask for watch: %w", refusal(err))
+		return fmt.Errorf("ask for %s: %w", name, refusal(err))
 	}
 	defer stream.Close()
 	for stream.Receive() {
 		if err := handle(stream.Msg()); err != nil {
-			return &handlerError{err}
-		}
-		if id := stream.Msg().GetId(); id != "" {
-			in.After = id
+			return err
 		}
 	}
 	if err := stream.Err(); err != nil {

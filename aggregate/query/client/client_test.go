@@ -25,6 +25,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/edge"
 )
 
 var begin = time.Date(2026, 1, 20, 9, 0, 0, 0, time.UTC)
@@ -66,7 +67,7 @@ func TestQuestions(t *testing.T) {
 		t.Fatalf("%d cells, %v", len(whole.Cells), err)
 	}
 	pages, err := c.AllCells(t.Context(), url.Values{"limit": {"5"}})
-	if diff := cmp.Diff(whole, pages, protocmp.Transform()); err != nil || diff != "" {
+	if diff := cmp.Diff(whole, pages, protocmp.Transform(), protocmp.IgnoreFields(&wire.About{}, "as_of", "age_s")); err != nil || diff != "" {
 		t.Errorf("pages: %v (-whole +pages):\n%s", err, diff)
 	}
 	p, err := c.Path(t.Context(), url.Values{"src": {"rack1"}, "dst": {"rack2"}})
@@ -149,6 +150,37 @@ func TestWatchResumes(t *testing.T) {
 	}
 }
 
+// TestChangesResume: so does a stream of changes.
+func TestChangesResume(t *testing.T) {
+	m, server, c := serve(t)
+	window(t, m, 0)
+	stop, second, passed := errors.New("enough"), 0, ""
+	err := c.Changes(t.Context(), nil, func(e *wire.ChangesResponse) error {
+		switch {
+		case e.GetInitial() != nil && second > 0:
+			t.Errorf("the stream began again after %s", passed)
+		case len(e.GetInitial().GetChanges()) == 0 && second == 0 && passed == "" && e.GetSynced() == nil:
+			t.Errorf("first event %v", e)
+		case e.GetChanges() != nil && e.Id != e.GetChanges().Revision:
+			t.Errorf("event %s of %s", e.Id, e.GetChanges().Revision)
+		}
+		if passed = e.Id; passed == "" {
+			return nil
+		}
+		if second++; second == 4 {
+			return stop
+		}
+		if second == 2 {
+			server.CloseClientConnections()
+		}
+		window(t, m, second)
+		return nil
+	})
+	if !errors.Is(err, stop) {
+		t.Errorf("stopped with %v", err)
+	}
+}
+
 // TestExport: a table comes with how it ended.
 func TestExport(t *testing.T) {
 	m, _, c := serve(t)
@@ -185,17 +217,29 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestWatchTellsWhy: who watches a server that is not there hears of it before the wait.
-func TestWatchTellsWhy(t *testing.T) {
+// TestWatchNeverAnswered: a watch of a server that is not there ends at once; one that is refused
+// for now is tried again, and the caller hears why before the wait.
+func TestWatchNeverAnswered(t *testing.T) {
 	t.Parallel()
 	c, err := client.New("http://"+refusing(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.Retrying = func(why error, _ time.Duration) { t.Errorf("tried again after %v", why) }
+	if err := c.Watch(t.Context(), nil, func(*wire.WatchResponse) error { return nil }); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("ended with %v", err)
+	}
+	full := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		edge.WriteProblem(w, http.StatusServiceUnavailable, "too many watch")
+	}))
+	defer full.Close()
+	if c, err = client.New(full.URL, nil); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	told := 0
 	c.Retrying = func(why error, wait time.Duration) {
-		if told++; !errors.Is(why, syscall.ECONNREFUSED) || wait <= 0 {
+		if told++; !strings.Contains(why.Error(), "too many watch") || wait <= 0 {
 			t.Errorf("told of %v, %s", why, wait)
 		}
 		cancel()

@@ -67,6 +67,11 @@ func (c *Counting) TopLocations(ctx context.Context, q query.Question, n int) ([
 	return c.counted().TopLocations(ctx, q, n)
 }
 
+// CellLocations implements query.Analytics.
+func (c *Counting) CellLocations(ctx context.Context, q query.Question) ([]aggregate.CellLocation, error) {
+	return c.counted().CellLocations(ctx, q)
+}
+
 // Flows implements query.Records.
 func (c *Counting) Flows(ctx context.Context, q query.FlowQuestion) ([]query.FlowTotal, error) {
 	return c.counted().Flows(ctx, q)

@@ -94,7 +94,7 @@ func (f *maker) device(stage string, n int, orientation string, ports int) {
 			f.ports[text] = id
 			f.memory.Places = append(f.memory.Places, fabric.Location{
 				ID: id, Name: text, Kind: kind, Device: device, Stage: stage, Orientation: orientation,
-				Capacity: portSpeed / 1000, Set: id, DeviceLoc: id, StageLoc: id,
+				Capacity: portSpeed / 1000, Set: id, DeviceLoc: id, StageLoc: id, FarEnd: id,
 			})
 		}
 		for i := range f.memory.Places {
@@ -188,7 +188,7 @@ func (f *maker) row(start int64, src, dst aggregate.GroupID, kind decode.Kind, a
 		stored := func(v float64) uint64 { return uint64(math.Round(v / s.Unit().PerStored())) }
 		valued := n - trimmed
 		f.memory.Rows = append(f.memory.Rows, Row{Window: start, Signal: s, Kind: kind, Src: src, Dst: dst, Location: at, Sums: aggregate.Sums{
-			Observations: n, Measured: valued, Sum: stored(value) * valued, Min: stored(value * 0.7), Max: stored(value * 1.3),
+			Observations: n, Samples: valued, Measured: valued, Sum: stored(value) * valued, Min: stored(value * 0.7), Max: stored(value * 1.3),
 			Trimmed: trimmed, Heavy: min(heavy, valued), HeavySum: stored(value) * min(heavy, valued),
 		}})
 	}

@@ -41,19 +41,21 @@ type FrameRow struct {
 	Start                     int64 // of the window, Unix ns
 	Src, Dst                  aggregate.GroupID
 	Kind                      decode.Kind
-	Observations              uint64
+	Observations, Samples     uint64
+	State                     aggregate.State
 	Mean, Min, Max            float64
 	Untouched, Trimmed, Heavy uint64
 	Mode, RunnerUp            aggregate.LocationID
 	ModeCount, RunnerUpCount  uint64
+	ModeBy, RunnerUpBy        aggregate.Evidence
 }
 
 // FrameRowOf is what frames have to say of the cell.
 func FrameRowOf(c *aggregate.CellWindow) FrameRow {
 	return FrameRow{
-		Start: c.Start, Src: c.Src, Dst: c.Dst, Kind: c.Kind, Observations: c.Observations,
+		Start: c.Start, Src: c.Src, Dst: c.Dst, Kind: c.Kind, State: c.State, Observations: c.Observations, Samples: c.Samples,
 		Mean: c.MeanValue(), Min: c.MinValue(), Max: c.MaxValue(), Untouched: c.Untouched, Trimmed: c.Trimmed, Heavy: c.Heavy,
-		Mode: c.Mode, ModeCount: c.ModeCount, RunnerUp: c.RunnerUp, RunnerUpCount: c.RunnerUpCount,
+		Mode: c.Mode, ModeCount: c.ModeCount, RunnerUp: c.RunnerUp, RunnerUpCount: c.RunnerUpCount, ModeBy: c.ModeEvidence, RunnerUpBy: c.RunnerUpEvidence,
 	}
 }
 
@@ -93,7 +95,7 @@ func ReadFrames(t testing.TB, answer []byte) (query.FramesHead, []FrameRow) {
 		for i := range l.Rows {
 			r := FrameRow{
 				Start: int64(f.Window), Src: aggregate.GroupID(head.Groups[int(src[i])]), Dst: aggregate.GroupID(head.Groups[int(dst[i])]),
-				Kind: 1, Observations: uint64(at("observations", i)), Heavy: uint64(at("heavy", i)), Trimmed: uint64(at("trimmed", i)),
+				Kind: 1, State: aggregate.State(at("state", i)), Observations: uint64(at("observations", i)), Samples: uint64(at("samples", i)), Heavy: uint64(at("heavy", i)), Trimmed: uint64(at("trimmed", i)),
 				Mean: at("mean", i), Min: at("min", i), Max: at("max", i), Mode: place(at("mode", i)),
 			}
 			if at("kind", i) == 2 {
@@ -102,6 +104,7 @@ func ReadFrames(t testing.TB, answer []byte) (query.FramesHead, []FrameRow) {
 			if _, whole := numbers["runner_up"]; whole {
 				r.Untouched, r.ModeCount = uint64(at("untouched", i)), uint64(at("mode_count", i))
 				r.RunnerUp, r.RunnerUpCount = place(at("runner_up", i)), uint64(at("runner_up_count", i))
+				r.ModeBy, r.RunnerUpBy = aggregate.Evidence(at("mode_evidence", i)), aggregate.Evidence(at("runner_up_evidence", i))
 			}
 			rows = append(rows, r)
 		}

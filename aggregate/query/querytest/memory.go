@@ -75,7 +75,7 @@ func (m *Memory) Locations(context.Context) ([]fabric.Location, error) {
 
 // Cells folds all windows into one.
 func (m *Memory) Cells(_ context.Context, q query.Question) (list []aggregate.CellStats, err error) {
-	for _, c := range m.cells(q, func(int64) int64 { return 0 }) {
+	for _, c := range m.cells(q, func(int64) int64 { return 0 }, aggregate.LaterHalf(q.From.UnixNano(), q.To.UnixNano())) {
 		list = append(list, c.CellStats)
 	}
 	return list, nil
@@ -83,7 +83,7 @@ func (m *Memory) Cells(_ context.Context, q query.Question) (list []aggregate.Ce
 
 // CellWindows folds rows into windows of the step.
 func (m *Memory) CellWindows(_ context.Context, q query.Question) ([]aggregate.CellWindow, error) {
-	return m.cells(q, bucket(q)), nil
+	return m.cells(q, bucket(q), math.MaxInt64), nil
 }
 
 // EachCellWindow has the rows of CellWindows in their order.
@@ -173,7 +173,7 @@ func (m *Memory) selected(q query.Question) []Row {
 func (m *Memory) lift(level fabric.Level) func(aggregate.LocationID) aggregate.LocationID {
 	ancestors := make(map[aggregate.LocationID]aggregate.LocationID, len(m.Places))
 	for _, l := range m.Places {
-		ancestors[l.ID] = [...]aggregate.LocationID{l.ID, l.Set, l.DeviceLoc, l.StageLoc}[level]
+		ancestors[l.ID] = [...]aggregate.LocationID{l.ID, l.Set, l.DeviceLoc, l.StageLoc, l.FarEnd}[level]
 	}
 	return func(id aggregate.LocationID) aggregate.LocationID {
 		if up, ok := ancestors[id]; ok {
@@ -195,7 +195,8 @@ type cellSum struct {
 	places map[aggregate.LocationID]votes
 }
 
-func (m *Memory) cells(q query.Question, window func(int64) int64) []aggregate.CellWindow {
+// cells adds up rows by window. Those from later on, Unix ns, are of the later half of the range.
+func (m *Memory) cells(q query.Question, window func(int64) int64, later int64) []aggregate.CellWindow {
 	sums, lift := map[cellKey]*cellSum{}, m.lift(q.Level)
 	for _, r := range m.selected(q) {
 		k := cellKey{window(r.Window), r.Src, r.Dst}
@@ -204,10 +205,14 @@ func (m *Memory) cells(q query.Question, window func(int64) int64) []aggregate.C
 			sums[k] = &cellSum{aggregate.CellWindow{Start: k.window, CellStats: stats}, map[aggregate.LocationID]votes{}}
 		}
 		sums[k].add(r, lift(r.Location))
+		if r.Window >= later {
+			sums[k].row.LaterMeasured += r.Measured
+			sums[k].row.LaterSum += r.Sum
+		}
 	}
 	var out []aggregate.CellWindow
 	for _, c := range sums {
-		out = append(out, c.finish(q.Signal.Direction()))
+		out = append(out, c.finish(q.Level == fabric.LevelLocation))
 	}
 	return out
 }
@@ -215,9 +220,11 @@ func (m *Memory) cells(q query.Question, window func(int64) int64) []aggregate.C
 func (c *cellSum) add(r Row, location aggregate.LocationID) {
 	row := &c.row
 	row.Observations += r.Observations
+	row.Samples += r.Samples
 	row.Bytes += r.Bytes
 	row.Untouched += r.Untouched
 	row.Trimmed += r.Trimmed
+	row.Unjudged += r.Unjudged
 	row.Heavy += r.Heavy
 	row.HeavySum += r.HeavySum
 	if r.Measured > 0 {
@@ -234,23 +241,13 @@ func (c *cellSum) add(r Row, location aggregate.LocationID) {
 	}
 }
 
-func (c *cellSum) finish(direction csig.Direction) aggregate.CellWindow {
-	ranked := slices.SortedFunc(maps.Keys(c.places), func(a, b aggregate.LocationID) int {
-		va, vb := c.places[a], c.places[b]
-		severity := cmp.Compare(float64(va.sum)/float64(va.heavy), float64(vb.sum)/float64(vb.heavy))
-		if direction == csig.Max {
-			severity = -severity
-		}
-		return cmp.Or(cmp.Compare(vb.heavy, va.heavy), severity, cmp.Compare(a, b))
-	})
-	if len(ranked) > 0 {
-		v := c.places[ranked[0]]
-		c.row.Mode, c.row.ModeCount, c.row.ModeSum = ranked[0], v.heavy, v.sum
+func (c *cellSum) finish(resolved bool) aggregate.CellWindow {
+	list := make([]aggregate.LocationStats, 0, len(c.places))
+	for at, v := range c.places {
+		list = append(list, aggregate.LocationStats{Location: at, Heavy: v.heavy, HeavySum: v.sum})
 	}
-	if len(ranked) > 1 {
-		c.row.RunnerUp, c.row.RunnerUpCount = ranked[1], c.places[ranked[1]].heavy
-	}
-	c.row.SetState()
+	c.row.SetMode(list, resolved)
+	c.row.Judge(aggregate.DefaultThresholds())
 	return c.row
 }
 
@@ -292,4 +289,27 @@ func (m *Memory) Findings(_ context.Context, q query.FindingQuestion) (list []qu
 // Missing are Gaps, whatever the range.
 func (m *Memory) Missing(context.Context, time.Time, time.Time) ([]query.Span, error) {
 	return m.Gaps, nil
+}
+
+// CellLocations adds up rows by cell and location.
+func (m *Memory) CellLocations(_ context.Context, q query.Question) ([]aggregate.CellLocation, error) {
+	type key struct {
+		cell aggregate.CellID
+		at   aggregate.LocationID
+	}
+	all := map[key]*aggregate.CellLocation{}
+	for _, r := range m.selected(q) {
+		k := key{aggregate.CellID{Src: r.Src, Dst: r.Dst, Kind: r.Kind}, r.Location}
+		if all[k] == nil {
+			all[k] = &aggregate.CellLocation{CellID: k.cell, Location: k.at}
+		}
+		all[k].Sums.Merge(&r.Sums)
+		all[k].AddWindow(r.Window, aggregate.LaterHalf(q.From.UnixNano(), q.To.UnixNano()), &r.Sums)
+	}
+	list := []aggregate.CellLocation{}
+	for _, c := range all {
+		list = append(list, *c)
+	}
+	slices.SortFunc(list, aggregate.CompareCellLocations)
+	return list, nil
 }

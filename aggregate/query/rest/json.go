@@ -108,6 +108,8 @@ func (s *Schema) append(b []byte, f *field, v protoreflect.Value) ([]byte, error
 		}
 		text, err := json.Marshal(v.String())
 		return append(b, text...), err
+	case protoreflect.EnumKind:
+		return append(append(append(b, '"'), f.word(v.Enum())...), '"'), nil
 	case protoreflect.BoolKind:
 		return strconv.AppendBool(b, v.Bool()), nil
 	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:

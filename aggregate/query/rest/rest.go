@@ -40,7 +40,8 @@ type Schema struct {
 type field struct {
 	protoreflect.FieldDescriptor
 	options *wire.Rest
-	key     string // `"NAME":` as JSON has it
+	key     string   // `"NAME":` as JSON has it
+	oneOf   []string // the only values there are; empty for all
 }
 
 // NewSchema reads the options.
@@ -52,7 +53,7 @@ func NewSchema() *Schema {
 		fields := make([]field, m.Fields().Len())
 		for n := range fields {
 			fd := m.Fields().Get(n)
-			fields[n] = field{fd, OptionsOf(fd), `"` + string(fd.Name()) + `":`}
+			fields[n] = field{fd, OptionsOf(fd), `"` + string(fd.Name()) + `":`, OneOf(fd)}
 		}
 		s.messages[m.FullName()] = fields
 	}
@@ -65,6 +66,20 @@ func OptionsOf(fd protoreflect.FieldDescriptor) *wire.Rest {
 		return o
 	}
 	return &wire.Rest{}
+}
+
+// OneOf are the only values that a field takes, in words; empty for all.
+func OneOf(fd protoreflect.FieldDescriptor) []string {
+	words := OptionsOf(fd).OneOf
+	if len(words) > 0 || fd.Enum() == nil {
+		return words
+	}
+	for i := range fd.Enum().Values().Len() {
+		if v := fd.Enum().Values().Get(i); v.Number() != 0 {
+			words = append(words, wire.Word(v))
+		}
+	}
+	return words
 }
 
 // Wrong are the parameters that cannot be met, one by one; none where all is well.
@@ -151,6 +166,13 @@ func (f *field) value(text string) (protoreflect.Value, error) {
 	case protoreflect.DoubleKind:
 		v, err := strconv.ParseFloat(text, 64)
 		return protoreflect.ValueOfFloat64(v), err
+	case protoreflect.EnumKind:
+		for i := range f.Enum().Values().Len() {
+			if v := f.Enum().Values().Get(i); wire.Word(v) == text {
+				return protoreflect.ValueOfEnum(v.Number()), nil
+			}
+		}
+		return protoreflect.Value{}, fmt.Errorf("no value of %s", f.Enum().Name())
 	case protoreflect.MessageKind:
 		if f.Message().FullName() == timestampName {
 			t, err := time.Parse(time.RFC3339Nano, text)
@@ -194,7 +216,7 @@ func (s *Schema) check(request proto.Message, wrong *Wrong) {
 			f.checkList(m.Get(f.FieldDescriptor).List(), wrong)
 		case m.Has(f.FieldDescriptor):
 			if v := m.Get(f.FieldDescriptor); !f.takes(v) {
-				wrong.add(string(f.Name()), "expected "+f.expected(), textOf(v))
+				wrong.add(string(f.Name()), "expected "+f.expected(), f.textOf(v))
 			}
 		case f.options.Required:
 			wrong.add(string(f.Name()), "required", "")
@@ -213,7 +235,7 @@ func (f *field) checkList(list protoreflect.List, wrong *Wrong) {
 	}
 	for i := range list.Len() {
 		if v := list.Get(i); !f.takes(v) {
-			wrong.add(string(f.Name()), "expected "+f.expected(), textOf(v))
+			wrong.add(string(f.Name()), "expected "+f.expected(), f.textOf(v))
 			return
 		}
 	}
@@ -224,7 +246,9 @@ func (f *field) takes(v protoreflect.Value) bool {
 	o := f.options
 	switch v := v.Interface().(type) {
 	case string:
-		return (o.MaxLength == 0 || len(v) <= int(o.MaxLength)) && (len(o.OneOf) == 0 || slices.Contains(o.OneOf, v))
+		return (o.MaxLength == 0 || len(v) <= int(o.MaxLength)) && (len(f.oneOf) == 0 || slices.Contains(f.oneOf, v))
+	case protoreflect.EnumNumber:
+		return slices.Contains(f.oneOf, f.word(v))
 	case uint32:
 		return f.within(float64(v))
 	case uint64:
@@ -249,8 +273,19 @@ func (f *field) within(v float64) bool {
 	return (o.Minimum == nil || v >= *o.Minimum) && (o.Maximum == nil || v <= *o.Maximum) && !math.IsNaN(v) && !math.IsInf(v, 0)
 }
 
-// textOf is a value as a problem tells it.
-func textOf(v protoreflect.Value) string {
+// word is the value of an enum as JSON has it; the number of one that this version does not know.
+func (f *field) word(n protoreflect.EnumNumber) string {
+	if v := f.Enum().Values().ByNumber(n); v != nil {
+		return wire.Word(v)
+	}
+	return strconv.Itoa(int(n))
+}
+
+// textOf is a value as a problem reports it.
+func (f *field) textOf(v protoreflect.Value) string {
+	if n, ok := v.Interface().(protoreflect.EnumNumber); ok {
+		return f.word(n)
+	}
 	if m, ok := v.Interface().(protoreflect.Message); ok {
 		switch m := m.Interface().(type) {
 		case *timestamppb.Timestamp:
@@ -266,8 +301,8 @@ func textOf(v protoreflect.Value) string {
 func (f *field) expected() string {
 	o := f.options
 	switch {
-	case len(o.OneOf) > 0:
-		return "one of " + strings.Join(o.OneOf, ", ")
+	case len(f.oneOf) > 0:
+		return "one of " + strings.Join(f.oneOf, ", ")
 	case o.MaxLength > 0:
 		return fmt.Sprintf("at most %d bytes", o.MaxLength)
 	}

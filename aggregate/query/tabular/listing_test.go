@@ -24,11 +24,20 @@ func TestListing(t *testing.T) {
 		}
 	}
 	var b strings.Builder
+	brief := Listing{Columns: l.Columns, Rows: l.Rows, Brief: []string{"mode", "mean"}, Show: func(column string, v any) string { return column }}
+	if err := brief.Write(&b, "table"); err != nil || b.String() != "MODE  MEAN\n      mean\nmode  mean\n" {
+		t.Errorf("in brief: %v, %q", err, b.String())
+	}
+	b.Reset()
+	if err := brief.Write(&b, "wide"); err != nil || b.String() != "NAME  MEAN          MODE\na, b  1234570       \nc     0.0000123457  7\n" {
+		t.Errorf("wide: %v, %q", err, b.String())
+	}
+	b.Reset()
 	l.Continued = true
 	if err := l.Write(&b, "csv"); err != nil || strings.HasPrefix(b.String(), "name") {
 		t.Errorf("continued: %v, %q", err, b.String())
 	}
-	if err := l.Write(&b, "xml"); err == nil || !strings.Contains(err.Error(), "expected one of table, json, ndjson, csv") {
+	if err := l.Write(&b, "xml"); err == nil || !strings.Contains(err.Error(), "expected one of table, wide, json, ndjson, csv") {
 		t.Errorf("another format: %v", err)
 	}
 	for _, format := range ListingFormats() {

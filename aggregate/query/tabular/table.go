@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -23,12 +24,13 @@ type Format string
 const (
 	CSV     Format = "csv"
 	Parquet Format = "parquet"
-	Arrow   Format = "arrow" // the stream format of Arrow IPC
+	Arrow   Format = "arrow"  // the stream format of Arrow IPC
+	NDJSON  Format = "ndjson" // an object a line, which callers encode themselves
 )
 
 // contentTypes are the formats' media types.
 var contentTypes = map[Format]string{
-	CSV: "text/csv; charset=utf-8", Parquet: "application/vnd.apache.parquet", Arrow: "application/vnd.apache.arrow.stream",
+	CSV: "text/csv; charset=utf-8", NDJSON: "application/x-ndjson", Parquet: "application/vnd.apache.parquet", Arrow: "application/vnd.apache.arrow.stream",
 }
 
 // ContentType is the media type of the format.
@@ -138,19 +140,25 @@ func (c *csvWriter[T]) Close(map[string]string) error {
 type Listing struct {
 	Columns []string
 	Rows    [][]any // each as long as Columns
+	// Brief are the columns of the format table, which shows what people look for; empty for all.
+	Brief []string
+	// Show is a value of a column in the format table; nil for six digits, as in the others.
+	Show func(column string, v any) string
 	// Continued leaves out the line of names in CSV: it goes on after another listing.
 	Continued bool
 }
 
-// ListingFormats are those that a Listing is printed in: for people, as one JSON array, as
-// a JSON object a line, and as CSV.
-func ListingFormats() []string { return []string{"table", "json", "ndjson", "csv"} }
+// ListingFormats are those that a Listing is printed in: for people, with all columns for people,
+// as one JSON array, as a JSON object a line, and as CSV.
+func ListingFormats() []string { return []string{"table", "wide", "json", "ndjson", "csv"} }
 
 // Write prints the listing in one of ListingFormats.
 func (l *Listing) Write(w io.Writer, format string) error {
 	switch format {
 	case "table":
-		return l.writeText(w)
+		return l.writeText(w, l.brief(), l.Show)
+	case "wide":
+		return l.writeText(w, l.Columns, nil)
 	case "json":
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
@@ -197,11 +205,30 @@ func (l *Listing) writeCSV(w io.Writer) error {
 	return written(c.Error())
 }
 
-func (l *Listing) writeText(w io.Writer) error {
+// brief are the columns of the format table.
+func (l *Listing) brief() []string {
+	if len(l.Brief) == 0 {
+		return l.Columns
+	}
+	return l.Brief
+}
+
+func (l *Listing) writeText(w io.Writer, columns []string, show func(string, any) string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, strings.ToUpper(strings.Join(l.Columns, "\t")))
+	at := make([]int, len(columns))
+	for i, name := range columns {
+		at[i] = slices.Index(l.Columns, name)
+	}
+	fmt.Fprintln(tw, strings.ToUpper(strings.Join(columns, "\t")))
 	for _, r := range l.Rows {
-		fmt.Fprintln(tw, strings.Join(cells(r), "\t"))
+		texts := cells(r)
+		line := make([]string, len(at))
+		for i, n := range at {
+			if line[i] = texts[n]; show != nil && r[n] != nil {
+				line[i] = show(l.Columns[n], r[n])
+			}
+		}
+		fmt.Fprintln(tw, strings.Join(line, "\t"))
 	}
 	return written(tw.Flush())
 }

@@ -48,6 +48,10 @@ const (
 	QueryServicePathProcedure = "/csigscope.query.v1.QueryService/Path"
 	// QueryServiceLocationsProcedure is the fully-qualified name of the QueryService's Locations RPC.
 	QueryServiceLocationsProcedure = "/csigscope.query.v1.QueryService/Locations"
+	// QueryServiceLinksProcedure is the fully-qualified name of the QueryService's Links RPC.
+	QueryServiceLinksProcedure = "/csigscope.query.v1.QueryService/Links"
+	// QueryServiceTopologyProcedure is the fully-qualified name of the QueryService's Topology RPC.
+	QueryServiceTopologyProcedure = "/csigscope.query.v1.QueryService/Topology"
 	// QueryServiceTimelineProcedure is the fully-qualified name of the QueryService's Timeline RPC.
 	QueryServiceTimelineProcedure = "/csigscope.query.v1.QueryService/Timeline"
 	// QueryServiceFlowsProcedure is the fully-qualified name of the QueryService's Flows RPC.
@@ -60,6 +64,8 @@ const (
 	QueryServiceHealthProcedure = "/csigscope.query.v1.QueryService/Health"
 	// QueryServiceWatchProcedure is the fully-qualified name of the QueryService's Watch RPC.
 	QueryServiceWatchProcedure = "/csigscope.query.v1.QueryService/Watch"
+	// QueryServiceChangesProcedure is the fully-qualified name of the QueryService's Changes RPC.
+	QueryServiceChangesProcedure = "/csigscope.query.v1.QueryService/Changes"
 )
 
 // QueryServiceClient is a client for the csigscope.query.v1.QueryService service.
@@ -72,6 +78,10 @@ type QueryServiceClient interface {
 	Path(context.Context, *connect.Request[PathRequest]) (*connect.Response[PathResponse], error)
 	// Locations by how often heavily loaded observations name them.
 	Locations(context.Context, *connect.Request[LocationsRequest]) (*connect.Response[LocationsResponse], error)
+	// The ports of the fabric: room, what names them, and what depends on them.
+	Links(context.Context, *connect.Request[LinksRequest]) (*connect.Response[LinksResponse], error)
+	// Devices, links and groups of the fabric file, and the paths of a pair of groups.
+	Topology(context.Context, *connect.Request[TopologyRequest]) (*connect.Response[TopologyResponse], error)
 	// What each window came to.
 	Timeline(context.Context, *connect.Request[TimelineRequest]) (*connect.Response[TimelineResponse], error)
 	// Flows by how often they were heavily loaded.
@@ -82,10 +92,16 @@ type QueryServiceClient interface {
 	Fabric(context.Context, *connect.Request[FabricRequest]) (*connect.Response[FabricResponse], error)
 	// How fresh and how complete answers are.
 	Health(context.Context, *connect.Request[HealthRequest]) (*connect.Response[HealthResponse], error)
-	// Watch begins with a snapshot, then synced; then a window for each one that closed or
-	// changed, which replaces earlier events for that window. Windows are announced before they are on
+	// Watch begins with a snapshot, then synced; then a window for each one that ended or
+	// changed, which replaces earlier events for that window. A window has an event as it ends, with
+	// provisional rows, and one as it becomes final. Windows are announced before they are on
 	// disk: durable says so, in the window event or in a later event without cells.
 	Watch(context.Context, *connect.Request[WatchRequest]) (*connect.ServerStreamForClient[WatchResponse], error)
+	// Changes begins with an initial event that lists everything that holds now, as changes: congested
+	// cells, silent producers and cells without full coverage. Then comes synced, and one event for
+	// each revision with a change. Provisional windows bring changes too: where the final rows of the
+	// window differ, they bring the opposite ones.
+	Changes(context.Context, *connect.Request[ChangesRequest]) (*connect.ServerStreamForClient[ChangesResponse], error)
 }
 
 // NewQueryServiceClient constructs a client for the csigscope.query.v1.QueryService service. By
@@ -121,6 +137,18 @@ func NewQueryServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+QueryServiceLocationsProcedure,
 			connect.WithSchema(queryServiceMethods.ByName("Locations")),
+			connect.WithClientOptions(opts...),
+		),
+		links: connect.NewClient[LinksRequest, LinksResponse](
+			httpClient,
+			baseURL+QueryServiceLinksProcedure,
+			connect.WithSchema(queryServiceMethods.ByName("Links")),
+			connect.WithClientOptions(opts...),
+		),
+		topology: connect.NewClient[TopologyRequest, TopologyResponse](
+			httpClient,
+			baseURL+QueryServiceTopologyProcedure,
+			connect.WithSchema(queryServiceMethods.ByName("Topology")),
 			connect.WithClientOptions(opts...),
 		),
 		timeline: connect.NewClient[TimelineRequest, TimelineResponse](
@@ -159,6 +187,12 @@ func NewQueryServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(queryServiceMethods.ByName("Watch")),
 			connect.WithClientOptions(opts...),
 		),
+		changes: connect.NewClient[ChangesRequest, ChangesResponse](
+			httpClient,
+			baseURL+QueryServiceChangesProcedure,
+			connect.WithSchema(queryServiceMethods.ByName("Changes")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -168,12 +202,15 @@ type queryServiceClient struct {
 	matrix    *connect.Client[MatrixRequest, MatrixResponse]
 	path      *connect.Client[PathRequest, PathResponse]
 	locations *connect.Client[LocationsRequest, LocationsResponse]
+	links     *connect.Client[LinksRequest, LinksResponse]
+	topology  *connect.Client[TopologyRequest, TopologyResponse]
 	timeline  *connect.Client[TimelineRequest, TimelineResponse]
 	flows     *connect.Client[FlowsRequest, FlowsResponse]
 	findings  *connect.Client[FindingsRequest, FindingsResponse]
 	fabric    *connect.Client[FabricRequest, FabricResponse]
 	health    *connect.Client[HealthRequest, HealthResponse]
 	watch     *connect.Client[WatchRequest, WatchResponse]
+	changes   *connect.Client[ChangesRequest, ChangesResponse]
 }
 
 // Cells calls csigscope.query.v1.QueryService.Cells.
@@ -194,6 +231,16 @@ func (c *queryServiceClient) Path(ctx context.Context, req *connect.Request[Path
 // Locations calls csigscope.query.v1.QueryService.Locations.
 func (c *queryServiceClient) Locations(ctx context.Context, req *connect.Request[LocationsRequest]) (*connect.Response[LocationsResponse], error) {
 	return c.locations.CallUnary(ctx, req)
+}
+
+// Links calls csigscope.query.v1.QueryService.Links.
+func (c *queryServiceClient) Links(ctx context.Context, req *connect.Request[LinksRequest]) (*connect.Response[LinksResponse], error) {
+	return c.links.CallUnary(ctx, req)
+}
+
+// Topology calls csigscope.query.v1.QueryService.Topology.
+func (c *queryServiceClient) Topology(ctx context.Context, req *connect.Request[TopologyRequest]) (*connect.Response[TopologyResponse], error) {
+	return c.topology.CallUnary(ctx, req)
 }
 
 // Timeline calls csigscope.query.v1.QueryService.Timeline.
@@ -226,6 +273,11 @@ func (c *queryServiceClient) Watch(ctx context.Context, req *connect.Request[Wat
 	return c.watch.CallServerStream(ctx, req)
 }
 
+// Changes calls csigscope.query.v1.QueryService.Changes.
+func (c *queryServiceClient) Changes(ctx context.Context, req *connect.Request[ChangesRequest]) (*connect.ServerStreamForClient[ChangesResponse], error) {
+	return c.changes.CallServerStream(ctx, req)
+}
+
 // QueryServiceHandler is an implementation of the csigscope.query.v1.QueryService service.
 type QueryServiceHandler interface {
 	// The cells: room left, state and bottleneck of each source and destination.
@@ -236,6 +288,10 @@ type QueryServiceHandler interface {
 	Path(context.Context, *connect.Request[PathRequest]) (*connect.Response[PathResponse], error)
 	// Locations by how often heavily loaded observations name them.
 	Locations(context.Context, *connect.Request[LocationsRequest]) (*connect.Response[LocationsResponse], error)
+	// The ports of the fabric: room, what names them, and what depends on them.
+	Links(context.Context, *connect.Request[LinksRequest]) (*connect.Response[LinksResponse], error)
+	// Devices, links and groups of the fabric file, and the paths of a pair of groups.
+	Topology(context.Context, *connect.Request[TopologyRequest]) (*connect.Response[TopologyResponse], error)
 	// What each window came to.
 	Timeline(context.Context, *connect.Request[TimelineRequest]) (*connect.Response[TimelineResponse], error)
 	// Flows by how often they were heavily loaded.
@@ -246,10 +302,16 @@ type QueryServiceHandler interface {
 	Fabric(context.Context, *connect.Request[FabricRequest]) (*connect.Response[FabricResponse], error)
 	// How fresh and how complete answers are.
 	Health(context.Context, *connect.Request[HealthRequest]) (*connect.Response[HealthResponse], error)
-	// Watch begins with a snapshot, then synced; then a window for each one that closed or
-	// changed, which replaces earlier events for that window. Windows are announced before they are on
+	// Watch begins with a snapshot, then synced; then a window for each one that ended or
+	// changed, which replaces earlier events for that window. A window has an event as it ends, with
+	// provisional rows, and one as it becomes final. Windows are announced before they are on
 	// disk: durable says so, in the window event or in a later event without cells.
 	Watch(context.Context, *connect.Request[WatchRequest], *connect.ServerStream[WatchResponse]) error
+	// Changes begins with an initial event that lists everything that holds now, as changes: congested
+	// cells, silent producers and cells without full coverage. Then comes synced, and one event for
+	// each revision with a change. Provisional windows bring changes too: where the final rows of the
+	// window differ, they bring the opposite ones.
+	Changes(context.Context, *connect.Request[ChangesRequest], *connect.ServerStream[ChangesResponse]) error
 }
 
 // NewQueryServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -281,6 +343,18 @@ func NewQueryServiceHandler(svc QueryServiceHandler, opts ...connect.HandlerOpti
 		QueryServiceLocationsProcedure,
 		svc.Locations,
 		connect.WithSchema(queryServiceMethods.ByName("Locations")),
+		connect.WithHandlerOptions(opts...),
+	)
+	queryServiceLinksHandler := connect.NewUnaryHandler(
+		QueryServiceLinksProcedure,
+		svc.Links,
+		connect.WithSchema(queryServiceMethods.ByName("Links")),
+		connect.WithHandlerOptions(opts...),
+	)
+	queryServiceTopologyHandler := connect.NewUnaryHandler(
+		QueryServiceTopologyProcedure,
+		svc.Topology,
+		connect.WithSchema(queryServiceMethods.ByName("Topology")),
 		connect.WithHandlerOptions(opts...),
 	)
 	queryServiceTimelineHandler := connect.NewUnaryHandler(
@@ -319,6 +393,12 @@ func NewQueryServiceHandler(svc QueryServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(queryServiceMethods.ByName("Watch")),
 		connect.WithHandlerOptions(opts...),
 	)
+	queryServiceChangesHandler := connect.NewServerStreamHandler(
+		QueryServiceChangesProcedure,
+		svc.Changes,
+		connect.WithSchema(queryServiceMethods.ByName("Changes")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/csigscope.query.v1.QueryService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case QueryServiceCellsProcedure:
@@ -329,6 +409,10 @@ func NewQueryServiceHandler(svc QueryServiceHandler, opts ...connect.HandlerOpti
 			queryServicePathHandler.ServeHTTP(w, r)
 		case QueryServiceLocationsProcedure:
 			queryServiceLocationsHandler.ServeHTTP(w, r)
+		case QueryServiceLinksProcedure:
+			queryServiceLinksHandler.ServeHTTP(w, r)
+		case QueryServiceTopologyProcedure:
+			queryServiceTopologyHandler.ServeHTTP(w, r)
 		case QueryServiceTimelineProcedure:
 			queryServiceTimelineHandler.ServeHTTP(w, r)
 		case QueryServiceFlowsProcedure:
@@ -341,6 +425,8 @@ func NewQueryServiceHandler(svc QueryServiceHandler, opts ...connect.HandlerOpti
 			queryServiceHealthHandler.ServeHTTP(w, r)
 		case QueryServiceWatchProcedure:
 			queryServiceWatchHandler.ServeHTTP(w, r)
+		case QueryServiceChangesProcedure:
+			queryServiceChangesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -366,6 +452,14 @@ func (UnimplementedQueryServiceHandler) Locations(context.Context, *connect.Requ
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("csigscope.query.v1.QueryService.Locations is not implemented"))
 }
 
+func (UnimplementedQueryServiceHandler) Links(context.Context, *connect.Request[LinksRequest]) (*connect.Response[LinksResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("csigscope.query.v1.QueryService.Links is not implemented"))
+}
+
+func (UnimplementedQueryServiceHandler) Topology(context.Context, *connect.Request[TopologyRequest]) (*connect.Response[TopologyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("csigscope.query.v1.QueryService.Topology is not implemented"))
+}
+
 func (UnimplementedQueryServiceHandler) Timeline(context.Context, *connect.Request[TimelineRequest]) (*connect.Response[TimelineResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("csigscope.query.v1.QueryService.Timeline is not implemented"))
 }
@@ -388,4 +482,8 @@ func (UnimplementedQueryServiceHandler) Health(context.Context, *connect.Request
 
 func (UnimplementedQueryServiceHandler) Watch(context.Context, *connect.Request[WatchRequest], *connect.ServerStream[WatchResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("csigscope.query.v1.QueryService.Watch is not implemented"))
+}
+
+func (UnimplementedQueryServiceHandler) Changes(context.Context, *connect.Request[ChangesRequest], *connect.ServerStream[ChangesResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("csigscope.query.v1.QueryService.Changes is not implemented"))
 }

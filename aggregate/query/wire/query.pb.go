@@ -32,6 +32,329 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// State is the state of a cell, a link or a location. Silence is never a healthy state.
+type State int32
+
+const (
+	// Not set.
+	State_STATE_UNSPECIFIED State = 0
+	// Nothing was observed, or not lately.
+	State_STATE_NO_DATA State = 1
+	// Fewer than 10 observations that are not trimmed, without their weight.
+	State_STATE_TOO_FEW State = 2
+	// Nothing was heavily loaded.
+	State_STATE_CLEAR State = 3
+	// The heavy share of a window reached the onset, and no later one was below the clear share.
+	State_STATE_CONGESTED State = 4
+	// Something was heavily loaded, and it is not congested.
+	State_STATE_BRIEF State = 5
+	// No threshold applies: min ABW is judged by the capacity of its port alone, which is not known.
+	State_STATE_NOT_JUDGED State = 6
+)
+
+// Enum value maps for State.
+var (
+	State_name = map[int32]string{
+		0: "STATE_UNSPECIFIED",
+		1: "STATE_NO_DATA",
+		2: "STATE_TOO_FEW",
+		3: "STATE_CLEAR",
+		4: "STATE_CONGESTED",
+		5: "STATE_BRIEF",
+		6: "STATE_NOT_JUDGED",
+	}
+	State_value = map[string]int32{
+		"STATE_UNSPECIFIED": 0,
+		"STATE_NO_DATA":     1,
+		"STATE_TOO_FEW":     2,
+		"STATE_CLEAR":       3,
+		"STATE_CONGESTED":   4,
+		"STATE_BRIEF":       5,
+		"STATE_NOT_JUDGED":  6,
+	}
+)
+
+func (x State) Enum() *State {
+	p := new(State)
+	*p = x
+	return p
+}
+
+func (x State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (State) Descriptor() protoreflect.EnumDescriptor {
+	return file_query_proto_enumTypes[0].Descriptor()
+}
+
+func (State) Type() protoreflect.EnumType {
+	return &file_query_proto_enumTypes[0]
+}
+
+func (x State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use State.Descriptor instead.
+func (State) EnumDescriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{0}
+}
+
+// Kind is the kind of observations.
+type Kind int32
+
+const (
+	// Not set.
+	Kind_KIND_UNSPECIFIED Kind = 0
+	// Tags at receivers.
+	Kind_KIND_TAG Kind = 1
+	// Reflections at senders.
+	Kind_KIND_REFLECTION Kind = 2
+)
+
+// Enum value maps for Kind.
+var (
+	Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "KIND_TAG",
+		2: "KIND_REFLECTION",
+	}
+	Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED": 0,
+		"KIND_TAG":         1,
+		"KIND_REFLECTION":  2,
+	}
+)
+
+func (x Kind) Enum() *Kind {
+	p := new(Kind)
+	*p = x
+	return p
+}
+
+func (x Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_query_proto_enumTypes[1].Descriptor()
+}
+
+func (Kind) Type() protoreflect.EnumType {
+	return &file_query_proto_enumTypes[1]
+}
+
+func (x Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Kind.Descriptor instead.
+func (Kind) EnumDescriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{1}
+}
+
+// LocationKind is how exact a location is.
+type LocationKind int32
+
+const (
+	// Not set.
+	LocationKind_LOCATION_KIND_UNSPECIFIED LocationKind = 0
+	// One port.
+	LocationKind_LOCATION_KIND_PORT LocationKind = 1
+	// Several ports, among which the evidence does not choose.
+	LocationKind_LOCATION_KIND_SET LocationKind = 2
+	// Locator metadata without a layout or a topology.
+	LocationKind_LOCATION_KIND_RAW LocationKind = 3
+	// Locator metadata that fits no port.
+	LocationKind_LOCATION_KIND_UNKNOWN LocationKind = 4
+	// All locations past the bound on their number.
+	LocationKind_LOCATION_KIND_OVERFLOW LocationKind = 5
+)
+
+// Enum value maps for LocationKind.
+var (
+	LocationKind_name = map[int32]string{
+		0: "LOCATION_KIND_UNSPECIFIED",
+		1: "LOCATION_KIND_PORT",
+		2: "LOCATION_KIND_SET",
+		3: "LOCATION_KIND_RAW",
+		4: "LOCATION_KIND_UNKNOWN",
+		5: "LOCATION_KIND_OVERFLOW",
+	}
+	LocationKind_value = map[string]int32{
+		"LOCATION_KIND_UNSPECIFIED": 0,
+		"LOCATION_KIND_PORT":        1,
+		"LOCATION_KIND_SET":         2,
+		"LOCATION_KIND_RAW":         3,
+		"LOCATION_KIND_UNKNOWN":     4,
+		"LOCATION_KIND_OVERFLOW":    5,
+	}
+)
+
+func (x LocationKind) Enum() *LocationKind {
+	p := new(LocationKind)
+	*p = x
+	return p
+}
+
+func (x LocationKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LocationKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_query_proto_enumTypes[2].Descriptor()
+}
+
+func (LocationKind) Type() protoreflect.EnumType {
+	return &file_query_proto_enumTypes[2]
+}
+
+func (x LocationKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LocationKind.Descriptor instead.
+func (LocationKind) EnumDescriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{2}
+}
+
+// Severity is how bad a finding is.
+type Severity int32
+
+const (
+	// Not set.
+	Severity_SEVERITY_UNSPECIFIED Severity = 0
+	// Worth knowing.
+	Severity_SEVERITY_INFO Severity = 1
+	// Some answers may be wrong.
+	Severity_SEVERITY_WARNING Severity = 2
+	// Answers are wrong, or the protocol is broken.
+	Severity_SEVERITY_ERROR Severity = 3
+)
+
+// Enum value maps for Severity.
+var (
+	Severity_name = map[int32]string{
+		0: "SEVERITY_UNSPECIFIED",
+		1: "SEVERITY_INFO",
+		2: "SEVERITY_WARNING",
+		3: "SEVERITY_ERROR",
+	}
+	Severity_value = map[string]int32{
+		"SEVERITY_UNSPECIFIED": 0,
+		"SEVERITY_INFO":        1,
+		"SEVERITY_WARNING":     2,
+		"SEVERITY_ERROR":       3,
+	}
+)
+
+func (x Severity) Enum() *Severity {
+	p := new(Severity)
+	*p = x
+	return p
+}
+
+func (x Severity) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Severity) Descriptor() protoreflect.EnumDescriptor {
+	return file_query_proto_enumTypes[3].Descriptor()
+}
+
+func (Severity) Type() protoreflect.EnumType {
+	return &file_query_proto_enumTypes[3]
+}
+
+func (x Severity) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Severity.Descriptor instead.
+func (Severity) EnumDescriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{3}
+}
+
+// ChangeKind is the kind of a change.
+type ChangeKind int32
+
+const (
+	// Not set.
+	ChangeKind_CHANGE_KIND_UNSPECIFIED ChangeKind = 0
+	// A cell became congested.
+	ChangeKind_CHANGE_KIND_ONSET ChangeKind = 1
+	// A cell is congested no longer: a window was below the clear share, or its producers see no more of
+	// its traffic.
+	ChangeKind_CHANGE_KIND_CLEARED ChangeKind = 2
+	// Another location limits a congested cell.
+	ChangeKind_CHANGE_KIND_MOVED ChangeKind = 3
+	// A producer fell silent.
+	ChangeKind_CHANGE_KIND_TAP_LOST ChangeKind = 4
+	// A silent producer sends rows again.
+	ChangeKind_CHANGE_KIND_TAP_BACK ChangeKind = 5
+	// A silent producer is expected no longer.
+	ChangeKind_CHANGE_KIND_TAP_FORGOTTEN ChangeKind = 6
+	// A cell has silent producers, or others than before. A congested cell that nobody sees is not
+	// cleared.
+	ChangeKind_CHANGE_KIND_COVERAGE_LOST ChangeKind = 7
+	// A cell has no silent producers any more.
+	ChangeKind_CHANGE_KIND_COVERAGE_BACK ChangeKind = 8
+)
+
+// Enum value maps for ChangeKind.
+var (
+	ChangeKind_name = map[int32]string{
+		0: "CHANGE_KIND_UNSPECIFIED",
+		1: "CHANGE_KIND_ONSET",
+		2: "CHANGE_KIND_CLEARED",
+		3: "CHANGE_KIND_MOVED",
+		4: "CHANGE_KIND_TAP_LOST",
+		5: "CHANGE_KIND_TAP_BACK",
+		6: "CHANGE_KIND_TAP_FORGOTTEN",
+		7: "CHANGE_KIND_COVERAGE_LOST",
+		8: "CHANGE_KIND_COVERAGE_BACK",
+	}
+	ChangeKind_value = map[string]int32{
+		"CHANGE_KIND_UNSPECIFIED":   0,
+		"CHANGE_KIND_ONSET":         1,
+		"CHANGE_KIND_CLEARED":       2,
+		"CHANGE_KIND_MOVED":         3,
+		"CHANGE_KIND_TAP_LOST":      4,
+		"CHANGE_KIND_TAP_BACK":      5,
+		"CHANGE_KIND_TAP_FORGOTTEN": 6,
+		"CHANGE_KIND_COVERAGE_LOST": 7,
+		"CHANGE_KIND_COVERAGE_BACK": 8,
+	}
+)
+
+func (x ChangeKind) Enum() *ChangeKind {
+	p := new(ChangeKind)
+	*p = x
+	return p
+}
+
+func (x ChangeKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ChangeKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_query_proto_enumTypes[4].Descriptor()
+}
+
+func (ChangeKind) Type() protoreflect.EnumType {
+	return &file_query_proto_enumTypes[4]
+}
+
+func (x ChangeKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ChangeKind.Descriptor instead.
+func (ChangeKind) EnumDescriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{4}
+}
+
 // Rest says what a field takes, and how it is written as JSON.
 type Rest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -39,6 +362,7 @@ type Rest struct {
 	Default string `protobuf:"bytes,1,opt,name=default,proto3" json:"default,omitempty"`
 	// Bounds of a number, or of a duration in seconds.
 	Minimum *float64 `protobuf:"fixed64,2,opt,name=minimum,proto3,oneof" json:"minimum,omitempty"`
+	// The same, at most.
 	Maximum *float64 `protobuf:"fixed64,3,opt,name=maximum,proto3,oneof" json:"maximum,omitempty"`
 	// Bytes of a text.
 	MaxLength uint32 `protobuf:"varint,4,opt,name=max_length,json=maxLength,proto3" json:"max_length,omitempty"`
@@ -167,6 +491,7 @@ func (x *Rest) GetRows() bool {
 	return false
 }
 
+// CellsRequest asks for cells.
 type CellsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
@@ -187,7 +512,7 @@ type CellsRequest struct {
 	// Limiting locations, at the level.
 	Location []string `protobuf:"bytes,8,rep,name=location,proto3" json:"location,omitempty"`
 	// States of cells.
-	State []string `protobuf:"bytes,9,rep,name=state,proto3" json:"state,omitempty"`
+	State []State `protobuf:"varint,9,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// Least share of heavily loaded observations.
 	MinHeavyRatio *float64 `protobuf:"fixed64,10,opt,name=min_heavy_ratio,json=minHeavyRatio,proto3,oneof" json:"min_heavy_ratio,omitempty"`
 	// Least mean of min_abw, bit/s.
@@ -292,7 +617,7 @@ func (x *CellsRequest) GetLocation() []string {
 	return nil
 }
 
-func (x *CellsRequest) GetState() []string {
+func (x *CellsRequest) GetState() []State {
 	if x != nil {
 		return x.State
 	}
@@ -348,6 +673,7 @@ func (x *CellsRequest) GetCursor() string {
 	return ""
 }
 
+// MatrixRequest asks for cells as matrices.
 type MatrixRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
@@ -448,6 +774,7 @@ func (x *MatrixRequest) GetDst() []string {
 	return nil
 }
 
+// PathRequest asks for one source and destination.
 type PathRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
@@ -548,6 +875,7 @@ func (x *PathRequest) GetDst() string {
 	return ""
 }
 
+// LocationsRequest asks for the locations that limit cells.
 type LocationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
@@ -639,6 +967,181 @@ func (x *LocationsRequest) GetTop() uint32 {
 	return 0
 }
 
+// LinksRequest asks for links.
+type LinksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// several meanings.
+	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
+	// How many of the last windows in memory are added up.
+	Windows *uint32 `protobuf:"varint,2,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
+	// RFC 3339: asks the store for history from then on, in whole seconds.
+	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	// RFC 3339: end of the history, exclusive; with from.
+	To *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	// Links by name.
+	Link []string `protobuf:"bytes,5,rep,name=link,proto3" json:"link,omitempty"`
+	// Links that leave these devices.
+	Device []string `protobuf:"bytes,6,rep,name=device,proto3" json:"device,omitempty"`
+	// Links into these devices or hosts.
+	Peer []string `protobuf:"bytes,7,rep,name=peer,proto3" json:"peer,omitempty"`
+	// States of links.
+	State []State `protobuf:"varint,8,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
+	// How many, the most heavily loaded first.
+	Top           *uint32 `protobuf:"varint,9,opt,name=top,proto3,oneof" json:"top,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinksRequest) Reset() {
+	*x = LinksRequest{}
+	mi := &file_query_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinksRequest) ProtoMessage() {}
+
+func (x *LinksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinksRequest.ProtoReflect.Descriptor instead.
+func (*LinksRequest) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *LinksRequest) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *LinksRequest) GetWindows() uint32 {
+	if x != nil && x.Windows != nil {
+		return *x.Windows
+	}
+	return 0
+}
+
+func (x *LinksRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *LinksRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *LinksRequest) GetLink() []string {
+	if x != nil {
+		return x.Link
+	}
+	return nil
+}
+
+func (x *LinksRequest) GetDevice() []string {
+	if x != nil {
+		return x.Device
+	}
+	return nil
+}
+
+func (x *LinksRequest) GetPeer() []string {
+	if x != nil {
+		return x.Peer
+	}
+	return nil
+}
+
+func (x *LinksRequest) GetState() []State {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *LinksRequest) GetTop() uint32 {
+	if x != nil && x.Top != nil {
+		return *x.Top
+	}
+	return 0
+}
+
+// TopologyRequest asks for the fabric file, or the paths of a pair.
+type TopologyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Source group: asks for the paths of a pair, with dst.
+	Src string `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
+	// Destination group.
+	Dst           string `protobuf:"bytes,2,opt,name=dst,proto3" json:"dst,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopologyRequest) Reset() {
+	*x = TopologyRequest{}
+	mi := &file_query_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopologyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopologyRequest) ProtoMessage() {}
+
+func (x *TopologyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopologyRequest.ProtoReflect.Descriptor instead.
+func (*TopologyRequest) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TopologyRequest) GetSrc() string {
+	if x != nil {
+		return x.Src
+	}
+	return ""
+}
+
+func (x *TopologyRequest) GetDst() string {
+	if x != nil {
+		return x.Dst
+	}
+	return ""
+}
+
+// TimelineRequest asks for windows one by one.
 type TimelineRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
@@ -666,7 +1169,7 @@ type TimelineRequest struct {
 
 func (x *TimelineRequest) Reset() {
 	*x = TimelineRequest{}
-	mi := &file_query_proto_msgTypes[5]
+	mi := &file_query_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +1181,7 @@ func (x *TimelineRequest) String() string {
 func (*TimelineRequest) ProtoMessage() {}
 
 func (x *TimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[5]
+	mi := &file_query_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +1194,7 @@ func (x *TimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineRequest.ProtoReflect.Descriptor instead.
 func (*TimelineRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{5}
+	return file_query_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TimelineRequest) GetSignal() string {
@@ -757,6 +1260,7 @@ func (x *TimelineRequest) GetTop() uint32 {
 	return 0
 }
 
+// FlowsRequest asks the store, or memory, for flows.
 type FlowsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
@@ -776,7 +1280,7 @@ type FlowsRequest struct {
 	// Address or prefix that destinations are in.
 	DstAddress string `protobuf:"bytes,7,opt,name=dst_address,json=dstAddress,proto3" json:"dst_address,omitempty"`
 	// Kinds of observations.
-	Kind []string `protobuf:"bytes,8,rep,name=kind,proto3" json:"kind,omitempty"`
+	Kind []Kind `protobuf:"varint,8,rep,packed,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
 	// Least number of heavily loaded observations.
 	MinHeavy *uint64 `protobuf:"varint,9,opt,name=min_heavy,json=minHeavy,proto3,oneof" json:"min_heavy,omitempty"`
 	// Length of the windows that name flows.
@@ -784,14 +1288,21 @@ type FlowsRequest struct {
 	// Flows of a page.
 	Limit *uint32 `protobuf:"varint,11,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
 	// next_cursor of the page before, with the same parameters.
-	Cursor        string `protobuf:"bytes,12,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,12,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Asks memory for the flows of so many of the last windows, in place of the store. Memory holds the
+	// flows of windows of 1 s, as far as their final rows came.
+	Windows *uint32 `protobuf:"varint,13,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
+	// Locations that most of a flow's heavily loaded observations name.
+	Location []string `protobuf:"bytes,14,rep,name=location,proto3" json:"location,omitempty"`
+	// Ports that may be such a location: it is one of them, or a set that has one of them.
+	Link          []string `protobuf:"bytes,15,rep,name=link,proto3" json:"link,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FlowsRequest) Reset() {
 	*x = FlowsRequest{}
-	mi := &file_query_proto_msgTypes[6]
+	mi := &file_query_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +1314,7 @@ func (x *FlowsRequest) String() string {
 func (*FlowsRequest) ProtoMessage() {}
 
 func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[6]
+	mi := &file_query_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +1327,7 @@ func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowsRequest.ProtoReflect.Descriptor instead.
 func (*FlowsRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{6}
+	return file_query_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FlowsRequest) GetSignal() string {
@@ -868,7 +1379,7 @@ func (x *FlowsRequest) GetDstAddress() string {
 	return ""
 }
 
-func (x *FlowsRequest) GetKind() []string {
+func (x *FlowsRequest) GetKind() []Kind {
 	if x != nil {
 		return x.Kind
 	}
@@ -903,6 +1414,28 @@ func (x *FlowsRequest) GetCursor() string {
 	return ""
 }
 
+func (x *FlowsRequest) GetWindows() uint32 {
+	if x != nil && x.Windows != nil {
+		return *x.Windows
+	}
+	return 0
+}
+
+func (x *FlowsRequest) GetLocation() []string {
+	if x != nil {
+		return x.Location
+	}
+	return nil
+}
+
+func (x *FlowsRequest) GetLink() []string {
+	if x != nil {
+		return x.Link
+	}
+	return nil
+}
+
+// FindingsRequest asks the store for findings.
 type FindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// RFC 3339: begin of the range, in whole seconds; without from and to the last hour that is
@@ -913,7 +1446,7 @@ type FindingsRequest struct {
 	// Kinds of findings.
 	Kind []string `protobuf:"bytes,3,rep,name=kind,proto3" json:"kind,omitempty"`
 	// Severities.
-	Severity []string `protobuf:"bytes,4,rep,name=severity,proto3" json:"severity,omitempty"`
+	Severity []Severity `protobuf:"varint,4,rep,packed,name=severity,proto3,enum=csigscope.query.v1.Severity" json:"severity,omitempty"`
 	// Devices that they are about.
 	Device []string `protobuf:"bytes,5,rep,name=device,proto3" json:"device,omitempty"`
 	// Locations that they are about.
@@ -928,7 +1461,7 @@ type FindingsRequest struct {
 
 func (x *FindingsRequest) Reset() {
 	*x = FindingsRequest{}
-	mi := &file_query_proto_msgTypes[7]
+	mi := &file_query_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1473,7 @@ func (x *FindingsRequest) String() string {
 func (*FindingsRequest) ProtoMessage() {}
 
 func (x *FindingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[7]
+	mi := &file_query_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1486,7 @@ func (x *FindingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindingsRequest.ProtoReflect.Descriptor instead.
 func (*FindingsRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{7}
+	return file_query_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FindingsRequest) GetFrom() *timestamppb.Timestamp {
@@ -977,7 +1510,7 @@ func (x *FindingsRequest) GetKind() []string {
 	return nil
 }
 
-func (x *FindingsRequest) GetSeverity() []string {
+func (x *FindingsRequest) GetSeverity() []Severity {
 	if x != nil {
 		return x.Severity
 	}
@@ -1012,6 +1545,7 @@ func (x *FindingsRequest) GetCursor() string {
 	return ""
 }
 
+// FabricRequest asks for groups and locations.
 type FabricRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1020,7 +1554,7 @@ type FabricRequest struct {
 
 func (x *FabricRequest) Reset() {
 	*x = FabricRequest{}
-	mi := &file_query_proto_msgTypes[8]
+	mi := &file_query_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1566,7 @@ func (x *FabricRequest) String() string {
 func (*FabricRequest) ProtoMessage() {}
 
 func (x *FabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[8]
+	mi := &file_query_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,9 +1579,10 @@ func (x *FabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FabricRequest.ProtoReflect.Descriptor instead.
 func (*FabricRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{8}
+	return file_query_proto_rawDescGZIP(), []int{10}
 }
 
+// HealthRequest asks how fresh and complete answers are.
 type HealthRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1056,7 +1591,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_query_proto_msgTypes[9]
+	mi := &file_query_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1603,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[9]
+	mi := &file_query_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,9 +1616,10 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{9}
+	return file_query_proto_rawDescGZIP(), []int{11}
 }
 
+// WatchRequest asks for cells as they change.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
@@ -1100,7 +1636,7 @@ type WatchRequest struct {
 	// Limiting locations, at the level.
 	Location []string `protobuf:"bytes,6,rep,name=location,proto3" json:"location,omitempty"`
 	// States of cells.
-	State []string `protobuf:"bytes,7,rep,name=state,proto3" json:"state,omitempty"`
+	State []State `protobuf:"varint,7,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// Least share of heavily loaded observations.
 	MinHeavyRatio *float64 `protobuf:"fixed64,8,opt,name=min_heavy_ratio,json=minHeavyRatio,proto3,oneof" json:"min_heavy_ratio,omitempty"`
 	// Least mean of min_abw, bit/s.
@@ -1117,14 +1653,19 @@ type WatchRequest struct {
 	Heartbeat *durationpb.Duration `protobuf:"bytes,14,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
 	// Of cells: json, or frames, a twelfth of the size: columns of little-endian numbers in base64,
 	// by the identities of groups and locations, as /api/v1/frames gives them.
-	Encoding      string `protobuf:"bytes,15,opt,name=encoding,proto3" json:"encoding,omitempty"`
+	Encoding string `protobuf:"bytes,15,opt,name=encoding,proto3" json:"encoding,omitempty"`
+	// With each window: so many of its flows between the groups, the most heavily loaded first, that
+	// name one of the locations.
+	Flows *uint32 `protobuf:"varint,16,opt,name=flows,proto3,oneof" json:"flows,omitempty"`
+	// With flows: ports that may be the location that most of a flow's heavily loaded observations name.
+	Link          []string `protobuf:"bytes,17,rep,name=link,proto3" json:"link,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_query_proto_msgTypes[10]
+	mi := &file_query_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1677,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[10]
+	mi := &file_query_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1690,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{10}
+	return file_query_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchRequest) GetSignal() string {
@@ -1194,7 +1735,7 @@ func (x *WatchRequest) GetLocation() []string {
 	return nil
 }
 
-func (x *WatchRequest) GetState() []string {
+func (x *WatchRequest) GetState() []State {
 	if x != nil {
 		return x.State
 	}
@@ -1257,6 +1798,131 @@ func (x *WatchRequest) GetEncoding() string {
 	return ""
 }
 
+func (x *WatchRequest) GetFlows() uint32 {
+	if x != nil && x.Flows != nil {
+		return *x.Flows
+	}
+	return 0
+}
+
+func (x *WatchRequest) GetLink() []string {
+	if x != nil {
+		return x.Link
+	}
+	return nil
+}
+
+// ChangesRequest asks for changes of cells and producers.
+type ChangesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// several meanings.
+	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
+	// How many of the last windows are added up for the location, the mean and the heavy share of a cell.
+	// More of them make a location move later and less often.
+	Windows *uint32 `protobuf:"varint,2,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
+	// Source groups, or groups above them. Changes of producers always come.
+	Src []string `protobuf:"bytes,3,rep,name=src,proto3" json:"src,omitempty"`
+	// Destination groups, or groups above them.
+	Dst []string `protobuf:"bytes,4,rep,name=dst,proto3" json:"dst,omitempty"`
+	// Ports that may be the location of the cell, now or before the change.
+	Link []string `protobuf:"bytes,5,rep,name=link,proto3" json:"link,omitempty"`
+	// States of the cell, now or before the change.
+	State []State `protobuf:"varint,6,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
+	// A revision that was seen: resume after it, without an initial event.
+	After string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
+	// Longest silence.
+	Heartbeat     *durationpb.Duration `protobuf:"bytes,8,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangesRequest) Reset() {
+	*x = ChangesRequest{}
+	mi := &file_query_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangesRequest) ProtoMessage() {}
+
+func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangesRequest.ProtoReflect.Descriptor instead.
+func (*ChangesRequest) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ChangesRequest) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *ChangesRequest) GetWindows() uint32 {
+	if x != nil && x.Windows != nil {
+		return *x.Windows
+	}
+	return 0
+}
+
+func (x *ChangesRequest) GetSrc() []string {
+	if x != nil {
+		return x.Src
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetDst() []string {
+	if x != nil {
+		return x.Dst
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetLink() []string {
+	if x != nil {
+		return x.Link
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetState() []State {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *ChangesRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ChangesRequest) GetHeartbeat() *durationpb.Duration {
+	if x != nil {
+		return x.Heartbeat
+	}
+	return nil
+}
+
 // WaitRequest is beside the other parameters of questions over HTTP that memory answers.
 type WaitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1270,7 +1936,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_query_proto_msgTypes[11]
+	mi := &file_query_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1948,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[11]
+	mi := &file_query_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1961,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{11}
+	return file_query_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WaitRequest) GetAfter() string {
@@ -1333,7 +1999,7 @@ type ExportRequest struct {
 	// Limiting locations, at the level.
 	Location []string `protobuf:"bytes,8,rep,name=location,proto3" json:"location,omitempty"`
 	// States of cells.
-	State []string `protobuf:"bytes,9,rep,name=state,proto3" json:"state,omitempty"`
+	State []State `protobuf:"varint,9,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// Least share of heavily loaded observations.
 	MinHeavyRatio *float64 `protobuf:"fixed64,10,opt,name=min_heavy_ratio,json=minHeavyRatio,proto3,oneof" json:"min_heavy_ratio,omitempty"`
 	// Least mean of min_abw, bit/s.
@@ -1344,7 +2010,8 @@ type ExportRequest struct {
 	MinRoomRatio *float64 `protobuf:"fixed64,13,opt,name=min_room_ratio,json=minRoomRatio,proto3,oneof" json:"min_room_ratio,omitempty"`
 	// Greatest mean of min_abw_ratio.
 	MaxRoomRatio *float64 `protobuf:"fixed64,14,opt,name=max_room_ratio,json=maxRoomRatio,proto3,oneof" json:"max_room_ratio,omitempty"`
-	// Of the table; arrow is a stream of record batches (Arrow IPC).
+	// Of the table; arrow is a stream of record batches (Arrow IPC), ndjson an object a line. Columns
+	// are the fields of the objects, those of objects in them joined by _.
 	Format string `protobuf:"bytes,15,opt,name=format,proto3" json:"format,omitempty"`
 	// Cells over the whole range, or by each window of it.
 	Table string `protobuf:"bytes,16,opt,name=table,proto3" json:"table,omitempty"`
@@ -1356,7 +2023,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_query_proto_msgTypes[12]
+	mi := &file_query_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +2035,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[12]
+	mi := &file_query_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +2048,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{12}
+	return file_query_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExportRequest) GetSignal() string {
@@ -1440,7 +2107,7 @@ func (x *ExportRequest) GetLocation() []string {
 	return nil
 }
 
-func (x *ExportRequest) GetState() []string {
+func (x *ExportRequest) GetState() []State {
 	if x != nil {
 		return x.State
 	}
@@ -1523,12 +2190,13 @@ type ExportFlowsRequest struct {
 	// Address or prefix that destinations are in.
 	DstAddress string `protobuf:"bytes,7,opt,name=dst_address,json=dstAddress,proto3" json:"dst_address,omitempty"`
 	// Kinds of observations.
-	Kind []string `protobuf:"bytes,8,rep,name=kind,proto3" json:"kind,omitempty"`
+	Kind []Kind `protobuf:"varint,8,rep,packed,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
 	// Least number of heavily loaded observations.
 	MinHeavy *uint64 `protobuf:"varint,9,opt,name=min_heavy,json=minHeavy,proto3,oneof" json:"min_heavy,omitempty"`
 	// Length of the windows that name flows.
 	Window string `protobuf:"bytes,10,opt,name=window,proto3" json:"window,omitempty"`
-	// Of the table; arrow is a stream of record batches (Arrow IPC).
+	// Of the table; arrow is a stream of record batches (Arrow IPC), ndjson an object a line. Columns
+	// are the fields of the objects, those of objects in them joined by _.
 	Format        string `protobuf:"bytes,11,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1536,7 +2204,7 @@ type ExportFlowsRequest struct {
 
 func (x *ExportFlowsRequest) Reset() {
 	*x = ExportFlowsRequest{}
-	mi := &file_query_proto_msgTypes[13]
+	mi := &file_query_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +2216,7 @@ func (x *ExportFlowsRequest) String() string {
 func (*ExportFlowsRequest) ProtoMessage() {}
 
 func (x *ExportFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[13]
+	mi := &file_query_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +2229,7 @@ func (x *ExportFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportFlowsRequest.ProtoReflect.Descriptor instead.
 func (*ExportFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{13}
+	return file_query_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExportFlowsRequest) GetSignal() string {
@@ -1613,7 +2281,7 @@ func (x *ExportFlowsRequest) GetDstAddress() string {
 	return ""
 }
 
-func (x *ExportFlowsRequest) GetKind() []string {
+func (x *ExportFlowsRequest) GetKind() []Kind {
 	if x != nil {
 		return x.Kind
 	}
@@ -1652,12 +2320,13 @@ type ExportFindingsRequest struct {
 	// Kinds of findings.
 	Kind []string `protobuf:"bytes,3,rep,name=kind,proto3" json:"kind,omitempty"`
 	// Severities.
-	Severity []string `protobuf:"bytes,4,rep,name=severity,proto3" json:"severity,omitempty"`
+	Severity []Severity `protobuf:"varint,4,rep,packed,name=severity,proto3,enum=csigscope.query.v1.Severity" json:"severity,omitempty"`
 	// Devices that they are about.
 	Device []string `protobuf:"bytes,5,rep,name=device,proto3" json:"device,omitempty"`
 	// Locations that they are about.
 	Location []string `protobuf:"bytes,6,rep,name=location,proto3" json:"location,omitempty"`
-	// Of the table; arrow is a stream of record batches (Arrow IPC).
+	// Of the table; arrow is a stream of record batches (Arrow IPC), ndjson an object a line. Columns
+	// are the fields of the objects, those of objects in them joined by _.
 	Format        string `protobuf:"bytes,7,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1665,7 +2334,7 @@ type ExportFindingsRequest struct {
 
 func (x *ExportFindingsRequest) Reset() {
 	*x = ExportFindingsRequest{}
-	mi := &file_query_proto_msgTypes[14]
+	mi := &file_query_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +2346,7 @@ func (x *ExportFindingsRequest) String() string {
 func (*ExportFindingsRequest) ProtoMessage() {}
 
 func (x *ExportFindingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[14]
+	mi := &file_query_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +2359,7 @@ func (x *ExportFindingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportFindingsRequest.ProtoReflect.Descriptor instead.
 func (*ExportFindingsRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{14}
+	return file_query_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExportFindingsRequest) GetFrom() *timestamppb.Timestamp {
@@ -1714,7 +2383,7 @@ func (x *ExportFindingsRequest) GetKind() []string {
 	return nil
 }
 
-func (x *ExportFindingsRequest) GetSeverity() []string {
+func (x *ExportFindingsRequest) GetSeverity() []Severity {
 	if x != nil {
 		return x.Severity
 	}
@@ -1742,9 +2411,148 @@ func (x *ExportFindingsRequest) GetFormat() string {
 	return ""
 }
 
+// ExportedCell is a row of an export of cells.
+type ExportedCell struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Start of the range or of the window.
+	From *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	// End of the range or of the window, exclusive.
+	To *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	// The signal, as it was asked for.
+	Signal string `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
+	// The cell; its fields are beside the others in JSON.
+	Cell          *Cell `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportedCell) Reset() {
+	*x = ExportedCell{}
+	mi := &file_query_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportedCell) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportedCell) ProtoMessage() {}
+
+func (x *ExportedCell) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportedCell.ProtoReflect.Descriptor instead.
+func (*ExportedCell) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ExportedCell) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ExportedCell) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *ExportedCell) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *ExportedCell) GetCell() *Cell {
+	if x != nil {
+		return x.Cell
+	}
+	return nil
+}
+
+// ExportedFlow is a row of an export of flows.
+type ExportedFlow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Start of the range.
+	From *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	// End of the range, exclusive.
+	To *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	// The flow; its fields are beside the others in JSON.
+	Flow          *Flow `protobuf:"bytes,3,opt,name=flow,proto3" json:"flow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportedFlow) Reset() {
+	*x = ExportedFlow{}
+	mi := &file_query_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportedFlow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportedFlow) ProtoMessage() {}
+
+func (x *ExportedFlow) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportedFlow.ProtoReflect.Descriptor instead.
+func (*ExportedFlow) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ExportedFlow) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ExportedFlow) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *ExportedFlow) GetFlow() *Flow {
+	if x != nil {
+		return x.Flow
+	}
+	return nil
+}
+
 // Measure is a value with its unit in the name of the field that is there.
 type Measure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// The value; the field that is set names the unit.
+	//
 	// Types that are valid to be assigned to Value:
 	//
 	//	*Measure_Bps
@@ -1758,7 +2566,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_query_proto_msgTypes[15]
+	mi := &file_query_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +2578,7 @@ func (x *Measure) String() string {
 func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[15]
+	mi := &file_query_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +2591,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{15}
+	return file_query_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Measure) GetValue() isMeasure_Value {
@@ -1870,6 +2678,10 @@ type Bottleneck struct {
 	Heavy uint64 `protobuf:"varint,2,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// Share of the cell's heavily loaded observations.
 	ShareRatio float64 `protobuf:"fixed64,3,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
+	// What named the location: locator alone, or what located observations of the cell more closely:
+	// path (a path table), ecmp (the hashes of the switches), tap (taps in the middle of the fabric).
+	// Not known of flows.
+	Evidence []string `protobuf:"bytes,5,rep,name=evidence,proto3" json:"evidence,omitempty"`
 	// Mean of those observations; not known of a runner-up, nor of history.
 	Mean          *Measure `protobuf:"bytes,4,opt,name=mean,proto3" json:"mean,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1878,7 +2690,7 @@ type Bottleneck struct {
 
 func (x *Bottleneck) Reset() {
 	*x = Bottleneck{}
-	mi := &file_query_proto_msgTypes[16]
+	mi := &file_query_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2702,7 @@ func (x *Bottleneck) String() string {
 func (*Bottleneck) ProtoMessage() {}
 
 func (x *Bottleneck) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[16]
+	mi := &file_query_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2715,7 @@ func (x *Bottleneck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bottleneck.ProtoReflect.Descriptor instead.
 func (*Bottleneck) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{16}
+	return file_query_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Bottleneck) GetLocation() string {
@@ -1927,6 +2739,13 @@ func (x *Bottleneck) GetShareRatio() float64 {
 	return 0
 }
 
+func (x *Bottleneck) GetEvidence() []string {
+	if x != nil {
+		return x.Evidence
+	}
+	return nil
+}
+
 func (x *Bottleneck) GetMean() *Measure {
 	if x != nil {
 		return x.Mean
@@ -1942,37 +2761,66 @@ type Cell struct {
 	// Destination group.
 	Dst string `protobuf:"bytes,2,opt,name=dst,proto3" json:"dst,omitempty"`
 	// What the observations are: tags at receivers, or reflections at senders.
-	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	// congested: heavily loaded observations name a bottleneck; clear: none do; too_few: less than 10
-	// observations.
-	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Kind Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
+	// The state at the end of the range: the last 300 windows before it decide.
+	State State `protobuf:"varint,4,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
+	// Of a congested cell: the start of the first window that reached the onset, as far as the last 300
+	// windows know.
+	Since *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=since,proto3" json:"since,omitempty"`
+	// Seconds from then to the end of the range.
+	SustainedS float64 `protobuf:"fixed64,31,opt,name=sustained_s,json=sustainedS,proto3" json:"sustained_s,omitempty"`
+	// Share of the range's judged windows, the last 300 at most, at whose end the cell was congested.
+	CongestedRatio float64 `protobuf:"fixed64,32,opt,name=congested_ratio,json=congestedRatio,proto3" json:"congested_ratio,omitempty"`
 	// How many tags or reflections, weighted by the sampling.
 	Observations uint64 `protobuf:"varint,5,opt,name=observations,proto3" json:"observations,omitempty"`
+	// How many of them were seen whole: without trimmed ones, and without the weight.
+	Samples uint64 `protobuf:"varint,15,opt,name=samples,proto3" json:"samples,omitempty"`
 	// Mean of the observations; of a signal of available bandwidth, the room left.
 	Mean *Measure `protobuf:"bytes,6,opt,name=mean,proto3" json:"mean,omitempty"`
+	// At most this is the standard error of the mean: it follows from the samples, the mean and the
+	// extremes.
+	MeanError *Measure `protobuf:"bytes,33,opt,name=mean_error,json=meanError,proto3" json:"mean_error,omitempty"`
 	// The least value that was observed.
 	Min *Measure `protobuf:"bytes,7,opt,name=min,proto3" json:"min,omitempty"`
 	// The greatest value that was observed.
 	Max *Measure `protobuf:"bytes,8,opt,name=max,proto3" json:"max,omitempty"`
+	// How much higher the mean is in the later half of the range than in the earlier half; negative where values fell.
+	// Not set where a half has no value, nor of the windows of a timeline or of a table of windows.
+	Trend *Measure `protobuf:"bytes,35,opt,name=trend,proto3" json:"trend,omitempty"`
+	// Observations of which no threshold says whether they are heavily loaded, such as those of min_abw
+	// where the capacity of the port is not known.
+	Unjudged uint64 `protobuf:"varint,34,opt,name=unjudged,proto3" json:"unjudged,omitempty"`
 	// Observations of tags that no hop replaced.
 	Untouched uint64 `protobuf:"varint,9,opt,name=untouched,proto3" json:"untouched,omitempty"`
 	// Observations of a part of the path alone.
 	Trimmed uint64 `protobuf:"varint,10,opt,name=trimmed,proto3" json:"trimmed,omitempty"`
 	// Heavily loaded observations.
 	Heavy uint64 `protobuf:"varint,11,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Share of heavily loaded observations among all.
-	HeavyRatio float64 `protobuf:"fixed64,12,opt,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
+	// Share of heavily loaded observations among all; not set without any.
+	HeavyRatio *float64 `protobuf:"fixed64,12,opt,name=heavy_ratio,json=heavyRatio,proto3,oneof" json:"heavy_ratio,omitempty"`
 	// The limiting location: most heavily loaded observations name it.
 	Mode *Bottleneck `protobuf:"bytes,13,opt,name=mode,proto3" json:"mode,omitempty"`
 	// The location with the second most heavily loaded observations.
-	RunnerUp      *Bottleneck `protobuf:"bytes,14,opt,name=runner_up,json=runnerUp,proto3" json:"runner_up,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RunnerUp *Bottleneck `protobuf:"bytes,14,opt,name=runner_up,json=runnerUp,proto3" json:"runner_up,omitempty"`
+	// Ports that may have the most heavily loaded observations, the likeliest first, 16 at most: several where
+	// sets of ports are named. One alone is certain. At the level location alone, and none of raw locators.
+	Candidates []string `protobuf:"bytes,20,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	// The probability of each candidate.
+	Probabilities []float64 `protobuf:"fixed64,21,rep,packed,name=probabilities,proto3" json:"probabilities,omitempty"`
+	// Taps and exporter streams whose rows of the cell are in memory, and those that are silent and had
+	// some; not known of history.
+	ExpectedProducers uint32 `protobuf:"varint,40,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
+	// Of them, those that sent rows lately, of any cell; see About. Without one, the cell has no data.
+	PresentProducers uint32 `protobuf:"varint,41,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
+	// Of them, the others by name: what they see of the cell is missing.
+	SilentProducers []string `protobuf:"bytes,42,rep,name=silent_producers,json=silentProducers,proto3" json:"silent_producers,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_query_proto_msgTypes[17]
+	mi := &file_query_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2832,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[17]
+	mi := &file_query_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2845,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{17}
+	return file_query_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Cell) GetSrc() string {
@@ -2014,18 +2862,39 @@ func (x *Cell) GetDst() string {
 	return ""
 }
 
-func (x *Cell) GetKind() string {
+func (x *Cell) GetKind() Kind {
 	if x != nil {
 		return x.Kind
 	}
-	return ""
+	return Kind_KIND_UNSPECIFIED
 }
 
-func (x *Cell) GetState() string {
+func (x *Cell) GetState() State {
 	if x != nil {
 		return x.State
 	}
-	return ""
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *Cell) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Cell) GetSustainedS() float64 {
+	if x != nil {
+		return x.SustainedS
+	}
+	return 0
+}
+
+func (x *Cell) GetCongestedRatio() float64 {
+	if x != nil {
+		return x.CongestedRatio
+	}
+	return 0
 }
 
 func (x *Cell) GetObservations() uint64 {
@@ -2035,9 +2904,23 @@ func (x *Cell) GetObservations() uint64 {
 	return 0
 }
 
+func (x *Cell) GetSamples() uint64 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
+}
+
 func (x *Cell) GetMean() *Measure {
 	if x != nil {
 		return x.Mean
+	}
+	return nil
+}
+
+func (x *Cell) GetMeanError() *Measure {
+	if x != nil {
+		return x.MeanError
 	}
 	return nil
 }
@@ -2054,6 +2937,20 @@ func (x *Cell) GetMax() *Measure {
 		return x.Max
 	}
 	return nil
+}
+
+func (x *Cell) GetTrend() *Measure {
+	if x != nil {
+		return x.Trend
+	}
+	return nil
+}
+
+func (x *Cell) GetUnjudged() uint64 {
+	if x != nil {
+		return x.Unjudged
+	}
+	return 0
 }
 
 func (x *Cell) GetUntouched() uint64 {
@@ -2078,8 +2975,8 @@ func (x *Cell) GetHeavy() uint64 {
 }
 
 func (x *Cell) GetHeavyRatio() float64 {
-	if x != nil {
-		return x.HeavyRatio
+	if x != nil && x.HeavyRatio != nil {
+		return *x.HeavyRatio
 	}
 	return 0
 }
@@ -2094,6 +2991,41 @@ func (x *Cell) GetMode() *Bottleneck {
 func (x *Cell) GetRunnerUp() *Bottleneck {
 	if x != nil {
 		return x.RunnerUp
+	}
+	return nil
+}
+
+func (x *Cell) GetCandidates() []string {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+func (x *Cell) GetProbabilities() []float64 {
+	if x != nil {
+		return x.Probabilities
+	}
+	return nil
+}
+
+func (x *Cell) GetExpectedProducers() uint32 {
+	if x != nil {
+		return x.ExpectedProducers
+	}
+	return 0
+}
+
+func (x *Cell) GetPresentProducers() uint32 {
+	if x != nil {
+		return x.PresentProducers
+	}
+	return 0
+}
+
+func (x *Cell) GetSilentProducers() []string {
+	if x != nil {
+		return x.SilentProducers
 	}
 	return nil
 }
@@ -2115,23 +3047,40 @@ type About struct {
 	From *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`
 	// End of the last window.
 	To *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
-	// How many windows in memory are added up.
+	// How many windows in memory are added up, those in which nothing was observed included.
 	Windows uint32 `protobuf:"varint,8,opt,name=windows,proto3" json:"windows,omitempty"`
 	// Share of the known producers that have sent rows of the newest window; of a path's history, share of
 	// the range without a known gap.
 	CompletenessRatio float64 `protobuf:"fixed64,9,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
+	// All of the windows are final: late packets alone may change them. Where false, the newest ones have
+	// provisional rows, or a tap may have further ones. Those of the store always are.
+	Final bool `protobuf:"varint,12,opt,name=final,proto3" json:"final,omitempty"`
 	// All rows of the windows are on disk, as those of the store always are; of recent windows in
 	// memory, it may become true within a revision.
 	Durable bool `protobuf:"varint,10,opt,name=durable,proto3" json:"durable,omitempty"`
-	// When the store was asked: all pages are of that answer.
-	AsOf          *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Share of heavily loaded observations from which on a window makes a cell congested.
+	OnsetRatio float64 `protobuf:"fixed64,30,opt,name=onset_ratio,json=onsetRatio,proto3" json:"onset_ratio,omitempty"`
+	// Share of heavily loaded observations below which a window ends that.
+	ClearRatio float64 `protobuf:"fixed64,31,opt,name=clear_ratio,json=clearRatio,proto3" json:"clear_ratio,omitempty"`
+	// What to do where cells are not judged.
+	NotJudgedHint string `protobuf:"bytes,32,opt,name=not_judged_hint,json=notJudgedHint,proto3" json:"not_judged_hint,omitempty"`
+	// The server's time when it answered; all pages of an answer of the store have the time of the first page.
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// Seconds from the end of the newest window with observations until as_of; of history, of those up
+	// to the end of the range. Not set before the first window.
+	AgeS *float64 `protobuf:"fixed64,20,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
+	// Producers that should send; see HealthResponse. Not known of history.
+	ExpectedProducers uint32 `protobuf:"varint,21,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
+	// Of them, those that sent rows lately: of the last three windows, unless the server's configuration
+	// says otherwise. Windows without any follow by the clock.
+	PresentProducers uint32 `protobuf:"varint,22,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *About) Reset() {
 	*x = About{}
-	mi := &file_query_proto_msgTypes[18]
+	mi := &file_query_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +3092,7 @@ func (x *About) String() string {
 func (*About) ProtoMessage() {}
 
 func (x *About) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[18]
+	mi := &file_query_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +3105,7 @@ func (x *About) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use About.ProtoReflect.Descriptor instead.
 func (*About) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{18}
+	return file_query_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *About) GetSource() string {
@@ -2222,11 +3171,39 @@ func (x *About) GetCompletenessRatio() float64 {
 	return 0
 }
 
+func (x *About) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
 func (x *About) GetDurable() bool {
 	if x != nil {
 		return x.Durable
 	}
 	return false
+}
+
+func (x *About) GetOnsetRatio() float64 {
+	if x != nil {
+		return x.OnsetRatio
+	}
+	return 0
+}
+
+func (x *About) GetClearRatio() float64 {
+	if x != nil {
+		return x.ClearRatio
+	}
+	return 0
+}
+
+func (x *About) GetNotJudgedHint() string {
+	if x != nil {
+		return x.NotJudgedHint
+	}
+	return ""
 }
 
 func (x *About) GetAsOf() *timestamppb.Timestamp {
@@ -2236,10 +3213,32 @@ func (x *About) GetAsOf() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *About) GetAgeS() float64 {
+	if x != nil && x.AgeS != nil {
+		return *x.AgeS
+	}
+	return 0
+}
+
+func (x *About) GetExpectedProducers() uint32 {
+	if x != nil {
+		return x.ExpectedProducers
+	}
+	return 0
+}
+
+func (x *About) GetPresentProducers() uint32 {
+	if x != nil {
+		return x.PresentProducers
+	}
+	return 0
+}
+
 // CellsResponse is a page of cells.
 type CellsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	About *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	// The windows that the answer is of; its fields are beside the others in JSON.
+	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Cells on all pages.
 	Total uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// Asks for the next page, of the same revision or the same answer of the store.
@@ -2254,7 +3253,7 @@ type CellsResponse struct {
 
 func (x *CellsResponse) Reset() {
 	*x = CellsResponse{}
-	mi := &file_query_proto_msgTypes[19]
+	mi := &file_query_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +3265,7 @@ func (x *CellsResponse) String() string {
 func (*CellsResponse) ProtoMessage() {}
 
 func (x *CellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[19]
+	mi := &file_query_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +3278,7 @@ func (x *CellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellsResponse.ProtoReflect.Descriptor instead.
 func (*CellsResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{19}
+	return file_query_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CellsResponse) GetAbout() *About {
@@ -2321,7 +3320,8 @@ func (x *CellsResponse) GetCells() []*Cell {
 // destinations are columns.
 type MatrixResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	About *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	// The windows that the answer is of; its fields are beside the others in JSON.
+	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Groups of the rows and columns.
 	Groups []string `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
 	// Means, in the unit; NaN where nothing was observed or has a value.
@@ -2331,14 +3331,14 @@ type MatrixResponse struct {
 	// Limiting locations; empty where nothing was heavily loaded.
 	Mode []string `protobuf:"bytes,5,rep,name=mode,proto3" json:"mode,omitempty"`
 	// States of the cells, no_data where nothing was observed.
-	State         []string `protobuf:"bytes,6,rep,name=state,proto3" json:"state,omitempty"`
+	State         []State `protobuf:"varint,6,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MatrixResponse) Reset() {
 	*x = MatrixResponse{}
-	mi := &file_query_proto_msgTypes[20]
+	mi := &file_query_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +3350,7 @@ func (x *MatrixResponse) String() string {
 func (*MatrixResponse) ProtoMessage() {}
 
 func (x *MatrixResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[20]
+	mi := &file_query_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +3363,7 @@ func (x *MatrixResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MatrixResponse.ProtoReflect.Descriptor instead.
 func (*MatrixResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{20}
+	return file_query_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MatrixResponse) GetAbout() *About {
@@ -2401,7 +3401,7 @@ func (x *MatrixResponse) GetMode() []string {
 	return nil
 }
 
-func (x *MatrixResponse) GetState() []string {
+func (x *MatrixResponse) GetState() []State {
 	if x != nil {
 		return x.State
 	}
@@ -2413,8 +3413,8 @@ type Place struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the location at the level that was asked for.
 	Location string `protobuf:"bytes,1,opt,name=location,proto3" json:"location,omitempty"`
-	// port, set, raw, unknown or overflow.
-	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// How exact the location is.
+	Kind LocationKind `protobuf:"varint,2,opt,name=kind,proto3,enum=csigscope.query.v1.LocationKind" json:"kind,omitempty"`
 	// Device of the location.
 	Device string `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
 	// Stage of the fabric that the location is in, such as leaf.
@@ -2433,7 +3433,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_query_proto_msgTypes[21]
+	mi := &file_query_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +3445,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[21]
+	mi := &file_query_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +3458,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{21}
+	return file_query_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Place) GetLocation() string {
@@ -2468,11 +3468,11 @@ func (x *Place) GetLocation() string {
 	return ""
 }
 
-func (x *Place) GetKind() string {
+func (x *Place) GetKind() LocationKind {
 	if x != nil {
 		return x.Kind
 	}
-	return ""
+	return LocationKind_LOCATION_KIND_UNSPECIFIED
 }
 
 func (x *Place) GetDevice() string {
@@ -2520,22 +3520,26 @@ func (x *Place) GetCandidateCount() uint32 {
 // PathResponse is what is known of one source and destination.
 type PathResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	About *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	// The windows that the answer is of; its fields are beside the others in JSON.
+	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// What was observed.
 	Cell *Cell `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
 	// Room left on the path: the mean of a signal of available bandwidth.
 	Room *Measure `protobuf:"bytes,3,opt,name=room,proto3" json:"room,omitempty"`
 	// The limiting location.
 	Limit *Place `protobuf:"bytes,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Seconds since the end of the newest window, or of the range.
-	AgeS          float64 `protobuf:"fixed64,5,opt,name=age_s,json=ageS,proto3" json:"age_s,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The shortest paths that the fabric file allows, those with the most room first, then those of
+	// which nothing is known; 64 at most. None without a fabric file.
+	Routes []*Route `protobuf:"bytes,6,rep,name=routes,proto3" json:"routes,omitempty"`
+	// There are more paths than that.
+	RoutesTruncated bool `protobuf:"varint,7,opt,name=routes_truncated,json=routesTruncated,proto3" json:"routes_truncated,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *PathResponse) Reset() {
 	*x = PathResponse{}
-	mi := &file_query_proto_msgTypes[22]
+	mi := &file_query_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +3551,7 @@ func (x *PathResponse) String() string {
 func (*PathResponse) ProtoMessage() {}
 
 func (x *PathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[22]
+	mi := &file_query_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +3564,7 @@ func (x *PathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathResponse.ProtoReflect.Descriptor instead.
 func (*PathResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{22}
+	return file_query_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PathResponse) GetAbout() *About {
@@ -2591,11 +3595,899 @@ func (x *PathResponse) GetLimit() *Place {
 	return nil
 }
 
-func (x *PathResponse) GetAgeS() float64 {
+func (x *PathResponse) GetRoutes() []*Route {
 	if x != nil {
-		return x.AgeS
+		return x.Routes
+	}
+	return nil
+}
+
+func (x *PathResponse) GetRoutesTruncated() bool {
+	if x != nil {
+		return x.RoutesTruncated
+	}
+	return false
+}
+
+// Route is one of the paths that packets may take. Where the last hop has several ports, one for
+// each host of the destination, it is not in the path.
+type Route struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ports by which packets leave the devices of the path, in order.
+	Links []string `protobuf:"bytes,1,rep,name=links,proto3" json:"links,omitempty"`
+	// The tightest value among the links that something is known of: the mean where tags named the
+	// link, else its bound.
+	Room *Measure `protobuf:"bytes,2,opt,name=room,proto3" json:"room,omitempty"`
+	// The link that has it.
+	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Links that tags named.
+	Named uint32 `protobuf:"varint,4,opt,name=named,proto3" json:"named,omitempty"`
+	// Links that have a bound alone.
+	Bounded uint32 `protobuf:"varint,5,opt,name=bounded,proto3" json:"bounded,omitempty"`
+	// Links of which nothing is known: the room may be less.
+	Unknown       uint32 `protobuf:"varint,6,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Route) Reset() {
+	*x = Route{}
+	mi := &file_query_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Route) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Route) ProtoMessage() {}
+
+func (x *Route) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Route.ProtoReflect.Descriptor instead.
+func (*Route) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Route) GetLinks() []string {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *Route) GetRoom() *Measure {
+	if x != nil {
+		return x.Room
+	}
+	return nil
+}
+
+func (x *Route) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *Route) GetNamed() uint32 {
+	if x != nil {
+		return x.Named
 	}
 	return 0
+}
+
+func (x *Route) GetBounded() uint32 {
+	if x != nil {
+		return x.Bounded
+	}
+	return 0
+}
+
+func (x *Route) GetUnknown() uint32 {
+	if x != nil {
+		return x.Unknown
+	}
+	return 0
+}
+
+// Link is a port and what tags say of it or, without a fabric file, a location that was named: that
+// has neither capacity nor peer nor bound. Sets of ports that were named are listed as well.
+type Link struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the port or location.
+	Link string `protobuf:"bytes,1,opt,name=link,proto3" json:"link,omitempty"`
+	// How exact the link is.
+	Kind LocationKind `protobuf:"varint,2,opt,name=kind,proto3,enum=csigscope.query.v1.LocationKind" json:"kind,omitempty"`
+	// Device that packets leave by it.
+	Device string `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
+	// Stage of the fabric that the device is in, such as leaf.
+	Stage string `protobuf:"bytes,4,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Device or host that it faces.
+	Peer string `protobuf:"bytes,5,opt,name=peer,proto3" json:"peer,omitempty"`
+	// Capacity in bit/s.
+	CapacityBps uint64 `protobuf:"varint,6,opt,name=capacity_bps,json=capacityBps,proto3" json:"capacity_bps,omitempty"`
+	// Ports that it may be, 1 for a port.
+	CandidateCount uint32 `protobuf:"varint,7,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
+	// State at the end of the range, of the observations that surely passed it, by the rule of cells:
+	// windows in which tags name it decide, and one in which they name others alone is clear.
+	State State `protobuf:"varint,8,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
+	// Of a congested link: the start of the first window that reached the onset.
+	Since *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=since,proto3" json:"since,omitempty"`
+	// Seconds from then to the end of the range.
+	SustainedS float64 `protobuf:"fixed64,31,opt,name=sustained_s,json=sustainedS,proto3" json:"sustained_s,omitempty"`
+	// Mean of the values that name it. Tags name the tightest hop alone, so that the room of a link is
+	// this or more.
+	Mean *Measure `protobuf:"bytes,9,opt,name=mean,proto3" json:"mean,omitempty"`
+	// The least value that names it.
+	Min *Measure `protobuf:"bytes,10,opt,name=min,proto3" json:"min,omitempty"`
+	// The greatest value that names it.
+	Max *Measure `protobuf:"bytes,11,opt,name=max,proto3" json:"max,omitempty"`
+	// Mean in the last window that names it.
+	Last *Measure `protobuf:"bytes,12,opt,name=last,proto3" json:"last,omitempty"`
+	// How much higher the mean is in the later half of the range than in the earlier half; negative where values fell.
+	Trend *Measure `protobuf:"bytes,13,opt,name=trend,proto3" json:"trend,omitempty"`
+	// Of a port: the best mean of tags that surely passed it and name another hop or none. A signal of
+	// the least room says no more than the port had, one of the greatest delay no less.
+	Bound *Measure `protobuf:"bytes,14,opt,name=bound,proto3" json:"bound,omitempty"`
+	// Observations that name it.
+	Observations uint64 `protobuf:"varint,15,opt,name=observations,proto3" json:"observations,omitempty"`
+	// Heavily loaded observations that name it.
+	Heavy uint64 `protobuf:"varint,16,opt,name=heavy,proto3" json:"heavy,omitempty"`
+	// Observations that surely passed it and name another hop or none.
+	Passed uint64 `protobuf:"varint,17,opt,name=passed,proto3" json:"passed,omitempty"`
+	// Observations that name a set of ports with it, of which nobody knows which it was.
+	Among uint64 `protobuf:"varint,18,opt,name=among,proto3" json:"among,omitempty"`
+	// Share of heavily loaded observations among those that name it or surely passed it; not set without
+	// any.
+	HeavyRatio *float64 `protobuf:"fixed64,19,opt,name=heavy_ratio,json=heavyRatio,proto3,oneof" json:"heavy_ratio,omitempty"`
+	// Cells with observations that name it.
+	Cells uint64 `protobuf:"varint,20,opt,name=cells,proto3" json:"cells,omitempty"`
+	// Share of those cells' observations that name it.
+	ShareRatio float64 `protobuf:"fixed64,21,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
+	// Flows of those that windows name, most of whose heavily loaded observations name it.
+	Flows uint64 `protobuf:"varint,22,opt,name=flows,proto3" json:"flows,omitempty"`
+	// The cells with the most heavily loaded observations that name it, 10 at most.
+	Dependents    []*Dependent `protobuf:"bytes,23,rep,name=dependents,proto3" json:"dependents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Link) Reset() {
+	*x = Link{}
+	mi := &file_query_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Link) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Link) ProtoMessage() {}
+
+func (x *Link) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Link.ProtoReflect.Descriptor instead.
+func (*Link) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Link) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+func (x *Link) GetKind() LocationKind {
+	if x != nil {
+		return x.Kind
+	}
+	return LocationKind_LOCATION_KIND_UNSPECIFIED
+}
+
+func (x *Link) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *Link) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *Link) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *Link) GetCapacityBps() uint64 {
+	if x != nil {
+		return x.CapacityBps
+	}
+	return 0
+}
+
+func (x *Link) GetCandidateCount() uint32 {
+	if x != nil {
+		return x.CandidateCount
+	}
+	return 0
+}
+
+func (x *Link) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *Link) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Link) GetSustainedS() float64 {
+	if x != nil {
+		return x.SustainedS
+	}
+	return 0
+}
+
+func (x *Link) GetMean() *Measure {
+	if x != nil {
+		return x.Mean
+	}
+	return nil
+}
+
+func (x *Link) GetMin() *Measure {
+	if x != nil {
+		return x.Min
+	}
+	return nil
+}
+
+func (x *Link) GetMax() *Measure {
+	if x != nil {
+		return x.Max
+	}
+	return nil
+}
+
+func (x *Link) GetLast() *Measure {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *Link) GetTrend() *Measure {
+	if x != nil {
+		return x.Trend
+	}
+	return nil
+}
+
+func (x *Link) GetBound() *Measure {
+	if x != nil {
+		return x.Bound
+	}
+	return nil
+}
+
+func (x *Link) GetObservations() uint64 {
+	if x != nil {
+		return x.Observations
+	}
+	return 0
+}
+
+func (x *Link) GetHeavy() uint64 {
+	if x != nil {
+		return x.Heavy
+	}
+	return 0
+}
+
+func (x *Link) GetPassed() uint64 {
+	if x != nil {
+		return x.Passed
+	}
+	return 0
+}
+
+func (x *Link) GetAmong() uint64 {
+	if x != nil {
+		return x.Among
+	}
+	return 0
+}
+
+func (x *Link) GetHeavyRatio() float64 {
+	if x != nil && x.HeavyRatio != nil {
+		return *x.HeavyRatio
+	}
+	return 0
+}
+
+func (x *Link) GetCells() uint64 {
+	if x != nil {
+		return x.Cells
+	}
+	return 0
+}
+
+func (x *Link) GetShareRatio() float64 {
+	if x != nil {
+		return x.ShareRatio
+	}
+	return 0
+}
+
+func (x *Link) GetFlows() uint64 {
+	if x != nil {
+		return x.Flows
+	}
+	return 0
+}
+
+func (x *Link) GetDependents() []*Dependent {
+	if x != nil {
+		return x.Dependents
+	}
+	return nil
+}
+
+// Dependent is a cell that a link limits, always or now and then.
+type Dependent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Source group.
+	Src string `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
+	// Destination group.
+	Dst string `protobuf:"bytes,2,opt,name=dst,proto3" json:"dst,omitempty"`
+	// Its observations that name the link.
+	Observations uint64 `protobuf:"varint,3,opt,name=observations,proto3" json:"observations,omitempty"`
+	// Heavily loaded ones among them.
+	Heavy uint64 `protobuf:"varint,4,opt,name=heavy,proto3" json:"heavy,omitempty"`
+	// Share of its observations that name the link.
+	ShareRatio    float64 `protobuf:"fixed64,5,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dependent) Reset() {
+	*x = Dependent{}
+	mi := &file_query_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dependent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dependent) ProtoMessage() {}
+
+func (x *Dependent) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dependent.ProtoReflect.Descriptor instead.
+func (*Dependent) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Dependent) GetSrc() string {
+	if x != nil {
+		return x.Src
+	}
+	return ""
+}
+
+func (x *Dependent) GetDst() string {
+	if x != nil {
+		return x.Dst
+	}
+	return ""
+}
+
+func (x *Dependent) GetObservations() uint64 {
+	if x != nil {
+		return x.Observations
+	}
+	return 0
+}
+
+func (x *Dependent) GetHeavy() uint64 {
+	if x != nil {
+		return x.Heavy
+	}
+	return 0
+}
+
+func (x *Dependent) GetShareRatio() float64 {
+	if x != nil {
+		return x.ShareRatio
+	}
+	return 0
+}
+
+// LinksResponse are links, the most heavily loaded first, then those with the tightest mean or bound.
+type LinksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The windows that the answer is of; its fields are beside the others in JSON.
+	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	// Revision of the topology, empty without a fabric file: then links are the locations that were named.
+	Topology string `protobuf:"bytes,2,opt,name=topology,proto3" json:"topology,omitempty"`
+	// Links that were asked for.
+	Total uint64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	// The most heavily loaded first.
+	Links         []*Link `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinksResponse) Reset() {
+	*x = LinksResponse{}
+	mi := &file_query_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinksResponse) ProtoMessage() {}
+
+func (x *LinksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinksResponse.ProtoReflect.Descriptor instead.
+func (*LinksResponse) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *LinksResponse) GetAbout() *About {
+	if x != nil {
+		return x.About
+	}
+	return nil
+}
+
+func (x *LinksResponse) GetTopology() string {
+	if x != nil {
+		return x.Topology
+	}
+	return ""
+}
+
+func (x *LinksResponse) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *LinksResponse) GetLinks() []*Link {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+// Device is a switch of the fabric.
+type Device struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name in parameters and answers.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Stage of the fabric, such as leaf.
+	Stage         string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Device) Reset() {
+	*x = Device{}
+	mi := &file_query_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Device) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Device) ProtoMessage() {}
+
+func (x *Device) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Device.ProtoReflect.Descriptor instead.
+func (*Device) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Device) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Device) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+// Port is an egress port of a device.
+type Port struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name in parameters and answers.
+	Link string `protobuf:"bytes,1,opt,name=link,proto3" json:"link,omitempty"`
+	// Device that it belongs to.
+	Device string `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	// Stage of the fabric that the device is in, such as leaf.
+	Stage string `protobuf:"bytes,6,opt,name=stage,proto3" json:"stage,omitempty"`
+	// up, down or side, as seen from the device.
+	Orientation string `protobuf:"bytes,3,opt,name=orientation,proto3" json:"orientation,omitempty"`
+	// Device or host that it faces.
+	Peer string `protobuf:"bytes,4,opt,name=peer,proto3" json:"peer,omitempty"`
+	// Speed in bit/s.
+	CapacityBps   uint64 `protobuf:"varint,5,opt,name=capacity_bps,json=capacityBps,proto3" json:"capacity_bps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Port) Reset() {
+	*x = Port{}
+	mi := &file_query_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Port) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Port) ProtoMessage() {}
+
+func (x *Port) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Port.ProtoReflect.Descriptor instead.
+func (*Port) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Port) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+func (x *Port) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *Port) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *Port) GetOrientation() string {
+	if x != nil {
+		return x.Orientation
+	}
+	return ""
+}
+
+func (x *Port) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *Port) GetCapacityBps() uint64 {
+	if x != nil {
+		return x.CapacityBps
+	}
+	return 0
+}
+
+// Hop is one step of the way of a pair: the ports of which each packet takes one.
+type Hop struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the port or the set of ports.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Ports, the first 64.
+	Links []string `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"`
+	// How many ports there are.
+	Count         uint32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hop) Reset() {
+	*x = Hop{}
+	mi := &file_query_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hop) ProtoMessage() {}
+
+func (x *Hop) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hop.ProtoReflect.Descriptor instead.
+func (*Hop) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Hop) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Hop) GetLinks() []string {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *Hop) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// TopologyResponse is what the fabric file says, as far as it bears on paths.
+type TopologyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the fabric file.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Hash of the topology; it changes with each change of it, and is empty without a fabric file.
+	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// All groups; none where the paths of a pair are asked for, as devices and ports.
+	Groups []*Group `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
+	// All devices.
+	Devices []*Device `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`
+	// All ports.
+	Ports []*Port `protobuf:"bytes,5,rep,name=ports,proto3" json:"ports,omitempty"`
+	// Of a pair: the ports that its shortest paths may take, hop by hop.
+	Hops []*Hop `protobuf:"bytes,6,rep,name=hops,proto3" json:"hops,omitempty"`
+	// Of a pair: its shortest paths, 64 at most, as the ports by which packets leave devices. Where
+	// the last hop has several ports, it is not among them.
+	Paths []*EqualCostPath `protobuf:"bytes,7,rep,name=paths,proto3" json:"paths,omitempty"`
+	// There are more paths than that.
+	PathsTruncated bool `protobuf:"varint,8,opt,name=paths_truncated,json=pathsTruncated,proto3" json:"paths_truncated,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TopologyResponse) Reset() {
+	*x = TopologyResponse{}
+	mi := &file_query_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopologyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopologyResponse) ProtoMessage() {}
+
+func (x *TopologyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopologyResponse.ProtoReflect.Descriptor instead.
+func (*TopologyResponse) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *TopologyResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TopologyResponse) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *TopologyResponse) GetGroups() []*Group {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *TopologyResponse) GetDevices() []*Device {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *TopologyResponse) GetPorts() []*Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *TopologyResponse) GetHops() []*Hop {
+	if x != nil {
+		return x.Hops
+	}
+	return nil
+}
+
+func (x *TopologyResponse) GetPaths() []*EqualCostPath {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *TopologyResponse) GetPathsTruncated() bool {
+	if x != nil {
+		return x.PathsTruncated
+	}
+	return false
+}
+
+// EqualCostPath is one of the shortest paths of a pair of groups.
+type EqualCostPath struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ports in the order in which packets leave by them.
+	Links         []string `protobuf:"bytes,1,rep,name=links,proto3" json:"links,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EqualCostPath) Reset() {
+	*x = EqualCostPath{}
+	mi := &file_query_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EqualCostPath) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EqualCostPath) ProtoMessage() {}
+
+func (x *EqualCostPath) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EqualCostPath.ProtoReflect.Descriptor instead.
+func (*EqualCostPath) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *EqualCostPath) GetLinks() []string {
+	if x != nil {
+		return x.Links
+	}
+	return nil
 }
 
 // Location is how often a location was named.
@@ -2603,8 +4495,8 @@ type Location struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the location at the level that was asked for.
 	Location string `protobuf:"bytes,1,opt,name=location,proto3" json:"location,omitempty"`
-	// port, set, raw, unknown or overflow.
-	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// How exact the location is.
+	Kind LocationKind `protobuf:"varint,2,opt,name=kind,proto3,enum=csigscope.query.v1.LocationKind" json:"kind,omitempty"`
 	// Device of the location.
 	Device string `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
 	// Stage of the fabric that the location is in, such as leaf.
@@ -2618,14 +4510,18 @@ type Location struct {
 	// Cells with a heavily loaded observation there; in a timeline, of windows in memory alone.
 	Cells uint64 `protobuf:"varint,8,opt,name=cells,proto3" json:"cells,omitempty"`
 	// Mean of the heavily loaded observations.
-	HeavyMean     *Measure `protobuf:"bytes,9,opt,name=heavy_mean,json=heavyMean,proto3" json:"heavy_mean,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	HeavyMean *Measure `protobuf:"bytes,9,opt,name=heavy_mean,json=heavyMean,proto3" json:"heavy_mean,omitempty"`
+	// Ports that it may be, the first 64; not in a timeline.
+	Candidates []string `protobuf:"bytes,10,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	// How many candidates there are; not in a timeline.
+	CandidateCount uint32 `protobuf:"varint,11,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_query_proto_msgTypes[23]
+	mi := &file_query_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +4533,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[23]
+	mi := &file_query_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +4546,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{23}
+	return file_query_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Location) GetLocation() string {
@@ -2660,11 +4556,11 @@ func (x *Location) GetLocation() string {
 	return ""
 }
 
-func (x *Location) GetKind() string {
+func (x *Location) GetKind() LocationKind {
 	if x != nil {
 		return x.Kind
 	}
-	return ""
+	return LocationKind_LOCATION_KIND_UNSPECIFIED
 }
 
 func (x *Location) GetDevice() string {
@@ -2716,10 +4612,25 @@ func (x *Location) GetHeavyMean() *Measure {
 	return nil
 }
 
+func (x *Location) GetCandidates() []string {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+func (x *Location) GetCandidateCount() uint32 {
+	if x != nil {
+		return x.CandidateCount
+	}
+	return 0
+}
+
 // LocationsResponse are the locations that heavily loaded observations name most.
 type LocationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	About *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	// The windows that the answer is of; its fields are beside the others in JSON.
+	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Locations that were named.
 	Total uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// The most heavily loaded first.
@@ -2730,7 +4641,7 @@ type LocationsResponse struct {
 
 func (x *LocationsResponse) Reset() {
 	*x = LocationsResponse{}
-	mi := &file_query_proto_msgTypes[24]
+	mi := &file_query_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2742,7 +4653,7 @@ func (x *LocationsResponse) String() string {
 func (*LocationsResponse) ProtoMessage() {}
 
 func (x *LocationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[24]
+	mi := &file_query_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2755,7 +4666,7 @@ func (x *LocationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocationsResponse.ProtoReflect.Descriptor instead.
 func (*LocationsResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{24}
+	return file_query_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LocationsResponse) GetAbout() *About {
@@ -2794,6 +4705,8 @@ type Moment struct {
 	Congested uint64 `protobuf:"varint,5,opt,name=congested,proto3" json:"congested,omitempty"`
 	// Share of the expected producers that have sent rows of the window; see HealthResponse.
 	CompletenessRatio float64 `protobuf:"fixed64,6,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
+	// The window is final: late packets alone may change it.
+	Final bool `protobuf:"varint,10,opt,name=final,proto3" json:"final,omitempty"`
 	// All rows of the window are on disk.
 	Durable bool `protobuf:"varint,7,opt,name=durable,proto3" json:"durable,omitempty"`
 	// Locations with the most heavily loaded observations, of all cells even where src and dst are given.
@@ -2806,7 +4719,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_query_proto_msgTypes[25]
+	mi := &file_query_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +4731,7 @@ func (x *Moment) String() string {
 func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[25]
+	mi := &file_query_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +4744,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{25}
+	return file_query_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Moment) GetWindowStart() *timestamppb.Timestamp {
@@ -2876,6 +4789,13 @@ func (x *Moment) GetCompletenessRatio() float64 {
 	return 0
 }
 
+func (x *Moment) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
 func (x *Moment) GetDurable() bool {
 	if x != nil {
 		return x.Durable
@@ -2900,7 +4820,8 @@ func (x *Moment) GetCell() *Cell {
 // TimelineResponse is what windows came to, one by one.
 type TimelineResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	About *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	// The windows that the answer is of; its fields are beside the others in JSON.
+	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Length of a window in seconds.
 	StepS float64 `protobuf:"fixed64,2,opt,name=step_s,json=stepS,proto3" json:"step_s,omitempty"`
 	// Windows so short are kept of cells alone where something was heavily loaded.
@@ -2913,7 +4834,7 @@ type TimelineResponse struct {
 
 func (x *TimelineResponse) Reset() {
 	*x = TimelineResponse{}
-	mi := &file_query_proto_msgTypes[26]
+	mi := &file_query_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2925,7 +4846,7 @@ func (x *TimelineResponse) String() string {
 func (*TimelineResponse) ProtoMessage() {}
 
 func (x *TimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[26]
+	mi := &file_query_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2938,7 +4859,7 @@ func (x *TimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineResponse.ProtoReflect.Descriptor instead.
 func (*TimelineResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{26}
+	return file_query_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TimelineResponse) GetAbout() *About {
@@ -2990,7 +4911,7 @@ type Flow struct {
 	// Destination group.
 	DstGroup string `protobuf:"bytes,8,opt,name=dst_group,json=dstGroup,proto3" json:"dst_group,omitempty"`
 	// What the observations are: tags at receivers, or reflections at senders.
-	Kind string `protobuf:"bytes,9,opt,name=kind,proto3" json:"kind,omitempty"`
+	Kind Kind `protobuf:"varint,9,opt,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
 	// How many tags or reflections, weighted by the sampling.
 	Observations uint64 `protobuf:"varint,10,opt,name=observations,proto3" json:"observations,omitempty"`
 	// Bytes of the observed packets.
@@ -3015,7 +4936,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_query_proto_msgTypes[27]
+	mi := &file_query_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3027,7 +4948,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[27]
+	mi := &file_query_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3040,7 +4961,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{27}
+	return file_query_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Flow) GetOthers() bool {
@@ -3099,11 +5020,11 @@ func (x *Flow) GetDstGroup() string {
 	return ""
 }
 
-func (x *Flow) GetKind() string {
+func (x *Flow) GetKind() Kind {
 	if x != nil {
 		return x.Kind
 	}
-	return ""
+	return Kind_KIND_UNSPECIFIED
 }
 
 func (x *Flow) GetObservations() uint64 {
@@ -3172,7 +5093,8 @@ func (x *Flow) GetMode() *Bottleneck {
 // FlowsResponse are flows by heavily loaded observations, the most first.
 type FlowsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	About *About                 `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	// The windows that the answer is of; its fields are beside the others in JSON.
+	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Length of the windows that name flows, in seconds.
 	WindowS float64 `protobuf:"fixed64,2,opt,name=window_s,json=windowS,proto3" json:"window_s,omitempty"`
 	// Flows on all pages.
@@ -3189,7 +5111,7 @@ type FlowsResponse struct {
 
 func (x *FlowsResponse) Reset() {
 	*x = FlowsResponse{}
-	mi := &file_query_proto_msgTypes[28]
+	mi := &file_query_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3201,7 +5123,7 @@ func (x *FlowsResponse) String() string {
 func (*FlowsResponse) ProtoMessage() {}
 
 func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[28]
+	mi := &file_query_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3214,7 +5136,7 @@ func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowsResponse.ProtoReflect.Descriptor instead.
 func (*FlowsResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{28}
+	return file_query_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FlowsResponse) GetAbout() *About {
@@ -3267,7 +5189,7 @@ type Finding struct {
 	// What it is about: kind and id name a finding.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	// How bad it is.
-	Severity string `protobuf:"bytes,3,opt,name=severity,proto3" json:"severity,omitempty"`
+	Severity Severity `protobuf:"varint,3,opt,name=severity,proto3,enum=csigscope.query.v1.Severity" json:"severity,omitempty"`
 	// When it was first seen in the range.
 	First *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first,proto3" json:"first,omitempty"`
 	// When it was last seen in the range.
@@ -3290,7 +5212,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_query_proto_msgTypes[29]
+	mi := &file_query_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3302,7 +5224,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[29]
+	mi := &file_query_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3315,7 +5237,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{29}
+	return file_query_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Finding) GetKind() string {
@@ -3332,11 +5254,11 @@ func (x *Finding) GetId() string {
 	return ""
 }
 
-func (x *Finding) GetSeverity() string {
+func (x *Finding) GetSeverity() Severity {
 	if x != nil {
 		return x.Severity
 	}
-	return ""
+	return Severity_SEVERITY_UNSPECIFIED
 }
 
 func (x *Finding) GetFirst() *timestamppb.Timestamp {
@@ -3420,7 +5342,7 @@ type FindingsResponse struct {
 
 func (x *FindingsResponse) Reset() {
 	*x = FindingsResponse{}
-	mi := &file_query_proto_msgTypes[30]
+	mi := &file_query_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3432,7 +5354,7 @@ func (x *FindingsResponse) String() string {
 func (*FindingsResponse) ProtoMessage() {}
 
 func (x *FindingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[30]
+	mi := &file_query_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3445,7 +5367,7 @@ func (x *FindingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindingsResponse.ProtoReflect.Descriptor instead.
 func (*FindingsResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{30}
+	return file_query_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FindingsResponse) GetSource() string {
@@ -3519,7 +5441,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_query_proto_msgTypes[31]
+	mi := &file_query_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3531,7 +5453,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[31]
+	mi := &file_query_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3544,7 +5466,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{31}
+	return file_query_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Group) GetName() string {
@@ -3583,7 +5505,7 @@ type FabricResponse struct {
 
 func (x *FabricResponse) Reset() {
 	*x = FabricResponse{}
-	mi := &file_query_proto_msgTypes[32]
+	mi := &file_query_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +5517,7 @@ func (x *FabricResponse) String() string {
 func (*FabricResponse) ProtoMessage() {}
 
 func (x *FabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[32]
+	mi := &file_query_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +5530,7 @@ func (x *FabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FabricResponse.ProtoReflect.Descriptor instead.
 func (*FabricResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{32}
+	return file_query_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FabricResponse) GetName() string {
@@ -3643,18 +5565,18 @@ type HealthResponse struct {
 	Windows uint64 `protobuf:"varint,3,opt,name=windows,proto3" json:"windows,omitempty"`
 	// Length of a window in seconds.
 	ResolutionS float64 `protobuf:"fixed64,4,opt,name=resolution_s,json=resolutionS,proto3" json:"resolution_s,omitempty"`
-	// Start of the oldest window.
+	// Start of the oldest window in memory, or of the store where there is history alone.
 	First *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first,proto3" json:"first,omitempty"`
 	// End of the newest window.
 	Last *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last,proto3" json:"last,omitempty"`
-	// Seconds since the end of the newest window.
+	// Seconds since the end of the newest window with observations.
 	AgeS *float64 `protobuf:"fixed64,7,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
 	// Share of the expected producers that have sent rows of the newest window.
 	CompletenessRatio float64 `protobuf:"fixed64,8,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
 	// Producers that have sent rows of the newest window.
 	Producers uint64 `protobuf:"varint,9,opt,name=producers,proto3" json:"producers,omitempty"`
-	// Producers that should send: those of the configuration and the fabric file, those that the
-	// store knew in the last day unless they were forgotten, and those of the windows in memory.
+	// Producers that should send: those of the configuration and the fabric file, and those that sent
+	// something in the last day, unless they were forgotten.
 	ExpectedProducers uint64 `protobuf:"varint,10,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
 	// Watchers that are being served.
 	Watchers uint64 `protobuf:"varint,11,opt,name=watchers,proto3" json:"watchers,omitempty"`
@@ -3662,7 +5584,7 @@ type HealthResponse struct {
 	OldBlocks uint64 `protobuf:"varint,12,opt,name=old_blocks,json=oldBlocks,proto3" json:"old_blocks,omitempty"`
 	// Windows that were forgotten early, for want of room.
 	DroppedWindows uint64 `protobuf:"varint,13,opt,name=dropped_windows,json=droppedWindows,proto3" json:"dropped_windows,omitempty"`
-	// Signals of the windows in memory.
+	// Signals of the windows in memory, or of the last hour of the store where there is history alone.
 	Signals []string `protobuf:"bytes,14,rep,name=signals,proto3" json:"signals,omitempty"`
 	// Blocks that came again and did not count.
 	RepeatedBlocks uint64 `protobuf:"varint,15,opt,name=repeated_blocks,json=repeatedBlocks,proto3" json:"repeated_blocks,omitempty"`
@@ -3670,16 +5592,22 @@ type HealthResponse struct {
 	AheadBlocks uint64 `protobuf:"varint,16,opt,name=ahead_blocks,json=aheadBlocks,proto3" json:"ahead_blocks,omitempty"`
 	// Blocks that were not kept, since their producer or window had too many.
 	CrowdedBlocks uint64 `protobuf:"varint,17,opt,name=crowded_blocks,json=crowdedBlocks,proto3" json:"crowded_blocks,omitempty"`
-	// Expected producers that sent nothing in the windows in memory, the first 100 by name: taps,
-	// EXPORTER/STREAM, and exporters that never came. csigscope query forget dismisses them.
+	// Expected producers that sent nothing lately, the first 100 by name: taps, EXPORTER/STREAM, and
+	// exporters that never came. csigscope query forget dismisses them.
 	MissingProducers []string `protobuf:"bytes,18,rep,name=missing_producers,json=missingProducers,proto3" json:"missing_producers,omitempty"`
+	// The rows of the store; not set where there is no store, it is empty, or it did not answer.
+	Stored *Stored `protobuf:"bytes,19,opt,name=stored,proto3" json:"stored,omitempty"`
+	// The server's time.
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// Producers that sent rows lately: of the last three windows, unless the configuration says otherwise.
+	PresentProducers uint64 `protobuf:"varint,21,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *HealthResponse) Reset() {
 	*x = HealthResponse{}
-	mi := &file_query_proto_msgTypes[33]
+	mi := &file_query_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +5619,7 @@ func (x *HealthResponse) String() string {
 func (*HealthResponse) ProtoMessage() {}
 
 func (x *HealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[33]
+	mi := &file_query_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +5632,7 @@ func (x *HealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResponse.ProtoReflect.Descriptor instead.
 func (*HealthResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{33}
+	return file_query_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *HealthResponse) GetSource() string {
@@ -3833,6 +5761,91 @@ func (x *HealthResponse) GetMissingProducers() []string {
 	return nil
 }
 
+func (x *HealthResponse) GetStored() *Stored {
+	if x != nil {
+		return x.Stored
+	}
+	return nil
+}
+
+func (x *HealthResponse) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
+func (x *HealthResponse) GetPresentProducers() uint64 {
+	if x != nil {
+		return x.PresentProducers
+	}
+	return 0
+}
+
+// Stored is what the store holds.
+type Stored struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Start of the first window.
+	First *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=first,proto3" json:"first,omitempty"`
+	// End of the last window.
+	Last *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last,proto3" json:"last,omitempty"`
+	// Signals of the last hour that is stored.
+	Signals       []string `protobuf:"bytes,3,rep,name=signals,proto3" json:"signals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Stored) Reset() {
+	*x = Stored{}
+	mi := &file_query_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Stored) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Stored) ProtoMessage() {}
+
+func (x *Stored) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Stored.ProtoReflect.Descriptor instead.
+func (*Stored) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *Stored) GetFirst() *timestamppb.Timestamp {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *Stored) GetLast() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *Stored) GetSignals() []string {
+	if x != nil {
+		return x.Signals
+	}
+	return nil
+}
+
 // WindowEvent is one window as it is now, which replaces earlier events for it.
 type WindowEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3849,6 +5862,17 @@ type WindowEvent struct {
 	// All rows of the window were on disk when the revision was made; where false, an event durable
 	// follows once they are.
 	Durable bool `protobuf:"varint,6,opt,name=durable,proto3" json:"durable,omitempty"`
+	// The window is final: late packets alone may change it. Where false, it has provisional rows, or
+	// a tap may have further ones, and another event follows.
+	Final bool `protobuf:"varint,11,opt,name=final,proto3" json:"final,omitempty"`
+	// The server's time when it made the event.
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// Seconds from the end of the window until as_of.
+	AgeS float64 `protobuf:"fixed64,21,opt,name=age_s,json=ageS,proto3" json:"age_s,omitempty"`
+	// Producers that should send; see HealthResponse.
+	ExpectedProducers uint32 `protobuf:"varint,22,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
+	// Of them, those that sent rows of the window. Windows without any follow by the clock.
+	PresentProducers uint32 `protobuf:"varint,23,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
 	// The signal, as it was asked for.
 	Signal string `protobuf:"bytes,7,opt,name=signal,proto3" json:"signal,omitempty"`
 	// With encoding=frames: the frames hold only what differs from the newest window of the
@@ -3856,6 +5880,9 @@ type WindowEvent struct {
 	Base *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=base,proto3" json:"base,omitempty"`
 	// The cells of a watch with encoding=frames, in their place; see there.
 	Frames []byte `protobuf:"bytes,9,opt,name=frames,proto3" json:"frames,omitempty"`
+	// Flows of the window, where the watch asks for them. Provisional rows name none: they come with the
+	// final rows.
+	Flows []*Flow `protobuf:"bytes,12,rep,name=flows,proto3" json:"flows,omitempty"`
 	// All cells of the window that the watch is about.
 	Cells         []*Cell `protobuf:"bytes,10,rep,name=cells,proto3" json:"cells,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3864,7 +5891,7 @@ type WindowEvent struct {
 
 func (x *WindowEvent) Reset() {
 	*x = WindowEvent{}
-	mi := &file_query_proto_msgTypes[34]
+	mi := &file_query_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +5903,7 @@ func (x *WindowEvent) String() string {
 func (*WindowEvent) ProtoMessage() {}
 
 func (x *WindowEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[34]
+	mi := &file_query_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +5916,7 @@ func (x *WindowEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowEvent.ProtoReflect.Descriptor instead.
 func (*WindowEvent) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{34}
+	return file_query_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WindowEvent) GetRevision() string {
@@ -3934,6 +5961,41 @@ func (x *WindowEvent) GetDurable() bool {
 	return false
 }
 
+func (x *WindowEvent) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
+func (x *WindowEvent) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
+func (x *WindowEvent) GetAgeS() float64 {
+	if x != nil {
+		return x.AgeS
+	}
+	return 0
+}
+
+func (x *WindowEvent) GetExpectedProducers() uint32 {
+	if x != nil {
+		return x.ExpectedProducers
+	}
+	return 0
+}
+
+func (x *WindowEvent) GetPresentProducers() uint32 {
+	if x != nil {
+		return x.PresentProducers
+	}
+	return 0
+}
+
 func (x *WindowEvent) GetSignal() string {
 	if x != nil {
 		return x.Signal
@@ -3951,6 +6013,13 @@ func (x *WindowEvent) GetBase() *timestamppb.Timestamp {
 func (x *WindowEvent) GetFrames() []byte {
 	if x != nil {
 		return x.Frames
+	}
+	return nil
+}
+
+func (x *WindowEvent) GetFlows() []*Flow {
+	if x != nil {
+		return x.Flows
 	}
 	return nil
 }
@@ -3974,7 +6043,7 @@ type Durable struct {
 
 func (x *Durable) Reset() {
 	*x = Durable{}
-	mi := &file_query_proto_msgTypes[35]
+	mi := &file_query_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +6055,7 @@ func (x *Durable) String() string {
 func (*Durable) ProtoMessage() {}
 
 func (x *Durable) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[35]
+	mi := &file_query_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +6068,7 @@ func (x *Durable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Durable.ProtoReflect.Descriptor instead.
 func (*Durable) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{35}
+	return file_query_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Durable) GetWindowStarts() []*timestamppb.Timestamp {
@@ -4020,7 +6089,7 @@ type Synced struct {
 
 func (x *Synced) Reset() {
 	*x = Synced{}
-	mi := &file_query_proto_msgTypes[36]
+	mi := &file_query_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4032,7 +6101,7 @@ func (x *Synced) String() string {
 func (*Synced) ProtoMessage() {}
 
 func (x *Synced) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[36]
+	mi := &file_query_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4045,7 +6114,7 @@ func (x *Synced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Synced.ProtoReflect.Descriptor instead.
 func (*Synced) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{36}
+	return file_query_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Synced) GetRevision() string {
@@ -4070,7 +6139,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_query_proto_msgTypes[37]
+	mi := &file_query_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4082,7 +6151,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[37]
+	mi := &file_query_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4095,7 +6164,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{37}
+	return file_query_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Heartbeat) GetRevision() string {
@@ -4119,11 +6188,10 @@ func (x *Heartbeat) GetAgeS() float64 {
 	return 0
 }
 
-// Gap says that something between what was seen and what follows is missing; a snapshot
-// follows.
+// Gap reports that revisions are missing; the whole state follows, as a snapshot or an initial event.
 type Gap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Revision of the snapshot that follows.
+	// Revision of that state.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// expired: older than what is kept; restarted: of another process; lagging: the watcher was too
 	// slow.
@@ -4136,7 +6204,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_query_proto_msgTypes[38]
+	mi := &file_query_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4148,7 +6216,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[38]
+	mi := &file_query_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4161,7 +6229,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{38}
+	return file_query_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Gap) GetRevision() string {
@@ -4185,6 +6253,316 @@ func (x *Gap) GetMissedRevisions() uint64 {
 	return 0
 }
 
+// AskersResponse are the clients of a server, for admins, over HTTP alone.
+type AskersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All clients that sent requests lately.
+	Askers        []*Asker `protobuf:"bytes,1,rep,name=askers,proto3" json:"askers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskersResponse) Reset() {
+	*x = AskersResponse{}
+	mi := &file_query_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskersResponse) ProtoMessage() {}
+
+func (x *AskersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskersResponse.ProtoReflect.Descriptor instead.
+func (*AskersResponse) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *AskersResponse) GetAskers() []*Asker {
+	if x != nil {
+		return x.Askers
+	}
+	return nil
+}
+
+// Asker is a client, and its part of the server's work.
+type Asker struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of its credential, else its address.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Its role.
+	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	// Time of its last request.
+	Last *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last,proto3" json:"last,omitempty"`
+	// Requests so far.
+	Requests uint64 `protobuf:"varint,4,opt,name=requests,proto3" json:"requests,omitempty"`
+	// Of these, requests beyond its limits.
+	Limited uint64 `protobuf:"varint,5,opt,name=limited,proto3" json:"limited,omitempty"`
+	// Requests that are being answered.
+	Running uint64 `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`
+	// Watches among them.
+	Watching uint64 `protobuf:"varint,7,opt,name=watching,proto3" json:"watching,omitempty"`
+	// Rows of its answers.
+	Rows uint64 `protobuf:"varint,8,opt,name=rows,proto3" json:"rows,omitempty"`
+	// Time of the store that its requests took, in seconds.
+	StoreS        float64 `protobuf:"fixed64,9,opt,name=store_s,json=storeS,proto3" json:"store_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Asker) Reset() {
+	*x = Asker{}
+	mi := &file_query_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Asker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Asker) ProtoMessage() {}
+
+func (x *Asker) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Asker.ProtoReflect.Descriptor instead.
+func (*Asker) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *Asker) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Asker) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Asker) GetLast() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *Asker) GetRequests() uint64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *Asker) GetLimited() uint64 {
+	if x != nil {
+		return x.Limited
+	}
+	return 0
+}
+
+func (x *Asker) GetRunning() uint64 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *Asker) GetWatching() uint64 {
+	if x != nil {
+		return x.Watching
+	}
+	return 0
+}
+
+func (x *Asker) GetRows() uint64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Asker) GetStoreS() float64 {
+	if x != nil {
+		return x.StoreS
+	}
+	return 0
+}
+
+// RequestsResponse are the requests that are being answered, for admins, over HTTP alone.
+type RequestsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The oldest first.
+	Requests      []*Running `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestsResponse) Reset() {
+	*x = RequestsResponse{}
+	mi := &file_query_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestsResponse) ProtoMessage() {}
+
+func (x *RequestsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestsResponse.ProtoReflect.Descriptor instead.
+func (*RequestsResponse) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *RequestsResponse) GetRequests() []*Running {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+// Running is a request that is being answered.
+type Running struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the request in the path that ends it.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Its client.
+	Asker string `protobuf:"bytes,2,opt,name=asker,proto3" json:"asker,omitempty"`
+	// Its method.
+	Method string `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
+	// Its path.
+	Path string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	// How long ago it began, in seconds.
+	AgeS float64 `protobuf:"fixed64,5,opt,name=age_s,json=ageS,proto3" json:"age_s,omitempty"`
+	// It is a watch.
+	Watching bool `protobuf:"varint,6,opt,name=watching,proto3" json:"watching,omitempty"`
+	// Time of the store that it took, in seconds.
+	StoreS        float64 `protobuf:"fixed64,7,opt,name=store_s,json=storeS,proto3" json:"store_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Running) Reset() {
+	*x = Running{}
+	mi := &file_query_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Running) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Running) ProtoMessage() {}
+
+func (x *Running) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Running.ProtoReflect.Descriptor instead.
+func (*Running) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *Running) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Running) GetAsker() string {
+	if x != nil {
+		return x.Asker
+	}
+	return ""
+}
+
+func (x *Running) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *Running) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Running) GetAgeS() float64 {
+	if x != nil {
+		return x.AgeS
+	}
+	return 0
+}
+
+func (x *Running) GetWatching() bool {
+	if x != nil {
+		return x.Watching
+	}
+	return false
+}
+
+func (x *Running) GetStoreS() float64 {
+	if x != nil {
+		return x.StoreS
+	}
+	return 0
+}
+
 // Problem is an error (RFC 9457).
 type Problem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4202,7 +6580,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_query_proto_msgTypes[39]
+	mi := &file_query_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4214,7 +6592,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[39]
+	mi := &file_query_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4227,7 +6605,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{39}
+	return file_query_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Problem) GetTitle() string {
@@ -4273,7 +6651,7 @@ type ProblemDetail struct {
 
 func (x *ProblemDetail) Reset() {
 	*x = ProblemDetail{}
-	mi := &file_query_proto_msgTypes[40]
+	mi := &file_query_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +6663,7 @@ func (x *ProblemDetail) String() string {
 func (*ProblemDetail) ProtoMessage() {}
 
 func (x *ProblemDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[40]
+	mi := &file_query_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +6676,7 @@ func (x *ProblemDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProblemDetail.ProtoReflect.Descriptor instead.
 func (*ProblemDetail) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{40}
+	return file_query_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ProblemDetail) GetMessage() string {
@@ -4322,10 +6700,13 @@ func (x *ProblemDetail) GetValue() string {
 	return ""
 }
 
+// WatchResponse is one event of a watch.
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whoever has got this far resumes after it; empty where that is not so.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The event; the name of the field that is set is the name of the server-sent event.
+	//
 	// Types that are valid to be assigned to Event:
 	//
 	//	*WatchResponse_Snapshot
@@ -4342,7 +6723,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_query_proto_msgTypes[41]
+	mi := &file_query_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4354,7 +6735,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[41]
+	mi := &file_query_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4367,7 +6748,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{41}
+	return file_query_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WatchResponse) GetId() string {
@@ -4452,14 +6833,17 @@ type isWatchResponse_Event interface {
 }
 
 type WatchResponse_Snapshot struct {
+	// All cells as they are.
 	Snapshot *CellsResponse `protobuf:"bytes,2,opt,name=snapshot,proto3,oneof"`
 }
 
 type WatchResponse_Synced struct {
+	// The state of the beginning is complete: changes follow.
 	Synced *Synced `protobuf:"bytes,3,opt,name=synced,proto3,oneof"`
 }
 
 type WatchResponse_Window struct {
+	// A window closed or changed.
 	Window *WindowEvent `protobuf:"bytes,4,opt,name=window,proto3,oneof"`
 }
 
@@ -4469,12 +6853,12 @@ type WatchResponse_Heartbeat struct {
 }
 
 type WatchResponse_Gap struct {
-	// The revision to resume from is no longer kept: a snapshot follows.
+	// The revision to resume from is no longer kept: the whole state follows.
 	Gap *Gap `protobuf:"bytes,6,opt,name=gap,proto3,oneof"`
 }
 
 type WatchResponse_Lagging struct {
-	// The reader was too slow: a snapshot follows.
+	// The reader was too slow: the whole state follows.
 	Lagging *Gap `protobuf:"bytes,7,opt,name=lagging,proto3,oneof"`
 }
 
@@ -4497,6 +6881,443 @@ func (*WatchResponse_Lagging) isWatchResponse_Event() {}
 
 func (*WatchResponse_Durable) isWatchResponse_Event() {}
 
+// Change is one change of a cell or a producer.
+type Change struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind.
+	Kind ChangeKind `protobuf:"varint,1,opt,name=kind,proto3,enum=csigscope.query.v1.ChangeKind" json:"kind,omitempty"`
+	// Source group of the cell.
+	Src string `protobuf:"bytes,2,opt,name=src,proto3" json:"src,omitempty"`
+	// Destination group of the cell.
+	Dst string `protobuf:"bytes,3,opt,name=dst,proto3" json:"dst,omitempty"`
+	// State of the cell now.
+	State State `protobuf:"varint,4,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
+	// State of the cell before the change.
+	StateBefore State `protobuf:"varint,5,opt,name=state_before,json=stateBefore,proto3,enum=csigscope.query.v1.State" json:"state_before,omitempty"`
+	// Of a cell that is or was congested: the start of the first window that reached the onset.
+	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
+	// Of cleared: seconds from since to the start of the newest window.
+	LastedS float64 `protobuf:"fixed64,7,opt,name=lasted_s,json=lastedS,proto3" json:"lasted_s,omitempty"`
+	// The limiting location, as far as it is known.
+	Location string `protobuf:"bytes,8,opt,name=location,proto3" json:"location,omitempty"`
+	// Of moved: the limiting location before.
+	LocationBefore string `protobuf:"bytes,9,opt,name=location_before,json=locationBefore,proto3" json:"location_before,omitempty"`
+	// Ports that may be the bottleneck now, the likeliest first, 16 at most.
+	Candidates []string `protobuf:"bytes,10,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	// The probability of each candidate.
+	Probabilities []float64 `protobuf:"fixed64,11,rep,packed,name=probabilities,proto3" json:"probabilities,omitempty"`
+	// Share of heavily loaded observations; not set without any.
+	HeavyRatio *float64 `protobuf:"fixed64,12,opt,name=heavy_ratio,json=heavyRatio,proto3,oneof" json:"heavy_ratio,omitempty"`
+	// Mean of the observations.
+	Mean *Measure `protobuf:"bytes,13,opt,name=mean,proto3" json:"mean,omitempty"`
+	// Silent producers of the cell.
+	SilentProducers []string `protobuf:"bytes,14,rep,name=silent_producers,json=silentProducers,proto3" json:"silent_producers,omitempty"`
+	// The producer that is lost, back or forgotten.
+	Producer string `protobuf:"bytes,15,opt,name=producer,proto3" json:"producer,omitempty"`
+	// Seconds from the end of the last window that the producer wrote before it fell silent until the end
+	// of the newest window; not set of a producer that never wrote.
+	AgeS          *float64 `protobuf:"fixed64,16,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_query_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *Change) GetKind() ChangeKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ChangeKind_CHANGE_KIND_UNSPECIFIED
+}
+
+func (x *Change) GetSrc() string {
+	if x != nil {
+		return x.Src
+	}
+	return ""
+}
+
+func (x *Change) GetDst() string {
+	if x != nil {
+		return x.Dst
+	}
+	return ""
+}
+
+func (x *Change) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *Change) GetStateBefore() State {
+	if x != nil {
+		return x.StateBefore
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *Change) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Change) GetLastedS() float64 {
+	if x != nil {
+		return x.LastedS
+	}
+	return 0
+}
+
+func (x *Change) GetLocation() string {
+	if x != nil {
+		return x.Location
+	}
+	return ""
+}
+
+func (x *Change) GetLocationBefore() string {
+	if x != nil {
+		return x.LocationBefore
+	}
+	return ""
+}
+
+func (x *Change) GetCandidates() []string {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+func (x *Change) GetProbabilities() []float64 {
+	if x != nil {
+		return x.Probabilities
+	}
+	return nil
+}
+
+func (x *Change) GetHeavyRatio() float64 {
+	if x != nil && x.HeavyRatio != nil {
+		return *x.HeavyRatio
+	}
+	return 0
+}
+
+func (x *Change) GetMean() *Measure {
+	if x != nil {
+		return x.Mean
+	}
+	return nil
+}
+
+func (x *Change) GetSilentProducers() []string {
+	if x != nil {
+		return x.SilentProducers
+	}
+	return nil
+}
+
+func (x *Change) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *Change) GetAgeS() float64 {
+	if x != nil && x.AgeS != nil {
+		return *x.AgeS
+	}
+	return 0
+}
+
+// ChangeSet lists changes at one revision.
+type ChangeSet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Revision of the memory, EPOCH-NUMBER.
+	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// The signal, as it was asked for.
+	Signal string `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	// Start of the newest window; not set before the first.
+	WindowStart *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=window_start,json=windowStart,proto3" json:"window_start,omitempty"`
+	// Its end, exclusive.
+	WindowEnd *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=window_end,json=windowEnd,proto3" json:"window_end,omitempty"`
+	// That window is final; its final rows may take back changes that provisional ones brought.
+	Final bool `protobuf:"varint,5,opt,name=final,proto3" json:"final,omitempty"`
+	// The changes: those of producers, then those of cells by source and destination.
+	Changes       []*Change `protobuf:"bytes,6,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeSet) Reset() {
+	*x = ChangeSet{}
+	mi := &file_query_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeSet) ProtoMessage() {}
+
+func (x *ChangeSet) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeSet.ProtoReflect.Descriptor instead.
+func (*ChangeSet) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ChangeSet) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *ChangeSet) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *ChangeSet) GetWindowStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WindowStart
+	}
+	return nil
+}
+
+func (x *ChangeSet) GetWindowEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WindowEnd
+	}
+	return nil
+}
+
+func (x *ChangeSet) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
+func (x *ChangeSet) GetChanges() []*Change {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// ChangesResponse is one event of a stream of changes.
+type ChangesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whoever has got this far resumes after it; empty where that is not so.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The event; the name of the field that is set is the name of the server-sent event.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*ChangesResponse_Initial
+	//	*ChangesResponse_Synced
+	//	*ChangesResponse_Changes
+	//	*ChangesResponse_Heartbeat
+	//	*ChangesResponse_Gap
+	//	*ChangesResponse_Lagging
+	Event         isChangesResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangesResponse) Reset() {
+	*x = ChangesResponse{}
+	mi := &file_query_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangesResponse) ProtoMessage() {}
+
+func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangesResponse.ProtoReflect.Descriptor instead.
+func (*ChangesResponse) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *ChangesResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ChangesResponse) GetEvent() isChangesResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *ChangesResponse) GetInitial() *ChangeSet {
+	if x != nil {
+		if x, ok := x.Event.(*ChangesResponse_Initial); ok {
+			return x.Initial
+		}
+	}
+	return nil
+}
+
+func (x *ChangesResponse) GetSynced() *Synced {
+	if x != nil {
+		if x, ok := x.Event.(*ChangesResponse_Synced); ok {
+			return x.Synced
+		}
+	}
+	return nil
+}
+
+func (x *ChangesResponse) GetChanges() *ChangeSet {
+	if x != nil {
+		if x, ok := x.Event.(*ChangesResponse_Changes); ok {
+			return x.Changes
+		}
+	}
+	return nil
+}
+
+func (x *ChangesResponse) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Event.(*ChangesResponse_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *ChangesResponse) GetGap() *Gap {
+	if x != nil {
+		if x, ok := x.Event.(*ChangesResponse_Gap); ok {
+			return x.Gap
+		}
+	}
+	return nil
+}
+
+func (x *ChangesResponse) GetLagging() *Gap {
+	if x != nil {
+		if x, ok := x.Event.(*ChangesResponse_Lagging); ok {
+			return x.Lagging
+		}
+	}
+	return nil
+}
+
+type isChangesResponse_Event interface {
+	isChangesResponse_Event()
+}
+
+type ChangesResponse_Initial struct {
+	// Everything that holds now, in place of all earlier changes.
+	Initial *ChangeSet `protobuf:"bytes,2,opt,name=initial,proto3,oneof"`
+}
+
+type ChangesResponse_Synced struct {
+	// The state of the beginning is complete: changes follow.
+	Synced *Synced `protobuf:"bytes,3,opt,name=synced,proto3,oneof"`
+}
+
+type ChangesResponse_Changes struct {
+	// Changes at a revision.
+	Changes *ChangeSet `protobuf:"bytes,4,opt,name=changes,proto3,oneof"`
+}
+
+type ChangesResponse_Heartbeat struct {
+	// A silent stream lives.
+	Heartbeat *Heartbeat `protobuf:"bytes,5,opt,name=heartbeat,proto3,oneof"`
+}
+
+type ChangesResponse_Gap struct {
+	// The revision to resume from is no longer kept: the whole state follows.
+	Gap *Gap `protobuf:"bytes,6,opt,name=gap,proto3,oneof"`
+}
+
+type ChangesResponse_Lagging struct {
+	// The reader was too slow: the whole state follows.
+	Lagging *Gap `protobuf:"bytes,7,opt,name=lagging,proto3,oneof"`
+}
+
+func (*ChangesResponse_Initial) isChangesResponse_Event() {}
+
+func (*ChangesResponse_Synced) isChangesResponse_Event() {}
+
+func (*ChangesResponse_Changes) isChangesResponse_Event() {}
+
+func (*ChangesResponse_Heartbeat) isChangesResponse_Event() {}
+
+func (*ChangesResponse_Gap) isChangesResponse_Event() {}
+
+func (*ChangesResponse_Lagging) isChangesResponse_Event() {}
+
 var file_query_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
@@ -4510,6 +7331,8 @@ var file_query_proto_extTypes = []protoimpl.ExtensionInfo{
 
 // Extension fields to descriptorpb.FieldOptions.
 var (
+	// The form of the field over HTTP.
+	//
 	// optional csigscope.query.v1.Rest rest = 50001;
 	E_Rest = &file_query_proto_extTypes[0]
 )
@@ -4537,20 +7360,21 @@ const file_query_proto_rawDesc = "" +
 	"\n" +
 	"\b_minimumB\n" +
 	"\n" +
-	"\b_maximum\"\xe7\b\n" +
+	"\b_maximum\"\xa7\t\n" +
 	"\fCellsRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
-	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12J\n" +
-	"\x05level\x18\x02 \x01(\tB4\x8a\xb5\x180\n" +
-	"\blocation2\blocation2\x03set2\x06device2\x05stageB\x06deviceR\x05level\x12<\n" +
+	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12S\n" +
+	"\x05level\x18\x02 \x01(\tB=\x8a\xb5\x189\n" +
+	"\blocation2\blocation2\x03set2\x06device2\x05stage2\afar_endB\x06deviceR\x05level\x12<\n" +
 	"\awindows\x18\x03 \x01(\rB\x1d\x8a\xb5\x18\x19\n" +
 	"\x011\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x00R\awindows\x88\x01\x01\x12J\n" +
 	"\x04from\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
 	"\x02to\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T10:00:00ZR\x02to\x12\"\n" +
 	"\x03src\x18\x06 \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05rack1R\x03src\x12\"\n" +
 	"\x03dst\x18\a \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05rack2R\x03dst\x120\n" +
-	"\blocation\x18\b \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\blocation\x12B\n" +
-	"\x05state\x18\t \x03(\tB,\x8a\xb5\x18((\x042\tcongested2\x05clear2\atoo_fewB\tcongestedR\x05state\x12H\n" +
+	"\blocation\x18\b \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\blocation\x12y\n" +
+	"\x05state\x18\t \x03(\x0e2\x19.csigscope.query.v1.StateBH\x8a\xb5\x18D(\x062\tcongested2\x05brief2\x05clear2\atoo_few2\n" +
+	"not_judged2\ano_dataB\tcongestedR\x05state\x12H\n" +
 	"\x0fmin_heavy_ratio\x18\n" +
 	" \x01(\x01B\x1b\x8a\xb5\x18\x17\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00\xf0?B\x030.1H\x01R\rminHeavyRatio\x88\x01\x01\x129\n" +
 	"\fmin_room_bps\x18\v \x01(\x01B\x12\x8a\xb5\x18\x0e\x11\x00\x00\x00\x00\x00\x00\x00\x00B\x031e9H\x02R\n" +
@@ -4569,12 +7393,12 @@ const file_query_proto_rawDesc = "" +
 	"\r_max_room_bpsB\x11\n" +
 	"\x0f_min_room_ratioB\x11\n" +
 	"\x0f_max_room_ratioB\b\n" +
-	"\x06_limit\"\xb9\x03\n" +
+	"\x06_limit\"\xc2\x03\n" +
 	"\rMatrixRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
-	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12J\n" +
-	"\x05level\x18\x02 \x01(\tB4\x8a\xb5\x180\n" +
-	"\blocation2\blocation2\x03set2\x06device2\x05stageB\x06deviceR\x05level\x12<\n" +
+	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12S\n" +
+	"\x05level\x18\x02 \x01(\tB=\x8a\xb5\x189\n" +
+	"\blocation2\blocation2\x03set2\x06device2\x05stage2\afar_endB\x06deviceR\x05level\x12<\n" +
 	"\awindows\x18\x03 \x01(\rB\x1d\x8a\xb5\x18\x19\n" +
 	"\x011\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x00R\awindows\x88\x01\x01\x12J\n" +
 	"\x04from\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
@@ -4582,12 +7406,12 @@ const file_query_proto_rawDesc = "" +
 	"\x03src\x18\x06 \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05rack1R\x03src\x12\"\n" +
 	"\x03dst\x18\a \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05rack2R\x03dstB\n" +
 	"\n" +
-	"\b_windows\"\xb8\x03\n" +
+	"\b_windows\"\xc1\x03\n" +
 	"\vPathRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
-	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12J\n" +
-	"\x05level\x18\x02 \x01(\tB4\x8a\xb5\x180\n" +
-	"\blocation2\blocation2\x03set2\x06device2\x05stageB\x06deviceR\x05level\x12=\n" +
+	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12S\n" +
+	"\x05level\x18\x02 \x01(\tB=\x8a\xb5\x189\n" +
+	"\blocation2\blocation2\x03set2\x06device2\x05stage2\afar_endB\x06deviceR\x05level\x12=\n" +
 	"\awindows\x18\x03 \x01(\rB\x1e\x8a\xb5\x18\x1a\n" +
 	"\x0210\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x00R\awindows\x88\x01\x01\x12J\n" +
 	"\x04from\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
@@ -4595,12 +7419,12 @@ const file_query_proto_rawDesc = "" +
 	"\x03src\x18\x06 \x01(\tB\x10\x8a\xb5\x18\f \xc8\x018\x01B\x05rack1R\x03src\x12\"\n" +
 	"\x03dst\x18\a \x01(\tB\x10\x8a\xb5\x18\f \xc8\x018\x01B\x05rack2R\x03dstB\n" +
 	"\n" +
-	"\b_windows\"\xb2\x03\n" +
+	"\b_windows\"\xbb\x03\n" +
 	"\x10LocationsRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
-	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12J\n" +
-	"\x05level\x18\x02 \x01(\tB4\x8a\xb5\x180\n" +
-	"\blocation2\blocation2\x03set2\x06device2\x05stageB\x06deviceR\x05level\x12<\n" +
+	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12S\n" +
+	"\x05level\x18\x02 \x01(\tB=\x8a\xb5\x189\n" +
+	"\blocation2\blocation2\x03set2\x06device2\x05stage2\afar_endB\x06deviceR\x05level\x12<\n" +
 	"\awindows\x18\x03 \x01(\rB\x1d\x8a\xb5\x18\x19\n" +
 	"\x011\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x00R\awindows\x88\x01\x01\x12J\n" +
 	"\x04from\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
@@ -4609,12 +7433,34 @@ const file_query_proto_rawDesc = "" +
 	"\x0220\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00\x88\xc3@B\x015H\x01R\x03top\x88\x01\x01B\n" +
 	"\n" +
 	"\b_windowsB\x06\n" +
-	"\x04_top\"\xb3\x04\n" +
+	"\x04_top\"\xdb\x04\n" +
+	"\fLinksRequest\x126\n" +
+	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
+	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12=\n" +
+	"\awindows\x18\x02 \x01(\rB\x1e\x8a\xb5\x18\x1a\n" +
+	"\x0210\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x00R\awindows\x88\x01\x01\x12J\n" +
+	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
+	"\x02to\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T10:00:00ZR\x02to\x12(\n" +
+	"\x04link\x18\x05 \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\x04link\x12(\n" +
+	"\x06device\x18\x06 \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05leaf3R\x06device\x12$\n" +
+	"\x04peer\x18\a \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05leaf5R\x04peer\x12y\n" +
+	"\x05state\x18\b \x03(\x0e2\x19.csigscope.query.v1.StateBH\x8a\xb5\x18D(\x062\tcongested2\x05brief2\x05clear2\atoo_few2\n" +
+	"not_judged2\ano_dataB\tcongestedR\x05state\x127\n" +
+	"\x03top\x18\t \x01(\rB \x8a\xb5\x18\x1c\n" +
+	"\x041000\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00\x88\xd3@B\x0220H\x01R\x03top\x88\x01\x01B\n" +
+	"\n" +
+	"\b_windowsB\x06\n" +
+	"\x04_top\"U\n" +
+	"\x0fTopologyRequest\x12 \n" +
+	"\x03src\x18\x01 \x01(\tB\x0e\x8a\xb5\x18\n" +
+	" \xc8\x01B\x05rack1R\x03src\x12 \n" +
+	"\x03dst\x18\x02 \x01(\tB\x0e\x8a\xb5\x18\n" +
+	" \xc8\x01B\x05rack2R\x03dst\"\xbc\x04\n" +
 	"\x0fTimelineRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
-	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12J\n" +
-	"\x05level\x18\x02 \x01(\tB4\x8a\xb5\x180\n" +
-	"\blocation2\blocation2\x03set2\x06device2\x05stageB\x06deviceR\x05level\x12=\n" +
+	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12S\n" +
+	"\x05level\x18\x02 \x01(\tB=\x8a\xb5\x189\n" +
+	"\blocation2\blocation2\x03set2\x06device2\x05stage2\afar_endB\x06deviceR\x05level\x12=\n" +
 	"\awindows\x18\x03 \x01(\rB\x1e\x8a\xb5\x18\x1a\n" +
 	"\x0260\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x00R\awindows\x88\x01\x01\x12J\n" +
 	"\x04from\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
@@ -4626,7 +7472,7 @@ const file_query_proto_rawDesc = "" +
 	"\x013\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00Y@B\x015H\x01R\x03top\x88\x01\x01B\n" +
 	"\n" +
 	"\b_windowsB\x06\n" +
-	"\x04_top\"\xb0\x05\n" +
+	"\x04_top\"\xf9\x06\n" +
 	"\fFlowsRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
 	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12J\n" +
@@ -4637,8 +7483,8 @@ const file_query_proto_rawDesc = "" +
 	"\vsrc_address\x18\x06 \x01(\tB\x13\x8a\xb5\x18\x0f <B\v10.0.1.0/24R\n" +
 	"srcAddress\x121\n" +
 	"\vdst_address\x18\a \x01(\tB\x10\x8a\xb5\x18\f <B\b10.0.2.1R\n" +
-	"dstAddress\x120\n" +
-	"\x04kind\x18\b \x03(\tB\x1c\x8a\xb5\x18\x18(\x022\x03tag2\n" +
+	"dstAddress\x12J\n" +
+	"\x04kind\x18\b \x03(\x0e2\x18.csigscope.query.v1.KindB\x1c\x8a\xb5\x18\x18(\x022\x03tag2\n" +
 	"reflectionB\x03tagR\x04kind\x12*\n" +
 	"\tmin_heavy\x18\t \x01(\x04B\b\x8a\xb5\x18\x04B\x0210H\x00R\bminHeavy\x88\x01\x01\x12,\n" +
 	"\x06window\x18\n" +
@@ -4646,15 +7492,20 @@ const file_query_proto_rawDesc = "" +
 	"\x021s2\x021s2\x021mB\x021sR\x06window\x12<\n" +
 	"\x05limit\x18\v \x01(\rB!\x8a\xb5\x18\x1d\n" +
 	"\x03100\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00\x88\xc3@B\x041000H\x01R\x05limit\x88\x01\x01\x12A\n" +
-	"\x06cursor\x18\f \x01(\tB)\x8a\xb5\x18% \xc8\x01B MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEwR\x06cursorB\f\n" +
+	"\x06cursor\x18\f \x01(\tB)\x8a\xb5\x18% \xc8\x01B MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEwR\x06cursor\x129\n" +
+	"\awindows\x18\r \x01(\rB\x1a\x8a\xb5\x18\x16\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x02R\awindows\x88\x01\x01\x12<\n" +
+	"\blocation\x18\x0e \x03(\tB \x8a\xb5\x18\x1c \xc8\x01(@B\x15spine1 down (4 ports)R\blocation\x12(\n" +
+	"\x04link\x18\x0f \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\x04linkB\f\n" +
 	"\n" +
 	"_min_heavyB\b\n" +
-	"\x06_limit\"\xfd\x03\n" +
+	"\x06_limitB\n" +
+	"\n" +
+	"\b_windows\"\x9b\x04\n" +
 	"\x0fFindingsRequest\x12J\n" +
 	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
 	"\x02to\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T10:00:00ZR\x02to\x12.\n" +
-	"\x04kind\x18\x03 \x03(\tB\x1a\x8a\xb5\x18\x16 \xc8\x01(@B\x0frogue-insertionR\x04kind\x12?\n" +
-	"\bseverity\x18\x04 \x03(\tB#\x8a\xb5\x18\x1f(\x032\x04info2\awarning2\x05errorB\x05errorR\bseverity\x12(\n" +
+	"\x04kind\x18\x03 \x03(\tB\x1a\x8a\xb5\x18\x16 \xc8\x01(@B\x0frogue-insertionR\x04kind\x12]\n" +
+	"\bseverity\x18\x04 \x03(\x0e2\x1c.csigscope.query.v1.SeverityB#\x8a\xb5\x18\x1f(\x032\x04info2\awarning2\x05errorB\x05errorR\bseverity\x12(\n" +
 	"\x06device\x18\x05 \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05leaf3R\x06device\x120\n" +
 	"\blocation\x18\x06 \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\blocation\x12<\n" +
 	"\x05limit\x18\a \x01(\rB!\x8a\xb5\x18\x1d\n" +
@@ -4662,18 +7513,19 @@ const file_query_proto_rawDesc = "" +
 	"\x06cursor\x18\b \x01(\tB)\x8a\xb5\x18% \xc8\x01B MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEwR\x06cursorB\b\n" +
 	"\x06_limit\"\x0f\n" +
 	"\rFabricRequest\"\x0f\n" +
-	"\rHealthRequest\"\x93\b\n" +
+	"\rHealthRequest\"\xbe\t\n" +
 	"\fWatchRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
-	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12J\n" +
-	"\x05level\x18\x02 \x01(\tB4\x8a\xb5\x180\n" +
-	"\blocation2\blocation2\x03set2\x06device2\x05stageB\x06deviceR\x05level\x12<\n" +
+	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12S\n" +
+	"\x05level\x18\x02 \x01(\tB=\x8a\xb5\x189\n" +
+	"\blocation2\blocation2\x03set2\x06device2\x05stage2\afar_endB\x06deviceR\x05level\x12<\n" +
 	"\awindows\x18\x03 \x01(\rB\x1d\x8a\xb5\x18\x19\n" +
 	"\x011\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x00R\awindows\x88\x01\x01\x12\"\n" +
 	"\x03src\x18\x04 \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05rack1R\x03src\x12\"\n" +
 	"\x03dst\x18\x05 \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05rack2R\x03dst\x120\n" +
-	"\blocation\x18\x06 \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\blocation\x12B\n" +
-	"\x05state\x18\a \x03(\tB,\x8a\xb5\x18((\x042\tcongested2\x05clear2\atoo_fewB\tcongestedR\x05state\x12H\n" +
+	"\blocation\x18\x06 \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\blocation\x12y\n" +
+	"\x05state\x18\a \x03(\x0e2\x19.csigscope.query.v1.StateBH\x8a\xb5\x18D(\x062\tcongested2\x05brief2\x05clear2\atoo_few2\n" +
+	"not_judged2\ano_dataB\tcongestedR\x05state\x12H\n" +
 	"\x0fmin_heavy_ratio\x18\b \x01(\x01B\x1b\x8a\xb5\x18\x17\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00\xf0?B\x030.1H\x01R\rminHeavyRatio\x88\x01\x01\x129\n" +
 	"\fmin_room_bps\x18\t \x01(\x01B\x12\x8a\xb5\x18\x0e\x11\x00\x00\x00\x00\x00\x00\x00\x00B\x031e9H\x02R\n" +
 	"minRoomBps\x88\x01\x01\x12:\n" +
@@ -4686,30 +7538,49 @@ const file_query_proto_rawDesc = "" +
 	"\theartbeat\x18\x0e \x01(\v2\x19.google.protobuf.DurationB \x8a\xb5\x18\x1c\n" +
 	"\x0315s\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00\x00N@B\x0310sR\theartbeat\x12<\n" +
 	"\bencoding\x18\x0f \x01(\tB \x8a\xb5\x18\x1c\n" +
-	"\x04json2\x04json2\x06framesB\x06framesR\bencodingB\n" +
+	"\x04json2\x04json2\x06framesB\x06framesR\bencoding\x125\n" +
+	"\x05flows\x18\x10 \x01(\rB\x1a\x8a\xb5\x18\x16\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00Y@B\x0210H\x06R\x05flows\x88\x01\x01\x12(\n" +
+	"\x04link\x18\x11 \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\x04linkB\n" +
 	"\n" +
 	"\b_windowsB\x12\n" +
 	"\x10_min_heavy_ratioB\x0f\n" +
 	"\r_min_room_bpsB\x0f\n" +
 	"\r_max_room_bpsB\x11\n" +
 	"\x0f_min_room_ratioB\x11\n" +
-	"\x0f_max_room_ratio\"\x8c\x01\n" +
+	"\x0f_max_room_ratioB\b\n" +
+	"\x06_flows\"\x8d\x04\n" +
+	"\x0eChangesRequest\x126\n" +
+	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
+	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12<\n" +
+	"\awindows\x18\x02 \x01(\rB\x1d\x8a\xb5\x18\x19\n" +
+	"\x011\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x00R\awindows\x88\x01\x01\x12\"\n" +
+	"\x03src\x18\x03 \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05rack1R\x03src\x12\"\n" +
+	"\x03dst\x18\x04 \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05rack2R\x03dst\x12(\n" +
+	"\x04link\x18\x05 \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\x04link\x12y\n" +
+	"\x05state\x18\x06 \x03(\x0e2\x19.csigscope.query.v1.StateBH\x8a\xb5\x18D(\x062\tcongested2\x05brief2\x05clear2\atoo_few2\n" +
+	"not_judged2\ano_dataB\tcongestedR\x05state\x121\n" +
+	"\x05after\x18\a \x01(\tB\x1b\x8a\xb5\x18\x17 <B\x130000000000000007-42R\x05after\x12Y\n" +
+	"\theartbeat\x18\b \x01(\v2\x19.google.protobuf.DurationB \x8a\xb5\x18\x1c\n" +
+	"\x0315s\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00\x00N@B\x0310sR\theartbeatB\n" +
+	"\n" +
+	"\b_windows\"\x8c\x01\n" +
 	"\vWaitRequest\x121\n" +
 	"\x05after\x18\x01 \x01(\tB\x1b\x8a\xb5\x18\x17 <B\x130000000000000007-42R\x05after\x12J\n" +
-	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x1b\x8a\xb5\x18\x17\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00N@B\x0330sR\x04wait\"\x93\t\n" +
+	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x1b\x8a\xb5\x18\x17\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00N@B\x0330sR\x04wait\"\xdb\t\n" +
 	"\rExportRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
-	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12J\n" +
-	"\x05level\x18\x02 \x01(\tB4\x8a\xb5\x180\n" +
-	"\blocation2\blocation2\x03set2\x06device2\x05stageB\x06deviceR\x05level\x12<\n" +
+	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12S\n" +
+	"\x05level\x18\x02 \x01(\tB=\x8a\xb5\x189\n" +
+	"\blocation2\blocation2\x03set2\x06device2\x05stage2\afar_endB\x06deviceR\x05level\x12<\n" +
 	"\awindows\x18\x03 \x01(\rB\x1d\x8a\xb5\x18\x19\n" +
 	"\x011\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x00R\awindows\x88\x01\x01\x12J\n" +
 	"\x04from\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
 	"\x02to\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T10:00:00ZR\x02to\x12\"\n" +
 	"\x03src\x18\x06 \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05rack1R\x03src\x12\"\n" +
 	"\x03dst\x18\a \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05rack2R\x03dst\x120\n" +
-	"\blocation\x18\b \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\blocation\x12B\n" +
-	"\x05state\x18\t \x03(\tB,\x8a\xb5\x18((\x042\tcongested2\x05clear2\atoo_fewB\tcongestedR\x05state\x12H\n" +
+	"\blocation\x18\b \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\blocation\x12y\n" +
+	"\x05state\x18\t \x03(\x0e2\x19.csigscope.query.v1.StateBH\x8a\xb5\x18D(\x062\tcongested2\x05brief2\x05clear2\atoo_few2\n" +
+	"not_judged2\ano_dataB\tcongestedR\x05state\x12H\n" +
 	"\x0fmin_heavy_ratio\x18\n" +
 	" \x01(\x01B\x1b\x8a\xb5\x18\x17\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00\xf0?B\x030.1H\x01R\rminHeavyRatio\x88\x01\x01\x129\n" +
 	"\fmin_room_bps\x18\v \x01(\x01B\x12\x8a\xb5\x18\x0e\x11\x00\x00\x00\x00\x00\x00\x00\x00B\x031e9H\x02R\n" +
@@ -4717,9 +7588,9 @@ const file_query_proto_rawDesc = "" +
 	"\fmax_room_bps\x18\f \x01(\x01B\x13\x8a\xb5\x18\x0f\x11\x00\x00\x00\x00\x00\x00\x00\x00B\x0440e9H\x03R\n" +
 	"maxRoomBps\x88\x01\x01\x12F\n" +
 	"\x0emin_room_ratio\x18\r \x01(\x01B\x1b\x8a\xb5\x18\x17\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00\xf0?B\x030.1H\x04R\fminRoomRatio\x88\x01\x01\x12F\n" +
-	"\x0emax_room_ratio\x18\x0e \x01(\x01B\x1b\x8a\xb5\x18\x17\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00\xf0?B\x030.2H\x05R\fmaxRoomRatio\x88\x01\x01\x12?\n" +
-	"\x06format\x18\x0f \x01(\tB'\x8a\xb5\x18#\n" +
-	"\x03csv2\x03csv2\aparquet2\x05arrowB\aparquetR\x06format\x12:\n" +
+	"\x0emax_room_ratio\x18\x0e \x01(\x01B\x1b\x8a\xb5\x18\x17\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00\xf0?B\x030.2H\x05R\fmaxRoomRatio\x88\x01\x01\x12G\n" +
+	"\x06format\x18\x0f \x01(\tB/\x8a\xb5\x18+\n" +
+	"\x03csv2\x03csv2\x06ndjson2\aparquet2\x05arrowB\aparquetR\x06format\x12:\n" +
 	"\x05table\x18\x10 \x01(\tB$\x8a\xb5\x18 \n" +
 	"\x05cells2\x05cells2\awindowsB\awindowsR\x05table\x128\n" +
 	"\x04step\x18\x11 \x01(\v2\x19.google.protobuf.DurationB\t\x8a\xb5\x18\x05B\x0310sR\x04stepB\n" +
@@ -4729,7 +7600,7 @@ const file_query_proto_rawDesc = "" +
 	"\r_min_room_bpsB\x0f\n" +
 	"\r_max_room_bpsB\x11\n" +
 	"\x0f_min_room_ratioB\x11\n" +
-	"\x0f_max_room_ratio\"\xec\x04\n" +
+	"\x0f_max_room_ratio\"\x8e\x05\n" +
 	"\x12ExportFlowsRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
 	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12J\n" +
@@ -4740,92 +7611,131 @@ const file_query_proto_rawDesc = "" +
 	"\vsrc_address\x18\x06 \x01(\tB\x13\x8a\xb5\x18\x0f <B\v10.0.1.0/24R\n" +
 	"srcAddress\x121\n" +
 	"\vdst_address\x18\a \x01(\tB\x10\x8a\xb5\x18\f <B\b10.0.2.1R\n" +
-	"dstAddress\x120\n" +
-	"\x04kind\x18\b \x03(\tB\x1c\x8a\xb5\x18\x18(\x022\x03tag2\n" +
+	"dstAddress\x12J\n" +
+	"\x04kind\x18\b \x03(\x0e2\x18.csigscope.query.v1.KindB\x1c\x8a\xb5\x18\x18(\x022\x03tag2\n" +
 	"reflectionB\x03tagR\x04kind\x12*\n" +
 	"\tmin_heavy\x18\t \x01(\x04B\b\x8a\xb5\x18\x04B\x0210H\x00R\bminHeavy\x88\x01\x01\x12,\n" +
 	"\x06window\x18\n" +
 	" \x01(\tB\x14\x8a\xb5\x18\x10\n" +
-	"\x021s2\x021s2\x021mB\x021sR\x06window\x12?\n" +
-	"\x06format\x18\v \x01(\tB'\x8a\xb5\x18#\n" +
-	"\x03csv2\x03csv2\aparquet2\x05arrowB\aparquetR\x06formatB\f\n" +
+	"\x021s2\x021s2\x021mB\x021sR\x06window\x12G\n" +
+	"\x06format\x18\v \x01(\tB/\x8a\xb5\x18+\n" +
+	"\x03csv2\x03csv2\x06ndjson2\aparquet2\x05arrowB\aparquetR\x06formatB\f\n" +
 	"\n" +
-	"_min_heavy\"\xb9\x03\n" +
+	"_min_heavy\"\xdf\x03\n" +
 	"\x15ExportFindingsRequest\x12J\n" +
 	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
 	"\x02to\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T10:00:00ZR\x02to\x12.\n" +
-	"\x04kind\x18\x03 \x03(\tB\x1a\x8a\xb5\x18\x16 \xc8\x01(@B\x0frogue-insertionR\x04kind\x12?\n" +
-	"\bseverity\x18\x04 \x03(\tB#\x8a\xb5\x18\x1f(\x032\x04info2\awarning2\x05errorB\x05errorR\bseverity\x12(\n" +
+	"\x04kind\x18\x03 \x03(\tB\x1a\x8a\xb5\x18\x16 \xc8\x01(@B\x0frogue-insertionR\x04kind\x12]\n" +
+	"\bseverity\x18\x04 \x03(\x0e2\x1c.csigscope.query.v1.SeverityB#\x8a\xb5\x18\x1f(\x032\x04info2\awarning2\x05errorB\x05errorR\bseverity\x12(\n" +
 	"\x06device\x18\x05 \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05leaf3R\x06device\x120\n" +
-	"\blocation\x18\x06 \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\blocation\x12?\n" +
-	"\x06format\x18\a \x01(\tB'\x8a\xb5\x18#\n" +
-	"\x03csv2\x03csv2\aparquet2\x05arrowB\aparquetR\x06format\"\x9d\x01\n" +
+	"\blocation\x18\x06 \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\blocation\x12G\n" +
+	"\x06format\x18\a \x01(\tB/\x8a\xb5\x18+\n" +
+	"\x03csv2\x03csv2\x06ndjson2\aparquet2\x05arrowB\aparquetR\x06format\"\x83\x02\n" +
+	"\fExportedCell\x12L\n" +
+	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\x04from\x12H\n" +
+	"\x02to\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:01ZR\x02to\x12%\n" +
+	"\x06signal\x18\x03 \x01(\tB\r\x8a\xb5\x18\tB\amin_abwR\x06signal\x124\n" +
+	"\x04cell\x18\x04 \x01(\v2\x18.csigscope.query.v1.CellB\x06\x8a\xb5\x18\x02P\x01R\x04cell\"\xdc\x01\n" +
+	"\fExportedFlow\x12L\n" +
+	"\x04from\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\x04from\x12H\n" +
+	"\x02to\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:01ZR\x02to\x124\n" +
+	"\x04flow\x18\x03 \x01(\v2\x18.csigscope.query.v1.FlowB\x06\x8a\xb5\x18\x02P\x01R\x04flow\"\x9d\x01\n" +
 	"\aMeasure\x12%\n" +
 	"\x03bps\x18\x01 \x01(\x01B\x11\x8a\xb5\x18\rB\v41000000000H\x00R\x03bps\x12\"\n" +
 	"\x05ratio\x18\x02 \x01(\x01B\n" +
 	"\x8a\xb5\x18\x06B\x040.41H\x00R\x05ratio\x12\x1d\n" +
 	"\x02ns\x18\x03 \x01(\x01B\v\x8a\xb5\x18\aB\x0518500H\x00R\x02ns\x12\x1f\n" +
 	"\x05count\x18\x04 \x01(\x01B\a\x8a\xb5\x18\x03B\x013H\x00R\x05countB\a\n" +
-	"\x05value\"\xb8\x01\n" +
+	"\x05value\"\xe6\x01\n" +
 	"\n" +
 	"Bottleneck\x12+\n" +
 	"\blocation\x18\x01 \x01(\tB\x0f\x8a\xb5\x18\vB\tleaf3:up1R\blocation\x12\x1f\n" +
 	"\x05heavy\x18\x02 \x01(\x04B\t\x8a\xb5\x18\x05B\x03480R\x05heavy\x12+\n" +
 	"\vshare_ratio\x18\x03 \x01(\x01B\n" +
 	"\x8a\xb5\x18\x06B\x040.75R\n" +
-	"shareRatio\x12/\n" +
-	"\x04mean\x18\x04 \x01(\v2\x1b.csigscope.query.v1.MeasureR\x04mean\"\xfe\x04\n" +
+	"shareRatio\x12,\n" +
+	"\bevidence\x18\x05 \x03(\tB\x10\x8a\xb5\x18\fB\b[\"path\"]H\x01R\bevidence\x12/\n" +
+	"\x04mean\x18\x04 \x01(\v2\x1b.csigscope.query.v1.MeasureR\x04mean\"\xb9\n" +
+	"\n" +
 	"\x04Cell\x12\x1d\n" +
 	"\x03src\x18\x01 \x01(\tB\v\x8a\xb5\x18\aB\x05rack1R\x03src\x12\x1d\n" +
-	"\x03dst\x18\x02 \x01(\tB\v\x8a\xb5\x18\aB\x05rack2R\x03dst\x12.\n" +
-	"\x04kind\x18\x03 \x01(\tB\x1a\x8a\xb5\x18\x162\x03tag2\n" +
-	"reflectionB\x03tagR\x04kind\x12@\n" +
-	"\x05state\x18\x04 \x01(\tB*\x8a\xb5\x18&2\tcongested2\x05clear2\atoo_fewB\tcongestedR\x05state\x12.\n" +
+	"\x03dst\x18\x02 \x01(\tB\v\x8a\xb5\x18\aB\x05rack2R\x03dst\x127\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x18.csigscope.query.v1.KindB\t\x8a\xb5\x18\x05B\x03tagR\x04kind\x12@\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x19.csigscope.query.v1.StateB\x0f\x8a\xb5\x18\vB\tcongestedR\x05state\x12L\n" +
+	"\x05since\x18\x1e \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T08:59:58ZR\x05since\x12*\n" +
+	"\vsustained_s\x18\x1f \x01(\x01B\t\x8a\xb5\x18\x05B\x013H\x01R\n" +
+	"sustainedS\x124\n" +
+	"\x0fcongested_ratio\x18  \x01(\x01B\v\x8a\xb5\x18\aB\x030.5H\x01R\x0econgestedRatio\x12.\n" +
 	"\fobservations\x18\x05 \x01(\x04B\n" +
-	"\x8a\xb5\x18\x06B\x041200R\fobservations\x12/\n" +
-	"\x04mean\x18\x06 \x01(\v2\x1b.csigscope.query.v1.MeasureR\x04mean\x12-\n" +
+	"\x8a\xb5\x18\x06B\x041200R\fobservations\x12$\n" +
+	"\asamples\x18\x0f \x01(\x04B\n" +
+	"\x8a\xb5\x18\x06B\x041188R\asamples\x12/\n" +
+	"\x04mean\x18\x06 \x01(\v2\x1b.csigscope.query.v1.MeasureR\x04mean\x12:\n" +
+	"\n" +
+	"mean_error\x18! \x01(\v2\x1b.csigscope.query.v1.MeasureR\tmeanError\x12-\n" +
 	"\x03min\x18\a \x01(\v2\x1b.csigscope.query.v1.MeasureR\x03min\x12-\n" +
-	"\x03max\x18\b \x01(\v2\x1b.csigscope.query.v1.MeasureR\x03max\x12%\n" +
+	"\x03max\x18\b \x01(\v2\x1b.csigscope.query.v1.MeasureR\x03max\x121\n" +
+	"\x05trend\x18# \x01(\v2\x1b.csigscope.query.v1.MeasureR\x05trend\x12%\n" +
+	"\bunjudged\x18\" \x01(\x04B\t\x8a\xb5\x18\x05B\x010H\x01R\bunjudged\x12%\n" +
 	"\tuntouched\x18\t \x01(\x04B\a\x8a\xb5\x18\x03B\x010R\tuntouched\x12\"\n" +
 	"\atrimmed\x18\n" +
 	" \x01(\x04B\b\x8a\xb5\x18\x04B\x0212R\atrimmed\x12\x1f\n" +
-	"\x05heavy\x18\v \x01(\x04B\t\x8a\xb5\x18\x05B\x03480R\x05heavy\x12*\n" +
-	"\vheavy_ratio\x18\f \x01(\x01B\t\x8a\xb5\x18\x05B\x030.4R\n" +
-	"heavyRatio\x122\n" +
+	"\x05heavy\x18\v \x01(\x04B\t\x8a\xb5\x18\x05B\x03480R\x05heavy\x12/\n" +
+	"\vheavy_ratio\x18\f \x01(\x01B\t\x8a\xb5\x18\x05B\x030.4H\x00R\n" +
+	"heavyRatio\x88\x01\x01\x122\n" +
 	"\x04mode\x18\r \x01(\v2\x1e.csigscope.query.v1.BottleneckR\x04mode\x12;\n" +
-	"\trunner_up\x18\x0e \x01(\v2\x1e.csigscope.query.v1.BottleneckR\brunnerUp\"\xe7\x04\n" +
+	"\trunner_up\x18\x0e \x01(\v2\x1e.csigscope.query.v1.BottleneckR\brunnerUp\x12A\n" +
+	"\n" +
+	"candidates\x18\x14 \x03(\tB!\x8a\xb5\x18\x1dB\x19[\"leaf3:up1\",\"leaf3:up2\"]H\x01R\n" +
+	"candidates\x127\n" +
+	"\rprobabilities\x18\x15 \x03(\x01B\x11\x8a\xb5\x18\rB\t[0.5,0.5]H\x01R\rprobabilities\x128\n" +
+	"\x12expected_producers\x18( \x01(\rB\t\x8a\xb5\x18\x05B\x012H\x01R\x11expectedProducers\x126\n" +
+	"\x11present_producers\x18) \x01(\rB\t\x8a\xb5\x18\x05B\x012H\x01R\x10presentProducers\x12A\n" +
+	"\x10silent_producers\x18* \x03(\tB\x16\x8a\xb5\x18\x12B\x0e[\"host7/eth0\"]H\x01R\x0fsilentProducersB\x0e\n" +
+	"\f_heavy_ratio\"\xe2\a\n" +
 	"\x05About\x123\n" +
 	"\x06source\x18\x01 \x01(\tB\x1b\x8a\xb5\x18\x172\x06memory2\x05storeB\x06memoryR\x06source\x127\n" +
 	"\brevision\x18\x02 \x01(\tB\x1b\x8a\xb5\x18\x17B\x130000000000000007-42H\x01R\brevision\x12%\n" +
 	"\x06signal\x18\x03 \x01(\tB\r\x8a\xb5\x18\tB\amin_abwR\x06signal\x12\x1f\n" +
-	"\x04unit\x18\x04 \x01(\tB\v\x8a\xb5\x18\aB\x05bit/sR\x04unit\x12B\n" +
-	"\x05level\x18\x05 \x01(\tB,\x8a\xb5\x18(2\blocation2\x03set2\x06device2\x05stageB\blocationR\x05level\x12J\n" +
+	"\x04unit\x18\x04 \x01(\tB\v\x8a\xb5\x18\aB\x05bit/sR\x04unit\x12K\n" +
+	"\x05level\x18\x05 \x01(\tB5\x8a\xb5\x1812\blocation2\x03set2\x06device2\x05stage2\afar_endB\blocationR\x05level\x12J\n" +
 	"\x04from\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
 	"\x02to\x18\a \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:01ZR\x02to\x12#\n" +
 	"\awindows\x18\b \x01(\rB\t\x8a\xb5\x18\x05B\x011H\x01R\awindows\x128\n" +
-	"\x12completeness_ratio\x18\t \x01(\x01B\t\x8a\xb5\x18\x05B\x011H\x01R\x11completenessRatio\x12$\n" +
+	"\x12completeness_ratio\x18\t \x01(\x01B\t\x8a\xb5\x18\x05B\x011H\x01R\x11completenessRatio\x12 \n" +
+	"\x05final\x18\f \x01(\bB\n" +
+	"\x8a\xb5\x18\x06B\x04trueR\x05final\x12$\n" +
 	"\adurable\x18\n" +
 	" \x01(\bB\n" +
-	"\x8a\xb5\x18\x06B\x04trueR\adurable\x12K\n" +
-	"\x05as_of\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:01:00ZR\x04asOf\"\x8e\x02\n" +
+	"\x8a\xb5\x18\x06B\x04trueR\adurable\x12-\n" +
+	"\vonset_ratio\x18\x1e \x01(\x01B\f\x8a\xb5\x18\bB\x040.05H\x01R\n" +
+	"onsetRatio\x12-\n" +
+	"\vclear_ratio\x18\x1f \x01(\x01B\f\x8a\xb5\x18\bB\x040.02H\x01R\n" +
+	"clearRatio\x12O\n" +
+	"\x0fnot_judged_hint\x18  \x01(\tB'\x8a\xb5\x18#B\x1fname the ports in a fabric fileH\x01R\rnotJudgedHint\x12K\n" +
+	"\x05as_of\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:01:00ZR\x04asOf\x12#\n" +
+	"\x05age_s\x18\x14 \x01(\x01B\t\x8a\xb5\x18\x05B\x031.2H\x00R\x04ageS\x88\x01\x01\x128\n" +
+	"\x12expected_producers\x18\x15 \x01(\rB\t\x8a\xb5\x18\x05B\x014H\x01R\x11expectedProducers\x126\n" +
+	"\x11present_producers\x18\x16 \x01(\rB\t\x8a\xb5\x18\x05B\x014H\x01R\x10presentProducersB\b\n" +
+	"\x06_age_s\"\x8e\x02\n" +
 	"\rCellsResponse\x127\n" +
 	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutB\x06\x8a\xb5\x18\x02P\x01R\x05about\x12\x1f\n" +
 	"\x05total\x18\x02 \x01(\x04B\t\x8a\xb5\x18\x05B\x03240R\x05total\x12I\n" +
 	"\vnext_cursor\x18\x03 \x01(\tB(\x8a\xb5\x18$B MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEwH\x01R\n" +
 	"nextCursor\x12(\n" +
 	"\x06frames\x18\x04 \x01(\fB\x10\x8a\xb5\x18\fB\bQ1NGMQ==H\x01R\x06frames\x12.\n" +
-	"\x05cells\x18\x05 \x03(\v2\x18.csigscope.query.v1.CellR\x05cells\"\xcf\x03\n" +
+	"\x05cells\x18\x05 \x03(\v2\x18.csigscope.query.v1.CellR\x05cells\"\xc6\x03\n" +
 	"\x0eMatrixResponse\x127\n" +
 	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutB\x06\x8a\xb5\x18\x02P\x01R\x05about\x12/\n" +
 	"\x06groups\x18\x02 \x03(\tB\x17\x8a\xb5\x18\x13B\x11[\"rack1\",\"rack2\"]R\x06groups\x12Q\n" +
 	"\x04mean\x18\x03 \x03(\x01B=\x8a\xb5\x189B5[[97000000000,41000000000],[52000000000,98000000000]]X\x01R\x04mean\x128\n" +
 	"\vheavy_ratio\x18\x04 \x03(\x01B\x17\x8a\xb5\x18\x13B\x0f[[0,0.4],[0,0]]X\x01R\n" +
 	"heavyRatio\x12U\n" +
-	"\x04mode\x18\x05 \x03(\tBA\x8a\xb5\x18=B9[[\"leaf1:down1\",\"leaf3:up1\"],[\"leaf3:up2\",\"leaf1:down2\"]]X\x01R\x04mode\x12o\n" +
-	"\x05state\x18\x06 \x03(\tBY\x8a\xb5\x18U2\ano_data2\atoo_few2\x05clear2\tcongestedB-[[\"no_data\",\"congested\"],[\"clear\",\"no_data\"]]X\x01R\x05state\"\xfc\x02\n" +
+	"\x04mode\x18\x05 \x03(\tBA\x8a\xb5\x18=B9[[\"leaf1:down1\",\"leaf3:up1\"],[\"leaf3:up2\",\"leaf1:down2\"]]X\x01R\x04mode\x12f\n" +
+	"\x05state\x18\x06 \x03(\x0e2\x19.csigscope.query.v1.StateB5\x8a\xb5\x181B-[[\"no_data\",\"congested\"],[\"clear\",\"no_data\"]]X\x01R\x05state\"\x9e\x03\n" +
 	"\x05Place\x12+\n" +
-	"\blocation\x18\x01 \x01(\tB\x0f\x8a\xb5\x18\vB\tleaf3:up1R\blocation\x12\x1d\n" +
-	"\x04kind\x18\x02 \x01(\tB\t\x8a\xb5\x18\x05B\x03setR\x04kind\x12%\n" +
+	"\blocation\x18\x01 \x01(\tB\x0f\x8a\xb5\x18\vB\tleaf3:up1R\blocation\x12?\n" +
+	"\x04kind\x18\x02 \x01(\x0e2 .csigscope.query.v1.LocationKindB\t\x8a\xb5\x18\x05B\x03setR\x04kind\x12%\n" +
 	"\x06device\x18\x03 \x01(\tB\r\x8a\xb5\x18\tB\x05leaf3H\x01R\x06device\x12\"\n" +
 	"\x05stage\x18\x04 \x01(\tB\f\x8a\xb5\x18\bB\x04leafH\x01R\x05stage\x12,\n" +
 	"\vorientation\x18\x05 \x01(\tB\n" +
@@ -4834,16 +7744,102 @@ const file_query_proto_rawDesc = "" +
 	"\n" +
 	"candidates\x18\a \x03(\tB!\x8a\xb5\x18\x1dB\x19[\"leaf3:up1\",\"leaf3:up2\"]H\x01R\n" +
 	"candidates\x122\n" +
-	"\x0fcandidate_count\x18\b \x01(\rB\t\x8a\xb5\x18\x05B\x012H\x01R\x0ecandidateCount\"\xff\x01\n" +
+	"\x0fcandidate_count\x18\b \x01(\rB\t\x8a\xb5\x18\x05B\x012H\x01R\x0ecandidateCount\"\xd2\x02\n" +
 	"\fPathResponse\x127\n" +
 	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutB\x06\x8a\xb5\x18\x02P\x01R\x05about\x124\n" +
 	"\x04cell\x18\x02 \x01(\v2\x18.csigscope.query.v1.CellB\x06\x8a\xb5\x18\x028\x01R\x04cell\x12/\n" +
 	"\x04room\x18\x03 \x01(\v2\x1b.csigscope.query.v1.MeasureR\x04room\x12/\n" +
-	"\x05limit\x18\x04 \x01(\v2\x19.csigscope.query.v1.PlaceR\x05limit\x12\x1e\n" +
-	"\x05age_s\x18\x05 \x01(\x01B\t\x8a\xb5\x18\x05B\x031.2R\x04ageS\"\x8c\x03\n" +
+	"\x05limit\x18\x04 \x01(\v2\x19.csigscope.query.v1.PlaceR\x05limit\x121\n" +
+	"\x06routes\x18\x06 \x03(\v2\x19.csigscope.query.v1.RouteR\x06routes\x128\n" +
+	"\x10routes_truncated\x18\a \x01(\bB\r\x8a\xb5\x18\tB\x05falseH\x01R\x0froutesTruncatedJ\x04\b\x05\x10\x06\"\x80\x02\n" +
+	"\x05Route\x128\n" +
+	"\x05links\x18\x01 \x03(\tB\"\x8a\xb5\x18\x1eB\x1c[\"leaf1:up1\",\"spine1:down2\"]R\x05links\x12/\n" +
+	"\x04room\x18\x02 \x01(\v2\x1b.csigscope.query.v1.MeasureR\x04room\x12'\n" +
+	"\x05limit\x18\x03 \x01(\tB\x11\x8a\xb5\x18\rB\tleaf1:up1H\x01R\x05limit\x12\x1d\n" +
+	"\x05named\x18\x04 \x01(\rB\a\x8a\xb5\x18\x03B\x011R\x05named\x12!\n" +
+	"\abounded\x18\x05 \x01(\rB\a\x8a\xb5\x18\x03B\x011R\abounded\x12!\n" +
+	"\aunknown\x18\x06 \x01(\rB\a\x8a\xb5\x18\x03B\x010R\aunknown\"\xab\t\n" +
+	"\x04Link\x12#\n" +
+	"\x04link\x18\x01 \x01(\tB\x0f\x8a\xb5\x18\vB\tleaf3:up1R\x04link\x12@\n" +
+	"\x04kind\x18\x02 \x01(\x0e2 .csigscope.query.v1.LocationKindB\n" +
+	"\x8a\xb5\x18\x06B\x04portR\x04kind\x12%\n" +
+	"\x06device\x18\x03 \x01(\tB\r\x8a\xb5\x18\tB\x05leaf3H\x01R\x06device\x12\"\n" +
+	"\x05stage\x18\x04 \x01(\tB\f\x8a\xb5\x18\bB\x04leafH\x01R\x05stage\x12\"\n" +
+	"\x04peer\x18\x05 \x01(\tB\x0e\x8a\xb5\x18\n" +
+	"B\x06spine1H\x01R\x04peer\x127\n" +
+	"\fcapacity_bps\x18\x06 \x01(\x04B\x14\x8a\xb5\x18\x10B\f100000000000H\x01R\vcapacityBps\x122\n" +
+	"\x0fcandidate_count\x18\a \x01(\rB\t\x8a\xb5\x18\x05B\x011H\x01R\x0ecandidateCount\x12@\n" +
+	"\x05state\x18\b \x01(\x0e2\x19.csigscope.query.v1.StateB\x0f\x8a\xb5\x18\vB\tcongestedR\x05state\x12L\n" +
+	"\x05since\x18\x1e \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T08:59:58ZR\x05since\x12*\n" +
+	"\vsustained_s\x18\x1f \x01(\x01B\t\x8a\xb5\x18\x05B\x013H\x01R\n" +
+	"sustainedS\x12/\n" +
+	"\x04mean\x18\t \x01(\v2\x1b.csigscope.query.v1.MeasureR\x04mean\x12-\n" +
+	"\x03min\x18\n" +
+	" \x01(\v2\x1b.csigscope.query.v1.MeasureR\x03min\x12-\n" +
+	"\x03max\x18\v \x01(\v2\x1b.csigscope.query.v1.MeasureR\x03max\x12/\n" +
+	"\x04last\x18\f \x01(\v2\x1b.csigscope.query.v1.MeasureR\x04last\x121\n" +
+	"\x05trend\x18\r \x01(\v2\x1b.csigscope.query.v1.MeasureR\x05trend\x121\n" +
+	"\x05bound\x18\x0e \x01(\v2\x1b.csigscope.query.v1.MeasureR\x05bound\x12.\n" +
+	"\fobservations\x18\x0f \x01(\x04B\n" +
+	"\x8a\xb5\x18\x06B\x041200R\fobservations\x12\x1f\n" +
+	"\x05heavy\x18\x10 \x01(\x04B\t\x8a\xb5\x18\x05B\x03480R\x05heavy\x12\"\n" +
+	"\x06passed\x18\x11 \x01(\x04B\n" +
+	"\x8a\xb5\x18\x06B\x049000R\x06passed\x12\x1d\n" +
+	"\x05among\x18\x12 \x01(\x04B\a\x8a\xb5\x18\x03B\x010R\x05among\x12/\n" +
+	"\vheavy_ratio\x18\x13 \x01(\x01B\t\x8a\xb5\x18\x05B\x030.4H\x00R\n" +
+	"heavyRatio\x88\x01\x01\x12\x1e\n" +
+	"\x05cells\x18\x14 \x01(\x04B\b\x8a\xb5\x18\x04B\x0215R\x05cells\x12*\n" +
+	"\vshare_ratio\x18\x15 \x01(\x01B\t\x8a\xb5\x18\x05B\x030.3R\n" +
+	"shareRatio\x12\x1e\n" +
+	"\x05flows\x18\x16 \x01(\x04B\b\x8a\xb5\x18\x04B\x0212R\x05flows\x12=\n" +
+	"\n" +
+	"dependents\x18\x17 \x03(\v2\x1d.csigscope.query.v1.DependentR\n" +
+	"dependentsB\x0e\n" +
+	"\f_heavy_ratio\"\xc6\x01\n" +
+	"\tDependent\x12\x1d\n" +
+	"\x03src\x18\x01 \x01(\tB\v\x8a\xb5\x18\aB\x05rack1R\x03src\x12\x1d\n" +
+	"\x03dst\x18\x02 \x01(\tB\v\x8a\xb5\x18\aB\x05rack2R\x03dst\x12.\n" +
+	"\fobservations\x18\x03 \x01(\x04B\n" +
+	"\x8a\xb5\x18\x06B\x041200R\fobservations\x12\x1f\n" +
+	"\x05heavy\x18\x04 \x01(\x04B\t\x8a\xb5\x18\x05B\x03480R\x05heavy\x12*\n" +
+	"\vshare_ratio\x18\x05 \x01(\x01B\t\x8a\xb5\x18\x05B\x030.3R\n" +
+	"shareRatio\"\xcf\x01\n" +
+	"\rLinksResponse\x127\n" +
+	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutB\x06\x8a\xb5\x18\x02P\x01R\x05about\x124\n" +
+	"\btopology\x18\x02 \x01(\tB\x18\x8a\xb5\x18\x14B\x109f86d081884c7d65H\x01R\btopology\x12\x1f\n" +
+	"\x05total\x18\x03 \x01(\x04B\t\x8a\xb5\x18\x05B\x03240R\x05total\x12.\n" +
+	"\x05links\x18\x04 \x03(\v2\x18.csigscope.query.v1.LinkR\x05links\"K\n" +
+	"\x06Device\x12\x1f\n" +
+	"\x04name\x18\x01 \x01(\tB\v\x8a\xb5\x18\aB\x05leaf3R\x04name\x12 \n" +
+	"\x05stage\x18\x02 \x01(\tB\n" +
+	"\x8a\xb5\x18\x06B\x04leafR\x05stage\"\xfd\x01\n" +
+	"\x04Port\x12#\n" +
+	"\x04link\x18\x01 \x01(\tB\x0f\x8a\xb5\x18\vB\tleaf3:up1R\x04link\x12#\n" +
+	"\x06device\x18\x02 \x01(\tB\v\x8a\xb5\x18\aB\x05leaf3R\x06device\x12\"\n" +
+	"\x05stage\x18\x06 \x01(\tB\f\x8a\xb5\x18\bB\x04leafH\x01R\x05stage\x12,\n" +
+	"\vorientation\x18\x03 \x01(\tB\n" +
+	"\x8a\xb5\x18\x06B\x02upH\x01R\vorientation\x12\"\n" +
+	"\x04peer\x18\x04 \x01(\tB\x0e\x8a\xb5\x18\n" +
+	"B\x06spine1H\x01R\x04peer\x125\n" +
+	"\fcapacity_bps\x18\x05 \x01(\x04B\x12\x8a\xb5\x18\x0eB\f100000000000R\vcapacityBps\"\x89\x01\n" +
+	"\x03Hop\x12,\n" +
+	"\x04name\x18\x01 \x01(\tB\x18\x8a\xb5\x18\x14B\x12leaf1 up (4 ports)R\x04name\x125\n" +
+	"\x05links\x18\x02 \x03(\tB\x1f\x8a\xb5\x18\x1bB\x19[\"leaf1:up1\",\"leaf1:up2\"]R\x05links\x12\x1d\n" +
+	"\x05count\x18\x03 \x01(\rB\a\x8a\xb5\x18\x03B\x012R\x05count\"\x9e\x03\n" +
+	"\x10TopologyResponse\x12\x1d\n" +
+	"\x04name\x18\x01 \x01(\tB\t\x8a\xb5\x18\x05B\x03labR\x04name\x124\n" +
+	"\brevision\x18\x02 \x01(\tB\x18\x8a\xb5\x18\x14B\x109f86d081884c7d65H\x01R\brevision\x121\n" +
+	"\x06groups\x18\x03 \x03(\v2\x19.csigscope.query.v1.GroupR\x06groups\x124\n" +
+	"\adevices\x18\x04 \x03(\v2\x1a.csigscope.query.v1.DeviceR\adevices\x12.\n" +
+	"\x05ports\x18\x05 \x03(\v2\x18.csigscope.query.v1.PortR\x05ports\x12+\n" +
+	"\x04hops\x18\x06 \x03(\v2\x17.csigscope.query.v1.HopR\x04hops\x127\n" +
+	"\x05paths\x18\a \x03(\v2!.csigscope.query.v1.EqualCostPathR\x05paths\x126\n" +
+	"\x0fpaths_truncated\x18\b \x01(\bB\r\x8a\xb5\x18\tB\x05falseH\x01R\x0epathsTruncated\"I\n" +
+	"\rEqualCostPath\x128\n" +
+	"\x05links\x18\x01 \x03(\tB\"\x8a\xb5\x18\x1eB\x1c[\"leaf1:up1\",\"spine1:down2\"]R\x05links\"\xa5\x04\n" +
 	"\bLocation\x12+\n" +
-	"\blocation\x18\x01 \x01(\tB\x0f\x8a\xb5\x18\vB\tleaf3:up1R\blocation\x12 \n" +
-	"\x04kind\x18\x02 \x01(\tB\f\x8a\xb5\x18\bB\x04portH\x01R\x04kind\x12%\n" +
+	"\blocation\x18\x01 \x01(\tB\x0f\x8a\xb5\x18\vB\tleaf3:up1R\blocation\x12B\n" +
+	"\x04kind\x18\x02 \x01(\x0e2 .csigscope.query.v1.LocationKindB\f\x8a\xb5\x18\bB\x04portH\x01R\x04kind\x12%\n" +
 	"\x06device\x18\x03 \x01(\tB\r\x8a\xb5\x18\tB\x05leaf3H\x01R\x06device\x12\"\n" +
 	"\x05stage\x18\x04 \x01(\tB\f\x8a\xb5\x18\bB\x04leafH\x01R\x05stage\x127\n" +
 	"\fcapacity_bps\x18\x05 \x01(\x04B\x14\x8a\xb5\x18\x10B\f100000000000H\x01R\vcapacityBps\x12.\n" +
@@ -4853,11 +7849,16 @@ const file_query_proto_rawDesc = "" +
 	"\x05cells\x18\b \x01(\x04B\n" +
 	"\x8a\xb5\x18\x06B\x0215H\x01R\x05cells\x12:\n" +
 	"\n" +
-	"heavy_mean\x18\t \x01(\v2\x1b.csigscope.query.v1.MeasureR\theavyMean\"\xa9\x01\n" +
+	"heavy_mean\x18\t \x01(\v2\x1b.csigscope.query.v1.MeasureR\theavyMean\x12A\n" +
+	"\n" +
+	"candidates\x18\n" +
+	" \x03(\tB!\x8a\xb5\x18\x1dB\x19[\"leaf3:up1\",\"leaf3:up2\"]H\x01R\n" +
+	"candidates\x122\n" +
+	"\x0fcandidate_count\x18\v \x01(\rB\t\x8a\xb5\x18\x05B\x012H\x01R\x0ecandidateCount\"\xa9\x01\n" +
 	"\x11LocationsResponse\x127\n" +
 	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutB\x06\x8a\xb5\x18\x02P\x01R\x05about\x12\x1f\n" +
 	"\x05total\x18\x02 \x01(\x04B\t\x8a\xb5\x18\x05B\x03240R\x05total\x12:\n" +
-	"\tlocations\x18\x03 \x03(\v2\x1c.csigscope.query.v1.LocationR\tlocations\"\xc5\x03\n" +
+	"\tlocations\x18\x03 \x03(\v2\x1c.csigscope.query.v1.LocationR\tlocations\"\xe7\x03\n" +
 	"\x06Moment\x12[\n" +
 	"\fwindow_start\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\vwindowStart\x12.\n" +
 	"\fobservations\x18\x02 \x01(\x04B\n" +
@@ -4865,7 +7866,10 @@ const file_query_proto_rawDesc = "" +
 	"\x05heavy\x18\x03 \x01(\x04B\t\x8a\xb5\x18\x05B\x03480R\x05heavy\x12\x1e\n" +
 	"\x05cells\x18\x04 \x01(\x04B\b\x8a\xb5\x18\x04B\x0215R\x05cells\x12%\n" +
 	"\tcongested\x18\x05 \x01(\x04B\a\x8a\xb5\x18\x03B\x019R\tcongested\x126\n" +
-	"\x12completeness_ratio\x18\x06 \x01(\x01B\a\x8a\xb5\x18\x03B\x011R\x11completenessRatio\x12$\n" +
+	"\x12completeness_ratio\x18\x06 \x01(\x01B\a\x8a\xb5\x18\x03B\x011R\x11completenessRatio\x12 \n" +
+	"\x05final\x18\n" +
+	" \x01(\bB\n" +
+	"\x8a\xb5\x18\x06B\x04trueR\x05final\x12$\n" +
 	"\adurable\x18\a \x01(\bB\n" +
 	"\x8a\xb5\x18\x06B\x04trueR\adurable\x12:\n" +
 	"\tlocations\x18\b \x03(\v2\x1c.csigscope.query.v1.LocationR\tlocations\x12,\n" +
@@ -4875,7 +7879,7 @@ const file_query_proto_rawDesc = "" +
 	"\x06step_s\x18\x02 \x01(\x01B\a\x8a\xb5\x18\x03B\x011R\x05stepS\x12,\n" +
 	"\n" +
 	"heavy_only\x18\x03 \x01(\bB\r\x8a\xb5\x18\tB\x05falseH\x01R\theavyOnly\x126\n" +
-	"\btimeline\x18\x04 \x03(\v2\x1a.csigscope.query.v1.MomentR\btimeline\"\x92\x06\n" +
+	"\btimeline\x18\x04 \x03(\v2\x1a.csigscope.query.v1.MomentR\btimeline\"\x9b\x06\n" +
 	"\x04Flow\x12#\n" +
 	"\x06others\x18\x01 \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\x06others\x121\n" +
 	"\vsrc_address\x18\x02 \x01(\tB\x10\x8a\xb5\x18\fB\b10.0.1.1H\x01R\n" +
@@ -4887,9 +7891,8 @@ const file_query_proto_rawDesc = "" +
 	"\x05proto\x18\x06 \x01(\rB\n" +
 	"\x8a\xb5\x18\x06B\x0217H\x01R\x05proto\x12(\n" +
 	"\tsrc_group\x18\a \x01(\tB\v\x8a\xb5\x18\aB\x05rack1R\bsrcGroup\x12(\n" +
-	"\tdst_group\x18\b \x01(\tB\v\x8a\xb5\x18\aB\x05rack2R\bdstGroup\x12.\n" +
-	"\x04kind\x18\t \x01(\tB\x1a\x8a\xb5\x18\x162\x03tag2\n" +
-	"reflectionB\x03tagR\x04kind\x12.\n" +
+	"\tdst_group\x18\b \x01(\tB\v\x8a\xb5\x18\aB\x05rack2R\bdstGroup\x127\n" +
+	"\x04kind\x18\t \x01(\x0e2\x18.csigscope.query.v1.KindB\t\x8a\xb5\x18\x05B\x03tagR\x04kind\x12.\n" +
 	"\fobservations\x18\n" +
 	" \x01(\x04B\n" +
 	"\x8a\xb5\x18\x06B\x041200R\fobservations\x12#\n" +
@@ -4909,11 +7912,11 @@ const file_query_proto_rawDesc = "" +
 	"\ttruncated\x18\x04 \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\ttruncated\x12I\n" +
 	"\vnext_cursor\x18\x05 \x01(\tB(\x8a\xb5\x18$B MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEwH\x01R\n" +
 	"nextCursor\x12.\n" +
-	"\x05flows\x18\x06 \x03(\v2\x18.csigscope.query.v1.FlowR\x05flows\"\xb1\x04\n" +
+	"\x05flows\x18\x06 \x03(\v2\x18.csigscope.query.v1.FlowR\x05flows\"\xb9\x04\n" +
 	"\aFinding\x12)\n" +
 	"\x04kind\x18\x01 \x01(\tB\x15\x8a\xb5\x18\x11B\x0frogue-insertionR\x04kind\x12&\n" +
-	"\x02id\x18\x02 \x01(\tB\x16\x8a\xb5\x18\x12B\x109f86d081884c7d65R\x02id\x12=\n" +
-	"\bseverity\x18\x03 \x01(\tB!\x8a\xb5\x18\x1d2\x04info2\awarning2\x05errorB\x05errorR\bseverity\x12N\n" +
+	"\x02id\x18\x02 \x01(\tB\x16\x8a\xb5\x18\x12B\x109f86d081884c7d65R\x02id\x12E\n" +
+	"\bseverity\x18\x03 \x01(\x0e2\x1c.csigscope.query.v1.SeverityB\v\x8a\xb5\x18\aB\x05errorR\bseverity\x12N\n" +
 	"\x05first\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\x05first\x12L\n" +
 	"\x04last\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:10:00ZR\x04last\x12\x1d\n" +
 	"\x05count\x18\x06 \x01(\x04B\a\x8a\xb5\x18\x03B\x013R\x05count\x12%\n" +
@@ -4941,7 +7944,7 @@ const file_query_proto_rawDesc = "" +
 	"\x0eFabricResponse\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\x8a\xb5\x18\x05B\x03labR\x04name\x121\n" +
 	"\x06groups\x18\x02 \x03(\v2\x19.csigscope.query.v1.GroupR\x06groups\x127\n" +
-	"\tlocations\x18\x03 \x03(\v2\x19.csigscope.query.v1.PlaceR\tlocations\"\xbc\a\n" +
+	"\tlocations\x18\x03 \x03(\v2\x19.csigscope.query.v1.PlaceR\tlocations\"\xf5\b\n" +
 	"\x0eHealthResponse\x123\n" +
 	"\x06source\x18\x01 \x01(\tB\x1b\x8a\xb5\x18\x172\x06memory2\x05storeB\x06memoryR\x06source\x127\n" +
 	"\brevision\x18\x02 \x01(\tB\x1b\x8a\xb5\x18\x17B\x130000000000000007-42H\x01R\brevision\x12#\n" +
@@ -4962,8 +7965,15 @@ const file_query_proto_rawDesc = "" +
 	"\x0frepeated_blocks\x18\x0f \x01(\x04B\a\x8a\xb5\x18\x03B\x010R\x0erepeatedBlocks\x12*\n" +
 	"\fahead_blocks\x18\x10 \x01(\x04B\a\x8a\xb5\x18\x03B\x010R\vaheadBlocks\x12.\n" +
 	"\x0ecrowded_blocks\x18\x11 \x01(\x04B\a\x8a\xb5\x18\x03B\x010R\rcrowdedBlocks\x12C\n" +
-	"\x11missing_producers\x18\x12 \x03(\tB\x16\x8a\xb5\x18\x12B\x0e[\"host7/eth0\"]H\x01R\x10missingProducersB\b\n" +
-	"\x06_age_s\"\xc7\x04\n" +
+	"\x11missing_producers\x18\x12 \x03(\tB\x16\x8a\xb5\x18\x12B\x0e[\"host7/eth0\"]H\x01R\x10missingProducers\x122\n" +
+	"\x06stored\x18\x13 \x01(\v2\x1a.csigscope.query.v1.StoredR\x06stored\x12M\n" +
+	"\x05as_of\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:10:01ZR\x04asOf\x124\n" +
+	"\x11present_producers\x18\x15 \x01(\x04B\a\x8a\xb5\x18\x03B\x014R\x10presentProducersB\b\n" +
+	"\x06_age_s\"\xdf\x01\n" +
+	"\x06Stored\x12N\n" +
+	"\x05first\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\x05first\x12L\n" +
+	"\x04last\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:10:00ZR\x04last\x127\n" +
+	"\asignals\x18\x03 \x03(\tB\x1d\x8a\xb5\x18\x19B\x17[\"min_abw\",\"max_delay\"]R\asignals\"\x83\a\n" +
 	"\vWindowEvent\x125\n" +
 	"\brevision\x18\x01 \x01(\tB\x19\x8a\xb5\x18\x15B\x130000000000000007-42R\brevision\x12[\n" +
 	"\fwindow_start\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\vwindowStart\x12W\n" +
@@ -4971,10 +7981,17 @@ const file_query_proto_rawDesc = "" +
 	"window_end\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:01ZR\twindowEnd\x12\x1f\n" +
 	"\x04late\x18\x04 \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\x04late\x126\n" +
 	"\x12completeness_ratio\x18\x05 \x01(\x01B\a\x8a\xb5\x18\x03B\x011R\x11completenessRatio\x12%\n" +
-	"\adurable\x18\x06 \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\adurable\x12%\n" +
+	"\adurable\x18\x06 \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\adurable\x12!\n" +
+	"\x05final\x18\v \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\x05final\x12P\n" +
+	"\x05as_of\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampB\x1f\x8a\xb5\x18\x1b8\x01B\x172026-01-20T09:00:01.08ZR\x04asOf\x12\x1f\n" +
+	"\x05age_s\x18\x15 \x01(\x01B\n" +
+	"\x8a\xb5\x18\x06B\x040.08R\x04ageS\x126\n" +
+	"\x12expected_producers\x18\x16 \x01(\rB\a\x8a\xb5\x18\x03B\x014R\x11expectedProducers\x124\n" +
+	"\x11present_producers\x18\x17 \x01(\rB\a\x8a\xb5\x18\x03B\x014R\x10presentProducers\x12%\n" +
 	"\x06signal\x18\a \x01(\tB\r\x8a\xb5\x18\tB\amin_abwR\x06signal\x12J\n" +
 	"\x04base\x18\b \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04base\x12(\n" +
-	"\x06frames\x18\t \x01(\fB\x10\x8a\xb5\x18\fB\bQ1NGMQ==H\x01R\x06frames\x12.\n" +
+	"\x06frames\x18\t \x01(\fB\x10\x8a\xb5\x18\fB\bQ1NGMQ==H\x01R\x06frames\x126\n" +
+	"\x05flows\x18\f \x03(\v2\x18.csigscope.query.v1.FlowB\x06\x8a\xb5\x18\x02H\x01R\x05flows\x12.\n" +
 	"\x05cells\x18\n" +
 	" \x03(\v2\x18.csigscope.query.v1.CellR\x05cells\"j\n" +
 	"\aDurable\x12_\n" +
@@ -4990,7 +8007,32 @@ const file_query_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\tB\x19\x8a\xb5\x18\x15B\x130000000000000007-42R\brevision\x12B\n" +
 	"\x06reason\x18\x02 \x01(\tB*\x8a\xb5\x18&2\aexpired2\trestarted2\alaggingB\alaggingR\x06reason\x125\n" +
 	"\x10missed_revisions\x18\x03 \x01(\x04B\n" +
-	"\x8a\xb5\x18\x06B\x0217H\x01R\x0fmissedRevisions\"\xee\x01\n" +
+	"\x8a\xb5\x18\x06B\x0217H\x01R\x0fmissedRevisions\"C\n" +
+	"\x0eAskersResponse\x121\n" +
+	"\x06askers\x18\x01 \x03(\v2\x19.csigscope.query.v1.AskerR\x06askers\"\xfa\x02\n" +
+	"\x05Asker\x12\x1d\n" +
+	"\x04name\x18\x01 \x01(\tB\t\x8a\xb5\x18\x05B\x03te1R\x04name\x12+\n" +
+	"\x04role\x18\x02 \x01(\tB\x17\x8a\xb5\x18\x132\x04read2\x05adminB\x04readR\x04role\x12L\n" +
+	"\x04last\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\x04last\x12&\n" +
+	"\brequests\x18\x04 \x01(\x04B\n" +
+	"\x8a\xb5\x18\x06B\x041200R\brequests\x12!\n" +
+	"\alimited\x18\x05 \x01(\x04B\a\x8a\xb5\x18\x03B\x010R\alimited\x12!\n" +
+	"\arunning\x18\x06 \x01(\x04B\a\x8a\xb5\x18\x03B\x011R\arunning\x12#\n" +
+	"\bwatching\x18\a \x01(\x04B\a\x8a\xb5\x18\x03B\x011R\bwatching\x12 \n" +
+	"\x04rows\x18\b \x01(\x04B\f\x8a\xb5\x18\bB\x06240000R\x04rows\x12\"\n" +
+	"\astore_s\x18\t \x01(\x01B\t\x8a\xb5\x18\x05B\x031.5R\x06storeS\"K\n" +
+	"\x10RequestsResponse\x127\n" +
+	"\brequests\x18\x01 \x03(\v2\x1b.csigscope.query.v1.RunningR\brequests\"\xfb\x01\n" +
+	"\aRunning\x12\x18\n" +
+	"\x02id\x18\x01 \x01(\x04B\b\x8a\xb5\x18\x04B\x0242R\x02id\x12\x1f\n" +
+	"\x05asker\x18\x02 \x01(\tB\t\x8a\xb5\x18\x05B\x03te1R\x05asker\x12!\n" +
+	"\x06method\x18\x03 \x01(\tB\t\x8a\xb5\x18\x05B\x03GETR\x06method\x12'\n" +
+	"\x04path\x18\x04 \x01(\tB\x13\x8a\xb5\x18\x0fB\r/api/v1/watchR\x04path\x12\x1f\n" +
+	"\x05age_s\x18\x05 \x01(\x01B\n" +
+	"\x8a\xb5\x18\x06B\x0412.5R\x04ageS\x12&\n" +
+	"\bwatching\x18\x06 \x01(\bB\n" +
+	"\x8a\xb5\x18\x06B\x04trueR\bwatching\x12 \n" +
+	"\astore_s\x18\a \x01(\x01B\a\x8a\xb5\x18\x03B\x010R\x06storeS\"\xee\x01\n" +
 	"\aProblem\x120\n" +
 	"\x05title\x18\x01 \x01(\tB\x1a\x8a\xb5\x18\x16B\x14Unprocessable EntityR\x05title\x12!\n" +
 	"\x06status\x18\x02 \x01(\rB\t\x8a\xb5\x18\x05B\x03422R\x06status\x12K\n" +
@@ -5010,18 +8052,97 @@ const file_query_proto_rawDesc = "" +
 	"\x03gap\x18\x06 \x01(\v2\x17.csigscope.query.v1.GapH\x00R\x03gap\x123\n" +
 	"\alagging\x18\a \x01(\v2\x17.csigscope.query.v1.GapH\x00R\alagging\x127\n" +
 	"\adurable\x18\b \x01(\v2\x1b.csigscope.query.v1.DurableH\x00R\adurableB\a\n" +
-	"\x05event2\xc0\x06\n" +
+	"\x05event\"\x8b\a\n" +
+	"\x06Change\x12A\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1e.csigscope.query.v1.ChangeKindB\r\x8a\xb5\x18\t8\x01B\x05onsetR\x04kind\x12\x1f\n" +
+	"\x03src\x18\x02 \x01(\tB\r\x8a\xb5\x18\tB\x05rack1H\x01R\x03src\x12\x1f\n" +
+	"\x03dst\x18\x03 \x01(\tB\r\x8a\xb5\x18\tB\x05rack2H\x01R\x03dst\x12B\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x19.csigscope.query.v1.StateB\x11\x8a\xb5\x18\rB\tcongestedH\x01R\x05state\x12K\n" +
+	"\fstate_before\x18\x05 \x01(\x0e2\x19.csigscope.query.v1.StateB\r\x8a\xb5\x18\tB\x05clearH\x01R\vstateBefore\x12L\n" +
+	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T08:59:58ZR\x05since\x12$\n" +
+	"\blasted_s\x18\a \x01(\x01B\t\x8a\xb5\x18\x05B\x013H\x01R\alastedS\x12-\n" +
+	"\blocation\x18\b \x01(\tB\x11\x8a\xb5\x18\rB\tleaf3:up1H\x01R\blocation\x12:\n" +
+	"\x0flocation_before\x18\t \x01(\tB\x11\x8a\xb5\x18\rB\tleaf3:up2H\x01R\x0elocationBefore\x12A\n" +
+	"\n" +
+	"candidates\x18\n" +
+	" \x03(\tB!\x8a\xb5\x18\x1dB\x19[\"leaf3:up1\",\"leaf3:up2\"]H\x01R\n" +
+	"candidates\x127\n" +
+	"\rprobabilities\x18\v \x03(\x01B\x11\x8a\xb5\x18\rB\t[0.5,0.5]H\x01R\rprobabilities\x12/\n" +
+	"\vheavy_ratio\x18\f \x01(\x01B\t\x8a\xb5\x18\x05B\x030.4H\x00R\n" +
+	"heavyRatio\x88\x01\x01\x12/\n" +
+	"\x04mean\x18\r \x01(\v2\x1b.csigscope.query.v1.MeasureR\x04mean\x12A\n" +
+	"\x10silent_producers\x18\x0e \x03(\tB\x16\x8a\xb5\x18\x12B\x0e[\"host7/eth0\"]H\x01R\x0fsilentProducers\x12.\n" +
+	"\bproducer\x18\x0f \x01(\tB\x12\x8a\xb5\x18\x0eB\n" +
+	"host7/eth0H\x01R\bproducer\x12!\n" +
+	"\x05age_s\x18\x10 \x01(\x01B\a\x8a\xb5\x18\x03B\x013H\x01R\x04ageS\x88\x01\x01B\x0e\n" +
+	"\f_heavy_ratioB\b\n" +
+	"\x06_age_s\"\xf4\x02\n" +
+	"\tChangeSet\x125\n" +
+	"\brevision\x18\x01 \x01(\tB\x19\x8a\xb5\x18\x15B\x130000000000000007-42R\brevision\x12%\n" +
+	"\x06signal\x18\x02 \x01(\tB\r\x8a\xb5\x18\tB\amin_abwR\x06signal\x12Y\n" +
+	"\fwindow_start\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\vwindowStart\x12U\n" +
+	"\n" +
+	"window_end\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:01ZR\twindowEnd\x12!\n" +
+	"\x05final\x18\x05 \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\x05final\x124\n" +
+	"\achanges\x18\x06 \x03(\v2\x1a.csigscope.query.v1.ChangeR\achanges\"\xf7\x02\n" +
+	"\x0fChangesResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x129\n" +
+	"\ainitial\x18\x02 \x01(\v2\x1d.csigscope.query.v1.ChangeSetH\x00R\ainitial\x124\n" +
+	"\x06synced\x18\x03 \x01(\v2\x1a.csigscope.query.v1.SyncedH\x00R\x06synced\x129\n" +
+	"\achanges\x18\x04 \x01(\v2\x1d.csigscope.query.v1.ChangeSetH\x00R\achanges\x12=\n" +
+	"\theartbeat\x18\x05 \x01(\v2\x1d.csigscope.query.v1.HeartbeatH\x00R\theartbeat\x12+\n" +
+	"\x03gap\x18\x06 \x01(\v2\x17.csigscope.query.v1.GapH\x00R\x03gap\x123\n" +
+	"\alagging\x18\a \x01(\v2\x17.csigscope.query.v1.GapH\x00R\alaggingB\a\n" +
+	"\x05event*\x91\x01\n" +
+	"\x05State\x12\x15\n" +
+	"\x11STATE_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rSTATE_NO_DATA\x10\x01\x12\x11\n" +
+	"\rSTATE_TOO_FEW\x10\x02\x12\x0f\n" +
+	"\vSTATE_CLEAR\x10\x03\x12\x13\n" +
+	"\x0fSTATE_CONGESTED\x10\x04\x12\x0f\n" +
+	"\vSTATE_BRIEF\x10\x05\x12\x14\n" +
+	"\x10STATE_NOT_JUDGED\x10\x06*?\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\f\n" +
+	"\bKIND_TAG\x10\x01\x12\x13\n" +
+	"\x0fKIND_REFLECTION\x10\x02*\xaa\x01\n" +
+	"\fLocationKind\x12\x1d\n" +
+	"\x19LOCATION_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12LOCATION_KIND_PORT\x10\x01\x12\x15\n" +
+	"\x11LOCATION_KIND_SET\x10\x02\x12\x15\n" +
+	"\x11LOCATION_KIND_RAW\x10\x03\x12\x19\n" +
+	"\x15LOCATION_KIND_UNKNOWN\x10\x04\x12\x1a\n" +
+	"\x16LOCATION_KIND_OVERFLOW\x10\x05*a\n" +
+	"\bSeverity\x12\x18\n" +
+	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rSEVERITY_INFO\x10\x01\x12\x14\n" +
+	"\x10SEVERITY_WARNING\x10\x02\x12\x12\n" +
+	"\x0eSEVERITY_ERROR\x10\x03*\x81\x02\n" +
+	"\n" +
+	"ChangeKind\x12\x1b\n" +
+	"\x17CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11CHANGE_KIND_ONSET\x10\x01\x12\x17\n" +
+	"\x13CHANGE_KIND_CLEARED\x10\x02\x12\x15\n" +
+	"\x11CHANGE_KIND_MOVED\x10\x03\x12\x18\n" +
+	"\x14CHANGE_KIND_TAP_LOST\x10\x04\x12\x18\n" +
+	"\x14CHANGE_KIND_TAP_BACK\x10\x05\x12\x1d\n" +
+	"\x19CHANGE_KIND_TAP_FORGOTTEN\x10\x06\x12\x1d\n" +
+	"\x19CHANGE_KIND_COVERAGE_LOST\x10\a\x12\x1d\n" +
+	"\x19CHANGE_KIND_COVERAGE_BACK\x10\b2\xbb\b\n" +
 	"\fQueryService\x12L\n" +
 	"\x05Cells\x12 .csigscope.query.v1.CellsRequest\x1a!.csigscope.query.v1.CellsResponse\x12O\n" +
 	"\x06Matrix\x12!.csigscope.query.v1.MatrixRequest\x1a\".csigscope.query.v1.MatrixResponse\x12I\n" +
 	"\x04Path\x12\x1f.csigscope.query.v1.PathRequest\x1a .csigscope.query.v1.PathResponse\x12X\n" +
-	"\tLocations\x12$.csigscope.query.v1.LocationsRequest\x1a%.csigscope.query.v1.LocationsResponse\x12U\n" +
+	"\tLocations\x12$.csigscope.query.v1.LocationsRequest\x1a%.csigscope.query.v1.LocationsResponse\x12L\n" +
+	"\x05Links\x12 .csigscope.query.v1.LinksRequest\x1a!.csigscope.query.v1.LinksResponse\x12U\n" +
+	"\bTopology\x12#.csigscope.query.v1.TopologyRequest\x1a$.csigscope.query.v1.TopologyResponse\x12U\n" +
 	"\bTimeline\x12#.csigscope.query.v1.TimelineRequest\x1a$.csigscope.query.v1.TimelineResponse\x12L\n" +
 	"\x05Flows\x12 .csigscope.query.v1.FlowsRequest\x1a!.csigscope.query.v1.FlowsResponse\x12U\n" +
 	"\bFindings\x12#.csigscope.query.v1.FindingsRequest\x1a$.csigscope.query.v1.FindingsResponse\x12O\n" +
 	"\x06Fabric\x12!.csigscope.query.v1.FabricRequest\x1a\".csigscope.query.v1.FabricResponse\x12O\n" +
 	"\x06Health\x12!.csigscope.query.v1.HealthRequest\x1a\".csigscope.query.v1.HealthResponse\x12N\n" +
-	"\x05Watch\x12 .csigscope.query.v1.WatchRequest\x1a!.csigscope.query.v1.WatchResponse0\x01:M\n" +
+	"\x05Watch\x12 .csigscope.query.v1.WatchRequest\x1a!.csigscope.query.v1.WatchResponse0\x01\x12T\n" +
+	"\aChanges\x12\".csigscope.query.v1.ChangesRequest\x1a#.csigscope.query.v1.ChangesResponse0\x01:M\n" +
 	"\x04rest\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\v2\x18.csigscope.query.v1.RestR\x04restB5Z3github.com/csigscope/csigscope/aggregate/query/wireb\x06proto3"
 
 var (
@@ -5036,160 +8157,264 @@ func file_query_proto_rawDescGZIP() []byte {
 	return file_query_proto_rawDescData
 }
 
-var file_query_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_query_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_query_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_query_proto_goTypes = []any{
-	(*Rest)(nil),                      // 0: csigscope.query.v1.Rest
-	(*CellsRequest)(nil),              // 1: csigscope.query.v1.CellsRequest
-	(*MatrixRequest)(nil),             // 2: csigscope.query.v1.MatrixRequest
-	(*PathRequest)(nil),               // 3: csigscope.query.v1.PathRequest
-	(*LocationsRequest)(nil),          // 4: csigscope.query.v1.LocationsRequest
-	(*TimelineRequest)(nil),           // 5: csigscope.query.v1.TimelineRequest
-	(*FlowsRequest)(nil),              // 6: csigscope.query.v1.FlowsRequest
-	(*FindingsRequest)(nil),           // 7: csigscope.query.v1.FindingsRequest
-	(*FabricRequest)(nil),             // 8: csigscope.query.v1.FabricRequest
-	(*HealthRequest)(nil),             // 9: csigscope.query.v1.HealthRequest
-	(*WatchRequest)(nil),              // 10: csigscope.query.v1.WatchRequest
-	(*WaitRequest)(nil),               // 11: csigscope.query.v1.WaitRequest
-	(*ExportRequest)(nil),             // 12: csigscope.query.v1.ExportRequest
-	(*ExportFlowsRequest)(nil),        // 13: csigscope.query.v1.ExportFlowsRequest
-	(*ExportFindingsRequest)(nil),     // 14: csigscope.query.v1.ExportFindingsRequest
-	(*Measure)(nil),                   // 15: csigscope.query.v1.Measure
-	(*Bottleneck)(nil),                // 16: csigscope.query.v1.Bottleneck
-	(*Cell)(nil),                      // 17: csigscope.query.v1.Cell
-	(*About)(nil),                     // 18: csigscope.query.v1.About
-	(*CellsResponse)(nil),             // 19: csigscope.query.v1.CellsResponse
-	(*MatrixResponse)(nil),            // 20: csigscope.query.v1.MatrixResponse
-	(*Place)(nil),                     // 21: csigscope.query.v1.Place
-	(*PathResponse)(nil),              // 22: csigscope.query.v1.PathResponse
-	(*Location)(nil),                  // 23: csigscope.query.v1.Location
-	(*LocationsResponse)(nil),         // 24: csigscope.query.v1.LocationsResponse
-	(*Moment)(nil),                    // 25: csigscope.query.v1.Moment
-	(*TimelineResponse)(nil),          // 26: csigscope.query.v1.TimelineResponse
-	(*Flow)(nil),                      // 27: csigscope.query.v1.Flow
-	(*FlowsResponse)(nil),             // 28: csigscope.query.v1.FlowsResponse
-	(*Finding)(nil),                   // 29: csigscope.query.v1.Finding
-	(*FindingsResponse)(nil),          // 30: csigscope.query.v1.FindingsResponse
-	(*Group)(nil),                     // 31: csigscope.query.v1.Group
-	(*FabricResponse)(nil),            // 32: csigscope.query.v1.FabricResponse
-	(*HealthResponse)(nil),            // 33: csigscope.query.v1.HealthResponse
-	(*WindowEvent)(nil),               // 34: csigscope.query.v1.WindowEvent
-	(*Durable)(nil),                   // 35: csigscope.query.v1.Durable
-	(*Synced)(nil),                    // 36: csigscope.query.v1.Synced
-	(*Heartbeat)(nil),                 // 37: csigscope.query.v1.Heartbeat
-	(*Gap)(nil),                       // 38: csigscope.query.v1.Gap
-	(*Problem)(nil),                   // 39: csigscope.query.v1.Problem
-	(*ProblemDetail)(nil),             // 40: csigscope.query.v1.ProblemDetail
-	(*WatchResponse)(nil),             // 41: csigscope.query.v1.WatchResponse
-	(*timestamppb.Timestamp)(nil),     // 42: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 43: google.protobuf.Duration
-	(*descriptorpb.FieldOptions)(nil), // 44: google.protobuf.FieldOptions
+	(State)(0),                        // 0: csigscope.query.v1.State
+	(Kind)(0),                         // 1: csigscope.query.v1.Kind
+	(LocationKind)(0),                 // 2: csigscope.query.v1.LocationKind
+	(Severity)(0),                     // 3: csigscope.query.v1.Severity
+	(ChangeKind)(0),                   // 4: csigscope.query.v1.ChangeKind
+	(*Rest)(nil),                      // 5: csigscope.query.v1.Rest
+	(*CellsRequest)(nil),              // 6: csigscope.query.v1.CellsRequest
+	(*MatrixRequest)(nil),             // 7: csigscope.query.v1.MatrixRequest
+	(*PathRequest)(nil),               // 8: csigscope.query.v1.PathRequest
+	(*LocationsRequest)(nil),          // 9: csigscope.query.v1.LocationsRequest
+	(*LinksRequest)(nil),              // 10: csigscope.query.v1.LinksRequest
+	(*TopologyRequest)(nil),           // 11: csigscope.query.v1.TopologyRequest
+	(*TimelineRequest)(nil),           // 12: csigscope.query.v1.TimelineRequest
+	(*FlowsRequest)(nil),              // 13: csigscope.query.v1.FlowsRequest
+	(*FindingsRequest)(nil),           // 14: csigscope.query.v1.FindingsRequest
+	(*FabricRequest)(nil),             // 15: csigscope.query.v1.FabricRequest
+	(*HealthRequest)(nil),             // 16: csigscope.query.v1.HealthRequest
+	(*WatchRequest)(nil),              // 17: csigscope.query.v1.WatchRequest
+	(*ChangesRequest)(nil),            // 18: csigscope.query.v1.ChangesRequest
+	(*WaitRequest)(nil),               // 19: csigscope.query.v1.WaitRequest
+	(*ExportRequest)(nil),             // 20: csigscope.query.v1.ExportRequest
+	(*ExportFlowsRequest)(nil),        // 21: csigscope.query.v1.ExportFlowsRequest
+	(*ExportFindingsRequest)(nil),     // 22: csigscope.query.v1.ExportFindingsRequest
+	(*ExportedCell)(nil),              // 23: csigscope.query.v1.ExportedCell
+	(*ExportedFlow)(nil),              // 24: csigscope.query.v1.ExportedFlow
+	(*Measure)(nil),                   // 25: csigscope.query.v1.Measure
+	(*Bottleneck)(nil),                // 26: csigscope.query.v1.Bottleneck
+	(*Cell)(nil),                      // 27: csigscope.query.v1.Cell
+	(*About)(nil),                     // 28: csigscope.query.v1.About
+	(*CellsResponse)(nil),             // 29: csigscope.query.v1.CellsResponse
+	(*MatrixResponse)(nil),            // 30: csigscope.query.v1.MatrixResponse
+	(*Place)(nil),                     // 31: csigscope.query.v1.Place
+	(*PathResponse)(nil),              // 32: csigscope.query.v1.PathResponse
+	(*Route)(nil),                     // 33: csigscope.query.v1.Route
+	(*Link)(nil),                      // 34: csigscope.query.v1.Link
+	(*Dependent)(nil),                 // 35: csigscope.query.v1.Dependent
+	(*LinksResponse)(nil),             // 36: csigscope.query.v1.LinksResponse
+	(*Device)(nil),                    // 37: csigscope.query.v1.Device
+	(*Port)(nil),                      // 38: csigscope.query.v1.Port
+	(*Hop)(nil),                       // 39: csigscope.query.v1.Hop
+	(*TopologyResponse)(nil),          // 40: csigscope.query.v1.TopologyResponse
+	(*EqualCostPath)(nil),             // 41: csigscope.query.v1.EqualCostPath
+	(*Location)(nil),                  // 42: csigscope.query.v1.Location
+	(*LocationsResponse)(nil),         // 43: csigscope.query.v1.LocationsResponse
+	(*Moment)(nil),                    // 44: csigscope.query.v1.Moment
+	(*TimelineResponse)(nil),          // 45: csigscope.query.v1.TimelineResponse
+	(*Flow)(nil),                      // 46: csigscope.query.v1.Flow
+	(*FlowsResponse)(nil),             // 47: csigscope.query.v1.FlowsResponse
+	(*Finding)(nil),                   // 48: csigscope.query.v1.Finding
+	(*FindingsResponse)(nil),          // 49: csigscope.query.v1.FindingsResponse
+	(*Group)(nil),                     // 50: csigscope.query.v1.Group
+	(*FabricResponse)(nil),            // 51: csigscope.query.v1.FabricResponse
+	(*HealthResponse)(nil),            // 52: csigscope.query.v1.HealthResponse
+	(*Stored)(nil),                    // 53: csigscope.query.v1.Stored
+	(*WindowEvent)(nil),               // 54: csigscope.query.v1.WindowEvent
+	(*Durable)(nil),                   // 55: csigscope.query.v1.Durable
+	(*Synced)(nil),                    // 56: csigscope.query.v1.Synced
+	(*Heartbeat)(nil),                 // 57: csigscope.query.v1.Heartbeat
+	(*Gap)(nil),                       // 58: csigscope.query.v1.Gap
+	(*AskersResponse)(nil),            // 59: csigscope.query.v1.AskersResponse
+	(*Asker)(nil),                     // 60: csigscope.query.v1.Asker
+	(*RequestsResponse)(nil),          // 61: csigscope.query.v1.RequestsResponse
+	(*Running)(nil),                   // 62: csigscope.query.v1.Running
+	(*Problem)(nil),                   // 63: csigscope.query.v1.Problem
+	(*ProblemDetail)(nil),             // 64: csigscope.query.v1.ProblemDetail
+	(*WatchResponse)(nil),             // 65: csigscope.query.v1.WatchResponse
+	(*Change)(nil),                    // 66: csigscope.query.v1.Change
+	(*ChangeSet)(nil),                 // 67: csigscope.query.v1.ChangeSet
+	(*ChangesResponse)(nil),           // 68: csigscope.query.v1.ChangesResponse
+	(*timestamppb.Timestamp)(nil),     // 69: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 70: google.protobuf.Duration
+	(*descriptorpb.FieldOptions)(nil), // 71: google.protobuf.FieldOptions
 }
 var file_query_proto_depIdxs = []int32{
-	42, // 0: csigscope.query.v1.CellsRequest.from:type_name -> google.protobuf.Timestamp
-	42, // 1: csigscope.query.v1.CellsRequest.to:type_name -> google.protobuf.Timestamp
-	42, // 2: csigscope.query.v1.MatrixRequest.from:type_name -> google.protobuf.Timestamp
-	42, // 3: csigscope.query.v1.MatrixRequest.to:type_name -> google.protobuf.Timestamp
-	42, // 4: csigscope.query.v1.PathRequest.from:type_name -> google.protobuf.Timestamp
-	42, // 5: csigscope.query.v1.PathRequest.to:type_name -> google.protobuf.Timestamp
-	42, // 6: csigscope.query.v1.LocationsRequest.from:type_name -> google.protobuf.Timestamp
-	42, // 7: csigscope.query.v1.LocationsRequest.to:type_name -> google.protobuf.Timestamp
-	42, // 8: csigscope.query.v1.TimelineRequest.from:type_name -> google.protobuf.Timestamp
-	42, // 9: csigscope.query.v1.TimelineRequest.to:type_name -> google.protobuf.Timestamp
-	43, // 10: csigscope.query.v1.TimelineRequest.step:type_name -> google.protobuf.Duration
-	42, // 11: csigscope.query.v1.FlowsRequest.from:type_name -> google.protobuf.Timestamp
-	42, // 12: csigscope.query.v1.FlowsRequest.to:type_name -> google.protobuf.Timestamp
-	42, // 13: csigscope.query.v1.FindingsRequest.from:type_name -> google.protobuf.Timestamp
-	42, // 14: csigscope.query.v1.FindingsRequest.to:type_name -> google.protobuf.Timestamp
-	43, // 15: csigscope.query.v1.WatchRequest.heartbeat:type_name -> google.protobuf.Duration
-	43, // 16: csigscope.query.v1.WaitRequest.wait:type_name -> google.protobuf.Duration
-	42, // 17: csigscope.query.v1.ExportRequest.from:type_name -> google.protobuf.Timestamp
-	42, // 18: csigscope.query.v1.ExportRequest.to:type_name -> google.protobuf.Timestamp
-	43, // 19: csigscope.query.v1.ExportRequest.step:type_name -> google.protobuf.Duration
-	42, // 20: csigscope.query.v1.ExportFlowsRequest.from:type_name -> google.protobuf.Timestamp
-	42, // 21: csigscope.query.v1.ExportFlowsRequest.to:type_name -> google.protobuf.Timestamp
-	42, // 22: csigscope.query.v1.ExportFindingsRequest.from:type_name -> google.protobuf.Timestamp
-	42, // 23: csigscope.query.v1.ExportFindingsRequest.to:type_name -> google.protobuf.Timestamp
-	15, // 24: csigscope.query.v1.Bottleneck.mean:type_name -> csigscope.query.v1.Measure
-	15, // 25: csigscope.query.v1.Cell.mean:type_name -> csigscope.query.v1.Measure
-	15, // 26: csigscope.query.v1.Cell.min:type_name -> csigscope.query.v1.Measure
-	15, // 27: csigscope.query.v1.Cell.max:type_name -> csigscope.query.v1.Measure
-	16, // 28: csigscope.query.v1.Cell.mode:type_name -> csigscope.query.v1.Bottleneck
-	16, // 29: csigscope.query.v1.Cell.runner_up:type_name -> csigscope.query.v1.Bottleneck
-	42, // 30: csigscope.query.v1.About.from:type_name -> google.protobuf.Timestamp
-	42, // 31: csigscope.query.v1.About.to:type_name -> google.protobuf.Timestamp
-	42, // 32: csigscope.query.v1.About.as_of:type_name -> google.protobuf.Timestamp
-	18, // 33: csigscope.query.v1.CellsResponse.about:type_name -> csigscope.query.v1.About
-	17, // 34: csigscope.query.v1.CellsResponse.cells:type_name -> csigscope.query.v1.Cell
-	18, // 35: csigscope.query.v1.MatrixResponse.about:type_name -> csigscope.query.v1.About
-	18, // 36: csigscope.query.v1.PathResponse.about:type_name -> csigscope.query.v1.About
-	17, // 37: csigscope.query.v1.PathResponse.cell:type_name -> csigscope.query.v1.Cell
-	15, // 38: csigscope.query.v1.PathResponse.room:type_name -> csigscope.query.v1.Measure
-	21, // 39: csigscope.query.v1.PathResponse.limit:type_name -> csigscope.query.v1.Place
-	15, // 40: csigscope.query.v1.Location.heavy_mean:type_name -> csigscope.query.v1.Measure
-	18, // 41: csigscope.query.v1.LocationsResponse.about:type_name -> csigscope.query.v1.About
-	23, // 42: csigscope.query.v1.LocationsResponse.locations:type_name -> csigscope.query.v1.Location
-	42, // 43: csigscope.query.v1.Moment.window_start:type_name -> google.protobuf.Timestamp
-	23, // 44: csigscope.query.v1.Moment.locations:type_name -> csigscope.query.v1.Location
-	17, // 45: csigscope.query.v1.Moment.cell:type_name -> csigscope.query.v1.Cell
-	18, // 46: csigscope.query.v1.TimelineResponse.about:type_name -> csigscope.query.v1.About
-	25, // 47: csigscope.query.v1.TimelineResponse.timeline:type_name -> csigscope.query.v1.Moment
-	15, // 48: csigscope.query.v1.Flow.mean:type_name -> csigscope.query.v1.Measure
-	15, // 49: csigscope.query.v1.Flow.min:type_name -> csigscope.query.v1.Measure
-	15, // 50: csigscope.query.v1.Flow.max:type_name -> csigscope.query.v1.Measure
-	16, // 51: csigscope.query.v1.Flow.mode:type_name -> csigscope.query.v1.Bottleneck
-	18, // 52: csigscope.query.v1.FlowsResponse.about:type_name -> csigscope.query.v1.About
-	27, // 53: csigscope.query.v1.FlowsResponse.flows:type_name -> csigscope.query.v1.Flow
-	42, // 54: csigscope.query.v1.Finding.first:type_name -> google.protobuf.Timestamp
-	42, // 55: csigscope.query.v1.Finding.last:type_name -> google.protobuf.Timestamp
-	42, // 56: csigscope.query.v1.FindingsResponse.from:type_name -> google.protobuf.Timestamp
-	42, // 57: csigscope.query.v1.FindingsResponse.to:type_name -> google.protobuf.Timestamp
-	42, // 58: csigscope.query.v1.FindingsResponse.as_of:type_name -> google.protobuf.Timestamp
-	29, // 59: csigscope.query.v1.FindingsResponse.findings:type_name -> csigscope.query.v1.Finding
-	31, // 60: csigscope.query.v1.FabricResponse.groups:type_name -> csigscope.query.v1.Group
-	21, // 61: csigscope.query.v1.FabricResponse.locations:type_name -> csigscope.query.v1.Place
-	42, // 62: csigscope.query.v1.HealthResponse.first:type_name -> google.protobuf.Timestamp
-	42, // 63: csigscope.query.v1.HealthResponse.last:type_name -> google.protobuf.Timestamp
-	42, // 64: csigscope.query.v1.WindowEvent.window_start:type_name -> google.protobuf.Timestamp
-	42, // 65: csigscope.query.v1.WindowEvent.window_end:type_name -> google.protobuf.Timestamp
-	42, // 66: csigscope.query.v1.WindowEvent.base:type_name -> google.protobuf.Timestamp
-	17, // 67: csigscope.query.v1.WindowEvent.cells:type_name -> csigscope.query.v1.Cell
-	42, // 68: csigscope.query.v1.Durable.window_starts:type_name -> google.protobuf.Timestamp
-	42, // 69: csigscope.query.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
-	40, // 70: csigscope.query.v1.Problem.errors:type_name -> csigscope.query.v1.ProblemDetail
-	19, // 71: csigscope.query.v1.WatchResponse.snapshot:type_name -> csigscope.query.v1.CellsResponse
-	36, // 72: csigscope.query.v1.WatchResponse.synced:type_name -> csigscope.query.v1.Synced
-	34, // 73: csigscope.query.v1.WatchResponse.window:type_name -> csigscope.query.v1.WindowEvent
-	37, // 74: csigscope.query.v1.WatchResponse.heartbeat:type_name -> csigscope.query.v1.Heartbeat
-	38, // 75: csigscope.query.v1.WatchResponse.gap:type_name -> csigscope.query.v1.Gap
-	38, // 76: csigscope.query.v1.WatchResponse.lagging:type_name -> csigscope.query.v1.Gap
-	35, // 77: csigscope.query.v1.WatchResponse.durable:type_name -> csigscope.query.v1.Durable
-	44, // 78: csigscope.query.v1.rest:extendee -> google.protobuf.FieldOptions
-	0,  // 79: csigscope.query.v1.rest:type_name -> csigscope.query.v1.Rest
-	1,  // 80: csigscope.query.v1.QueryService.Cells:input_type -> csigscope.query.v1.CellsRequest
-	2,  // 81: csigscope.query.v1.QueryService.Matrix:input_type -> csigscope.query.v1.MatrixRequest
-	3,  // 82: csigscope.query.v1.QueryService.Path:input_type -> csigscope.query.v1.PathRequest
-	4,  // 83: csigscope.query.v1.QueryService.Locations:input_type -> csigscope.query.v1.LocationsRequest
-	5,  // 84: csigscope.query.v1.QueryService.Timeline:input_type -> csigscope.query.v1.TimelineRequest
-	6,  // 85: csigscope.query.v1.QueryService.Flows:input_type -> csigscope.query.v1.FlowsRequest
-	7,  // 86: csigscope.query.v1.QueryService.Findings:input_type -> csigscope.query.v1.FindingsRequest
-	8,  // 87: csigscope.query.v1.QueryService.Fabric:input_type -> csigscope.query.v1.FabricRequest
-	9,  // 88: csigscope.query.v1.QueryService.Health:input_type -> csigscope.query.v1.HealthRequest
-	10, // 89: csigscope.query.v1.QueryService.Watch:input_type -> csigscope.query.v1.WatchRequest
-	19, // 90: csigscope.query.v1.QueryService.Cells:output_type -> csigscope.query.v1.CellsResponse
-	20, // 91: csigscope.query.v1.QueryService.Matrix:output_type -> csigscope.query.v1.MatrixResponse
-	22, // 92: csigscope.query.v1.QueryService.Path:output_type -> csigscope.query.v1.PathResponse
-	24, // 93: csigscope.query.v1.QueryService.Locations:output_type -> csigscope.query.v1.LocationsResponse
-	26, // 94: csigscope.query.v1.QueryService.Timeline:output_type -> csigscope.query.v1.TimelineResponse
-	28, // 95: csigscope.query.v1.QueryService.Flows:output_type -> csigscope.query.v1.FlowsResponse
-	30, // 96: csigscope.query.v1.QueryService.Findings:output_type -> csigscope.query.v1.FindingsResponse
-	32, // 97: csigscope.query.v1.QueryService.Fabric:output_type -> csigscope.query.v1.FabricResponse
-	33, // 98: csigscope.query.v1.QueryService.Health:output_type -> csigscope.query.v1.HealthResponse
-	41, // 99: csigscope.query.v1.QueryService.Watch:output_type -> csigscope.query.v1.WatchResponse
-	90, // [90:100] is the sub-list for method output_type
-	80, // [80:90] is the sub-list for method input_type
-	79, // [79:80] is the sub-list for extension type_name
-	78, // [78:79] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	69,  // 0: csigscope.query.v1.CellsRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 1: csigscope.query.v1.CellsRequest.to:type_name -> google.protobuf.Timestamp
+	0,   // 2: csigscope.query.v1.CellsRequest.state:type_name -> csigscope.query.v1.State
+	69,  // 3: csigscope.query.v1.MatrixRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 4: csigscope.query.v1.MatrixRequest.to:type_name -> google.protobuf.Timestamp
+	69,  // 5: csigscope.query.v1.PathRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 6: csigscope.query.v1.PathRequest.to:type_name -> google.protobuf.Timestamp
+	69,  // 7: csigscope.query.v1.LocationsRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 8: csigscope.query.v1.LocationsRequest.to:type_name -> google.protobuf.Timestamp
+	69,  // 9: csigscope.query.v1.LinksRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 10: csigscope.query.v1.LinksRequest.to:type_name -> google.protobuf.Timestamp
+	0,   // 11: csigscope.query.v1.LinksRequest.state:type_name -> csigscope.query.v1.State
+	69,  // 12: csigscope.query.v1.TimelineRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 13: csigscope.query.v1.TimelineRequest.to:type_name -> google.protobuf.Timestamp
+	70,  // 14: csigscope.query.v1.TimelineRequest.step:type_name -> google.protobuf.Duration
+	69,  // 15: csigscope.query.v1.FlowsRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 16: csigscope.query.v1.FlowsRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 17: csigscope.query.v1.FlowsRequest.kind:type_name -> csigscope.query.v1.Kind
+	69,  // 18: csigscope.query.v1.FindingsRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 19: csigscope.query.v1.FindingsRequest.to:type_name -> google.protobuf.Timestamp
+	3,   // 20: csigscope.query.v1.FindingsRequest.severity:type_name -> csigscope.query.v1.Severity
+	0,   // 21: csigscope.query.v1.WatchRequest.state:type_name -> csigscope.query.v1.State
+	70,  // 22: csigscope.query.v1.WatchRequest.heartbeat:type_name -> google.protobuf.Duration
+	0,   // 23: csigscope.query.v1.ChangesRequest.state:type_name -> csigscope.query.v1.State
+	70,  // 24: csigscope.query.v1.ChangesRequest.heartbeat:type_name -> google.protobuf.Duration
+	70,  // 25: csigscope.query.v1.WaitRequest.wait:type_name -> google.protobuf.Duration
+	69,  // 26: csigscope.query.v1.ExportRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 27: csigscope.query.v1.ExportRequest.to:type_name -> google.protobuf.Timestamp
+	0,   // 28: csigscope.query.v1.ExportRequest.state:type_name -> csigscope.query.v1.State
+	70,  // 29: csigscope.query.v1.ExportRequest.step:type_name -> google.protobuf.Duration
+	69,  // 30: csigscope.query.v1.ExportFlowsRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 31: csigscope.query.v1.ExportFlowsRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 32: csigscope.query.v1.ExportFlowsRequest.kind:type_name -> csigscope.query.v1.Kind
+	69,  // 33: csigscope.query.v1.ExportFindingsRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 34: csigscope.query.v1.ExportFindingsRequest.to:type_name -> google.protobuf.Timestamp
+	3,   // 35: csigscope.query.v1.ExportFindingsRequest.severity:type_name -> csigscope.query.v1.Severity
+	69,  // 36: csigscope.query.v1.ExportedCell.from:type_name -> google.protobuf.Timestamp
+	69,  // 37: csigscope.query.v1.ExportedCell.to:type_name -> google.protobuf.Timestamp
+	27,  // 38: csigscope.query.v1.ExportedCell.cell:type_name -> csigscope.query.v1.Cell
+	69,  // 39: csigscope.query.v1.ExportedFlow.from:type_name -> google.protobuf.Timestamp
+	69,  // 40: csigscope.query.v1.ExportedFlow.to:type_name -> google.protobuf.Timestamp
+	46,  // 41: csigscope.query.v1.ExportedFlow.flow:type_name -> csigscope.query.v1.Flow
+	25,  // 42: csigscope.query.v1.Bottleneck.mean:type_name -> csigscope.query.v1.Measure
+	1,   // 43: csigscope.query.v1.Cell.kind:type_name -> csigscope.query.v1.Kind
+	0,   // 44: csigscope.query.v1.Cell.state:type_name -> csigscope.query.v1.State
+	69,  // 45: csigscope.query.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	25,  // 46: csigscope.query.v1.Cell.mean:type_name -> csigscope.query.v1.Measure
+	25,  // 47: csigscope.query.v1.Cell.mean_error:type_name -> csigscope.query.v1.Measure
+	25,  // 48: csigscope.query.v1.Cell.min:type_name -> csigscope.query.v1.Measure
+	25,  // 49: csigscope.query.v1.Cell.max:type_name -> csigscope.query.v1.Measure
+	25,  // 50: csigscope.query.v1.Cell.trend:type_name -> csigscope.query.v1.Measure
+	26,  // 51: csigscope.query.v1.Cell.mode:type_name -> csigscope.query.v1.Bottleneck
+	26,  // 52: csigscope.query.v1.Cell.runner_up:type_name -> csigscope.query.v1.Bottleneck
+	69,  // 53: csigscope.query.v1.About.from:type_name -> google.protobuf.Timestamp
+	69,  // 54: csigscope.query.v1.About.to:type_name -> google.protobuf.Timestamp
+	69,  // 55: csigscope.query.v1.About.as_of:type_name -> google.protobuf.Timestamp
+	28,  // 56: csigscope.query.v1.CellsResponse.about:type_name -> csigscope.query.v1.About
+	27,  // 57: csigscope.query.v1.CellsResponse.cells:type_name -> csigscope.query.v1.Cell
+	28,  // 58: csigscope.query.v1.MatrixResponse.about:type_name -> csigscope.query.v1.About
+	0,   // 59: csigscope.query.v1.MatrixResponse.state:type_name -> csigscope.query.v1.State
+	2,   // 60: csigscope.query.v1.Place.kind:type_name -> csigscope.query.v1.LocationKind
+	28,  // 61: csigscope.query.v1.PathResponse.about:type_name -> csigscope.query.v1.About
+	27,  // 62: csigscope.query.v1.PathResponse.cell:type_name -> csigscope.query.v1.Cell
+	25,  // 63: csigscope.query.v1.PathResponse.room:type_name -> csigscope.query.v1.Measure
+	31,  // 64: csigscope.query.v1.PathResponse.limit:type_name -> csigscope.query.v1.Place
+	33,  // 65: csigscope.query.v1.PathResponse.routes:type_name -> csigscope.query.v1.Route
+	25,  // 66: csigscope.query.v1.Route.room:type_name -> csigscope.query.v1.Measure
+	2,   // 67: csigscope.query.v1.Link.kind:type_name -> csigscope.query.v1.LocationKind
+	0,   // 68: csigscope.query.v1.Link.state:type_name -> csigscope.query.v1.State
+	69,  // 69: csigscope.query.v1.Link.since:type_name -> google.protobuf.Timestamp
+	25,  // 70: csigscope.query.v1.Link.mean:type_name -> csigscope.query.v1.Measure
+	25,  // 71: csigscope.query.v1.Link.min:type_name -> csigscope.query.v1.Measure
+	25,  // 72: csigscope.query.v1.Link.max:type_name -> csigscope.query.v1.Measure
+	25,  // 73: csigscope.query.v1.Link.last:type_name -> csigscope.query.v1.Measure
+	25,  // 74: csigscope.query.v1.Link.trend:type_name -> csigscope.query.v1.Measure
+	25,  // 75: csigscope.query.v1.Link.bound:type_name -> csigscope.query.v1.Measure
+	35,  // 76: csigscope.query.v1.Link.dependents:type_name -> csigscope.query.v1.Dependent
+	28,  // 77: csigscope.query.v1.LinksResponse.about:type_name -> csigscope.query.v1.About
+	34,  // 78: csigscope.query.v1.LinksResponse.links:type_name -> csigscope.query.v1.Link
+	50,  // 79: csigscope.query.v1.TopologyResponse.groups:type_name -> csigscope.query.v1.Group
+	37,  // 80: csigscope.query.v1.TopologyResponse.devices:type_name -> csigscope.query.v1.Device
+	38,  // 81: csigscope.query.v1.TopologyResponse.ports:type_name -> csigscope.query.v1.Port
+	39,  // 82: csigscope.query.v1.TopologyResponse.hops:type_name -> csigscope.query.v1.Hop
+	41,  // 83: csigscope.query.v1.TopologyResponse.paths:type_name -> csigscope.query.v1.EqualCostPath
+	2,   // 84: csigscope.query.v1.Location.kind:type_name -> csigscope.query.v1.LocationKind
+	25,  // 85: csigscope.query.v1.Location.heavy_mean:type_name -> csigscope.query.v1.Measure
+	28,  // 86: csigscope.query.v1.LocationsResponse.about:type_name -> csigscope.query.v1.About
+	42,  // 87: csigscope.query.v1.LocationsResponse.locations:type_name -> csigscope.query.v1.Location
+	69,  // 88: csigscope.query.v1.Moment.window_start:type_name -> google.protobuf.Timestamp
+	42,  // 89: csigscope.query.v1.Moment.locations:type_name -> csigscope.query.v1.Location
+	27,  // 90: csigscope.query.v1.Moment.cell:type_name -> csigscope.query.v1.Cell
+	28,  // 91: csigscope.query.v1.TimelineResponse.about:type_name -> csigscope.query.v1.About
+	44,  // 92: csigscope.query.v1.TimelineResponse.timeline:type_name -> csigscope.query.v1.Moment
+	1,   // 93: csigscope.query.v1.Flow.kind:type_name -> csigscope.query.v1.Kind
+	25,  // 94: csigscope.query.v1.Flow.mean:type_name -> csigscope.query.v1.Measure
+	25,  // 95: csigscope.query.v1.Flow.min:type_name -> csigscope.query.v1.Measure
+	25,  // 96: csigscope.query.v1.Flow.max:type_name -> csigscope.query.v1.Measure
+	26,  // 97: csigscope.query.v1.Flow.mode:type_name -> csigscope.query.v1.Bottleneck
+	28,  // 98: csigscope.query.v1.FlowsResponse.about:type_name -> csigscope.query.v1.About
+	46,  // 99: csigscope.query.v1.FlowsResponse.flows:type_name -> csigscope.query.v1.Flow
+	3,   // 100: csigscope.query.v1.Finding.severity:type_name -> csigscope.query.v1.Severity
+	69,  // 101: csigscope.query.v1.Finding.first:type_name -> google.protobuf.Timestamp
+	69,  // 102: csigscope.query.v1.Finding.last:type_name -> google.protobuf.Timestamp
+	69,  // 103: csigscope.query.v1.FindingsResponse.from:type_name -> google.protobuf.Timestamp
+	69,  // 104: csigscope.query.v1.FindingsResponse.to:type_name -> google.protobuf.Timestamp
+	69,  // 105: csigscope.query.v1.FindingsResponse.as_of:type_name -> google.protobuf.Timestamp
+	48,  // 106: csigscope.query.v1.FindingsResponse.findings:type_name -> csigscope.query.v1.Finding
+	50,  // 107: csigscope.query.v1.FabricResponse.groups:type_name -> csigscope.query.v1.Group
+	31,  // 108: csigscope.query.v1.FabricResponse.locations:type_name -> csigscope.query.v1.Place
+	69,  // 109: csigscope.query.v1.HealthResponse.first:type_name -> google.protobuf.Timestamp
+	69,  // 110: csigscope.query.v1.HealthResponse.last:type_name -> google.protobuf.Timestamp
+	53,  // 111: csigscope.query.v1.HealthResponse.stored:type_name -> csigscope.query.v1.Stored
+	69,  // 112: csigscope.query.v1.HealthResponse.as_of:type_name -> google.protobuf.Timestamp
+	69,  // 113: csigscope.query.v1.Stored.first:type_name -> google.protobuf.Timestamp
+	69,  // 114: csigscope.query.v1.Stored.last:type_name -> google.protobuf.Timestamp
+	69,  // 115: csigscope.query.v1.WindowEvent.window_start:type_name -> google.protobuf.Timestamp
+	69,  // 116: csigscope.query.v1.WindowEvent.window_end:type_name -> google.protobuf.Timestamp
+	69,  // 117: csigscope.query.v1.WindowEvent.as_of:type_name -> google.protobuf.Timestamp
+	69,  // 118: csigscope.query.v1.WindowEvent.base:type_name -> google.protobuf.Timestamp
+	46,  // 119: csigscope.query.v1.WindowEvent.flows:type_name -> csigscope.query.v1.Flow
+	27,  // 120: csigscope.query.v1.WindowEvent.cells:type_name -> csigscope.query.v1.Cell
+	69,  // 121: csigscope.query.v1.Durable.window_starts:type_name -> google.protobuf.Timestamp
+	69,  // 122: csigscope.query.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
+	60,  // 123: csigscope.query.v1.AskersResponse.askers:type_name -> csigscope.query.v1.Asker
+	69,  // 124: csigscope.query.v1.Asker.last:type_name -> google.protobuf.Timestamp
+	62,  // 125: csigscope.query.v1.RequestsResponse.requests:type_name -> csigscope.query.v1.Running
+	64,  // 126: csigscope.query.v1.Problem.errors:type_name -> csigscope.query.v1.ProblemDetail
+	29,  // 127: csigscope.query.v1.WatchResponse.snapshot:type_name -> csigscope.query.v1.CellsResponse
+	56,  // 128: csigscope.query.v1.WatchResponse.synced:type_name -> csigscope.query.v1.Synced
+	54,  // 129: csigscope.query.v1.WatchResponse.window:type_name -> csigscope.query.v1.WindowEvent
+	57,  // 130: csigscope.query.v1.WatchResponse.heartbeat:type_name -> csigscope.query.v1.Heartbeat
+	58,  // 131: csigscope.query.v1.WatchResponse.gap:type_name -> csigscope.query.v1.Gap
+	58,  // 132: csigscope.query.v1.WatchResponse.lagging:type_name -> csigscope.query.v1.Gap
+	55,  // 133: csigscope.query.v1.WatchResponse.durable:type_name -> csigscope.query.v1.Durable
+	4,   // 134: csigscope.query.v1.Change.kind:type_name -> csigscope.query.v1.ChangeKind
+	0,   // 135: csigscope.query.v1.Change.state:type_name -> csigscope.query.v1.State
+	0,   // 136: csigscope.query.v1.Change.state_before:type_name -> csigscope.query.v1.State
+	69,  // 137: csigscope.query.v1.Change.since:type_name -> google.protobuf.Timestamp
+	25,  // 138: csigscope.query.v1.Change.mean:type_name -> csigscope.query.v1.Measure
+	69,  // 139: csigscope.query.v1.ChangeSet.window_start:type_name -> google.protobuf.Timestamp
+	69,  // 140: csigscope.query.v1.ChangeSet.window_end:type_name -> google.protobuf.Timestamp
+	66,  // 141: csigscope.query.v1.ChangeSet.changes:type_name -> csigscope.query.v1.Change
+	67,  // 142: csigscope.query.v1.ChangesResponse.initial:type_name -> csigscope.query.v1.ChangeSet
+	56,  // 143: csigscope.query.v1.ChangesResponse.synced:type_name -> csigscope.query.v1.Synced
+	67,  // 144: csigscope.query.v1.ChangesResponse.changes:type_name -> csigscope.query.v1.ChangeSet
+	57,  // 145: csigscope.query.v1.ChangesResponse.heartbeat:type_name -> csigscope.query.v1.Heartbeat
+	58,  // 146: csigscope.query.v1.ChangesResponse.gap:type_name -> csigscope.query.v1.Gap
+	58,  // 147: csigscope.query.v1.ChangesResponse.lagging:type_name -> csigscope.query.v1.Gap
+	71,  // 148: csigscope.query.v1.rest:extendee -> google.protobuf.FieldOptions
+	5,   // 149: csigscope.query.v1.rest:type_name -> csigscope.query.v1.Rest
+	6,   // 150: csigscope.query.v1.QueryService.Cells:input_type -> csigscope.query.v1.CellsRequest
+	7,   // 151: csigscope.query.v1.QueryService.Matrix:input_type -> csigscope.query.v1.MatrixRequest
+	8,   // 152: csigscope.query.v1.QueryService.Path:input_type -> csigscope.query.v1.PathRequest
+	9,   // 153: csigscope.query.v1.QueryService.Locations:input_type -> csigscope.query.v1.LocationsRequest
+	10,  // 154: csigscope.query.v1.QueryService.Links:input_type -> csigscope.query.v1.LinksRequest
+	11,  // 155: csigscope.query.v1.QueryService.Topology:input_type -> csigscope.query.v1.TopologyRequest
+	12,  // 156: csigscope.query.v1.QueryService.Timeline:input_type -> csigscope.query.v1.TimelineRequest
+	13,  // 157: csigscope.query.v1.QueryService.Flows:input_type -> csigscope.query.v1.FlowsRequest
+	14,  // 158: csigscope.query.v1.QueryService.Findings:input_type -> csigscope.query.v1.FindingsRequest
+	15,  // 159: csigscope.query.v1.QueryService.Fabric:input_type -> csigscope.query.v1.FabricRequest
+	16,  // 160: csigscope.query.v1.QueryService.Health:input_type -> csigscope.query.v1.HealthRequest
+	17,  // 161: csigscope.query.v1.QueryService.Watch:input_type -> csigscope.query.v1.WatchRequest
+	18,  // 162: csigscope.query.v1.QueryService.Changes:input_type -> csigscope.query.v1.ChangesRequest
+	29,  // 163: csigscope.query.v1.QueryService.Cells:output_type -> csigscope.query.v1.CellsResponse
+	30,  // 164: csigscope.query.v1.QueryService.Matrix:output_type -> csigscope.query.v1.MatrixResponse
+	32,  // 165: csigscope.query.v1.QueryService.Path:output_type -> csigscope.query.v1.PathResponse
+	43,  // 166: csigscope.query.v1.QueryService.Locations:output_type -> csigscope.query.v1.LocationsResponse
+	36,  // 167: csigscope.query.v1.QueryService.Links:output_type -> csigscope.query.v1.LinksResponse
+	40,  // 168: csigscope.query.v1.QueryService.Topology:output_type -> csigscope.query.v1.TopologyResponse
+	45,  // 169: csigscope.query.v1.QueryService.Timeline:output_type -> csigscope.query.v1.TimelineResponse
+	47,  // 170: csigscope.query.v1.QueryService.Flows:output_type -> csigscope.query.v1.FlowsResponse
+	49,  // 171: csigscope.query.v1.QueryService.Findings:output_type -> csigscope.query.v1.FindingsResponse
+	51,  // 172: csigscope.query.v1.QueryService.Fabric:output_type -> csigscope.query.v1.FabricResponse
+	52,  // 173: csigscope.query.v1.QueryService.Health:output_type -> csigscope.query.v1.HealthResponse
+	65,  // 174: csigscope.query.v1.QueryService.Watch:output_type -> csigscope.query.v1.WatchResponse
+	68,  // 175: csigscope.query.v1.QueryService.Changes:output_type -> csigscope.query.v1.ChangesResponse
+	163, // [163:176] is the sub-list for method output_type
+	150, // [150:163] is the sub-list for method input_type
+	149, // [149:150] is the sub-list for extension type_name
+	148, // [148:149] is the sub-list for extension extendee
+	0,   // [0:148] is the sub-list for field type_name
 }
 
 func init() { file_query_proto_init() }
@@ -5203,20 +8428,25 @@ func file_query_proto_init() {
 	file_query_proto_msgTypes[3].OneofWrappers = []any{}
 	file_query_proto_msgTypes[4].OneofWrappers = []any{}
 	file_query_proto_msgTypes[5].OneofWrappers = []any{}
-	file_query_proto_msgTypes[6].OneofWrappers = []any{}
 	file_query_proto_msgTypes[7].OneofWrappers = []any{}
-	file_query_proto_msgTypes[10].OneofWrappers = []any{}
+	file_query_proto_msgTypes[8].OneofWrappers = []any{}
+	file_query_proto_msgTypes[9].OneofWrappers = []any{}
 	file_query_proto_msgTypes[12].OneofWrappers = []any{}
 	file_query_proto_msgTypes[13].OneofWrappers = []any{}
-	file_query_proto_msgTypes[15].OneofWrappers = []any{
+	file_query_proto_msgTypes[15].OneofWrappers = []any{}
+	file_query_proto_msgTypes[16].OneofWrappers = []any{}
+	file_query_proto_msgTypes[20].OneofWrappers = []any{
 		(*Measure_Bps)(nil),
 		(*Measure_Ratio)(nil),
 		(*Measure_Ns)(nil),
 		(*Measure_Count)(nil),
 	}
-	file_query_proto_msgTypes[33].OneofWrappers = []any{}
-	file_query_proto_msgTypes[37].OneofWrappers = []any{}
-	file_query_proto_msgTypes[41].OneofWrappers = []any{
+	file_query_proto_msgTypes[22].OneofWrappers = []any{}
+	file_query_proto_msgTypes[23].OneofWrappers = []any{}
+	file_query_proto_msgTypes[29].OneofWrappers = []any{}
+	file_query_proto_msgTypes[47].OneofWrappers = []any{}
+	file_query_proto_msgTypes[52].OneofWrappers = []any{}
+	file_query_proto_msgTypes[60].OneofWrappers = []any{
 		(*WatchResponse_Snapshot)(nil),
 		(*WatchResponse_Synced)(nil),
 		(*WatchResponse_Window)(nil),
@@ -5225,18 +8455,28 @@ func file_query_proto_init() {
 		(*WatchResponse_Lagging)(nil),
 		(*WatchResponse_Durable)(nil),
 	}
+	file_query_proto_msgTypes[61].OneofWrappers = []any{}
+	file_query_proto_msgTypes[63].OneofWrappers = []any{
+		(*ChangesResponse_Initial)(nil),
+		(*ChangesResponse_Synced)(nil),
+		(*ChangesResponse_Changes)(nil),
+		(*ChangesResponse_Heartbeat)(nil),
+		(*ChangesResponse_Gap)(nil),
+		(*ChangesResponse_Lagging)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_query_proto_rawDesc), len(file_query_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   42,
+			NumEnums:      5,
+			NumMessages:   64,
 			NumExtensions: 1,
 			NumServices:   1,
 		},
 		GoTypes:           file_query_proto_goTypes,
 		DependencyIndexes: file_query_proto_depIdxs,
+		EnumInfos:         file_query_proto_enumTypes,
 		MessageInfos:      file_query_proto_msgTypes,
 		ExtensionInfos:    file_query_proto_extTypes,
 	}.Build()

@@ -31,7 +31,9 @@ fromUnixTimestamp64Nano(intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({s
 {{define "ancestors" -}}
 SELECT
                 id,
-                multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, stage_id) AS ancestor
+                if({level:UInt8} = 0, candidates, []) AS ports,
+                greatest(candidate_count, 1) AS port_count,
+                multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
             FROM {{.Database}}.locations FINAL
 {{- end}}
 
@@ -39,6 +41,11 @@ SELECT
 2 sum, 3 count) + 16 * unit (0 count, 1 bit/s, 2 ratio, 3 ns) + type. */ -}}
 {{define "lower is worse" -}}
 ({signal:UInt8} < 2 OR {signal:UInt8} BETWEEN 32 AND 95)
+{{- end}}
+
+{{- /* Where the later half of the range begins, as in aggregate.LaterHalf. */ -}}
+{{define "later" -}}
+fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')
 {{- end}}
 
 {{define "unit" -}}
@@ -51,29 +58,172 @@ or its value is a sum over hops. */ -}}
 a.heavy > 0 AND a.place != 0
 {{- end}}
 
+{{- /* The state at the end of a range or window, as Thresholds.State has it. */ -}}
+{{define "state" -}}
+multiIf(
+        v.sustained, 'congested',
+        v.any_judged, if(v.any_loaded, 'brief', 'clear'),
+        c.samples < 10, 'too_few',
+        toFloat64(c.heavy) / toFloat64(c.observations) >= {onset:Float64}, 'congested',
+        (toFloat64(c.heavy) + toFloat64(c.unjudged)) / toFloat64(c.observations) < {clear:Float64}, if(c.heavy > 0, 'brief', 'clear'),
+        toFloat64(c.unjudged) / toFloat64(c.observations) >= {clear:Float64}, 'not_judged',
+        if(c.heavy > 0, 'brief', 'clear'))
+{{- end}}
+
+{{- /* Numbers of windows: the first of the range that is judged, which is one of its last 300 unless
+the answer has windows, the one after its last, and the first that decides. */ -}}
+{{define "first" -}}
+{{if .Windowed -}}
+intDiv(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({{template "length" .}}) - 1, toInt64({{template "length" .}}))
+{{- else -}}
+greatest(intDiv(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({{template "length" .}}) - 1, toInt64({{template "length" .}})), {{template "end" .}} - 300)
+{{- end}}
+{{- end}}
+
+{{define "end" -}}
+intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64({{template "length" .}}) - 1, toInt64({{template "length" .}}))
+{{- end}}
+
+{{define "earliest" -}}
+fromUnixTimestamp64Nano(greatest(({{if .Windowed}}{{template "first" .}} - 300{{else}}{{template "end" .}} - 300{{end}}) * toInt64({{template "length" .}}), toInt64(0)), 'UTC')
+{{- end}}
+
+{{- /* The judged windows of each cell, ascending: (number, judgement, whether something was heavy).
+Judgements are those of Thresholds.Judge: 0 unjudged, 1 undecided, 2 below, 3 onset. */ -}}
+{{define "marks" -}}
+SELECT
+                src_group,
+                dst_group,
+                kind,
+                arraySort(groupArray((slot, multiIf(
+                    w.samples < 10, 0,
+                    w.heavy / w.observations >= {onset:Float64}, 3,
+                    (w.heavy + w.unjudged) / w.observations < {clear:Float64}, 2,
+                    w.unjudged / w.observations < {clear:Float64}, 1,
+                    0), w.heavy > 0))) AS marks
+            FROM
+            (
+                SELECT
+                    intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({{template "length" .}})) AS slot,
+                    p.src_group AS src_group,
+                    p.dst_group AS dst_group,
+                    p.source_kind AS kind,
+                    sum(toFloat64(p.observations)) AS observations,
+                    sum(toFloat64(p.samples)) AS samples,
+                    sum(toFloat64(p.unjudged)) AS unjudged,
+                    sum(toFloat64(p.heavy)) AS heavy
+                FROM {{.Database}}.partials_{{.Suffix}} AS p FINAL
+                WHERE signal = {signal:UInt8}
+                  AND indexHint({{.KeyStart}}(window_start) >= {{.KeyStart}}({{template "earliest" .}}),
+                      {{.KeyStart}}(window_start) <= {{.KeyStart}}({to:DateTime64(9, 'UTC')}))
+                  AND window_start >= {{template "earliest" .}}
+                  AND window_start < {to:DateTime64(9, 'UTC')}
+                {{- if .Fine}}
+                  AND resolution_ns = {resolution_ns:UInt64}
+                {{- end}}
+                  AND (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM {{.Database}}.superseded)
+                GROUP BY slot, src_group, dst_group, kind
+            ) AS w
+            GROUP BY src_group, dst_group, kind
+{{- end}}
+
+{{- /* The verdict on each cell at the end of the range or, of windows of step_ns, at the end of each. */ -}}
+{{define "verdicts" -}}
+{{if .Windowed -}}
+SELECT
+        fromUnixTimestamp64Nano(number * toInt64({step_ns:UInt64}), 'UTC') AS bucket,
+        src_group,
+        dst_group,
+        kind,
+        mark.2.2 = 3 AND mark.2.1 >= since_when AS sustained,
+        mark.3.2 > 0 AND mark.3.1 >= since_when AS any_judged,
+        mark.4.3 AND mark.4.1 >= since_when AS any_loaded
+    FROM
+    (
+        SELECT
+            src_group,
+            dst_group,
+            kind,
+            mark,
+            intDiv(mark.1.1 * toInt64({{template "length" .}}), toInt64({step_ns:UInt64})) AS number,
+            least(intDiv((number + 1) * toInt64({step_ns:UInt64}), toInt64({{template "length" .}})), {{template "end" .}}) - 300 AS since_when
+        FROM
+        (
+            {{template "marks" .}}
+        )
+        ARRAY JOIN arrayZip(
+            marks, arrayFill(m -> m.2 >= 2, marks), arrayFill(m -> m.2 > 0, marks), arrayFill(m -> m.3, marks)) AS mark
+        WHERE mark.1.1 >= {{template "first" .}}
+        ORDER BY mark.1.1 DESC
+        LIMIT 1 BY src_group, dst_group, kind, number
+    )
+{{- else -}}
+SELECT
+        src_group,
+        dst_group,
+        kind,
+        arrayFilter(m -> m.1 >= {{template "end" .}} - 300, marks) AS recent,
+        arrayMax(arrayMap(m -> if(m.2 = 2, m.1, 0), recent)) AS last_below,
+        arrayMin(arrayMap(m -> m.1, arrayFilter(m -> m.2 = 3 AND m.1 > last_below, recent))) AS since,
+        since > 0 AS sustained,
+        arrayExists(m -> m.2 > 0, recent) AS any_judged,
+        arrayExists(m -> m.3, recent) AS any_loaded,
+        arrayCount(m -> m.2 > 0 AND m.1 >= {{template "first" .}}, marks) AS judged_windows,
+        arrayCount((m, d) -> m.2 > 0 AND m.1 >= {{template "first" .}} AND d.2 = 3 AND d.1 > m.1 - 300, marks, arrayFill(m -> m.2 >= 2, marks)) AS congested_windows
+    FROM
+    (
+            {{template "marks" .}}
+    )
+{{- end}}
+{{- end}}
+
+{{- /* ranked is top with the ports of locations. It is read for mode_ports alone, which hold to the rules
+of aggregate.CellStats.Candidates: leasts are the observations that some port of a location must have. */ -}}
 {{define "cells" -}}
 SELECT
-    {{if .Windowed}}bucket AS window_start,
-    {{end}}src_group,
-    dst_group,
-    kind AS source_kind,
+    {{if .Windowed}}c.bucket AS window_start,
+    {{end}}c.src_group AS src_group,
+    c.dst_group AS dst_group,
+    c.kind AS source_kind,
     c.observations AS observations,
+    c.samples AS samples,
     c.bytes AS bytes,
     c.measured AS measured,
     c.sum AS sum,
     toFloat64(c.sum) * if({{template "unit" .}} = 1, 1000, 1) / if({{template "unit" .}} = 2, 1000000, 1) / toFloat64(c.measured) AS mean,
     c.min AS min,
     c.max AS max,
+{{- if not .Windowed}}
+    c.later_measured AS later_measured,
+    c.later_sum AS later_sum,
+{{- end}}
     c.untouched AS untouched,
     c.trimmed AS trimmed,
+    c.unjudged AS unjudged,
     c.heavy AS heavy,
     c.heavy_sum AS heavy_sum,
     top[1].3 AS mode_location,
+    arrayMap(leasts -> arraySort(arrayFilter(p -> if(
+        arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) = arrayMax(leasts) AND arrayCount(t -> has(t.4, p), ranked) = 1,
+        arrayFirstIndex(t -> has(t.4, p), ranked) <= indexOf(leasts, arrayMax(leasts)),
+        arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) >= arrayMax(leasts)),
+        arrayDistinct(arrayFlatten(arrayMap(t -> t.4, ranked))))), [arrayMap(t -> intDiv(bitNot(t.1) + t.5 - 1, t.5), ranked)])[1] AS mode_ports,
+    arrayMap(t -> (t.3, toUInt64(least(bitNot(t.1), toUInt128(18446744073709551615)))), if({level:UInt8} = 0, top, [])) AS votes,
     if(empty(top), toUInt128(0), bitNot(top[1].1)) AS mode_count,
     if(empty(top), toUInt128(0), if({{template "lower is worse" .}}, top[1].2, bitNot(top[1].2))) AS mode_sum,
+    top[1].4 AS mode_evidence,
     top[2].3 AS runner_up,
     if(length(top) < 2, toUInt128(0), bitNot(top[2].1)) AS runner_up_count,
-    multiIf(c.observations < c.trimmed + 10, 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+    top[2].4 AS runner_up_evidence,
+    {{template "state" .}} AS state,
+{{- if not .Windowed}}
+    fromUnixTimestamp64Nano(v.since * toInt64({{template "length" .}}), 'UTC') AS since,
+    v.judged_windows AS judged_windows,
+    v.congested_windows AS congested_windows,
+{{- end}}
+    v.sustained AS sustained,
+    v.any_judged AS any_judged,
+    v.any_loaded AS any_loaded,
     toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
     toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
 FROM
@@ -84,16 +234,23 @@ FROM
         dst_group,
         kind,
         sum(a.observations) AS observations,
+        sum(a.samples) AS samples,
         sum(a.bytes) AS bytes,
         sum(a.measured) AS measured,
         sum(a.sum) AS sum,
         minIf(a.min, a.measured > 0) AS min,
         max(a.max) AS max,
+{{- if not .Windowed}}
+        sum(a.later_measured) AS later_measured,
+        sum(a.later_sum) AS later_sum,
+{{- end}}
         sum(a.untouched) AS untouched,
         sum(a.trimmed) AS trimmed,
+        sum(a.unjudged) AS unjudged,
         sum(a.heavy) AS heavy,
         sum(a.heavy_sum) AS heavy_sum,
-        groupArraySortedIf(2)((bitNot(a.heavy), if({{template "lower is worse" .}}, a.heavy_sum, bitNot(a.heavy_sum)), a.place), {{template "bottleneck" .}}) AS top
+        groupArraySortedIf(32)((bitNot(a.heavy), if({{template "lower is worse" .}}, a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.evidence), {{template "bottleneck" .}}) AS top,
+        groupArraySortedIf(32)((bitNot(a.heavy), if({{template "lower is worse" .}}, a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.ports, a.port_count), {{template "bottleneck" .}}) AS ranked
     FROM
     (
         SELECT
@@ -102,16 +259,25 @@ FROM
             dst_group,
             kind,
             if(l.id <= 1, b.location, l.ancestor) AS place,
+            any(l.ports) AS ports,
+            any(greatest(l.port_count, 1)) AS port_count,
             sum(b.observations) AS observations,
+            sum(b.samples) AS samples,
             sum(b.bytes) AS bytes,
             sum(b.measured) AS measured,
             sum(b.sum) AS sum,
             minIf(b.min, b.measured > 0) AS min,
             max(b.max) AS max,
+{{- if not .Windowed}}
+            sum(b.later_measured) AS later_measured,
+            sum(b.later_sum) AS later_sum,
+{{- end}}
             sum(b.untouched) AS untouched,
             sum(b.trimmed) AS trimmed,
+            sum(b.unjudged) AS unjudged,
             sum(b.heavy) AS heavy,
-            sum(b.heavy_sum) AS heavy_sum
+            sum(b.heavy_sum) AS heavy_sum,
+            groupBitOr(b.evidence) AS evidence
         FROM
         (
             SELECT
@@ -121,15 +287,22 @@ FROM
                 p.source_kind AS kind,
                 p.location AS location,
                 sum(toUInt128(p.observations)) AS observations,
+                sum(toUInt128(p.samples)) AS samples,
                 sum(toUInt128(p.bytes)) AS bytes,
                 sum(toUInt128(p.measured)) AS measured,
                 sum(toUInt128(p.sum)) AS sum,
                 minIf(p.min, p.measured > 0) AS min,
                 max(p.max) AS max,
+{{- if not .Windowed}}
+                sumIf(toUInt128(p.measured), p.window_start >= {{template "later" .}}) AS later_measured,
+                sumIf(toUInt128(p.sum), p.window_start >= {{template "later" .}}) AS later_sum,
+{{- end}}
                 sum(toUInt128(p.untouched)) AS untouched,
                 sum(toUInt128(p.trimmed)) AS trimmed,
+                sum(toUInt128(p.unjudged)) AS unjudged,
                 sum(toUInt128(p.heavy)) AS heavy,
-                sum(toUInt128(p.heavy_sum)) AS heavy_sum
+                sum(toUInt128(p.heavy_sum)) AS heavy_sum,
+                groupBitOr(p.evidence) AS evidence
             {{template "visible" .}}
             GROUP BY {{if .Windowed}}bucket, {{end}}src_group, dst_group, kind, location
         ) AS b
@@ -141,6 +314,10 @@ FROM
     ) AS a
     GROUP BY {{if .Windowed}}bucket, {{end}}src_group, dst_group, kind
 ) AS c
+LEFT JOIN
+(
+    {{template "verdicts" .}}
+) AS v ON {{if .Windowed}}c.bucket = v.bucket AND {{end}}c.src_group = v.src_group AND c.dst_group = v.dst_group AND c.kind = v.kind
 {{- end}}
 
 {{define "chosen" -}}

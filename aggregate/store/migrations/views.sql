@@ -59,13 +59,25 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 -- so the order of their sums is that of their means, and no division is needed: top
 -- holds the two first of (count, severity, id), both inverted where more comes first.
 -- Sums over hops have no location: they are heavy without a mode.
+-- mode_evidence and runner_up_evidence are what located observations there more closely than their
+-- locators: 1 the path table, 2 the hashes of the switches, 4 taps in the fabric, or a sum of them.
+-- votes are the 32 first as resolved, with their counts, at level 0 alone. mode_ports are the ports that may
+-- have the most heavy observations where each port of a set counts by itself: one alone is certain.
 --
 -- sum, min, max, heavy_sum and mode_sum are in stored units (kbit/s, ppm, ns, counts), mean
--- is in bit/s, as a ratio, in ns or a count, and nan where nothing was measured. A cell with
--- fewer than 10 observations that are not trimmed is in the state too_few: it is not judged.
--- heavy_share and trimmed_share are of all observations.
+-- is in bit/s, as a ratio, in ns or a count, and nan where nothing was measured.
+-- later_measured and later_sum are the values of the later half of the range.
+-- heavy_share and trimmed_share are of all observations. samples are those that are not trimmed,
+-- without the weight, and unjudged those of which no threshold says whether they are heavy.
 --
--- level: 0 the location as resolved, 1 its set, 2 its device, 3 its stage. Locations without
+-- state is that at the end of the range. Of the last 300 windows before it, those with at least 10
+-- samples are judged: the latest whose heavy share is at or above onset, or below clear, decides
+-- whether the cell is congested, since the first such onset. Else brief is what was heavy in any of
+-- them, and clear what was not. Where none was judged, the sums of the range are judged as one
+-- window: too_few, not_judged or one of the others. judged_windows are those of the last 300 of the range that
+-- were judged, congested_windows those of them at whose end the cell was congested.
+--
+-- level: 0 the location as resolved, 1 its set, 2 its device, 3 its stage, 4 its far end. Locations without
 -- a row, and the reserved 0 and 1, stand for themselves at every level.
 {{range .Grains}}
 CREATE OR REPLACE VIEW {{.Database}}.cells_{{.Suffix}} AS
@@ -99,6 +111,8 @@ SELECT
     bucket AS window_start,
     if(l.id <= 1, b.location, l.ancestor) AS location,
     sum(b.observations) AS observations,
+    sum(b.samples) AS samples,
+    sum(b.unjudged) AS unjudged,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
     if(sum(b.heavy) = 0, 0, toFloat64(sum(b.heavy)) / toFloat64(sum(sum(b.heavy)) OVER (PARTITION BY bucket))) AS share
@@ -108,6 +122,8 @@ FROM
                 {{template "bucket" .}} AS bucket,
                 p.location AS location,
                 sum(toUInt128(p.observations)) AS observations,
+                sum(toUInt128(p.samples)) AS samples,
+                sum(toUInt128(p.unjudged)) AS unjudged,
                 sum(toUInt128(p.heavy)) AS heavy,
                 sum(toUInt128(p.heavy_sum)) AS heavy_sum
             {{template "visible" .}}
@@ -149,6 +165,61 @@ LEFT JOIN
 ) AS l ON b.location = l.id
 GROUP BY location
 ORDER BY heavy DESC, location
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+-- The cells of a signal by the locations that their observations name, as resolved: what links
+-- are made of. last_* are the values of the last window that has any, later_* those of the later
+-- half of the range. A cell is made of its tags where it has any in the range, as in cells.
+CREATE OR REPLACE VIEW {{.Database}}.cell_locations_{{.Suffix}} AS
+SELECT
+    src_group,
+    dst_group,
+    source_kind,
+    location,
+    sum(w.observations) AS observations,
+    sum(w.samples) AS samples,
+    sum(w.bytes) AS bytes,
+    sum(w.measured) AS measured,
+    sum(w.sum) AS sum,
+    minIf(w.min, w.measured > 0) AS min,
+    max(w.max) AS max,
+    sum(w.untouched) AS untouched,
+    sum(w.trimmed) AS trimmed,
+    sum(w.unjudged) AS unjudged,
+    sum(w.heavy) AS heavy,
+    sum(w.heavy_sum) AS heavy_sum,
+    groupBitOr(w.evidence) AS evidence,
+    maxIf(w.bucket, w.measured > 0) AS last,
+    argMaxIf(w.measured, w.bucket, w.measured > 0) AS last_measured,
+    argMaxIf(w.sum, w.bucket, w.measured > 0) AS last_sum,
+    sumIf(w.measured, w.bucket >= {{template "later" .}}) AS later_measured,
+    sumIf(w.sum, w.bucket >= {{template "later" .}}) AS later_sum
+FROM
+(
+            SELECT
+                p.src_group AS src_group,
+                p.dst_group AS dst_group,
+                p.source_kind AS source_kind,
+                p.location AS location,
+                p.window_start AS bucket,
+                sum(toUInt128(p.observations)) AS observations,
+                sum(toUInt128(p.samples)) AS samples,
+                sum(toUInt128(p.bytes)) AS bytes,
+                sum(toUInt128(p.measured)) AS measured,
+                sum(toUInt128(p.sum)) AS sum,
+                minIf(p.min, p.measured > 0) AS min,
+                max(p.max) AS max,
+                sum(toUInt128(p.untouched)) AS untouched,
+                sum(toUInt128(p.trimmed)) AS trimmed,
+                sum(toUInt128(p.unjudged)) AS unjudged,
+                sum(toUInt128(p.heavy)) AS heavy,
+                sum(toUInt128(p.heavy_sum)) AS heavy_sum,
+                groupBitOr(p.evidence) AS evidence
+            {{template "visible" .}}
+              AND {{template "chosen" .}}
+            GROUP BY src_group, dst_group, source_kind, location, bucket
+) AS w
+GROUP BY src_group, dst_group, source_kind, location
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 {{end}}
 -- Totals of each signal and kind in a range.
@@ -337,7 +408,7 @@ FROM
         minIf(a.min, a.measured > 0) AS min,
         max(a.max) AS max,
         sum(a.heavy) AS heavy,
-        sum(a.windows) AS windows,
+        uniqExactMerge(a.windows) AS windows,
         argMaxIf(a.location, (a.location_heavy, bitNot(a.location)), a.location_heavy > 0) AS location,
         max(a.location_heavy) AS location_heavy
     FROM
@@ -359,7 +430,7 @@ FROM
             minIf(f.min, f.measured > 0) AS min,
             max(f.max) AS max,
             sum(toUInt128(f.heavy)) AS heavy,
-            uniqExact(f.window_start) AS windows,
+            uniqExactState(f.window_start) AS windows,
             sum(toUInt128(f.location_heavy)) AS location_heavy
         FROM {{.Database}}.flows AS f FINAL
         WHERE f.resolution_ns = {resolution_ns:UInt64}

@@ -55,11 +55,17 @@ func row(rng *rand.Rand, b *aggregate.Block, s csig.Signal, k decode.Kind, src, 
 	b.Kind = append(b.Kind, uint8(k))
 	b.Encoding = append(b.Encoding, 0)
 	b.SrcGroup, b.DstGroup, b.Location = append(b.SrcGroup, src), append(b.DstGroup, dst), append(b.Location, at)
-	b.Observations, b.Bytes = append(b.Observations, n), append(b.Bytes, n*1500)
+	b.Observations, b.Samples, b.Bytes = append(b.Observations, n), append(b.Samples, valued), append(b.Bytes, n*1500)
 	b.Sum = append(b.Sum, value*valued)
 	b.Min, b.Max = append(b.Min, value/2), append(b.Max, value*2)
+	unjudged := uint64(0)
+	if at%5 == 0 {
+		unjudged = valued - heavy
+	}
+	b.Unjudged = append(b.Unjudged, unjudged)
 	b.Untouched, b.Trimmed = append(b.Untouched, 0), append(b.Trimmed, trimmed)
 	b.Heavy, b.HeavySum = append(b.Heavy, heavy), append(b.HeavySum, heavy*value)
+	b.Evidence = append(b.Evidence, uint8(n%8))
 	b.DistCode, b.DistCount = append(b.DistCode, uint16(rng.IntN(32))), append(b.DistCount, valued)
 	b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
 }

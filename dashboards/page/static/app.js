@@ -21,6 +21,7 @@ const App = (() => {
   let waiting = false; // the frame that is drawn is not that of the window
   let waitedSince = 0;
   let direction = 1; // of who scrubs
+  const colors = new Map(); // of locations that were among the most heavily loaded, by id
   let wanted = {}; // what an address asks of the data that comes next
 
   const names = (cell) => [model.groups[cell.src].name, model.groups[cell.dst].name];
@@ -104,12 +105,13 @@ const App = (() => {
     // other each may be as tall as it is wide.
     const stacked = find("mode").parentElement.offsetTop > panel.offsetTop;
     const height = stacked ? width : Math.max(260, window.innerHeight - 446);
+    const ranked = signal.byLocation(view.level);
+    Palette.spread(model.locations, ranked, colors);
     const palette = new Palette(view.theme, model.locations);
     for (const m of matrices) {
       m.layout(model, width, Math.max(Math.min(height, width), 120), scale);
       m.dress(view.theme, palette);
     }
-    const ranked = signal.byLocation(view.level);
     const tallest = Math.max(panel.offsetHeight, find("mode").parentElement.offsetHeight);
     find("legend").parentElement.style.height = `${tallest}px`;
     Panels.legend(signal, ranked, view.highlight, highlight);
@@ -237,7 +239,7 @@ const App = (() => {
     const box = matrix.canvas.getBoundingClientRect();
     const r = matrix.rect(cell.src, cell.dst);
     const known = frame.cell(cell.src, cell.dst, view.level);
-    const rows = waiting ? [["state", "loading"]] : Panels.cellRows(known, signal.info.unit);
+    const rows = waiting ? [["state", "loading"]] : Panels.cellRows(known, signal);
     if (view.window === Live.NOW && Live.stale()) rows.unshift(["stale", "nothing newer has come"]);
     const heading = `${known.src} \u2192 ${known.dst}`;
     Panels.tip(heading, rows, { left: box.left + r.x, right: box.left + r.x + r.width, top: box.top + r.y });

@@ -1,7 +1,7 @@
 "use strict";
 
 // The timeline of one cell: its mean between the least and the most that was measured,
-// the share of heavy observations, and below them the colour of each window's mode.
+// the share of heavy observations with its thresholds, and below them the colour of each window's mode.
 class Chart {
   static HEIGHT = 230;
   static STRIP = 8; // height of the row of modes
@@ -57,8 +57,29 @@ class Chart {
           paths: uPlot.paths.bars({ size: [1] }), points: { show: false }, value: (_, v) => (v === null ? "\u2013" : Format.share(v)) },
       ],
       bands: [{ series: [2, 1], fill: `color-mix(in srgb, ${line} 14%, transparent)` }],
-      hooks: { draw: [(plot) => this.marks(plot)] },
+      hooks: { draw: [(plot) => this.thresholds(plot), (plot) => this.marks(plot)] },
     };
+  }
+
+  // thresholds draws the heavy shares from which on a cell is congested, and below which, dashed,
+  // that ends.
+  thresholds(plot) {
+    const { view, signal: { model: { bundle } } } = this;
+    const g = plot.ctx;
+    const { left, width } = plot.bbox;
+    const scale = window.devicePixelRatio || 1;
+    g.save();
+    g.strokeStyle = Color.neutral(view.theme).trimmed;
+    g.lineWidth = scale;
+    for (const [share, dash] of [[bundle.onset_ratio, []], [bundle.clear_ratio, [3 * scale, 3 * scale]]]) {
+      const y = Math.round(plot.valToPos(share, "share", true)) - scale / 2;
+      g.setLineDash(dash);
+      g.beginPath();
+      g.moveTo(left, y);
+      g.lineTo(left + width, y);
+      g.stroke();
+    }
+    g.restore();
   }
 
   // marks draws the modes, and where the page is in time.

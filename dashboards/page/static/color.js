@@ -15,7 +15,8 @@ const Color = (() => {
   };
   const SIZE = 256;
 
-  function fromOklch([l, c, h]) {
+  // linear are the shares of red, green and blue light, outside of 0 to 1 where no screen has them.
+  function linear([l, c, h]) {
     const a = c * Math.cos((h * Math.PI) / 180);
     const b = c * Math.sin((h * Math.PI) / 180);
     const x = (l + 0.3963377774 * a + 0.2158037573 * b) ** 3;
@@ -25,10 +26,49 @@ const Color = (() => {
       4.0767416621 * x - 3.3077115913 * y + 0.2309699292 * z,
       -1.2684380046 * x + 2.6097574011 * y - 0.3413193965 * z,
       -0.0041960863 * x - 0.7034186147 * y + 1.707614701 * z,
-    ].map((v) => {
+    ];
+  }
+
+  function fromOklch(color) {
+    return linear(color).map((v) => {
       const w = Math.min(Math.max(v, 0), 1);
       return Math.round(255 * (w <= 0.0031308 ? 12.92 * w : 1.055 * w ** (1 / 2.4) - 0.055));
     });
+  }
+
+  // vivid has as much chroma as screens have at a lightness and hue, at most 0.2.
+  function vivid(lightness, hue) {
+    let chroma = 0.2;
+    while (linear([lightness, chroma, hue]).some((v) => v < 0 || v > 1)) chroma -= 0.005;
+    return fromOklch([lightness, chroma, hue]);
+  }
+
+  // Colours to choose from where two are alike. Their lightness has contrast with both grounds.
+  const CHOICE = [0.55, 0.62, 0.69].flatMap((lightness) => Array.from({ length: 24 }, (_, i) => vivid(lightness, 15 * i)));
+
+  function toOklab(color) {
+    const [r, g, b] = color.map((v) => (v <= 10.31475 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+    const x = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
+    const y = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b);
+    const z = Math.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b);
+    return [
+      0.2104542553 * x + 0.793617785 * y - 0.0040720468 * z,
+      1.9779984951 * x - 2.428592205 * y + 0.4505937099 * z,
+      0.0259040371 * x + 0.7827717662 * y - 0.808675766 * z,
+    ];
+  }
+
+  // distance is how far two colours are apart in OKLab: black and white are 1 apart, and what eyes
+  // just tell apart about 0.02.
+  function distance(p, q) {
+    const other = toOklab(q);
+    return Math.hypot(...toOklab(p).map((v, i) => v - other[i]));
+  }
+
+  // unlike is the colour that is the farthest from the nearest of the others.
+  function unlike(others) {
+    const apart = CHOICE.map((color) => Math.min(...others.map((other) => distance(color, other))));
+    return CHOICE[apart.indexOf(Math.max(...apart))];
   }
 
   function table(stops) {
@@ -88,5 +128,5 @@ const Color = (() => {
     return g.createPattern(tile, "repeat");
   }
 
-  return { ramp, mix, parse, css, gradient, hatch, neutral: (theme) => NEUTRAL[theme] };
+  return { ramp, mix, distance, unlike, parse, css, gradient, hatch, neutral: (theme) => NEUTRAL[theme] };
 })();

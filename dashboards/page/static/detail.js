@@ -10,8 +10,10 @@ const Detail = (() => {
   let shown = {}; // what the drawings are of
   let series = null;
   let asked = ""; // what flows and findings are of
+  let portsOf = ""; // what the ports are of
   let request = null;
   let timer = 0;
+  let portsTimer = 0;
 
   // show follows every change of the page. state is what App draws from.
   function show(state) {
@@ -22,15 +24,17 @@ const Detail = (() => {
     const same = shown.signal === signal && shown.src === src && shown.dst === dst;
     const dressed = shown.theme === view.theme && shown.utc === view.utc && shown.level === view.level && shown.width === find("detail-chart").clientWidth;
     const still = same && shown.window === view.window && shown.level === view.level;
-    if (!same) asked = "";
+    if (!same) asked = portsOf = "";
     shown = { signal, src, dst, theme: view.theme, utc: view.utc, level: view.level, window: view.window, width: find("detail-chart").clientWidth };
     find("detail-title").textContent = `${model.groups[src].name} \u2192 ${model.groups[dst].name}`;
     if (!same) load(state);
     else if (series && !dressed) chart.show(signal, series, view);
     else if (!still) chart.follow();
     facts(state);
+    if (!known(state)) return;
+    askPorts(state);
     const question = `${view.level} ${view.window}`;
-    if (asked === question || !known(state)) return;
+    if (asked === question) return;
     asked = question;
     ask(state);
   }
@@ -39,10 +43,11 @@ const Detail = (() => {
     if (!shown.signal) return;
     request?.abort();
     clearTimeout(timer);
+    clearTimeout(portsTimer);
     chart.clear();
     shown = {};
     series = null;
-    asked = "";
+    asked = portsOf = "";
   }
 
   async function load({ view, signal }) {
@@ -73,7 +78,7 @@ const Detail = (() => {
   function facts(state) {
     const { view, model, signal } = state;
     const cell = known(state);
-    const rows = cell ? Panels.cellRows(cell, signal.info.unit).filter(([name]) => !["mode", "runner-up", "one of"].includes(name)) : [["state", "loading"]];
+    const rows = cell ? Panels.cellRows(cell, signal).filter(([name]) => !["mode", "runner-up", "one of"].includes(name)) : [["state", "loading"]];
     rows.push(["last heard", lastHeard(model, view)]);
     find("detail-facts").replaceChildren(...rows.flatMap(([name, value]) => [element("dt", "", name), element("dd", "", value)]));
     find("detail-places").replaceChildren(...places(cell));
@@ -92,17 +97,18 @@ const Detail = (() => {
   // places lists the mode, the runner-up and what is left, with the ports that each may be.
   function places(cell) {
     if (!cell?.heavy) return [element("li", "empty", "Nothing was heavily loaded.")];
-    const items = [["mode", cell.mode], ["runner-up", cell.runnerUp]].filter(([, place]) => place).map(([role, { location, share }]) => {
+    const items = [["mode", cell.mode], ["runner-up", cell.runnerUp]].filter(([, place]) => place).map(([role, { location, share, evidence }]) => {
       const swatch = element("span", "swatch");
       swatch.style.background = location.color;
       const bar = element("span", "share");
       bar.style.width = `${100 * (share || 0)}%`;
       bar.style.background = location.color;
       const item = element("li", "", swatch, element("b", "", location.name), ` ${role}`,
-        element("span", "number", Number.isFinite(share) ? Format.share(share) : ""), bar);
+        element("span", "number", Number.isFinite(share) ? Format.share(share) + Panels.ofSet(location) : ""), bar);
       const about = [location.stage, location.orientation, location.capacity_bps ? Format.quantity(location.capacity_bps, "bit/s") : ""];
       const more = location.candidate_count > 12 ? ` and ${location.candidate_count - 12} more` : "";
       if (location.candidate_count > 1) about.push(`one of ${location.candidates.slice(0, 12).join(", ")}${more}`);
+      about.push(Panels.by(evidence));
       item.append(element("small", "", about.filter(Boolean).join(" \u00b7 ")));
       return item;
     });
@@ -118,14 +124,59 @@ const Detail = (() => {
     timer = setTimeout(() => records(state, request), PATIENCE);
   }
 
+  // rangeOf are the whole seconds, which the API answers in, of windows from first to last.
+  function rangeOf(model, first, last) {
+    const second = 1000000000n;
+    const end = model.windows[last] + BigInt(model.step);
+    return [["from", Address.moment((model.windows[first] / second) * second)], ["to", Address.moment(((end + second - 1n) / second) * second)]];
+  }
+
+  // askPorts has the ports come that may be the bottleneck, with their probabilities, once the page
+  // rests. They follow from more than the page has: how often each set of ports was named.
+  function askPorts(state) {
+    const { view, model, signal } = state;
+    const now = view.window === Live.NOW;
+    const question = `${view.window} ${now ? Live.moment() : ""}`;
+    if (portsOf === question) return;
+    portsOf = question;
+    clearTimeout(portsTimer);
+    find("detail-ports-note").textContent = view.window >= 0 && model.step % 1e9 ? "in the whole second" : "";
+    if (!signal.located || !known(state).heavy) return fill("ports", [], "None: nothing names a port here.", 0);
+    if (!now) fill("ports", [], "\u2026", 0);
+    portsTimer = setTimeout(() => ports(state, question, request.signal), PATIENCE);
+  }
+
+  async function ports({ view, model, signal }, question, aborted) {
+    const last = model.windows.length - 1;
+    const [first, end] = view.window >= 0 ? [view.window, view.window] : [view.window === Live.NOW ? last : 0, last];
+    const when = view.window === Live.NOW && Live.streamed() ? [["windows", "1"]] : rangeOf(model, first, end);
+    const cell = [["src", model.groups[view.chosen.src].name], ["dst", model.groups[view.chosen.dst].name]];
+    try {
+      const { cells } = await Source.ask("api/v1/cells", [["signal", signal.info.name], ["level", "location"], ...cell, ...when], aborted);
+      if (portsOf === question) fill("ports", portItems(cells[0] || {}, model), "No port is known here: locations are raw locator metadata.", 0);
+    } catch (error) {
+      if (error.name !== "AbortError" && portsOf === question) fill("ports", [], error.message, 0);
+    }
+  }
+
+  function portItems({ candidates = [], probabilities = [] }, model) {
+    const items = candidates.map((name, i) => {
+      const bar = element("span", "share");
+      bar.style.width = `${100 * probabilities[i]}%`;
+      bar.style.background = model.locations[model.locationNamed(name)]?.color || "currentcolor";
+      return element("li", "", name, element("span", "number", Format.share(probabilities[i])), bar);
+    });
+    const rest = 1 - probabilities.reduce((sum, p) => sum + p, 0);
+    if (items.length && rest > 0.0005) items.push(element("li", "", "ports that are not listed", element("span", "number", Format.share(rest))));
+    return items;
+  }
+
   async function records(state, owner) {
     const { view, model, signal } = state;
     const cell = known(state);
     const places = [cell?.mode, cell?.runnerUp].filter(Boolean).map((p) => p.location);
-    const second = 1000000000n;
-    const begin = model.windows[Math.max(view.window, 0)] / second;
-    const end = (view.window < 0 ? model.windows.at(-1) : model.windows[view.window]) + BigInt(model.step);
-    const range = [["from", Address.moment(begin * second)], ["to", Address.moment(((end + second - 1n) / second) * second)], ["limit", String(ROWS)]];
+    const last = view.window < 0 ? model.windows.length - 1 : view.window;
+    const range = [...rangeOf(model, Math.max(view.window, 0), last), ["limit", String(ROWS)]];
     const [src, dst] = [model.groups[view.chosen.src].name, model.groups[view.chosen.dst].name];
     const devices = [...new Set(places.map((l) => l.device).filter(Boolean))];
     const load = (path, query, list, row, nothing) => Source.ask(path, [...query, ...range], owner.signal)

@@ -33,6 +33,11 @@ const Format = (() => {
     return `${(100 * v).toFixed(1).replace(/\.0$/, "")} %`;
   }
 
+  // exactly prints a share that somebody configured, however small: none of its digits is noise.
+  function exactly(v) {
+    return `${Number((100 * v).toPrecision(6))} %`;
+  }
+
   function count(v) {
     return String(v).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
   }
@@ -74,5 +79,5 @@ const Format = (() => {
     return `UTC${minutes < 0 ? "\u2212" : "+"}${two(Math.floor(size / 60))}:${two(size % 60)}`;
   }
 
-  return { quantity, share, count, shortCount, duration, time, zone };
+  return { quantity, share, exactly, count, shortCount, duration, time, zone };
 })();

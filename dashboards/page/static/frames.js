@@ -146,9 +146,12 @@ class FrameCache {
       if (!c) return null;
       return c.type ? new FrameCache.TYPES[c.type](buffer, start + (c.at || 0), rows) : constant(c.value || 0, rows);
     };
-    const modes = { mode: column("mode"), mode_count: column("mode_count"), runner_up: column("runner_up"), runner_up_count: column("runner_up_count") };
+    const modes = {
+      mode: column("mode"), mode_count: column("mode_count"), mode_evidence: column("mode_evidence"),
+      runner_up: column("runner_up"), runner_up_count: column("runner_up_count"), runner_up_evidence: column("runner_up_evidence"),
+    };
     return {
-      rows, src, dst, kind: column("kind"), observations: column("observations"), heavy: column("heavy"), trimmed: column("trimmed"),
+      rows, src, dst, kind: column("kind"), state: column("state"), observations: column("observations"), samples: column("samples"), heavy: column("heavy"), trimmed: column("trimmed"),
       untouched: column("untouched"), mean: column("mean"), min: column("min"), max: column("max"), modes: { [level]: modes },
     };
   }
@@ -157,7 +160,7 @@ class FrameCache {
 FrameCache.UNKNOWN = 0xffff; // a group that the axes do not have
 FrameCache.TYPES = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, f32: Float32Array, f64: Float64Array };
 FrameCache.EMPTY = {
-  rows: 0, src: [], dst: [], kind: [], observations: [], heavy: [], trimmed: [], untouched: [], mean: [], min: [], max: [], modes: {},
+  rows: 0, src: [], dst: [], kind: [], state: [], observations: [], samples: [], heavy: [], trimmed: [], untouched: [], mean: [], min: [], max: [], modes: {},
 };
 
 // constant is a column of one number; those of the most frequent ones are shared.

@@ -22,6 +22,11 @@ const Header = (() => {
     find("time-ramp").style.background = Color.gradient(view.theme, "right", Timeline.FAINTEST);
     find("time-high").textContent = Format.share(timeline.peak || 1);
     find("few-note").textContent = `less than ${bundle.min_observations}`;
+    find("congested-note").textContent = find("congested-word").textContent = Panels.rule(bundle);
+    find("detail-lines").textContent = `Lines: ${Panels.rule(bundle)}.`;
+    const unjudged = signal.total.state.some((state) => Frame.STATES[state] === "not_judged");
+    find("judge-note").textContent = unjudged ? `${Panels.meanings(signal).not_judged}.` : "";
+    find("judge-word").textContent = bundle.signals.map((s) => s.not_judged_hint).find(Boolean) || "";
     const notes = ["share of each window's observations"];
     const rows = timeline.locations.length;
     if (ranked.length > rows) notes.push(`the first ${rows} of ${ranked.length} locations`);
@@ -54,7 +59,7 @@ const Header = (() => {
 
   // moment follows the time that is shown.
   function moment({ view, model, frame, waiting, map }) {
-    if (!waiting) Panels.states(frame.states());
+    if (!waiting) Panels.states(frame.states(), frame.signal);
     find("map-note").textContent = map.most ? "how many cells have a port as the mode of their bottleneck" : "no cell is congested";
     find("map-high").textContent = map.most > 1 ? `${map.most} cells` : "1 cell";
     const whole = view.window === -1;

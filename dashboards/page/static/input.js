@@ -53,7 +53,7 @@ const Input = (() => {
     const all = seen[hit.window];
     const rows = all
       ? [["heavy", `${Format.share(row.heavy[hit.window] / all)} of the window`], ["heavy here", Format.count(row.heavy[hit.window])],
-        ["named here", Format.count(row.observations[hit.window])], ["samples", Format.count(all)]]
+        ["named here", Format.count(row.observations[hit.window])], ["observations", Format.count(all)]]
       : [["state", "no data: nothing was heard"]];
     const heading = `${location.name} \u00b7 ${Format.time(model.windows[hit.window], model.step, view.utc, false)}`;
     Panels.tip(heading, rows, at);

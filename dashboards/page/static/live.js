@@ -16,7 +16,7 @@ const Live = (() => {
   let stream = null;
   let ticks = 0;
   let refreshed = 0;
-  let newest = null; // {start, end, signal, completeness_ratio} of the last window
+  let newest = null; // {start, end, signal, completeness_ratio, final} of the last window
   let cells = null; // LiveCells of that
   let told = null; // start of the last window that had an event of its own
   let heard = 0; // performance.now() when newest was new
@@ -77,14 +77,15 @@ const Live = (() => {
       told = null;
       if (!about.windows) return;
       cells.take(frames, false);
-      hear({ ...about, start: about.from, end: about.to }, Math.max(0, Date.now() - Date.parse(about.to)));
+      hear({ ...about, start: about.from, end: about.to }, (about.age_s ?? 0) * 1000);
     },
     window: ({ frames, base, ...about }) => {
       if (newest && about.window_start < newest.start) return; // late news of an earlier one
       if (base && base !== told) return watch(); // changes of what is not here
       told = about.window_start;
       cells.take(frames, Boolean(base));
-      hear({ ...about, start: about.window_start, end: about.window_end }, 0);
+      // Windows without rows follow by the clock: they are no news.
+      hear({ ...about, start: about.window_start, end: about.window_end }, about.present_producers ? 0 : aged + performance.now() - heard);
     },
     heartbeat: (beat) => {
       if (beat.age_s !== undefined) [heard, aged] = [performance.now(), beat.age_s * 1000];
@@ -134,7 +135,8 @@ const Live = (() => {
     if (stream && !connected) return { stale: true, text: since ? `no connection, newest window ${since} old` : "no connection" };
     if (old > limit) return { stale: true, text: since ? `stale: nothing new for ${since}` : "stale: no window has come" };
     const part = newest && newest.completeness_ratio < 1 ? `, from ${Format.share(newest.completeness_ratio)} of the taps` : "";
-    return { stale: false, text: `live${part}` };
+    const early = newest && !newest.final ? ", provisional" : "";
+    return { stale: false, text: `live${early}${part}` };
   }
 
   // frame is the newest window as a frame of the signal model, null while there is none.
@@ -156,7 +158,10 @@ const Live = (() => {
     return App.model().windows.at(-1);
   }
 
+  // streamed tells whether the newest window is that of a stream.
+  const streamed = () => stream !== null;
+
   const stale = () => on && document.body.classList.contains("stale");
 
-  return { NOW, start, stop, restart, frame, moment, stale, on: () => on };
+  return { NOW, start, stop, restart, frame, moment, streamed, stale, on: () => on };
 })();

@@ -4,8 +4,9 @@
 // what was told before. Groups and locations go by places of their own here, since the model
 // that draws them is another one whenever a bundle has come.
 class LiveCells {
-  static NAMES = ["kind", "observations", "heavy", "trimmed", "untouched", "mean", "min", "max"];
-  static MODES = ["mode", "mode_count", "runner_up", "runner_up_count"];
+  static NAMES = ["kind", "state", "observations", "samples", "heavy", "trimmed", "untouched", "mean", "min", "max"];
+  static COUNTS = ["mode_count", "mode_evidence", "runner_up_count", "runner_up_evidence"];
+  static MODES = ["mode", "runner_up", ...LiveCells.COUNTS];
 
   constructor() {
     this.groups = new Map(); // places by identity, in the order of places
@@ -34,8 +35,9 @@ class LiveCells {
   // plain are columns whose modes are places from 1 on, 0 for none.
   static plain(columns) {
     const { "": { places, ...modes } } = columns.modes;
-    const out = { rows: columns.rows, src: columns.src, dst: columns.dst, mode_count: modes.mode_count, runner_up_count: modes.runner_up_count };
+    const out = { rows: columns.rows, src: columns.src, dst: columns.dst };
     for (const name of LiveCells.NAMES) out[name] = columns[name];
+    for (const name of LiveCells.COUNTS) out[name] = modes[name];
     for (const name of ["mode", "runner_up"]) out[name] = LiveCells.lift(Int32Array, modes[name], columns.rows, places.map((at) => at + 1));
     return out;
   }
@@ -77,7 +79,7 @@ class LiveCells {
     const groups = Array.from(this.groups.keys(), (id) => model.groupIndex.get(id) ?? FrameCache.UNKNOWN);
     const locations = [-1, ...Array.from(this.locations.keys(), (id) => model.locationIndex.get(id) ?? -1)];
     const strange = groups.includes(FrameCache.UNKNOWN) || locations.includes(-1, 1);
-    const modes = { mode_count: c.mode_count, runner_up_count: c.runner_up_count };
+    const modes = Object.fromEntries(LiveCells.COUNTS.map((name) => [name, c[name]]));
     for (const name of ["mode", "runner_up"]) modes[name] = LiveCells.lift(Int32Array, c[name], c.rows, locations);
     const [src, dst] = [c.src, c.dst].map((column) => LiveCells.lift(Uint16Array, column, c.rows, groups));
     return { columns: { ...c, src, dst, modes: { [level]: modes } }, strange };

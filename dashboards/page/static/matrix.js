@@ -57,14 +57,16 @@ class Matrix {
     if (row < 0) return 0;
     const { palette } = this;
     const c = frame.columns;
-    const few = c.observations[row] - c.trimmed[row] < frame.signal.model.bundle.min_observations;
+    const state = frame.state(row);
+    if (state === "no_data") return 0;
+    const few = state === "too_few";
     if (this.side === "left") {
       const mean = c.mean[row];
       if (!(mean >= 0)) return palette.few;
       const at = Math.round(frame.signal.severity(mean) * 255);
       return few ? palette.uncertain[at] : palette.ramp[at];
     }
-    if (few) return palette.few;
+    if (few || state === "not_judged") return palette.few;
     const heavy = c.heavy[row];
     if (!(heavy > 0)) return palette.clear;
     const mode = frame.mode(row, view.level);
@@ -88,7 +90,7 @@ class Matrix {
     g.globalAlpha = 1;
     if (this.cell >= 6 * this.scale) this.grid(Color.css(neutral.ground));
     if (this.cell >= 8 * this.scale && !waiting) {
-      this.notches(frame, neutral.notch, neutral.ground, 1, (row) => frame.state(row) === "few");
+      this.notches(frame, neutral.notch, neutral.ground, 1, (row) => frame.state(row) === "too_few");
       if (this.side === "right") this.notches(frame, neutral.trimmed, neutral.ground, -1, (row) => frame.trimmed(row));
     }
     this.outlines(frame, view, neutral);

@@ -2,7 +2,7 @@
 
 // A bundle as the drawings need it: frames of cells per signal and window, what a
 // cell says, and the counts per location.
-const LEVEL_FIELDS = { location: null, set: "set", device: "device_index", stage: "stage_index" };
+const LEVEL_FIELDS = { location: null, set: "set", device: "device_index", stage: "stage_index", far_end: "far_end_index" };
 
 class Model {
   // fetchFrames(signal, level, from, to, lean, cell, aborted) gives the cells of windows as frames;
@@ -64,7 +64,7 @@ function columnsOf(cells) {
   const values = (list) => Float64Array.from(list, (v) => v ?? NaN);
   return {
     rows: cells.src.length, src: Uint16Array.from(cells.src), dst: Uint16Array.from(cells.dst), kind: Uint8Array.from(cells.kind),
-    observations: Float64Array.from(cells.observations), heavy: Float64Array.from(cells.heavy),
+    state: Uint8Array.from(cells.state), observations: Float64Array.from(cells.observations), samples: Float64Array.from(cells.samples), heavy: Float64Array.from(cells.heavy),
     trimmed: Float64Array.from(cells.trimmed), untouched: Float64Array.from(cells.untouched),
     mean: values(cells.mean), min: values(cells.min), max: values(cells.max), modes: cells.modes,
   };
@@ -161,6 +161,9 @@ class SignalModel {
 }
 
 class Frame {
+  // The states by their numbers in frames and bundles, with the names of the API.
+  static STATES = ["no_data", "too_few", "clear", "congested", "brief", "not_judged"];
+
   constructor(signal, columns) {
     this.signal = signal;
     this.columns = columns;
@@ -191,13 +194,9 @@ class Frame {
     return this.rows[src * this.signal.model.size + dst];
   }
 
-  // state counts only observations that measured the whole path: where most packets
-  // were trimmed, little was measured, and "clear" would be a guess.
+  // state is the server's: the windows before the frame's end decide, and not its counts alone.
   state(row) {
-    if (row < 0) return "none";
-    const measured = this.columns.observations[row] - this.columns.trimmed[row];
-    if (measured < this.signal.model.bundle.min_observations) return "few";
-    return this.columns.heavy[row] > 0 ? "congested" : "clear";
+    return row < 0 ? "no_data" : Frame.STATES[this.columns.state[row]];
   }
 
   trimmed(row) {
@@ -215,7 +214,7 @@ class Frame {
   }
 
   states() {
-    const counts = { congested: 0, clear: 0, few: 0, none: 0 };
+    const counts = Object.fromEntries(Frame.STATES.map((state) => [state, 0]));
     for (const row of this.rows) counts[this.state(row)]++;
     return counts;
   }
@@ -235,11 +234,12 @@ class Frame {
     const place = (name) => {
       const index = modes[name] ? this.place(row, level, name) : -1;
       const votes = modes[`${name}_count`]?.[row];
-      return index < 0 ? null : { location: model.locations[index], votes, share: votes / c.heavy[row] };
+      const evidence = modes[`${name}_evidence`]?.[row];
+      return index < 0 ? null : { location: model.locations[index], votes, share: votes / c.heavy[row], evidence };
     };
     return Object.assign(out, {
       mean: c.mean[row], min: c.min?.[row], max: c.max?.[row], kind: c.kind[row] === 2 ? "reflections" : "tags",
-      observations: c.observations[row], heavy: c.heavy[row], untouched: c.untouched?.[row], trimmed: c.trimmed[row],
+      observations: c.observations[row], samples: c.samples[row], heavy: c.heavy[row], untouched: c.untouched?.[row], trimmed: c.trimmed[row],
       mode: place("mode"), runnerUp: place("runner_up"),
     });
   }

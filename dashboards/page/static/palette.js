@@ -5,6 +5,8 @@
 // a second.
 class Palette {
   static STEPS = 32; // strengths of a location's colour, by heavy share
+  static TOP = 8; // locations that are told apart for certain
+  static APART = 0.1; // least distance of their colours, see Color.distance
 
   constructor(theme, locations) {
     const neutral = Color.neutral(theme);
@@ -17,6 +19,24 @@ class Palette {
     this.nowhere = Palette.strengths(Color.ramp(theme, 1), neutral.clear, 1);
     this.places = locations.map((l) => Palette.strengths(l.rgb, neutral.clear, 1));
     this.dimmed = locations.map((l) => Palette.strengths(l.rgb, neutral.clear, 0.15));
+  }
+
+  // spread has the colours of the first ranked locations differ. They keep their own, which follow
+  // from names alone, but for those that are like another one of them. Kept has the colours that
+  // locations got before, by id: they stay, whatever window or range comes next.
+  static spread(locations, ranked, kept) {
+    const top = ranked.slice(0, Palette.TOP).map((c) => locations[c.location]);
+    const taken = [];
+    for (const l of [...top.filter((l) => kept.has(l.id)), ...top.filter((l) => !kept.has(l.id))]) {
+      const own = kept.get(l.id) || l.rgb;
+      const rgb = taken.every((other) => Color.distance(own, other) >= Palette.APART) ? own : Color.unlike(taken);
+      taken.push(rgb);
+      kept.set(l.id, rgb);
+    }
+    for (const l of locations) {
+      l.rgb = kept.get(l.id) || l.rgb;
+      l.color = Color.css(l.rgb);
+    }
   }
 
   static pack([r, g, b]) {

@@ -9,10 +9,10 @@ const Panels = (() => {
     max_delay: ["max delay", "Mean of the maximum per-hop delay"],
     max_nqd: ["max nQD", "Mean of the maximum normalized queue depth"],
   };
-  const STATES = { congested: "congested", clear: "clear", few: "too few", none: "no data" };
+  const STATES = { congested: "congested", brief: "brief", clear: "clear", too_few: "too few", not_judged: "not judged", no_data: "no data" };
   const LEVELS = {
     location: "Ports, or the smallest set of them that a tag leaves possible", set: "Sets of ports, such as the uplinks of a leaf",
-    device: "Switches", stage: "Stages of the fabric, such as leaf or spine",
+    device: "Switches", stage: "Stages of the fabric, such as leaf or spine", far_end: "All links into the same switch or host",
   };
 
   const find = (id) => document.getElementById(id);
@@ -77,16 +77,34 @@ const Panels = (() => {
       input.name = "level";
       input.checked = name === current;
       input.addEventListener("change", () => choose(name));
-      const label = element("label", "", input, element("span", "", name));
+      const label = element("label", "", input, element("span", "", name.replace("_", " ")));
       label.title = LEVELS[name] || "";
       return label;
     }));
     box.hidden = names.length < 2;
   }
 
-  function states(counts) {
-    find("states").replaceChildren(...Object.entries(STATES).map(([state, name]) =>
-      element("li", state, element("b", "", Format.count(counts[state])), ` ${name}`)));
+  // rule says when a cell is congested.
+  function rule({ onset_ratio: onset, clear_ratio: clear }) {
+    return `congested from ${Format.exactly(onset)} heavy until below ${Format.exactly(clear)}`;
+  }
+
+  // meanings says what the states of a signal's cells mean, and what to do about them.
+  function meanings({ info, model: { bundle } }) {
+    return {
+      congested: rule(bundle), brief: "brief: something was heavy, and the cell is not congested", clear: "clear: nothing was heavy",
+      too_few: `too few samples: less than ${bundle.min_observations}`, no_data: "no data: nothing was heard",
+      not_judged: `not judged: ${info.not_judged_hint || "no threshold applies"}`,
+    };
+  }
+
+  function states(counts, signal) {
+    const about = meanings(signal);
+    find("states").replaceChildren(...Object.entries(STATES).map(([state, name]) => {
+      const item = element("li", state, element("b", "", Format.count(counts[state])), ` ${name}`);
+      item.title = about[state];
+      return item;
+    }));
   }
 
   function legend(signal, ranked, highlight, choose) {
@@ -123,27 +141,43 @@ const Panels = (() => {
     return parts.join(" \u00b7 ");
   }
 
-  function cellRows(cell, unit) {
-    if (cell.state === "none") return [["state", "no data: nothing was heard"]];
-    const rows = [["state", cell.state === "few" ? "too few observations" : cell.state]];
+  // ofSet marks a share that the ports of a set have together.
+  function ofSet(location) {
+    return location.candidate_count > 1 ? ", of the set" : "";
+  }
+
+  // by says what evidence, the bits of aggregate.Evidence, named a place.
+  function by(evidence) {
+    if (evidence === undefined) return "";
+    const words = ["its path", "its hash", "taps"].filter((_, i) => evidence >> i & 1);
+    return `by ${words.join(" and ") || "its locator"}`;
+  }
+
+  function cellRows(cell, signal) {
+    const { unit } = signal.info;
+    const rows = [["state", ["congested", "clear"].includes(cell.state) ? cell.state : meanings(signal)[cell.state]]];
+    if (cell.state === "no_data") return rows;
     rows.push(["mean", Format.quantity(cell.mean, unit)]);
     if (cell.min >= 0 && cell.max >= 0) {
       rows.push(["min \u2026 max", `${Format.quantity(cell.min, unit)} \u2026 ${Format.quantity(cell.max, unit)}`]);
     }
     if (cell.mode) {
-      const share = cell.mode.votes === undefined ? "" : `, ${Format.share(cell.mode.share)} of heavy`;
+      const share = cell.mode.votes === undefined ? "" : `, ${Format.share(cell.mode.share)} of heavy${ofSet(cell.mode.location)}`;
       rows.push(["mode", cell.mode.location.name + share, cell.mode.location.color]);
       const { candidates, candidate_count: count } = cell.mode.location;
       if (count > 1) {
         const more = count > 6 ? ` and ${count - 6} more` : "";
-        rows.push(["one of", candidates.slice(0, 6).join(", ") + more]);
+        // Where other locations are named too, ports of theirs may be likelier.
+        const each = cell.mode.share === 1 ? `, ${Format.share(1 / count)} each` : "";
+        rows.push(["one of", candidates.slice(0, 6).join(", ") + more + each]);
       }
     }
     if (cell.runnerUp) {
-      rows.push(["runner-up", `${cell.runnerUp.location.name}, ${Format.share(cell.runnerUp.share)} of heavy`, cell.runnerUp.location.color]);
+      rows.push(["runner-up", `${cell.runnerUp.location.name}, ${Format.share(cell.runnerUp.share)} of heavy${ofSet(cell.runnerUp.location)}`, cell.runnerUp.location.color]);
     }
     rows.push(["heavy", `${Format.share(cell.heavy / cell.observations)} of all`]);
-    rows.push(["samples", `${Format.count(cell.observations)} ${cell.kind}`]);
+    rows.push(["observations", `${Format.count(cell.observations)} ${cell.kind}`]);
+    rows.push(["samples", Format.count(cell.samples)]);
     if (cell.untouched) rows.push(["untouched", Format.share(cell.untouched / cell.observations)]);
     rows.push(["trimmed", Format.share(cell.trimmed / cell.observations)]);
     return rows;
@@ -184,5 +218,5 @@ const Panels = (() => {
     find("banner").hidden = !text;
   }
 
-  return { find, element, short, title, facts, tabs, levels, states, legend, cellRows, tip, say, hideTip, banner };
+  return { find, element, short, title, facts, tabs, levels, rule, meanings, states, legend, ofSet, by, cellRows, tip, say, hideTip, banner };
 })();

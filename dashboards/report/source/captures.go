@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
-	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/dashboards/report"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -58,6 +58,8 @@ type Captures struct {
 	Taps    []string // that are configured
 	Limits  Limits
 
+	Thresholds aggregate.Thresholds // of the states of cells
+
 	Spill Spill
 	// Store makes the empty store that captures spill into. leave ends and removes it.
 	Store func(context.Context) (db *store.Store, leave func() error, err error)
@@ -85,7 +87,7 @@ func (c *Captures) Report(ctx context.Context) (doc *report.Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, n.leave()) }()
-	replay.NoteNoCSIG(c.Notes, n.result.Packets, n.result.Counts.In, c.Domain)
+	replay.NoteNoCSIG(c.Notes, n.result.Packets-n.result.SkippedLink.Total(), n.result.Counts.In, c.Domain)
 	e, err := c.examine(ctx)
 	if err != nil {
 		return nil, err
@@ -219,10 +221,11 @@ func (c *Captures) examine(ctx context.Context) (*replay.Examined, error) {
 func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*report.Report, error) {
 	doc := &report.Report{
 		Title: "CSIG report", GeneratedAt: time.Now().UTC(), From: time.Unix(0, e.From).UTC(), To: time.Unix(0, e.To).UTC(),
+		OnsetRatio: c.Thresholds.Onset, ClearRatio: c.Thresholds.Clear,
 		Findings: report.Findings(e.Findings), Counts: countsOf(n.result, e),
 	}
 	var err error
-	if doc.Signals, err = report.Signals(ctx, n.data, c.Names, c.Domain); err != nil {
+	if doc.Signals, err = report.Signals(ctx, n.data, c.Names, c.Domain, c.Thresholds); err != nil {
 		return nil, err
 	}
 	ways := make([]report.CellPackets, len(e.Ways))
@@ -273,11 +276,10 @@ func (c *Captures) unknown(result *replay.Result, e *replay.Examined) []string {
 	say(result.Frames[decode.Hidden], "packets are encrypted by MACsec: tags inside them are hidden")
 	say(e.Decoded.Encrypted, "packets are in ESP or PSP: reflections inside are for the hosts alone to see")
 	say(e.Untracked, "packets are of more flows than are told apart: whether these lose tags is not known")
-	say(e.Pathless, "reflections are of more flows than are told apart: they do not clear ports that seem stuck")
 	say(result.Counts.Unknown, "observations are of a signal type that no table gives a meaning")
 	say(result.Damaged.Bytes, "bytes of damaged captures are left out")
-	result.SkippedLink.List(func(link capture.LinkType, packets uint64) {
-		say(packets, "packets are of link type %s, which is not read", link)
+	result.SkippedLink.List(func(u window.Unread, packets uint64) {
+		say(packets, "packets are of %s, which is not read", u)
 	})
 	for _, cut := range result.Cuts {
 		list = append(list, cut.Error())

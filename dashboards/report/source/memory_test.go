@@ -21,8 +21,8 @@ func write(t *testing.T, m *source.Memory, ms int64, src uint64, kind decode.Kin
 		b := &aggregate.Block{
 			Resolution: int64(r), WindowStart: ms * int64(time.Millisecond) / int64(r) * int64(r),
 			Signal: []uint8{uint8(csig.MaxDelay)}, Kind: []uint8{uint8(kind)}, Encoding: []uint8{1}, SrcGroup: []uint64{src}, DstGroup: []uint64{2}, Location: []uint64{5},
-			Observations: []uint64{20}, Bytes: []uint64{1}, Sum: []uint64{100}, Min: []uint64{1}, Max: []uint64{9},
-			Untouched: []uint64{0}, Trimmed: []uint64{0}, Heavy: []uint64{heavy}, HeavySum: []uint64{heavy},
+			Observations: []uint64{20}, Samples: []uint64{20}, Unjudged: []uint64{0}, Bytes: []uint64{1}, Sum: []uint64{100}, Min: []uint64{1}, Max: []uint64{9},
+			Untouched: []uint64{0}, Trimmed: []uint64{0}, Heavy: []uint64{heavy}, HeavySum: []uint64{heavy}, Evidence: []uint8{0},
 			DistCode: []uint16{3}, DistCount: []uint64{20}, DistEnd: []uint32{1},
 		}
 		if err := m.WriteBlock(t.Context(), b); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/ingest/local"
@@ -91,18 +92,19 @@ func (a *Agent) Resume(cfg journal.Config, to journal.Writers, missing func(*loc
 		Writers: to, Logger: a.logger,
 	})
 	a.journal = journal.New(cfg)
-	marks, err := a.journal.Resume(a.setup.Settings.Resolutions, missing)
+	marks, err := a.journal.Resume(&a.setup.Settings, missing)
 	for i := range marks {
 		a.after = max(a.after, marks[i].Source.Incarnation)
 	}
 	return marks, err
 }
 
-// Start makes the pipeline behind the taps. Nothing runs before Run.
-func (a *Agent) Start(names Names) error {
+// Start makes the pipeline behind the taps. Rows of windows that have ended go to provisional before
+// they close; nil is for none. Nothing runs before Run.
+func (a *Agent) Start(names Names, provisional aggregate.ProvisionalSink) error {
 	a.names = names
 	names.Use(a.setup.Network)
-	cfg := local.Config{Instance: a.setup.Instance, Interval: a.setup.Interval, Journal: a.journal, After: a.after, Logger: a.logger}
+	cfg := local.Config{Instance: a.setup.Instance, Interval: a.setup.Interval, Journal: a.journal, Provisional: provisional, After: a.after, Logger: a.logger}
 	var err error
 	a.pipeline, err = local.New(cfg, plan(&a.setup, a.taps, nil))
 	return err

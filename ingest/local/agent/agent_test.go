@@ -78,7 +78,7 @@ func TestAgent(t *testing.T) {
 			t.Fatalf("%d marks, %v", len(marks), err)
 		}
 		n := &names{}
-		if err := a.Start(n); err != nil {
+		if err := a.Start(n, nil); err != nil {
 			t.Fatal(err)
 		}
 		ctx, end := context.WithCancel(t.Context())

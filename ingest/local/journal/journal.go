@@ -18,6 +18,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
@@ -141,7 +142,7 @@ func (j *Journal) Stats() Stats {
 // Rows of taps that were open are cut. missing is told of each mark what nobody captured
 // since, until the taps were opened, and which windows were open in between; its error ends
 // Resume.
-func (j *Journal) Resume(resolutions []time.Duration, missing func(*local.Mark, []store.Gap) error) ([]local.Mark, error) {
+func (j *Journal) Resume(windows *window.Settings, missing func(*local.Mark, []store.Gap) error) ([]local.Mark, error) {
 	last, err := j.last()
 	if last == nil || err != nil {
 		return nil, err
@@ -155,7 +156,7 @@ func (j *Journal) Resume(resolutions []time.Duration, missing func(*local.Mark, 
 		if m.At > 0 {
 			since = time.Unix(0, m.At)
 		}
-		gaps := append(OpenWindows(m, resolutions), store.Gap{Source: m.Source, From: since, To: j.cfg.Opened, Reason: store.GapRestart})
+		gaps := append(OpenWindows(m, windows), store.Gap{Source: m.Source, From: since, To: j.cfg.Opened, Reason: store.GapRestart})
 		if gap := &gaps[len(gaps)-1]; gap.To.Before(gap.From) {
 			gap.To = gap.From // of a clock that was ahead
 		}
@@ -185,20 +186,19 @@ func (j *Journal) last() (last *round, err error) {
 	return last, nil
 }
 
-// OpenWindows are the gaps of the windows that were open at a mark, of each resolution.
-// Windows of 1 min are made of the stored ones of 1 s, where there are any.
-func OpenWindows(m *local.Mark, resolutions []time.Duration) (list []store.Gap) {
+// OpenWindows are the gaps of the windows that were open at a mark, of each resolution of the
+// settings. Windows of 1 min are made of the stored ones of 1 s, where there are any.
+func OpenWindows(m *local.Mark, windows *window.Settings) (list []store.Gap) {
 	if m.At == 0 || m.Closed {
 		return nil
 	}
 	at := time.Unix(0, m.At)
-	for _, r := range resolutions {
-		if r == time.Minute && len(resolutions) > 1 {
+	for _, r := range windows.Resolutions {
+		if r == time.Minute && len(windows.Resolutions) > 1 {
 			continue
 		}
-		lateness := max(2*r, 50*time.Millisecond)
 		list = append(list, store.Gap{
-			Source: m.Source, From: at.Add(-lateness).Truncate(r), To: at, Reason: store.GapOpen, Resolution: r,
+			Source: m.Source, From: at.Add(-windows.LatenessOf(r)).Truncate(r), To: at, Reason: store.GapOpen, Resolution: r,
 		})
 	}
 	return list

@@ -11,6 +11,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
@@ -88,7 +89,7 @@ func TestResume(t *testing.T) {
 	from := map[uint64]time.Time{}
 	open := map[uint64]int{}
 	resolutions := []time.Duration{10 * time.Millisecond, time.Second, time.Minute}
-	got, err := j.Resume(resolutions, func(m *local.Mark, gaps []store.Gap) error {
+	got, err := j.Resume(&window.Settings{Resolutions: resolutions}, func(m *local.Mark, gaps []store.Gap) error {
 		for _, g := range gaps {
 			switch {
 			case g.Source != m.Source:
@@ -110,7 +111,7 @@ func TestResume(t *testing.T) {
 		t.Errorf("missing from %v, open windows %v", from, open)
 	}
 	refused := errors.New("the store is away")
-	if _, err := j.Resume(resolutions, func(*local.Mark, []store.Gap) error { return refused }); !errors.Is(err, refused) {
+	if _, err := j.Resume(&window.Settings{Resolutions: resolutions}, func(*local.Mark, []store.Gap) error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("a gap that cannot be told: %v", err)
 	}
 }
@@ -118,15 +119,15 @@ func TestResume(t *testing.T) {
 // TestOpenWindows: of each resolution, the windows that were open at the last frame.
 func TestOpenWindows(t *testing.T) {
 	at := time.Unix(1_700_000_000, 5e8)
-	got := OpenWindows(&local.Mark{At: at.UnixNano()}, []time.Duration{time.Second, time.Minute})
+	got := OpenWindows(&local.Mark{At: at.UnixNano()}, &window.Settings{Resolutions: []time.Duration{time.Second, time.Minute}})
 	if len(got) != 1 || !got[0].From.Equal(time.Unix(1_699_999_998, 0)) || !got[0].To.Equal(at) || got[0].Resolution != time.Second || got[0].Reason != store.GapOpen {
 		t.Errorf("got %+v", got)
 	}
-	got = OpenWindows(&local.Mark{At: at.UnixNano()}, []time.Duration{time.Minute})
+	got = OpenWindows(&local.Mark{At: at.UnixNano()}, &window.Settings{Resolutions: []time.Duration{time.Minute}})
 	if len(got) != 1 || !got[0].From.Equal(at.Add(-2*time.Minute).Truncate(time.Minute)) || got[0].Resolution != time.Minute {
 		t.Errorf("of minutes alone: %+v", got)
 	}
-	if got := OpenWindows(&local.Mark{}, []time.Duration{time.Second}); got != nil {
+	if got := OpenWindows(&local.Mark{}, &window.Settings{Resolutions: []time.Duration{time.Second}}); got != nil {
 		t.Errorf("of a ring without a frame: %+v", got)
 	}
 }

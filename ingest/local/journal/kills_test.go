@@ -72,6 +72,7 @@ func (c *clockwork) ReadBatch(b *capture.Batch) error {
 }
 
 func (*clockwork) QuietUntil() int64 { return 0 }
+func (*clockwork) Ahead() int64      { return 0 }
 func (*clockwork) Close() error      { return nil }
 
 // world is what outlives processes: durable rows and marks.
@@ -163,7 +164,7 @@ func (w *world) live(kill bool) {
 	j := New(Config{Log: l, Name: "kills", Opened: time.Now(), Records: records.Recorder, Logger: slog.New(slog.DiscardHandler)})
 	resolutions := []time.Duration{100 * time.Millisecond, time.Second, time.Minute}
 	last := w.before
-	marks, err := j.Resume(resolutions, func(_ *local.Mark, gaps []store.Gap) error {
+	marks, err := j.Resume(&window.Settings{Resolutions: resolutions}, func(_ *local.Mark, gaps []store.Gap) error {
 		w.gaps = append(w.gaps, gaps...)
 		return nil
 	})

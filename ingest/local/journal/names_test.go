@@ -74,7 +74,7 @@ func rowOf(source aggregate.Source, net Network, seq uint64, resolution time.Dur
 		Signal: []uint8{0}, Kind: []uint8{0}, Encoding: []uint8{0}, SrcGroup: []uint64{group}, DstGroup: []uint64{group},
 		Location:     []uint64{uint64(net.Fabric.Locations()[0].ID)},
 		Observations: []uint64{1}, Bytes: []uint64{100}, Trimmed: []uint64{1}, // has no value
-		Sum: none, Min: none, Max: none, Untouched: none, Heavy: none, HeavySum: none, DistEnd: []uint32{0},
+		Samples: none, Unjudged: none, Sum: none, Min: none, Max: none, Untouched: none, Heavy: none, HeavySum: none, Evidence: []uint8{0}, DistEnd: []uint32{0},
 	}
 }
 

@@ -209,8 +209,11 @@ func (r *MirrorReader) follow(state *sessionState, s *decode.Session) {
 // key. The list grows while frames are read, and its entries never change.
 func (r *MirrorReader) Interfaces() []capture.Interface { return r.list[:len(r.list):len(r.list)] }
 
-// QuietUntil is that of the source.
+// QuietUntil asks the source.
 func (r *MirrorReader) QuietUntil() int64 { return r.source.QuietUntil() }
+
+// Ahead asks the source.
+func (r *MirrorReader) Ahead() int64 { return r.source.Ahead() }
 
 // Received is when the last packet was received, with a mirrored frame or not.
 func (r *MirrorReader) Received() int64 { return r.received }

@@ -53,6 +53,7 @@ func (b *batches) ReadBatch(to *capture.Batch) error {
 }
 
 func (b *batches) QuietUntil() int64 { return 42 }
+func (b *batches) Ahead() int64      { return 0 }
 
 func (b *batches) Close() error {
 	b.closed = true

@@ -71,7 +71,7 @@ func exports(t *testing.T, url string, d remote.Description) {
 	b := &aggregate.Block{
 		Source: aggregate.Source{Epoch: d.Epoch()}, Resolution: 1e9, WindowStart: time.Now().Add(-5 * time.Second).Truncate(time.Second).UnixNano(),
 		Signal: []uint8{0}, Kind: []uint8{1}, Encoding: []uint8{0}, SrcGroup: group, DstGroup: group, Location: []uint64{uint64(d.Locations[0].ID)},
-		Observations: []uint64{1}, Bytes: []uint64{100}, Trimmed: []uint64{1}, Sum: zero, Min: zero, Max: zero, Untouched: zero, Heavy: zero, HeavySum: zero, DistEnd: []uint32{0},
+		Observations: []uint64{1}, Bytes: []uint64{100}, Trimmed: []uint64{1}, Samples: zero, Unjudged: zero, Sum: zero, Min: zero, Max: zero, Untouched: zero, Heavy: zero, HeavySum: zero, Evidence: []uint8{0}, DistEnd: []uint32{0},
 	}
 	if err := s.WriteBlock(ctx, b); err != nil {
 		t.Fatal(err)

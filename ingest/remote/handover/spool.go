@@ -23,7 +23,7 @@ import (
 
 // Spool hands blocks to a collector by way of a client's spool: each ring of a tap is a
 // stream, with the incarnations of its blocks. It implements journal.Log. The goroutine of
-// the pipeline alone uses it, but for Know.
+// the pipeline alone uses it, but for Know and WriteProvisional.
 type Spool struct {
 	logger *slog.Logger
 	client *remote.Client
@@ -74,12 +74,22 @@ func (s *Spool) stream(k streamKey) (*remote.Stream, error) {
 	if stream := s.streams[k]; stream != nil {
 		return stream, nil
 	}
-	name, _ := s.taps.Load(k.producer)
-	stream, err := s.client.StreamOf(fmt.Sprintf("%v/%d", name, k.ring), k.incarnation)
+	stream, err := s.client.StreamOf(s.streamName(k.producer, k.ring), k.incarnation)
 	if err == nil {
 		s.streams[k] = stream
 	}
 	return stream, err
+}
+
+// streamName is the name of a ring's stream.
+func (s *Spool) streamName(producer uint64, ring int) string {
+	name, _ := s.taps.Load(producer)
+	return fmt.Sprintf("%v/%d", name, ring)
+}
+
+// WriteProvisional implements aggregate.ProvisionalSink: rows go to the collector beside the spool.
+func (s *Spool) WriteProvisional(p *aggregate.Provisional) {
+	s.client.WriteProvisional(s.streamName(p.Producer, local.RingOf(p.Seq)), p)
 }
 
 // WriteBlock implements journal.Log.

@@ -272,7 +272,7 @@ func (row *frameRow) observations(s *Segment, st scenario.Style, ends decode.End
 	if row.hidden {
 		return nil
 	}
-	o := decode.Observation{Flags: decode.HasAddrs | decode.HasPorts, Proto: 6, SrcPort: s.Tuple.SrcPort, DstPort: s.Tuple.DstPort}
+	o := decode.Observation{Flags: decode.HasAddrs | decode.HasPorts | decode.HasProto, Proto: 6, SrcPort: s.Tuple.SrcPort, DstPort: s.Tuple.DstPort}
 	header, version := 0, st.IP
 	plain := st.Encap.OuterIP() && ends == decode.Inner || !st.Encap.OuterIP() && !row.outer
 	if !plain {
@@ -294,6 +294,9 @@ func (row *frameRow) observations(s *Segment, st scenario.Style, ends decode.End
 	}
 	src, dst := s.ends(st, header)
 	o.Src, o.Dst = as16(version, src), as16(version, dst)
+	if version == 6 {
+		o.Flags |= decode.IPv6
+	}
 	if !row.outer {
 		tag := o
 		tag.Kind, tag.Tag = decode.Tag, s.Tag

@@ -61,7 +61,7 @@ func NewTaps(s *scenario.Scenario, points []scenario.Point) (*Taps, error) {
 			p.CaptureLen = p.SnapLen
 		}
 		p.random = exact.Stream(s.Seed, 6, uint64(i))
-		p.exact = p.Offset == 0 && p.Drift == 0 && p.Jitter == 0 && p.Loss == 0 && p.Duplicate == 0 && p.Reorder == 0
+		p.exact = p.Offset == 0 && p.Step == 0 && p.Drift == 0 && p.Jitter == 0 && p.Loss == 0 && p.Duplicate == 0 && p.Reorder == 0
 		if p.ERSPAN != 0 {
 			p.mirror = newMirror(p.ERSPAN, p.Session, i)
 		}
@@ -165,6 +165,9 @@ func (t *tap) clock(ns, from int64) int64 {
 	if t.Drift != 0 {
 		since := ns - from
 		at += since/second*t.Drift + since%second*t.Drift/second
+	}
+	if ns-from >= t.StepAt.Nanoseconds() {
+		at += t.Step.Nanoseconds()
 	}
 	if t.Jitter > 0 {
 		at += int64(t.random.Below(2*uint64(t.Jitter)+1)) - int64(t.Jitter)

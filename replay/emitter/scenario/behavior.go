@@ -67,6 +67,8 @@ const (
 	Misbucketed  = "misbucketed"
 	TagHash      = "tag-hash"
 	ReservedBits = "reserved-bits"
+	Retype       = "retype"
+	SetTrim      = "set-trim"
 	DoubleTag    = "double-tag"
 	Forge        = "forge"
 )
@@ -141,8 +143,8 @@ func (b *Behavior) check(s *Scenario) error {
 	switch {
 	case b.Match == "":
 		return fmt.Errorf("match: is missing: name devices or ports, such as spine* or leaf3:up1")
-	case b.Start < 0 || b.End < 0 || (b.End > 0 && b.End <= b.Start):
-		return fmt.Errorf("start %s, end %s: expected an end after the start", b.Start, b.End)
+	case b.Start < 0 || b.Start > maxRun || b.End < 0 || b.End > maxRun || (b.End > 0 && b.End <= b.Start):
+		return fmt.Errorf("start %s, end %s: expected an end after the start, both of at most %s", b.Start, b.End, maxRun)
 	case b.Every < 0 || b.Every > time.Hour || (b.Every > 0 && b.Kind != Software && b.Kind != Metering):
 		return fmt.Errorf("every %s: expected up to 1h, in software and metering", b.Every)
 	case (b.Kind == Metering || b.Kind == TagHash) && (b.Start != 0 || b.End != 0):

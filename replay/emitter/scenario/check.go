@@ -25,6 +25,7 @@ const (
 	maxSnapLen      = 256 << 10
 	maxBuffer       = 1 << 30
 	maxWeight       = 10
+	maxRun          = 24 * time.Hour // times in picoseconds fit 63 bits
 )
 
 // Check tells what is wrong with a scenario that has its defaults.
@@ -65,13 +66,27 @@ func (s *Scenario) checkAll() error {
 			return fmt.Errorf("workloads[%d] (%s): %w", i, s.Workloads[i].Kind, err)
 		}
 	}
+	if len(s.Idle()) == len(s.Workloads) {
+		return fmt.Errorf("workloads: all start at or after the end of the run at %s: nothing would be sent", s.Duration)
+	}
 	return nil
+}
+
+// Idle are the indexes of workloads that start at or after the end of the run, such as one
+// shortened by its Duration: they send nothing.
+func (s *Scenario) Idle() (list []int) {
+	for i := range s.Workloads {
+		if s.Workloads[i].Start >= s.Duration {
+			list = append(list, i)
+		}
+	}
+	return list
 }
 
 func (s *Scenario) checkTimes(t *Topology) error {
 	switch {
-	case s.Duration < time.Millisecond || s.Duration > 24*time.Hour:
-		return fmt.Errorf("duration %s: expected 1ms to 24h", s.Duration)
+	case s.Duration < time.Millisecond || s.Duration > maxRun:
+		return fmt.Errorf("duration %s: expected 1ms to %s", s.Duration, maxRun)
 	case s.Window < time.Millisecond || s.Window > time.Hour:
 		return fmt.Errorf("window %s: expected 1ms to 1h", s.Window)
 	case s.FlowTrace != 0 && (s.FlowTrace < time.Microsecond || s.FlowTrace > s.Duration):
@@ -140,6 +155,12 @@ const (
 
 // checkFabric checks what the topology is built from, so that building it is bounded.
 func (s *Scenario) checkFabric() error {
+	if s.ECMPHash != "" && ecmpHashes[s.ECMPHash] == nil {
+		return fmt.Errorf("ecmp_hash %q: expected crc32 or xor16", s.ECMPHash)
+	}
+	if versions, tenants := s.versions(); s.ECMPHash != "" && (tenants || !slices.Equal(versions, []uint8{4})) {
+		return errors.New("ecmp_hash: expected IPv4, and no tunnels between hosts: switches do not hash other addresses")
+	}
 	forms := 0
 	for _, given := range []bool{s.Leaves != 0 || s.Spines != 0, len(s.Pods) > 0 || s.Cores != 0, s.FabricFile != ""} {
 		if given {

@@ -82,6 +82,12 @@ func fabricSpec(s *Scenario, t *Topology) (*fabric.Spec, error) {
 	for h := range t.Hosts() {
 		spec.Hosts = append(spec.Hosts, fabric.HostSpec{Name: t.HostName(h), Addresses: s.addresses(t.Address(h))})
 	}
+	if s.ECMPHash != "" {
+		spec.ECMP = []fabric.ECMPSpec{{Hash: s.ECMPHash, Fields: []string{"src_ip", "dst_ip", "src_port", "dst_port"}}}
+		for i := range spec.Devices {
+			spec.Devices[i].HashSeed = ecmpSeed(i)
+		}
+	}
 	spec.Taps, err = tapSpecs(s, t)
 	return spec, err
 }
@@ -193,19 +199,23 @@ func (s *Scenario) known(a uint32, name func(version uint8, a uint32) string) (l
 // tapSpecs are the taps as the fabric file names them. Classic pcap has no names of
 // interfaces: there the file's name stands for the tap.
 func tapSpecs(s *Scenario, t *Topology) ([]fabric.TapSpec, error) {
-	places, err := PlaceTaps(s, t.Points())
+	points := t.Points()
+	places, err := PlaceTaps(s, points)
 	if err != nil {
 		return nil, err
 	}
 	var list []fabric.TapSpec
 	for i := range places {
-		list = append(list, fabric.TapSpec{Name: places[i].Name, Place: places[i].Place, Mirrors: decode.Mirrors{ERSPAN: places[i].ERSPAN != 0}})
+		list = append(list, fabric.TapSpec{
+			Name: places[i].Name, Place: places[i].Place, At: places[i].at(points), Mirrors: decode.Mirrors{ERSPAN: places[i].ERSPAN != 0},
+		})
 	}
 	if !s.SingleFile || !s.Classic {
 		return list, nil
 	}
 	all := fabric.TapSpec{Name: s.Name, Place: list[0].Place}
 	for i := range list {
+		all.At = append(all.At, list[i].At...)
 		if list[i].Place != all.Place {
 			return nil, errors.New("classic and single_file: taps at different places need files of their own")
 		}

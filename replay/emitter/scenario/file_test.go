@@ -118,7 +118,13 @@ func TestParseErrors(t *testing.T) {
 		{"burst without period", fabric + "workloads: [{kind: ring, rate: 1Mbps, burst: 1s}]\n", "workloads[0] (ring)"},
 		{"rack that is not there", fabric + "workloads: [{kind: ring, rate: 1Mbps, racks: [3]}]\n", "racks: 3"},
 		{"target that is not there", fabric + "workloads: [{kind: incast, rate: 1Mbps}]\n", "no such host"},
+		{"start that no run reaches", fabric + "duration: 10ms\nworkloads: [{kind: ring, rate: 1Mbps, start: 3000h}]\n", "start 3000h0m0s"},
+		{"end that no run reaches", fabric + "duration: 10ms\nworkloads: [{kind: ring, rate: 1Mbps, end: 3000h}]\n", "end 3000h0m0s"},
+		{"period beyond all runs", fabric + "workloads: [{kind: ring, rate: 1Mbps, period: 3000h, burst: 1s}]\n", "period 3000h0m0s"},
+		{"fault beyond all runs", "base: demo\nfaults: [{match: spine1, kind: reset, start: 3000h}]\n", "start 3000h0m0s"},
+		{"start after the end of the run", fabric + "duration: 10ms\nworkloads: [{kind: ring, rate: 1Mbps, start: 10ms}]\n", "nothing would be sent"},
 		{"a key given twice", fabric + "host_speed: 1Mbps\n", "already defined"},
+		{"hash of addresses that are not IPv4", "base: ipv6\necmp_hash: crc32\n", "ecmp_hash: expected IPv4"},
 		{"not a mapping", "- 1\n", "cannot unmarshal"},
 	}
 	for _, tt := range tests {

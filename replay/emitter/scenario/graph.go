@@ -172,6 +172,9 @@ func (t *Topology) choose(seed uint64, f FiveTuple, at int32, dst int, toward []
 		}
 	}
 	i := pick(f, seed, salt, n)
+	if t.ecmp != nil && salt == uint64(at) {
+		i = int(t.ecmp(f, ecmpSeed(int(at))) % uint32(n))
+	}
 	for _, c := range candidates {
 		if leads(&t.Ports[c]) {
 			if i == 0 {

@@ -52,12 +52,17 @@ type Scenario struct {
 	SideLinks        []SideLink `yaml:"side_links,omitempty"`
 	FabricFile       string     `yaml:"fabric_file,omitempty"`
 
+	// ECMPHash is the function by which switches choose among equal-cost paths, over IPv4
+	// addresses and ports before any encapsulation: crc32 or xor16, which the fabric file then
+	// says. Default: one that no fabric file can name.
+	ECMPHash string `yaml:"ecmp_hash,omitempty"`
+
 	BufferBytes    uint64        `yaml:"buffer_bytes,omitempty"`     // of each switch port; default 256 KiB
 	NICBufferBytes uint64        `yaml:"nic_buffer_bytes,omitempty"` // of each sending host; default 4 MiB
 	Propagation    time.Duration `yaml:"propagation,omitempty"`      // of each link; default 500 ns
 	Pipeline       time.Duration `yaml:"pipeline,omitempty"`         // of each switch, before the queue; default 600 ns
 	// TrimBuffer, unless 0, makes switches cut packets that find the buffer full to
-	// their headers, and is the room beyond the buffer that these may take.
+	// their headers, and is the room beside the buffer for these, which leave first.
 	TrimBuffer uint64 `yaml:"trim_buffer_bytes,omitempty"`
 
 	// Devices says which switches have less than complete support, Faults which break

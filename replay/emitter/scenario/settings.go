@@ -18,8 +18,8 @@ const (
 	// Raw is the busy share of the last complete interval (section 5.1.1; slides "CSIG
 	// at IEEE 802 Nendica", November 2023, "BW Measure").
 	Raw Estimator = "raw"
-	// EWMA moves by a weight of 1/2^n with every packet toward the busy share of the time
-	// since the packet before it ended. It has no interval.
+	// EWMA samples the busy share of the link every interval/2^n and moves by a weight of
+	// 1/2^n toward it: its time constant is the interval, as that of DRE is.
 	EWMA Estimator = "ewma"
 	// DRE adds every packet's busy time to a register that loses 1/2^n of itself every
 	// interval/2^n: the Discounted Rate Estimator of CONGA, whose time constant is the
@@ -177,6 +177,10 @@ const (
 	PonyFields = 2     // offset of the data fields
 	PonyValid  = 0x01  // flag: they are valid
 )
+
+// UDPRepeat is the time within which a reflection over UDP that says the same as the last
+// one of its flow counts as a repeat: the default of readers' windows.udp_repeat.
+const UDPRepeat = 10 * time.Microsecond
 
 // ponyReflections tells readers where the header has its reflection; the list is
 // empty if no workload uses the transport.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 )
 
@@ -30,6 +31,10 @@ type Tap struct {
 	Offset time.Duration `yaml:"offset,omitempty"`
 	Drift  int64         `yaml:"drift_ppb,omitempty"`
 	Jitter time.Duration `yaml:"jitter,omitempty"`
+
+	// Step is by how much the tap's clock is set, at StepAt from the start.
+	Step   time.Duration `yaml:"step,omitempty"`
+	StepAt time.Duration `yaml:"step_at,omitempty"`
 
 	Loss      Share `yaml:"loss,omitempty"`      // of frames
 	Duplicate Share `yaml:"duplicate,omitempty"` // of the captured ones
@@ -74,6 +79,8 @@ func (t *Tap) check() error {
 		return errors.New("expected ports, before or after")
 	case t.Offset.Abs() > maxClockError:
 		return fmt.Errorf("offset %s: expected at most %s", t.Offset, maxClockError)
+	case t.Step.Abs() > maxClockError || t.StepAt < 0:
+		return fmt.Errorf("step %s at %s: expected at most %s, 0 or later", t.Step, t.StepAt, maxClockError)
 	case t.Drift > maxDrift || t.Drift < -maxDrift:
 		return fmt.Errorf("drift_ppb %d: expected at most %d", t.Drift, int64(maxDrift))
 	case t.Jitter < 0 || t.Jitter > maxJitter:
@@ -178,6 +185,25 @@ type TapPlace struct {
 	Tap
 	Place string
 	Links []int32
+}
+
+// at are the ports, and the devices behind interfaces of hosts, that packets of a tap in the middle
+// of the fabric pass.
+func (p *TapPlace) at(points []Point) (names []string) {
+	if p.Place != placeMid {
+		return nil
+	}
+	for _, link := range p.Links {
+		at := &points[link]
+		name := at.from + ":" + at.port
+		if at.fromHost {
+			name = at.to
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // PlaceTaps finds out where the taps of a scenario stand.

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -29,6 +30,7 @@ type Topology struct {
 	sets    map[string]int32     // attachments by their devices
 	into    [][]int32            // devices with a port that faces the device
 	toward  map[int32][]distance // by attachment
+	ecmp    ecmpHash             // that switches choose by; nil: FiveTuple.hash
 }
 
 type deviceInfo struct {
@@ -58,6 +60,9 @@ type Port struct {
 // Name is the port's with its device: "leaf1:up1".
 func (p *Port) Name() string { return p.Device + ":" + p.Port }
 
+// Buffer is the bytes that a switch's port has room for.
+func (s *Scenario) Buffer(p *Port) uint64 { return cmp.Or(p.Buffer, s.BufferBytes) }
+
 type hostInfo struct {
 	name       string
 	address    uint32
@@ -76,7 +81,7 @@ type Rack struct {
 // NewTopology makes the topology that the scenario describes: that of its fabric
 // file, three stages if it has pods, otherwise two.
 func NewTopology(s *Scenario) (*Topology, error) {
-	t := &Topology{sets: map[string]int32{}, toward: map[int32][]distance{}}
+	t := &Topology{sets: map[string]int32{}, toward: map[int32][]distance{}, ecmp: ecmpHashes[s.ECMPHash]}
 	var err error
 	switch {
 	case s.FabricFile != "":
@@ -211,6 +216,38 @@ func (f FiveTuple) hash(seed, device uint64) uint64 {
 	r := exact.Stream(seed, device, uint64(f.Src)<<32|uint64(f.Dst), uint64(f.SrcPort)<<16|uint64(f.DstPort))
 	return r.Next()
 }
+
+// ecmpHash is a hash of a 5-tuple with a device's seed.
+type ecmpHash func(f FiveTuple, seed uint32) uint32
+
+// ecmpHashes are the functions of Scenario.ECMPHash. CRC-32 begins with the seed in its register.
+var ecmpHashes = map[string]ecmpHash{
+	"crc32": func(f FiveTuple, seed uint32) uint32 {
+		crc := ^seed
+		for _, c := range f.bytes() {
+			crc ^= uint32(c)
+			for range 8 {
+				crc = crc>>1 ^ 0xedb88320&-(crc&1)
+			}
+		}
+		return ^crc
+	},
+	"xor16": func(f FiveTuple, seed uint32) uint32 {
+		x := f.Src>>16 ^ f.Src ^ f.Dst>>16 ^ f.Dst ^ uint32(f.SrcPort) ^ uint32(f.DstPort) ^ seed
+		return x & 0xffff
+	},
+}
+
+func (f FiveTuple) bytes() (b [12]byte) {
+	binary.BigEndian.PutUint32(b[:], f.Src)
+	binary.BigEndian.PutUint32(b[4:], f.Dst)
+	binary.BigEndian.PutUint16(b[8:], f.SrcPort)
+	binary.BigEndian.PutUint16(b[10:], f.DstPort)
+	return b
+}
+
+// ecmpSeed is what a device seeds an ecmpHash with.
+func ecmpSeed(device int) uint32 { return uint32(device+1) * 0x9e3779b1 }
 
 func ipv4(a uint32) string {
 	var b [4]byte

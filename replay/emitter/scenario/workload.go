@@ -207,6 +207,8 @@ func (s *Scenario) checkControl(w *Workload) error {
 // checkSteps checks when a workload's senders are active.
 func (s *Scenario) checkSteps(t *Topology, w *Workload) error {
 	switch {
+	case w.Start > maxRun || w.End > maxRun || w.Period > maxRun:
+		return fmt.Errorf("start %s, end %s, period %s: expected at most %s", w.Start, w.End, w.Period, maxRun)
 	case w.Start < 0 || w.End < 0 || (w.End > 0 && w.End <= w.Start):
 		return fmt.Errorf("start %s, end %s: expected an end after the start", w.Start, w.End)
 	case w.Period < 0 || w.Burst < 0 || w.Burst > w.Period || (w.Period > 0) != (w.Burst > 0):

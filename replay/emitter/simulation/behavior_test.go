@@ -18,6 +18,18 @@ type hop struct {
 	before, after packet
 }
 
+// find returns a packet from a port's ring, where trimmed packets overtake others.
+func find(t *testing.T, p *port, like *packet) packet {
+	t.Helper()
+	for n := p.head; n != p.tail; n++ {
+		if k := p.at(n); k.flow == like.flow && k.id == like.id && k.ack == like.ack {
+			return *k
+		}
+	}
+	t.Fatalf("packet %d of flow %d is not in its queue", like.id, like.flow)
+	return packet{}
+}
+
 // watch runs a scenario to its end and shows every hop of a switch's port to see.
 func watch(t *testing.T, m *sim, see func(h hop)) {
 	t.Helper()
@@ -52,7 +64,7 @@ func watch(t *testing.T, m *sim, see func(h hop)) {
 		h.policy = p.policy
 		switch {
 		case next != nil && next.tail != tail:
-			h.after = *next.at(next.tail - 1)
+			h.after = find(t, next, &h.before)
 			see(h)
 		case switchPort && next == nil && !h.before.ack && h.before.tag.Set:
 			if newest = m.flows[h.before.flow].newest; newest.Set {

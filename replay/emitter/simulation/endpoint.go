@@ -18,6 +18,9 @@ type flow struct {
 	overhead         uint16           // bytes that its encapsulation adds to a frame
 	cell, cellBack   int32            // of the truth: sender's to receiver's rack, and back
 
+	// Whether data and acknowledgements entered switches, by window of the truth.
+	entered, enteredBack [2]bool
+
 	// The sender.
 	pace         pacing
 	control      scenario.Control
@@ -32,13 +35,13 @@ type flow struct {
 	tags         uint32
 	sequence     uint32 // of the next byte
 	heard        uint32 // newest TCP timestamp of the receiver
-	lastAck      uint32 // newest reflection that arrived
-	lastMark     truth.Mark
+	reflected    [csig.NumKnown]reflected
 	dataLength   uint16 // of an untagged data frame
 
 	// The receiver.
 	ackEvery   int32
-	unacked    int32 // data packets since the last acknowledgement
+	unacked    int32  // data packets since the last acknowledgement
+	highest    uint32 // end of the data that arrived
 	ackTags    uint32
 	newest     truth.Mark // of the tags that arrived; set until it is reflected
 	summary    *summary   // takes the place of newest where the worst is reflected
@@ -46,6 +49,13 @@ type flow struct {
 	acksToCopy int32
 
 	sent, delivered, dropped, trimmed uint64 // packets of both directions
+}
+
+// reflected is the last reflection of a signal that a sender got.
+type reflected struct {
+	mark truth.Mark
+	ack  uint32 // the newest acknowledgement number that came with one
+	at   int64  // ps, of the last that counted
 }
 
 // route is the way of a packet.
@@ -168,12 +178,15 @@ func (s *sim) received(f *flow, now int64, k *packet) {
 		return
 	}
 	end := k.number + payload
+	if int32(end-f.highest) > 0 {
+		f.highest = end
+	}
 	f.unacked++
 	if f.unacked < f.ackEvery && end != f.urgent {
 		return
 	}
 	f.unacked = 0
-	a := packet{flow: k.flow, ack: true, number: end, stamp: s.stamp(now), echo: k.stamp, sent: k.sent, ecn: k.ecn}
+	a := packet{flow: k.flow, ack: true, number: f.highest, stamp: s.stamp(now), echo: k.stamp, sent: k.sent, ecn: k.ecn}
 	a.reflects = f.reflection(len(s.signals))
 	s.acknowledge(f, now, a)
 	if f.acksToCopy > 0 {
@@ -192,8 +205,7 @@ func (s *sim) acknowledge(f *flow, now int64, a packet) {
 	s.start(f, &f.reverse, now, &a)
 }
 
-// heard is the sender's part. A reflection that repeats the one before it under the
-// same acknowledgement number is the same measurement.
+// heard is the sender's part.
 func (s *sim) heard(f *flow, now int64, k *packet) {
 	f.heard = k.stamp
 	if k.tag.Set {
@@ -205,11 +217,27 @@ func (s *sim) heard(f *flow, now int64, k *packet) {
 	if f.window != nil {
 		s.react(f, now, k)
 	}
-	if !k.reflects.Set || (f.lastMark.SameOnWire(&k.reflects) && f.lastAck == k.number) {
-		return
+	if k.reflects.Set && !f.repeats(now, k) {
+		s.truth.Observe(now, f.cell, &k.reflects, 1)
 	}
-	f.lastMark, f.lastAck = k.reflects, k.number
-	s.truth.Observe(now, f.cell, &k.reflects, 1)
+}
+
+// repeats tells whether a reflection is the same measurement as the last one of its signal:
+// it says the same and acknowledges nothing new, or comes right behind it where readers see
+// no acknowledgement numbers.
+func (f *flow) repeats(now int64, k *packet) bool {
+	last := &f.reflected[k.reflects.Signal]
+	same := last.mark.SameOnWire(&k.reflects)
+	if f.tuple.DstPort == scenario.PonyPort {
+		// Readers have times in nanoseconds.
+		same = same && now/1000-last.at/1000 < scenario.UDPRepeat.Nanoseconds()
+	} else if fresh := int32(k.number - last.ack); fresh > 0 || !last.mark.Set {
+		last.ack, same = k.number, false
+	}
+	if !same {
+		last.mark, last.at = k.reflects, now
+	}
+	return same
 }
 
 // summary is the worst tag of each signal since the last acknowledgement.

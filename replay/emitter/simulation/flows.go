@@ -315,7 +315,6 @@ func (b *builder) flow(w *scenario.Workload, index, share int, e edge) error {
 		style:      b.styles[index],
 	}
 	if w.Transport == scenario.Pony {
-		// Nothing says that a reflection over UDP is a copy: readers count it again.
 		f.tuple.DstPort, f.acksToCopy = scenario.PonyPort, 0
 	}
 	f.back = scenario.Style{Pony: w.Transport == scenario.Pony}.Opposite(f.tuple)
@@ -340,7 +339,7 @@ func (b *builder) flow(w *scenario.Workload, index, share int, e edge) error {
 	}
 	f.cell, f.cellBack = b.cell(e.src, e.dst), b.cell(e.dst, e.src)
 	f.pace = b.pacing(w, index, share, &e, rng, uint64(f.dataLength))
-	f.acknowledged, f.urgent = f.sequence, f.sequence
+	f.acknowledged, f.urgent, f.highest = f.sequence, f.sequence, f.sequence
 	if s.Reflect == scenario.ReflectWorst {
 		f.summary = &summary{}
 	}

@@ -85,9 +85,10 @@ func finishRun(t testing.TB, m *sim) {
 }
 
 type truthFile struct {
-	header truth.Header
-	cells  []truth.Cell
-	ports  []truth.Port
+	physical []truth.Physical
+	header   truth.Header
+	cells    []truth.Cell
+	ports    []truth.Port
 
 	flows     []truth.Flow
 	behaviors []truth.Behavior
@@ -104,6 +105,7 @@ func readTruth(t testing.TB, path string) truthFile {
 	err = truth.Read(f, truth.Visitor{
 		Header:   func(h truth.Header) error { out.header = h; return nil },
 		Cell:     func(c truth.Cell) error { out.cells = append(out.cells, c); return nil },
+		Physical: func(p truth.Physical) error { out.physical = append(out.physical, p); return nil },
 		Port:     func(p truth.Port) error { out.ports = append(out.ports, p); return nil },
 		Flow:     func(f truth.Flow) error { out.flows = append(out.flows, f); return nil },
 		Behavior: func(b truth.Behavior) error { out.behaviors = append(out.behaviors, b); return nil },

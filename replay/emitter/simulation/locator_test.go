@@ -3,6 +3,7 @@ package simulation
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,56 @@ func TestLocatorWithTTL(t *testing.T) {
 	})
 	if len(seen) != 5 {
 		t.Errorf("tags were written at TTLs %v, want 5 hops", seen)
+	}
+}
+
+// The time to live alone says at which hop of the path the bottleneck is: the resolver
+// names the ports there, and no other.
+func TestTTLGivesTheHop(t *testing.T) {
+	for _, bits := range []uint8{7, 8} {
+		s, err := scenario.Named("three-tier")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Duration, s.Locator = 100*time.Millisecond, "custom"
+		s.Fields = []csig.FieldSpec{{Field: "ttl", Bits: bits}}
+		m := prepare(t, s)
+		path := filepath.Join(t.TempDir(), scenario.FabricFile)
+		if err := scenario.WriteFabric(path, &m.scenario, m.topology); err != nil {
+			t.Fatal(err)
+		}
+		spec, err := fabric.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		domain, err := scenario.CompileFabric(&m.scenario, m.topology)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := fabric.New(spec, domain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		single, sets := 0, map[string]int{}
+		watch(t, m, func(h hop) {
+			if h.after.tag.SameOnWire(&h.before.tag) || h.before.ack {
+				return
+			}
+			tuple := m.flows[h.before.flow].tuple
+			id, _ := f.Locate(m.scenario.Layout, m.signals[h.before.tag.Signal].Kind.Type(), h.after.tag.LM,
+				scenario.AddressOf(4, tuple.Src), scenario.AddressOf(4, tuple.Dst))
+			l, _ := f.Location(id)
+			p := &m.topology.Ports[h.number]
+			if !slices.Contains(l.Candidates, p.Name()) || l.Stage != p.Stage {
+				t.Fatalf("%s at hop %d is located at %s: %v", p.Name(), h.before.hop, l.Name, l.Candidates)
+			}
+			if sets[l.Name]++; l.CandidateCount == 1 {
+				single++
+			}
+		})
+		if single == 0 || len(sets) < 20 {
+			t.Errorf("%d tags have one port, locations %v", single, sets)
+		}
 	}
 }
 

@@ -45,8 +45,8 @@ func TestEstimatorsAgreeOnSteadyLoads(t *testing.T) {
 	}
 }
 
-// Known values: DRE follows a step as 1 - (1-1/16)^n with the losses, EWMA as the same
-// with the packets, and raw shows it when the interval is over.
+// Known values: DRE follows a step as 1 - (1-1/16)^n with the losses, EWMA with the
+// samples, and raw shows it when the interval is over.
 func TestEstimatorsFollowSteps(t *testing.T) {
 	const interval = time.Millisecond
 	raw := newMeter(scenario.Raw, exact.Picoseconds(interval), 4)
@@ -76,13 +76,46 @@ func TestEstimatorsFollowSteps(t *testing.T) {
 	}
 
 	ewma := newMeter(scenario.EWMA, exact.Picoseconds(interval), 4)
-	load(&ewma, 0, 16*time.Microsecond, 1_000_000)
-	// 1 - (15/16)^16 of full load.
+	load(&ewma, 0, interval, 1_000_000)
+	// (15/16)^16 of an idle link are left after 16 samples.
 	if _, ratio := ewma.available(uint64(scenario.Gbps)); ratio < 355_000 || ratio > 357_000 {
-		t.Errorf("ewma: %d ppm after 16 packets, want about 356074", ratio)
+		t.Errorf("ewma: %d ppm after one interval of full load, want about 356074", ratio)
+	}
+	ewma.advance(exact.Picoseconds(2 * interval))
+	if _, ratio := ewma.available(uint64(scenario.Gbps)); ratio < 769_000 || ratio > 772_000 {
+		t.Errorf("ewma: %d ppm after an idle interval, want about 770700", ratio)
+	}
+	ewma.advance(exact.Picoseconds(time.Hour))
+	if _, ratio := ewma.available(uint64(scenario.Gbps)); ratio != 1_000_000 {
+		t.Errorf("ewma: %d ppm after an idle hour", ratio)
 	}
 	if ewma.coded || dre.coded {
-		t.Error("a smooth estimate is kept over packets")
+		t.Error("a smooth estimate is kept over steps")
+	}
+}
+
+// Estimators average over time, so they agree on bursts however many packets these have:
+// 9 us of full load every 10 ms leave 99.91 % free.
+func TestEstimatorsAgreeOnBursts(t *testing.T) {
+	const interval, period, burst = 10 * time.Millisecond, 10 * time.Millisecond, 9 * time.Microsecond
+	for _, e := range []scenario.Estimator{scenario.Raw, scenario.EWMA, scenario.DRE} {
+		for _, packet := range []time.Duration{100 * time.Nanosecond, time.Microsecond, burst} {
+			m := newMeter(e, exact.Picoseconds(interval), 4)
+			var sum, lowest, samples uint64 = 0, 1e6, 0
+			for at := time.Duration(0); at < 100*period; at += 100 * time.Microsecond {
+				for in := time.Duration(0); at%period == 0 && in < burst; in += packet {
+					m.advance(exact.Picoseconds(at + in))
+					m.add(exact.Picoseconds(at+in), exact.Picoseconds(at+in+packet))
+				}
+				m.advance(exact.Picoseconds(at + 50*time.Microsecond))
+				if _, ratio := m.available(uint64(scenario.Gbps)); at >= 20*period {
+					sum, lowest, samples = sum+ratio, min(lowest, ratio), samples+1
+				}
+			}
+			if mean := sum / samples; mean < 999_000 || mean > 999_200 || lowest < 998_000 {
+				t.Errorf("%s, packets of %s: %d ppm free on average and at least %d, want about 999100", e, packet, mean, lowest)
+			}
+		}
 	}
 }
 
@@ -99,7 +132,7 @@ func TestRunsWithEveryEstimator(t *testing.T) {
 					observed, heavy = observed+c.Observations, heavy+c.Heavy
 				}
 			}
-			if observed == 0 || (heavy == 0) != (e != scenario.EWMA && interval == time.Second) {
+			if observed == 0 || (heavy == 0) != (interval == time.Second) {
 				t.Errorf("%s over %s: %d of %d observations are heavy", e, interval, heavy, observed)
 			}
 		}

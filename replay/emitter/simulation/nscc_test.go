@@ -157,6 +157,41 @@ func TestECNIsOnTheWire(t *testing.T) {
 	}
 }
 
+// The IETF 124 slides ("Fairness Improvement"): the steady rates of the fastest flow and of
+// the victim are as about 5:1 with the round trip, and as about 2.3:1 with max(PD).
+func TestFairnessIsThatOfTheSlides(t *testing.T) {
+	ratio := func(name string, seed uint64) float64 {
+		s, err := scenario.Named(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Seed = seed
+		m := prepare(t, s)
+		var before [3]uint64
+		for more := true; more; {
+			if m.now < m.end/2 {
+				for i := range before {
+					before[i] = m.flows[i].delivered
+				}
+			}
+			if more, err = m.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m.dropped > 0 {
+			t.Errorf("%s: %d packets were lost", name, m.dropped)
+		}
+		steady := func(i int) float64 { return float64(m.flows[i].delivered - before[i]) }
+		return max(steady(1), steady(2)) / steady(0)
+	}
+	for seed := range uint64(3) {
+		sum, worst := ratio("fairness-e2e", seed+1), ratio("fairness", seed+1)
+		if math.Abs(sum-5) > 0.5 || math.Abs(worst-2.3) > 0.15 {
+			t.Errorf("seed %d: %.2f with the round trip and %.2f with max(PD), want about 5 and 2.3", seed+1, sum, worst)
+		}
+	}
+}
+
 func TestNSCCErrors(t *testing.T) {
 	for name, change := range map[string]func(*scenario.Scenario){
 		"no marks":       func(s *scenario.Scenario) { s.ECNMin, s.ECNMax = 0, 0 },

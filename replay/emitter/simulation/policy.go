@@ -27,6 +27,7 @@ const (
 	actIgnoreTrim
 	actMisbucketed
 	actReserved
+	actSetTrim
 	actDouble
 	actForge
 )
@@ -36,7 +37,7 @@ var actions = map[string]action{
 	scenario.Software: actSoftware, scenario.Strip: actStrip, scenario.Discard: actDiscard, scenario.IngressEdge: actScrub, scenario.EgressEdge: actStrip,
 	scenario.Overwrite: actOverwrite, scenario.WrongLM: actWrongLM, scenario.LMOnly: actLMOnly, scenario.ValueOnly: actValueOnly,
 	scenario.Insert: actInsert, scenario.Reset: actReset, scenario.IgnoreTrim: actIgnoreTrim, scenario.Misbucketed: actMisbucketed,
-	scenario.ReservedBits: actReserved, scenario.DoubleTag: actDouble, scenario.Forge: actForge,
+	scenario.ReservedBits: actReserved, scenario.SetTrim: actSetTrim, scenario.DoubleTag: actDouble, scenario.Forge: actForge,
 }
 
 // policy is what a port does that one with complete support would not. Per signal
@@ -45,6 +46,7 @@ type policy struct {
 	act     action
 	ignore  uint16 // signals whose tags it forwards unchanged
 	missing uint16 // signals that it has no metric of
+	retypes uint16 // signals whose tags it makes those of the next one
 
 	metrics constants // true, by configuration
 	stuck   constants // what it compares with instead
@@ -176,6 +178,8 @@ func (l *timeline) apply(b *scenario.Behavior, p *port) error {
 		to.missing |= mask
 	case scenario.Limited:
 		to.ignore |= ^mask
+	case scenario.Retype:
+		to.retypes |= mask
 	case scenario.Software:
 		to.every = exact.Picoseconds(max(b.Every, 0))
 		if to.every == 0 {

@@ -20,9 +20,11 @@ type packet struct {
 	stamp    uint32 // TCP timestamp of the sender
 	echo     uint32 // TCP timestamp that it answers
 	sent     uint32 // when the data left its sender, see age; of acknowledgements: that which they answer
+	behind   uint32 // bytes that were left in the queue when it started
 	length   uint16 // of the frame, without check sequence
 	hop      int8   // index of the present queue in the route
 	ack      bool   // travels from the flow's receiver to its sender
+	trimmed  bool   // cut to its headers
 	ecn      uint8  // codepoint; of acknowledgements: of the data that they answer
 	tag      truth.Mark
 	reflects truth.Mark
@@ -35,18 +37,21 @@ func clock(now int64) uint32 { return uint32(now / 1000) }
 // nanoseconds.
 func (k *packet) age(now int64) int64 { return int64(clock(now) - k.sent) }
 
-// port is an egress queue and the link behind it. Packets stay in its ring from
-// the time they enter the queue until they arrive at the other end of the link.
+// port is an egress queue and the link behind it. Packets stay in its ring, in the order
+// in which they leave, from the time they enter the queue until they arrive at the other
+// end of the link.
 type port struct {
 	kbps    uint64
 	latency int64 // from the last bit on the link to the next queue, ps
 	buffer  uint64
-	transit bool // a switch's port: measures and updates tags
+	reserve uint64 // room beside the buffer that trimmed packets alone take
+	transit bool   // a switch's port: measures and updates tags
 
-	ring             []packet // its length is a power of two
-	head, tail, seen uint32   // running counts; seen is how far departures have looked ahead
-	behind           int64    // bytes of packets in [head, seen)
-	busyUntil        int64    // end of the last packet in the ring on the link
+	ring              []packet // its length is a power of two
+	head, begun, tail uint32   // running counts; packets before begun have left the queue
+	waiting           uint64   // bytes of packets in [begun, tail)
+	reserved          uint64   // of these, of trimmed ones
+	busyUntil         int64    // end of the last packet in the ring on the link
 
 	policy *policy // nil: complete support
 
@@ -65,28 +70,57 @@ func (p *port) backlog(now int64) uint64 {
 	return (uint64(p.busyUntil-now)*p.kbps + 8e9 - 1) / 8e9
 }
 
-// enqueue takes a packet in unless the queue would be longer than room.
-func (p *port) enqueue(now int64, k *packet, room uint64, stats *truth.PortStats) bool {
+// enqueue takes a packet in if there is room: in the reserve for a trimmed packet, which
+// overtakes the others, else in the buffer.
+func (p *port) enqueue(now int64, k *packet, stats *truth.PortStats) bool {
+	p.settle(now)
 	queue := p.backlog(now) + uint64(k.length)
-	if queue > room {
+	if k.trimmed && p.reserved+uint64(k.length) > p.reserve || !k.trimmed && queue-p.reserved > p.buffer {
 		return false
 	}
 	stats.MaxQueue = max(stats.MaxQueue, queue)
 	if int(p.tail-p.head) == len(p.ring) {
 		p.grow()
 	}
-	slot := p.at(p.tail)
+	took := exact.Serialization(uint32(k.length), p.kbps)
+	place, start := p.tail, max(now, p.busyUntil)
+	if k.trimmed {
+		place, start = p.overtake(now, start, took)
+		p.reserved += uint64(k.length)
+	}
+	slot := p.at(place)
 	*slot = *k
-	slot.entered = now
-	slot.started = max(now, p.busyUntil)
-	p.busyUntil = slot.started + exact.Serialization(uint32(k.length), p.kbps)
-	slot.arrives = p.busyUntil + p.latency
+	slot.entered, slot.started = now, start
+	slot.arrives = start + took + p.latency
+	p.busyUntil = max(now, p.busyUntil) + took
+	p.waiting += uint64(k.length)
 	p.tail++
 	return true
 }
 
-// grow doubles the ring. Its size is bounded by the buffer and what fits on the
-// link, so this happens a few times in the life of a port.
+// overtake makes room in the ring before all whole packets that wait at the time now, and
+// delays these by the time that the new one takes. last is when the link is free for
+// another packet behind them.
+func (p *port) overtake(now, last, took int64) (place uint32, start int64) {
+	place = p.begun
+	for place != p.tail && (p.at(place).started <= now || p.at(place).trimmed) {
+		place++
+	}
+	if place == p.tail {
+		return place, last
+	}
+	start = p.at(place).started
+	for n := p.tail; n != place; n-- {
+		k := p.at(n)
+		*k = *p.at(n - 1)
+		k.started += took
+		k.arrives += took
+	}
+	return place, start
+}
+
+// grow doubles the ring. Its size is bounded by the buffer and the reserve, and what fits
+// on the link, so this happens a few times in the life of a port.
 func (p *port) grow() {
 	ring := make([]packet, max(16, 2*len(p.ring)))
 	for n := p.head; n != p.tail; n++ {
@@ -95,21 +129,28 @@ func (p *port) grow() {
 	p.ring = ring
 }
 
-// dequeue removes the head, which the caller has used, and returns how many bytes
-// it left behind in the queue when it started: arrivals up to that time are in the
-// ring, since they entered before the head arrives at its next hop.
-func (p *port) dequeue(k *packet) (behind int64) {
-	for p.seen != p.tail {
-		next := p.at(p.seen)
-		if next.entered > k.started {
-			break
+// settle says of packets that started before the time now how many bytes they left behind:
+// what entered up to their start, and no later packet, is in the queue.
+func (p *port) settle(now int64) {
+	for p.begun != p.tail {
+		k := p.at(p.begun)
+		if k.started >= now {
+			return
 		}
-		p.behind += int64(next.length)
-		p.seen++
+		p.waiting -= uint64(k.length)
+		if k.trimmed {
+			p.reserved -= uint64(k.length)
+		}
+		k.behind = uint32(p.waiting)
+		p.begun++
 	}
-	p.behind -= int64(k.length)
+}
+
+// dequeue removes the head, which arrives at the time now.
+func (p *port) dequeue(now int64) packet {
+	p.settle(now)
 	p.head++
-	return p.behind
+	return *p.at(p.head - 1)
 }
 
 // nextArrival is when the head arrives at the other end, or never.
@@ -124,17 +165,18 @@ func (p *port) nextArrival() int64 {
 // switches knew it: the interval before the first one is complete and idle.
 type meter struct {
 	interval int64 // ps
-	end      int64 // of the interval that is being measured; DRE: next loss; EWMA: never
-	busy     int64 // ps, in that interval; DRE: the register
-	last     int64 // ps, in the one before; EWMA: end of the last packet
+	step     int64 // raw: the interval; EWMA: between samples; DRE: between losses
+	end      int64 // of the step that is being measured
+	busy     int64 // ps, in that step; DRE: the register
+	last     int64 // raw: ps, in the step before
 
-	smooth bool // estimates change with every packet
+	smooth bool // steps are parts of the interval
 	dre    bool
 	weight uint8  // n of 1/2^n
 	share  uint64 // EWMA: busy share in units of 1/2^32
 
-	// What the port offers in terms of the quantization tables, valid until the
-	// next interval begins.
+	// What the port offers in terms of the quantization tables, valid until the estimate
+	// changes.
 	coded bool
 	codes [2]uint32 // by csig.MinABW, csig.MinABWRatio
 }
@@ -158,106 +200,84 @@ const wholeLink = 1 << 32
 
 // newMeter is the meter of an idle link.
 func newMeter(e scenario.Estimator, interval int64, weight uint8) meter {
-	m := meter{interval: interval, end: interval, smooth: e != scenario.Raw, dre: e == scenario.DRE, weight: weight}
-	switch e {
-	case scenario.DRE:
-		m.end = interval >> weight
-	case scenario.EWMA:
-		m.end = never
+	m := meter{interval: interval, step: interval, smooth: e != scenario.Raw, dre: e == scenario.DRE, weight: weight}
+	if m.smooth {
+		m.step = interval >> weight
 	}
+	m.end = m.step
 	return m
 }
 
-// advance closes the intervals that end at or before the time t.
+// advance closes the steps that end at or before the time t.
 func (m *meter) advance(t int64) {
 	if t >= m.end {
 		m.close(t)
 	}
 }
 
-// close does what advance has to do. Most packets have nothing to close: apart, advance
+// close does the work of advance. Most packets have nothing to close: apart, advance
 // and add cost no call.
 func (m *meter) close(t int64) {
-	if m.dre {
-		m.discount(t)
-		return
-	}
-	skipped := (t - m.end) / m.interval
-	m.last = m.busy
-	if skipped > 0 {
-		m.last = 0
-	}
-	m.end += (skipped + 1) * m.interval
-	m.busy, m.coded = 0, false
-}
-
-// discount lets the register of DRE lose what it does up to the time t.
-func (m *meter) discount(t int64) {
-	step := m.interval >> m.weight
-	losses := (t-m.end)/step + 1
-	m.end += losses * step
-	for ; losses > 0 && m.busy > 0; losses-- {
-		m.lose()
-	}
+	idle := (t - m.end) / m.step
+	m.end += (idle + 1) * m.step
 	m.coded = false
+	switch {
+	case m.dre:
+		for n := idle + 1; n > 0 && m.busy > 0; n-- {
+			m.busy -= max(m.busy>>m.weight, 1)
+		}
+	case m.smooth:
+		m.sample(exact.MulDiv(uint64(m.busy), wholeLink, uint64(m.step)))
+		for ; idle > 0 && m.share > 0; idle-- {
+			m.sample(0)
+		}
+		m.busy = 0
+	default:
+		m.last = m.busy
+		if idle > 0 {
+			m.last = 0
+		}
+		m.busy = 0
+	}
 }
 
-func (m *meter) lose() { m.busy -= max(m.busy>>m.weight, 1) }
+// sample moves the estimate of EWMA toward the busy share of a step. The shift of a
+// negative number rounds down, as registers do.
+func (m *meter) sample(share uint64) {
+	m.share = uint64(int64(m.share) + (int64(share)-int64(m.share))>>m.weight)
+}
 
 // add counts the link as busy from start to end; advance(start) came before.
 func (m *meter) add(start, end int64) {
-	if m.smooth || end > m.end {
+	if m.dre || end > m.end {
 		m.split(start, end)
 		return
 	}
 	m.busy += end - start
 }
 
-// split adds a packet that is on the link in more than one interval, or moves a smooth
-// estimate.
+// split adds a packet that is on the link in more than one step, or moves the register
+// of DRE.
 func (m *meter) split(start, end int64) {
-	if m.smooth {
-		m.take(start, end)
-		return
+	m.coded = m.coded && !m.dre
+	if long := (end - start) / m.step; m.smooth && long > saturation<<m.weight {
+		// The estimate of a busy link does not change any more: it forgets earlier steps.
+		start += (long - saturation<<m.weight) * m.step
+		m.end = start + m.step
+		if !m.dre {
+			m.busy = 0
+		}
 	}
 	for end > m.end {
 		m.busy += m.end - start
 		start = m.end
-		m.advance(start)
+		m.close(start)
 	}
 	m.busy += end - start
 }
 
-// take moves a smooth estimate by a packet.
-func (m *meter) take(start, end int64) {
-	m.coded = false
-	if m.dre {
-		m.takeDiscounted(start, end)
-		return
-	}
-	now := exact.MulDiv(uint64(end-start), wholeLink, uint64(end-m.last))
-	m.last = end
-	// The shift of a negative number rounds down, as registers do.
-	m.share = uint64(int64(m.share) + (int64(now)-int64(m.share))>>m.weight)
-}
-
-// takeDiscounted adds a packet to the register of DRE while it loses.
-func (m *meter) takeDiscounted(start, end int64) {
-	step := m.interval >> m.weight
-	if long := (end - start) / step; long > saturation<<m.weight {
-		// A busy register does not change any more: what comes before is forgotten.
-		start += (long - saturation<<m.weight) * step
-		m.end = start + step
-	}
-	for ; end > m.end; m.end += step {
-		m.busy += m.end - start
-		start = m.end
-		m.lose()
-	}
-	m.busy += end - start
-}
-
-// saturation is how many intervals of DRE forget everything: 16 leave a ten-millionth.
+// saturation is after how many intervals a smooth estimate forgets: 16 leave a
+// ten-millionth.
 const saturation = 16
 
 // available is the bandwidth in kbit/s and in parts per million that is free by the

@@ -11,36 +11,70 @@ import (
 
 // At 1 Gbit/s a byte takes 8000 ps.
 func testPort() *port {
-	return &port{kbps: uint64(scenario.Gbps), latency: 500, buffer: 3000, transit: true, meter: meter{interval: 1e9, end: 1e9}}
+	return &port{kbps: uint64(scenario.Gbps), latency: 500, buffer: 3000, transit: true, meter: newMeter(scenario.Raw, 1e9, 0)}
 }
 
 func TestPortServesInOrder(t *testing.T) {
 	p := testPort()
 	var stats truth.PortStats
 	for i, now := range []int64{0, 1000, 2000} {
-		if ok := p.enqueue(now, &packet{number: uint32(i), length: 1000}, p.buffer, &stats); !ok {
+		if ok := p.enqueue(now, &packet{number: uint32(i), length: 1000}, &stats); !ok {
 			t.Fatalf("packet %d was dropped", i)
 		}
 	}
-	if p.enqueue(3000, &packet{length: 1000}, p.buffer, &stats) {
+	if p.enqueue(3000, &packet{length: 1000}, &stats) {
 		t.Error("a fourth packet fits the buffer of three")
 	}
 	if stats.MaxQueue != 3000 {
 		t.Errorf("longest queue %d, want 3000", stats.MaxQueue)
 	}
-	wantBehind := []int64{0, 1000, 0}
 	for i := range 3 {
-		k := *p.at(p.head)
+		k := p.dequeue(p.nextArrival())
 		start := int64(i) * 8_000_000
 		if k.number != uint32(i) || k.started != start || k.arrives != start+8_000_000+500 {
 			t.Errorf("packet %d: number %d, started %d, arrives %d", i, k.number, k.started, k.arrives)
 		}
-		if got := p.dequeue(&k); got != wantBehind[i] {
-			t.Errorf("packet %d left %d bytes behind, want %d", i, got, wantBehind[i])
+		if want := []uint32{0, 1000, 0}[i]; k.behind != want {
+			t.Errorf("packet %d left %d bytes behind, want %d", i, k.behind, want)
 		}
 	}
-	if p.nextArrival() != never || p.behind != 0 {
-		t.Errorf("an empty port has an arrival at %d and %d bytes", p.nextArrival(), p.behind)
+	if p.nextArrival() != never || p.waiting != 0 {
+		t.Errorf("an empty port has an arrival at %d and %d bytes", p.nextArrival(), p.waiting)
+	}
+}
+
+// Trimmed packets leave after the packet on the link and trimmed ones that came earlier,
+// and before whole packets. Neither kind takes the other's room.
+func TestPortServesTrimmedPacketsFirst(t *testing.T) {
+	p := testPort()
+	p.reserve = 250
+	var stats truth.PortStats
+	enter := func(now int64, number uint32, length uint16, trimmed, want bool) {
+		t.Helper()
+		if ok := p.enqueue(now, &packet{number: number, length: length, trimmed: trimmed}, &stats); ok != want {
+			t.Errorf("packet %d taken: %v, want %v", number, ok, want)
+		}
+	}
+	enter(0, 0, 1000, false, true)
+	enter(1000, 1, 1000, false, true)
+	enter(2000, 2, 1000, false, true)
+	enter(3000, 9, 200, false, false) // the reserve is not for whole packets
+	enter(4000, 3, 100, true, true)
+	enter(5000, 4, 100, true, true)
+	enter(6000, 9, 100, true, false)       // the reserve is full
+	enter(8_000_000, 9, 1000, false, true) // trimmed packets take none of the buffer
+	enter(12_000_000, 5, 100, true, true)  // while packet 1 is on the link
+	wantStart := map[uint32]int64{0: 0, 3: 8_000_000, 4: 8_800_000, 1: 9_600_000, 5: 17_600_000, 2: 18_400_000, 9: 26_400_000}
+	wantBehind := map[uint32]uint32{0: 0, 3: 3100, 4: 3000, 1: 2000, 5: 2000, 2: 1000, 9: 0}
+	for _, number := range []uint32{0, 3, 4, 1, 5, 2, 9} {
+		k := p.dequeue(p.nextArrival())
+		if k.number != number || k.started != wantStart[number] || k.behind != wantBehind[number] {
+			t.Errorf("packet %d starts at %d and leaves %d bytes; want packet %d at %d with %d",
+				k.number, k.started, k.behind, number, wantStart[number], wantBehind[number])
+		}
+	}
+	if p.nextArrival() != never || p.waiting != 0 || p.reserved != 0 {
+		t.Errorf("an empty port holds %d bytes, %d of trimmed packets", p.waiting, p.reserved)
 	}
 }
 
@@ -50,13 +84,11 @@ func TestPortRingGrowsInOrder(t *testing.T) {
 	var stats truth.PortStats
 	next := uint32(0)
 	for i := range uint32(200) {
-		p.enqueue(0, &packet{number: i, length: 100}, p.buffer, &stats)
+		p.enqueue(0, &packet{number: i, length: 100}, &stats)
 		if i%3 == 0 {
-			k := *p.at(p.head)
-			if k.number != next {
+			if k := p.dequeue(p.nextArrival()); k.number != next {
 				t.Fatalf("head is %d, want %d", k.number, next)
 			}
-			p.dequeue(&k)
 			next++
 		}
 	}
@@ -81,7 +113,7 @@ func TestMeter(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			m := meter{interval: 1e9, end: 1e9}
+			m := newMeter(scenario.Raw, 1e9, 0)
 			for _, b := range tt.busy {
 				m.advance(b[0])
 				m.add(b[0], b[1])

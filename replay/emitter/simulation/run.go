@@ -34,6 +34,7 @@ type Report struct {
 	FlowTrace string   // path of the flow trace; empty without one
 	Counters  string   // path of the ports' counters; empty without them
 	Taps      []TapReport
+	Idle      []int // workloads that start after the end of the run: they sent nothing
 	Simulated time.Duration
 	Elapsed   time.Duration
 }
@@ -43,6 +44,9 @@ type Report struct {
 func (r *Report) WriteText(w io.Writer, captured string) {
 	fmt.Fprintf(w, "%d packets sent, %d delivered, %d dropped, %d in flight; %d %s in %.1f s\n",
 		r.Sent, r.Delivered, r.Dropped, r.InFlight, r.Captured, captured, r.Elapsed.Seconds())
+	for _, i := range r.Idle {
+		fmt.Fprintf(w, "workloads[%d] sent nothing: it starts after the end of the run\n", i)
+	}
 	var bad frames.TapStats
 	for _, t := range r.Taps {
 		bad.Frames += t.Frames
@@ -137,6 +141,9 @@ func (s *sim) simulate(ctx context.Context, progress Progress) error {
 
 func (s *sim) report(r *Report) {
 	r.Simulated = time.Duration(s.now / 1000)
+	if s.scenario.RandomFlows == 0 {
+		r.Idle = s.scenario.Idle()
+	}
 	r.Flows = max(len(s.flows), s.scenario.RandomFlows)
 	r.Sent, r.Delivered, r.Dropped = s.sent, s.delivered, s.dropped
 	r.InFlight = s.sent - s.delivered - s.dropped

@@ -1,6 +1,8 @@
 package simulation
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +109,20 @@ func TestWorkloadsMakeTheirFlows(t *testing.T) {
 }
 
 // What Run finds out only when it builds the network.
+// A run that is shorter than its scenario says which workloads never started.
+func TestIdleWorkloadsAreReported(t *testing.T) {
+	s := tiny()
+	s.Workloads = append(slices.Clone(s.Workloads), s.Workloads[0])
+	s.Workloads[len(s.Workloads)-1].Start = s.Duration
+	r, _ := run(t, s)
+	var out strings.Builder
+	r.WriteText(&out, "written")
+	want := fmt.Sprintf("workloads[%d] sent nothing", len(s.Workloads)-1)
+	if strings.Count(out.String(), "sent nothing") != 1 || !strings.Contains(out.String(), want) {
+		t.Errorf("%q: expected %q", out.String(), want)
+	}
+}
+
 func TestRunErrors(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -5,12 +5,12 @@
 //
 // The simulation is of discrete events in picoseconds. Every port is a first-in
 // first-out queue with a speed and a buffer that drops its tail; packets are
-// stored and forwarded. Because queues are first-in first-out and delays between
-// ports are constant, a packet's times in a port are known when it enters, so a
-// hop costs one event. All packets inside the network stay in the rings of their
-// ports: memory follows the buffers of the fabric, not the duration of the run.
-// A packet that finds a buffer full is dropped, or cut to its headers and queued
-// behind the others where Scenario.TrimBuffer makes room for such packets.
+// stored and forwarded. Because the head of a queue is on the link and delays between
+// ports are constant, its arrival is known, so a hop costs one event. All packets inside
+// the network stay in the rings of their ports: memory follows the buffers of the fabric,
+// not the duration of the run. A packet that finds a buffer full is dropped, or cut to its
+// headers where Scenario.TrimBuffer makes room for such packets, which every port then
+// serves before whole ones, as Ultra Ethernet does.
 //
 // Senders follow a rate or keep a congestion window; they send no packet twice, so
 // that what is lost stays lost. A receiver acknowledges what it has. Devices have complete
@@ -23,6 +23,7 @@ package simulation
 
 import (
 	"context"
+	"iter"
 	"math"
 	"time"
 
@@ -54,6 +55,7 @@ type sim struct {
 	propagation int64            // ps
 	taps        *frames.Taps
 	truth       *truth.Recorder
+	carried     bool      // queues into the next window of the truth
 	trace       *trace    // nil: no flow trace
 	counters    *counters // nil: none are written
 	timeline    *timeline
@@ -105,8 +107,12 @@ func (s *sim) step() (more bool, err error) {
 			return false, err
 		}
 	}
-	for s.truth.Due(s.now) {
-		if err := s.truth.CloseWindow(s.counts); err != nil {
+	for s.now >= s.truth.End {
+		s.carryQueues()
+		if !s.truth.Due(s.now) {
+			break
+		}
+		if err := s.closeWindow(); err != nil {
 			return false, err
 		}
 	}
@@ -142,8 +148,10 @@ func (s *sim) finish() error {
 		}
 	}
 	for last := false; !last; {
-		last = s.truth.End >= end
-		if err := s.truth.CloseWindow(s.counts); err != nil {
+		if last = s.truth.End >= end; !last {
+			s.carryQueues()
+		}
+		if err := s.closeWindow(); err != nil {
 			return err
 		}
 	}
@@ -158,13 +166,61 @@ func (s *sim) finish() error {
 // counts are those of a port, for the truth.
 func (s *sim) counts(port int) *[2]truth.PortStats { return &s.ports[port].stats }
 
+// carryQueues begins the next window of the truth with the queues at the end of the
+// present one, once nothing more enters a queue in it.
+func (s *sim) carryQueues() {
+	if s.carried {
+		return
+	}
+	s.carried = true
+	next := s.truth.Side(s.truth.End)
+	for i := range s.ports {
+		p := &s.ports[i]
+		p.stats[next].MaxQueue = max(p.stats[next].MaxQueue, p.backlog(s.truth.End))
+	}
+}
+
+// closeWindow writes the present window of the truth.
+func (s *sim) closeWindow() error {
+	side := s.truth.Side(s.truth.End - 1)
+	err := s.truth.CloseWindow(s.counts, s.paths(side))
+	for i := range s.flows {
+		s.flows[i].entered[side], s.flows[i].enteredBack[side] = false, false
+	}
+	s.carried = false
+	return err
+}
+
+// paths are those of flows with packets that entered switches in a window of the truth and
+// that tags measure: data, and acknowledgements where these carry tags.
+func (s *sim) paths(side int) iter.Seq2[int32, []int32] {
+	return func(yield func(cell int32, ports []int32) bool) {
+		for i := range s.flows {
+			f := &s.flows[i]
+			if f.entered[side] {
+				if !yield(f.cell, f.forward.Hops()) {
+					return
+				}
+				for j := range f.tagged {
+					if !yield(f.cell, f.tagged[j].Hops()) {
+						return
+					}
+				}
+			}
+			if f.enteredBack[side] && s.scenario.TagAcks && !yield(f.cellBack, f.reverse.Hops()) {
+				return
+			}
+		}
+	}
+}
+
 // arrive takes the head of a port to its next queue or to its receiver. The port's
 // part in its journey is accounted for here, when all that entered the port before
 // the packet left it is known.
 func (s *sim) arrive(number int32, now int64) error {
 	p := &s.ports[number]
-	k := *p.at(p.head)
-	behind := p.dequeue(&k)
+	k := p.dequeue(now)
+	behind := int64(k.behind)
 	finished := k.arrives - p.latency
 	if p.transit {
 		if k.ecn == ecnCapable && !k.ack && s.scenario.ECNMax > 0 {
@@ -227,12 +283,8 @@ func newSim(s scenario.Scenario, t *scenario.Topology, flows []flow, signals []s
 		if t.Ports[i].PeerNode != scenario.None {
 			latency += m.pipeline
 		}
-		buffer := s.BufferBytes
-		if own := t.Ports[i].Buffer; own > 0 {
-			buffer = own
-		}
 		m.ports = append(m.ports, port{
-			kbps: uint64(t.Ports[i].Speed), latency: latency, buffer: buffer,
+			kbps: uint64(t.Ports[i].Speed), latency: latency, buffer: s.Buffer(&t.Ports[i]), reserve: s.TrimBuffer,
 			transit: true,
 		})
 	}

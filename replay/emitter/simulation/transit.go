@@ -53,6 +53,10 @@ func (s *sim) watchfulTransit(number int32, p *port, k *packet, behind int64) {
 		s.behave(number, p.policy, k, code, frozen)
 		addFlag(m, p.policy.act, actReserved, truth.FlagReserved)
 		addFlag(m, p.policy.act, actDouble, truth.FlagDoubled)
+		addFlag(m, p.policy.act, actSetTrim, truth.FlagTrimmed)
+		if p.policy.retypes>>m.Signal&1 != 0 {
+			s.retype(number, m)
+		}
 	} else if !frozen && s.replaces(sig, code, m.Code, m.Writer) {
 		m.Code, m.LM, m.Writer = code, sig.Metadata[number]|sig.TTL[k.hop], number
 	}
@@ -60,6 +64,17 @@ func (s *sim) watchfulTransit(number int32, p *port, k *packet, behind int64) {
 	// Layer 2", January 2026, "CSIG Entity Functions").
 	if m.Is(truth.FlagCut) {
 		m.Faith = m.Faith&^truth.FlagCut | truth.FlagTrimmed
+	}
+}
+
+// retype makes a tag one of the scenario's next signal, with the same bits otherwise.
+func (s *sim) retype(number int32, m *truth.Mark) {
+	bits := wireTag(&s.signals[m.Signal], s.scenario.Layout, m).S
+	m.Signal = (m.Signal + 1) % uint8(len(s.signals))
+	table := s.signals[m.Signal].Table
+	m.Code, m.Writer = table.Code(bits), number
+	if table.Untouched(bits) {
+		m.Writer = scenario.None
 	}
 }
 
@@ -173,7 +188,7 @@ func (s *sim) metric(p *port, sig *scenario.Signal, k *packet, behind int64) uin
 	case csig.MaxDelay:
 		return uint64(k.started-k.entered+s.pipeline) / 1000
 	}
-	// Trimmed packets may fill more than the buffer of others.
+	// Trimmed packets wait beside the buffer of others.
 	return min(exact.MulDiv(uint64(behind), 1e6, p.buffer), 1e6)
 }
 
@@ -214,14 +229,19 @@ func wireTag(s *scenario.Signal, l csig.Layout, m *truth.Mark) csig.Tag {
 
 // enter puts a packet into a queue.
 func (s *sim) enter(number int32, now int64, k *packet) {
-	p := &s.ports[number]
-	stats := &p.stats[s.truth.Side(now)]
+	p, side := &s.ports[number], s.truth.Side(now)
+	stats := &p.stats[side]
+	if f := &s.flows[k.flow]; k.ack {
+		f.enteredBack[side] = f.enteredBack[side] || p.transit
+	} else {
+		f.entered[side] = f.entered[side] || p.transit
+	}
 	if p.policy != nil && !s.admit(p, k, stats) {
 		s.drop(k)
 		return
 	}
 	first := p.empty()
-	if !p.enqueue(now, k, p.buffer, stats) && !s.trim(p, now, k, stats) {
+	if !p.enqueue(now, k, stats) && !s.trim(p, now, k, stats) {
 		stats.Drops++
 		s.drop(k)
 		return
@@ -282,13 +302,13 @@ func (s *sim) insert(to *policy, k *packet, stats *truth.PortStats) {
 	k.length += uint16(s.framer.TagLen())
 }
 
-// trim cuts a packet of data that finds the buffer full to its headers. It takes its
-// place at the end of the same queue, in a reserve of the buffer that only such
-// packets use, and its tag is frozen after this hop (D bit; Ultra Ethernet trims in
-// this way). Without the D bit in the layout the tag goes on as any other. It returns
-// false if trimming is off or the reserve is full, too.
+// trim cuts a packet of data that finds the buffer full to its headers. Here and at all
+// later ports it goes before whole packets, and into a reserve beside the buffer that
+// whole packets do not take (Ultra Ethernet trims in this way). Its tag is frozen after
+// this hop (D bit); without the D bit in the layout the tag goes on as any other. It
+// returns false if trimming is off or the reserve is full, too.
 func (s *sim) trim(p *port, now int64, k *packet, stats *truth.PortStats) bool {
-	if s.scenario.TrimBuffer == 0 || !p.transit || k.ack {
+	if p.reserve == 0 || k.ack || k.trimmed {
 		return false
 	}
 	f := &s.flows[k.flow]
@@ -299,10 +319,11 @@ func (s *sim) trim(p *port, now int64, k *packet, stats *truth.PortStats) bool {
 	}
 	cut := *k
 	cut.length -= uint16(payload)
+	cut.trimmed = true
 	if s.freezes {
 		cut.tag.Faith |= truth.FlagCut
 	}
-	if !p.enqueue(now, &cut, p.buffer+s.scenario.TrimBuffer, stats) {
+	if !p.enqueue(now, &cut, stats) {
 		return false
 	}
 	stats.Trimmed++

@@ -3,6 +3,7 @@ package simulation
 import (
 	"testing"
 
+	"github.com/csigscope/csigscope/replay/emitter/exact"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
@@ -48,6 +49,31 @@ func TestTrimmingFreezesTags(t *testing.T) {
 		if obedient && changed > 0 || !obedient && changed == 0 {
 			t.Errorf("%d of %d frozen tags changed, obedient: %v", changed, frozen, obedient)
 		}
+	}
+}
+
+// A trimmed packet waits for no whole packet, at the hop that trims it and behind it: for
+// the one on the link, and for other trimmed ones.
+func TestTrimmedPacketsOvertake(t *testing.T) {
+	s := tiny()
+	s.TrimBuffer = 8 << 10
+	m := prepare(t, s)
+	whole, trimmed, longest := int64(0), int64(0), int64(0)
+	watch(t, m, func(h hop) {
+		p := &m.ports[h.number]
+		if h.before.trimmed {
+			trimmed++
+			most := exact.Serialization(uint32(s.MTU+100), p.kbps) + exact.Serialization(8<<10, p.kbps)
+			if waited := h.before.started - h.before.entered; waited > most {
+				t.Fatalf("a trimmed packet waited %d ps, at most %d are due", waited, most)
+			}
+		} else {
+			whole++
+			longest = max(longest, h.before.started-h.before.entered)
+		}
+	})
+	if trimmed < 500 || whole < 500 || longest < exact.Serialization(30<<10, m.ports[0].kbps) {
+		t.Errorf("%d trimmed and %d whole packets, which waited up to %d ps", trimmed, whole, longest)
 	}
 }
 

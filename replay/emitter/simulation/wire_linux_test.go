@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/csigscope/csigscope/capture/livetest"
 )
 
 // veth makes a pair of interfaces, or skips the test where that is not permitted; in CI
@@ -21,8 +23,8 @@ func veth(t *testing.T, mtu int) (a, b string) {
 	a, b = fmt.Sprintf("csa%d", os.Getpid()%100_000), fmt.Sprintf("csb%d", os.Getpid()%100_000)
 	for _, args := range [][]string{
 		{"link", "add", a, "type", "veth", "peer", "name", b},
-		{"link", "set", a, "mtu", fmt.Sprint(mtu), "up"},
-		{"link", "set", b, "mtu", fmt.Sprint(mtu), "up"},
+		{"link", "set", a, "mtu", fmt.Sprint(mtu)},
+		{"link", "set", b, "mtu", fmt.Sprint(mtu)},
 	} {
 		out, err := exec.Command("ip", args...).CombinedOutput()
 		if err == nil {
@@ -34,6 +36,7 @@ func veth(t *testing.T, mtu int) (a, b string) {
 		t.Skipf("SKIPPED: no veth pair can be made: ip %s: %v: %s", strings.Join(args, " "), err, out)
 	}
 	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", a).Run() })
+	livetest.Up(t, a, b)
 	return a, b
 }
 

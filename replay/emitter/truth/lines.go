@@ -96,7 +96,7 @@ type Mode struct {
 	// The mode of the bottleneck; absent when nothing was heavy.
 	Bottleneck      string            `json:"bottleneck,omitempty"`
 	BottleneckCount uint64            `json:"bottleneck_count,omitempty"`
-	BottleneckValue float64           `json:"bottleneck_value,omitempty"`
+	BottleneckValue *float64          `json:"bottleneck_value,omitempty"`
 	Stage           string            `json:"stage,omitempty"`
 	Ties            []string          `json:"ties,omitempty"`
 	Ports           map[string]uint64 `json:"ports,omitempty"` // heavy observations by port
@@ -169,8 +169,9 @@ func newHeader(s *scenario.Scenario, taps []Tap) Header {
 			"bottleneck_value": "mean bucket midpoint of the bottleneck's heavy observations",
 			"ties":             "ports with as many heavy observations as the bottleneck, itself included",
 			"ports":            "heavy observations by the port that they name",
+			"physical":         "of the ports that a cell's packets entered in the window, the tightest by port state alone: exact time average of the free bandwidth, and longest queue as time to drain and as share of the buffer",
 			"load":             "share of the window in which the port's link was busy",
-			"max_queue_bytes":  "most bytes that waited or were on their way out, the arriving packet included",
+			"max_queue_bytes":  "most bytes that waited or were on their way out, the arriving packet included; at the begin of the window, what waits from the one before",
 			"trimmed":          "observations with the D bit: they count in observations and nowhere else; of ports: packets cut to their headers",
 			"inserted":         "observations of tags that no sender made",
 			"agree":            "observations whose value and locator metadata are those of a faithful fabric",
@@ -189,8 +190,10 @@ func newHeader(s *scenario.Scenario, taps []Tap) Header {
 type Visitor struct {
 	Header func(Header) error
 	Cell   func(Cell) error
-	Port   func(Port) error
-	Flow   func(Flow) error
+	// Physical takes the physical truth of cells.
+	Physical func(Physical) error
+	Port     func(Port) error
+	Flow     func(Flow) error
 	// Behavior takes lines of the kinds device and fault.
 	Behavior func(Behavior) error
 }
@@ -222,6 +225,8 @@ func (v *Visitor) line(b []byte) error {
 		return visit(b, v.Header)
 	case CellKind:
 		return visit(b, v.Cell)
+	case PhysicalKind:
+		return visit(b, v.Physical)
 	case PortKind:
 		return visit(b, v.Port)
 	case FlowKind:
@@ -229,7 +234,7 @@ func (v *Visitor) line(b []byte) error {
 	case DeviceKind, FaultKind:
 		return visit(b, v.Behavior)
 	}
-	return errors.New("kind: expected header, device, fault, cell, port or flow")
+	return errors.New("kind: expected header, device, fault, cell, physical, port or flow")
 }
 
 func visit[T any](b []byte, f func(T) error) error {

@@ -213,7 +213,8 @@ func (t *Recorder) mode(signal int, a *tally) Mode {
 		line.Stage = t.topology.Ports[best.port].Stage
 	}
 	line.BottleneckCount = best.heavy
-	line.BottleneckValue = float64(best.sumOfHeavy) / float64(best.heavy)
+	value := float64(best.sumOfHeavy) / float64(best.heavy)
+	line.BottleneckValue = &value
 	return line
 }
 

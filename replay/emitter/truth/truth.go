@@ -15,6 +15,9 @@
 //     same queues (the true bottleneck), and agree, the number of observations in which
 //     both are the same. A tag that names no port by what is configured is counted at
 //     "lm:N". Stripped and discarded tags make no observation at all: ports count them.
+//   - then kind physical (Physical): for each cell, the port that was physically tightest
+//     by its own state. Where it contradicts the cell's lines, a meter, a device or the
+//     averaging over other intervals is why.
 //   - then kind port (Port): load, bytes, longest queue, and packets dropped,
 //     trimmed, discarded, stripped of their tag or given one.
 //   - in the end, kind flow (Flow): the ports that each connection's data and
@@ -31,6 +34,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"time"
@@ -69,6 +73,7 @@ type Recorder struct {
 	halves   [2][]tally
 	faithful [2][]tally // of what a faithful fabric would have written; watchful runs only
 	watchful bool
+	tightest []tightest // by cell
 	Partials uint64
 }
 
@@ -91,6 +96,7 @@ func New(s *scenario.Scenario, t *scenario.Topology, signals []scenario.Signal, 
 			tr.faithful[i] = make([]tally, len(cells)*len(signals)*2)
 		}
 	}
+	tr.tightest = make([]tightest, len(cells))
 	for i := range cells {
 		tr.order = append(tr.order, int32(i))
 	}
@@ -134,8 +140,9 @@ func (t *Recorder) Sent(p *[2]PortStats, from, to int64, bytes uint64) {
 func (t *Recorder) Due(now int64) bool { return now >= t.End+t.grace }
 
 // CloseWindow writes the present window and turns to the next. counts gives it those of a port:
-// those of switches come first, then the interfaces of hosts, which the file leaves out.
-func (t *Recorder) CloseWindow(counts func(port int) *[2]PortStats) error {
+// those of switches come first, then the interfaces of hosts, which the file leaves out. paths
+// are those of the window, as closePhysical takes them.
+func (t *Recorder) CloseWindow(counts func(port int) *[2]PortStats, paths iter.Seq2[int32, []int32]) error {
 	start := time.Unix(0, t.window*t.windowNS).UTC()
 	for _, cell := range t.order {
 		for i := range t.signals {
@@ -145,6 +152,9 @@ func (t *Recorder) CloseWindow(counts func(port int) *[2]PortStats) error {
 				}
 			}
 		}
+	}
+	if err := t.closePhysical(start, paths, counts); err != nil {
+		return err
 	}
 	for i := range t.topology.Ports {
 		stats := &counts(i)[t.half]

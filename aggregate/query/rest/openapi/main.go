@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/csigscope/csigscope/aggregate/query/rest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
 func main() {
@@ -65,15 +66,25 @@ func (d *document) describe() object {
 	for name, message := range map[string]protoreflect.Name{"export": "ExportRequest", "export/flows": "ExportFlowsRequest", "export/findings": "ExportFindingsRequest"} {
 		paths["/api/v1/"+name] = object{"get": d.table(name, d.Messages().ByName(message))}
 	}
+	for path, operation := range d.admin() {
+		paths["/api/v1/admin/"+path] = operation
+	}
 	responses := object{}
 	for code, r := range refusals {
 		responses[code] = r.describe()
 	}
 	return object{
-		"openapi":    "3.1.0",
-		"info":       object{"title": "csigscope", "version": "1", "description": about},
-		"paths":      paths,
-		"components": object{"schemas": d.schemas(), "responses": responses},
+		"openapi": "3.1.0",
+		"info": object{
+			"title": "csigscope", "version": "1", "description": about, "license": object{"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+		},
+		"servers":  []any{object{"url": "/", "description": "The server that this document came from."}},
+		"security": []any{object{"bearer": []any{}}, object{"certificate": []any{}}, object{}},
+		"paths":    paths,
+		"components": object{"schemas": d.schemas(), "responses": responses, "securitySchemes": object{
+			"bearer":      object{"type": "http", "scheme": "bearer", "description": "A token of the server's file of clients."},
+			"certificate": object{"type": "mutualTLS", "description": "A client certificate that the server's file of clients lists."},
+		}},
 	}
 }
 
@@ -81,7 +92,7 @@ const about = `What CSIG tags and reflections say of a fabric: room left and bot
 	`Questions without from and to are answered from the windows in memory; from and to ask the store for history. ` +
 	`Answers from memory carry the revision that they are of as ETag, and can be waited for (after, wait) or watched as ` +
 	`server-sent events. The service csigscope.query.v1.QueryService answers the same questions as calls (Connect, gRPC, ` +
-	`gRPC-Web). Units are in the names of fields, times are RFC 3339.`
+	`gRPC-Web), beside grpc.health.v1 and server reflection. Units are in the names of fields, times are RFC 3339.`
 
 // comment is what is said of a part, in one line.
 func (d *document) comment(of protoreflect.Descriptor) string {
@@ -97,9 +108,12 @@ func (d *document) question(m protoreflect.MethodDescriptor) object {
 	out := object{"operationId": name, "summary": d.comment(m)}
 	switch {
 	case m.IsStreamingServer():
-		content = object{"text/event-stream": object{"schema": reference(d.Messages().ByName("WindowEvent"))}}
+		content = object{"text/event-stream": object{"schema": object{"$ref": "#/components/schemas/" + nameOf(m.Output()) + "Event"}}}
 		parameters = append(parameters, header("Last-Event-ID", "The same as after, as browsers send it.", "0000000000000007-42"))
-		out["summary"], out["description"] = "Cells as they change.", d.comment(m)+watched
+		out["summary"], out["description"] = summaries[name], d.comment(m)+streamed
+		if m.Input().Fields().ByName("encoding") != nil {
+			out["description"] = d.comment(m) + streamed + framed
+		}
 	case m.Input().Fields().ByName("windows") != nil:
 		parameters = append(append(parameters, d.parameters(d.Messages().ByName("WaitRequest"))...), ifNoneMatch)
 		headers["ETag"] = etag
@@ -108,11 +122,14 @@ func (d *document) question(m protoreflect.MethodDescriptor) object {
 	return out
 }
 
-const watched = ` Server-sent events: each has its revision as id, and one of these as data: snapshot (Cells), synced (Synced), window ` +
-	`(WindowEvent), durable (Durable), heartbeat (Heartbeat: a silent stream lives), gap (Gap: the revision to go on from is not at ` +
-	`hand) and lagging (Gap: the reader was too slow); a snapshot follows both. With encoding=frames a window that is not older than ` +
-	`the newest one may hold only what has changed since the window event before it; base says so. JSON comes in gzip where ` +
-	`Accept-Encoding names that, each event whole as soon as it is sent.`
+// summaries are those of streams, whose comments are descriptions.
+var summaries = map[string]string{"watch": "Cells as they change.", "changes": "Onsets, moves and ends of congestion, and silent producers."}
+
+const (
+	streamed = ` Server-sent events: the schema describes each of them, with its lines id and event, and with its lines data as JSON, in gzip where ` +
+		`Accept-Encoding names that, each event whole as soon as it is sent.`
+	framed = ` With encoding=frames a window that is not older than the newest one may hold only what has changed since the window event before it; base says so.`
+)
 
 // table describes a table over HTTP.
 func (d *document) table(name string, request protoreflect.MessageDescriptor) object {
@@ -120,6 +137,8 @@ func (d *document) table(name string, request protoreflect.MessageDescriptor) ob
 	for _, t := range []string{"text/csv; charset=utf-8", "application/vnd.apache.parquet", "application/vnd.apache.arrow.stream"} {
 		content[t] = object{"schema": object{"type": "string", "format": "binary"}}
 	}
+	row := map[string]protoreflect.Name{"export": "ExportedCell", "export/flows": "ExportedFlow", "export/findings": "Finding"}[name]
+	content["application/x-ndjson"] = object{"schema": reference(d.Messages().ByName(row))}
 	parameters := d.parameters(request)
 	what := strings.TrimPrefix(name, "export/")
 	if name == "export" {
@@ -133,13 +152,36 @@ func (d *document) table(name string, request protoreflect.MessageDescriptor) ob
 	}
 }
 
-const tables = `Rows come as they are read, in a table with units in the names of columns. Headers say how many there may be ` +
+// admin describes what needs the role admin, by path below /api/v1/admin/.
+func (d *document) admin() map[string]object {
+	list := func(id, summary string, m protoreflect.Name) object {
+		ok := object{"application/json": object{"schema": reference(d.Messages().ByName(m))}}
+		return object{"get": object{"operationId": id, "summary": summary, "responses": answers(ok, nil)}}
+	}
+	end := func(id, summary, parameter, description, example string) object {
+		responses := answers(nil, nil)
+		delete(responses, "200")
+		responses["204"] = object{"description": "Done."}
+		p := header(parameter, description, example)
+		p["in"], p["required"] = "path", true
+		return object{"delete": object{"operationId": id, "summary": summary, "parameters": []any{p}, "responses": responses}}
+	}
+	return map[string]object{
+		"askers":           list("admin-askers", "Clients and their part of the server's work; needs the role admin.", "AskersResponse"),
+		"requests":         list("admin-requests", "Requests that are being answered; needs the role admin.", "RequestsResponse"),
+		"requests/{id}":    end("admin-end-request", "Ends a request, a wait or a watch; needs the role admin.", "id", "Of the list of requests.", "42"),
+		"producers/{name}": end("admin-forget-producer", "A collector waits for a producer no longer; needs the role admin.", "name", "Name or hexadecimal id of the producer, / escaped as %2F.", "host7%2Feth0"),
+	}
+}
+
+const tables = `Rows come as they are read, in a table whose columns are the fields of the rows of ndjson: those of objects in them are joined by _, such as mean_bps. Headers say how many there may be ` +
 	`(Csigscope-Row-Limit) and how long they may take (Csigscope-Time-Limit-S); trailers, and the key-value metadata of Parquet, how ` +
 	`many there are (Csigscope-Rows), whether that is all (Csigscope-Complete: true or false) and, where it is not, which limit cut ` +
 	`them off (Csigscope-Cut-By: rows or time). A transfer that breaks off without the trailers has failed.`
 
 // parameters are the fields of a request.
-func (d *document) parameters(request protoreflect.MessageDescriptor) (list []any) {
+func (d *document) parameters(request protoreflect.MessageDescriptor) []any {
+	list := []any{}
 	fields := request.Fields()
 	for i := range fields.Len() {
 		f := fields.Get(i)
@@ -230,7 +272,9 @@ func (d *document) schemas() object {
 	for i := range d.Messages().Len() {
 		m := d.Messages().Get(i)
 		switch name := string(m.Name()); {
-		case strings.HasSuffix(name, "Request"), slices.Contains([]string{"Rest", "About", "WatchResponse"}, name): // not in JSON
+		case m.Oneofs().ByName("event") != nil:
+			d.events(m, out)
+		case strings.HasSuffix(name, "Request"), name == "Rest", name == "About": // not in JSON
 		default:
 			properties, required := object{}, []string{}
 			d.fields(m, properties, &required)
@@ -242,7 +286,45 @@ func (d *document) schemas() object {
 			out[nameOf(m)] = s
 		}
 	}
+	for i := range d.Enums().Len() {
+		e := d.Enums().Get(i)
+		words := []string{}
+		text := d.comment(e)
+		for n := range e.Values().Len() {
+			if v := e.Values().Get(n); v.Number() != 0 {
+				words = append(words, wire.Word(v))
+				text += " " + wire.Word(v) + ": " + d.comment(v)
+			}
+		}
+		out[string(e.Name())] = object{"type": "string", "enum": words, "description": text}
+	}
 	return out
+}
+
+// events adds the server-sent events of a stream, and the union of them. Streams share events.
+func (d *document) events(m protoreflect.MessageDescriptor, out object) {
+	union, mapping := []any{}, object{}
+	kinds := m.Oneofs().ByName("event").Fields()
+	for i := range kinds.Len() {
+		f := kinds.Get(i)
+		event := string(f.Name())
+		name := strings.ToUpper(event[:1]) + event[1:] + "StreamEvent"
+		data := reference(f.Message())
+		data["description"] = d.comment(f)
+		out[name] = object{
+			"type": "object", "description": d.comment(f), "additionalProperties": false, "required": []string{"data", "event"},
+			"properties": object{
+				"id":    object{"type": "string", "description": d.comment(m.Fields().ByName("id")), "examples": []any{"0000000000000007-42"}},
+				"event": object{"type": "string", "const": event, "description": "Names the event.", "examples": []any{event}},
+				"data":  data,
+			},
+		}
+		ref := "#/components/schemas/" + name
+		union, mapping[event] = append(union, object{"$ref": ref}), ref
+	}
+	out[nameOf(m)+"Event"] = object{
+		"description": d.comment(m), "oneOf": union, "discriminator": object{"propertyName": "event", "mapping": mapping},
+	}
 }
 
 // fields adds those of a message, and of those that are inline in it.
@@ -274,11 +356,15 @@ func (d *document) schema(f protoreflect.FieldDescriptor) object {
 	if o.MaxLength > 0 {
 		value["maxLength"] = o.MaxLength
 	}
-	if len(o.OneOf) > 0 {
-		value["enum"] = o.OneOf
+	words := rest.OneOf(f)
+	switch {
+	case f.Enum() != nil && len(o.OneOf) == 0:
+		value = object{"$ref": "#/components/schemas/" + string(f.Enum().Name())}
+	case len(words) > 0:
+		value["enum"] = words
 	}
 	if o.Rows {
-		if len(o.OneOf) == 0 {
+		if len(words) == 0 {
 			value["type"] = []any{value["type"], "null"}
 		}
 		value = object{"type": "array", "items": value}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/csigscope/csigscope/aggregate/query/rest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
 // Read sets m to an answer. A field that m does not have is an error.
@@ -51,7 +52,9 @@ func nested(m protoreflect.MessageDescriptor, v map[string]any) map[string]any {
 			}
 			v[name] = nested(f.Message(), inner)
 		case o.Rows:
-			v[name] = flat(f, v[name])
+			v[name] = valuesOf(f, flat(f, v[name]))
+		case f.Enum() != nil && v[name] != nil:
+			v[name] = valuesOf(f, v[name])
 		case f.Message() != nil:
 			switch value := v[name].(type) {
 			case map[string]any:
@@ -63,6 +66,22 @@ func nested(m protoreflect.MessageDescriptor, v map[string]any) map[string]any {
 					}
 				}
 			}
+		}
+	}
+	return v
+}
+
+// valuesOf are words as the names of values of an enum; other fields keep theirs.
+func valuesOf(f protoreflect.FieldDescriptor, v any) any {
+	if list, ok := v.([]any); ok {
+		for i := range list {
+			list[i] = valuesOf(f, list[i])
+		}
+		return list
+	}
+	for i := 0; f.Enum() != nil && i < f.Enum().Values().Len(); i++ {
+		if value := f.Enum().Values().Get(i); wire.Word(value) == v {
+			return string(value.Name())
 		}
 	}
 	return v

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/remote"
 )
@@ -139,11 +140,12 @@ func (c *Ingest) CheckListen() error {
 
 // API says who may ask the query API and the page, and how much.
 type API struct {
-	TLS       TLS                    `yaml:"tls,omitempty" help:"ca is the authority of the clients' certificates"`
-	Clients   string                 `yaml:"clients,omitempty" unit:"file" help:"file of lines NAME: read|admin SHA256-OF-THE-TOKEN [EXPIRES], and NAME: read|admin certificate; read again when it changes"`
-	Anonymous Choice[anonymousRoles] `yaml:"anonymous,omitempty" default:"read where nobody has a credential, else none" help:"role of clients without a credential"`
-	Origins   []string               `yaml:"origins,omitempty,flow" unit:"URL" help:"web sites whose scripts may ask, such as https://te.example"`
-	Limits    APILimits              `yaml:"limits" help:"limits of each client"`
+	TLS        TLS                    `yaml:"tls,omitempty" help:"ca is the authority of the clients' certificates"`
+	Clients    string                 `yaml:"clients,omitempty" unit:"file" help:"file of lines NAME: read|admin SHA256-OF-THE-TOKEN [EXPIRES], and NAME: read|admin certificate; read again when it changes"`
+	Anonymous  Choice[anonymousRoles] `yaml:"anonymous,omitempty" default:"read where nobody has a credential, else none" help:"role of clients without a credential"`
+	Origins    []string               `yaml:"origins,omitempty,flow" unit:"URL" help:"web sites whose scripts may ask, such as https://te.example"`
+	Limits     APILimits              `yaml:"limits" help:"limits of each client"`
+	AnswerTime Duration               `yaml:"answer_time" range:"1s..1m" help:"time that one answer may take; store: {limits: {time}} bounds each query of the store within it. Exported tables may take 15 s longer"`
 }
 
 // APILimits bound each client; see edge.Limits.
@@ -156,7 +158,7 @@ type APILimits struct {
 }
 
 func defaultAPI() API {
-	return API{Limits: APILimits{
+	return API{AnswerTime: Duration(api.DefaultTimeout), Limits: APILimits{
 		Requests: edge.DefaultRequests, Concurrent: edge.DefaultConcurrent, Watchers: edge.DefaultWatchers,
 		StoreTime: Duration(edge.DefaultStoreTime), Askers: edge.DefaultAskers,
 	}}

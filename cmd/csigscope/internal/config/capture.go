@@ -10,7 +10,10 @@ import (
 	"os"
 	"slices"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/ingest/local"
@@ -22,12 +25,14 @@ import (
 type Capture struct {
 	Instance       Text     `yaml:"instance,omitempty" unit:"name" default:"the host's name" help:"name of this process, by which its rows are identified: it has to stay the same, and no other process that stores in the same place may have it; at most 200 bytes"`
 	Taps           []Tap    `yaml:"taps,omitempty" help:"interfaces to capture from; at most 256 with mirrors"`
-	CommitInterval Duration `yaml:"commit_interval" range:"10ms..1h" help:"time between commits of closed windows to disk: a killed process loses about as much, and the open windows of 1s and shorter"`
+	CommitInterval Duration `yaml:"commit_interval" range:"10ms..1h" help:"longest time between commits of closed windows to disk, which follow soon after a window of 1s closes: a killed process loses what closed since, and the open windows of 1s and shorter"`
+	Lateness       Duration `yaml:"lateness" range:"50ms..1m" help:"how long a window of 1s stays open for late packets after its end, before it is final and stored; shorter windows wait no longer, longer ones no less"`
 }
 
 // Collect is what collect does beside what the other sections say.
 type Collect struct {
 	Capture `yaml:",inline"`
+	MaxAge  Duration `yaml:"max_age" range:"1s..1m" help:"after how long a silence live answers have no data: of a cell, a tap and an exporter; whole seconds"`
 	Mirrors []Mirror `yaml:"mirrors,omitempty" help:"addresses that switches send mirrored frames to; each session that arrives there is a tap of its own, NAME/SWITCH/SESSION"`
 	Ingest  Ingest   `yaml:"ingest,omitempty"`
 	Peers   Peers    `yaml:"peers,omitempty"`
@@ -48,11 +53,16 @@ type Spool struct {
 }
 
 func defaultCollect() Collect {
-	return Collect{Capture: Capture{CommitInterval: Duration(local.DefaultInterval)}}
+	return Collect{Capture: defaultCapture(), MaxAge: Duration(table.DefaultMaxAge * aggregate.LiveResolution)}
 }
 
 func defaultExport() Export {
-	return Export{Capture: Capture{CommitInterval: Duration(local.DefaultInterval)}, Spool: Spool{Size: 1 << 30}}
+	return Export{Capture: defaultCapture(), Spool: Spool{Size: 1 << 30}}
+}
+
+func defaultCapture() Capture {
+	var s window.Settings
+	return Capture{CommitInterval: Duration(local.DefaultInterval), Lateness: Duration(s.LatenessOf(aggregate.LiveResolution))}
 }
 
 // Bounds of the sections.

@@ -34,9 +34,10 @@ type Config struct {
 	CSIG     csig.Spec        `yaml:"csig,omitempty" default:"below" help:"meaning of TPIDs, signal values and locator metadata, laid over the section csig of the fabric file; see the tables below"`
 	Decode   Decode           `yaml:"decode"`
 	Windows  Windows          `yaml:"windows"`
+	States   States           `yaml:"states"`
 	Flows    Flows            `yaml:"flows"`
 	Findings Findings         `yaml:"findings"`
-	Taps     []fabric.TapSpec `yaml:"taps,omitempty" help:"places of taps by name, as in the fabric file, before which they come: each has name, place, weight and mirrors"`
+	Taps     []fabric.TapSpec `yaml:"taps,omitempty" help:"places of taps by name, as in the fabric file, before which they come: each has name, place, at, weight and mirrors"`
 	Store    Store            `yaml:"store"`
 	Collect  Collect          `yaml:"collect"`
 	Export   Export           `yaml:"export"`
@@ -48,7 +49,7 @@ type Config struct {
 // Default returns the configuration of an empty file.
 func Default() Config {
 	return Config{
-		Decode: defaultDecode(), Windows: defaultWindows(), Flows: defaultFlows(), Findings: Findings{Detect: true},
+		Decode: defaultDecode(), Windows: defaultWindows(), States: defaultStates(), Flows: defaultFlows(), Findings: Findings{Detect: true},
 		Store: defaultStore(), Collect: defaultCollect(), Export: defaultExport(), API: defaultAPI(),
 	}
 }
@@ -114,7 +115,7 @@ func (c *Config) check() (wrong []error) {
 		return wrong
 	}
 	for _, err := range []error{
-		c.checkCSIG(), c.Windows.check(), fabric.CheckTaps(c.Taps), c.Flows.check(),
+		c.checkCSIG(), c.Windows.check(), c.States.check(), fabric.CheckTaps(c.Taps), c.Flows.check(),
 		c.Store.check(), c.Collect.Check(), c.Export.Check(), c.API.check(),
 	} {
 		if err != nil {

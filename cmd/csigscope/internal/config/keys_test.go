@@ -249,9 +249,12 @@ func TestConfigurationKeys(t *testing.T) {
 		"decode.udp_tunnels":  {"{99999: vxlan}", "{1: gre}", "5"},
 		"windows.resolutions": {"[7ns, 3h]", "[3h]", "[2s]", "[1s, 1500ms]", "[1s, 1s]", "[-1s]", "[10ms]", "[soon]", "1s"},
 
+		"states.onset":             {"0", "1.5", "0.01", "some"},
+		"states.clear":             {"0", "-1", "0.5", "some"},
 		"windows.fine_heavy_only":  {"maybe"},
 		"windows.max_keys":         {"-1", "0", "1.5", "4e9", "many"},
 		"windows.locate_untouched": {"maybe"},
+		"windows.udp_repeat":       {"-1s", "2m", "often"},
 		"memory_limit":             {"0", "-1", "100MiB", "much"},
 		"flows.top":                {"-1", "10001", "all"},
 		"flows.budget":             {"0", "1", "4000000000"},
@@ -260,6 +263,7 @@ func TestConfigurationKeys(t *testing.T) {
 		"taps":                     {"5", "[{name: a, place: mid}, {name: a, place: mid}]"},
 		"taps[].name":              {`""`, `"\x01"`, "[a]"},
 		"taps[].place":             {"moon", "outside", `""`},
+		"taps[].at":                {"5"},
 		"taps[].weight":            {"-1", "4000000000"},
 		"taps[].mirrors":           {"erspan", "[span]", "5"},
 
@@ -281,6 +285,8 @@ func TestConfigurationKeys(t *testing.T) {
 
 		"collect.instance":                        {`""`, strings.Repeat("x", 201)},
 		"collect.commit_interval":                 {"1ms", "2h"},
+		"collect.lateness":                        {"49ms", "61s"},
+		"collect.max_age":                         {"999ms", "61s"},
 		"collect.ingest.listen":                   {"4319", "127.0.0.1", "127.0.0.1:99999", `""`},
 		"collect.ingest.tls.cert":                 {"only.pem"},
 		"collect.ingest.tls.key":                  {"only.pem"},
@@ -333,6 +339,7 @@ func TestConfigurationKeys(t *testing.T) {
 		"export.spool.dir":       {"[a]"},
 		"export.spool.size":      {"0", "1kB"},
 		"export.commit_interval": {"1ms", "2h"},
+		"export.lateness":        {"49ms", "61s"},
 
 		"api.tls.cert":          {"only.pem"},
 		"api.tls.key":           {"only.pem"},
@@ -343,6 +350,7 @@ func TestConfigurationKeys(t *testing.T) {
 		"api.limits.requests":   {"0", "9e9"},
 		"api.limits.concurrent": {"0", "99999999999"},
 		"api.limits.watchers":   {"0", "99999999999"},
+		"api.answer_time":       {"0s", "2m"},
 		"api.limits.store_time": {"0s", "2h"},
 		"api.limits.askers":     {"0", "99999999999"},
 	})
@@ -400,13 +408,27 @@ func TestFabricKeys(t *testing.T) {
 		"taps":                          {"5", "[{name: a, place: mid}, {name: a, place: mid}]"},
 		"taps[].name":                   {`""`, `"\x01"`},
 		"taps[].place":                  {"moon"},
+		"taps[].at":                     {"5", "[spine9]"},
 		"taps[].weight":                 {"-1", "4000000000"},
 		"taps[].mirrors":                {"erspan", "[span]", "5"},
+		"devices[].hash_seed":           {"-1"},
+		"paths":                         {"5", "[{src: 10.0.0.1, dst: 10.0.0.2, via: [leaf], from: 2026-01-05T12:00:00Z, until: 2026-01-05T12:00:00Z}]"},
+		"paths[].src":                   {"nobody", `""`},
+		"paths[].dst":                   {"nobody", `""`},
+		"paths[].proto":                 {"-1", "256"},
+		"paths[].src_port":              {"-1", "65536"},
+		"paths[].dst_port":              {"-1", "65536"},
+		"paths[].via":                   {"[]", "[spine9]", "5"},
+		"ecmp":                          {"5"},
+		"ecmp[].stages":                 {"[moon]", "5"},
+		"ecmp[].hash":                   {"md5", `""`},
+		"ecmp[].fields":                 {"[color]", "[src_ip, src_ip]"},
 	})
 	besides := maps.Clone(csigBesides)
 	maps.Copy(besides, map[string]string{
 		"version": "1", "groups[]": "name: g\nlevel: rack", "devices[]": "name: leaf\nstage: leaf\nports: []",
 		"devices[].ports[]": "name: up1\norientation: up\nspeed: 1Gbps", "hosts[]": "name: h\naddresses: [10.0.0.1]", "taps[]": "name: a\nplace: mid",
+		"paths[]": "src: 10.0.0.1\ndst: 10.0.0.2\nvia: [leaf]", "ecmp[]": "hash: crc32",
 	})
 	refused(t, "--fabric", reflect.TypeFor[fabric.Spec](), all, besides)
 }

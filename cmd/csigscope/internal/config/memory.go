@@ -24,7 +24,7 @@ const (
 	mirrorBytes  = 64 << 20  // packets that wait for a mirror, unless configured
 
 	keyBytes     = 1200 // a key in all windows that are open, and its rows until they are durable
-	liveRowBytes = 700  // a row of live windows, in their log of revisions too, and its answers
+	liveRowBytes = 900  // a row of live windows, also provisional, in their log of revisions too, and its answers
 
 	defaultLiveRows = 1 << 20
 	defaultAnswers  = 256 << 20 // answers that are kept for others who ask the same

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -25,6 +26,8 @@ type Network struct {
 	Fabric *fabric.Fabric
 	Epoch  uint64
 	Text   string // the epoch is its hash
+
+	stands map[string]uint32 // places of taps in the middle of the fabric
 }
 
 // OpenNetwork reads the configuration and the fabric file; both paths may be empty.
@@ -60,6 +63,9 @@ func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network
 	} else if n.Fabric, err = fabric.New(topology, n.Domain); err != nil {
 		return nil, fmt.Errorf("read fabric %q: %w", name, err)
 	}
+	if err := n.placeTaps(); err != nil {
+		return nil, err
+	}
 	if n.Decode, err = c.Decode.Decoder(n.Domain); err != nil {
 		return nil, fmt.Errorf("read configuration %q: %w", configPath, err)
 	}
@@ -67,6 +73,22 @@ func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network
 		c.Decode.Endpoints, c.Decode.InnerTags, c.Decode.UDPTunnels, n.Fabric.Fingerprint())
 	n.Epoch = xxhash.Sum64String(n.Text)
 	return n, nil
+}
+
+// placeTaps finds the places of taps that are said to be in the middle of the fabric.
+func (n *Network) placeTaps() error {
+	n.stands = make(map[string]uint32)
+	for _, name := range n.TapNames() {
+		spec, _ := n.named(name)
+		if len(spec.At) == 0 {
+			continue
+		}
+		var err error
+		if n.stands[name], err = n.Fabric.StandAt(spec.At); err != nil {
+			return fmt.Errorf("tap %q: at: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Naming is how the numbers of rows that are made under the network have names.
@@ -81,7 +103,7 @@ func (n *Network) Settings() window.Settings {
 	return window.Settings{
 		Decode: n.Decode, Resolver: n.Fabric, Epoch: n.Epoch, Finding: n.Finding(),
 		Resolutions: w.Lengths(), FineHeavyOnly: w.FineHeavyOnly, MaxKeys: cmp.Or(w.MaxKeys.Int(), window.DefaultMaxKeys),
-		Flows: flows, LocateUntouched: w.LocateUntouched,
+		Flows: flows, LocateUntouched: w.LocateUntouched, UDPRepeat: time.Duration(w.UDPRepeat),
 	}
 }
 
@@ -111,7 +133,7 @@ func (n *Network) Tap(name string, defaults TapDefaults) window.Tap {
 	if !found {
 		spec.Place = string(defaults.Place)
 	}
-	tap := placedAs(spec)
+	tap := n.placedAs(spec)
 	tap.Mirrors = cmp.Or(tap.Mirrors, defaults.Mirrors)
 	return tap
 }
@@ -138,9 +160,9 @@ func (n *Network) named(name string) (spec fabric.TapSpec, found bool) {
 	return spec, found
 }
 
-func placedAs(spec fabric.TapSpec) window.Tap {
+func (n *Network) placedAs(spec fabric.TapSpec) window.Tap {
 	tap := window.TapAt(spec.Place, uint64(max(spec.Weight, 1)))
-	tap.Mirrors = spec.Mirrors
+	tap.Mirrors, tap.Stand = spec.Mirrors, n.stands[spec.Name]
 	return tap
 }
 
@@ -174,7 +196,7 @@ func (n *Network) mirror(m *Mirror, defaults TapDefaults) (taps.Mirror, error) {
 		Socket: socket, Kinds: m.kinds(socket.Listen.Port()), MaxSessions: m.maxSessions(), Clock: taps.Clock(m.Clock), Sessions: sessions,
 		Placed: func(name string) (window.Tap, bool) {
 			spec, ok := n.named(name)
-			return placedAs(spec), ok
+			return n.placedAs(spec), ok
 		},
 	}, err
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
@@ -44,10 +45,34 @@ type Windows struct {
 	FineHeavyOnly   bool       `yaml:"fine_heavy_only" help:"keep rows below 1s only where something was heavily loaded"`
 	MaxKeys         Quantity   `yaml:"max_keys,omitempty" range:"1..2097152" default:"1048576, fewer under a memory limit" help:"rows that are added up at a time; observations beyond them go to overflow rows, which keep totals exact"`
 	LocateUntouched bool       `yaml:"locate_untouched" help:"use locator metadata where S is the initial value: for fabrics whose first hop may write that value"`
+	UDPRepeat       Duration   `yaml:"udp_repeat" range:"0s..1m" help:"time within which a reflection without an acknowledgement number, over UDP, repeats one of its flow that says the same; 0s counts all"`
 }
 
 func defaultWindows() Windows {
-	return Windows{Resolutions: []Duration{Duration(time.Second), Duration(time.Minute)}, FineHeavyOnly: true}
+	return Windows{Resolutions: []Duration{Duration(time.Second), Duration(time.Minute)}, FineHeavyOnly: true, UDPRepeat: Duration(window.DefaultUDPRepeat)}
+}
+
+// States says when cells and links are congested.
+type States struct {
+	Onset float64 `yaml:"onset" help:"share of heavily loaded observations from which on a window of 1s with at least 10 samples makes a cell or a link congested"`
+	Clear float64 `yaml:"clear" help:"share below which a window ends that; at most onset"`
+}
+
+func defaultStates() States {
+	t := aggregate.DefaultThresholds()
+	return States{Onset: t.Onset, Clear: t.Clear}
+}
+
+// Thresholds are the states' as the aggregation has them.
+func (c *States) Thresholds() aggregate.Thresholds {
+	return aggregate.Thresholds{Onset: c.Onset, Clear: c.Clear}
+}
+
+func (c *States) check() error {
+	if err := c.Thresholds().Check(); err != nil {
+		return fmt.Errorf("states: onset %g, clear %g: %w", c.Onset, c.Clear, err)
+	}
+	return nil
 }
 
 // Lengths are the resolutions.

@@ -3,12 +3,15 @@ package finding
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -21,6 +24,14 @@ type wrote struct {
 	trimmed  uint64
 	least    uint64 // that a flow through the port has, 0: min
 	hidden   bool   // no flow is known that names the port
+	left     uint64 // bandwidth that the port says is left at least, kbit/s; 0: nothing is known
+	source   byte   // of all flows, 0: two
+}
+
+// from is a row of which all flows are of one source.
+func (r wrote) from(source byte) wrote {
+	r.source = source
+	return r
 }
 
 // steady is n observations of one heavy value of the port 12.
@@ -36,9 +47,20 @@ func (w *Watcher) close(encoding aggregate.Encoding, length time.Duration, weigh
 			r := &rows[i]
 			b.Signal, b.Encoding = append(b.Signal, uint8(csig.MaxDelay)), append(b.Encoding, uint8(encoding))
 			b.Location, b.Observations, b.Trimmed = append(b.Location, r.at), append(b.Observations, r.n), append(b.Trimmed, r.trimmed)
+			b.Untouched = append(b.Untouched, 0)
 			b.Min, b.Max, b.Heavy = append(b.Min, r.min), append(b.Max, r.max), append(b.Heavy, r.heavy)
-			if !r.hidden {
-				b.Flows = append(b.Flows, aggregate.FlowRow{Signal: uint8(csig.MaxDelay), Location: r.at, Min: cmp.Or(r.least, r.min), Max: r.max})
+			if r.left > 0 {
+				b.Signal, b.Encoding, b.Location = append(b.Signal, uint8(csig.MinABW)), append(b.Encoding, uint8(encoding)), append(b.Location, r.at)
+				b.Observations, b.Trimmed, b.Untouched = append(b.Observations, 5), append(b.Trimmed, 0), append(b.Untouched, 0)
+				b.Min, b.Max, b.Heavy = append(b.Min, r.left), append(b.Max, 2*r.left), append(b.Heavy, 0)
+			}
+			for i := range byte(2) {
+				if r.hidden {
+					continue
+				}
+				f := aggregate.FlowRow{Signal: uint8(csig.MaxDelay), Location: r.at, Min: cmp.Or(r.least, r.min), Max: r.max}
+				f.Src = netip.AddrFrom4([4]byte{10, 0, 0, cmp.Or(r.source, 1+i)}).As16()
+				b.Flows = append(b.Flows, f)
 			}
 		}
 		w.Closed(b, weight)
@@ -136,9 +158,6 @@ func TestWatcherStuck(t *testing.T) {
 		{"windows of another length", func(w *Watcher) {
 			w.close(encoding, time.Minute, 1, steady(1, 90), steady(2, 90), steady(3, 90))
 		}, ""},
-		{"coarse values", func(w *Watcher) {
-			w.close(aggregate.Encoding(uec.Index()), time.Second, 1, steady(1, 90), steady(2, 90), steady(3, 90))
-		}, ""},
 	} {
 		w := newWatcher(t, "", nil)
 		test.show(w)
@@ -150,6 +169,104 @@ func TestWatcherStuck(t *testing.T) {
 				t.Errorf("%s: %+v", test.name, f)
 			}
 		}
+	}
+}
+
+// TestStuckCoarse: of values of 32 codes, a delay is stuck that says that there is always a long
+// queue, where the port says that bandwidth is left all the time. A full queue and a steady load say
+// one value for long as well.
+func TestStuckCoarse(t *testing.T) {
+	t.Parallel()
+	const found = "stuck-port leaf1:up12 max_delay 270"
+	for _, test := range []struct {
+		name   string
+		change func(window int64, r *wrote)
+		want   string
+	}{
+		{"bandwidth is left", func(int64, *wrote) {}, found},
+		{"the longest delay", func(_ int64, r *wrote) { r.min, r.max = 1e9, 1e9 }, found},
+		{"all of it is used at a time", func(window int64, r *wrote) {
+			if window == 2 {
+				r.left = 1
+			}
+		}, ""},
+		{"nothing is known of it", func(_ int64, r *wrote) { r.left = 0 }, ""},
+		{"nothing is known of it for a window", func(window int64, r *wrote) {
+			if window == 2 {
+				r.left = 0
+			}
+		}, ""},
+		{"a few large packets", func(_ int64, r *wrote) { r.min, r.max = 200_000, 200_000 }, ""},
+		{"two delays", func(_ int64, r *wrote) { r.max = 2 * r.min }, ""},
+		{"a flow through it has a better value", func(_ int64, r *wrote) { r.least = 4000 }, ""},
+	} {
+		w := newWatcher(t, "", nil)
+		for i := range int64(3) {
+			r := steady(i, 90)
+			r.min, r.max, r.left = 400_000, 400_000, 100_000_000
+			test.change(i+1, &r)
+			w.close(aggregate.Encoding(uec.Index()), time.Second, 1, r)
+		}
+		if got := w.text(); got != test.want {
+			t.Errorf("%s: found %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestStuckOfOneSource: where all flows that name a port are of one source, that may write the
+// value itself, until another one has it too.
+func TestStuckOfOneSource(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t, "", nil)
+	for i, test := range []struct {
+		source     byte
+		port       string
+		candidates []string
+	}{
+		{1, "", nil},
+		{1, "", nil},
+		{1, "", []string{"leaf1:up12", "10.0.0.1"}},
+		{0, "leaf1:up12", nil},
+		{1, "leaf1:up12", nil},
+	} {
+		w.close(aggregate.Encoding(wide.Index()), time.Second, 1, steady(int64(i), 100).from(test.source))
+		for _, f := range w.Findings() {
+			if f.Port != test.port || !slices.Equal(f.Candidates, test.candidates) {
+				t.Errorf("after %d s: %+v", i+1, f)
+			}
+		}
+		if n := len(w.Findings()); (n > 0) != (i >= 2) {
+			t.Errorf("after %d s: %d findings", i+1, n)
+		}
+	}
+}
+
+// TestStuckOfDetector: a Detector has the stuck ports of the windows of its taps, a port once,
+// but for those of a layout that is misread, and nothing else of its Watchers.
+func TestStuckOfDetector(t *testing.T) {
+	t.Parallel()
+	s := newShown(t, func(c *Config) { c.Senders = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
+	for range 1000 {
+		s.see(1, csig.Tag{Layout: wide, T: 2})
+	}
+	for _, name := range []string{"tap1", "tap2"} {
+		w := s.Windows(&Tap{Name: name})
+		for i := range int64(4) {
+			w.close(aggregate.Encoding(wide.Index()), time.Second, 1, steady(i, 100))
+		}
+		w.show(3, aggregate.WatchedOrphan, csig.Tag{Layout: wide}, 0)
+		if w.Strange(netip.MustParseAddr("192.0.2.1")) || w.From(s.cfg.Domain.Table(wide, 2), 1099, 0) != aggregate.NotWatched {
+			t.Error("the Watcher is shown what the Detector observes")
+		}
+	}
+	if f := s.Findings(); len(f) != 1 || f[0].Kind != StuckPort || f[0].Count != 800 || f[0].Of < f[0].Count {
+		t.Errorf("found %+v", f)
+	}
+	for range 10_000 { // no packet follows
+		s.Observe(&s.tap, &decode.Observation{Kind: decode.Tag, Tag: csig.Tag{Layout: wide}})
+	}
+	if got := s.kinds(); got != "wrong-format wide/uec050" {
+		t.Errorf("of a layout that is misread: found %q", got)
 	}
 }
 
@@ -210,7 +327,7 @@ func TestWatcherStuckBounds(t *testing.T) {
 	}
 	sound := &aggregate.Block{
 		Resolution: int64(time.Second), WindowStart: 2e18, Signal: []uint8{uint8(csig.MaxDelay)}, Kind: []uint8{1}, Encoding: []uint8{uint8(encoding)},
-		Location: []uint64{12}, Observations: []uint64{10}, Trimmed: []uint64{0}, Heavy: []uint64{3}, Min: []uint64{5}, Max: []uint64{9000},
+		Location: []uint64{12}, Observations: []uint64{10}, Trimmed: []uint64{0}, Untouched: []uint64{0}, Heavy: []uint64{3}, Min: []uint64{5}, Max: []uint64{9000},
 	}
 	w.Closed(sound, 1) // what was large is gone
 	if n := testing.AllocsPerRun(100, func() { w.Closed(sound, 1) }); n != 0 {

@@ -1,0 +1,250 @@
+package fabric
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// Bounds of what taps in the fabric see.
+const (
+	maxStands    = 1 << 10 // different places of such taps
+	maxPassages  = 1 << 12 // devices and ports of one of them
+	maxSightings = 1 << 20 // flows at places, each for a time without long pauses
+)
+
+// sightingStep is the unit of time of sightings. A flow that was seen in a step takes that path in
+// the step before and the one after, too.
+const sightingStep = int64(time.Second)
+
+// sighting is when a flow was seen at a place, in steps, without a longer pause than a step.
+type sighting struct {
+	stand       uint32
+	first, last int64
+}
+
+// sightings are the flows that taps in the middle of the fabric saw. They add up to the same
+// whatever the order in which they come, up to the bound. Safe for concurrent use.
+type sightings struct {
+	stands   []waypoint // from number 1
+	byNames  map[string]uint32
+	revealed atomic.Bool // sightings count
+	live     bool        // while more of them come
+
+	mu      sync.RWMutex
+	flows   map[aggregate.Flow][]sighting
+	n       int
+	refused uint64
+	byStand map[string]uint32 // way by places and ends
+}
+
+func newSightings() *sightings {
+	return &sightings{byNames: map[string]uint32{}, flows: map[aggregate.Flow][]sighting{}, byStand: map[string]uint32{}}
+}
+
+// StandAt numbers a place in the middle of the fabric where each captured frame passes one of some
+// devices and ports, by their names. It is for the time before the fabric is used.
+func (f *Fabric) StandAt(names []string) (uint32, error) {
+	s := f.seen
+	key := strings.Join(names, " ")
+	if n, ok := s.byNames[key]; ok {
+		return n, nil
+	}
+	if len(s.stands) >= maxStands || len(names) > maxPassages {
+		return 0, fmt.Errorf("%d devices and ports at one of %d places: expected at most %d and %d", len(names), len(s.stands)+1, maxPassages, maxStands)
+	}
+	var at waypoint
+	for _, name := range names {
+		passages := f.topo.passages(name)
+		if passages == nil {
+			return 0, fmt.Errorf(noPassage, name)
+		}
+		at = append(at, passages...)
+	}
+	s.stands = append(s.stands, at)
+	s.byNames[key] = uint32(len(s.stands))
+	return uint32(len(s.stands)), nil
+}
+
+// See notes that packets of a flow passed a place at a time, Unix ns. It implements
+// aggregate.Wayfinder and may be called from several goroutines.
+func (f *Fabric) See(stand uint32, fl *aggregate.Flow, ns int64) {
+	s, step := f.seen, ns/sightingStep
+	if int(stand) > len(s.stands) || stand == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(fl, sighting{stand, step, step})
+}
+
+// add merges a sighting with those of the place that it touches.
+func (s *sightings) add(fl *aggregate.Flow, one sighting) {
+	list := s.flows[*fl]
+	kept := list[:0]
+	before := len(list)
+	for _, o := range list {
+		if o.stand == one.stand && o.first <= one.last+2 && one.first <= o.last+2 {
+			one.first, one.last = min(one.first, o.first), max(one.last, o.last)
+			continue
+		}
+		kept = append(kept, o)
+	}
+	if len(kept) == before && s.n >= maxSightings {
+		s.refused++
+		return
+	}
+	at, _ := slices.BinarySearchFunc(kept, one, func(a, b sighting) int {
+		return cmp.Or(cmp.Compare(a.stand, b.stand), cmp.Compare(a.first, b.first))
+	})
+	kept = slices.Insert(kept, at, one)
+	s.n += len(kept) - before
+	s.flows[*fl] = kept
+}
+
+// SeeLive makes what is seen count at once, while packets come. It is for the time before the fabric
+// is used.
+func (f *Fabric) SeeLive() {
+	f.seen.live = true
+	f.seen.revealed.Store(true)
+}
+
+// Reveal makes what was seen count, from now on. Before that the answers of Way do not depend on
+// it: so a replay that reads the captures of such taps first has the same rows on any number of
+// cores. It returns whether anything was seen.
+func (f *Fabric) Reveal() bool {
+	f.seen.revealed.Store(true)
+	f.seen.mu.RLock()
+	defer f.seen.mu.RUnlock()
+	return f.seen.n > 0
+}
+
+// at is where a flow passes at a time, ascending, and from when until when the answer is the
+// same, as far as is known now.
+func (s *sightings) at(fl *aggregate.Flow, ns int64) (stands []uint32, from, until int64) {
+	from, until = math.MinInt64, math.MaxInt64
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, o := range s.flows[*fl] {
+		first, end := (o.first-1)*sightingStep, (o.last+2)*sightingStep
+		switch {
+		case ns < first:
+			until = min(until, first)
+		case ns >= end:
+			from = max(from, end)
+		default:
+			from, until = max(from, first), min(until, end)
+			stands = append(stands, o.stand)
+		}
+	}
+	return stands, from, until
+}
+
+// seenWay is the way of a flow between attachments that was seen at places, 0 where no shortest
+// path passes all of them: then the path changed meanwhile.
+func (f *Fabric) seenWay(stands []uint32, a, b int32) uint32 {
+	key := fmt.Sprint(stands, a, b)
+	f.seen.mu.RLock()
+	id, known := f.seen.byStand[key]
+	f.seen.mu.RUnlock()
+	if known {
+		return id
+	}
+	src, dst := &f.topo.attachments[a], &f.topo.attachments[b]
+	points := make([]waypoint, 0, len(stands))
+	for _, n := range stands {
+		points = append(points, f.seen.stands[n-1])
+	}
+	f.resolve.paths.sortAlong(src, points)
+	w, ok := f.resolve.paths.via(aggregate.ByTap, src, dst, points)
+	direct, _ := f.resolve.paths.via(aggregate.ByTap, src, dst, nil)
+	id = f.ways.enter(w, ok && w.hops == direct.hops)
+	f.seen.mu.Lock()
+	defer f.seen.mu.Unlock()
+	if len(f.seen.byStand) < maxWays {
+		f.seen.byStand[key] = id
+	}
+	return id
+}
+
+// sortAlong orders waypoints by how far they are from a source.
+func (p *paths) sortAlong(src *attachment, points []waypoint) {
+	away := func(w waypoint) int {
+		n := unreached
+		for _, s := range src.devices {
+			table := p.hops.awayFrom(s)
+			for _, at := range w {
+				if table != nil && table[at.in] != far {
+					n = min(n, 2*int(table[at.in])+at.hops())
+				}
+			}
+		}
+		return n
+	}
+	slices.SortStableFunc(points, func(x, y waypoint) int { return cmp.Compare(away(x), away(y)) })
+}
+
+// Prediction is how well evidence says where taps in the fabric saw flows.
+type Prediction struct {
+	By          string // of aggregate.EvidenceNames: path or ecmp
+	Right, Seen int    // flows at places, of all that it predicts one path for
+}
+
+// Predictions hold the path table and the hashes against what taps in the fabric saw. A flow that
+// was seen at two places counts twice.
+func (f *Fabric) Predictions() []Prediction {
+	list := []Prediction{{By: aggregate.EvidenceNames[0]}, {By: aggregate.EvidenceNames[1]}}
+	f.seen.mu.RLock()
+	defer f.seen.mu.RUnlock()
+	for fl, seen := range f.seen.flows {
+		src, dst := netip.AddrFrom16(fl.Src).Unmap(), netip.AddrFrom16(fl.Dst).Unmap()
+		a, e := f.topo.attachmentOf(src), f.topo.endpointOf(dst)
+		if a == none || e == none {
+			continue
+		}
+		b := f.topo.attached[e]
+		from, to := &f.topo.attachments[a], &f.topo.attachments[b]
+		for _, s := range seen {
+			if rule, _, _ := f.rules.find(src, dst, &fl, s.first*sightingStep); rule != none {
+				w, ok := f.resolve.paths.via(aggregate.ByPathTable, from, to, f.rules.list[rule].via)
+				list[0].judge(f.topo, &w, ok, f.seen.stands[s.stand-1])
+			}
+			if len(f.ecmp.devices) > 0 {
+				w, ok := f.ecmp.predict(f.resolve.paths, &fl, from, to)
+				list[1].judge(f.topo, &w, ok, f.seen.stands[s.stand-1])
+			}
+		}
+	}
+	return list
+}
+
+// judge counts a flow that was seen at a place, unless its way is not one path.
+func (p *Prediction) judge(t *topology, w *way, known bool, at waypoint) {
+	leaves := map[int32]int{}
+	for _, port := range w.ports {
+		leaves[t.ports[port].device]++
+		if leaves[t.ports[port].device] > 1 {
+			return
+		}
+	}
+	if !known {
+		return
+	}
+	p.Seen++
+	if slices.ContainsFunc(at, func(at passage) bool {
+		if at.port != none {
+			return slices.Contains(w.ports, at.port)
+		}
+		return leaves[at.in] > 0 || slices.Contains(w.ends, at.in)
+	}) {
+		p.Right++
+	}
+}

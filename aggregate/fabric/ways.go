@@ -1,0 +1,347 @@
+package fabric
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// maxWays bounds the ways that are told apart, and what rules give for pairs of attachments.
+const maxWays = 1 << 18
+
+// way is what is known of the path of a flow: all ports between devices that it may pass.
+type way struct {
+	by    aggregate.Evidence // one bit
+	ports []int32            // ascending, to devices
+	ends  []int32            // devices where paths end
+	hops  int                // between devices, of the shortest; not of predicted ones
+}
+
+// ways numbers ways from 1, in the order in which flows call for them. Safe for concurrent use.
+type ways struct {
+	mu     sync.RWMutex
+	list   []way
+	byKey  map[string]uint32
+	byRule map[ruleEnds]uint32
+	counts WayCounts
+}
+
+// ruleEnds is a rule of the path table between two attachments.
+type ruleEnds struct{ rule, src, dst int32 }
+
+func newWays() *ways { return &ways{byKey: map[string]uint32{}, byRule: map[ruleEnds]uint32{}} }
+
+const numEvidence = len(aggregate.EvidenceNames)
+
+// WayCounts say what evidence of paths came to, each time that a flow, or a locator of one, was
+// looked up.
+type WayCounts struct {
+	Found        [numEvidence]uint64 // flows whose way is known, by aggregate.EvidenceNames
+	Contradicted uint64              // evidence that fits no path of the topology, or not the locator: it is not used
+	Refused      uint64              // ways beyond the bound on their number
+}
+
+func (w *ways) snapshot() WayCounts {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.counts
+}
+
+func (w *ways) get(id uint32) *way {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return &w.list[id-1]
+}
+
+func (w *ways) contradict() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts.Contradicted++
+}
+
+// enter numbers a way; ok is false for one that contradicts the topology.
+func (w *ways) enter(one way, ok bool) uint32 {
+	slices.Sort(one.ports)
+	one.ports = slices.Compact(one.ports)
+	slices.Sort(one.ends)
+	one.ends = slices.Compact(one.ends)
+	key := []byte{byte(one.by)}
+	for _, list := range [][]int32{one.ports, one.ends} {
+		key = binary.LittleEndian.AppendUint32(key, uint32(len(list)))
+		for _, n := range list {
+			key = binary.LittleEndian.AppendUint32(key, uint32(n))
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !ok {
+		w.counts.Contradicted++
+		return 0
+	}
+	w.counts.Found[bits.TrailingZeros8(uint8(one.by))]++
+	if id, known := w.byKey[string(key)]; known {
+		return id
+	}
+	if len(w.list) == maxWays {
+		w.counts.Refused++
+		return 0
+	}
+	w.list = append(w.list, one)
+	w.byKey[string(key)] = uint32(len(w.list))
+	return uint32(len(w.list))
+}
+
+// HasWays tells whether there is any evidence of paths, or may be. It implements
+// aggregate.Wayfinder.
+func (f *Fabric) HasWays() bool {
+	return len(f.rules.list) > 0 || len(f.ecmp.devices) > 0 || len(f.seen.stands) > 0
+}
+
+// Way numbers what is known of the path of a flow at a time, Unix ns, beyond the topology: 0 for
+// nothing. The path table comes before what taps in the fabric saw, and that before
+// hashes. The answer is the same at all times from from on
+// and before until. It implements aggregate.Wayfinder, may be called from several goroutines, and
+// takes a bounded time.
+func (f *Fabric) Way(fl *aggregate.Flow, ns int64) (way uint32, from, until int64) {
+	from, until = math.MinInt64, math.MaxInt64
+	src, dst := netip.AddrFrom16(fl.Src).Unmap(), netip.AddrFrom16(fl.Dst).Unmap()
+	a, e := f.topo.attachmentOf(src), f.topo.endpointOf(dst)
+	if a == none || e == none {
+		return 0, from, until
+	}
+	b := f.topo.attached[e]
+	rule, from, until := f.rules.find(src, dst, fl, ns)
+	if rule != none {
+		if way = f.ruled(ruleEnds{rule, a, b}); way != 0 {
+			return way, from, until
+		}
+	}
+	if way, from, until = f.sighted(fl, a, b, ns, from, until); way != 0 {
+		return way, from, until
+	}
+	if len(f.ecmp.devices) > 0 {
+		way = f.ways.enter(f.ecmp.predict(f.resolve.paths, fl, &f.topo.attachments[a], &f.topo.attachments[b]))
+	}
+	return way, from, until
+}
+
+// sighted is the way of a flow by what taps in the fabric saw of it, and the part of a time in which
+// the answer is the same.
+func (f *Fabric) sighted(fl *aggregate.Flow, a, b int32, ns, from, until int64) (way uint32, since, till int64) {
+	if len(f.seen.stands) == 0 || !f.seen.revealed.Load() {
+		return 0, from, until
+	}
+	stands, since, till := f.seen.at(fl, ns)
+	if f.seen.live {
+		since, till = ns, min(till, ns+sightingStep/4)
+	}
+	if len(stands) > 0 {
+		way = f.seenWay(stands, a, b)
+	}
+	return way, max(from, since), min(until, till)
+}
+
+// ruled is the way that a rule gives between attachments.
+func (f *Fabric) ruled(k ruleEnds) uint32 {
+	f.ways.mu.RLock()
+	id, known := f.ways.byRule[k]
+	f.ways.mu.RUnlock()
+	if known {
+		return id
+	}
+	id = f.ways.enter(f.resolve.paths.via(aggregate.ByPathTable, &f.topo.attachments[k.src], &f.topo.attachments[k.dst], f.rules.list[k.rule].via))
+	f.ways.mu.Lock()
+	defer f.ways.mu.Unlock()
+	if len(f.ways.byRule) < maxWays {
+		f.ways.byRule[k] = id
+	}
+	return id
+}
+
+// LocateOn is Locate for a packet of which more is known, the way that Way returned: the ports
+// that the locator names and the way passes. Where there is none, the evidence contradicts what
+// the packet itself says and is not used. by is the evidence of the way, 0 where the ports are those
+// of Locate. It implements aggregate.Wayfinder.
+func (f *Fabric) LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id aggregate.LocationID, capacity uint64, by aggregate.Evidence) {
+	id, capacity = f.Locate(l, t, lm, src, dst)
+	class, located := f.classes.class(l, t, lm)
+	if way == 0 || !located || class == none {
+		return id, capacity, 0
+	}
+	w := f.ways.get(way)
+	var ports []int32
+	for _, p := range w.ports {
+		if f.classes.holds(class, p) {
+			ports = append(ports, p)
+		}
+	}
+	if e := f.topo.endpointOf(dst); e != none {
+		for _, d := range w.ends {
+			f.topo.eachLast(d, e, func(p int32) {
+				if f.classes.holds(class, p) {
+					ports = append(ports, p)
+				}
+			})
+		}
+	}
+	if len(ports) == 0 {
+		f.ways.contradict()
+		return id, capacity, 0
+	}
+	slices.Sort(ports)
+	p := f.resolve.answers.get(f.resolve.answers.of(slices.Compact(ports)))
+	if p.id != id {
+		by = w.by
+	}
+	return p.id, p.capacity, by
+}
+
+// passage is one way to pass a waypoint: a port, or a device.
+type passage struct {
+	in, out int32 // devices before and after; the same for a device
+	port    int32 // none for a device
+}
+
+func (p passage) hops() int {
+	if p.port == none {
+		return 0
+	}
+	return 1
+}
+
+// waypoint is what paths are known to pass: one of several passages.
+type waypoint []passage
+
+// noPassage is an error for the name of a waypoint.
+const noPassage = "%q: no device or port has that name: expected one such as spine1 or leaf1:up2"
+
+// passages are those of a port, or those of a device. A port that faces no device is passed
+// where paths end.
+func (t *topology) passages(name string) waypoint {
+	if d, ok := t.deviceIndex[name]; ok {
+		return waypoint{{d, d, none}}
+	}
+	i, ok := slices.BinarySearchFunc(t.ports, name, func(p port, name string) int {
+		switch {
+		case p.name < name:
+			return -1
+		case p.name > name:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		return nil
+	}
+	if p := &t.ports[i]; p.peerDevice != none {
+		return waypoint{{p.device, p.peerDevice, int32(i)}}
+	}
+	return waypoint{{t.ports[i].device, t.ports[i].device, none}}
+}
+
+// via is the way of the shortest paths that pass waypoints in their order, as segment routing
+// has them (RFC 8402, section 3.1.1: a node or adjacency segment by the shortest path to it). ok is
+// false where there is none.
+func (p *paths) via(by aggregate.Evidence, src, dst *attachment, points []waypoint) (w way, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.by = by
+	w.hops = unreached
+	for _, s := range src.devices {
+		r := segments{paths: p, points: append([]waypoint{{{s, s, none}}}, points...)}
+		if !r.forward() {
+			continue
+		}
+		nearest := math.MaxInt
+		for _, t := range dst.devices {
+			if n := r.total(t); n < nearest && !dst.group {
+				nearest = n
+			}
+		}
+		for _, t := range dst.devices {
+			if n := r.total(t); n < unreached && n <= nearest {
+				ok, w.hops = true, min(w.hops, n)
+				w.ends = append(w.ends, t)
+				r.backward(t, n, func(port int32) { w.ports = append(w.ports, port) })
+			}
+		}
+	}
+	return w, ok
+}
+
+// unreached is more hops than any path has.
+const unreached = math.MaxInt / 4
+
+// segments are the paths from waypoint to waypoint, the first of which is where they begin.
+type segments struct {
+	paths  *paths
+	points []waypoint
+	hops   [][]int // of each passage, from the start until it was passed
+}
+
+// between is the distance of two devices.
+func (r *segments) between(from, to int32) int {
+	if table := r.paths.hops.awayFrom(from); table != nil && table[to] != far {
+		return int(table[to])
+	}
+	return unreached
+}
+
+// forward measures from the start. It returns false where a waypoint cannot be reached.
+func (r *segments) forward() bool {
+	r.hops = [][]int{{0}}
+	for i, point := range r.points[1:] {
+		list := make([]int, len(point))
+		reached := false
+		for n, to := range point {
+			list[n] = unreached
+			for m, from := range r.points[i] {
+				list[n] = min(list[n], r.hops[i][m]+r.between(from.out, to.in)+to.hops())
+			}
+			reached = reached || list[n] < unreached
+		}
+		if !reached {
+			return false
+		}
+		r.hops = append(r.hops, list)
+	}
+	return true
+}
+
+// total is how long the shortest paths to a device are.
+func (r *segments) total(t int32) int {
+	last := len(r.points) - 1
+	n := unreached
+	for m, from := range r.points[last] {
+		n = min(n, r.hops[last][m]+r.between(from.out, t))
+	}
+	return n
+}
+
+// backward uses the ports of all paths of that length to a device.
+func (r *segments) backward(t int32, total int, use func(port int32)) {
+	ends := map[int32]int{t: total} // devices that the leg behind leads to, and where it has to be
+	for i := len(r.points) - 1; i >= 0; i-- {
+		before := map[int32]int{}
+		for m, from := range r.points[i] {
+			for to, at := range ends {
+				if r.hops[i][m]+r.between(from.out, to) != at {
+					continue
+				}
+				r.paths.prepare(2)
+				r.paths.walk(from.out, to, r.paths.hops.awayFrom(from.out), r.paths.hops.toward(to), use)
+				if from.port != none {
+					use(from.port)
+				}
+				before[from.in] = r.hops[i][m] - from.hops()
+			}
+		}
+		ends = before
+	}
+}

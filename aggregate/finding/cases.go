@@ -1,0 +1,134 @@
+package finding
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// A single is a rule over one observation: what it is about, and what it says of it. A Detector
+// and a Watcher apply the same ones; which observations break one, they tell each by what they
+// know.
+type single struct {
+	of    about
+	shows string // of the subject
+}
+
+// about is what a single observation is about.
+type about uint8
+
+const (
+	aboutSource about = iota + 1
+	aboutLayout
+	aboutLocation
+	aboutTap
+)
+
+// singles are the rules over one observation.
+var singles = [NumKinds]single{
+	UnauthorisedSender: {aboutSource, "%s sends tags and is not among the senders"},
+	ForgedValue:        {aboutSource, "%s sends tags whose value is not the initial one"},
+	Leak:               {aboutTap, "tags arrive at %s, outside of the domain"},
+	UnknownLocator:     {aboutLocation, "values name no port of their path: %s"},
+	AboveCapacity:      {aboutLocation, "values name %s and are more than it can carry"},
+	ReservedBits:       {aboutLayout, "reserved bits of %s are set"},
+	TrimInvented:       {aboutLayout, "packets with the trim bit of %s are as long as the longest ones without"},
+	DuplicateFrames:    {aboutTap, "frames were captured twice at %s within 1 ms, to the bit"},
+	ClockSet:           {aboutTap, "the clock of %s goes back and goes on from there"},
+	OrphanTag:          {aboutLayout, "packets have tags of %s before other tags, inside of tunnels or in mirror sessions"},
+}
+
+// caseKey is a kind and what it is about: one of the others, or all beyond the bound.
+type caseKey struct {
+	kind   Kind
+	layout uint8
+	addr   netip.Addr
+	at     aggregate.LocationID
+	signal csig.Signal // of StuckPort
+	name   string      // of the tap, or of both ports
+	beyond bool
+}
+
+// keyOf is the key of what an observation breaks a rule over one observation about.
+func keyOf(k Kind, o *decode.Observation, at aggregate.LocationID, tap string) caseKey {
+	key := caseKey{kind: k}
+	switch singles[k].of {
+	case aboutSource:
+		key.addr, _ = ends(o)
+	case aboutLayout:
+		key.layout = uint8(o.Tag.Layout.Index())
+	case aboutLocation:
+		key.at = at
+	case aboutTap:
+		key.name = tap
+	}
+	return key
+}
+
+// cases are findings by what they are about, of each kind so many.
+type cases struct {
+	of      map[caseKey]*Finding
+	sizes   *[NumKinds]int // that several may share
+	most    int
+	locator Locator
+}
+
+func newCases(cfg *Config, sizes *[NumKinds]int) cases {
+	return cases{of: make(map[caseKey]*Finding), sizes: sizes, most: cfg.MaxSubjects, locator: cfg.Locator}
+}
+
+// get is the finding of a subject, or past the bound that of all others of its kind.
+func (c *cases) get(k caseKey) *Finding {
+	f := c.of[k]
+	if f == nil && c.sizes[k.kind] >= c.most {
+		k = caseKey{kind: k.kind, beyond: true}
+		f = c.of[k]
+	}
+	if f == nil {
+		f = c.begin(k)
+		c.of[k] = f
+		c.sizes[k.kind]++
+	}
+	return f
+}
+
+// begin is a finding of which nothing was seen yet.
+func (c *cases) begin(k caseKey) *Finding {
+	if k.beyond {
+		f := Others(k.kind)
+		return &f
+	}
+	f := &Finding{Kind: k.kind}
+	switch {
+	case k.at != aggregate.NoLocation:
+		at, _ := c.locator.Location(k.at)
+		f.Subject = at.Name
+		f.place(&at)
+		if k.kind == StuckPort {
+			f.Subject += " " + k.signal.String()
+		}
+	case singles[k.kind].of == aboutSource:
+		f.Subject = k.addr.String()
+	case singles[k.kind].of == aboutLayout:
+		f.Subject = csig.LayoutAt(int(k.layout)).String()
+	default:
+		f.Subject = k.name
+	}
+	f.ID = idOf(f.Kind, f.Subject)
+	if shows := singles[f.Kind].shows; shows != "" {
+		f.Evidence = fmt.Sprintf(shows, f.Subject)
+	}
+	return f
+}
+
+// beyond is the subject of what goes beyond MaxSubjects.
+const beyond = "others"
+
+// Others is what all findings of a kind come to that are not told apart, of which nothing
+// was seen yet.
+func Others(k Kind) Finding {
+	return Finding{Kind: k, ID: idOf(k, beyond), Subject: beyond, Evidence: fmt.Sprintf("%s of %s that are not told apart", k, beyond)}
+}

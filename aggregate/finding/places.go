@@ -1,0 +1,66 @@
+package finding
+
+import (
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+)
+
+// Bounds on the locations that are remembered. Those that are no ports are fewer than
+// maxOthers in any fabric: each locator metadata of each layout, and contradictions.
+const (
+	maxPorts  = 1 << 16
+	maxOthers = 1 << 17
+)
+
+// placeKind is what matters of a location for each packet.
+type placeKind uint8
+
+const (
+	placeNone    placeKind = iota // not known, or no place in the fabric
+	placeUnknown                  // metadata that no port of the path writes
+	placeSet                      // one of several ports
+	placePort
+)
+
+// place is a location, and what it wrote.
+type place struct {
+	kind placeKind
+	at   fabric.Location // of a port
+	said []said          // delays of a port, few
+	when slots           // it wrote
+	// early is the least delay that a port wrote last as the first one of a path, as least has it.
+	early uint32
+}
+
+// places are the locations that were met.
+type places struct {
+	of    map[aggregate.LocationID]*place
+	ports int // of them
+	clock slotClock
+}
+
+// noPlaces stand for locations of which nothing is remembered.
+var noPlaces = [...]place{{kind: placeNone}, {kind: placeUnknown}, {kind: placeSet}}
+
+// get is the place of a location. It asks the locator, which may allocate, once.
+func (p *places) get(id aggregate.LocationID, from Locator) *place {
+	if known := p.of[id]; known != nil {
+		return known
+	}
+	at, ok := from.Location(id)
+	found := &noPlaces[placeNone]
+	switch {
+	case !ok:
+	case at.Kind == fabric.KindUnknown:
+		found = &noPlaces[placeUnknown]
+	case at.Kind == fabric.KindSet:
+		found = &noPlaces[placeSet]
+	case at.Kind == fabric.KindPort && p.ports < maxPorts:
+		p.ports++
+		found = &place{kind: placePort, at: at}
+	}
+	if found.kind == placePort || len(p.of)-p.ports < maxOthers {
+		p.of[id] = found
+	}
+	return found
+}

@@ -1,0 +1,322 @@
+package finding
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/decode"
+)
+
+const (
+	// minRepeated is how many frames a tap must capture twice, and repeatedShare of how many
+	// one: applications send the same bytes again now and then.
+	minRepeated, repeatedShare = 20, 1000
+	// copyTime is how far apart the copies of a frame are at most, and copySilence for how long no
+	// other frame has the same bytes: who sends such again and again, as probes are, does it longer.
+	copyTime, copySilence = time.Millisecond, time.Second
+	// maxCopies bounds the contents that wait for the end of that time.
+	maxCopies = 1 << 16
+	// minBack is how far a clock must go back to have been set, and staysBack for how many
+	// frames: those that are captured out of order are less apart, and few.
+	minBack, staysBack = 100 * time.Millisecond, 50
+	// minAhead is how far a clock must go ahead to have been set, while other taps go on.
+	minAhead = time.Second
+	// minUnseen is how many acknowledged segments a tap must have missed, and unseenShare of
+	// how many one.
+	minUnseen, unseenShare = 20, 1000
+	// maxSegments bounds the segments that are remembered of all taps, and the
+	// acknowledgements. Of more, the same ones are in the sample of each.
+	maxSegments = 1 << 17
+)
+
+// Frame is a frame at a tap, whatever it carries.
+type Frame struct {
+	TimeNS int64  // Unix ns, 0 where the capture has none
+	Number uint64 // in its file, from 1
+	// Content is a number for the bytes of the frame, and Repeated tells whether the tap captured the
+	// same ones within copyTime before.
+	Content  uint64
+	Repeated bool
+	Bare     bool // it carries no CSIG
+	Class    Class
+	// Sent is a number for the TCP segment that the frame carries, by its connection and the
+	// sequence number that follows it, and Acked for the one that it acknowledges, which are
+	// the same for the same segment wherever it is captured; 0 for none.
+	Sent, Acked uint64
+	// Flow and AckedFlow are numbers for the connection and direction of these; Flow is 0 where
+	// the segment carries no data, as a trimmed one, whose receiver may acknowledge it.
+	Flow, AckedFlow uint64
+	// End and Ack are the sequence numbers themselves.
+	End, Ack uint32
+}
+
+// Class is what L2 and IP say about how a packet is to be treated.
+type Class struct {
+	VLAN uint16 // of the outermost tag, 0 without one
+	DSCP uint8
+}
+
+// tapState is what a tap's frames come to.
+type tapState struct {
+	Tap
+	frames         uint64
+	whole          bool // data without CSIG is captured as well: there is no filter
+	copies         copies
+	repeated, back Finding
+	toldRepeated   uint64 // of repeated, those that a Watcher's finding counts
+	toldBack       uint64 // likewise
+	first, last    int64  // times, the last one being the latest
+	before         int64  // the latest time before the clock went back
+	behind         uint64
+	gapFrom, gapTo int64 // the longest time without a frame
+}
+
+// segments are a sample of those that taps saw, and that were acknowledged.
+type segments struct {
+	sent  map[uint64]struct{}
+	acked map[uint64]ack
+	flows map[uint64]*sentFlow
+	zeros uint // that a number begins with to be in the sample
+}
+
+// ack acknowledges the segment of a flow that ends at a sequence number.
+type ack struct {
+	flow uint64
+	end  uint32
+	time int64
+}
+
+// sentFlow is a direction of a connection at the tap that captures what arrives.
+type sentFlow struct {
+	tap      *tapState
+	from, to uint32 // sequence numbers that segments end at
+}
+
+func newSegments() segments {
+	return segments{sent: make(map[uint64]struct{}), acked: make(map[uint64]ack), flows: make(map[uint64]*sentFlow)}
+}
+
+// Frame takes a frame, before its observations. It keeps no reference to it.
+func (d *Detector) Frame(tap *Tap, f *Frame) {
+	d.class = f.Class
+	t := d.taps[*tap]
+	if t == nil {
+		if len(d.taps) >= d.cfg.MaxSubjects {
+			return
+		}
+		t = &tapState{Tap: *tap}
+		d.taps[*tap] = t
+	}
+	t.frames++
+	t.whole = t.whole || f.Bare && f.Flow != 0
+	if f.TimeNS != 0 {
+		t.copied(f)
+		t.clock(f)
+	}
+	d.segments.add(t, f, d.cfg.MaxFlows)
+}
+
+// copies are frames that were captured again within copyTime, in the order of time, until
+// copySilence is over.
+type copies struct {
+	of    map[uint64]*copied // by content
+	queue []*copied
+}
+
+// copied is such a frame.
+type copied struct {
+	content uint64
+	n       uint64 // copies
+	time    int64  // of the first one, Unix ns
+	packet  uint64
+	sent    bool // the sender sends the same bytes again and again
+}
+
+// copied takes the content of a frame. Equal ones count as copies once copySilence is over.
+func (t *tapState) copied(f *Frame) {
+	c := &t.copies
+	for len(c.queue) > 0 && f.TimeNS-c.queue[0].time > int64(copySilence) {
+		one := c.queue[0]
+		one.count(&t.repeated, t.File)
+		delete(c.of, one.content)
+		c.queue = c.queue[1:]
+	}
+	if len(c.of) == 0 && !f.Repeated {
+		return
+	}
+	switch one := c.of[f.Content]; {
+	case one != nil && f.TimeNS-one.time <= int64(copyTime):
+		one.n++
+	case one != nil:
+		one.sent = true
+	case f.Repeated && len(c.of) < maxCopies:
+		if c.of == nil {
+			c.of = make(map[uint64]*copied)
+		}
+		one = &copied{content: f.Content, n: 1, time: f.TimeNS, packet: f.Number}
+		c.of[f.Content], c.queue = one, append(c.queue, one)
+	}
+}
+
+// count adds the copies to a finding, unless the sender made them.
+func (c *copied) count(f *Finding, file string) {
+	if !c.sent {
+		f.seen(file, &decode.Observation{TimeNS: c.time, Packet: c.packet})
+		f.Count += c.n - 1
+	}
+}
+
+// repeats tells whether so many copies are more than applications send again.
+func (t *tapState) repeats(n uint64) bool { return n >= minRepeated && n*repeatedShare >= t.frames }
+
+// clock follows the times of a tap's frames.
+func (t *tapState) clock(f *Frame) {
+	now := f.TimeNS
+	switch {
+	case t.first == 0:
+		t.first, t.last = now, now
+	case now < t.last-int64(minBack):
+		if t.behind++; t.behind == 1 {
+			t.before = t.last
+		}
+		if t.behind == staysBack {
+			t.back.seen(t.File, &decode.Observation{TimeNS: now, Packet: f.Number})
+			t.back.Of = max(t.back.Of, uint64(t.before-now))
+			t.last, t.behind = now, 0
+		}
+		return
+	case now-t.last > t.gapTo-t.gapFrom:
+		t.gapFrom, t.gapTo = t.last, now
+	}
+	t.behind = 0
+	t.last = max(t.last, now)
+}
+
+// add takes in what a frame carries and acknowledges.
+func (s *segments) add(t *tapState, f *Frame, most int) {
+	if f.Sent != 0 && t.Place == Receiver {
+		one := s.flows[f.Flow]
+		switch {
+		case f.Flow == 0:
+		case one == nil && len(s.flows) >= most:
+			return
+		case one == nil:
+			s.flows[f.Flow] = &sentFlow{tap: t, from: f.End, to: f.End}
+		case int32(f.End-one.from) < 0:
+			one.from = f.End
+		case int32(f.End-one.to) > 0:
+			one.to = f.End
+		}
+		if s.takes(f.Sent) {
+			s.sent[f.Sent] = struct{}{}
+		}
+	}
+	if f.Acked != 0 && s.takes(f.Acked) {
+		s.acked[f.Acked] = ack{f.AckedFlow, f.Ack, f.TimeNS}
+	}
+	for max(len(s.sent), len(s.acked)) > maxSegments {
+		s.zeros++
+		for id := range s.sent {
+			if !s.takes(id) {
+				delete(s.sent, id)
+			}
+		}
+		for id := range s.acked {
+			if !s.takes(id) {
+				delete(s.acked, id)
+			}
+		}
+	}
+}
+
+func (s *segments) takes(id uint64) bool { return id>>(64-s.zeros) == 0 }
+
+// unseen counts the acknowledged segments of taps, and those that they did not see although
+// they saw segments of the connection before and after: the receiver has them, so that the
+// network did not lose them.
+func (s *segments) unseen() map[*tapState]*Finding {
+	out := map[*tapState]*Finding{}
+	for id, a := range s.acked {
+		flow := s.flows[a.flow]
+		if flow == nil || int32(a.end-flow.from) <= 0 || int32(flow.to-a.end) <= 0 {
+			continue
+		}
+		f := out[flow.tap]
+		if f == nil {
+			f = new(Finding)
+			out[flow.tap] = f
+		}
+		f.Of++
+		if _, seen := s.sent[id]; !seen {
+			f.during(a.time, a.time)
+			f.Count++
+		}
+	}
+	return out
+}
+
+// ofTaps are the findings about taps themselves.
+func (d *Detector) ofTaps() (list []Finding) {
+	about := func(f Finding, k Kind, t *tapState, of uint64, evidence string, args ...any) {
+		f.Kind, f.ID, f.Subject, f.Of, f.Evidence = k, idOf(k, t.Name), t.Name, of, fmt.Sprintf(evidence, args...)
+		list = append(list, f)
+	}
+	for _, t := range d.taps {
+		repeated := t.repeated
+		repeated.Packets = slices.Clip(repeated.Packets)
+		for _, one := range t.copies.queue { // as if the capture were over
+			one.count(&repeated, t.File)
+		}
+		if n := repeated.Count; t.repeats(n) {
+			about(repeated, DuplicateFrames, t, t.frames, "%d of %d frames were captured at %s within 1 ms before, to the bit, and not again within 1 s; --dedup drops them", n, t.frames, t.Name)
+		}
+		if t.back.Count > 0 {
+			about(t.back, ClockSet, t, t.frames, "the clock of %s goes back by %s and goes on from there", t.Name, time.Duration(t.back.Of))
+		} else if d.ahead(t) {
+			f := Finding{From: t.gapFrom, To: t.gapTo, Count: 1}
+			about(f, ClockSet, t, t.frames, "the clock of %s goes ahead by about %s, in which other taps have frames, and ends later than all of them", t.Name, time.Duration(t.gapTo-t.gapFrom))
+		}
+	}
+	for t, f := range d.segments.unseen() {
+		if t.whole && f.Count >= minUnseen && f.Count*unseenShare >= f.Of {
+			about(*f, TapLoss, t, f.Of, "%d of %d segments that their receivers acknowledge are not among those that %s captured", f.Count, f.Of, t.Name)
+		}
+	}
+	return list
+}
+
+// ahead tells whether a tap's clock was set ahead: it jumps over a time in which each other tap
+// has frames, and is ahead of all of them by as much from then on.
+func (d *Detector) ahead(t *tapState) bool {
+	jump := t.gapTo - t.gapFrom
+	others := 0
+	for _, o := range d.taps {
+		if o == t {
+			continue
+		}
+		if others++; o.first > t.gapFrom || o.last > t.last-jump/2 || o.last < t.gapFrom || o.gapTo-o.gapFrom > jump/10 {
+			return false
+		}
+	}
+	return jump >= int64(minAhead) && others > 0
+}
+
+// shared says which VLAN or DSCP all flows of one list have and none of another, empty for none.
+func shared(affected, kept []*flow) string {
+	same := func(of func(*flow) int) (int, bool) {
+		if len(affected) < minAffected || len(kept) < minAffected {
+			return 0, false
+		}
+		v := of(affected[0])
+		return v, !slices.ContainsFunc(affected, func(f *flow) bool { return of(f) != v }) && !slices.ContainsFunc(kept, func(f *flow) bool { return of(f) == v })
+	}
+	text := ""
+	if v, ok := same(func(f *flow) int { return int(f.class.VLAN) }); ok {
+		text += fmt.Sprintf("; they and no others are of VLAN %d", v)
+	}
+	if v, ok := same(func(f *flow) int { return int(f.class.DSCP) }); ok {
+		text += fmt.Sprintf("; they and no others are of DSCP %d", v)
+	}
+	return text
+}

@@ -1,0 +1,35 @@
+package answers
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+)
+
+// TestChangeLines: each change is one line, with all that it carries.
+func TestChangeLines(t *testing.T) {
+	t.Parallel()
+	set := &wire.ChangeSet{WindowEnd: timestamppb.New(time.Date(2026, 1, 20, 9, 0, 1, 0, time.UTC)), Changes: []*wire.Change{
+		{Kind: wire.ChangeKind_CHANGE_KIND_TAP_LOST, Producer: "host7/eth0", AgeS: proto.Float64(3)},
+		{Kind: wire.ChangeKind_CHANGE_KIND_TAP_LOST, Producer: "host8/eth0"},
+		{
+			Kind: wire.ChangeKind_CHANGE_KIND_MOVED, Src: "rack1", Dst: "rack2", State: wire.State_STATE_CONGESTED, Location: "leaf3:up1", LocationBefore: "leaf3:up2",
+			HeavyRatio: proto.Float64(0.4), Mean: &wire.Measure{Value: &wire.Measure_Ratio{Ratio: 0.125}},
+		},
+		{Kind: wire.ChangeKind_CHANGE_KIND_CLEARED, Src: "rack1", Dst: "rack2", State: wire.State_STATE_NO_DATA, LastedS: 2, SilentProducers: []string{"a", "b"}},
+	}}
+	const want = `2026-01-20T09:00:01Z  tap_lost       host7/eth0  3 s
+2026-01-20T09:00:01Z  tap_lost       host8/eth0
+2026-01-20T09:00:01Z  moved          rack1 to rack2  congested  from leaf3:up2  at leaf3:up1  40.0 % heavy  mean 0.125 ratio
+2026-01-20T09:00:01Z  cleared        rack1 to rack2  no_data  for 2 s  without a, b
+`
+	var out bytes.Buffer
+	if err := writeChanges(&out, set); err != nil || out.String() != want {
+		t.Errorf("%v:\n%swant:\n%s", err, &out, want)
+	}
+}

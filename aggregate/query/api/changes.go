@@ -1,0 +1,391 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sort"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// changeStream is a stream of changes: each follows from two successive states alone, so that all readers,
+// and those that resume, are sent the same.
+type changeStream struct {
+	*stream
+	in *wire.ChangesRequest
+}
+
+func (a *API) newChanges(ctx context.Context, s *table.State, in *wire.ChangesRequest) (*stream, error) {
+	signal, err := findSignal(in.GetSignal(), s.Signals())
+	if err != nil {
+		return nil, err
+	}
+	n, err := a.names.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := changeFilterOf(n, in); err != nil {
+		return nil, err
+	}
+	c := &changeStream{in: in, stream: &stream{key: viewKey{signal, fabric.LevelLocation, int(in.GetWindows())}}}
+	c.of = c
+	return c.stream, nil
+}
+
+// snapshot implements follower.
+func (c *changeStream) snapshot(ctx context.Context, s *table.State) error {
+	revision := token(s) // a reader that is slow must not keep the state
+	if err := c.sendChanges(ctx, nil, s); err != nil {
+		return err
+	}
+	c.passed = revision
+	return c.tell(eventSynced, revision, &wire.Synced{Revision: revision})
+}
+
+// changed implements follower. Revisions without a change for the reader pass in silence.
+func (c *changeStream) changed(ctx context.Context, step table.Step) error {
+	switch {
+	case step.Kind == table.Durable:
+		return nil
+	case step.Before == nil: // the first revision, or memory forgot the one before
+		return c.snapshot(ctx, step.State)
+	}
+	revision := token(step.State)
+	if err := c.sendChanges(ctx, step.Before, step.State); err != nil {
+		return err
+	}
+	c.passed = revision
+	return nil
+}
+
+// sendChanges sends the changes between two states, or all that holds where before is nil.
+func (c *changeStream) sendChanges(ctx context.Context, before, now *table.State) error {
+	list, err := c.api.changesOf(ctx, before, now, c.key)
+	if err != nil || before != nil && len(list.changes) == 0 {
+		return err
+	}
+	f, err := changeFilterOf(list.names, c.in)
+	if err != nil {
+		return err
+	}
+	chosen := f.choose(list.changes)
+	if before != nil && len(chosen) == 0 {
+		return nil
+	}
+	set := &wire.ChangeSet{Revision: token(now), Signal: csig.SignalNames([]csig.Signal{c.key.signal})[0]}
+	if newest := now.Newest(); newest != nil {
+		set.WindowStart, set.WindowEnd, set.Final = timestamppb.New(newest.Start), timestamppb.New(newest.End), newest.Final
+	}
+	e := &event{name: eventInitial, content: content{value: set}}
+	if before != nil { // only synced carries the id of a beginning
+		e.name, e.id = eventChanges, set.Revision
+	}
+	key := askedEvent{eventOf{name: e.name, revision: now.Revision}, c.key, c.filter, "", list.names.version}
+	t, err := c.api.sends.begin(ctx, key, len(chosen)*textBytes, c.to.stop)
+	if err != nil {
+		return err
+	}
+	if e, err = c.share(t, key, func() (*event, error) {
+		for _, one := range chosen {
+			set.Changes = append(set.Changes, list.names.change(one))
+		}
+		e.bytes = len(chosen) * textBytes
+		return e, nil
+	}); err != nil {
+		return err
+	}
+	return c.told(t, e)
+}
+
+// change is one change of a cell, or of a producer.
+type change struct {
+	kind           wire.ChangeKind
+	cell           aggregate.CellStats // as it is now
+	silent         []string            // its producers
+	state, before  aggregate.State
+	since          int64 // Unix ns, 0 for none
+	lasted         time.Duration
+	location, from aggregate.LocationID // from is that before a move
+	producer       *table.Producer      // nil for a cell
+	age            time.Duration        // of the producer's last window
+}
+
+// changeList are the changes of one revision.
+type changeList struct {
+	names   *names
+	changes []change
+}
+
+// changeBytes is about how many bytes a change takes in memory.
+const changeBytes = 512
+
+// changesOf are the changes between two states, made once for all streams of the signal.
+func (a *API) changesOf(ctx context.Context, before, now *table.State, k viewKey) (*changeList, error) {
+	type changesOf struct {
+		viewKey
+		revision uint64
+		initial  bool
+		names    uint64
+	}
+	n, err := a.names.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return once(a.made, changesOf{k, now.Revision, before == nil, n.version}, func() (*changeList, int, error) {
+		is, err := a.cellStates(ctx, now, k)
+		if err != nil {
+			return nil, 0, err
+		}
+		was := &cellStates{state: &table.State{Coverage: &table.Coverage{}}, view: newView(is.view.names, nil, nil)}
+		if before != nil {
+			if was, err = a.cellStates(ctx, before, k); err != nil {
+				return nil, 0, err
+			}
+		}
+		list := &changeList{names: is.view.names, changes: slices.Concat(is.producersSince(was), is.cellsSince(was))}
+		return list, len(list.changes) * changeBytes, nil
+	})
+}
+
+// cellStates is the cells of a view at one state.
+type cellStates struct {
+	state *table.State
+	view  *view
+	key   viewKey
+}
+
+func (a *API) cellStates(ctx context.Context, s *table.State, k viewKey) (*cellStates, error) {
+	v, err := a.view(ctx, s, k)
+	return &cellStates{s, v, k}, err
+}
+
+// condition is the part of a cell that changes are made of. The zero value is a cell that is not known.
+type condition struct {
+	cell      *aggregate.CellStats
+	cover     *table.CellCoverage
+	verdict   aggregate.Verdict
+	state     aggregate.State
+	congested bool // also without data, until a producer sees that the traffic has ended
+}
+
+func (o *cellStates) at(i int) condition {
+	is := condition{cell: &o.view.cells[i], cover: &o.view.covers[i]}
+	is.verdict, is.state = is.cell.Verdict, is.cell.State
+	if is.cell.Observations == 0 {
+		is.verdict = o.state.Newest().Verdict(aggregate.CellKey{Src: is.cell.Src, Dst: is.cell.Dst, Signal: o.key.signal, Kind: is.cell.Kind})
+		if is.verdict.Sustained && o.state.Coverage.IsCurrent(is.cover) { // no row in these windows, and some right before
+			is.state = aggregate.Congested
+		}
+	}
+	is.congested = is.state == aggregate.Congested || is.verdict.Sustained && !o.state.Coverage.IsIdle(is.cover)
+	return is
+}
+
+// maxLookBack bounds the windows that are searched for the location of a congested cell.
+const maxLookBack = 16
+
+// location is the location that limits a cell: where none is named in the windows of the view, that of
+// the last window since the onset that named one.
+func (o *cellStates) location(is *condition) aggregate.LocationID {
+	if is.cell.ModeCount > 0 || !is.congested {
+		return is.cell.Mode
+	}
+	windows := o.state.Windows
+	last := sort.Search(len(windows), func(i int) bool { return windows[i].Start.UnixNano() > is.cover.Newest }) - 1
+	for i := last; i >= 0 && i > last-maxLookBack && windows[i].Start.UnixNano() >= is.verdict.Since; i-- {
+		cells := windows[i].Cells(o.key.signal)
+		at, found := slices.BinarySearchFunc(cells, is.cell, func(c aggregate.CellStats, want *aggregate.CellStats) int {
+			return cmp.Or(cmp.Compare(c.Src, want.Src), cmp.Compare(c.Dst, want.Dst))
+		})
+		if found && cells[at].ModeCount > 0 {
+			return cells[at].Mode
+		}
+	}
+	return aggregate.NoLocation
+}
+
+// cellsSince are the changes of cells.
+func (o *cellStates) cellsSince(was *cellStates) (list []change) {
+	before, now := was.view.cells, o.view.cells
+	for i, j := 0, 0; i < len(before) || j < len(now); {
+		order := 1
+		if i < len(before) {
+			order = -1
+			if j < len(now) {
+				order = cmp.Or(cmp.Compare(before[i].Src, now[j].Src), cmp.Compare(before[i].Dst, now[j].Dst))
+			}
+		}
+		var from, to condition
+		if order <= 0 {
+			from = was.at(i)
+			i++
+		}
+		if order >= 0 {
+			to = o.at(j)
+			j++
+		}
+		list = o.compare(list, was, &from, &to)
+	}
+	return list
+}
+
+// compare appends the changes of one cell.
+func (o *cellStates) compare(list []change, was *cellStates, from, to *condition) []change {
+	var silentBefore []string
+	one := change{state: to.state, before: from.state}
+	if to.congested {
+		one.since = to.verdict.Since
+	}
+	if from.cell != nil {
+		silentBefore = from.cover.Silent
+		one.cell = aggregate.CellStats{Src: from.cell.Src, Dst: from.cell.Dst, Signal: from.cell.Signal, Kind: from.cell.Kind}
+	}
+	if to.cell != nil {
+		one.cell, one.silent = *to.cell, to.cover.Silent
+	}
+	add := func(kind wire.ChangeKind) {
+		one.kind = kind
+		if one.location == aggregate.NoLocation && to.cell != nil {
+			one.location = o.location(to)
+		}
+		list = append(list, one)
+	}
+	switch {
+	case slices.Equal(silentBefore, one.silent):
+	case len(one.silent) == 0:
+		add(wire.ChangeKind_CHANGE_KIND_COVERAGE_BACK)
+	default:
+		add(wire.ChangeKind_CHANGE_KIND_COVERAGE_LOST)
+	}
+	switch {
+	case to.congested && !from.congested:
+		add(wire.ChangeKind_CHANGE_KIND_ONSET)
+	case from.congested && !to.congested:
+		one.since, one.location = from.verdict.Since, was.location(from)
+		if newest := o.state.Newest(); newest != nil && one.since > 0 {
+			one.lasted = max(newest.Start.Sub(time.Unix(0, one.since)), 0)
+		}
+		add(wire.ChangeKind_CHANGE_KIND_CLEARED)
+	case to.congested:
+		one.location, one.from = o.location(to), was.location(from)
+		if one.location != one.from && one.location != aggregate.NoLocation && one.from != aggregate.NoLocation {
+			add(wire.ChangeKind_CHANGE_KIND_MOVED)
+		}
+	}
+	return list
+}
+
+// producersSince are the changes of producers.
+func (o *cellStates) producersSince(was *cellStates) (list []change) {
+	end := o.state.Coverage.Newest
+	if newest := o.state.Newest(); newest != nil {
+		end = newest.End
+	}
+	before, now := was.state.Coverage.Silent, o.state.Coverage.Silent
+	compare := func(from, to []table.Producer, kind func(id uint64) wire.ChangeKind) {
+		known := make(map[uint64]bool, len(from))
+		for i := range from {
+			known[from[i].ID] = true
+		}
+		for i := range to {
+			if !known[to[i].ID] {
+				one := change{kind: kind(to[i].ID), producer: &to[i]}
+				if !to[i].Newest.IsZero() {
+					one.age = end.Sub(to[i].Newest)
+				}
+				list = append(list, one)
+			}
+		}
+	}
+	compare(before, now, func(uint64) wire.ChangeKind { return wire.ChangeKind_CHANGE_KIND_TAP_LOST })
+	compare(now, before, func(id uint64) wire.ChangeKind {
+		if o.state.Coverage.IsPresent(id) {
+			return wire.ChangeKind_CHANGE_KIND_TAP_BACK
+		}
+		return wire.ChangeKind_CHANGE_KIND_TAP_FORGOTTEN
+	})
+	return list
+}
+
+// changeFilter chooses changes of cells. Empty lists choose all.
+type changeFilter struct {
+	src, dst []aggregate.GroupID
+	links    []aggregate.LocationID // and sets with one of them
+	states   []aggregate.State
+}
+
+func changeFilterOf(n *names, in *wire.ChangesRequest) (f changeFilter, err error) {
+	if f.src, err = n.findGroups("src", in.GetSrc()); err != nil {
+		return f, err
+	}
+	if f.dst, err = n.findGroups("dst", in.GetDst()); err != nil {
+		return f, err
+	}
+	for _, state := range in.GetState() {
+		f.states = append(f.states, aggregate.State(state-wire.State_STATE_NO_DATA))
+	}
+	f.links, err = n.findPlaces(linkChoice{in})
+	return f, err
+}
+
+// linkChoice chooses locations by link alone.
+type linkChoice struct{ *wire.ChangesRequest }
+
+// GetLocation implements placeChoice.
+func (linkChoice) GetLocation() []string { return nil }
+
+// choose are the changes that the filter takes: those of producers always.
+func (f *changeFilter) choose(list []change) []*change {
+	var out []*change
+	for i := range list {
+		if c := &list[i]; c.producer != nil || f.takes(c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (f *changeFilter) takes(c *change) bool {
+	return among(f.src, c.cell.Src) && among(f.dst, c.cell.Dst) &&
+		(len(f.states) == 0 || slices.Contains(f.states, c.state) || slices.Contains(f.states, c.before)) &&
+		(len(f.links) == 0 || f.isLink(c.location) || f.isLink(c.from))
+}
+
+func (f *changeFilter) isLink(id aggregate.LocationID) bool {
+	return id != aggregate.NoLocation && among(f.links, id)
+}
+
+// change is a change as a message.
+func (n *names) change(c *change) *wire.Change {
+	out := &wire.Change{Kind: c.kind}
+	if c.producer != nil {
+		out.Producer = text(c.producer.Name)
+		if !c.producer.Newest.IsZero() {
+			age := c.age.Seconds()
+			out.AgeS = &age
+		}
+		return out
+	}
+	cell := n.cell(&c.cell, &table.CellCoverage{Silent: c.silent})
+	out.Src, out.Dst, out.State, out.StateBefore = cell.Src, cell.Dst, stateOf(c.state), stateOf(c.before)
+	out.HeavyRatio, out.Mean, out.Candidates, out.Probabilities, out.SilentProducers = cell.HeavyRatio, cell.Mean, cell.Candidates, cell.Probabilities, cell.SilentProducers
+	out.LastedS = sixDigits(c.lasted.Seconds())
+	if c.since > 0 {
+		out.Since = timestamppb.New(time.Unix(0, c.since))
+	}
+	if c.location != aggregate.NoLocation {
+		out.Location = n.locationName(c.location)
+	}
+	if c.from != aggregate.NoLocation {
+		out.LocationBefore = n.locationName(c.from)
+	}
+	return out
+}

@@ -1,0 +1,331 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+const (
+	// maxDependents bounds the cells that are listed under a link.
+	maxDependents = 10
+	// linkBytes is about the size of a link with its name and cells.
+	linkBytes = 1 << 10
+)
+
+// asResolved asks for locations as they were resolved.
+type asResolved struct{ linksChoice }
+
+// linksChoice is a signal in time.
+type linksChoice interface {
+	times
+	GetSignal() string
+	GetWindows() uint32
+}
+
+// GetLevel implements subject.
+func (asResolved) GetLevel() string { return fabric.LevelLocation.String() }
+
+// topology is the fabric for paths and links: the one in use, else the one of the configuration that
+// was stored last. It is nil without a fabric file.
+func (a *API) topology(ctx context.Context) (*fabric.Fabric, error) {
+	for _, source := range []any{a.Names, a.Reader} {
+		if w, ok := source.(query.Wired); ok {
+			if f, err := w.Topology(ctx); f != nil || err != nil {
+				return f, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+// Topology implements query.Wired.
+func (n *BothNames) Topology(context.Context) (*fabric.Fabric, error) {
+	if n.Fabric != nil {
+		if f := n.Fabric(); f.TopologyRevision() != "" {
+			return f, nil
+		}
+	}
+	return nil, nil
+}
+
+// linksOf makes the links of a signal, with their flows. Those of memory are made once for each
+// revision.
+func (a *API) linksOf(ctx context.Context, s *table.State, on *scope, f *fabric.Fabric) (*query.Links, error) {
+	if !on.Signal.Aggregation().Locates() {
+		return nil, wrong("signal", on.about.GetSignal(), "adds up hops and names no link: ask for one that is the least or the greatest of the hops")
+	}
+	if s == nil {
+		links, err := a.makeLinks(ctx, s, on, f)
+		if err != nil {
+			return nil, err
+		}
+		flows, err := a.Reader.Flows(ctx, linkFlows(on))
+		if err != nil {
+			return nil, err
+		}
+		links.CountFlows(query.CountFlows(flows))
+		return links, nil
+	}
+	type linksOf struct {
+		signal          csig.Signal
+		windows         uint32
+		revision, names uint64
+		topology        *fabric.Fabric
+	}
+	return once(a.made, linksOf{on.Signal, on.about.GetWindows(), s.Revision, on.names.version, f}, func() (*query.Links, int, error) {
+		links, err := a.makeLinks(ctx, s, on, f)
+		if err != nil {
+			return nil, 0, err
+		}
+		flows, _ := query.FlowsOfWindows(s.Last(int(on.about.GetWindows())), linkFlows(on))
+		links.CountFlows(query.CountFlows(flows))
+		return links, len(links.List) * linkBytes, nil
+	})
+}
+
+// linkFlows asks for the flows that are counted at links: those of minutes where the range is long.
+func linkFlows(on *scope) query.FlowQuestion {
+	q := query.FlowQuestion{Signal: on.Signal, From: on.From, To: on.To, Resolution: time.Second, MinHeavy: 1, Limit: maxRecords}
+	if on.To.Sub(on.From) > time.Hour {
+		q.Resolution = time.Minute
+	}
+	return q
+}
+
+func (a *API) makeLinks(ctx context.Context, s *table.State, on *scope, f *fabric.Fabric) (*query.Links, error) {
+	rows, err := on.CellLocations(ctx, on.Question)
+	if err != nil {
+		return nil, err
+	}
+	recent, err := a.recent(ctx, s, on)
+	if err != nil {
+		return nil, err
+	}
+	return query.NewLinks(on.Signal, rows, recent, f, func(id aggregate.LocationID) *fabric.Location {
+		if l, ok := on.names.locations[id]; ok {
+			return l
+		}
+		return &fabric.Location{ID: id, Name: on.names.locationName(id), Kind: fabric.KindUnknown}
+	}), nil
+}
+
+// recent are the windows that decide the states of links: those of memory, or of 1 s of the store
+// and of 1 min where the range is longer than an hour.
+func (a *API) recent(ctx context.Context, s *table.State, on *scope) (*query.Recent, error) {
+	r := &query.Recent{Thresholds: a.Thresholds, End: on.To.UnixNano()}
+	if s != nil {
+		r.Length = int64(s.Resolution)
+		for _, w := range s.Windows {
+			for _, l := range w.Locations(on.Signal) {
+				r.Windows = append(r.Windows, aggregate.LocationWindow{Start: w.Start.UnixNano(), LocationStats: l})
+			}
+		}
+		return r, nil
+	}
+	q := on.Question
+	q.Resolution = time.Second
+	if on.To.Sub(on.From) > time.Hour {
+		q.Resolution = time.Minute
+	}
+	q.Step, r.Length = q.Resolution, int64(q.Resolution)
+	q.From = q.To.Add(-aggregate.Horizon * q.Resolution)
+	if q.From.Before(time.Unix(0, 0)) {
+		q.From = time.Unix(0, 0)
+	}
+	var err error
+	r.Windows, err = a.Reader.LocationWindows(ctx, q)
+	return r, err
+}
+
+func (a *API) links(ctx context.Context, s *table.State, in *wire.LinksRequest) (*answer, error) {
+	on, err := a.scope(ctx, s, asResolved{in})
+	if err != nil {
+		return nil, err
+	}
+	f, err := a.topology(ctx)
+	if err != nil {
+		return nil, err
+	}
+	links, err := a.linksOf(ctx, s, &on, f)
+	if err != nil {
+		return nil, err
+	}
+	if err := knowLinks(links, f, in); err != nil {
+		return nil, err
+	}
+	out := &wire.LinksResponse{About: on.about, Topology: links.Topology}
+	for i := range links.List {
+		l := &links.List[i]
+		if !chosen(in.GetLink(), l.Place.Name) || !chosen(in.GetDevice(), l.Place.Device) || !chosen(in.GetPeer(), l.Place.Peer) || !chosen(in.GetState(), stateOf(l.State)) {
+			continue
+		}
+		if out.Total++; len(out.Links) < int(in.GetTop()) {
+			out.Links = append(out.Links, on.names.link(l, on.Signal))
+		}
+	}
+	return of(s, out)
+}
+
+// chosen reports whether a list has a name; an empty one has all.
+func chosen[T comparable](list []T, name T) bool {
+	return len(list) == 0 || slices.Contains(list, name)
+}
+
+// knowLinks refuses names of links, devices and peers that neither the fabric nor an answer has.
+func knowLinks(links *query.Links, f *fabric.Fabric, in *wire.LinksRequest) error {
+	known := map[string]map[string]bool{"link": {}, "device": {}, "peer": {}}
+	for i := range links.List {
+		p := &links.List[i].Place
+		known["link"][p.Name], known["device"][p.Device], known["peer"][p.Peer] = true, true, true
+	}
+	if f != nil {
+		for _, d := range f.Devices() {
+			known["device"][d.Name], known["peer"][d.Name] = true, true
+		}
+	}
+	for _, asked := range []struct {
+		parameter string
+		names     []string
+	}{{"link", in.GetLink()}, {"device", in.GetDevice()}, {"peer", in.GetPeer()}} {
+		for _, name := range asked.names {
+			if !known[asked.parameter][name] {
+				return wrong(asked.parameter, name, "no link has it: /api/v1/topology lists them, and without a fabric file links are the locations that were named")
+			}
+		}
+	}
+	return nil
+}
+
+func (n *names) link(l *query.Link, s csig.Signal) *wire.Link {
+	value := func(stored float64) *wire.Measure { return measure(s, sixDigits(s.Unit().FromStoredMean(stored))) }
+	p, named := &l.Place, &l.Named
+	out := &wire.Link{
+		Link: text(p.Name), Kind: kindOf(p), Device: text(p.Device), Stage: text(p.Stage), Peer: text(p.Peer),
+		CapacityBps: p.Capacity * 1000, CandidateCount: uint32(p.CandidateCount), State: stateOf(l.State), Since: sinceOf(&l.Verdict), SustainedS: seconds(l.Lasted),
+		Mean: value(l.Mean()), Last: value(l.Last()), Trend: value(l.Named.Trend()), Bound: value(l.Bound),
+		Observations: named.Observations, Heavy: named.Heavy, Passed: l.Passed, Among: l.Among,
+		HeavyRatio: ratioOf(named.Heavy, aggregate.AddSat(named.Observations, l.Passed)),
+		Cells:      uint64(len(l.Cells)), ShareRatio: sixDigits(share(named.Observations, l.CellObservations)), Flows: l.Flows,
+	}
+	if named.Measured > 0 {
+		out.Min, out.Max = value(float64(named.Min)), value(float64(named.Max))
+	}
+	for _, c := range l.Cells[:min(len(l.Cells), maxDependents)] {
+		out.Dependents = append(out.Dependents, &wire.Dependent{
+			Src: n.groupName(c.Src), Dst: n.groupName(c.Dst), Observations: c.Observations, Heavy: c.Heavy, ShareRatio: sixDigits(share(c.Observations, c.Total)),
+		})
+	}
+	return out
+}
+
+// routes adds the paths of a pair to its answer, where there is a topology and the signal names hops.
+func (a *API) routes(ctx context.Context, s *table.State, in *wire.PathRequest, out *wire.PathResponse) error {
+	f, err := a.topology(ctx)
+	if f == nil || err != nil {
+		return err
+	}
+	on, err := a.scope(ctx, s, asResolved{in})
+	if err != nil || !on.Signal.Aggregation().Locates() {
+		return err
+	}
+	links, err := a.linksOf(ctx, s, &on, f)
+	if err != nil {
+		return err
+	}
+	list, more := links.Routes(f, on.Signal, fabric.GroupIDOf(out.Cell.Src), fabric.GroupIDOf(out.Cell.Dst))
+	out.RoutesTruncated = more
+	for _, r := range list {
+		route := &wire.Route{
+			Room:  measure(on.Signal, sixDigits(on.Signal.Unit().FromStoredMean(r.Room))),
+			Named: uint32(r.Named), Bounded: uint32(r.Bounded), Unknown: uint32(r.Unknown),
+		}
+		for _, port := range r.Ports {
+			route.Links = append(route.Links, text(port.Name))
+		}
+		if r.Limit != nil {
+			route.Limit = text(r.Limit.Place.Name)
+		}
+		out.Routes = append(out.Routes, route)
+	}
+	return nil
+}
+
+// maxPaths bounds the paths of a pair that are listed.
+const maxPaths = 64
+
+func (a *API) wires(ctx context.Context, _ *table.State, in *wire.TopologyRequest) (*answer, error) {
+	if (in.GetSrc() == "") != (in.GetDst() == "") {
+		return nil, wrong("src", in.GetSrc(), "src and dst go together: give both for the paths of a pair, or neither")
+	}
+	f, err := a.topology(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &wire.TopologyResponse{Name: text(a.Fabric)}
+	if f == nil {
+		return of(nil, out)
+	}
+	ports := f.Ports()
+	if len(ports) > maxPlaces {
+		return nil, &refused{
+			status: http.StatusUnprocessableEntity, detail: fmt.Sprintf("there are %d ports, at most %d are listed: see the fabric file", len(ports), maxPlaces),
+		}
+	}
+	out.Revision = f.TopologyRevision()
+	if in.GetSrc() != "" {
+		return a.pairPaths(ctx, f, in, out)
+	}
+	for _, g := range f.Groups() {
+		if g.ID > aggregate.OverflowGroup {
+			out.Groups = append(out.Groups, &wire.Group{Name: text(g.Name), Level: text(g.Level), Parent: text(g.Parent)})
+		}
+	}
+	for _, d := range f.Devices() {
+		out.Devices = append(out.Devices, &wire.Device{Name: text(d.Name), Stage: text(d.Stage)})
+	}
+	for _, p := range ports {
+		out.Ports = append(out.Ports, &wire.Port{
+			Link: text(p.Name), Device: text(p.Device), Stage: text(p.Stage), Orientation: text(p.Orientation), Peer: text(p.Peer), CapacityBps: p.Capacity * 1000,
+		})
+	}
+	return of(nil, out)
+}
+
+// pairPaths adds the paths of a pair.
+func (a *API) pairPaths(ctx context.Context, f *fabric.Fabric, in *wire.TopologyRequest, out *wire.TopologyResponse) (*answer, error) {
+	var ends [2]aggregate.GroupID
+	n, err := a.names.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, end := range []struct{ parameter, name string }{{"src", in.GetSrc()}, {"dst", in.GetDst()}} {
+		if _, ok := n.ids[end.name]; !ok {
+			return nil, n.unknown(end.parameter, end.name, "group")
+		}
+		ends[i] = fabric.GroupIDOf(end.name)
+	}
+	for _, hop := range f.Hops(ends[0], ends[1]) {
+		out.Hops = append(out.Hops, &wire.Hop{Name: text(hop.Name), Links: texts(hop.Ports), Count: uint32(hop.Count)})
+	}
+	paths, more := f.GroupRoutes(ends[0], ends[1], maxPaths)
+	out.PathsTruncated = more
+	for _, path := range paths {
+		var names []string
+		for _, id := range path {
+			port, _ := f.Location(id)
+			names = append(names, text(port.Name))
+		}
+		out.Paths = append(out.Paths, &wire.EqualCostPath{Links: names})
+	}
+	return of(nil, out)
+}

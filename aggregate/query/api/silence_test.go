@@ -1,0 +1,96 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
+)
+
+// TestSilence: three minutes after the only producers fell silent, no answer has a number that a
+// controller could take for the present.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := begin.Add(4 * time.Second)
+		clock := func() time.Time { return now }
+		s := newServed(t, 9, func(c *api.Config) {
+			c.Memory, c.Now = table.NewMemory(table.MemoryOptions{Epoch: 7, Log: 16, Now: clock}), clock
+		})
+		s.memory.Expect([]table.Producer{{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}, {ID: 3, Name: "eth2"}}, nil) // the third never sends
+		for second := range 4 {
+			s.window(t, second)
+		}
+		path := func() *wire.PathResponse {
+			return read[wire.PathResponse](t, s.get(t, "/api/v1/path?src=rack1&dst=rack2"))
+		}
+		if p := path(); p.Room == nil || p.About.GetExpectedProducers() != 3 || p.About.GetPresentProducers() != 2 || p.Cell.ExpectedProducers != 2 || p.Cell.PresentProducers != 2 || len(p.Cell.SilentProducers) > 0 {
+			t.Errorf("while two of three send: %v", p)
+		}
+		for _, after := range []time.Duration{2 * time.Second, 3 * time.Second, 20 * time.Second, 3 * time.Minute} {
+			now = begin.Add(4*time.Second + after)
+			s.memory.Publish()
+			gone := after >= 3*time.Second
+			for _, n := range []int{1, 10, 60} {
+				cells := s.get(t, fmt.Sprintf("/api/v1/cells?windows=%d", n))
+				text := cells.Body.String()
+				page := read[wire.CellsResponse](t, cells)
+				if a := page.About; a.GetAgeS() != after.Seconds() || !a.AsOf.AsTime().Equal(now) || a.GetExpectedProducers() != 3 || (a.GetPresentProducers() == 0) != gone || len(page.Cells) != 9 {
+					t.Fatalf("%s later: %d cells of %v", after, len(page.Cells), a)
+				}
+				for _, c := range page.Cells {
+					if (c.State == wire.State_STATE_NO_DATA) != gone || (c.Mean == nil) != gone || (c.HeavyRatio == nil) != gone || gone && (c.Mode != nil || c.Min != nil || len(c.SilentProducers) != 2) {
+						t.Fatalf("%s later: %v", after, c)
+					}
+				}
+				if gone && (strings.Contains(text, "heavy_ratio") || strings.Contains(text, "mean")) {
+					t.Errorf("%s later: %.300s", after, text)
+				}
+				locations := read[wire.LocationsResponse](t, s.get(t, fmt.Sprintf("/api/v1/locations?windows=%d", n)))
+				links := read[wire.LinksResponse](t, s.get(t, fmt.Sprintf("/api/v1/links?windows=%d", n)))
+				if (locations.Total == 0) != gone || (links.Total == 0) != gone {
+					t.Errorf("%s later, %d windows: %d locations, %d links", after, n, locations.Total, links.Total)
+				}
+				var matrix struct {
+					Mean, Heavy [][]*float64
+					State       [][]string
+				}
+				if err := json.Unmarshal(s.get(t, fmt.Sprintf("/api/v1/matrix?windows=%d", n)).Body.Bytes(), &matrix); err != nil || len(matrix.Mean) != 3 || (matrix.Mean[0][1] == nil) != gone || (matrix.State[0][1] == "no_data") != gone {
+					t.Errorf("%s later: matrix %v, %v", after, matrix, err)
+				}
+			}
+			if p := path(); gone && (p.Room != nil || p.Limit != nil || p.Cell.State != wire.State_STATE_NO_DATA || p.About.GetAgeS() != after.Seconds()) {
+				t.Errorf("%s later: path %v", after, p)
+			}
+			h := read[wire.HealthResponse](t, s.get(t, "/api/v1/health"))
+			if h.GetAgeS() != after.Seconds() || (h.PresentProducers == 0) != gone || h.ExpectedProducers != 3 || gone && len(h.MissingProducers) != 3 {
+				t.Errorf("%s later: health %v", after, h)
+			}
+			line := read[wire.TimelineResponse](t, s.get(t, "/api/v1/timeline?windows=60")).Timeline
+			if last := line[len(line)-1]; gone && (last.Observations != 0 || last.CompletenessRatio != 0) {
+				t.Errorf("%s later: %v", after, last)
+			}
+		}
+		if got := read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?state=no_data")); got.Total != 9 {
+			t.Errorf("%d cells without data", got.Total)
+		}
+	})
+}
+
+// TestAgeOfSharedPage: a page is made once for each revision, and its age is that of each answer.
+func TestAgeOfSharedPage(t *testing.T) {
+	now := begin
+	s := newServed(t, 4, func(c *api.Config) { c.Now = func() time.Time { return now } })
+	s.window(t, 0)
+	for _, after := range []float64{1, 2.5} {
+		now = begin.Add(time.Second + time.Duration(after*float64(time.Second)))
+		if a := read[wire.CellsResponse](t, s.get(t, "/api/v1/cells")).About; a.GetAgeS() != after {
+			t.Errorf("%v s after the window the age is %v", after, a.GetAgeS())
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package query
+
+import (
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/flow"
+	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// FlowsOfWindows answers a question about flows from windows in memory, as the store answers it from
+// the same windows. complete is false where flows of a window made room for others.
+func FlowsOfWindows(windows []*table.Window, q FlowQuestion) (list []FlowTotal, complete bool) {
+	rows, complete := table.Flows(windows, q.Signal)
+	for i := range rows {
+		if f := flowTotal(&rows[i]); len(list) < q.Limit && takesFlow(&q, &f) {
+			list = append(list, f)
+		}
+	}
+	return list, complete
+}
+
+func flowTotal(r *table.WindowFlow) FlowTotal {
+	unit := csig.Signal(r.Signal).Unit()
+	f := FlowTotal{
+		SrcGroup: aggregate.GroupID(r.SrcGroup), DstGroup: aggregate.GroupID(r.DstGroup), Kind: decode.Kind(r.Kind),
+		Observations: r.Observations, Bytes: r.Bytes, Mean: math.NaN(), Min: math.NaN(), Max: math.NaN(),
+		Heavy: r.Heavy, Windows: r.Windows, Location: aggregate.LocationID(r.Location), LocationHeavy: r.LocationHeavy,
+	}
+	if r.Measured > 0 {
+		f.Mean, f.Min, f.Max = unit.FromStoredMean(mean(r.Sum, r.Measured)), unit.FromStored(r.Min), unit.FromStored(r.Max)
+	}
+	if r.Flow != (flow.Flow{}) {
+		f.Flow = store.Flow{
+			Src: netip.AddrFrom16(r.Src).Unmap(), Dst: netip.AddrFrom16(r.Dst).Unmap(), SrcPort: r.SrcPort, DstPort: r.DstPort, Proto: r.Proto,
+		}
+	}
+	return f
+}
+
+// takesFlow reports whether a question is about a flow of its signal.
+func takesFlow(q *FlowQuestion, f *FlowTotal) bool {
+	return (q.Kind == 0 || f.Kind == q.Kind) && f.Heavy >= q.MinHeavy && isAmong(q.SrcGroups, f.SrcGroup) && isAmong(q.DstGroups, f.DstGroup) &&
+		inside(q.Src, f.Src) && inside(q.Dst, f.Dst) && (len(q.Locations) == 0 || f.LocationHeavy > 0 && isAmong(q.Locations, f.Location))
+}
+
+// isAmong reports whether a list has an id; an empty one has all.
+func isAmong[T comparable](list []T, id T) bool { return len(list) == 0 || slices.Contains(list, id) }
+
+// inside reports whether a prefix has an address; the zero Prefix has all, and others have no flows
+// without addresses.
+func inside(p netip.Prefix, a netip.Addr) bool {
+	if !p.IsValid() {
+		return true
+	}
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Contains(a)
+}
+
+// CountFlows counts the flows that name each location, without others.
+func CountFlows(list []FlowTotal) map[aggregate.LocationID]uint64 {
+	at := make(map[aggregate.LocationID]uint64)
+	for i := range list {
+		if f := &list[i]; f.Src.IsValid() && f.LocationHeavy > 0 {
+			at[f.Location]++
+		}
+	}
+	return at
+}

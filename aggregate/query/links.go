@@ -1,0 +1,286 @@
+package query
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Link is a port of the fabric, or a location that was named, and what tags say of it.
+type Link struct {
+	Place fabric.Location
+	// Named is what all cells' observations that name the link come to. Tags name the tightest hop
+	// alone: the link has at least that room.
+	Named aggregate.CellLocation
+	// Cells are those whose observations name it, the most heavy ones first, then the most.
+	// CellObservations are all observations of those cells.
+	Cells            []Dependent
+	CellObservations uint64
+	// Passed are the observations that surely passed a port and name another hop or none. Of a
+	// signal of the least room, such a tag says no more than the port had when the tag passed, as
+	// far as the port's device writes tags. Bound is the best mean of one cell's tags that name one
+	// hop, in stored integers; NaN without MinObservations samples of them.
+	Passed        uint64
+	passedSamples uint64 // of them, unweighted
+	Bound         float64
+	// Among are the observations that name a set of ports with it.
+	Among uint64
+	// Flows are those that windows name, most of whose heavy observations name the link.
+	Flows uint64
+
+	// Verdict is that on the windows in which the tags of the signal name it, State the state at
+	// the end of the range, of the observations that surely passed it.
+	aggregate.Verdict
+	State aggregate.State
+}
+
+// Dependent is a cell whose observations name a link.
+type Dependent struct {
+	Src, Dst            aggregate.GroupID
+	Observations, Heavy uint64 // that name the link
+	Total               uint64 // of the cell
+}
+
+// Recent are the windows that decide the states of links: all locations of a signal in the last
+// aggregate.Horizon windows before the end of a range.
+type Recent struct {
+	Thresholds aggregate.Thresholds
+	Length     int64 // of a window, ns
+	End        int64 // of the range, Unix ns
+	Windows    []aggregate.LocationWindow
+}
+
+// judge sets the states of links. A window in which other locations were named judges a link that
+// was hardly named, and never as heavily loaded, to be clear: tags name the tightest hop.
+func (r *Recent) judge(links map[aggregate.LocationID]*Link) {
+	histories := make(map[aggregate.LocationID]*aggregate.History)
+	for i := range r.Windows {
+		if id := r.Windows[i].Location; histories[id] == nil {
+			histories[id] = &aggregate.History{}
+		}
+	}
+	windows := make(map[int64]bool)
+	for i := range r.Windows {
+		windows[r.Windows[i].Start/r.Length] = true
+	}
+	for _, n := range slices.Sorted(maps.Keys(windows)) {
+		for _, h := range histories {
+			h.Set(n, aggregate.Below)
+		}
+	}
+	for i := range r.Windows {
+		w := &r.Windows[i]
+		if j := r.Thresholds.Judge(w.Observations, w.Samples, w.Heavy, w.Unjudged); j != aggregate.Unjudged || w.Unjudged > 0 {
+			histories[w.Location].Set(w.Start/r.Length, j)
+		}
+	}
+	end := (r.End + r.Length - 1) / r.Length
+	for id, l := range links {
+		if h := histories[id]; h != nil {
+			l.Verdict = h.Verdict(end, r.Length)
+		}
+		l.State = r.Thresholds.State(l.Verdict, aggregate.AddSat(l.Named.Observations, l.Passed),
+			aggregate.AddSat(l.Named.Samples, l.passedSamples), l.Named.Heavy, l.Named.Unjudged)
+	}
+}
+
+// Mean is the mean of the values that name the link, in stored integers; NaN without any.
+func (l *Link) Mean() float64 { return mean(l.Named.Sum, l.Named.Measured) }
+
+// Last is the mean in the last window that names the link; NaN without any.
+func (l *Link) Last() float64 { return mean(l.Named.LastSum, l.Named.LastMeasured) }
+
+// Known is the mean of the values that name the link, else its bound; NaN where nothing is known.
+func (l *Link) Known() float64 {
+	if l.Named.Measured > 0 {
+		return l.Mean()
+	}
+	return l.Bound
+}
+
+func mean(sum, n uint64) float64 {
+	if n == 0 {
+		return math.NaN()
+	}
+	return float64(sum) / float64(n)
+}
+
+// Links are the ports of a fabric and all locations that were named.
+type Links struct {
+	// Topology is the revision of the fabric, empty without one: then links are the locations that
+	// were named alone, and nothing has a bound.
+	Topology string
+	List     []Link // the most heavy observations first, then the tightest, then by name
+	at       map[aggregate.LocationID]int
+}
+
+// Find is the link of a location, nil where there is none.
+func (l *Links) Find(id aggregate.LocationID) *Link {
+	if i, ok := l.at[id]; ok {
+		return &l.List[i]
+	}
+	return nil
+}
+
+// NewLinks makes links of what cells' observations of a signal name. f is nil without a fabric file;
+// place describes the locations that were named. recent are the windows that decide their states.
+func NewLinks(signal csig.Signal, rows []aggregate.CellLocation, recent *Recent, f *fabric.Fabric, place func(aggregate.LocationID) *fabric.Location) *Links {
+	b := linkBuilder{signal: signal, fabric: f, place: place, links: make(map[aggregate.LocationID]*Link), totals: make(map[aggregate.CellID]uint64)}
+	out := &Links{}
+	if f != nil {
+		out.Topology = f.TopologyRevision()
+		for _, port := range f.Ports() {
+			b.links[port.ID] = &Link{Place: port, Bound: math.NaN()}
+		}
+	}
+	for i := range rows {
+		b.totals[rows[i].CellID] = aggregate.AddSat(b.totals[rows[i].CellID], rows[i].Observations)
+	}
+	for i := range rows {
+		b.add(&rows[i])
+	}
+	recent.judge(b.links)
+	for _, l := range b.links {
+		slices.SortFunc(l.Cells, func(x, y Dependent) int {
+			return cmp.Or(cmp.Compare(y.Heavy, x.Heavy), cmp.Compare(y.Observations, x.Observations), cmp.Compare(x.Src, y.Src), cmp.Compare(x.Dst, y.Dst))
+		})
+		out.List = append(out.List, *l)
+	}
+	slices.SortFunc(out.List, func(x, y Link) int {
+		return cmp.Or(cmp.Compare(y.Named.Heavy, x.Named.Heavy), compareTightness(signal, x.Known(), y.Known()),
+			cmp.Compare(x.Place.Name, y.Place.Name), cmp.Compare(x.Place.ID, y.Place.ID))
+	})
+	out.at = make(map[aggregate.LocationID]int, len(out.List))
+	for i := range out.List {
+		out.at[out.List[i].Place.ID] = i
+	}
+	return out
+}
+
+// compareTightness puts the tighter value first and unknown ones last.
+func compareTightness(s csig.Signal, x, y float64) int {
+	switch {
+	case math.IsNaN(x) || math.IsNaN(y):
+		return cmp.Compare(y, x) // NaN is less than all others
+	case s.Direction() == csig.Max:
+		return cmp.Compare(y, x)
+	}
+	return cmp.Compare(x, y)
+}
+
+type linkBuilder struct {
+	signal csig.Signal
+	fabric *fabric.Fabric
+	place  func(aggregate.LocationID) *fabric.Location
+	links  map[aggregate.LocationID]*Link
+	totals map[aggregate.CellID]uint64
+}
+
+// add adds what a cell's observations of one location say.
+func (b *linkBuilder) add(row *aggregate.CellLocation) {
+	place := &fabric.Location{}
+	if row.Location != aggregate.NoLocation {
+		place = b.place(row.Location)
+		b.name(place, row)
+	}
+	if b.fabric == nil {
+		return
+	}
+	if place.CandidateCount > 1 {
+		for _, name := range place.Candidates {
+			if l := b.links[fabric.LocationIDOf(fabric.KindPort, name)]; l != nil {
+				l.Among = aggregate.AddSat(l.Among, row.Observations)
+			}
+		}
+	}
+	if row.Measured == 0 {
+		return
+	}
+	value := mean(row.Sum, row.Measured)
+	for _, id := range b.fabric.Passed(row.Src, row.Dst, place) {
+		l := b.links[id]
+		if id == row.Location {
+			continue
+		}
+		l.Passed, l.passedSamples = aggregate.AddSat(l.Passed, row.Measured), aggregate.AddSat(l.passedSamples, row.Samples)
+		if row.Samples >= aggregate.MinObservations && (math.IsNaN(l.Bound) || compareTightness(b.signal, value, l.Bound) > 0) {
+			l.Bound = value
+		}
+	}
+}
+
+// name adds a cell's observations to the link that they name.
+func (b *linkBuilder) name(place *fabric.Location, row *aggregate.CellLocation) {
+	l := b.links[row.Location]
+	if l == nil {
+		l = &Link{Place: *place, Bound: math.NaN()}
+		b.links[row.Location] = l
+	}
+	l.Named.Location = row.Location
+	l.Named.Merge(row)
+	total := b.totals[row.CellID]
+	l.Cells = append(l.Cells, Dependent{row.Src, row.Dst, row.Observations, row.Heavy, total})
+	l.CellObservations = aggregate.AddSat(l.CellObservations, total)
+}
+
+// Route is one of the shortest paths of a pair of groups, and what is known of its links.
+type Route struct {
+	Ports []fabric.Location
+	// Room is the tightest known value of its links, in stored integers; NaN where none is known.
+	// Limit is the link that has it.
+	Room  float64
+	Limit *Link
+	// Links that tags name, that have a bound alone, and of which nothing is known.
+	Named, Bounded, Unknown int
+}
+
+// maxRoutes bounds the paths of a pair that are listed.
+const maxRoutes = 64
+
+// Routes lists the shortest paths of a pair of groups, those with the most room first, then those of
+// which nothing is known. more tells whether there are further paths than the first 64.
+func (l *Links) Routes(f *fabric.Fabric, signal csig.Signal, src, dst aggregate.GroupID) (list []Route, more bool) {
+	routes, more := f.GroupRoutes(src, dst, maxRoutes)
+	for _, ports := range routes {
+		r := Route{Room: math.NaN()}
+		for _, id := range ports {
+			link := l.Find(id)
+			r.Ports = append(r.Ports, link.Place)
+			known := link.Known()
+			switch {
+			case math.IsNaN(known):
+				r.Unknown++
+				continue
+			case link.Named.Measured > 0:
+				r.Named++
+			default:
+				r.Bounded++
+			}
+			if r.Limit == nil || compareTightness(signal, known, r.Room) < 0 {
+				r.Room, r.Limit = known, link
+			}
+		}
+		list = append(list, r)
+	}
+	slices.SortStableFunc(list, func(x, y Route) int {
+		if math.IsNaN(x.Room) || math.IsNaN(y.Room) {
+			return cmp.Compare(y.Room, x.Room)
+		}
+		return cmp.Or(compareTightness(signal, y.Room, x.Room), cmp.Compare(x.Unknown, y.Unknown))
+	})
+	return list, more
+}
+
+// CountFlows adds the flows that name each link.
+func (l *Links) CountFlows(at map[aggregate.LocationID]uint64) {
+	for id, n := range at {
+		if link := l.Find(id); link != nil {
+			link.Flows = n
+		}
+	}
+}

@@ -1,0 +1,327 @@
+package table
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// cellProducer is a producer that wrote rows of a cell.
+type cellProducer struct {
+	cell     aggregate.CellKey
+	producer uint64
+}
+
+// cellProducers remember who wrote which cells. They are kept while they wrote the cell in a window
+// that is kept, and while the producer is silent. Their lock is the memory's.
+type cellProducers struct {
+	most   int // bounds list
+	places map[cellProducer]int32
+	list   []cellProducer // only appended to: snapshots share it
+	last   []int64        // start of the newest window in which the producer wrote the cell
+	byCell func() map[csig.Signal][]cellRange
+	full   uint64 // cells of blocks that had no room
+}
+
+// cellRange are the places in a list of the producers of one cell.
+type cellRange struct {
+	cell   aggregate.CellKey
+	places []int32
+}
+
+func newCellProducers(most int) cellProducers {
+	return cellProducers{most: max(most, 1), places: make(map[cellProducer]int32)}
+}
+
+// write notes the cells of a block.
+func (c *cellProducers) write(b *aggregate.Block) {
+	var before aggregate.CellKey
+	at := int32(-1)
+	for i := range b.Len() {
+		k := b.Cell(i)
+		if i > 0 && k == before { // rows come cell by cell
+			continue
+		}
+		before = k
+		id := cellProducer{k, b.Producer}
+		if next := int(at) + 1; next < len(c.list) && c.list[next] == id { // and cells in the same order each time
+			at = int32(next)
+			c.last[at] = max(c.last[at], b.WindowStart)
+			continue
+		}
+		place, known := c.places[id]
+		switch {
+		case known:
+			at = place
+			c.last[at] = max(c.last[at], b.WindowStart)
+		case len(c.list) >= c.most:
+			c.full++
+		default:
+			at = int32(len(c.list))
+			c.places[id] = at
+			c.list, c.last, c.byCell = append(c.list, id), append(c.last, b.WindowStart), nil
+		}
+	}
+}
+
+// keepsProducer reports whether a producer that wrote a cell last at a time counts, where the oldest
+// window that is kept starts at another one.
+func keepsProducer(id uint64, last, oldest int64, silent map[uint64]string) bool {
+	if last >= oldest {
+		return true
+	}
+	_, is := silent[id]
+	return is
+}
+
+// prune drops places that no longer count, once they are a quarter of all or there is no room.
+func (c *cellProducers) prune(oldest int64, silent map[uint64]string) {
+	old := 0
+	for i, last := range c.last {
+		if !keepsProducer(c.list[i].producer, last, oldest, silent) {
+			old++
+		}
+	}
+	if old == 0 || old*4 < len(c.list) && len(c.list) < c.most {
+		return
+	}
+	kept := newCellProducers(c.most)
+	kept.full = c.full
+	for i, id := range c.list {
+		if keepsProducer(id.producer, c.last[i], oldest, silent) {
+			kept.places[id] = int32(len(kept.list))
+			kept.list, kept.last = append(kept.list, id), append(kept.last, c.last[i])
+		}
+	}
+	*c = kept
+}
+
+// ordered makes the index by cell when it is asked for first.
+func (c *cellProducers) ordered() func() map[csig.Signal][]cellRange {
+	if c.byCell == nil {
+		list := c.list
+		c.byCell = sync.OnceValue(func() map[csig.Signal][]cellRange { return orderCells(list) })
+	}
+	return c.byCell
+}
+
+func orderCells(list []cellProducer) map[csig.Signal][]cellRange {
+	places := make([]int32, len(list))
+	for i := range places {
+		places[i] = int32(i)
+	}
+	slices.SortFunc(places, func(x, y int32) int {
+		a, b := &list[x].cell, &list[y].cell
+		return cmp.Or(cmp.Compare(a.Signal, b.Signal), cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst), cmp.Compare(a.Kind, b.Kind), cmp.Compare(x, y))
+	})
+	out := make(map[csig.Signal][]cellRange)
+	for from := 0; from < len(places); {
+		cell := list[places[from]].cell
+		to := from + 1
+		for to < len(places) && list[places[to]].cell == cell {
+			to++
+		}
+		out[cell.Signal] = append(out[cell.Signal], cellRange{cell, places[from:to:to]})
+		from = to
+	}
+	return out
+}
+
+// Coverage lists the producers that should write and those that do, in all and for each cell, at one
+// revision. It never changes.
+type Coverage struct {
+	Expected int // producers: those that should write, and those that wrote in the last day
+	// Silent are the expected ones without rows in the windows of MemoryOptions.MaxAge up to the
+	// newest, by name. A tap that observes nothing looks the same as one that is gone.
+	Silent []Producer
+
+	// Newest is the end of the newest window with rows, the zero Time before the first.
+	Newest time.Time
+
+	silent  map[uint64]string
+	maxAge  int64 // ns
+	current int64 // start of the first window that is not too old
+	oldest  int64 // start of the first window that is kept
+	list    []cellProducer
+	last    []int64
+	byCell  func() map[csig.Signal][]cellRange
+	memo    *Memo
+}
+
+// Present is how many of the expected producers are not silent.
+func (c *Coverage) Present() int { return c.Expected - len(c.Silent) }
+
+// coverage is a snapshot. The caller holds mu.
+func (m *Memory) coverage() *Coverage {
+	n, silent := m.known()
+	c := &Coverage{Expected: n, Silent: sortedProducers(silent), silent: silent, current: m.current(), oldest: math.MinInt64, memo: NewMemo(), maxAge: math.MaxInt64}
+	if m.isLive() {
+		c.maxAge = int64(m.opts.MaxAge)
+	}
+	newest := int64(noWindow)
+	for _, p := range m.producers {
+		newest = max(newest, min(p.newest, m.table.newest))
+	}
+	for i := range c.Silent {
+		if p := m.producers[c.Silent[i].ID]; p != nil && p.newest != noWindow {
+			c.Silent[i].Newest = time.Unix(0, p.newest+int64(m.opts.Resolution)).UTC()
+		}
+	}
+	if newest != noWindow {
+		c.Newest = time.Unix(0, newest+int64(m.opts.Resolution)).UTC()
+	}
+	if len(m.table.list) > 0 {
+		c.oldest = m.table.list[0].start
+		m.cells.prune(c.oldest, silent)
+	}
+	c.list, c.last, c.byCell = m.cells.list, slices.Clone(m.cells.last), m.cells.ordered()
+	return c
+}
+
+// CellCoverage is which producers a cell has.
+type CellCoverage struct {
+	Cell     aggregate.CellKey
+	Newest   int64    // start of the last window with rows of it, Unix ns
+	Watched  int64    // start of the last window with rows of any cell by one of its producers, Unix ns
+	Expected int      // producers that wrote it in windows that are kept, and those that did and are silent
+	Silent   []string // of them, by name; see Coverage
+}
+
+// cells are the cells of the signal by source, destination and kind. They belong to the coverage.
+func (c *Coverage) cells(sig csig.Signal) []CellCoverage {
+	type of csig.Signal
+	list, _ := c.memo.Get(of(sig), func() any {
+		ranges := c.byCell()[sig]
+		newest := make(map[uint64]int64) // by producer
+		for i, last := range c.last {
+			id := c.list[i].producer
+			if known, ok := newest[id]; !ok || last > known {
+				newest[id] = last
+			}
+		}
+		list := make([]CellCoverage, 0, len(ranges))
+		for _, r := range ranges {
+			one := CellCoverage{Cell: r.cell, Newest: math.MinInt64, Watched: math.MinInt64}
+			for _, at := range r.places {
+				id := c.list[at].producer
+				if !keepsProducer(id, c.last[at], c.oldest, c.silent) {
+					continue
+				}
+				one.Expected++
+				one.Newest, one.Watched = max(one.Newest, c.last[at]), max(one.Watched, newest[id])
+				if name, silent := c.silent[id]; silent {
+					one.Silent = append(one.Silent, name)
+				}
+			}
+			if one.Expected > 0 {
+				slices.Sort(one.Silent)
+				list = append(list, one)
+			}
+		}
+		return list
+	}).([]CellCoverage)
+	return list
+}
+
+// IsCurrent reports whether rows of the cell are new enough to say something of now.
+func (c *Coverage) IsCurrent(one *CellCoverage) bool { return one.Newest >= c.current }
+
+// IsIdle reports whether a producer of the cell went on for so long after its last row that the row says
+// nothing of now: its traffic has ended, where else nobody may have seen it.
+func (c *Coverage) IsIdle(one *CellCoverage) bool { return one.Watched-one.Newest >= c.maxAge }
+
+// IsPresent reports whether a producer is known to have written cells that are current.
+func (c *Coverage) IsPresent(id uint64) bool {
+	for i, one := range c.list {
+		if one.producer == id && c.last[i] >= c.current {
+			return true
+		}
+	}
+	return false
+}
+
+// old are the cells, of every signal, whose last rows are too old to say anything of now. It is nil
+// where there are none.
+func (c *Coverage) old() map[aggregate.CellKey]bool {
+	type key struct{}
+	old, _ := c.memo.Get(key{}, func() any {
+		newest := make(map[aggregate.CellKey]bool) // candidates: true as long as nothing current was found
+		for i, last := range c.last {
+			if last < c.current {
+				newest[c.list[i].cell] = true
+			}
+		}
+		if len(newest) == 0 {
+			return map[aggregate.CellKey]bool(nil)
+		}
+		for i, last := range c.last {
+			if last >= c.current {
+				delete(newest, c.list[i].cell)
+			}
+		}
+		return newest
+	}).(map[aggregate.CellKey]bool)
+	return old
+}
+
+// Cells are cells of the signal, ordered by source and destination, with their coverage in the same
+// order. silent adds those that are known and not among them: cells in which nothing was observed, or
+// not lately.
+func (c *Coverage) Cells(cells []aggregate.CellStats, sig csig.Signal, silent bool) ([]aggregate.CellStats, []CellCoverage) {
+	known := c.cells(sig)
+	list, covers := make([]aggregate.CellStats, 0, max(len(cells), len(known))), make([]CellCoverage, 0, max(len(cells), len(known)))
+	for len(cells) > 0 || len(known) > 0 {
+		order := compareCovered(cells, known)
+		switch {
+		case order < 0: // one that had no room
+			list, covers = append(list, cells[0]), append(covers, CellCoverage{})
+		case order == 0:
+			list, covers = append(list, cells[0]), append(covers, find(known, cells[0].Kind))
+		case silent:
+			k := known[0].Cell // tags, where there are any
+			list = append(list, aggregate.CellStats{Src: k.Src, Dst: k.Dst, Signal: sig, Kind: k.Kind})
+			covers = append(covers, known[0])
+		}
+		if order <= 0 {
+			cells = cells[1:]
+		}
+		if order >= 0 {
+			n := 1
+			for n < len(known) && known[n].Cell.Src == known[0].Cell.Src && known[n].Cell.Dst == known[0].Cell.Dst {
+				n++
+			}
+			known = known[n:]
+		}
+	}
+	return list, covers
+}
+
+// compareCovered compares the first cells of both lists, where one that has ended is behind.
+func compareCovered(cells []aggregate.CellStats, known []CellCoverage) int {
+	switch {
+	case len(cells) == 0:
+		return 1
+	case len(known) == 0:
+		return -1
+	}
+	return cmp.Or(cmp.Compare(cells[0].Src, known[0].Cell.Src), cmp.Compare(cells[0].Dst, known[0].Cell.Dst))
+}
+
+// find is the coverage of the first cell in the list, by the kind of its observations.
+func find(known []CellCoverage, kind decode.Kind) CellCoverage {
+	for _, c := range known {
+		if c.Cell.Src != known[0].Cell.Src || c.Cell.Dst != known[0].Cell.Dst {
+			break
+		}
+		if c.Cell.Kind == kind {
+			return c
+		}
+	}
+	return CellCoverage{}
+}

@@ -1,0 +1,312 @@
+package table
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// Bounds of the provisional rows in a Memory, beside those of final rows. All of them together are
+// no more than the rows of one step; see stepRows.
+const (
+	producerShare    = 4       // of them, a producer may have this part
+	maxParts         = 1 << 14 // of all producers, in all windows
+	maxProducerParts = 1 << 8  // of a producer in one window
+	// closingTime is how long after a window's lateness the rows of producers that announce
+	// theirs are on the way.
+	closingTime = 50 * time.Millisecond
+)
+
+// provisionalRows are those of one part of a producer in a window.
+type provisionalRows struct {
+	incarnation, part uint64
+	keys              []tableKey
+	sums              []aggregate.Sums
+}
+
+// provisional are the provisional rows of a Memory. Its lock is the memory's.
+type provisional struct {
+	rows, parts int            // of all windows
+	of          map[uint64]int // rows by producer
+}
+
+// WriteProvisional implements aggregate.ProvisionalSink. The rows take the place of earlier ones of
+// their part in the window, until its final block comes, and count for nothing else: neither as a
+// block that is counted once nor as rows that are on disk.
+func (m *Memory) WriteProvisional(p *aggregate.Provisional) {
+	b := (*aggregate.Block)(p)
+	if !m.isLive() || !m.table.takes(b) || b.Len() == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now, counts := m.opts.Now(), &m.counts.Provisional
+	if m.isAhead(now, b.WindowStart) {
+		counts.Ahead++
+		return
+	}
+	w := m.windows[b.WindowStart]
+	if b.WindowStart < m.table.floor || now.Sub(m.closes(b.WindowStart)) >= m.presence() || w != nil && w.final || m.isClosed(b) {
+		counts.Late++
+		return
+	}
+	if !m.hasRoom(w, b) {
+		counts.Crowded++
+		return
+	}
+	s := m.table.at(b.WindowStart)
+	if s == nil {
+		counts.Ahead++
+		return
+	}
+	if producer := m.count(now, b); producer != nil {
+		producer.announces = true
+	}
+	if w = m.open(s, now); s.start < m.table.floor { // the newest window went on, and the table forgot this one
+		counts.Late++
+		return
+	}
+	counts.Taken++
+	m.cells.write(b)
+	m.replace(w, b)
+	m.change(w)
+	if w.isAnnounced(m.before(w), m.present) {
+		m.complete = true
+	}
+}
+
+// isClosed reports whether a part wrote a block of the window or of a later one.
+func (m *Memory) isClosed(b *aggregate.Block) bool {
+	for start, w := range m.windows {
+		if start >= b.WindowStart && w.step.has(b.Producer, b.Incarnation, b.Part()) {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether a part of a producer wrote a block.
+func (s *step[K, V]) has(producer, incarnation, part uint64) bool {
+	ids, ok := s.blocks[producer]
+	of := func(id blockID) bool { return id.incarnation == incarnation && id.seq>>aggregate.PartShift == part }
+	if !ok || of(ids.first) {
+		return ok
+	}
+	for id := range ids.more {
+		if of(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasRoom reports whether rows fit into the bounds, in a window that may be nil.
+func (m *Memory) hasRoom(w *openWindow, b *aggregate.Block) bool {
+	added := b.Len()
+	parts := 0
+	if w != nil {
+		for _, r := range w.provisional[b.Producer] {
+			if parts++; r.incarnation == b.Incarnation && r.part == b.Part() {
+				added -= len(r.keys)
+				parts--
+			}
+		}
+	}
+	most := m.table.stepRows()
+	return m.early.rows+added <= most && m.early.of[b.Producer]+added <= max(most/producerShare, 1) &&
+		m.early.parts < maxParts && parts < maxProducerParts
+}
+
+// replace keeps rows in the place of earlier ones of their part.
+func (m *Memory) replace(w *openWindow, b *aggregate.Block) {
+	r := provisionalRows{
+		incarnation: b.Incarnation, part: b.Part(), keys: make([]tableKey, b.Len()), sums: make([]aggregate.Sums, b.Len()),
+	}
+	for i := range b.Len() {
+		r.keys[i], r.sums[i] = tableKey{b.Cell(i), aggregate.LocationID(b.Location[i])}, b.Sums(i)
+	}
+	if w.provisional == nil {
+		w.provisional = make(map[uint64][]provisionalRows)
+	}
+	before := len(w.provisional[b.Producer])
+	m.drop(w, b.Producer, func(o *provisionalRows) bool { return o.incarnation == r.incarnation && o.part == r.part })
+	if len(w.provisional[b.Producer]) == before {
+		w.announced++
+	}
+	w.provisional[b.Producer] = append(w.provisional[b.Producer], r)
+	m.early.rows += len(r.keys)
+	m.early.of[b.Producer] += len(r.keys)
+	m.early.parts++
+}
+
+// drop lets go of a producer's rows in a window, and returns of how many parts they were.
+func (m *Memory) drop(w *openWindow, producer uint64, of func(*provisionalRows) bool) (parts int) {
+	list := w.provisional[producer]
+	rows := 0
+	kept := slices.DeleteFunc(list, func(r provisionalRows) bool {
+		if !of(&r) {
+			return false
+		}
+		rows += len(r.keys)
+		parts++
+		return true
+	})
+	if w.provisional[producer] = kept; len(kept) == 0 {
+		delete(w.provisional, producer)
+	}
+	m.early.rows -= rows
+	m.early.parts -= parts
+	if m.early.of[producer] -= rows; m.early.of[producer] == 0 {
+		delete(m.early.of, producer)
+	}
+	return parts
+}
+
+// dropAll lets go of all provisional rows of a window.
+func (m *Memory) dropAll(w *openWindow) (parts int) {
+	for producer := range w.provisional {
+		parts += m.drop(w, producer, func(*provisionalRows) bool { return true })
+	}
+	return parts
+}
+
+// ended lets go of the provisional rows that a block ends: its part's, of its incarnation and those
+// before. A part closes its windows in turn, so rows of earlier windows wait for a block that was
+// lost.
+func (m *Memory) ended(b *aggregate.Block) {
+	for start, w := range m.windows {
+		if start > b.WindowStart || w.provisional[b.Producer] == nil {
+			continue
+		}
+		if m.drop(w, b.Producer, func(r *provisionalRows) bool { return r.incarnation <= b.Incarnation && r.part == b.Part() }) > 0 {
+			w.changed = true
+			if p := m.producers[b.Producer]; p != nil {
+				p.owes = false
+			}
+		}
+	}
+}
+
+// before is the window before one, nil without any.
+func (m *Memory) before(w *openWindow) *openWindow {
+	return m.windows[w.step.start-int64(m.opts.Resolution)]
+}
+
+// isAnnounced reports, once, that as many parts as of the window before have rows, and every present
+// producer.
+func (w *openWindow) isAnnounced(before *openWindow, present int) bool {
+	if w.settled || before != nil && w.announced < before.announced || w.producers() < present {
+		return false
+	}
+	w.settled = true
+	return true
+}
+
+// producers is how many have rows in the window.
+func (w *openWindow) producers() int {
+	n := len(w.step.blocks)
+	for id := range w.provisional {
+		if _, final := w.step.blocks[id]; !final {
+			n++
+		}
+	}
+	return n
+}
+
+// rows are the final and the provisional rows of a window, as they are now, for good.
+func (m *Memory) rows(w *openWindow) Rows {
+	most := m.table.stepRows()
+	if len(w.provisional) == 0 {
+		return Rows{rows: w.step.share(), most: most}
+	}
+	t := newTableSteps(Bounds{Rows: most})
+	s := &tableStep{rows: w.step.rows.clone()}
+	t.list, t.held = append(t.list, s), len(s.rows.list)
+	for _, parts := range w.provisional {
+		for i := range parts {
+			for j, k := range parts[i].keys {
+				t.add(s, k, &parts[i].sums[j])
+			}
+		}
+	}
+	return Rows{rows: s.rows, most: most}
+}
+
+// lastWritten is Memory.written after the last block of a window, whose provisional rows are never on disk.
+func (w *openWindow) lastWritten() uint64 {
+	if len(w.provisional) > 0 {
+		return math.MaxUint64
+	}
+	return w.last
+}
+
+// closes is when the lateness of a window has passed that starts at a time, Unix ns.
+func (m *Memory) closes(start int64) time.Time {
+	return time.Unix(0, start).Add(m.opts.Resolution + m.opts.Lateness)
+}
+
+// becomesFinal reports, once, that no provisional row is left in a window and no present producer has
+// further ones. Three windows' time after its lateness it waits no longer, and drops the rows of
+// producers that never closed it. These it awaits again once they close windows.
+func (m *Memory) becomesFinal(w *openWindow, now time.Time) bool {
+	if w.final {
+		return false
+	}
+	closed := now.Sub(m.closes(w.step.start))
+	if m.isLive() && closed < closingTime && len(w.step.blocks) == 0 { // a producer may be back
+		return false
+	}
+	if m.isLive() && closed < m.presence() && (m.awaits(w, now, closed < closingTime) || m.isOwed(w, closed < closingTime)) {
+		return false
+	}
+	for id := range w.provisional {
+		if p := m.producers[id]; p != nil {
+			p.owes = true
+		}
+	}
+	m.counts.Provisional.Expired += uint64(m.dropAll(w))
+	w.final = true
+	return true
+}
+
+// isOwed reports whether the block is awaited that ends provisional rows of a window.
+func (m *Memory) isOwed(w *openWindow, open bool) bool {
+	for id := range w.provisional {
+		if p := m.producers[id]; open || p != nil && !p.owes {
+			return true
+		}
+	}
+	return false
+}
+
+// awaits reports whether a present producer may have rows of a window, of which it has announced
+// none: until the window closes, and those that never announce any until they write a later one.
+func (m *Memory) awaits(w *openWindow, now time.Time, open bool) bool {
+	for _, p := range m.producers {
+		if m.isPresent(p, now) && p.closed < w.step.start && (open || !p.announces) {
+			return true
+		}
+	}
+	return false
+}
+
+// nextFinal is when a window may become final though nobody writes; false if all that are shown are.
+// The caller holds mu.
+func (m *Memory) nextFinal(now time.Time) (at time.Time, ok bool) {
+	for _, s := range m.table.list[:m.table.upToNewest()] {
+		w := m.windows[s.start]
+		if w.final || w.changed { // there is a revision of changed ones soon
+			continue
+		}
+		next := m.closes(s.start).Add(closingTime)
+		if !next.After(now) {
+			next = m.closes(s.start).Add(m.presence())
+		}
+		if !ok || next.Before(at) {
+			at, ok = next, true
+		}
+	}
+	return at, ok
+}

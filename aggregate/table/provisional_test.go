@@ -1,0 +1,287 @@
+package table_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/table"
+)
+
+// provisionalOf is a block's rows before it is final, of its part.
+func provisionalOf(b *aggregate.Block) *aggregate.Provisional {
+	p := aggregate.Provisional(*b.Clone())
+	p.Seq = b.Part() << aggregate.PartShift
+	return &p
+}
+
+// partBlock is a block of a part of a producer.
+func partBlock(producer uint64, second, cells int, part uint64) *aggregate.Block {
+	b := block(producer, second, cells)
+	b.Seq += part << aggregate.PartShift
+	return b
+}
+
+// observed is how many observations a block has.
+func observed(blocks ...*aggregate.Block) (n uint64) {
+	for _, b := range blocks {
+		for _, o := range b.Observations {
+			n += o
+		}
+	}
+	return n
+}
+
+// atSecond is a memory whose clock, at least, has come to the end of a window.
+func atSecond(second int, o table.MemoryOptions) (m *table.Memory, now *time.Time) {
+	at := begin.Add(time.Duration(second+1) * time.Second)
+	o.Now = func() time.Time { return at }
+	return table.NewMemory(o), &at
+}
+
+// TestProvisional: rows that producers announce are shown until their blocks come, part by part, never
+// beside them, and neither as durable nor as final. States that readers have do not change.
+func TestProvisional(t *testing.T) {
+	m, now := atSecond(0, table.MemoryOptions{})
+	a0, a1, b := partBlock(1, 0, 8, 0), partBlock(1, 0, 9, 1), block(2, 0, 7)
+	early, half := provisionalOf(a0), provisionalOf(block(2, 0, 3))
+	for i := range early.Observations {
+		early.Observations[i]-- // one comes late
+	}
+	check := func(why string, want uint64, producers int, final, durable bool) *table.State {
+		t.Helper()
+		m.Publish()
+		s := m.State()
+		w := s.Newest()
+		if got := observations(s); got != want || w.Producers != producers || w.Final != final || s.Durable(s.Windows) != durable {
+			t.Fatalf("%s: %d observations of %d producers, final %t, durable %t: want %d, %d, %t, %t",
+				why, got, w.Producers, w.Final, s.Durable(s.Windows), want, producers, final, durable)
+		}
+		return s
+	}
+	synced := func() {
+		if err := m.Sync(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.WriteProvisional(early)
+	synced()
+	first := check("announced", observed(a0)-uint64(a0.Len()), 1, false, false)
+	m.WriteProvisional(provisionalOf(a1))
+	m.WriteProvisional(half)
+	check("two parts and another producer", observed(a0, a1)-uint64(a0.Len())+observed((*aggregate.Block)(half)), 2, false, false)
+	m.WriteProvisional(provisionalOf(b))
+	m.WriteProvisional(provisionalOf(a0))
+	check("replaced", observed(a0, a1, b), 2, false, false)
+	*now = now.Add(2*time.Second + 30*time.Millisecond)
+	write(t, m, a0)
+	check("one part is final", observed(a0, a1, b), 2, false, false)
+	m.WriteProvisional(early) // comes after its block
+	write(t, m, b)
+	check("one producer is final", observed(a0, a1, b), 2, false, false)
+	synced()
+	write(t, m, a1)
+	last := check("all are final", observed(a0, a1, b), 2, true, false)
+	synced()
+	if s := m.State(); s.Revision != last.Revision || !s.Durable(s.Windows) {
+		t.Errorf("revision %d is durable: %t", s.Revision, s.Durable(s.Windows))
+	}
+	m.WriteProvisional(provisionalOf(block(3, 0, 5)))
+	delta := partBlock(2, 0, 4, 0)
+	delta.Seq++
+	write(t, m, delta)
+	check("a late packet", observed(a0, a1, b, delta), 2, true, false)
+	if got := observations(first); got != observed(a0)-uint64(a0.Len()) {
+		t.Errorf("the first state changed to %d observations", got)
+	}
+	if got, want := m.Counts(), (table.Counts{Provisional: table.ProvisionalCounts{Taken: 5, Late: 2}}); got != want {
+		t.Errorf("counts %+v, want %+v", got, want)
+	}
+}
+
+// TestProvisionalFinal: without a block, a window becomes final when its lateness has passed and no present
+// producer can still have rows of it. Rows of a producer that went away are dropped.
+func TestProvisionalFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		start := int(time.Since(begin) / time.Second)
+		m := table.NewMemory(table.MemoryOptions{Lateness: 400 * time.Millisecond})
+		var running sync.WaitGroup
+		running.Go(func() { _ = m.Run(ctx) })
+		// after is how long after its end a window became final.
+		after := func(second int) time.Duration {
+			t.Helper()
+			for s := m.State(); ; {
+				for _, w := range s.Windows {
+					if w.Final && w.Start.Equal(begin.Add(time.Duration(second)*time.Second)) {
+						return s.Published.Sub(w.End)
+					}
+				}
+				s, _ = m.Wait(ctx, s.Epoch, s.Revision)
+			}
+		}
+		announce := func(second int, producers ...uint64) {
+			time.Sleep(time.Until(begin.Add(time.Duration(second+1) * time.Second)))
+			for _, p := range producers {
+				m.WriteProvisional(provisionalOf(block(p, second, 4)))
+			}
+		}
+		closes := func(second int, producers ...uint64) {
+			time.Sleep(time.Until(begin.Add(time.Duration(second+1)*time.Second + 410*time.Millisecond)))
+			for _, p := range producers {
+				write(t, m, block(p, second, 4))
+			}
+		}
+		for i, step := range []struct {
+			second          int
+			announce, close []uint64
+			final           time.Duration
+			why             string
+		}{
+			{0, []uint64{1, 2}, []uint64{1, 2}, 420 * time.Millisecond, "both closed it"},
+			{1, []uint64{1, 2}, []uint64{1, 2}, 410 * time.Millisecond, "and it is complete"},
+			{2, []uint64{1}, []uint64{1}, 450 * time.Millisecond, "the other one announced nothing"},
+			{3, []uint64{1, 2}, []uint64{1}, 3400 * time.Millisecond, "the other one went away"},
+			{7, []uint64{1, 2}, []uint64{1}, 450 * time.Millisecond, "who never closed a window is not awaited"},
+			{8, []uint64{1, 2}, []uint64{1, 2}, 410 * time.Millisecond, "who closes it is"},
+			{9, []uint64{1, 2}, []uint64{1}, 3400 * time.Millisecond, "and is awaited again"},
+			{13, []uint64{1, 3}, []uint64{1, 3}, 410 * time.Millisecond, "who went away is not awaited"},
+			{14, []uint64{1}, []uint64{1, 3}, 410 * time.Millisecond, "one announced nothing and closed it"},
+		} {
+			second := start + step.second
+			announce(second, step.announce...)
+			closes(second, step.close...)
+			if got := after(second); got != step.final {
+				t.Errorf("step %d: final %s after its end, want %s: %s", i, got, step.final, step.why)
+			}
+			for _, w := range m.State().Windows {
+				if want := len(step.close); w.Start.Equal(begin.Add(time.Duration(second)*time.Second)) && w.Producers != want {
+					t.Errorf("step %d: rows of %d producers, want %d", i, w.Producers, want)
+				}
+			}
+		}
+		if got, want := m.Counts().Provisional, (table.ProvisionalCounts{Taken: 16, Expired: 3}); got != want {
+			t.Errorf("counts %+v, want %+v", got, want)
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+// TestProvisionalBounds: one producer cannot take the place of others, however many rows, parts or
+// incarnations it announces, nor can all together take more than the rows of a window.
+func TestProvisionalBounds(t *testing.T) {
+	const rows = 4 * 4000 // 4000 in a step, 1000 of a producer
+	m, _ := atSecond(0, table.MemoryOptions{MaxRows: rows})
+	large := provisionalOf(block(1, 0, 1000))
+	if n := (*aggregate.Block)(large).Len(); n <= rows/16 {
+		t.Fatalf("%d rows are few", n)
+	}
+	m.WriteProvisional(large)
+	if got := m.Counts().Provisional; got != (table.ProvisionalCounts{Crowded: 1}) {
+		t.Errorf("more than a producer's share: %+v", got)
+	}
+	for i := range uint64(300) {
+		p := provisionalOf(partBlock(1, 0, 1, i%7))
+		p.Incarnation = i
+		m.WriteProvisional(p)
+	}
+	m.WriteProvisional(provisionalOf(block(2, 0, 8)))
+	for second := 1; second < 100; second++ {
+		m.WriteProvisional(provisionalOf(block(3, second, 8)))
+	}
+	m.Publish()
+	got := m.Counts().Provisional
+	if w := m.State().Windows[0]; w.Producers != 2 || got.Crowded < 50 || got.Taken < 150 || got.Ahead != 96 {
+		t.Errorf("%d producers in the first window, counts %+v", w.Producers, got)
+	}
+	for producer := range uint64(100) {
+		m.WriteProvisional(provisionalOf(block(10+producer, 0, 100)))
+	}
+	m.Publish()
+	if n := m.State().Windows[0].Rows.Len(); n > rows/4 {
+		t.Errorf("%d rows in a window, want at most %d", n, rows/4)
+	}
+	if m.Counts().Provisional.Crowded <= got.Crowded {
+		t.Error("all producers together have no bound")
+	}
+}
+
+// TestProvisionalOracle: whatever order blocks and provisional rows come in, each part shows its blocks
+// where it has any, else its latest provisional rows.
+func TestProvisionalOracle(t *testing.T) {
+	type key struct {
+		producer, incarnation, part uint64
+		second                      int
+	}
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		m, now := atSecond(0, table.MemoryOptions{Windows: 100})
+		final, early := map[key]uint64{}, map[key]uint64{}
+		closed := map[key]int{} // by part: the last window and the number of blocks
+		for range 400 {
+			*now = now.Add(time.Duration(rng.IntN(60)) * time.Millisecond)
+			ended := int(now.Sub(begin)/time.Second) - 1
+			k := key{rng.Uint64N(3), 1, rng.Uint64N(2), max(ended-rng.IntN(2), 0)}
+			b := partBlock(k.producer, k.second, 1+rng.IntN(6), k.part)
+			b.Incarnation, b.Seq = k.incarnation, b.Part()<<aggregate.PartShift|uint64(rng.Uint32())
+			if rng.IntN(3) > 0 {
+				m.WriteProvisional(provisionalOf(b))
+				if final[k] == 0 && closed[key{k.producer, 0, k.part, 0}] <= k.second {
+					early[k] = observed(b)
+				}
+				continue
+			}
+			if closed[key{k.producer, 0, k.part, 0}] > k.second {
+				continue // parts close windows in turn
+			}
+			write(t, m, b)
+			final[k] += observed(b)
+			closed[key{k.producer, 0, k.part, 0}] = k.second
+			for o := range early {
+				if o.producer == k.producer && o.part == k.part && o.second <= k.second {
+					delete(early, o)
+				}
+			}
+			if rng.IntN(4) == 0 {
+				m.Publish()
+				checkShown(t, fmt.Sprint(seed), m, func(second int) (n uint64) {
+					for k, o := range final {
+						if k.second == second {
+							n += o
+						}
+					}
+					for k, o := range early {
+						if k.second == second {
+							n += o
+						}
+					}
+					return n
+				})
+			}
+		}
+	}
+}
+
+// checkShown holds windows that are not final against what they should have: of final ones,
+// provisional rows are not taken any more.
+func checkShown(t *testing.T, why string, m *table.Memory, want func(second int) uint64) {
+	t.Helper()
+	for _, w := range m.State().Windows {
+		if w.Final {
+			continue
+		}
+		n := uint64(0)
+		for _, signal := range w.Signals() {
+			w.Rows.Each(signal, func(_ aggregate.CellID, l *aggregate.LocationStats) { n += l.Observations })
+		}
+		if second := int(w.Start.Sub(begin) / time.Second); n != want(second) {
+			t.Fatalf("seed %s: window %d has %d observations, want %d", why, second, n, want(second))
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package window
+
+import (
+	"math"
+	"slices"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+// liveLevel is the index of the level of aggregate.LiveResolution, -1 without one.
+func (s *Shard) liveLevel() int {
+	return slices.IndexFunc(s.levels, func(l level) bool { return l.res == int64(aggregate.LiveResolution) })
+}
+
+// WriteProvisional gives the sink provisional rows of each window of aggregate.LiveResolution that
+// has ended by the watermark and is open, once. It closes nothing and changes no count.
+func (s *Shard) WriteProvisional(to aggregate.ProvisionalSink) {
+	i := s.liveLevel()
+	if i < 0 || s.err != nil {
+		return
+	}
+	l := &s.levels[i]
+	ended := l.floor(s.clock.now)
+	for start := max(s.announced, ended-maxLateWindows*l.res, l.oldest(s.levels[:i])); start < ended; start += l.res {
+		s.announce(i, start, to)
+	}
+	s.announced = max(s.announced, ended)
+}
+
+// oldest is the earliest start of the level's windows that observations of open windows, of this
+// level or finer ones, belong to.
+func (l *level) oldest(finer []level) int64 {
+	start := int64(math.MaxInt64)
+	if len(l.open) > 0 {
+		start = l.open[0].start
+	}
+	for i := range finer {
+		if f := &finer[i]; len(f.open) > 0 {
+			start = min(start, l.floor(f.open[0].start))
+		}
+	}
+	return start
+}
+
+// announce gives the sink what the window of a level holds, with its part of finer windows that
+// are open. Windows that were closed before are left to their deltas.
+func (s *Shard) announce(i int, start int64, to aggregate.ProvisionalSink) {
+	l := &s.levels[i]
+	w := l.find(start)
+	if w != nil && w.delta || w == nil && l.dueAt(start) <= s.clock.now {
+		return
+	}
+	whole := w
+	if i > 0 {
+		whole = l.unused(start)
+		defer l.discard(whole)
+		if w != nil {
+			s.rows.sortCells(w)
+			l.fold(whole, w, &s.series, &s.rows)
+		}
+		for f := range s.levels[:i] {
+			for _, fine := range s.levels[f].open {
+				if l.floor(fine.start) == start {
+					s.rows.sortCells(fine)
+					l.fold(whole, fine, &s.series, &s.rows)
+				}
+			}
+		}
+	}
+	if whole == nil {
+		return
+	}
+	s.rows.sortCells(whole)
+	s.buildRows(l, whole)
+	if b := &s.rows.block; b.Len() > 0 {
+		b.Seq = s.cfg.SeqBase >> aggregate.PartShift << aggregate.PartShift
+		to.WriteProvisional((*aggregate.Provisional)(b))
+	}
+}
+
+// discard takes a window back that was never open.
+func (l *level) discard(w *window) {
+	w.reset()
+	l.free = append(l.free, w)
+}
+
+// NextLive is when a window of aggregate.LiveResolution ends or closes next, of those that are open
+// or may open from a time on. Times are Unix ns.
+func (s *Shard) NextLive(from int64) int64 {
+	i := s.liveLevel()
+	if i < 0 {
+		return math.MaxInt64
+	}
+	l := &s.levels[i]
+	return min(l.floor(from)+l.res, l.nextDue())
+}

@@ -1,0 +1,162 @@
+package window
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/flow"
+	"github.com/csigscope/csigscope/decode"
+)
+
+// waySlots is how many flows' ways a shard remembers, a power of two.
+const waySlots = 1 << 16
+
+// waySlot says which source end stands for the packets of a flow at times from from on and
+// before until.
+type waySlot struct {
+	hash        uint64
+	from, until int64
+	end         end
+}
+
+// wayCache remembers which way flows take, where the resolver has evidence of it. A new flow
+// takes the place of an older one.
+type wayCache struct {
+	finder aggregate.Wayfinder
+	slots  []waySlot
+	shift  uint8
+	asked  flow.Flow // is here so that asking allocates nothing
+}
+
+// newWayCache returns nil where the resolver has no evidence of paths.
+func newWayCache(r aggregate.Resolver) *wayCache {
+	finder, ok := r.(aggregate.Wayfinder)
+	if !ok || !finder.HasWays() {
+		return nil
+	}
+	return &wayCache{finder: finder, slots: make([]waySlot, waySlots), shift: uint8(64 - bits.Len(waySlots-1))}
+}
+
+// clear forgets all flows: the ends that stand for them are numbered again.
+func (c *wayCache) clear() {
+	if c != nil {
+		clear(c.slots)
+	}
+}
+
+func (c *wayCache) bytes() uint64 {
+	if c == nil {
+		return 0
+	}
+	return waySlots * 32
+}
+
+// findWays replaces the source ends of pending items, which have both, by those that stand for the
+// way of their flow.
+func (s *Shard) findWays(items []pendingItem) {
+	c := s.ways
+	for i := range items {
+		it := &items[i]
+		o := &s.batch[it.obs]
+		if o.Flags&decode.HasAddrs == 0 {
+			continue
+		}
+		ports := uint32(o.SrcPort)<<16 | uint32(o.DstPort)
+		if o.Kind == decode.Reflection {
+			ports = bits.RotateLeft32(ports, 16)
+		}
+		hash := s.seeds.Hash(it.addresses, ports, o.Proto, 0)
+		slot := &c.slots[hash*0x9e3779b97f4a7c15>>c.shift]
+		if slot.hash != hash || o.TimeNS < slot.from || o.TimeNS >= slot.until {
+			c.asked = flowOf(o)
+			way, from, until := c.finder.Way(&c.asked, o.TimeNS)
+			*slot = waySlot{hash, from, until, s.ends.onWay(it.key.src(), way)}
+		}
+		it.key = it.key&(1<<lookupSrc-1) | lookupKey(slot.end)<<lookupSrc
+	}
+}
+
+// onWay is the source end that stands for the packets of another one on a way.
+func (c *endCache) onWay(base end, way uint32) end {
+	if way == 0 {
+		return base
+	}
+	key := wayKey{base, way}
+	id, ok := c.onWays[key]
+	if !ok {
+		id = number(&c.src, c.src[base])
+		c.strange, c.way = append(c.strange, c.strange[base]), append(c.way, way)
+		c.onWays[key] = id
+	}
+	return id
+}
+
+// wayKey is a source end whose packets take one way.
+type wayKey struct {
+	base end
+	way  uint32
+}
+
+// flowOf is the flow of an observation, in the measured direction.
+func flowOf(o *decode.Observation) flow.Flow {
+	f := flow.Flow{Src: o.Src, Dst: o.Dst, SrcPort: o.SrcPort, DstPort: o.DstPort, Proto: o.Proto}
+	if o.Kind == decode.Reflection {
+		f.Src, f.Dst, f.SrcPort, f.DstPort = f.Dst, f.Src, f.DstPort, f.SrcPort
+	}
+	return f
+}
+
+// witnessSlots is how many flows a tap in the fabric remembers to have reported, a power of two.
+const witnessSlots = 1 << 14
+
+// witnessStep is how often a flow is reported.
+const witnessStep = int64(time.Second)
+
+// witness reports which flows pass a place in the middle of the fabric, each once a second.
+type witness struct {
+	finder aggregate.Wayfinder
+	stand  uint32
+	seeds  *flow.Seeds
+	told   []toldSlot
+	seen   flow.Flow // is here so that telling allocates nothing
+}
+
+type toldSlot struct {
+	hash uint64
+	step int64
+}
+
+func newWitness(r aggregate.Resolver, stand uint32, seeds *flow.Seeds) *witness {
+	finder, ok := r.(aggregate.Wayfinder)
+	if !ok || stand == 0 {
+		return nil
+	}
+	return &witness{finder: finder, stand: stand, seeds: seeds, told: make([]toldSlot, witnessSlots)}
+}
+
+// see reports the flow of the packet of an observation, whatever path it measured.
+func (w *witness) see(o *decode.Observation) {
+	if w == nil || o.Flags&decode.HasAddrs == 0 || o.TimeNS <= 0 {
+		return
+	}
+	w.seen = flow.Flow{Src: o.Src, Dst: o.Dst, SrcPort: o.SrcPort, DstPort: o.DstPort, Proto: o.Proto}
+	hash, step := w.seeds.Flow(&w.seen), o.TimeNS/witnessStep
+	if slot := &w.told[hash%witnessSlots]; slot.hash != hash || slot.step != step {
+		*slot = toldSlot{hash, step}
+		w.finder.See(w.stand, &w.seen, o.TimeNS)
+	}
+}
+
+func (w *witness) forget() {
+	if w != nil {
+		clear(w.told)
+	}
+}
+
+func (w *witness) bytes() uint64 {
+	if w == nil {
+		return 0
+	}
+	return witnessSlots * 16
+}

@@ -1,0 +1,458 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/query/answers"
+	"github.com/csigscope/csigscope/aggregate/query/client"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
+)
+
+// questionFlags are those of all questions.
+type questionFlags struct {
+	asking
+	out   output
+	times timeRange
+	cells cellFlags
+	sort  string
+}
+
+// asker puts a question to a server.
+type asker func(context.Context, *client.Client, url.Values) (*answers.Answer, error)
+
+// command is a command that puts a question about a range: the flags named are its parameters.
+func (f *questionFlags) command(use, short string, ask asker, parameters ...string) *cobra.Command {
+	cmd := f.question(use, short, func(cmd *cobra.Command, c *client.Client) (*answers.Answer, error) {
+		values, err := f.times.parameters(cmd, c, parameters...)
+		if err != nil {
+			return nil, err
+		}
+		a, err := ask(cmd.Context(), c, values)
+		if err == nil && a.Empty() {
+			err = noteEmpty(cmd, c)
+		}
+		return a, err
+	})
+	f.times.add(cmd, "all data, or the last windows of a collector")
+	return cmd
+}
+
+// question is a command that prints an answer.
+func (f *questionFlags) question(use, short string, ask func(*cobra.Command, *client.Client) (*answers.Answer, error)) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: noArgs}
+	f.out.add(cmd, tabular.ListingFormats()...)
+	f.add(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return f.run(cmd, func(c *client.Client) error {
+			a, err := ask(cmd, c)
+			if err != nil {
+				return err
+			}
+			if f.sort != "" {
+				if err := a.Sort(f.sort); err != nil {
+					return usageError{fmt.Errorf("--sort: %w", err)}
+				}
+			}
+			return f.out.write(cmd, func(w io.Writer) error { return a.Write(w, f.out.format) })
+		})
+	}
+	return cmd
+}
+
+func (f *questionFlags) addSort(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.sort, "sort", answers.Worst, "order of the rows: worst, or a `COLUMN` such as mean; -COLUMN has the largest first")
+}
+
+// addState adds a filter of cells.
+func addState(cmd *cobra.Command) {
+	cmd.Flags().StringSlice("state", nil, "only cells in these `STATES`: congested, brief, clear, too_few, not_judged, no_data")
+}
+
+// addTop adds the number of rows; parameter is its name in the API.
+func addTop(cmd *cobra.Command, top int, what string) {
+	cmd.Flags().Int("top", top, "how many "+what)
+	before(cmd, func([]string) error {
+		if n, err := cmd.Flags().GetInt("top"); err != nil || n < 1 {
+			return fmt.Errorf("--top %d: expected at least 1", n)
+		}
+		return nil
+	})
+}
+
+// addWindows adds the number of windows in memory.
+func addWindows(cmd *cobra.Command, windows int) {
+	cmd.Flags().Int("windows", windows, "how many of the last windows of a collector are taken")
+}
+
+// addStep adds the length of the windows of history.
+func addStep(cmd *cobra.Command) {
+	cmd.Flags().Duration("step", 0, "length of the windows of history, such as 10s; default about 120 windows")
+	before(cmd, func([]string) error {
+		if step, err := cmd.Flags().GetDuration("step"); err != nil || step < 0 || step == 0 && cmd.Flags().Changed("step") {
+			return fmt.Errorf("--step %s: expected a time above 0", step)
+		}
+		return nil
+	})
+}
+
+func newQueryCells() *cobra.Command {
+	var f questionFlags
+	cmd := f.command("cells", "Mean and mode of the bottleneck of each cell over the range, the worst first", answers.Cells,
+		"signal", "level", "src", "dst", "state", "windows")
+	cmd.Long = `cells lists each pair of source and destination groups with observations in the range. With -o wide,
+json, ndjson or csv, trend is how much higher the mean is in the later half of the range than in the
+earlier half. It is empty where a half has no value: ask a collector for 2 --windows or more.`
+	f.cells.add(cmd)
+	f.addSort(cmd)
+	addState(cmd)
+	addWindows(cmd, 1)
+	return cmd
+}
+
+func newQueryLocations() *cobra.Command {
+	var f questionFlags
+	cmd := f.command("locations", "Locations by how often heavily loaded packets name them", answers.Locations, "signal", "level", "top", "windows")
+	f.cells.add(cmd)
+	f.addSort(cmd)
+	addTop(cmd, 20, "locations")
+	addWindows(cmd, 1)
+	return cmd
+}
+
+func newQueryTimeline() *cobra.Command {
+	var f questionFlags
+	cmd := f.command("timeline", "Heavily loaded cells and their locations, window by window", answers.Timeline,
+		"signal", "level", "src", "dst", "step", "top", "windows")
+	f.cells.add(cmd)
+	addStep(cmd)
+	addTop(cmd, 3, "locations of each window")
+	addWindows(cmd, 60)
+	return cmd
+}
+
+func newQueryLinks() *cobra.Command {
+	var f questionFlags
+	cmd := f.command("links", "Ports of the fabric: their room as tags show it, and what depends on them", answers.Links,
+		"signal", "link", "device", "peer", "state", "top", "windows")
+	cmd.Long = `links lists each port of the fabric file, and all other locations that were named. Tags
+name the tightest hop of their path alone: mean, min, max and last are the values of those that
+name the link, observations how many. passed are the tags that surely passed the port and
+name another hop, or none: bound is the best mean of the tags of one cell, and the port had no
+less room than that, as far as its device writes tags. among are observations that name a set of
+ports with it. trend is how much higher the mean is in the later half of the range.
+cells and flows are those whose observations name the link; -o wide has a line for each of its
+cells with the most heavily loaded observations.
+
+Without a fabric file links are the locations that were named, without capacity, peer and
+bound.`
+	cmd.Example = `  csigscope query links --state congested
+  csigscope query links --device leaf3 --signal min_abw -o wide
+  csigscope query links --server http://127.0.0.1:9465 --top 20`
+	f.cells.addSignal(cmd)
+	flags := cmd.Flags()
+	flags.StringSlice("link", nil, "only these `LINKS`")
+	flags.StringSlice("device", nil, "only links that leave these `DEVICES`")
+	flags.StringSlice("peer", nil, "only links into these `DEVICES` or hosts")
+	flags.StringSlice("state", nil, "only links in these `STATES`: congested, brief, clear, too_few, not_judged, no_data")
+	f.addSort(cmd)
+	addTop(cmd, 1000, "links")
+	addWindows(cmd, 10)
+	return cmd
+}
+
+func newQueryTopology() *cobra.Command {
+	var f questionFlags
+	cmd := f.question("topology", "Ports of the fabric file, or the shortest paths of a pair of groups", func(cmd *cobra.Command, c *client.Client) (*answers.Answer, error) {
+		a, err := answers.Topology(cmd.Context(), c, flagValues(cmd, "src", "dst"))
+		if err == nil && a.Empty() {
+			fmt.Fprintln(cmd.ErrOrStderr(), "note: the configuration has no such paths or ports: was there a fabric file?")
+		}
+		return a, err
+	})
+	cmd.Example = `  csigscope query topology
+  csigscope query topology --src rack1 --dst rack2`
+	cmd.Flags().StringVar(&f.cells.src, "src", "", "source `GROUP`: lists the paths of a pair, with --dst")
+	cmd.Flags().StringVar(&f.cells.dst, "dst", "", "destination `GROUP`")
+	return cmd
+}
+
+func newQueryFlows() *cobra.Command {
+	var f questionFlags
+	cmd := f.command("flows", "Flows by how often they were heavily loaded", topAsLimit(answers.Flows),
+		"signal", "src", "dst", "location", "link", "window", "windows", "top")
+	cmd.Long = `flows lists the flows with the most heavy observations, and the location that most of those
+name. A row of a flow counts its heavy observations alone. "others" are all that is left: the clear observations, and those of flows that are not named, cell by cell
+where a cell names a flow and in the group overflow of all other cells. Together they are
+all observations, but for min and max, which are those of the whole cells.
+
+Each window of 1 s or 1 min names the worst flows of each signal and kind (flows: {top:
+100} in the configuration; 0 for none). Up to flows: {budget: 4096} flows a window their
+numbers are exact; beyond that they are what was counted at least, as they are where a
+replay cuts a window with more than 1024 flows. Those that export sees are handed over; a
+collector takes up to 10,000 rows of a stream's window (window_flows among the limits of its
+section ingest) and adds the rest to the others. A collector that is asked without a time
+answers of the last hour that is stored, and with --windows from memory.`
+	cmd.Example = `  csigscope query flows --signal max_delay --top 10
+  csigscope query flows --link leaf3:up1 --windows 10 --server http://127.0.0.1:9465`
+	f.cells.addSignal(cmd)
+	f.cells.addEnds(cmd)
+	f.addSort(cmd)
+	flags := cmd.Flags()
+	flags.StringSlice("location", nil, "only flows whose heavy observations name these `LOCATIONS` most")
+	flags.StringSlice("link", nil, "only flows whose location is one of these `PORTS`, or a set that has one")
+	flags.String("window", "1s", "length of the windows that name flows: 1s or 1m")
+	flags.Int("windows", 0, "asks the memory of a collector for the flows of so many of its last windows")
+	addTop(cmd, 100, "flows")
+	return cmd
+}
+
+// topAsLimit asks for the first page alone, of so many rows.
+func topAsLimit(ask asker) asker {
+	return func(ctx context.Context, c *client.Client, values url.Values) (*answers.Answer, error) {
+		if top, ok := values["top"]; ok {
+			delete(values, "top")
+			values["limit"] = top
+		}
+		return ask(ctx, c, values)
+	}
+}
+
+func newQueryFindings() *cobra.Command {
+	var f questionFlags
+	f.times.everything = true
+	cmd := f.command("findings", "Violations of the protocol or the configuration, the most severe first", topAsLimit(answers.Findings),
+		"severity", "kind", "device", "location", "top")
+	cmd.Example = `  csigscope query findings --severity error,warning
+  csigscope query findings --kind rogue-insertion --device leaf3
+  csigscope query findings --server http://127.0.0.1:9465 --since 15m`
+	flags := cmd.Flags()
+	flags.StringSlice("severity", nil, "only findings of these `SEVERITIES`: "+strings.Join(severities, ", "))
+	flags.StringSlice("kind", nil, "only these `KINDS` of findings")
+	flags.StringSlice("device", nil, "only findings about these `DEVICES`")
+	flags.StringSlice("location", nil, "only findings about these `LOCATIONS`")
+	f.addSort(cmd)
+	addTop(cmd, 100, "findings at most")
+	before(cmd, func([]string) error {
+		list, err := flags.GetStringSlice("severity")
+		for _, s := range list {
+			if !slices.Contains(severities, s) {
+				return fmt.Errorf("--severity %q: expected %s", s, strings.Join(severities, ", "))
+			}
+		}
+		return err
+	})
+	return cmd
+}
+
+func newQueryPath() *cobra.Command {
+	var f questionFlags
+	cmd := f.command("path", "Room left between a source and a destination, and the limiting location", answers.Path, "signal", "level", "src", "dst", "windows")
+	cmd.Long = `path shows one source and destination: the room that is left, the limiting location with the
+ports that it may be, how sure that is, how old, and how complete. -o wide has a line for each of
+the shortest paths by the fabric file, those with the most room first.`
+	cmd.Example = `  csigscope query path --src rack1 --dst rack2
+  csigscope query path --src rack1 --dst rack2 --server http://127.0.0.1:9465 -o json
+  csigscope query path --src rack1 --dst rack2 --signal min_abw --from 2026-01-20T09:00:00Z --to 2026-01-20T10:00:00Z`
+	f.cells.add(cmd)
+	addWindows(cmd, 10)
+	return cmd
+}
+
+func newQueryWindows() *cobra.Command {
+	var f questionFlags
+	cmd := &cobra.Command{Use: "windows", Short: "Mean and mode of the bottleneck of each cell in each window of the range", Args: noArgs}
+	f.out.add(cmd, tabular.ListingFormats()...)
+	f.times.add(cmd, "all data, or the last windows of a collector")
+	f.cells.add(cmd)
+	f.add(cmd)
+	addState(cmd)
+	addWindows(cmd, 1)
+	addStep(cmd)
+	cmd.Flags().Lookup("step").Usage = "length of the windows of history, such as 10s; default 1s"
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return f.run(cmd, func(c *client.Client) error {
+			values, err := f.times.parameters(cmd, c, "signal", "level", "src", "dst", "state", "windows", "step")
+			if err != nil {
+				return err
+			}
+			if values.Has("from") && !values.Has("step") {
+				values.Set("step", time.Second.String())
+			}
+			return f.exported(cmd, c, func(w io.Writer) (*client.Exported, error) {
+				return answers.Windows(cmd.Context(), c, values, w, f.out.format)
+			})
+		})
+	}
+	return cmd
+}
+
+// exported writes a table, which fails where it was cut off.
+func (f *questionFlags) exported(cmd *cobra.Command, c *client.Client, export func(io.Writer) (*client.Exported, error)) error {
+	var end *client.Exported
+	err := f.out.write(cmd, func(w io.Writer) (err error) {
+		buffered := bufio.NewWriterSize(w, 1<<16)
+		if end, err = export(buffered); err != nil {
+			return err
+		}
+		return buffered.Flush()
+	})
+	if err != nil {
+		return err
+	}
+	if end.Rows == 0 {
+		if err := noteEmpty(cmd, c); err != nil {
+			return err
+		}
+	}
+	if !end.Complete {
+		return fmt.Errorf("write table: %d rows, cut off by the limit on %s: take a shorter range, a longer step, or --src and --dst", end.Rows, end.CutBy)
+	}
+	return nil
+}
+
+func newQueryExport() *cobra.Command {
+	var f questionFlags
+	var what string
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Cells, windows, flows or findings as CSV, JSON lines, Parquet or Arrow",
+		Long: `export writes a table: cells over the whole range, by each window of it, flows or findings. A
+table that is not complete, since it has too many rows or takes too long, is written as far as
+it goes, and the exit code is 1.`,
+		Example: `  csigscope query export --signal min_abw > cells.csv
+  csigscope query export --table windows --from 2026-01-20T09:00:00Z --to 2026-01-20T10:00:00Z --step 1s -o parquet --out windows.parquet
+  csigscope query export --table flows --signal max_delay --server http://127.0.0.1:9465 -o arrow --out flows.arrows`,
+		Args: noArgs,
+	}
+	f.out.add(cmd, string(tabular.CSV), string(tabular.NDJSON), string(tabular.Parquet), string(tabular.Arrow))
+	f.cells.add(cmd)
+	f.times.add(cmd, "all data, or the last windows of a collector")
+	f.add(cmd)
+	cmd.Flags().StringVar(&what, "table", "cells", "cells, windows, flows or findings")
+	addStep(cmd)
+	addWindows(cmd, 1)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		table, parameters, ok := exportOf(what)
+		if !ok {
+			return usageError{fmt.Errorf("--table %q: expected cells, windows, flows or findings", what)}
+		}
+		return f.run(cmd, func(c *client.Client) error {
+			values, err := f.times.parameters(cmd, c, parameters...)
+			if err != nil {
+				return err
+			}
+			values.Set("format", f.out.format)
+			if what == "windows" {
+				values.Set("table", what)
+			}
+			return f.exported(cmd, c, func(w io.Writer) (*client.Exported, error) { return c.Export(cmd.Context(), table, values, w) })
+		})
+	}
+	return cmd
+}
+
+// exportOf is the server's table of that name, and the flags that it takes as parameters.
+func exportOf(name string) (table string, parameters []string, ok bool) {
+	switch name {
+	case "cells", "windows":
+		return client.TableCells, []string{"signal", "level", "src", "dst", "step", "windows"}, true
+	case "flows":
+		return client.TableFlows, []string{"signal", "src", "dst"}, true
+	case "findings":
+		return client.TableFindings, nil, true
+	}
+	return "", nil, false
+}
+
+// defaultServer is where collect --api-listen answers as a rule.
+const defaultServer = "http://127.0.0.1:9465"
+
+func newQueryWatch() *cobra.Command {
+	var out output
+	var cells cellFlags
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Follow the cells as windows end",
+		Long: `watch asks the query API of a running csigscope for the cells as they are, and then
+prints those of each window as it ends, as it becomes final, and when late packets change it; as
+JSON, the events of the API. A connection that breaks off is opened again and resumes. Where
+revisions are missing in between, a line on standard error reports it, and all cells are printed
+again. The column final is true once only late packets may change the window (collect.lateness
+of the configuration), durable if it was on disk already when it was printed.`,
+		Example: `  csigscope query watch --server http://127.0.0.1:9465
+  csigscope query watch --server http://127.0.0.1:9465 --signal max_delay --state congested -o ndjson`,
+		Args: noArgs,
+	}
+	out.addFormat(cmd, tabular.ListingFormats()...)
+	cells.add(cmd)
+	addState(cmd)
+	followWith(cmd, "listings of a window, the snapshot apart", func(c *client.Client, count int) error {
+		values := flagValues(cmd, "signal", "level", "src", "dst", "state")
+		return answers.Watch(cmd.Context(), c, values, count, cmd.OutOrStdout(), out.format, cmd.ErrOrStderr())
+	})
+	return cmd
+}
+
+func newQueryChanges() *cobra.Command {
+	var out output
+	var cells cellFlags
+	cmd := &cobra.Command{
+		Use:   "changes",
+		Short: "Follow onsets, moves and ends of congestion, and silent taps",
+		Long: `changes asks the query API of a running csigscope for everything that holds now: congested
+cells, silent taps and cells that they are missing in. Then it prints each change as it comes, a line
+each: onset, cleared and moved of a cell, tap_lost, tap_back, tap_forgotten, coverage_lost and
+coverage_back. The time is the end of the newest window, which may be provisional. As ndjson it prints the events
+of the API. A connection that breaks off is opened again and resumes. Where revisions are missing
+in between, a line on standard error reports it, and everything that holds is printed again.`,
+		Example: `  csigscope query changes --server http://127.0.0.1:9465
+  csigscope query changes --server http://127.0.0.1:9465 --link leaf3:up1 --state congested -o ndjson`,
+		Args: noArgs,
+	}
+	out.addFormat(cmd, "text", "ndjson")
+	cells.addSignal(cmd)
+	cells.addEnds(cmd)
+	addState(cmd)
+	addWindows(cmd, 1)
+	cmd.Flags().StringSlice("link", nil, "only cells that one of these `PORTS` may limit, now or before")
+	followWith(cmd, "changes, those of the beginning apart", func(c *client.Client, count int) error {
+		values := flagValues(cmd, "signal", "windows", "src", "dst", "link", "state")
+		return answers.Changes(cmd.Context(), c, values, count, cmd.OutOrStdout(), out.format, cmd.ErrOrStderr())
+	})
+	return cmd
+}
+
+// followWith makes a command follow a stream of a server, which f prints until it has printed so many.
+func followWith(cmd *cobra.Command, what string, f func(c *client.Client, count int) error) {
+	var server string
+	var count int
+	flags := cmd.Flags()
+	flags.IntVar(&count, "count", 0, "end after so many "+what+"; 0 is never")
+	flags.StringVar(&server, "server", defaultServer, "`URL` of the query API, such as that of collect --api-listen")
+	addCredentialFlags(cmd)
+	before(cmd, func([]string) error {
+		if count < 0 {
+			return fmt.Errorf("--count %d: expected at least 1, or 0 to go on", count)
+		}
+		return nil
+	})
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := newServerClient(cmd, server)
+		if err != nil {
+			return err
+		}
+		c.Retrying = func(why error, wait time.Duration) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "csigscope: %s: trying again in %s\n", asked(why), wait)
+		}
+		return asked(f(c, count))
+	}
+}

@@ -1,0 +1,96 @@
+package conform
+
+import (
+	"math"
+	"math/bits"
+)
+
+// stratum is packets that a device has no reason to treat differently but for their tag:
+// those of one flow and about one size. Packets of different flows meet different queues, and
+// a full queue has room for a small packet longer than for a large one, so that a faithful
+// device may lose more of the tagged packets of all flows together (Simpson's paradox). A
+// stratum of size 0 is all packets to one destination.
+type stratum struct {
+	of   uint64 // flow, or destination
+	size uint8  // binary logarithm
+}
+
+// crossing is what became of the packets of a stratum: first untagged ones, then tagged ones.
+type crossing struct{ came, lost [2]uint64 }
+
+// losses are the packets that went in and did not come out.
+type losses struct {
+	of    map[stratum]*crossing
+	lost  [2]uint64 // untagged packets, tagged ones
+	first Example   // the first tagged one that was lost
+}
+
+func (l *losses) add(w *waiter) {
+	tagged, length := 0, w.length
+	if w.tagged {
+		tagged, length = 1, w.length-min(w.length, uint32(2+w.Layout.Format.DataLen()))
+	}
+	if !w.taken {
+		if l.lost[tagged]++; w.tagged && (l.lost[1] == 1 || w.number < l.first.Before) {
+			l.first = exampleOf(&w.sighting, nil)
+		}
+	}
+	if w.flow == 0 {
+		return
+	}
+	for _, of := range [...]stratum{{w.flow, uint8(bits.Len32(length))}, {w.to, 0}} {
+		c := l.of[of]
+		if c == nil {
+			if len(l.of) >= maxFlows {
+				continue
+			}
+			c = new(crossing)
+			l.of[of] = c
+		}
+		c.came[tagged]++
+		if !w.taken {
+			c.lost[tagged]++
+		}
+	}
+}
+
+// minLosses is how many packets of each kind it takes to compare losses.
+const minLosses = 50
+
+// significant is the number of standard deviations beyond which a difference is no chance:
+// one honest device of a billion is that far off.
+const significant = 6
+
+// judgeLosses tells whether tagged packets were lost more often than others of their flow and
+// size (the test of Cochran, Mantel and Haenszel), or whether all of those to a destination
+// were and most others were not: a queue that is full lets some of every kind pass.
+func (j *Judge) judgeLosses() {
+	l := &j.losses
+	var came [2]uint64
+	var compared, blocked uint64 // lost tagged packets
+	var excess, variance float64
+	for of, c := range l.of {
+		n0, n1, lost := float64(c.came[0]), float64(c.came[1]), float64(c.lost[0]+c.lost[1])
+		switch {
+		case of.size == 0:
+			if c.came[0] >= minLosses && c.came[1] >= minLosses && c.lost[1] == c.came[1] && 2*c.lost[0] < c.came[0] {
+				blocked += c.lost[1]
+			}
+		case c.came[0] > 0 && c.came[1] > 0:
+			n := n0 + n1
+			came[0], came[1], compared = came[0]+c.came[0], came[1]+c.came[1], compared+c.lost[1]
+			excess += float64(c.lost[1]) - n1*lost/n
+			variance += n0 * n1 * lost * (n - lost) / (n * n * (n - 1))
+		}
+	}
+	switch {
+	case min(came[0], came[1]) >= minLosses && variance > 0 && excess > significant*math.Sqrt(variance):
+		j.brokeOften(TaggedLost, compared, l.first)
+	case blocked > 0:
+		j.brokeOften(TaggedLost, blocked, l.first)
+	case min(came[0], came[1]) < minLosses:
+		j.counts.LossUnknown = l.lost[1]
+	default:
+		j.counts.LossUnknown = l.lost[1] - compared
+	}
+}

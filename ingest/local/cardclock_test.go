@@ -1,0 +1,135 @@
+package local_test
+
+import (
+	"bytes"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/ingest/local"
+)
+
+// card is a ring whose frames have the time of a network card: one every half minute, and
+// silence between them.
+type card struct {
+	frame []byte
+	later []byte               // the frames after the first; nil for the same
+	ahead func() time.Duration // of the card's clock
+
+	known int64
+	quiet int64
+	polls int
+}
+
+func (s *card) ReadBatch(b *capture.Batch) error {
+	began := time.Now()
+	time.Sleep(100 * time.Millisecond)
+	b.N = 0
+	if s.polls++; s.polls%300 != 1 {
+		s.quiet = began.UnixNano()
+		return nil
+	}
+	now := time.Now()
+	s.known = int64(s.ahead())
+	if s.polls > 1 && s.later != nil {
+		s.frame = s.later
+	}
+	b.Frames[0] = capture.Frame{Data: s.frame, TimeNS: now.UnixNano() + s.known, WireLen: uint32(len(s.frame))}
+	b.N = 1
+	return nil
+}
+
+func (s *card) QuietUntil() int64 { return s.quiet }
+func (s *card) Ahead() int64      { return s.known }
+func (s *card) Close() error      { return nil }
+
+// A card's clock decides when its windows close, whatever the system's shows. One that is
+// set back by less than the horizon of 5 minutes loses nothing, not even over a reload.
+func TestCardClocks(t *testing.T) {
+	for name, ahead := range map[string]func(run time.Duration) time.Duration{
+		"right":       func(time.Duration) time.Duration { return 0 },
+		"since start": func(time.Duration) time.Duration { return -24 * time.Hour },
+		"behind":      func(time.Duration) time.Duration { return -10 * time.Minute },
+		"set back": func(run time.Duration) time.Duration {
+			if run > 10*time.Minute+3*time.Second { // the first frame after the reload
+				return -4 * time.Minute
+			}
+			return time.Second
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				j, began := newJournal(t), time.Now()
+				source := func() *card {
+					return &card{frame: tagged(), ahead: func() time.Duration { return ahead(time.Since(began)) }}
+				}
+				cfg := local.Config{Instance: "test", Interval: time.Second, Journal: j, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+				p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, source())))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := contextWithStop(t)
+				wait := start(ctx, t, p)
+				time.Sleep(10*time.Minute + 5*time.Second)
+				// The idle tap's last window has closed, lateness included.
+				if got := j.total(time.Second); got != 21 {
+					t.Errorf("%d of 21 observations are in closed windows of 1 s", got)
+				}
+				if err := p.Reload(t.Context(), tapsPlan(t, tapOf("a", 0, source()))); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10*time.Minute + 5*time.Second)
+				stop()
+				if err := wait(); err != nil {
+					t.Fatal(err)
+				}
+				c := p.Stats().Counts()
+				if got := j.total(time.Second); got != c.In || c.In != 42 || c.Late != 0 || slices.Max(c.Rejected[:]) != 0 {
+					t.Errorf("of %d observations %d are stored, %d late, %v rejected", c.In, got, c.Late, c.Rejected)
+				}
+				if strings.Contains(log.String(), "before its frames' times") {
+					t.Errorf("the end waited for times that the card never shows:\n%s", log.String())
+				}
+			})
+		})
+	}
+}
+
+// TestObserved: a tap that sees nothing is ever further behind, though its windows close by the clock, and
+// so is one that never saw anything.
+func TestObserved(t *testing.T) {
+	for name, packets := range map[string]bool{"once": true, "never": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &card{frame: tagged(), later: make([]byte, 60), ahead: func() time.Duration { return 0 }} // the sender dies
+				if !packets {
+					source.frame = make([]byte, 60)
+				}
+				p, err := local.New(local.Config{Instance: "test", Journal: newJournal(t)}, tapsPlan(t, tapOf("a", 0, source)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := contextWithStop(t)
+				began := time.Now()
+				wait := start(ctx, t, p)
+				time.Sleep(2 * time.Minute)
+				rings := p.Stats().Rings
+				if len(rings) != 1 || rings[0].Counts.In > 0 != packets {
+					t.Fatalf("rings %+v", rings)
+				}
+				if at := time.Unix(0, rings[0].Observed).Sub(began); at < 0 || at > 5*time.Second {
+					t.Errorf("observed until %s after the start, want less than 5s", at)
+				}
+				stop()
+				if err := wait(); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
+}

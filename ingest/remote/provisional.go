@@ -1,0 +1,113 @@
+package remote
+
+import (
+	"log/slog"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/ingest/edge"
+	"github.com/csigscope/csigscope/ingest/wire"
+)
+
+const (
+	// provisionalShare is the part of its rate of rows that an exporter has for provisional rows, beside
+	// its blocks, and provisionalBurst how many seconds of that it may use at once: an exporter takes
+	// little of the room that live views have for the provisional rows of all.
+	provisionalShare = 0.2
+	provisionalBurst = 2
+)
+
+// takeProvisional gives an exporter's or a peer's provisional rows to a sink. They have no outcome: what is
+// not taken is counted.
+func (p *push) takeProvisional(list []*wire.Provisional, to aggregate.ProvisionalSink) {
+	if to == nil || len(list) == 0 {
+		return
+	}
+	f, _ := p.folders.Get().(*folder)
+	if f == nil {
+		f = &folder{}
+	}
+	defer p.folders.Put(f)
+	for _, m := range list {
+		it := blockItem(m.GetBlock())
+		rows := len(m.GetBlock().GetSignal())
+		if !p.e.provisional.AllowN(p.now(), rows) {
+			p.e.counts.refused[ReasonProvisional].Add(1)
+			continue
+		}
+		v := p.checkProvisional(it, m, f)
+		if r, refused := outcomeReasons[v.outcome]; refused {
+			p.refuseProvisional(it, r, v.err)
+		}
+		switch v.outcome {
+		case wire.Outcome_OUTCOME_STORED:
+			p.e.counts.provisional.Add(1)
+			p.e.counts.provisionalRows.Add(uint64(it.blocks[0].Len()))
+			to.WriteProvisional((*aggregate.Provisional)(it.blocks[0]))
+		case wire.Outcome_OUTCOME_UNDESCRIBED:
+			p.e.counts.refused[ReasonProvisional].Add(1)
+		}
+	}
+}
+
+func (p *push) refuseProvisional(it *item, r Reason, err error) {
+	attrs := []slog.Attr{slog.String("stream", edge.Limited(it.stream)), slog.Bool("provisional", true)}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", edge.Limited(err.Error())))
+	}
+	p.refuse(p.e, r, attrs...)
+}
+
+// checkProvisional holds rows to what holds for a block of them, and prepares them for live views. It
+// takes no number: a stream may have as many provisional rows as it likes within its rate.
+func (p *push) checkProvisional(it *item, m *wire.Provisional, f *folder) verdict {
+	if m.GetBlock() == nil {
+		return invalid(errShared)
+	}
+	m.Block.Flows = nil
+	b, err := fromWire(m.Block)
+	if err == nil {
+		err = f.unique(b)
+	}
+	if err != nil {
+		return invalid(err)
+	}
+	if b.Resolution != int64(aggregate.LiveResolution) {
+		return invalid(errSharedLength)
+	}
+	if v := p.checkTime(b.WindowStart, b.WindowStart+b.Resolution); v != toStore {
+		return v
+	}
+	if p.e.peer {
+		if m.GetProducer() == 0 || it.at.incarnation == 0 {
+			return invalid(errShared)
+		}
+		it.at.producer = m.GetProducer()
+		b.Seq = it.at.seq >> aggregate.PartShift << aggregate.PartShift
+	} else if v := p.checkStream(it, m.GetBlock().GetDescription()); v != toStore {
+		return v
+	}
+	b.Source = aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}
+	if !p.e.peer {
+		b, _, _ = fold(b, p.e.limits.Load().MaxWindowRows)
+	}
+	it.blocks = []*aggregate.Block{b}
+	return toStore
+}
+
+// checkStream finds out whether an exporter may hand in rows of a stream.
+func (p *push) checkStream(it *item, description uint64) verdict {
+	if v := p.checkDescribed(it, description); v != toStore {
+		return v
+	}
+	if v := p.own(it, Producer); v != toStore {
+		return v
+	}
+	state, ok := p.e.meet(it.at, p.e.limits.Load().MaxStreams)
+	switch {
+	case !ok:
+		return verdict{outcome: wire.Outcome_OUTCOME_STREAMS}
+	case state == seqStale:
+		return verdict{outcome: wire.Outcome_OUTCOME_STALE}
+	}
+	return toStore
+}

@@ -1,0 +1,183 @@
+package replay_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/replay"
+)
+
+// section is a pcapng file with a tagged frame at each of the seconds, from each of so many
+// interfaces.
+func section(t *testing.T, interfaces int, seconds ...byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	var declared []capture.Interface
+	for i := range interfaces {
+		declared = append(declared, capture.Interface{Name: fmt.Sprintf("eth%d", i), Link: capture.LinkEthernet})
+	}
+	w := capture.NewWriter(&out, declared...)
+	for _, s := range seconds {
+		for i := range declared {
+			f := capture.Frame{Data: tagged(s), TimeNS: int64(s) * 1e9, WireLen: 38, Interface: uint32(i)}
+			if err := w.Write(&f, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// defaultConfig replays a file whose frames have the default tags, those of tagged.
+func defaultConfig(t *testing.T, file string) replay.Config {
+	t.Helper()
+	rec := shared(t, singleFile)
+	cfg := rec.config(&blocks{})
+	cfg.Files, cfg.Decode = []string{file}, listConfig(t, new(bytes.Buffer)).Decode
+	return cfg
+}
+
+// written is a file with the content.
+func written(t *testing.T, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "capture.pcapng")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestSections: a pcapng file of many sections, as joined captures are, replays like its
+// parts, in any order of time, with the lanes of one section at a time.
+func TestSections(t *testing.T) {
+	const sections, interfaces = 300, 3
+	var forward, backward []byte
+	for i := range sections {
+		part := section(t, interfaces, byte(i/2), byte(i/2)+1)
+		forward = append(forward, part...)
+		backward = append(slices.Clone(part), backward...)
+	}
+	for name, test := range map[string]struct {
+		file []byte
+		pace float64
+	}{"in order": {forward, 0}, "backwards": {backward, 0}, "at a pace": {forward, 1e9}} {
+		t.Run(name, func(t *testing.T) {
+			var taps tapCounts
+			most := 0
+			cfg := defaultConfig(t, written(t, test.file))
+			cfg.Pace = test.pace
+			cfg.Taps = func(ctx context.Context, list []replay.TapCounts) error {
+				most = max(most, len(list))
+				return taps.take(ctx, list)
+			}
+			result := replayed(t, cfg)
+			byTap, all, counts := taps.sums(t)
+			const packets = sections * interfaces * 2
+			if result.Packets != packets || result.Counts.In != packets || result.Counts.Late != 0 || !result.Conserved() || counts.In != packets || all.Packets != packets {
+				t.Errorf("%d packets, %+v, by tap %+v; want %d", result.Packets, result.Counts, counts, packets)
+			}
+			if len(byTap) != interfaces || byTap["eth2"].Packets != packets/interfaces || most != interfaces {
+				t.Errorf("%d taps, at most %d at a time, want %d", len(byTap), most, interfaces)
+			}
+		})
+	}
+}
+
+// TestSectionOfTooManyInterfaces: a section's interfaces are bounded, those of a file are not.
+func TestSectionOfTooManyInterfaces(t *testing.T) {
+	for name, test := range map[string]struct {
+		file []byte
+		want string
+	}{
+		"256 and 256": {slices.Concat(section(t, 256, 1), section(t, 256, 2)), ""},
+		"1 and 257":   {slices.Concat(section(t, 1, 1), section(t, 257, 2)), "capture interface 256: expected at most 256 interfaces a section"},
+	} {
+		r, err := replay.New(defaultConfig(t, written(t, test.file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Run(t.Context()); (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: error %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// TestTimeZero: the time 0 is a time, a simple packet block has none.
+func TestTimeZero(t *testing.T) {
+	frame := tagged(0)
+	simple := []byte{3, 0, 0, 0, byte(16 + len(frame) + 2), 0, 0, 0, byte(len(frame)), 0, 0, 0}
+	simple = append(append(simple, frame...), 0, 0, byte(16+len(frame)+2), 0, 0, 0)
+	cfg := defaultConfig(t, written(t, append(section(t, 1, 0, 2), simple...)))
+	var taps tapCounts
+	cfg.Taps = taps.take
+	c := replayed(t, cfg).Counts
+	if c.In != 3 || c.Stored != 2 || c.Rejected[aggregate.RejectNoTime] != 1 {
+		t.Errorf("%+v, want 2 of 3 stored", c)
+	}
+	if _, all, _ := taps.sums(t); all.Timed != 2 || all.First != 0 || all.Last != 2e9 {
+		t.Errorf("%d packets with times from %d to %d", all.Timed, all.First, all.Last)
+	}
+	var out bytes.Buffer
+	l, err := replay.NewLister(listConfig(t, &out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Run(t.Context(), cfg.Files); err != nil {
+		t.Fatal(err)
+	}
+	for i, start := range []string{`{"time_ns":0,"packet":1,`, `{"time_ns":2000000000,"packet":2,`, `{"packet":3,`} {
+		if line := strings.Split(out.String(), "\n")[i]; !strings.HasPrefix(line, start) {
+			t.Errorf("packet %d is %s, want %s...", i+1, line, start)
+		}
+	}
+}
+
+// TestSummaryCounts: summaries count orphans apart, and reflections that a packet has too many.
+func TestSummaryCounts(t *testing.T) {
+	two := slices.Insert(tagged(1), 12, 0x99, 0x00, 0x28, 0x03)
+	options := slices.Concat(tagged(2)[:18], []byte{0x45, 0, 0, 76, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 1, 1},
+		[]byte{0, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0xe0, 0x10, 1, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{253, 6, 0xc5, 0x16, 0x2b, 0x85}, 6))
+	var file bytes.Buffer
+	w := capture.NewWriter(&file, capture.Interface{Link: capture.LinkEthernet})
+	for i, data := range [][]byte{two, options, two} {
+		if err := w.Write(&capture.Frame{Data: data, TimeNS: int64(i+1) * 1e9, WireLen: uint32(len(data))}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	// In a second section of the same, the lane of the first one counts again.
+	cfg := defaultConfig(t, written(t, slices.Concat(file.Bytes(), file.Bytes())))
+	result := replayed(t, cfg)
+	if n := result.Counts.Rejected[aggregate.RejectOrphan]; n != 4 || result.Excess != 6 || !result.Conserved() {
+		t.Errorf("%d orphans, %d excess reflections, %+v", n, result.Excess, result.Counts)
+	}
+	l, err := replay.NewLister(listConfig(t, new(bytes.Buffer)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Run(t.Context(), cfg.Files); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	l.Counts().WriteText(&text)
+	const want = "6 packets, 16 observations\n" +
+		"  ok                       6\n" +
+		"  orphans                  4 of the observations\n" +
+		"  excess reflections       6, beyond 4 observations of one packet\n"
+	if text.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", &text, want)
+	}
+}

@@ -1,0 +1,130 @@
+package replay_test
+
+import (
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+)
+
+// witnessed has compact tags, which name sets of ports, and taps at both spines beside those at
+// the receivers.
+func witnessed(s *scenario.Scenario) {
+	*s = s.WithLayout(csig.Layout{Format: csig.Compact, Profile: csig.IETF01})
+	s.Classic, s.Taps = true, []scenario.Tap{{Racks: true}, {Name: "spine1", After: []string{"spine1"}}, {Name: "spine2", After: []string{"spine2"}}}
+}
+
+// witnesses is how captures of the recording are replayed, with a fabric of its own. Which of them
+// show the paths of flows alone is in the fabric file.
+func (rec *recording) witnesses(t *testing.T, sink *blocks, keep func(name string) bool) (replay.Config, *fabric.Fabric) {
+	t.Helper()
+	f, _ := networkOf(t, &rec.report)
+	cfg := rec.config(sink)
+	cfg.Resolver, cfg.ChunkBytes, cfg.Files = f, 64<<10, nil
+	for _, path := range rec.files {
+		if keep(strings.TrimSuffix(filepath.Base(path), ".pcap")) {
+			cfg.Files = append(cfg.Files, path)
+		}
+	}
+	stands := map[string]uint32{}
+	for _, tap := range f.Taps() {
+		if len(tap.At) > 0 {
+			n, err := f.StandAt(tap.At)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stands[tap.Name] = n
+		}
+	}
+	cfg.Tap = func(name string) window.Tap {
+		spec, _ := f.Tap(name)
+		tap := window.TapAt(spec.Place, 1)
+		tap.Stand = stands[name]
+		return tap
+	}
+	return cfg, f
+}
+
+// ports is how many heavy observations of a second name one port, and how many another location.
+func (s *blocks) ports(f *fabric.Fabric) (ports, sets uint64) {
+	for i := range s.list {
+		b := &s.list[i]
+		for j := range b.Len() {
+			l, ok := f.Location(aggregate.LocationID(b.Location[j]))
+			switch {
+			case !ok || b.Resolution != int64(time.Second) || b.Heavy[j] == 0:
+			case l.Kind == fabric.KindPort:
+				ports += b.Heavy[j]
+			default:
+				sets += b.Heavy[j]
+			}
+		}
+	}
+	return ports, sets
+}
+
+// tags is how many tags windows of 1 s have.
+func (s *blocks) tags() (n uint64) {
+	for i := range s.list {
+		b := &s.list[i]
+		for j, kind := range b.Kind {
+			if decode.Kind(kind) == decode.Tag && b.Resolution == int64(time.Second) {
+				n += b.Observations[j]
+			}
+		}
+	}
+	return n
+}
+
+// TestWitnesses: captures of taps in the middle of the fabric make ports of sets, the same on any
+// number of cores and at any pace, and rows without them are other rows.
+func TestWitnesses(t *testing.T) {
+	rec := shared(t, witnessed)
+	all := func(string) bool { return true }
+	var alone, want blocks
+	cfg, f := rec.witnesses(t, &alone, func(name string) bool { return !strings.HasPrefix(name, "spine") })
+	replayed(t, cfg)
+	if _, sets := alone.ports(f); sets == 0 {
+		t.Fatal("no set without taps at spines: the capture shows too little")
+	}
+	cfg, f = rec.witnesses(t, &want, all)
+	replayed(t, cfg)
+	if ports, sets := want.ports(f); ports == 0 || sets > 0 {
+		t.Errorf("with taps at all spines %d heavy observations name a port, %d do not", ports, sets)
+	}
+	if f.Counts().Ways.Contradicted > 0 {
+		t.Errorf("counts %+v: what taps saw contradicts something", f.Counts().Ways)
+	}
+	if got, without := want.tags(), alone.tags(); got != without {
+		t.Errorf("%d tags, %d without taps at spines", got, without)
+	}
+	for i := range want.list {
+		for j := range alone.list {
+			if a, b := &want.list[i], &alone.list[j]; a.Producer == b.Producer && a.Incarnation == b.Incarnation {
+				t.Fatal("rows with and without evidence have one identity")
+			}
+		}
+	}
+	for _, test := range []struct {
+		name    string
+		workers int
+		pace    float64
+	}{{"four workers", 4, 0}, {"paced", 1, 1e6}} {
+		var got blocks
+		cfg, _ := rec.witnesses(t, &got, all)
+		cfg.Workers, cfg.Pace = test.workers, test.pace
+		replayed(t, cfg)
+		if !reflect.DeepEqual(got.sorted(), want.sorted()) {
+			t.Errorf("%s: %d blocks differ from %d", test.name, len(got.list), len(want.list))
+		}
+	}
+}
