@@ -349,7 +349,7 @@ func (d *delivery) idle(ctx context.Context) {
 		d.look(ctx)
 	}
 	d.tidy(ctx)
-	d.appendPending()
+	_ = d.appendPending() // has told, and is tried again
 	d.log.Save()
 	wait := min(max(d.keep/10, time.Second), time.Minute)
 	if len(d.notDue()) > 0 {
@@ -364,8 +364,9 @@ func (d *delivery) idle(ctx context.Context) {
 	}
 }
 
-// flush waits until all that was appended so far is sent or lost. It fails early where
-// the server answers and does not want the rows: waiting will not help then.
+// flush waits until all that was appended so far is sent, or lost and its gaps are sent. It
+// fails early where the server answers and does not want the rows: waiting will not help
+// then.
 func (d *delivery) flush(ctx context.Context) error {
 	mark := d.log.Mark()
 	for {
@@ -373,7 +374,12 @@ func (d *delivery) flush(ctx context.Context) error {
 		changed, failure := d.changed, d.failure
 		d.mu.Unlock()
 		if d.log.Reached(mark) {
-			return nil
+			if err := d.appendPending(); err != nil {
+				return fmt.Errorf("%w: %w", ErrOutbox, err)
+			}
+			if mark[gapsClass] = d.log.Mark()[gapsClass]; d.log.Reached(mark) {
+				return nil
+			}
 		}
 		if failure != nil && !transient(failure) {
 			return fmt.Errorf("%w (%d rows wait in %s and are sent by the next command that stores there)", failure, d.log.Stats().Waiting.Weight, d.log.Dir())
@@ -404,8 +410,7 @@ func (d *delivery) close() (left uint64, err error) {
 		left = n.Weight
 	}
 	d.trim(d.leave)
-	d.appendPending()
-	return left, d.log.Close()
+	return left, errors.Join(d.appendPending(), d.log.Close())
 }
 
 // settle is a flush that gives up as soon as the server is away.

@@ -96,7 +96,7 @@ func (d *delivery) append(group ...pending) error {
 		expendable := live && group[0].Class < namesClass
 		switch {
 		case err == nil:
-			d.appendPending()
+			_ = d.appendPending() // has told, and is tried again
 			return nil
 		case full && waiting && !d.rowsWait():
 			continue
@@ -268,13 +268,14 @@ func (d *delivery) report(reason outbox.Reason, e *outbox.Entry) {
 }
 
 // appendPending tries again with gaps that the disk did not take.
-func (d *delivery) appendPending() {
+func (d *delivery) appendPending() error {
 	d.gaps.Lock()
 	n := len(d.pending)
 	d.gaps.Unlock()
-	if n > 0 {
-		_ = d.appendGaps(nil) // has told, and tries again
+	if n == 0 {
+		return nil
 	}
+	return d.appendGaps(nil)
 }
 
 // appendGaps puts gaps into the outbox, so that they come to the table when the server
