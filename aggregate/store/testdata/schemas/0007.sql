@@ -729,9 +729,9 @@ FROM
                 src_group,
                 dst_group,
                 kind,
-                (((mark.2).2) = 3) AND (((mark.2).1) >= since_when) AS sustained,
-                (((mark.3).2) > 0) AND (((mark.3).1) >= since_when) AS any_judged,
-                ((mark.4).3) AND (((mark.4).1) >= since_when) AS any_loaded
+                (bitAnd(mark.2, 6) = 6) AND (intDiv(mark.2, 8) >= since_when) AS sustained,
+                (bitAnd(mark.3, 6) > 0) AND (intDiv(mark.3, 8) >= since_when) AS any_judged,
+                (bitAnd(mark.4, 1) = 1) AND (intDiv(mark.4, 8) >= since_when) AS any_loaded
             FROM
             (
                 SELECT
@@ -739,7 +739,7 @@ FROM
                     dst_group,
                     kind,
                     mark,
-                    intDiv(((mark.1).1) * toInt64(60000000000), toInt64({step_ns:UInt64})) AS number,
+                    intDiv(intDiv(mark.1, 8) * toInt64(60000000000), toInt64({step_ns:UInt64})) AS number,
                     least(intDiv((number + 1) * toInt64({step_ns:UInt64}), toInt64(60000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000))) - 300 AS since_when
                 FROM
                 (
@@ -747,7 +747,7 @@ FROM
                         src_group,
                         dst_group,
                         kind,
-                        arraySort(groupArray((slot, multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0), w.heavy > 0))) AS marks
+                        arraySort(groupArray(((slot * 8) + (2 * multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0))) + (w.heavy > 0))) AS marks
                     FROM
                     (
                         SELECT
@@ -779,14 +779,7 @@ FROM
                         dst_group,
                         kind
                 )
-                ARRAY JOIN arrayZip(marks, arrayFill(m -> ((m.2) >= 2), marks), arrayFill(m -> ((m.2) > 0), marks), arrayFill(m -> (m.3), marks)) AS mark
-                WHERE ((mark.1).1) >= intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000))
-                ORDER BY (mark.1).1 DESC
-                LIMIT 1 BY
-                    src_group,
-                    dst_group,
-                    kind,
-                    number
+                ARRAY JOIN arrayFilter((last, m, next) -> ((intDiv(m, 8) >= intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000))) AND ((next = 0) OR (intDiv(intDiv(m, 8) * toInt64(60000000000), toInt64({step_ns:UInt64})) != intDiv(intDiv(next, 8) * toInt64(60000000000), toInt64({step_ns:UInt64}))))), arrayZip(marks, arrayFill(m -> (bitAnd(m, 6) >= 4), marks), arrayFill(m -> (bitAnd(m, 6) > 0), marks), arrayFill(m -> (bitAnd(m, 1) = 1), marks)), marks, arrayShiftLeft(marks, 1)) AS mark
             )
         ) AS v ON (c.bucket = v.bucket) AND (c.src_group = v.src_group) AND (c.dst_group = v.dst_group) AND (c.kind = v.kind)
     )
@@ -947,9 +940,9 @@ FROM
                 src_group,
                 dst_group,
                 kind,
-                (((mark.2).2) = 3) AND (((mark.2).1) >= since_when) AS sustained,
-                (((mark.3).2) > 0) AND (((mark.3).1) >= since_when) AS any_judged,
-                ((mark.4).3) AND (((mark.4).1) >= since_when) AS any_loaded
+                (bitAnd(mark.2, 6) = 6) AND (intDiv(mark.2, 8) >= since_when) AS sustained,
+                (bitAnd(mark.3, 6) > 0) AND (intDiv(mark.3, 8) >= since_when) AS any_judged,
+                (bitAnd(mark.4, 1) = 1) AND (intDiv(mark.4, 8) >= since_when) AS any_loaded
             FROM
             (
                 SELECT
@@ -957,7 +950,7 @@ FROM
                     dst_group,
                     kind,
                     mark,
-                    intDiv(((mark.1).1) * toInt64(1000000000), toInt64({step_ns:UInt64})) AS number,
+                    intDiv(intDiv(mark.1, 8) * toInt64(1000000000), toInt64({step_ns:UInt64})) AS number,
                     least(intDiv((number + 1) * toInt64({step_ns:UInt64}), toInt64(1000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000))) - 300 AS since_when
                 FROM
                 (
@@ -965,7 +958,7 @@ FROM
                         src_group,
                         dst_group,
                         kind,
-                        arraySort(groupArray((slot, multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0), w.heavy > 0))) AS marks
+                        arraySort(groupArray(((slot * 8) + (2 * multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0))) + (w.heavy > 0))) AS marks
                     FROM
                     (
                         SELECT
@@ -997,14 +990,7 @@ FROM
                         dst_group,
                         kind
                 )
-                ARRAY JOIN arrayZip(marks, arrayFill(m -> ((m.2) >= 2), marks), arrayFill(m -> ((m.2) > 0), marks), arrayFill(m -> (m.3), marks)) AS mark
-                WHERE ((mark.1).1) >= intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000))
-                ORDER BY (mark.1).1 DESC
-                LIMIT 1 BY
-                    src_group,
-                    dst_group,
-                    kind,
-                    number
+                ARRAY JOIN arrayFilter((last, m, next) -> ((intDiv(m, 8) >= intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000))) AND ((next = 0) OR (intDiv(intDiv(m, 8) * toInt64(1000000000), toInt64({step_ns:UInt64})) != intDiv(intDiv(next, 8) * toInt64(1000000000), toInt64({step_ns:UInt64}))))), arrayZip(marks, arrayFill(m -> (bitAnd(m, 6) >= 4), marks), arrayFill(m -> (bitAnd(m, 6) > 0), marks), arrayFill(m -> (bitAnd(m, 1) = 1), marks)), marks, arrayShiftLeft(marks, 1)) AS mark
             )
         ) AS v ON (c.bucket = v.bucket) AND (c.src_group = v.src_group) AND (c.dst_group = v.dst_group) AND (c.kind = v.kind)
     )
@@ -1165,9 +1151,9 @@ FROM
                 src_group,
                 dst_group,
                 kind,
-                (((mark.2).2) = 3) AND (((mark.2).1) >= since_when) AS sustained,
-                (((mark.3).2) > 0) AND (((mark.3).1) >= since_when) AS any_judged,
-                ((mark.4).3) AND (((mark.4).1) >= since_when) AS any_loaded
+                (bitAnd(mark.2, 6) = 6) AND (intDiv(mark.2, 8) >= since_when) AS sustained,
+                (bitAnd(mark.3, 6) > 0) AND (intDiv(mark.3, 8) >= since_when) AS any_judged,
+                (bitAnd(mark.4, 1) = 1) AND (intDiv(mark.4, 8) >= since_when) AS any_loaded
             FROM
             (
                 SELECT
@@ -1175,7 +1161,7 @@ FROM
                     dst_group,
                     kind,
                     mark,
-                    intDiv(((mark.1).1) * toInt64({resolution_ns:UInt64}), toInt64({step_ns:UInt64})) AS number,
+                    intDiv(intDiv(mark.1, 8) * toInt64({resolution_ns:UInt64}), toInt64({step_ns:UInt64})) AS number,
                     least(intDiv((number + 1) * toInt64({step_ns:UInt64}), toInt64({resolution_ns:UInt64})), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64}))) - 300 AS since_when
                 FROM
                 (
@@ -1183,7 +1169,7 @@ FROM
                         src_group,
                         dst_group,
                         kind,
-                        arraySort(groupArray((slot, multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0), w.heavy > 0))) AS marks
+                        arraySort(groupArray(((slot * 8) + (2 * multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0))) + (w.heavy > 0))) AS marks
                     FROM
                     (
                         SELECT
@@ -1215,14 +1201,7 @@ FROM
                         dst_group,
                         kind
                 )
-                ARRAY JOIN arrayZip(marks, arrayFill(m -> ((m.2) >= 2), marks), arrayFill(m -> ((m.2) > 0), marks), arrayFill(m -> (m.3), marks)) AS mark
-                WHERE ((mark.1).1) >= intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64}))
-                ORDER BY (mark.1).1 DESC
-                LIMIT 1 BY
-                    src_group,
-                    dst_group,
-                    kind,
-                    number
+                ARRAY JOIN arrayFilter((last, m, next) -> ((intDiv(m, 8) >= intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64}))) AND ((next = 0) OR (intDiv(intDiv(m, 8) * toInt64({resolution_ns:UInt64}), toInt64({step_ns:UInt64})) != intDiv(intDiv(next, 8) * toInt64({resolution_ns:UInt64}), toInt64({step_ns:UInt64}))))), arrayZip(marks, arrayFill(m -> (bitAnd(m, 6) >= 4), marks), arrayFill(m -> (bitAnd(m, 6) > 0), marks), arrayFill(m -> (bitAnd(m, 1) = 1), marks)), marks, arrayShiftLeft(marks, 1)) AS mark
             )
         ) AS v ON (c.bucket = v.bucket) AND (c.src_group = v.src_group) AND (c.dst_group = v.dst_group) AND (c.kind = v.kind)
     )
@@ -1378,21 +1357,20 @@ LEFT JOIN
         src_group,
         dst_group,
         kind,
-        arrayFilter(m -> ((m.1) >= (intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)) - 300)), marks) AS recent,
-        arrayMax(arrayMap(m -> if((m.2) = 2, m.1, 0), recent)) AS last_below,
-        arrayMin(arrayMap(m -> (m.1), arrayFilter(m -> (((m.2) = 3) AND ((m.1) > last_below)), recent))) AS since,
+        arrayMax(arrayMap(m -> if(bitAnd(m, 6) = 4, m, 0), marks)) AS last_below,
+        intDiv(arrayFirst(m -> ((bitAnd(m, 6) = 6) AND (m > last_below)), marks), 8) AS since,
         since > 0 AS sustained,
-        arrayExists(m -> ((m.2) > 0), recent) AS any_judged,
-        arrayExists(m -> (m.3), recent) AS any_loaded,
-        arrayCount(m -> (((m.2) > 0) AND ((m.1) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)) - 300))), marks) AS judged_windows,
-        arrayCount((m, d) -> (((m.2) > 0) AND ((m.1) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)) - 300)) AND ((d.2) = 3) AND ((d.1) > ((m.1) - 300))), marks, arrayFill(m -> ((m.2) >= 2), marks)) AS congested_windows
+        arrayExists(m -> (bitAnd(m, 6) > 0), marks) AS any_judged,
+        arrayExists(m -> (bitAnd(m, 1) = 1), marks) AS any_loaded,
+        arrayCount(m -> ((bitAnd(m, 6) > 0) AND (intDiv(m, 8) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)) - 300))), marks) AS judged_windows,
+        arrayCount((m, d) -> ((bitAnd(m, 6) > 0) AND (intDiv(m, 8) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)) - 300)) AND (bitAnd(d, 6) = 6)), marks, arrayFill(m -> (bitAnd(m, 6) >= 4), marks)) AS congested_windows
     FROM
     (
         SELECT
             src_group,
             dst_group,
             kind,
-            arraySort(groupArray((slot, multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0), w.heavy > 0))) AS marks
+            arraySort(groupArray(((slot * 8) + (2 * multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0))) + (w.heavy > 0))) AS marks
         FROM
         (
             SELECT
@@ -1579,21 +1557,20 @@ LEFT JOIN
         src_group,
         dst_group,
         kind,
-        arrayFilter(m -> ((m.1) >= (intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)) - 300)), marks) AS recent,
-        arrayMax(arrayMap(m -> if((m.2) = 2, m.1, 0), recent)) AS last_below,
-        arrayMin(arrayMap(m -> (m.1), arrayFilter(m -> (((m.2) = 3) AND ((m.1) > last_below)), recent))) AS since,
+        arrayMax(arrayMap(m -> if(bitAnd(m, 6) = 4, m, 0), marks)) AS last_below,
+        intDiv(arrayFirst(m -> ((bitAnd(m, 6) = 6) AND (m > last_below)), marks), 8) AS since,
         since > 0 AS sustained,
-        arrayExists(m -> ((m.2) > 0), recent) AS any_judged,
-        arrayExists(m -> (m.3), recent) AS any_loaded,
-        arrayCount(m -> (((m.2) > 0) AND ((m.1) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)) - 300))), marks) AS judged_windows,
-        arrayCount((m, d) -> (((m.2) > 0) AND ((m.1) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)) - 300)) AND ((d.2) = 3) AND ((d.1) > ((m.1) - 300))), marks, arrayFill(m -> ((m.2) >= 2), marks)) AS congested_windows
+        arrayExists(m -> (bitAnd(m, 6) > 0), marks) AS any_judged,
+        arrayExists(m -> (bitAnd(m, 1) = 1), marks) AS any_loaded,
+        arrayCount(m -> ((bitAnd(m, 6) > 0) AND (intDiv(m, 8) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)) - 300))), marks) AS judged_windows,
+        arrayCount((m, d) -> ((bitAnd(m, 6) > 0) AND (intDiv(m, 8) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)) - 300)) AND (bitAnd(d, 6) = 6)), marks, arrayFill(m -> (bitAnd(m, 6) >= 4), marks)) AS congested_windows
     FROM
     (
         SELECT
             src_group,
             dst_group,
             kind,
-            arraySort(groupArray((slot, multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0), w.heavy > 0))) AS marks
+            arraySort(groupArray(((slot * 8) + (2 * multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0))) + (w.heavy > 0))) AS marks
         FROM
         (
             SELECT
@@ -1780,21 +1757,20 @@ LEFT JOIN
         src_group,
         dst_group,
         kind,
-        arrayFilter(m -> ((m.1) >= (intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})) - 300)), marks) AS recent,
-        arrayMax(arrayMap(m -> if((m.2) = 2, m.1, 0), recent)) AS last_below,
-        arrayMin(arrayMap(m -> (m.1), arrayFilter(m -> (((m.2) = 3) AND ((m.1) > last_below)), recent))) AS since,
+        arrayMax(arrayMap(m -> if(bitAnd(m, 6) = 4, m, 0), marks)) AS last_below,
+        intDiv(arrayFirst(m -> ((bitAnd(m, 6) = 6) AND (m > last_below)), marks), 8) AS since,
         since > 0 AS sustained,
-        arrayExists(m -> ((m.2) > 0), recent) AS any_judged,
-        arrayExists(m -> (m.3), recent) AS any_loaded,
-        arrayCount(m -> (((m.2) > 0) AND ((m.1) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})) - 300))), marks) AS judged_windows,
-        arrayCount((m, d) -> (((m.2) > 0) AND ((m.1) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})) - 300)) AND ((d.2) = 3) AND ((d.1) > ((m.1) - 300))), marks, arrayFill(m -> ((m.2) >= 2), marks)) AS congested_windows
+        arrayExists(m -> (bitAnd(m, 6) > 0), marks) AS any_judged,
+        arrayExists(m -> (bitAnd(m, 1) = 1), marks) AS any_loaded,
+        arrayCount(m -> ((bitAnd(m, 6) > 0) AND (intDiv(m, 8) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})) - 300))), marks) AS judged_windows,
+        arrayCount((m, d) -> ((bitAnd(m, 6) > 0) AND (intDiv(m, 8) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})) - 300)) AND (bitAnd(d, 6) = 6)), marks, arrayFill(m -> (bitAnd(m, 6) >= 4), marks)) AS congested_windows
     FROM
     (
         SELECT
             src_group,
             dst_group,
             kind,
-            arraySort(groupArray((slot, multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0), w.heavy > 0))) AS marks
+            arraySort(groupArray(((slot * 8) + (2 * multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0))) + (w.heavy > 0))) AS marks
         FROM
         (
             SELECT
@@ -3598,7 +3574,7 @@ GROUP BY
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 INSERT INTO csigscope.epochs (epoch, text, at) VALUES
-(3,'text:\n- of a configuration;\n','2026-11-23 21:19:18.917957194');
+(3,'text:\n- of a configuration;\n','2026-11-24 03:34:36.548623745');
 
 INSERT INTO csigscope.findings (kind, id, time_from, time_to, severity, epoch, producer, incarnation, seq, device, port, location, count, evidence, packets, stored_at) VALUES
 ('rogue-insertion',77,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:00.000000005','error',3,9223372036854775808,1,1,'leaf1','up1',5,3,'S=31 \'then\' 4\n',[9,9223372036854775808],'2100-01-01 00:00:00');
@@ -3607,24 +3583,24 @@ INSERT INTO csigscope.flows (resolution_ns, window_start, signal, source_kind, s
 (1000000000,'2024-02-29 23:58:00.000000000',2,1,10,11,'::ffff:10.0.0.1','2001:db8::2',1,4791,17,3,9223372036854775808,1,1,20,3000,10,500,20,80,4,300,5,3,'2100-01-01 00:00:00');
 
 INSERT INTO csigscope.forgotten (producer, at) VALUES
-(9223372036854775808,'2026-11-23 21:19:18.912799094');
+(9223372036854775808,'2026-11-24 03:34:36.534506698');
 
 INSERT INTO csigscope.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at, log_class, first_seq, last_seq) VALUES
-(9223372036854775808,1,3,1000000000,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:01.000000000',4,50,'full',7,'2026-11-23 21:19:18.858','',0,0);
+(9223372036854775808,1,3,1000000000,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:01.000000000',4,50,'full',7,'2026-11-24 03:34:36.454','',0,0);
 
 INSERT INTO csigscope.groups (id, name, level, parent, ord, exporter, pinned, at, used) VALUES
-(10,'it\'s','rack','',1,'',true,'2026-11-23 21:19:18.850415370','2026-11-23 21:19:18'),
-(11,'rack\t2','rack','pod1',2,'',true,'2026-11-23 21:19:18.850415370','2026-11-23 21:19:18');
+(10,'it\'s','rack','',1,'',true,'2026-11-24 03:34:36.441830301','2026-11-24 03:34:36'),
+(11,'rack\t2','rack','pod1',2,'',true,'2026-11-24 03:34:36.441830301','2026-11-24 03:34:36');
 
 INSERT INTO csigscope.locations (id, name, kind, device, stage, orientation, capacity, candidates, candidate_count, set_id, device_id, stage_id, peer, far_end_id, exporter, pinned, at, used) VALUES
-(2,'port2','port','','','',0,['leaf1:up2','leaf1:up3'],2,100,200,300,'',400,'',true,'2026-11-23 21:19:18.835355053','2026-11-23 21:19:18'),
-(3,'port3','port','','','',0,['leaf1:up0','leaf1:up3','leaf1:up4'],3,101,200,300,'',400,'',true,'2026-11-23 21:19:18.835355053','2026-11-23 21:19:18'),
-(4,'port4','port','','','',0,[],0,101,200,300,'',401,'',true,'2026-11-23 21:19:18.835355053','2026-11-23 21:19:18'),
-(5,'port5','port','','','',0,['leaf1:up0'],1,101,201,300,'',401,'',true,'2026-11-23 21:19:18.835355053','2026-11-23 21:19:18'),
-(6,'port6','port','','','',0,['leaf1:up1','leaf1:up2'],2,102,201,300,'',401,'',true,'2026-11-23 21:19:18.835355053','2026-11-23 21:19:18'),
-(7,'port7','port','','','',0,['leaf1:up2','leaf1:up3','leaf1:up4'],100,102,201,300,'',401,'',true,'2026-11-23 21:19:18.835355053','2026-11-23 21:19:18'),
-(8,'port8','port','','','',0,[],0,102,201,300,'',402,'',true,'2026-11-23 21:19:18.835355053','2026-11-23 21:19:18'),
-(9,'port9','port','','','',0,[],0,103,201,300,'',402,'',true,'2026-11-23 21:19:18.835355053','2026-11-23 21:19:18');
+(2,'port2','port','','','',0,['leaf1:up2','leaf1:up3'],2,100,200,300,'',400,'',true,'2026-11-24 03:34:36.427270203','2026-11-24 03:34:36'),
+(3,'port3','port','','','',0,['leaf1:up0','leaf1:up3','leaf1:up4'],3,101,200,300,'',400,'',true,'2026-11-24 03:34:36.427270203','2026-11-24 03:34:36'),
+(4,'port4','port','','','',0,[],0,101,200,300,'',401,'',true,'2026-11-24 03:34:36.427270203','2026-11-24 03:34:36'),
+(5,'port5','port','','','',0,['leaf1:up0'],1,101,201,300,'',401,'',true,'2026-11-24 03:34:36.427270203','2026-11-24 03:34:36'),
+(6,'port6','port','','','',0,['leaf1:up1','leaf1:up2'],2,102,201,300,'',401,'',true,'2026-11-24 03:34:36.427270203','2026-11-24 03:34:36'),
+(7,'port7','port','','','',0,['leaf1:up2','leaf1:up3','leaf1:up4'],100,102,201,300,'',401,'',true,'2026-11-24 03:34:36.427270203','2026-11-24 03:34:36'),
+(8,'port8','port','','','',0,[],0,102,201,300,'',402,'',true,'2026-11-24 03:34:36.427270203','2026-11-24 03:34:36'),
+(9,'port9','port','','','',0,[],0,103,201,300,'',402,'',true,'2026-11-24 03:34:36.427270203','2026-11-24 03:34:36');
 
 INSERT INTO csigscope.partials_1m (window_start, signal, source_kind, encoding, src_group, dst_group, location, config_epoch, producer, incarnation, seq, observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, samples, unjudged, evidence, dist, stored_at) VALUES
 ('2024-02-29 23:58:00.000000000',0,1,2,11,11,3,3,1,2,0,1,702013,1,500,100,1000,0,0,1,1,1,0,0,{4:1,40:0},'2100-01-01 00:00:00'),
@@ -3810,19 +3786,19 @@ INSERT INTO csigscope.partials_fine (window_start, resolution_ns, signal, source
 ('2024-02-29 23:58:00.010000000',10000000,1,2,3,10,11,2,3,1,2,7,7,987587,5,2500,300,1000,0,2,1,1,3,0,0,{19:1,40:4},'2100-01-01 00:00:00');
 
 INSERT INTO csigscope.runs (producer, incarnation, epoch, mode, state, name, at) VALUES
-(1,2,3,'replay','done','old "name";\n.pcap','2026-11-23 21:19:18.826946552'),
-(1,2,3,'replay','started','old "name";\n.pcap','2026-11-23 21:19:18.758629558'),
-(9223372036854775808,1,3,'live','started','tap','2026-11-23 21:19:18.796546284');
+(1,2,3,'replay','done','old "name";\n.pcap','2026-11-24 03:34:36.413994753'),
+(1,2,3,'replay','started','old "name";\n.pcap','2026-11-24 03:34:36.286584669'),
+(9223372036854775808,1,3,'live','started','tap','2026-11-24 03:34:36.353304657');
 
 INSERT INTO csigscope.schema_versions (version, name, checksum, at) VALUES
-(0,'views',43282768199970378,'2026-11-23 21:19:18.420'),
-(1,'tables',12973692795169195568,'2026-11-23 21:19:17.730'),
-(2,'gaps',6737036469022633678,'2026-11-23 21:19:17.775'),
-(3,'names',36271336939528339,'2026-11-23 21:19:17.838'),
-(4,'forgotten',1925757334644301940,'2026-11-23 21:19:17.856'),
-(5,'far_ends',1188650620978876664,'2026-11-23 21:19:17.888'),
-(6,'samples',1007664536767422771,'2026-11-23 21:19:17.953'),
-(7,'unjudged',15321132105762226538,'2026-11-23 21:19:18.068');
+(0,'views',9905245447106427682,'2026-11-24 03:34:35.905'),
+(1,'tables',12973692795169195568,'2026-11-24 03:34:35.539'),
+(2,'gaps',6737036469022633678,'2026-11-24 03:34:35.564'),
+(3,'names',36271336939528339,'2026-11-24 03:34:35.596'),
+(4,'forgotten',1925757334644301940,'2026-11-24 03:34:35.609'),
+(5,'far_ends',1188650620978876664,'2026-11-24 03:34:35.626'),
+(6,'samples',1007664536767422771,'2026-11-24 03:34:35.658'),
+(7,'unjudged',15321132105762226538,'2026-11-24 03:34:35.715');
 
 INSERT INTO csigscope.taps (name, time_from, time_to, place, interface, link, timestamps, tick_ns, epoch, producer, incarnation, seq, packets, bytes, frames, tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, super_frames, lost, skew_ns, stored_at) VALUES
 ('rack it\'s','2024-02-29 23:58:00.000000001','2024-02-29 23:58:00.000000999','receiver','eth\t0','Ethernet','file',0.5,3,9223372036854775808,1,1,10,1500,{'ok':7,'cut-ip':3},5,4,9,4,1,1,{'orphan':2,'place':1},2,1,6,2,4,3,-5,'2100-01-01 00:00:00');
