@@ -120,9 +120,6 @@ func TestServerComesLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeAncestry(t, s)
-	if err := s.Flush(t.Context()); err != nil { // names are in the outbox until then
-		t.Fatal(err)
-	}
 	compareCells(t, s, rows, time.Second)
 	status, err := s.Status(t.Context())
 	for _, m := range status {

@@ -99,7 +99,7 @@ func writeAncestry(t testing.TB, s *Store) {
 			Set: at(fabric.LevelSet), DeviceLoc: at(fabric.LevelDevice), StageLoc: at(fabric.LevelStage), FarEnd: at(fabric.LevelFarEnd),
 		})
 	}
-	if err := s.WriteLocations(t.Context(), list); err != nil {
+	if err := errors.Join(s.WriteLocations(t.Context(), list), s.Flush(t.Context())); err != nil { // with an outbox they come by and by
 		t.Fatal(err)
 	}
 }
