@@ -77,7 +77,8 @@ torture: engine ## kill live taps, and kill, cut, fill and starve the way to the
 	CSIGSCOPE_TEST_TORTURE_KILLS=$(or $(KILLS),1000) CSIGSCOPE_TEST_TORTURE_SEED=$(SEED) \
 		$(GO) test -count=1 -timeout 60m -v -run '^TestTorture$$' ./aggregate/store
 
-bench: ## benchmark the pipeline on 10 million packets (PACKETS=N for fewer)
+bench: ## measure a packet over 48 kinds of traffic (MATRIX=N packets of each), and benchmark the pipeline on 10 million packets (PACKETS=N for fewer)
+	CSIGSCOPE_TEST_MATRIX_PACKETS=$(or $(MATRIX),5000000) $(GO) test -count=1 -v -run '^TestMatrix$$' -timeout 120m ./replay
 	@mkdir -p .cache/bench
 	CSIGSCOPE_TEST_BENCH_PACKETS=$(or $(PACKETS),10000000) CSIGSCOPE_TEST_BENCH_DIR=$(CURDIR)/.cache/bench \
 		$(GO) test -run '^$$' -bench Replay -benchtime 3x -timeout 60m ./replay

@@ -90,7 +90,7 @@ func benchCapture(b *testing.B, name string) (path, fabricFile string) {
 }
 
 // cpu is the processor time that the process has used.
-func cpu(b *testing.B) time.Duration {
+func cpu(b testing.TB) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

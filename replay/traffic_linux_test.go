@@ -5,12 +5,15 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/window"
@@ -20,25 +23,24 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// randomTraffic is what a receiver with many peers sees: each packet belongs to a flow
-// drawn at random, so that neither caches nor branch predictors know the next one. The
-// simulator sends in bursts and is kinder than that.
-type randomTraffic struct {
-	name  string
-	flows int
-	burst int // packets of a flow in a row
-	wide  bool
+// traffic is what a receiver with many peers sees: each burst belongs to a flow drawn at
+// random, so that neither caches nor branch predictors know the next one. The simulator is
+// kinder than that.
+type traffic struct {
+	flows  int
+	groups int // sources, and as many destinations: /24 and /64 prefixes
+	burst  int // packets of a flow in a row
+	wide   bool
 }
 
 // hotPath are the three points that a change of the path of a packet is held against.
-var hotPath = []randomTraffic{
-	{name: "compact-random-200", flows: 200, burst: 1},
-	{name: "compact-random-20000", flows: 20_000, burst: 1},
-	{name: "wide-bursts-2000", flows: 2000, burst: 32, wide: true},
+var hotPath = map[string]traffic{
+	"compact-random-200":   {flows: 200, groups: 64, burst: 1},
+	"compact-random-20000": {flows: 20_000, groups: 64, burst: 1},
+	"wide-bursts-2000":     {flows: 2000, groups: 64, burst: 32, wide: true},
 }
 
 const (
-	trafficGroups   = 64 // sources, and as many destinations: /24 and /64 prefixes
 	trafficLocators = 4
 	trafficRate     = 1_000_000 // packets a second of capture time
 )
@@ -50,27 +52,33 @@ func BenchmarkHotPath(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, t := range hotPath {
+	for _, name := range slices.Sorted(maps.Keys(hotPath)) {
+		t := hotPath[name]
 		path := t.write(b, 1_000_000)
-		b.Run(t.name, func(b *testing.B) {
-			measure(b, 0, func() (uint64, error) { return replayTraffic(b, path, domain) })
+		b.Run(name, func(b *testing.B) {
+			measure(b, 0, func() (uint64, error) {
+				return replayTraffic(b, path, fabric.None(domain), domain, 100, table.New(totals))
+			})
 		})
 	}
 }
 
-func replayTraffic(b *testing.B, path string, domain *csig.Domain) (uint64, error) {
+// totals bound what a measured replay hands its rows to.
+var totals = table.Bounds{Resolution: time.Minute, Rows: 1 << 20}
+
+func replayTraffic(tb testing.TB, path string, resolver aggregate.Resolver, domain *csig.Domain, flows int, sink aggregate.Sink) (uint64, error) {
 	r, err := replay.New(replay.Config{
-		Files: []string{path}, Sink: table.New(table.Bounds{Resolution: time.Minute, Rows: 1 << 20}), Workers: 1, Logger: slog.New(slog.DiscardHandler),
+		Files: []string{path}, Sink: sink, Workers: 1, Logger: slog.New(slog.DiscardHandler),
 		Tap: func(string) window.Tap { return window.Tap{Tags: true, Reflections: true, Weight: 1} },
 		Settings: window.Settings{
-			Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain),
-			Resolutions: []time.Duration{time.Second, time.Minute}, FineHeavyOnly: true, Flows: window.FlowLimits{Top: 100},
+			Decode: decode.Config{Domain: domain}, Resolver: resolver,
+			Resolutions: []time.Duration{time.Second, time.Minute}, FineHeavyOnly: true, Flows: window.FlowLimits{Top: flows},
 		},
 	})
 	if err != nil {
 		return 0, err
 	}
-	if err := r.Run(b.Context()); err != nil {
+	if err := r.Run(tb.Context()); err != nil {
 		return 0, err
 	}
 	if result := r.Result(); !result.Conserved() || result.Counts.In == 0 {
@@ -81,9 +89,9 @@ func replayTraffic(b *testing.B, path string, domain *csig.Domain) (uint64, erro
 
 // write makes the capture: half of the flows IPv4 and half IPv6, half TCP and half UDP,
 // two signals, and code and locator drawn for each packet.
-func (t *randomTraffic) write(b *testing.B, packets int) (path string) {
+func (t *traffic) write(b testing.TB, packets int) (path string) {
 	b.Helper()
-	path = filepath.Join(b.TempDir(), t.name+".pcapng")
+	path = filepath.Join(b.TempDir(), "traffic.pcapng")
 	file, err := os.Create(path)
 	if err != nil {
 		b.Fatal(err)
@@ -94,7 +102,7 @@ func (t *randomTraffic) write(b *testing.B, packets int) (path string) {
 	rng := rand.New(rand.NewPCG(1, uint64(t.flows)))
 	flows := make([][]byte, t.flows) // what follows the tag
 	for i := range flows {
-		flows[i] = flowHeaders(rng)
+		flows[i] = t.flowHeaders(rng)
 	}
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	var data []byte
@@ -119,7 +127,7 @@ func (t *randomTraffic) write(b *testing.B, packets int) (path string) {
 }
 
 // appendTag appends TPID and tag: min ABW/C or max per-hop delay.
-func (t *randomTraffic) appendTag(data []byte, rng *rand.Rand) []byte {
+func (t *traffic) appendTag(data []byte, rng *rand.Rand) []byte {
 	signal, locator := 1+rng.Uint32N(2), 1+rng.Uint32N(trafficLocators)
 	if !t.wide {
 		data = binary.BigEndian.AppendUint16(data, 0x9900)
@@ -131,8 +139,8 @@ func (t *randomTraffic) appendTag(data []byte, rng *rand.Rand) []byte {
 }
 
 // flowHeaders are EtherType, IP and transport headers of a random flow.
-func flowHeaders(rng *rand.Rand) (h []byte) {
-	src, dst := byte(rng.UintN(trafficGroups)), byte(rng.UintN(trafficGroups))
+func (t *traffic) flowHeaders(rng *rand.Rand) (h []byte) {
+	src, dst := uint16(rng.IntN(t.groups)), 1<<15|uint16(rng.IntN(t.groups))
 	protocol, transport := byte(6), make([]byte, 20)
 	if rng.UintN(2) == 0 {
 		protocol, transport = 17, make([]byte, 8)
@@ -148,14 +156,17 @@ func flowHeaders(rng *rand.Rand) (h []byte) {
 	if rng.UintN(2) == 0 {
 		h = append(h, 0x08, 0x00, 0x45, 0)
 		h = binary.BigEndian.AppendUint16(h, uint16(20+len(transport)+payload))
-		h = append(h, 0, 0, 0x40, 0, 64, protocol, 0, 0, 10, 0, src, byte(rng.UintN(254)), 10, 1, dst, byte(rng.UintN(254)))
+		h = append(h, 0, 0, 0x40, 0, 64, protocol, 0, 0)
+		for _, group := range []uint16{src, dst} {
+			h = append(h, 10, byte(group>>8), byte(group), byte(rng.UintN(254)))
+		}
 		return append(h, transport...)
 	}
 	h = append(h, 0x86, 0xdd, 0x60, 0, 0, 0)
 	h = binary.BigEndian.AppendUint16(h, uint16(len(transport)+payload))
 	h = append(h, protocol, 64)
-	for side, group := range []byte{src, dst} {
-		h = append(h, 0x20, 1, 0xd, 0xb8, 0, byte(side), 0, group, 0, 0, 0, 0, 0, 0, 0, byte(rng.UintN(254)))
+	for _, group := range []uint16{src, dst} {
+		h = append(h, 0x20, 1, 0xd, 0xb8, 0, 0, byte(group>>8), byte(group), 0, 0, 0, 0, 0, 0, 0, byte(rng.UintN(254)))
 	}
 	return append(h, transport...)
 }

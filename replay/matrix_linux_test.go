@@ -1,0 +1,189 @@
+package replay_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+const (
+	matrixEnv  = "CSIGSCOPE_TEST_MATRIX_PACKETS"
+	matrixRuns = 3 // of each point; the median counts
+	// fabricLike is how many packets a row of a window of 1 s has in traffic that aggregates: below
+	// that, most of the time goes into rows.
+	fabricLike = 50
+)
+
+// matrixPoint is one kind of traffic, and how it is replayed.
+type matrixPoint struct {
+	traffic
+	fabric, named bool // a fabric file is there; the heaviest flows are named
+
+	perPacket, walk float64 // CPU, ns
+	packetsPerRow   float64 // of a window of 1 s
+	allocs          float64 // a packet
+}
+
+func (p *matrixPoint) ratio() float64 { return p.perPacket / p.walk }
+
+func (p *matrixPoint) String() string {
+	order, tags := "random", "compact"
+	if p.burst > 1 {
+		order = "bursts"
+	}
+	if p.wide {
+		tags = "wide"
+	}
+	word := func(has bool, text string) string {
+		if has {
+			return text
+		}
+		return "-"
+	}
+	return fmt.Sprintf("%7d %6d  %-6s  %-7s  %-6s  %-5s  %7.0f  %6.0f  %5.1fx  %6.3f",
+		p.flows, p.groups, order, tags, word(p.fabric, "fabric"), word(p.named, "flows"), p.packetsPerRow, p.perPacket, p.ratio(), p.allocs)
+}
+
+// TestMatrix measures the CPU time of a packet on one core over all kinds of traffic, against walking the
+// record headers of the same file with the same reader. It holds no number against a limit: machines
+// differ. See make bench.
+func TestMatrix(t *testing.T) {
+	text := os.Getenv(matrixEnv)
+	if text == "" {
+		t.Skip("SKIPPED: make bench runs it (" + matrixEnv + ")")
+	}
+	packets, err := strconv.Atoi(text)
+	if err != nil || packets <= 0 {
+		t.Fatalf("%s=%s: expected a number of packets", matrixEnv, text)
+	}
+	var all []matrixPoint
+	fmt.Println("  flows groups  order   tags     fabric  flows  packets/row  ns  ratio  allocs")
+	for _, flows := range []int{20, 2000, 20_000, 200_000} {
+		for _, groups := range []int{16, 64, 1024} {
+			for _, burst := range []int{1, 32} {
+				for _, wide := range []bool{false, true} {
+					points := measureTraffic(t, &traffic{flows, groups, burst, wide}, packets)
+					for i := range points {
+						fmt.Println(&points[i])
+					}
+					all = append(all, points...)
+				}
+			}
+		}
+	}
+	like := slices.DeleteFunc(slices.Clone(all), func(p matrixPoint) bool { return p.packetsPerRow < fabricLike })
+	summarize(fmt.Sprintf("fabric-like: at least %d packets a row", fabricLike), like)
+	summarize("all", all)
+}
+
+// summarize prints the median and the worst of points.
+func summarize(title string, points []matrixPoint) {
+	if len(points) == 0 {
+		return
+	}
+	slices.SortFunc(points, func(a, b matrixPoint) int { return cmp.Compare(a.ratio(), b.ratio()) })
+	fmt.Printf("%s, %d points:\n  median %s\n  worst  %s\n", title, len(points), &points[len(points)/2], &points[len(points)-1])
+}
+
+// measureTraffic replays one capture with and without a fabric file and flows.
+func measureTraffic(t *testing.T, of *traffic, packets int) (points []matrixPoint) {
+	domain, resolvers := of.resolvers(t)
+	t.Run("", func(t *testing.T) { // whose end removes the capture
+		path := of.write(t, packets)
+		walk, _ := perPacket(t, func() (uint64, error) { return walkHeaders(path) })
+		for i, resolver := range resolvers {
+			for _, top := range []int{0, 100} {
+				rows := rowCount{Table: table.New(totals)}
+				p := matrixPoint{traffic: *of, fabric: i > 0, named: top > 0, walk: walk}
+				p.perPacket, p.allocs = perPacket(t, func() (uint64, error) {
+					return replayTraffic(t, path, resolver, domain, top, &rows)
+				})
+				p.packetsPerRow = float64(matrixRuns*packets) / float64(max(rows.n, 1))
+				points = append(points, p)
+			}
+		}
+	})
+	return points
+}
+
+// rowCount counts the rows of windows of 1 s.
+type rowCount struct {
+	*table.Table
+	n int
+}
+
+// WriteBlock implements aggregate.Sink.
+func (c *rowCount) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	if b.Resolution == int64(time.Second) {
+		c.n += b.Len()
+	}
+	return c.Table.WriteBlock(ctx, b)
+}
+
+// perPacket is the median of the CPU time and the allocations of a packet.
+func perPacket(t *testing.T, f func() (uint64, error)) (ns, allocs float64) {
+	t.Helper()
+	var times []float64
+	for range matrixRuns {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		began := cpu(t)
+		n, err := f()
+		if err != nil {
+			t.Fatal(err)
+		}
+		times = append(times, float64(cpu(t)-began)/float64(n))
+		runtime.ReadMemStats(&after)
+		allocs = float64(after.Mallocs-before.Mallocs) / float64(n)
+	}
+	slices.Sort(times)
+	return times[len(times)/2], allocs
+}
+
+// resolvers are those without a fabric file and with one that has all groups, and a port for each
+// locator.
+func (t *traffic) resolvers(tb testing.TB) (*csig.Domain, []aggregate.Resolver) {
+	tb.Helper()
+	tags := "compact, profile: ietf01, fields: [{field: port_id, bits: 7}]"
+	if t.wide {
+		tags = "wide, profile: uec050, fields: [{field: port_id, bits: 15}]"
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "version: 1\nname: traffic\ncsig: {locators: [{format: %s}]}\ndevices:\n  - name: leaf\n    stage: leaf\n    id: 1\n    ports:\n", tags)
+	for port := range trafficLocators {
+		fmt.Fprintf(&text, "      - {name: up%d, id: %d, orientation: up, speed: 400Gbps}\n", port+1, port+1)
+	}
+	text.WriteString("groups:\n")
+	for group := range t.groups {
+		for side, name := range []string{"src", "dst"} {
+			prefix := side<<15 | group
+			fmt.Fprintf(&text, "  - {name: %s%d, level: rack, prefixes: [10.%d.%d.0/24, '2001:db8:0:%x::/64']}\n", name, group, prefix>>8, prefix&0xff, prefix)
+		}
+	}
+	spec, err := fabric.Parse(strings.NewReader(text.String()), "traffic")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f, err := fabric.New(spec, domain)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return domain, []aggregate.Resolver{fabric.None(domain), f}
+}
