@@ -136,7 +136,7 @@ func (s *Shard) tally(w *window) {
 		e := &w.compact[i]
 		n := uint64(0)
 		for used := e.used; used != 0; used &= used - 1 {
-			n += uint64(e.hist[bits.TrailingZeros32(used)&31])
+			n += w.count(uint32(i), uint32(bits.TrailingZeros32(used))&31)
 		}
 		s.tallyEntry(e.series, n)
 	}

@@ -156,10 +156,12 @@ func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) {
 	for i := range fine.compact {
 		e := &fine.compact[i]
 		to := l.entry(w, e.series, &t.list[e.series])
-		if !w.compact[to].fits(e) {
+		if !w.fits(to, fine, uint32(i)) {
 			to = l.seal(w, e.series, &t.list[e.series])
 		}
-		w.compact[to].merge(e)
+		if !w.merge(to, fine, uint32(i)) {
+			l.seal(w, e.series, &t.list[e.series])
+		}
 	}
 	r.scratch = r.scratch[:0]
 	for i := range fine.wide {

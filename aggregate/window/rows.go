@@ -148,9 +148,8 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 			r.addCells(entry&^wideBit, s.cfg.Weight)
 			continue
 		}
-		e := &w.compact[entry]
-		sr = &s.series.list[e.series]
-		s.addCompact(&sum, sr, e)
+		sr = &s.series.list[w.compact[entry].series]
+		s.addCompact(&sum, sr, w, entry)
 	}
 	b.Signal = append(b.Signal, uint8(sr.signal))
 	b.Kind = append(b.Kind, uint8(sr.kind))
@@ -163,12 +162,12 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 }
 
 // addCompact adds an entry to the row's sums, and its codes to the row's distribution.
-func (s *Shard) addCompact(sum *aggregate.Sums, sr *series, e *compactEntry) {
-	value := &s.traits[sr.traits].value
+func (s *Shard) addCompact(sum *aggregate.Sums, sr *series, w *window, entry uint32) {
+	e, value := &w.compact[entry], &s.traits[sr.traits].value
 	own := aggregate.Sums{Bytes: e.bytes}
 	for used := e.used; used != 0; used &= used - 1 {
 		c := uint32(bits.TrailingZeros32(used) & 31)
-		n := uint64(e.hist[c])
+		n := w.count(entry, c)
 		total := aggregate.MulSat(n, value[c])
 		own.AddValues(n, value[c], value[c], total)
 		if sr.heavyMask>>c&1 != 0 {

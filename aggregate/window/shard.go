@@ -304,10 +304,11 @@ func (s *Shard) apply() {
 		c := it.code & 31
 		e.bytes += uint64(it.bytes)
 		e.used |= 1 << c
-		e.hist[c]++
+		n := e.hist[c] + 1
+		e.hist[c] = n
 		s.heavy.list[heavy&(pendingItems-1)] = uint8(i) // stays there if it is heavy, which cannot be predicted
 		heavy += int(e.heavy >> c & 1)
-		if e.hist[c] >= math.MaxUint32-1 {
+		if n == 0 && !w.carry(it.entry, c, 1) {
 			l.seal(w, it.series, &s.series.list[it.series])
 			s.findEntries()
 		}
@@ -319,8 +320,8 @@ func (s *Shard) apply() {
 	s.pending = 0
 }
 
-// findEntries finds the entries that the pending items are counted in, and reads wide
-// ones, whose counting does not wait for memory then.
+// findEntries finds the entries that the pending items are counted in, and reads them, so
+// that counting does not wait for memory.
 func (s *Shard) findEntries() {
 	l := &s.levels[0]
 	refs, touched := l.refs, uint32(0)
@@ -335,6 +336,8 @@ func (s *Shard) findEntries() {
 		it.entry = ref.entry
 		if it.code&itemWide != 0 {
 			touched |= w.wide[ref.entry].count
+		} else {
+			touched |= w.compact[ref.entry].used
 		}
 	}
 	s.touched |= uint64(touched)

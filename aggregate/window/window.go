@@ -23,19 +23,29 @@ type window struct {
 
 	compact []compactEntry
 	wide    []wideEntry
+	carried table32 // codeKey to how often 256 observations, of compact entries
 	index   table32 // series to entry
 	dist    table32 // distKey to count, of wide entries
 	flows   flow.Table
 }
 
-// compactEntry counts codes; everything else follows from them.
+// compactEntry counts codes; everything else follows from them. It fills a cache line, so
+// that a packet touches no other: counts are modulo 256, and window.carried has the rest.
 type compactEntry struct {
-	bytes  uint64
-	series uint32
-	used   uint32 // bit c is set when hist[c] > 0
-	hist   [32]uint32
-	heavy  uint32 // of the series: heavyMask
+	bytes   uint64
+	series  uint32
+	heavy   uint32 // of the series: heavyMask
+	used    uint32 // bit c is set when code c was counted
+	carries uint32 // bit c is set when window.carried has code c
+	hist    [32]uint8
+	_       [8]byte
 }
+
+// codeKey is that of an entry's code in window.carried.
+func codeKey(entry, code uint32) uint32 { return entry<<5 | code }
+
+// maxCarried bounds a number of window.carried: an entry is sealed there.
+const maxCarried = math.MaxUint32 - 256
 
 // wideEntry fills a cache line. Its min is that of nothing, the largest number, until
 // there is a value.
@@ -77,16 +87,34 @@ func extend[T any](s []T) []T {
 	return s[:len(s)+1]
 }
 
+// carry counts 256 observations of a code in a compact entry, n times. It is false where that
+// is full: the next observations need another entry.
+func (w *window) carry(entry, code, n uint32) (room bool) {
+	w.compact[entry].carries |= 1 << code
+	slot, _ := w.carried.at(codeKey(entry, code))
+	*slot += n
+	return *slot < maxCarried
+}
+
+// carriedOf is how often 256 observations of a code were carried.
+func (w *window) carriedOf(entry, code uint32) uint32 {
+	if w.compact[entry].carries>>code&1 == 0 {
+		return 0
+	}
+	slot, _ := w.carried.at(codeKey(entry, code))
+	return *slot
+}
+
+// count is how often a code was counted in a compact entry.
+func (w *window) count(entry, code uint32) uint64 {
+	return uint64(w.carriedOf(entry, code))<<8 + uint64(w.compact[entry].hist[code])
+}
+
 // reset empties the window and keeps its memory, unless it was hardly used.
 func (w *window) reset() {
-	for i := range w.compact {
-		e := &w.compact[i]
-		for used := e.used; used != 0; used &= used - 1 {
-			e.hist[bits.TrailingZeros32(used)&31] = 0
-		}
-		e.bytes, e.used = 0, 0
-	}
+	clear(w.compact)
 	w.compact, w.wide = shrink(w.compact), shrink(w.wide)
+	w.carried.reset()
 	w.index.reset()
 	w.dist.reset()
 	w.flows.Reset()
@@ -101,7 +129,7 @@ func shrink[T any](s []T) []T {
 }
 
 func (w *window) bytes() uint64 {
-	return uint64(cap(w.compact))*152 + uint64(cap(w.wide))*64 + w.index.bytes() + w.dist.bytes() + w.flows.Bytes()
+	return uint64(cap(w.compact)+cap(w.wide))*64 + w.carried.bytes() + w.index.bytes() + w.dist.bytes() + w.flows.Bytes()
 }
 
 // addValue counts the value of an observation of a wide series. It does not branch
@@ -127,24 +155,33 @@ func (e *wideEntry) merge(o *wideEntry) {
 	e.bytes = aggregate.AddSat(e.bytes, o.bytes)
 }
 
-// fits tells whether the counts of o can be added to e.
-func (e *compactEntry) fits(o *compactEntry) bool {
-	for used := e.used & o.used; used != 0; used &= used - 1 {
-		c := bits.TrailingZeros32(used) & 31
-		if e.hist[c] > math.MaxUint32-1-o.hist[c] {
+// fits tells whether the counts of a compact entry of another window can be added to one of w.
+func (w *window) fits(entry uint32, o *window, from uint32) bool {
+	for both := w.compact[entry].carries & o.compact[from].carries; both != 0; both &= both - 1 {
+		c := uint32(bits.TrailingZeros32(both)) & 31
+		if w.carriedOf(entry, c) >= maxCarried-o.carriedOf(from, c) {
 			return false
 		}
 	}
 	return true
 }
 
-func (e *compactEntry) merge(o *compactEntry) {
-	for used := o.used; used != 0; used &= used - 1 {
-		c := bits.TrailingZeros32(used) & 31
-		e.hist[c] += o.hist[c]
+// merge adds the counts of a compact entry of another window, which fit. It is false where nothing
+// fits after that.
+func (w *window) merge(entry uint32, o *window, from uint32) (room bool) {
+	room = true
+	e, f := &w.compact[entry], &o.compact[from]
+	for used := f.used; used != 0; used &= used - 1 {
+		c := uint32(bits.TrailingZeros32(used)) & 31
+		n := uint32(e.hist[c]) + uint32(f.hist[c])
+		e.hist[c] = uint8(n)
+		if n = n>>8 + o.carriedOf(from, c); n > 0 {
+			room = w.carry(entry, c, n) && room
+		}
 	}
-	e.used |= o.used
-	e.bytes = aggregate.AddSat(e.bytes, o.bytes)
+	e.used |= f.used
+	e.bytes = aggregate.AddSat(e.bytes, f.bytes)
+	return room
 }
 
 // reindex renumbers an entry's series. Entries come in the order in which they were

@@ -82,7 +82,8 @@ func TestCountsPast32Bits(t *testing.T) {
 			slot, _ := w.dist.at(distKey(0, csig.DistIndex(l.MaxS())))
 			*slot += jump
 		} else {
-			w.compact[0].hist[31] += jump
+			w.carry(0, 31, maxCarried-1)
+			w.compact[0].hist[31] = 255 - 2
 		}
 		add()
 		add()
@@ -92,7 +93,10 @@ func TestCountsPast32Bits(t *testing.T) {
 		if err := s.Flush(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		const want = (jump + 6) * 4
+		want := uint64(jump+6) * 4
+		if l.Format == csig.Compact {
+			want = ((maxCarried-1)<<8 + 253 + 4) * 4
+		}
 		for i := range 2 { // the second and the minute
 			if sink.rows[i] != 1 || sink.observations[i] != want || sink.dist[i] != want {
 				t.Errorf("%s: %d rows with %d observations, distribution %d, expected %d",
