@@ -23,8 +23,6 @@ const (
 	expectEvery = time.Minute
 	// expectAgain is the pause after the store did not answer.
 	expectAgain = 5 * time.Second
-	// expectFor is for how long a producer is expected after it wrote last.
-	expectFor = 24 * time.Hour
 )
 
 // expect keeps the live windows told who should write, until ctx ends. While the store is away,
@@ -34,7 +32,7 @@ func (c *collector) expect(ctx context.Context) error {
 	var failing retry.LogThrottle
 	for {
 		asked, cancel := context.WithTimeout(ctx, expectEvery)
-		list, err := c.db.store.Producers(asked, time.Now().Add(-expectFor))
+		list, err := c.db.store.Producers(asked, time.Now().Add(-store.ExpectFor))
 		cancel()
 		pause := expectEvery
 		switch {

@@ -120,7 +120,7 @@ type API struct {
 	past     namesCache // of history, where other names are in memory
 	lately   lately
 	kept     keptAnswers
-	made     *made // of what is in memory
+	made     *made // of what is in memory, and the producers of history
 	sends    *sends
 	packer   packer
 	schema   *rest.Schema

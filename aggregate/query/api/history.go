@@ -186,6 +186,26 @@ func (a *API) pastAbout(q pastQuestion) *wire.About {
 	}
 }
 
+// producersOf identifies the producers of an answer of the store, in Unix ns.
+type producersOf struct{ from, to, asOf int64 }
+
+// countProducers adds to an answer of the store, if it is of a range, how many producers wrote in
+// it. They are counted once for all pages.
+func (a *API) countProducers(ctx context.Context, answer proto.Message) error {
+	ranged, ok := answer.(interface{ GetAbout() *wire.About })
+	if !ok {
+		return nil
+	}
+	about := ranged.GetAbout()
+	from, to := about.GetFrom().AsTime(), about.GetTo().AsTime()
+	n, err := once(a.made, producersOf{from.UnixNano(), to.UnixNano(), about.GetAsOf().AsTime().UnixNano()}, func() (query.ProducerCounts, int, error) {
+		n, err := a.Reader.CountProducers(ctx, from, to)
+		return n, 0, err
+	})
+	about.ExpectedProducers, about.PresentProducers = uint32(n.Expected), uint32(n.Present)
+	return err
+}
+
 // pastCell is a cell of history: values have all their digits.
 func (n *names) pastCell(r *aggregate.CellStats) *wire.Cell {
 	c := &wire.Cell{

@@ -3069,10 +3069,12 @@ type About struct {
 	// Seconds from the end of the newest window with observations until as_of; of history, of those up
 	// to the end of the range. Not set before the first window.
 	AgeS *float64 `protobuf:"fixed64,20,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
-	// Producers that should send; see HealthResponse. Not known of history.
+	// Producers that should send; see HealthResponse. Of history, present_producers, and the live ones that
+	// wrote in the day before the end of the range and are not forgotten since.
 	ExpectedProducers uint32 `protobuf:"varint,21,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
 	// Of them, those that sent rows lately: of the last three windows, unless the server's configuration
-	// says otherwise. Windows without any follow by the clock.
+	// says otherwise. Windows without any follow by the clock. Of history, those with rows of the minutes
+	// of the range, replayed captures included.
 	PresentProducers uint32 `protobuf:"varint,22,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
