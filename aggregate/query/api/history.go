@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -204,6 +205,16 @@ func (a *API) countProducers(ctx context.Context, answer proto.Message) error {
 	})
 	about.ExpectedProducers, about.PresentProducers = uint32(n.Expected), uint32(n.Present)
 	return err
+}
+
+// CellsOf are cells as answers of history have them, in the same order.
+func CellsOf(cells []aggregate.CellStats, groups []fabric.Group, locations []fabric.Location) []*wire.Cell {
+	n := newNames(0, groups, locations)
+	list := make([]*wire.Cell, len(cells))
+	for i := range cells {
+		list[i] = n.pastCell(&cells[i])
+	}
+	return list
 }
 
 // pastCell is a cell of history: values have all their digits.
