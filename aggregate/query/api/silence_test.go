@@ -25,6 +25,7 @@ func TestSilence(t *testing.T) {
 		clock := func() time.Time { return now }
 		s := newServed(t, 9, func(c *api.Config) {
 			c.Memory, c.Now = table.NewMemory(table.MemoryOptions{Epoch: 7, Log: 16, Now: clock}), clock
+			c.Down = func(silent []table.Producer) []string { return []string{silent[len(silent)-1].Name} }
 		})
 		s.memory.Expect([]table.Producer{{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}, {ID: 3, Name: "eth2"}}, nil) // the third never sends
 		for second := range 4 {
@@ -82,7 +83,7 @@ func TestSilence(t *testing.T) {
 				t.Errorf("%s later: path %v", after, p)
 			}
 			h := read[wire.HealthResponse](t, s.get(t, "/api/v1/health"))
-			if h.GetAgeS() != after.Seconds() || (h.PresentProducers == 0) != gone || h.ExpectedProducers != 3 || gone && len(h.MissingProducers) != 3 {
+			if h.GetAgeS() != after.Seconds() || (h.PresentProducers == 0) != gone || h.ExpectedProducers != 3 || gone && len(h.MissingProducers) != 3 || fmt.Sprint(h.DownProducers) != "[eth2]" {
 				t.Errorf("%s later: health %v", after, h)
 			}
 			line := read[wire.TimelineResponse](t, s.get(t, "/api/v1/timeline?windows=60")).Timeline
