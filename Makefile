@@ -90,8 +90,8 @@ bench-conform: ## judge a switch by a million packet pairs on one core (PAIRS=N 
 bench-tap: ## receive, decode and aggregate what tcpreplay sends for 30 s, on one core (DURATION=10s for less)
 	CSIGSCOPE_TEST_TAP_LOAD=$(or $(DURATION),30s) $(GO) test -count=1 -v -run TestTapLoad ./capture
 
-bench-watch: ## tell 100 watchers of windows of 4096 cells, answer who asks for them, how soon the last of 500 producers is seen, and windows that end and become final
-	$(GO) test -run '^$$' -bench 'Watchers|SnapshotLatency|Freshness|Provisional' -benchtime 1x -count 5 ./aggregate/query/api
+bench-watch: ## tell 100 watchers of windows of 4096 cells or of what changes in them, answer who asks for them, how soon the last of 500 producers is seen, and windows that end and become final
+	$(GO) test -run '^$$' -bench 'Watchers|SnapshotLatency|Freshness|Provisional|Changes' -benchtime 1x -count 5 ./aggregate/query/api
 
 bench-peers: build ## compare CPU time per packet with flow exporters (PACKETS=N for fewer)
 	.ci/bench-peers $(or $(PACKETS),10000000)

@@ -207,7 +207,7 @@ func share(part, whole uint64) float64 {
 	return float64(part) / float64(max(whole, 1))
 }
 
-// summaryJSON is the summary for programs. Means are in the signal's unit.
+// summaryJSON is the summary for programs.
 type summaryJSON struct {
 	Packets        uint64                   `json:"packets"`
 	WireBytes      uint64                   `json:"wire_bytes"`
@@ -220,7 +220,7 @@ type summaryJSON struct {
 	Conserved      bool                     `json:"conserved"`
 	Findings       map[finding.Severity]int `json:"findings"` // null where nothing was looked for
 	LocationSizes  LocationSizes            `json:"location_sizes"`
-	Cells          []cellJSON               `json:"cells"`
+	Cells          []json.RawMessage        `json:"cells"`
 	Cuts           []string                 `json:"cuts"`
 	ElapsedSeconds float64                  `json:"elapsed_seconds"`
 }
@@ -245,30 +245,13 @@ type foundJSON struct {
 	Count   uint64 `json:"count"`
 }
 
-type cellJSON struct {
-	Signal        string  `json:"signal"`
-	Src           string  `json:"src_group"`
-	Dst           string  `json:"dst_group"`
-	Kind          string  `json:"kind"`
-	Observations  uint64  `json:"observations"`
-	Mean          float64 `json:"mean"`
-	Unit          string  `json:"unit"`
-	Heavy         uint64  `json:"heavy"`
-	Untouched     uint64  `json:"untouched"`
-	Trimmed       uint64  `json:"trimmed"`
-	Mode          string  `json:"mode,omitempty"`
-	ModeCount     uint64  `json:"mode_count"`
-	RunnerUp      string  `json:"runner_up,omitempty"`
-	RunnerUpCount uint64  `json:"runner_up_count"`
-	State         string  `json:"state"`
-}
-
-// WriteJSON writes what WriteSummary writes as one JSON object, with every cell.
-func (r *Result) WriteJSON(w io.Writer, s table.Rows, names Names) error {
+// WriteJSON writes what WriteSummary writes as one JSON object, with every cell: cells are all of
+// the rows', encoded.
+func (r *Result) WriteJSON(w io.Writer, s table.Rows, names Names, cells []json.RawMessage) error {
 	out := summaryJSON{
 		Packets: r.Packets, WireBytes: r.WireBytes, UnreadLink: r.SkippedLink, Duplicates: r.Repeated, Damaged: r.Damaged,
 		Frames: map[string]uint64{}, Conserved: r.Conserved(), Findings: r.Findings.Count(),
-		LocationSizes: locationSizes(s, names), Cells: []cellJSON{}, Cuts: []string{},
+		LocationSizes: locationSizes(s, names), Cells: cells, Cuts: []string{},
 		ElapsedSeconds: r.Elapsed.Seconds(),
 	}
 	for i, n := range r.Frames {
@@ -290,33 +273,10 @@ func (r *Result) WriteJSON(w io.Writer, s table.Rows, names Names) error {
 	for _, cut := range r.Cuts {
 		out.Cuts = append(out.Cuts, cut.Error())
 	}
-	for _, sig := range s.Signals() {
-		cells := s.Cells(sig, nil)
-		for i := range cells {
-			out.Cells = append(out.Cells, newCellJSON(&cells[i], names))
-		}
-	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	if err := e.Encode(out); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	return nil
-}
-
-func newCellJSON(c *aggregate.CellStats, names Names) cellJSON {
-	unit := c.Signal.Unit()
-	out := cellJSON{
-		Signal: c.Signal.String(), Src: names.GroupName(c.Src), Dst: names.GroupName(c.Dst), Kind: c.Kind.String(),
-		Observations: c.Observations, Mean: c.Mean() * unit.PerStored(), Unit: unit.String(),
-		Heavy: c.Heavy, Untouched: c.Untouched, Trimmed: c.Trimmed,
-		ModeCount: c.ModeCount, RunnerUpCount: c.RunnerUpCount, State: c.State.String(),
-	}
-	if c.ModeCount > 0 {
-		out.Mode = locationName(c.Mode, names)
-	}
-	if c.RunnerUpCount > 0 {
-		out.RunnerUp = locationName(c.RunnerUp, names)
-	}
-	return out
 }

@@ -14,9 +14,10 @@ import (
 )
 
 // FlowsOfWindows answers a question about flows from windows in memory, as the store answers it from
-// the same windows. complete is false where flows of a window made room for others.
-func FlowsOfWindows(windows []*table.Window, q FlowQuestion) (list []FlowTotal, complete bool) {
-	rows, complete := table.Flows(windows, q.Signal)
+// the same windows. Cells may be left out; see table.State.Old. complete is false where flows of a
+// window made room for others.
+func FlowsOfWindows(windows []*table.Window, q FlowQuestion, without map[aggregate.CellKey]bool) (list []FlowTotal, complete bool) {
+	rows, complete := table.Flows(windows, q.Signal, without)
 	for i := range rows {
 		if f := flowTotal(&rows[i]); len(list) < q.Limit && takesFlow(&q, &f) {
 			list = append(list, f)

@@ -131,6 +131,12 @@ func (r storeReader) Missing(ctx context.Context, from, to time.Time) ([]Span, e
 	return list, asked(err)
 }
 
+// CountProducers implements Records.
+func (r storeReader) CountProducers(ctx context.Context, from, to time.Time) (ProducerCounts, error) {
+	c, err := r.store.CountProducers(ctx, from, to)
+	return c, asked(err)
+}
+
 // asked tells what the asker can mend from what failed.
 func asked(err error) error {
 	switch {

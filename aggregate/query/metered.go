@@ -188,3 +188,8 @@ func (m *meteredReader) Findings(ctx context.Context, q FindingQuestion) ([]Find
 func (m *meteredReader) Missing(ctx context.Context, from, to time.Time) ([]Span, error) {
 	return meter(ctx, func(ctx context.Context) ([]Span, error) { return m.r.Missing(ctx, from, to) }, func([]Span) int { return 0 })
 }
+
+// CountProducers implements Records.
+func (m *meteredReader) CountProducers(ctx context.Context, from, to time.Time) (ProducerCounts, error) {
+	return meter(ctx, func(ctx context.Context) (ProducerCounts, error) { return m.r.CountProducers(ctx, from, to) }, func(ProducerCounts) int { return 0 })
+}

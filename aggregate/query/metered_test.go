@@ -39,6 +39,7 @@ func everyMethod(ctx context.Context, r query.Reader) map[string]error {
 	_, failed["Flows"] = r.Flows(ctx, query.FlowQuestion{Signal: q.Signal, From: q.From, To: q.To, Limit: 3})
 	_, failed["Findings"] = r.Findings(ctx, query.FindingQuestion{From: q.From, To: q.To, Limit: 3})
 	_, failed["Missing"] = r.Missing(ctx, q.From, q.To)
+	_, failed["CountProducers"] = r.CountProducers(ctx, q.From, q.To)
 	return failed
 }
 
@@ -64,7 +65,7 @@ func TestMetered(t *testing.T) {
 			}
 		}
 	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-	if s := server.Stats(); s.Rows == 0 || s.StoreTime <= 0 || counting.Count() != 13 {
+	if s := server.Stats(); s.Rows == 0 || s.StoreTime <= 0 || counting.Count() != 14 {
 		t.Errorf("charged %d rows and %s for %d reads", s.Rows, s.StoreTime, counting.Count())
 	}
 	counting = &querytest.Counting{Reader: querytest.Fabric(2, 2)}

@@ -36,6 +36,8 @@ type (
 	FindingRow = store.FindingRow
 	// Span is a time range.
 	Span = store.Span
+	// ProducerCounts are the producers of a range.
+	ProducerCounts = store.ProducerCounts
 )
 
 // Catalog says what there is to ask for.
@@ -92,4 +94,6 @@ type Records interface {
 	// Missing are the parts of a range that windows of at least one producer are known to be
 	// missing of, ascending and apart.
 	Missing(ctx context.Context, from, to time.Time) ([]Span, error)
+	// CountProducers counts those that wrote rows of a range, and those that should have.
+	CountProducers(ctx context.Context, from, to time.Time) (ProducerCounts, error)
 }

@@ -69,6 +69,7 @@ func TestOnCluster(t *testing.T) {
 		{"VerifyFlows", TestVerifyFlows},
 		{"CoverageWindows", TestCoverageWindows},
 		{"CoverageCells", TestCoverageCells},
+		{"CountProducers", TestCountProducers},
 		{"Missing", TestMissing},
 		{"ReplaysSupersede", TestReplaysSupersede},
 		{"PinnedNames", TestPinnedNames},

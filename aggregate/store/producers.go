@@ -19,6 +19,9 @@ type Producer struct {
 	Forgotten bool      // see Forget: it has written nothing since
 }
 
+// ExpectFor is for how long a producer is expected after it wrote last.
+const ExpectFor = 24 * time.Hour
+
 // MaxProducers bounds the producers that a store lists.
 const MaxProducers = 1 << 12
 
@@ -44,6 +47,45 @@ ORDER BY last DESC, producer LIMIT %[3]d`, s.database, stamp(since), MaxProducer
 		return err
 	})
 	return list, err
+}
+
+// ProducerCounts are the producers of a range. Present ones wrote rows of its minutes, live or
+// replayed. Expected are those, and the live ones that wrote in the ExpectFor before its end and are
+// not forgotten since.
+type ProducerCounts struct{ Expected, Present uint64 }
+
+// unclosed is for how long the rows of a minute may be missing after it began: those of its
+// seconds come first.
+const unclosed = 5 * time.Minute
+
+// CountProducers counts the producers of a range. It reads four columns of the rows of 1 min, and
+// those of 1 s at the end of the range.
+func (s *Store) CountProducers(ctx context.Context, from, to time.Time) (c ProducerCounts, err error) {
+	if err := checkRange(from, to); err != nil {
+		return c, fmt.Errorf("count producers: %w", err)
+	}
+	from = from.UTC().Truncate(time.Minute)
+	expected := later(time.Unix(0, 0), to.Add(-ExpectFor))
+	since := from
+	if expected.Before(since) {
+		since = expected
+	}
+	query := fmt.Sprintf(`SELECT count(), countIf(present) FROM
+(SELECT producer, max(last) AS seen, seen >= '%[2]s' AS present FROM (%[3]s UNION ALL %[4]s)
+ WHERE (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.superseded) GROUP BY producer) AS p
+LEFT JOIN (SELECT producer, max(at) AS forgotten FROM %[1]s.forgotten GROUP BY producer) AS f USING producer
+WHERE present OR seen >= '%[5]s' AND forgotten < seen AND producer IN (SELECT producer FROM %[1]s.runs WHERE mode = 'live')`,
+		s.database, stamp(from), s.lastWindows(minuteGrain, since, to), s.lastWindows(secondGrain, later(from, to.Add(-unclosed)), to), stamp(expected))
+	err = s.query(ctx, s.reader, "count producers", query, func(rows driver.Rows) error { return rows.Scan(&c.Expected, &c.Present) })
+	return c, err
+}
+
+// lastWindows is the question for the last window of each run in a range.
+func (s *Store) lastWindows(g int, from, to time.Time) string {
+	at := grainAt(g)
+	return fmt.Sprintf(`SELECT producer, incarnation, config_epoch, max(window_start) AS last FROM %s.%s
+WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) AND window_start >= '%[4]s' AND window_start < '%[5]s'
+GROUP BY producer, incarnation, config_epoch`, s.database, at.table(), at.KeyStart, stamp(from), stamp(to))
 }
 
 // Forget has collectors expect a producer no longer, until it writes again. The name is a

@@ -70,3 +70,62 @@ func TestProducers(t *testing.T) {
 		}
 	}
 }
+
+// TestCountProducers: the producers of a range are those with rows of it, and the live ones that
+// wrote in the day before its end.
+func TestCountProducers(t *testing.T) {
+	s, ctx := openStore(t), t.Context()
+	noon := time.Now().UTC().Truncate(24 * time.Hour).Add(-12 * time.Hour) // before anything is forgotten
+	wrote := func(producer, incarnation uint64, mode RunMode, resolution time.Duration, at ...time.Duration) {
+		t.Helper()
+		run := Run{Source: aggregate.Source{Producer: producer, Incarnation: incarnation, Epoch: 1}, Mode: mode, Name: fmt.Sprint("tap", producer)}
+		if err := s.BeginRun(ctx, run); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range at {
+			if err := s.WriteBlock(ctx, blockOf([]row{{
+				source: run.Source, resolution: int64(resolution), window: noon.Add(d).UnixNano(),
+				signal: uint8(csig.MinABWRatio), kind: 1, src: 10, dst: 11, location: 5, observations: 1,
+			}})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.EndRun(ctx, run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrote(1, 1, RunLive, time.Minute, 0, time.Minute, 2*time.Minute)
+	wrote(2, 1, RunLive, time.Minute, -23*time.Hour, 3*time.Minute)          // silent for most of the day
+	wrote(3, 1, RunLive, time.Minute, -25*time.Hour)                         // gone before
+	wrote(4, 1, RunLive, time.Minute, -time.Hour)                            // forgotten below
+	wrote(5, 1, RunReplay, time.Minute, time.Minute)                         // the first pass,
+	wrote(5, 2, RunReplay, time.Minute, 2*time.Minute)                       // which the second one hides
+	wrote(6, 1, RunReplay, time.Minute, -2*time.Hour)                        // a capture of another time
+	wrote(7, 1, RunLive, time.Second, 2*time.Minute+time.Second, -time.Hour) // its minutes are not closed yet
+	if err := s.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Forget(ctx, "tap4"); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		from, to time.Duration
+		want     ProducerCounts
+	}{
+		{0, time.Minute, ProducerCounts{Expected: 2, Present: 1}},
+		{time.Minute, 2 * time.Minute, ProducerCounts{Expected: 2, Present: 1}},
+		{2 * time.Minute, 3 * time.Minute, ProducerCounts{Expected: 4, Present: 3}},
+		{150 * time.Second, 170 * time.Second, ProducerCounts{Expected: 4, Present: 3}},
+		{0, 4 * time.Minute, ProducerCounts{Expected: 4, Present: 4}},
+		{-2 * time.Hour, 0, ProducerCounts{Expected: 3, Present: 2}},
+		{-26 * time.Hour, -25 * time.Hour, ProducerCounts{}},
+		{-48 * time.Hour, time.Hour, ProducerCounts{Expected: 6, Present: 6}},
+	} {
+		if got, err := s.CountProducers(ctx, noon.Add(test.from), noon.Add(test.to)); err != nil || got != test.want {
+			t.Errorf("%s to %s: %+v, %v, want %+v", test.from, test.to, got, err, test.want)
+		}
+	}
+	if got, err := s.CountProducers(ctx, time.Unix(0, 0), time.Unix(60, 0)); err != nil || got != (ProducerCounts{}) {
+		t.Errorf("the first minute: %+v, %v", got, err)
+	}
+}

@@ -86,7 +86,7 @@ func TestWindowFlows(t *testing.T) {
 	if err != nil || len(got) < 8 {
 		t.Fatalf("%d flows, %v", len(got), err)
 	}
-	rows, complete := table.Flows(memory.State().Windows, signal)
+	rows, complete := table.Flows(memory.State().Windows, signal, nil)
 	if !complete {
 		t.Error("flows made room for others")
 	}

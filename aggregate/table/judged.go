@@ -1,7 +1,11 @@
 package table
 
 import (
+	"cmp"
+	"context"
 	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -18,10 +22,11 @@ type histories struct {
 	untracked  uint64
 }
 
-// windowVerdict is a verdict at the end of a window, and whether that window was judged itself.
+// windowVerdict is a verdict at the end of one or several windows, how many of these were judged
+// themselves, and at the end of how many of those the cell was congested.
 type windowVerdict struct {
 	aggregate.Verdict
-	judged bool
+	judged, congested uint64
 }
 
 // verdicts are those of all cells at the end of a window. They never change.
@@ -48,7 +53,14 @@ func (h *histories) add(windows []*Window) {
 		n := w.Start.UnixNano() / h.length
 		all := make(verdicts, len(h.of))
 		for k, one := range h.of {
-			all[k] = windowVerdict{one.Verdict(n+1, h.length), one.Get(n)&^aggregate.Loaded != aggregate.Unjudged}
+			v := windowVerdict{Verdict: one.Verdict(n+1, h.length)}
+			if one.Get(n)&^aggregate.Loaded != aggregate.Unjudged {
+				v.judged = 1
+				if v.Sustained {
+					v.congested = 1
+				}
+			}
+			all[k] = v
 		}
 		w.Rows.judged = &judgement{h.thresholds, []verdicts{all}}
 	}
@@ -93,12 +105,8 @@ func (r Rows) judge(k aggregate.CellKey, c *aggregate.CellStats) {
 	last := len(r.judged.windows) - 1
 	c.Verdict = r.judged.windows[last][k].Verdict
 	for _, w := range r.judged.windows {
-		if v := w[k]; v.judged {
-			c.JudgedWindows++
-			if v.Sustained {
-				c.CongestedWindows++
-			}
-		}
+		c.JudgedWindows += w[k].judged
+		c.CongestedWindows += w[k].congested
 	}
 	c.Judge(r.judged.thresholds)
 }
@@ -129,4 +137,126 @@ func mergedJudgement(windows []*Window) *judgement {
 		out.windows = append(out.windows, w.Rows.judged.windows...)
 	}
 	return out
+}
+
+// Judged judges the cells of captures by their windows of one length, whichever order these come in:
+// taps that are read one after the other may see the same windows. It is an aggregate.Sink, safe for
+// concurrent use.
+type Judged struct {
+	thresholds aggregate.Thresholds
+	length     int64 // of a window, ns
+	most       int   // windows of all cells together
+
+	mu         sync.Mutex
+	cells      map[aggregate.CellKey][]windowSums // ascending
+	held       int
+	first, end int64 // numbers of the first window and of the one after the last; equal without any
+}
+
+// windowSums are what a window of a cell is judged by.
+type windowSums struct {
+	number                                 int64
+	observations, samples, heavy, unjudged uint64
+}
+
+// NewJudged holds so many windows of all cells at most. Past that a cell forgets its first window,
+// and one that has none is judged by its sums alone.
+func NewJudged(t aggregate.Thresholds, length time.Duration, most int) *Judged {
+	return &Judged{thresholds: t, length: int64(length), most: most, cells: make(map[aggregate.CellKey][]windowSums)}
+}
+
+// WriteBlock adds the block's rows, if it is of a window of the length. It never fails.
+func (j *Judged) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	if b.Resolution != j.length || b.Len() == 0 {
+		return nil
+	}
+	n := b.WindowStart / j.length
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.first == j.end {
+		j.first, j.end = n, n
+	}
+	j.first, j.end = min(j.first, n), max(j.end, n+1)
+	var sums aggregate.Sums // escapes: once a block
+	for i := range b.Len() {
+		if w := j.window(b.Cell(i), n); w != nil {
+			sums = b.Sums(i)
+			w.observations, w.samples = aggregate.AddSat(w.observations, sums.Observations), aggregate.AddSat(w.samples, sums.Samples)
+			w.heavy, w.unjudged = aggregate.AddSat(w.heavy, sums.Heavy), aggregate.AddSat(w.unjudged, sums.Unjudged)
+		}
+	}
+	return nil
+}
+
+// window is that of a cell, nil where there is no room for it.
+func (j *Judged) window(k aggregate.CellKey, n int64) *windowSums {
+	list := j.cells[k]
+	at, found := slices.BinarySearchFunc(list, n, func(w windowSums, n int64) int { return cmp.Compare(w.number, n) })
+	if found {
+		return &list[at]
+	}
+	if j.held >= j.most || len(list) == aggregate.Horizon {
+		if at == 0 {
+			return nil
+		}
+		copy(list, list[1:at])
+		at--
+	} else {
+		list = slices.Insert(list, at, windowSums{})
+		j.cells[k] = list
+		j.held++
+	}
+	list[at] = windowSums{number: n}
+	return &list[at]
+}
+
+// Judge has the cells of rows judged at the end of the last window. They are those of all blocks.
+func (j *Judged) Judge(r Rows) Rows {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	all := make(verdicts, len(j.cells))
+	for k, list := range j.cells {
+		all[k] = j.verdict(list)
+	}
+	r.judged = &judgement{j.thresholds, []verdicts{all}}
+	return r
+}
+
+// verdict judges the last windows of a cell. The caller holds mu.
+func (j *Judged) verdict(list []windowSums) (v windowVerdict) {
+	var last aggregate.History
+	congested := false
+	for i := range list {
+		w := &list[i]
+		if w.number < j.end-aggregate.Horizon {
+			continue
+		}
+		said := j.thresholds.Judge(w.observations, w.samples, w.heavy, w.unjudged)
+		last.Set(w.number, said)
+		switch said &^ aggregate.Loaded {
+		case aggregate.Unjudged:
+			continue
+		case aggregate.Onset:
+			congested = true
+		case aggregate.Below:
+			congested = false
+		}
+		v.judged++
+		if congested {
+			v.congested++
+		}
+	}
+	v.Verdict = last.Verdict(j.end, j.length)
+	return v
+}
+
+// Extent is from the start of the first window to the end of the last one; both are the zero Time
+// without any.
+func (j *Judged) Extent() (from, to time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.first == j.end {
+		return from, to
+	}
+	return time.Unix(0, j.first*j.length).UTC(), time.Unix(0, j.end*j.length).UTC()
 }

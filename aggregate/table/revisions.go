@@ -52,8 +52,8 @@ func (s *State) Last(n int) []*Window {
 	return s.Windows[from:]
 }
 
-// Old are the cells whose rows in the windows, which are the state's last ones, are too old to say
-// anything of now: for Rows.Without. It is nil where there are none.
+// Old are the cells whose rows in the windows, which are of the state, are too old to say anything of
+// now: for Rows.Without and Flows. It is nil where there are none.
 func (s *State) Old(windows []*Window) map[aggregate.CellKey]bool {
 	if len(windows) == 0 || windows[0].Start.UnixNano() >= s.Coverage.current {
 		return nil

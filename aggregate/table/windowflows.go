@@ -62,9 +62,9 @@ type WindowFlow struct {
 
 // Flows adds up the flows of the signal that windows name, and for each cell all others, whose Flow
 // is zero: the most heavy observations first, then by addresses, ports and cell. A flow is made of
-// its tags where it has any in its cell, else of its reflections. complete is false where a window's
-// flows made room for those of others.
-func Flows(windows []*Window, sig csig.Signal) (list []WindowFlow, complete bool) {
+// its tags where it has any in its cell, else of its reflections. Cells may be left out; see
+// State.Old. complete is false where a window's flows made room for those of others.
+func Flows(windows []*Window, sig csig.Signal, without map[aggregate.CellKey]bool) (list []WindowFlow, complete bool) {
 	type total struct {
 		flowTotal
 		windows uint64
@@ -77,7 +77,7 @@ func Flows(windows []*Window, sig csig.Signal) (list []WindowFlow, complete bool
 			continue
 		}
 		for k, f := range w.flows.all {
-			if k.cell.Signal != sig {
+			if k.cell.Signal != sig || without[k.cell] {
 				continue
 			}
 			if have := all[k]; have != nil {

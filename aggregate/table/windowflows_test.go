@@ -40,7 +40,7 @@ func TestWindowFlowsBounded(t *testing.T) {
 	if len(windows) != 8 {
 		t.Fatalf("%d windows", len(windows))
 	}
-	last, complete := table.Flows(windows[7:], csig.MinABWRatio)
+	last, complete := table.Flows(windows[7:], csig.MinABWRatio, nil)
 	total := uint64(0)
 	for _, f := range last {
 		total += f.Observations
@@ -48,7 +48,7 @@ func TestWindowFlowsBounded(t *testing.T) {
 	if len(last) != 17 || total != 40 || !complete || last[0].Flow != (flow.Flow{}) || last[0].Heavy != 24 || last[0].LocationHeavy != 0 || last[0].SrcGroup != uint64(aggregate.OverflowGroup) {
 		t.Errorf("%d flows of %d observations, complete %t, first %+v", len(last), total, complete, last[0])
 	}
-	if all, complete := table.Flows(windows, csig.MinABWRatio); complete || len(all) == 0 {
+	if all, complete := table.Flows(windows, csig.MinABWRatio, nil); complete || len(all) == 0 {
 		t.Errorf("%d flows of all windows, complete %t", len(all), complete)
 	}
 }
@@ -76,13 +76,13 @@ func TestWindowFlowsNeverChange(t *testing.T) {
 		heavy, located uint64
 		location       uint64
 	}{{before, 1, 1, 501}, {after, 6, 5, 502}, {later, 7, 5, 502}} {
-		got, _ := table.Flows(c.windows, csig.MinABWRatio)
+		got, _ := table.Flows(c.windows, csig.MinABWRatio, nil)
 		if len(got) != 1 || got[0].Heavy != c.heavy || got[0].Location != c.location || got[0].LocationHeavy != c.located || got[0].Windows != 1 {
 			t.Errorf("revision %d: %+v, want %+v", i+1, got, c)
 		}
 	}
 	two := write(flowBlock(1030, 1, 1))
-	if got, _ := table.Flows(two, csig.MinABWRatio); len(got) != 1 || got[0].Windows != 2 || got[0].Heavy != 8 {
+	if got, _ := table.Flows(two, csig.MinABWRatio, nil); len(got) != 1 || got[0].Windows != 2 || got[0].Heavy != 8 {
 		t.Errorf("two windows: %+v", got)
 	}
 }

@@ -182,7 +182,9 @@ func (c *collector) openFeed() error {
 	if err != nil {
 		return err
 	}
-	if c.feed, err = newLiveFeed(c.cmd, d, names, reader, &c.network.Config.API, &c.memory, table.MemoryOptions{
+	began := time.Now()
+	down := func(silent []table.Producer) []string { return c.down(began, silent) }
+	if c.feed, err = newLiveFeed(c.cmd, d, names, reader, down, &c.network.Config.API, &c.memory, table.MemoryOptions{
 		Lateness: c.lateness, MaxAge: time.Duration(c.network.Config.Collect.MaxAge), Thresholds: c.network.Config.States.Thresholds(),
 	}, c.logger); err != nil {
 		return errors.Join(err, d.Close())

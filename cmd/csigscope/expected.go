@@ -12,6 +12,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/ingest/edge"
 	"github.com/csigscope/csigscope/ingest/local"
 	"github.com/csigscope/csigscope/ingest/remote"
@@ -23,8 +24,8 @@ const (
 	expectEvery = time.Minute
 	// expectAgain is the pause after the store did not answer.
 	expectAgain = 5 * time.Second
-	// expectFor is for how long a producer is expected after it wrote last.
-	expectFor = 24 * time.Hour
+	// heardWithin is how long after its last request an exporter is gone: it says hello every 15 s.
+	heardWithin = 45 * time.Second
 )
 
 // expect keeps the live windows told who should write, until ctx ends. While the store is away,
@@ -34,7 +35,7 @@ func (c *collector) expect(ctx context.Context) error {
 	var failing retry.LogThrottle
 	for {
 		asked, cancel := context.WithTimeout(ctx, expectEvery)
-		list, err := c.db.store.Producers(asked, time.Now().Add(-expectFor))
+		list, err := c.db.store.Producers(asked, time.Now().Add(-store.ExpectFor))
 		cancel()
 		pause := expectEvery
 		switch {
@@ -115,6 +116,36 @@ func expectedProducers(known []store.Producer, taps []table.Producer, silent, pl
 	for _, p := range known {
 		if !p.Forgotten && !slices.ContainsFunc(taps, func(t table.Producer) bool { return t.ID == p.ID }) {
 			list = append(list, table.Producer{ID: p.ID, Name: p.Name})
+		}
+	}
+	return list
+}
+
+// down names the silent producers that are known to be gone, in a process that began at a time: taps
+// of this host without a link, and exporters that are not heard from.
+func (c *collector) down(began time.Time, silent []table.Producer) []string {
+	taps, gone := make(map[uint64]bool), make(map[string]bool)
+	if instance, err := c.network.Config.Collect.Name(); err == nil {
+		for _, t := range c.agent.Taps() {
+			taps[local.Producer(instance, t.Name())] = t.State() == capture.LinkUp
+		}
+	}
+	if c.server != nil && c.log.sharing == nil { // in a fleet, exporters may have turned to another collector
+		for _, e := range c.server.Stats().Exporters {
+			gone[e.Name] = time.Since(began) > heardWithin && time.Since(e.Last) > heardWithin
+		}
+	}
+	return downProducers(silent, taps, gone)
+}
+
+// downProducers names those of silent producers that are taps without a link, or streams of exporters
+// that are gone. taps says whether the link of each tap of this host is up.
+func downProducers(silent []table.Producer, taps map[uint64]bool, gone map[string]bool) (list []string) {
+	for _, p := range silent {
+		up, tap := taps[p.ID]
+		exporter, _, _ := strings.Cut(p.Name, "/")
+		if tap && !up || !tap && gone[exporter] {
+			list = append(list, p.Name)
 		}
 	}
 	return list

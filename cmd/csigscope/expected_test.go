@@ -8,6 +8,21 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table"
 )
 
+// TestDownProducers: taps without a link and streams of exporters that are gone are down, and no tap
+// for the sake of an exporter's name.
+func TestDownProducers(t *testing.T) {
+	silent := []table.Producer{
+		{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}, {ID: 3, Name: "host1/p0"}, {ID: 4, Name: "host2/p0"}, {ID: 5, Name: "host2"}, {ID: 6, Name: "host3"}, {ID: 7, Name: "eth0"},
+	}
+	got := downProducers(silent, map[uint64]bool{1: true, 2: false}, map[string]bool{"eth0": false, "eth1": true, "host1": false, "host2": true})
+	if want := []string{"eth1", "host2/p0", "host2"}; !slices.Equal(got, want) {
+		t.Errorf("%v are down, want %v", got, want)
+	}
+	if got := downProducers(silent[:1], map[uint64]bool{1: true}, map[string]bool{"eth0": true}); got != nil {
+		t.Errorf("%v are down, want none", got)
+	}
+}
+
 // TestExpectedProducers: each of the configuration, the fabric file and the store is expected
 // once, until it is forgotten.
 func TestExpectedProducers(t *testing.T) {

@@ -143,6 +143,7 @@ func collectSilence(t *testing.T, env []string) {
 		Room     map[string]float64
 		Costs    map[string]map[string]float64 `json:"cost-map"`
 		Missing  []string                      `json:"missing_producers"`
+		Down     []string                      `json:"down_producers"`
 	}
 	ask := func(path string) answer { return decodeJSON[answer](t, fetch(t, address+path)) }
 	group := func(cell map[string]any) string { return fmt.Sprintf("src=%s&dst=%[2]s", cell["src"], cell["dst"]) }
@@ -164,6 +165,11 @@ func collectSilence(t *testing.T, env []string) {
 			t.Errorf("ALTO while it sends: %v", a)
 		}
 		stop()
+		if !comes(func() bool { return len(ask("/api/v1/health").Missing) == 1 }) {
+			t.Error("health does not name the tap of a sender that pauses")
+		} else if a := ask("/api/v1/health"); len(a.Down) != 0 {
+			t.Errorf("a tap with a link is down: %v", a)
+		}
 		livetest.IP(t, "link", "set", livetest.SendEnd, "down")
 		a := cells("no_data")
 		for _, name := range []string{"mean", "min", "max", "heavy_ratio", "mode", "present_producers"} {
@@ -183,7 +189,7 @@ func collectSilence(t *testing.T, env []string) {
 		if a := ask("/alto/costmap/num-routingcost"); len(a.Costs) != 0 {
 			t.Errorf("ALTO: %v", a)
 		}
-		if a := ask("/api/v1/health"); len(a.Missing) != 1 || a.Missing[0] != livetest.TapEnd || a.Present != 0 {
+		if a := ask("/api/v1/health"); len(a.Missing) != 1 || a.Missing[0] != livetest.TapEnd || !slices.Equal(a.Down, a.Missing) || a.Present != 0 {
 			t.Errorf("health: %v", a)
 		}
 		c.waitSaid(operations+"/metrics", "csigscope_live_producers 0\n")

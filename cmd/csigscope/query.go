@@ -311,7 +311,7 @@ fabric file names them no longer.`,
 	out.add(cmd, tabular.ListingFormats()...)
 	return withStore(cmd, asItIs(mustExist, nil, "no producers"), func(cmd *cobra.Command, db *openedStore, names []string) error {
 		if len(names) == 0 {
-			list, err := db.store.Producers(cmd.Context(), time.Now().Add(-expectFor))
+			list, err := db.store.Producers(cmd.Context(), time.Now().Add(-store.ExpectFor))
 			if err != nil {
 				return err
 			}

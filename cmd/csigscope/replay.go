@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,10 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/rest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay"
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
@@ -100,7 +106,7 @@ func newReplayCommand() *cobra.Command {
 		Short: "Run captures through the pipeline into the store",
 		Long: `replay reads pcap and pcapng files, decodes their CSIG tags and reflections,
 aggregates them by window, cell, signal and location, stores the result, and
-prints a summary. The content of a file is its identity: replaying it again, under
+prints a summary, whose cells -o json writes as query cells does. The content of a file is its identity: replaying it again, under
 another name or in another order, changes no number. FILE may be a folder of
 captures, a named pipe, or - for standard input; pipes are copied to $TMPDIR first,
 since their content is their identity as well. With --pace all files are replayed side by side, by their times.
@@ -212,16 +218,17 @@ type replayRun struct {
 	*persist.Recorder
 	network *network
 	summary *table.Table
+	judged  *table.Judged
 }
 
 // newReplayRun checks the files of a replay whose blocks go to further sinks as well.
 func newReplayRun(cmd *cobra.Command, c replay.Config, n *network, sinks ...aggregate.Sink) (*replayRun, error) {
 	r := &replayRun{network: n, summary: table.New(table.Bounds{
 		Resolution: c.Resolutions[len(c.Resolutions)-1], Rows: c.MaxKeys,
-	})}
+	}), judged: table.NewJudged(n.Config.States.Thresholds(), aggregate.LiveResolution, c.MaxKeys)}
 	c.Logger = newLogger(cmd, cmd.ErrOrStderr())
 	var err error
-	r.Recorder, err = persist.New(c, persist.Network(n.Naming()), append(sinks, r.summary)...)
+	r.Recorder, err = persist.New(c, persist.Network(n.Naming()), append(sinks, r.summary, r.judged)...)
 	return r, err
 }
 
@@ -239,12 +246,16 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, out *output) error 
 			return err
 		}
 	}
-	result, names := r.Result(), r.network.Fabric.Names()
+	result, names, rows := r.Result(), r.network.Fabric.Names(), r.judged.Judge(r.summary.Total())
 	err := out.write(cmd, func(w io.Writer) error {
 		if out.format == "json" {
-			return result.WriteJSON(w, r.summary.Total(), names)
+			cells, err := r.cells(rows)
+			if err != nil {
+				return err
+			}
+			return result.WriteJSON(w, rows, names, cells)
 		}
-		if err := result.WriteSummary(w, r.summary.Total(), names); err != nil || db == nil || len(result.Findings) == 0 {
+		if err := result.WriteSummary(w, rows, names); err != nil || db == nil || len(result.Findings) == 0 {
 			return err
 		}
 		_, err := fmt.Fprintln(w, "\nwhat was found: csigscope query findings")
@@ -252,6 +263,24 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, out *output) error 
 	})
 	replay.NoteNoCSIG(cmd.ErrOrStderr(), result.Packets-result.SkippedLink.Total(), result.Counts.In, r.network.Domain)
 	return errors.Join(append([]error{err}, result.Cuts...)...)
+}
+
+// cells are the cells of the rows as the query API writes them in JSON, those of each signal by source
+// and destination.
+func (r *replayRun) cells(rows table.Rows) ([]json.RawMessage, error) {
+	from, to := r.judged.Extent()
+	schema, list, signals := rest.NewSchema(), []json.RawMessage{}, rows.Signals()
+	names := csig.SignalNames(signals)
+	for i, s := range signals {
+		for _, c := range api.CellsOf(rows.Cells(s, nil), r.network.Fabric.Groups(), r.network.Fabric.Locations()) {
+			text, err := schema.Append(nil, &wire.ExportedCell{From: timestamppb.New(from), To: timestamppb.New(to), Signal: names[i], Cell: c})
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, text)
+		}
+	}
+	return list, nil
 }
 
 func (r *replayRun) withProgress(ctx context.Context, cmd *cobra.Command) error {

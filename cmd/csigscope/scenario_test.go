@@ -107,16 +107,13 @@ func TestTunnelEndsAreConfigured(t *testing.T) {
 		}
 		s := decodeJSON[struct {
 			Frames map[string]uint64 `json:"frames"`
-			Cells  []struct {
-				Src  string `json:"src_group"`
-				Mode string `json:"mode"`
-			} `json:"cells"`
+			Cells  []answeredCell    `json:"cells"`
 		}](t, outside)
 		if len(s.Frames) != 1 || s.Frames["ok"] == 0 || len(s.Cells) == 0 {
 			t.Errorf("%s: frames %v, %d cells", encap, s.Frames, len(s.Cells))
 		}
 		for _, c := range s.Cells {
-			if !strings.HasPrefix(c.Src, "rack") || strings.HasPrefix(c.Mode, "unknown") {
+			if !strings.HasPrefix(c.Src, "rack") || strings.HasPrefix(c.Mode.Location, "unknown") {
 				t.Errorf("%s: cell %+v", encap, c)
 			}
 		}

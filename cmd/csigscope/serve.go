@@ -100,12 +100,12 @@ type liveFeed struct {
 const clockError = 5 * time.Second
 
 // newLiveFeed serves windows in memory with the options behind the door. History is asked of the reader,
-// names of the fabric in use.
-func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reader query.Reader, c *config.API, m *config.Memory, o table.MemoryOptions, logger *slog.Logger) (*liveFeed, error) {
+// names of the fabric in use, and down which silent producers are gone.
+func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reader query.Reader, down func([]table.Producer) []string, c *config.API, m *config.Memory, o table.MemoryOptions, logger *slog.Logger) (*liveFeed, error) {
 	o.MaxRows, o.MaxLag = m.LiveRows, o.Lateness+o.MaxAge+clockError
 	f := &liveFeed{memory: table.NewMemory(o), door: d}
 	var err error
-	f.api, err = api.New(api.Config{Memory: f.memory, Reader: reader, Names: names, Thresholds: o.Thresholds, Timeout: time.Duration(c.AnswerTime), Made: m.Answers, Logger: logger})
+	f.api, err = api.New(api.Config{Memory: f.memory, Reader: reader, Names: names, Down: down, Thresholds: o.Thresholds, Timeout: time.Duration(c.AnswerTime), Made: m.Answers, Logger: logger})
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,9 @@ type Config struct {
 	Reader query.Reader  // history
 	Names  Catalog       // of what memory holds; nil: Reader
 	Fabric string        // its name
+	// Down names those of silent producers that are known to be gone; nil: none is. It is called by
+	// several requests at a time.
+	Down func(silent []table.Producer) []string
 	// Thresholds are those that states of cells follow, in memory and in the store; zero:
 	// aggregate.DefaultThresholds.
 	Thresholds aggregate.Thresholds
@@ -120,7 +123,7 @@ type API struct {
 	past     namesCache // of history, where other names are in memory
 	lately   lately
 	kept     keptAnswers
-	made     *made // of what is in memory
+	made     *made // of what is in memory, and the producers of history
 	sends    *sends
 	packer   packer
 	schema   *rest.Schema

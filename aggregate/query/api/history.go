@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -184,6 +185,36 @@ func (a *API) pastAbout(q pastQuestion) *wire.About {
 		Level: q.Level.String(), From: timestamppb.New(q.From), To: timestamppb.New(q.To), Durable: true, Final: true,
 		OnsetRatio: a.Thresholds.Onset, ClearRatio: a.Thresholds.Clear, NotJudgedHint: query.NotJudgedHint(q.Signal),
 	}
+}
+
+// producersOf identifies the producers of an answer of the store, in Unix ns.
+type producersOf struct{ from, to, asOf int64 }
+
+// countProducers adds to an answer of the store, if it is of a range, how many producers wrote in
+// it. They are counted once for all pages.
+func (a *API) countProducers(ctx context.Context, answer proto.Message) error {
+	ranged, ok := answer.(interface{ GetAbout() *wire.About })
+	if !ok {
+		return nil
+	}
+	about := ranged.GetAbout()
+	from, to := about.GetFrom().AsTime(), about.GetTo().AsTime()
+	n, err := once(a.made, producersOf{from.UnixNano(), to.UnixNano(), about.GetAsOf().AsTime().UnixNano()}, func() (query.ProducerCounts, int, error) {
+		n, err := a.Reader.CountProducers(ctx, from, to)
+		return n, 0, err
+	})
+	about.ExpectedProducers, about.PresentProducers = uint32(n.Expected), uint32(n.Present)
+	return err
+}
+
+// CellsOf are cells as answers of history have them, in the same order.
+func CellsOf(cells []aggregate.CellStats, groups []fabric.Group, locations []fabric.Location) []*wire.Cell {
+	n := newNames(0, groups, locations)
+	list := make([]*wire.Cell, len(cells))
+	for i := range cells {
+		list[i] = n.pastCell(&cells[i])
+	}
+	return list
 }
 
 // pastCell is a cell of history: values have all their digits.

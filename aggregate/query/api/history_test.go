@@ -116,6 +116,33 @@ func TestPastOthers(t *testing.T) {
 	}
 }
 
+// TestPastProducers: each answer of a range of the store counts the producers of the range, once for
+// all of its pages.
+func TestPastProducers(t *testing.T) {
+	memory := querytest.Fabric(4, 10)
+	memory.FlowRows, memory.Producers = querytest.Flows(memory, 250), query.ProducerCounts{Expected: 3, Present: 2}
+	counting := &querytest.Counting{Reader: memory}
+	s := newServed(t, 4, func(c *api.Config) { c.Memory, c.Names, c.Reader = nil, nil, counting })
+	for _, target := range []string{"cells?", "matrix?", "path?src=rack1&dst=rack2&", "locations?", "links?", "timeline?", "flows?signal=max_delay&"} {
+		o := object(t, s.get(t, "/api/v1/"+target+past))
+		if o["expected_producers"] != 3.0 || o["present_producers"] != 2.0 {
+			t.Errorf("%s: %v of %v producers", target, o["present_producers"], o["expected_producers"])
+		}
+	}
+	read := func(cursor any) map[string]any {
+		return object(t, s.get(t, fmt.Sprintf("/api/v1/flows?signal=max_delay&limit=100&cursor=%s&%s", cursor, past)))
+	}
+	first := read("")
+	memory.Producers.Present = 3
+	before := counting.Count()
+	if next := read(first["next_cursor"]); next["present_producers"] != 2.0 {
+		t.Errorf("second page: %v producers", next["present_producers"])
+	}
+	if n := counting.Count() - before; n > 1 {
+		t.Errorf("%d reads for a second page, want the extent at most", n)
+	}
+}
+
 // TestPastPages: pages of history fit together though more is stored meanwhile; where they
 // cannot, the asker is told.
 func TestPastPages(t *testing.T) {

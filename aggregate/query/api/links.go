@@ -87,7 +87,8 @@ func (a *API) linksOf(ctx context.Context, s *table.State, on *scope, f *fabric.
 		if err != nil {
 			return nil, 0, err
 		}
-		flows, _ := query.FlowsOfWindows(s.Last(int(on.about.GetWindows())), linkFlows(on))
+		windows := s.Last(int(on.about.GetWindows()))
+		flows, _ := query.FlowsOfWindows(windows, linkFlows(on), s.Old(windows))
 		links.CountFlows(query.CountFlows(flows))
 		return links, len(links.List) * linkBytes, nil
 	})

@@ -445,9 +445,12 @@ func (a *API) health(ctx context.Context, _ *table.State, _ *wire.HealthRequest)
 	out.Source, out.Revision, out.Windows, out.ResolutionS = "memory", token(s), uint64(len(s.Windows)), s.Resolution.Seconds()
 	out.OldBlocks, out.DroppedWindows = counts.OldBlocks, counts.DroppedWindows
 	out.RepeatedBlocks, out.AheadBlocks, out.CrowdedBlocks = counts.RepeatedBlocks, counts.AheadBlocks, counts.CrowdedBlocks
-	missing := s.Coverage.Silent
-	for _, p := range missing[:min(len(missing), maxMissing)] {
+	missing := s.Coverage.Silent[:min(len(s.Coverage.Silent), maxMissing)]
+	for _, p := range missing {
 		out.MissingProducers = append(out.MissingProducers, text(p.Name))
+	}
+	if a.Down != nil {
+		out.DownProducers = texts(a.Down(missing))
 	}
 	out.AgeS, out.ExpectedProducers, out.PresentProducers = ageOf(s, now), uint64(s.Coverage.Expected), uint64(s.Coverage.Present())
 	for _, signal := range s.Signals() {

@@ -122,7 +122,7 @@ func (a *API) flowsNow(ctx context.Context, in *wire.FlowsRequest, at pin) (*ans
 	complete := true
 	p, err := paged(a, at, int(in.GetLimit()), maxRecords, func() ([]*wire.Flow, error) {
 		var rows []query.FlowTotal
-		rows, complete = query.FlowsOfWindows(windows, q)
+		rows, complete = query.FlowsOfWindows(windows, q, s.Old(windows))
 		list := make([]*wire.Flow, len(rows))
 		for i := range rows {
 			list[i] = n.flow(q.Signal, &rows[i])

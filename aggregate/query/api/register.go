@@ -121,7 +121,9 @@ func work[P proto.Message](ctx context.Context, a *API, s *table.State, in P, f 
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
 	err = a.inTurn(ctx, a.slots, func() error {
-		found, err = f(ctx, s, in)
+		if found, err = f(ctx, s, in); err == nil && found.state == nil {
+			err = a.countProducers(ctx, found.value)
+		}
 		return err
 	})
 	if err != nil {

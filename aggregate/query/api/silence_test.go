@@ -8,9 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
+	csigdecode "github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // TestSilence: three minutes after the only producers fell silent, no answer has a number that a
@@ -21,11 +25,19 @@ func TestSilence(t *testing.T) {
 		clock := func() time.Time { return now }
 		s := newServed(t, 9, func(c *api.Config) {
 			c.Memory, c.Now = table.NewMemory(table.MemoryOptions{Epoch: 7, Log: 16, Now: clock}), clock
+			c.Down = func(silent []table.Producer) []string { return []string{silent[len(silent)-1].Name} }
 		})
 		s.memory.Expect([]table.Producer{{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}, {ID: 3, Name: "eth2"}}, nil) // the third never sends
 		for second := range 4 {
 			s.window(t, second)
 		}
+		named := producersBlocks(3, 9)[0]
+		named.Flows = []aggregate.FlowRow{{
+			Flow: flow.Flow{Src: [16]byte{15: 1}, Dst: [16]byte{15: 2}, Proto: 6}, Signal: uint8(csig.MinABWRatio), Kind: uint8(csigdecode.Tag),
+			SrcGroup: named.SrcGroup[0], DstGroup: named.DstGroup[0], Observations: 1, Heavy: 1,
+		}}
+		s.writeBlock(t, named)
+		s.memory.Publish()
 		path := func() *wire.PathResponse {
 			return read[wire.PathResponse](t, s.get(t, "/api/v1/path?src=rack1&dst=rack2"))
 		}
@@ -56,6 +68,9 @@ func TestSilence(t *testing.T) {
 				if (locations.Total == 0) != gone || (links.Total == 0) != gone {
 					t.Errorf("%s later, %d windows: %d locations, %d links", after, n, locations.Total, links.Total)
 				}
+				if flows := read[wire.FlowsResponse](t, s.get(t, fmt.Sprintf("/api/v1/flows?windows=%d", n))); flows.Total != 0 && gone || flows.Total == 0 && after == 2*time.Second && n > 2 {
+					t.Errorf("%s later, %d windows: %d flows", after, n, flows.Total)
+				}
 				var matrix struct {
 					Mean, Heavy [][]*float64
 					State       [][]string
@@ -68,7 +83,7 @@ func TestSilence(t *testing.T) {
 				t.Errorf("%s later: path %v", after, p)
 			}
 			h := read[wire.HealthResponse](t, s.get(t, "/api/v1/health"))
-			if h.GetAgeS() != after.Seconds() || (h.PresentProducers == 0) != gone || h.ExpectedProducers != 3 || gone && len(h.MissingProducers) != 3 {
+			if h.GetAgeS() != after.Seconds() || (h.PresentProducers == 0) != gone || h.ExpectedProducers != 3 || gone && len(h.MissingProducers) != 3 || fmt.Sprint(h.DownProducers) != "[eth2]" {
 				t.Errorf("%s later: health %v", after, h)
 			}
 			line := read[wire.TimelineResponse](t, s.get(t, "/api/v1/timeline?windows=60")).Timeline
@@ -80,6 +95,22 @@ func TestSilence(t *testing.T) {
 			t.Errorf("%d cells without data", got.Total)
 		}
 	})
+}
+
+// TestFewerWindows: an answer of more windows than are in memory says how many it is of.
+func TestFewerWindows(t *testing.T) {
+	s := newServed(t, 9, func(c *api.Config) { c.Memory = table.NewMemory(table.MemoryOptions{Windows: 3, Ahead: -1}) })
+	for second := range 5 {
+		s.window(t, second)
+	}
+	for _, target := range []string{"cells?", "matrix?", "path?src=rack1&dst=rack2&", "locations?", "links?", "timeline?", "flows?"} {
+		for asked, want := range map[int]float64{2: 2, 60: 3} {
+			o := object(t, s.get(t, fmt.Sprintf("/api/v1/%swindows=%d", target, asked)))
+			if o["windows"] != want || o["from"] != begin.Add(time.Duration(5-want)*time.Second).Format(time.RFC3339) {
+				t.Errorf("%s: %v windows from %v, of %d asked for", target, o["windows"], o["from"], asked)
+			}
+		}
+	}
 }
 
 // TestAgeOfSharedPage: a page is made once for each revision, and its age is that of each answer.

@@ -184,7 +184,7 @@ func (w *watch) flows(window *table.Window, n *names, f *filter) (list []*wire.F
 		return nil, err
 	}
 	lift := n.at(w.key.level)
-	rows, _ := query.FlowsOfWindows([]*table.Window{window}, q)
+	rows, _ := query.FlowsOfWindows([]*table.Window{window}, q, nil)
 	for i := range rows {
 		at := rows[i].Location
 		if lift != nil {

@@ -86,3 +86,8 @@ func (c *Counting) Findings(ctx context.Context, q query.FindingQuestion) ([]que
 func (c *Counting) Missing(ctx context.Context, from, to time.Time) ([]query.Span, error) {
 	return c.counted().Missing(ctx, from, to)
 }
+
+// CountProducers implements query.Records.
+func (c *Counting) CountProducers(ctx context.Context, from, to time.Time) (query.ProducerCounts, error) {
+	return c.counted().CountProducers(ctx, from, to)
+}

@@ -43,6 +43,7 @@ type Memory struct {
 	FlowRows    []Flow
 	FindingRows []query.FindingRow
 	Gaps        []query.Span
+	Producers   query.ProducerCounts
 }
 
 // Extent covers all rows.
@@ -289,6 +290,11 @@ func (m *Memory) Findings(_ context.Context, q query.FindingQuestion) (list []qu
 // Missing are Gaps, whatever the range.
 func (m *Memory) Missing(context.Context, time.Time, time.Time) ([]query.Span, error) {
 	return m.Gaps, nil
+}
+
+// CountProducers has Producers, whatever the range.
+func (m *Memory) CountProducers(context.Context, time.Time, time.Time) (query.ProducerCounts, error) {
+	return m.Producers, nil
 }
 
 // CellLocations adds up rows by cell and location.

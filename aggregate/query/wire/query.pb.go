@@ -3069,10 +3069,12 @@ type About struct {
 	// Seconds from the end of the newest window with observations until as_of; of history, of those up
 	// to the end of the range. Not set before the first window.
 	AgeS *float64 `protobuf:"fixed64,20,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
-	// Producers that should send; see HealthResponse. Not known of history.
+	// Producers that should send; see HealthResponse. Of history, present_producers, and the live ones that
+	// wrote in the day before the end of the range and are not forgotten since.
 	ExpectedProducers uint32 `protobuf:"varint,21,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
 	// Of them, those that sent rows lately: of the last three windows, unless the server's configuration
-	// says otherwise. Windows without any follow by the clock.
+	// says otherwise. Windows without any follow by the clock. Of history, those with rows of the minutes
+	// of the range, replayed captures included.
 	PresentProducers uint32 `protobuf:"varint,22,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -5601,8 +5603,11 @@ type HealthResponse struct {
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	// Producers that sent rows lately: of the last three windows, unless the configuration says otherwise.
 	PresentProducers uint64 `protobuf:"varint,21,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Those of missing_producers that are known to be gone: taps of this host whose link is down, and
+	// exporters that the collector has not heard from for 45 s. The others may be there and see no tags.
+	DownProducers []string `protobuf:"bytes,22,rep,name=down_producers,json=downProducers,proto3" json:"down_producers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HealthResponse) Reset() {
@@ -5780,6 +5785,13 @@ func (x *HealthResponse) GetPresentProducers() uint64 {
 		return x.PresentProducers
 	}
 	return 0
+}
+
+func (x *HealthResponse) GetDownProducers() []string {
+	if x != nil {
+		return x.DownProducers
+	}
+	return nil
 }
 
 // Stored is what the store holds.
@@ -7944,7 +7956,7 @@ const file_query_proto_rawDesc = "" +
 	"\x0eFabricResponse\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\x8a\xb5\x18\x05B\x03labR\x04name\x121\n" +
 	"\x06groups\x18\x02 \x03(\v2\x19.csigscope.query.v1.GroupR\x06groups\x127\n" +
-	"\tlocations\x18\x03 \x03(\v2\x19.csigscope.query.v1.PlaceR\tlocations\"\xf5\b\n" +
+	"\tlocations\x18\x03 \x03(\v2\x19.csigscope.query.v1.PlaceR\tlocations\"\xb4\t\n" +
 	"\x0eHealthResponse\x123\n" +
 	"\x06source\x18\x01 \x01(\tB\x1b\x8a\xb5\x18\x172\x06memory2\x05storeB\x06memoryR\x06source\x127\n" +
 	"\brevision\x18\x02 \x01(\tB\x1b\x8a\xb5\x18\x17B\x130000000000000007-42H\x01R\brevision\x12#\n" +
@@ -7968,7 +7980,8 @@ const file_query_proto_rawDesc = "" +
 	"\x11missing_producers\x18\x12 \x03(\tB\x16\x8a\xb5\x18\x12B\x0e[\"host7/eth0\"]H\x01R\x10missingProducers\x122\n" +
 	"\x06stored\x18\x13 \x01(\v2\x1a.csigscope.query.v1.StoredR\x06stored\x12M\n" +
 	"\x05as_of\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:10:01ZR\x04asOf\x124\n" +
-	"\x11present_producers\x18\x15 \x01(\x04B\a\x8a\xb5\x18\x03B\x014R\x10presentProducersB\b\n" +
+	"\x11present_producers\x18\x15 \x01(\x04B\a\x8a\xb5\x18\x03B\x014R\x10presentProducers\x12=\n" +
+	"\x0edown_producers\x18\x16 \x03(\tB\x16\x8a\xb5\x18\x12B\x0e[\"host7/eth0\"]H\x01R\rdownProducersB\b\n" +
 	"\x06_age_s\"\xdf\x01\n" +
 	"\x06Stored\x12N\n" +
 	"\x05first\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\x05first\x12L\n" +

@@ -1,0 +1,95 @@
+package table_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// loadedBlock is a block of which some cells are heavy for minutes and others have too few samples.
+func loadedBlock(rng *rand.Rand, producer uint64, second int) *aggregate.Block {
+	b := tabletest.Block(rng, producer, begin.Add(time.Duration(second)*time.Second), 9, csig.MinABWRatio)
+	for i := range b.Len() {
+		switch phase := (second + 37*int(b.SrcGroup[i]%7)) % 200; {
+		case phase < 140:
+			b.Heavy[i] = 0
+		case phase < 150:
+			b.Heavy[i] /= 30
+		}
+		if (second+int(b.DstGroup[i]))%5 == 0 {
+			b.Samples[i] = min(b.Samples[i], 2)
+		}
+	}
+	return b
+}
+
+// TestJudged: cells of captures that were read in any order are judged as cells in memory are, by
+// their last windows.
+func TestJudged(t *testing.T) {
+	thresholds := aggregate.Thresholds{Onset: 0.3, Clear: 0.1}
+	states := map[aggregate.State]bool{}
+	for _, seconds := range []int{1, 40, 300, 360, 420} {
+		rng := rand.New(rand.NewPCG(1, uint64(seconds)))
+		m := table.NewMemory(table.MemoryOptions{Windows: aggregate.Horizon, Thresholds: thresholds})
+		var blocks []*aggregate.Block
+		for second := range seconds {
+			for producer := range uint64(2) {
+				blocks = append(blocks, loadedBlock(rng, producer, second))
+			}
+		}
+		write(t, m, blocks...)
+		m.Publish()
+		windows := m.State().Last(aggregate.Horizon)
+		want := table.Merge(windows).Cells(csig.MinABWRatio, nil)
+
+		whole := table.New(table.Bounds{Resolution: time.Second, Rows: 1 << 20})
+		j := table.NewJudged(thresholds, time.Second, 1<<20)
+		slices.SortStableFunc(blocks, func(a, b *aggregate.Block) int { return int(b.Producer) - int(a.Producer) })
+		write(t, whole, blocks...)
+		write(t, j, blocks...)
+		for i, c := range j.Judge(whole.Total()).Cells(csig.MinABWRatio, nil) {
+			w := &want[i]
+			if c.Verdict != w.Verdict || c.JudgedWindows != w.JudgedWindows || c.CongestedWindows != w.CongestedWindows || c.State != w.State {
+				t.Errorf("%d s, %v: %+v, %s, %d of %d windows, want %+v, %s, %d of %d", seconds, c.ID(), c.Verdict, c.State, c.CongestedWindows, c.JudgedWindows,
+					w.Verdict, w.State, w.CongestedWindows, w.JudgedWindows)
+			}
+			states[c.State] = true
+		}
+		if from, to := j.Extent(); !from.Equal(begin) || to.Sub(from) != time.Duration(seconds)*time.Second {
+			t.Errorf("%d s: from %s to %s", seconds, from, to)
+		}
+	}
+	if len(states) < 3 {
+		t.Errorf("no cells but %v", states)
+	}
+}
+
+// TestJudgedBound: past its bound, a cell is judged by its newest windows, and one that came too late
+// by its sums.
+func TestJudgedBound(t *testing.T) {
+	j, whole := table.NewJudged(aggregate.DefaultThresholds(), time.Second, 2), table.New(table.Bounds{Resolution: time.Second, Rows: 100})
+	if from, to := j.Extent(); !from.IsZero() || !to.IsZero() {
+		t.Errorf("from %s to %s of nothing", from, to)
+	}
+	for i, cells := range []int{1, 1, 4} { // a tag and a reflection, the same a second later, and others
+		b := tabletest.Block(rand.New(rand.NewPCG(1, 1)), uint64(i), begin.Add(time.Duration(min(i, 1))*time.Second), cells, csig.MinABWRatio)
+		copy(b.Heavy, b.Observations)
+		write(t, j, b)
+		write(t, whole, b)
+	}
+	for i, c := range j.Judge(whole.Total()).Cells(csig.MinABWRatio, nil) {
+		judged, since := uint64(0), int64(0)
+		if i == 0 {
+			judged, since = 1, begin.Add(time.Second).UnixNano()
+		}
+		if c.State != aggregate.Congested || c.JudgedWindows != judged || c.Since != since {
+			t.Errorf("cell %d: %s since %d, of %d windows; want congested since %d, of %d", i, c.State, c.Since, c.JudgedWindows, since, judged)
+		}
+	}
+}
