@@ -32,6 +32,7 @@ type verdicts map[aggregate.CellKey]windowVerdict
 type judgement struct {
 	thresholds aggregate.Thresholds
 	windows    []verdicts // ascending
+	borrowed   bool       // of longer windows, which alone are judged
 }
 
 func newHistories(t aggregate.Thresholds, length time.Duration, most int) histories {
@@ -50,7 +51,7 @@ func (h *histories) add(windows []*Window) {
 		for k, one := range h.of {
 			all[k] = windowVerdict{one.Verdict(n+1, h.length), one.Get(n)&^aggregate.Loaded != aggregate.Unjudged}
 		}
-		w.Rows.judged = &judgement{h.thresholds, []verdicts{all}}
+		w.Rows.judged = &judgement{thresholds: h.thresholds, windows: []verdicts{all}}
 	}
 }
 
@@ -100,7 +101,11 @@ func (r Rows) judge(k aggregate.CellKey, c *aggregate.CellStats) {
 			}
 		}
 	}
-	c.Judge(r.judged.thresholds)
+	if !r.judged.borrowed {
+		c.Judge(r.judged.thresholds)
+		return
+	}
+	c.State = r.judged.thresholds.State(c.Verdict, c.Observations, c.Samples, 0, c.Observations) // by the verdict alone
 }
 
 // Verdict is the verdict on a cell at the window's end, whether or not the window has rows of it.
@@ -125,7 +130,7 @@ func mergedJudgement(windows []*Window) *judgement {
 		if w.Rows.judged == nil {
 			return nil
 		}
-		out.thresholds = w.Rows.judged.thresholds
+		out.thresholds, out.borrowed = w.Rows.judged.thresholds, w.Rows.judged.borrowed
 		out.windows = append(out.windows, w.Rows.judged.windows...)
 	}
 	return out
