@@ -178,14 +178,16 @@ func NewMemory(o MemoryOptions) *Memory {
 	if m.isLive() {
 		m.table.newest, m.flows.newest = noWindow, noWindow
 	}
-	m.state.Store(m.newState(0))
+	s := m.newState(0)
+	s.Coverage = m.coverage()
+	m.state.Store(s)
 	return m
 }
 
 func (m *Memory) newState(revision uint64) *State {
 	return &State{
 		Epoch: m.opts.Epoch, Revision: revision, Resolution: m.opts.Resolution, Published: m.opts.Now(),
-		next: make(chan struct{}), Memo: NewMemo(), Coverage: &Coverage{memo: NewMemo()},
+		next: make(chan struct{}), Memo: NewMemo(),
 	}
 }
 
