@@ -50,7 +50,8 @@ func (m *Memory) newestByClock(now time.Time) int64 {
 	return newest
 }
 
-// nextByClock is when the window after the newest one is shown, should nobody write until then.
+// nextByClock is when the window after the newest one is shown, should nobody write until then. Windows
+// without rows come several at a time where they are very short.
 func (m *Memory) nextByClock(now time.Time) time.Time {
 	if m.table.newest == noWindow {
 		return now.Add(m.seconds.opts.Resolution) // seconds may have one
@@ -59,7 +60,11 @@ func (m *Memory) nextByClock(now time.Time) time.Time {
 	if m.table.upToNewest() < len(m.table.list) {
 		return time.Unix(0, next+m.table.width)
 	}
-	return m.closes(next).Add(closingTime)
+	at, pause := m.closes(next), m.state.Load().Published
+	if at.Before(pause) {
+		at = pause
+	}
+	return at.Add(closingTime)
 }
 
 // fineCoverage is that of seconds, with the end of the newest short window that has rows. The caller
