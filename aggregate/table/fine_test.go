@@ -184,6 +184,32 @@ func TestFineStates(t *testing.T) {
 	})
 }
 
+// TestFineOld: sums of short windows leave out cells of which nobody has rows any more, but not those that
+// came back before a window of 1 s knows them.
+func TestFineOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, fine, start, stop := fineMemories(t)
+		defer stop()
+		at := func(offset time.Duration) time.Time {
+			time.Sleep(time.Until(start.Add(offset)))
+			return start.Add(offset - fineLength)
+		}
+		write(t, fine, fineBlock(1, at(fineLength), 9))
+		back := fineBlock(1, at(6*time.Second+fineLength), 9)
+		for i := range back.SrcGroup {
+			back.SrcGroup[i], back.DstGroup[i] = tabletest.FirstGroup, tabletest.FirstGroup
+		}
+		fine.WriteProvisional(provisionalOf(back))
+		synctest.Wait()
+		s := fine.State()
+		windows := s.Last(70)
+		cells := table.Merge(windows).Without(s.Old(windows)).Cells(csig.MaxDelay, nil)
+		if len(cells) != 1 || cells[0].Src != tabletest.FirstGroup || cells[0].Dst != tabletest.FirstGroup {
+			t.Errorf("%d cells, want the one that came back", len(cells))
+		}
+	})
+}
+
 // TestFineSameAsTable: final short windows hold what a Table makes of the same blocks, whatever was
 // announced before, in whatever order and how often blocks come.
 func TestFineSameAsTable(t *testing.T) {

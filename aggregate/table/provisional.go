@@ -9,7 +9,7 @@ import (
 )
 
 // Bounds of the provisional rows in a Memory, beside those of final rows. All of them together are
-// no more than the rows of one step; see stepRows.
+// no more than the rows of one step (see stepRows), or in short windows than half of all rows.
 const (
 	producerShare    = 4       // of them, a producer may have this part
 	maxParts         = 1 << 14 // of all producers, in all windows
