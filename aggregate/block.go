@@ -106,9 +106,25 @@ func (b *Block) Part() uint64 { return b.Seq >> PartShift }
 // have provisional rows.
 const LiveResolution = time.Second
 
-// Provisional is what one part of a producer has of a window of LiveResolution that has ended and
-// can still change. A later one of the part replaces it, and the part's final Block of the window
-// ends it. Only the part of its Seq counts, and it has no flows.
+// MinFineResolution is the length of the shortest windows that live views keep: shorter ones would
+// end more often than taps hand over frames.
+const MinFineResolution = 10 * time.Millisecond
+
+// FineResolution returns the length of the short windows that live views keep beside those of
+// LiveResolution, and that have provisional rows too: of the resolutions, which are ascending, the
+// longest below LiveResolution. It is 0 if there is none, or if that is below MinFineResolution.
+func FineResolution(resolutions []time.Duration) (fine time.Duration) {
+	for _, r := range resolutions {
+		if r >= MinFineResolution && r < LiveResolution {
+			fine = r
+		}
+	}
+	return fine
+}
+
+// Provisional is what one part of a producer has of a window of LiveResolution or FineResolution that
+// has ended and can still change. A later one of the part replaces it, and the part's final Block of
+// the window ends it. Only the part of its Seq counts, and it has no flows.
 //
 // It is a type of its own so that logs, spools and stores, which are Sinks, cannot take one.
 type Provisional Block

@@ -159,6 +159,9 @@ func (c *Coverage) Present() int { return c.Expected - len(c.Silent) }
 
 // coverage is a snapshot. The caller holds mu.
 func (m *Memory) coverage() *Coverage {
+	if m.seconds != nil {
+		return m.fineCoverage()
+	}
 	n, silent := m.known()
 	c := &Coverage{Expected: n, Silent: sortedProducers(silent), silent: silent, current: m.current(), oldest: math.MinInt64, memo: NewMemo(), maxAge: math.MaxInt64}
 	if m.isLive() {

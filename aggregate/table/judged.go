@@ -37,6 +37,7 @@ type verdicts map[aggregate.CellKey]windowVerdict
 type judgement struct {
 	thresholds aggregate.Thresholds
 	windows    []verdicts // ascending
+	borrowed   bool       // of longer windows, which alone are judged
 }
 
 func newHistories(t aggregate.Thresholds, length time.Duration, most int) histories {
@@ -62,7 +63,7 @@ func (h *histories) add(windows []*Window) {
 			}
 			all[k] = v
 		}
-		w.Rows.judged = &judgement{h.thresholds, []verdicts{all}}
+		w.Rows.judged = &judgement{thresholds: h.thresholds, windows: []verdicts{all}}
 	}
 }
 
@@ -108,7 +109,11 @@ func (r Rows) judge(k aggregate.CellKey, c *aggregate.CellStats) {
 		c.JudgedWindows += w[k].judged
 		c.CongestedWindows += w[k].congested
 	}
-	c.Judge(r.judged.thresholds)
+	if !r.judged.borrowed {
+		c.Judge(r.judged.thresholds)
+		return
+	}
+	c.State = r.judged.thresholds.State(c.Verdict, c.Observations, c.Samples, 0, c.Observations) // by the verdict alone
 }
 
 // Verdict is the verdict on a cell at the window's end, whether or not the window has rows of it.
@@ -133,7 +138,7 @@ func mergedJudgement(windows []*Window) *judgement {
 		if w.Rows.judged == nil {
 			return nil
 		}
-		out.thresholds = w.Rows.judged.thresholds
+		out.thresholds, out.borrowed = w.Rows.judged.thresholds, w.Rows.judged.borrowed
 		out.windows = append(out.windows, w.Rows.judged.windows...)
 	}
 	return out
@@ -218,7 +223,7 @@ func (j *Judged) Judge(r Rows) Rows {
 	for k, list := range j.cells {
 		all[k] = j.verdict(list)
 	}
-	r.judged = &judgement{j.thresholds, []verdicts{all}}
+	r.judged = &judgement{thresholds: j.thresholds, windows: []verdicts{all}}
 	return r
 }
 

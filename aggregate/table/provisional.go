@@ -9,7 +9,7 @@ import (
 )
 
 // Bounds of the provisional rows in a Memory, beside those of final rows. All of them together are
-// no more than the rows of one step; see stepRows.
+// no more than the rows of one step (see stepRows), or in short windows than half of all rows.
 const (
 	producerShare    = 4       // of them, a producer may have this part
 	maxParts         = 1 << 14 // of all producers, in all windows
@@ -69,7 +69,7 @@ func (m *Memory) WriteProvisional(p *aggregate.Provisional) {
 		return
 	}
 	counts.Taken++
-	m.cells.write(b)
+	m.writeCells(b)
 	m.replace(w, b)
 	m.change(w)
 	if w.isAnnounced(m.before(w), m.present) {
@@ -115,6 +115,9 @@ func (m *Memory) hasRoom(w *openWindow, b *aggregate.Block) bool {
 		}
 	}
 	most := m.table.stepRows()
+	if m.seconds != nil { // many windows wait for their blocks
+		most = m.table.bounds.Rows / 2
+	}
 	return m.early.rows+added <= most && m.early.of[b.Producer]+added <= max(most/producerShare, 1) &&
 		m.early.parts < maxParts && parts < maxProducerParts
 }
@@ -282,8 +285,12 @@ func (m *Memory) isOwed(w *openWindow, open bool) bool {
 }
 
 // awaits reports whether a present producer may have rows of a window, of which it has announced
-// none: until the window closes, and those that never announce any until they write a later one.
+// none: until the window closes, and those that never announce any until they write a later one. Of
+// short windows nobody has to have rows.
 func (m *Memory) awaits(w *openWindow, now time.Time, open bool) bool {
+	if m.seconds != nil {
+		return open
+	}
 	for _, p := range m.producers {
 		if m.isPresent(p, now) && p.closed < w.step.start && (open || !p.announces) {
 			return true

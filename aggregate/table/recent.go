@@ -21,7 +21,7 @@ type MemoryOptions struct {
 	Windows  int // kept at most, the newest; default 60
 	// MaxRows bounds the rows of a cell and a location in all windows together, each of
 	// about 200 bytes, and as many again for the log of revisions: past it, windows overflow
-	// and the oldest are forgotten early, as in every sliding table. Default 1 << 20.
+	// and the oldest are forgotten early, as in every sliding table. Default DefaultMaxRows.
 	MaxRows int
 	// Settle is how long a revision waits at most for further blocks of the same moment, such
 	// as those of other taps: no longer than until every present producer wrote the newest
@@ -48,8 +48,12 @@ type MemoryOptions struct {
 	Now        func() time.Time // default time.Now
 }
 
-// DefaultMaxAge is MemoryOptions.MaxAge, in windows.
-const DefaultMaxAge = 3
+const (
+	// DefaultMaxAge is MemoryOptions.MaxAge, in windows.
+	DefaultMaxAge = 3
+	// DefaultMaxRows is MemoryOptions.MaxRows.
+	DefaultMaxRows = 1 << 20
+)
 
 // presentWindows is for how many windows' time after its last block a producer is awaited.
 const presentWindows = 3
@@ -69,7 +73,7 @@ func (o MemoryOptions) withDefaults() MemoryOptions {
 		o.Windows = 60
 	}
 	if o.MaxRows <= 0 {
-		o.MaxRows = 1 << 20
+		o.MaxRows = DefaultMaxRows
 	}
 	if o.Ahead == 0 {
 		o.Ahead = aggregate.MaxAhead
@@ -127,6 +131,7 @@ type Memory struct {
 	written   uint64 // blocks that are counted
 	durable   uint64 // of them, the first that are on disk
 	early     provisional
+	seconds   *Memory // of a memory of short windows: see NewFineMemory
 
 	publishing sync.Mutex // held while a state is made
 	histories  histories  // of the cells, for states that outlast the windows
@@ -173,14 +178,16 @@ func NewMemory(o MemoryOptions) *Memory {
 	if m.isLive() {
 		m.table.newest, m.flows.newest = noWindow, noWindow
 	}
-	m.state.Store(m.newState(0))
+	s := m.newState(0)
+	s.Coverage = m.coverage()
+	m.state.Store(s)
 	return m
 }
 
 func (m *Memory) newState(revision uint64) *State {
 	return &State{
 		Epoch: m.opts.Epoch, Revision: revision, Resolution: m.opts.Resolution, Published: m.opts.Now(),
-		next: make(chan struct{}), Memo: NewMemo(), Coverage: &Coverage{memo: NewMemo()},
+		next: make(chan struct{}), Memo: NewMemo(),
 	}
 }
 
@@ -235,7 +242,7 @@ func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	m.written++
 	w.last = m.written
 	writeBlock(&m.table, s, b)
-	m.cells.write(b)
+	m.writeCells(b)
 	m.writeFlows(b)
 	m.ended(b)
 	m.forget(now)
@@ -335,7 +342,12 @@ func (m *Memory) count(now time.Time, b *aggregate.Block) *producer {
 }
 
 // presence is how long after its last block a producer is present.
-func (m *Memory) presence() time.Duration { return presentWindows * m.opts.Resolution }
+func (m *Memory) presence() time.Duration {
+	if m.seconds != nil {
+		return m.seconds.fineAwaited()
+	}
+	return presentWindows * m.opts.Resolution
+}
 
 // isPresent reports whether a producer wrote lately.
 func (m *Memory) isPresent(p *producer, now time.Time) bool { return now.Sub(p.wrote) < m.presence() }
@@ -367,9 +379,23 @@ func (m *Memory) awaitOthers(w *openWindow) {
 // chooseNewest finds the newest window that is shown, and forgets what is too old then.
 func (m *Memory) chooseNewest(now time.Time) {
 	m.present = len(m.producers)
-	if !m.isLive() {
+	switch {
+	case !m.isLive():
 		return
+	case m.seconds != nil:
+		m.table.newest = m.newestByClock(now)
+	default:
+		m.table.newest = max(m.table.newest, m.newestByProducers(now))
 	}
+	m.flows.newest = m.table.newest
+	m.table.slide()
+	m.flows.slide()
+	m.forget(now)
+}
+
+// newestByProducers is the start of the median of the windows that present producers wrote last, or of
+// the one that follows by the clock, should that be later.
+func (m *Memory) newestByProducers(now time.Time) int64 {
 	var last []int64
 	for _, p := range m.producers {
 		if m.isPresent(p, now) {
@@ -387,15 +413,12 @@ func (m *Memory) chooseNewest(now time.Time) {
 	if agreed := last[len(last)/2]; agreed > m.heard {
 		m.heard, m.heardAt = agreed, now
 	}
-	m.table.newest = max(m.table.newest, m.heard+m.silence(now))
+	newest := m.heard + m.silence(now)
 	if m.opts.MaxLag > 0 && m.heard != noWindow {
 		last := now.Add(-m.opts.MaxLag - m.opts.Resolution).UnixNano()
-		m.table.newest = max(m.table.newest, last-last%int64(m.opts.Resolution))
+		newest = max(newest, last-last%int64(m.opts.Resolution))
 	}
-	m.flows.newest = m.table.newest
-	m.table.slide()
-	m.flows.slide()
-	m.forget(now)
+	return newest
 }
 
 // silence is for how long windows that should have come did not, in whole windows, ns; 0 until that is
@@ -423,10 +446,13 @@ func (m *Memory) nextSilence(now time.Time) (at time.Time, ok bool) {
 // the last seconds, whatever came in them.
 func (m *Memory) fill() {
 	t := &m.table
-	if !m.isLive() || len(t.list) == 0 || t.newest == noWindow {
+	if !m.isLive() || t.newest == noWindow {
 		return
 	}
-	from := t.list[0].start
+	from := t.newest
+	if len(t.list) > 0 {
+		from = t.list[0].start
+	}
 	if t.floor > 0 {
 		from = min(from, t.floor)
 	}
@@ -502,11 +528,18 @@ func (m *Memory) waits() <-chan time.Time {
 	defer m.mu.Unlock()
 	now := m.opts.Now()
 	at, ok := m.nextFinal(now)
-	if ahead := now.Add(m.presence()); m.table.upToNewest() < len(m.table.list) && (!ok || ahead.Before(at)) {
-		at, ok = ahead, true
+	noLater := func(next time.Time) {
+		if !ok || next.Before(at) {
+			at, ok = next, true
+		}
 	}
-	if silent, waits := m.nextSilence(now); waits && (!ok || silent.Before(at)) {
-		at, ok = silent, true
+	if m.seconds != nil {
+		noLater(m.nextByClock(now))
+	} else if m.table.upToNewest() < len(m.table.list) {
+		noLater(now.Add(m.presence()))
+	}
+	if silent, follows := m.nextSilence(now); follows {
+		noLater(silent)
 	}
 	if !ok {
 		return nil
@@ -524,7 +557,9 @@ func (m *Memory) isComplete() bool {
 func (m *Memory) Publish() {
 	// Waiting clients compute their answers themselves, at the same time.
 	for _, w := range m.publish() {
-		w.warm()
+		if m.seconds == nil { // few clients ask for short windows
+			w.warm()
+		}
 	}
 }
 
@@ -546,7 +581,7 @@ func (m *Memory) publish() (changed []*Window) {
 			flows, forgotten := m.sharedFlows(step.start)
 			w.changed, w.known = false, &Window{
 				Start: time.Unix(0, step.start).UTC(), End: time.Unix(0, step.start+int64(m.opts.Resolution)).UTC(), Revision: s.Revision,
-				Producers: w.producers(), Coverage: s.Coverage, Rows: m.rows(w), Memo: NewMemo(), Final: w.final,
+				Producers: m.producersOf(w), Coverage: s.Coverage, Rows: m.rows(w), Memo: NewMemo(), Final: w.final,
 				Durable: w.lastWritten() <= s.durable, last: w.lastWritten(), flows: flows, flowsForgotten: forgotten,
 			}
 			changed = append(changed, w.known)
@@ -563,7 +598,11 @@ func (m *Memory) publish() (changed []*Window) {
 	if len(changed) == 0 {
 		return nil
 	}
-	m.histories.add(changed)
+	if m.seconds != nil {
+		m.judgeBySeconds(changed)
+	} else {
+		m.histories.add(changed)
+	}
 	s.log = m.logged(last.log, s, changed)
 	m.state.Store(s)
 	close(last.next)
@@ -613,6 +652,22 @@ type ProvisionalCounts struct {
 	Ahead   uint64 // of windows after MemoryOptions.Ahead, or too many windows ahead
 	Crowded uint64 // past the bounds on provisional rows and parts
 	Expired uint64 // taken, and dropped as their window became final without a block of theirs
+}
+
+// Add adds what another Memory did not keep.
+func (c *Counts) Add(o Counts) {
+	c.RepeatedBlocks += o.RepeatedBlocks
+	c.OldBlocks += o.OldBlocks
+	c.AheadBlocks += o.AheadBlocks
+	c.CrowdedBlocks += o.CrowdedBlocks
+	c.UncoveredCells += o.UncoveredCells
+	c.DroppedWindows += o.DroppedWindows
+	c.UntrackedCells += o.UntrackedCells
+	c.Provisional.Taken += o.Provisional.Taken
+	c.Provisional.Late += o.Provisional.Late
+	c.Provisional.Ahead += o.Provisional.Ahead
+	c.Provisional.Crowded += o.Provisional.Crowded
+	c.Provisional.Expired += o.Provisional.Expired
 }
 
 // Counts are the blocks and windows that were not kept so far.

@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -58,7 +59,20 @@ func (s *State) Old(windows []*Window) map[aggregate.CellKey]bool {
 	if len(windows) == 0 || windows[0].Start.UnixNano() >= s.Coverage.current {
 		return nil
 	}
-	return s.Coverage.old()
+	old := s.Coverage.old()
+	if s.Resolution >= aggregate.LiveResolution || old == nil {
+		return old
+	}
+	// A short window has rows of a cell before the window of 1 s that covers it.
+	old = maps.Clone(old)
+	for _, w := range windows {
+		for i := range w.Rows.rows.cells {
+			if w.Start.UnixNano() >= s.Coverage.current {
+				delete(old, w.Rows.rows.cells[i].cell)
+			}
+		}
+	}
+	return old
 }
 
 // Durable reports whether all rows of the windows, which are the state's, are on disk.

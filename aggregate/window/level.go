@@ -14,6 +14,8 @@ const maxDeltas = 64
 // level holds the open windows of one resolution.
 type level struct {
 	res, lateness int64
+	live          bool      // live views keep its windows: they have provisional rows
+	announced     int64     // windows that ended by then have had them
 	first         int64     // start of the window that was opened first, -1 before
 	open          []*window // by start
 	all           []*window // by slot

@@ -2,29 +2,28 @@ package window
 
 import (
 	"math"
-	"slices"
 
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// liveLevel is the index of the level of aggregate.LiveResolution, -1 without one.
-func (s *Shard) liveLevel() int {
-	return slices.IndexFunc(s.levels, func(l level) bool { return l.res == int64(aggregate.LiveResolution) })
-}
-
-// WriteProvisional gives the sink provisional rows of each window of aggregate.LiveResolution that
-// has ended by the watermark and is open, once. It closes nothing and changes no count.
+// WriteProvisional gives the sink provisional rows of each window that live views keep, of
+// aggregate.LiveResolution and aggregate.FineResolution, that has ended by the watermark and is open,
+// once. It closes nothing and changes no count.
 func (s *Shard) WriteProvisional(to aggregate.ProvisionalSink) {
-	i := s.liveLevel()
-	if i < 0 || s.err != nil {
+	if s.err != nil {
 		return
 	}
-	l := &s.levels[i]
-	ended := l.floor(s.clock.now)
-	for start := max(s.announced, ended-maxLateWindows*l.res, l.oldest(s.levels[:i])); start < ended; start += l.res {
-		s.announce(i, start, to)
+	for i := range s.levels {
+		l := &s.levels[i]
+		if !l.live {
+			continue
+		}
+		ended := l.floor(s.clock.now)
+		for start := max(l.announced, ended-maxLateWindows*l.res, l.oldest(s.levels[:i])); start < ended; start += l.res {
+			s.announce(i, start, to)
+		}
+		l.announced = max(l.announced, ended)
 	}
-	s.announced = max(s.announced, ended)
 }
 
 // oldest is the earliest start of the level's windows that observations of open windows, of this
@@ -84,13 +83,14 @@ func (l *level) discard(w *window) {
 	l.free = append(l.free, w)
 }
 
-// NextLive is when a window of aggregate.LiveResolution ends or closes next, of those that are open
-// or may open from a time on. Times are Unix ns.
+// NextLive is when a window that live views keep ends or closes next, of those that are open or may
+// open from a time on; math.MaxInt64 without such windows. Times are Unix ns.
 func (s *Shard) NextLive(from int64) int64 {
-	i := s.liveLevel()
-	if i < 0 {
-		return math.MaxInt64
+	next := int64(math.MaxInt64)
+	for i := range s.levels {
+		if l := &s.levels[i]; l.live {
+			next = min(next, l.floor(from)+l.res, l.nextDue())
+		}
 	}
-	l := &s.levels[i]
-	return min(l.floor(from)+l.res, l.nextDue())
+	return next
 }

@@ -24,7 +24,6 @@ func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
 	s.cfg.Source, s.cfg.SeqBase = source, seqBase
 	s.rows.block.Source, s.rows.seq = source, seqBase
 	s.clock.init(&s.cfg)
-	s.announced = 0
 	s.counts = aggregate.Counts{}
 	s.ends.resets, s.keys.resets = 0, 0
 	if s.repeats != nil {
@@ -32,7 +31,7 @@ func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
 	}
 	s.witness.forget()
 	for i := range s.levels {
-		s.levels[i].first = -1
+		s.levels[i].first, s.levels[i].announced = -1, 0
 	}
 	s.compactAt = min(s.cfg.MaxKeys, minCompactAt)
 	s.series.nextLife()

@@ -73,10 +73,9 @@ type Shard struct {
 
 	watching *watching // nil without a Watch
 
-	clock     watermark
-	announced int64 // windows that ended by then have had their provisional rows
-	rows      rowBuilder
-	counts    aggregate.Counts
+	clock  watermark
+	rows   rowBuilder
+	counts aggregate.Counts
 
 	seeds    *flow.Seeds
 	flowRows flowRows
@@ -92,7 +91,8 @@ func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 	}
 	s := &Shard{cfg: cfg, sink: sink, traits: newTraits(cfg.Domain), seeds: flow.NewSeeds()}
 	for i, r := range cfg.Resolutions {
-		s.levels = append(s.levels, level{res: int64(r), lateness: int64(cfg.Lateness[i]), first: -1, flowBudget: cfg.Flows.Budget})
+		live := r == aggregate.LiveResolution || r == aggregate.FineResolution(cfg.Resolutions)
+		s.levels = append(s.levels, level{res: int64(r), lateness: int64(cfg.Lateness[i]), live: live, first: -1, flowBudget: cfg.Flows.Budget})
 	}
 	if s.forgetter, _ = cfg.Resolver.(aggregate.Forgetter); s.forgetter != nil {
 		s.revision = s.forgetter.Revision()

@@ -46,9 +46,10 @@ refuses rows (an old server, an earlier schema, a wrong password, missing rights
 collect with exit code 1. Later refusals are logged, and rows wait until they are mended.
 
 Windows of 1 s close after their lateness (collect.lateness), are committed to disk soon after,
-and can be watched from their end on (csigscope query watch). A killed process loses its open
-windows of 1 s and shorter, about the last 3 s: the next one records them as a gap, and rebuilds
-windows of 1 min from the stored seconds.
+and can be watched from their end on (csigscope query watch). So can shorter windows, of 10 ms and
+longer, if windows.resolutions of the configuration has them; a reload that changes their length
+is refused. A killed process loses its open windows of 1 s and shorter, about the last 3 s: the
+next one records them as a gap, and rebuilds windows of 1 min from the stored seconds.
 
 Several collectors of one store can answer for each other: with the sections collect.peers and
 collect.ingest.peers of the configuration they share the windows of 1 s as they end, so that

@@ -37,6 +37,7 @@ func TestCollect(t *testing.T) {
 		{"taps", collectTapRows},
 		{"sandbox", collectSandboxed},
 		{"feed", collectFeed},
+		{"fine", collectFineFeed},
 		{"silence", collectSilence},
 		{"kill", collectKill},
 		{"truth", collectTruth},
@@ -309,8 +310,14 @@ func collectTruth(t *testing.T, env []string) {
 // which tells when each was sent.
 func traffic(t *testing.T, perSecond int) (stop func() []time.Time) {
 	t.Helper()
+	return taggedTraffic(t, perSecond, 0x99002b85)
+}
+
+// taggedTraffic is the same with a tag.
+func taggedTraffic(t *testing.T, perSecond int, tag uint32) (stop func() []time.Time) {
+	t.Helper()
 	s := livetest.NewSender(t, livetest.SendEnd)
-	frame := livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85)
+	frame := livetest.Tagged(livetest.Plain(1, 2, 100), tag)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan []time.Time, 1)
 	go func() {

@@ -129,7 +129,7 @@ func (l *slowLog) Commit(context.Context, []byte) error { return <-l.release }
 func TestWatchedStore(t *testing.T) {
 	log, live := &slowLog{release: make(chan error)}, table.NewMemory(table.MemoryOptions{})
 	top := newTopBottlenecks()
-	s := &watchedStore{rowLog: log, watching: aggregate.Sinks{top, live}, live: live}
+	s := &watchedStore{rowLog: log, watching: aggregate.Sinks{top, live}, live: []*table.Memory{live}}
 	write := func() error {
 		defer live.Publish()
 		return s.WriteBlock(t.Context(), tabletest.Block(rand.New(rand.NewPCG(1, 2)), 1, time.Unix(1e9, 0), 4, csig.MaxDelay))

@@ -81,8 +81,8 @@ func (c *collector) openServer() (err error) {
 		Listen: string(ingest.Listen), DangerouslyExposed: c.flags.exposed, Logger: c.logger,
 		Auth: ingest.Auth(), Admission: c.admission(c.network), Live: c.log.watching, Provisional: &c.log,
 	}
-	if c.log.live != nil {
-		cfg.LiveProvisional = c.log.live
+	if c.feed != nil {
+		cfg.LiveProvisional = c.feed.memory
 	}
 	if c.server, err = remote.NewServer(cfg, &c.log, handover.Directory{Store: c.db.store}); err != nil {
 		return usageError{fmt.Errorf("collect: ingest: %w", err)}
@@ -121,6 +121,10 @@ func (c *collector) holdNames(n *network) {
 // takeOver gives a reloaded configuration to the listeners: who may come in, and the names of
 // the fabric file.
 func (c *collector) takeOver(n *network) error {
+	was, is := aggregate.FineResolution(c.network.Config.Windows.Lengths()), aggregate.FineResolution(n.Config.Windows.Lengths())
+	if c.feed != nil && was != is { // clients would see windows without rows
+		return errors.New("windows.resolutions: --api-listen serves the windows below 1s: restart to change them")
+	}
 	c.holdNames(n)
 	if c.server != nil {
 		if err := c.server.Use(c.admission(n)); err != nil {
@@ -184,13 +188,17 @@ func (c *collector) openFeed() error {
 	}
 	began := time.Now()
 	down := func(silent []table.Producer) []string { return c.down(began, silent) }
-	if c.feed, err = newLiveFeed(c.cmd, d, names, reader, down, &c.network.Config.API, &c.memory, table.MemoryOptions{
-		Lateness: c.lateness, MaxAge: time.Duration(c.network.Config.Collect.MaxAge), Thresholds: c.network.Config.States.Thresholds(),
+	taps := c.network.Settings()
+	taps.Lateness = c.lateness
+	if c.feed, err = newLiveFeed(c.cmd, d, names, reader, down, &c.network.Config.API, &c.memory, &taps, table.MemoryOptions{
+		MaxAge: time.Duration(c.network.Config.Collect.MaxAge), Thresholds: c.network.Config.States.Thresholds(),
 	}, c.logger); err != nil {
 		return errors.Join(err, d.Close())
 	}
-	c.log.live = c.feed.memory
-	c.log.watching = append(c.log.watching, c.feed.memory)
+	c.log.live = c.feed.memories()
+	for _, m := range c.log.live {
+		c.log.watching = append(c.log.watching, m)
+	}
 	return nil
 }
 
@@ -275,7 +283,7 @@ func (c *collector) watch(o *operations) error {
 
 // windowMetrics is what the live windows count.
 func (c *collector) windowMetrics() metrics.Windows {
-	n := c.feed.memory.Counts()
+	n := c.feed.counts()
 	m := metrics.Windows{Repeated: n.RepeatedBlocks, Old: n.OldBlocks, Ahead: n.AheadBlocks, Crowded: n.CrowdedBlocks, Dropped: n.DroppedWindows, Uncovered: n.UncoveredCells, Untracked: n.UntrackedCells, Provisional: map[string]uint64{
 		"taken": n.Provisional.Taken, "late": n.Provisional.Late, "ahead": n.Provisional.Ahead, "crowded": n.Provisional.Crowded, "expired": n.Provisional.Expired,
 	}}
@@ -342,7 +350,7 @@ func newTopBottlenecks() *table.TopBottlenecks {
 type watchedStore struct {
 	rowLog
 	watching aggregate.Sinks // which see the blocks of peers as well
-	live     *table.Memory   // one of them; nil without --api-listen
+	live     []*table.Memory // some of them; none without --api-listen
 	sharing  *remote.Sharing // with peers; nil without any
 }
 
@@ -368,8 +376,8 @@ func (s *watchedStore) WriteBlock(ctx context.Context, b *aggregate.Block) error
 // WriteProvisional implements aggregate.ProvisionalSink: rows of windows that are not closed go to live
 // readers and to peers, past the log.
 func (s *watchedStore) WriteProvisional(p *aggregate.Provisional) {
-	if s.live != nil {
-		s.live.WriteProvisional(p)
+	for _, m := range s.live {
+		m.WriteProvisional(p)
 	}
 	if s.sharing != nil {
 		s.sharing.WriteProvisional(p)
@@ -386,10 +394,11 @@ func (s *watchedStore) Commit(ctx context.Context, marks []byte) error {
 
 // durable has live readers know which blocks a flush makes durable.
 func (s *watchedStore) durable(ctx context.Context, flush func(context.Context) error) error {
-	if s.live == nil {
-		return flush(ctx)
+	for _, m := range s.live {
+		next := flush
+		flush = func(ctx context.Context) error { return m.Sync(ctx, next) }
 	}
-	return s.live.Sync(ctx, flush)
+	return flush(ctx)
 }
 
 // placeName is the name of a location under the configuration in use.

@@ -127,6 +127,51 @@ func collectFeed(t *testing.T, env []string) {
 	}
 }
 
+// collectFineFeed: windows of 100 ms in which something is heavy reach who watches them before they are
+// final, and then as they are stored. A reload cannot change their length.
+func collectFineFeed(t *testing.T, env []string) {
+	dir := t.TempDir()
+	config, dsn, address := filepath.Join(dir, "config.yaml"), "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
+	writeFile(t, config, "windows: {resolutions: [100ms, 1s, 1m]}\n")
+	c := runUntil(t, env, "collecting", "collect", "--config", config, "--interface", livetest.TapEnd, "--store", dsn, "--api-listen", address)
+	stop := taggedTraffic(t, 500, 0x99002085) // 5 % of the bandwidth is left
+	early, seen := map[string]bool{}, map[string]queriedTotals{}
+	lines := mustRun(t, env, "query", "watch", "--server", "http://"+address, "--resolution", "100ms", "--count", "60", "-o", "ndjson")
+	for line := range strings.Lines(lines) {
+		e := decodeJSON[watchedEvent](t, line)
+		switch {
+		case e.Event != "window" || len(e.Data.Cells) == 0:
+		case e.Data.Final:
+			seen[e.Data.Window] = totalsOf(&e.Data.Cells[0])
+		default:
+			early[e.Data.Window] = true
+		}
+	}
+	writeFile(t, config, "windows: {resolutions: [50ms, 1s, 1m]}\n")
+	if err := c.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	c.waitLog("--api-listen serves the windows below 1s", 1)
+	stop()
+	c.end(syscall.SIGTERM)
+	if len(seen) == 0 {
+		t.Fatal("no window was watched that is final")
+	}
+	from, to := slices.Min(slices.Collect(maps.Keys(seen))), slices.Max(slices.Collect(maps.Keys(seen)))
+	same := 0
+	for _, w := range answeredWindows(t, mustRun(t, env, "query", "windows", "--store", dsn, "--step", "100ms", "--from", from, "--to", to, "-o", "json")) {
+		if got, ok := seen[w.From]; ok {
+			same++
+			if want := totalsOf(&w); got != want {
+				t.Errorf("window %s was watched as %+v, and is stored as %+v", w.From, got, want)
+			}
+		}
+	}
+	if same < 10 || len(early) < 10 {
+		t.Errorf("%d windows were watched before they were final, %d of %d final ones are stored", len(early), same, len(seen))
+	}
+}
+
 // collectSilence: when the only sender dies, and its link with it, no answer has a number of it soon after,
 // health and metrics say so, and all is well again when it is back.
 func collectSilence(t *testing.T, env []string) {

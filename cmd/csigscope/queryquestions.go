@@ -387,16 +387,22 @@ prints those of each window as it ends, as it becomes final, and when late packe
 JSON, the events of the API. A connection that breaks off is opened again and resumes. Where
 revisions are missing in between, a line on standard error reports it, and all cells are printed
 again. The column final is true once only late packets may change the window (collect.lateness
-of the configuration), durable if it was on disk already when it was printed.`,
+of the configuration), durable if it was on disk already when it was printed.
+
+--resolution follows windows below 1 s, if windows.resolutions of the collector's configuration has
+that length. They hold only cells with something heavily loaded, with the states that windows of
+1 s give them.`,
 		Example: `  csigscope query watch --server http://127.0.0.1:9465
+  csigscope query watch --server http://127.0.0.1:9465 --resolution 100ms
   csigscope query watch --server http://127.0.0.1:9465 --signal max_delay --state congested -o ndjson`,
 		Args: noArgs,
 	}
 	out.addFormat(cmd, tabular.ListingFormats()...)
 	cells.add(cmd)
 	addState(cmd)
+	cmd.Flags().Duration("resolution", time.Second, "length of the windows: 1s, or a shorter one that the collector has")
 	followWith(cmd, "listings of a window, the snapshot apart", func(c *client.Client, count int) error {
-		values := flagValues(cmd, "signal", "level", "src", "dst", "state")
+		values := flagValues(cmd, "signal", "level", "src", "dst", "state", "resolution")
 		return answers.Watch(cmd.Context(), c, values, count, cmd.OutOrStdout(), out.format, cmd.ErrOrStderr())
 	})
 	return cmd

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,10 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/alto"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/ingest/edge"
@@ -90,6 +93,7 @@ func announce(cmd *cobra.Command, d *edge.Server) {
 // a sink of theirs.
 type liveFeed struct {
 	memory  *table.Memory
+	fine    *table.Memory // of shorter windows; nil for none
 	api     *api.API
 	door    *edge.Server
 	handler http.Handler
@@ -99,13 +103,26 @@ type liveFeed struct {
 // clocks that are further behind.
 const clockError = 5 * time.Second
 
-// newLiveFeed serves windows in memory with the options behind the door. History is asked of the reader,
-// names of the fabric in use, and down which silent producers are gone.
-func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reader query.Reader, down func([]table.Producer) []string, c *config.API, m *config.Memory, o table.MemoryOptions, logger *slog.Logger) (*liveFeed, error) {
-	o.MaxRows, o.MaxLag = m.LiveRows, o.Lateness+o.MaxAge+clockError
-	f := &liveFeed{memory: table.NewMemory(o), door: d}
+// fineShare is the part of the rows in memory that is for windows shorter than 1 s, if there are any.
+const fineShare = 4
+
+// newLiveFeed serves windows in memory, as the settings of their taps make them, with the options behind
+// the door. History is asked of the reader, names of the fabric in use, and down which silent producers
+// are gone.
+func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reader query.Reader, down func([]table.Producer) []string, c *config.API, m *config.Memory, taps *window.Settings, o table.MemoryOptions, logger *slog.Logger) (*liveFeed, error) {
+	o.Lateness = taps.LatenessOf(aggregate.LiveResolution)
+	o.MaxRows, o.MaxLag = cmp.Or(m.LiveRows, table.DefaultMaxRows), o.Lateness+o.MaxAge+clockError
+	f := &liveFeed{door: d}
+	fine, fineRows := aggregate.FineResolution(taps.Resolutions), o.MaxRows/fineShare
+	if fine > 0 {
+		o.MaxRows -= fineRows
+	}
+	f.memory = table.NewMemory(o)
+	if fine > 0 {
+		f.fine = table.NewFineMemory(f.memory, fine, taps.LatenessOf(fine), fineRows)
+	}
 	var err error
-	f.api, err = api.New(api.Config{Memory: f.memory, Reader: reader, Names: names, Down: down, Thresholds: o.Thresholds, Timeout: time.Duration(c.AnswerTime), Made: m.Answers, Logger: logger})
+	f.api, err = api.New(api.Config{Memory: f.memory, Fine: f.fine, Reader: reader, Names: names, Down: down, Thresholds: o.Thresholds, Timeout: time.Duration(c.AnswerTime), Made: m.Answers, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -114,10 +131,28 @@ func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reade
 	return f, nil
 }
 
+// memories are those that there are.
+func (f *liveFeed) memories() []*table.Memory {
+	if f.fine == nil {
+		return []*table.Memory{f.memory}
+	}
+	return []*table.Memory{f.memory, f.fine}
+}
+
+// counts are those of all memories.
+func (f *liveFeed) counts() (n table.Counts) {
+	for _, m := range f.memories() {
+		n.Add(m.Counts())
+	}
+	return n
+}
+
 // run serves until ctx ends.
 func (f *liveFeed) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return f.memory.Run(ctx) })
+	for _, m := range f.memories() {
+		g.Go(func() error { return m.Run(ctx) })
+	}
 	g.Go(func() error { return f.api.Run(ctx) })
 	g.Go(func() error { return f.door.Serve(ctx, f.handler) })
 	return g.Wait()

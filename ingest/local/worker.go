@@ -329,7 +329,7 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 type hold struct {
 	blocks []*aggregate.Block
 	rows   int
-	live   bool // one of them is of a window that live views show, and no round was asked for it
+	live   bool // one of them is of a window of aggregate.LiveResolution, and no round was asked for it
 }
 
 // WriteBlock implements aggregate.Sink. It never fails.

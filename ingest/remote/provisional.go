@@ -71,7 +71,10 @@ func (p *push) checkProvisional(it *item, m *wire.Provisional, f *folder) verdic
 	if err != nil {
 		return invalid(err)
 	}
-	if b.Resolution != int64(aggregate.LiveResolution) {
+	if b.Resolution > int64(aggregate.LiveResolution) {
+		return invalid(errLiveLength)
+	}
+	if p.e.peer && b.Resolution != int64(aggregate.LiveResolution) {
 		return invalid(errSharedLength)
 	}
 	if v := p.checkTime(b.WindowStart, b.WindowStart+b.Resolution); v != toStore {

@@ -201,3 +201,64 @@ func pushWith(t testing.TB, s *collector, name string, m *wire.PushRequest) (*wi
 	}
 	return answer.Msg, nil
 }
+
+// fineBlock is a test block of a window of 100 ms, as a tap's ring announces it.
+func fineBlock(t testing.TB, seed uint64, rows int) *aggregate.Provisional {
+	p := earlyBlock(t, seed, rows)
+	p.Resolution = int64(100 * time.Millisecond)
+	return p
+}
+
+// TestProvisionalFine: rows of windows below 1 s are sent beside those of 1 s, never in their place, and
+// reach live views. Peers neither send nor take them.
+func TestProvisionalFine(t *testing.T) {
+	file, _ := tokens(t, "host1", "collector1")
+	cfg, own, shared := testConfig(t), &early{}, &early{}
+	cfg.Auth, cfg.Live, cfg.Logger = edge.Auth{Clients: file}, &seen{}, nil
+	cfg.Permits, cfg.Peers, cfg.Provisional, cfg.LiveProvisional = []Permit{{Name: "host*"}}, []string{"collector1"}, own, shared
+	s := startCollector(t, cfg, newLedger(), "")
+	if _, err := pushWith(t, s, "host1", validRequest(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	var list []*wire.Provisional
+	for _, p := range []*aggregate.Provisional{fineBlock(t, 1, 4), earlyBlock(t, 2, 5)} {
+		m := provisionalToWire(p)
+		m.Block.Stream, m.Block.Incarnation, m.Block.Description = "eth0", 7, validRequest(t, 1).GetDescriptions()[0].GetId()
+		list = append(list, m)
+	}
+	if _, err := pushWith(t, s, "host1", &wire.PushRequest{Provisional: list}); err != nil {
+		t.Fatal(err)
+	}
+	if got := own.list(); len(got) != 2 || got[0].Resolution != int64(100*time.Millisecond) || got[0].Len() != 4 || got[1].Len() != 5 {
+		t.Errorf("rows of %d windows were given to the sink", len(got))
+	}
+
+	r := connect.NewRequest(&wire.ShareRequest{Provisional: list[:1]})
+	r.Header().Set("Authorization", "Bearer secret-of-collector1")
+	defer http.DefaultClient.CloseIdleConnections()
+	if _, err := wire.NewIngestServiceClient(http.DefaultClient, s.url).Share(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Stats().Peers[0].Refused[ReasonInvalid]; n != 1 || len(shared.list()) != 0 {
+		t.Errorf("%d parts of a peer are refused, %d are taken", n, len(shared.list()))
+	}
+	sharing, err := NewSharing(SharingConfig{Peers: []string{"http://127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := OpenClient(clientConfig(t, "http://127.0.0.1:1")) // does not run: what it sends waits
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.Describe(testDescription()); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*aggregate.Provisional{fineBlock(t, 1, 4), earlyBlock(t, 2, 5)} {
+		sharing.WriteProvisional(p)
+		client.WriteProvisional("eth0/3", p)
+	}
+	if n, waiting := len(sharing.links[0].provisional.waiting), len(client.provisional.waiting); n != 1 || waiting != 2 {
+		t.Errorf("%d parts wait for a peer, want those of 1 s, and %d for a collector", n, waiting)
+	}
+}

@@ -165,7 +165,8 @@ func (a *provisionalSender) stats() ProvisionalStats {
 // provisionalStream tells the parts apart of which an exporter sends rows.
 type provisionalStream struct {
 	streamKey
-	epoch uint64
+	epoch      uint64
+	resolution int64
 }
 
 // WriteProvisional sends provisional rows of a stream's incarnation to the collector in use, beside the
@@ -181,7 +182,7 @@ func (c *Client) WriteProvisional(stream string, p *aggregate.Provisional) {
 	}
 	m := provisionalToWire(p)
 	m.Block.Stream, m.Block.Description = stream, description
-	c.provisional.add(encodeProvisional(provisionalStream{streamKey{stream, p.Incarnation}, p.Epoch}, fieldProvisional, m))
+	c.provisional.add(encodeProvisional(provisionalStream{streamKey{stream, p.Incarnation}, p.Epoch, p.Resolution}, fieldProvisional, m))
 }
 
 // sendProvisional sends provisional rows to the collector in use, once.

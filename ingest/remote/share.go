@@ -67,6 +67,7 @@ func (s *Server) takeShared(ctx context.Context, e *exporter, m *wire.ShareReque
 var (
 	errShared       = errors.New("expected a producer, an incarnation and a number")
 	errSharedLength = fmt.Errorf("expected windows of %s", aggregate.LiveResolution)
+	errLiveLength   = fmt.Errorf("expected windows of at most %s", aggregate.LiveResolution)
 )
 
 // checkShared finds out whether a peer's block is to be seen, and prepares it for that.

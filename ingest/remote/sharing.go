@@ -146,10 +146,13 @@ func (s *Sharing) WriteBlock(_ context.Context, b *aggregate.Block) error {
 // sharedSource tells the parts apart whose provisional rows are shared.
 type sharedSource struct{ producer, incarnation, part uint64 }
 
-// WriteProvisional implements aggregate.ProvisionalSink. It encodes the rows once for all peers, each
-// of which gets them at once or never.
+// WriteProvisional implements aggregate.ProvisionalSink. It encodes the rows once for all peers, if they
+// are of a window that is shared. Each peer gets them at once or never.
 func (s *Sharing) WriteProvisional(p *aggregate.Provisional) {
 	b := (*aggregate.Block)(p)
+	if b.Resolution != int64(aggregate.LiveResolution) {
+		return
+	}
 	m := provisionalToWire(p)
 	m.Producer, m.Block.Seq = b.Producer, b.Part()<<aggregate.PartShift
 	n := encodeProvisional(sharedSource{b.Producer, b.Incarnation, b.Part()}, fieldSharedProvisional, m)

@@ -434,9 +434,9 @@ func (x *SharedBlock) GetBlock() *Block {
 	return nil
 }
 
-// Provisional is what a window of 1 s holds that has ended and is not closed. Live views show it until
-// a block of the window comes; nothing stores it. It is sent once, and never again: whoever misses
-// it waits for the block.
+// Provisional is what a window of 1 s, or in a PushRequest a shorter one, holds that has ended and is not
+// closed. Live views show it until a block of the window comes; nothing stores it. It is sent once, and
+// never again: whoever misses it waits for the block.
 type Provisional struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of its rows, in a ShareRequest; in a PushRequest the identity and the stream say whose they are.

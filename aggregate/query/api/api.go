@@ -43,6 +43,7 @@ const (
 // Config configures New. Memory or Reader may be missing, not both.
 type Config struct {
 	Memory *table.Memory // recent windows
+	Fine   *table.Memory // windows shorter than those, beside them; nil for none
 	Reader query.Reader  // history
 	Names  Catalog       // of what memory holds; nil: Reader
 	Fabric string        // its name

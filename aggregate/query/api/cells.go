@@ -27,7 +27,7 @@ func (a *API) cells(ctx context.Context, s *table.State, in *wire.CellsRequest) 
 			return nil, err
 		}
 	}
-	k, err := keyOf(in, int(in.GetWindows()), s.Signals())
+	k, err := stateKey(s, in, int(in.GetWindows()))
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (a *API) cells(ctx context.Context, s *table.State, in *wire.CellsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	if in.GetCursor() == "" {
+	if in.GetCursor() == "" && !isFine(s) {
 		type first struct {
 			question string
 			limit    uint32

@@ -35,7 +35,7 @@ func (a *API) newChanges(ctx context.Context, s *table.State, in *wire.ChangesRe
 	if _, err := changeFilterOf(n, in); err != nil {
 		return nil, err
 	}
-	c := &changeStream{in: in, stream: &stream{key: viewKey{signal, fabric.LevelLocation, int(in.GetWindows())}}}
+	c := &changeStream{in: in, stream: &stream{key: viewKey{signal, fabric.LevelLocation, int(in.GetWindows()), s.Resolution}}}
 	c.of = c
 	return c.stream, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
 	"github.com/csigscope/csigscope/aggregate/query/tabular/tabulartest"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // TestDocumentedQuestions runs the documentation's curl examples.
@@ -31,7 +32,9 @@ func TestDocumentedQuestions(t *testing.T) {
 	}
 	past := querytest.Fabric(4, 10)
 	past.FlowRows, past.FindingRows = querytest.Flows(past, 20), querytest.Findings(past, 20)
-	s := newServed(t, 9, func(c *api.Config) { c.Reader = past })
+	s := newServed(t, 9, func(c *api.Config) {
+		c.Reader, c.Fine = past, table.NewFineMemory(c.Memory, fineLength, 2*fineLength, 1<<16)
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Run(ctx) })

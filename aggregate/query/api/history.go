@@ -69,7 +69,7 @@ func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, e
 		on.names, err = a.history().get(ctx)
 		return on, err
 	}
-	k, err := keyOf(in, int(in.GetWindows()), s.Signals())
+	k, err := stateKey(s, in, int(in.GetWindows()))
 	if err != nil {
 		return on, err
 	}

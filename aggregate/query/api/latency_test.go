@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -258,6 +259,67 @@ func provisionalTimes(b *testing.B, windows int) (ended, final []time.Duration) 
 	slices.Sort(ended)
 	slices.Sort(final)
 	return ended, final
+}
+
+// BenchmarkProvisionalFine is how long after its end the last of 100 watchers has read all of a window of
+// 100 ms in which 256 cells had something heavy.
+func BenchmarkProvisionalFine(b *testing.B) {
+	var took []time.Duration
+	for b.Loop() {
+		took = fineTimes(b, 50)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(took[len(took)/2].Seconds()*1e3, "ms-p50")
+	b.ReportMetric(took[len(took)*99/100].Seconds()*1e3, "ms-p99")
+}
+
+// fineTimes are how long after their end all watchers have so many windows of 100 ms, ascending. A
+// window of 2 has rows.
+func fineTimes(b *testing.B, windows int) (took []time.Duration) {
+	b.Helper()
+	const cells, watchers = 256, 100
+	var fine *table.Memory
+	s := newServed(b, cells, func(c *api.Config) {
+		c.Watchers, c.Now, c.Memory = watchers, time.Now, table.NewMemory(table.MemoryOptions{})
+		fine = table.NewFineMemory(c.Memory, fineLength, 2*fineLength, 1<<20)
+		c.Fine = fine
+	})
+	ctx, cancel := context.WithCancel(b.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.memory.Run(ctx) })
+	running.Go(func() { _ = fine.Run(ctx) })
+	running.Go(func() { _ = s.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	s.writeBlock(b, producersBlocks(int(time.Since(begin)/time.Second)-1, cells)[0])
+	url := listen(b, s)
+	streams := make([]*stream, watchers)
+	for i := range streams {
+		streams[i] = open(b, url+"/api/v1/watch?signal=max_delay&heartbeat=60s&resolution=100ms")
+		for streams[i].next(b).name != "synced" {
+		}
+	}
+	for range windows {
+		end := time.Now().Truncate(fineLength).Add(2 * fineLength)
+		block := tabletest.Block(rand.New(rand.NewPCG(1, uint64(end.Unix()))), 0, end.Add(-fineLength), cells, csig.MaxDelay)
+		block.Resolution = int64(fineLength)
+		wanted := fmt.Sprintf(`"window_start":%q`, end.Add(-fineLength).UTC().Format(time.RFC3339Nano))
+		time.Sleep(time.Until(end))
+		fine.WriteProvisional((*aggregate.Provisional)(block))
+		arrived := make([]time.Duration, watchers)
+		var readers sync.WaitGroup
+		for i, w := range streams {
+			readers.Go(func() {
+				for e := w.next(b); !strings.Contains(e.data, wanted) && e.name != ""; e = w.next(b) {
+				}
+				arrived[i] = time.Since(end)
+			})
+		}
+		readers.Wait()
+		took = append(took, slices.Max(arrived))
+	}
+	slices.Sort(took)
+	return took
 }
 
 // BenchmarkFreshness is the time from the last block of a window, in memory, to the event that

@@ -105,10 +105,11 @@ func (a *API) flowsNow(ctx context.Context, in *wire.FlowsRequest, at pin) (*ans
 	case in.GetWindow() != "1s":
 		return nil, wrong("window", in.GetWindow(), "memory holds the flows of windows of 1s: leave window out")
 	}
-	s, _, err := a.state(ctx, &waiting{})
+	m, err := a.memoryOf(in)
 	if err != nil {
 		return nil, err
 	}
+	s := m.State()
 	windows := s.Last(int(in.GetWindows()))
 	if at.seen() {
 		windows = slices.DeleteFunc(slices.Clone(s.Windows), func(w *table.Window) bool { return w.Start.UnixNano() < at.from || w.Start.UnixNano() >= at.to })

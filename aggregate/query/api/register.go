@@ -109,10 +109,17 @@ func (a *API) source(ctx context.Context, in proto.Message, from source, wait *w
 	}
 	if r, ok := in.(times); ok {
 		if _, _, past, err := historyOf(r); past || err != nil {
+			if asked, ok := in.(resolved); ok && err == nil && asked.GetResolution() != nil {
+				err = wrong("resolution", asked.GetResolution().AsDuration().String(), "is of windows in memory: leave it out, or from and to")
+			}
 			return nil, true, err
 		}
 	}
-	return a.state(ctx, wait)
+	m, err := a.memoryOf(in)
+	if err != nil {
+		return nil, true, err
+	}
+	return a.state(ctx, m, wait)
 }
 
 // work works on an answer when it is its turn, and no longer than the limit. Waiting for a

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -39,6 +40,10 @@ type (
 		subject
 		times
 		GetWindows() uint32
+	}
+	// resolved is about windows in memory of a length, nil for those of 1 s.
+	resolved interface {
+		GetResolution() *durationpb.Duration
 	}
 	// ends are source and destination groups.
 	ends interface {
@@ -163,6 +168,13 @@ func (n *names) unknown(parameter, name, kind string) error {
 	return wrong(parameter, name, "no such %s: /api/v1/fabric lists them", kind)
 }
 
+// stateKey resolves the signal and the level of a question to a state of memory.
+func stateKey(s *table.State, in subject, windows int) (viewKey, error) {
+	k, err := keyOf(in, windows, s.Signals())
+	k.length = s.Resolution
+	return k, err
+}
+
 // keyOf resolves the signal and the level of a question to memory.
 func keyOf(in subject, windows int, among []csig.Signal) (viewKey, error) {
 	s, err := findSignal(in.GetSignal(), among)
@@ -173,7 +185,7 @@ func keyOf(in subject, windows int, among []csig.Signal) (viewKey, error) {
 	if err != nil {
 		return viewKey{}, wrong("level", in.GetLevel(), "%v", err)
 	}
-	return viewKey{s, level, windows}, nil
+	return viewKey{signal: s, level: level, windows: windows}, nil
 }
 
 func findSignal(name string, among []csig.Signal) (csig.Signal, error) {
@@ -231,13 +243,38 @@ type waiting struct {
 	none              string // the header If-None-Match
 }
 
-// state is the state of memory that somebody waits for; fresh is false where the asker has it
-// already.
-func (a *API) state(ctx context.Context, in *waiting) (s *table.State, fresh bool, err error) {
+// memoryOf is the memory that answers a request: the one of the windows whose length it names.
+func (a *API) memoryOf(in proto.Message) (*table.Memory, error) {
 	if a.Memory == nil {
-		return nil, false, &refused{status: http.StatusNotFound, detail: "no windows are in memory here: give from and to for history, or ask a collector"}
+		return nil, &refused{status: http.StatusNotFound, detail: "no windows are in memory here: give from and to for history, or ask a collector"}
 	}
-	s = a.Memory.State()
+	r, ok := in.(resolved)
+	if !ok || r.GetResolution() == nil {
+		return a.Memory, nil
+	}
+	var lengths []string
+	asked := r.GetResolution().AsDuration()
+	for _, m := range []*table.Memory{a.Memory, a.Fine} {
+		if m == nil {
+			continue
+		}
+		if length := m.State().Resolution; length != asked {
+			lengths = append(lengths, length.String())
+			continue
+		}
+		return m, nil
+	}
+	return nil, wrong("resolution", asked.String(), "no such windows are in memory here: expected %s", strings.Join(lengths, " or "))
+}
+
+// isFine reports whether windows are shorter than those that states are judged by. They may hold only
+// cells with something heavy.
+func isFine(s *table.State) bool { return s.Resolution < aggregate.LiveResolution }
+
+// state is the state of a memory that somebody waits for; fresh is false where the asker has it
+// already.
+func (a *API) state(ctx context.Context, m *table.Memory, in *waiting) (s *table.State, fresh bool, err error) {
+	s = m.State()
 	if in.GetWait() != nil && in.GetAfter() == "" {
 		return s, false, wrong("wait", "", "there is nothing to wait for: give after as well, the revision of an earlier answer")
 	}
@@ -250,7 +287,7 @@ func (a *API) state(ctx context.Context, in *waiting) (s *table.State, fresh boo
 			if revision > s.Revision {
 				return s, false, ahead(in.GetAfter(), s)
 			}
-			if s, fresh, err = a.wait(ctx, revision, in.GetWait().AsDuration()); err != nil || !fresh {
+			if s, fresh, err = a.wait(ctx, m, revision, in.GetWait().AsDuration()); err != nil || !fresh {
 				return s, false, err
 			}
 		}
@@ -266,7 +303,7 @@ func ahead(after string, s *table.State) error {
 	return wrong("after", after, "is ahead of the present revision %s: give that of an earlier answer", token(s))
 }
 
-func (a *API) wait(ctx context.Context, after uint64, wait time.Duration) (*table.State, bool, error) {
+func (a *API) wait(ctx context.Context, m *table.Memory, after uint64, wait time.Duration) (*table.State, bool, error) {
 	leave, err := a.enter(ctx)
 	if err != nil {
 		return nil, false, err
@@ -275,6 +312,6 @@ func (a *API) wait(ctx context.Context, after uint64, wait time.Duration) (*tabl
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(a.running, cancel)()
-	s, later := a.Memory.Wait(ctx, a.Memory.State().Epoch, after)
+	s, later := m.Wait(ctx, m.State().Epoch, after)
 	return s, later, nil
 }

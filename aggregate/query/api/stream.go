@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query/rest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -66,15 +67,16 @@ func serveStream[Q any, P streamRequest[Q]](a *API, open opener[P]) http.Handler
 // begin opens a stream, and makes room for it until leave. seen is the revision to resume after, empty
 // for none.
 func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen string, open opener[P]) (w *stream, leave func(), err error) {
-	s, _, err := a.state(ctx, &waiting{})
+	m, err := a.memoryOf(in)
 	if err != nil {
 		return nil, nil, err
 	}
+	s := m.State()
 	if w, err = open(ctx, s, in); err != nil {
 		return nil, nil, err
 	}
-	w.api, w.filter, w.heartbeat, w.sent = a, filterOf(in), in.GetHeartbeat().AsDuration(), time.Now()
-	if w.watcher, err = a.watcher(s, seen); err != nil {
+	w.api, w.memory, w.filter, w.heartbeat, w.sent = a, m, filterOf(in), in.GetHeartbeat().AsDuration(), time.Now()
+	if w.watcher, err = a.watcher(m, s, seen); err != nil {
 		return nil, nil, err
 	}
 	leave, err = a.enter(ctx)
@@ -95,6 +97,7 @@ func filterOf(in proto.Message) string {
 type stream struct {
 	of        follower
 	api       *API
+	memory    *table.Memory // that it follows
 	key       viewKey
 	filter    string // the question as text
 	encoding  string // of cells
@@ -142,10 +145,15 @@ type sent struct {
 // ways.
 const sentBytes = 1200
 
-// watcher follows the memory, from the revision that was seen on, if there is one.
-func (a *API) watcher(s *table.State, seen string) (*table.Watcher, error) {
+// lagOf is how many revisions a watcher may be behind: for the same time, whatever the length of windows.
+func (a *API) lagOf(s *table.State) int {
+	return a.MaxLag * max(int(aggregate.LiveResolution/s.Resolution), 1)
+}
+
+// watcher follows a memory, from the revision that was seen on, if there is one.
+func (a *API) watcher(m *table.Memory, s *table.State, seen string) (*table.Watcher, error) {
 	if seen == "" {
-		return a.Memory.Watch(a.MaxLag), nil
+		return m.Watch(a.lagOf(s)), nil
 	}
 	epoch, revision, ok := parseToken(seen, s.Epoch)
 	if !ok {
@@ -154,7 +162,7 @@ func (a *API) watcher(s *table.State, seen string) (*table.Watcher, error) {
 	if epoch == s.Epoch && revision > s.Revision {
 		return nil, ahead(seen, s)
 	}
-	return a.Memory.Resume(a.MaxLag, epoch, revision), nil
+	return m.Resume(a.lagOf(s), epoch, revision), nil
 }
 
 // enter makes room for a watcher, until it leaves.
@@ -286,7 +294,7 @@ func (w *stream) told(t *turn, e *event) error {
 }
 
 func (w *stream) beat() error {
-	s := w.api.Memory.State()
+	s := w.memory.State()
 	now := w.api.Now()
 	beat := &wire.Heartbeat{Revision: token(s), Time: timestamppb.New(now)}
 	beat.AgeS = ageOf(s, now)

@@ -27,11 +27,11 @@ func (a *API) timeline(ctx context.Context, s *table.State, in *wire.TimelineReq
 	if in.GetStep() != nil {
 		return nil, wrong("step", in.GetStep().AsDuration().String(), "is of history: give from and to as well")
 	}
-	k, err := keyOf(in, int(in.GetWindows()), s.Signals())
+	k, err := stateKey(s, in, int(in.GetWindows()))
 	if err != nil {
 		return nil, err
 	}
-	out := &wire.TimelineResponse{About: a.about(s, k), StepS: s.Resolution.Seconds()}
+	out := &wire.TimelineResponse{About: a.about(s, k), StepS: s.Resolution.Seconds(), HeavyOnly: isFine(s)}
 	for _, w := range s.Last(int(in.GetWindows())) {
 		if err := ctx.Err(); err != nil {
 			return nil, err

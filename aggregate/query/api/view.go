@@ -32,6 +32,7 @@ type viewKey struct {
 	signal  csig.Signal
 	level   fabric.Level
 	windows int
+	length  time.Duration // of a window
 }
 
 // viewOf is a view of certain windows: of the last ones of a revision, or of the one window
@@ -43,7 +44,7 @@ type viewOf struct {
 }
 
 // view gives the view, made once for each revision. Cells in which nothing was observed, or not lately,
-// are in it without numbers.
+// are in it without numbers, but for short windows, from which most cells are missing.
 func (a *API) view(ctx context.Context, s *table.State, k viewKey) (*view, error) {
 	windows := s.Last(k.windows)
 	if len(windows) == 0 {
@@ -59,14 +60,14 @@ func (a *API) view(ctx context.Context, s *table.State, k viewKey) (*view, error
 		if err != nil {
 			return nil, err
 		}
-		if all, _ := s.Coverage.Cells(v.cells, k.signal, true); len(all) == len(v.cells) && windows[0].Coverage == s.Coverage {
+		if all, _ := s.Coverage.Cells(v.cells, k.signal, !isFine(s)); len(all) == len(v.cells) && windows[0].Coverage == s.Coverage {
 			return v, nil
 		}
 		cells = func(n *names) []aggregate.CellStats { return cellsIn(windows[0], n, k.signal, k.level) }
 	}
 	k.windows = len(windows)
 	return a.makeView(ctx, viewOf{k, s.Revision, 0}, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
-		return s.Coverage.Cells(cells(n), k.signal, true)
+		return s.Coverage.Cells(cells(n), k.signal, !isFine(s))
 	})
 }
 
@@ -75,8 +76,9 @@ func (a *API) sum(s *table.State, windows []*table.Window) table.Rows {
 	type sumOf struct {
 		revision uint64
 		windows  int
+		length   time.Duration
 	}
-	sum, _ := once(a.made, sumOf{s.Revision, len(windows)}, func() (table.Rows, int, error) {
+	sum, _ := once(a.made, sumOf{s.Revision, len(windows), s.Resolution}, func() (table.Rows, int, error) {
 		later := aggregate.LaterHalf(windows[0].Start.UnixNano(), s.Newest().End.UnixNano())
 		sum := table.Merge(windows).WithTrend(windows, later).Without(s.Old(windows))
 		return sum, sum.Len() * rowBytes, nil
@@ -86,7 +88,7 @@ func (a *API) sum(s *table.State, windows []*table.Window) table.Rows {
 
 // windowView is the view of one window.
 func (a *API) windowView(ctx context.Context, w *table.Window, s csig.Signal, level fabric.Level) (*view, error) {
-	return a.makeView(ctx, viewOf{viewKey{s, level, 1}, w.Revision, w.Start.UnixNano()}, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
+	return a.makeView(ctx, viewOf{viewKey{s, level, 1, w.End.Sub(w.Start)}, w.Revision, w.Start.UnixNano()}, func(n *names) ([]aggregate.CellStats, []table.CellCoverage) {
 		return w.Coverage.Cells(cellsIn(w, n, s, level), s, false)
 	})
 }
@@ -165,7 +167,7 @@ func (v *view) messages(chosen []int) []*wire.Cell {
 
 // asked is the view that a question is about.
 func (a *API) asked(ctx context.Context, s *table.State, in subject, windows int) (*view, viewKey, error) {
-	k, err := keyOf(in, windows, s.Signals())
+	k, err := stateKey(s, in, windows)
 	if err != nil {
 		return nil, k, err
 	}

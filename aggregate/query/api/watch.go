@@ -29,8 +29,11 @@ func (a *API) newWatch(ctx context.Context, s *table.State, in *wire.WatchReques
 	w := &watch{in: in, stream: &stream{encoding: in.GetEncoding()}}
 	w.of = w
 	var err error
-	if w.key, err = keyOf(in, int(in.GetWindows()), s.Signals()); err != nil {
+	if w.key, err = stateKey(s, in, int(in.GetWindows())); err != nil {
 		return nil, err
+	}
+	if in.GetFlows() > 0 && isFine(s) {
+		return nil, wrong("flows", fmt.Sprint(in.GetFlows()), "windows of %s name none: leave out resolution", s.Resolution)
 	}
 	n, err := a.names.get(ctx)
 	if err != nil {
@@ -62,8 +65,8 @@ func (w *watch) snapshot(ctx context.Context, s *table.State) error {
 		if err := untilEnded(ctx, wait, ended); err != nil {
 			return err
 		}
-		s = w.api.Memory.State()
-		w.watcher = w.api.Memory.Resume(w.api.MaxLag, s.Epoch, s.Revision)
+		s = w.memory.State()
+		w.watcher = w.memory.Resume(w.api.lagOf(s), s.Epoch, s.Revision)
 	}
 	e, err := w.share(t, key, func() (*event, error) {
 		v, f, err := w.filtered(w.api.view(ctx, s, w.key))

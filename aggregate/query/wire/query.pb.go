@@ -526,7 +526,11 @@ type CellsRequest struct {
 	// Cells of a page.
 	Limit *uint32 `protobuf:"varint,15,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
 	// next_cursor of the page before, with the same parameters.
-	Cursor        string `protobuf:"bytes,16,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,16,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Length of the windows in memory: 1s, and the shorter one that windows.resolutions of the collector
+	// has; without it 1s. Shorter windows hold only cells with something heavily loaded,
+	// with the states that windows of 1 s give them.
+	Resolution    *durationpb.Duration `protobuf:"bytes,17,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -671,6 +675,13 @@ func (x *CellsRequest) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
+}
+
+func (x *CellsRequest) GetResolution() *durationpb.Duration {
+	if x != nil {
+		return x.Resolution
+	}
+	return nil
 }
 
 // MatrixRequest asks for cells as matrices.
@@ -890,7 +901,10 @@ type LocationsRequest struct {
 	// RFC 3339: end of the history, exclusive; with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
 	// How many.
-	Top           *uint32 `protobuf:"varint,6,opt,name=top,proto3,oneof" json:"top,omitempty"`
+	Top *uint32 `protobuf:"varint,6,opt,name=top,proto3,oneof" json:"top,omitempty"`
+	// Length of the windows in memory: 1s, and the shorter one that windows.resolutions of the collector
+	// has; without it 1s. Shorter windows hold only cells with something heavily loaded.
+	Resolution    *durationpb.Duration `protobuf:"bytes,7,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -965,6 +979,13 @@ func (x *LocationsRequest) GetTop() uint32 {
 		return *x.Top
 	}
 	return 0
+}
+
+func (x *LocationsRequest) GetResolution() *durationpb.Duration {
+	if x != nil {
+		return x.Resolution
+	}
+	return nil
 }
 
 // LinksRequest asks for links.
@@ -1162,7 +1183,11 @@ type TimelineRequest struct {
 	// Destination groups, or groups above them.
 	Dst []string `protobuf:"bytes,8,rep,name=dst,proto3" json:"dst,omitempty"`
 	// Locations of each window, of all cells.
-	Top           *uint32 `protobuf:"varint,9,opt,name=top,proto3,oneof" json:"top,omitempty"`
+	Top *uint32 `protobuf:"varint,9,opt,name=top,proto3,oneof" json:"top,omitempty"`
+	// Length of the windows in memory: 1s, and the shorter one that windows.resolutions of the collector
+	// has; without it 1s. Shorter windows hold only cells with something heavily loaded,
+	// with the states that windows of 1 s give them.
+	Resolution    *durationpb.Duration `protobuf:"bytes,10,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1258,6 +1283,13 @@ func (x *TimelineRequest) GetTop() uint32 {
 		return *x.Top
 	}
 	return 0
+}
+
+func (x *TimelineRequest) GetResolution() *durationpb.Duration {
+	if x != nil {
+		return x.Resolution
+	}
+	return nil
 }
 
 // FlowsRequest asks the store, or memory, for flows.
@@ -1658,7 +1690,12 @@ type WatchRequest struct {
 	// name one of the locations.
 	Flows *uint32 `protobuf:"varint,16,opt,name=flows,proto3,oneof" json:"flows,omitempty"`
 	// With flows: ports that may be the location that most of a flow's heavily loaded observations name.
-	Link          []string `protobuf:"bytes,17,rep,name=link,proto3" json:"link,omitempty"`
+	Link []string `protobuf:"bytes,17,rep,name=link,proto3" json:"link,omitempty"`
+	// Length of the windows in memory: 1s, and the shorter one that windows.resolutions of the collector
+	// has; without it 1s. Shorter windows hold only cells with something heavily loaded,
+	// with the states that windows of 1 s give them, and name no flows. They are final once their rows are
+	// handed on to the disk, about every second.
+	Resolution    *durationpb.Duration `protobuf:"bytes,18,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1808,6 +1845,13 @@ func (x *WatchRequest) GetFlows() uint32 {
 func (x *WatchRequest) GetLink() []string {
 	if x != nil {
 		return x.Link
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetResolution() *durationpb.Duration {
+	if x != nil {
+		return x.Resolution
 	}
 	return nil
 }
@@ -7372,7 +7416,7 @@ const file_query_proto_rawDesc = "" +
 	"\n" +
 	"\b_minimumB\n" +
 	"\n" +
-	"\b_maximum\"\xa7\t\n" +
+	"\b_maximum\"\xef\t\n" +
 	"\fCellsRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
 	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12S\n" +
@@ -7397,7 +7441,10 @@ const file_query_proto_rawDesc = "" +
 	"\x0emax_room_ratio\x18\x0e \x01(\x01B\x1b\x8a\xb5\x18\x17\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00\xf0?B\x030.2H\x05R\fmaxRoomRatio\x88\x01\x01\x12=\n" +
 	"\x05limit\x18\x0f \x01(\rB\"\x8a\xb5\x18\x1e\n" +
 	"\x045000\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00\x88\xd3@B\x041000H\x06R\x05limit\x88\x01\x01\x12A\n" +
-	"\x06cursor\x18\x10 \x01(\tB)\x8a\xb5\x18% \xc8\x01B MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEwR\x06cursorB\n" +
+	"\x06cursor\x18\x10 \x01(\tB)\x8a\xb5\x18% \xc8\x01B MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEwR\x06cursor\x12F\n" +
+	"\n" +
+	"resolution\x18\x11 \x01(\v2\x19.google.protobuf.DurationB\v\x8a\xb5\x18\aB\x05100msR\n" +
+	"resolutionB\n" +
 	"\n" +
 	"\b_windowsB\x12\n" +
 	"\x10_min_heavy_ratioB\x0f\n" +
@@ -7431,7 +7478,7 @@ const file_query_proto_rawDesc = "" +
 	"\x03src\x18\x06 \x01(\tB\x10\x8a\xb5\x18\f \xc8\x018\x01B\x05rack1R\x03src\x12\"\n" +
 	"\x03dst\x18\a \x01(\tB\x10\x8a\xb5\x18\f \xc8\x018\x01B\x05rack2R\x03dstB\n" +
 	"\n" +
-	"\b_windows\"\xbb\x03\n" +
+	"\b_windows\"\x83\x04\n" +
 	"\x10LocationsRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
 	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12S\n" +
@@ -7442,7 +7489,10 @@ const file_query_proto_rawDesc = "" +
 	"\x04from\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
 	"\x02to\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T10:00:00ZR\x02to\x124\n" +
 	"\x03top\x18\x06 \x01(\rB\x1d\x8a\xb5\x18\x19\n" +
-	"\x0220\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00\x88\xc3@B\x015H\x01R\x03top\x88\x01\x01B\n" +
+	"\x0220\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00\x88\xc3@B\x015H\x01R\x03top\x88\x01\x01\x12F\n" +
+	"\n" +
+	"resolution\x18\a \x01(\v2\x19.google.protobuf.DurationB\v\x8a\xb5\x18\aB\x05100msR\n" +
+	"resolutionB\n" +
 	"\n" +
 	"\b_windowsB\x06\n" +
 	"\x04_top\"\xdb\x04\n" +
@@ -7467,7 +7517,7 @@ const file_query_proto_rawDesc = "" +
 	"\x03src\x18\x01 \x01(\tB\x0e\x8a\xb5\x18\n" +
 	" \xc8\x01B\x05rack1R\x03src\x12 \n" +
 	"\x03dst\x18\x02 \x01(\tB\x0e\x8a\xb5\x18\n" +
-	" \xc8\x01B\x05rack2R\x03dst\"\xbc\x04\n" +
+	" \xc8\x01B\x05rack2R\x03dst\"\x84\x05\n" +
 	"\x0fTimelineRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
 	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12S\n" +
@@ -7481,7 +7531,11 @@ const file_query_proto_rawDesc = "" +
 	"\x03src\x18\a \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05rack1R\x03src\x12\"\n" +
 	"\x03dst\x18\b \x03(\tB\x10\x8a\xb5\x18\f \xc8\x01(@B\x05rack2R\x03dst\x123\n" +
 	"\x03top\x18\t \x01(\rB\x1c\x8a\xb5\x18\x18\n" +
-	"\x013\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00Y@B\x015H\x01R\x03top\x88\x01\x01B\n" +
+	"\x013\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00Y@B\x015H\x01R\x03top\x88\x01\x01\x12F\n" +
+	"\n" +
+	"resolution\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationB\v\x8a\xb5\x18\aB\x05100msR\n" +
+	"resolutionB\n" +
 	"\n" +
 	"\b_windowsB\x06\n" +
 	"\x04_top\"\xf9\x06\n" +
@@ -7525,7 +7579,8 @@ const file_query_proto_rawDesc = "" +
 	"\x06cursor\x18\b \x01(\tB)\x8a\xb5\x18% \xc8\x01B MDAwMDAwMDAwMDAwMDAwNy00Mi4xLjEwR\x06cursorB\b\n" +
 	"\x06_limit\"\x0f\n" +
 	"\rFabricRequest\"\x0f\n" +
-	"\rHealthRequest\"\xbe\t\n" +
+	"\rHealthRequest\"\x86\n" +
+	"\n" +
 	"\fWatchRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
 	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12S\n" +
@@ -7552,7 +7607,10 @@ const file_query_proto_rawDesc = "" +
 	"\bencoding\x18\x0f \x01(\tB \x8a\xb5\x18\x1c\n" +
 	"\x04json2\x04json2\x06framesB\x06framesR\bencoding\x125\n" +
 	"\x05flows\x18\x10 \x01(\rB\x1a\x8a\xb5\x18\x16\x11\x00\x00\x00\x00\x00\x00\x00\x00\x19\x00\x00\x00\x00\x00\x00Y@B\x0210H\x06R\x05flows\x88\x01\x01\x12(\n" +
-	"\x04link\x18\x11 \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\x04linkB\n" +
+	"\x04link\x18\x11 \x03(\tB\x14\x8a\xb5\x18\x10 \xc8\x01(@B\tleaf3:up1R\x04link\x12F\n" +
+	"\n" +
+	"resolution\x18\x12 \x01(\v2\x19.google.protobuf.DurationB\v\x8a\xb5\x18\aB\x05100msR\n" +
+	"resolutionB\n" +
 	"\n" +
 	"\b_windowsB\x12\n" +
 	"\x10_min_heavy_ratioB\x0f\n" +
@@ -8250,184 +8308,188 @@ var file_query_proto_depIdxs = []int32{
 	69,  // 0: csigscope.query.v1.CellsRequest.from:type_name -> google.protobuf.Timestamp
 	69,  // 1: csigscope.query.v1.CellsRequest.to:type_name -> google.protobuf.Timestamp
 	0,   // 2: csigscope.query.v1.CellsRequest.state:type_name -> csigscope.query.v1.State
-	69,  // 3: csigscope.query.v1.MatrixRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 4: csigscope.query.v1.MatrixRequest.to:type_name -> google.protobuf.Timestamp
-	69,  // 5: csigscope.query.v1.PathRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 6: csigscope.query.v1.PathRequest.to:type_name -> google.protobuf.Timestamp
-	69,  // 7: csigscope.query.v1.LocationsRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 8: csigscope.query.v1.LocationsRequest.to:type_name -> google.protobuf.Timestamp
-	69,  // 9: csigscope.query.v1.LinksRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 10: csigscope.query.v1.LinksRequest.to:type_name -> google.protobuf.Timestamp
-	0,   // 11: csigscope.query.v1.LinksRequest.state:type_name -> csigscope.query.v1.State
-	69,  // 12: csigscope.query.v1.TimelineRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 13: csigscope.query.v1.TimelineRequest.to:type_name -> google.protobuf.Timestamp
-	70,  // 14: csigscope.query.v1.TimelineRequest.step:type_name -> google.protobuf.Duration
-	69,  // 15: csigscope.query.v1.FlowsRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 16: csigscope.query.v1.FlowsRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 17: csigscope.query.v1.FlowsRequest.kind:type_name -> csigscope.query.v1.Kind
-	69,  // 18: csigscope.query.v1.FindingsRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 19: csigscope.query.v1.FindingsRequest.to:type_name -> google.protobuf.Timestamp
-	3,   // 20: csigscope.query.v1.FindingsRequest.severity:type_name -> csigscope.query.v1.Severity
-	0,   // 21: csigscope.query.v1.WatchRequest.state:type_name -> csigscope.query.v1.State
-	70,  // 22: csigscope.query.v1.WatchRequest.heartbeat:type_name -> google.protobuf.Duration
-	0,   // 23: csigscope.query.v1.ChangesRequest.state:type_name -> csigscope.query.v1.State
-	70,  // 24: csigscope.query.v1.ChangesRequest.heartbeat:type_name -> google.protobuf.Duration
-	70,  // 25: csigscope.query.v1.WaitRequest.wait:type_name -> google.protobuf.Duration
-	69,  // 26: csigscope.query.v1.ExportRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 27: csigscope.query.v1.ExportRequest.to:type_name -> google.protobuf.Timestamp
-	0,   // 28: csigscope.query.v1.ExportRequest.state:type_name -> csigscope.query.v1.State
-	70,  // 29: csigscope.query.v1.ExportRequest.step:type_name -> google.protobuf.Duration
-	69,  // 30: csigscope.query.v1.ExportFlowsRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 31: csigscope.query.v1.ExportFlowsRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 32: csigscope.query.v1.ExportFlowsRequest.kind:type_name -> csigscope.query.v1.Kind
-	69,  // 33: csigscope.query.v1.ExportFindingsRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 34: csigscope.query.v1.ExportFindingsRequest.to:type_name -> google.protobuf.Timestamp
-	3,   // 35: csigscope.query.v1.ExportFindingsRequest.severity:type_name -> csigscope.query.v1.Severity
-	69,  // 36: csigscope.query.v1.ExportedCell.from:type_name -> google.protobuf.Timestamp
-	69,  // 37: csigscope.query.v1.ExportedCell.to:type_name -> google.protobuf.Timestamp
-	27,  // 38: csigscope.query.v1.ExportedCell.cell:type_name -> csigscope.query.v1.Cell
-	69,  // 39: csigscope.query.v1.ExportedFlow.from:type_name -> google.protobuf.Timestamp
-	69,  // 40: csigscope.query.v1.ExportedFlow.to:type_name -> google.protobuf.Timestamp
-	46,  // 41: csigscope.query.v1.ExportedFlow.flow:type_name -> csigscope.query.v1.Flow
-	25,  // 42: csigscope.query.v1.Bottleneck.mean:type_name -> csigscope.query.v1.Measure
-	1,   // 43: csigscope.query.v1.Cell.kind:type_name -> csigscope.query.v1.Kind
-	0,   // 44: csigscope.query.v1.Cell.state:type_name -> csigscope.query.v1.State
-	69,  // 45: csigscope.query.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	25,  // 46: csigscope.query.v1.Cell.mean:type_name -> csigscope.query.v1.Measure
-	25,  // 47: csigscope.query.v1.Cell.mean_error:type_name -> csigscope.query.v1.Measure
-	25,  // 48: csigscope.query.v1.Cell.min:type_name -> csigscope.query.v1.Measure
-	25,  // 49: csigscope.query.v1.Cell.max:type_name -> csigscope.query.v1.Measure
-	25,  // 50: csigscope.query.v1.Cell.trend:type_name -> csigscope.query.v1.Measure
-	26,  // 51: csigscope.query.v1.Cell.mode:type_name -> csigscope.query.v1.Bottleneck
-	26,  // 52: csigscope.query.v1.Cell.runner_up:type_name -> csigscope.query.v1.Bottleneck
-	69,  // 53: csigscope.query.v1.About.from:type_name -> google.protobuf.Timestamp
-	69,  // 54: csigscope.query.v1.About.to:type_name -> google.protobuf.Timestamp
-	69,  // 55: csigscope.query.v1.About.as_of:type_name -> google.protobuf.Timestamp
-	28,  // 56: csigscope.query.v1.CellsResponse.about:type_name -> csigscope.query.v1.About
-	27,  // 57: csigscope.query.v1.CellsResponse.cells:type_name -> csigscope.query.v1.Cell
-	28,  // 58: csigscope.query.v1.MatrixResponse.about:type_name -> csigscope.query.v1.About
-	0,   // 59: csigscope.query.v1.MatrixResponse.state:type_name -> csigscope.query.v1.State
-	2,   // 60: csigscope.query.v1.Place.kind:type_name -> csigscope.query.v1.LocationKind
-	28,  // 61: csigscope.query.v1.PathResponse.about:type_name -> csigscope.query.v1.About
-	27,  // 62: csigscope.query.v1.PathResponse.cell:type_name -> csigscope.query.v1.Cell
-	25,  // 63: csigscope.query.v1.PathResponse.room:type_name -> csigscope.query.v1.Measure
-	31,  // 64: csigscope.query.v1.PathResponse.limit:type_name -> csigscope.query.v1.Place
-	33,  // 65: csigscope.query.v1.PathResponse.routes:type_name -> csigscope.query.v1.Route
-	25,  // 66: csigscope.query.v1.Route.room:type_name -> csigscope.query.v1.Measure
-	2,   // 67: csigscope.query.v1.Link.kind:type_name -> csigscope.query.v1.LocationKind
-	0,   // 68: csigscope.query.v1.Link.state:type_name -> csigscope.query.v1.State
-	69,  // 69: csigscope.query.v1.Link.since:type_name -> google.protobuf.Timestamp
-	25,  // 70: csigscope.query.v1.Link.mean:type_name -> csigscope.query.v1.Measure
-	25,  // 71: csigscope.query.v1.Link.min:type_name -> csigscope.query.v1.Measure
-	25,  // 72: csigscope.query.v1.Link.max:type_name -> csigscope.query.v1.Measure
-	25,  // 73: csigscope.query.v1.Link.last:type_name -> csigscope.query.v1.Measure
-	25,  // 74: csigscope.query.v1.Link.trend:type_name -> csigscope.query.v1.Measure
-	25,  // 75: csigscope.query.v1.Link.bound:type_name -> csigscope.query.v1.Measure
-	35,  // 76: csigscope.query.v1.Link.dependents:type_name -> csigscope.query.v1.Dependent
-	28,  // 77: csigscope.query.v1.LinksResponse.about:type_name -> csigscope.query.v1.About
-	34,  // 78: csigscope.query.v1.LinksResponse.links:type_name -> csigscope.query.v1.Link
-	50,  // 79: csigscope.query.v1.TopologyResponse.groups:type_name -> csigscope.query.v1.Group
-	37,  // 80: csigscope.query.v1.TopologyResponse.devices:type_name -> csigscope.query.v1.Device
-	38,  // 81: csigscope.query.v1.TopologyResponse.ports:type_name -> csigscope.query.v1.Port
-	39,  // 82: csigscope.query.v1.TopologyResponse.hops:type_name -> csigscope.query.v1.Hop
-	41,  // 83: csigscope.query.v1.TopologyResponse.paths:type_name -> csigscope.query.v1.EqualCostPath
-	2,   // 84: csigscope.query.v1.Location.kind:type_name -> csigscope.query.v1.LocationKind
-	25,  // 85: csigscope.query.v1.Location.heavy_mean:type_name -> csigscope.query.v1.Measure
-	28,  // 86: csigscope.query.v1.LocationsResponse.about:type_name -> csigscope.query.v1.About
-	42,  // 87: csigscope.query.v1.LocationsResponse.locations:type_name -> csigscope.query.v1.Location
-	69,  // 88: csigscope.query.v1.Moment.window_start:type_name -> google.protobuf.Timestamp
-	42,  // 89: csigscope.query.v1.Moment.locations:type_name -> csigscope.query.v1.Location
-	27,  // 90: csigscope.query.v1.Moment.cell:type_name -> csigscope.query.v1.Cell
-	28,  // 91: csigscope.query.v1.TimelineResponse.about:type_name -> csigscope.query.v1.About
-	44,  // 92: csigscope.query.v1.TimelineResponse.timeline:type_name -> csigscope.query.v1.Moment
-	1,   // 93: csigscope.query.v1.Flow.kind:type_name -> csigscope.query.v1.Kind
-	25,  // 94: csigscope.query.v1.Flow.mean:type_name -> csigscope.query.v1.Measure
-	25,  // 95: csigscope.query.v1.Flow.min:type_name -> csigscope.query.v1.Measure
-	25,  // 96: csigscope.query.v1.Flow.max:type_name -> csigscope.query.v1.Measure
-	26,  // 97: csigscope.query.v1.Flow.mode:type_name -> csigscope.query.v1.Bottleneck
-	28,  // 98: csigscope.query.v1.FlowsResponse.about:type_name -> csigscope.query.v1.About
-	46,  // 99: csigscope.query.v1.FlowsResponse.flows:type_name -> csigscope.query.v1.Flow
-	3,   // 100: csigscope.query.v1.Finding.severity:type_name -> csigscope.query.v1.Severity
-	69,  // 101: csigscope.query.v1.Finding.first:type_name -> google.protobuf.Timestamp
-	69,  // 102: csigscope.query.v1.Finding.last:type_name -> google.protobuf.Timestamp
-	69,  // 103: csigscope.query.v1.FindingsResponse.from:type_name -> google.protobuf.Timestamp
-	69,  // 104: csigscope.query.v1.FindingsResponse.to:type_name -> google.protobuf.Timestamp
-	69,  // 105: csigscope.query.v1.FindingsResponse.as_of:type_name -> google.protobuf.Timestamp
-	48,  // 106: csigscope.query.v1.FindingsResponse.findings:type_name -> csigscope.query.v1.Finding
-	50,  // 107: csigscope.query.v1.FabricResponse.groups:type_name -> csigscope.query.v1.Group
-	31,  // 108: csigscope.query.v1.FabricResponse.locations:type_name -> csigscope.query.v1.Place
-	69,  // 109: csigscope.query.v1.HealthResponse.first:type_name -> google.protobuf.Timestamp
-	69,  // 110: csigscope.query.v1.HealthResponse.last:type_name -> google.protobuf.Timestamp
-	53,  // 111: csigscope.query.v1.HealthResponse.stored:type_name -> csigscope.query.v1.Stored
-	69,  // 112: csigscope.query.v1.HealthResponse.as_of:type_name -> google.protobuf.Timestamp
-	69,  // 113: csigscope.query.v1.Stored.first:type_name -> google.protobuf.Timestamp
-	69,  // 114: csigscope.query.v1.Stored.last:type_name -> google.protobuf.Timestamp
-	69,  // 115: csigscope.query.v1.WindowEvent.window_start:type_name -> google.protobuf.Timestamp
-	69,  // 116: csigscope.query.v1.WindowEvent.window_end:type_name -> google.protobuf.Timestamp
-	69,  // 117: csigscope.query.v1.WindowEvent.as_of:type_name -> google.protobuf.Timestamp
-	69,  // 118: csigscope.query.v1.WindowEvent.base:type_name -> google.protobuf.Timestamp
-	46,  // 119: csigscope.query.v1.WindowEvent.flows:type_name -> csigscope.query.v1.Flow
-	27,  // 120: csigscope.query.v1.WindowEvent.cells:type_name -> csigscope.query.v1.Cell
-	69,  // 121: csigscope.query.v1.Durable.window_starts:type_name -> google.protobuf.Timestamp
-	69,  // 122: csigscope.query.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
-	60,  // 123: csigscope.query.v1.AskersResponse.askers:type_name -> csigscope.query.v1.Asker
-	69,  // 124: csigscope.query.v1.Asker.last:type_name -> google.protobuf.Timestamp
-	62,  // 125: csigscope.query.v1.RequestsResponse.requests:type_name -> csigscope.query.v1.Running
-	64,  // 126: csigscope.query.v1.Problem.errors:type_name -> csigscope.query.v1.ProblemDetail
-	29,  // 127: csigscope.query.v1.WatchResponse.snapshot:type_name -> csigscope.query.v1.CellsResponse
-	56,  // 128: csigscope.query.v1.WatchResponse.synced:type_name -> csigscope.query.v1.Synced
-	54,  // 129: csigscope.query.v1.WatchResponse.window:type_name -> csigscope.query.v1.WindowEvent
-	57,  // 130: csigscope.query.v1.WatchResponse.heartbeat:type_name -> csigscope.query.v1.Heartbeat
-	58,  // 131: csigscope.query.v1.WatchResponse.gap:type_name -> csigscope.query.v1.Gap
-	58,  // 132: csigscope.query.v1.WatchResponse.lagging:type_name -> csigscope.query.v1.Gap
-	55,  // 133: csigscope.query.v1.WatchResponse.durable:type_name -> csigscope.query.v1.Durable
-	4,   // 134: csigscope.query.v1.Change.kind:type_name -> csigscope.query.v1.ChangeKind
-	0,   // 135: csigscope.query.v1.Change.state:type_name -> csigscope.query.v1.State
-	0,   // 136: csigscope.query.v1.Change.state_before:type_name -> csigscope.query.v1.State
-	69,  // 137: csigscope.query.v1.Change.since:type_name -> google.protobuf.Timestamp
-	25,  // 138: csigscope.query.v1.Change.mean:type_name -> csigscope.query.v1.Measure
-	69,  // 139: csigscope.query.v1.ChangeSet.window_start:type_name -> google.protobuf.Timestamp
-	69,  // 140: csigscope.query.v1.ChangeSet.window_end:type_name -> google.protobuf.Timestamp
-	66,  // 141: csigscope.query.v1.ChangeSet.changes:type_name -> csigscope.query.v1.Change
-	67,  // 142: csigscope.query.v1.ChangesResponse.initial:type_name -> csigscope.query.v1.ChangeSet
-	56,  // 143: csigscope.query.v1.ChangesResponse.synced:type_name -> csigscope.query.v1.Synced
-	67,  // 144: csigscope.query.v1.ChangesResponse.changes:type_name -> csigscope.query.v1.ChangeSet
-	57,  // 145: csigscope.query.v1.ChangesResponse.heartbeat:type_name -> csigscope.query.v1.Heartbeat
-	58,  // 146: csigscope.query.v1.ChangesResponse.gap:type_name -> csigscope.query.v1.Gap
-	58,  // 147: csigscope.query.v1.ChangesResponse.lagging:type_name -> csigscope.query.v1.Gap
-	71,  // 148: csigscope.query.v1.rest:extendee -> google.protobuf.FieldOptions
-	5,   // 149: csigscope.query.v1.rest:type_name -> csigscope.query.v1.Rest
-	6,   // 150: csigscope.query.v1.QueryService.Cells:input_type -> csigscope.query.v1.CellsRequest
-	7,   // 151: csigscope.query.v1.QueryService.Matrix:input_type -> csigscope.query.v1.MatrixRequest
-	8,   // 152: csigscope.query.v1.QueryService.Path:input_type -> csigscope.query.v1.PathRequest
-	9,   // 153: csigscope.query.v1.QueryService.Locations:input_type -> csigscope.query.v1.LocationsRequest
-	10,  // 154: csigscope.query.v1.QueryService.Links:input_type -> csigscope.query.v1.LinksRequest
-	11,  // 155: csigscope.query.v1.QueryService.Topology:input_type -> csigscope.query.v1.TopologyRequest
-	12,  // 156: csigscope.query.v1.QueryService.Timeline:input_type -> csigscope.query.v1.TimelineRequest
-	13,  // 157: csigscope.query.v1.QueryService.Flows:input_type -> csigscope.query.v1.FlowsRequest
-	14,  // 158: csigscope.query.v1.QueryService.Findings:input_type -> csigscope.query.v1.FindingsRequest
-	15,  // 159: csigscope.query.v1.QueryService.Fabric:input_type -> csigscope.query.v1.FabricRequest
-	16,  // 160: csigscope.query.v1.QueryService.Health:input_type -> csigscope.query.v1.HealthRequest
-	17,  // 161: csigscope.query.v1.QueryService.Watch:input_type -> csigscope.query.v1.WatchRequest
-	18,  // 162: csigscope.query.v1.QueryService.Changes:input_type -> csigscope.query.v1.ChangesRequest
-	29,  // 163: csigscope.query.v1.QueryService.Cells:output_type -> csigscope.query.v1.CellsResponse
-	30,  // 164: csigscope.query.v1.QueryService.Matrix:output_type -> csigscope.query.v1.MatrixResponse
-	32,  // 165: csigscope.query.v1.QueryService.Path:output_type -> csigscope.query.v1.PathResponse
-	43,  // 166: csigscope.query.v1.QueryService.Locations:output_type -> csigscope.query.v1.LocationsResponse
-	36,  // 167: csigscope.query.v1.QueryService.Links:output_type -> csigscope.query.v1.LinksResponse
-	40,  // 168: csigscope.query.v1.QueryService.Topology:output_type -> csigscope.query.v1.TopologyResponse
-	45,  // 169: csigscope.query.v1.QueryService.Timeline:output_type -> csigscope.query.v1.TimelineResponse
-	47,  // 170: csigscope.query.v1.QueryService.Flows:output_type -> csigscope.query.v1.FlowsResponse
-	49,  // 171: csigscope.query.v1.QueryService.Findings:output_type -> csigscope.query.v1.FindingsResponse
-	51,  // 172: csigscope.query.v1.QueryService.Fabric:output_type -> csigscope.query.v1.FabricResponse
-	52,  // 173: csigscope.query.v1.QueryService.Health:output_type -> csigscope.query.v1.HealthResponse
-	65,  // 174: csigscope.query.v1.QueryService.Watch:output_type -> csigscope.query.v1.WatchResponse
-	68,  // 175: csigscope.query.v1.QueryService.Changes:output_type -> csigscope.query.v1.ChangesResponse
-	163, // [163:176] is the sub-list for method output_type
-	150, // [150:163] is the sub-list for method input_type
-	149, // [149:150] is the sub-list for extension type_name
-	148, // [148:149] is the sub-list for extension extendee
-	0,   // [0:148] is the sub-list for field type_name
+	70,  // 3: csigscope.query.v1.CellsRequest.resolution:type_name -> google.protobuf.Duration
+	69,  // 4: csigscope.query.v1.MatrixRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 5: csigscope.query.v1.MatrixRequest.to:type_name -> google.protobuf.Timestamp
+	69,  // 6: csigscope.query.v1.PathRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 7: csigscope.query.v1.PathRequest.to:type_name -> google.protobuf.Timestamp
+	69,  // 8: csigscope.query.v1.LocationsRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 9: csigscope.query.v1.LocationsRequest.to:type_name -> google.protobuf.Timestamp
+	70,  // 10: csigscope.query.v1.LocationsRequest.resolution:type_name -> google.protobuf.Duration
+	69,  // 11: csigscope.query.v1.LinksRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 12: csigscope.query.v1.LinksRequest.to:type_name -> google.protobuf.Timestamp
+	0,   // 13: csigscope.query.v1.LinksRequest.state:type_name -> csigscope.query.v1.State
+	69,  // 14: csigscope.query.v1.TimelineRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 15: csigscope.query.v1.TimelineRequest.to:type_name -> google.protobuf.Timestamp
+	70,  // 16: csigscope.query.v1.TimelineRequest.step:type_name -> google.protobuf.Duration
+	70,  // 17: csigscope.query.v1.TimelineRequest.resolution:type_name -> google.protobuf.Duration
+	69,  // 18: csigscope.query.v1.FlowsRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 19: csigscope.query.v1.FlowsRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 20: csigscope.query.v1.FlowsRequest.kind:type_name -> csigscope.query.v1.Kind
+	69,  // 21: csigscope.query.v1.FindingsRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 22: csigscope.query.v1.FindingsRequest.to:type_name -> google.protobuf.Timestamp
+	3,   // 23: csigscope.query.v1.FindingsRequest.severity:type_name -> csigscope.query.v1.Severity
+	0,   // 24: csigscope.query.v1.WatchRequest.state:type_name -> csigscope.query.v1.State
+	70,  // 25: csigscope.query.v1.WatchRequest.heartbeat:type_name -> google.protobuf.Duration
+	70,  // 26: csigscope.query.v1.WatchRequest.resolution:type_name -> google.protobuf.Duration
+	0,   // 27: csigscope.query.v1.ChangesRequest.state:type_name -> csigscope.query.v1.State
+	70,  // 28: csigscope.query.v1.ChangesRequest.heartbeat:type_name -> google.protobuf.Duration
+	70,  // 29: csigscope.query.v1.WaitRequest.wait:type_name -> google.protobuf.Duration
+	69,  // 30: csigscope.query.v1.ExportRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 31: csigscope.query.v1.ExportRequest.to:type_name -> google.protobuf.Timestamp
+	0,   // 32: csigscope.query.v1.ExportRequest.state:type_name -> csigscope.query.v1.State
+	70,  // 33: csigscope.query.v1.ExportRequest.step:type_name -> google.protobuf.Duration
+	69,  // 34: csigscope.query.v1.ExportFlowsRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 35: csigscope.query.v1.ExportFlowsRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 36: csigscope.query.v1.ExportFlowsRequest.kind:type_name -> csigscope.query.v1.Kind
+	69,  // 37: csigscope.query.v1.ExportFindingsRequest.from:type_name -> google.protobuf.Timestamp
+	69,  // 38: csigscope.query.v1.ExportFindingsRequest.to:type_name -> google.protobuf.Timestamp
+	3,   // 39: csigscope.query.v1.ExportFindingsRequest.severity:type_name -> csigscope.query.v1.Severity
+	69,  // 40: csigscope.query.v1.ExportedCell.from:type_name -> google.protobuf.Timestamp
+	69,  // 41: csigscope.query.v1.ExportedCell.to:type_name -> google.protobuf.Timestamp
+	27,  // 42: csigscope.query.v1.ExportedCell.cell:type_name -> csigscope.query.v1.Cell
+	69,  // 43: csigscope.query.v1.ExportedFlow.from:type_name -> google.protobuf.Timestamp
+	69,  // 44: csigscope.query.v1.ExportedFlow.to:type_name -> google.protobuf.Timestamp
+	46,  // 45: csigscope.query.v1.ExportedFlow.flow:type_name -> csigscope.query.v1.Flow
+	25,  // 46: csigscope.query.v1.Bottleneck.mean:type_name -> csigscope.query.v1.Measure
+	1,   // 47: csigscope.query.v1.Cell.kind:type_name -> csigscope.query.v1.Kind
+	0,   // 48: csigscope.query.v1.Cell.state:type_name -> csigscope.query.v1.State
+	69,  // 49: csigscope.query.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	25,  // 50: csigscope.query.v1.Cell.mean:type_name -> csigscope.query.v1.Measure
+	25,  // 51: csigscope.query.v1.Cell.mean_error:type_name -> csigscope.query.v1.Measure
+	25,  // 52: csigscope.query.v1.Cell.min:type_name -> csigscope.query.v1.Measure
+	25,  // 53: csigscope.query.v1.Cell.max:type_name -> csigscope.query.v1.Measure
+	25,  // 54: csigscope.query.v1.Cell.trend:type_name -> csigscope.query.v1.Measure
+	26,  // 55: csigscope.query.v1.Cell.mode:type_name -> csigscope.query.v1.Bottleneck
+	26,  // 56: csigscope.query.v1.Cell.runner_up:type_name -> csigscope.query.v1.Bottleneck
+	69,  // 57: csigscope.query.v1.About.from:type_name -> google.protobuf.Timestamp
+	69,  // 58: csigscope.query.v1.About.to:type_name -> google.protobuf.Timestamp
+	69,  // 59: csigscope.query.v1.About.as_of:type_name -> google.protobuf.Timestamp
+	28,  // 60: csigscope.query.v1.CellsResponse.about:type_name -> csigscope.query.v1.About
+	27,  // 61: csigscope.query.v1.CellsResponse.cells:type_name -> csigscope.query.v1.Cell
+	28,  // 62: csigscope.query.v1.MatrixResponse.about:type_name -> csigscope.query.v1.About
+	0,   // 63: csigscope.query.v1.MatrixResponse.state:type_name -> csigscope.query.v1.State
+	2,   // 64: csigscope.query.v1.Place.kind:type_name -> csigscope.query.v1.LocationKind
+	28,  // 65: csigscope.query.v1.PathResponse.about:type_name -> csigscope.query.v1.About
+	27,  // 66: csigscope.query.v1.PathResponse.cell:type_name -> csigscope.query.v1.Cell
+	25,  // 67: csigscope.query.v1.PathResponse.room:type_name -> csigscope.query.v1.Measure
+	31,  // 68: csigscope.query.v1.PathResponse.limit:type_name -> csigscope.query.v1.Place
+	33,  // 69: csigscope.query.v1.PathResponse.routes:type_name -> csigscope.query.v1.Route
+	25,  // 70: csigscope.query.v1.Route.room:type_name -> csigscope.query.v1.Measure
+	2,   // 71: csigscope.query.v1.Link.kind:type_name -> csigscope.query.v1.LocationKind
+	0,   // 72: csigscope.query.v1.Link.state:type_name -> csigscope.query.v1.State
+	69,  // 73: csigscope.query.v1.Link.since:type_name -> google.protobuf.Timestamp
+	25,  // 74: csigscope.query.v1.Link.mean:type_name -> csigscope.query.v1.Measure
+	25,  // 75: csigscope.query.v1.Link.min:type_name -> csigscope.query.v1.Measure
+	25,  // 76: csigscope.query.v1.Link.max:type_name -> csigscope.query.v1.Measure
+	25,  // 77: csigscope.query.v1.Link.last:type_name -> csigscope.query.v1.Measure
+	25,  // 78: csigscope.query.v1.Link.trend:type_name -> csigscope.query.v1.Measure
+	25,  // 79: csigscope.query.v1.Link.bound:type_name -> csigscope.query.v1.Measure
+	35,  // 80: csigscope.query.v1.Link.dependents:type_name -> csigscope.query.v1.Dependent
+	28,  // 81: csigscope.query.v1.LinksResponse.about:type_name -> csigscope.query.v1.About
+	34,  // 82: csigscope.query.v1.LinksResponse.links:type_name -> csigscope.query.v1.Link
+	50,  // 83: csigscope.query.v1.TopologyResponse.groups:type_name -> csigscope.query.v1.Group
+	37,  // 84: csigscope.query.v1.TopologyResponse.devices:type_name -> csigscope.query.v1.Device
+	38,  // 85: csigscope.query.v1.TopologyResponse.ports:type_name -> csigscope.query.v1.Port
+	39,  // 86: csigscope.query.v1.TopologyResponse.hops:type_name -> csigscope.query.v1.Hop
+	41,  // 87: csigscope.query.v1.TopologyResponse.paths:type_name -> csigscope.query.v1.EqualCostPath
+	2,   // 88: csigscope.query.v1.Location.kind:type_name -> csigscope.query.v1.LocationKind
+	25,  // 89: csigscope.query.v1.Location.heavy_mean:type_name -> csigscope.query.v1.Measure
+	28,  // 90: csigscope.query.v1.LocationsResponse.about:type_name -> csigscope.query.v1.About
+	42,  // 91: csigscope.query.v1.LocationsResponse.locations:type_name -> csigscope.query.v1.Location
+	69,  // 92: csigscope.query.v1.Moment.window_start:type_name -> google.protobuf.Timestamp
+	42,  // 93: csigscope.query.v1.Moment.locations:type_name -> csigscope.query.v1.Location
+	27,  // 94: csigscope.query.v1.Moment.cell:type_name -> csigscope.query.v1.Cell
+	28,  // 95: csigscope.query.v1.TimelineResponse.about:type_name -> csigscope.query.v1.About
+	44,  // 96: csigscope.query.v1.TimelineResponse.timeline:type_name -> csigscope.query.v1.Moment
+	1,   // 97: csigscope.query.v1.Flow.kind:type_name -> csigscope.query.v1.Kind
+	25,  // 98: csigscope.query.v1.Flow.mean:type_name -> csigscope.query.v1.Measure
+	25,  // 99: csigscope.query.v1.Flow.min:type_name -> csigscope.query.v1.Measure
+	25,  // 100: csigscope.query.v1.Flow.max:type_name -> csigscope.query.v1.Measure
+	26,  // 101: csigscope.query.v1.Flow.mode:type_name -> csigscope.query.v1.Bottleneck
+	28,  // 102: csigscope.query.v1.FlowsResponse.about:type_name -> csigscope.query.v1.About
+	46,  // 103: csigscope.query.v1.FlowsResponse.flows:type_name -> csigscope.query.v1.Flow
+	3,   // 104: csigscope.query.v1.Finding.severity:type_name -> csigscope.query.v1.Severity
+	69,  // 105: csigscope.query.v1.Finding.first:type_name -> google.protobuf.Timestamp
+	69,  // 106: csigscope.query.v1.Finding.last:type_name -> google.protobuf.Timestamp
+	69,  // 107: csigscope.query.v1.FindingsResponse.from:type_name -> google.protobuf.Timestamp
+	69,  // 108: csigscope.query.v1.FindingsResponse.to:type_name -> google.protobuf.Timestamp
+	69,  // 109: csigscope.query.v1.FindingsResponse.as_of:type_name -> google.protobuf.Timestamp
+	48,  // 110: csigscope.query.v1.FindingsResponse.findings:type_name -> csigscope.query.v1.Finding
+	50,  // 111: csigscope.query.v1.FabricResponse.groups:type_name -> csigscope.query.v1.Group
+	31,  // 112: csigscope.query.v1.FabricResponse.locations:type_name -> csigscope.query.v1.Place
+	69,  // 113: csigscope.query.v1.HealthResponse.first:type_name -> google.protobuf.Timestamp
+	69,  // 114: csigscope.query.v1.HealthResponse.last:type_name -> google.protobuf.Timestamp
+	53,  // 115: csigscope.query.v1.HealthResponse.stored:type_name -> csigscope.query.v1.Stored
+	69,  // 116: csigscope.query.v1.HealthResponse.as_of:type_name -> google.protobuf.Timestamp
+	69,  // 117: csigscope.query.v1.Stored.first:type_name -> google.protobuf.Timestamp
+	69,  // 118: csigscope.query.v1.Stored.last:type_name -> google.protobuf.Timestamp
+	69,  // 119: csigscope.query.v1.WindowEvent.window_start:type_name -> google.protobuf.Timestamp
+	69,  // 120: csigscope.query.v1.WindowEvent.window_end:type_name -> google.protobuf.Timestamp
+	69,  // 121: csigscope.query.v1.WindowEvent.as_of:type_name -> google.protobuf.Timestamp
+	69,  // 122: csigscope.query.v1.WindowEvent.base:type_name -> google.protobuf.Timestamp
+	46,  // 123: csigscope.query.v1.WindowEvent.flows:type_name -> csigscope.query.v1.Flow
+	27,  // 124: csigscope.query.v1.WindowEvent.cells:type_name -> csigscope.query.v1.Cell
+	69,  // 125: csigscope.query.v1.Durable.window_starts:type_name -> google.protobuf.Timestamp
+	69,  // 126: csigscope.query.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
+	60,  // 127: csigscope.query.v1.AskersResponse.askers:type_name -> csigscope.query.v1.Asker
+	69,  // 128: csigscope.query.v1.Asker.last:type_name -> google.protobuf.Timestamp
+	62,  // 129: csigscope.query.v1.RequestsResponse.requests:type_name -> csigscope.query.v1.Running
+	64,  // 130: csigscope.query.v1.Problem.errors:type_name -> csigscope.query.v1.ProblemDetail
+	29,  // 131: csigscope.query.v1.WatchResponse.snapshot:type_name -> csigscope.query.v1.CellsResponse
+	56,  // 132: csigscope.query.v1.WatchResponse.synced:type_name -> csigscope.query.v1.Synced
+	54,  // 133: csigscope.query.v1.WatchResponse.window:type_name -> csigscope.query.v1.WindowEvent
+	57,  // 134: csigscope.query.v1.WatchResponse.heartbeat:type_name -> csigscope.query.v1.Heartbeat
+	58,  // 135: csigscope.query.v1.WatchResponse.gap:type_name -> csigscope.query.v1.Gap
+	58,  // 136: csigscope.query.v1.WatchResponse.lagging:type_name -> csigscope.query.v1.Gap
+	55,  // 137: csigscope.query.v1.WatchResponse.durable:type_name -> csigscope.query.v1.Durable
+	4,   // 138: csigscope.query.v1.Change.kind:type_name -> csigscope.query.v1.ChangeKind
+	0,   // 139: csigscope.query.v1.Change.state:type_name -> csigscope.query.v1.State
+	0,   // 140: csigscope.query.v1.Change.state_before:type_name -> csigscope.query.v1.State
+	69,  // 141: csigscope.query.v1.Change.since:type_name -> google.protobuf.Timestamp
+	25,  // 142: csigscope.query.v1.Change.mean:type_name -> csigscope.query.v1.Measure
+	69,  // 143: csigscope.query.v1.ChangeSet.window_start:type_name -> google.protobuf.Timestamp
+	69,  // 144: csigscope.query.v1.ChangeSet.window_end:type_name -> google.protobuf.Timestamp
+	66,  // 145: csigscope.query.v1.ChangeSet.changes:type_name -> csigscope.query.v1.Change
+	67,  // 146: csigscope.query.v1.ChangesResponse.initial:type_name -> csigscope.query.v1.ChangeSet
+	56,  // 147: csigscope.query.v1.ChangesResponse.synced:type_name -> csigscope.query.v1.Synced
+	67,  // 148: csigscope.query.v1.ChangesResponse.changes:type_name -> csigscope.query.v1.ChangeSet
+	57,  // 149: csigscope.query.v1.ChangesResponse.heartbeat:type_name -> csigscope.query.v1.Heartbeat
+	58,  // 150: csigscope.query.v1.ChangesResponse.gap:type_name -> csigscope.query.v1.Gap
+	58,  // 151: csigscope.query.v1.ChangesResponse.lagging:type_name -> csigscope.query.v1.Gap
+	71,  // 152: csigscope.query.v1.rest:extendee -> google.protobuf.FieldOptions
+	5,   // 153: csigscope.query.v1.rest:type_name -> csigscope.query.v1.Rest
+	6,   // 154: csigscope.query.v1.QueryService.Cells:input_type -> csigscope.query.v1.CellsRequest
+	7,   // 155: csigscope.query.v1.QueryService.Matrix:input_type -> csigscope.query.v1.MatrixRequest
+	8,   // 156: csigscope.query.v1.QueryService.Path:input_type -> csigscope.query.v1.PathRequest
+	9,   // 157: csigscope.query.v1.QueryService.Locations:input_type -> csigscope.query.v1.LocationsRequest
+	10,  // 158: csigscope.query.v1.QueryService.Links:input_type -> csigscope.query.v1.LinksRequest
+	11,  // 159: csigscope.query.v1.QueryService.Topology:input_type -> csigscope.query.v1.TopologyRequest
+	12,  // 160: csigscope.query.v1.QueryService.Timeline:input_type -> csigscope.query.v1.TimelineRequest
+	13,  // 161: csigscope.query.v1.QueryService.Flows:input_type -> csigscope.query.v1.FlowsRequest
+	14,  // 162: csigscope.query.v1.QueryService.Findings:input_type -> csigscope.query.v1.FindingsRequest
+	15,  // 163: csigscope.query.v1.QueryService.Fabric:input_type -> csigscope.query.v1.FabricRequest
+	16,  // 164: csigscope.query.v1.QueryService.Health:input_type -> csigscope.query.v1.HealthRequest
+	17,  // 165: csigscope.query.v1.QueryService.Watch:input_type -> csigscope.query.v1.WatchRequest
+	18,  // 166: csigscope.query.v1.QueryService.Changes:input_type -> csigscope.query.v1.ChangesRequest
+	29,  // 167: csigscope.query.v1.QueryService.Cells:output_type -> csigscope.query.v1.CellsResponse
+	30,  // 168: csigscope.query.v1.QueryService.Matrix:output_type -> csigscope.query.v1.MatrixResponse
+	32,  // 169: csigscope.query.v1.QueryService.Path:output_type -> csigscope.query.v1.PathResponse
+	43,  // 170: csigscope.query.v1.QueryService.Locations:output_type -> csigscope.query.v1.LocationsResponse
+	36,  // 171: csigscope.query.v1.QueryService.Links:output_type -> csigscope.query.v1.LinksResponse
+	40,  // 172: csigscope.query.v1.QueryService.Topology:output_type -> csigscope.query.v1.TopologyResponse
+	45,  // 173: csigscope.query.v1.QueryService.Timeline:output_type -> csigscope.query.v1.TimelineResponse
+	47,  // 174: csigscope.query.v1.QueryService.Flows:output_type -> csigscope.query.v1.FlowsResponse
+	49,  // 175: csigscope.query.v1.QueryService.Findings:output_type -> csigscope.query.v1.FindingsResponse
+	51,  // 176: csigscope.query.v1.QueryService.Fabric:output_type -> csigscope.query.v1.FabricResponse
+	52,  // 177: csigscope.query.v1.QueryService.Health:output_type -> csigscope.query.v1.HealthResponse
+	65,  // 178: csigscope.query.v1.QueryService.Watch:output_type -> csigscope.query.v1.WatchResponse
+	68,  // 179: csigscope.query.v1.QueryService.Changes:output_type -> csigscope.query.v1.ChangesResponse
+	167, // [167:180] is the sub-list for method output_type
+	154, // [154:167] is the sub-list for method input_type
+	153, // [153:154] is the sub-list for extension type_name
+	152, // [152:153] is the sub-list for extension extendee
+	0,   // [0:152] is the sub-list for field type_name
 }
 
 func init() { file_query_proto_init() }

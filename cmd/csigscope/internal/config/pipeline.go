@@ -41,7 +41,7 @@ func (c *Decode) Decoder(domain *csig.Domain) (d decode.Config, err error) {
 
 // Windows says what observations are added up over.
 type Windows struct {
-	Resolutions     []Duration `yaml:"resolutions,flow" help:"lengths of windows, each a whole part of the next; below 1s at most one, of at least 100us"`
+	Resolutions     []Duration `yaml:"resolutions,flow" help:"lengths of windows, each a whole part of the next; below 1s at most one, of at least 100us; from 10ms on, collect --api-listen serves its windows too"`
 	FineHeavyOnly   bool       `yaml:"fine_heavy_only" help:"keep rows below 1s only where something was heavily loaded"`
 	MaxKeys         Quantity   `yaml:"max_keys,omitempty" range:"1..2097152" default:"1048576, fewer under a memory limit" help:"rows that are added up at a time; observations beyond them go to overflow rows, which keep totals exact"`
 	LocateUntouched bool       `yaml:"locate_untouched" help:"use locator metadata where S is the initial value: for fabrics whose first hop may write that value"`

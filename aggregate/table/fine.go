@@ -1,0 +1,110 @@
+package table
+
+import (
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+)
+
+const (
+	// fineTime is for how long a Memory of short windows keeps them at least after it awaits their
+	// blocks no longer.
+	fineTime = 5 * time.Second
+	// fineLog is how many times more revisions such a Memory logs.
+	fineLog = 10
+)
+
+// NewFineMemory makes a Memory of windows shorter than aggregate.LiveResolution, for blocks that may
+// hold only cells with something heavy. So a producer without rows says nothing, and windows follow
+// by the clock: one is shown when a producer has rows of it, and one without rows when its lateness
+// has passed. They begin once seconds, the Memory of windows of aggregate.LiveResolution, has one.
+//
+// States and coverage are those of seconds at the moment of a revision: short windows are never
+// judged, nor does a producer have to write them. It has the clock and the thresholds of seconds,
+// and keeps windows for 10 s with its default lateness.
+func NewFineMemory(seconds *Memory, resolution, lateness time.Duration, maxRows int) *Memory {
+	o := &seconds.opts
+	m := NewMemory(MemoryOptions{
+		Resolution: resolution, Lateness: lateness, MaxRows: maxRows, Log: fineLog * o.Log, Ahead: o.Ahead, Thresholds: o.Thresholds, Now: o.Now,
+		Windows: int((fineTime + seconds.fineAwaited()) / resolution),
+	})
+	m.seconds = seconds
+	return m
+}
+
+// fineAwaited is how long after its lateness a short window awaits blocks that were announced. They
+// come with windows of seconds at the latest, when those close.
+func (m *Memory) fineAwaited() time.Duration { return m.opts.Lateness + m.presence() }
+
+// newestByClock is the start of the last window that has ended and has rows, or would be final without
+// any; noWindow before the first.
+func (m *Memory) newestByClock(now time.Time) int64 {
+	started := func(at time.Time) int64 { return at.UnixNano() / m.table.width * m.table.width }
+	newest, written := m.table.newest, len(m.table.list)
+	if newest != noWindow || m.seconds.State().Newest() != nil {
+		newest = max(newest, started(now.Add(-m.opts.Lateness-closingTime))-m.table.width)
+	}
+	if written > 0 {
+		newest = max(newest, min(m.table.list[written-1].start, started(now)-m.table.width))
+	}
+	return newest
+}
+
+// nextByClock is when the window after the newest one is shown, should nobody write until then. Windows
+// without rows come several at a time where they are very short.
+func (m *Memory) nextByClock(now time.Time) time.Time {
+	if m.table.newest == noWindow {
+		return now.Add(m.seconds.opts.Resolution) // seconds may have one
+	}
+	next := m.table.newest + m.table.width
+	if m.table.upToNewest() < len(m.table.list) {
+		return time.Unix(0, next+m.table.width)
+	}
+	at, pause := m.closes(next), m.state.Load().Published
+	if at.Before(pause) {
+		at = pause
+	}
+	return at.Add(closingTime)
+}
+
+// fineCoverage is that of seconds, with the end of the newest short window that has rows. The caller
+// holds mu.
+func (m *Memory) fineCoverage() *Coverage {
+	c := *m.seconds.State().Coverage
+	for _, p := range m.producers {
+		if end := time.Unix(0, min(p.newest, m.table.newest)+m.table.width).UTC(); end.After(c.Newest) {
+			c.Newest = end
+		}
+	}
+	return &c
+}
+
+// writeCells notes who wrote the cells of a block, for the memory's own coverage. The caller holds mu.
+func (m *Memory) writeCells(b *aggregate.Block) {
+	if m.seconds == nil {
+		m.cells.write(b)
+	}
+}
+
+// producersOf is how many producers wrote a window: of a short one, in which they need not write, that of
+// the newest window of seconds.
+func (m *Memory) producersOf(w *openWindow) int {
+	if m.seconds == nil {
+		return w.producers()
+	}
+	if newest := m.seconds.State().Newest(); newest != nil {
+		return newest.Producers
+	}
+	return 0
+}
+
+// judgeBySeconds gives cells the states that they have at the end of the newest window of seconds.
+func (m *Memory) judgeBySeconds(windows []*Window) {
+	j := &judgement{thresholds: m.opts.Thresholds, windows: []verdicts{nil}, borrowed: true}
+	if w := m.seconds.State().Newest(); w != nil && w.Rows.judged != nil {
+		j.windows = w.Rows.judged.windows
+	}
+	for _, w := range windows {
+		w.Rows.judged = j
+	}
+}

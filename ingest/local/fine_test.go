@@ -1,0 +1,113 @@
+package local_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/query/api"
+	"github.com/csigscope/csigscope/aggregate/query/rest/resttest"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
+	"github.com/csigscope/csigscope/ingest/local"
+)
+
+// shown is a journal and a sink of provisional rows that live views see.
+type shown struct {
+	*journal
+	seconds, fine *table.Memory
+}
+
+func (s *shown) WriteBlock(ctx context.Context, b *aggregate.Block) error {
+	return aggregate.Sinks{s.journal, s.seconds, s.fine}.WriteBlock(ctx, b)
+}
+
+func (s *shown) WriteProvisional(p *aggregate.Provisional) {
+	s.seconds.WriteProvisional(p)
+	s.fine.WriteProvisional(p)
+}
+
+// TestFineWindows: a watcher sees a window of 100 ms right after its end, and as it is stored once its
+// rows are. It holds cells with something heavy alone, with the states of the windows of 1 s.
+func TestFineWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const length, soon = 100 * time.Millisecond, 20 * time.Millisecond
+		s := &shown{journal: newJournal(t), seconds: table.NewMemory(table.MemoryOptions{})}
+		s.fine = table.NewFineMemory(s.seconds, length, 2*length, 1<<20)
+		a, err := api.New(api.Config{Memory: s.seconds, Fine: s.fine, Names: tabletest.Names{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		heavy, clear := tick(), tick()
+		heavy.frame[14], clear.frame[29] = 0x20, 9 // no bandwidth is left; another source
+		plan := tapsPlan(t, tapOf("heavy", 0, heavy), tapOf("clear", 0, clear))
+		plan.Resolutions, plan.FineHeavyOnly = []time.Duration{length, time.Second, time.Minute}, true
+		p, err := local.New(local.Config{Instance: "test", Journal: s, Provisional: s}, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		ctx, stop := contextWithStop(t)
+		watching, leave := context.WithCancel(t.Context())
+		events := httptest.NewRecorder()
+		var running sync.WaitGroup
+		running.Go(func() { _ = s.seconds.Run(watching) })
+		running.Go(func() { _ = s.fine.Run(watching) })
+		running.Go(func() {
+			a.ServeHTTP(events, httptest.NewRequestWithContext(watching, "GET", "/api/v1/watch?resolution=100ms", nil))
+		})
+		wait := start(ctx, t, p)
+		time.Sleep(6 * time.Second)
+		stop()
+		if err := wait(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		leave()
+		running.Wait()
+		conserved(t, p.Stats())
+
+		stored := make(map[int64]uint64)
+		for _, b := range s.stored {
+			if b.Resolution == int64(length) {
+				stored[b.WindowStart] += sum(&b)
+			}
+		}
+		told := make(map[int64][]*wire.WindowEvent)
+		for text := range strings.SplitSeq(events.Body.String(), "\n\n") {
+			if _, data, ok := strings.Cut(text, "event: window\ndata: "); ok {
+				e := &wire.WindowEvent{}
+				if err := resttest.Read([]byte(data), e); err != nil {
+					t.Fatal(err)
+				}
+				start := e.WindowStart.AsTime().UnixNano()
+				told[start] = append(told[start], e)
+			}
+		}
+		if len(stored) < 60 {
+			t.Errorf("%d windows are stored", len(stored))
+		}
+		for start, observations := range stored {
+			list, at := told[start], time.Unix(0, start).Sub(begin)
+			if len(list) == 0 {
+				t.Fatalf("no event of the window at %s", at)
+			}
+			first, last := list[0], list[len(list)-1]
+			if first.Final || first.AgeS > soon.Seconds() || !last.Final || last.AgeS > 1.5 {
+				t.Errorf("%s: first event final %t after %gs, last one final %t after %gs", at, first.Final, first.AgeS, last.Final, last.AgeS)
+			}
+			if len(last.Cells) != 1 || last.Cells[0].Observations != observations {
+				t.Errorf("%s: cells %v, want one with %d observations", at, last.Cells, observations)
+			}
+			if at >= 2*time.Second && at < 5*time.Second && (first.Cells[0].State != wire.State_STATE_CONGESTED || first.CompletenessRatio != 1 || first.ExpectedProducers != 2) {
+				t.Errorf("%s: %v of %d producers, complete %g", at, first.Cells[0].State, first.ExpectedProducers, first.CompletenessRatio)
+			}
+		}
+	})
+}
