@@ -35,6 +35,9 @@ type Classifier interface {
 	// one group and class can stand for each other: Locate answers the same for them,
 	// in that role.
 	Classes(netip.Addr) (src, dst uint64)
+	// AddressBits are how many leading bits of an IPv4 and of an IPv6 address say its group and
+	// its classes. They never change.
+	AddressBits() (v4, v6 int)
 }
 
 // Forgetter is what a Resolver may be besides. It forgets groups that no rows name for long,

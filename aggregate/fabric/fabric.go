@@ -66,6 +66,7 @@ func newFabric(t *topology, domain *csig.Domain) *Fabric {
 	f.derived.groups, f.derived.byID = map[netip.Prefix]*derivedGroup{}, map[aggregate.GroupID]*derivedGroup{}
 	f.derived.knocking = map[netip.Prefix]knock{}
 	f.addPlaces()
+	t.measureAddresses()
 	return f
 }
 

@@ -81,14 +81,20 @@ type knock struct {
 	n    uint8 // in how many seconds
 }
 
+// Lengths of derived prefixes.
+const (
+	derivedBits4 = 24
+	derivedBits6 = 64
+)
+
 // prefixOf is the prefix that is the group of an address.
 func prefixOf(a netip.Addr) (p netip.Prefix, ok bool) {
 	if !a.IsValid() {
 		return p, false
 	}
-	bits := 64
+	bits := derivedBits6
 	if a.Is4() {
-		bits = 24
+		bits = derivedBits4
 	}
 	p, err := a.Prefix(bits)
 	return p, err == nil

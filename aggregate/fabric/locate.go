@@ -76,6 +76,10 @@ func (f *Fabric) Classes(a netip.Addr) (src, dst uint64) {
 	return uint64(f.topo.attachmentOf(a) - none), uint64(f.topo.endpointOf(a) - none)
 }
 
+// AddressBits are the lengths of the longest prefixes that groups have or derive, or those of
+// whole addresses if hosts have some. It implements aggregate.Classifier.
+func (f *Fabric) AddressBits() (v4, v6 int) { return f.topo.bits4, f.topo.bits6 }
+
 // on is the answer for the ports of a class that paths from an attachment to an
 // endpoint use: all of the class when there is no such path, nothing when the
 // evidence contradicts itself. A hop leaves the ports there, unless the class has none

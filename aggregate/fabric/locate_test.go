@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -229,6 +230,50 @@ func bruteForcePaths(s *Spec, src, dst string) map[string]bool {
 		}
 	}
 	return used
+}
+
+// Bits beyond AddressBits say nothing of an address.
+func TestAddressBits(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 24))
+	racks := &Spec{Version: SpecVersion, Groups: []GroupSpec{
+		{Name: "rack1", Level: "rack", Prefixes: []string{"10.0.1.0/24", "2001:db8:0:1::/64"}},
+		{Name: "rack2", Level: "rack", Prefixes: []string{"10.0.2.0/26", "2001:db8:0:20::/60"}},
+	}}
+	_, leafspine := load(t, "leafspine.yaml")
+	_, threetier := load(t, "threetier.yaml")
+	prefixes, err := New(racks, defaultDomain(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]*Fabric{
+		"leafspine": leafspine, "threetier": threetier, "none": None(defaultDomain(t)), "racks": prefixes,
+	} {
+		v4, v6 := f.AddressBits()
+		for range 20_000 {
+			b, bits := [16]byte{10, 0, byte(rng.IntN(4)), byte(rng.IntN(256))}, 32
+			if rng.IntN(2) == 0 {
+				b, bits = [16]byte{0x20, 1, 0xd, 0xb8, 0, 0, 0, byte(rng.IntN(64)), 15: byte(rng.IntN(4))}, 128
+			}
+			at := func() netip.Addr {
+				if bits == 32 {
+					return netip.AddrFrom4([4]byte(b[:4]))
+				}
+				return netip.AddrFrom16(b)
+			}
+			a := at()
+			for i := map[int]int{32: v4, 128: v6}[bits]; i < bits; i++ {
+				b[i/8] ^= byte(rng.IntN(2)) << (7 - i%8)
+			}
+			aSrc, aDst := f.Classes(a)
+			bSrc, bDst := f.Classes(at())
+			if f.Group(a) != f.Group(at()) || aSrc != bSrc || aDst != bDst {
+				t.Fatalf("%s: %s and %s differ, and share %d bits of IPv4 or %d of IPv6", name, a, at(), v4, v6)
+			}
+		}
+	}
+	if v4, v6 := prefixes.AddressBits(); v4 != 26 || v6 != 64 {
+		t.Errorf("racks: %d and %d bits, want those of the longest prefixes, 26 and 64", v4, v6)
+	}
 }
 
 // Addresses of one group and class can stand for each other, in their role: whatever

@@ -25,7 +25,9 @@ type topology struct {
 	groupIndex  map[string]int32
 	addresses   map[netip.Addr]int32 // to hosts
 	prefixes    bart.Table[int32]    // to groups
-	stages      map[string][]int32   // ports of a stage
+	bits4       int                  // of the longest of addresses and prefixes
+	bits6       int
+	stages      map[string][]int32 // ports of a stage
 	allPorts    []int32
 	attachments []attachment
 	attached    []int32 // endpoint to attachment, or none
@@ -80,6 +82,26 @@ func (t *topology) index() {
 	}
 	t.indexGroups()
 	t.indexEndpoints()
+}
+
+// measureAddresses finds how many bits of addresses matter.
+func (t *topology) measureAddresses() {
+	if len(t.groups) == 0 {
+		t.bits4, t.bits6 = derivedBits4, derivedBits6
+	}
+	note := func(p netip.Prefix) {
+		if p.Addr().Is4() {
+			t.bits4 = max(t.bits4, p.Bits())
+		} else {
+			t.bits6 = max(t.bits6, p.Bits())
+		}
+	}
+	for p := range t.prefixes.All() {
+		note(p)
+	}
+	for a := range t.addresses {
+		note(netip.PrefixFrom(a, a.BitLen()))
+	}
 }
 
 // indexGroups collects where the hosts of each group are attached: those with an

@@ -85,6 +85,18 @@ func (w *Watcher) Resume(list []Finding) {
 // Strange implements window.Watch.
 func (w *Watcher) Strange(src netip.Addr) bool { return !w.windowsAlone && !w.cfg.authorised(src) }
 
+// SourceBits implements window.Watch.
+func (w *Watcher) SourceBits() (v4, v6 int) {
+	for _, p := range w.cfg.Senders {
+		if p.Addr().Is4() {
+			v4 = max(v4, p.Bits())
+		} else {
+			v6 = max(v6, p.Bits())
+		}
+	}
+	return v4, v6
+}
+
 // From implements window.Watch.
 func (w *Watcher) From(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32 {
 	switch {

@@ -244,8 +244,10 @@ func (s *Seeds) Address(hi, lo uint64) uint64 {
 	return mix(hi^s[0], lo^s[1]) * 0x9e3779b97f4a7c15
 }
 
-// Addresses puts the hashes of a flow's two addresses together.
-func Addresses(src, dst uint64) uint64 { return src ^ bits.RotateLeft64(dst, 32) }
+// Addresses is the hash of a flow's two addresses.
+func (s *Seeds) Addresses(src, dst *[16]byte) uint64 {
+	return s.address(src) ^ bits.RotateLeft64(s.address(dst), 32)
+}
 
 // Hash returns the hash of a flow under a key. addresses is from Addresses, and the upper half of
 // ports is the source port.
@@ -257,8 +259,7 @@ func (s *Seeds) Hash(addresses uint64, ports uint32, proto uint8, key uint32) ui
 func (s *Seeds) Flow(f *Flow) uint64 { return s.of(f, 0) }
 
 func (s *Seeds) of(f *Flow, key uint32) uint64 {
-	src, dst := s.address(&f.Src), s.address(&f.Dst)
-	return s.Hash(Addresses(src, dst), uint32(f.SrcPort)<<16|uint32(f.DstPort), f.Proto, key)
+	return s.Hash(s.Addresses(&f.Src, &f.Dst), uint32(f.SrcPort)<<16|uint32(f.DstPort), f.Proto, key)
 }
 
 func (s *Seeds) address(a *[16]byte) uint64 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"net/netip"
 	"time"
@@ -172,8 +173,8 @@ type end = uint32
 // endBits bounds the ends of a role.
 const endBits = 18
 
-// endSlot is what one address is as a source and as a destination. Its ends are 0
-// in an empty slot.
+// endSlot is what the addresses of one prefix are as a source and as a destination. Its ends
+// are 0 in an empty slot.
 type endSlot struct {
 	hi, lo   uint64
 	src, dst end
@@ -187,7 +188,23 @@ type endKey struct {
 	strange bool
 }
 
-// endCache remembers addresses.
+// addressMask leaves of an address the bits that matter.
+type addressMask struct{ hi, lo uint64 }
+
+// mask leaves the leading bits of an address of 16 bytes.
+func mask(bits int) addressMask {
+	var b [16]byte
+	for i := range bits {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	return addressMask{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}
+}
+
+// mapped are the bits in front of an IPv4 address in an IPv6 one.
+const mapped = 96
+
+// endCache remembers addresses by as many of their leading bits as matter: thousands of hosts
+// are a few prefixes, which stay in the first caches.
 type endCache struct {
 	resolver aggregate.Resolver
 	classes  aggregate.Classifier // nil when the resolver is none
@@ -197,6 +214,7 @@ type endCache struct {
 	n      int
 	limit  int // largest len(slots), at most 2<<endBits
 	seeds  *flow.Seeds
+	masks  [2]addressMask // of IPv4 and IPv6
 	resets uint64
 
 	ids      map[endKey]end      // with classes; else each address has ends of its own
@@ -209,7 +227,15 @@ type endCache struct {
 
 func newEndCache(r aggregate.Resolver, w Watch, seeds *flow.Seeds, limit int) endCache {
 	c := endCache{resolver: r, watch: w, limit: min(limit, 2<<endBits), seeds: seeds}
-	c.classes, _ = r.(aggregate.Classifier)
+	v4, v6 := 32, 128
+	if c.classes, _ = r.(aggregate.Classifier); c.classes != nil {
+		v4, v6 = c.classes.AddressBits()
+		if w != nil {
+			strange4, strange6 := w.SourceBits()
+			v4, v6 = max(v4, strange4), max(v6, strange6)
+		}
+	}
+	c.masks = [2]addressMask{mask(mapped + v4), mask(v6)}
 	c.resize(1024)
 	c.clear()
 	return c
@@ -218,6 +244,15 @@ func newEndCache(r aggregate.Resolver, w Watch, seeds *flow.Seeds, limit int) en
 func (c *endCache) resize(n int) {
 	c.slots, c.n = make([]endSlot, n), 0
 	c.shift = uint8(64 - bits.Len(uint(n-1)))
+}
+
+// prefix leaves of an address what matters, as two halves in little endian. It does not branch
+// on the kind of address, which cannot be predicted.
+func (c *endCache) prefix(a *[16]byte) (hi, lo uint64) {
+	hi, lo = binary.LittleEndian.Uint64(a[:8]), binary.LittleEndian.Uint64(a[8:])
+	other := hi | (lo&math.MaxUint32 ^ 0xffff0000) // 0 for an IPv4 address
+	m := &c.masks[(other|-other)>>63]
+	return hi & m.hi, lo & m.lo
 }
 
 // clear forgets all addresses: the next ones are numbered from the beginning.
@@ -233,18 +268,17 @@ func (c *endCache) clear() {
 // full tells whether n more addresses are more than the cache holds.
 func (c *endCache) full(n int) bool { return (c.n+n)*2 >= c.limit || len(c.src)+n >= 1<<endBits }
 
-// get is the address's slot, and its hash. It has to be one of a cache that is not full.
-func (c *endCache) get(a *[16]byte) (*endSlot, uint64) {
-	hi, lo := binary.LittleEndian.Uint64(a[:8]), binary.LittleEndian.Uint64(a[8:])
+// get is the address's slot. It has to be one of a cache that is not full.
+func (c *endCache) get(a *[16]byte) *endSlot {
+	hi, lo := c.prefix(a)
 	mask := uint64(len(c.slots) - 1)
-	hash := c.seeds.Address(hi, lo)
-	for i := hash >> c.shift; ; i++ {
+	for i := c.seeds.Address(hi, lo) >> c.shift; ; i++ {
 		s := &c.slots[i&mask]
 		if (s.hi^hi)|(s.lo^lo) == 0 && s.src != 0 {
-			return s, hash
+			return s
 		}
 		if s.src == 0 {
-			return c.add(a), hash
+			return c.add(a)
 		}
 	}
 }
@@ -256,7 +290,8 @@ func (c *endCache) add(a *[16]byte) *endSlot {
 	}
 	addr := netip.AddrFrom16(*a).Unmap()
 	group := c.resolver.Group(addr)
-	s := endSlot{hi: binary.LittleEndian.Uint64(a[:8]), lo: binary.LittleEndian.Uint64(a[8:])}
+	var s endSlot
+	s.hi, s.lo = c.prefix(a)
 	strange := c.watch != nil && c.watch.Strange(addr)
 	if c.classes == nil {
 		s.src, s.dst = number(&c.src, group), number(&c.dst, group)

@@ -34,15 +34,21 @@ type classifier struct{ countingResolver }
 
 func (*classifier) Classes(netip.Addr) (src, dst uint64) { return 0, 0 }
 
+func (*classifier) AddressBits() (v4, v6 int) { return 24, 0 }
+
 // A resolver that is a classifier is asked for fewer locations and gives equal blocks.
 func TestClassifier(t *testing.T) {
 	obs := randomObservations(rand.New(rand.NewPCG(1, 7)), 3000)
-	hosts := map[[16]byte]bool{}
+	hosts, prefixes := map[[16]byte]bool{}, map[netip.Prefix]bool{}
 	for i := range obs {
 		o := &obs[i]
 		if o.Flags&decode.HasAddrs != 0 {
 			o.Src[15], o.Dst[15] = byte(i), byte(i*7)
-			hosts[o.Src], hosts[o.Dst] = true, true
+			for _, a := range [][16]byte{o.Src, o.Dst} {
+				hosts[a] = true
+				p, _ := netip.AddrFrom16(a).Unmap().Prefix(24)
+				prefixes[p] = true
+			}
 		}
 	}
 	var each, classes collector
@@ -62,8 +68,8 @@ func TestClassifier(t *testing.T) {
 	if !reflect.DeepEqual(each.blocks, classes.blocks) {
 		t.Errorf("%d blocks with classes differ from %d without", len(classes.blocks), len(each.blocks))
 	}
-	if one.groups > len(hosts) || all.groups > len(hosts) {
-		t.Errorf("%d and %d groups were asked for, expected at most one for each of %d addresses", one.groups, all.groups, len(hosts))
+	if one.groups > len(hosts) || all.groups > len(prefixes) {
+		t.Errorf("%d and %d groups were asked for, expected at most one for each of %d addresses, and of %d prefixes", one.groups, all.groups, len(hosts), len(prefixes))
 	}
 	if all.locations*2 > one.locations {
 		t.Errorf("%d locations were asked for with classes, %d without", all.locations, one.locations)

@@ -67,7 +67,11 @@ func (s *Shard) countFlows(heavy []uint8) {
 		apart |= it.slot ^ slot
 		against := int(o.Kind>>1) & 1
 		ports := bits.RotateLeft32(uint32(o.SrcPort)<<16|uint32(o.DstPort), 16*against)
-		h.Hash = seeds.Hash(it.addresses, ports, o.Proto, b.cell)
+		addresses := uint64(0)
+		if o.Flags&decode.HasAddrs != 0 {
+			addresses = seeds.Addresses(o.Measured())
+		}
+		h.Hash = seeds.Hash(addresses, ports, o.Proto, b.cell)
 		h.Place, h.Value, h.Bytes = uint64(b.loc), it.value, it.bytes
 	}
 	windows := s.levels[0].all

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 
-	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/decode"
 )
 
@@ -52,14 +51,10 @@ func (s *Shard) lookup() {
 	for i := range items {
 		it := &items[i]
 		o := &s.batch[it.obs]
-		it.addresses = 0
 		if o.Flags&decode.HasAddrs != 0 {
 			a, b := o.Measured()
-			src, srcHash := s.ends.get(a)
-			from := src.src // its slot may move
-			dst, dstHash := s.ends.get(b)
-			it.key |= lookupKey(from)<<lookupSrc | lookupKey(dst.dst)<<lookupDst
-			it.addresses = flow.Addresses(srcHash, dstHash)
+			src := s.ends.get(a).src // its slot may move
+			it.key |= lookupKey(src)<<lookupSrc | lookupKey(s.ends.get(b).dst)<<lookupDst
 		}
 	}
 	if s.ways != nil {

@@ -26,8 +26,7 @@ type pendingItem struct {
 	entry  uint32 // of the window, set by findEntries
 	bucket uint32 // wide: set by countWide
 
-	value     uint64 // of one that has a value; wide: set by countWide
-	addresses uint64 // hash of both, set by lookup; 0 without
+	value uint64 // of one that has a value; wide: set by countWide
 }
 
 const (

@@ -15,6 +15,9 @@ type Watch interface {
 	// Strange tells whether all observations of a source are to be watched. A shard
 	// remembers the answer.
 	Strange(src netip.Addr) bool
+	// SourceBits are how many leading bits of an IPv4 and of an IPv6 address Strange depends on.
+	// They never change.
+	SourceBits() (v4, v6 int)
 	// From is the least code (csig.Table.Code) from which values that name a location are
 	// to be watched; 0 for all of them, aggregate.NotWatched for none. A shard remembers the answer.
 	From(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32

@@ -25,6 +25,8 @@ type heavyWatch struct {
 
 func (*heavyWatch) Strange(a netip.Addr) bool { return a.As16()[15]&1 == 1 }
 
+func (*heavyWatch) SourceBits() (v4, v6 int) { return 32, 128 }
+
 func (*heavyWatch) From(_ *csig.Table, at aggregate.LocationID, _ uint64) uint32 {
 	return [...]uint32{0, 10, aggregate.NotWatched}[at%3]
 }

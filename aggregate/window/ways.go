@@ -66,7 +66,7 @@ func (s *Shard) findWays(items []pendingItem) {
 		if o.Kind == decode.Reflection {
 			ports = bits.RotateLeft32(ports, 16)
 		}
-		hash := s.seeds.Hash(it.addresses, ports, o.Proto, 0)
+		hash := s.seeds.Hash(s.seeds.Addresses(o.Measured()), ports, o.Proto, 0)
 		slot := &c.slots[hash*0x9e3779b97f4a7c15>>c.shift]
 		if slot.hash != hash || o.TimeNS < slot.from || o.TimeNS >= slot.until {
 			c.asked = flowOf(o)
