@@ -155,6 +155,7 @@ type Judged struct {
 	mu         sync.Mutex
 	cells      map[aggregate.CellKey][]windowSums // ascending
 	held       int
+	full       bool
 	first, end int64 // numbers of the first window and of the one after the last; equal without any
 }
 
@@ -200,7 +201,9 @@ func (j *Judged) window(k aggregate.CellKey, n int64) *windowSums {
 	if found {
 		return &list[at]
 	}
-	if j.held >= j.most || len(list) == aggregate.Horizon {
+	full := j.held >= j.most
+	j.full = j.full || full
+	if full || len(list) == aggregate.Horizon {
 		if at == 0 {
 			return nil
 		}
@@ -213,6 +216,13 @@ func (j *Judged) window(k aggregate.CellKey, n int64) *windowSums {
 	}
 	list[at] = windowSums{number: n}
 	return &list[at]
+}
+
+// Full reports whether cells had to forget windows that they would be judged by.
+func (j *Judged) Full() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.full
 }
 
 // Judge has the cells of rows judged at the end of the last window. They are those of all blocks.

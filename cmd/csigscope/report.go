@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/window"
@@ -163,7 +164,9 @@ func (f *reportFlags) captures(cmd *cobra.Command, files []string, n *network) (
 			Finding: finding.Config{Domain: n.Domain, Locator: n.Fabric, Senders: senders, Uninitialized: n.Config.Windows.LocateUntouched},
 		},
 		Limits: source.Limits{Bytes: uint64(f.memory), Steps: f.maxSteps}, Spill: source.Spill(f.spill),
-		Store:    func(context.Context) (*store.Store, func() error, error) { return f.openSpill(cmd) },
+		Store: func(context.Context) (*store.Store, func() error, error) {
+			return f.openSpill(cmd, n.Config.States.Thresholds())
+		},
 		Progress: func(total int64, poll func() (int64, string)) (stop func()) { return showProgress(cmd, total, poll) },
 		Notes:    cmd.ErrOrStderr(),
 	}, nil
@@ -186,7 +189,7 @@ func (f *reportFlags) prefixes(n *network) (list []netip.Prefix, err error) {
 
 // openSpill opens a store of the embedded engine in --spill-dir, or in a temporary folder,
 // whatever the configuration says of stores.
-func (f *reportFlags) openSpill(cmd *cobra.Command) (*store.Store, func() error, error) {
+func (f *reportFlags) openSpill(cmd *cobra.Command, t aggregate.Thresholds) (*store.Store, func() error, error) {
 	dir, remove := f.spillDir, func() error { return nil }
 	if dir == "" {
 		var err error
@@ -199,7 +202,7 @@ func (f *reportFlags) openSpill(cmd *cobra.Command) (*store.Store, func() error,
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fmt.Errorf("--spill-dir: %w", err)
 	}
-	db, err := openScratch(cmd, dir)
+	db, err := openScratch(cmd, dir, t)
 	if err != nil {
 		return nil, nil, errors.Join(err, remove())
 	}
@@ -207,14 +210,14 @@ func (f *reportFlags) openSpill(cmd *cobra.Command) (*store.Store, func() error,
 }
 
 // openScratch makes a store of the folder, whatever else the configuration says of stores.
-func openScratch(cmd *cobra.Command, dir string) (*openedStore, error) {
+func openScratch(cmd *cobra.Command, dir string, t aggregate.Thresholds) (*openedStore, error) {
 	db := &openedStore{
 		target: store.Target{Kind: store.KindEmbedded, Dir: dir, Database: store.DefaultDatabase},
 		logger: newLogger(cmd, cmd.ErrOrStderr()),
 	}
 	err := db.startEngine(cmd.Context(), makeMissing, 0)
 	if err == nil {
-		o := store.Options{Database: db.target.Database, Logger: db.logger}
+		o := store.Options{Database: db.target.Database, Thresholds: t, Logger: db.logger}
 		db.askEngine(&o)
 		db.store, err = store.Open(cmd.Context(), o)
 	}

@@ -28,9 +28,8 @@ const (
 	maxPorts     = 8 // of a hop
 )
 
-// Signals are what captures say of each signal. The domain says what codes stand for, the
-// thresholds which cells are congested.
-func Signals(ctx context.Context, data Data, names Names, domain *csig.Domain, thresholds aggregate.Thresholds) ([]Signal, error) {
+// Signals are what captures say of each signal. The domain says what codes stand for.
+func Signals(ctx context.Context, data Data, names Names, domain *csig.Domain) ([]Signal, error) {
 	all, err := data.Signals(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("build report: %w", err)
@@ -38,7 +37,7 @@ func Signals(ctx context.Context, data Data, names Names, domain *csig.Domain, t
 	list := []Signal{}
 	labels := csig.SignalNames(all)
 	for i, s := range all {
-		b := &builder{signal: s, data: data, names: names, domain: domain, thresholds: thresholds}
+		b := &builder{signal: s, data: data, names: names, domain: domain}
 		one := Signal{Name: labels[i], Unit: s.Unit().String(), Direction: "min"}
 		if s.Direction() == csig.Max {
 			one.Direction = "max"
@@ -59,19 +58,12 @@ type builder struct {
 	data   Data
 	names  Names
 	domain *csig.Domain
-
-	thresholds aggregate.Thresholds
 }
 
 func (b *builder) fill(ctx context.Context, one *Signal) error {
 	cells, err := b.data.Cells(ctx, b.signal)
 	if err != nil || len(cells) == 0 {
 		return err
-	}
-	for i := range cells {
-		// The captures are one window here, whatever windows the data is made of.
-		cells[i].Verdict = aggregate.Verdict{}
-		cells[i].Judge(b.thresholds)
 	}
 	slices.SortFunc(cells, func(x, y aggregate.CellStats) int {
 		return cmp.Or(cmp.Compare(x.Src, y.Src), cmp.Compare(x.Dst, y.Dst))

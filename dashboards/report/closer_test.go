@@ -58,7 +58,7 @@ func TestWideDistributions(t *testing.T) {
 	for _, signal := range []csig.Signal{csig.MinABW, csig.MinABWRatio, csig.MaxDelay, csig.MaxNQD} {
 		layout := csig.Layout{Format: csig.Wide, Profile: csig.UEC050}
 		table := domain(t).Table(layout, signal.Type())
-		memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, source.Limits{Bytes: 64 << 20, Steps: 10})
+		memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, aggregate.DefaultThresholds(), source.Limits{Bytes: 64 << 20, Steps: 10})
 		b := &aggregate.Block{
 			Resolution: int64(time.Second), Signal: []uint8{uint8(signal)}, Kind: []uint8{uint8(decode.Tag)}, Encoding: []uint8{uint8(layout.Index())},
 			SrcGroup: []uint64{1}, DstGroup: []uint64{2}, Location: []uint64{3}, Observations: []uint64{0}, Samples: []uint64{0}, Unjudged: []uint64{0}, Bytes: []uint64{1}, Sum: []uint64{1}, Min: []uint64{1}, Max: []uint64{9},
@@ -72,7 +72,7 @@ func TestWideDistributions(t *testing.T) {
 		if err := memory.WriteBlock(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		signals, err := report.Signals(t.Context(), memory, named{}, domain(t), aggregate.DefaultThresholds())
+		signals, err := report.Signals(t.Context(), memory, named{}, domain(t))
 		if err != nil {
 			t.Fatal(err)
 		}

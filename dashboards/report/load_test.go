@@ -62,11 +62,11 @@ func loadOf(t *testing.T, signal csig.Signal, names report.Names, values map[uin
 		b.Observations[0] += n
 	}
 	b.DistEnd = []uint32{uint32(len(b.DistCode))}
-	memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, source.Limits{Bytes: 64 << 20, Steps: 10})
+	memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, aggregate.DefaultThresholds(), source.Limits{Bytes: 64 << 20, Steps: 10})
 	if err := memory.WriteBlock(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	signals, err := report.Signals(t.Context(), memory, names, domain(t), aggregate.DefaultThresholds())
+	signals, err := report.Signals(t.Context(), memory, names, domain(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package report_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -50,9 +49,9 @@ func domain(t testing.TB) *csig.Domain {
 }
 
 // sampleData is of so many groups, each congested towards the next one, and the signals of a report of it.
-func sampleData(t testing.TB, groups int) (*source.Memory, []report.Signal) {
+func sampleData(t testing.TB, groups int, thresholds aggregate.Thresholds) (*source.Memory, []report.Signal) {
 	t.Helper()
-	memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, source.Limits{Bytes: 64 << 20, Steps: 10})
+	memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, thresholds, source.Limits{Bytes: 64 << 20, Steps: 10})
 	encoding := aggregate.Encoding(csig.Layout{Format: csig.Compact, Profile: csig.IETF01}.Index())
 	for i := range groups {
 		b := &aggregate.Block{
@@ -75,7 +74,7 @@ func sampleData(t testing.TB, groups int) (*source.Memory, []report.Signal) {
 			t.Fatal(err)
 		}
 	}
-	signals, err := report.Signals(t.Context(), memory, named{}, domain(t), aggregate.DefaultThresholds())
+	signals, err := report.Signals(t.Context(), memory, named{}, domain(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +84,7 @@ func sampleData(t testing.TB, groups int) (*source.Memory, []report.Signal) {
 // sample is a report of sampleData.
 func sample(t testing.TB, groups int) *report.Report {
 	t.Helper()
-	memory, signals := sampleData(t, groups)
+	memory, signals := sampleData(t, groups, aggregate.DefaultThresholds())
 	r := &report.Report{
 		Title: "<b>", Files: []string{"a|b<i>.pcap"}, Signals: signals, OnsetRatio: 0.05, ClearRatio: 0.02,
 		Findings: report.Findings([]finding.Finding{{
@@ -170,31 +169,16 @@ func TestNamesAreInert(t *testing.T) {
 	}
 }
 
-// longAgo is a store in which every cell was congested at the end, whatever its sums say.
-type longAgo struct{ report.Data }
-
-func (d longAgo) Cells(ctx context.Context, s csig.Signal) ([]aggregate.CellStats, error) {
-	list, err := d.Data.Cells(ctx, s)
-	for i := range list {
-		list[i].Verdict = aggregate.Verdict{Sustained: true, AnyJudged: true, AnyLoaded: true}
-		list[i].State = aggregate.Congested
-	}
-	return list, err
-}
-
-// TestThresholds: a report judges its captures as one window, by the thresholds that it names.
+// TestThresholds: a report judges cells by the thresholds that it names.
 func TestThresholds(t *testing.T) {
 	t.Parallel()
-	memory, _ := sampleData(t, 5) // 0, 1, 2, 3 and 4 heavy ones of 40 each
 	for _, tt := range []struct {
 		onset     float64
 		congested int
 	}{{0.01, 4}, {0.05, 3}, {0.075, 2}, {0.5, 0}} {
-		for name, data := range map[string]report.Data{"memory": memory, "store": longAgo{memory}} {
-			list, err := report.Signals(t.Context(), data, named{}, domain(t), aggregate.Thresholds{Onset: tt.onset, Clear: 0.01})
-			if err != nil || list[0].Congested != tt.congested {
-				t.Errorf("%s, onset %g: %d cells are congested, want %d, %v", name, tt.onset, list[0].Congested, tt.congested, err)
-			}
+		_, list := sampleData(t, 5, aggregate.Thresholds{Onset: tt.onset, Clear: 0.01}) // 0, 1, 2, 3 and 4 heavy ones of 40 each
+		if list[0].Congested != tt.congested {
+			t.Errorf("onset %g: %d cells are congested, want %d", tt.onset, list[0].Congested, tt.congested)
 		}
 	}
 	r := report.Report{OnsetRatio: 0.125, ClearRatio: 0.0002}
@@ -205,8 +189,8 @@ func TestThresholds(t *testing.T) {
 
 func TestEmpty(t *testing.T) {
 	t.Parallel()
-	memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, source.Limits{Bytes: 1 << 20, Steps: 10})
-	signals, err := report.Signals(t.Context(), memory, named{}, domain(t), aggregate.DefaultThresholds())
+	memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, aggregate.DefaultThresholds(), source.Limits{Bytes: 1 << 20, Steps: 10})
+	signals, err := report.Signals(t.Context(), memory, named{}, domain(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ type Captures struct {
 	Taps    []string // that are configured
 	Limits  Limits
 
-	Thresholds aggregate.Thresholds // of the states of cells
+	Thresholds aggregate.Thresholds // of the states of cells; the store's are to be the same
 
 	Spill Spill
 	// Store makes the empty store that captures spill into. leave ends and removes it.
@@ -129,7 +129,7 @@ func (c *Captures) numbers(ctx context.Context) (*numbers, error) {
 
 // inMemory adds the captures up in memory.
 func (c *Captures) inMemory(ctx context.Context) (*Memory, *numbers, error) {
-	memory, taps := NewMemory(captureResolutions, c.Limits), &tapSums{}
+	memory, taps := NewMemory(captureResolutions, c.Thresholds, c.Limits), &tapSums{}
 	r := c.replay(captureResolutions)
 	r.Sink, r.Taps = memory, taps.add
 	run, err := replay.New(r)
@@ -225,7 +225,7 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 		Findings: report.Findings(e.Findings), Counts: countsOf(n.result, e),
 	}
 	var err error
-	if doc.Signals, err = report.Signals(ctx, n.data, c.Names, c.Domain, c.Thresholds); err != nil {
+	if doc.Signals, err = report.Signals(ctx, n.data, c.Names, c.Domain); err != nil {
 		return nil, err
 	}
 	ways := make([]report.CellPackets, len(e.Ways))

@@ -23,6 +23,7 @@ const (
 	rowBytes  = 256 // of a cell and a location, in the total or in a step
 	codeBytes = 120 // of a cell, a window and a code
 	flowBytes = 1024
+	pastBytes = 80 // of a cell and a window that it is judged by
 )
 
 // maxWindows is how many windows of distributions are told apart.
@@ -33,6 +34,7 @@ const maxWindows = 1024
 type Memory struct {
 	total    *table.Table
 	timeline *table.Table
+	judged   *table.Judged
 	codes    *table.Distributions
 	flows    *table.FlowTotals
 	samples  []*table.SampledSeries // the shortest steps first
@@ -60,12 +62,14 @@ func (r Resolutions) List() []time.Duration {
 	return slices.Compact([]time.Duration{r.Fine, r.Window, r.Total})
 }
 
-// NewMemory makes a Memory of blocks at the resolutions.
-func NewMemory(r Resolutions, l Limits) *Memory {
+// NewMemory makes a Memory of blocks at the resolutions. Cells have their states by windows of
+// Resolutions.Window and the thresholds.
+func NewMemory(r Resolutions, t aggregate.Thresholds, l Limits) *Memory {
 	entries := func(percent, bytes uint64) int { return int(max(l.Bytes/100*percent/bytes, 16)) }
 	return &Memory{
 		total:    table.New(table.Bounds{Resolution: r.Total, Rows: entries(15, rowBytes)}),
-		timeline: table.New(table.Bounds{Resolution: r.Fine, Steps: l.Steps, Rows: entries(35, rowBytes)}),
+		timeline: table.New(table.Bounds{Resolution: r.Fine, Steps: l.Steps, Rows: entries(30, rowBytes)}),
+		judged:   table.NewJudged(t, r.Window, entries(5, pastBytes)),
 		codes:    table.NewDistributions(r.Window, maxWindows, entries(30, codeBytes)),
 		flows:    table.NewFlowTotals(r.Total, entries(10, flowBytes)),
 		samples:  newSamples(r.Fine, l),
@@ -75,7 +79,7 @@ func NewMemory(r Resolutions, l Limits) *Memory {
 
 // WriteBlock implements aggregate.Sink.
 func (m *Memory) WriteBlock(ctx context.Context, b *aggregate.Block) error {
-	for _, sink := range []aggregate.Sink{m.total, m.timeline, m.codes, m.flows} {
+	for _, sink := range []aggregate.Sink{m.total, m.timeline, m.judged, m.codes, m.flows} {
 		if err := sink.WriteBlock(ctx, b); err != nil {
 			return err
 		}
@@ -96,6 +100,9 @@ func (m *Memory) Limited() []string {
 	}
 	if m.timeline.Full() {
 		list = append(list, fmt.Sprintf("there was no memory for steps shorter than %s", m.timeline.Step()))
+	}
+	if m.judged.Full() {
+		list = append(list, "there was no memory for all windows that cells are judged by: the first ones are left out")
 	}
 	if m.codes.Full() {
 		list = append(list, fmt.Sprintf("there was no memory for the distributions of windows shorter than %s", m.codes.Step()))
@@ -126,7 +133,7 @@ func (m *Memory) Signals(context.Context) ([]csig.Signal, error) {
 
 // Cells implements report.Totals.
 func (m *Memory) Cells(_ context.Context, s csig.Signal) ([]aggregate.CellStats, error) {
-	return m.total.Total().Cells(s, nil), nil
+	return m.judged.Judge(m.total.Total()).Cells(s, nil), nil
 }
 
 // Locations implements report.Totals.

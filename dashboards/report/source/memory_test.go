@@ -72,7 +72,7 @@ func sums(t *testing.T, m *source.Memory) (byLocation, byCell, codes uint64) {
 // reflections alone.
 func TestMemoryChoosesKinds(t *testing.T) {
 	t.Parallel()
-	m := source.NewMemory(resolutions, source.Limits{Bytes: 1 << 24, Steps: 100})
+	m := source.NewMemory(resolutions, aggregate.DefaultThresholds(), source.Limits{Bytes: 1 << 24, Steps: 100})
 	write(t, m, 1, 1, decode.Tag, 3)
 	write(t, m, 7, 1, decode.Reflection, 5)
 	write(t, m, 9, 3, decode.Reflection, 7)
@@ -84,10 +84,33 @@ func TestMemoryChoosesKinds(t *testing.T) {
 	}
 }
 
+// TestStatesByWindows: a cell is congested from a window on, until one is clear, whatever its sums say.
+func TestStatesByWindows(t *testing.T) {
+	t.Parallel()
+	m := source.NewMemory(resolutions, aggregate.DefaultThresholds(), source.Limits{Bytes: 1 << 24, Steps: 100})
+	write(t, m, 0, 1, decode.Tag, 20) // all of 20
+	write(t, m, 0, 3, decode.Tag, 20)
+	for second := range int64(30) {
+		for n, heavy := range []uint64{0, 1} { // 2.5 % of 40: neither onset nor clear
+			write(t, m, 1000*(second+1)+int64(n), 1, decode.Tag, heavy)
+		}
+		write(t, m, 1000*(second+1), 3, decode.Tag, 0)
+	}
+	cells, err := m.Cells(t.Context(), csig.MaxDelay)
+	if err != nil || len(cells) != 2 {
+		t.Fatalf("%d cells, %v, want 2", len(cells), err)
+	}
+	for i, want := range []aggregate.State{aggregate.Congested, aggregate.Brief} {
+		if c := &cells[i]; c.State != want || c.Heavy*20 >= c.Observations {
+			t.Errorf("cell %d is %s with %d heavy observations of %d, want %s and below 5 %%", c.Src, c.State, c.Heavy, c.Observations, want)
+		}
+	}
+}
+
 // TestMemoryIsBounded: with too little memory steps are longer, and nothing is lost.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	m := source.NewMemory(resolutions, source.Limits{Bytes: 1 << 17, Steps: 100_000})
+	m := source.NewMemory(resolutions, aggregate.DefaultThresholds(), source.Limits{Bytes: 1 << 17, Steps: 100_000})
 	const cells, windows = 40, 500
 	for ms := range int64(windows) {
 		for src := range uint64(cells) {
@@ -105,7 +128,7 @@ func TestMemoryIsBounded(t *testing.T) {
 // TestCodesBeyondMemory: what has no room in a single window is told of, to the observation.
 func TestCodesBeyondMemory(t *testing.T) {
 	t.Parallel()
-	m := source.NewMemory(resolutions, source.Limits{Bytes: 1 << 17, Steps: 100_000})
+	m := source.NewMemory(resolutions, aggregate.DefaultThresholds(), source.Limits{Bytes: 1 << 17, Steps: 100_000})
 	const cells, room = 400, 327 // codes of 120 bytes in 30 % of the memory
 	for src := range uint64(cells) {
 		write(t, m, 0, src+10, decode.Tag, 1)

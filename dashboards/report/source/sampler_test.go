@@ -18,7 +18,7 @@ import (
 // in long steps alone.
 func sampled(t *testing.T, bytes uint64, cells int) *source.Memory {
 	t.Helper()
-	m := source.NewMemory(resolutions, source.Limits{Bytes: bytes, Steps: 1024})
+	m := source.NewMemory(resolutions, aggregate.DefaultThresholds(), source.Limits{Bytes: bytes, Steps: 1024})
 	const now = 1_763_000_000_000 // ms
 	for ms := range int64(300) {
 		for src := range uint64(cells) {

@@ -67,9 +67,15 @@ func (s *Stored) Signals(ctx context.Context) ([]csig.Signal, error) {
 	return list, nil
 }
 
-// Cells implements report.Totals.
+// Cells implements report.Totals. States are those at the end of the last window of 1 s.
 func (s *Stored) Cells(ctx context.Context, signal csig.Signal) ([]aggregate.CellStats, error) {
-	return s.store.Cells(ctx, s.query(signal))
+	e, err := s.store.Extent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.Cells(ctx, store.Question{
+		Signal: signal, From: e.First.Truncate(time.Second), To: e.Last.Add(time.Second - 1).Truncate(time.Second), Resolution: time.Second,
+	})
 }
 
 // maxLocations is how many locations a store is asked for, those with most heavy
