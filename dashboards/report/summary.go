@@ -30,7 +30,7 @@ func (r *Report) Summary() []string {
 
 // Rule says when a cell is congested.
 func (r *Report) Rule() string {
-	return fmt.Sprintf("A cell is congested if at least %.6g %% of its observations are heavy, here over the captures as a whole. Live, it is congested from a window with that share until one below %.6g %%.",
+	return fmt.Sprintf("A cell is congested from a second in which at least %.6g %% of its observations are heavy until one below %.6g %%.",
 		100*r.OnsetRatio, 100*r.ClearRatio)
 }
 

@@ -175,6 +175,9 @@ CREATE TABLE csigscope.partials_1m
     `trimmed` UInt64 COMMENT 'in observations and bytes, in nothing else' CODEC(T64, LZ4),
     `heavy` UInt64 CODEC(T64, LZ4),
     `heavy_sum` UInt64 CODEC(T64, LZ4),
+    `samples` UInt64 DEFAULT observations - least(trimmed, observations) COMMENT 'observations that are not trimmed, without the weight' CODEC(T64, LZ4),
+    `unjudged` UInt64 COMMENT 'observations that no threshold judges' CODEC(T64, LZ4),
+    `evidence` UInt8 COMMENT 'what located observations more closely than locators: 1 path table, 2 hashes, 4 taps',
     `dist_codes` String EPHEMERAL,
     `dist_counts` String EPHEMERAL,
     `dist` Map(UInt16, UInt64) DEFAULT mapFromArrays(reinterpret(dist_codes, 'Array(UInt16)'), reinterpret(dist_counts, 'Array(UInt64)')) CODEC(ZSTD(1)),
@@ -211,6 +214,9 @@ CREATE TABLE csigscope.partials_1s
     `trimmed` UInt64 COMMENT 'in observations and bytes, in nothing else' CODEC(T64, LZ4),
     `heavy` UInt64 CODEC(T64, LZ4),
     `heavy_sum` UInt64 CODEC(T64, LZ4),
+    `samples` UInt64 DEFAULT observations - least(trimmed, observations) COMMENT 'observations that are not trimmed, without the weight' CODEC(T64, LZ4),
+    `unjudged` UInt64 COMMENT 'observations that no threshold judges' CODEC(T64, LZ4),
+    `evidence` UInt8 COMMENT 'what located observations more closely than locators: 1 path table, 2 hashes, 4 taps',
     `dist_codes` String EPHEMERAL,
     `dist_counts` String EPHEMERAL,
     `dist` Map(UInt16, UInt64) DEFAULT mapFromArrays(reinterpret(dist_codes, 'Array(UInt16)'), reinterpret(dist_counts, 'Array(UInt64)')) CODEC(ZSTD(1)),
@@ -248,6 +254,9 @@ CREATE TABLE csigscope.partials_fine
     `trimmed` UInt64 COMMENT 'in observations and bytes, in nothing else' CODEC(T64, LZ4),
     `heavy` UInt64 CODEC(T64, LZ4),
     `heavy_sum` UInt64 CODEC(T64, LZ4),
+    `samples` UInt64 DEFAULT observations - least(trimmed, observations) COMMENT 'observations that are not trimmed, without the weight' CODEC(T64, LZ4),
+    `unjudged` UInt64 COMMENT 'observations that no threshold judges' CODEC(T64, LZ4),
+    `evidence` UInt8 COMMENT 'what located observations more closely than locators: 1 path table, 2 hashes, 4 taps',
     `dist_codes` String EPHEMERAL,
     `dist_counts` String EPHEMERAL,
     `dist` Map(UInt16, UInt64) DEFAULT mapFromArrays(reinterpret(dist_codes, 'Array(UInt16)'), reinterpret(dist_counts, 'Array(UInt64)')) CODEC(ZSTD(1)),
@@ -327,6 +336,246 @@ TTL stored_at + toIntervalDay(400)
 SETTINGS ttl_only_drop_parts = 1, merge_with_ttl_timeout = 3600, index_granularity = 8192
 COMMENT 'what taps took in, and what became of it';
 
+CREATE VIEW csigscope.cell_locations_1m
+AS SELECT
+    src_group,
+    dst_group,
+    source_kind,
+    location,
+    sum(w.observations) AS observations,
+    sum(w.samples) AS samples,
+    sum(w.bytes) AS bytes,
+    sum(w.measured) AS measured,
+    sum(w.sum) AS sum,
+    minIf(w.min, w.measured > 0) AS min,
+    max(w.max) AS max,
+    sum(w.untouched) AS untouched,
+    sum(w.trimmed) AS trimmed,
+    sum(w.unjudged) AS unjudged,
+    sum(w.heavy) AS heavy,
+    sum(w.heavy_sum) AS heavy_sum,
+    groupBitOr(w.evidence) AS evidence,
+    maxIf(w.bucket, w.measured > 0) AS last,
+    argMaxIf(w.measured, w.bucket, w.measured > 0) AS last_measured,
+    argMaxIf(w.sum, w.bucket, w.measured > 0) AS last_sum,
+    sumIf(w.measured, w.bucket >= fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')) AS later_measured,
+    sumIf(w.sum, w.bucket >= fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')) AS later_sum
+FROM
+(
+    SELECT
+        p.src_group AS src_group,
+        p.dst_group AS dst_group,
+        p.source_kind AS source_kind,
+        p.location AS location,
+        p.window_start AS bucket,
+        sum(toUInt128(p.observations)) AS observations,
+        sum(toUInt128(p.samples)) AS samples,
+        sum(toUInt128(p.bytes)) AS bytes,
+        sum(toUInt128(p.measured)) AS measured,
+        sum(toUInt128(p.sum)) AS sum,
+        minIf(p.min, p.measured > 0) AS min,
+        max(p.max) AS max,
+        sum(toUInt128(p.untouched)) AS untouched,
+        sum(toUInt128(p.trimmed)) AS trimmed,
+        sum(toUInt128(p.unjudged)) AS unjudged,
+        sum(toUInt128(p.heavy)) AS heavy,
+        sum(toUInt128(p.heavy_sum)) AS heavy_sum,
+        groupBitOr(p.evidence) AS evidence
+    FROM csigscope.partials_1m AS p
+    FINAL
+    WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfHour(window_start) >= toStartOfHour({from:DateTime64(9, 'UTC')}), toStartOfHour(window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
+        SELECT
+            producer,
+            incarnation,
+            epoch
+        FROM csigscope.superseded
+    )) AND ((source_kind = 1) OR ((p.src_group, p.dst_group) NOT IN (
+        SELECT
+            src_group,
+            dst_group
+        FROM csigscope.partials_1m
+        WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfHour(window_start) >= toStartOfHour({from:DateTime64(9, 'UTC')}), toStartOfHour(window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
+            SELECT
+                producer,
+                incarnation,
+                epoch
+            FROM csigscope.superseded
+        )) AND (source_kind = 1)
+    )))
+    GROUP BY
+        src_group,
+        dst_group,
+        source_kind,
+        location,
+        bucket
+) AS w
+GROUP BY
+    src_group,
+    dst_group,
+    source_kind,
+    location
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+CREATE VIEW csigscope.cell_locations_1s
+AS SELECT
+    src_group,
+    dst_group,
+    source_kind,
+    location,
+    sum(w.observations) AS observations,
+    sum(w.samples) AS samples,
+    sum(w.bytes) AS bytes,
+    sum(w.measured) AS measured,
+    sum(w.sum) AS sum,
+    minIf(w.min, w.measured > 0) AS min,
+    max(w.max) AS max,
+    sum(w.untouched) AS untouched,
+    sum(w.trimmed) AS trimmed,
+    sum(w.unjudged) AS unjudged,
+    sum(w.heavy) AS heavy,
+    sum(w.heavy_sum) AS heavy_sum,
+    groupBitOr(w.evidence) AS evidence,
+    maxIf(w.bucket, w.measured > 0) AS last,
+    argMaxIf(w.measured, w.bucket, w.measured > 0) AS last_measured,
+    argMaxIf(w.sum, w.bucket, w.measured > 0) AS last_sum,
+    sumIf(w.measured, w.bucket >= fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')) AS later_measured,
+    sumIf(w.sum, w.bucket >= fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')) AS later_sum
+FROM
+(
+    SELECT
+        p.src_group AS src_group,
+        p.dst_group AS dst_group,
+        p.source_kind AS source_kind,
+        p.location AS location,
+        p.window_start AS bucket,
+        sum(toUInt128(p.observations)) AS observations,
+        sum(toUInt128(p.samples)) AS samples,
+        sum(toUInt128(p.bytes)) AS bytes,
+        sum(toUInt128(p.measured)) AS measured,
+        sum(toUInt128(p.sum)) AS sum,
+        minIf(p.min, p.measured > 0) AS min,
+        max(p.max) AS max,
+        sum(toUInt128(p.untouched)) AS untouched,
+        sum(toUInt128(p.trimmed)) AS trimmed,
+        sum(toUInt128(p.unjudged)) AS unjudged,
+        sum(toUInt128(p.heavy)) AS heavy,
+        sum(toUInt128(p.heavy_sum)) AS heavy_sum,
+        groupBitOr(p.evidence) AS evidence
+    FROM csigscope.partials_1s AS p
+    FINAL
+    WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
+        SELECT
+            producer,
+            incarnation,
+            epoch
+        FROM csigscope.superseded
+    )) AND ((source_kind = 1) OR ((p.src_group, p.dst_group) NOT IN (
+        SELECT
+            src_group,
+            dst_group
+        FROM csigscope.partials_1s
+        WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
+            SELECT
+                producer,
+                incarnation,
+                epoch
+            FROM csigscope.superseded
+        )) AND (source_kind = 1)
+    )))
+    GROUP BY
+        src_group,
+        dst_group,
+        source_kind,
+        location,
+        bucket
+) AS w
+GROUP BY
+    src_group,
+    dst_group,
+    source_kind,
+    location
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+CREATE VIEW csigscope.cell_locations_fine
+AS SELECT
+    src_group,
+    dst_group,
+    source_kind,
+    location,
+    sum(w.observations) AS observations,
+    sum(w.samples) AS samples,
+    sum(w.bytes) AS bytes,
+    sum(w.measured) AS measured,
+    sum(w.sum) AS sum,
+    minIf(w.min, w.measured > 0) AS min,
+    max(w.max) AS max,
+    sum(w.untouched) AS untouched,
+    sum(w.trimmed) AS trimmed,
+    sum(w.unjudged) AS unjudged,
+    sum(w.heavy) AS heavy,
+    sum(w.heavy_sum) AS heavy_sum,
+    groupBitOr(w.evidence) AS evidence,
+    maxIf(w.bucket, w.measured > 0) AS last,
+    argMaxIf(w.measured, w.bucket, w.measured > 0) AS last_measured,
+    argMaxIf(w.sum, w.bucket, w.measured > 0) AS last_sum,
+    sumIf(w.measured, w.bucket >= fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')) AS later_measured,
+    sumIf(w.sum, w.bucket >= fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')) AS later_sum
+FROM
+(
+    SELECT
+        p.src_group AS src_group,
+        p.dst_group AS dst_group,
+        p.source_kind AS source_kind,
+        p.location AS location,
+        p.window_start AS bucket,
+        sum(toUInt128(p.observations)) AS observations,
+        sum(toUInt128(p.samples)) AS samples,
+        sum(toUInt128(p.bytes)) AS bytes,
+        sum(toUInt128(p.measured)) AS measured,
+        sum(toUInt128(p.sum)) AS sum,
+        minIf(p.min, p.measured > 0) AS min,
+        max(p.max) AS max,
+        sum(toUInt128(p.untouched)) AS untouched,
+        sum(toUInt128(p.trimmed)) AS trimmed,
+        sum(toUInt128(p.unjudged)) AS unjudged,
+        sum(toUInt128(p.heavy)) AS heavy,
+        sum(toUInt128(p.heavy_sum)) AS heavy_sum,
+        groupBitOr(p.evidence) AS evidence
+    FROM csigscope.partials_fine AS p
+    FINAL
+    WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND (resolution_ns = {resolution_ns:UInt64}) AND ((producer, incarnation, config_epoch) NOT IN (
+        SELECT
+            producer,
+            incarnation,
+            epoch
+        FROM csigscope.superseded
+    )) AND ((source_kind = 1) OR ((p.src_group, p.dst_group) NOT IN (
+        SELECT
+            src_group,
+            dst_group
+        FROM csigscope.partials_fine
+        WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND (resolution_ns = {resolution_ns:UInt64}) AND ((producer, incarnation, config_epoch) NOT IN (
+            SELECT
+                producer,
+                incarnation,
+                epoch
+            FROM csigscope.superseded
+        )) AND (source_kind = 1)
+    )))
+    GROUP BY
+        src_group,
+        dst_group,
+        source_kind,
+        location,
+        bucket
+) AS w
+GROUP BY
+    src_group,
+    dst_group,
+    source_kind,
+    location
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
 CREATE VIEW csigscope.cell_windows_1m
 AS SELECT * EXCEPT best
 FROM
@@ -337,11 +586,12 @@ FROM
     FROM
     (
         SELECT
-            bucket AS window_start,
-            src_group,
-            dst_group,
-            kind AS source_kind,
+            c.bucket AS window_start,
+            c.src_group AS src_group,
+            c.dst_group AS dst_group,
+            c.kind AS source_kind,
             c.observations AS observations,
+            c.samples AS samples,
             c.bytes AS bytes,
             c.measured AS measured,
             c.sum AS sum,
@@ -350,14 +600,22 @@ FROM
             c.max AS max,
             c.untouched AS untouched,
             c.trimmed AS trimmed,
+            c.unjudged AS unjudged,
             c.heavy AS heavy,
             c.heavy_sum AS heavy_sum,
             (top[1]).3 AS mode_location,
+            arrayMap(leasts -> arraySort(arrayFilter(p -> if((arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) = arrayMax(leasts)) AND (arrayCount(t -> has(t.4, p), ranked) = 1), arrayFirstIndex(t -> has(t.4, p), ranked) <= indexOf(leasts, arrayMax(leasts)), arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) >= arrayMax(leasts)), arrayDistinct(arrayFlatten(arrayMap(t -> (t.4), ranked))))), [arrayMap(t -> intDiv((bitNot(t.1) + (t.5)) - 1, t.5), ranked)])[1] AS mode_ports,
+            arrayMap(t -> (t.3, toUInt64(least(bitNot(t.1), toUInt128(18446744073709551615)))), if({level:UInt8} = 0, top, [])) AS votes,
             if(empty(top), toUInt128(0), bitNot((top[1]).1)) AS mode_count,
             if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
+            (top[1]).4 AS mode_evidence,
             (top[2]).3 AS runner_up,
             if(length(top) < 2, toUInt128(0), bitNot((top[2]).1)) AS runner_up_count,
-            multiIf(c.observations < (c.trimmed + 10), 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+            (top[2]).4 AS runner_up_evidence,
+            multiIf(v.sustained, 'congested', v.any_judged, if(v.any_loaded, 'brief', 'clear'), c.samples < 10, 'too_few', (toFloat64(c.heavy) / toFloat64(c.observations)) >= {onset:Float64}, 'congested', ((toFloat64(c.heavy) + toFloat64(c.unjudged)) / toFloat64(c.observations)) < {clear:Float64}, if(c.heavy > 0, 'brief', 'clear'), (toFloat64(c.unjudged) / toFloat64(c.observations)) >= {clear:Float64}, 'not_judged', if(c.heavy > 0, 'brief', 'clear')) AS state,
+            v.sustained AS sustained,
+            v.any_judged AS any_judged,
+            v.any_loaded AS any_loaded,
             toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
             toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
         FROM
@@ -368,6 +626,7 @@ FROM
                 dst_group,
                 kind,
                 sum(a.observations) AS observations,
+                sum(a.samples) AS samples,
                 sum(a.bytes) AS bytes,
                 sum(a.measured) AS measured,
                 sum(a.sum) AS sum,
@@ -375,9 +634,11 @@ FROM
                 max(a.max) AS max,
                 sum(a.untouched) AS untouched,
                 sum(a.trimmed) AS trimmed,
+                sum(a.unjudged) AS unjudged,
                 sum(a.heavy) AS heavy,
                 sum(a.heavy_sum) AS heavy_sum,
-                groupArraySortedIf(2)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place), (a.heavy > 0) AND (a.place != 0)) AS top
+                groupArraySortedIf(32)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.evidence), (a.heavy > 0) AND (a.place != 0)) AS top,
+                groupArraySortedIf(32)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.ports, a.port_count), (a.heavy > 0) AND (a.place != 0)) AS ranked
             FROM
             (
                 SELECT
@@ -386,7 +647,10 @@ FROM
                     dst_group,
                     kind,
                     if(l.id <= 1, b.location, l.ancestor) AS place,
+                    any(l.ports) AS ports,
+                    any(greatest(l.port_count, 1)) AS port_count,
                     sum(b.observations) AS observations,
+                    sum(b.samples) AS samples,
                     sum(b.bytes) AS bytes,
                     sum(b.measured) AS measured,
                     sum(b.sum) AS sum,
@@ -394,8 +658,10 @@ FROM
                     max(b.max) AS max,
                     sum(b.untouched) AS untouched,
                     sum(b.trimmed) AS trimmed,
+                    sum(b.unjudged) AS unjudged,
                     sum(b.heavy) AS heavy,
-                    sum(b.heavy_sum) AS heavy_sum
+                    sum(b.heavy_sum) AS heavy_sum,
+                    groupBitOr(b.evidence) AS evidence
                 FROM
                 (
                     SELECT
@@ -405,6 +671,7 @@ FROM
                         p.source_kind AS kind,
                         p.location AS location,
                         sum(toUInt128(p.observations)) AS observations,
+                        sum(toUInt128(p.samples)) AS samples,
                         sum(toUInt128(p.bytes)) AS bytes,
                         sum(toUInt128(p.measured)) AS measured,
                         sum(toUInt128(p.sum)) AS sum,
@@ -412,8 +679,10 @@ FROM
                         max(p.max) AS max,
                         sum(toUInt128(p.untouched)) AS untouched,
                         sum(toUInt128(p.trimmed)) AS trimmed,
+                        sum(toUInt128(p.unjudged)) AS unjudged,
                         sum(toUInt128(p.heavy)) AS heavy,
-                        sum(toUInt128(p.heavy_sum)) AS heavy_sum
+                        sum(toUInt128(p.heavy_sum)) AS heavy_sum,
+                        groupBitOr(p.evidence) AS evidence
                     FROM csigscope.partials_1m AS p
                     FINAL
                     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfHour(window_start) >= toStartOfHour({from:DateTime64(9, 'UTC')}), toStartOfHour(window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -434,6 +703,8 @@ FROM
                 (
                     SELECT
                         id,
+                        if({level:UInt8} = 0, candidates, []) AS ports,
+                        greatest(candidate_count, 1) AS port_count,
                         multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
                     FROM csigscope.locations
                     FINAL
@@ -451,6 +722,66 @@ FROM
                 dst_group,
                 kind
         ) AS c
+        LEFT JOIN
+        (
+            SELECT
+                fromUnixTimestamp64Nano(number * toInt64({step_ns:UInt64}), 'UTC') AS bucket,
+                src_group,
+                dst_group,
+                kind,
+                (bitAnd(mark.2, 6) = 6) AND (intDiv(mark.2, 8) >= since_when) AS sustained,
+                (bitAnd(mark.3, 6) > 0) AND (intDiv(mark.3, 8) >= since_when) AS any_judged,
+                (bitAnd(mark.4, 1) = 1) AND (intDiv(mark.4, 8) >= since_when) AS any_loaded
+            FROM
+            (
+                SELECT
+                    src_group,
+                    dst_group,
+                    kind,
+                    mark,
+                    intDiv(intDiv(mark.1, 8) * toInt64(60000000000), toInt64({step_ns:UInt64})) AS number,
+                    least(intDiv((number + 1) * toInt64({step_ns:UInt64}), toInt64(60000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000))) - 300 AS since_when
+                FROM
+                (
+                    SELECT
+                        src_group,
+                        dst_group,
+                        kind,
+                        arraySort(groupArray(((slot * 8) + (2 * multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0))) + (w.heavy > 0))) AS marks
+                    FROM
+                    (
+                        SELECT
+                            intDiv(toUnixTimestamp64Nano(p.window_start), toInt64(60000000000)) AS slot,
+                            p.src_group AS src_group,
+                            p.dst_group AS dst_group,
+                            p.source_kind AS kind,
+                            sum(toFloat64(p.observations)) AS observations,
+                            sum(toFloat64(p.samples)) AS samples,
+                            sum(toFloat64(p.unjudged)) AS unjudged,
+                            sum(toFloat64(p.heavy)) AS heavy
+                        FROM csigscope.partials_1m AS p
+                        FINAL
+                        WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfHour(window_start) >= toStartOfHour(fromUnixTimestamp64Nano(greatest((intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)) - 300) * toInt64(60000000000), toInt64(0)), 'UTC')), toStartOfHour(window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')})) AND (window_start >= fromUnixTimestamp64Nano(greatest((intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)) - 300) * toInt64(60000000000), toInt64(0)), 'UTC')) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
+                            SELECT
+                                producer,
+                                incarnation,
+                                epoch
+                            FROM csigscope.superseded
+                        ))
+                        GROUP BY
+                            slot,
+                            src_group,
+                            dst_group,
+                            kind
+                    ) AS w
+                    GROUP BY
+                        src_group,
+                        dst_group,
+                        kind
+                )
+                ARRAY JOIN arrayFilter((last, m, next) -> ((intDiv(m, 8) >= intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000))) AND ((next = 0) OR (intDiv(intDiv(m, 8) * toInt64(60000000000), toInt64({step_ns:UInt64})) != intDiv(intDiv(next, 8) * toInt64(60000000000), toInt64({step_ns:UInt64}))))), arrayZip(marks, arrayFill(m -> (bitAnd(m, 6) >= 4), marks), arrayFill(m -> (bitAnd(m, 6) > 0), marks), arrayFill(m -> (bitAnd(m, 1) = 1), marks)), marks, arrayShiftLeft(marks, 1)) AS mark
+            )
+        ) AS v ON (c.bucket = v.bucket) AND (c.src_group = v.src_group) AND (c.dst_group = v.dst_group) AND (c.kind = v.kind)
     )
 )
 WHERE source_kind = best
@@ -466,11 +797,12 @@ FROM
     FROM
     (
         SELECT
-            bucket AS window_start,
-            src_group,
-            dst_group,
-            kind AS source_kind,
+            c.bucket AS window_start,
+            c.src_group AS src_group,
+            c.dst_group AS dst_group,
+            c.kind AS source_kind,
             c.observations AS observations,
+            c.samples AS samples,
             c.bytes AS bytes,
             c.measured AS measured,
             c.sum AS sum,
@@ -479,14 +811,22 @@ FROM
             c.max AS max,
             c.untouched AS untouched,
             c.trimmed AS trimmed,
+            c.unjudged AS unjudged,
             c.heavy AS heavy,
             c.heavy_sum AS heavy_sum,
             (top[1]).3 AS mode_location,
+            arrayMap(leasts -> arraySort(arrayFilter(p -> if((arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) = arrayMax(leasts)) AND (arrayCount(t -> has(t.4, p), ranked) = 1), arrayFirstIndex(t -> has(t.4, p), ranked) <= indexOf(leasts, arrayMax(leasts)), arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) >= arrayMax(leasts)), arrayDistinct(arrayFlatten(arrayMap(t -> (t.4), ranked))))), [arrayMap(t -> intDiv((bitNot(t.1) + (t.5)) - 1, t.5), ranked)])[1] AS mode_ports,
+            arrayMap(t -> (t.3, toUInt64(least(bitNot(t.1), toUInt128(18446744073709551615)))), if({level:UInt8} = 0, top, [])) AS votes,
             if(empty(top), toUInt128(0), bitNot((top[1]).1)) AS mode_count,
             if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
+            (top[1]).4 AS mode_evidence,
             (top[2]).3 AS runner_up,
             if(length(top) < 2, toUInt128(0), bitNot((top[2]).1)) AS runner_up_count,
-            multiIf(c.observations < (c.trimmed + 10), 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+            (top[2]).4 AS runner_up_evidence,
+            multiIf(v.sustained, 'congested', v.any_judged, if(v.any_loaded, 'brief', 'clear'), c.samples < 10, 'too_few', (toFloat64(c.heavy) / toFloat64(c.observations)) >= {onset:Float64}, 'congested', ((toFloat64(c.heavy) + toFloat64(c.unjudged)) / toFloat64(c.observations)) < {clear:Float64}, if(c.heavy > 0, 'brief', 'clear'), (toFloat64(c.unjudged) / toFloat64(c.observations)) >= {clear:Float64}, 'not_judged', if(c.heavy > 0, 'brief', 'clear')) AS state,
+            v.sustained AS sustained,
+            v.any_judged AS any_judged,
+            v.any_loaded AS any_loaded,
             toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
             toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
         FROM
@@ -497,6 +837,7 @@ FROM
                 dst_group,
                 kind,
                 sum(a.observations) AS observations,
+                sum(a.samples) AS samples,
                 sum(a.bytes) AS bytes,
                 sum(a.measured) AS measured,
                 sum(a.sum) AS sum,
@@ -504,9 +845,11 @@ FROM
                 max(a.max) AS max,
                 sum(a.untouched) AS untouched,
                 sum(a.trimmed) AS trimmed,
+                sum(a.unjudged) AS unjudged,
                 sum(a.heavy) AS heavy,
                 sum(a.heavy_sum) AS heavy_sum,
-                groupArraySortedIf(2)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place), (a.heavy > 0) AND (a.place != 0)) AS top
+                groupArraySortedIf(32)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.evidence), (a.heavy > 0) AND (a.place != 0)) AS top,
+                groupArraySortedIf(32)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.ports, a.port_count), (a.heavy > 0) AND (a.place != 0)) AS ranked
             FROM
             (
                 SELECT
@@ -515,7 +858,10 @@ FROM
                     dst_group,
                     kind,
                     if(l.id <= 1, b.location, l.ancestor) AS place,
+                    any(l.ports) AS ports,
+                    any(greatest(l.port_count, 1)) AS port_count,
                     sum(b.observations) AS observations,
+                    sum(b.samples) AS samples,
                     sum(b.bytes) AS bytes,
                     sum(b.measured) AS measured,
                     sum(b.sum) AS sum,
@@ -523,8 +869,10 @@ FROM
                     max(b.max) AS max,
                     sum(b.untouched) AS untouched,
                     sum(b.trimmed) AS trimmed,
+                    sum(b.unjudged) AS unjudged,
                     sum(b.heavy) AS heavy,
-                    sum(b.heavy_sum) AS heavy_sum
+                    sum(b.heavy_sum) AS heavy_sum,
+                    groupBitOr(b.evidence) AS evidence
                 FROM
                 (
                     SELECT
@@ -534,6 +882,7 @@ FROM
                         p.source_kind AS kind,
                         p.location AS location,
                         sum(toUInt128(p.observations)) AS observations,
+                        sum(toUInt128(p.samples)) AS samples,
                         sum(toUInt128(p.bytes)) AS bytes,
                         sum(toUInt128(p.measured)) AS measured,
                         sum(toUInt128(p.sum)) AS sum,
@@ -541,8 +890,10 @@ FROM
                         max(p.max) AS max,
                         sum(toUInt128(p.untouched)) AS untouched,
                         sum(toUInt128(p.trimmed)) AS trimmed,
+                        sum(toUInt128(p.unjudged)) AS unjudged,
                         sum(toUInt128(p.heavy)) AS heavy,
-                        sum(toUInt128(p.heavy_sum)) AS heavy_sum
+                        sum(toUInt128(p.heavy_sum)) AS heavy_sum,
+                        groupBitOr(p.evidence) AS evidence
                     FROM csigscope.partials_1s AS p
                     FINAL
                     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -563,6 +914,8 @@ FROM
                 (
                     SELECT
                         id,
+                        if({level:UInt8} = 0, candidates, []) AS ports,
+                        greatest(candidate_count, 1) AS port_count,
                         multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
                     FROM csigscope.locations
                     FINAL
@@ -580,6 +933,66 @@ FROM
                 dst_group,
                 kind
         ) AS c
+        LEFT JOIN
+        (
+            SELECT
+                fromUnixTimestamp64Nano(number * toInt64({step_ns:UInt64}), 'UTC') AS bucket,
+                src_group,
+                dst_group,
+                kind,
+                (bitAnd(mark.2, 6) = 6) AND (intDiv(mark.2, 8) >= since_when) AS sustained,
+                (bitAnd(mark.3, 6) > 0) AND (intDiv(mark.3, 8) >= since_when) AS any_judged,
+                (bitAnd(mark.4, 1) = 1) AND (intDiv(mark.4, 8) >= since_when) AS any_loaded
+            FROM
+            (
+                SELECT
+                    src_group,
+                    dst_group,
+                    kind,
+                    mark,
+                    intDiv(intDiv(mark.1, 8) * toInt64(1000000000), toInt64({step_ns:UInt64})) AS number,
+                    least(intDiv((number + 1) * toInt64({step_ns:UInt64}), toInt64(1000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000))) - 300 AS since_when
+                FROM
+                (
+                    SELECT
+                        src_group,
+                        dst_group,
+                        kind,
+                        arraySort(groupArray(((slot * 8) + (2 * multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0))) + (w.heavy > 0))) AS marks
+                    FROM
+                    (
+                        SELECT
+                            intDiv(toUnixTimestamp64Nano(p.window_start), toInt64(1000000000)) AS slot,
+                            p.src_group AS src_group,
+                            p.dst_group AS dst_group,
+                            p.source_kind AS kind,
+                            sum(toFloat64(p.observations)) AS observations,
+                            sum(toFloat64(p.samples)) AS samples,
+                            sum(toFloat64(p.unjudged)) AS unjudged,
+                            sum(toFloat64(p.heavy)) AS heavy
+                        FROM csigscope.partials_1s AS p
+                        FINAL
+                        WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute(fromUnixTimestamp64Nano(greatest((intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)) - 300) * toInt64(1000000000), toInt64(0)), 'UTC')), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= fromUnixTimestamp64Nano(greatest((intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)) - 300) * toInt64(1000000000), toInt64(0)), 'UTC')) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
+                            SELECT
+                                producer,
+                                incarnation,
+                                epoch
+                            FROM csigscope.superseded
+                        ))
+                        GROUP BY
+                            slot,
+                            src_group,
+                            dst_group,
+                            kind
+                    ) AS w
+                    GROUP BY
+                        src_group,
+                        dst_group,
+                        kind
+                )
+                ARRAY JOIN arrayFilter((last, m, next) -> ((intDiv(m, 8) >= intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000))) AND ((next = 0) OR (intDiv(intDiv(m, 8) * toInt64(1000000000), toInt64({step_ns:UInt64})) != intDiv(intDiv(next, 8) * toInt64(1000000000), toInt64({step_ns:UInt64}))))), arrayZip(marks, arrayFill(m -> (bitAnd(m, 6) >= 4), marks), arrayFill(m -> (bitAnd(m, 6) > 0), marks), arrayFill(m -> (bitAnd(m, 1) = 1), marks)), marks, arrayShiftLeft(marks, 1)) AS mark
+            )
+        ) AS v ON (c.bucket = v.bucket) AND (c.src_group = v.src_group) AND (c.dst_group = v.dst_group) AND (c.kind = v.kind)
     )
 )
 WHERE source_kind = best
@@ -595,11 +1008,12 @@ FROM
     FROM
     (
         SELECT
-            bucket AS window_start,
-            src_group,
-            dst_group,
-            kind AS source_kind,
+            c.bucket AS window_start,
+            c.src_group AS src_group,
+            c.dst_group AS dst_group,
+            c.kind AS source_kind,
             c.observations AS observations,
+            c.samples AS samples,
             c.bytes AS bytes,
             c.measured AS measured,
             c.sum AS sum,
@@ -608,14 +1022,22 @@ FROM
             c.max AS max,
             c.untouched AS untouched,
             c.trimmed AS trimmed,
+            c.unjudged AS unjudged,
             c.heavy AS heavy,
             c.heavy_sum AS heavy_sum,
             (top[1]).3 AS mode_location,
+            arrayMap(leasts -> arraySort(arrayFilter(p -> if((arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) = arrayMax(leasts)) AND (arrayCount(t -> has(t.4, p), ranked) = 1), arrayFirstIndex(t -> has(t.4, p), ranked) <= indexOf(leasts, arrayMax(leasts)), arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) >= arrayMax(leasts)), arrayDistinct(arrayFlatten(arrayMap(t -> (t.4), ranked))))), [arrayMap(t -> intDiv((bitNot(t.1) + (t.5)) - 1, t.5), ranked)])[1] AS mode_ports,
+            arrayMap(t -> (t.3, toUInt64(least(bitNot(t.1), toUInt128(18446744073709551615)))), if({level:UInt8} = 0, top, [])) AS votes,
             if(empty(top), toUInt128(0), bitNot((top[1]).1)) AS mode_count,
             if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
+            (top[1]).4 AS mode_evidence,
             (top[2]).3 AS runner_up,
             if(length(top) < 2, toUInt128(0), bitNot((top[2]).1)) AS runner_up_count,
-            multiIf(c.observations < (c.trimmed + 10), 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+            (top[2]).4 AS runner_up_evidence,
+            multiIf(v.sustained, 'congested', v.any_judged, if(v.any_loaded, 'brief', 'clear'), c.samples < 10, 'too_few', (toFloat64(c.heavy) / toFloat64(c.observations)) >= {onset:Float64}, 'congested', ((toFloat64(c.heavy) + toFloat64(c.unjudged)) / toFloat64(c.observations)) < {clear:Float64}, if(c.heavy > 0, 'brief', 'clear'), (toFloat64(c.unjudged) / toFloat64(c.observations)) >= {clear:Float64}, 'not_judged', if(c.heavy > 0, 'brief', 'clear')) AS state,
+            v.sustained AS sustained,
+            v.any_judged AS any_judged,
+            v.any_loaded AS any_loaded,
             toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
             toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
         FROM
@@ -626,6 +1048,7 @@ FROM
                 dst_group,
                 kind,
                 sum(a.observations) AS observations,
+                sum(a.samples) AS samples,
                 sum(a.bytes) AS bytes,
                 sum(a.measured) AS measured,
                 sum(a.sum) AS sum,
@@ -633,9 +1056,11 @@ FROM
                 max(a.max) AS max,
                 sum(a.untouched) AS untouched,
                 sum(a.trimmed) AS trimmed,
+                sum(a.unjudged) AS unjudged,
                 sum(a.heavy) AS heavy,
                 sum(a.heavy_sum) AS heavy_sum,
-                groupArraySortedIf(2)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place), (a.heavy > 0) AND (a.place != 0)) AS top
+                groupArraySortedIf(32)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.evidence), (a.heavy > 0) AND (a.place != 0)) AS top,
+                groupArraySortedIf(32)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.ports, a.port_count), (a.heavy > 0) AND (a.place != 0)) AS ranked
             FROM
             (
                 SELECT
@@ -644,7 +1069,10 @@ FROM
                     dst_group,
                     kind,
                     if(l.id <= 1, b.location, l.ancestor) AS place,
+                    any(l.ports) AS ports,
+                    any(greatest(l.port_count, 1)) AS port_count,
                     sum(b.observations) AS observations,
+                    sum(b.samples) AS samples,
                     sum(b.bytes) AS bytes,
                     sum(b.measured) AS measured,
                     sum(b.sum) AS sum,
@@ -652,8 +1080,10 @@ FROM
                     max(b.max) AS max,
                     sum(b.untouched) AS untouched,
                     sum(b.trimmed) AS trimmed,
+                    sum(b.unjudged) AS unjudged,
                     sum(b.heavy) AS heavy,
-                    sum(b.heavy_sum) AS heavy_sum
+                    sum(b.heavy_sum) AS heavy_sum,
+                    groupBitOr(b.evidence) AS evidence
                 FROM
                 (
                     SELECT
@@ -663,6 +1093,7 @@ FROM
                         p.source_kind AS kind,
                         p.location AS location,
                         sum(toUInt128(p.observations)) AS observations,
+                        sum(toUInt128(p.samples)) AS samples,
                         sum(toUInt128(p.bytes)) AS bytes,
                         sum(toUInt128(p.measured)) AS measured,
                         sum(toUInt128(p.sum)) AS sum,
@@ -670,8 +1101,10 @@ FROM
                         max(p.max) AS max,
                         sum(toUInt128(p.untouched)) AS untouched,
                         sum(toUInt128(p.trimmed)) AS trimmed,
+                        sum(toUInt128(p.unjudged)) AS unjudged,
                         sum(toUInt128(p.heavy)) AS heavy,
-                        sum(toUInt128(p.heavy_sum)) AS heavy_sum
+                        sum(toUInt128(p.heavy_sum)) AS heavy_sum,
+                        groupBitOr(p.evidence) AS evidence
                     FROM csigscope.partials_fine AS p
                     FINAL
                     WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND (resolution_ns = {resolution_ns:UInt64}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -692,6 +1125,8 @@ FROM
                 (
                     SELECT
                         id,
+                        if({level:UInt8} = 0, candidates, []) AS ports,
+                        greatest(candidate_count, 1) AS port_count,
                         multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
                     FROM csigscope.locations
                     FINAL
@@ -709,6 +1144,66 @@ FROM
                 dst_group,
                 kind
         ) AS c
+        LEFT JOIN
+        (
+            SELECT
+                fromUnixTimestamp64Nano(number * toInt64({step_ns:UInt64}), 'UTC') AS bucket,
+                src_group,
+                dst_group,
+                kind,
+                (bitAnd(mark.2, 6) = 6) AND (intDiv(mark.2, 8) >= since_when) AS sustained,
+                (bitAnd(mark.3, 6) > 0) AND (intDiv(mark.3, 8) >= since_when) AS any_judged,
+                (bitAnd(mark.4, 1) = 1) AND (intDiv(mark.4, 8) >= since_when) AS any_loaded
+            FROM
+            (
+                SELECT
+                    src_group,
+                    dst_group,
+                    kind,
+                    mark,
+                    intDiv(intDiv(mark.1, 8) * toInt64({resolution_ns:UInt64}), toInt64({step_ns:UInt64})) AS number,
+                    least(intDiv((number + 1) * toInt64({step_ns:UInt64}), toInt64({resolution_ns:UInt64})), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64}))) - 300 AS since_when
+                FROM
+                (
+                    SELECT
+                        src_group,
+                        dst_group,
+                        kind,
+                        arraySort(groupArray(((slot * 8) + (2 * multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0))) + (w.heavy > 0))) AS marks
+                    FROM
+                    (
+                        SELECT
+                            intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({resolution_ns:UInt64})) AS slot,
+                            p.src_group AS src_group,
+                            p.dst_group AS dst_group,
+                            p.source_kind AS kind,
+                            sum(toFloat64(p.observations)) AS observations,
+                            sum(toFloat64(p.samples)) AS samples,
+                            sum(toFloat64(p.unjudged)) AS unjudged,
+                            sum(toFloat64(p.heavy)) AS heavy
+                        FROM csigscope.partials_fine AS p
+                        FINAL
+                        WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute(fromUnixTimestamp64Nano(greatest((intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})) - 300) * toInt64({resolution_ns:UInt64}), toInt64(0)), 'UTC')), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= fromUnixTimestamp64Nano(greatest((intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})) - 300) * toInt64({resolution_ns:UInt64}), toInt64(0)), 'UTC')) AND (window_start < {to:DateTime64(9, 'UTC')}) AND (resolution_ns = {resolution_ns:UInt64}) AND ((producer, incarnation, config_epoch) NOT IN (
+                            SELECT
+                                producer,
+                                incarnation,
+                                epoch
+                            FROM csigscope.superseded
+                        ))
+                        GROUP BY
+                            slot,
+                            src_group,
+                            dst_group,
+                            kind
+                    ) AS w
+                    GROUP BY
+                        src_group,
+                        dst_group,
+                        kind
+                )
+                ARRAY JOIN arrayFilter((last, m, next) -> ((intDiv(m, 8) >= intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64}))) AND ((next = 0) OR (intDiv(intDiv(m, 8) * toInt64({resolution_ns:UInt64}), toInt64({step_ns:UInt64})) != intDiv(intDiv(next, 8) * toInt64({resolution_ns:UInt64}), toInt64({step_ns:UInt64}))))), arrayZip(marks, arrayFill(m -> (bitAnd(m, 6) >= 4), marks), arrayFill(m -> (bitAnd(m, 6) > 0), marks), arrayFill(m -> (bitAnd(m, 1) = 1), marks)), marks, arrayShiftLeft(marks, 1)) AS mark
+            )
+        ) AS v ON (c.bucket = v.bucket) AND (c.src_group = v.src_group) AND (c.dst_group = v.dst_group) AND (c.kind = v.kind)
     )
 )
 WHERE source_kind = best
@@ -716,26 +1211,40 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 CREATE VIEW csigscope.cells_1m
 AS SELECT
-    src_group,
-    dst_group,
-    kind AS source_kind,
+    c.src_group AS src_group,
+    c.dst_group AS dst_group,
+    c.kind AS source_kind,
     c.observations AS observations,
+    c.samples AS samples,
     c.bytes AS bytes,
     c.measured AS measured,
     c.sum AS sum,
     ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / toFloat64(c.measured) AS mean,
     c.min AS min,
     c.max AS max,
+    c.later_measured AS later_measured,
+    c.later_sum AS later_sum,
     c.untouched AS untouched,
     c.trimmed AS trimmed,
+    c.unjudged AS unjudged,
     c.heavy AS heavy,
     c.heavy_sum AS heavy_sum,
     (top[1]).3 AS mode_location,
+    arrayMap(leasts -> arraySort(arrayFilter(p -> if((arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) = arrayMax(leasts)) AND (arrayCount(t -> has(t.4, p), ranked) = 1), arrayFirstIndex(t -> has(t.4, p), ranked) <= indexOf(leasts, arrayMax(leasts)), arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) >= arrayMax(leasts)), arrayDistinct(arrayFlatten(arrayMap(t -> (t.4), ranked))))), [arrayMap(t -> intDiv((bitNot(t.1) + (t.5)) - 1, t.5), ranked)])[1] AS mode_ports,
+    arrayMap(t -> (t.3, toUInt64(least(bitNot(t.1), toUInt128(18446744073709551615)))), if({level:UInt8} = 0, top, [])) AS votes,
     if(empty(top), toUInt128(0), bitNot((top[1]).1)) AS mode_count,
     if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
+    (top[1]).4 AS mode_evidence,
     (top[2]).3 AS runner_up,
     if(length(top) < 2, toUInt128(0), bitNot((top[2]).1)) AS runner_up_count,
-    multiIf(c.observations < (c.trimmed + 10), 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+    (top[2]).4 AS runner_up_evidence,
+    multiIf(v.sustained, 'congested', v.any_judged, if(v.any_loaded, 'brief', 'clear'), c.samples < 10, 'too_few', (toFloat64(c.heavy) / toFloat64(c.observations)) >= {onset:Float64}, 'congested', ((toFloat64(c.heavy) + toFloat64(c.unjudged)) / toFloat64(c.observations)) < {clear:Float64}, if(c.heavy > 0, 'brief', 'clear'), (toFloat64(c.unjudged) / toFloat64(c.observations)) >= {clear:Float64}, 'not_judged', if(c.heavy > 0, 'brief', 'clear')) AS state,
+    fromUnixTimestamp64Nano(v.since * toInt64(60000000000), 'UTC') AS since,
+    v.judged_windows AS judged_windows,
+    v.congested_windows AS congested_windows,
+    v.sustained AS sustained,
+    v.any_judged AS any_judged,
+    v.any_loaded AS any_loaded,
     toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
     toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
 FROM
@@ -745,16 +1254,21 @@ FROM
         dst_group,
         kind,
         sum(a.observations) AS observations,
+        sum(a.samples) AS samples,
         sum(a.bytes) AS bytes,
         sum(a.measured) AS measured,
         sum(a.sum) AS sum,
         minIf(a.min, a.measured > 0) AS min,
         max(a.max) AS max,
+        sum(a.later_measured) AS later_measured,
+        sum(a.later_sum) AS later_sum,
         sum(a.untouched) AS untouched,
         sum(a.trimmed) AS trimmed,
+        sum(a.unjudged) AS unjudged,
         sum(a.heavy) AS heavy,
         sum(a.heavy_sum) AS heavy_sum,
-        groupArraySortedIf(2)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place), (a.heavy > 0) AND (a.place != 0)) AS top
+        groupArraySortedIf(32)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.evidence), (a.heavy > 0) AND (a.place != 0)) AS top,
+        groupArraySortedIf(32)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.ports, a.port_count), (a.heavy > 0) AND (a.place != 0)) AS ranked
     FROM
     (
         SELECT
@@ -762,16 +1276,23 @@ FROM
             dst_group,
             kind,
             if(l.id <= 1, b.location, l.ancestor) AS place,
+            any(l.ports) AS ports,
+            any(greatest(l.port_count, 1)) AS port_count,
             sum(b.observations) AS observations,
+            sum(b.samples) AS samples,
             sum(b.bytes) AS bytes,
             sum(b.measured) AS measured,
             sum(b.sum) AS sum,
             minIf(b.min, b.measured > 0) AS min,
             max(b.max) AS max,
+            sum(b.later_measured) AS later_measured,
+            sum(b.later_sum) AS later_sum,
             sum(b.untouched) AS untouched,
             sum(b.trimmed) AS trimmed,
+            sum(b.unjudged) AS unjudged,
             sum(b.heavy) AS heavy,
-            sum(b.heavy_sum) AS heavy_sum
+            sum(b.heavy_sum) AS heavy_sum,
+            groupBitOr(b.evidence) AS evidence
         FROM
         (
             SELECT
@@ -780,15 +1301,20 @@ FROM
                 p.source_kind AS kind,
                 p.location AS location,
                 sum(toUInt128(p.observations)) AS observations,
+                sum(toUInt128(p.samples)) AS samples,
                 sum(toUInt128(p.bytes)) AS bytes,
                 sum(toUInt128(p.measured)) AS measured,
                 sum(toUInt128(p.sum)) AS sum,
                 minIf(p.min, p.measured > 0) AS min,
                 max(p.max) AS max,
+                sumIf(toUInt128(p.measured), p.window_start >= fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')) AS later_measured,
+                sumIf(toUInt128(p.sum), p.window_start >= fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')) AS later_sum,
                 sum(toUInt128(p.untouched)) AS untouched,
                 sum(toUInt128(p.trimmed)) AS trimmed,
+                sum(toUInt128(p.unjudged)) AS unjudged,
                 sum(toUInt128(p.heavy)) AS heavy,
-                sum(toUInt128(p.heavy_sum)) AS heavy_sum
+                sum(toUInt128(p.heavy_sum)) AS heavy_sum,
+                groupBitOr(p.evidence) AS evidence
             FROM csigscope.partials_1m AS p
             FINAL
             WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfHour(window_start) >= toStartOfHour({from:DateTime64(9, 'UTC')}), toStartOfHour(window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -808,6 +1334,8 @@ FROM
         (
             SELECT
                 id,
+                if({level:UInt8} = 0, candidates, []) AS ports,
+                greatest(candidate_count, 1) AS port_count,
                 multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
             FROM csigscope.locations
             FINAL
@@ -823,6 +1351,58 @@ FROM
         dst_group,
         kind
 ) AS c
+LEFT JOIN
+(
+    SELECT
+        src_group,
+        dst_group,
+        kind,
+        arrayMax(arrayMap(m -> if(bitAnd(m, 6) = 4, m, 0), marks)) AS last_below,
+        intDiv(arrayFirst(m -> ((bitAnd(m, 6) = 6) AND (m > last_below)), marks), 8) AS since,
+        since > 0 AS sustained,
+        arrayExists(m -> (bitAnd(m, 6) > 0), marks) AS any_judged,
+        arrayExists(m -> (bitAnd(m, 1) = 1), marks) AS any_loaded,
+        arrayCount(m -> ((bitAnd(m, 6) > 0) AND (intDiv(m, 8) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)) - 300))), marks) AS judged_windows,
+        arrayCount((m, d) -> ((bitAnd(m, 6) > 0) AND (intDiv(m, 8) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)) - 300)) AND (bitAnd(d, 6) = 6)), marks, arrayFill(m -> (bitAnd(m, 6) >= 4), marks)) AS congested_windows
+    FROM
+    (
+        SELECT
+            src_group,
+            dst_group,
+            kind,
+            arraySort(groupArray(((slot * 8) + (2 * multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0))) + (w.heavy > 0))) AS marks
+        FROM
+        (
+            SELECT
+                intDiv(toUnixTimestamp64Nano(p.window_start), toInt64(60000000000)) AS slot,
+                p.src_group AS src_group,
+                p.dst_group AS dst_group,
+                p.source_kind AS kind,
+                sum(toFloat64(p.observations)) AS observations,
+                sum(toFloat64(p.samples)) AS samples,
+                sum(toFloat64(p.unjudged)) AS unjudged,
+                sum(toFloat64(p.heavy)) AS heavy
+            FROM csigscope.partials_1m AS p
+            FINAL
+            WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfHour(window_start) >= toStartOfHour(fromUnixTimestamp64Nano(greatest((intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)) - 300) * toInt64(60000000000), toInt64(0)), 'UTC')), toStartOfHour(window_start) <= toStartOfHour({to:DateTime64(9, 'UTC')})) AND (window_start >= fromUnixTimestamp64Nano(greatest((intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(60000000000)) - 1, toInt64(60000000000)) - 300) * toInt64(60000000000), toInt64(0)), 'UTC')) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
+                SELECT
+                    producer,
+                    incarnation,
+                    epoch
+                FROM csigscope.superseded
+            ))
+            GROUP BY
+                slot,
+                src_group,
+                dst_group,
+                kind
+        ) AS w
+        GROUP BY
+            src_group,
+            dst_group,
+            kind
+    )
+) AS v ON (c.src_group = v.src_group) AND (c.dst_group = v.dst_group) AND (c.kind = v.kind)
 ORDER BY source_kind ASC
 LIMIT 1 BY
     src_group,
@@ -831,26 +1411,40 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 CREATE VIEW csigscope.cells_1s
 AS SELECT
-    src_group,
-    dst_group,
-    kind AS source_kind,
+    c.src_group AS src_group,
+    c.dst_group AS dst_group,
+    c.kind AS source_kind,
     c.observations AS observations,
+    c.samples AS samples,
     c.bytes AS bytes,
     c.measured AS measured,
     c.sum AS sum,
     ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / toFloat64(c.measured) AS mean,
     c.min AS min,
     c.max AS max,
+    c.later_measured AS later_measured,
+    c.later_sum AS later_sum,
     c.untouched AS untouched,
     c.trimmed AS trimmed,
+    c.unjudged AS unjudged,
     c.heavy AS heavy,
     c.heavy_sum AS heavy_sum,
     (top[1]).3 AS mode_location,
+    arrayMap(leasts -> arraySort(arrayFilter(p -> if((arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) = arrayMax(leasts)) AND (arrayCount(t -> has(t.4, p), ranked) = 1), arrayFirstIndex(t -> has(t.4, p), ranked) <= indexOf(leasts, arrayMax(leasts)), arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) >= arrayMax(leasts)), arrayDistinct(arrayFlatten(arrayMap(t -> (t.4), ranked))))), [arrayMap(t -> intDiv((bitNot(t.1) + (t.5)) - 1, t.5), ranked)])[1] AS mode_ports,
+    arrayMap(t -> (t.3, toUInt64(least(bitNot(t.1), toUInt128(18446744073709551615)))), if({level:UInt8} = 0, top, [])) AS votes,
     if(empty(top), toUInt128(0), bitNot((top[1]).1)) AS mode_count,
     if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
+    (top[1]).4 AS mode_evidence,
     (top[2]).3 AS runner_up,
     if(length(top) < 2, toUInt128(0), bitNot((top[2]).1)) AS runner_up_count,
-    multiIf(c.observations < (c.trimmed + 10), 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+    (top[2]).4 AS runner_up_evidence,
+    multiIf(v.sustained, 'congested', v.any_judged, if(v.any_loaded, 'brief', 'clear'), c.samples < 10, 'too_few', (toFloat64(c.heavy) / toFloat64(c.observations)) >= {onset:Float64}, 'congested', ((toFloat64(c.heavy) + toFloat64(c.unjudged)) / toFloat64(c.observations)) < {clear:Float64}, if(c.heavy > 0, 'brief', 'clear'), (toFloat64(c.unjudged) / toFloat64(c.observations)) >= {clear:Float64}, 'not_judged', if(c.heavy > 0, 'brief', 'clear')) AS state,
+    fromUnixTimestamp64Nano(v.since * toInt64(1000000000), 'UTC') AS since,
+    v.judged_windows AS judged_windows,
+    v.congested_windows AS congested_windows,
+    v.sustained AS sustained,
+    v.any_judged AS any_judged,
+    v.any_loaded AS any_loaded,
     toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
     toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
 FROM
@@ -860,16 +1454,21 @@ FROM
         dst_group,
         kind,
         sum(a.observations) AS observations,
+        sum(a.samples) AS samples,
         sum(a.bytes) AS bytes,
         sum(a.measured) AS measured,
         sum(a.sum) AS sum,
         minIf(a.min, a.measured > 0) AS min,
         max(a.max) AS max,
+        sum(a.later_measured) AS later_measured,
+        sum(a.later_sum) AS later_sum,
         sum(a.untouched) AS untouched,
         sum(a.trimmed) AS trimmed,
+        sum(a.unjudged) AS unjudged,
         sum(a.heavy) AS heavy,
         sum(a.heavy_sum) AS heavy_sum,
-        groupArraySortedIf(2)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place), (a.heavy > 0) AND (a.place != 0)) AS top
+        groupArraySortedIf(32)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.evidence), (a.heavy > 0) AND (a.place != 0)) AS top,
+        groupArraySortedIf(32)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.ports, a.port_count), (a.heavy > 0) AND (a.place != 0)) AS ranked
     FROM
     (
         SELECT
@@ -877,16 +1476,23 @@ FROM
             dst_group,
             kind,
             if(l.id <= 1, b.location, l.ancestor) AS place,
+            any(l.ports) AS ports,
+            any(greatest(l.port_count, 1)) AS port_count,
             sum(b.observations) AS observations,
+            sum(b.samples) AS samples,
             sum(b.bytes) AS bytes,
             sum(b.measured) AS measured,
             sum(b.sum) AS sum,
             minIf(b.min, b.measured > 0) AS min,
             max(b.max) AS max,
+            sum(b.later_measured) AS later_measured,
+            sum(b.later_sum) AS later_sum,
             sum(b.untouched) AS untouched,
             sum(b.trimmed) AS trimmed,
+            sum(b.unjudged) AS unjudged,
             sum(b.heavy) AS heavy,
-            sum(b.heavy_sum) AS heavy_sum
+            sum(b.heavy_sum) AS heavy_sum,
+            groupBitOr(b.evidence) AS evidence
         FROM
         (
             SELECT
@@ -895,15 +1501,20 @@ FROM
                 p.source_kind AS kind,
                 p.location AS location,
                 sum(toUInt128(p.observations)) AS observations,
+                sum(toUInt128(p.samples)) AS samples,
                 sum(toUInt128(p.bytes)) AS bytes,
                 sum(toUInt128(p.measured)) AS measured,
                 sum(toUInt128(p.sum)) AS sum,
                 minIf(p.min, p.measured > 0) AS min,
                 max(p.max) AS max,
+                sumIf(toUInt128(p.measured), p.window_start >= fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')) AS later_measured,
+                sumIf(toUInt128(p.sum), p.window_start >= fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')) AS later_sum,
                 sum(toUInt128(p.untouched)) AS untouched,
                 sum(toUInt128(p.trimmed)) AS trimmed,
+                sum(toUInt128(p.unjudged)) AS unjudged,
                 sum(toUInt128(p.heavy)) AS heavy,
-                sum(toUInt128(p.heavy_sum)) AS heavy_sum
+                sum(toUInt128(p.heavy_sum)) AS heavy_sum,
+                groupBitOr(p.evidence) AS evidence
             FROM csigscope.partials_1s AS p
             FINAL
             WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -923,6 +1534,8 @@ FROM
         (
             SELECT
                 id,
+                if({level:UInt8} = 0, candidates, []) AS ports,
+                greatest(candidate_count, 1) AS port_count,
                 multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
             FROM csigscope.locations
             FINAL
@@ -938,6 +1551,58 @@ FROM
         dst_group,
         kind
 ) AS c
+LEFT JOIN
+(
+    SELECT
+        src_group,
+        dst_group,
+        kind,
+        arrayMax(arrayMap(m -> if(bitAnd(m, 6) = 4, m, 0), marks)) AS last_below,
+        intDiv(arrayFirst(m -> ((bitAnd(m, 6) = 6) AND (m > last_below)), marks), 8) AS since,
+        since > 0 AS sustained,
+        arrayExists(m -> (bitAnd(m, 6) > 0), marks) AS any_judged,
+        arrayExists(m -> (bitAnd(m, 1) = 1), marks) AS any_loaded,
+        arrayCount(m -> ((bitAnd(m, 6) > 0) AND (intDiv(m, 8) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)) - 300))), marks) AS judged_windows,
+        arrayCount((m, d) -> ((bitAnd(m, 6) > 0) AND (intDiv(m, 8) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)) - 300)) AND (bitAnd(d, 6) = 6)), marks, arrayFill(m -> (bitAnd(m, 6) >= 4), marks)) AS congested_windows
+    FROM
+    (
+        SELECT
+            src_group,
+            dst_group,
+            kind,
+            arraySort(groupArray(((slot * 8) + (2 * multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0))) + (w.heavy > 0))) AS marks
+        FROM
+        (
+            SELECT
+                intDiv(toUnixTimestamp64Nano(p.window_start), toInt64(1000000000)) AS slot,
+                p.src_group AS src_group,
+                p.dst_group AS dst_group,
+                p.source_kind AS kind,
+                sum(toFloat64(p.observations)) AS observations,
+                sum(toFloat64(p.samples)) AS samples,
+                sum(toFloat64(p.unjudged)) AS unjudged,
+                sum(toFloat64(p.heavy)) AS heavy
+            FROM csigscope.partials_1s AS p
+            FINAL
+            WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute(fromUnixTimestamp64Nano(greatest((intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)) - 300) * toInt64(1000000000), toInt64(0)), 'UTC')), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= fromUnixTimestamp64Nano(greatest((intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64(1000000000)) - 1, toInt64(1000000000)) - 300) * toInt64(1000000000), toInt64(0)), 'UTC')) AND (window_start < {to:DateTime64(9, 'UTC')}) AND ((producer, incarnation, config_epoch) NOT IN (
+                SELECT
+                    producer,
+                    incarnation,
+                    epoch
+                FROM csigscope.superseded
+            ))
+            GROUP BY
+                slot,
+                src_group,
+                dst_group,
+                kind
+        ) AS w
+        GROUP BY
+            src_group,
+            dst_group,
+            kind
+    )
+) AS v ON (c.src_group = v.src_group) AND (c.dst_group = v.dst_group) AND (c.kind = v.kind)
 ORDER BY source_kind ASC
 LIMIT 1 BY
     src_group,
@@ -946,26 +1611,40 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 CREATE VIEW csigscope.cells_fine
 AS SELECT
-    src_group,
-    dst_group,
-    kind AS source_kind,
+    c.src_group AS src_group,
+    c.dst_group AS dst_group,
+    c.kind AS source_kind,
     c.observations AS observations,
+    c.samples AS samples,
     c.bytes AS bytes,
     c.measured AS measured,
     c.sum AS sum,
     ((toFloat64(c.sum) * if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 1, 1000, 1)) / if(multiIf({signal:UInt8} >= 32, bitAnd(intDiv({signal:UInt8}, 16) - 2, 3), {signal:UInt8} = 0, 1, {signal:UInt8} = 2, 3, {signal:UInt8} < 4, 2, 0) = 2, 1000000, 1)) / toFloat64(c.measured) AS mean,
     c.min AS min,
     c.max AS max,
+    c.later_measured AS later_measured,
+    c.later_sum AS later_sum,
     c.untouched AS untouched,
     c.trimmed AS trimmed,
+    c.unjudged AS unjudged,
     c.heavy AS heavy,
     c.heavy_sum AS heavy_sum,
     (top[1]).3 AS mode_location,
+    arrayMap(leasts -> arraySort(arrayFilter(p -> if((arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) = arrayMax(leasts)) AND (arrayCount(t -> has(t.4, p), ranked) = 1), arrayFirstIndex(t -> has(t.4, p), ranked) <= indexOf(leasts, arrayMax(leasts)), arraySum(t -> if(has(t.4, p), bitNot(t.1), toUInt128(0)), ranked) >= arrayMax(leasts)), arrayDistinct(arrayFlatten(arrayMap(t -> (t.4), ranked))))), [arrayMap(t -> intDiv((bitNot(t.1) + (t.5)) - 1, t.5), ranked)])[1] AS mode_ports,
+    arrayMap(t -> (t.3, toUInt64(least(bitNot(t.1), toUInt128(18446744073709551615)))), if({level:UInt8} = 0, top, [])) AS votes,
     if(empty(top), toUInt128(0), bitNot((top[1]).1)) AS mode_count,
     if(empty(top), toUInt128(0), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), (top[1]).2, bitNot((top[1]).2))) AS mode_sum,
+    (top[1]).4 AS mode_evidence,
     (top[2]).3 AS runner_up,
     if(length(top) < 2, toUInt128(0), bitNot((top[2]).1)) AS runner_up_count,
-    multiIf(c.observations < (c.trimmed + 10), 'too_few', c.heavy > 0, 'congested', 'clear') AS state,
+    (top[2]).4 AS runner_up_evidence,
+    multiIf(v.sustained, 'congested', v.any_judged, if(v.any_loaded, 'brief', 'clear'), c.samples < 10, 'too_few', (toFloat64(c.heavy) / toFloat64(c.observations)) >= {onset:Float64}, 'congested', ((toFloat64(c.heavy) + toFloat64(c.unjudged)) / toFloat64(c.observations)) < {clear:Float64}, if(c.heavy > 0, 'brief', 'clear'), (toFloat64(c.unjudged) / toFloat64(c.observations)) >= {clear:Float64}, 'not_judged', if(c.heavy > 0, 'brief', 'clear')) AS state,
+    fromUnixTimestamp64Nano(v.since * toInt64({resolution_ns:UInt64}), 'UTC') AS since,
+    v.judged_windows AS judged_windows,
+    v.congested_windows AS congested_windows,
+    v.sustained AS sustained,
+    v.any_judged AS any_judged,
+    v.any_loaded AS any_loaded,
     toFloat64(c.heavy) / toFloat64(c.observations) AS heavy_share,
     toFloat64(c.trimmed) / toFloat64(c.observations) AS trimmed_share
 FROM
@@ -975,16 +1654,21 @@ FROM
         dst_group,
         kind,
         sum(a.observations) AS observations,
+        sum(a.samples) AS samples,
         sum(a.bytes) AS bytes,
         sum(a.measured) AS measured,
         sum(a.sum) AS sum,
         minIf(a.min, a.measured > 0) AS min,
         max(a.max) AS max,
+        sum(a.later_measured) AS later_measured,
+        sum(a.later_sum) AS later_sum,
         sum(a.untouched) AS untouched,
         sum(a.trimmed) AS trimmed,
+        sum(a.unjudged) AS unjudged,
         sum(a.heavy) AS heavy,
         sum(a.heavy_sum) AS heavy_sum,
-        groupArraySortedIf(2)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place), (a.heavy > 0) AND (a.place != 0)) AS top
+        groupArraySortedIf(32)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.evidence), (a.heavy > 0) AND (a.place != 0)) AS top,
+        groupArraySortedIf(32)((bitNot(a.heavy), if((({signal:UInt8} < 2) OR (({signal:UInt8} >= 32) AND ({signal:UInt8} <= 95))), a.heavy_sum, bitNot(a.heavy_sum)), a.place, a.ports, a.port_count), (a.heavy > 0) AND (a.place != 0)) AS ranked
     FROM
     (
         SELECT
@@ -992,16 +1676,23 @@ FROM
             dst_group,
             kind,
             if(l.id <= 1, b.location, l.ancestor) AS place,
+            any(l.ports) AS ports,
+            any(greatest(l.port_count, 1)) AS port_count,
             sum(b.observations) AS observations,
+            sum(b.samples) AS samples,
             sum(b.bytes) AS bytes,
             sum(b.measured) AS measured,
             sum(b.sum) AS sum,
             minIf(b.min, b.measured > 0) AS min,
             max(b.max) AS max,
+            sum(b.later_measured) AS later_measured,
+            sum(b.later_sum) AS later_sum,
             sum(b.untouched) AS untouched,
             sum(b.trimmed) AS trimmed,
+            sum(b.unjudged) AS unjudged,
             sum(b.heavy) AS heavy,
-            sum(b.heavy_sum) AS heavy_sum
+            sum(b.heavy_sum) AS heavy_sum,
+            groupBitOr(b.evidence) AS evidence
         FROM
         (
             SELECT
@@ -1010,15 +1701,20 @@ FROM
                 p.source_kind AS kind,
                 p.location AS location,
                 sum(toUInt128(p.observations)) AS observations,
+                sum(toUInt128(p.samples)) AS samples,
                 sum(toUInt128(p.bytes)) AS bytes,
                 sum(toUInt128(p.measured)) AS measured,
                 sum(toUInt128(p.sum)) AS sum,
                 minIf(p.min, p.measured > 0) AS min,
                 max(p.max) AS max,
+                sumIf(toUInt128(p.measured), p.window_start >= fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')) AS later_measured,
+                sumIf(toUInt128(p.sum), p.window_start >= fromUnixTimestamp64Nano(toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + intDiv(toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) - toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}), 2), 'UTC')) AS later_sum,
                 sum(toUInt128(p.untouched)) AS untouched,
                 sum(toUInt128(p.trimmed)) AS trimmed,
+                sum(toUInt128(p.unjudged)) AS unjudged,
                 sum(toUInt128(p.heavy)) AS heavy,
-                sum(toUInt128(p.heavy_sum)) AS heavy_sum
+                sum(toUInt128(p.heavy_sum)) AS heavy_sum,
+                groupBitOr(p.evidence) AS evidence
             FROM csigscope.partials_fine AS p
             FINAL
             WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute({from:DateTime64(9, 'UTC')}), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= {from:DateTime64(9, 'UTC')}) AND (window_start < {to:DateTime64(9, 'UTC')}) AND (resolution_ns = {resolution_ns:UInt64}) AND ((producer, incarnation, config_epoch) NOT IN (
@@ -1038,6 +1734,8 @@ FROM
         (
             SELECT
                 id,
+                if({level:UInt8} = 0, candidates, []) AS ports,
+                greatest(candidate_count, 1) AS port_count,
                 multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
             FROM csigscope.locations
             FINAL
@@ -1053,6 +1751,58 @@ FROM
         dst_group,
         kind
 ) AS c
+LEFT JOIN
+(
+    SELECT
+        src_group,
+        dst_group,
+        kind,
+        arrayMax(arrayMap(m -> if(bitAnd(m, 6) = 4, m, 0), marks)) AS last_below,
+        intDiv(arrayFirst(m -> ((bitAnd(m, 6) = 6) AND (m > last_below)), marks), 8) AS since,
+        since > 0 AS sustained,
+        arrayExists(m -> (bitAnd(m, 6) > 0), marks) AS any_judged,
+        arrayExists(m -> (bitAnd(m, 1) = 1), marks) AS any_loaded,
+        arrayCount(m -> ((bitAnd(m, 6) > 0) AND (intDiv(m, 8) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})) - 300))), marks) AS judged_windows,
+        arrayCount((m, d) -> ((bitAnd(m, 6) > 0) AND (intDiv(m, 8) >= greatest(intDiv((toUnixTimestamp64Nano({from:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})), intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})) - 300)) AND (bitAnd(d, 6) = 6)), marks, arrayFill(m -> (bitAnd(m, 6) >= 4), marks)) AS congested_windows
+    FROM
+    (
+        SELECT
+            src_group,
+            dst_group,
+            kind,
+            arraySort(groupArray(((slot * 8) + (2 * multiIf(w.samples < 10, 0, (w.heavy / w.observations) >= {onset:Float64}, 3, ((w.heavy + w.unjudged) / w.observations) < {clear:Float64}, 2, (w.unjudged / w.observations) < {clear:Float64}, 1, 0))) + (w.heavy > 0))) AS marks
+        FROM
+        (
+            SELECT
+                intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({resolution_ns:UInt64})) AS slot,
+                p.src_group AS src_group,
+                p.dst_group AS dst_group,
+                p.source_kind AS kind,
+                sum(toFloat64(p.observations)) AS observations,
+                sum(toFloat64(p.samples)) AS samples,
+                sum(toFloat64(p.unjudged)) AS unjudged,
+                sum(toFloat64(p.heavy)) AS heavy
+            FROM csigscope.partials_fine AS p
+            FINAL
+            WHERE (signal = {signal:UInt8}) AND indexHint(toStartOfMinute(window_start) >= toStartOfMinute(fromUnixTimestamp64Nano(greatest((intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})) - 300) * toInt64({resolution_ns:UInt64}), toInt64(0)), 'UTC')), toStartOfMinute(window_start) <= toStartOfMinute({to:DateTime64(9, 'UTC')})) AND (window_start >= fromUnixTimestamp64Nano(greatest((intDiv((toUnixTimestamp64Nano({to:DateTime64(9, 'UTC')}) + toInt64({resolution_ns:UInt64})) - 1, toInt64({resolution_ns:UInt64})) - 300) * toInt64({resolution_ns:UInt64}), toInt64(0)), 'UTC')) AND (window_start < {to:DateTime64(9, 'UTC')}) AND (resolution_ns = {resolution_ns:UInt64}) AND ((producer, incarnation, config_epoch) NOT IN (
+                SELECT
+                    producer,
+                    incarnation,
+                    epoch
+                FROM csigscope.superseded
+            ))
+            GROUP BY
+                slot,
+                src_group,
+                dst_group,
+                kind
+        ) AS w
+        GROUP BY
+            src_group,
+            dst_group,
+            kind
+    )
+) AS v ON (c.src_group = v.src_group) AND (c.dst_group = v.dst_group) AND (c.kind = v.kind)
 ORDER BY source_kind ASC
 LIMIT 1 BY
     src_group,
@@ -2226,6 +2976,8 @@ AS SELECT
     bucket AS window_start,
     if(l.id <= 1, b.location, l.ancestor) AS location,
     sum(b.observations) AS observations,
+    sum(b.samples) AS samples,
+    sum(b.unjudged) AS unjudged,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
     if(sum(b.heavy) = 0, 0, toFloat64(sum(b.heavy)) / toFloat64(sum(sum(b.heavy)) OVER (PARTITION BY bucket))) AS share
@@ -2235,6 +2987,8 @@ FROM
         fromUnixTimestamp64Nano(intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) * toInt64({step_ns:UInt64}), 'UTC') AS bucket,
         p.location AS location,
         sum(toUInt128(p.observations)) AS observations,
+        sum(toUInt128(p.samples)) AS samples,
+        sum(toUInt128(p.unjudged)) AS unjudged,
         sum(toUInt128(p.heavy)) AS heavy,
         sum(toUInt128(p.heavy_sum)) AS heavy_sum
     FROM csigscope.partials_1m AS p
@@ -2266,6 +3020,8 @@ LEFT JOIN
 (
     SELECT
         id,
+        if({level:UInt8} = 0, candidates, []) AS ports,
+        greatest(candidate_count, 1) AS port_count,
         multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
     FROM csigscope.locations
     FINAL
@@ -2280,6 +3036,8 @@ AS SELECT
     bucket AS window_start,
     if(l.id <= 1, b.location, l.ancestor) AS location,
     sum(b.observations) AS observations,
+    sum(b.samples) AS samples,
+    sum(b.unjudged) AS unjudged,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
     if(sum(b.heavy) = 0, 0, toFloat64(sum(b.heavy)) / toFloat64(sum(sum(b.heavy)) OVER (PARTITION BY bucket))) AS share
@@ -2289,6 +3047,8 @@ FROM
         fromUnixTimestamp64Nano(intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) * toInt64({step_ns:UInt64}), 'UTC') AS bucket,
         p.location AS location,
         sum(toUInt128(p.observations)) AS observations,
+        sum(toUInt128(p.samples)) AS samples,
+        sum(toUInt128(p.unjudged)) AS unjudged,
         sum(toUInt128(p.heavy)) AS heavy,
         sum(toUInt128(p.heavy_sum)) AS heavy_sum
     FROM csigscope.partials_1s AS p
@@ -2320,6 +3080,8 @@ LEFT JOIN
 (
     SELECT
         id,
+        if({level:UInt8} = 0, candidates, []) AS ports,
+        greatest(candidate_count, 1) AS port_count,
         multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
     FROM csigscope.locations
     FINAL
@@ -2334,6 +3096,8 @@ AS SELECT
     bucket AS window_start,
     if(l.id <= 1, b.location, l.ancestor) AS location,
     sum(b.observations) AS observations,
+    sum(b.samples) AS samples,
+    sum(b.unjudged) AS unjudged,
     sum(b.heavy) AS heavy,
     sum(b.heavy_sum) AS heavy_sum,
     if(sum(b.heavy) = 0, 0, toFloat64(sum(b.heavy)) / toFloat64(sum(sum(b.heavy)) OVER (PARTITION BY bucket))) AS share
@@ -2343,6 +3107,8 @@ FROM
         fromUnixTimestamp64Nano(intDiv(toUnixTimestamp64Nano(p.window_start), toInt64({step_ns:UInt64})) * toInt64({step_ns:UInt64}), 'UTC') AS bucket,
         p.location AS location,
         sum(toUInt128(p.observations)) AS observations,
+        sum(toUInt128(p.samples)) AS samples,
+        sum(toUInt128(p.unjudged)) AS unjudged,
         sum(toUInt128(p.heavy)) AS heavy,
         sum(toUInt128(p.heavy_sum)) AS heavy_sum
     FROM csigscope.partials_fine AS p
@@ -2374,6 +3140,8 @@ LEFT JOIN
 (
     SELECT
         id,
+        if({level:UInt8} = 0, candidates, []) AS ports,
+        greatest(candidate_count, 1) AS port_count,
         multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
     FROM csigscope.locations
     FINAL
@@ -2485,7 +3253,7 @@ FROM
         minIf(a.min, a.measured > 0) AS min,
         max(a.max) AS max,
         sum(a.heavy) AS heavy,
-        sum(a.windows) AS windows,
+        uniqExactMerge(a.windows) AS windows,
         argMaxIf(a.location, (a.location_heavy, bitNot(a.location)), a.location_heavy > 0) AS location,
         max(a.location_heavy) AS location_heavy
     FROM
@@ -2507,7 +3275,7 @@ FROM
             minIf(f.min, f.measured > 0) AS min,
             max(f.max) AS max,
             sum(toUInt128(f.heavy)) AS heavy,
-            uniqExact(f.window_start) AS windows,
+            uniqExactState(f.window_start) AS windows,
             sum(toUInt128(f.location_heavy)) AS location_heavy
         FROM csigscope.flows AS f
         FINAL
@@ -2606,6 +3374,8 @@ LEFT JOIN
 (
     SELECT
         id,
+        if({level:UInt8} = 0, candidates, []) AS ports,
+        greatest(candidate_count, 1) AS port_count,
         multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
     FROM csigscope.locations
     FINAL
@@ -2663,6 +3433,8 @@ LEFT JOIN
 (
     SELECT
         id,
+        if({level:UInt8} = 0, candidates, []) AS ports,
+        greatest(candidate_count, 1) AS port_count,
         multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
     FROM csigscope.locations
     FINAL
@@ -2720,6 +3492,8 @@ LEFT JOIN
 (
     SELECT
         id,
+        if({level:UInt8} = 0, candidates, []) AS ports,
+        greatest(candidate_count, 1) AS port_count,
         multiIf({level:UInt8} = 0, id, {level:UInt8} = 1, set_id, {level:UInt8} = 2, device_id, {level:UInt8} = 3, stage_id, far_end_id = 0, id, far_end_id) AS ancestor
     FROM csigscope.locations
     FINAL
@@ -2800,7 +3574,7 @@ GROUP BY
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
 INSERT INTO csigscope.epochs (epoch, text, at) VALUES
-(3,'text:\n- of a configuration;\n','2026-11-23 12:31:30.314132622');
+(3,'text:\n- of a configuration;\n','2026-11-24 05:07:37.667091557');
 
 INSERT INTO csigscope.findings (kind, id, time_from, time_to, severity, epoch, producer, incarnation, seq, device, port, location, count, evidence, packets, stored_at) VALUES
 ('rogue-insertion',77,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:00.000000005','error',3,9223372036854775808,1,1,'leaf1','up1',5,3,'S=31 \'then\' 4\n',[9,9223372036854775808],'2100-01-01 00:00:00');
@@ -2809,220 +3583,220 @@ INSERT INTO csigscope.flows (resolution_ns, window_start, signal, source_kind, s
 (1000000000,'2024-02-29 23:58:00.000000000',2,1,10,11,'::ffff:10.0.0.1','2001:db8::2',1,4791,17,3,9223372036854775808,1,1,20,3000,10,500,20,80,4,300,5,3,'2100-01-01 00:00:00');
 
 INSERT INTO csigscope.forgotten (producer, at) VALUES
-(9223372036854775808,'2026-11-23 12:31:30.305388811');
+(9223372036854775808,'2026-11-24 05:07:37.651033204');
 
 INSERT INTO csigscope.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at, log_class, first_seq, last_seq) VALUES
-(9223372036854775808,1,3,1000000000,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:01.000000000',4,50,'full',7,'2026-11-23 12:31:30.253','',0,0);
+(9223372036854775808,1,3,1000000000,'2024-02-29 23:58:00.000000000','2024-02-29 23:58:01.000000000',4,50,'full',7,'2026-11-24 05:07:37.567','',0,0);
 
 INSERT INTO csigscope.groups (id, name, level, parent, ord, exporter, pinned, at, used) VALUES
-(10,'it\'s','rack','',1,'',true,'2026-11-23 12:31:30.247987788','2026-11-23 12:31:30'),
-(11,'rack\t2','rack','pod1',2,'',true,'2026-11-23 12:31:30.247987788','2026-11-23 12:31:30');
+(10,'it\'s','rack','',1,'',true,'2026-11-24 05:07:37.551890798','2026-11-24 05:07:37'),
+(11,'rack\t2','rack','pod1',2,'',true,'2026-11-24 05:07:37.551890798','2026-11-24 05:07:37');
 
 INSERT INTO csigscope.locations (id, name, kind, device, stage, orientation, capacity, candidates, candidate_count, set_id, device_id, stage_id, peer, far_end_id, exporter, pinned, at, used) VALUES
-(2,'port2','port','','','',0,[],0,100,200,300,'',400,'',true,'2026-11-23 12:31:30.241362547','2026-11-23 12:31:30'),
-(3,'port3','port','','','',0,[],0,101,200,300,'',400,'',true,'2026-11-23 12:31:30.241362547','2026-11-23 12:31:30'),
-(4,'port4','port','','','',0,[],0,101,200,300,'',401,'',true,'2026-11-23 12:31:30.241362547','2026-11-23 12:31:30'),
-(5,'port5','port','','','',0,[],0,101,201,300,'',401,'',true,'2026-11-23 12:31:30.241362547','2026-11-23 12:31:30'),
-(6,'port6','port','','','',0,[],0,102,201,300,'',401,'',true,'2026-11-23 12:31:30.241362547','2026-11-23 12:31:30'),
-(7,'port7','port','','','',0,[],0,102,201,300,'',401,'',true,'2026-11-23 12:31:30.241362547','2026-11-23 12:31:30'),
-(8,'port8','port','','','',0,[],0,102,201,300,'',402,'',true,'2026-11-23 12:31:30.241362547','2026-11-23 12:31:30'),
-(9,'port9','port','','','',0,[],0,103,201,300,'',402,'',true,'2026-11-23 12:31:30.241362547','2026-11-23 12:31:30');
+(2,'port2','port','','','',0,['leaf1:up2','leaf1:up3'],2,100,200,300,'',400,'',true,'2026-11-24 05:07:37.535421841','2026-11-24 05:07:37'),
+(3,'port3','port','','','',0,['leaf1:up0','leaf1:up3','leaf1:up4'],3,101,200,300,'',400,'',true,'2026-11-24 05:07:37.535421841','2026-11-24 05:07:37'),
+(4,'port4','port','','','',0,[],0,101,200,300,'',401,'',true,'2026-11-24 05:07:37.535421841','2026-11-24 05:07:37'),
+(5,'port5','port','','','',0,['leaf1:up0'],1,101,201,300,'',401,'',true,'2026-11-24 05:07:37.535421841','2026-11-24 05:07:37'),
+(6,'port6','port','','','',0,['leaf1:up1','leaf1:up2'],2,102,201,300,'',401,'',true,'2026-11-24 05:07:37.535421841','2026-11-24 05:07:37'),
+(7,'port7','port','','','',0,['leaf1:up2','leaf1:up3','leaf1:up4'],100,102,201,300,'',401,'',true,'2026-11-24 05:07:37.535421841','2026-11-24 05:07:37'),
+(8,'port8','port','','','',0,[],0,102,201,300,'',402,'',true,'2026-11-24 05:07:37.535421841','2026-11-24 05:07:37'),
+(9,'port9','port','','','',0,[],0,103,201,300,'',402,'',true,'2026-11-24 05:07:37.535421841','2026-11-24 05:07:37');
 
-INSERT INTO csigscope.partials_1m (window_start, signal, source_kind, encoding, src_group, dst_group, location, config_epoch, producer, incarnation, seq, observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, dist, stored_at) VALUES
-('2024-02-29 23:58:00.000000000',0,1,2,11,11,3,3,1,2,0,1,702013,1,500,100,1000,0,0,1,1,{4:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,0,10,10,2,3,1,2,13,3,71936,0,0,0,0,0,3,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,0,10,10,3,3,9223372036854775808,1,0,7,217441,5,2500,200,1000,0,2,4,8,{31:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,0,10,11,2,3,9223372036854775808,1,0,3,911014,1,500,200,1000,0,2,0,0,{11:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,0,11,11,2,3,9223372036854775808,1,0,1,442776,0,0,0,0,0,1,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,1,10,10,2,3,9223372036854775808,1,0,3,728076,2,1000,300,1000,0,1,2,4,{1:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,1,10,11,2,3,1,2,0,3,355398,2,1000,0,1000,0,1,1,2,{9:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,2,10,10,0,3,1,2,0,2,594876,2,1000,100,1000,2,0,0,0,{5:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,2,10,10,1,3,1,2,0,1,909745,1,500,300,1000,0,0,1,1,{29:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,2,11,11,3,3,1,2,13,4,939410,4,2000,200,1000,0,0,0,0,{6:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,3,10,10,3,3,1,2,13,5,837929,5,2500,300,1000,0,0,0,0,{20:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,3,10,11,0,3,1,2,0,1,408185,0,0,0,0,0,1,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,3,11,11,0,3,1,2,0,3,930954,0,0,0,0,0,3,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,3,11,11,1,3,1,2,13,2,201933,0,0,0,0,0,2,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,3,11,11,1,3,9223372036854775808,1,0,2,31437,1,500,200,1000,0,1,1,2,{8:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,1,10,10,1,3,9223372036854775808,1,0,3,478974,2,1000,200,1000,0,1,1,2,{3:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,1,10,10,2,3,1,2,13,1,183582,0,0,0,0,0,1,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,1,11,11,3,3,1,2,0,6,546897,4,2000,200,1000,0,2,3,6,{16:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,2,10,10,2,3,1,2,0,4,242689,4,2000,200,1000,0,0,0,0,{9:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,2,10,10,3,3,1,2,13,2,848307,0,0,0,0,0,2,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,2,11,10,1,3,1,2,0,4,338946,3,1500,200,1000,0,1,0,0,{0:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,3,10,10,2,3,9223372036854775808,1,0,6,78014,5,2500,200,1000,0,1,0,0,{19:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,3,10,10,3,3,1,2,0,6,188884,4,2000,100,1000,0,2,4,8,{15:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,3,11,10,0,3,9223372036854775808,1,0,2,810276,0,0,0,0,0,2,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,0,10,11,3,3,1,2,13,3,253083,0,0,0,0,0,3,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,1,10,10,1,3,1,2,13,1,409706,1,500,100,1000,0,0,0,0,{19:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,1,10,10,2,3,1,2,13,3,918036,2,1000,300,1000,0,1,0,0,{10:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,1,11,10,0,3,9223372036854775808,1,0,2,173334,2,1000,0,1000,1,0,0,0,{9:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,1,11,11,0,3,1,2,0,3,340421,0,0,0,0,0,3,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,1,11,11,0,3,1,2,13,5,630057,4,2000,200,1000,2,1,0,0,{23:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,1,11,11,1,3,1,2,0,4,921848,4,2000,0,1000,0,0,2,2,{19:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,1,11,11,1,3,9223372036854775808,1,0,5,503920,3,1500,100,1000,0,2,2,2,{0:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,2,10,10,2,3,9223372036854775808,1,0,4,625046,3,1500,200,1000,0,1,0,0,{14:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,2,11,10,3,3,1,2,13,4,395446,2,1000,200,1000,0,2,2,2,{21:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,3,10,11,1,3,1,2,13,3,536040,2,1000,200,1000,0,1,0,0,{2:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,3,11,10,1,3,1,2,0,3,425513,2,1000,200,1000,0,1,0,0,{5:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,3,11,10,1,3,1,2,13,6,63462,5,2500,0,1000,0,1,0,0,{7:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,1,0,10,10,0,3,1,2,26,5,421632,5,2500,300,1000,5,0,0,0,{25:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,1,0,11,10,0,3,9223372036854775808,1,11,6,824200,5,2500,0,1000,0,1,0,0,{6:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,1,0,11,11,0,3,9223372036854775808,1,11,4,612194,3,1500,300,1000,2,1,0,0,{12:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,1,0,11,11,3,3,9223372036854775808,1,22,4,971469,4,2000,200,1000,0,0,3,3,{2:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,1,1,10,10,0,3,9223372036854775808,1,22,6,430051,4,2000,0,1000,0,2,0,0,{13:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,1,1,11,11,1,3,9223372036854775808,1,11,6,344009,5,2500,100,1000,0,1,0,0,{8:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,1,2,10,10,0,3,9223372036854775808,1,11,4,697579,4,2000,0,1000,2,0,0,0,{15:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,1,2,11,10,2,3,1,2,26,5,496147,3,1500,200,1000,0,2,0,0,{5:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,1,2,11,10,3,3,1,2,26,4,669558,2,1000,300,1000,0,2,0,0,{25:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,1,2,11,10,3,3,9223372036854775808,1,11,6,84838,5,2500,0,1000,0,1,4,4,{30:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,1,3,10,10,1,3,9223372036854775808,1,22,2,762047,0,0,0,0,0,2,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,1,3,11,11,0,3,9223372036854775808,1,22,7,697650,5,2500,200,1000,2,2,0,0,{14:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,2,0,10,10,0,3,1,2,26,3,613598,3,1500,300,1000,3,0,0,0,{24:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,2,0,10,11,2,3,9223372036854775808,1,22,2,977976,0,0,0,0,0,2,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,2,1,11,11,0,3,1,2,26,5,133906,5,2500,300,1000,2,0,0,0,{11:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,2,2,10,11,1,3,9223372036854775808,1,11,3,512654,2,1000,100,1000,0,1,1,1,{10:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,2,2,10,11,3,3,9223372036854775808,1,11,5,547477,5,2500,200,1000,0,0,0,0,{28:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',0,2,3,11,11,1,3,9223372036854775808,1,22,5,163236,5,2500,0,1000,0,0,2,2,{25:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',1,1,0,11,10,3,3,9223372036854775808,1,22,7,860992,5,2500,300,1000,0,2,2,6,{31:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',1,1,1,11,10,2,3,9223372036854775808,1,22,4,281434,4,2000,300,1000,0,0,4,12,{13:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',1,1,1,11,10,3,3,1,2,26,4,346234,4,2000,300,1000,0,0,3,6,{29:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',1,2,0,10,10,2,3,9223372036854775808,1,11,1,48814,0,0,0,0,0,1,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',1,2,0,10,11,1,3,9223372036854775808,1,11,5,929630,3,1500,0,1000,0,2,0,0,{6:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',1,2,1,11,10,3,3,1,2,26,3,134498,0,0,0,0,0,3,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',1,2,1,11,11,2,3,9223372036854775808,1,11,5,138146,4,2000,100,1000,0,1,4,4,{29:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',1,2,1,11,11,2,3,9223372036854775808,1,22,5,290053,4,2000,300,1000,0,1,0,0,{10:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',1,2,2,11,10,2,3,1,2,26,1,64963,0,0,0,0,0,1,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',1,2,2,11,11,3,3,9223372036854775808,1,11,2,24066,1,500,200,1000,0,1,1,1,{18:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',1,2,3,10,11,3,3,9223372036854775808,1,22,1,979161,1,500,100,1000,0,0,1,3,{30:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:59:00.000000000',1,2,3,11,10,0,3,9223372036854775808,1,22,6,212690,4,2000,100,1000,3,2,0,0,{18:1,40:3},'2100-01-01 00:00:00');
+INSERT INTO csigscope.partials_1m (window_start, signal, source_kind, encoding, src_group, dst_group, location, config_epoch, producer, incarnation, seq, observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, samples, unjudged, evidence, dist, stored_at) VALUES
+('2024-02-29 23:58:00.000000000',0,1,2,11,11,3,3,1,2,0,1,702013,1,500,100,1000,0,0,1,1,1,0,0,{4:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,0,10,10,2,3,1,2,13,3,71936,0,0,0,0,0,3,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,0,10,10,3,3,9223372036854775808,1,0,7,217441,5,2500,200,1000,0,2,4,8,2,1,0,{31:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,0,10,11,2,3,9223372036854775808,1,0,3,911014,1,500,200,1000,0,2,0,0,1,0,0,{11:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,0,11,11,2,3,9223372036854775808,1,0,1,442776,0,0,0,0,0,1,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,1,10,10,2,3,9223372036854775808,1,0,3,728076,2,1000,300,1000,0,1,2,4,1,0,0,{1:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,1,10,11,2,3,1,2,0,3,355398,2,1000,0,1000,0,1,1,2,1,0,0,{9:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,2,10,10,0,3,1,2,0,2,594876,2,1000,100,1000,2,0,0,0,1,0,0,{5:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,2,10,10,1,3,1,2,0,1,909745,1,500,300,1000,0,0,1,1,1,0,0,{29:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,2,11,11,3,3,1,2,13,4,939410,4,2000,200,1000,0,0,0,0,3,4,0,{6:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,3,10,10,3,3,1,2,13,5,837929,5,2500,300,1000,0,0,0,0,5,5,0,{20:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,3,10,11,0,3,1,2,0,1,408185,0,0,0,0,0,1,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,3,11,11,0,3,1,2,0,3,930954,0,0,0,0,0,3,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,3,11,11,1,3,1,2,13,2,201933,0,0,0,0,0,2,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,3,11,11,1,3,9223372036854775808,1,0,2,31437,1,500,200,1000,0,1,1,2,1,0,0,{8:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,1,10,10,1,3,9223372036854775808,1,0,3,478974,2,1000,200,1000,0,1,1,2,1,0,0,{3:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,1,10,10,2,3,1,2,13,1,183582,0,0,0,0,0,1,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,1,11,11,3,3,1,2,0,6,546897,4,2000,200,1000,0,2,3,6,2,1,0,{16:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,2,10,10,2,3,1,2,0,4,242689,4,2000,200,1000,0,0,0,0,2,0,0,{9:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,2,10,10,3,3,1,2,13,2,848307,0,0,0,0,0,2,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,2,11,10,1,3,1,2,0,4,338946,3,1500,200,1000,0,1,0,0,1,0,0,{0:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,3,10,10,2,3,9223372036854775808,1,0,6,78014,5,2500,200,1000,0,1,0,0,5,0,0,{19:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,3,10,10,3,3,1,2,0,6,188884,4,2000,100,1000,0,2,4,8,1,0,0,{15:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,3,11,10,0,3,9223372036854775808,1,0,2,810276,0,0,0,0,0,2,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,0,10,11,3,3,1,2,13,3,253083,0,0,0,0,0,3,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,1,10,10,1,3,1,2,13,1,409706,1,500,100,1000,0,0,0,0,1,0,0,{19:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,1,10,10,2,3,1,2,13,3,918036,2,1000,300,1000,0,1,0,0,1,0,0,{10:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,1,11,10,0,3,9223372036854775808,1,0,2,173334,2,1000,0,1000,1,0,0,0,1,0,0,{9:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,1,11,11,0,3,1,2,0,3,340421,0,0,0,0,0,3,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,1,11,11,0,3,1,2,13,5,630057,4,2000,200,1000,2,1,0,0,2,0,0,{23:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,1,11,11,1,3,1,2,0,4,921848,4,2000,0,1000,0,0,2,2,1,0,0,{19:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,1,11,11,1,3,9223372036854775808,1,0,5,503920,3,1500,100,1000,0,2,2,2,2,0,0,{0:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,2,10,10,2,3,9223372036854775808,1,0,4,625046,3,1500,200,1000,0,1,0,0,3,0,0,{14:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,2,11,10,3,3,1,2,13,4,395446,2,1000,200,1000,0,2,2,2,1,0,0,{21:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,3,10,11,1,3,1,2,13,3,536040,2,1000,200,1000,0,1,0,0,1,0,0,{2:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,3,11,10,1,3,1,2,0,3,425513,2,1000,200,1000,0,1,0,0,2,0,0,{5:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,3,11,10,1,3,1,2,13,6,63462,5,2500,0,1000,0,1,0,0,3,0,0,{7:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,1,0,10,10,0,3,1,2,26,5,421632,5,2500,300,1000,5,0,0,0,3,0,0,{25:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,1,0,11,10,0,3,9223372036854775808,1,11,6,824200,5,2500,0,1000,0,1,0,0,1,0,0,{6:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,1,0,11,11,0,3,9223372036854775808,1,11,4,612194,3,1500,300,1000,2,1,0,0,3,0,0,{12:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,1,0,11,11,3,3,9223372036854775808,1,22,4,971469,4,2000,200,1000,0,0,3,3,2,1,0,{2:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,1,1,10,10,0,3,9223372036854775808,1,22,6,430051,4,2000,0,1000,0,2,0,0,4,0,0,{13:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,1,1,11,11,1,3,9223372036854775808,1,11,6,344009,5,2500,100,1000,0,1,0,0,5,0,0,{8:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,1,2,10,10,0,3,9223372036854775808,1,11,4,697579,4,2000,0,1000,2,0,0,0,4,0,0,{15:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,1,2,11,10,2,3,1,2,26,5,496147,3,1500,200,1000,0,2,0,0,2,0,0,{5:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,1,2,11,10,3,3,1,2,26,4,669558,2,1000,300,1000,0,2,0,0,1,2,0,{25:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,1,2,11,10,3,3,9223372036854775808,1,11,6,84838,5,2500,0,1000,0,1,4,4,4,1,0,{30:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,1,3,10,10,1,3,9223372036854775808,1,22,2,762047,0,0,0,0,0,2,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,1,3,11,11,0,3,9223372036854775808,1,22,7,697650,5,2500,200,1000,2,2,0,0,1,0,0,{14:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,2,0,10,10,0,3,1,2,26,3,613598,3,1500,300,1000,3,0,0,0,3,0,0,{24:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,2,0,10,11,2,3,9223372036854775808,1,22,2,977976,0,0,0,0,0,2,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,2,1,11,11,0,3,1,2,26,5,133906,5,2500,300,1000,2,0,0,0,2,0,0,{11:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,2,2,10,11,1,3,9223372036854775808,1,11,3,512654,2,1000,100,1000,0,1,1,1,1,0,0,{10:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,2,2,10,11,3,3,9223372036854775808,1,11,5,547477,5,2500,200,1000,0,0,0,0,3,5,0,{28:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',0,2,3,11,11,1,3,9223372036854775808,1,22,5,163236,5,2500,0,1000,0,0,2,2,2,0,0,{25:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',1,1,0,11,10,3,3,9223372036854775808,1,22,7,860992,5,2500,300,1000,0,2,2,6,3,3,0,{31:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',1,1,1,11,10,2,3,9223372036854775808,1,22,4,281434,4,2000,300,1000,0,0,4,12,3,0,0,{13:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',1,1,1,11,10,3,3,1,2,26,4,346234,4,2000,300,1000,0,0,3,6,3,1,0,{29:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',1,2,0,10,10,2,3,9223372036854775808,1,11,1,48814,0,0,0,0,0,1,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',1,2,0,10,11,1,3,9223372036854775808,1,11,5,929630,3,1500,0,1000,0,2,0,0,3,0,0,{6:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',1,2,1,11,10,3,3,1,2,26,3,134498,0,0,0,0,0,3,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',1,2,1,11,11,2,3,9223372036854775808,1,11,5,138146,4,2000,100,1000,0,1,4,4,3,0,0,{29:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',1,2,1,11,11,2,3,9223372036854775808,1,22,5,290053,4,2000,300,1000,0,1,0,0,2,0,0,{10:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',1,2,2,11,10,2,3,1,2,26,1,64963,0,0,0,0,0,1,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',1,2,2,11,11,3,3,9223372036854775808,1,11,2,24066,1,500,200,1000,0,1,1,1,1,0,0,{18:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',1,2,3,10,11,3,3,9223372036854775808,1,22,1,979161,1,500,100,1000,0,0,1,3,1,0,0,{30:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:59:00.000000000',1,2,3,11,10,0,3,9223372036854775808,1,22,6,212690,4,2000,100,1000,3,2,0,0,3,0,0,{18:1,40:3},'2100-01-01 00:00:00');
 
-INSERT INTO csigscope.partials_1s (window_start, signal, source_kind, encoding, src_group, dst_group, location, config_epoch, producer, incarnation, seq, observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, dist, stored_at) VALUES
-('2024-02-29 23:58:00.000000000',0,1,0,10,10,3,3,9223372036854775808,1,10,4,135660,3,1500,200,1000,0,1,0,0,{11:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,1,0,11,11,0,3,9223372036854775808,1,0,3,105923,0,0,0,0,0,3,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,1,0,11,11,1,3,9223372036854775808,1,0,5,326085,5,2500,200,1000,0,0,0,0,{24:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,1,1,10,10,2,3,1,2,5,5,473822,3,1500,0,1000,0,2,0,0,{14:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,1,1,10,10,2,3,9223372036854775808,1,10,2,62370,2,1000,100,1000,0,0,0,0,{30:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,1,1,10,10,3,3,1,2,5,3,740069,2,1000,300,1000,0,1,0,0,{21:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,1,3,11,11,1,3,1,2,5,6,911767,5,2500,100,1000,0,1,0,0,{12:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,0,10,10,1,3,9223372036854775808,1,0,7,830624,5,2500,100,1000,0,2,0,0,{3:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,0,10,10,3,3,9223372036854775808,1,10,2,222308,1,500,200,1000,0,1,1,2,{23:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,0,10,11,1,3,1,2,5,1,882634,0,0,0,0,0,1,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,1,10,10,0,3,9223372036854775808,1,0,6,127057,5,2500,200,1000,5,1,0,0,{23:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,1,10,11,2,3,9223372036854775808,1,10,5,945873,3,1500,300,1000,0,2,0,0,{31:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,1,11,10,3,3,9223372036854775808,1,10,4,921235,3,1500,100,1000,0,1,0,0,{16:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,1,11,11,1,3,1,2,5,3,989786,0,0,0,0,0,3,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,3,10,11,2,3,1,2,5,4,153393,3,1500,300,1000,0,1,0,0,{9:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',0,2,3,10,11,3,3,9223372036854775808,1,10,5,30013,3,1500,0,1000,0,2,1,3,{20:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,0,10,10,1,3,9223372036854775808,1,0,3,407773,3,1500,200,1000,0,0,0,0,{25:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,1,11,10,0,3,9223372036854775808,1,0,1,607287,1,500,100,1000,0,0,0,0,{14:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,1,11,10,3,3,1,2,0,1,482026,1,500,100,1000,0,0,1,2,{7:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,1,11,11,0,3,1,2,5,7,719319,5,2500,100,1000,0,2,0,0,{8:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,2,10,10,0,3,9223372036854775808,1,10,6,158036,5,2500,200,1000,0,1,0,0,{22:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,2,10,10,3,3,9223372036854775808,1,0,6,574518,5,2500,100,1000,0,1,0,0,{24:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,3,11,11,1,3,9223372036854775808,1,0,2,909510,2,1000,200,1000,0,0,0,0,{31:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,1,3,11,11,1,3,9223372036854775808,1,10,2,12426,1,500,0,1000,0,1,1,3,{2:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,0,11,10,3,3,9223372036854775808,1,10,5,196248,4,2000,300,1000,0,1,2,4,{13:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,0,11,11,1,3,9223372036854775808,1,10,6,599458,4,2000,300,1000,0,2,4,4,{11:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,1,10,10,1,3,9223372036854775808,1,0,2,968850,1,500,200,1000,0,1,0,0,{26:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,1,10,10,3,3,1,2,0,2,568926,0,0,0,0,0,2,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,2,11,10,0,3,9223372036854775808,1,10,2,473951,0,0,0,0,0,2,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,3,10,10,0,3,1,2,0,1,143490,1,500,100,1000,0,0,0,0,{25:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,3,10,11,3,3,1,2,5,4,790776,2,1000,0,1000,0,2,0,0,{15:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,3,11,10,3,3,1,2,0,3,671866,0,0,0,0,0,3,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,3,11,10,3,3,9223372036854775808,1,0,4,737598,4,2000,200,1000,0,0,0,0,{4:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,3,11,11,0,3,1,2,0,4,168536,4,2000,0,1000,1,0,0,0,{31:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',1,2,3,11,11,3,3,9223372036854775808,1,10,7,267891,5,2500,100,1000,0,2,1,1,{24:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',0,1,1,11,11,0,3,9223372036854775808,1,22,4,143370,2,1000,100,1000,1,2,0,0,{16:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',0,1,2,10,10,2,3,9223372036854775808,1,22,2,15438,2,1000,100,1000,0,0,0,0,{5:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',0,1,2,11,10,2,3,9223372036854775808,1,22,5,196395,5,2500,100,1000,0,0,0,0,{19:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',0,1,2,11,11,1,3,1,2,13,4,752617,3,1500,200,1000,0,1,2,6,{26:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',0,1,2,11,11,1,3,9223372036854775808,1,22,6,311351,4,2000,100,1000,0,2,0,0,{17:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',0,1,3,10,10,2,3,1,2,13,1,498158,1,500,100,1000,0,0,0,0,{23:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',0,2,0,10,11,2,3,9223372036854775808,1,22,3,11354,2,1000,100,1000,0,1,0,0,{0:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',0,2,1,10,10,1,3,1,2,13,5,284900,5,2500,0,1000,0,0,0,0,{9:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',0,2,1,10,10,2,3,1,2,13,4,531731,3,1500,0,1000,0,1,2,4,{31:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',0,2,1,11,10,1,3,1,2,13,2,262926,0,0,0,0,0,2,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',0,2,3,10,10,1,3,9223372036854775808,1,22,2,209172,2,1000,300,1000,0,0,0,0,{1:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',0,2,3,10,11,2,3,1,2,13,4,396924,4,2000,0,1000,0,0,0,0,{0:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,1,0,11,10,2,3,1,2,13,2,678161,2,1000,200,1000,0,0,0,0,{25:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,1,2,10,10,2,3,1,2,13,3,486554,0,0,0,0,0,3,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,1,2,11,11,3,3,1,2,13,5,81918,3,1500,100,1000,0,2,2,2,{10:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,1,3,10,10,0,3,1,2,13,3,705581,0,0,0,0,0,3,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,1,3,11,11,1,3,1,2,13,6,632525,5,2500,0,1000,0,1,0,0,{20:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,2,0,10,10,2,3,9223372036854775808,1,22,5,488426,5,2500,200,1000,0,0,2,6,{30:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,2,0,11,10,0,3,9223372036854775808,1,22,6,210594,5,2500,200,1000,2,1,0,0,{6:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,2,0,11,11,3,3,1,2,13,5,911483,3,1500,200,1000,0,2,0,0,{8:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,2,1,10,10,3,3,9223372036854775808,1,22,2,171555,1,500,0,1000,0,1,1,2,{24:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,2,1,10,11,3,3,1,2,13,5,170939,5,2500,200,1000,0,0,5,15,{14:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,2,1,11,10,1,3,1,2,13,2,185384,0,0,0,0,0,2,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,2,1,11,10,3,3,1,2,13,6,454670,5,2500,300,1000,0,1,0,0,{6:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,2,2,10,10,2,3,1,2,13,4,406803,4,2000,100,1000,0,0,0,0,{19:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,2,2,11,10,3,3,9223372036854775808,1,22,5,496699,5,2500,200,1000,0,0,0,0,{21:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:01.000000000',1,2,3,10,11,0,3,9223372036854775808,1,22,2,105841,1,500,100,1000,0,1,0,0,{16:1,40:0},'2100-01-01 00:00:00');
+INSERT INTO csigscope.partials_1s (window_start, signal, source_kind, encoding, src_group, dst_group, location, config_epoch, producer, incarnation, seq, observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, samples, unjudged, evidence, dist, stored_at) VALUES
+('2024-02-29 23:58:00.000000000',0,1,0,10,10,3,3,9223372036854775808,1,10,4,135660,3,1500,200,1000,0,1,0,0,1,3,0,{11:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,1,0,11,11,0,3,9223372036854775808,1,0,3,105923,0,0,0,0,0,3,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,1,0,11,11,1,3,9223372036854775808,1,0,5,326085,5,2500,200,1000,0,0,0,0,1,0,0,{24:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,1,1,10,10,2,3,1,2,5,5,473822,3,1500,0,1000,0,2,0,0,3,0,0,{14:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,1,1,10,10,2,3,9223372036854775808,1,10,2,62370,2,1000,100,1000,0,0,0,0,1,0,0,{30:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,1,1,10,10,3,3,1,2,5,3,740069,2,1000,300,1000,0,1,0,0,2,2,0,{21:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,1,3,11,11,1,3,1,2,5,6,911767,5,2500,100,1000,0,1,0,0,3,0,0,{12:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,0,10,10,1,3,9223372036854775808,1,0,7,830624,5,2500,100,1000,0,2,0,0,5,0,0,{3:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,0,10,10,3,3,9223372036854775808,1,10,2,222308,1,500,200,1000,0,1,1,2,1,0,0,{23:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,0,10,11,1,3,1,2,5,1,882634,0,0,0,0,0,1,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,1,10,10,0,3,9223372036854775808,1,0,6,127057,5,2500,200,1000,5,1,0,0,3,0,0,{23:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,1,10,11,2,3,9223372036854775808,1,10,5,945873,3,1500,300,1000,0,2,0,0,1,0,0,{31:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,1,11,10,3,3,9223372036854775808,1,10,4,921235,3,1500,100,1000,0,1,0,0,2,3,0,{16:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,1,11,11,1,3,1,2,5,3,989786,0,0,0,0,0,3,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,3,10,11,2,3,1,2,5,4,153393,3,1500,300,1000,0,1,0,0,1,0,0,{9:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',0,2,3,10,11,3,3,9223372036854775808,1,10,5,30013,3,1500,0,1000,0,2,1,3,2,2,0,{20:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,0,10,10,1,3,9223372036854775808,1,0,3,407773,3,1500,200,1000,0,0,0,0,2,0,0,{25:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,1,11,10,0,3,9223372036854775808,1,0,1,607287,1,500,100,1000,0,0,0,0,1,0,0,{14:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,1,11,10,3,3,1,2,0,1,482026,1,500,100,1000,0,0,1,2,1,0,0,{7:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,1,11,11,0,3,1,2,5,7,719319,5,2500,100,1000,0,2,0,0,5,0,0,{8:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,2,10,10,0,3,9223372036854775808,1,10,6,158036,5,2500,200,1000,0,1,0,0,2,0,0,{22:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,2,10,10,3,3,9223372036854775808,1,0,6,574518,5,2500,100,1000,0,1,0,0,4,5,0,{24:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,3,11,11,1,3,9223372036854775808,1,0,2,909510,2,1000,200,1000,0,0,0,0,1,0,0,{31:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,1,3,11,11,1,3,9223372036854775808,1,10,2,12426,1,500,0,1000,0,1,1,3,1,0,0,{2:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,0,11,10,3,3,9223372036854775808,1,10,5,196248,4,2000,300,1000,0,1,2,4,1,2,0,{13:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,0,11,11,1,3,9223372036854775808,1,10,6,599458,4,2000,300,1000,0,2,4,4,3,0,0,{11:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,1,10,10,1,3,9223372036854775808,1,0,2,968850,1,500,200,1000,0,1,0,0,1,0,0,{26:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,1,10,10,3,3,1,2,0,2,568926,0,0,0,0,0,2,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,2,11,10,0,3,9223372036854775808,1,10,2,473951,0,0,0,0,0,2,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,3,10,10,0,3,1,2,0,1,143490,1,500,100,1000,0,0,0,0,1,0,0,{25:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,3,10,11,3,3,1,2,5,4,790776,2,1000,0,1000,0,2,0,0,1,2,0,{15:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,3,11,10,3,3,1,2,0,3,671866,0,0,0,0,0,3,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,3,11,10,3,3,9223372036854775808,1,0,4,737598,4,2000,200,1000,0,0,0,0,3,4,0,{4:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,3,11,11,0,3,1,2,0,4,168536,4,2000,0,1000,1,0,0,0,1,0,0,{31:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',1,2,3,11,11,3,3,9223372036854775808,1,10,7,267891,5,2500,100,1000,0,2,1,1,2,4,0,{24:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',0,1,1,11,11,0,3,9223372036854775808,1,22,4,143370,2,1000,100,1000,1,2,0,0,1,0,0,{16:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',0,1,2,10,10,2,3,9223372036854775808,1,22,2,15438,2,1000,100,1000,0,0,0,0,1,0,0,{5:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',0,1,2,11,10,2,3,9223372036854775808,1,22,5,196395,5,2500,100,1000,0,0,0,0,1,0,0,{19:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',0,1,2,11,11,1,3,1,2,13,4,752617,3,1500,200,1000,0,1,2,6,2,0,0,{26:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',0,1,2,11,11,1,3,9223372036854775808,1,22,6,311351,4,2000,100,1000,0,2,0,0,4,0,0,{17:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',0,1,3,10,10,2,3,1,2,13,1,498158,1,500,100,1000,0,0,0,0,1,0,0,{23:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',0,2,0,10,11,2,3,9223372036854775808,1,22,3,11354,2,1000,100,1000,0,1,0,0,1,0,0,{0:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',0,2,1,10,10,1,3,1,2,13,5,284900,5,2500,0,1000,0,0,0,0,1,0,0,{9:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',0,2,1,10,10,2,3,1,2,13,4,531731,3,1500,0,1000,0,1,2,4,3,0,0,{31:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',0,2,1,11,10,1,3,1,2,13,2,262926,0,0,0,0,0,2,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',0,2,3,10,10,1,3,9223372036854775808,1,22,2,209172,2,1000,300,1000,0,0,0,0,1,0,0,{1:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',0,2,3,10,11,2,3,1,2,13,4,396924,4,2000,0,1000,0,0,0,0,1,0,0,{0:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,1,0,11,10,2,3,1,2,13,2,678161,2,1000,200,1000,0,0,0,0,2,0,0,{25:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,1,2,10,10,2,3,1,2,13,3,486554,0,0,0,0,0,3,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,1,2,11,11,3,3,1,2,13,5,81918,3,1500,100,1000,0,2,2,2,1,1,0,{10:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,1,3,10,10,0,3,1,2,13,3,705581,0,0,0,0,0,3,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,1,3,11,11,1,3,1,2,13,6,632525,5,2500,0,1000,0,1,0,0,1,0,0,{20:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,2,0,10,10,2,3,9223372036854775808,1,22,5,488426,5,2500,200,1000,0,0,2,6,2,0,0,{30:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,2,0,11,10,0,3,9223372036854775808,1,22,6,210594,5,2500,200,1000,2,1,0,0,5,0,0,{6:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,2,0,11,11,3,3,1,2,13,5,911483,3,1500,200,1000,0,2,0,0,3,3,0,{8:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,2,1,10,10,3,3,9223372036854775808,1,22,2,171555,1,500,0,1000,0,1,1,2,1,0,0,{24:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,2,1,10,11,3,3,1,2,13,5,170939,5,2500,200,1000,0,0,5,15,5,0,0,{14:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,2,1,11,10,1,3,1,2,13,2,185384,0,0,0,0,0,2,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,2,1,11,10,3,3,1,2,13,6,454670,5,2500,300,1000,0,1,0,0,1,5,0,{6:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,2,2,10,10,2,3,1,2,13,4,406803,4,2000,100,1000,0,0,0,0,4,0,0,{19:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,2,2,11,10,3,3,9223372036854775808,1,22,5,496699,5,2500,200,1000,0,0,0,0,5,5,0,{21:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:01.000000000',1,2,3,10,11,0,3,9223372036854775808,1,22,2,105841,1,500,100,1000,0,1,0,0,1,0,0,{16:1,40:0},'2100-01-01 00:00:00');
 
-INSERT INTO csigscope.partials_fine (window_start, resolution_ns, signal, source_kind, encoding, src_group, dst_group, location, config_epoch, producer, incarnation, seq, observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, dist, stored_at) VALUES
-('2024-02-29 23:58:00.000000000',10000000,0,1,0,11,11,2,3,1,2,0,2,699096,2,1000,0,1000,0,0,0,0,{20:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,0,1,1,11,11,1,3,9223372036854775808,1,0,3,172715,3,1500,300,1000,0,0,3,9,{23:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,0,1,3,11,11,3,3,1,2,0,4,823001,2,1000,300,1000,0,2,1,1,{14:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,0,2,0,10,10,3,3,9223372036854775808,1,0,5,69504,4,2000,0,1000,0,1,2,4,{26:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,0,2,1,10,10,2,3,9223372036854775808,1,0,4,172252,4,2000,100,1000,0,0,0,0,{16:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,0,2,1,11,11,3,3,1,2,0,7,588798,5,2500,300,1000,0,2,0,0,{30:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,0,2,2,10,10,1,3,1,2,0,2,940997,2,1000,300,1000,0,0,0,0,{2:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,0,2,2,10,11,3,3,9223372036854775808,1,0,3,344237,3,1500,100,1000,0,0,3,6,{26:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,0,2,3,11,11,2,3,1,2,0,6,891769,4,2000,100,1000,0,2,0,0,{17:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,1,1,2,11,11,1,3,9223372036854775808,1,0,3,375470,1,500,300,1000,0,2,1,1,{2:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,1,1,2,11,11,2,3,9223372036854775808,1,0,5,889798,3,1500,300,1000,0,2,2,6,{11:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,1,2,0,10,10,0,3,1,2,0,1,343649,1,500,200,1000,1,0,0,0,{13:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,1,2,1,10,11,2,3,9223372036854775808,1,0,3,3033,3,1500,300,1000,0,0,0,0,{17:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.000000000',10000000,1,2,3,10,10,1,3,1,2,0,3,343072,0,0,0,0,0,3,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,1,0,11,11,0,3,1,2,17,7,715407,5,2500,0,1000,1,2,0,0,{18:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,1,1,10,10,3,3,9223372036854775808,1,7,2,158071,2,1000,0,1000,0,0,2,4,{20:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,1,2,11,11,2,3,1,2,17,5,799119,5,2500,300,1000,0,0,3,6,{19:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,1,2,11,11,2,3,1,2,7,6,751644,4,2000,300,1000,0,2,0,0,{7:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,1,3,10,10,0,3,9223372036854775808,1,7,5,475961,5,2500,300,1000,3,0,0,0,{12:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,1,3,10,10,3,3,1,2,7,4,12903,4,2000,0,1000,0,0,4,12,{5:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,2,0,10,11,0,3,1,2,7,6,626991,5,2500,0,1000,4,1,0,0,{3:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,2,0,11,11,0,3,1,2,7,1,740622,0,0,0,0,0,1,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,2,1,11,10,1,3,1,2,17,1,308723,0,0,0,0,0,1,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,2,1,11,10,1,3,9223372036854775808,1,16,2,990671,1,500,0,1000,0,1,0,0,{9:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,2,2,10,10,1,3,1,2,7,1,94078,1,500,100,1000,0,0,1,3,{15:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,2,2,10,11,0,3,9223372036854775808,1,7,3,783266,2,1000,100,1000,0,1,0,0,{22:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,2,2,10,11,3,3,1,2,7,4,850031,3,1500,100,1000,0,1,3,6,{19:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,2,3,11,10,0,3,1,2,7,1,164313,1,500,300,1000,1,0,0,0,{15:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,2,3,11,10,0,3,9223372036854775808,1,16,4,313249,3,1500,100,1000,0,1,0,0,{24:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,0,2,3,11,10,2,3,1,2,7,5,441661,5,2500,300,1000,0,0,0,0,{17:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,1,0,10,10,1,3,9223372036854775808,1,16,2,268655,1,500,0,1000,0,1,1,3,{17:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,1,1,10,10,0,3,9223372036854775808,1,16,4,381216,3,1500,300,1000,0,1,0,0,{5:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,1,1,10,10,1,3,9223372036854775808,1,7,6,616126,5,2500,0,1000,0,1,2,6,{17:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,1,2,11,11,1,3,1,2,17,2,792542,1,500,300,1000,0,1,0,0,{8:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,1,3,11,11,0,3,1,2,17,3,732085,2,1000,200,1000,1,1,0,0,{9:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,0,11,10,2,3,9223372036854775808,1,7,4,683874,2,1000,300,1000,0,2,1,1,{28:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,0,11,11,1,3,9223372036854775808,1,16,2,495711,0,0,0,0,0,2,0,0,{},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,0,11,11,2,3,9223372036854775808,1,16,3,246698,2,1000,100,1000,0,1,2,2,{28:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,1,10,10,3,3,9223372036854775808,1,16,5,465325,4,2000,200,1000,0,1,0,0,{8:1,40:3},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,1,10,11,1,3,9223372036854775808,1,7,5,91318,3,1500,100,1000,0,2,3,9,{24:1,40:2},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,1,11,10,3,3,9223372036854775808,1,7,4,716081,2,1000,100,1000,0,2,0,0,{4:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,2,10,10,0,3,9223372036854775808,1,7,7,594890,5,2500,200,1000,3,2,0,0,{24:1,40:4},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,2,10,10,3,3,9223372036854775808,1,7,1,300180,1,500,100,1000,0,0,1,1,{22:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,2,11,10,0,3,9223372036854775808,1,16,2,936856,1,500,200,1000,0,1,0,0,{1:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,2,11,10,1,3,1,2,7,3,254106,1,500,300,1000,0,2,0,0,{4:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,3,10,10,0,3,1,2,17,2,823339,1,500,300,1000,0,1,0,0,{14:1,40:0},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,3,10,10,2,3,1,2,17,2,469008,2,1000,0,1000,0,0,0,0,{15:1,40:1},'2100-01-01 00:00:00'),
-('2024-02-29 23:58:00.010000000',10000000,1,2,3,10,11,2,3,1,2,7,7,987587,5,2500,300,1000,0,2,1,1,{19:1,40:4},'2100-01-01 00:00:00');
+INSERT INTO csigscope.partials_fine (window_start, resolution_ns, signal, source_kind, encoding, src_group, dst_group, location, config_epoch, producer, incarnation, seq, observations, bytes, measured, sum, min, max, untouched, trimmed, heavy, heavy_sum, samples, unjudged, evidence, dist, stored_at) VALUES
+('2024-02-29 23:58:00.000000000',10000000,0,1,0,11,11,2,3,1,2,0,2,699096,2,1000,0,1000,0,0,0,0,1,0,0,{20:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,0,1,1,11,11,1,3,9223372036854775808,1,0,3,172715,3,1500,300,1000,0,0,3,9,3,0,0,{23:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,0,1,3,11,11,3,3,1,2,0,4,823001,2,1000,300,1000,0,2,1,1,2,1,0,{14:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,0,2,0,10,10,3,3,9223372036854775808,1,0,5,69504,4,2000,0,1000,0,1,2,4,1,2,0,{26:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,0,2,1,10,10,2,3,9223372036854775808,1,0,4,172252,4,2000,100,1000,0,0,0,0,1,0,0,{16:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,0,2,1,11,11,3,3,1,2,0,7,588798,5,2500,300,1000,0,2,0,0,4,5,0,{30:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,0,2,2,10,10,1,3,1,2,0,2,940997,2,1000,300,1000,0,0,0,0,2,0,0,{2:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,0,2,2,10,11,3,3,9223372036854775808,1,0,3,344237,3,1500,100,1000,0,0,3,6,3,0,0,{26:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,0,2,3,11,11,2,3,1,2,0,6,891769,4,2000,100,1000,0,2,0,0,2,0,0,{17:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,1,1,2,11,11,1,3,9223372036854775808,1,0,3,375470,1,500,300,1000,0,2,1,1,1,0,0,{2:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,1,1,2,11,11,2,3,9223372036854775808,1,0,5,889798,3,1500,300,1000,0,2,2,6,2,0,0,{11:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,1,2,0,10,10,0,3,1,2,0,1,343649,1,500,200,1000,1,0,0,0,1,0,0,{13:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,1,2,1,10,11,2,3,9223372036854775808,1,0,3,3033,3,1500,300,1000,0,0,0,0,1,0,0,{17:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.000000000',10000000,1,2,3,10,10,1,3,1,2,0,3,343072,0,0,0,0,0,3,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,1,0,11,11,0,3,1,2,17,7,715407,5,2500,0,1000,1,2,0,0,3,0,0,{18:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,1,1,10,10,3,3,9223372036854775808,1,7,2,158071,2,1000,0,1000,0,0,2,4,2,0,0,{20:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,1,2,11,11,2,3,1,2,17,5,799119,5,2500,300,1000,0,0,3,6,5,0,0,{19:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,1,2,11,11,2,3,1,2,7,6,751644,4,2000,300,1000,0,2,0,0,1,0,0,{7:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,1,3,10,10,0,3,9223372036854775808,1,7,5,475961,5,2500,300,1000,3,0,0,0,2,0,0,{12:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,1,3,10,10,3,3,1,2,7,4,12903,4,2000,0,1000,0,0,4,12,4,0,0,{5:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,2,0,10,11,0,3,1,2,7,6,626991,5,2500,0,1000,4,1,0,0,2,0,0,{3:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,2,0,11,11,0,3,1,2,7,1,740622,0,0,0,0,0,1,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,2,1,11,10,1,3,1,2,17,1,308723,0,0,0,0,0,1,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,2,1,11,10,1,3,9223372036854775808,1,16,2,990671,1,500,0,1000,0,1,0,0,1,0,0,{9:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,2,2,10,10,1,3,1,2,7,1,94078,1,500,100,1000,0,0,1,3,1,0,0,{15:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,2,2,10,11,0,3,9223372036854775808,1,7,3,783266,2,1000,100,1000,0,1,0,0,1,0,0,{22:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,2,2,10,11,3,3,1,2,7,4,850031,3,1500,100,1000,0,1,3,6,3,0,0,{19:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,2,3,11,10,0,3,1,2,7,1,164313,1,500,300,1000,1,0,0,0,1,0,0,{15:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,2,3,11,10,0,3,9223372036854775808,1,16,4,313249,3,1500,100,1000,0,1,0,0,2,0,0,{24:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,0,2,3,11,10,2,3,1,2,7,5,441661,5,2500,300,1000,0,0,0,0,2,0,0,{17:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,1,0,10,10,1,3,9223372036854775808,1,16,2,268655,1,500,0,1000,0,1,1,3,1,0,0,{17:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,1,1,10,10,0,3,9223372036854775808,1,16,4,381216,3,1500,300,1000,0,1,0,0,1,0,0,{5:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,1,1,10,10,1,3,9223372036854775808,1,7,6,616126,5,2500,0,1000,0,1,2,6,2,0,0,{17:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,1,2,11,11,1,3,1,2,17,2,792542,1,500,300,1000,0,1,0,0,1,0,0,{8:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,1,3,11,11,0,3,1,2,17,3,732085,2,1000,200,1000,1,1,0,0,2,0,0,{9:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,0,11,10,2,3,9223372036854775808,1,7,4,683874,2,1000,300,1000,0,2,1,1,1,0,0,{28:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,0,11,11,1,3,9223372036854775808,1,16,2,495711,0,0,0,0,0,2,0,0,0,0,0,{},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,0,11,11,2,3,9223372036854775808,1,16,3,246698,2,1000,100,1000,0,1,2,2,1,0,0,{28:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,1,10,10,3,3,9223372036854775808,1,16,5,465325,4,2000,200,1000,0,1,0,0,2,4,0,{8:1,40:3},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,1,10,11,1,3,9223372036854775808,1,7,5,91318,3,1500,100,1000,0,2,3,9,2,0,0,{24:1,40:2},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,1,11,10,3,3,9223372036854775808,1,7,4,716081,2,1000,100,1000,0,2,0,0,2,2,0,{4:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,2,10,10,0,3,9223372036854775808,1,7,7,594890,5,2500,200,1000,3,2,0,0,1,0,0,{24:1,40:4},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,2,10,10,3,3,9223372036854775808,1,7,1,300180,1,500,100,1000,0,0,1,1,1,0,0,{22:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,2,11,10,0,3,9223372036854775808,1,16,2,936856,1,500,200,1000,0,1,0,0,1,0,0,{1:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,2,11,10,1,3,1,2,7,3,254106,1,500,300,1000,0,2,0,0,1,0,0,{4:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,3,10,10,0,3,1,2,17,2,823339,1,500,300,1000,0,1,0,0,1,0,0,{14:1,40:0},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,3,10,10,2,3,1,2,17,2,469008,2,1000,0,1000,0,0,0,0,1,0,0,{15:1,40:1},'2100-01-01 00:00:00'),
+('2024-02-29 23:58:00.010000000',10000000,1,2,3,10,11,2,3,1,2,7,7,987587,5,2500,300,1000,0,2,1,1,3,0,0,{19:1,40:4},'2100-01-01 00:00:00');
 
 INSERT INTO csigscope.runs (producer, incarnation, epoch, mode, state, name, at) VALUES
-(1,2,3,'replay','done','old "name";\n.pcap','2026-11-23 12:31:30.235297781'),
-(1,2,3,'replay','started','old "name";\n.pcap','2026-11-23 12:31:30.136219146'),
-(9223372036854775808,1,3,'live','started','tap','2026-11-23 12:31:30.208891927');
+(1,2,3,'replay','done','old "name";\n.pcap','2026-11-24 05:07:37.519411581'),
+(1,2,3,'replay','started','old "name";\n.pcap','2026-11-24 05:07:37.387654614'),
+(9223372036854775808,1,3,'live','started','tap','2026-11-24 05:07:37.452589664');
 
 INSERT INTO csigscope.schema_versions (version, name, checksum, at) VALUES
-(0,'views',4404548108542516442,'2026-11-23 12:31:29.692'),
-(1,'tables',12973692795169195568,'2026-11-23 12:31:29.293'),
-(2,'gaps',6737036469022633678,'2026-11-23 12:31:29.332'),
-(3,'names',36271336939528339,'2026-11-23 12:31:29.396'),
-(4,'forgotten',1925757334644301940,'2026-11-23 12:31:29.422'),
-(5,'far_ends',1188650620978876664,'2026-11-23 12:31:29.450');
+(0,'views',9905245447106427680,'2026-11-24 05:07:37.044'),
+(1,'tables',12973692795169195568,'2026-11-24 05:07:36.738'),
+(2,'gaps',6737036469022633678,'2026-11-24 05:07:36.759'),
+(3,'names',36271336939528339,'2026-11-24 05:07:36.787'),
+(4,'forgotten',1925757334644301940,'2026-11-24 05:07:36.797'),
+(5,'evidence',3679140840217109102,'2026-11-24 05:07:36.874');
 
 INSERT INTO csigscope.taps (name, time_from, time_to, place, interface, link, timestamps, tick_ns, epoch, producer, incarnation, seq, packets, bytes, frames, tags, reflections, observations, stored, overflow, late, rejected, untouched, trimmed, kernel_drops, freezes, super_frames, lost, skew_ns, stored_at) VALUES
-('rack it\'s','2024-02-29 23:58:00.000000001','2024-02-29 23:58:00.000000999','receiver','eth\t0','Ethernet','file',0.5,3,9223372036854775808,1,1,10,1500,{'ok':7,'cut-ip':3},5,4,9,4,1,1,{'orphan':2,'place':1},2,1,6,2,4,3,-5,'2100-01-01 00:00:00');
+('rack it\'s','2024-02-29 23:58:00.000000001','2024-02-29 23:58:00.000000999','receiver','eth\t0','Ethernet','file',0.5,3,9223372036854775808,1,1,10,1500,{'ok':7,'cut-ip':3},5,4,9,4,1,1,{'place':1,'orphan':2},2,1,6,2,4,3,-5,'2100-01-01 00:00:00');
