@@ -194,7 +194,7 @@ func (j *Judged) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// window is that of a cell, nil where there is no room for it.
+// window finds or makes the sums of a cell in a window. It returns nil if there is no room.
 func (j *Judged) window(k aggregate.CellKey, n int64) *windowSums {
 	list := j.cells[k]
 	at, found := slices.BinarySearchFunc(list, n, func(w windowSums, n int64) int { return cmp.Compare(w.number, n) })
