@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/csigscope/csigscope/aggregate/flow"
@@ -166,6 +167,22 @@ func (b *Block) Reset() {
 	b.Heavy, b.HeavySum, b.Evidence = b.Heavy[:0], b.HeavySum[:0], b.Evidence[:0]
 	b.DistCode, b.DistCount, b.DistEnd = b.DistCode[:0], b.DistCount[:0], b.DistEnd[:0]
 	b.Flows = b.Flows[:0]
+}
+
+// Grow makes room for rows and the buckets of their distributions, so that appending them copies
+// nothing.
+func (b *Block) Grow(rows, buckets int) {
+	for _, column := range []*[]uint8{&b.Signal, &b.Kind, &b.Encoding, &b.Evidence} {
+		*column = slices.Grow(*column, rows)
+	}
+	for _, column := range []*[]uint64{
+		&b.SrcGroup, &b.DstGroup, &b.Location, &b.Observations, &b.Samples, &b.Unjudged, &b.Bytes,
+		&b.Sum, &b.Min, &b.Max, &b.Untouched, &b.Trimmed, &b.Heavy, &b.HeavySum,
+	} {
+		*column = slices.Grow(*column, rows)
+	}
+	b.DistEnd = slices.Grow(b.DistEnd, rows)
+	b.DistCode, b.DistCount = slices.Grow(b.DistCode, buckets), slices.Grow(b.DistCount, buckets)
 }
 
 // AppendSums adds the sums of a row, whose key and distribution the caller adds.

@@ -134,12 +134,7 @@ func (s *Shard) reopen(ctx context.Context, i int, start, ns int64) (*window, er
 // level.
 func (s *Shard) tally(w *window) {
 	for i := range w.compact {
-		e := &w.compact[i]
-		n := uint64(0)
-		for used := e.used; used != 0; used &= used - 1 {
-			n += w.count(uint32(i), uint32(bits.TrailingZeros32(used))&31)
-		}
-		s.tallyEntry(e.series, n)
+		s.tallyEntry(w.compact[i].series, w.total(uint32(i)))
 	}
 	for i := range w.wide {
 		s.tallyEntry(w.wide[i].series, uint64(w.wide[i].count))

@@ -156,6 +156,9 @@ func (l *level) seal(w *window, id uint32, s *series) uint32 {
 // this level, without its flows.
 func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) {
 	for i := range fine.compact {
+		if i%touchAhead == 0 {
+			r.touched |= l.touch(w, fine.compact[i:min(i+touchAhead, len(fine.compact))])
+		}
 		e := &fine.compact[i]
 		to := l.entry(w, e.series, &t.list[e.series])
 		if !w.fits(to, fine, uint32(i)) {
@@ -180,6 +183,17 @@ func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) {
 		slot, _ := w.dist.at(distKey(r.scratch[key>>distIndexBits], uint16(key&(1<<distIndexBits-1))))
 		*slot += uint32(c)
 	}
+}
+
+// touch reads the entries of the window w that those of a finer one are about to be folded into, and
+// that are there.
+func (l *level) touch(w *window, fine []compactEntry) (touched uint32) {
+	for i := range fine {
+		if ref := l.refs[fine[i].series]; ref.gen == w.gen {
+			touched |= w.compact[ref.entry].used
+		}
+	}
+	return touched
 }
 
 func (l *level) bytes() uint64 {

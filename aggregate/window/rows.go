@@ -14,6 +14,7 @@ type rowBuilder struct {
 	seq   uint64
 
 	picked   []uint64 // rank<<32 | entry, wideBit set for wide ones
+	buckets  int      // of compact entries' distributions, at most
 	cells    []uint64 // of the window's dist: distKey<<32 | count, ascending
 	cellEnd  []uint32 // per wide entry
 	radix    radix
@@ -22,6 +23,7 @@ type rowBuilder struct {
 	dist     [csig.DistIndexes]uint64
 	lo, hi   int // the part of dist that is in use, [lo, hi)
 	scratch  []uint32
+	touched  uint32 // keeps reads that are made in advance
 }
 
 const wideBit = 1 << 31
@@ -54,7 +56,12 @@ func (s *Shard) buildRows(l *level, w *window) {
 	s.pick(w, s.cfg.FineHeavyOnly && l.res < int64(fineBelow))
 	r.block.Reset()
 	r.block.Resolution, r.block.WindowStart = l.res, w.start
-	for i := 0; i < len(r.picked); {
+	r.block.Grow(len(r.picked), r.buckets+len(r.cells))
+	for i, ahead := 0, 0; i < len(r.picked); {
+		if i >= ahead {
+			ahead = min(i+touchAhead, len(r.picked))
+			s.touch(w, r.picked[i:ahead])
+		}
 		n := i + 1
 		for n < len(r.picked) && r.picked[n]>>32 == r.picked[i]>>32 {
 			n++
@@ -64,13 +71,30 @@ func (s *Shard) buildRows(l *level, w *window) {
 	}
 }
 
+// touchAhead is how many entries are read ahead of their use where they are used out of order, so
+// that not each waits for memory.
+const touchAhead = 64
+
+// touch reads entries that rows are made of soon.
+func (s *Shard) touch(w *window, picked []uint64) {
+	touched := uint32(0)
+	for _, p := range picked {
+		if entry := uint32(p); entry&wideBit == 0 {
+			touched |= w.compact[entry].used
+		} else {
+			touched |= w.wide[entry&^wideBit].count
+		}
+	}
+	s.rows.touched |= touched
+}
+
 // pick lists the window's entries in the order of rows, all or those of heavy cells.
 func (s *Shard) pick(w *window, heavyOnly bool) {
 	r := &s.rows
 	if heavyOnly {
 		s.markHeavy(w)
 	}
-	r.picked = r.picked[:0]
+	r.picked, r.buckets = r.picked[:0], 0
 	newest := uint32(0)
 	add := func(id uint32, entry uint32) {
 		if !heavyOnly || r.heavyGen[s.series.list[id].cell] == r.gen {
@@ -79,7 +103,9 @@ func (s *Shard) pick(w *window, heavyOnly bool) {
 		}
 	}
 	for i := range w.compact {
-		add(w.compact[i].series, uint32(i))
+		e := &w.compact[i]
+		add(e.series, uint32(i))
+		r.buckets += bits.OnesCount32(e.used)
 	}
 	for i := range w.wide {
 		add(w.wide[i].series, uint32(i)|wideBit)
@@ -167,7 +193,10 @@ func (s *Shard) addCompact(sum *aggregate.Sums, sr *series, w *window, entry uin
 	own := aggregate.Sums{Bytes: e.bytes}
 	for used := e.used; used != 0; used &= used - 1 {
 		c := uint32(bits.TrailingZeros32(used) & 31)
-		n := w.count(entry, c)
+		n := uint64(e.hist[c])
+		if e.carries != 0 {
+			n = w.count(entry, c)
+		}
 		total := aggregate.MulSat(n, value[c])
 		own.AddValues(n, value[c], value[c], total)
 		if sr.heavyMask>>c&1 != 0 {

@@ -1,6 +1,7 @@
 package window
 
 import (
+	"encoding/binary"
 	"math"
 	"math/bits"
 	"slices"
@@ -110,6 +111,28 @@ func (w *window) count(entry, code uint32) uint64 {
 	return uint64(w.carriedOf(entry, code))<<8 + uint64(w.compact[entry].hist[code])
 }
 
+// total is how many observations a compact entry counted.
+func (w *window) total(entry uint32) uint64 {
+	const even = 0x00ff00ff00ff00ff
+	e, pairs, n := &w.compact[entry], uint64(0), uint64(0)
+	for at := 0; at < len(e.hist); at += 8 {
+		counts := binary.LittleEndian.Uint64(e.hist[at:])
+		pairs += counts&even + counts>>8&even
+	}
+	for carries := e.carries; carries != 0; carries &= carries - 1 {
+		n += uint64(w.carriedOf(entry, uint32(bits.TrailingZeros32(carries))&31)) << 8
+	}
+	return n + pairs*0x0001000100010001>>48
+}
+
+// addBytes adds eight bytes to eight others, each modulo 256. The highest bit of a byte of over is set
+// where that was exceeded, and no other bit is.
+func addBytes(a, b uint64) (sum, over uint64) {
+	const high = 0x8080808080808080
+	sum = (a&^high + b&^high) ^ (a^b)&high
+	return sum, (a&b | (a|b)&^sum) & high
+}
+
 // reset empties the window and keeps its memory, unless it was hardly used.
 func (w *window) reset() {
 	clear(w.compact)
@@ -171,13 +194,17 @@ func (w *window) fits(entry uint32, o *window, from uint32) bool {
 func (w *window) merge(entry uint32, o *window, from uint32) (room bool) {
 	room = true
 	e, f := &w.compact[entry], &o.compact[from]
-	for used := f.used; used != 0; used &= used - 1 {
-		c := uint32(bits.TrailingZeros32(used)) & 31
-		n := uint32(e.hist[c]) + uint32(f.hist[c])
-		e.hist[c] = uint8(n)
-		if n = n>>8 + o.carriedOf(from, c); n > 0 {
-			room = w.carry(entry, c, n) && room
+	for at := 0; at < len(e.hist); at += 8 {
+		sum, over := addBytes(binary.LittleEndian.Uint64(e.hist[at:]), binary.LittleEndian.Uint64(f.hist[at:]))
+		binary.LittleEndian.PutUint64(e.hist[at:], sum)
+		for ; over != 0; over &= over - 1 {
+			c := uint32(at + bits.TrailingZeros64(over)/8)
+			room = w.carry(entry, c, 1) && room
 		}
+	}
+	for carries := f.carries; carries != 0; carries &= carries - 1 {
+		c := uint32(bits.TrailingZeros32(carries)) & 31
+		room = w.carry(entry, c, o.carriedOf(from, c)) && room
 	}
 	e.used |= f.used
 	e.bytes = aggregate.AddSat(e.bytes, f.bytes)
