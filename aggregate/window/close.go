@@ -87,7 +87,6 @@ func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
 	if i == 0 {
 		s.tally(w)
 	}
-	s.rows.sortCells(w)
 	if err := s.write(ctx, l, w); err != nil {
 		s.err = fmt.Errorf("write window of %s at %s: %w",
 			time.Duration(l.res), time.Unix(0, w.start).UTC().Format(time.RFC3339Nano), err)
@@ -105,9 +104,8 @@ func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
 			if to, err = s.reopen(ctx, i+1, start, ns); err != nil {
 				return err
 			}
-			s.rows.sortCells(w) // another window may have been closed for it
 		}
-		up.fold(to, w, &s.series, &s.rows)
+		up.fold(to, w, &s.series)
 		s.counts.FlowsForgotten += uint64(to.flows.Merge(&w.flows))
 	}
 	l.end(w)

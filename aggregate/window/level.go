@@ -24,6 +24,7 @@ type level struct {
 	gen           uint32
 	deltas        int
 	flowBudget    int
+	touched       uint32 // keeps reads that are made in advance
 }
 
 // entryRef remembers in which window a series was counted last, and where: it
@@ -152,12 +153,11 @@ func (l *level) seal(w *window, id uint32, s *series) uint32 {
 	return *slot
 }
 
-// fold adds the fine window, whose distributions are in r.cells, to the window w of
-// this level, without its flows.
-func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) {
+// fold adds the fine window to the window w of this level, without its flows.
+func (l *level) fold(w, fine *window, t *seriesTable) {
 	for i := range fine.compact {
 		if i%touchAhead == 0 {
-			r.touched |= l.touch(w, fine.compact[i:min(i+touchAhead, len(fine.compact))])
+			l.touched |= l.touch(w, fine.compact[i:min(i+touchAhead, len(fine.compact))])
 		}
 		e := &fine.compact[i]
 		to := l.entry(w, e.series, &t.list[e.series])
@@ -168,7 +168,6 @@ func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) {
 			l.seal(w, e.series, &t.list[e.series])
 		}
 	}
-	r.scratch = r.scratch[:0]
 	for i := range fine.wide {
 		e := &fine.wide[i]
 		to := l.entry(w, e.series, &t.list[e.series])
@@ -176,12 +175,7 @@ func (l *level) fold(w, fine *window, t *seriesTable, r *rowBuilder) {
 			to = l.seal(w, e.series, &t.list[e.series])
 		}
 		w.wide[to].merge(e)
-		r.scratch = append(r.scratch, to)
-	}
-	for _, c := range r.cells {
-		key := uint32(c >> 32)
-		slot, _ := w.dist.at(distKey(r.scratch[key>>distIndexBits], uint16(key&(1<<distIndexBits-1))))
-		*slot += uint32(c)
+		w.dist.merge(to, &fine.dist, uint32(i))
 	}
 }
 

@@ -54,14 +54,12 @@ func (s *Shard) announce(i int, start int64, to aggregate.ProvisionalSink) {
 		whole = l.unused(start)
 		defer l.discard(whole)
 		if w != nil {
-			s.rows.sortCells(w)
-			l.fold(whole, w, &s.series, &s.rows)
+			l.fold(whole, w, &s.series)
 		}
 		for f := range s.levels[:i] {
 			for _, fine := range s.levels[f].open {
 				if l.floor(fine.start) == start {
-					s.rows.sortCells(fine)
-					l.fold(whole, fine, &s.series, &s.rows)
+					l.fold(whole, fine, &s.series)
 				}
 			}
 		}
@@ -69,7 +67,6 @@ func (s *Shard) announce(i int, start int64, to aggregate.ProvisionalSink) {
 	if whole == nil {
 		return
 	}
-	s.rows.sortCells(whole)
 	s.buildRows(l, whole)
 	if b := &s.rows.block; b.Len() > 0 {
 		b.Seq = s.cfg.SeqBase >> aggregate.PartShift << aggregate.PartShift

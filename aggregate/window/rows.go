@@ -14,15 +14,12 @@ type rowBuilder struct {
 	seq   uint64
 
 	picked   []uint64 // rank<<32 | entry, wideBit set for wide ones
-	buckets  int      // of compact entries' distributions, at most
-	cells    []uint64 // of the window's dist: distKey<<32 | count, ascending
-	cellEnd  []uint32 // per wide entry
+	buckets  int      // of the entries' distributions, at most
 	radix    radix
 	heavyGen []uint32 // by cell: the window in which it was heavy last
 	gen      uint32
 	dist     [csig.DistIndexes]uint64
-	lo, hi   int // the part of dist that is in use, [lo, hi)
-	scratch  []uint32
+	lo, hi   int    // the part of dist that is in use, [lo, hi)
 	touched  uint32 // keeps reads that are made in advance
 }
 
@@ -50,13 +47,13 @@ func (s *Shard) write(ctx context.Context, l *level, w *window) error {
 	return s.sink.WriteBlock(ctx, b)
 }
 
-// buildRows makes the window's rows, in r.block, after sortCells.
+// buildRows makes the window's rows, in r.block.
 func (s *Shard) buildRows(l *level, w *window) {
 	r := &s.rows
 	s.pick(w, s.cfg.FineHeavyOnly && l.res < int64(fineBelow))
 	r.block.Reset()
 	r.block.Resolution, r.block.WindowStart = l.res, w.start
-	r.block.Grow(len(r.picked), r.buckets+len(r.cells))
+	r.block.Grow(len(r.picked), r.buckets)
 	for i, ahead := 0, 0; i < len(r.picked); {
 		if i >= ahead {
 			ahead = min(i+touchAhead, len(r.picked))
@@ -108,7 +105,9 @@ func (s *Shard) pick(w *window, heavyOnly bool) {
 		r.buckets += bits.OnesCount32(e.used)
 	}
 	for i := range w.wide {
-		add(w.wide[i].series, uint32(i)|wideBit)
+		e := &w.wide[i]
+		add(e.series, uint32(i)|wideBit)
+		r.buckets += int(min(e.count, csig.DistIndexes))
 	}
 	// A short window whose every series is new must not cost a look at all series.
 	const few = 8
@@ -143,22 +142,6 @@ func (s *Shard) markHeavy(w *window) {
 	}
 }
 
-// sortCells lists the distributions of wide entries in order.
-func (r *rowBuilder) sortCells(w *window) {
-	r.cells, r.cellEnd = r.cells[:0], r.cellEnd[:0]
-	if len(w.wide) == 0 {
-		return
-	}
-	r.cells = r.radix.sort(w.dist.appendTo(r.cells), distKey(uint32(len(w.wide)), 0))
-	at := 0
-	for i := range w.wide {
-		for at < len(r.cells) && r.cells[at]>>(32+distIndexBits) == uint64(i) {
-			at++
-		}
-		r.cellEnd = append(r.cellEnd, uint32(at))
-	}
-}
-
 // appendRow adds the row that the entries make to the block.
 func (s *Shard) appendRow(w *window, entries []uint64) {
 	r, b := &s.rows, &s.rows.block
@@ -171,7 +154,7 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 			e := &w.wide[entry&^wideBit]
 			sr = &s.series.list[e.series]
 			s.addWide(&sum, sr, e)
-			r.addCells(entry&^wideBit, s.cfg.Weight)
+			w.dist.addTo(r, entry&^wideBit, s.cfg.Weight)
 			continue
 		}
 		sr = &s.series.list[w.compact[entry].series]
@@ -242,17 +225,6 @@ func (s *Shard) addEntry(sum *aggregate.Sums, sr *series, e *aggregate.Sums) {
 	sum.HeavySum = aggregate.AddSat(sum.HeavySum, aggregate.MulSat(e.HeavySum, weight))
 }
 
-// addCells adds a wide entry's distribution.
-func (r *rowBuilder) addCells(entry uint32, weight uint64) {
-	from := uint32(0)
-	if entry > 0 {
-		from = r.cellEnd[entry-1]
-	}
-	for _, c := range r.cells[from:r.cellEnd[entry]] {
-		r.count(uint32(c>>32)&(1<<distIndexBits-1), c&(1<<32-1)*weight)
-	}
-}
-
 // count adds to a bucket of the row's distribution.
 func (r *rowBuilder) count(bucket uint32, n uint64) {
 	r.dist[bucket] = aggregate.AddSat(r.dist[bucket], n)
@@ -262,6 +234,6 @@ func (r *rowBuilder) count(bucket uint32, n uint64) {
 func (r *rowBuilder) bytes() uint64 {
 	b := &r.block
 	const columns, flowRowBytes = 4 + 14*8 + 4, 152
-	return r.radix.bytes() + uint64(cap(r.picked)+cap(r.cells))*8 + uint64(cap(r.cellEnd)+cap(r.heavyGen)+cap(r.scratch))*4 +
+	return r.radix.bytes() + uint64(cap(r.picked))*8 + uint64(cap(r.heavyGen))*4 +
 		uint64(cap(b.Signal))*columns + uint64(cap(b.DistCode))*10 + uint64(cap(b.Flows))*flowRowBytes
 }

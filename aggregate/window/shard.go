@@ -29,6 +29,9 @@ type pendingItem struct {
 	value uint64 // of one that has a value; wide: set by countWide
 }
 
+// hasDist tells whether a wide item is one of a distribution.
+func (it *pendingItem) hasDist() bool { return it.code&(itemWide|itemCount) == itemWide }
+
 const (
 	itemWide  = 1 << 31
 	itemCount = 1 << 30 // has no value
@@ -351,7 +354,7 @@ func (s *Shard) countWide(w *window, it *pendingItem) (heavy uint32) {
 		code := it.code &^ itemWide
 		it.value = s.traits[it.key.traits()].table.Value(code)
 		heavy = e.addValue(it.value, code)
-		it.bucket = distKey(it.entry, csig.DistIndex(code))
+		it.bucket = uint32(csig.DistIndex(code))
 	}
 	e.count++
 	if e.count >= math.MaxUint32-1 {
@@ -367,13 +370,19 @@ func (s *Shard) countDist() {
 	items := s.items[:s.pending]
 	touched := uint32(0)
 	for i := range items {
-		touched |= l.all[items[i].slot].dist.touch(items[i].bucket)
+		if it := &items[i]; it.hasDist() {
+			touched |= l.all[it.slot].dist.touchEntry(it.entry)
+		}
+	}
+	for i := range items {
+		if it := &items[i]; it.hasDist() {
+			touched |= uint32(l.all[it.slot].dist.touchPage(it.entry, it.bucket))
+		}
 	}
 	s.touched |= uint64(touched)
 	for i := range items {
-		if it := &items[i]; it.code&(itemWide|itemCount) == itemWide {
-			count, _ := l.all[it.slot].dist.at(it.bucket)
-			*count++
+		if it := &items[i]; it.hasDist() {
+			l.all[it.slot].dist.count(it.entry, it.bucket)
 		}
 	}
 }

@@ -40,25 +40,20 @@ func (t *table32) at(key uint32) (slot *uint32, found bool) {
 	}
 }
 
-// touch reads where the key would be, so that at finds it in the processor's cache.
-func (t *table32) touch(key uint32) uint32 {
-	if i := key * 0x9e3779b1 >> t.shift; i < uint32(len(t.slots)) {
-		return t.slots[i].key
+// get is the value of the key, 0 when it is missing.
+func (t *table32) get(key uint32) uint32 {
+	if t.n == 0 {
+		return 0
 	}
-	return 0
-}
-
-// appendTo appends all keys and their values, as key<<32 | value, in no order.
-func (t *table32) appendTo(list []uint64) []uint64 {
-	list = slices.Grow(list, t.n+1)
-	n, space := len(list), list[:len(list)+t.n+1]
-	for _, s := range t.slots {
-		space[n] = uint64(s.key-1)<<32 | uint64(s.val)
-		if s.key != 0 {
-			n++
+	mask := uint32(len(t.slots) - 1)
+	for i := key * 0x9e3779b1 >> t.shift; ; i++ {
+		switch s := &t.slots[i&mask]; s.key {
+		case key + 1:
+			return s.val
+		case 0:
+			return 0
 		}
 	}
-	return space[:n]
 }
 
 func (t *table32) grow() {

@@ -24,9 +24,9 @@ type window struct {
 
 	compact []compactEntry
 	wide    []wideEntry
-	carried table32 // codeKey to how often 256 observations, of compact entries
-	index   table32 // series to entry
-	dist    table32 // distKey to count, of wide entries
+	carried table32      // codeKey to how often 256 observations, of compact entries
+	index   table32      // series to entry
+	dist    distribution // of wide entries
 	flows   flow.Table
 }
 
@@ -57,11 +57,6 @@ type wideEntry struct {
 	heavyLo, heavyHi, hasHeavy uint32
 }
 
-// distIndexBits is the width of a csig.DistIndex in a key of window.dist.
-const distIndexBits = 10
-
-func distKey(entry uint32, index uint16) uint32 { return entry<<distIndexBits | uint32(index) }
-
 // add appends an empty entry. Compact entries beyond the length are kept zeroed.
 func (w *window) add(id uint32, s *series) uint32 {
 	if s.wide {
@@ -71,6 +66,7 @@ func (w *window) add(id uint32, s *series) uint32 {
 		}
 		w.wide = extend(w.wide)
 		w.wide[len(w.wide)-1] = e
+		w.dist.add()
 		return uint32(len(w.wide) - 1)
 	}
 	w.compact = extend(w.compact)

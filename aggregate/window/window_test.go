@@ -79,8 +79,11 @@ func TestCountsPast32Bits(t *testing.T) {
 		w := s.levels[0].open[0]
 		if l.Format == csig.Wide {
 			w.wide[0].count += jump
-			slot, _ := w.dist.at(distKey(0, csig.DistIndex(l.MaxS())))
-			*slot += jump
+			bucket := uint32(csig.DistIndex(l.MaxS()))
+			for range jump % 256 {
+				w.dist.count(0, bucket)
+			}
+			w.dist.carry(&w.dist.entries[0], bucket, jump/256)
 		} else {
 			w.carry(0, 31, maxCarried-1)
 			w.compact[0].hist[31] = 255 - 2

@@ -1,0 +1,134 @@
+package window
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// pageBuckets is the length of a page: the buckets of an octave of codes, a cache line of counts.
+const pageBuckets = 64
+
+// distribution counts the codes of a window's wide entries by csig.DistIndex. The codes of an entry lie
+// in few octaves, so an entry takes the pages that it needs. Counts are modulo 256 and carried has the
+// rest. The zero value is empty and ready for use.
+type distribution struct {
+	entries []distPages          // by wide entry
+	pages   [][pageBuckets]uint8 // those beyond the length are zeroed; the first one is no entry's
+	carried table32              // page*pageBuckets + bucket to how often 256 observations
+}
+
+// distPages fills a cache line.
+type distPages struct {
+	page    [csig.DistIndexes / pageBuckets]uint32 // 0 for one that the entry does not have
+	carries uint32                                 // bit p is set when the distribution's carried has a bucket of page p
+}
+
+// add appends an empty entry.
+func (d *distribution) add() {
+	d.entries = extend(d.entries)
+	d.entries[len(d.entries)-1] = distPages{}
+	if len(d.pages) == 0 {
+		d.pages = extend(d.pages)
+	}
+}
+
+// page is the number of an entry's page, which it gets when it has none.
+func (d *distribution) page(e *distPages, at uint32) uint32 {
+	p := e.page[at]
+	if p == 0 {
+		p = uint32(len(d.pages))
+		d.pages = extend(d.pages)
+		e.page[at] = p
+	}
+	return p
+}
+
+// touchEntry and touchPage read what count is going to, one after the other, so that it does not wait
+// for memory.
+func (d *distribution) touchEntry(entry uint32) uint32 { return d.entries[entry].carries }
+
+func (d *distribution) touchPage(entry, bucket uint32) uint8 {
+	return d.pages[d.entries[entry].page[bucket/pageBuckets]][bucket%pageBuckets]
+}
+
+// count counts an observation.
+func (d *distribution) count(entry, bucket uint32) {
+	e := &d.entries[entry]
+	p := d.page(e, bucket/pageBuckets)
+	n := &d.pages[p][bucket%pageBuckets]
+	if *n++; *n == 0 {
+		d.carry(e, bucket, 1)
+	}
+}
+
+// carry counts 256 observations n times in a bucket whose page the entry has.
+func (d *distribution) carry(e *distPages, bucket, n uint32) {
+	at := bucket / pageBuckets
+	e.carries |= 1 << at
+	slot, _ := d.carried.at(e.page[at]*pageBuckets + bucket%pageBuckets)
+	*slot += n
+}
+
+// merge adds the counts of an entry of another window.
+func (d *distribution) merge(entry uint32, o *distribution, from uint32) {
+	e, f := &d.entries[entry], &o.entries[from]
+	for at, page := range f.page {
+		if page == 0 {
+			continue
+		}
+		to, add := &d.pages[d.page(e, uint32(at))], &o.pages[page]
+		for i := 0; i < pageBuckets; i += 8 {
+			sum, over := addBytes(binary.LittleEndian.Uint64(to[i:]), binary.LittleEndian.Uint64(add[i:]))
+			binary.LittleEndian.PutUint64(to[i:], sum)
+			for ; over != 0; over &= over - 1 {
+				d.carry(e, uint32(at*pageBuckets+i+bits.TrailingZeros64(over)/8), 1)
+			}
+		}
+		if f.carries>>at&1 == 0 {
+			continue
+		}
+		for i := range uint32(pageBuckets) {
+			if n := o.carried.get(page*pageBuckets + i); n > 0 {
+				d.carry(e, uint32(at)*pageBuckets+i, n)
+			}
+		}
+	}
+}
+
+// addTo adds an entry's counts, each times the weight, to the row at hand.
+func (d *distribution) addTo(r *rowBuilder, entry uint32, weight uint64) {
+	e := &d.entries[entry]
+	for at, page := range e.page {
+		if page == 0 {
+			continue
+		}
+		counts := &d.pages[page]
+		if e.carries>>at&1 != 0 {
+			for i := range uint32(pageBuckets) {
+				if n := d.carried.get(page*pageBuckets + i); n > 0 {
+					r.count(uint32(at)*pageBuckets+i, uint64(n)<<8*weight)
+				}
+			}
+		}
+		for i := 0; i < pageBuckets; i += 8 {
+			for used := binary.LittleEndian.Uint64(counts[i:]); used != 0; {
+				b := bits.TrailingZeros64(used) / 8
+				used &^= 0xff << (8 * b)
+				r.count(uint32(at*pageBuckets+i+b), uint64(counts[i+b])*weight)
+			}
+		}
+	}
+}
+
+// reset empties the distribution and keeps its memory, unless it was hardly used.
+func (d *distribution) reset() {
+	clear(d.pages)
+	d.entries, d.pages = shrink(d.entries), shrink(d.pages)
+	d.carried.reset()
+}
+
+func (d *distribution) bytes() uint64 {
+	return uint64(cap(d.entries)+cap(d.pages))*64 + d.carried.bytes()
+}

@@ -1,0 +1,62 @@
+package window
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+func TestAddBytes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 10_000 {
+		a, b := rng.Uint64(), rng.Uint64()
+		sum, over := addBytes(a, b)
+		for i := range 8 {
+			n := a>>(8*i)&255 + b>>(8*i)&255
+			if sum>>(8*i)&255 != n&255 || over>>(8*i)&255 != n>>8<<7 {
+				t.Fatalf("byte %d of %016x + %016x: %016x, over %016x", i, a, b, sum, over)
+			}
+		}
+	}
+}
+
+// Entries of two windows, one of them merged into the other, have the counts of a map.
+func TestDistribution(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 3))
+	const entries = 40
+	var of [2]distribution
+	want := make(map[[2]uint32]uint64)
+	for range 3 { // the memory of a reset one serves again
+		clear(want)
+		for w := range of {
+			of[w].reset()
+			for range entries {
+				of[w].add()
+			}
+			for range 300_000 {
+				entry := rng.Uint32N(entries)
+				bucket := uint32(csig.DistIndex(rng.Uint32N(1 << (1 + entry/2))))
+				of[w].count(entry, bucket)
+				want[[2]uint32{entry, bucket}]++
+			}
+		}
+		for entry := range uint32(entries) {
+			of[0].merge(entry, &of[1], entry)
+		}
+		var r rowBuilder
+		for entry := range uint32(entries) {
+			r.lo, r.hi = len(r.dist), 0
+			of[0].addTo(&r, entry, 3)
+			for bucket, n := range r.dist {
+				if expected := 3 * want[[2]uint32{entry, uint32(bucket)}]; n != expected {
+					t.Fatalf("entry %d, bucket %d: %d observations, expected %d", entry, bucket, n, expected)
+				}
+				if n > 0 && (bucket < r.lo || bucket >= r.hi) {
+					t.Fatalf("entry %d, bucket %d is outside of [%d, %d)", entry, bucket, r.lo, r.hi)
+				}
+			}
+			clear(r.dist[:])
+		}
+	}
+}
