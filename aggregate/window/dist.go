@@ -11,7 +11,8 @@ import (
 const pageBuckets = 64
 
 // distribution counts the codes of a window's wide entries by csig.DistIndex. The codes of an entry lie
-// in few octaves, so an entry takes the pages that it needs. Counts are modulo 256 and carried has the
+// in few octaves, so an entry takes the pages that it needs, and none for its first observation: many
+// entries of traffic that does not aggregate have no other. Counts are modulo 256 and carried has the
 // rest. The zero value is empty and ready for use.
 type distribution struct {
 	entries []distPages          // by wide entry
@@ -22,8 +23,11 @@ type distribution struct {
 // distPages fills a cache line.
 type distPages struct {
 	page    [csig.DistIndexes / pageBuckets]uint32 // 0 for one that the entry does not have
-	carries uint32                                 // bit p is set when the distribution's carried has a bucket of page p
+	carries uint16                                 // bit p is set when the distribution's carried has a bucket of page p
+	first   uint16                                 // the only observation's bucket, plus 1; paged once there are more
 }
+
+const paged = csig.DistIndexes + 1
 
 // add appends an empty entry.
 func (d *distribution) add() {
@@ -47,7 +51,7 @@ func (d *distribution) page(e *distPages, at uint32) uint32 {
 
 // touchEntry and touchPage read what count is going to, one after the other, so that it does not wait
 // for memory.
-func (d *distribution) touchEntry(entry uint32) uint32 { return d.entries[entry].carries }
+func (d *distribution) touchEntry(entry uint32) uint32 { return uint32(d.entries[entry].first) }
 
 func (d *distribution) touchPage(entry, bucket uint32) uint8 {
 	return d.pages[d.entries[entry].page[bucket/pageBuckets]][bucket%pageBuckets]
@@ -56,11 +60,26 @@ func (d *distribution) touchPage(entry, bucket uint32) uint8 {
 // count counts an observation.
 func (d *distribution) count(entry, bucket uint32) {
 	e := &d.entries[entry]
+	if e.first != paged {
+		if e.first == 0 {
+			e.first = uint16(bucket + 1)
+			return
+		}
+		d.spill(e)
+	}
 	p := d.page(e, bucket/pageBuckets)
 	n := &d.pages[p][bucket%pageBuckets]
 	if *n++; *n == 0 {
 		d.carry(e, bucket, 1)
 	}
+}
+
+// spill makes the entry have pages.
+func (d *distribution) spill(e *distPages) {
+	if first := uint32(e.first); first-1 < csig.DistIndexes {
+		d.pages[d.page(e, (first-1)/pageBuckets)][(first-1)%pageBuckets] = 1
+	}
+	e.first = paged
 }
 
 // carry counts 256 observations n times in a bucket whose page the entry has.
@@ -74,6 +93,15 @@ func (d *distribution) carry(e *distPages, bucket, n uint32) {
 // merge adds the counts of an entry of another window.
 func (d *distribution) merge(entry uint32, o *distribution, from uint32) {
 	e, f := &d.entries[entry], &o.entries[from]
+	if f.first != paged {
+		if f.first > 0 {
+			d.count(entry, uint32(f.first-1))
+		}
+		return
+	}
+	if e.first != paged {
+		d.spill(e)
+	}
 	for at, page := range f.page {
 		if page == 0 {
 			continue
@@ -100,6 +128,12 @@ func (d *distribution) merge(entry uint32, o *distribution, from uint32) {
 // addTo adds an entry's counts, each times the weight, to the row at hand.
 func (d *distribution) addTo(r *rowBuilder, entry uint32, weight uint64) {
 	e := &d.entries[entry]
+	if e.first != paged {
+		if e.first > 0 {
+			r.count(uint32(e.first-1), weight)
+		}
+		return
+	}
 	for at, page := range e.page {
 		if page == 0 {
 			continue

@@ -34,8 +34,13 @@ func TestDistribution(t *testing.T) {
 			for range entries {
 				of[w].add()
 			}
-			for range 300_000 {
+			for i := range 300_000 {
 				entry := rng.Uint32N(entries)
+				if i < 20 { // the first entries have one observation in one of the windows, or in both
+					entry = uint32(i) % 16
+				} else if entry < 16 {
+					continue
+				}
 				bucket := uint32(csig.DistIndex(rng.Uint32N(1 << (1 + entry/2))))
 				of[w].count(entry, bucket)
 				want[[2]uint32{entry, bucket}]++
