@@ -70,13 +70,14 @@ func (p *Pusher) Push(ctx context.Context, all []Dashboard) ([]Pushed, error) {
 }
 
 // folder looks before it makes: of two answers to the same request, by versions of
-// Grafana, only one says clearly that the folder exists.
+// Grafana, only one says clearly that the folder exists. An Editor's token may make a folder, but
+// Grafana 12 forbids it to look for one that is missing.
 func (p *Pusher) folder(ctx context.Context) error {
-	status, _, err := p.ask(ctx, http.MethodGet, "/api/folders/"+FolderUID, nil, nil)
-	if err == nil || status != http.StatusNotFound {
+	status, err := p.ask(ctx, http.MethodGet, "/api/folders/"+FolderUID, nil, nil)
+	if err == nil || status != http.StatusNotFound && status != http.StatusForbidden {
 		return err
 	}
-	status, _, err = p.ask(ctx, http.MethodPost, "/api/folders", object{"uid": FolderUID, "title": "csigscope"}, nil)
+	status, err = p.ask(ctx, http.MethodPost, "/api/folders", object{"uid": FolderUID, "title": "csigscope"}, nil)
 	if status == http.StatusConflict || status == http.StatusPreconditionFailed {
 		return nil // made by somebody else meanwhile
 	}
@@ -100,7 +101,7 @@ func (p *Pusher) dashboard(ctx context.Context, d *Dashboard) (Pushed, error) {
 		URL     string `json:"url"`
 		Version int    `json:"version"`
 	}
-	_, _, err = p.ask(ctx, http.MethodPost, "/api/dashboards/db",
+	_, err = p.ask(ctx, http.MethodPost, "/api/dashboards/db",
 		object{"dashboard": board, "folderUid": FolderUID, "overwrite": p.Force, "message": message}, &answer)
 	return Pushed{Title: d.Title, URL: strings.TrimRight(p.URL, "/") + answer.URL, Version: answer.Version}, err
 }
@@ -117,7 +118,7 @@ func (p *Pusher) version(ctx context.Context, uid string) (int, error) {
 			UpdatedBy   string `json:"updatedBy"`
 		} `json:"meta"`
 	}
-	status, _, err := p.ask(ctx, http.MethodGet, "/api/dashboards/uid/"+uid, nil, &there)
+	status, err := p.ask(ctx, http.MethodGet, "/api/dashboards/uid/"+uid, nil, &there)
 	switch {
 	case status == http.StatusNotFound:
 		return 0, nil
@@ -128,7 +129,7 @@ func (p *Pusher) version(ctx context.Context, uid string) (int, error) {
 	case p.Force:
 		return there.Dashboard.Version, nil
 	}
-	ours, err := p.ours(ctx, uid)
+	ours, err := p.ours(ctx, uid, there.Dashboard.Version)
 	if err != nil {
 		return 0, err
 	}
@@ -138,45 +139,32 @@ func (p *Pusher) version(ctx context.Context, uid string) (int, error) {
 	return there.Dashboard.Version, nil
 }
 
-// ours tells whether the latest version came from a push. Grafana answers with a list up
-// to version 11 and with an object since.
-func (p *Pusher) ours(ctx context.Context, uid string) (bool, error) {
-	type saved struct {
+// ours reports whether a version came from a push. It asks for the version itself: in the list of
+// versions, Grafana 12 calls the first one "Initial save" whatever its message was.
+func (p *Pusher) ours(ctx context.Context, uid string, version int) (bool, error) {
+	var saved struct {
 		Message string `json:"message"`
 	}
-	_, text, err := p.ask(ctx, http.MethodGet, "/api/dashboards/uid/"+uid+"/versions?limit=1", nil, nil)
-	if err != nil {
-		return false, err
-	}
-	var list []saved
-	if json.Unmarshal(text, &list) != nil {
-		var wrapped struct {
-			Versions []saved `json:"versions"`
-		}
-		if err := json.Unmarshal(text, &wrapped); err != nil {
-			return false, fmt.Errorf("read versions: %w", err)
-		}
-		list = wrapped.Versions
-	}
-	return len(list) > 0 && list[0].Message == message, nil
+	_, err := p.ask(ctx, http.MethodGet, fmt.Sprintf("/api/dashboards/uid/%s/versions/%d", uid, version), nil, &saved)
+	return saved.Message == message, err
 }
 
 // ask sends a request and reads its answer into out. Every status but 200 and 201 is an
 // error, with what Grafana says.
-func (p *Pusher) ask(ctx context.Context, method, path string, in, out any) (status int, text []byte, err error) {
+func (p *Pusher) ask(ctx context.Context, method, path string, in, out any) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
 	var body io.Reader
 	if in != nil {
 		encoded, err := json.Marshal(in)
 		if err != nil {
-			return 0, nil, fmt.Errorf("encode request: %w", err)
+			return 0, fmt.Errorf("encode request: %w", err)
 		}
 		body = bytes.NewReader(encoded)
 	}
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(p.URL, "/")+path, body)
 	if err != nil {
-		return 0, nil, fmt.Errorf("make request: %w", err)
+		return 0, fmt.Errorf("make request: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+p.Token)
 	request.Header.Set("Accept", "application/json")
@@ -185,22 +173,22 @@ func (p *Pusher) ask(ctx context.Context, method, path string, in, out any) (sta
 	}
 	response, err := p.client().Do(request)
 	if err != nil {
-		return 0, nil, withoutURL(err)
+		return 0, withoutURL(err)
 	}
 	defer response.Body.Close()
-	text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return response.StatusCode, nil, fmt.Errorf("read answer of %s %s: %w", method, path, err)
+		return response.StatusCode, fmt.Errorf("read answer of %s %s: %w", method, path, err)
 	}
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusCreated {
-		return response.StatusCode, nil, fmt.Errorf("%s %s: %w", method, path, failure(response, text))
+		return response.StatusCode, fmt.Errorf("%s %s: %w", method, path, failure(response, text))
 	}
 	if out != nil {
 		if err := json.Unmarshal(text, out); err != nil {
-			return response.StatusCode, nil, fmt.Errorf("read answer of %s %s: %w: is this grafana?", method, path, err)
+			return response.StatusCode, fmt.Errorf("read answer of %s %s: %w: is this grafana?", method, path, err)
 		}
 	}
-	return response.StatusCode, text, nil
+	return response.StatusCode, nil
 }
 
 func (p *Pusher) client() *http.Client {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ type fake struct {
 	t       *testing.T
 	folders map[string]bool
 	boards  map[string]*saved
-	listed  bool // versions as up to Grafana 11
+	editor  bool // the token may not look for a folder that is missing, as Grafana 12 has it
 	broken  map[string]int
 	asked   []string
 }
@@ -55,11 +56,13 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	uid, versions := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/api/dashboards/uid/"), "/versions")
+	uid, version, versions := strings.Cut(strings.TrimPrefix(r.URL.Path, "/api/dashboards/uid/"), "/versions/")
 	b := f.boards[uid]
 	switch path := r.Method + " " + r.URL.Path; {
 	case path == "GET /api/folders/csigscope" && f.folders["csigscope"]:
 		say(200, map[string]any{"uid": "csigscope"})
+	case path == "GET /api/folders/csigscope" && f.editor:
+		say(403, map[string]any{"message": "You'll need additional permissions to perform this action"})
 	case path == "POST /api/folders":
 		f.folders[in.UID] = true
 		say(200, map[string]any{"uid": in.UID})
@@ -67,10 +70,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.save(in.Dashboard, in.FolderUID, in.Message, in.Overwrite, say)
 	case b == nil:
 		say(404, map[string]any{"message": "not found"})
-	case versions && f.listed:
-		say(200, []any{map[string]any{"version": b.version, "message": b.message}})
+	case versions && version != strconv.Itoa(b.version):
+		say(404, map[string]any{"message": "version not found"})
 	case versions:
-		say(200, map[string]any{"versions": []any{map[string]any{"version": b.version, "message": b.message}}})
+		say(200, map[string]any{"version": b.version, "message": b.message})
 	default:
 		say(200, map[string]any{"dashboard": map[string]any{"version": b.version}, "meta": map[string]any{"provisioned": b.provisioned, "updatedBy": "alice"}})
 	}
@@ -111,9 +114,9 @@ func serveFake(t *testing.T) (*fake, *grafana.Pusher, []grafana.Dashboard) {
 
 // TestPush: a first push makes folder and dashboards, a second replaces them.
 func TestPush(t *testing.T) {
-	for _, listed := range []bool{false, true} {
+	for _, editor := range []bool{false, true} {
 		f, p, all := serveFake(t)
-		f.listed = listed
+		f.editor = editor
 		for version := 1; version <= 2; version++ {
 			done, err := p.Push(t.Context(), all)
 			if err != nil || len(done) != len(all) {
@@ -144,6 +147,7 @@ func TestPushErrors(t *testing.T) {
 		{"token", func(_ *fake, p *grafana.Pusher) { p.Token = "other" }, "Invalid API key", grafana.ErrRefused},
 		{"right to write", func(f *fake, _ *grafana.Pusher) { f.broken["POST /api/dashboards/db"] = 403 }, "role Editor", grafana.ErrRefused},
 		{"right to folders", func(f *fake, _ *grafana.Pusher) { f.broken["POST /api/folders"] = 403 }, "push folder", grafana.ErrRefused},
+		{"no right to folders", func(f *fake, _ *grafana.Pusher) { f.editor, f.broken["POST /api/folders"] = true, 403 }, "push folder", grafana.ErrRefused},
 		{"changed meanwhile", func(f *fake, _ *grafana.Pusher) { f.broken["POST /api/dashboards/db"] = 412 }, "--force", grafana.ErrChanged},
 		{"changed by people", func(f *fake, _ *grafana.Pusher) { f.boards[grafana.CellsUID] = &saved{version: 3, message: "mine"} }, "saved by alice", grafana.ErrChanged},
 		{"provisioned", func(f *fake, _ *grafana.Pusher) { f.boards[grafana.CellsUID] = &saved{version: 3, provisioned: true} }, "dashboards write", grafana.ErrChanged},
