@@ -23,6 +23,7 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/csigscope
+	@[ -e $(BIN) ] || echo "compiling csigscope: the first time takes minutes, later ones seconds"
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/csigscope
 
 engine: $(ENGINE) ## install the embedded ClickHouse engine
