@@ -52,7 +52,7 @@ func matrix(o *Options, p panel) panel {
 	// Lists of an override are put before those of the defaults, so that none could take a
 	// link or a mapping from the column of names.
 	cells := object{"mappings": p.defaults["mappings"], "links": []object{toCells("path of ${__data.fields[0]} to ${__field.name}",
-		"&var-src=${__data.fields[0]:percentencode}&var-dst=${__field.name:percentencode}")}}
+		"&var-src=${__data.fields[0]:percentencode}&var-dst=${__field.name:percentencode}"+anywhere)}}
 	delete(p.defaults, "mappings")
 	p.overrides = []object{
 		overrideBy("byRegexp", `/^(?!src\\dst$)/`, cells),

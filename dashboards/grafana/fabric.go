@@ -15,6 +15,10 @@ const (
 // one with this fragment, which a browser keeps to itself and no dashboard reads.
 const asEncoded = "#%"
 
+// anywhere ends the choice of a location: Grafana keeps a variable that a link to the same
+// dashboard leaves out, and few other cells have flows through that location.
+const anywhere = "&var-location="
+
 // toCells leads to the cells with everything that is chosen here, and what set says.
 func toCells(title, set string) object {
 	return object{"title": title, "targetBlank": false, "url": "/d/" + CellsUID +
@@ -48,7 +52,7 @@ func fabricBoard(o *Options) board {
 					"custom": object{"fillOpacity": 90, "lineWidth": 0, "hideFrom": hidden()}, "color": color("thresholds"),
 					"thresholds": thresholds(unknownColor), "mappings": colors,
 					"displayName": "${__field.labels.src} to ${__field.labels.dst}",
-					"links":       []object{toCells("path of this cell", "&var-src=${__field.labels.src:percentencode}&var-dst=${__field.labels.dst:percentencode}")},
+					"links":       []object{toCells("path of this cell", "&var-src=${__field.labels.src:percentencode}&var-dst=${__field.labels.dst:percentencode}"+anywhere)},
 				},
 				transform: []object{{"id": "partitionByValues", "options": object{"fields": []string{"src", "dst"}, "keepFields": false, "naming": object{"asLabels": true}}}},
 				options: object{

@@ -92,6 +92,9 @@ func TestLinksKeepNames(t *testing.T) {
 				t.Errorf("%s: %s chooses %s %q, want %q", titles[i], last.Href, name, got, want)
 			}
 		}
+		if location, set := last.Query["var-location"]; !set || location != linked[titles[i]].choose["location"] {
+			t.Errorf("%s: %s keeps the location of an earlier click", titles[i], last.Href)
+		}
 		if last.Path != "/d/"+grafana.CellsUID || last.Query["var-datasource"] != "a&b#c%" || last.Query["from"] != "1767614400000" {
 			t.Errorf("%s: %s", titles[i], last.Href)
 		}
