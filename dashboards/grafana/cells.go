@@ -109,7 +109,7 @@ func cellPanels(o *Options, colors []object) []panel {
 	return []panel{
 		{title: "From $src to $dst", kind: "row", width: gridWidth, height: 1},
 		{
-			title: "Path of $src to $dst", kind: "table", id: pathPanel, width: 12, height: 9, defaults: saying("never congested", plain()), options: tableOptions(),
+			title: "Path of $src to $dst", kind: "table", id: pathPanel, width: 12, height: 9, defaults: plain(), options: tableOptions(),
 			about:     "Where the path from source to destination choked: in how many windows a location was the mode of the cell.",
 			targets:   []object{sqlTarget(pathSQL, formatTable)},
 			overrides: []object{locationColumn(colors, toFlows)},
@@ -121,14 +121,14 @@ func cellPanels(o *Options, colors []object) []panel {
 			overrides: append(meanColumns(o), override("heavy", share), override("trimmed", share)),
 		},
 		{
-			title: "Flows of $src to $dst", kind: "table", id: flowsPanel, width: gridWidth, height: 9, defaults: saying("no flows", plain()), options: tableOptions(),
+			title: "Flows of $src to $dst", kind: "table", id: flowsPanel, width: gridWidth, height: 9, defaults: plain(), options: tableOptions(),
 			about:   "The flows with the most heavily loaded observations. Stored where replay and collect keep flows.",
 			targets: []object{sqlTarget(flowsSQL, formatTable)},
 			overrides: append(meanColumns(o),
 				locationColumn(colors, toFindings), override("bytes", object{"unit": "bytes"}), override("source", object{"links": []object{toFindings}})),
 		},
 		{
-			title: "Findings", kind: "table", id: findingsPanel, width: gridWidth, height: 8, defaults: saying("no findings", plain()), options: tableOptions(),
+			title: "Findings", kind: "table", id: findingsPanel, width: gridWidth, height: 8, defaults: plain(), options: tableOptions(),
 			about:     "What breaks the protocol or the configuration in this range, at the chosen location or everywhere.",
 			targets:   []object{sqlTarget(findingsSQL, formatTable)},
 			overrides: []object{override("severity", object{"mappings": severities(), "custom.cellOptions": object{"type": "color-text"}})},

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,4 +59,20 @@ func decoded(t testing.TB, o grafana.Options) map[string]map[string]any {
 		out[d.Name] = tree
 	}
 	return out
+}
+
+// TestNoWordsForNoValue: Grafana puts the words for no value into every empty cell of a table
+// as well, and an empty range is silence, which no panel may call health.
+func TestNoWordsForNoValue(t *testing.T) {
+	all, err := grafana.Dashboards(grafana.DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range all {
+		for _, line := range strings.Split(string(d.JSON), "\n") {
+			if strings.Contains(line, `"noValue"`) && !strings.Contains(line, `"none"`) {
+				t.Errorf("%s: %s", d.Name, strings.TrimSpace(line))
+			}
+		}
+	}
 }

@@ -45,7 +45,7 @@ func jobBoard(o *Options) board {
 				options:  heatOptions("Viridis", "short", "observations", false),
 			},
 			{
-				title: "Worst flows of $group", kind: "table", width: 24, height: 10, defaults: saying("no flows", plain()), options: tableOptions(),
+				title: "Worst flows of $group", kind: "table", width: 24, height: 10, defaults: plain(), options: tableOptions(),
 				about:   "The flows with the most heavily loaded observations. Stored where replay and collect keep flows.",
 				targets: []object{sqlTarget(jobFlowsSQL, formatTable)},
 				overrides: append(meanColumns(o), override("bytes", object{"unit": "bytes"}),

@@ -129,19 +129,13 @@ func colored(minWidth int) object {
 	return object{"align": "center", "inspect": false, "minWidth": minWidth, "cellOptions": object{"type": "color-background", "mode": "basic"}}
 }
 
-// plain are a table's cells without colours. Empty ones stay empty where a table without
-// rows says something.
+// plain are a table's cells without colours. They have no words for no value: Grafana would
+// put those into each empty cell, and a table without rows cannot tell health from silence.
 func plain() object {
 	return object{
 		"custom": object{"align": "auto", "inspect": true, "minWidth": 80, "cellOptions": object{"type": "auto"}},
 		"color":  color("thresholds"), "thresholds": thresholds("text"), "mappings": []object{empty()},
 	}
-}
-
-// saying gives a table the words that it shows when it has no rows.
-func saying(words string, defaults object) object {
-	defaults["noValue"] = words
-	return defaults
 }
 
 // empty maps texts without a letter: the colour of no location is none.

@@ -13,7 +13,6 @@ type series struct{ expr, legend string }
 type pipelinePanel struct {
 	title, about, unit string
 	series             []series
-	none               string // what it says when no series is there
 	counts             string // of the series that count something, a part of their names
 }
 
@@ -31,7 +30,7 @@ var pipelinePanels = []pipelinePanel{
 		{`sum by (instance) (rate(csigscope_observations_overflow_total{$of}[$__rate_interval]))`, "{{instance}} overflow"},
 	}},
 	{
-		title: "Observations dropped, by reason", unit: "ops", none: "nothing dropped",
+		title: "Observations dropped, by reason", unit: "ops",
 		series: []series{{`sum by (instance, reason) (rate(csigscope_observations_dropped_total{$of}[$__rate_interval])) > 0`, "{{instance}} {{reason}}"}},
 	},
 	{title: "Behind the traffic", about: "How far the watermark of each producer is behind the clock: windows close that much later.", unit: "s", series: []series{{`csigscope_watermark_lag_seconds{$of}`, "{{instance}} {{producer}}"}}},
@@ -50,7 +49,7 @@ var pipelinePanels = []pipelinePanel{
 		{`time() - csigscope_exporter_last_seen_timestamp_seconds{$of}`, "{{exporter}} silent for"}, {`csigscope_exporter_clock_offset_seconds{$of}`, "{{exporter}} clock"},
 	}},
 	{
-		title: "Refused of exporters", unit: "ops", none: "nothing refused",
+		title: "Refused of exporters", unit: "ops",
 		series: []series{{`sum by (instance, reason) (rate(csigscope_ingest_refused_total{$of}[$__rate_interval])) > 0`, "{{instance}} {{reason}}"}},
 	},
 	{title: "Asked of the query API", about: "By status; refused ones by why.", unit: "reqps", series: []series{
@@ -86,7 +85,7 @@ func pipelineBoard() board {
 			targets: []object{{
 				"refId": "A", "datasource": source, "expr": `ALERTS{alertname=~"Csigscope.*"}`, "instant": true, "range": false, "format": "table", "editorMode": "code",
 			}},
-			defaults:  saying("no alert", plain()),
+			defaults:  plain(),
 			overrides: []object{hide("Time"), hide("__name__"), hide("Value")},
 		}},
 	}
@@ -99,9 +98,6 @@ func pipelineBoard() board {
 			})
 		}
 		defaults := object{"custom": pipelineLines(), "color": color("palette-classic"), "unit": p.unit}
-		if p.none != "" {
-			defaults["noValue"] = p.none
-		}
 		var overrides []object
 		if p.counts != "" {
 			overrides = []object{overrideBy("byRegexp", "/"+p.counts+"/", object{"unit": "short", "custom.axisPlacement": "right"})}
