@@ -56,6 +56,9 @@ type CellStats struct {
 	JudgedWindows, CongestedWindows uint64
 }
 
+// WasCongested reports whether the cell was congested in the range, whether or not it is at its end.
+func (c *CellStats) WasCongested() bool { return c.State == Congested || c.CongestedWindows > 0 }
+
 // ID is the cell, and the kind that the totals are of.
 func (c *CellStats) ID() CellID { return CellID{c.Src, c.Dst, c.Kind} }
 

@@ -145,12 +145,16 @@ func writeSignal(w io.Writer, sig csig.Signal, s table.Rows, names Names) {
 		return
 	}
 	var states [aggregate.NumStates]int
+	congested := 0
 	for i := range cells {
 		states[cells[i].State]++
+		if cells[i].WasCongested() {
+			congested++
+		}
 	}
-	congested, unjudged := states[aggregate.Congested], states[aggregate.NotJudged]
+	unjudged := states[aggregate.NotJudged]
 	sort.SliceStable(cells, func(i, j int) bool { return cells[i].Heavy > cells[j].Heavy })
-	fmt.Fprintf(w, "\n%s: %d of %d cells congested\n", sig, congested, len(cells))
+	fmt.Fprintf(w, "\n%s: %d of %d cells were congested, %d are at the end\n", sig, congested, len(cells), states[aggregate.Congested])
 	if unjudged > 0 {
 		fmt.Fprintf(w, "  %d cells are not judged: %s\n", unjudged, aggregate.HowToJudge)
 	}

@@ -64,7 +64,7 @@ func TestReportThroughEngine(t *testing.T) {
 	for i := range memory.Signals {
 		a, b := &memory.Signals[i], &small.Signals[i]
 		if a.Cells != b.Cells || a.Congested != b.Congested || b.Heat.Step < a.Heat.Step {
-			t.Errorf("%s: with 1 MiB %d of %d cells are congested, want %d of %d", a.Name, b.Congested, b.Cells, a.Congested, a.Cells)
+			t.Errorf("%s: with 1 MiB %d of %d cells were congested, want %d of %d", a.Name, b.Congested, b.Cells, a.Congested, a.Cells)
 		}
 	}
 }

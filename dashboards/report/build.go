@@ -82,7 +82,7 @@ func (b *builder) fill(ctx context.Context, one *Signal) error {
 	shown := b.cells(cells)
 	one.Cells = len(cells)
 	for k := range shown {
-		if shown[k].State == aggregate.Congested.String() {
+		if cells[k].WasCongested() {
 			one.Congested++
 		}
 		if shown[k].State == aggregate.NotJudged.String() {

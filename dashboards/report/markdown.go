@@ -49,7 +49,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 }
 
 func (s *Signal) markdown(w io.Writer) {
-	fmt.Fprintf(w, "\n## %s\n\n%d of %d cells are congested.\n", s.Name, s.Congested, s.Cells)
+	fmt.Fprintf(w, "\n## %s\n\n%d of %d cells were congested.\n", s.Name, s.Congested, s.Cells)
 	if text := s.Unjudged(); text != "" {
 		fmt.Fprintf(w, "\n%s\n", text)
 	}

@@ -38,7 +38,7 @@ type Signal struct {
 	Unit      string `json:"unit"`
 	Direction string `json:"direction"` // min: low values are tight; max: high ones
 	Cells     int    `json:"cells"`
-	Congested int    `json:"congested"`
+	Congested int    `json:"congested"`  // cells that were congested in the range
 	NotJudged int    `json:"not_judged"` // cells that no threshold applies to
 
 	Matrix        Matrix         `json:"matrix"`

@@ -178,7 +178,7 @@ func TestThresholds(t *testing.T) {
 	}{{0.01, 4}, {0.05, 3}, {0.075, 2}, {0.5, 0}} {
 		_, list := sampleData(t, 5, aggregate.Thresholds{Onset: tt.onset, Clear: 0.01}) // 0, 1, 2, 3 and 4 heavy ones of 40 each
 		if list[0].Congested != tt.congested {
-			t.Errorf("onset %g: %d cells are congested, want %d", tt.onset, list[0].Congested, tt.congested)
+			t.Errorf("onset %g: %d cells were congested, want %d", tt.onset, list[0].Congested, tt.congested)
 		}
 	}
 	r := report.Report{OnsetRatio: 0.125, ClearRatio: 0.0002}

@@ -97,9 +97,9 @@ func (s *Signal) summary() string {
 		return s.Name + ": " + s.Unjudged()
 	}
 	if s.Congested == 0 {
-		return fmt.Sprintf("%s: none of %d cells is congested.", s.Name, s.Cells)
+		return fmt.Sprintf("%s: none of %d cells was congested.", s.Name, s.Cells)
 	}
-	text := fmt.Sprintf("%s: %d of %d cells are congested.", s.Name, s.Congested, s.Cells)
+	text := fmt.Sprintf("%s: %d of %d cells were congested.", s.Name, s.Congested, s.Cells)
 	if len(s.Worst) > 0 {
 		c := &s.Worst[0]
 		text += fmt.Sprintf(" The worst is %s to %s: %s of its observations are heavy", c.Src, c.Dst, percent(c.HeavyShare))
