@@ -17,17 +17,35 @@ func TestCutEverywhere(t *testing.T) {
 	for name, cfg := range configs(domain(t, reflectingSpec())) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := decoderOf(t, cfg)
+			d, walker := decoderOf(t, cfg), walkerOf(t, cfg)
 			for _, g := range goldens(t) {
 				var whole decode.Result
 				d.Decode(g.frame, &whole)
+				checkWalked(t, walker, g.frame, &whole)
 				for n := range g.frame {
 					var cut decode.Result
 					d.Decode(g.frame[:n:n], &cut)
 					checkPrefix(t, g.name, n, &cut, &whole)
+					checkWalked(t, walker, g.frame[:n:n], &cut)
 				}
 			}
 		})
+	}
+}
+
+// walkerOf is a decoder that keeps segments, and so reads headers one by one.
+func walkerOf(t *testing.T, cfg decode.Config) *decode.Decoder {
+	cfg.Segments = true
+	return decoderOf(t, cfg)
+}
+
+// checkWalked asserts that a frame says the same when its headers are read one by one.
+func checkWalked(t *testing.T, walker *decode.Decoder, frame []byte, got *decode.Result) {
+	t.Helper()
+	var want decode.Result
+	walker.Decode(frame, &want)
+	if !cmp.Equal(got.Obs[:got.N], want.Obs[:want.N]) || got.Reason != want.Reason || got.Encap != want.Encap {
+		t.Fatalf("%x:\n%+v, header by header\n%+v", frame, got, want)
 	}
 }
 

@@ -19,7 +19,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	dom := domain(f, reflectingSpec())
 	f.Fuzz(func(t *testing.T, frame []byte, at uint16, how uint8) {
-		d := decoderOf(t, decode.Config{Domain: dom, Endpoints: decode.Endpoints(how & 1), InnerTags: how&2 != 0})
+		cfg := decode.Config{Domain: dom, Endpoints: decode.Endpoints(how & 1), InnerTags: how&2 != 0}
+		d := decoderOf(t, cfg)
 		var whole, cut decode.Result
 		d.Decode(frame, &whole)
 		checkResult(t, d, dom, &whole)
@@ -30,6 +31,9 @@ func FuzzDecode(f *testing.F) {
 		if c := d.Counters(); c.Frames != 2 {
 			t.Fatalf("%d frames counted", c.Frames)
 		}
+		walker := walkerOf(t, cfg)
+		checkWalked(t, walker, frame, &whole)
+		checkWalked(t, walker, frame[:n:n], &cut)
 
 		// A frame has the same ends with its tag and without.
 		var bare decode.Observation

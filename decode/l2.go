@@ -73,10 +73,8 @@ func (d *Decoder) walk(etherType uint16, b []byte, r *Result) Reason {
 		switch c {
 		case other:
 			return r.done()
-		case ipv4:
-			return d.walkIPv4(b, r)
-		case ipv6:
-			return d.walkIPv6(b, r)
+		case ipv4, ipv6:
+			return d.walkIP(c, b, r)
 		case mpls:
 			return d.walkMPLS(b, r)
 		case vlanTag:

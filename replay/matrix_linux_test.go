@@ -31,9 +31,10 @@ type matrixPoint struct {
 	traffic
 	fabric, named bool // a fabric file is there; the heaviest flows are named
 
-	perPacket, walk float64 // CPU, ns
-	packetsPerRow   float64 // of a window of 1 s
-	allocs          float64 // a packet
+	perPacket     float64 // CPU, ns
+	walk, limit   float64 // of the record headers, and of the touches that are needed
+	packetsPerRow float64 // of a window of 1 s
+	allocs        float64 // a packet
 }
 
 func (p *matrixPoint) ratio() float64 { return p.perPacket / p.walk }
@@ -52,8 +53,8 @@ func (p *matrixPoint) String() string {
 		}
 		return "-"
 	}
-	return fmt.Sprintf("%7d %6d  %-6s  %-7s  %-6s  %-5s  %7.0f  %6.0f  %5.1fx  %6.3f",
-		p.flows, p.groups, order, tags, word(p.fabric, "fabric"), word(p.named, "flows"), p.packetsPerRow, p.perPacket, p.ratio(), p.allocs)
+	return fmt.Sprintf("%7d %6d  %-6s  %-7s  %-6s  %-5s  %7.0f  %6.0f  %5.1fx  %5.0f  %6.3f",
+		p.flows, p.groups, order, tags, word(p.fabric, "fabric"), word(p.named, "flows"), p.packetsPerRow, p.perPacket, p.ratio(), p.limit, p.allocs)
 }
 
 // TestMatrix measures the CPU time of a packet on one core over all kinds of traffic, against walking the
@@ -69,7 +70,7 @@ func TestMatrix(t *testing.T) {
 		t.Fatalf("%s=%s: expected a number of packets", matrixEnv, text)
 	}
 	var all []matrixPoint
-	fmt.Println("  flows groups  order   tags     fabric  flows  packets/row  ns  ratio  allocs")
+	fmt.Println("  flows groups  order   tags     fabric  flows  packets/row  ns  ratio  limit  allocs")
 	for _, flows := range []int{20, 2000, 20_000, 200_000} {
 		for _, groups := range []int{16, 64, 1024} {
 			for _, burst := range []int{1, 32} {
@@ -103,10 +104,12 @@ func measureTraffic(t *testing.T, of *traffic, packets int) (points []matrixPoin
 	t.Run("", func(t *testing.T) { // whose end removes the capture
 		path := of.write(t, packets)
 		walk, _ := perPacket(t, func() (uint64, error) { return walkHeaders(path) })
+		touches := newLimit(of)
+		least, _ := perPacket(t, func() (uint64, error) { return touches.run(path) })
 		for i, resolver := range resolvers {
 			for _, top := range []int{0, 100} {
 				rows := rowCount{Table: table.New(totals)}
-				p := matrixPoint{traffic: *of, fabric: i > 0, named: top > 0, walk: walk}
+				p := matrixPoint{traffic: *of, fabric: i > 0, named: top > 0, walk: walk, limit: least}
 				p.perPacket, p.allocs = perPacket(t, func() (uint64, error) {
 					return replayTraffic(t, path, resolver, domain, top, &rows)
 				})
