@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -201,15 +202,28 @@ func (b *Block) AppendSums(s *Sums) {
 	b.Evidence = append(b.Evidence, uint8(s.Evidence))
 }
 
-// AppendDist moves the buckets [lo, hi) to the last row's distribution: they are 0
-// afterwards.
-func (b *Block) AppendDist(buckets []uint64, lo, hi int) {
-	for i := lo; i < hi; i++ {
-		if n := buckets[i]; n != 0 {
-			b.DistCode = append(b.DistCode, uint16(i))
-			b.DistCount = append(b.DistCount, n)
-			buckets[i] = 0
+// Dist gathers the distribution of one row. The zero value is empty.
+type Dist struct {
+	counts [csig.DistIndexes]uint64
+	used   [(csig.DistIndexes + 63) / 64]uint64 // a bit for each bucket that was counted
+}
+
+// Add counts n values in a bucket of csig.DistIndex.
+func (d *Dist) Add(bucket uint32, n uint64) {
+	d.counts[bucket] = AddSat(d.counts[bucket], n)
+	d.used[bucket/64] |= 1 << (bucket % 64)
+}
+
+// AppendDist moves a distribution to the last row: it is empty afterwards.
+func (b *Block) AppendDist(d *Dist) {
+	for i, used := range d.used {
+		for ; used != 0; used &= used - 1 {
+			bucket := i*64 + bits.TrailingZeros64(used)
+			b.DistCode = append(b.DistCode, uint16(bucket))
+			b.DistCount = append(b.DistCount, d.counts[bucket])
+			d.counts[bucket] = 0
 		}
+		d.used[i] = 0
 	}
 	b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -125,12 +126,12 @@ func (d *distribution) merge(entry uint32, o *distribution, from uint32) {
 	}
 }
 
-// addTo adds an entry's counts, each times the weight, to the row at hand.
-func (d *distribution) addTo(r *rowBuilder, entry uint32, weight uint64) {
+// addTo adds an entry's counts, each times the weight, to the distribution of a row.
+func (d *distribution) addTo(to *aggregate.Dist, entry uint32, weight uint64) {
 	e := &d.entries[entry]
 	if e.first != paged {
 		if e.first > 0 {
-			r.count(uint32(e.first-1), weight)
+			to.Add(uint32(e.first-1), weight)
 		}
 		return
 	}
@@ -142,7 +143,7 @@ func (d *distribution) addTo(r *rowBuilder, entry uint32, weight uint64) {
 		if e.carries>>at&1 != 0 {
 			for i := range uint32(pageBuckets) {
 				if n := d.carried.get(page*pageBuckets + i); n > 0 {
-					r.count(uint32(at)*pageBuckets+i, uint64(n)<<8*weight)
+					to.Add(uint32(at)*pageBuckets+i, uint64(n)<<8*weight)
 				}
 			}
 		}
@@ -150,7 +151,7 @@ func (d *distribution) addTo(r *rowBuilder, entry uint32, weight uint64) {
 			for used := binary.LittleEndian.Uint64(counts[i:]); used != 0; {
 				b := bits.TrailingZeros64(used) / 8
 				used &^= 0xff << (8 * b)
-				r.count(uint32(at*pageBuckets+i+b), uint64(counts[i+b])*weight)
+				to.Add(uint32(at*pageBuckets+i+b), uint64(counts[i+b])*weight)
 			}
 		}
 	}

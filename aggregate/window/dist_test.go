@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -49,19 +50,21 @@ func TestDistribution(t *testing.T) {
 		for entry := range uint32(entries) {
 			of[0].merge(entry, &of[1], entry)
 		}
-		var r rowBuilder
+		var dist aggregate.Dist
+		var b aggregate.Block
 		for entry := range uint32(entries) {
-			r.lo, r.hi = len(r.dist), 0
-			of[0].addTo(&r, entry, 3)
-			for bucket, n := range r.dist {
-				if expected := 3 * want[[2]uint32{entry, uint32(bucket)}]; n != expected {
+			of[0].addTo(&dist, entry, 3)
+			b.AppendDist(&dist)
+			got := make(map[uint32]uint64)
+			codes, counts := b.Dist(int(entry))
+			for i, code := range codes {
+				got[uint32(code)] = counts[i]
+			}
+			for bucket := range uint32(csig.DistIndexes) {
+				if n, expected := got[bucket], 3*want[[2]uint32{entry, bucket}]; n != expected {
 					t.Fatalf("entry %d, bucket %d: %d observations, expected %d", entry, bucket, n, expected)
 				}
-				if n > 0 && (bucket < r.lo || bucket >= r.hi) {
-					t.Fatalf("entry %d, bucket %d is outside of [%d, %d)", entry, bucket, r.lo, r.hi)
-				}
 			}
-			clear(r.dist[:])
 		}
 	}
 }

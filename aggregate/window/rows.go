@@ -18,8 +18,7 @@ type rowBuilder struct {
 	radix    radix
 	heavyGen []uint32 // by cell: the window in which it was heavy last
 	gen      uint32
-	dist     [csig.DistIndexes]uint64
-	lo, hi   int    // the part of dist that is in use, [lo, hi)
+	dist     aggregate.Dist
 	touched  uint32 // keeps reads that are made in advance
 }
 
@@ -147,14 +146,13 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 	r, b := &s.rows, &s.rows.block
 	var sum aggregate.Sums
 	var sr *series
-	r.lo, r.hi = len(r.dist), 0
 	for _, p := range entries {
 		entry := uint32(p)
 		if entry&wideBit != 0 {
 			e := &w.wide[entry&^wideBit]
 			sr = &s.series.list[e.series]
 			s.addWide(&sum, sr, e)
-			w.dist.addTo(r, entry&^wideBit, s.cfg.Weight)
+			w.dist.addTo(&r.dist, entry&^wideBit, s.cfg.Weight)
 			continue
 		}
 		sr = &s.series.list[w.compact[entry].series]
@@ -167,7 +165,7 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 	b.DstGroup = append(b.DstGroup, uint64(sr.dst))
 	b.Location = append(b.Location, uint64(sr.loc))
 	b.AppendSums(&sum)
-	b.AppendDist(r.dist[:], min(r.lo, r.hi), r.hi)
+	b.AppendDist(&r.dist)
 }
 
 // addCompact adds an entry to the row's sums, and its codes to the row's distribution.
@@ -187,7 +185,7 @@ func (s *Shard) addCompact(sum *aggregate.Sums, sr *series, w *window, entry uin
 			own.HeavySum = aggregate.AddSat(own.HeavySum, total)
 		}
 		if sr.class != classTrimmed && sr.class != classCount {
-			s.rows.count(c, n*s.cfg.Weight)
+			s.rows.dist.Add(c, n*s.cfg.Weight)
 		}
 	}
 	s.addEntry(sum, sr, &own)
@@ -223,12 +221,6 @@ func (s *Shard) addEntry(sum *aggregate.Sums, sr *series, e *aggregate.Sums) {
 	sum.AddValues(n, e.Min, e.Max, aggregate.MulSat(e.Sum, weight))
 	sum.Heavy = aggregate.AddSat(sum.Heavy, aggregate.MulSat(e.Heavy, weight))
 	sum.HeavySum = aggregate.AddSat(sum.HeavySum, aggregate.MulSat(e.HeavySum, weight))
-}
-
-// count adds to a bucket of the row's distribution.
-func (r *rowBuilder) count(bucket uint32, n uint64) {
-	r.dist[bucket] = aggregate.AddSat(r.dist[bucket], n)
-	r.lo, r.hi = min(r.lo, int(bucket)), max(r.hi, int(bucket)+1)
 }
 
 func (r *rowBuilder) bytes() uint64 {
