@@ -228,6 +228,20 @@ func (b *Block) AppendDist(d *Dist) {
 	b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
 }
 
+// AppendCounts is AppendDist for the codes of a compact tag: bit c of used is set where code c was
+// counted, counts[c] times weight.
+func (b *Block) AppendCounts(used uint32, counts *[32]uint8, weight uint64) {
+	at, n := len(b.DistCode), bits.OnesCount32(used)
+	b.DistCode, b.DistCount = slices.Grow(b.DistCode, n)[:at+n], slices.Grow(b.DistCount, n)[:at+n]
+	codes, times := b.DistCode[at:], b.DistCount[at:]
+	for i := range min(len(codes), len(times)) {
+		c := bits.TrailingZeros32(used)
+		used &= used - 1
+		codes[i], times[i] = uint16(c), uint64(counts[c&31])*weight
+	}
+	b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
+}
+
 // Cell is the cell of row i.
 func (b *Block) Cell(i int) CellKey {
 	return CellKey{csig.Signal(b.Signal[i]), decode.Kind(b.Kind[i]), GroupID(b.SrcGroup[i]), GroupID(b.DstGroup[i])}

@@ -2,6 +2,8 @@ package decode
 
 import (
 	"encoding/binary"
+
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // walkIP reads an IP packet from its header on; c is its version.
@@ -51,10 +53,45 @@ func (d *Decoder) plain(c class, b []byte, r *Result) (reason Reason, ok bool) {
 		o.Proto, o.Ack = proto, binary.BigEndian.Uint32(t[8*tcp:])*uint32(acks)
 		o.Flags |= HasAddrs | HasProto | IPv6*Flags(v6) | HasAck*Flags(acks)
 	}
-	if tcp != 0 && t[12]>>4 != tcpLen/4 {
+	if options := (int(t[12*tcp])>>4 ^ tcpLen/4) & -tcp; options != 0 {
 		return d.tcp(t[:min(len(t), left)], left, endpoints{ip: b[:headerLen], proto: proto}, r), true
 	}
 	return r.done(), true
+}
+
+// tagged reads an Ethernet frame such as most are at a receiver: a tag, and a packet that plain reads.
+// Of all others it changes nothing.
+func (d *Decoder) tagged(frame []byte, r *Result) bool {
+	const offset = etherTypeOffset + 2
+	if len(frame) < offset {
+		return false
+	}
+	c := d.classes[be16(frame[etherTypeOffset:])]
+	if c < firstTag {
+		return false
+	}
+	l := csig.LayoutAt(int(c - firstTag))
+	rest := frame[offset:]
+	n := l.Format.DataLen()
+	if len(rest) < n+2 {
+		return false
+	}
+	next := d.classes[be16(rest[n:])]
+	if next-ipv4 > ipv6-ipv4 { // one comparison, since which of both it is cannot be predicted
+		return false
+	}
+	o := &r.Obs[0]
+	o.Kind, o.Flags = Tag, 0
+	o.Tag.Parse(l, rest)
+	r.N = 1
+	reason, ok := d.plain(next, rest[n+2:], r)
+	if !ok {
+		r.N = 0
+		return false
+	}
+	r.Reason = reason
+	d.counters.Tags++
+	return true
 }
 
 // setEither is setAddrs for a header of either version; v6 is 1 for IPv6, else 0.

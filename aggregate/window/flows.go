@@ -61,6 +61,11 @@ func (s *Shard) countFlows(heavy []uint8) {
 	list, seeds := s.heavy.counted[:len(heavy)], s.seeds
 	items, batch, brief := &s.items, s.batch, s.series.brief
 	slot, apart := items[heavy[0]].slot, uint32(0)
+	touched := uint32(0)
+	for _, i := range heavy {
+		touched |= brief[items[i].series].cell
+	}
+	s.touched |= uint64(touched)
 	for k, i := range heavy {
 		it, h := &items[i], &list[k]
 		o, b := &batch[it.obs], &brief[it.series]

@@ -22,6 +22,7 @@ type level struct {
 	free          []*window
 	refs          []entryRef // by series
 	gen           uint32
+	keys          *keyCache // remembers entries of the finest level, nil elsewhere
 	deltas        int
 	flowBudget    int
 	touched       uint32 // keeps reads that are made in advance
@@ -96,6 +97,9 @@ func (l *level) nextGen() uint32 {
 	l.gen++
 	if l.gen == 0 {
 		clear(l.refs)
+		if l.keys != nil {
+			l.keys.clear()
+		}
 		l.gen = 1
 	}
 	return l.gen

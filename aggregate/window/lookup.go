@@ -33,7 +33,7 @@ func (k lookupKey) kind() decode.Kind { return decode.Kind(k&1) + decode.Tag }
 func (k lookupKey) src() end          { return end(k >> lookupSrc) }
 func (k lookupKey) dst() end          { return end(k >> lookupDst & (1<<endBits - 1)) }
 
-// lookup finds the series of the pending items. Its loops have little in them, so
+// lookup finds the series of the pending items and their entries. Its loops have little in them, so
 // that the memory accesses of several items overlap.
 func (s *Shard) lookup() {
 	outdated := false
@@ -65,16 +65,38 @@ func (s *Shard) lookup() {
 		touched |= s.keys.touch(uint64(items[i].key))
 	}
 	s.touched |= touched
+	l := &s.levels[0]
 	for i := range items {
 		it := &items[i]
-		series, watch, ok := s.keys.get(uint64(it.key))
+		at, ok := s.keys.find(uint64(it.key))
 		if !ok {
-			series, watch = s.resolve(it.key, &s.batch[it.obs])
-			s.keys.put(keySlot{uint64(it.key), series, watch})
+			series, watch := s.resolve(it.key, &s.batch[it.obs])
+			at = s.keys.put(uint64(it.key), keySeries{series, watch})
 		}
-		it.series = series
-		if it.code&codeBits >= watch {
-			s.noticeItem(it)
+		slot, w := &s.keys.slots[at], l.all[it.slot]
+		if slot.gen != w.gen {
+			series := s.keys.series[at].series
+			s.series.count(series)
+			slot.gen, slot.entry = w.gen, l.entry(w, series, &s.series.list[series])
+		}
+		it.entry = slot.entry
+		if s.watching != nil {
+			s.noticeItem(it, &s.keys.series[at])
+		}
+	}
+	s.touchEntries()
+}
+
+// touchEntries reads the entries that the pending items are counted in, so that counting does not wait
+// for memory.
+func (s *Shard) touchEntries() {
+	windows := s.levels[0].all
+	for i := range s.items[:s.pending] {
+		it := &s.items[i]
+		if w := windows[it.slot]; it.code&itemWide != 0 {
+			it.series = w.wide[it.entry].series
+		} else {
+			it.series = w.compact[it.entry].series
 		}
 	}
 }
@@ -120,16 +142,23 @@ func (s *Shard) resolve(k lookupKey, o *decode.Observation) (id, watch uint32) {
 // seeded at random, so that no traffic can be made up to collide; what they hold
 // never changes a result. A full cache is emptied.
 
-// keySlot maps what the hot path can see of a series to its number.
+// keySlot maps what the hot path can see of a series to where that is counted: its entry in the window
+// of the finest level that has the generation, the one where the key was counted last.
 type keySlot struct {
-	key    uint64 // 0 for an empty slot
+	key        uint64 // 0 for an empty slot
+	gen, entry uint32
+}
+
+// keySeries is the series of a key. It is asked for when the key is counted first in a window.
+type keySeries struct {
 	series uint32
 	watch  uint32 // least code of observations that are noticed
 }
 
 type keyCache struct {
-	slots  []keySlot // a power of two, at most half full
-	shift  uint8     // 64 - log2(len(slots))
+	slots  []keySlot   // a power of two, at most half full
+	series []keySeries // by slot
+	shift  uint8       // 64 - log2(len(slots))
 	n      int
 	limit  int // largest len(slots)
 	seed   uint64
@@ -143,7 +172,7 @@ func newKeyCache(limit int) keyCache {
 }
 
 func (c *keyCache) resize(n int) {
-	c.slots, c.n = make([]keySlot, n), 0
+	c.slots, c.series, c.n = make([]keySlot, n), make([]keySeries, n), 0
 	c.shift = uint8(64 - bits.Len(uint(n-1)))
 }
 
@@ -152,50 +181,51 @@ func (c *keyCache) touch(key uint64) uint64 {
 	return c.slots[key*c.seed>>c.shift&uint64(len(c.slots)-1)].key
 }
 
-func (c *keyCache) get(key uint64) (series, watch uint32, ok bool) {
+// find returns the number of a key's slot, which is valid until the next put.
+func (c *keyCache) find(key uint64) (slot uint64, ok bool) {
 	mask := uint64(len(c.slots) - 1)
-	for i := key * c.seed >> c.shift; ; i++ {
-		s := &c.slots[i&mask]
-		if s.key == key {
-			return s.series, s.watch, true
-		}
-		if s.key == 0 {
-			return 0, 0, false
+	for i := key * c.seed >> c.shift & mask; ; i = (i + 1) & mask {
+		switch c.slots[i].key {
+		case key:
+			return i, true
+		case 0:
+			return 0, false
 		}
 	}
 }
 
-// put adds a key that get does not have.
-func (c *keyCache) put(s keySlot) {
+// put adds a key that find does not have, and returns its slot.
+func (c *keyCache) put(key uint64, s keySeries) (slot uint64) {
 	if c.n*2 >= len(c.slots) {
 		c.makeRoom()
 	}
-	c.insert(s)
+	return c.insert(key, s)
 }
 
 func (c *keyCache) makeRoom() {
-	old := c.slots
-	if len(old) >= c.limit {
+	slots, series := c.slots, c.series
+	if len(slots) >= c.limit {
 		c.clear()
 		c.resets++
 		return
 	}
-	c.resize(2 * len(old))
-	for _, s := range old {
-		if s.key != 0 {
-			c.insert(s)
+	c.resize(2 * len(slots))
+	for i := range slots {
+		if key := slots[i].key; key != 0 {
+			c.insert(key, series[i])
 		}
 	}
 }
 
-func (c *keyCache) insert(s keySlot) {
+func (c *keyCache) insert(key uint64, s keySeries) (slot uint64) {
 	mask := uint64(len(c.slots) - 1)
-	i := s.key * c.seed >> c.shift
-	for c.slots[i&mask].key != 0 {
-		i++
+	i := key * c.seed >> c.shift & mask
+	for c.slots[i].key != 0 {
+		i = (i + 1) & mask
 	}
 	c.n++
-	c.slots[i&mask] = s
+	c.slots[i], c.series[i] = keySlot{key: key}, s
+	return i
 }
 
 func (c *keyCache) clear() {
@@ -203,4 +233,4 @@ func (c *keyCache) clear() {
 	c.n = 0
 }
 
-func (c *keyCache) bytes() uint64 { return uint64(len(c.slots)) * 16 }
+func (c *keyCache) bytes() uint64 { return uint64(len(c.slots)) * (16 + 8) }

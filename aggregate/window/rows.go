@@ -2,6 +2,7 @@ package window
 
 import (
 	"context"
+	"math"
 	"math/bits"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -71,15 +72,19 @@ func (s *Shard) buildRows(l *level, w *window) {
 // that not each waits for memory.
 const touchAhead = 64
 
-// touch reads entries that rows are made of soon.
+// touch reads entries that rows are made of soon, and their series.
 func (s *Shard) touch(w *window, picked []uint64) {
-	touched := uint32(0)
-	for _, p := range picked {
+	var series [touchAhead]uint32
+	for i, p := range picked {
 		if entry := uint32(p); entry&wideBit == 0 {
-			touched |= w.compact[entry].used
+			series[i&(touchAhead-1)] = w.compact[entry].series
 		} else {
-			touched |= w.wide[entry&^wideBit].count
+			series[i&(touchAhead-1)] = w.wide[entry&^wideBit].series
 		}
+	}
+	touched := uint32(0)
+	for i := range picked {
+		touched |= s.series.list[series[i&(touchAhead-1)]].life
 	}
 	s.rows.touched |= touched
 }
@@ -125,7 +130,7 @@ func (s *Shard) pick(w *window, heavyOnly bool) {
 func (s *Shard) markHeavy(w *window) {
 	r := &s.rows
 	r.gen++
-	if n := len(s.series.cells); n > len(r.heavyGen) || r.gen == 0 {
+	if n := len(s.series.firsts); n > len(r.heavyGen) || r.gen == 0 {
 		r.heavyGen, r.gen = make([]uint32, 2*n), 1
 	}
 	for i := range w.compact {
@@ -146,6 +151,19 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 	r, b := &s.rows, &s.rows.block
 	var sum aggregate.Sums
 	var sr *series
+	if entry := uint32(entries[0]); len(entries) == 1 && entry&wideBit == 0 && w.compact[entry].carries == 0 {
+		e := &w.compact[entry]
+		sr = &s.series.list[e.series]
+		s.addNarrow(&sum, sr, e)
+		s.appendKey(sr)
+		b.AppendSums(&sum)
+		used := e.used
+		if !sr.counts() {
+			used = 0
+		}
+		b.AppendCounts(used, &e.hist, s.cfg.Weight)
+		return
+	}
 	for _, p := range entries {
 		entry := uint32(p)
 		if entry&wideBit != 0 {
@@ -158,14 +176,42 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 		sr = &s.series.list[w.compact[entry].series]
 		s.addCompact(&sum, sr, w, entry)
 	}
+	s.appendKey(sr)
+	b.AppendSums(&sum)
+	b.AppendDist(&r.dist)
+}
+
+// appendKey begins a row with the key of a series.
+func (s *Shard) appendKey(sr *series) {
+	b := &s.rows.block
 	b.Signal = append(b.Signal, uint8(sr.signal))
 	b.Kind = append(b.Kind, uint8(sr.kind))
 	b.Encoding = append(b.Encoding, uint8(sr.encoding()))
 	b.SrcGroup = append(b.SrcGroup, uint64(sr.src))
 	b.DstGroup = append(b.DstGroup, uint64(sr.dst))
 	b.Location = append(b.Location, uint64(sr.loc))
-	b.AppendSums(&sum)
-	b.AppendDist(&r.dist)
+}
+
+// addNarrow is addCompact, without the distribution, for an entry none of whose counts was
+// carried: most rows are of one.
+func (s *Shard) addNarrow(sum *aggregate.Sums, sr *series, e *compactEntry) {
+	values := &s.traits[sr.traits].value
+	least, most := uint64(math.MaxUint64), uint64(0)
+	var n, total, heavy, heavySum uint64
+	for used := e.used; used != 0; used &= used - 1 {
+		c := bits.TrailingZeros32(used) & 31
+		count, value := uint64(e.hist[c]), values[c]
+		here := aggregate.MulSat(count, value)
+		isHeavy := -uint64(sr.heavyMask >> c & 1)
+		least, most = min(least, value), max(most, value)
+		n += count
+		total = aggregate.AddSat(total, here)
+		heavy += count & isHeavy
+		heavySum = aggregate.AddSat(heavySum, here&isHeavy)
+	}
+	s.addEntry(sum, sr, &aggregate.Sums{
+		Bytes: e.bytes, Measured: n, Sum: total, Min: least, Max: most, Heavy: heavy, HeavySum: heavySum,
+	})
 }
 
 // addCompact adds an entry to the row's sums, and its codes to the row's distribution.
@@ -184,7 +230,7 @@ func (s *Shard) addCompact(sum *aggregate.Sums, sr *series, w *window, entry uin
 			own.Heavy += n
 			own.HeavySum = aggregate.AddSat(own.HeavySum, total)
 		}
-		if sr.class != classTrimmed && sr.class != classCount {
+		if sr.counts() {
 			s.rows.dist.Add(c, n*s.cfg.Weight)
 		}
 	}

@@ -2,6 +2,8 @@ package window
 
 import (
 	"cmp"
+	"math/bits"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -39,6 +41,9 @@ type seriesBrief struct {
 	cell uint32
 }
 
+// counts reports whether codes of the series enter distributions.
+func (s *series) counts() bool { return s.class != classTrimmed && s.class != classCount }
+
 func (s *series) encoding() aggregate.Encoding { return aggregate.Encoding(s.traits >> 4) }
 
 // compareRows orders series by the key of their row; equal ones share a row.
@@ -70,12 +75,14 @@ func (t *seriesTable) nextLife() {
 type seriesTable struct {
 	traits  *[numTraits]traits
 	maxKeys int
+	seeds   [2]uint64 // of hashes, which no traffic can be made up to collide in
 
-	list  []series
-	brief []seriesBrief // by series
-	ids   map[seriesKey]uint32
-	cells map[aggregate.CellKey]uint32
-	own   int // series that are not overflow
+	list   []series
+	brief  []seriesBrief // by series
+	ids    denseIndex    // of list
+	cells  denseIndex
+	firsts []uint32 // by cell: the first of its series
+	own    int      // series that are not overflow
 
 	// A life lasts from one reset of the shard to the next. Series of earlier ones
 	// are kept as long as there is room.
@@ -89,15 +96,15 @@ type seriesTable struct {
 
 func newSeriesTable(tr *[numTraits]traits, maxKeys int) seriesTable {
 	return seriesTable{
-		traits: tr, maxKeys: maxKeys,
-		ids: make(map[seriesKey]uint32), cells: make(map[aggregate.CellKey]uint32),
+		traits: tr, maxKeys: maxKeys, seeds: [2]uint64{rand.Uint64(), rand.Uint64()},
 	}
 }
 
 // id is the number of the series, that of its overflow series once the budget is
 // spent.
 func (t *seriesTable) id(k seriesKey) uint32 {
-	if id, ok := t.ids[k]; ok {
+	hash := t.hash(&k)
+	if id, ok := t.ids.find(hash, func(id uint32) bool { return t.list[id].seriesKey == k }); ok {
 		return id
 	}
 	if t.own >= t.maxKeys && !k.overflow {
@@ -105,10 +112,37 @@ func (t *seriesTable) id(k seriesKey) uint32 {
 		k.evidence = 0
 		return t.id(k)
 	}
-	return t.insert(k)
+	return t.insert(k, hash)
 }
 
-func (t *seriesTable) insert(k seriesKey) uint32 {
+// hash is that of a series' key.
+func (t *seriesTable) hash(k *seriesKey) uint64 {
+	heavy := uint64(k.heavyHi)<<32 | uint64(k.heavyLo)
+	rest := uint64(k.traits)<<24 | uint64(k.kind)<<16 | uint64(k.class)<<8 | uint64(k.evidence)
+	return mix(t.hashCell(uint64(k.kind), k.src, k.dst)^uint64(k.loc), mix(heavy^t.seeds[0], rest^t.seeds[1]))
+}
+
+// hashCell is that of a cell, whose kind goes with its signal.
+func (t *seriesTable) hashCell(kind uint64, src, dst aggregate.GroupID) uint64 {
+	return mix(uint64(src)^t.seeds[0], bits.RotateLeft64(uint64(dst), 32)^kind^t.seeds[1])
+}
+
+// cell is the dense number of a series' cell.
+func (t *seriesTable) cell(s *series) uint32 {
+	hash := t.hashCell(uint64(s.kind)<<16|uint64(s.signal), s.src, s.dst)
+	n, ok := t.cells.find(hash, func(n uint32) bool {
+		o := &t.list[t.firsts[n]]
+		return o.signal == s.signal && o.kind == s.kind && o.src == s.src && o.dst == s.dst
+	})
+	if !ok {
+		n = uint32(len(t.firsts))
+		t.firsts = append(t.firsts, uint32(len(t.list)))
+		t.cells.insert(hash, n)
+	}
+	return n
+}
+
+func (t *seriesTable) insert(k seriesKey, hash uint64) uint32 {
 	id := uint32(len(t.list))
 	tr := &t.traits[k.traits]
 	s := series{seriesKey: k, signal: tr.signal, wide: tr.wide}
@@ -117,20 +151,14 @@ func (t *seriesTable) insert(k seriesKey) uint32 {
 			s.heavyMask |= 1 << c
 		}
 	}
-	cell := aggregate.CellKey{Signal: tr.signal, Kind: k.kind, Src: k.src, Dst: k.dst}
-	n, ok := t.cells[cell]
-	if !ok {
-		n = uint32(len(t.cells))
-		t.cells[cell] = n
-	}
-	s.cell = n
+	s.cell = t.cell(&s)
 	s.life = t.life
 	t.current++
 	t.list = extend(t.list)
 	t.list[id] = s
 	t.brief = extend(t.brief)
 	t.brief[id] = seriesBrief{s.loc, s.cell}
-	t.ids[k] = id
+	t.ids.insert(hash, id)
 	if !k.overflow {
 		t.own++
 	}
@@ -196,8 +224,9 @@ func (t *seriesTable) setRanks() {
 
 // forget drops all series and keeps their memory.
 func (t *seriesTable) forget() {
-	clear(t.ids)
-	clear(t.cells)
+	t.ids.reset()
+	t.cells.reset()
+	t.firsts = t.firsts[:0]
 	t.list, t.brief, t.order, t.rank = t.list[:0], t.brief[:0], t.order[:0], t.rank[:0]
 	t.own, t.current = 0, 0
 }
@@ -210,7 +239,7 @@ func (t *seriesTable) retain(live []bool) []uint32 {
 	renumbered := make([]uint32, len(t.list))
 	for i := range t.list {
 		if live[i] {
-			renumbered[i] = kept.insert(t.list[i].seriesKey)
+			renumbered[i] = kept.insert(t.list[i].seriesKey, kept.hash(&t.list[i].seriesKey))
 		}
 	}
 	*t = kept
@@ -221,7 +250,6 @@ func (t *seriesTable) retain(live []bool) []uint32 {
 func (t *seriesTable) cellOf(id uint32) uint32 { return t.brief[id].cell }
 
 func (t *seriesTable) bytes() uint64 {
-	const seriesBytes, mapSlotBytes = 56 + 16, 64
-	return uint64(cap(t.list))*seriesBytes + uint64(cap(t.order)+cap(t.rank))*4 +
-		uint64(len(t.ids)+len(t.cells))*mapSlotBytes
+	const seriesBytes = 56 + 16
+	return uint64(cap(t.list))*seriesBytes + uint64(cap(t.order)+cap(t.rank)+cap(t.firsts))*4 + t.ids.bytes() + t.cells.bytes()
 }

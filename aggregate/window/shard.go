@@ -110,6 +110,7 @@ func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 	s.ways = newWayCache(cfg.Resolver)
 	s.witness = newWitness(cfg.Resolver, cfg.Stand, s.seeds)
 	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxKeys*2, 1<<18)))
+	s.levels[0].keys = &s.keys
 	s.refused = [4]uint8{1, 1, 1, 1}
 	if cfg.Tags {
 		s.refused[decode.Tag] = 0
@@ -289,7 +290,6 @@ func (s *Shard) apply() {
 		s.dropLeftovers()
 	}
 	s.lookup()
-	s.findEntries()
 	l := &s.levels[0]
 	wide := 0
 	heavy := 0
@@ -311,8 +311,7 @@ func (s *Shard) apply() {
 		s.heavy.list[heavy&(pendingItems-1)] = uint8(i) // stays there if it is heavy, which cannot be predicted
 		heavy += int(e.heavy >> c & 1)
 		if n == 0 && !w.carry(it.entry, c, 1) {
-			l.seal(w, it.series, &s.series.list[it.series])
-			s.findEntries()
+			s.seal(w, it)
 		}
 	}
 	if wide > 0 {
@@ -322,27 +321,16 @@ func (s *Shard) apply() {
 	s.pending = 0
 }
 
-// findEntries finds the entries that the pending items are counted in, and reads them, so
-// that counting does not wait for memory.
-func (s *Shard) findEntries() {
+// seal has the next observations of an item's series counted in a new entry.
+func (s *Shard) seal(w *window, it *pendingItem) {
 	l := &s.levels[0]
-	refs, touched := l.refs, uint32(0)
+	l.seal(w, it.series, &s.series.list[it.series])
+	w.gen = l.nextGen() // what remembers entries of the window asks again
 	for i := range s.items[:s.pending] {
-		it := &s.items[i]
-		w := l.all[it.slot]
-		ref := refs[it.series]
-		if ref.gen != w.gen {
-			s.series.count(it.series)
-			ref.entry = l.entry(w, it.series, &s.series.list[it.series])
-		}
-		it.entry = ref.entry
-		if it.code&itemWide != 0 {
-			touched |= w.wide[ref.entry].count
-		} else {
-			touched |= w.compact[ref.entry].used
+		if o := &s.items[i]; l.all[o.slot] == w {
+			o.entry = l.entry(w, o.series, &s.series.list[o.series])
 		}
 	}
-	s.touched |= uint64(touched)
 }
 
 // countWide counts all but the distribution, for which it leaves the bucket in the
@@ -358,8 +346,7 @@ func (s *Shard) countWide(w *window, it *pendingItem) (heavy uint32) {
 	}
 	e.count++
 	if e.count >= math.MaxUint32-1 {
-		s.levels[0].seal(w, it.series, &s.series.list[it.series])
-		s.findEntries()
+		s.seal(w, it)
 	}
 	return heavy
 }

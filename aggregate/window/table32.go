@@ -89,6 +89,69 @@ func (t *table32) reset() {
 
 func (t *table32) bytes() uint64 { return uint64(cap(t.slots)) * 8 }
 
+// denseIndex finds the numbers of a list by the hashes of what they stand for, which its owner compares.
+// The zero value is empty and ready for use.
+type denseIndex struct {
+	slots []denseSlot // a power of two, at most half full
+	shift uint8       // 32 - log2(len(slots))
+	n     int
+}
+
+type denseSlot struct {
+	hash   uint32 // upper half
+	number uint32 // plus 1, 0 in an empty slot
+}
+
+// find returns the number with the hash for which same holds.
+func (x *denseIndex) find(hash uint64, same func(number uint32) bool) (number uint32, ok bool) {
+	if x.n == 0 {
+		return 0, false
+	}
+	upper, mask := uint32(hash>>32), uint32(len(x.slots)-1)
+	for i := upper >> x.shift; ; i++ {
+		s := x.slots[i&mask]
+		if s.number == 0 {
+			return 0, false
+		}
+		if s.hash == upper && same(s.number-1) {
+			return s.number - 1, true
+		}
+	}
+}
+
+// insert adds a number that find does not return.
+func (x *denseIndex) insert(hash uint64, number uint32) {
+	if x.n*2 >= len(x.slots) {
+		old := x.slots
+		x.slots = make([]denseSlot, max(minTable32, 2*len(old)))
+		x.shift = uint8(33 - bits.Len(uint(len(x.slots))))
+		for _, s := range old {
+			if s.number != 0 {
+				x.put(s)
+			}
+		}
+	}
+	x.put(denseSlot{uint32(hash >> 32), number + 1})
+	x.n++
+}
+
+func (x *denseIndex) put(s denseSlot) {
+	mask := uint32(len(x.slots) - 1)
+	i := s.hash >> x.shift
+	for x.slots[i&mask].number != 0 {
+		i++
+	}
+	x.slots[i&mask] = s
+}
+
+// reset empties the index and keeps its memory.
+func (x *denseIndex) reset() {
+	clear(x.slots)
+	x.n = 0
+}
+
+func (x *denseIndex) bytes() uint64 { return uint64(cap(x.slots)) * 8 }
+
 const (
 	// minRadix is the length below which comparing beats counting.
 	minRadix = 192

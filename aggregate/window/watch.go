@@ -105,9 +105,11 @@ func (s *Shard) watchFrom(k lookupKey, at aggregate.LocationID, capacity uint64)
 	return aggregate.NotWatched
 }
 
-// noticeItem puts a pending item whose key is watched on the list, for its source and for
-// its value.
-func (s *Shard) noticeItem(it *pendingItem) {
+// noticeItem puts a pending item on the list if its key is watched: for its source, and for its value.
+func (s *Shard) noticeItem(it *pendingItem, key *keySeries) {
+	if it.code&codeBits < key.watch {
+		return
+	}
 	o := &s.batch[it.obs]
 	if s.ends.strange[it.key.src()] {
 		s.notice(aggregate.Watched{Observation: o, Why: aggregate.WatchedSource})
@@ -115,7 +117,7 @@ func (s *Shard) noticeItem(it *pendingItem) {
 	if it.key.class() != classValue {
 		return
 	}
-	at := s.series.brief[it.series].loc
+	at := s.series.brief[key.series].loc
 	if at == aggregate.OverflowLocation {
 		src, dst := measured(o)
 		at, _ = s.cfg.Resolver.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)

@@ -129,11 +129,11 @@ func TestGenerationsWrap(t *testing.T) {
 func TestKeyCacheStaysBounded(t *testing.T) {
 	keys := newKeyCache(4096)
 	for i := range uint64(20000) {
-		if _, _, ok := keys.get(i + 1); ok {
+		if _, ok := keys.find(i + 1); ok {
 			t.Fatalf("key %d was there before", i)
 		}
-		keys.put(keySlot{i + 1, uint32(i), 0})
-		if got, _, ok := keys.get(i + 1); !ok || got != uint32(i) {
+		keys.put(i+1, keySeries{series: uint32(i)})
+		if at, ok := keys.find(i + 1); !ok || keys.series[at].series != uint32(i) {
 			t.Fatalf("key %d is not where it was put", i)
 		}
 	}
