@@ -65,14 +65,33 @@ func (s *Shard) lookup() {
 		touched |= s.keys.touch(uint64(items[i].key))
 	}
 	s.touched |= touched
+	s.findEntries(items)
+	s.touchEntries()
+}
+
+// findEntries finds the entries of items. Those of keys that are new in their window come last, when
+// their series have been read.
+func (s *Shard) findEntries(items []pendingItem) {
 	l := &s.levels[0]
+	fresh, touched := 0, uint32(0)
 	for i := range items {
 		it := &items[i]
-		at, ok := s.keys.find(uint64(it.key))
-		if !ok {
-			series, watch := s.resolve(it.key, &s.batch[it.obs])
-			at = s.keys.put(uint64(it.key), keySeries{series, watch})
+		at := s.find(it)
+		slot := &s.keys.slots[at]
+		if slot.gen != l.all[it.slot].gen {
+			touched |= s.series.list[s.keys.series[at].series].life
+			s.fresh[fresh&(pendingItems-1)] = uint8(i)
+			fresh++
 		}
+		it.entry = slot.entry
+		if s.watching != nil {
+			s.noticeItem(it, &s.keys.series[at])
+		}
+	}
+	s.touched |= uint64(touched)
+	for _, i := range s.fresh[:fresh] {
+		it := &items[i]
+		at := s.find(it)
 		slot, w := &s.keys.slots[at], l.all[it.slot]
 		if slot.gen != w.gen {
 			series := s.keys.series[at].series
@@ -80,11 +99,17 @@ func (s *Shard) lookup() {
 			slot.gen, slot.entry = w.gen, l.entry(w, series, &s.series.list[series])
 		}
 		it.entry = slot.entry
-		if s.watching != nil {
-			s.noticeItem(it, &s.keys.series[at])
-		}
 	}
-	s.touchEntries()
+}
+
+// find returns the slot of an item's key, which it makes.
+func (s *Shard) find(it *pendingItem) (slot uint64) {
+	slot, ok := s.keys.find(uint64(it.key))
+	if !ok {
+		series, watch := s.resolve(it.key, &s.batch[it.obs])
+		slot = s.keys.put(uint64(it.key), keySeries{series, watch})
+	}
+	return slot
 }
 
 // touchEntries reads the entries that the pending items are counted in, so that counting does not wait
@@ -167,7 +192,7 @@ type keyCache struct {
 
 func newKeyCache(limit int) keyCache {
 	c := keyCache{limit: limit, seed: rand.Uint64() | 1}
-	c.resize(4096)
+	c.resize(min(limit, 1<<14))
 	return c
 }
 

@@ -151,7 +151,7 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 	r, b := &s.rows, &s.rows.block
 	var sum aggregate.Sums
 	var sr *series
-	if entry := uint32(entries[0]); len(entries) == 1 && entry&wideBit == 0 && w.compact[entry].carries == 0 {
+	if entry := uint32(entries[0]); len(entries) == 1 && entry&wideBit == 0 && s.narrow(&w.compact[entry]) {
 		e := &w.compact[entry]
 		sr = &s.series.list[e.series]
 		s.addNarrow(&sum, sr, e)
@@ -192,8 +192,13 @@ func (s *Shard) appendKey(sr *series) {
 	b.Location = append(b.Location, uint64(sr.loc))
 }
 
-// addNarrow is addCompact, without the distribution, for an entry none of whose counts was
-// carried: most rows are of one.
+// narrow reports whether addNarrow takes an entry: none of its counts was carried, and no sum of as
+// many values exceeds 64 bits.
+func (s *Shard) narrow(e *compactEntry) bool {
+	return e.carries == 0 && s.traits[s.series.list[e.series].traits].most < 1<<48
+}
+
+// addNarrow is addCompact, without the distribution, for an entry that is narrow: most rows are of one.
 func (s *Shard) addNarrow(sum *aggregate.Sums, sr *series, e *compactEntry) {
 	values := &s.traits[sr.traits].value
 	least, most := uint64(math.MaxUint64), uint64(0)
@@ -201,13 +206,12 @@ func (s *Shard) addNarrow(sum *aggregate.Sums, sr *series, e *compactEntry) {
 	for used := e.used; used != 0; used &= used - 1 {
 		c := bits.TrailingZeros32(used) & 31
 		count, value := uint64(e.hist[c]), values[c]
-		here := aggregate.MulSat(count, value)
 		isHeavy := -uint64(sr.heavyMask >> c & 1)
 		least, most = min(least, value), max(most, value)
 		n += count
-		total = aggregate.AddSat(total, here)
+		total += count * value
 		heavy += count & isHeavy
-		heavySum = aggregate.AddSat(heavySum, here&isHeavy)
+		heavySum += count * value & isHeavy
 	}
 	s.addEntry(sum, sr, &aggregate.Sums{
 		Bytes: e.bytes, Measured: n, Sum: total, Min: least, Max: most, Heavy: heavy, HeavySum: heavySum,

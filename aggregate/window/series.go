@@ -48,14 +48,19 @@ func (s *series) encoding() aggregate.Encoding { return aggregate.Encoding(s.tra
 
 // compareRows orders series by the key of their row; equal ones share a row.
 func compareRows(a, b *series) int {
-	return cmp.Or(
-		cmp.Compare(a.signal, b.signal),
-		cmp.Compare(a.kind, b.kind),
-		cmp.Compare(a.traits>>4, b.traits>>4),
-		cmp.Compare(a.src, b.src),
-		cmp.Compare(a.dst, b.dst),
-		cmp.Compare(a.loc, b.loc),
-	)
+	switch {
+	case a.signal != b.signal:
+		return cmp.Compare(a.signal, b.signal)
+	case a.kind != b.kind:
+		return cmp.Compare(a.kind, b.kind)
+	case a.traits>>4 != b.traits>>4:
+		return cmp.Compare(a.traits>>4, b.traits>>4)
+	case a.src != b.src:
+		return cmp.Compare(a.src, b.src)
+	case a.dst != b.dst:
+		return cmp.Compare(a.dst, b.dst)
+	}
+	return cmp.Compare(a.loc, b.loc)
 }
 
 // count notes that a series has been counted in this life.

@@ -68,6 +68,7 @@ type Shard struct {
 	batch     []decode.Observation // that the items are of
 	reflected [pendingItems]uint8  // numbers of its reflections
 	repeated  [pendingItems]bool   // by number, of those that repeat
+	fresh     [pendingItems]uint8  // numbers of items whose keys are new in their windows
 	items     [pendingItems]pendingItem
 	pending   int
 	heavy     heavyItems

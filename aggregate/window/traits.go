@@ -31,6 +31,7 @@ type traits struct {
 	located bool       // locator metadata names the hop that the value is of
 	code    [32]uint8  // compact: code by raw S
 	value   [32]uint64 // compact: value by code
+	most    uint64     // compact: the greatest of them
 }
 
 func newTraits(d *csig.Domain) *[numTraits]traits {
@@ -72,6 +73,7 @@ func (tr *traits) set() {
 	}
 	for c := range tr.table.Codes() {
 		tr.value[c] = tr.table.Value(c)
+		tr.most = max(tr.most, tr.value[c])
 	}
 }
 
