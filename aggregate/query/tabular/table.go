@@ -64,7 +64,7 @@ func New[T any](f Format, columns []Column[T], w io.Writer) (Writer[T], error) {
 	case Parquet:
 		return newParquet(columns, w)
 	case Arrow:
-		return newArrow(columns, w), nil
+		return newArrow(columns, w)
 	}
 	return nil, fmt.Errorf("write table: format %q: expected %s, %s or %s", f, CSV, Parquet, Arrow)
 }

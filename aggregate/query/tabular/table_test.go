@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/metadata"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
@@ -92,6 +94,74 @@ func TestRoundTrip(t *testing.T) {
 			if f == tabular.Parquet && notes["rows"] != fmt.Sprint(n) {
 				t.Errorf("notes %v", notes)
 			}
+		}
+	}
+}
+
+// TestRuns: values repeat for a while or alternate, among few or many, with gaps or without: each
+// way in which a column can be encoded gives them back.
+func TestRuns(t *testing.T) {
+	at := time.Date(2026, 1, 20, 9, 0, 0, 0, time.UTC)
+	for _, distinct := range []int{1, 2, 3, 9, 300, 8192, 8193, 20_000} {
+		for _, run := range []int{1, 3, 7, 8, 9, 40} {
+			make := func(i int) row {
+				v := i / run % distinct
+				r := row{fmt.Sprint("rack", v), uint64(v), float64(v), at.Add(time.Duration(v)), v%2 == 1}
+				if i/run%5 == 4 {
+					r.name, r.value, r.at = "", math.NaN(), time.Time{}
+				}
+				return r
+			}
+			const rows = 20_011
+			var text bytes.Buffer
+			write(t, tabular.CSV, &text, rows, make)
+			want, _, err := tabulartest.Read(tabular.CSV, text.Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range formats[1:] {
+				var out bytes.Buffer
+				write(t, f, &out, rows, make)
+				if got, _, err := tabulartest.Read(f, out.Bytes()); err != nil || !slices.EqualFunc(want, got, slices.Equal) {
+					t.Errorf("%s, runs of %d of %d values: %v, %d rows that differ from those of CSV", f, run, distinct, err, len(got)-1)
+				}
+			}
+		}
+	}
+}
+
+// TestParquetBounds: a row group says from when to when its rows are, so that readers skip it.
+func TestParquetBounds(t *testing.T) {
+	at := time.Date(1969, 12, 31, 23, 59, 59, 0, time.UTC)
+	var out bytes.Buffer
+	write(t, tabular.Parquet, &out, 3, func(i int) row {
+		if i == 1 {
+			return row{}
+		}
+		return row{at: at.Add(time.Duration(i) * time.Second)}
+	})
+	r, err := file.NewParquetReader(bytes.NewReader(out.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range columns {
+		chunk, err := r.MetaData().RowGroup(0).ColumnChunk(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := chunk.Statistics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Time == nil {
+			if s != nil && s.HasMinMax() {
+				t.Errorf("%s has bounds", c.Name)
+			}
+			continue
+		}
+		times, ok := s.(*metadata.Int64Statistics)
+		if !ok || times.Min() != at.UnixNano() || times.Max() != at.Add(2*time.Second).UnixNano() {
+			t.Errorf("%s: %v", c.Name, s)
 		}
 	}
 }
