@@ -13,23 +13,33 @@ UPLOT    := dashboards/page/testdata/uplot/node_modules/.installed
 TOOLS    := .cache/tools
 LINT     := $(TOOLS)/golangci-lint
 BENCHSTAT := $(TOOLS)/benchstat
+PACKERS  := $(TOOLS)/nfpm $(TOOLS)/go-md2man
 PROTOC_PLUGINS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 DEMO_DIR ?= demo-data
 
 .DEFAULT_GOAL := help
-.PHONY: help build engine demo test test-all nightly torture bench bench-conform bench-tap bench-watch bench-peers bench-compare load accuracy check-clients digests generate lint fmt fuzz deps clean bench-page screenshots soak static
+.PHONY: help build engine demo test test-all nightly torture bench bench-conform bench-tap bench-watch bench-peers bench-compare load accuracy check-clients digests generate lint fmt fuzz deps clean bench-page screenshots soak static dist
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/csigscope
-	@[ -e $(BIN) ] || echo "compiling csigscope: the first time takes minutes, later ones seconds"
+	@[ -e $(BIN) ] || echo "compiling csigscope and what it is made of: the first time takes 100 s of CPU time, so a minute on 2 cores, later ones seconds"
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/csigscope
+
+# Stripped, since packages are for use. Every time in them is the commit's.
+dist: engine $(PACKERS) ## leave a tarball and a Debian package in dist, with checksums and a list of their parts
+	@mkdir -p .cache/dist
+	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o .cache/dist/csigscope ./cmd/csigscope
+	.ci/dist dist .cache/dist/csigscope aggregate/store/chdb/node_modules/@chdb/lib-*/libchdb.* \
+		"$$(git describe --tags --match 'v[0-9]*' --dirty=+dirty 2>/dev/null | sed 's/^v//' | grep . || git log -1 --date=format:%Y%m%d --format=0.0.0+git%cd.%h)" \
+		"$$(git log -1 --format=%ct)"
 
 engine: $(ENGINE) ## install the embedded ClickHouse engine
 
 $(ENGINE): aggregate/store/chdb/package-lock.json
 	@.ci/need npm npm
+	@echo "fetching the embedded ClickHouse engine: 150 MB"
 	cd aggregate/store/chdb && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
@@ -47,7 +57,7 @@ $(CLIENTS): %/node_modules/.installed: %/package-lock.json
 demo: build engine ## emit a training job, replay it, store it, and show the heatmaps
 	$(BIN) demo --dir $(DEMO_DIR)
 
-deps: engine $(CLIENT) $(TYPES) $(PANELS) $(UPLOT) ## install what the tests need, by package name
+deps: engine $(PACKERS) $(CLIENT) $(TYPES) $(PANELS) $(UPLOT) ## install what the tests need, by package name
 	@.ci/need curl curl
 	@.ci/need chromium chromium
 	@.ci/need tshark tshark
@@ -138,9 +148,9 @@ generate: build engine $(PROTOC_PLUGINS) ## write the generated files anew
 	@.ci/need /usr/include/google/protobuf/timestamp.proto libprotobuf-dev
 	$(GO) generate ./...
 
-$(LINT) $(BENCHSTAT) $(PROTOC_PLUGINS): .ci/tools/go.sum
+$(LINT) $(BENCHSTAT) $(PACKERS) $(PROTOC_PLUGINS): .ci/tools/go.sum
 	mkdir -p $(TOOLS)
-	cd .ci/tools && $(GO) build -o ../../$@ $$($(GO) list tool | grep '/$(notdir $@)$$')
+	cd .ci/tools && $(GO) build -o ../../$@ $$($(GO) list tool | grep -E '/$(notdir $@)(/v[0-9]+)?$$')
 
 lint: $(LINT) ## check style and import rules
 	$(LINT) run ./...
@@ -164,4 +174,4 @@ fuzz: ## fuzz every parser for a while (FUZZTIME=1m each, SKIP=REGEXP, SLOW=TIME
 	.ci/fuzz $(or $(FUZZTIME),1m) "$(SKIP)" $(SLOW)
 
 clean: ## remove what was built
-	rm -rf bin .cache
+	rm -rf bin dist .cache
