@@ -182,10 +182,16 @@ func (r *Ring) setState(s LinkState) {
 	if s == LinkUp && r.packets+r.count.downs.Load() > 0 {
 		r.count.ups.Add(1)
 	}
-	if before == LinkUp {
+	name := slog.String("interface", r.tap.cfg.Interface)
+	switch {
+	case before == LinkUp:
 		r.count.downs.Add(1)
+		r.tap.cfg.Logger.Warn("link lost: nothing is captured until it is back", name, slog.String("state", s.String()))
+	case s == LinkUp && r.count.downs.Load() > 0:
+		r.tap.cfg.Logger.Warn("link is back", name)
+	default: // of two lost states, or the first one
+		r.tap.cfg.Logger.Info("tap's link changed", name, slog.String("state", s.String()))
 	}
-	r.tap.cfg.Logger.Info("tap's link changed", slog.String("interface", r.tap.cfg.Interface), slog.String("state", s.String()))
 }
 
 // drop closes the socket of an interface that is gone.

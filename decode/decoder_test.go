@@ -2,6 +2,7 @@ package decode_test
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,6 +95,34 @@ func TestJSONLeavesOut(t *testing.T) {
 		`"code":31,"lm":0,"untouched":false,"trimmed":false,"orphan":false,"path":"forward"}`
 	if got := string(o.AppendJSON(nil, domain(t, csig.Spec{}), nil)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestText: a line for people says what JSON says, in words, and leaves out what it leaves out.
+func TestText(t *testing.T) {
+	t.Parallel()
+	dom := domain(t, csig.DefaultSpec())
+	compact := csig.Layout{Format: csig.Compact, Profile: csig.IETF01}
+	full := decode.Observation{Packet: 3, TimeNS: 1_700_000_000_000_456_789, Kind: decode.Tag, Tag: csig.Tag{Layout: compact, T: 1, S: 5, LM: 9}}
+	full.Src, full.Dst = netip.MustParseAddr("10.0.1.1").As16(), netip.MustParseAddr("10.0.2.1").As16()
+	full.SrcPort, full.DstPort, full.Flags = 4001, 80, decode.HasAddrs|decode.HasPorts
+	v6 := full
+	v6.Kind, v6.Tag.S, v6.Tag.D = decode.Reflection, 31, true
+	v6.Src, v6.Dst = netip.MustParseAddr("2001:db8::1").As16(), netip.MustParseAddr("2001:db8::2").As16()
+	v6.Flags = decode.HasAddrs | decode.IPv6
+	bare := decode.Observation{Packet: 1, Kind: decode.Tag, Tag: csig.Tag{Layout: compact, T: 5, S: 7}}
+	bare.Flags = decode.NoTime | decode.Orphan
+	for _, tt := range []struct {
+		o    *decode.Observation
+		want string
+	}{
+		{&full, "2023-11-14T22:13:20.000456789Z 1700000000000456789 packet 3 10.0.1.1:4001 > 10.0.2.1:80 tag min_abw_ratio 15.6 % to 18.8 % code 5 lm 9"},
+		{&v6, "2023-11-14T22:13:20.000456789Z 1700000000000456789 packet 3 2001:db8::1 > 2001:db8::2 reflection min_abw_ratio 96.9 % to 100.0 % code 31 lm 9 untouched trimmed of the reverse path"},
+		{&bare, "packet 1 tag type_5 code 7 lm 0 orphan"},
+	} {
+		if got := string(tt.o.AppendText(nil, dom, nil)); got != tt.want {
+			t.Errorf("got  %s\nwant %s", got, tt.want)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func (j *joiner) end(ctx context.Context, p piece, chunk endedChunk) error {
 			return fmt.Errorf("replay %q: %w", p.src.path, err)
 		}
 		for i := range c.taps {
-			j.found.note(c.taps[i].Findings)
+			j.found.Note(c.taps[i].Findings)
 			c.taps[i].Findings = numberedFrom(f.packets, c.taps[i].Findings)
 		}
 		f.next, f.packets = f.next+1, f.packets+c.packets

@@ -24,6 +24,7 @@ type ListConfig struct {
 	Tap   func(name string) window.Tap
 	Out   io.Writer // one JSON object a line, or with Array one JSON array
 	Array bool
+	Text  bool // a line for people in place of each object
 	// Annotate, unless nil, takes a copy of every packet as pcapng, with a comment on
 	// those that carry CSIG.
 	Annotate io.Writer
@@ -253,11 +254,18 @@ func (l *Lister) print(f *capture.Frame, from *listing) error {
 			}
 			l.line = append(l.line, '\n')
 		}
-		l.line = append(l.line, from.prefix...)
-		at := len(l.line)
-		l.line = o.AppendJSON(l.line, l.cfg.Decode.Domain, l.result.EncapOf(i))
-		if len(from.prefix) > 0 {
-			l.line[at] = ',' // the prefix has opened the object
+		if l.cfg.Text {
+			if from.named {
+				l.line = append(append(l.line, from.path...), ' ')
+			}
+			l.line = o.AppendText(l.line, l.cfg.Decode.Domain, l.result.EncapOf(i))
+		} else {
+			l.line = append(l.line, from.prefix...)
+			at := len(l.line)
+			l.line = o.AppendJSON(l.line, l.cfg.Decode.Domain, l.result.EncapOf(i))
+			if len(from.prefix) > 0 {
+				l.line[at] = ',' // the prefix has opened the object
+			}
 		}
 		if !l.cfg.Array {
 			l.line = append(l.line, '\n')

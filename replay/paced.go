@@ -161,7 +161,7 @@ func (f *pacedFile) flush(ctx context.Context, into *Result) error {
 		err = f.follow.next(taps, f.worker.passages)
 	}
 	for i := range taps {
-		into.Findings.note(taps[i].Findings)
+		into.Findings.Note(taps[i].Findings)
 	}
 	if err == nil {
 		err = writeTaps(ctx, f.worker.cfg, f.src, taps)

@@ -43,7 +43,7 @@ func (r *Result) take(file string, t *TapCounts, read bool) {
 	r.Packets += t.Repeated
 	r.Repeated += t.Repeated
 	r.Counts.Merge(&t.Counts)
-	r.Findings.note(t.Findings)
+	r.Findings.Note(t.Findings)
 }
 
 // add adds what a worker came to in a chunk. All packets of a file in several chunks have
@@ -98,8 +98,8 @@ type Findings map[uint64]finding.Severity
 
 var severities = [...]finding.Severity{finding.Error, finding.Warning, finding.Info}
 
-// note adds findings. It makes the map with the first one.
-func (f *Findings) note(list []finding.Finding) {
+// Note adds findings. It makes the map with the first one.
+func (f *Findings) Note(list []finding.Finding) {
 	for i := range list {
 		if *f == nil {
 			*f = make(Findings)

@@ -33,6 +33,19 @@ type Names interface {
 // became of the observations, how many findings there are, and for each signal the
 // cells that were heavily loaded most, with the mode of their bottleneck.
 func (r *Result) WriteSummary(w io.Writer, s table.Rows, names Names) error {
+	if err := r.WriteAccounting(w); err != nil {
+		return err
+	}
+	writeLocationSizes(w, locationSizes(s, names))
+	for _, sig := range s.Signals() {
+		writeSignal(w, sig, s, names)
+	}
+	return nil
+}
+
+// WriteAccounting writes the part of a summary that counts packets, observations and findings:
+// all that were read, by what became of them. What took in packets live ends with it too.
+func (r *Result) WriteAccounting(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	seconds := max(r.Elapsed, time.Microsecond).Seconds()
 	fmt.Fprintf(tw, "packets\t%d\t%.0f/s, %.1f MB on the wire, %.2f s\n", r.Packets, float64(r.Packets)/seconds, float64(r.WireBytes)/1e6, r.Elapsed.Seconds())
@@ -54,10 +67,6 @@ func (r *Result) WriteSummary(w io.Writer, s table.Rows, names Names) error {
 	r.Findings.write(tw)
 	if err := tw.Flush(); err != nil {
 		return fmt.Errorf("write summary: %w", err)
-	}
-	writeLocationSizes(w, locationSizes(s, names))
-	for _, sig := range s.Signals() {
-		writeSignal(w, sig, s, names)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/ingest/local"
 	"github.com/csigscope/csigscope/ingest/local/agent"
+	"github.com/csigscope/csigscope/replay"
 )
 
 // capturer is what collect and export run, once it is open.
@@ -124,7 +125,8 @@ func (c *capturing) setup(n *network) (s agent.Setup, err error) {
 
 // run captures until ctx ends, with further work before and behind the pipeline.
 func (c *capturing) run(ctx context.Context, reload <-chan os.Signal, before, behind []func(context.Context) error) error {
-	return c.agent.Run(ctx, append(before, func(ctx context.Context) error {
+	began := time.Now()
+	err := c.agent.Run(ctx, append(before, func(ctx context.Context) error {
 		for {
 			select {
 			case <-ctx.Done():
@@ -134,6 +136,33 @@ func (c *capturing) run(ctx context.Context, reload <-chan os.Signal, before, be
 			}
 		}
 	}), append(behind, c.beat, c.watchTags, c.watchPrefixes))
+	return errors.Join(err, c.account(time.Since(began)))
+}
+
+// account prints what became of all that was captured since the process began, as replay does,
+// and what the taps missed.
+func (c *capturing) account(took time.Duration) error {
+	stats, out := c.agent.Stats(), c.cmd.OutOrStdout()
+	if len(stats.Rings) == 0 {
+		return nil
+	}
+	r := replay.Result{Counts: stats.Counts(), Excess: stats.Decoded().ExcessReflections, Elapsed: took}
+	if c.network.Settings().Finding != nil {
+		r.Findings = replay.Findings{}
+	}
+	for i := range stats.Rings {
+		r.Merge(&stats.Rings[i].Tally)
+		r.Findings.Note(stats.Rings[i].Findings)
+	}
+	fmt.Fprintln(out)
+	if err := r.WriteAccounting(out); err != nil {
+		return err
+	}
+	for _, t := range c.agent.Taps() {
+		n := t.Counters()
+		fmt.Fprintf(out, "tap %s: frames %d, dropped by the kernel %d, link losses %d\n", t.Name(), n.Frames, n.Dropped, n.Downs)
+	}
+	return nil
 }
 
 // reload goes on under the files as they are now, or tells why not.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os/exec"
@@ -75,6 +74,7 @@ type collecting struct {
 	says   string // on standard output, once it works
 	mu     sync.Mutex
 	stderr bytes.Buffer
+	ended  chan string // what it says after that, once it has ended
 }
 
 // Write takes the log.
@@ -104,7 +104,7 @@ func runUntil(t *testing.T, env []string, says string, args ...string) *collecti
 // startUntil is runUntil for a command of another version.
 func startUntil(t *testing.T, path string, env []string, says string, args ...string) *collecting {
 	t.Helper()
-	c := &collecting{t: t, cmd: exec.Command(path, args...), says: says}
+	c := &collecting{t: t, cmd: exec.Command(path, args...), says: says, ended: make(chan string, 1)}
 	c.cmd.Env, c.cmd.Stderr = env, c
 	stdout, err := c.cmd.StdoutPipe()
 	if err != nil {
@@ -117,7 +117,13 @@ func startUntil(t *testing.T, path string, env []string, says string, args ...st
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), says) {
-			go func() { _, _ = io.Copy(io.Discard, stdout) }()
+			go func() {
+				var rest strings.Builder
+				for lines.Scan() {
+					rest.WriteString(lines.Text() + "\n")
+				}
+				c.ended <- rest.String()
+			}()
 			return c
 		}
 	}
@@ -422,8 +428,22 @@ func collectReload(t *testing.T, env []string) {
 	c.waitSaid(address+"/readyz", "ok\n")
 	livetest.IP(t, "link", "set", livetest.SendEnd, "down")
 	c.waitSaid(address+"/readyz", "tap "+livetest.TapEnd)
+	c.waitLog("link lost: nothing is captured until it is back\" interface="+livetest.TapEnd+" state=down", 1)
 	livetest.IP(t, "link", "set", livetest.SendEnd, "up")
+	c.waitLog("link is back\" interface="+livetest.TapEnd, 1)
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	said := <-c.ended
 	c.end(syscall.SIGTERM)
+	for _, want := range []string{
+		fmt.Sprintf("observations  %d   = %d stored + 0 late + 0 rejected + 0 overflow: every one accounted for\n", taken, taken),
+		fmt.Sprintf("tap %s: frames %d, dropped by the kernel %d, link losses 1\n", livetest.TapEnd, taken, len(sent)-taken),
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(said), " "), strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("at the end it does not say %q:\n%s", want, said)
+		}
+	}
 	if got := stored(t, env, dsn); got != uint64(taken) || got == 0 {
 		t.Errorf("%d packets sent over 20 reloads, %d of them taken in, %d observations stored", len(sent), taken, got)
 	}

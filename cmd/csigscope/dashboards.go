@@ -108,6 +108,9 @@ Prometheus evaluates none, --alerts writes them for Grafana to evaluate.`,
 		for _, path := range written {
 			fmt.Fprintln(cmd.OutOrStdout(), path)
 		}
+		if err == nil {
+			fmt.Fprintf(cmd.OutOrStdout(), "\nnext: cp -r %[1]s/provisioning/. /etc/grafana/provisioning/ && install -D -t /var/lib/grafana/dashboards/csigscope %[1]s/dashboards/*\n", dir)
+		}
 		return err
 	}
 	return cmd

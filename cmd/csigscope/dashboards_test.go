@@ -292,6 +292,10 @@ func TestDashboardsWrite(t *testing.T) {
 	e := emit(t, "--set", "duration=100ms")
 	dir := filepath.Join(t.TempDir(), "grafana")
 	out := mustRun(t, os.Environ(), "dashboards", "write", "--out", dir, "--fabric", e.fabric(), "--clickhouse", "https://db.example")
+	out, next, _ := strings.Cut(out, "\nnext: ")
+	if !strings.HasPrefix(next, "cp -r "+dir+"/provisioning/. /etc/grafana/provisioning/ ") {
+		t.Errorf("next: %q", next)
+	}
 	for path := range strings.Lines(out) {
 		text, err := os.ReadFile(strings.TrimSpace(path))
 		if err != nil {

@@ -28,7 +28,8 @@ func newDecodeCommand() *cobra.Command {
 		Use:   "decode FILE...",
 		Short: "Print each tag and reflection of a capture as JSON",
 		Long: `decode prints one JSON object per tag or reflection, in the order of the packets
-in the file. What was rejected, and why, goes to standard error at the end.
+in the file; -o table prints a line for people instead, with the time as RFC 3339 beside
+time_ns. What was rejected, and why, goes to standard error at the end.
 FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of
 captures, or - for standard input. A classic pcap that is damaged in its middle is read
 on at the next run of valid records; what is left out is counted, and packets are
@@ -48,6 +49,7 @@ a folder with the files that a rotating program begins in it (tcpdump -C, -G and
 dumpcap -b), until it is interrupted. One program writes to such a folder. Compressed
 files cannot be followed.`,
 		Example: `  csigscope decode capture.pcap
+  csigscope decode capture.pcap -o table | head
   csigscope decode capture.pcapng.gz -o json
   csigscope decode mirrored.pcap --mirrors erspan
   csigscope decode rotated/ --annotate merged.pcapng
@@ -61,7 +63,7 @@ files cannot be followed.`,
 	flags := cmd.Flags()
 	f.network.add(flags)
 	f.taps.addMirrors(flags)
-	f.out.add(cmd, "ndjson", "json")
+	f.out.add(cmd, "ndjson", "json", "table")
 	f.annotate.add(cmd, "annotate", "also copy the packets to a pcapng `FILE`, with comments on those that carry CSIG")
 	flags.BoolVar(&f.follow, "follow", false, "wait for more at the end of a growing file, and for the next files of a rotating capture program")
 	return cmd
@@ -81,7 +83,7 @@ func (f *decodeFlags) run(cmd *cobra.Command, files []string) (err error) {
 		return err
 	}
 	c := replay.ListConfig{
-		Decode: n.Decode, Tap: func(name string) window.Tap { return n.Tap(name, f.taps.defaults()) }, Array: f.out.format == "json", Follow: f.follow,
+		Decode: n.Decode, Tap: func(name string) window.Tap { return n.Tap(name, f.taps.defaults()) }, Array: f.out.format == "json", Text: f.out.format == "table", Follow: f.follow,
 		Logger: newLogger(cmd, cmd.ErrOrStderr()),
 	}
 	if f.annotate.named() {

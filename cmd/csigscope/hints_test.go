@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -94,6 +97,49 @@ func TestServerWithoutRows(t *testing.T) {
 	r := runBinary(t, os.Environ(), "query", "cells", "--server", server.URL)
 	if r.code != exitDone || !strings.Contains(r.stderr, "there are none yet") {
 		t.Errorf("exit code %d, %q", r.code, r.stderr)
+	}
+}
+
+// TestNext: a replay ends with the command that shows what it stored, and query serve begins with
+// how to ask it.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	e := emit(t, "--scenario", "quickstart", "--set", "duration=100ms")
+	replay := append([]string{"replay", "--fabric", e.fabric()}, e.captures(t)...)
+	if out := mustRun(t, nil, append(replay, "--store", "none")...); !strings.HasSuffix(out, "\nnext: csigscope report, or replay into a store: without --store none\n") {
+		t.Errorf("without a store: %q", out)
+	}
+	if out := mustRun(t, nil, append(replay, "--store", "none", "-o", "json")...); strings.Contains(out, "next:") {
+		t.Errorf("JSON: %q", out)
+	}
+	env := engineEnv(t)
+	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
+	if out := mustRun(t, env, append(replay, "--store", dsn)...); !strings.HasSuffix(out, "\nnext: csigscope query serve --store '"+dsn+"'\n") {
+		t.Errorf("into a store: %q", out)
+	}
+	runUntil(t, env, "next: open it in a browser, or ask: csigscope query cells --server http://127.0.0.1:", "query", "serve", "--store", dsn, "--listen", "127.0.0.1:0").end(syscall.SIGTERM)
+}
+
+// TestDecodeTable: the lines for people have the time of those for programs, as RFC 3339 too.
+func TestDecodeTable(t *testing.T) {
+	t.Parallel()
+	e := emit(t, "--scenario", "quickstart", "--set", "duration=100ms")
+	files := e.captures(t)
+	lines := strings.Split(mustRun(t, nil, append([]string{"decode", "-o", "table"}, files...)...), "\n")
+	objects := strings.Split(mustRun(t, nil, append([]string{"decode"}, files...)...), "\n")
+	if len(lines) != len(objects) || len(lines) < 100 {
+		t.Fatalf("%d lines, %d objects", len(lines), len(objects))
+	}
+	for i, line := range lines[:len(lines)-1] {
+		o := decodeJSON[struct {
+			File, Src string
+			Packet    uint64
+			TimeNS    int64 `json:"time_ns"`
+		}](t, objects[i])
+		at := time.Unix(0, o.TimeNS).UTC().Format("2006-01-02T15:04:05.000000000Z07:00")
+		if want := fmt.Sprintf("%s %s %d packet %d %s", o.File, at, o.TimeNS, o.Packet, o.Src); !strings.HasPrefix(line, want) {
+			t.Fatalf("%q, want %q", line, want)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/rest"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -210,7 +211,20 @@ func (f *replayFlags) replay(cmd *cobra.Command, c replay.Config, n *network) er
 	if db != nil {
 		defer db.Close()
 	}
-	return r.run(cmd, db, &f.out)
+	if err := r.run(cmd, db, &f.out); err != nil || f.out.format != "table" || f.out.named() {
+		return err
+	}
+	next := "csigscope query serve"
+	switch {
+	case db == nil:
+		next = "csigscope report, or replay into a store: without --store none"
+	case db.target.Kind == store.KindServer:
+		next += " with the same --store"
+	case cmd.Flags().Changed("store"):
+		next += " --store '" + db.target.String() + "'"
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), "\nnext:", next)
+	return nil
 }
 
 // A replayRun is a replay with its summary.

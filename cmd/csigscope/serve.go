@@ -86,7 +86,7 @@ func (s *pageServer) run(ctx context.Context) error {
 }
 
 func announce(cmd *cobra.Command, d *edge.Server) {
-	fmt.Fprintf(cmd.OutOrStdout(), "\nthe page is at %s/ (Ctrl-C ends it)\n", d.URL())
+	fmt.Fprintf(cmd.OutOrStdout(), "\nthe page is at %s/ (Ctrl-C ends it)\nnext: open it in a browser, or ask: csigscope query cells --server %[1]s\n", d.URL())
 }
 
 // liveFeed is the query API and the page of a process that windows pass through: memory is
