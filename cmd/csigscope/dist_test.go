@@ -78,8 +78,8 @@ func TestDist(t *testing.T) {
 		t.Fatal(err)
 	}
 	top := strings.TrimSuffix(filepath.Base(archives[0]), ".tar.gz") + "/"
-	checkPackage(t, archive, top, at)
-	checkPackage(t, bytes.NewReader(unpacked), "./usr/", at)
+	checkPackage(t, archive, top, "/usr/local/bin", at)
+	checkPackage(t, bytes.NewReader(unpacked), "./usr/", "/usr/bin", at)
 }
 
 func sumsOf(t *testing.T, dir string) []byte {
@@ -91,8 +91,8 @@ func sumsOf(t *testing.T, dir string) []byte {
 	return sums
 }
 
-// checkPackage checks the files below top, all of which are of one time.
-func checkPackage(t *testing.T, from io.Reader, top string, at time.Time) {
+// checkPackage checks the files below top, all of which are of one time; the binary will be in bin.
+func checkPackage(t *testing.T, from io.Reader, top, bin string, at time.Time) {
 	t.Helper()
 	files := make(map[string][]byte)
 	for r := tar.NewReader(from); ; {
@@ -118,10 +118,10 @@ func checkPackage(t *testing.T, from io.Reader, top string, at time.Time) {
 	for name, want := range map[string]string{
 		"bin/csigscope":                                  "\x7fELF",
 		"lib/csigscope/libchdb.so":                       "engine",
-		"lib/systemd/system/csigscope-tap.service":       "\nExecStart=/usr/bin/csigscope collect ",
-		"lib/systemd/system/csigscope-collect.service":   "\nExecStart=/usr/bin/csigscope collect ",
-		"lib/systemd/system/csigscope-export.service":    "\nExecStart=/usr/bin/csigscope export ",
-		"lib/systemd/system/csigscope-query.service":     "\nExecStart=/usr/bin/csigscope query serve ",
+		"lib/systemd/system/csigscope-tap.service":       "\nExecStart=" + bin + "/csigscope collect ",
+		"lib/systemd/system/csigscope-collect.service":   "\nExecStart=" + bin + "/csigscope collect ",
+		"lib/systemd/system/csigscope-export.service":    "\nExecStart=" + bin + "/csigscope export ",
+		"lib/systemd/system/csigscope-query.service":     "\nExecStart=" + bin + "/csigscope query serve ",
 		"share/bash-completion/completions/csigscope":    "csigscope",
 		"share/zsh/vendor-completions/_csigscope":        "#compdef csigscope",
 		"share/fish/vendor_completions.d/csigscope.fish": "complete -c csigscope",
