@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -136,7 +138,10 @@ func (c *capturing) run(ctx context.Context, reload <-chan os.Signal, before, be
 			}
 		}
 	}), append(behind, c.beat, c.watchTags, c.watchPrefixes))
-	return errors.Join(err, c.account(time.Since(began)))
+	if err != nil {
+		return err // windows may be open: there is no account of all
+	}
+	return c.account(time.Since(began))
 }
 
 // account prints what became of all that was captured since the process began, as replay does,
@@ -158,9 +163,10 @@ func (c *capturing) account(took time.Duration) error {
 	if err := r.WriteAccounting(out); err != nil {
 		return err
 	}
-	for _, t := range c.agent.Taps() {
-		n := t.Counters()
-		fmt.Fprintf(out, "tap %s: frames %d, dropped by the kernel %d, link losses %d\n", t.Name(), n.Frames, n.Dropped, n.Downs)
+	taps := c.agent.Taps()
+	for _, name := range slices.Sorted(maps.Keys(taps)) {
+		n := taps[name].Counters()
+		fmt.Fprintf(out, "tap %s: frames %d, dropped by the kernel %d, link losses %d\n", name, n.Frames, n.Dropped, n.Downs)
 	}
 	return nil
 }
