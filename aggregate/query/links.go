@@ -55,35 +55,62 @@ type Recent struct {
 	Windows    []aggregate.LocationWindow
 }
 
-// judge sets the states of links. A window in which other locations were named judges a link that
-// was hardly named, and never as heavily loaded, to be clear: tags name the tightest hop.
-func (r *Recent) judge(links map[aggregate.LocationID]*Link) {
-	histories := make(map[aggregate.LocationID]*aggregate.History)
+// judged is the judgement of a place in one window.
+type judged struct {
+	start     int64 // of the window, Unix ns
+	judgement aggregate.Judgement
+}
+
+// judgements are those of each place in all windows, by time. at is the place of a location. A window
+// in which other locations were named judges a place that was hardly named, and never as heavily
+// loaded, to be clear: tags name the tightest hop.
+func (r *Recent) judgements(at func(aggregate.LocationID) aggregate.LocationID) map[aggregate.LocationID][]judged {
+	starts := make(map[int64]int)
 	for i := range r.Windows {
-		if id := r.Windows[i].Location; histories[id] == nil {
-			histories[id] = &aggregate.History{}
-		}
+		starts[r.Windows[i].Start] = 0
 	}
-	windows := make(map[int64]bool)
-	for i := range r.Windows {
-		windows[r.Windows[i].Start/r.Length] = true
+	below := make([]judged, 0, len(starts))
+	for i, start := range slices.Sorted(maps.Keys(starts)) {
+		starts[start] = i
+		below = append(below, judged{start, aggregate.Below})
 	}
-	for _, n := range slices.Sorted(maps.Keys(windows)) {
-		for _, h := range histories {
-			h.Set(n, aggregate.Below)
-		}
-	}
+	sums := make(map[aggregate.LocationID][]aggregate.LocationStats)
 	for i := range r.Windows {
 		w := &r.Windows[i]
-		if j := r.Thresholds.Judge(w.Observations, w.Samples, w.Heavy, w.Unjudged); j != aggregate.Unjudged || w.Unjudged > 0 {
-			histories[w.Location].Set(w.Start/r.Length, j)
+		place := at(w.Location)
+		if sums[place] == nil {
+			sums[place] = make([]aggregate.LocationStats, len(below))
+		}
+		s := &sums[place][starts[w.Start]]
+		s.Observations, s.Samples = aggregate.AddSat(s.Observations, w.Observations), aggregate.AddSat(s.Samples, w.Samples)
+		s.Heavy, s.Unjudged = aggregate.AddSat(s.Heavy, w.Heavy), aggregate.AddSat(s.Unjudged, w.Unjudged)
+	}
+	out := make(map[aggregate.LocationID][]judged, len(sums))
+	for place, windows := range sums {
+		out[place] = slices.Clone(below)
+		for i, s := range windows {
+			if j := r.Thresholds.Judge(s.Observations, s.Samples, s.Heavy, s.Unjudged); j != aggregate.Unjudged || s.Unjudged > 0 {
+				out[place][i].judgement = j
+			}
 		}
 	}
-	end := (r.End + r.Length - 1) / r.Length
+	return out
+}
+
+// verdict is that on the windows that judge a place.
+func (r *Recent) verdict(windows []judged) aggregate.Verdict {
+	var h aggregate.History
+	for _, w := range windows {
+		h.Set(w.start/r.Length, w.judgement)
+	}
+	return h.Verdict((r.End+r.Length-1)/r.Length, r.Length)
+}
+
+// judge sets the states of links.
+func (r *Recent) judge(links map[aggregate.LocationID]*Link) {
+	windows := r.judgements(func(id aggregate.LocationID) aggregate.LocationID { return id })
 	for id, l := range links {
-		if h := histories[id]; h != nil {
-			l.Verdict = h.Verdict(end, r.Length)
-		}
+		l.Verdict = r.verdict(windows[id])
 		l.State = r.Thresholds.State(l.Verdict, aggregate.AddSat(l.Named.Observations, l.Passed),
 			aggregate.AddSat(l.Named.Samples, l.passedSamples), l.Named.Heavy, l.Named.Unjudged)
 	}

@@ -46,6 +46,7 @@ or --from and --to, ask for history.`,
 	}
 	cmd.AddCommand(
 		newQueryExtent(),
+		newQueryVerdict(),
 		newQueryCells(),
 		newQueryWindows(),
 		newQueryLocations(),

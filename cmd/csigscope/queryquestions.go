@@ -104,6 +104,23 @@ func addStep(cmd *cobra.Command) {
 	})
 }
 
+func newQueryVerdict() *cobra.Command {
+	var f questionFlags
+	cmd := f.command("verdict", "Where the fabric chokes, in words", answers.Verdict, "top", "windows")
+	cmd.Long = `verdict merges all signals and says which places limit the cells of the range, those with the most
+heavily loaded observations first. Ports are merged into the uplinks of a device or the links into
+one where at least half of them are loaded. A place has "since" if it is congested at the end of
+the range, and the times between which it was congested otherwise. Where nothing was congested,
+verdict says how much was seen and judged: silent taps are never a healthy fabric. -o json has the
+cells of each place, the worst value by signal, and what else is known of it.`
+	cmd.Example = `  csigscope query verdict
+  csigscope query verdict --since 15m
+  csigscope query verdict --server http://127.0.0.1:9465 --windows 60 -o json`
+	addTop(cmd, 10, "statements")
+	addWindows(cmd, 300)
+	return cmd
+}
+
 func newQueryCells() *cobra.Command {
 	var f questionFlags
 	cmd := f.command("cells", "Mean and mode of the bottleneck of each cell over the range, the worst first", answers.Cells,

@@ -25,6 +25,7 @@ type Answer struct {
 	rows    []proto.Message
 	unit    string   // of the signal; empty without one
 	brief   []string // columns of the format table, without units
+	prose   []string // lines in place of the format table; nil where there are none
 	worst   func(x, y proto.Message) int
 }
 
@@ -49,8 +50,8 @@ func rowOf(about *wire.About, element proto.Message) proto.Message {
 	return element
 }
 
-// Empty reports whether the answer has no rows.
-func (a *Answer) Empty() bool { return len(a.rows) == 0 }
+// Empty reports whether the answer says nothing.
+func (a *Answer) Empty() bool { return len(a.rows) == 0 && a.prose == nil }
 
 // Worst is the order that begins with the most heavily loaded rows.
 const Worst = "worst"
@@ -139,8 +140,12 @@ func urgency(s wire.State) int {
 func (a *Answer) Write(w io.Writer, format string) error {
 	schema := rest.NewSchema()
 	var out bytes.Buffer
-	switch format {
-	case "json":
+	switch {
+	case format == "table" && a.prose != nil:
+		for _, line := range a.prose {
+			out.WriteString(line + "\n")
+		}
+	case format == "json":
 		text, err := schema.Append(nil, a.message)
 		if err != nil {
 			return err
@@ -149,7 +154,7 @@ func (a *Answer) Write(w io.Writer, format string) error {
 			return fmt.Errorf("write output: %w", err)
 		}
 		out.WriteByte('\n')
-	case "ndjson":
+	case format == "ndjson":
 		for _, r := range a.rows {
 			line, err := schema.Append(out.AvailableBuffer(), r)
 			if err != nil {

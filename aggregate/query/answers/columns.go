@@ -111,15 +111,16 @@ func (c *column) value(m protoreflect.Message, line int) any {
 	return nil
 }
 
-// linesOf is how many lines a message takes: one for each message in the list that columns are of, at
-// least one.
+// linesOf is how many lines a message takes: one for each message in the longest list that columns are
+// of, at least one.
 func linesOf(m protoreflect.Message, columns []column) int {
+	lines := 1
 	for i := range columns {
 		if f := columns[i].path[0]; f.IsList() && f.Message() != nil {
-			return max(m.Get(f).List().Len(), 1)
+			lines = max(lines, m.Get(f).List().Len())
 		}
 	}
-	return 1
+	return lines
 }
 
 func valueOf(m protoreflect.Message, f protoreflect.FieldDescriptor) any {

@@ -36,6 +36,32 @@ func Cells(ctx context.Context, c *client.Client, parameters url.Values) (*Answe
 	return a, nil
 }
 
+// Verdict asks where the fabric chokes. Its rows are the statements.
+func Verdict(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
+	found, err := c.Verdict(ctx, parameters)
+	if err != nil {
+		return nil, err
+	}
+	a := newAnswer(found, "statements", found.About, "rank", "text")
+	a.prose = verdictLines(found)
+	return a, nil
+}
+
+// verdictLines are a verdict for people.
+func verdictLines(v *wire.VerdictResponse) []string {
+	lines := []string{v.Text}
+	for _, s := range v.Statements {
+		lines = append(lines, fmt.Sprintf("%3d  %s", s.Rank, s.Text))
+	}
+	if more := v.Total - uint64(len(v.Statements)) + v.RestPlaces; more > 0 {
+		lines = append(lines, fmt.Sprintf("     and %d more, with less", more))
+	}
+	for _, note := range v.Notes {
+		lines = append(lines, "note: "+note)
+	}
+	return lines
+}
+
 // Locations asks for locations.
 func Locations(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
 	found, err := c.Locations(ctx, parameters)

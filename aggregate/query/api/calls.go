@@ -163,6 +163,11 @@ func (c calls) Matrix(ctx context.Context, r *connect.Request[wire.MatrixRequest
 	return call[wire.MatrixRequest, wire.MatrixResponse](ctx, c.api, r, fromMemory, c.api.matrix)
 }
 
+// Verdict implements wire.QueryServiceHandler.
+func (c calls) Verdict(ctx context.Context, r *connect.Request[wire.VerdictRequest]) (*connect.Response[wire.VerdictResponse], error) {
+	return call[wire.VerdictRequest, wire.VerdictResponse](ctx, c.api, r, fromMemory, c.api.verdict)
+}
+
 // Path implements wire.QueryServiceHandler.
 func (c calls) Path(ctx context.Context, r *connect.Request[wire.PathRequest]) (*connect.Response[wire.PathResponse], error) {
 	return call[wire.PathRequest, wire.PathResponse](ctx, c.api, r, fromMemory, c.api.path)

@@ -168,7 +168,7 @@ func TestCallParameters(t *testing.T) {
 			t.Errorf("%s takes %q, the endpoint %q", m.Name(), got, want)
 		}
 	}
-	if methods.Len() != 13 {
+	if methods.Len() != 14 {
 		t.Errorf("%d methods", methods.Len())
 	}
 }

@@ -112,12 +112,7 @@ func (a *API) makeLinks(ctx context.Context, s *table.State, on *scope, f *fabri
 	if err != nil {
 		return nil, err
 	}
-	return query.NewLinks(on.Signal, rows, recent, f, func(id aggregate.LocationID) *fabric.Location {
-		if l, ok := on.names.locations[id]; ok {
-			return l
-		}
-		return &fabric.Location{ID: id, Name: on.names.locationName(id), Kind: fabric.KindUnknown}
-	}), nil
+	return query.NewLinks(on.Signal, rows, recent, f, on.names.describe), nil
 }
 
 // recent are the windows that decide the states of links: those of memory, or of 1 s of the store

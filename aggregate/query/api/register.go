@@ -17,6 +17,7 @@ import (
 
 // registerQuestions serves the questions over HTTP.
 func (a *API) registerQuestions(mux *http.ServeMux) {
+	serve(a, mux, "verdict", fromMemory, a.verdict)
 	serve(a, mux, "cells", fromMemory, a.cells)
 	serve(a, mux, "matrix", fromMemory, a.matrix)
 	serve(a, mux, "path", fromMemory, a.path)

@@ -82,6 +82,10 @@ func TestSilence(t *testing.T) {
 			if p := path(); gone && (p.Room != nil || p.Limit != nil || p.Cell.State != wire.State_STATE_NO_DATA || p.About.GetAgeS() != after.Seconds()) {
 				t.Errorf("%s later: path %v", after, p)
 			}
+			verdict := read[wire.VerdictResponse](t, s.get(t, "/api/v1/verdict"))
+			if !strings.Contains(fmt.Sprint(verdict.Notes), "taps sent nothing: eth") || (verdict.Kind == wire.VerdictKind_VERDICT_KIND_NO_DATA) != gone || gone && (verdict.Cells != 0 || len(verdict.Statements) != 0) {
+				t.Errorf("%s later: verdict %v", after, verdict)
+			}
 			h := read[wire.HealthResponse](t, s.get(t, "/api/v1/health"))
 			if h.GetAgeS() != after.Seconds() || (h.PresentProducers == 0) != gone || h.ExpectedProducers != 3 || gone && len(h.MissingProducers) != 3 || fmt.Sprint(h.DownProducers) != "[eth2]" {
 				t.Errorf("%s later: health %v", after, h)
@@ -103,7 +107,7 @@ func TestFewerWindows(t *testing.T) {
 	for second := range 5 {
 		s.window(t, second)
 	}
-	for _, target := range []string{"cells?", "matrix?", "path?src=rack1&dst=rack2&", "locations?", "links?", "timeline?", "flows?"} {
+	for _, target := range []string{"cells?", "matrix?", "path?src=rack1&dst=rack2&", "locations?", "links?", "verdict?", "timeline?", "flows?"} {
 		for asked, want := range map[int]float64{2: 2, 60: 3} {
 			o := object(t, s.get(t, fmt.Sprintf("/api/v1/%swindows=%d", target, asked)))
 			if o["windows"] != want || o["from"] != begin.Add(time.Duration(5-want)*time.Second).Format(time.RFC3339) {

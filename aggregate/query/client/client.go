@@ -171,6 +171,11 @@ func with(parameters url.Values, name, value string) url.Values {
 	return out
 }
 
+// Verdict says in words where the fabric chokes.
+func (c *Client) Verdict(ctx context.Context, parameters url.Values) (*wire.VerdictResponse, error) {
+	return ask(ctx, c, "verdict", &wire.VerdictRequest{}, parameters, c.calls.Verdict)
+}
+
 // Path is one source and destination.
 func (c *Client) Path(ctx context.Context, parameters url.Values) (*wire.PathResponse, error) {
 	return ask(ctx, c, "path", &wire.PathRequest{}, parameters, c.calls.Path)

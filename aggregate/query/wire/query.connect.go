@@ -40,6 +40,8 @@ const (
 // reflection-formatted method names, remove the leading slash and convert the remaining slash to a
 // period.
 const (
+	// QueryServiceVerdictProcedure is the fully-qualified name of the QueryService's Verdict RPC.
+	QueryServiceVerdictProcedure = "/csigscope.query.v1.QueryService/Verdict"
 	// QueryServiceCellsProcedure is the fully-qualified name of the QueryService's Cells RPC.
 	QueryServiceCellsProcedure = "/csigscope.query.v1.QueryService/Cells"
 	// QueryServiceMatrixProcedure is the fully-qualified name of the QueryService's Matrix RPC.
@@ -70,6 +72,8 @@ const (
 
 // QueryServiceClient is a client for the csigscope.query.v1.QueryService service.
 type QueryServiceClient interface {
+	// Where the fabric chokes, in words: the places that limit cells, all signals merged.
+	Verdict(context.Context, *connect.Request[VerdictRequest]) (*connect.Response[VerdictResponse], error)
 	// The cells: room left, state and bottleneck of each source and destination.
 	Cells(context.Context, *connect.Request[CellsRequest]) (*connect.Response[CellsResponse], error)
 	// The same as matrices of sources and destinations.
@@ -115,6 +119,12 @@ func NewQueryServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 	baseURL = strings.TrimRight(baseURL, "/")
 	queryServiceMethods := File_query_proto.Services().ByName("QueryService").Methods()
 	return &queryServiceClient{
+		verdict: connect.NewClient[VerdictRequest, VerdictResponse](
+			httpClient,
+			baseURL+QueryServiceVerdictProcedure,
+			connect.WithSchema(queryServiceMethods.ByName("Verdict")),
+			connect.WithClientOptions(opts...),
+		),
 		cells: connect.NewClient[CellsRequest, CellsResponse](
 			httpClient,
 			baseURL+QueryServiceCellsProcedure,
@@ -198,6 +208,7 @@ func NewQueryServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 
 // queryServiceClient implements QueryServiceClient.
 type queryServiceClient struct {
+	verdict   *connect.Client[VerdictRequest, VerdictResponse]
 	cells     *connect.Client[CellsRequest, CellsResponse]
 	matrix    *connect.Client[MatrixRequest, MatrixResponse]
 	path      *connect.Client[PathRequest, PathResponse]
@@ -211,6 +222,11 @@ type queryServiceClient struct {
 	health    *connect.Client[HealthRequest, HealthResponse]
 	watch     *connect.Client[WatchRequest, WatchResponse]
 	changes   *connect.Client[ChangesRequest, ChangesResponse]
+}
+
+// Verdict calls csigscope.query.v1.QueryService.Verdict.
+func (c *queryServiceClient) Verdict(ctx context.Context, req *connect.Request[VerdictRequest]) (*connect.Response[VerdictResponse], error) {
+	return c.verdict.CallUnary(ctx, req)
 }
 
 // Cells calls csigscope.query.v1.QueryService.Cells.
@@ -280,6 +296,8 @@ func (c *queryServiceClient) Changes(ctx context.Context, req *connect.Request[C
 
 // QueryServiceHandler is an implementation of the csigscope.query.v1.QueryService service.
 type QueryServiceHandler interface {
+	// Where the fabric chokes, in words: the places that limit cells, all signals merged.
+	Verdict(context.Context, *connect.Request[VerdictRequest]) (*connect.Response[VerdictResponse], error)
 	// The cells: room left, state and bottleneck of each source and destination.
 	Cells(context.Context, *connect.Request[CellsRequest]) (*connect.Response[CellsResponse], error)
 	// The same as matrices of sources and destinations.
@@ -321,6 +339,12 @@ type QueryServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewQueryServiceHandler(svc QueryServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	queryServiceMethods := File_query_proto.Services().ByName("QueryService").Methods()
+	queryServiceVerdictHandler := connect.NewUnaryHandler(
+		QueryServiceVerdictProcedure,
+		svc.Verdict,
+		connect.WithSchema(queryServiceMethods.ByName("Verdict")),
+		connect.WithHandlerOptions(opts...),
+	)
 	queryServiceCellsHandler := connect.NewUnaryHandler(
 		QueryServiceCellsProcedure,
 		svc.Cells,
@@ -401,6 +425,8 @@ func NewQueryServiceHandler(svc QueryServiceHandler, opts ...connect.HandlerOpti
 	)
 	return "/csigscope.query.v1.QueryService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
+		case QueryServiceVerdictProcedure:
+			queryServiceVerdictHandler.ServeHTTP(w, r)
 		case QueryServiceCellsProcedure:
 			queryServiceCellsHandler.ServeHTTP(w, r)
 		case QueryServiceMatrixProcedure:
@@ -435,6 +461,10 @@ func NewQueryServiceHandler(svc QueryServiceHandler, opts ...connect.HandlerOpti
 
 // UnimplementedQueryServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedQueryServiceHandler struct{}
+
+func (UnimplementedQueryServiceHandler) Verdict(context.Context, *connect.Request[VerdictRequest]) (*connect.Response[VerdictResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("csigscope.query.v1.QueryService.Verdict is not implemented"))
+}
 
 func (UnimplementedQueryServiceHandler) Cells(context.Context, *connect.Request[CellsRequest]) (*connect.Response[CellsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("csigscope.query.v1.QueryService.Cells is not implemented"))

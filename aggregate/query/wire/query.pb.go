@@ -355,6 +355,156 @@ func (ChangeKind) EnumDescriptor() ([]byte, []int) {
 	return file_query_proto_rawDescGZIP(), []int{4}
 }
 
+// VerdictKind is what a verdict comes to.
+type VerdictKind int32
+
+const (
+	// Not set.
+	VerdictKind_VERDICT_KIND_UNSPECIFIED VerdictKind = 0
+	// Nothing was observed.
+	VerdictKind_VERDICT_KIND_NO_DATA VerdictKind = 1
+	// There are observations, and none of them could be judged.
+	VerdictKind_VERDICT_KIND_NOT_JUDGED VerdictKind = 2
+	// Nothing that was seen was congested, and something was not seen: taps are silent, or rows are missing.
+	VerdictKind_VERDICT_KIND_INCOMPLETE VerdictKind = 3
+	// No cell was congested, and nothing was heavily loaded.
+	VerdictKind_VERDICT_KIND_HEALTHY VerdictKind = 4
+	// Something was heavily loaded or trimmed, and no cell was congested.
+	VerdictKind_VERDICT_KIND_BRIEF VerdictKind = 5
+	// Something was congested in the range, and nothing is at its end.
+	VerdictKind_VERDICT_KIND_WAS_CONGESTED VerdictKind = 6
+	// Something is congested at the end of the range.
+	VerdictKind_VERDICT_KIND_CONGESTED VerdictKind = 7
+)
+
+// Enum value maps for VerdictKind.
+var (
+	VerdictKind_name = map[int32]string{
+		0: "VERDICT_KIND_UNSPECIFIED",
+		1: "VERDICT_KIND_NO_DATA",
+		2: "VERDICT_KIND_NOT_JUDGED",
+		3: "VERDICT_KIND_INCOMPLETE",
+		4: "VERDICT_KIND_HEALTHY",
+		5: "VERDICT_KIND_BRIEF",
+		6: "VERDICT_KIND_WAS_CONGESTED",
+		7: "VERDICT_KIND_CONGESTED",
+	}
+	VerdictKind_value = map[string]int32{
+		"VERDICT_KIND_UNSPECIFIED":   0,
+		"VERDICT_KIND_NO_DATA":       1,
+		"VERDICT_KIND_NOT_JUDGED":    2,
+		"VERDICT_KIND_INCOMPLETE":    3,
+		"VERDICT_KIND_HEALTHY":       4,
+		"VERDICT_KIND_BRIEF":         5,
+		"VERDICT_KIND_WAS_CONGESTED": 6,
+		"VERDICT_KIND_CONGESTED":     7,
+	}
+)
+
+func (x VerdictKind) Enum() *VerdictKind {
+	p := new(VerdictKind)
+	*p = x
+	return p
+}
+
+func (x VerdictKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (VerdictKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_query_proto_enumTypes[5].Descriptor()
+}
+
+func (VerdictKind) Type() protoreflect.EnumType {
+	return &file_query_proto_enumTypes[5]
+}
+
+func (x VerdictKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use VerdictKind.Descriptor instead.
+func (VerdictKind) EnumDescriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{5}
+}
+
+// StatementKind is the kind of place that a statement is about.
+type StatementKind int32
+
+const (
+	// Not set.
+	StatementKind_STATEMENT_KIND_UNSPECIFIED StatementKind = 0
+	// A location of another kind, such as raw locator metadata or ports of several devices.
+	StatementKind_STATEMENT_KIND_LOCATION StatementKind = 1
+	// One port between two devices.
+	StatementKind_STATEMENT_KIND_PORT StatementKind = 2
+	// Ports of one device that lead up.
+	StatementKind_STATEMENT_KIND_UPLINKS StatementKind = 3
+	// Ports of one device that lead down.
+	StatementKind_STATEMENT_KIND_DOWNLINKS StatementKind = 4
+	// Links into one device.
+	StatementKind_STATEMENT_KIND_FAR_END StatementKind = 5
+	// Links into one host.
+	StatementKind_STATEMENT_KIND_HOST StatementKind = 6
+	// Links into hosts of one group, with three sources or more.
+	StatementKind_STATEMENT_KIND_INCAST StatementKind = 7
+	// Observations that name no location.
+	StatementKind_STATEMENT_KIND_UNLOCATED StatementKind = 8
+)
+
+// Enum value maps for StatementKind.
+var (
+	StatementKind_name = map[int32]string{
+		0: "STATEMENT_KIND_UNSPECIFIED",
+		1: "STATEMENT_KIND_LOCATION",
+		2: "STATEMENT_KIND_PORT",
+		3: "STATEMENT_KIND_UPLINKS",
+		4: "STATEMENT_KIND_DOWNLINKS",
+		5: "STATEMENT_KIND_FAR_END",
+		6: "STATEMENT_KIND_HOST",
+		7: "STATEMENT_KIND_INCAST",
+		8: "STATEMENT_KIND_UNLOCATED",
+	}
+	StatementKind_value = map[string]int32{
+		"STATEMENT_KIND_UNSPECIFIED": 0,
+		"STATEMENT_KIND_LOCATION":    1,
+		"STATEMENT_KIND_PORT":        2,
+		"STATEMENT_KIND_UPLINKS":     3,
+		"STATEMENT_KIND_DOWNLINKS":   4,
+		"STATEMENT_KIND_FAR_END":     5,
+		"STATEMENT_KIND_HOST":        6,
+		"STATEMENT_KIND_INCAST":      7,
+		"STATEMENT_KIND_UNLOCATED":   8,
+	}
+)
+
+func (x StatementKind) Enum() *StatementKind {
+	p := new(StatementKind)
+	*p = x
+	return p
+}
+
+func (x StatementKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StatementKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_query_proto_enumTypes[6].Descriptor()
+}
+
+func (StatementKind) Type() protoreflect.EnumType {
+	return &file_query_proto_enumTypes[6]
+}
+
+func (x StatementKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StatementKind.Descriptor instead.
+func (StatementKind) EnumDescriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{6}
+}
+
 // Rest says what a field takes, and how it is written as JSON.
 type Rest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -491,6 +641,79 @@ func (x *Rest) GetRows() bool {
 	return false
 }
 
+// VerdictRequest asks where the fabric chokes.
+type VerdictRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many of the last windows in memory it is about.
+	Windows *uint32 `protobuf:"varint,1,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
+	// RFC 3339: asks the store for history from then on, in whole seconds.
+	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	// RFC 3339: end of the history, exclusive; with from.
+	To *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// Statements, at most.
+	Top           *uint32 `protobuf:"varint,4,opt,name=top,proto3,oneof" json:"top,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerdictRequest) Reset() {
+	*x = VerdictRequest{}
+	mi := &file_query_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerdictRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerdictRequest) ProtoMessage() {}
+
+func (x *VerdictRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerdictRequest.ProtoReflect.Descriptor instead.
+func (*VerdictRequest) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *VerdictRequest) GetWindows() uint32 {
+	if x != nil && x.Windows != nil {
+		return *x.Windows
+	}
+	return 0
+}
+
+func (x *VerdictRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *VerdictRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *VerdictRequest) GetTop() uint32 {
+	if x != nil && x.Top != nil {
+		return *x.Top
+	}
+	return 0
+}
+
 // CellsRequest asks for cells.
 type CellsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -537,7 +760,7 @@ type CellsRequest struct {
 
 func (x *CellsRequest) Reset() {
 	*x = CellsRequest{}
-	mi := &file_query_proto_msgTypes[1]
+	mi := &file_query_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +772,7 @@ func (x *CellsRequest) String() string {
 func (*CellsRequest) ProtoMessage() {}
 
 func (x *CellsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[1]
+	mi := &file_query_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +785,7 @@ func (x *CellsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellsRequest.ProtoReflect.Descriptor instead.
 func (*CellsRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{1}
+	return file_query_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CellsRequest) GetSignal() string {
@@ -708,7 +931,7 @@ type MatrixRequest struct {
 
 func (x *MatrixRequest) Reset() {
 	*x = MatrixRequest{}
-	mi := &file_query_proto_msgTypes[2]
+	mi := &file_query_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +943,7 @@ func (x *MatrixRequest) String() string {
 func (*MatrixRequest) ProtoMessage() {}
 
 func (x *MatrixRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[2]
+	mi := &file_query_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +956,7 @@ func (x *MatrixRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MatrixRequest.ProtoReflect.Descriptor instead.
 func (*MatrixRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{2}
+	return file_query_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *MatrixRequest) GetSignal() string {
@@ -809,7 +1032,7 @@ type PathRequest struct {
 
 func (x *PathRequest) Reset() {
 	*x = PathRequest{}
-	mi := &file_query_proto_msgTypes[3]
+	mi := &file_query_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +1044,7 @@ func (x *PathRequest) String() string {
 func (*PathRequest) ProtoMessage() {}
 
 func (x *PathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[3]
+	mi := &file_query_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +1057,7 @@ func (x *PathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathRequest.ProtoReflect.Descriptor instead.
 func (*PathRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{3}
+	return file_query_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PathRequest) GetSignal() string {
@@ -911,7 +1134,7 @@ type LocationsRequest struct {
 
 func (x *LocationsRequest) Reset() {
 	*x = LocationsRequest{}
-	mi := &file_query_proto_msgTypes[4]
+	mi := &file_query_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1146,7 @@ func (x *LocationsRequest) String() string {
 func (*LocationsRequest) ProtoMessage() {}
 
 func (x *LocationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[4]
+	mi := &file_query_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1159,7 @@ func (x *LocationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocationsRequest.ProtoReflect.Descriptor instead.
 func (*LocationsRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{4}
+	return file_query_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LocationsRequest) GetSignal() string {
@@ -1016,7 +1239,7 @@ type LinksRequest struct {
 
 func (x *LinksRequest) Reset() {
 	*x = LinksRequest{}
-	mi := &file_query_proto_msgTypes[5]
+	mi := &file_query_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1028,7 +1251,7 @@ func (x *LinksRequest) String() string {
 func (*LinksRequest) ProtoMessage() {}
 
 func (x *LinksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[5]
+	mi := &file_query_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1041,7 +1264,7 @@ func (x *LinksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksRequest.ProtoReflect.Descriptor instead.
 func (*LinksRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{5}
+	return file_query_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LinksRequest) GetSignal() string {
@@ -1120,7 +1343,7 @@ type TopologyRequest struct {
 
 func (x *TopologyRequest) Reset() {
 	*x = TopologyRequest{}
-	mi := &file_query_proto_msgTypes[6]
+	mi := &file_query_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1132,7 +1355,7 @@ func (x *TopologyRequest) String() string {
 func (*TopologyRequest) ProtoMessage() {}
 
 func (x *TopologyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[6]
+	mi := &file_query_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1145,7 +1368,7 @@ func (x *TopologyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyRequest.ProtoReflect.Descriptor instead.
 func (*TopologyRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{6}
+	return file_query_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TopologyRequest) GetSrc() string {
@@ -1194,7 +1417,7 @@ type TimelineRequest struct {
 
 func (x *TimelineRequest) Reset() {
 	*x = TimelineRequest{}
-	mi := &file_query_proto_msgTypes[7]
+	mi := &file_query_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1206,7 +1429,7 @@ func (x *TimelineRequest) String() string {
 func (*TimelineRequest) ProtoMessage() {}
 
 func (x *TimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[7]
+	mi := &file_query_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1219,7 +1442,7 @@ func (x *TimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineRequest.ProtoReflect.Descriptor instead.
 func (*TimelineRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{7}
+	return file_query_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TimelineRequest) GetSignal() string {
@@ -1334,7 +1557,7 @@ type FlowsRequest struct {
 
 func (x *FlowsRequest) Reset() {
 	*x = FlowsRequest{}
-	mi := &file_query_proto_msgTypes[8]
+	mi := &file_query_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1569,7 @@ func (x *FlowsRequest) String() string {
 func (*FlowsRequest) ProtoMessage() {}
 
 func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[8]
+	mi := &file_query_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1582,7 @@ func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowsRequest.ProtoReflect.Descriptor instead.
 func (*FlowsRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{8}
+	return file_query_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FlowsRequest) GetSignal() string {
@@ -1493,7 +1716,7 @@ type FindingsRequest struct {
 
 func (x *FindingsRequest) Reset() {
 	*x = FindingsRequest{}
-	mi := &file_query_proto_msgTypes[9]
+	mi := &file_query_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1728,7 @@ func (x *FindingsRequest) String() string {
 func (*FindingsRequest) ProtoMessage() {}
 
 func (x *FindingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[9]
+	mi := &file_query_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1741,7 @@ func (x *FindingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindingsRequest.ProtoReflect.Descriptor instead.
 func (*FindingsRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{9}
+	return file_query_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FindingsRequest) GetFrom() *timestamppb.Timestamp {
@@ -1586,7 +1809,7 @@ type FabricRequest struct {
 
 func (x *FabricRequest) Reset() {
 	*x = FabricRequest{}
-	mi := &file_query_proto_msgTypes[10]
+	mi := &file_query_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1821,7 @@ func (x *FabricRequest) String() string {
 func (*FabricRequest) ProtoMessage() {}
 
 func (x *FabricRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[10]
+	mi := &file_query_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1834,7 @@ func (x *FabricRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FabricRequest.ProtoReflect.Descriptor instead.
 func (*FabricRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{10}
+	return file_query_proto_rawDescGZIP(), []int{11}
 }
 
 // HealthRequest asks how fresh and complete answers are.
@@ -1623,7 +1846,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_query_proto_msgTypes[11]
+	mi := &file_query_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1858,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[11]
+	mi := &file_query_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1871,7 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{11}
+	return file_query_proto_rawDescGZIP(), []int{12}
 }
 
 // WatchRequest asks for cells as they change.
@@ -1702,7 +1925,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_query_proto_msgTypes[12]
+	mi := &file_query_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1937,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[12]
+	mi := &file_query_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +1950,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{12}
+	return file_query_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchRequest) GetSignal() string {
@@ -1883,7 +2106,7 @@ type ChangesRequest struct {
 
 func (x *ChangesRequest) Reset() {
 	*x = ChangesRequest{}
-	mi := &file_query_proto_msgTypes[13]
+	mi := &file_query_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +2118,7 @@ func (x *ChangesRequest) String() string {
 func (*ChangesRequest) ProtoMessage() {}
 
 func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[13]
+	mi := &file_query_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +2131,7 @@ func (x *ChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesRequest.ProtoReflect.Descriptor instead.
 func (*ChangesRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{13}
+	return file_query_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ChangesRequest) GetSignal() string {
@@ -1980,7 +2203,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_query_proto_msgTypes[14]
+	mi := &file_query_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2215,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[14]
+	mi := &file_query_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2228,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{14}
+	return file_query_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WaitRequest) GetAfter() string {
@@ -2067,7 +2290,7 @@ type ExportRequest struct {
 
 func (x *ExportRequest) Reset() {
 	*x = ExportRequest{}
-	mi := &file_query_proto_msgTypes[15]
+	mi := &file_query_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2302,7 @@ func (x *ExportRequest) String() string {
 func (*ExportRequest) ProtoMessage() {}
 
 func (x *ExportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[15]
+	mi := &file_query_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2315,7 @@ func (x *ExportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportRequest.ProtoReflect.Descriptor instead.
 func (*ExportRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{15}
+	return file_query_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExportRequest) GetSignal() string {
@@ -2248,7 +2471,7 @@ type ExportFlowsRequest struct {
 
 func (x *ExportFlowsRequest) Reset() {
 	*x = ExportFlowsRequest{}
-	mi := &file_query_proto_msgTypes[16]
+	mi := &file_query_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2483,7 @@ func (x *ExportFlowsRequest) String() string {
 func (*ExportFlowsRequest) ProtoMessage() {}
 
 func (x *ExportFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[16]
+	mi := &file_query_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2496,7 @@ func (x *ExportFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportFlowsRequest.ProtoReflect.Descriptor instead.
 func (*ExportFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{16}
+	return file_query_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExportFlowsRequest) GetSignal() string {
@@ -2378,7 +2601,7 @@ type ExportFindingsRequest struct {
 
 func (x *ExportFindingsRequest) Reset() {
 	*x = ExportFindingsRequest{}
-	mi := &file_query_proto_msgTypes[17]
+	mi := &file_query_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2390,7 +2613,7 @@ func (x *ExportFindingsRequest) String() string {
 func (*ExportFindingsRequest) ProtoMessage() {}
 
 func (x *ExportFindingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[17]
+	mi := &file_query_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2403,7 +2626,7 @@ func (x *ExportFindingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportFindingsRequest.ProtoReflect.Descriptor instead.
 func (*ExportFindingsRequest) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{17}
+	return file_query_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExportFindingsRequest) GetFrom() *timestamppb.Timestamp {
@@ -2472,7 +2695,7 @@ type ExportedCell struct {
 
 func (x *ExportedCell) Reset() {
 	*x = ExportedCell{}
-	mi := &file_query_proto_msgTypes[18]
+	mi := &file_query_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2707,7 @@ func (x *ExportedCell) String() string {
 func (*ExportedCell) ProtoMessage() {}
 
 func (x *ExportedCell) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[18]
+	mi := &file_query_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2720,7 @@ func (x *ExportedCell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportedCell.ProtoReflect.Descriptor instead.
 func (*ExportedCell) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{18}
+	return file_query_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExportedCell) GetFrom() *timestamppb.Timestamp {
@@ -2543,7 +2766,7 @@ type ExportedFlow struct {
 
 func (x *ExportedFlow) Reset() {
 	*x = ExportedFlow{}
-	mi := &file_query_proto_msgTypes[19]
+	mi := &file_query_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +2778,7 @@ func (x *ExportedFlow) String() string {
 func (*ExportedFlow) ProtoMessage() {}
 
 func (x *ExportedFlow) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[19]
+	mi := &file_query_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2791,7 @@ func (x *ExportedFlow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportedFlow.ProtoReflect.Descriptor instead.
 func (*ExportedFlow) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{19}
+	return file_query_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExportedFlow) GetFrom() *timestamppb.Timestamp {
@@ -2610,7 +2833,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_query_proto_msgTypes[20]
+	mi := &file_query_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2845,7 @@ func (x *Measure) String() string {
 func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[20]
+	mi := &file_query_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2858,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{20}
+	return file_query_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Measure) GetValue() isMeasure_Value {
@@ -2734,7 +2957,7 @@ type Bottleneck struct {
 
 func (x *Bottleneck) Reset() {
 	*x = Bottleneck{}
-	mi := &file_query_proto_msgTypes[21]
+	mi := &file_query_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2746,7 +2969,7 @@ func (x *Bottleneck) String() string {
 func (*Bottleneck) ProtoMessage() {}
 
 func (x *Bottleneck) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[21]
+	mi := &file_query_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2759,7 +2982,7 @@ func (x *Bottleneck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bottleneck.ProtoReflect.Descriptor instead.
 func (*Bottleneck) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{21}
+	return file_query_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Bottleneck) GetLocation() string {
@@ -2864,7 +3087,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_query_proto_msgTypes[22]
+	mi := &file_query_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +3099,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[22]
+	mi := &file_query_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3112,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{22}
+	return file_query_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Cell) GetSrc() string {
@@ -3126,7 +3349,7 @@ type About struct {
 
 func (x *About) Reset() {
 	*x = About{}
-	mi := &file_query_proto_msgTypes[23]
+	mi := &file_query_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3361,7 @@ func (x *About) String() string {
 func (*About) ProtoMessage() {}
 
 func (x *About) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[23]
+	mi := &file_query_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3374,7 @@ func (x *About) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use About.ProtoReflect.Descriptor instead.
 func (*About) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{23}
+	return file_query_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *About) GetSource() string {
@@ -3280,6 +3503,543 @@ func (x *About) GetPresentProducers() uint32 {
 	return 0
 }
 
+// VerdictResponse says in words where the fabric chokes. Signal and unit of its windows are empty:
+// it is of all signals.
+type VerdictResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The windows that the answer is of; its fields are beside the others in JSON.
+	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
+	// What it comes to.
+	Kind VerdictKind `protobuf:"varint,2,opt,name=kind,proto3,enum=csigscope.query.v1.VerdictKind" json:"kind,omitempty"`
+	// The verdict in a sentence or two.
+	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	// What is not known, in sentences: silent taps, cells that are not judged, trimmed packets.
+	Notes []string `protobuf:"bytes,4,rep,name=notes,proto3" json:"notes,omitempty"`
+	// The signals that were observed.
+	Signals []string `protobuf:"bytes,5,rep,name=signals,proto3" json:"signals,omitempty"`
+	// Cells with an observation: pairs of groups, each once.
+	Cells uint64 `protobuf:"varint,6,opt,name=cells,proto3" json:"cells,omitempty"`
+	// Of them, those that some signal judges.
+	JudgedCells uint64 `protobuf:"varint,7,opt,name=judged_cells,json=judgedCells,proto3" json:"judged_cells,omitempty"`
+	// Of them, those that were congested by some signal, in the last 300 windows of the range.
+	CongestedCells uint64 `protobuf:"varint,8,opt,name=congested_cells,json=congestedCells,proto3" json:"congested_cells,omitempty"`
+	// Observations of all signals.
+	Observations uint64 `protobuf:"varint,9,opt,name=observations,proto3" json:"observations,omitempty"`
+	// Heavily loaded ones among them.
+	Heavy uint64 `protobuf:"varint,10,opt,name=heavy,proto3" json:"heavy,omitempty"`
+	// Statements that there are; the others are of brief loads or beyond the number that was asked for.
+	Total uint64 `protobuf:"varint,11,opt,name=total,proto3" json:"total,omitempty"`
+	// Places with brief loads that no statement is about.
+	RestPlaces uint64 `protobuf:"varint,12,opt,name=rest_places,json=restPlaces,proto3" json:"rest_places,omitempty"`
+	// Their share of the heavily loaded observations.
+	RestShareRatio float64 `protobuf:"fixed64,13,opt,name=rest_share_ratio,json=restShareRatio,proto3" json:"rest_share_ratio,omitempty"`
+	// The places that limit cells, those with the most heavily loaded observations first.
+	Statements    []*Statement `protobuf:"bytes,14,rep,name=statements,proto3" json:"statements,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerdictResponse) Reset() {
+	*x = VerdictResponse{}
+	mi := &file_query_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerdictResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerdictResponse) ProtoMessage() {}
+
+func (x *VerdictResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerdictResponse.ProtoReflect.Descriptor instead.
+func (*VerdictResponse) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *VerdictResponse) GetAbout() *About {
+	if x != nil {
+		return x.About
+	}
+	return nil
+}
+
+func (x *VerdictResponse) GetKind() VerdictKind {
+	if x != nil {
+		return x.Kind
+	}
+	return VerdictKind_VERDICT_KIND_UNSPECIFIED
+}
+
+func (x *VerdictResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *VerdictResponse) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+func (x *VerdictResponse) GetSignals() []string {
+	if x != nil {
+		return x.Signals
+	}
+	return nil
+}
+
+func (x *VerdictResponse) GetCells() uint64 {
+	if x != nil {
+		return x.Cells
+	}
+	return 0
+}
+
+func (x *VerdictResponse) GetJudgedCells() uint64 {
+	if x != nil {
+		return x.JudgedCells
+	}
+	return 0
+}
+
+func (x *VerdictResponse) GetCongestedCells() uint64 {
+	if x != nil {
+		return x.CongestedCells
+	}
+	return 0
+}
+
+func (x *VerdictResponse) GetObservations() uint64 {
+	if x != nil {
+		return x.Observations
+	}
+	return 0
+}
+
+func (x *VerdictResponse) GetHeavy() uint64 {
+	if x != nil {
+		return x.Heavy
+	}
+	return 0
+}
+
+func (x *VerdictResponse) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *VerdictResponse) GetRestPlaces() uint64 {
+	if x != nil {
+		return x.RestPlaces
+	}
+	return 0
+}
+
+func (x *VerdictResponse) GetRestShareRatio() float64 {
+	if x != nil {
+		return x.RestShareRatio
+	}
+	return 0
+}
+
+func (x *VerdictResponse) GetStatements() []*Statement {
+	if x != nil {
+		return x.Statements
+	}
+	return nil
+}
+
+// Statement is about one place that limits cells.
+type Statement struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 is the place with the most heavily loaded observations.
+	Rank uint32 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	// The statement: place, share, times and cells.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// The place in words, as the text begins.
+	Place string `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"`
+	// What kind of place it is.
+	Kind StatementKind `protobuf:"varint,4,opt,name=kind,proto3,enum=csigscope.query.v1.StatementKind" json:"kind,omitempty"`
+	// State at the end of the range: the worst that a signal gives.
+	State State `protobuf:"varint,5,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
+	// Of a congested place: the start of the first window that reached the onset.
+	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
+	// Start of the first window of the range in which it was congested or, where none was, heavily loaded.
+	First *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=first,proto3" json:"first,omitempty"`
+	// End of the last one.
+	Last *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last,proto3" json:"last,omitempty"`
+	// Heavily loaded observations that name it, of all signals.
+	Heavy uint64 `protobuf:"varint,9,opt,name=heavy,proto3" json:"heavy,omitempty"`
+	// Share of the heavily loaded observations of all cells and signals.
+	ShareRatio float64 `protobuf:"fixed64,10,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
+	// Locations that were named, the most heavily loaded first, 64 at most.
+	Locations []string `protobuf:"bytes,11,rep,name=locations,proto3" json:"locations,omitempty"`
+	// Ports that are heavily loaded, as far as they are named.
+	Ports uint32 `protobuf:"varint,12,opt,name=ports,proto3" json:"ports,omitempty"`
+	// Ports of the whole that they belong to, such as all uplinks of the device.
+	OfPorts uint32 `protobuf:"varint,13,opt,name=of_ports,json=ofPorts,proto3" json:"of_ports,omitempty"`
+	// Device that packets leave by the ports, where it is one.
+	Device string `protobuf:"bytes,14,opt,name=device,proto3" json:"device,omitempty"`
+	// Device that the ports face, where it is one.
+	FarEnd string `protobuf:"bytes,15,opt,name=far_end,json=farEnd,proto3" json:"far_end,omitempty"`
+	// Host that the ports face, where it is one.
+	Host string `protobuf:"bytes,16,opt,name=host,proto3" json:"host,omitempty"`
+	// Cells with heavily loaded observations there.
+	CellCount uint64 `protobuf:"varint,17,opt,name=cell_count,json=cellCount,proto3" json:"cell_count,omitempty"`
+	// Source groups with a considerable part of them, the most heavily loaded first, 64 at most: a tenth
+	// of the first one's observations or more.
+	Sources []string `protobuf:"bytes,18,rep,name=sources,proto3" json:"sources,omitempty"`
+	// How many such sources there are.
+	SourceCount uint32 `protobuf:"varint,19,opt,name=source_count,json=sourceCount,proto3" json:"source_count,omitempty"`
+	// Destination group, where one has a considerable part.
+	Destination string `protobuf:"bytes,20,opt,name=destination,proto3" json:"destination,omitempty"`
+	// What each signal says of the place, the most heavily loaded first.
+	Signals []*StatementSignal `protobuf:"bytes,21,rep,name=signals,proto3" json:"signals,omitempty"`
+	// The cells with the most heavily loaded observations there, 20 at most.
+	Cells         []*StatementCell `protobuf:"bytes,22,rep,name=cells,proto3" json:"cells,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Statement) Reset() {
+	*x = Statement{}
+	mi := &file_query_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Statement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Statement) ProtoMessage() {}
+
+func (x *Statement) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Statement.ProtoReflect.Descriptor instead.
+func (*Statement) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Statement) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *Statement) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Statement) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *Statement) GetKind() StatementKind {
+	if x != nil {
+		return x.Kind
+	}
+	return StatementKind_STATEMENT_KIND_UNSPECIFIED
+}
+
+func (x *Statement) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *Statement) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Statement) GetFirst() *timestamppb.Timestamp {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *Statement) GetLast() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *Statement) GetHeavy() uint64 {
+	if x != nil {
+		return x.Heavy
+	}
+	return 0
+}
+
+func (x *Statement) GetShareRatio() float64 {
+	if x != nil {
+		return x.ShareRatio
+	}
+	return 0
+}
+
+func (x *Statement) GetLocations() []string {
+	if x != nil {
+		return x.Locations
+	}
+	return nil
+}
+
+func (x *Statement) GetPorts() uint32 {
+	if x != nil {
+		return x.Ports
+	}
+	return 0
+}
+
+func (x *Statement) GetOfPorts() uint32 {
+	if x != nil {
+		return x.OfPorts
+	}
+	return 0
+}
+
+func (x *Statement) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *Statement) GetFarEnd() string {
+	if x != nil {
+		return x.FarEnd
+	}
+	return ""
+}
+
+func (x *Statement) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Statement) GetCellCount() uint64 {
+	if x != nil {
+		return x.CellCount
+	}
+	return 0
+}
+
+func (x *Statement) GetSources() []string {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *Statement) GetSourceCount() uint32 {
+	if x != nil {
+		return x.SourceCount
+	}
+	return 0
+}
+
+func (x *Statement) GetDestination() string {
+	if x != nil {
+		return x.Destination
+	}
+	return ""
+}
+
+func (x *Statement) GetSignals() []*StatementSignal {
+	if x != nil {
+		return x.Signals
+	}
+	return nil
+}
+
+func (x *Statement) GetCells() []*StatementCell {
+	if x != nil {
+		return x.Cells
+	}
+	return nil
+}
+
+// StatementSignal is what one signal says of a place.
+type StatementSignal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The signal.
+	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
+	// Heavily loaded observations that name the place.
+	Heavy uint64 `protobuf:"varint,2,opt,name=heavy,proto3" json:"heavy,omitempty"`
+	// The tightest value: the least room, or the greatest delay or depth.
+	Worst *Measure `protobuf:"bytes,3,opt,name=worst,proto3" json:"worst,omitempty"`
+	// The same in words.
+	WorstText     string `protobuf:"bytes,4,opt,name=worst_text,json=worstText,proto3" json:"worst_text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatementSignal) Reset() {
+	*x = StatementSignal{}
+	mi := &file_query_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatementSignal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatementSignal) ProtoMessage() {}
+
+func (x *StatementSignal) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatementSignal.ProtoReflect.Descriptor instead.
+func (*StatementSignal) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *StatementSignal) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *StatementSignal) GetHeavy() uint64 {
+	if x != nil {
+		return x.Heavy
+	}
+	return 0
+}
+
+func (x *StatementSignal) GetWorst() *Measure {
+	if x != nil {
+		return x.Worst
+	}
+	return nil
+}
+
+func (x *StatementSignal) GetWorstText() string {
+	if x != nil {
+		return x.WorstText
+	}
+	return ""
+}
+
+// StatementCell is a cell that a place limits.
+type StatementCell struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Source group.
+	Src string `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
+	// Destination group.
+	Dst string `protobuf:"bytes,2,opt,name=dst,proto3" json:"dst,omitempty"`
+	// Its heavily loaded observations that name the place, of all signals.
+	Heavy         uint64 `protobuf:"varint,3,opt,name=heavy,proto3" json:"heavy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatementCell) Reset() {
+	*x = StatementCell{}
+	mi := &file_query_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatementCell) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatementCell) ProtoMessage() {}
+
+func (x *StatementCell) ProtoReflect() protoreflect.Message {
+	mi := &file_query_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatementCell.ProtoReflect.Descriptor instead.
+func (*StatementCell) Descriptor() ([]byte, []int) {
+	return file_query_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *StatementCell) GetSrc() string {
+	if x != nil {
+		return x.Src
+	}
+	return ""
+}
+
+func (x *StatementCell) GetDst() string {
+	if x != nil {
+		return x.Dst
+	}
+	return ""
+}
+
+func (x *StatementCell) GetHeavy() uint64 {
+	if x != nil {
+		return x.Heavy
+	}
+	return 0
+}
+
 // CellsResponse is a page of cells.
 type CellsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3299,7 +4059,7 @@ type CellsResponse struct {
 
 func (x *CellsResponse) Reset() {
 	*x = CellsResponse{}
-	mi := &file_query_proto_msgTypes[24]
+	mi := &file_query_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +4071,7 @@ func (x *CellsResponse) String() string {
 func (*CellsResponse) ProtoMessage() {}
 
 func (x *CellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[24]
+	mi := &file_query_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +4084,7 @@ func (x *CellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellsResponse.ProtoReflect.Descriptor instead.
 func (*CellsResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{24}
+	return file_query_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CellsResponse) GetAbout() *About {
@@ -3384,7 +4144,7 @@ type MatrixResponse struct {
 
 func (x *MatrixResponse) Reset() {
 	*x = MatrixResponse{}
-	mi := &file_query_proto_msgTypes[25]
+	mi := &file_query_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +4156,7 @@ func (x *MatrixResponse) String() string {
 func (*MatrixResponse) ProtoMessage() {}
 
 func (x *MatrixResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[25]
+	mi := &file_query_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +4169,7 @@ func (x *MatrixResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MatrixResponse.ProtoReflect.Descriptor instead.
 func (*MatrixResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{25}
+	return file_query_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MatrixResponse) GetAbout() *About {
@@ -3479,7 +4239,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_query_proto_msgTypes[26]
+	mi := &file_query_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +4251,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[26]
+	mi := &file_query_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +4264,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{26}
+	return file_query_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Place) GetLocation() string {
@@ -3585,7 +4345,7 @@ type PathResponse struct {
 
 func (x *PathResponse) Reset() {
 	*x = PathResponse{}
-	mi := &file_query_proto_msgTypes[27]
+	mi := &file_query_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +4357,7 @@ func (x *PathResponse) String() string {
 func (*PathResponse) ProtoMessage() {}
 
 func (x *PathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[27]
+	mi := &file_query_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3610,7 +4370,7 @@ func (x *PathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathResponse.ProtoReflect.Descriptor instead.
 func (*PathResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{27}
+	return file_query_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PathResponse) GetAbout() *About {
@@ -3678,7 +4438,7 @@ type Route struct {
 
 func (x *Route) Reset() {
 	*x = Route{}
-	mi := &file_query_proto_msgTypes[28]
+	mi := &file_query_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3690,7 +4450,7 @@ func (x *Route) String() string {
 func (*Route) ProtoMessage() {}
 
 func (x *Route) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[28]
+	mi := &file_query_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +4463,7 @@ func (x *Route) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Route.ProtoReflect.Descriptor instead.
 func (*Route) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{28}
+	return file_query_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Route) GetLinks() []string {
@@ -3812,7 +4572,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_query_proto_msgTypes[29]
+	mi := &file_query_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3824,7 +4584,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[29]
+	mi := &file_query_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3837,7 +4597,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{29}
+	return file_query_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Link) GetLink() string {
@@ -4034,7 +4794,7 @@ type Dependent struct {
 
 func (x *Dependent) Reset() {
 	*x = Dependent{}
-	mi := &file_query_proto_msgTypes[30]
+	mi := &file_query_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4046,7 +4806,7 @@ func (x *Dependent) String() string {
 func (*Dependent) ProtoMessage() {}
 
 func (x *Dependent) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[30]
+	mi := &file_query_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4059,7 +4819,7 @@ func (x *Dependent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependent.ProtoReflect.Descriptor instead.
 func (*Dependent) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{30}
+	return file_query_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Dependent) GetSrc() string {
@@ -4114,7 +4874,7 @@ type LinksResponse struct {
 
 func (x *LinksResponse) Reset() {
 	*x = LinksResponse{}
-	mi := &file_query_proto_msgTypes[31]
+	mi := &file_query_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4126,7 +4886,7 @@ func (x *LinksResponse) String() string {
 func (*LinksResponse) ProtoMessage() {}
 
 func (x *LinksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[31]
+	mi := &file_query_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4139,7 +4899,7 @@ func (x *LinksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksResponse.ProtoReflect.Descriptor instead.
 func (*LinksResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{31}
+	return file_query_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LinksResponse) GetAbout() *About {
@@ -4183,7 +4943,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_query_proto_msgTypes[32]
+	mi := &file_query_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4195,7 +4955,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[32]
+	mi := &file_query_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4208,7 +4968,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{32}
+	return file_query_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Device) GetName() string {
@@ -4246,7 +5006,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_query_proto_msgTypes[33]
+	mi := &file_query_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4258,7 +5018,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[33]
+	mi := &file_query_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4271,7 +5031,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{33}
+	return file_query_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Port) GetLink() string {
@@ -4331,7 +5091,7 @@ type Hop struct {
 
 func (x *Hop) Reset() {
 	*x = Hop{}
-	mi := &file_query_proto_msgTypes[34]
+	mi := &file_query_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4343,7 +5103,7 @@ func (x *Hop) String() string {
 func (*Hop) ProtoMessage() {}
 
 func (x *Hop) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[34]
+	mi := &file_query_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4356,7 +5116,7 @@ func (x *Hop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hop.ProtoReflect.Descriptor instead.
 func (*Hop) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{34}
+	return file_query_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Hop) GetName() string {
@@ -4406,7 +5166,7 @@ type TopologyResponse struct {
 
 func (x *TopologyResponse) Reset() {
 	*x = TopologyResponse{}
-	mi := &file_query_proto_msgTypes[35]
+	mi := &file_query_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4418,7 +5178,7 @@ func (x *TopologyResponse) String() string {
 func (*TopologyResponse) ProtoMessage() {}
 
 func (x *TopologyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[35]
+	mi := &file_query_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4431,7 +5191,7 @@ func (x *TopologyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyResponse.ProtoReflect.Descriptor instead.
 func (*TopologyResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{35}
+	return file_query_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TopologyResponse) GetName() string {
@@ -4501,7 +5261,7 @@ type EqualCostPath struct {
 
 func (x *EqualCostPath) Reset() {
 	*x = EqualCostPath{}
-	mi := &file_query_proto_msgTypes[36]
+	mi := &file_query_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4513,7 +5273,7 @@ func (x *EqualCostPath) String() string {
 func (*EqualCostPath) ProtoMessage() {}
 
 func (x *EqualCostPath) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[36]
+	mi := &file_query_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4526,7 +5286,7 @@ func (x *EqualCostPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EqualCostPath.ProtoReflect.Descriptor instead.
 func (*EqualCostPath) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{36}
+	return file_query_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *EqualCostPath) GetLinks() []string {
@@ -4567,7 +5327,7 @@ type Location struct {
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_query_proto_msgTypes[37]
+	mi := &file_query_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4579,7 +5339,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[37]
+	mi := &file_query_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4592,7 +5352,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{37}
+	return file_query_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Location) GetLocation() string {
@@ -4687,7 +5447,7 @@ type LocationsResponse struct {
 
 func (x *LocationsResponse) Reset() {
 	*x = LocationsResponse{}
-	mi := &file_query_proto_msgTypes[38]
+	mi := &file_query_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4699,7 +5459,7 @@ func (x *LocationsResponse) String() string {
 func (*LocationsResponse) ProtoMessage() {}
 
 func (x *LocationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[38]
+	mi := &file_query_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4712,7 +5472,7 @@ func (x *LocationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocationsResponse.ProtoReflect.Descriptor instead.
 func (*LocationsResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{38}
+	return file_query_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LocationsResponse) GetAbout() *About {
@@ -4765,7 +5525,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_query_proto_msgTypes[39]
+	mi := &file_query_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4777,7 +5537,7 @@ func (x *Moment) String() string {
 func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[39]
+	mi := &file_query_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4790,7 +5550,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{39}
+	return file_query_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Moment) GetWindowStart() *timestamppb.Timestamp {
@@ -4880,7 +5640,7 @@ type TimelineResponse struct {
 
 func (x *TimelineResponse) Reset() {
 	*x = TimelineResponse{}
-	mi := &file_query_proto_msgTypes[40]
+	mi := &file_query_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4892,7 +5652,7 @@ func (x *TimelineResponse) String() string {
 func (*TimelineResponse) ProtoMessage() {}
 
 func (x *TimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[40]
+	mi := &file_query_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4905,7 +5665,7 @@ func (x *TimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineResponse.ProtoReflect.Descriptor instead.
 func (*TimelineResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{40}
+	return file_query_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TimelineResponse) GetAbout() *About {
@@ -4982,7 +5742,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_query_proto_msgTypes[41]
+	mi := &file_query_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4994,7 +5754,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[41]
+	mi := &file_query_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5007,7 +5767,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{41}
+	return file_query_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Flow) GetOthers() bool {
@@ -5157,7 +5917,7 @@ type FlowsResponse struct {
 
 func (x *FlowsResponse) Reset() {
 	*x = FlowsResponse{}
-	mi := &file_query_proto_msgTypes[42]
+	mi := &file_query_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5169,7 +5929,7 @@ func (x *FlowsResponse) String() string {
 func (*FlowsResponse) ProtoMessage() {}
 
 func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[42]
+	mi := &file_query_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5182,7 +5942,7 @@ func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowsResponse.ProtoReflect.Descriptor instead.
 func (*FlowsResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{42}
+	return file_query_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FlowsResponse) GetAbout() *About {
@@ -5258,7 +6018,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_query_proto_msgTypes[43]
+	mi := &file_query_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5270,7 +6030,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[43]
+	mi := &file_query_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5283,7 +6043,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{43}
+	return file_query_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Finding) GetKind() string {
@@ -5388,7 +6148,7 @@ type FindingsResponse struct {
 
 func (x *FindingsResponse) Reset() {
 	*x = FindingsResponse{}
-	mi := &file_query_proto_msgTypes[44]
+	mi := &file_query_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5400,7 +6160,7 @@ func (x *FindingsResponse) String() string {
 func (*FindingsResponse) ProtoMessage() {}
 
 func (x *FindingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[44]
+	mi := &file_query_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5413,7 +6173,7 @@ func (x *FindingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindingsResponse.ProtoReflect.Descriptor instead.
 func (*FindingsResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{44}
+	return file_query_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FindingsResponse) GetSource() string {
@@ -5487,7 +6247,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_query_proto_msgTypes[45]
+	mi := &file_query_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5499,7 +6259,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[45]
+	mi := &file_query_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5512,7 +6272,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{45}
+	return file_query_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Group) GetName() string {
@@ -5551,7 +6311,7 @@ type FabricResponse struct {
 
 func (x *FabricResponse) Reset() {
 	*x = FabricResponse{}
-	mi := &file_query_proto_msgTypes[46]
+	mi := &file_query_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5563,7 +6323,7 @@ func (x *FabricResponse) String() string {
 func (*FabricResponse) ProtoMessage() {}
 
 func (x *FabricResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[46]
+	mi := &file_query_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5576,7 +6336,7 @@ func (x *FabricResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FabricResponse.ProtoReflect.Descriptor instead.
 func (*FabricResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{46}
+	return file_query_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FabricResponse) GetName() string {
@@ -5656,7 +6416,7 @@ type HealthResponse struct {
 
 func (x *HealthResponse) Reset() {
 	*x = HealthResponse{}
-	mi := &file_query_proto_msgTypes[47]
+	mi := &file_query_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5668,7 +6428,7 @@ func (x *HealthResponse) String() string {
 func (*HealthResponse) ProtoMessage() {}
 
 func (x *HealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[47]
+	mi := &file_query_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5681,7 +6441,7 @@ func (x *HealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResponse.ProtoReflect.Descriptor instead.
 func (*HealthResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{47}
+	return file_query_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *HealthResponse) GetSource() string {
@@ -5853,7 +6613,7 @@ type Stored struct {
 
 func (x *Stored) Reset() {
 	*x = Stored{}
-	mi := &file_query_proto_msgTypes[48]
+	mi := &file_query_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5865,7 +6625,7 @@ func (x *Stored) String() string {
 func (*Stored) ProtoMessage() {}
 
 func (x *Stored) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[48]
+	mi := &file_query_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5878,7 +6638,7 @@ func (x *Stored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stored.ProtoReflect.Descriptor instead.
 func (*Stored) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{48}
+	return file_query_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Stored) GetFirst() *timestamppb.Timestamp {
@@ -5947,7 +6707,7 @@ type WindowEvent struct {
 
 func (x *WindowEvent) Reset() {
 	*x = WindowEvent{}
-	mi := &file_query_proto_msgTypes[49]
+	mi := &file_query_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5959,7 +6719,7 @@ func (x *WindowEvent) String() string {
 func (*WindowEvent) ProtoMessage() {}
 
 func (x *WindowEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[49]
+	mi := &file_query_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5972,7 +6732,7 @@ func (x *WindowEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowEvent.ProtoReflect.Descriptor instead.
 func (*WindowEvent) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{49}
+	return file_query_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WindowEvent) GetRevision() string {
@@ -6099,7 +6859,7 @@ type Durable struct {
 
 func (x *Durable) Reset() {
 	*x = Durable{}
-	mi := &file_query_proto_msgTypes[50]
+	mi := &file_query_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6111,7 +6871,7 @@ func (x *Durable) String() string {
 func (*Durable) ProtoMessage() {}
 
 func (x *Durable) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[50]
+	mi := &file_query_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6124,7 +6884,7 @@ func (x *Durable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Durable.ProtoReflect.Descriptor instead.
 func (*Durable) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{50}
+	return file_query_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Durable) GetWindowStarts() []*timestamppb.Timestamp {
@@ -6145,7 +6905,7 @@ type Synced struct {
 
 func (x *Synced) Reset() {
 	*x = Synced{}
-	mi := &file_query_proto_msgTypes[51]
+	mi := &file_query_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6157,7 +6917,7 @@ func (x *Synced) String() string {
 func (*Synced) ProtoMessage() {}
 
 func (x *Synced) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[51]
+	mi := &file_query_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6170,7 +6930,7 @@ func (x *Synced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Synced.ProtoReflect.Descriptor instead.
 func (*Synced) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{51}
+	return file_query_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Synced) GetRevision() string {
@@ -6195,7 +6955,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_query_proto_msgTypes[52]
+	mi := &file_query_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6207,7 +6967,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[52]
+	mi := &file_query_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6220,7 +6980,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{52}
+	return file_query_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Heartbeat) GetRevision() string {
@@ -6260,7 +7020,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_query_proto_msgTypes[53]
+	mi := &file_query_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6272,7 +7032,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[53]
+	mi := &file_query_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6285,7 +7045,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{53}
+	return file_query_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Gap) GetRevision() string {
@@ -6320,7 +7080,7 @@ type AskersResponse struct {
 
 func (x *AskersResponse) Reset() {
 	*x = AskersResponse{}
-	mi := &file_query_proto_msgTypes[54]
+	mi := &file_query_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6332,7 +7092,7 @@ func (x *AskersResponse) String() string {
 func (*AskersResponse) ProtoMessage() {}
 
 func (x *AskersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[54]
+	mi := &file_query_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6345,7 +7105,7 @@ func (x *AskersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskersResponse.ProtoReflect.Descriptor instead.
 func (*AskersResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{54}
+	return file_query_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AskersResponse) GetAskers() []*Asker {
@@ -6382,7 +7142,7 @@ type Asker struct {
 
 func (x *Asker) Reset() {
 	*x = Asker{}
-	mi := &file_query_proto_msgTypes[55]
+	mi := &file_query_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6394,7 +7154,7 @@ func (x *Asker) String() string {
 func (*Asker) ProtoMessage() {}
 
 func (x *Asker) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[55]
+	mi := &file_query_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6407,7 +7167,7 @@ func (x *Asker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asker.ProtoReflect.Descriptor instead.
 func (*Asker) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{55}
+	return file_query_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Asker) GetName() string {
@@ -6484,7 +7244,7 @@ type RequestsResponse struct {
 
 func (x *RequestsResponse) Reset() {
 	*x = RequestsResponse{}
-	mi := &file_query_proto_msgTypes[56]
+	mi := &file_query_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6496,7 +7256,7 @@ func (x *RequestsResponse) String() string {
 func (*RequestsResponse) ProtoMessage() {}
 
 func (x *RequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[56]
+	mi := &file_query_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6509,7 +7269,7 @@ func (x *RequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestsResponse.ProtoReflect.Descriptor instead.
 func (*RequestsResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{56}
+	return file_query_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RequestsResponse) GetRequests() []*Running {
@@ -6542,7 +7302,7 @@ type Running struct {
 
 func (x *Running) Reset() {
 	*x = Running{}
-	mi := &file_query_proto_msgTypes[57]
+	mi := &file_query_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6554,7 +7314,7 @@ func (x *Running) String() string {
 func (*Running) ProtoMessage() {}
 
 func (x *Running) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[57]
+	mi := &file_query_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6567,7 +7327,7 @@ func (x *Running) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Running.ProtoReflect.Descriptor instead.
 func (*Running) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{57}
+	return file_query_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Running) GetId() uint64 {
@@ -6636,7 +7396,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_query_proto_msgTypes[58]
+	mi := &file_query_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6648,7 +7408,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[58]
+	mi := &file_query_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6661,7 +7421,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{58}
+	return file_query_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Problem) GetTitle() string {
@@ -6707,7 +7467,7 @@ type ProblemDetail struct {
 
 func (x *ProblemDetail) Reset() {
 	*x = ProblemDetail{}
-	mi := &file_query_proto_msgTypes[59]
+	mi := &file_query_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6719,7 +7479,7 @@ func (x *ProblemDetail) String() string {
 func (*ProblemDetail) ProtoMessage() {}
 
 func (x *ProblemDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[59]
+	mi := &file_query_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6732,7 +7492,7 @@ func (x *ProblemDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProblemDetail.ProtoReflect.Descriptor instead.
 func (*ProblemDetail) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{59}
+	return file_query_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ProblemDetail) GetMessage() string {
@@ -6779,7 +7539,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_query_proto_msgTypes[60]
+	mi := &file_query_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6791,7 +7551,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[60]
+	mi := &file_query_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6804,7 +7564,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{60}
+	return file_query_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *WatchResponse) GetId() string {
@@ -6979,7 +7739,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_query_proto_msgTypes[61]
+	mi := &file_query_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6991,7 +7751,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[61]
+	mi := &file_query_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7004,7 +7764,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{61}
+	return file_query_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Change) GetKind() ChangeKind {
@@ -7140,7 +7900,7 @@ type ChangeSet struct {
 
 func (x *ChangeSet) Reset() {
 	*x = ChangeSet{}
-	mi := &file_query_proto_msgTypes[62]
+	mi := &file_query_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7152,7 +7912,7 @@ func (x *ChangeSet) String() string {
 func (*ChangeSet) ProtoMessage() {}
 
 func (x *ChangeSet) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[62]
+	mi := &file_query_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7165,7 +7925,7 @@ func (x *ChangeSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeSet.ProtoReflect.Descriptor instead.
 func (*ChangeSet) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{62}
+	return file_query_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ChangeSet) GetRevision() string {
@@ -7232,7 +7992,7 @@ type ChangesResponse struct {
 
 func (x *ChangesResponse) Reset() {
 	*x = ChangesResponse{}
-	mi := &file_query_proto_msgTypes[63]
+	mi := &file_query_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7244,7 +8004,7 @@ func (x *ChangesResponse) String() string {
 func (*ChangesResponse) ProtoMessage() {}
 
 func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_query_proto_msgTypes[63]
+	mi := &file_query_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7257,7 +8017,7 @@ func (x *ChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesResponse.ProtoReflect.Descriptor instead.
 func (*ChangesResponse) Descriptor() ([]byte, []int) {
-	return file_query_proto_rawDescGZIP(), []int{63}
+	return file_query_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ChangesResponse) GetId() string {
@@ -7416,7 +8176,17 @@ const file_query_proto_rawDesc = "" +
 	"\n" +
 	"\b_minimumB\n" +
 	"\n" +
-	"\b_maximum\"\xef\t\n" +
+	"\b_maximum\"\xae\x02\n" +
+	"\x0eVerdictRequest\x12>\n" +
+	"\awindows\x18\x01 \x01(\rB\x1f\x8a\xb5\x18\x1b\n" +
+	"\x03300\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0260H\x00R\awindows\x88\x01\x01\x12J\n" +
+	"\x04from\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
+	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T10:00:00ZR\x02to\x124\n" +
+	"\x03top\x18\x04 \x01(\rB\x1d\x8a\xb5\x18\x19\n" +
+	"\x0210\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00\x00Y@B\x015H\x01R\x03top\x88\x01\x01B\n" +
+	"\n" +
+	"\b_windowsB\x06\n" +
+	"\x04_top\"\xef\t\n" +
 	"\fCellsRequest\x126\n" +
 	"\x06signal\x18\x01 \x01(\tB\x1e\x8a\xb5\x18\x1a\n" +
 	"\rmin_abw_ratio (B\amin_abwR\x06signal\x12S\n" +
@@ -7787,7 +8557,69 @@ const file_query_proto_rawDesc = "" +
 	"\x05age_s\x18\x14 \x01(\x01B\t\x8a\xb5\x18\x05B\x031.2H\x00R\x04ageS\x88\x01\x01\x128\n" +
 	"\x12expected_producers\x18\x15 \x01(\rB\t\x8a\xb5\x18\x05B\x014H\x01R\x11expectedProducers\x126\n" +
 	"\x11present_producers\x18\x16 \x01(\rB\t\x8a\xb5\x18\x05B\x014H\x01R\x10presentProducersB\b\n" +
-	"\x06_age_s\"\x8e\x02\n" +
+	"\x06_age_s\"\xce\x06\n" +
+	"\x0fVerdictResponse\x127\n" +
+	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutB\x06\x8a\xb5\x18\x02P\x01R\x05about\x12J\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1f.csigscope.query.v1.VerdictKindB\x15\x8a\xb5\x18\x118\x01B\rwas_congestedR\x04kind\x12T\n" +
+	"\x04text\x18\x03 \x01(\tB@\x8a\xb5\x18<8\x01B8Congested now: 2 places; 39 of 240 cells were congested.R\x04text\x12\x8b\x01\n" +
+	"\x05notes\x18\x04 \x03(\tBu\x8a\xb5\x18qBm[\"2 of 16 taps sent nothing: rack3, rack7; cells that they see may be missing or look better than they are.\"]H\x01R\x05notes\x127\n" +
+	"\asignals\x18\x05 \x03(\tB\x1d\x8a\xb5\x18\x19B\x17[\"min_abw\",\"max_delay\"]R\asignals\x12\x1f\n" +
+	"\x05cells\x18\x06 \x01(\x04B\t\x8a\xb5\x18\x05B\x03240R\x05cells\x12,\n" +
+	"\fjudged_cells\x18\a \x01(\x04B\t\x8a\xb5\x18\x05B\x03240R\vjudgedCells\x121\n" +
+	"\x0fcongested_cells\x18\b \x01(\x04B\b\x8a\xb5\x18\x04B\x0239R\x0econgestedCells\x120\n" +
+	"\fobservations\x18\t \x01(\x04B\f\x8a\xb5\x18\bB\x06288000R\fobservations\x12!\n" +
+	"\x05heavy\x18\n" +
+	" \x01(\x04B\v\x8a\xb5\x18\aB\x0552000R\x05heavy\x12\x1d\n" +
+	"\x05total\x18\v \x01(\x04B\a\x8a\xb5\x18\x03B\x013R\x05total\x12*\n" +
+	"\vrest_places\x18\f \x01(\x04B\t\x8a\xb5\x18\x05B\x012H\x01R\n" +
+	"restPlaces\x128\n" +
+	"\x10rest_share_ratio\x18\r \x01(\x01B\x0e\x8a\xb5\x18\n" +
+	"B\x060.0001H\x01R\x0erestShareRatio\x12=\n" +
+	"\n" +
+	"statements\x18\x0e \x03(\v2\x1d.csigscope.query.v1.StatementR\n" +
+	"statements\"\xab\t\n" +
+	"\tStatement\x12\x1b\n" +
+	"\x04rank\x18\x01 \x01(\rB\a\x8a\xb5\x18\x03B\x011R\x04rank\x12h\n" +
+	"\x04text\x18\x02 \x01(\tBT\x8a\xb5\x18P8\x01BLleaf5 uplinks (4 ports): 43 % of heavy observations since 09:00:00, 30 cellsR\x04text\x123\n" +
+	"\x05place\x18\x03 \x01(\tB\x1d\x8a\xb5\x18\x19B\x17leaf5 uplinks (4 ports)R\x05place\x12F\n" +
+	"\x04kind\x18\x04 \x01(\x0e2!.csigscope.query.v1.StatementKindB\x0f\x8a\xb5\x18\v8\x01B\auplinksR\x04kind\x12@\n" +
+	"\x05state\x18\x05 \x01(\x0e2\x19.csigscope.query.v1.StateB\x0f\x8a\xb5\x18\vB\tcongestedR\x05state\x12L\n" +
+	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x05since\x12L\n" +
+	"\x05first\x18\a \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x05first\x12J\n" +
+	"\x04last\x18\b \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:17ZR\x04last\x12!\n" +
+	"\x05heavy\x18\t \x01(\x04B\v\x8a\xb5\x18\aB\x0522300R\x05heavy\x12+\n" +
+	"\vshare_ratio\x18\n" +
+	" \x01(\x01B\n" +
+	"\x8a\xb5\x18\x06B\x040.43R\n" +
+	"shareRatio\x12=\n" +
+	"\tlocations\x18\v \x03(\tB\x1f\x8a\xb5\x18\x1bB\x19[\"leaf5:up2\",\"leaf5:up4\"]R\tlocations\x12\x1d\n" +
+	"\x05ports\x18\f \x01(\rB\a\x8a\xb5\x18\x03B\x014R\x05ports\x12\"\n" +
+	"\bof_ports\x18\r \x01(\rB\a\x8a\xb5\x18\x03B\x014R\aofPorts\x12%\n" +
+	"\x06device\x18\x0e \x01(\tB\r\x8a\xb5\x18\tB\x05leaf5H\x01R\x06device\x12'\n" +
+	"\afar_end\x18\x0f \x01(\tB\x0e\x8a\xb5\x18\n" +
+	"B\x06spine1H\x01R\x06farEnd\x12$\n" +
+	"\x04host\x18\x10 \x01(\tB\x10\x8a\xb5\x18\fB\bhost14-2H\x01R\x04host\x12'\n" +
+	"\n" +
+	"cell_count\x18\x11 \x01(\x04B\b\x8a\xb5\x18\x04B\x0230R\tcellCount\x12)\n" +
+	"\asources\x18\x12 \x03(\tB\x0f\x8a\xb5\x18\vB\t[\"rack5\"]R\asources\x12*\n" +
+	"\fsource_count\x18\x13 \x01(\rB\a\x8a\xb5\x18\x03B\x011R\vsourceCount\x120\n" +
+	"\vdestination\x18\x14 \x01(\tB\x0e\x8a\xb5\x18\n" +
+	"B\x06rack14H\x01R\vdestination\x12=\n" +
+	"\asignals\x18\x15 \x03(\v2#.csigscope.query.v1.StatementSignalR\asignals\x127\n" +
+	"\x05cells\x18\x16 \x03(\v2!.csigscope.query.v1.StatementCellR\x05cells\"\xbe\x01\n" +
+	"\x0fStatementSignal\x12'\n" +
+	"\x06signal\x18\x01 \x01(\tB\x0f\x8a\xb5\x18\vB\tmax_delayR\x06signal\x12 \n" +
+	"\x05heavy\x18\x02 \x01(\x04B\n" +
+	"\x8a\xb5\x18\x06B\x045600R\x05heavy\x121\n" +
+	"\x05worst\x18\x03 \x01(\v2\x1b.csigscope.query.v1.MeasureR\x05worst\x12-\n" +
+	"\n" +
+	"worst_text\x18\x04 \x01(\tB\x0e\x8a\xb5\x18\n" +
+	"B\x065.2 msH\x01R\tworstText\"o\n" +
+	"\rStatementCell\x12\x1d\n" +
+	"\x03src\x18\x01 \x01(\tB\v\x8a\xb5\x18\aB\x05rack5R\x03src\x12\x1d\n" +
+	"\x03dst\x18\x02 \x01(\tB\v\x8a\xb5\x18\aB\x05rack6R\x03dst\x12 \n" +
+	"\x05heavy\x18\x03 \x01(\x04B\n" +
+	"\x8a\xb5\x18\x06B\x043300R\x05heavy\"\x8e\x02\n" +
 	"\rCellsResponse\x127\n" +
 	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutB\x06\x8a\xb5\x18\x02P\x01R\x05about\x12\x1f\n" +
 	"\x05total\x18\x02 \x01(\x04B\t\x8a\xb5\x18\x05B\x03240R\x05total\x12I\n" +
@@ -8199,8 +9031,28 @@ const file_query_proto_rawDesc = "" +
 	"\x14CHANGE_KIND_TAP_BACK\x10\x05\x12\x1d\n" +
 	"\x19CHANGE_KIND_TAP_FORGOTTEN\x10\x06\x12\x1d\n" +
 	"\x19CHANGE_KIND_COVERAGE_LOST\x10\a\x12\x1d\n" +
-	"\x19CHANGE_KIND_COVERAGE_BACK\x10\b2\xbb\b\n" +
-	"\fQueryService\x12L\n" +
+	"\x19CHANGE_KIND_COVERAGE_BACK\x10\b*\xed\x01\n" +
+	"\vVerdictKind\x12\x1c\n" +
+	"\x18VERDICT_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14VERDICT_KIND_NO_DATA\x10\x01\x12\x1b\n" +
+	"\x17VERDICT_KIND_NOT_JUDGED\x10\x02\x12\x1b\n" +
+	"\x17VERDICT_KIND_INCOMPLETE\x10\x03\x12\x18\n" +
+	"\x14VERDICT_KIND_HEALTHY\x10\x04\x12\x16\n" +
+	"\x12VERDICT_KIND_BRIEF\x10\x05\x12\x1e\n" +
+	"\x1aVERDICT_KIND_WAS_CONGESTED\x10\x06\x12\x1a\n" +
+	"\x16VERDICT_KIND_CONGESTED\x10\a*\x8d\x02\n" +
+	"\rStatementKind\x12\x1e\n" +
+	"\x1aSTATEMENT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17STATEMENT_KIND_LOCATION\x10\x01\x12\x17\n" +
+	"\x13STATEMENT_KIND_PORT\x10\x02\x12\x1a\n" +
+	"\x16STATEMENT_KIND_UPLINKS\x10\x03\x12\x1c\n" +
+	"\x18STATEMENT_KIND_DOWNLINKS\x10\x04\x12\x1a\n" +
+	"\x16STATEMENT_KIND_FAR_END\x10\x05\x12\x17\n" +
+	"\x13STATEMENT_KIND_HOST\x10\x06\x12\x19\n" +
+	"\x15STATEMENT_KIND_INCAST\x10\a\x12\x1c\n" +
+	"\x18STATEMENT_KIND_UNLOCATED\x10\b2\x8f\t\n" +
+	"\fQueryService\x12R\n" +
+	"\aVerdict\x12\".csigscope.query.v1.VerdictRequest\x1a#.csigscope.query.v1.VerdictResponse\x12L\n" +
 	"\x05Cells\x12 .csigscope.query.v1.CellsRequest\x1a!.csigscope.query.v1.CellsResponse\x12O\n" +
 	"\x06Matrix\x12!.csigscope.query.v1.MatrixRequest\x1a\".csigscope.query.v1.MatrixResponse\x12I\n" +
 	"\x04Path\x12\x1f.csigscope.query.v1.PathRequest\x1a .csigscope.query.v1.PathResponse\x12X\n" +
@@ -8228,268 +9080,290 @@ func file_query_proto_rawDescGZIP() []byte {
 	return file_query_proto_rawDescData
 }
 
-var file_query_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_query_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_query_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_query_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_query_proto_goTypes = []any{
 	(State)(0),                        // 0: csigscope.query.v1.State
 	(Kind)(0),                         // 1: csigscope.query.v1.Kind
 	(LocationKind)(0),                 // 2: csigscope.query.v1.LocationKind
 	(Severity)(0),                     // 3: csigscope.query.v1.Severity
 	(ChangeKind)(0),                   // 4: csigscope.query.v1.ChangeKind
-	(*Rest)(nil),                      // 5: csigscope.query.v1.Rest
-	(*CellsRequest)(nil),              // 6: csigscope.query.v1.CellsRequest
-	(*MatrixRequest)(nil),             // 7: csigscope.query.v1.MatrixRequest
-	(*PathRequest)(nil),               // 8: csigscope.query.v1.PathRequest
-	(*LocationsRequest)(nil),          // 9: csigscope.query.v1.LocationsRequest
-	(*LinksRequest)(nil),              // 10: csigscope.query.v1.LinksRequest
-	(*TopologyRequest)(nil),           // 11: csigscope.query.v1.TopologyRequest
-	(*TimelineRequest)(nil),           // 12: csigscope.query.v1.TimelineRequest
-	(*FlowsRequest)(nil),              // 13: csigscope.query.v1.FlowsRequest
-	(*FindingsRequest)(nil),           // 14: csigscope.query.v1.FindingsRequest
-	(*FabricRequest)(nil),             // 15: csigscope.query.v1.FabricRequest
-	(*HealthRequest)(nil),             // 16: csigscope.query.v1.HealthRequest
-	(*WatchRequest)(nil),              // 17: csigscope.query.v1.WatchRequest
-	(*ChangesRequest)(nil),            // 18: csigscope.query.v1.ChangesRequest
-	(*WaitRequest)(nil),               // 19: csigscope.query.v1.WaitRequest
-	(*ExportRequest)(nil),             // 20: csigscope.query.v1.ExportRequest
-	(*ExportFlowsRequest)(nil),        // 21: csigscope.query.v1.ExportFlowsRequest
-	(*ExportFindingsRequest)(nil),     // 22: csigscope.query.v1.ExportFindingsRequest
-	(*ExportedCell)(nil),              // 23: csigscope.query.v1.ExportedCell
-	(*ExportedFlow)(nil),              // 24: csigscope.query.v1.ExportedFlow
-	(*Measure)(nil),                   // 25: csigscope.query.v1.Measure
-	(*Bottleneck)(nil),                // 26: csigscope.query.v1.Bottleneck
-	(*Cell)(nil),                      // 27: csigscope.query.v1.Cell
-	(*About)(nil),                     // 28: csigscope.query.v1.About
-	(*CellsResponse)(nil),             // 29: csigscope.query.v1.CellsResponse
-	(*MatrixResponse)(nil),            // 30: csigscope.query.v1.MatrixResponse
-	(*Place)(nil),                     // 31: csigscope.query.v1.Place
-	(*PathResponse)(nil),              // 32: csigscope.query.v1.PathResponse
-	(*Route)(nil),                     // 33: csigscope.query.v1.Route
-	(*Link)(nil),                      // 34: csigscope.query.v1.Link
-	(*Dependent)(nil),                 // 35: csigscope.query.v1.Dependent
-	(*LinksResponse)(nil),             // 36: csigscope.query.v1.LinksResponse
-	(*Device)(nil),                    // 37: csigscope.query.v1.Device
-	(*Port)(nil),                      // 38: csigscope.query.v1.Port
-	(*Hop)(nil),                       // 39: csigscope.query.v1.Hop
-	(*TopologyResponse)(nil),          // 40: csigscope.query.v1.TopologyResponse
-	(*EqualCostPath)(nil),             // 41: csigscope.query.v1.EqualCostPath
-	(*Location)(nil),                  // 42: csigscope.query.v1.Location
-	(*LocationsResponse)(nil),         // 43: csigscope.query.v1.LocationsResponse
-	(*Moment)(nil),                    // 44: csigscope.query.v1.Moment
-	(*TimelineResponse)(nil),          // 45: csigscope.query.v1.TimelineResponse
-	(*Flow)(nil),                      // 46: csigscope.query.v1.Flow
-	(*FlowsResponse)(nil),             // 47: csigscope.query.v1.FlowsResponse
-	(*Finding)(nil),                   // 48: csigscope.query.v1.Finding
-	(*FindingsResponse)(nil),          // 49: csigscope.query.v1.FindingsResponse
-	(*Group)(nil),                     // 50: csigscope.query.v1.Group
-	(*FabricResponse)(nil),            // 51: csigscope.query.v1.FabricResponse
-	(*HealthResponse)(nil),            // 52: csigscope.query.v1.HealthResponse
-	(*Stored)(nil),                    // 53: csigscope.query.v1.Stored
-	(*WindowEvent)(nil),               // 54: csigscope.query.v1.WindowEvent
-	(*Durable)(nil),                   // 55: csigscope.query.v1.Durable
-	(*Synced)(nil),                    // 56: csigscope.query.v1.Synced
-	(*Heartbeat)(nil),                 // 57: csigscope.query.v1.Heartbeat
-	(*Gap)(nil),                       // 58: csigscope.query.v1.Gap
-	(*AskersResponse)(nil),            // 59: csigscope.query.v1.AskersResponse
-	(*Asker)(nil),                     // 60: csigscope.query.v1.Asker
-	(*RequestsResponse)(nil),          // 61: csigscope.query.v1.RequestsResponse
-	(*Running)(nil),                   // 62: csigscope.query.v1.Running
-	(*Problem)(nil),                   // 63: csigscope.query.v1.Problem
-	(*ProblemDetail)(nil),             // 64: csigscope.query.v1.ProblemDetail
-	(*WatchResponse)(nil),             // 65: csigscope.query.v1.WatchResponse
-	(*Change)(nil),                    // 66: csigscope.query.v1.Change
-	(*ChangeSet)(nil),                 // 67: csigscope.query.v1.ChangeSet
-	(*ChangesResponse)(nil),           // 68: csigscope.query.v1.ChangesResponse
-	(*timestamppb.Timestamp)(nil),     // 69: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 70: google.protobuf.Duration
-	(*descriptorpb.FieldOptions)(nil), // 71: google.protobuf.FieldOptions
+	(VerdictKind)(0),                  // 5: csigscope.query.v1.VerdictKind
+	(StatementKind)(0),                // 6: csigscope.query.v1.StatementKind
+	(*Rest)(nil),                      // 7: csigscope.query.v1.Rest
+	(*VerdictRequest)(nil),            // 8: csigscope.query.v1.VerdictRequest
+	(*CellsRequest)(nil),              // 9: csigscope.query.v1.CellsRequest
+	(*MatrixRequest)(nil),             // 10: csigscope.query.v1.MatrixRequest
+	(*PathRequest)(nil),               // 11: csigscope.query.v1.PathRequest
+	(*LocationsRequest)(nil),          // 12: csigscope.query.v1.LocationsRequest
+	(*LinksRequest)(nil),              // 13: csigscope.query.v1.LinksRequest
+	(*TopologyRequest)(nil),           // 14: csigscope.query.v1.TopologyRequest
+	(*TimelineRequest)(nil),           // 15: csigscope.query.v1.TimelineRequest
+	(*FlowsRequest)(nil),              // 16: csigscope.query.v1.FlowsRequest
+	(*FindingsRequest)(nil),           // 17: csigscope.query.v1.FindingsRequest
+	(*FabricRequest)(nil),             // 18: csigscope.query.v1.FabricRequest
+	(*HealthRequest)(nil),             // 19: csigscope.query.v1.HealthRequest
+	(*WatchRequest)(nil),              // 20: csigscope.query.v1.WatchRequest
+	(*ChangesRequest)(nil),            // 21: csigscope.query.v1.ChangesRequest
+	(*WaitRequest)(nil),               // 22: csigscope.query.v1.WaitRequest
+	(*ExportRequest)(nil),             // 23: csigscope.query.v1.ExportRequest
+	(*ExportFlowsRequest)(nil),        // 24: csigscope.query.v1.ExportFlowsRequest
+	(*ExportFindingsRequest)(nil),     // 25: csigscope.query.v1.ExportFindingsRequest
+	(*ExportedCell)(nil),              // 26: csigscope.query.v1.ExportedCell
+	(*ExportedFlow)(nil),              // 27: csigscope.query.v1.ExportedFlow
+	(*Measure)(nil),                   // 28: csigscope.query.v1.Measure
+	(*Bottleneck)(nil),                // 29: csigscope.query.v1.Bottleneck
+	(*Cell)(nil),                      // 30: csigscope.query.v1.Cell
+	(*About)(nil),                     // 31: csigscope.query.v1.About
+	(*VerdictResponse)(nil),           // 32: csigscope.query.v1.VerdictResponse
+	(*Statement)(nil),                 // 33: csigscope.query.v1.Statement
+	(*StatementSignal)(nil),           // 34: csigscope.query.v1.StatementSignal
+	(*StatementCell)(nil),             // 35: csigscope.query.v1.StatementCell
+	(*CellsResponse)(nil),             // 36: csigscope.query.v1.CellsResponse
+	(*MatrixResponse)(nil),            // 37: csigscope.query.v1.MatrixResponse
+	(*Place)(nil),                     // 38: csigscope.query.v1.Place
+	(*PathResponse)(nil),              // 39: csigscope.query.v1.PathResponse
+	(*Route)(nil),                     // 40: csigscope.query.v1.Route
+	(*Link)(nil),                      // 41: csigscope.query.v1.Link
+	(*Dependent)(nil),                 // 42: csigscope.query.v1.Dependent
+	(*LinksResponse)(nil),             // 43: csigscope.query.v1.LinksResponse
+	(*Device)(nil),                    // 44: csigscope.query.v1.Device
+	(*Port)(nil),                      // 45: csigscope.query.v1.Port
+	(*Hop)(nil),                       // 46: csigscope.query.v1.Hop
+	(*TopologyResponse)(nil),          // 47: csigscope.query.v1.TopologyResponse
+	(*EqualCostPath)(nil),             // 48: csigscope.query.v1.EqualCostPath
+	(*Location)(nil),                  // 49: csigscope.query.v1.Location
+	(*LocationsResponse)(nil),         // 50: csigscope.query.v1.LocationsResponse
+	(*Moment)(nil),                    // 51: csigscope.query.v1.Moment
+	(*TimelineResponse)(nil),          // 52: csigscope.query.v1.TimelineResponse
+	(*Flow)(nil),                      // 53: csigscope.query.v1.Flow
+	(*FlowsResponse)(nil),             // 54: csigscope.query.v1.FlowsResponse
+	(*Finding)(nil),                   // 55: csigscope.query.v1.Finding
+	(*FindingsResponse)(nil),          // 56: csigscope.query.v1.FindingsResponse
+	(*Group)(nil),                     // 57: csigscope.query.v1.Group
+	(*FabricResponse)(nil),            // 58: csigscope.query.v1.FabricResponse
+	(*HealthResponse)(nil),            // 59: csigscope.query.v1.HealthResponse
+	(*Stored)(nil),                    // 60: csigscope.query.v1.Stored
+	(*WindowEvent)(nil),               // 61: csigscope.query.v1.WindowEvent
+	(*Durable)(nil),                   // 62: csigscope.query.v1.Durable
+	(*Synced)(nil),                    // 63: csigscope.query.v1.Synced
+	(*Heartbeat)(nil),                 // 64: csigscope.query.v1.Heartbeat
+	(*Gap)(nil),                       // 65: csigscope.query.v1.Gap
+	(*AskersResponse)(nil),            // 66: csigscope.query.v1.AskersResponse
+	(*Asker)(nil),                     // 67: csigscope.query.v1.Asker
+	(*RequestsResponse)(nil),          // 68: csigscope.query.v1.RequestsResponse
+	(*Running)(nil),                   // 69: csigscope.query.v1.Running
+	(*Problem)(nil),                   // 70: csigscope.query.v1.Problem
+	(*ProblemDetail)(nil),             // 71: csigscope.query.v1.ProblemDetail
+	(*WatchResponse)(nil),             // 72: csigscope.query.v1.WatchResponse
+	(*Change)(nil),                    // 73: csigscope.query.v1.Change
+	(*ChangeSet)(nil),                 // 74: csigscope.query.v1.ChangeSet
+	(*ChangesResponse)(nil),           // 75: csigscope.query.v1.ChangesResponse
+	(*timestamppb.Timestamp)(nil),     // 76: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 77: google.protobuf.Duration
+	(*descriptorpb.FieldOptions)(nil), // 78: google.protobuf.FieldOptions
 }
 var file_query_proto_depIdxs = []int32{
-	69,  // 0: csigscope.query.v1.CellsRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 1: csigscope.query.v1.CellsRequest.to:type_name -> google.protobuf.Timestamp
-	0,   // 2: csigscope.query.v1.CellsRequest.state:type_name -> csigscope.query.v1.State
-	70,  // 3: csigscope.query.v1.CellsRequest.resolution:type_name -> google.protobuf.Duration
-	69,  // 4: csigscope.query.v1.MatrixRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 5: csigscope.query.v1.MatrixRequest.to:type_name -> google.protobuf.Timestamp
-	69,  // 6: csigscope.query.v1.PathRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 7: csigscope.query.v1.PathRequest.to:type_name -> google.protobuf.Timestamp
-	69,  // 8: csigscope.query.v1.LocationsRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 9: csigscope.query.v1.LocationsRequest.to:type_name -> google.protobuf.Timestamp
-	70,  // 10: csigscope.query.v1.LocationsRequest.resolution:type_name -> google.protobuf.Duration
-	69,  // 11: csigscope.query.v1.LinksRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 12: csigscope.query.v1.LinksRequest.to:type_name -> google.protobuf.Timestamp
-	0,   // 13: csigscope.query.v1.LinksRequest.state:type_name -> csigscope.query.v1.State
-	69,  // 14: csigscope.query.v1.TimelineRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 15: csigscope.query.v1.TimelineRequest.to:type_name -> google.protobuf.Timestamp
-	70,  // 16: csigscope.query.v1.TimelineRequest.step:type_name -> google.protobuf.Duration
-	70,  // 17: csigscope.query.v1.TimelineRequest.resolution:type_name -> google.protobuf.Duration
-	69,  // 18: csigscope.query.v1.FlowsRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 19: csigscope.query.v1.FlowsRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 20: csigscope.query.v1.FlowsRequest.kind:type_name -> csigscope.query.v1.Kind
-	69,  // 21: csigscope.query.v1.FindingsRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 22: csigscope.query.v1.FindingsRequest.to:type_name -> google.protobuf.Timestamp
-	3,   // 23: csigscope.query.v1.FindingsRequest.severity:type_name -> csigscope.query.v1.Severity
-	0,   // 24: csigscope.query.v1.WatchRequest.state:type_name -> csigscope.query.v1.State
-	70,  // 25: csigscope.query.v1.WatchRequest.heartbeat:type_name -> google.protobuf.Duration
-	70,  // 26: csigscope.query.v1.WatchRequest.resolution:type_name -> google.protobuf.Duration
-	0,   // 27: csigscope.query.v1.ChangesRequest.state:type_name -> csigscope.query.v1.State
-	70,  // 28: csigscope.query.v1.ChangesRequest.heartbeat:type_name -> google.protobuf.Duration
-	70,  // 29: csigscope.query.v1.WaitRequest.wait:type_name -> google.protobuf.Duration
-	69,  // 30: csigscope.query.v1.ExportRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 31: csigscope.query.v1.ExportRequest.to:type_name -> google.protobuf.Timestamp
-	0,   // 32: csigscope.query.v1.ExportRequest.state:type_name -> csigscope.query.v1.State
-	70,  // 33: csigscope.query.v1.ExportRequest.step:type_name -> google.protobuf.Duration
-	69,  // 34: csigscope.query.v1.ExportFlowsRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 35: csigscope.query.v1.ExportFlowsRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 36: csigscope.query.v1.ExportFlowsRequest.kind:type_name -> csigscope.query.v1.Kind
-	69,  // 37: csigscope.query.v1.ExportFindingsRequest.from:type_name -> google.protobuf.Timestamp
-	69,  // 38: csigscope.query.v1.ExportFindingsRequest.to:type_name -> google.protobuf.Timestamp
-	3,   // 39: csigscope.query.v1.ExportFindingsRequest.severity:type_name -> csigscope.query.v1.Severity
-	69,  // 40: csigscope.query.v1.ExportedCell.from:type_name -> google.protobuf.Timestamp
-	69,  // 41: csigscope.query.v1.ExportedCell.to:type_name -> google.protobuf.Timestamp
-	27,  // 42: csigscope.query.v1.ExportedCell.cell:type_name -> csigscope.query.v1.Cell
-	69,  // 43: csigscope.query.v1.ExportedFlow.from:type_name -> google.protobuf.Timestamp
-	69,  // 44: csigscope.query.v1.ExportedFlow.to:type_name -> google.protobuf.Timestamp
-	46,  // 45: csigscope.query.v1.ExportedFlow.flow:type_name -> csigscope.query.v1.Flow
-	25,  // 46: csigscope.query.v1.Bottleneck.mean:type_name -> csigscope.query.v1.Measure
-	1,   // 47: csigscope.query.v1.Cell.kind:type_name -> csigscope.query.v1.Kind
-	0,   // 48: csigscope.query.v1.Cell.state:type_name -> csigscope.query.v1.State
-	69,  // 49: csigscope.query.v1.Cell.since:type_name -> google.protobuf.Timestamp
-	25,  // 50: csigscope.query.v1.Cell.mean:type_name -> csigscope.query.v1.Measure
-	25,  // 51: csigscope.query.v1.Cell.mean_error:type_name -> csigscope.query.v1.Measure
-	25,  // 52: csigscope.query.v1.Cell.min:type_name -> csigscope.query.v1.Measure
-	25,  // 53: csigscope.query.v1.Cell.max:type_name -> csigscope.query.v1.Measure
-	25,  // 54: csigscope.query.v1.Cell.trend:type_name -> csigscope.query.v1.Measure
-	26,  // 55: csigscope.query.v1.Cell.mode:type_name -> csigscope.query.v1.Bottleneck
-	26,  // 56: csigscope.query.v1.Cell.runner_up:type_name -> csigscope.query.v1.Bottleneck
-	69,  // 57: csigscope.query.v1.About.from:type_name -> google.protobuf.Timestamp
-	69,  // 58: csigscope.query.v1.About.to:type_name -> google.protobuf.Timestamp
-	69,  // 59: csigscope.query.v1.About.as_of:type_name -> google.protobuf.Timestamp
-	28,  // 60: csigscope.query.v1.CellsResponse.about:type_name -> csigscope.query.v1.About
-	27,  // 61: csigscope.query.v1.CellsResponse.cells:type_name -> csigscope.query.v1.Cell
-	28,  // 62: csigscope.query.v1.MatrixResponse.about:type_name -> csigscope.query.v1.About
-	0,   // 63: csigscope.query.v1.MatrixResponse.state:type_name -> csigscope.query.v1.State
-	2,   // 64: csigscope.query.v1.Place.kind:type_name -> csigscope.query.v1.LocationKind
-	28,  // 65: csigscope.query.v1.PathResponse.about:type_name -> csigscope.query.v1.About
-	27,  // 66: csigscope.query.v1.PathResponse.cell:type_name -> csigscope.query.v1.Cell
-	25,  // 67: csigscope.query.v1.PathResponse.room:type_name -> csigscope.query.v1.Measure
-	31,  // 68: csigscope.query.v1.PathResponse.limit:type_name -> csigscope.query.v1.Place
-	33,  // 69: csigscope.query.v1.PathResponse.routes:type_name -> csigscope.query.v1.Route
-	25,  // 70: csigscope.query.v1.Route.room:type_name -> csigscope.query.v1.Measure
-	2,   // 71: csigscope.query.v1.Link.kind:type_name -> csigscope.query.v1.LocationKind
-	0,   // 72: csigscope.query.v1.Link.state:type_name -> csigscope.query.v1.State
-	69,  // 73: csigscope.query.v1.Link.since:type_name -> google.protobuf.Timestamp
-	25,  // 74: csigscope.query.v1.Link.mean:type_name -> csigscope.query.v1.Measure
-	25,  // 75: csigscope.query.v1.Link.min:type_name -> csigscope.query.v1.Measure
-	25,  // 76: csigscope.query.v1.Link.max:type_name -> csigscope.query.v1.Measure
-	25,  // 77: csigscope.query.v1.Link.last:type_name -> csigscope.query.v1.Measure
-	25,  // 78: csigscope.query.v1.Link.trend:type_name -> csigscope.query.v1.Measure
-	25,  // 79: csigscope.query.v1.Link.bound:type_name -> csigscope.query.v1.Measure
-	35,  // 80: csigscope.query.v1.Link.dependents:type_name -> csigscope.query.v1.Dependent
-	28,  // 81: csigscope.query.v1.LinksResponse.about:type_name -> csigscope.query.v1.About
-	34,  // 82: csigscope.query.v1.LinksResponse.links:type_name -> csigscope.query.v1.Link
-	50,  // 83: csigscope.query.v1.TopologyResponse.groups:type_name -> csigscope.query.v1.Group
-	37,  // 84: csigscope.query.v1.TopologyResponse.devices:type_name -> csigscope.query.v1.Device
-	38,  // 85: csigscope.query.v1.TopologyResponse.ports:type_name -> csigscope.query.v1.Port
-	39,  // 86: csigscope.query.v1.TopologyResponse.hops:type_name -> csigscope.query.v1.Hop
-	41,  // 87: csigscope.query.v1.TopologyResponse.paths:type_name -> csigscope.query.v1.EqualCostPath
-	2,   // 88: csigscope.query.v1.Location.kind:type_name -> csigscope.query.v1.LocationKind
-	25,  // 89: csigscope.query.v1.Location.heavy_mean:type_name -> csigscope.query.v1.Measure
-	28,  // 90: csigscope.query.v1.LocationsResponse.about:type_name -> csigscope.query.v1.About
-	42,  // 91: csigscope.query.v1.LocationsResponse.locations:type_name -> csigscope.query.v1.Location
-	69,  // 92: csigscope.query.v1.Moment.window_start:type_name -> google.protobuf.Timestamp
-	42,  // 93: csigscope.query.v1.Moment.locations:type_name -> csigscope.query.v1.Location
-	27,  // 94: csigscope.query.v1.Moment.cell:type_name -> csigscope.query.v1.Cell
-	28,  // 95: csigscope.query.v1.TimelineResponse.about:type_name -> csigscope.query.v1.About
-	44,  // 96: csigscope.query.v1.TimelineResponse.timeline:type_name -> csigscope.query.v1.Moment
-	1,   // 97: csigscope.query.v1.Flow.kind:type_name -> csigscope.query.v1.Kind
-	25,  // 98: csigscope.query.v1.Flow.mean:type_name -> csigscope.query.v1.Measure
-	25,  // 99: csigscope.query.v1.Flow.min:type_name -> csigscope.query.v1.Measure
-	25,  // 100: csigscope.query.v1.Flow.max:type_name -> csigscope.query.v1.Measure
-	26,  // 101: csigscope.query.v1.Flow.mode:type_name -> csigscope.query.v1.Bottleneck
-	28,  // 102: csigscope.query.v1.FlowsResponse.about:type_name -> csigscope.query.v1.About
-	46,  // 103: csigscope.query.v1.FlowsResponse.flows:type_name -> csigscope.query.v1.Flow
-	3,   // 104: csigscope.query.v1.Finding.severity:type_name -> csigscope.query.v1.Severity
-	69,  // 105: csigscope.query.v1.Finding.first:type_name -> google.protobuf.Timestamp
-	69,  // 106: csigscope.query.v1.Finding.last:type_name -> google.protobuf.Timestamp
-	69,  // 107: csigscope.query.v1.FindingsResponse.from:type_name -> google.protobuf.Timestamp
-	69,  // 108: csigscope.query.v1.FindingsResponse.to:type_name -> google.protobuf.Timestamp
-	69,  // 109: csigscope.query.v1.FindingsResponse.as_of:type_name -> google.protobuf.Timestamp
-	48,  // 110: csigscope.query.v1.FindingsResponse.findings:type_name -> csigscope.query.v1.Finding
-	50,  // 111: csigscope.query.v1.FabricResponse.groups:type_name -> csigscope.query.v1.Group
-	31,  // 112: csigscope.query.v1.FabricResponse.locations:type_name -> csigscope.query.v1.Place
-	69,  // 113: csigscope.query.v1.HealthResponse.first:type_name -> google.protobuf.Timestamp
-	69,  // 114: csigscope.query.v1.HealthResponse.last:type_name -> google.protobuf.Timestamp
-	53,  // 115: csigscope.query.v1.HealthResponse.stored:type_name -> csigscope.query.v1.Stored
-	69,  // 116: csigscope.query.v1.HealthResponse.as_of:type_name -> google.protobuf.Timestamp
-	69,  // 117: csigscope.query.v1.Stored.first:type_name -> google.protobuf.Timestamp
-	69,  // 118: csigscope.query.v1.Stored.last:type_name -> google.protobuf.Timestamp
-	69,  // 119: csigscope.query.v1.WindowEvent.window_start:type_name -> google.protobuf.Timestamp
-	69,  // 120: csigscope.query.v1.WindowEvent.window_end:type_name -> google.protobuf.Timestamp
-	69,  // 121: csigscope.query.v1.WindowEvent.as_of:type_name -> google.protobuf.Timestamp
-	69,  // 122: csigscope.query.v1.WindowEvent.base:type_name -> google.protobuf.Timestamp
-	46,  // 123: csigscope.query.v1.WindowEvent.flows:type_name -> csigscope.query.v1.Flow
-	27,  // 124: csigscope.query.v1.WindowEvent.cells:type_name -> csigscope.query.v1.Cell
-	69,  // 125: csigscope.query.v1.Durable.window_starts:type_name -> google.protobuf.Timestamp
-	69,  // 126: csigscope.query.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
-	60,  // 127: csigscope.query.v1.AskersResponse.askers:type_name -> csigscope.query.v1.Asker
-	69,  // 128: csigscope.query.v1.Asker.last:type_name -> google.protobuf.Timestamp
-	62,  // 129: csigscope.query.v1.RequestsResponse.requests:type_name -> csigscope.query.v1.Running
-	64,  // 130: csigscope.query.v1.Problem.errors:type_name -> csigscope.query.v1.ProblemDetail
-	29,  // 131: csigscope.query.v1.WatchResponse.snapshot:type_name -> csigscope.query.v1.CellsResponse
-	56,  // 132: csigscope.query.v1.WatchResponse.synced:type_name -> csigscope.query.v1.Synced
-	54,  // 133: csigscope.query.v1.WatchResponse.window:type_name -> csigscope.query.v1.WindowEvent
-	57,  // 134: csigscope.query.v1.WatchResponse.heartbeat:type_name -> csigscope.query.v1.Heartbeat
-	58,  // 135: csigscope.query.v1.WatchResponse.gap:type_name -> csigscope.query.v1.Gap
-	58,  // 136: csigscope.query.v1.WatchResponse.lagging:type_name -> csigscope.query.v1.Gap
-	55,  // 137: csigscope.query.v1.WatchResponse.durable:type_name -> csigscope.query.v1.Durable
-	4,   // 138: csigscope.query.v1.Change.kind:type_name -> csigscope.query.v1.ChangeKind
-	0,   // 139: csigscope.query.v1.Change.state:type_name -> csigscope.query.v1.State
-	0,   // 140: csigscope.query.v1.Change.state_before:type_name -> csigscope.query.v1.State
-	69,  // 141: csigscope.query.v1.Change.since:type_name -> google.protobuf.Timestamp
-	25,  // 142: csigscope.query.v1.Change.mean:type_name -> csigscope.query.v1.Measure
-	69,  // 143: csigscope.query.v1.ChangeSet.window_start:type_name -> google.protobuf.Timestamp
-	69,  // 144: csigscope.query.v1.ChangeSet.window_end:type_name -> google.protobuf.Timestamp
-	66,  // 145: csigscope.query.v1.ChangeSet.changes:type_name -> csigscope.query.v1.Change
-	67,  // 146: csigscope.query.v1.ChangesResponse.initial:type_name -> csigscope.query.v1.ChangeSet
-	56,  // 147: csigscope.query.v1.ChangesResponse.synced:type_name -> csigscope.query.v1.Synced
-	67,  // 148: csigscope.query.v1.ChangesResponse.changes:type_name -> csigscope.query.v1.ChangeSet
-	57,  // 149: csigscope.query.v1.ChangesResponse.heartbeat:type_name -> csigscope.query.v1.Heartbeat
-	58,  // 150: csigscope.query.v1.ChangesResponse.gap:type_name -> csigscope.query.v1.Gap
-	58,  // 151: csigscope.query.v1.ChangesResponse.lagging:type_name -> csigscope.query.v1.Gap
-	71,  // 152: csigscope.query.v1.rest:extendee -> google.protobuf.FieldOptions
-	5,   // 153: csigscope.query.v1.rest:type_name -> csigscope.query.v1.Rest
-	6,   // 154: csigscope.query.v1.QueryService.Cells:input_type -> csigscope.query.v1.CellsRequest
-	7,   // 155: csigscope.query.v1.QueryService.Matrix:input_type -> csigscope.query.v1.MatrixRequest
-	8,   // 156: csigscope.query.v1.QueryService.Path:input_type -> csigscope.query.v1.PathRequest
-	9,   // 157: csigscope.query.v1.QueryService.Locations:input_type -> csigscope.query.v1.LocationsRequest
-	10,  // 158: csigscope.query.v1.QueryService.Links:input_type -> csigscope.query.v1.LinksRequest
-	11,  // 159: csigscope.query.v1.QueryService.Topology:input_type -> csigscope.query.v1.TopologyRequest
-	12,  // 160: csigscope.query.v1.QueryService.Timeline:input_type -> csigscope.query.v1.TimelineRequest
-	13,  // 161: csigscope.query.v1.QueryService.Flows:input_type -> csigscope.query.v1.FlowsRequest
-	14,  // 162: csigscope.query.v1.QueryService.Findings:input_type -> csigscope.query.v1.FindingsRequest
-	15,  // 163: csigscope.query.v1.QueryService.Fabric:input_type -> csigscope.query.v1.FabricRequest
-	16,  // 164: csigscope.query.v1.QueryService.Health:input_type -> csigscope.query.v1.HealthRequest
-	17,  // 165: csigscope.query.v1.QueryService.Watch:input_type -> csigscope.query.v1.WatchRequest
-	18,  // 166: csigscope.query.v1.QueryService.Changes:input_type -> csigscope.query.v1.ChangesRequest
-	29,  // 167: csigscope.query.v1.QueryService.Cells:output_type -> csigscope.query.v1.CellsResponse
-	30,  // 168: csigscope.query.v1.QueryService.Matrix:output_type -> csigscope.query.v1.MatrixResponse
-	32,  // 169: csigscope.query.v1.QueryService.Path:output_type -> csigscope.query.v1.PathResponse
-	43,  // 170: csigscope.query.v1.QueryService.Locations:output_type -> csigscope.query.v1.LocationsResponse
-	36,  // 171: csigscope.query.v1.QueryService.Links:output_type -> csigscope.query.v1.LinksResponse
-	40,  // 172: csigscope.query.v1.QueryService.Topology:output_type -> csigscope.query.v1.TopologyResponse
-	45,  // 173: csigscope.query.v1.QueryService.Timeline:output_type -> csigscope.query.v1.TimelineResponse
-	47,  // 174: csigscope.query.v1.QueryService.Flows:output_type -> csigscope.query.v1.FlowsResponse
-	49,  // 175: csigscope.query.v1.QueryService.Findings:output_type -> csigscope.query.v1.FindingsResponse
-	51,  // 176: csigscope.query.v1.QueryService.Fabric:output_type -> csigscope.query.v1.FabricResponse
-	52,  // 177: csigscope.query.v1.QueryService.Health:output_type -> csigscope.query.v1.HealthResponse
-	65,  // 178: csigscope.query.v1.QueryService.Watch:output_type -> csigscope.query.v1.WatchResponse
-	68,  // 179: csigscope.query.v1.QueryService.Changes:output_type -> csigscope.query.v1.ChangesResponse
-	167, // [167:180] is the sub-list for method output_type
-	154, // [154:167] is the sub-list for method input_type
-	153, // [153:154] is the sub-list for extension type_name
-	152, // [152:153] is the sub-list for extension extendee
-	0,   // [0:152] is the sub-list for field type_name
+	76,  // 0: csigscope.query.v1.VerdictRequest.from:type_name -> google.protobuf.Timestamp
+	76,  // 1: csigscope.query.v1.VerdictRequest.to:type_name -> google.protobuf.Timestamp
+	76,  // 2: csigscope.query.v1.CellsRequest.from:type_name -> google.protobuf.Timestamp
+	76,  // 3: csigscope.query.v1.CellsRequest.to:type_name -> google.protobuf.Timestamp
+	0,   // 4: csigscope.query.v1.CellsRequest.state:type_name -> csigscope.query.v1.State
+	77,  // 5: csigscope.query.v1.CellsRequest.resolution:type_name -> google.protobuf.Duration
+	76,  // 6: csigscope.query.v1.MatrixRequest.from:type_name -> google.protobuf.Timestamp
+	76,  // 7: csigscope.query.v1.MatrixRequest.to:type_name -> google.protobuf.Timestamp
+	76,  // 8: csigscope.query.v1.PathRequest.from:type_name -> google.protobuf.Timestamp
+	76,  // 9: csigscope.query.v1.PathRequest.to:type_name -> google.protobuf.Timestamp
+	76,  // 10: csigscope.query.v1.LocationsRequest.from:type_name -> google.protobuf.Timestamp
+	76,  // 11: csigscope.query.v1.LocationsRequest.to:type_name -> google.protobuf.Timestamp
+	77,  // 12: csigscope.query.v1.LocationsRequest.resolution:type_name -> google.protobuf.Duration
+	76,  // 13: csigscope.query.v1.LinksRequest.from:type_name -> google.protobuf.Timestamp
+	76,  // 14: csigscope.query.v1.LinksRequest.to:type_name -> google.protobuf.Timestamp
+	0,   // 15: csigscope.query.v1.LinksRequest.state:type_name -> csigscope.query.v1.State
+	76,  // 16: csigscope.query.v1.TimelineRequest.from:type_name -> google.protobuf.Timestamp
+	76,  // 17: csigscope.query.v1.TimelineRequest.to:type_name -> google.protobuf.Timestamp
+	77,  // 18: csigscope.query.v1.TimelineRequest.step:type_name -> google.protobuf.Duration
+	77,  // 19: csigscope.query.v1.TimelineRequest.resolution:type_name -> google.protobuf.Duration
+	76,  // 20: csigscope.query.v1.FlowsRequest.from:type_name -> google.protobuf.Timestamp
+	76,  // 21: csigscope.query.v1.FlowsRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 22: csigscope.query.v1.FlowsRequest.kind:type_name -> csigscope.query.v1.Kind
+	76,  // 23: csigscope.query.v1.FindingsRequest.from:type_name -> google.protobuf.Timestamp
+	76,  // 24: csigscope.query.v1.FindingsRequest.to:type_name -> google.protobuf.Timestamp
+	3,   // 25: csigscope.query.v1.FindingsRequest.severity:type_name -> csigscope.query.v1.Severity
+	0,   // 26: csigscope.query.v1.WatchRequest.state:type_name -> csigscope.query.v1.State
+	77,  // 27: csigscope.query.v1.WatchRequest.heartbeat:type_name -> google.protobuf.Duration
+	77,  // 28: csigscope.query.v1.WatchRequest.resolution:type_name -> google.protobuf.Duration
+	0,   // 29: csigscope.query.v1.ChangesRequest.state:type_name -> csigscope.query.v1.State
+	77,  // 30: csigscope.query.v1.ChangesRequest.heartbeat:type_name -> google.protobuf.Duration
+	77,  // 31: csigscope.query.v1.WaitRequest.wait:type_name -> google.protobuf.Duration
+	76,  // 32: csigscope.query.v1.ExportRequest.from:type_name -> google.protobuf.Timestamp
+	76,  // 33: csigscope.query.v1.ExportRequest.to:type_name -> google.protobuf.Timestamp
+	0,   // 34: csigscope.query.v1.ExportRequest.state:type_name -> csigscope.query.v1.State
+	77,  // 35: csigscope.query.v1.ExportRequest.step:type_name -> google.protobuf.Duration
+	76,  // 36: csigscope.query.v1.ExportFlowsRequest.from:type_name -> google.protobuf.Timestamp
+	76,  // 37: csigscope.query.v1.ExportFlowsRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 38: csigscope.query.v1.ExportFlowsRequest.kind:type_name -> csigscope.query.v1.Kind
+	76,  // 39: csigscope.query.v1.ExportFindingsRequest.from:type_name -> google.protobuf.Timestamp
+	76,  // 40: csigscope.query.v1.ExportFindingsRequest.to:type_name -> google.protobuf.Timestamp
+	3,   // 41: csigscope.query.v1.ExportFindingsRequest.severity:type_name -> csigscope.query.v1.Severity
+	76,  // 42: csigscope.query.v1.ExportedCell.from:type_name -> google.protobuf.Timestamp
+	76,  // 43: csigscope.query.v1.ExportedCell.to:type_name -> google.protobuf.Timestamp
+	30,  // 44: csigscope.query.v1.ExportedCell.cell:type_name -> csigscope.query.v1.Cell
+	76,  // 45: csigscope.query.v1.ExportedFlow.from:type_name -> google.protobuf.Timestamp
+	76,  // 46: csigscope.query.v1.ExportedFlow.to:type_name -> google.protobuf.Timestamp
+	53,  // 47: csigscope.query.v1.ExportedFlow.flow:type_name -> csigscope.query.v1.Flow
+	28,  // 48: csigscope.query.v1.Bottleneck.mean:type_name -> csigscope.query.v1.Measure
+	1,   // 49: csigscope.query.v1.Cell.kind:type_name -> csigscope.query.v1.Kind
+	0,   // 50: csigscope.query.v1.Cell.state:type_name -> csigscope.query.v1.State
+	76,  // 51: csigscope.query.v1.Cell.since:type_name -> google.protobuf.Timestamp
+	28,  // 52: csigscope.query.v1.Cell.mean:type_name -> csigscope.query.v1.Measure
+	28,  // 53: csigscope.query.v1.Cell.mean_error:type_name -> csigscope.query.v1.Measure
+	28,  // 54: csigscope.query.v1.Cell.min:type_name -> csigscope.query.v1.Measure
+	28,  // 55: csigscope.query.v1.Cell.max:type_name -> csigscope.query.v1.Measure
+	28,  // 56: csigscope.query.v1.Cell.trend:type_name -> csigscope.query.v1.Measure
+	29,  // 57: csigscope.query.v1.Cell.mode:type_name -> csigscope.query.v1.Bottleneck
+	29,  // 58: csigscope.query.v1.Cell.runner_up:type_name -> csigscope.query.v1.Bottleneck
+	76,  // 59: csigscope.query.v1.About.from:type_name -> google.protobuf.Timestamp
+	76,  // 60: csigscope.query.v1.About.to:type_name -> google.protobuf.Timestamp
+	76,  // 61: csigscope.query.v1.About.as_of:type_name -> google.protobuf.Timestamp
+	31,  // 62: csigscope.query.v1.VerdictResponse.about:type_name -> csigscope.query.v1.About
+	5,   // 63: csigscope.query.v1.VerdictResponse.kind:type_name -> csigscope.query.v1.VerdictKind
+	33,  // 64: csigscope.query.v1.VerdictResponse.statements:type_name -> csigscope.query.v1.Statement
+	6,   // 65: csigscope.query.v1.Statement.kind:type_name -> csigscope.query.v1.StatementKind
+	0,   // 66: csigscope.query.v1.Statement.state:type_name -> csigscope.query.v1.State
+	76,  // 67: csigscope.query.v1.Statement.since:type_name -> google.protobuf.Timestamp
+	76,  // 68: csigscope.query.v1.Statement.first:type_name -> google.protobuf.Timestamp
+	76,  // 69: csigscope.query.v1.Statement.last:type_name -> google.protobuf.Timestamp
+	34,  // 70: csigscope.query.v1.Statement.signals:type_name -> csigscope.query.v1.StatementSignal
+	35,  // 71: csigscope.query.v1.Statement.cells:type_name -> csigscope.query.v1.StatementCell
+	28,  // 72: csigscope.query.v1.StatementSignal.worst:type_name -> csigscope.query.v1.Measure
+	31,  // 73: csigscope.query.v1.CellsResponse.about:type_name -> csigscope.query.v1.About
+	30,  // 74: csigscope.query.v1.CellsResponse.cells:type_name -> csigscope.query.v1.Cell
+	31,  // 75: csigscope.query.v1.MatrixResponse.about:type_name -> csigscope.query.v1.About
+	0,   // 76: csigscope.query.v1.MatrixResponse.state:type_name -> csigscope.query.v1.State
+	2,   // 77: csigscope.query.v1.Place.kind:type_name -> csigscope.query.v1.LocationKind
+	31,  // 78: csigscope.query.v1.PathResponse.about:type_name -> csigscope.query.v1.About
+	30,  // 79: csigscope.query.v1.PathResponse.cell:type_name -> csigscope.query.v1.Cell
+	28,  // 80: csigscope.query.v1.PathResponse.room:type_name -> csigscope.query.v1.Measure
+	38,  // 81: csigscope.query.v1.PathResponse.limit:type_name -> csigscope.query.v1.Place
+	40,  // 82: csigscope.query.v1.PathResponse.routes:type_name -> csigscope.query.v1.Route
+	28,  // 83: csigscope.query.v1.Route.room:type_name -> csigscope.query.v1.Measure
+	2,   // 84: csigscope.query.v1.Link.kind:type_name -> csigscope.query.v1.LocationKind
+	0,   // 85: csigscope.query.v1.Link.state:type_name -> csigscope.query.v1.State
+	76,  // 86: csigscope.query.v1.Link.since:type_name -> google.protobuf.Timestamp
+	28,  // 87: csigscope.query.v1.Link.mean:type_name -> csigscope.query.v1.Measure
+	28,  // 88: csigscope.query.v1.Link.min:type_name -> csigscope.query.v1.Measure
+	28,  // 89: csigscope.query.v1.Link.max:type_name -> csigscope.query.v1.Measure
+	28,  // 90: csigscope.query.v1.Link.last:type_name -> csigscope.query.v1.Measure
+	28,  // 91: csigscope.query.v1.Link.trend:type_name -> csigscope.query.v1.Measure
+	28,  // 92: csigscope.query.v1.Link.bound:type_name -> csigscope.query.v1.Measure
+	42,  // 93: csigscope.query.v1.Link.dependents:type_name -> csigscope.query.v1.Dependent
+	31,  // 94: csigscope.query.v1.LinksResponse.about:type_name -> csigscope.query.v1.About
+	41,  // 95: csigscope.query.v1.LinksResponse.links:type_name -> csigscope.query.v1.Link
+	57,  // 96: csigscope.query.v1.TopologyResponse.groups:type_name -> csigscope.query.v1.Group
+	44,  // 97: csigscope.query.v1.TopologyResponse.devices:type_name -> csigscope.query.v1.Device
+	45,  // 98: csigscope.query.v1.TopologyResponse.ports:type_name -> csigscope.query.v1.Port
+	46,  // 99: csigscope.query.v1.TopologyResponse.hops:type_name -> csigscope.query.v1.Hop
+	48,  // 100: csigscope.query.v1.TopologyResponse.paths:type_name -> csigscope.query.v1.EqualCostPath
+	2,   // 101: csigscope.query.v1.Location.kind:type_name -> csigscope.query.v1.LocationKind
+	28,  // 102: csigscope.query.v1.Location.heavy_mean:type_name -> csigscope.query.v1.Measure
+	31,  // 103: csigscope.query.v1.LocationsResponse.about:type_name -> csigscope.query.v1.About
+	49,  // 104: csigscope.query.v1.LocationsResponse.locations:type_name -> csigscope.query.v1.Location
+	76,  // 105: csigscope.query.v1.Moment.window_start:type_name -> google.protobuf.Timestamp
+	49,  // 106: csigscope.query.v1.Moment.locations:type_name -> csigscope.query.v1.Location
+	30,  // 107: csigscope.query.v1.Moment.cell:type_name -> csigscope.query.v1.Cell
+	31,  // 108: csigscope.query.v1.TimelineResponse.about:type_name -> csigscope.query.v1.About
+	51,  // 109: csigscope.query.v1.TimelineResponse.timeline:type_name -> csigscope.query.v1.Moment
+	1,   // 110: csigscope.query.v1.Flow.kind:type_name -> csigscope.query.v1.Kind
+	28,  // 111: csigscope.query.v1.Flow.mean:type_name -> csigscope.query.v1.Measure
+	28,  // 112: csigscope.query.v1.Flow.min:type_name -> csigscope.query.v1.Measure
+	28,  // 113: csigscope.query.v1.Flow.max:type_name -> csigscope.query.v1.Measure
+	29,  // 114: csigscope.query.v1.Flow.mode:type_name -> csigscope.query.v1.Bottleneck
+	31,  // 115: csigscope.query.v1.FlowsResponse.about:type_name -> csigscope.query.v1.About
+	53,  // 116: csigscope.query.v1.FlowsResponse.flows:type_name -> csigscope.query.v1.Flow
+	3,   // 117: csigscope.query.v1.Finding.severity:type_name -> csigscope.query.v1.Severity
+	76,  // 118: csigscope.query.v1.Finding.first:type_name -> google.protobuf.Timestamp
+	76,  // 119: csigscope.query.v1.Finding.last:type_name -> google.protobuf.Timestamp
+	76,  // 120: csigscope.query.v1.FindingsResponse.from:type_name -> google.protobuf.Timestamp
+	76,  // 121: csigscope.query.v1.FindingsResponse.to:type_name -> google.protobuf.Timestamp
+	76,  // 122: csigscope.query.v1.FindingsResponse.as_of:type_name -> google.protobuf.Timestamp
+	55,  // 123: csigscope.query.v1.FindingsResponse.findings:type_name -> csigscope.query.v1.Finding
+	57,  // 124: csigscope.query.v1.FabricResponse.groups:type_name -> csigscope.query.v1.Group
+	38,  // 125: csigscope.query.v1.FabricResponse.locations:type_name -> csigscope.query.v1.Place
+	76,  // 126: csigscope.query.v1.HealthResponse.first:type_name -> google.protobuf.Timestamp
+	76,  // 127: csigscope.query.v1.HealthResponse.last:type_name -> google.protobuf.Timestamp
+	60,  // 128: csigscope.query.v1.HealthResponse.stored:type_name -> csigscope.query.v1.Stored
+	76,  // 129: csigscope.query.v1.HealthResponse.as_of:type_name -> google.protobuf.Timestamp
+	76,  // 130: csigscope.query.v1.Stored.first:type_name -> google.protobuf.Timestamp
+	76,  // 131: csigscope.query.v1.Stored.last:type_name -> google.protobuf.Timestamp
+	76,  // 132: csigscope.query.v1.WindowEvent.window_start:type_name -> google.protobuf.Timestamp
+	76,  // 133: csigscope.query.v1.WindowEvent.window_end:type_name -> google.protobuf.Timestamp
+	76,  // 134: csigscope.query.v1.WindowEvent.as_of:type_name -> google.protobuf.Timestamp
+	76,  // 135: csigscope.query.v1.WindowEvent.base:type_name -> google.protobuf.Timestamp
+	53,  // 136: csigscope.query.v1.WindowEvent.flows:type_name -> csigscope.query.v1.Flow
+	30,  // 137: csigscope.query.v1.WindowEvent.cells:type_name -> csigscope.query.v1.Cell
+	76,  // 138: csigscope.query.v1.Durable.window_starts:type_name -> google.protobuf.Timestamp
+	76,  // 139: csigscope.query.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
+	67,  // 140: csigscope.query.v1.AskersResponse.askers:type_name -> csigscope.query.v1.Asker
+	76,  // 141: csigscope.query.v1.Asker.last:type_name -> google.protobuf.Timestamp
+	69,  // 142: csigscope.query.v1.RequestsResponse.requests:type_name -> csigscope.query.v1.Running
+	71,  // 143: csigscope.query.v1.Problem.errors:type_name -> csigscope.query.v1.ProblemDetail
+	36,  // 144: csigscope.query.v1.WatchResponse.snapshot:type_name -> csigscope.query.v1.CellsResponse
+	63,  // 145: csigscope.query.v1.WatchResponse.synced:type_name -> csigscope.query.v1.Synced
+	61,  // 146: csigscope.query.v1.WatchResponse.window:type_name -> csigscope.query.v1.WindowEvent
+	64,  // 147: csigscope.query.v1.WatchResponse.heartbeat:type_name -> csigscope.query.v1.Heartbeat
+	65,  // 148: csigscope.query.v1.WatchResponse.gap:type_name -> csigscope.query.v1.Gap
+	65,  // 149: csigscope.query.v1.WatchResponse.lagging:type_name -> csigscope.query.v1.Gap
+	62,  // 150: csigscope.query.v1.WatchResponse.durable:type_name -> csigscope.query.v1.Durable
+	4,   // 151: csigscope.query.v1.Change.kind:type_name -> csigscope.query.v1.ChangeKind
+	0,   // 152: csigscope.query.v1.Change.state:type_name -> csigscope.query.v1.State
+	0,   // 153: csigscope.query.v1.Change.state_before:type_name -> csigscope.query.v1.State
+	76,  // 154: csigscope.query.v1.Change.since:type_name -> google.protobuf.Timestamp
+	28,  // 155: csigscope.query.v1.Change.mean:type_name -> csigscope.query.v1.Measure
+	76,  // 156: csigscope.query.v1.ChangeSet.window_start:type_name -> google.protobuf.Timestamp
+	76,  // 157: csigscope.query.v1.ChangeSet.window_end:type_name -> google.protobuf.Timestamp
+	73,  // 158: csigscope.query.v1.ChangeSet.changes:type_name -> csigscope.query.v1.Change
+	74,  // 159: csigscope.query.v1.ChangesResponse.initial:type_name -> csigscope.query.v1.ChangeSet
+	63,  // 160: csigscope.query.v1.ChangesResponse.synced:type_name -> csigscope.query.v1.Synced
+	74,  // 161: csigscope.query.v1.ChangesResponse.changes:type_name -> csigscope.query.v1.ChangeSet
+	64,  // 162: csigscope.query.v1.ChangesResponse.heartbeat:type_name -> csigscope.query.v1.Heartbeat
+	65,  // 163: csigscope.query.v1.ChangesResponse.gap:type_name -> csigscope.query.v1.Gap
+	65,  // 164: csigscope.query.v1.ChangesResponse.lagging:type_name -> csigscope.query.v1.Gap
+	78,  // 165: csigscope.query.v1.rest:extendee -> google.protobuf.FieldOptions
+	7,   // 166: csigscope.query.v1.rest:type_name -> csigscope.query.v1.Rest
+	8,   // 167: csigscope.query.v1.QueryService.Verdict:input_type -> csigscope.query.v1.VerdictRequest
+	9,   // 168: csigscope.query.v1.QueryService.Cells:input_type -> csigscope.query.v1.CellsRequest
+	10,  // 169: csigscope.query.v1.QueryService.Matrix:input_type -> csigscope.query.v1.MatrixRequest
+	11,  // 170: csigscope.query.v1.QueryService.Path:input_type -> csigscope.query.v1.PathRequest
+	12,  // 171: csigscope.query.v1.QueryService.Locations:input_type -> csigscope.query.v1.LocationsRequest
+	13,  // 172: csigscope.query.v1.QueryService.Links:input_type -> csigscope.query.v1.LinksRequest
+	14,  // 173: csigscope.query.v1.QueryService.Topology:input_type -> csigscope.query.v1.TopologyRequest
+	15,  // 174: csigscope.query.v1.QueryService.Timeline:input_type -> csigscope.query.v1.TimelineRequest
+	16,  // 175: csigscope.query.v1.QueryService.Flows:input_type -> csigscope.query.v1.FlowsRequest
+	17,  // 176: csigscope.query.v1.QueryService.Findings:input_type -> csigscope.query.v1.FindingsRequest
+	18,  // 177: csigscope.query.v1.QueryService.Fabric:input_type -> csigscope.query.v1.FabricRequest
+	19,  // 178: csigscope.query.v1.QueryService.Health:input_type -> csigscope.query.v1.HealthRequest
+	20,  // 179: csigscope.query.v1.QueryService.Watch:input_type -> csigscope.query.v1.WatchRequest
+	21,  // 180: csigscope.query.v1.QueryService.Changes:input_type -> csigscope.query.v1.ChangesRequest
+	32,  // 181: csigscope.query.v1.QueryService.Verdict:output_type -> csigscope.query.v1.VerdictResponse
+	36,  // 182: csigscope.query.v1.QueryService.Cells:output_type -> csigscope.query.v1.CellsResponse
+	37,  // 183: csigscope.query.v1.QueryService.Matrix:output_type -> csigscope.query.v1.MatrixResponse
+	39,  // 184: csigscope.query.v1.QueryService.Path:output_type -> csigscope.query.v1.PathResponse
+	50,  // 185: csigscope.query.v1.QueryService.Locations:output_type -> csigscope.query.v1.LocationsResponse
+	43,  // 186: csigscope.query.v1.QueryService.Links:output_type -> csigscope.query.v1.LinksResponse
+	47,  // 187: csigscope.query.v1.QueryService.Topology:output_type -> csigscope.query.v1.TopologyResponse
+	52,  // 188: csigscope.query.v1.QueryService.Timeline:output_type -> csigscope.query.v1.TimelineResponse
+	54,  // 189: csigscope.query.v1.QueryService.Flows:output_type -> csigscope.query.v1.FlowsResponse
+	56,  // 190: csigscope.query.v1.QueryService.Findings:output_type -> csigscope.query.v1.FindingsResponse
+	58,  // 191: csigscope.query.v1.QueryService.Fabric:output_type -> csigscope.query.v1.FabricResponse
+	59,  // 192: csigscope.query.v1.QueryService.Health:output_type -> csigscope.query.v1.HealthResponse
+	72,  // 193: csigscope.query.v1.QueryService.Watch:output_type -> csigscope.query.v1.WatchResponse
+	75,  // 194: csigscope.query.v1.QueryService.Changes:output_type -> csigscope.query.v1.ChangesResponse
+	181, // [181:195] is the sub-list for method output_type
+	167, // [167:181] is the sub-list for method input_type
+	166, // [166:167] is the sub-list for extension type_name
+	165, // [165:166] is the sub-list for extension extendee
+	0,   // [0:165] is the sub-list for field type_name
 }
 
 func init() { file_query_proto_init() }
@@ -8503,25 +9377,26 @@ func file_query_proto_init() {
 	file_query_proto_msgTypes[3].OneofWrappers = []any{}
 	file_query_proto_msgTypes[4].OneofWrappers = []any{}
 	file_query_proto_msgTypes[5].OneofWrappers = []any{}
-	file_query_proto_msgTypes[7].OneofWrappers = []any{}
+	file_query_proto_msgTypes[6].OneofWrappers = []any{}
 	file_query_proto_msgTypes[8].OneofWrappers = []any{}
 	file_query_proto_msgTypes[9].OneofWrappers = []any{}
-	file_query_proto_msgTypes[12].OneofWrappers = []any{}
+	file_query_proto_msgTypes[10].OneofWrappers = []any{}
 	file_query_proto_msgTypes[13].OneofWrappers = []any{}
-	file_query_proto_msgTypes[15].OneofWrappers = []any{}
+	file_query_proto_msgTypes[14].OneofWrappers = []any{}
 	file_query_proto_msgTypes[16].OneofWrappers = []any{}
-	file_query_proto_msgTypes[20].OneofWrappers = []any{
+	file_query_proto_msgTypes[17].OneofWrappers = []any{}
+	file_query_proto_msgTypes[21].OneofWrappers = []any{
 		(*Measure_Bps)(nil),
 		(*Measure_Ratio)(nil),
 		(*Measure_Ns)(nil),
 		(*Measure_Count)(nil),
 	}
-	file_query_proto_msgTypes[22].OneofWrappers = []any{}
 	file_query_proto_msgTypes[23].OneofWrappers = []any{}
-	file_query_proto_msgTypes[29].OneofWrappers = []any{}
-	file_query_proto_msgTypes[47].OneofWrappers = []any{}
+	file_query_proto_msgTypes[24].OneofWrappers = []any{}
+	file_query_proto_msgTypes[34].OneofWrappers = []any{}
 	file_query_proto_msgTypes[52].OneofWrappers = []any{}
-	file_query_proto_msgTypes[60].OneofWrappers = []any{
+	file_query_proto_msgTypes[57].OneofWrappers = []any{}
+	file_query_proto_msgTypes[65].OneofWrappers = []any{
 		(*WatchResponse_Snapshot)(nil),
 		(*WatchResponse_Synced)(nil),
 		(*WatchResponse_Window)(nil),
@@ -8530,8 +9405,8 @@ func file_query_proto_init() {
 		(*WatchResponse_Lagging)(nil),
 		(*WatchResponse_Durable)(nil),
 	}
-	file_query_proto_msgTypes[61].OneofWrappers = []any{}
-	file_query_proto_msgTypes[63].OneofWrappers = []any{
+	file_query_proto_msgTypes[66].OneofWrappers = []any{}
+	file_query_proto_msgTypes[68].OneofWrappers = []any{
 		(*ChangesResponse_Initial)(nil),
 		(*ChangesResponse_Synced)(nil),
 		(*ChangesResponse_Changes)(nil),
@@ -8544,8 +9419,8 @@ func file_query_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_query_proto_rawDesc), len(file_query_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   64,
+			NumEnums:      7,
+			NumMessages:   69,
 			NumExtensions: 1,
 			NumServices:   1,
 		},

@@ -1,0 +1,229 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query"
+	"github.com/csigscope/csigscope/aggregate/query/wire"
+	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+const (
+	// maxStatementCells bounds the cells that are listed under a statement.
+	maxStatementCells = 20
+	// maxStatementNames bounds the locations and the sources that are listed under a statement.
+	maxStatementNames = 64
+	// statementBytes is about the size of a statement with its names and cells.
+	statementBytes = 8 << 10
+)
+
+// ofAllSignals asks for the locations of all signals as they were resolved. The signal is only the one
+// that a scope begins with.
+type ofAllSignals struct{ *wire.VerdictRequest }
+
+// GetSignal implements subject.
+func (ofAllSignals) GetSignal() string { return csig.MinABWRatio.String() }
+
+// GetLevel implements subject.
+func (ofAllSignals) GetLevel() string { return fabric.LevelLocation.String() }
+
+func (a *API) verdict(ctx context.Context, s *table.State, in *wire.VerdictRequest) (*answer, error) {
+	on, err := a.scope(ctx, s, ofAllSignals{in})
+	if err != nil {
+		return nil, err
+	}
+	on.about.Signal, on.about.Unit, on.about.NotJudgedHint = "", "", ""
+	f, err := a.topology(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v, err := a.verdictOf(ctx, s, &on, f)
+	if err != nil {
+		return nil, err
+	}
+	return of(s, on.names.verdict(v, on.about, int(in.GetTop())))
+}
+
+// verdictOf makes the verdict, of memory once for each revision.
+func (a *API) verdictOf(ctx context.Context, s *table.State, on *scope, f *fabric.Fabric) (*query.FabricVerdict, error) {
+	if s == nil {
+		return a.makeVerdict(ctx, s, on, f)
+	}
+	type verdictOf struct {
+		windows         uint32
+		revision, names uint64
+		topology        *fabric.Fabric
+	}
+	return once(a.made, verdictOf{on.about.GetWindows(), s.Revision, on.names.version, f}, func() (*query.FabricVerdict, int, error) {
+		v, err := a.makeVerdict(ctx, s, on, f)
+		if err != nil {
+			return nil, 0, err
+		}
+		return v, len(v.Statements) * statementBytes, nil
+	})
+}
+
+func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fabric.Fabric) (*query.FabricVerdict, error) {
+	g := &query.Ground{
+		From: on.From, To: on.To, Thresholds: a.Thresholds, Fabric: f, Place: on.names.describe,
+		Group: on.names.describeGroup,
+	}
+	var err error
+	if g.Coverage, err = a.seen(ctx, s, on); err != nil {
+		return nil, err
+	}
+	signals, err := a.signalsOf(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	for _, signal := range signals {
+		on.Signal = signal
+		rows, err := a.signalRows(ctx, s, on)
+		if err != nil {
+			return nil, err
+		}
+		g.Signals = append(g.Signals, rows)
+	}
+	return query.NewFabricVerdict(g), nil
+}
+
+// signalsOf are those that have values.
+func (a *API) signalsOf(ctx context.Context, s *table.State) (list []csig.Signal, err error) {
+	var all []csig.Signal
+	if s != nil {
+		all = s.Signals()
+	} else {
+		extent, err := a.stored(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = extent.Signals
+	}
+	for _, signal := range all {
+		if signal.HasValue() {
+			list = append(list, signal)
+		}
+	}
+	return list, nil
+}
+
+// seen is how much of a range was seen.
+func (a *API) seen(ctx context.Context, s *table.State, on *scope) (query.Producers, error) {
+	if s != nil {
+		p := query.Producers{Expected: s.Coverage.Expected, Present: s.Coverage.Present(), Covered: 1}
+		for _, silent := range s.Coverage.Silent {
+			p.Silent = append(p.Silent, text(silent.Name))
+		}
+		return p, nil
+	}
+	missing, err := a.Reader.Missing(ctx, on.From, on.To)
+	if err != nil {
+		return query.Producers{}, err
+	}
+	on.about.CompletenessRatio = gaps(missing).covered(on.From, on.To)
+	err = a.countProducers(ctx, &wire.VerdictResponse{About: on.about})
+	return query.Producers{Expected: int(on.about.ExpectedProducers), Present: int(on.about.PresentProducers), Covered: on.about.CompletenessRatio}, err
+}
+
+// signalRows reads the rows of the signal of a scope.
+func (a *API) signalRows(ctx context.Context, s *table.State, on *scope) (query.SignalRows, error) {
+	rows := query.SignalRows{Signal: on.Signal}
+	var err error
+	if rows.Cells, err = on.Cells(ctx, on.Question); err != nil {
+		return rows, err
+	}
+	if rows.Places, err = on.CellLocations(ctx, on.Question); err != nil {
+		return rows, err
+	}
+	if rows.Recent, err = a.recent(ctx, s, on); err != nil || s != nil {
+		return rows, err
+	}
+	rows.Earlier, err = a.earlier(ctx, on, rows.Recent)
+	return rows, err
+}
+
+// earlier are the windows of a range of the store before the recent ones, nil where there are none. They
+// are as short as their number allows.
+func (a *API) earlier(ctx context.Context, on *scope, recent *query.Recent) (*query.Recent, error) {
+	q := on.Question
+	q.Resolution = time.Duration(recent.Length)
+	q.To = q.To.Add(-aggregate.Horizon * q.Resolution).Truncate(q.Resolution)
+	if !q.From.Before(q.To) {
+		return nil, nil
+	}
+	q.Step = (q.To.Sub(q.From)/aggregate.Horizon/q.Resolution + 1) * q.Resolution
+	windows, err := on.LocationWindows(ctx, q)
+	return &query.Recent{Thresholds: a.Thresholds, Length: int64(q.Step), End: q.To.UnixNano(), Windows: windows}, err
+}
+
+// describe is a location, as far as it is known.
+func (n *names) describe(id aggregate.LocationID) *fabric.Location {
+	if l, ok := n.locations[id]; ok {
+		return l
+	}
+	return &fabric.Location{ID: id, Name: n.locationName(id), Kind: fabric.KindUnknown}
+}
+
+// describeGroup is a group, as far as it is known.
+func (n *names) describeGroup(id aggregate.GroupID) fabric.Group {
+	if i := slices.IndexFunc(n.groups, func(g fabric.Group) bool { return g.ID == id }); i >= 0 {
+		return n.groups[i]
+	}
+	return fabric.Group{ID: id, Name: n.groupName(id)}
+}
+
+// verdict is the answer that a verdict gives.
+func (n *names) verdict(v *query.FabricVerdict, about *wire.About, top int) *wire.VerdictResponse {
+	out := &wire.VerdictResponse{
+		About: about, Kind: wire.VerdictKind(v.Kind + 1), Text: v.Text, Notes: v.Notes, Signals: csig.SignalNames(v.Signals),
+		Cells: uint64(v.Cells), JudgedCells: uint64(v.JudgedCells), CongestedCells: uint64(v.CongestedCells), Observations: v.Observations, Heavy: v.Heavy,
+		Total: uint64(len(v.Statements)), RestPlaces: uint64(v.Rest.Places), RestShareRatio: sixDigits(v.Rest.Share),
+	}
+	for i := range v.Statements[:min(top, len(v.Statements))] {
+		out.Statements = append(out.Statements, n.statement(uint32(i+1), &v.Statements[i]))
+	}
+	return out
+}
+
+func (n *names) statement(rank uint32, s *query.Statement) *wire.Statement {
+	out := &wire.Statement{
+		Rank: rank, Text: text(s.Text), Place: text(s.Place), Kind: wire.StatementKind(s.Kind + 1), State: stateOf(s.State),
+		Since: stampOf(s.Since), First: stampOf(s.First), Last: stampOf(s.Last), Heavy: s.Heavy, ShareRatio: sixDigits(s.Share),
+		Ports: uint32(s.Ports), OfPorts: uint32(s.OfPorts), Device: text(s.Device), FarEnd: text(s.FarEnd), Host: text(s.Host),
+		CellCount: uint64(len(s.Cells)), SourceCount: uint32(len(s.Sources)),
+	}
+	for _, l := range s.Locations[:min(len(s.Locations), maxStatementNames)] {
+		out.Locations = append(out.Locations, text(l.Name))
+	}
+	for _, g := range s.Sources[:min(len(s.Sources), maxStatementNames)] {
+		out.Sources = append(out.Sources, n.groupName(g))
+	}
+	if s.Destination != nil {
+		out.Destination = n.groupName(*s.Destination)
+	}
+	for i := range s.Signals {
+		one := &s.Signals[i]
+		out.Signals = append(out.Signals, &wire.StatementSignal{
+			Signal: one.Signal.String(), Heavy: one.Heavy, Worst: measure(one.Signal, sixDigits(one.Signal.Unit().FromStoredMean(one.Worst))), WorstText: one.WorstText(),
+		})
+	}
+	for _, c := range s.Cells[:min(len(s.Cells), maxStatementCells)] {
+		out.Cells = append(out.Cells, &wire.StatementCell{Src: n.groupName(c.Src), Dst: n.groupName(c.Dst), Heavy: c.Heavy})
+	}
+	return out
+}
+
+// stampOf is a time in Unix ns, nil for 0.
+func stampOf(ns int64) *timestamppb.Timestamp {
+	if ns == 0 {
+		return nil
+	}
+	return timestamppb.New(time.Unix(0, ns))
+}

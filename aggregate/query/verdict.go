@@ -1,0 +1,591 @@
+package query
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Ground is what a FabricVerdict is made of: the rows of all signals over a range, wherever they are
+// held.
+type Ground struct {
+	From, To   time.Time
+	Thresholds aggregate.Thresholds
+	Signals    []SignalRows
+	Coverage   Producers
+	Fabric     *fabric.Fabric // for what ports face; nil without a fabric file
+	Place      func(aggregate.LocationID) *fabric.Location
+	Group      func(aggregate.GroupID) fabric.Group
+}
+
+// SignalRows are the rows of one signal.
+type SignalRows struct {
+	Signal csig.Signal
+	Cells  []aggregate.CellStats    // with their states at the end of the range
+	Places []aggregate.CellLocation // what the observations of each cell name
+	Recent *Recent                  // the windows that decide states
+	// Earlier are windows of the range before those of Recent, for times alone; nil where there are none.
+	Earlier *Recent
+}
+
+// Producers tell how much of the range was seen.
+type Producers struct {
+	Expected, Present int      // both 0 where it is not known
+	Silent            []string // names of expected ones that sent nothing lately, as far as they are known
+	Covered           float64  // share of the range without a known gap
+}
+
+// VerdictKind is what a verdict comes to.
+type VerdictKind uint8
+
+// The kinds. Their numbers are those of the API's enum, less one.
+const (
+	VerdictNoData       VerdictKind = iota // nothing was observed
+	VerdictNotJudged                       // there are observations, and none of them could be judged
+	VerdictIncomplete                      // nothing that was seen was congested, and something was not seen
+	VerdictHealthy                         // no cell was congested, and nothing was heavily loaded
+	VerdictBrief                           // something was heavily loaded, and nothing was congested
+	VerdictWasCongested                    // something was congested, and is not at the end of the range
+	VerdictCongested                       // something is congested at the end of the range
+)
+
+// FabricVerdict says in words where a fabric chokes, with all signals merged.
+type FabricVerdict struct {
+	Kind VerdictKind
+	Text string // a sentence or two
+	// Statements are about the places that limit cells, those with the most heavy observations first.
+	Statements []Statement
+	// Rest are the places of the brief loads that no statement is about.
+	Rest struct {
+		Places int
+		Share  float64 // of the heavy observations
+	}
+	Notes []string // what is not known, in sentences
+
+	Signals []csig.Signal
+
+	Observations, Heavy uint64 // of all signals
+	// Cells are pairs of groups, each once whatever signals they have.
+	Cells, JudgedCells, CongestedCells int
+}
+
+// StatementKind is what a statement is about.
+type StatementKind uint8
+
+// The kinds. Their numbers are those of the API's enum, less one.
+const (
+	AboutLocation  StatementKind = iota // a location of another kind, such as raw locator metadata
+	AboutPort                           // one port between two devices
+	AboutUplinks                        // ports of one device, towards the spines
+	AboutDownlinks                      // ports of one device, towards the hosts
+	AboutFarEnd                         // links into one device
+	AboutHost                           // the links into one host
+	AboutIncast                         // the same, with many sources
+	AboutUnlocated                      // observations that name no location
+)
+
+// Statement is about one place that limits cells.
+type Statement struct {
+	Kind  StatementKind
+	Text  string // such as "leaf5 uplinks (4 ports): 43 % of heavy observations since 00:00:00, 30 cells"
+	Place string // its beginning, such as "leaf5 uplinks (4 ports)"
+
+	Device    string              // that the ports are of, where it is one
+	FarEnd    string              // device that they face, where it is one
+	Host      string              // that they face, where it is one
+	Locations []fabric.Location   // that observations name, the most heavy ones first
+	Ports     int                 // that they may be, as far as they are named
+	OfPorts   int                 // of the whole that they belong to, such as all uplinks of the device
+	State     aggregate.State     // at the end of the range, the worst of the signals
+	Since     int64               // of a congested place, Unix ns
+	First     int64               // start of the first window that was congested, else heavily loaded, Unix ns; 0 where it is not known
+	Last      int64               // end of the last one
+	Onset     bool                // some window reached the onset
+	Heavy     uint64              // heavy observations of all signals
+	Share     float64             // of those of all places
+	Signals   []StatementSignal   // the most heavy observations first
+	Cells     []StatementCell     // that have heavy observations there, the most first
+	Sources   []aggregate.GroupID // with a considerable part of them, the most first
+	// Destination is that of all of them; nil where there are several.
+	Destination *aggregate.GroupID
+}
+
+// StatementSignal is what one signal says of a place.
+type StatementSignal struct {
+	Signal csig.Signal
+	Heavy  uint64
+	Worst  float64 // the least or the greatest value, by what is tight, in stored integers; NaN without any
+
+	sums aggregate.Sums
+}
+
+// StatementCell is a cell with heavy observations at a place.
+type StatementCell struct {
+	Src, Dst aggregate.GroupID
+	Heavy    uint64 // of all signals
+}
+
+// considerable is the least part of the heaviest one that counts as involved: a port in a group of
+// ports, or a source of an incast.
+const considerable = 0.1
+
+// leastSources make an incast.
+const leastSources = 3
+
+// leastShare of the heavy observations makes a statement of a place that was not congested.
+const leastShare = 0.05
+
+// NewFabricVerdict makes the verdict.
+func NewFabricVerdict(g *Ground) *FabricVerdict {
+	b := &verdictBuilder{Ground: g, out: &FabricVerdict{}, places: make(map[aggregate.LocationID]*placeSums), peers: make(map[string]string), switches: make(map[string]bool)}
+	if g.Fabric != nil {
+		for _, p := range g.Fabric.Ports() {
+			b.peers[p.Name] = p.Peer
+		}
+		for _, d := range g.Fabric.Devices() {
+			b.switches[d.Name] = true
+		}
+	}
+	b.count()
+	for _, members := range b.groups() {
+		b.out.Statements = append(b.out.Statements, b.statement(members))
+	}
+	b.time()
+	b.rank()
+	b.speak()
+	return b.out
+}
+
+type verdictBuilder struct {
+	*Ground
+	out      *FabricVerdict
+	places   map[aggregate.LocationID]*placeSums // with heavy observations
+	peers    map[string]string                   // of ports, by name
+	switches map[string]bool
+	states   map[aggregate.State]int // of pairs, the best known of their signals
+	unjudged map[csig.Signal]int     // cells that are not judged
+	trimmed  uint64
+	ongoing  bool // some cell is congested at the end of the range
+}
+
+// pair is a cell, of whatever signal and kind.
+type pair struct{ src, dst aggregate.GroupID }
+
+// placeSums are the heavy observations of one location.
+type placeSums struct {
+	location *fabric.Location
+	heavy    uint64
+	signals  map[csig.Signal]*aggregate.Sums // of all its cells with heavy observations there
+	cells    map[pair]uint64
+}
+
+// count adds up cells and places.
+func (b *verdictBuilder) count() {
+	best := make(map[pair]aggregate.State)
+	congested := make(map[pair]bool)
+	b.unjudged = make(map[csig.Signal]int)
+	for i := range b.Signals {
+		s := &b.Signals[i]
+		b.out.Signals = append(b.out.Signals, s.Signal)
+		for k := range s.Cells {
+			c := &s.Cells[k]
+			p := pair{c.Src, c.Dst}
+			if known, ok := best[p]; !ok || certainty(c.State) > certainty(known) {
+				best[p] = c.State
+			}
+			if c.WasCongested() {
+				congested[p] = true
+			}
+			b.ongoing = b.ongoing || c.State == aggregate.Congested
+			if c.State == aggregate.NotJudged {
+				b.unjudged[s.Signal]++
+			}
+			b.trimmed = aggregate.AddSat(b.trimmed, c.Trimmed)
+			b.out.Observations, b.out.Heavy = aggregate.AddSat(b.out.Observations, c.Observations), aggregate.AddSat(b.out.Heavy, c.Heavy)
+		}
+		for k := range s.Places {
+			if row := &s.Places[k]; row.Heavy > 0 {
+				b.add(s.Signal, row)
+			}
+		}
+	}
+	b.states = make(map[aggregate.State]int)
+	for _, state := range best {
+		b.states[state]++
+	}
+	b.out.Cells, b.out.CongestedCells = len(best), len(congested)
+	b.out.JudgedCells = b.states[aggregate.Clear] + b.states[aggregate.Brief] + b.states[aggregate.Congested]
+}
+
+// certainty is higher for states that say more.
+func certainty(s aggregate.State) int {
+	return [aggregate.NumStates]int{
+		aggregate.NoData: 0, aggregate.TooFew: 1, aggregate.NotJudged: 2, aggregate.Clear: 3, aggregate.Brief: 4, aggregate.Congested: 5,
+	}[s]
+}
+
+func (b *verdictBuilder) add(signal csig.Signal, row *aggregate.CellLocation) {
+	p := b.places[row.Location]
+	if p == nil {
+		p = &placeSums{location: b.Place(row.Location), signals: make(map[csig.Signal]*aggregate.Sums), cells: make(map[pair]uint64)}
+		b.places[row.Location] = p
+	}
+	p.heavy = aggregate.AddSat(p.heavy, row.Heavy)
+	if p.signals[signal] == nil {
+		p.signals[signal] = &aggregate.Sums{}
+	}
+	p.signals[signal].Merge(&row.Sums)
+	cell := pair{row.Src, row.Dst}
+	p.cells[cell] = aggregate.AddSat(p.cells[cell], row.Heavy)
+}
+
+// comparePlaces puts more heavy observations first.
+func comparePlaces(x, y *placeSums) int {
+	return cmp.Or(cmp.Compare(y.heavy, x.heavy), cmp.Compare(x.location.Name, y.location.Name), cmp.Compare(x.location.ID, y.location.ID))
+}
+
+// group is places that one statement is about, the most heavy ones first. whole is the location that
+// they belong to together; nil where it is one place.
+type group struct {
+	members []*placeSums
+	whole   *fabric.Location
+}
+
+// groups merges places that belong together: the uplinks of a device, else the links into one. Traffic
+// that a device sends up meets its own uplinks, and traffic that comes down meets the links into a
+// device. Where a place fits into no group of that kind, the other kind is tried, such as all links to the
+// hosts of a rack, and has to be nearly whole.
+func (b *verdictBuilder) groups() (list []group) {
+	left := slices.SortedFunc(maps.Values(b.places), comparePlaces)
+	for _, kind := range []struct {
+		parent func(*fabric.Location) aggregate.LocationID
+		least  int
+		share  float64 // of the ports
+	}{{firstParent, 2, 0.5}, {secondParent, 3, 0.75}} {
+		families := make(map[aggregate.LocationID][]*placeSums)
+		for _, p := range left {
+			if id := kind.parent(p.location); id != aggregate.NoLocation {
+				families[id] = append(families[id], p)
+			}
+		}
+		merged := make(map[*placeSums]bool)
+		for id, members := range families {
+			whole := b.Place(id)
+			if !b.together(whole, members, kind.least, kind.share) {
+				continue
+			}
+			list = append(list, group{members, whole})
+			for _, p := range members {
+				merged[p] = true
+			}
+		}
+		left = slices.DeleteFunc(left, func(p *placeSums) bool { return merged[p] })
+	}
+	for _, p := range left {
+		list = append(list, group{members: []*placeSums{p}})
+	}
+	return list
+}
+
+// firstParent is the location that a place is first merged into.
+func firstParent(l *fabric.Location) aggregate.LocationID {
+	if l.Orientation == "up" {
+		return l.Set
+	}
+	return l.FarEnd
+}
+
+// secondParent is the other one.
+func secondParent(l *fabric.Location) aggregate.LocationID {
+	if l.Orientation == "up" {
+		return l.FarEnd
+	}
+	return l.Set
+}
+
+// together reports whether members are at least so many with a considerable part of the heavy
+// observations, and have at least a share of the ports of a whole.
+func (b *verdictBuilder) together(whole *fabric.Location, members []*placeSums, least int, share float64) bool {
+	ports, involved := b.ports(members)
+	return involved >= least && float64(ports) >= share*float64(whole.CandidateCount)
+}
+
+// ports counts the ports of members that have a considerable part of the heavy observations, and
+// those members.
+func (b *verdictBuilder) ports(members []*placeSums) (ports, involved int) {
+	names := make(map[string]bool)
+	hidden := 0 // ports of sets beyond the names of their candidates
+	for _, p := range members {
+		if float64(p.heavy) < considerable*float64(members[0].heavy) {
+			continue
+		}
+		involved++
+		for _, name := range p.location.Candidates {
+			names[name] = true
+		}
+		hidden += max(p.location.CandidateCount, 1) - len(p.location.Candidates)
+	}
+	return len(names) + hidden, involved
+}
+
+// facesHosts reports whether all ports face hosts.
+func (b *verdictBuilder) facesHosts(members []*placeSums) bool {
+	for _, p := range members {
+		for _, port := range p.location.Candidates {
+			if peer := b.peers[port]; peer == "" || b.switches[peer] {
+				return false
+			}
+		}
+	}
+	return b.Fabric != nil && len(members[0].location.Candidates) > 0
+}
+
+// statement adds up the members of a group.
+func (b *verdictBuilder) statement(g group) Statement {
+	s := Statement{OfPorts: 1}
+	first := g.members[0].location
+	if whole := cmp.Or(g.whole, first); whole.CandidateCount > 0 {
+		s.OfPorts = whole.CandidateCount
+	}
+	s.Ports, _ = b.ports(g.members)
+	signals, cells := make(map[csig.Signal]*aggregate.Sums), make(map[pair]uint64)
+	device, peer := first.Device, b.peerOf(first)
+	for _, p := range g.members {
+		s.Heavy = aggregate.AddSat(s.Heavy, p.heavy)
+		s.Locations = append(s.Locations, *p.location)
+		if p.location.Device != device {
+			device = ""
+		}
+		if b.peerOf(p.location) != peer {
+			peer = ""
+		}
+		for signal, n := range p.signals {
+			if signals[signal] == nil {
+				signals[signal] = &aggregate.Sums{}
+			}
+			signals[signal].Merge(n)
+		}
+		for c, n := range p.cells {
+			cells[c] = aggregate.AddSat(cells[c], n)
+		}
+	}
+	s.Device = device
+	switch {
+	case peer == "":
+	case b.switches[peer] || b.Fabric == nil:
+		s.FarEnd = peer
+	default:
+		s.Host = peer
+	}
+	s.Share = zeroNaN(float64(s.Heavy) / float64(b.out.Heavy))
+	for signal, n := range signals {
+		s.Signals = append(s.Signals, StatementSignal{signal, n.Heavy, worstOf(signal, n), *n})
+	}
+	slices.SortFunc(s.Signals, func(x, y StatementSignal) int {
+		return cmp.Or(cmp.Compare(y.Heavy, x.Heavy), cmp.Compare(x.Signal, y.Signal))
+	})
+	for c, n := range cells {
+		s.Cells = append(s.Cells, StatementCell{c.src, c.dst, n})
+	}
+	slices.SortFunc(s.Cells, func(x, y StatementCell) int {
+		return cmp.Or(cmp.Compare(y.Heavy, x.Heavy), cmp.Compare(x.Src, y.Src), cmp.Compare(x.Dst, y.Dst))
+	})
+	s.Sources, s.Destination = ends(s.Cells)
+	s.Kind = b.kindOf(&g, &s)
+	s.Place = b.nameOf(&g, &s)
+	return s
+}
+
+func zeroNaN(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
+}
+
+// peerOf is the device or host that all ports of a location face.
+func (b *verdictBuilder) peerOf(l *fabric.Location) string {
+	peer := l.Peer
+	for i, port := range l.Candidates {
+		switch at, ok := b.peers[port]; {
+		case !ok:
+		case i == 0:
+			peer = at
+		case peer != at:
+			return ""
+		}
+	}
+	return peer
+}
+
+// worstOf is the tightest value, in stored integers.
+func worstOf(signal csig.Signal, s *aggregate.Sums) float64 {
+	switch {
+	case s.Measured == 0:
+		return math.NaN()
+	case signal.Direction() == csig.Max:
+		return float64(s.Max)
+	}
+	return float64(s.Min)
+}
+
+// ends are the sources with a considerable part of the heavy observations, the most first, and the
+// destination of such cells where it is one.
+func ends(cells []StatementCell) (sources []aggregate.GroupID, destination *aggregate.GroupID) {
+	heavy, to := make(map[aggregate.GroupID]uint64), make(map[aggregate.GroupID]uint64)
+	for _, c := range cells {
+		heavy[c.Src] = aggregate.AddSat(heavy[c.Src], c.Heavy)
+		to[c.Dst] = aggregate.AddSat(to[c.Dst], c.Heavy)
+	}
+	sources = involvedGroups(heavy)
+	if destinations := involvedGroups(to); len(destinations) == 1 {
+		destination = &destinations[0]
+	}
+	return sources, destination
+}
+
+// involvedGroups leaves the groups with a considerable part in a map, and lists them, the most first.
+func involvedGroups(heavy map[aggregate.GroupID]uint64) []aggregate.GroupID {
+	most := uint64(0)
+	for _, n := range heavy {
+		most = max(most, n)
+	}
+	maps.DeleteFunc(heavy, func(_ aggregate.GroupID, n uint64) bool { return float64(n) < considerable*float64(most) })
+	return slices.SortedFunc(maps.Keys(heavy), func(x, y aggregate.GroupID) int {
+		return cmp.Or(cmp.Compare(heavy[y], heavy[x]), cmp.Compare(x, y))
+	})
+}
+
+// kindOf is what a statement is about.
+func (b *verdictBuilder) kindOf(g *group, s *Statement) StatementKind {
+	whole := cmp.Or(g.whole, g.members[0].location)
+	switch {
+	case g.members[0].location.ID == aggregate.NoLocation:
+		return AboutUnlocated
+	case s.Destination != nil && len(s.Sources) >= leastSources && b.facesHosts(g.members):
+		return AboutIncast
+	case s.Host != "":
+		return AboutHost
+	case whole.Kind == fabric.KindPort:
+		return AboutPort
+	case s.FarEnd != "" && s.Device == "":
+		return AboutFarEnd
+	case s.Device != "" && whole.Orientation == "up":
+		return AboutUplinks
+	case s.Device != "" && whole.Orientation == "down":
+		return AboutDownlinks
+	}
+	return AboutLocation
+}
+
+// elsewhere stands for all locations that no statement is about.
+const elsewhere aggregate.LocationID = math.MaxUint64
+
+// time finds when places were congested, and the states that they are in. All windows in which the
+// members of a group are named judge it together, signal by signal.
+func (b *verdictBuilder) time() {
+	of := make(map[aggregate.LocationID]aggregate.LocationID) // the first location of the statement
+	for i := range b.out.Statements {
+		s := &b.out.Statements[i]
+		for _, l := range s.Locations {
+			of[l.ID] = s.Locations[0].ID
+		}
+	}
+	place := func(id aggregate.LocationID) aggregate.LocationID {
+		if first, ok := of[id]; ok {
+			return first
+		}
+		return elsewhere
+	}
+	spans := make([]spans, len(b.out.Statements))
+	for i := range b.Signals {
+		rows := &b.Signals[i]
+		for _, r := range []*Recent{rows.Earlier, rows.Recent} {
+			if r == nil {
+				continue
+			}
+			windows := r.judgements(place)
+			for n := range b.out.Statements {
+				s := &b.out.Statements[n]
+				at := slices.IndexFunc(s.Signals, func(x StatementSignal) bool { return x.Signal == rows.Signal })
+				if at < 0 {
+					continue
+				}
+				judged := windows[s.Locations[0].ID]
+				spans[n].add(judged, r.Length, b.From.UnixNano(), b.To.UnixNano())
+				if r == rows.Recent {
+					s.judge(b.Thresholds, r.verdict(judged), &s.Signals[at].sums)
+				}
+			}
+		}
+	}
+	for n := range spans {
+		s := &b.out.Statements[n]
+		s.First, s.Last, s.Onset = spans[n].loaded.first, spans[n].loaded.last, spans[n].congested.last > 0 || s.State == aggregate.Congested
+		if spans[n].congested.last > 0 {
+			s.First, s.Last = spans[n].congested.first, spans[n].congested.last
+		}
+	}
+}
+
+// judge adds the state that one signal gives: the worst one counts.
+func (s *Statement) judge(t aggregate.Thresholds, v aggregate.Verdict, sums *aggregate.Sums) {
+	state := t.State(v, sums.Observations, sums.Samples, sums.Heavy, sums.Unjudged)
+	if certainty(state) > certainty(s.State) {
+		s.State = state
+	}
+	if v.Sustained && (s.Since == 0 || v.Since < s.Since) {
+		s.Since = v.Since
+	}
+}
+
+// spans are when a place was congested, and when anything was heavily loaded there.
+type spans struct{ congested, loaded span }
+
+// span is from the start of the first window to the end of the last one, Unix ns; 0 without one.
+type span struct{ first, last int64 }
+
+// add adds windows within a range.
+func (s *spans) add(windows []judged, length, from, to int64) {
+	for _, w := range windows {
+		if w.start < from || w.start >= to {
+			continue
+		}
+		if w.judgement&aggregate.Loaded != 0 {
+			s.loaded.add(w.start, w.start+length)
+		}
+		if w.judgement&^aggregate.Loaded == aggregate.Onset {
+			s.congested.add(w.start, w.start+length)
+		}
+	}
+}
+
+func (s *span) add(start, end int64) {
+	if s.last == 0 || start < s.first {
+		s.first = start
+	}
+	s.last = max(s.last, end)
+}
+
+// rank puts the places with the most heavy observations first, and leaves out brief loads that are a
+// small part of them.
+func (b *verdictBuilder) rank() {
+	out := b.out
+	slices.SortFunc(out.Statements, func(x, y Statement) int {
+		return cmp.Or(cmp.Compare(y.Heavy, x.Heavy), cmp.Compare(x.Place, y.Place), cmp.Compare(x.Locations[0].ID, y.Locations[0].ID))
+	})
+	out.Statements = slices.DeleteFunc(out.Statements, func(s Statement) bool {
+		small := !s.Onset && s.Share < leastShare
+		if small {
+			out.Rest.Places++
+			out.Rest.Share += s.Share
+		}
+		return small
+	})
+}

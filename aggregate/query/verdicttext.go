@@ -1,0 +1,240 @@
+package query
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// speak puts the verdict in words.
+func (b *verdictBuilder) speak() {
+	for i := range b.out.Statements {
+		s := &b.out.Statements[i]
+		s.Text = b.sentence(s)
+	}
+	b.out.Notes = b.notes()
+	b.out.Kind, b.out.Text = b.headline()
+}
+
+// nameOf names the place of a statement.
+func (b *verdictBuilder) nameOf(g *group, s *Statement) string {
+	first := g.members[0].location
+	ports := portsOf(g, s)
+	switch s.Kind {
+	case AboutUnlocated:
+		return "no location named"
+	case AboutUplinks:
+		return s.Device + " uplinks" + ports
+	case AboutDownlinks:
+		return s.Device + " downlinks" + ports
+	case AboutFarEnd:
+		return "links into " + s.FarEnd + ports
+	case AboutHost, AboutIncast:
+		switch {
+		case s.Host != "" && first.Kind == fabric.KindPort && g.whole == nil:
+			return first.Name + ", " + s.Host
+		case s.Host != "":
+			return "links into " + s.Host + ports
+		case s.Device != "":
+			return s.Device + " downlinks" + ports
+		}
+	}
+	if g.whole != nil {
+		return g.whole.Name
+	}
+	return first.Name
+}
+
+// portsOf is how many ports a statement is about, with a space before.
+func portsOf(g *group, s *Statement) string {
+	switch {
+	case g.whole == nil && s.OfPorts > 1:
+		return fmt.Sprintf(" (%d ports, which of them is not known)", s.OfPorts)
+	case g.whole == nil:
+		return ""
+	case s.Ports < s.OfPorts:
+		return fmt.Sprintf(" (%d of %d ports)", s.Ports, s.OfPorts)
+	}
+	return fmt.Sprintf(" (%d ports)", s.OfPorts)
+}
+
+// sentence is the statement in words.
+func (b *verdictBuilder) sentence(s *Statement) string {
+	parts := []string{}
+	if s.Kind == AboutIncast {
+		parts = append(parts, fmt.Sprintf("incast from %d %s", len(s.Sources), b.levelOf(s.Sources)))
+	}
+	share := Percent(s.Share) + " of heavy observations"
+	switch {
+	case s.State == aggregate.Congested && s.Since > 0:
+		parts = append(parts, share+" since "+b.clock(s.Since))
+	case s.Last == 0:
+		parts = append(parts, share)
+	case s.Onset:
+		parts = append(parts, share, b.clock(s.First)+" to "+b.clock(s.Last))
+	default:
+		parts = append(parts, share, "briefly between "+b.clock(s.First)+" and "+b.clock(s.Last))
+	}
+	return s.Place + ": " + strings.Join(append(parts, count(len(s.Cells), "cell")), ", ")
+}
+
+// levelOf names what the groups are, such as racks.
+func (b *verdictBuilder) levelOf(groups []aggregate.GroupID) string {
+	level := b.Group(groups[0]).Level
+	for _, g := range groups {
+		if b.Group(g).Level != level {
+			level = ""
+		}
+	}
+	switch level = cmp.Or(level, "group"); level {
+	case "prefix":
+		return "prefixes"
+	}
+	return level + "s"
+}
+
+// clock is a time in UTC, with the day where the range has several.
+func (b *verdictBuilder) clock(ns int64) string {
+	at := time.Unix(0, ns).UTC()
+	if b.From.UTC().Format(time.DateOnly) != b.To.UTC().Format(time.DateOnly) {
+		return at.Format(time.DateTime)
+	}
+	return at.Format(time.TimeOnly)
+}
+
+// Percent is a share for people.
+func Percent(share float64) string {
+	switch {
+	case share > 0 && share < 0.001:
+		return "below 0.1 %"
+	case share < 0.1:
+		return strconv.FormatFloat(100*share, 'f', 1, 64) + " %"
+	}
+	return strconv.FormatFloat(100*share, 'f', 0, 64) + " %"
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// headline is the verdict in a sentence or two. Silence is never health.
+func (b *verdictBuilder) headline() (VerdictKind, string) {
+	out, now, was := b.out, 0, 0
+	for i := range out.Statements {
+		switch s := &out.Statements[i]; {
+		case s.State == aggregate.Congested:
+			now++
+		case s.Onset:
+			was++
+		}
+	}
+	cells := fmt.Sprintf("%d of %s", out.CongestedCells, count(out.Cells, "cell"))
+	judged := fmt.Sprintf("%s judged%s", count(out.JudgedCells, "cell"), b.seen())
+	if out.JudgedCells < out.Cells {
+		judged = fmt.Sprintf("%d of %s judged%s", out.JudgedCells, count(out.Cells, "cell"), b.seen())
+	}
+	switch {
+	case out.Cells == 0 || out.Observations == 0:
+		return VerdictNoData, b.nothing()
+	case now > 0 || b.ongoing:
+		return VerdictCongested, fmt.Sprintf("Congested now: %s%s; %s were congested.", count(now, "place"), more(was, "before"), cells)
+	case was > 0 || out.CongestedCells > 0:
+		return VerdictWasCongested, fmt.Sprintf("Nothing is congested at %s; before that %s and %s were.", b.clock(b.To.UnixNano()), count(was, "place"), cells)
+	case out.JudgedCells == 0:
+		return VerdictNotJudged, "Nothing could be judged: " + b.whyNotJudged() + "."
+	case b.incomplete():
+		return VerdictIncomplete, fmt.Sprintf("No cell was congested as far as it was seen, and that is not all: %s.", judged)
+	case out.Heavy > 0 || b.trimmed > 0:
+		return VerdictBrief, fmt.Sprintf("No cell was congested; %s of the observations were heavy: %s.", Percent(zeroNaN(float64(out.Heavy)/float64(out.Observations))), judged)
+	}
+	return VerdictHealthy, fmt.Sprintf("No cell was congested: %s.", judged)
+}
+
+func more(n int, what string) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d %s", n, what)
+}
+
+// seen is how many taps sent data, in words.
+func (b *verdictBuilder) seen() string {
+	if b.Coverage.Expected == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of %s sent data", b.Coverage.Present, count(b.Coverage.Expected, "tap"))
+}
+
+// incomplete reports whether something was not seen.
+func (b *verdictBuilder) incomplete() bool {
+	return b.Coverage.Present < b.Coverage.Expected || b.Coverage.Covered < 1 || b.states[aggregate.NoData] > 0
+}
+
+// nothing says that nothing was observed.
+func (b *verdictBuilder) nothing() string {
+	if !b.From.Before(b.To) {
+		return "Nothing was observed yet" + b.seen() + "."
+	}
+	return fmt.Sprintf("Nothing was observed from %s to %s%s.", b.clock(b.From.UnixNano()), b.clock(b.To.UnixNano()), b.seen())
+}
+
+// whyNotJudged says why no cell was judged.
+func (b *verdictBuilder) whyNotJudged() string {
+	if n := b.states[aggregate.NotJudged]; n > 0 {
+		return fmt.Sprintf("no threshold applies to %s, %s", count(n, "cell"), aggregate.HowToJudge)
+	}
+	return fmt.Sprintf("each of %s has fewer than %d observations", count(b.out.Cells, "cell"), aggregate.MinObservations)
+}
+
+// namedSilent is how many silent taps are named.
+const namedSilent = 5
+
+// notes are what the verdict does not know.
+func (b *verdictBuilder) notes() []string {
+	list := []string{}
+	if missing := b.Coverage.Expected - b.Coverage.Present; missing > 0 {
+		text := fmt.Sprintf("%d of %s sent nothing", missing, count(b.Coverage.Expected, "tap"))
+		if names := b.Coverage.Silent; len(names) > 0 {
+			text += ": " + strings.Join(names[:min(len(names), namedSilent)], ", ") + more(len(names)-namedSilent, "others")
+		}
+		list = append(list, text+"; cells that they see may be missing or look better than they are.")
+	}
+	if b.Coverage.Covered < 1 {
+		list = append(list, fmt.Sprintf("Windows of at least one tap are missing in %s of the range.", Percent(1-b.Coverage.Covered)))
+	}
+	if n := b.states[aggregate.NoData]; n > 0 {
+		list = append(list, fmt.Sprintf("%s sent nothing lately.", count(n, "cell")))
+	}
+	for i := range b.Signals {
+		s := b.Signals[i].Signal
+		if n := b.unjudged[s]; n > 0 && b.out.JudgedCells > 0 {
+			list = append(list, fmt.Sprintf("%s: %d of %s not judged: %s.", s, n, count(len(b.Signals[i].Cells), "cell"), aggregate.HowToJudge))
+		}
+	}
+	if n := b.states[aggregate.TooFew]; n > 0 && b.out.JudgedCells > 0 {
+		list = append(list, fmt.Sprintf("%s with fewer than %d observations: not judged.", count(n, "cell"), aggregate.MinObservations))
+	}
+	if b.trimmed > 0 {
+		share := float64(b.trimmed) / float64(b.out.Observations)
+		list = append(list, fmt.Sprintf("%s of the observations were trimmed on their way: congestion that names no place here.", Percent(share)))
+	}
+	return list
+}
+
+// WorstText is the tightest value of a signal, with its unit; empty without one.
+func (s *StatementSignal) WorstText() string {
+	if math.IsNaN(s.Worst) {
+		return ""
+	}
+	return csig.FormatQuantity(s.Signal.Unit(), s.Worst)
+}
