@@ -138,10 +138,10 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 			was++
 		}
 	}
-	cells := fmt.Sprintf("%d of %s", out.CongestedCells, count(out.Cells, "cell"))
+	cells := fmt.Sprintf("%d of %d cells", out.CongestedCells, out.Cells)
 	judged := fmt.Sprintf("%s judged%s", count(out.JudgedCells, "cell"), b.seen())
 	if out.JudgedCells < out.Cells {
-		judged = fmt.Sprintf("%d of %s judged%s", out.JudgedCells, count(out.Cells, "cell"), b.seen())
+		judged = fmt.Sprintf("%d of %d cells judged%s", out.JudgedCells, out.Cells, b.seen())
 	}
 	switch {
 	case out.Cells == 0 || out.Observations == 0:
@@ -218,7 +218,7 @@ func (b *verdictBuilder) notes() []string {
 	for i := range b.Signals {
 		s := b.Signals[i].Signal
 		if n := b.unjudged[s]; n > 0 && b.out.JudgedCells > 0 {
-			list = append(list, fmt.Sprintf("%s: %d of %s not judged: %s.", s, n, count(len(b.Signals[i].Cells), "cell"), aggregate.HowToJudge))
+			list = append(list, fmt.Sprintf("%s: %d of %d cells are not judged: %s.", s, n, len(b.Signals[i].Cells), aggregate.HowToJudge))
 		}
 	}
 	if n := b.states[aggregate.TooFew]; n > 0 && b.out.JudgedCells > 0 {

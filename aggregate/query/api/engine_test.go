@@ -112,6 +112,7 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 		t.Errorf("compared %d cells", compared)
 	}
 	timelinesAgree(t, s)
+	verdictsAgree(t, s)
 	engineReads(t, s, engine)
 	recordsCome(t, s, db)
 	for _, target := range injectionTargets() {
@@ -179,6 +180,17 @@ func timelinesAgree(t *testing.T, s *served) {
 		if diff := gocmp.Diff(past.Timeline, live.Timeline, protocmp.Transform(), withoutCoverage(), cmpopts.EquateApprox(1e-5, 0)); diff != "" || len(live.Timeline) != 4 {
 			t.Errorf("%s (-store +memory):\n%.2000s", question, diff)
 		}
+	}
+}
+
+// verdictsAgree holds the verdict on windows in memory against the store's.
+func verdictsAgree(t *testing.T, s *served) {
+	t.Helper()
+	live := read[wire.VerdictResponse](t, s.get(t, "/api/v1/verdict?top=100"))
+	past := read[wire.VerdictResponse](t, s.get(t, "/api/v1/verdict?top=100&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:04Z"))
+	about := protocmp.IgnoreFields(&wire.VerdictResponse{}, "about")
+	if diff := gocmp.Diff(past, live, protocmp.Transform(), about, cmpopts.EquateApprox(1e-5, 0)); diff != "" || len(live.Statements) < 2 || live.About.Source != "memory" || past.About.Source != "store" {
+		t.Errorf("%d statements (-store +memory):\n%.2000s", len(live.Statements), diff)
 	}
 }
 
