@@ -213,7 +213,7 @@ func Color(l fabric.Location) string {
 	portFamily, portNumber := splitNumber(port)
 	shade := turn(unit(portFamily) + float64(portNumber)*goldenTurn)
 	chroma := 0.12 + 0.05*unit(l.Stage)
-	return oklch(0.55+0.24*shade, chroma, hue)
+	return OKLCH(0.55+0.24*shade, chroma, hue)
 }
 
 // splitNumber cuts the digits off the end of a name.
@@ -239,9 +239,9 @@ func unit(s string) float64 {
 
 func turn(x float64) float64 { return x - math.Floor(x) }
 
-// oklch converts lightness 0..1, chroma and hue (in turns) of the OKLCH space to
+// OKLCH converts lightness 0..1, chroma and hue (in turns) of the OKLCH space to
 // sRGB. Colours outside sRGB lose chroma rather than change hue.
-func oklch(lightness, chroma, hue float64) string {
+func OKLCH(lightness, chroma, hue float64) string {
 	sin, cos := math.Sincos(2 * math.Pi * hue)
 	for ; chroma > 0; chroma -= 0.005 {
 		if rgb, ok := oklabToRGB(lightness, chroma*cos, chroma*sin); ok {

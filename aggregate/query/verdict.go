@@ -55,6 +55,11 @@ const (
 	VerdictCongested                       // something is congested at the end of the range
 )
 
+var verdictKinds = [...]string{"no_data", "not_judged", "incomplete", "healthy", "brief", "was_congested", "congested"}
+
+// String is the kind as the API names it.
+func (k VerdictKind) String() string { return verdictKinds[k] }
+
 // FabricVerdict says in words where a fabric chokes, with all signals merged.
 type FabricVerdict struct {
 	Kind VerdictKind
@@ -89,6 +94,11 @@ const (
 	AboutIncast                         // the same, with many sources
 	AboutUnlocated                      // observations that name no location
 )
+
+var statementKinds = [...]string{"location", "port", "uplinks", "downlinks", "far_end", "host", "incast", "unlocated"}
+
+// String is the kind as the API names it.
+func (k StatementKind) String() string { return statementKinds[k] }
 
 // Statement is about one place that limits cells.
 type Statement struct {

@@ -203,7 +203,7 @@ const namedSilent = 5
 func (b *verdictBuilder) notes() []string {
 	list := []string{}
 	if missing := b.Coverage.Expected - b.Coverage.Present; missing > 0 {
-		text := fmt.Sprintf("%d of %s sent nothing", missing, count(b.Coverage.Expected, "tap"))
+		text := fmt.Sprintf("%d of %s are silent", missing, count(b.Coverage.Expected, "tap"))
 		if names := b.Coverage.Silent; len(names) > 0 {
 			text += ": " + strings.Join(names[:min(len(names), namedSilent)], ", ") + more(len(names)-namedSilent, "others")
 		}

@@ -240,20 +240,29 @@ func CellLocations(windows []*Window, sig csig.Signal, later int64, without map[
 	if len(windows) == 0 {
 		return nil
 	}
-	whole := Merge(windows).Without(without)
-	at := make(map[tableKey]int)
-	var list []aggregate.CellLocation
-	for k, sums := range whole.rows.all {
-		if k.cell.Signal == sig && !whole.left[k.cell] && (k.cell.Kind != decode.Reflection || !whole.tagged(k.cell)) {
-			at[k] = len(list)
-			list = append(list, aggregate.CellLocation{CellID: k.cell.ID(), Location: k.key, Sums: *sums})
-		}
+	list := Merge(windows).Without(without).CellLocations(sig)
+	at := make(map[tableKey]int, len(list))
+	for i := range list {
+		c := &list[i]
+		at[tableKey{aggregate.CellKey{Signal: sig, Kind: c.Kind, Src: c.Src, Dst: c.Dst}, c.Location}] = i
 	}
 	for _, w := range windows {
 		for k, sums := range w.Rows.rows.all {
 			if i, ok := at[k]; ok {
 				list[i].AddWindow(w.Start.UnixNano(), later, sums)
 			}
+		}
+	}
+	return list
+}
+
+// CellLocations has a row for each of the signal's cells and each location that its observations name, by
+// cell and location. Values of windows are not known. A cell has the rows of one kind, as in Cells.
+func (r Rows) CellLocations(sig csig.Signal) []aggregate.CellLocation {
+	var list []aggregate.CellLocation
+	for k, sums := range r.rows.all {
+		if k.cell.Signal == sig && !r.left[k.cell] && (k.cell.Kind != decode.Reflection || !r.tagged(k.cell)) {
+			list = append(list, aggregate.CellLocation{CellID: k.cell.ID(), Location: k.key, Sums: *sums})
 		}
 	}
 	slices.SortFunc(list, aggregate.CompareCellLocations)

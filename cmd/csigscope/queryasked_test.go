@@ -88,6 +88,7 @@ func TestAskServer(t *testing.T) {
 	server := askedServer(t)
 	const past = "from=2026-01-20T09:00:00Z to=2026-01-20T09:00:10Z"
 	for args, rows := range map[string]int{
+		"verdict": 32, "verdict top=1 windows=2": 16, "verdict " + past: 24,
 		"cells": 16, "cells src=rack1 windows=3": 4, "cells state=congested,too_few": 16, "cells " + past: 12,
 		"locations top=3": 3, "locations level=device " + past: 8,
 		"timeline src=rack1 top=2": 6, "timeline src=rack1 dst=rack2 step=5s " + past: 6,

@@ -50,11 +50,11 @@ func newReportCommand() *cobra.Command {
 	f := &reportFlags{}
 	cmd := &cobra.Command{
 		Use:   "report FILE...",
-		Short: "Write one document about captures: bottlenecks, flows, findings, coverage",
-		Long: `report reads captures and writes one document: both matrices of every signal, bottlenecks
-over time, the worst cells with their paths and candidates, the heaviest flows, distributions of
-values, repeating patterns, missing data of each tap and cell, findings (with the packets to open
-in Wireshark), and open questions. The HTML is one file without scripts that can be sent along
+		Short: "Write one document about captures: the verdict, bottlenecks, flows, protocol faults, coverage",
+		Long: `report reads captures and writes one document: the verdict in words, as query verdict gives it, both
+matrices of every signal, bottlenecks over time, the worst cells with their paths and candidates, the
+heaviest flows, distributions of values, repeating patterns, missing data of each tap and cell,
+protocol faults (the findings, with the packets to open in Wireshark), and open questions. The HTML is one file without scripts that can be sent along
 with a ticket.
 
 No store is needed. Time is divided into steps of 1ms, or into longer ones where captures have
@@ -158,7 +158,7 @@ func (f *reportFlags) captures(cmd *cobra.Command, files []string, n *network) (
 	}
 	c.Logger = newLogger(cmd, cmd.ErrOrStderr())
 	return &source.Captures{
-		Replay: c, Network: persist.Network(n.Naming()), Domain: n.Domain, Names: n.Fabric.Names(), Taps: n.TapNames(), Thresholds: n.Config.States.Thresholds(),
+		Replay: c, Network: persist.Network(n.Naming()), Domain: n.Domain, Names: n.Fabric.Names(), Fabric: n.Fabric, Taps: n.TapNames(), Thresholds: n.Config.States.Thresholds(),
 		Examine: replay.ExamineConfig{
 			Decode: n.Decode, Group: n.Fabric.Group, Dedup: f.dedup, Windows: c.Settings, Tap: func(name string) window.Tap { return n.Tap(name, f.taps.defaults()) },
 			Finding: finding.Config{Domain: n.Domain, Locator: n.Fabric, Senders: senders, Uninitialized: n.Config.Windows.LocateUntouched},
@@ -239,7 +239,7 @@ func (f *reportFlags) write(cmd *cobra.Command, r *report.Report) error {
 		return err
 	}
 	if f.out.named() {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d findings, %d signals\n", f.out.path, len(r.Findings), len(r.Signals))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", f.out.path, r.Verdict.Text)
 	}
 	return nil
 }

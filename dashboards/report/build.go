@@ -79,7 +79,10 @@ func (b *builder) fill(ctx context.Context, one *Signal) error {
 	if err != nil {
 		return err
 	}
-	shown := b.cells(cells)
+	scale := domainOf(b.signal, cells, b.fastest(locations))
+	shown := b.cells(cells, &scale)
+	one.Locations = b.locations(locations)
+	rank(shown, one.Locations)
 	one.Cells = len(cells)
 	for k := range shown {
 		if cells[k].WasCongested() {
@@ -90,8 +93,7 @@ func (b *builder) fill(ctx context.Context, one *Signal) error {
 		}
 	}
 	one.Matrix = b.matrix(cells, shown)
-	one.Matrix.best, one.Matrix.worst = b.ends(cells)
-	one.Locations = b.locations(locations)
+	one.Matrix.setScale(scale, b.signal.Unit())
 	one.Flows = b.flows(flows, cells)
 	if one.Heat, err = b.heat(ctx, locations); err != nil {
 		return err
@@ -101,6 +103,26 @@ func (b *builder) fill(ctx context.Context, one *Signal) error {
 		return err
 	}
 	return b.closer(ctx, one, cells, shown, suffering[:min(len(suffering), maxWorst)])
+}
+
+// fastest is the capacity of the fastest port that is named, in bit/s, 0 where none is known.
+func (b *builder) fastest(list []aggregate.LocationStats) float64 {
+	most := uint64(0)
+	for i := range list {
+		most = max(most, b.place(list[i].Location).Capacity)
+	}
+	return csig.BitPerSecond.FromStored(most)
+}
+
+// rank numbers the modes of cells as they are listed.
+func rank(cells []Cell, list []Location) {
+	ranks := make(map[string]int, len(list))
+	for i := range list {
+		ranks[list[i].Name] = i + 1
+	}
+	for i := range cells {
+		cells[i].rank = ranks[cells[i].Mode]
+	}
 }
 
 // mostHeavy are the cells with heavy observations, by number, the most first.
@@ -169,46 +191,26 @@ func (b *builder) text(stored float64) string {
 
 // place is a location's name, number of ports and colour.
 func (b *builder) place(id aggregate.LocationID) fabric.Location {
-	l, ok := b.names.Location(id)
+	return place(b.names, id)
+}
+
+func place(names Names, id aggregate.LocationID) fabric.Location {
+	l, ok := names.Location(id)
 	if !ok {
 		l = fabric.Location{ID: id, Name: fmt.Sprintf("location %016x", uint64(id))}
 	}
 	return l
 }
 
-func (b *builder) cells(list []aggregate.CellStats) []Cell {
+func (b *builder) cells(list []aggregate.CellStats, scale *domain) []Cell {
 	out := make([]Cell, len(list))
-	low, high := means(list)
 	for i := range list {
-		out[i] = b.cell(&list[i], low, high)
+		out[i] = b.cell(&list[i], scale)
 	}
 	return out
 }
 
-// means are the lowest and the highest mean.
-func means(list []aggregate.CellStats) (low, high float64) {
-	low, high = math.Inf(1), math.Inf(-1)
-	for i := range list {
-		if m := list[i].Mean(); !math.IsNaN(m) {
-			low, high = min(low, m), max(high, m)
-		}
-	}
-	return low, high
-}
-
-// ends are the mean of the best and of the worst cell, in words.
-func (b *builder) ends(list []aggregate.CellStats) (best, worst string) {
-	low, high := means(list)
-	if low > high {
-		return "", ""
-	}
-	if b.signal.Direction() == csig.Max {
-		return b.text(low), b.text(high)
-	}
-	return b.text(high), b.text(low)
-}
-
-func (b *builder) cell(c *aggregate.CellStats, low, high float64) Cell {
+func (b *builder) cell(c *aggregate.CellStats, scale *domain) Cell {
 	mean := c.Mean()
 	out := Cell{
 		Src: b.names.GroupName(c.Src), Dst: b.names.GroupName(c.Dst), Kind: c.Kind.String(), State: c.State.String(),
@@ -217,12 +219,7 @@ func (b *builder) cell(c *aggregate.CellStats, low, high float64) Cell {
 	if !math.IsNaN(mean) {
 		v := mean * b.signal.Unit().PerStored()
 		out.Mean = &v
-		if high > low {
-			out.level = (high - mean) / (high - low)
-		}
-		if b.signal.Direction() == csig.Max {
-			out.level = 1 - out.level
-		}
+		out.severity = scale.severity(v)
 	}
 	if c.ModeCount > 0 {
 		at := b.place(c.Mode)

@@ -27,6 +27,8 @@ type Totals interface {
 	// Cells are by source and destination.
 	Cells(context.Context, csig.Signal) ([]aggregate.CellStats, error)
 	Locations(context.Context, csig.Signal) ([]aggregate.LocationStats, error)
+	// Places has a row for each cell and each location that its observations name.
+	Places(context.Context, csig.Signal) ([]aggregate.CellLocation, error)
 }
 
 // Steps are pieces of time. Those in which nothing was observed are left out.
@@ -36,6 +38,8 @@ type Steps interface {
 	// LocationSteps counts heavy observations by steps of a length, a multiple of the
 	// span's. Locations without any may be left out.
 	LocationSteps(context.Context, csig.Signal, time.Duration) ([]aggregate.LocationWindow, error)
+	// LocationWindows has all locations by windows of Span().Window.
+	LocationWindows(context.Context, csig.Signal) ([]aggregate.LocationWindow, error)
 	// CellSteps has a list for each of the cells.
 	CellSteps(context.Context, csig.Signal, []aggregate.CellID) ([][]CellStep, error)
 	Sampler
@@ -76,7 +80,7 @@ type Details interface {
 type Span struct {
 	First, Last int64 // starts of the first and the last step, Unix ns
 	Step        time.Duration
-	Window      time.Duration // of distributions
+	Window      time.Duration // of distributions, and of the states of locations
 }
 
 // CellStep is how often a cell was observed.

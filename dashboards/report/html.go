@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
 )
 
 //go:embed report.html
@@ -17,7 +21,8 @@ var page string
 func (r *Report) WriteHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"percent": percent, "time": clock, "shade": shade, "join": strings.Join, "duration": short, "share": share, "hour": hour, "code": code, "moment": moment,
-		"heat": heatSVG, "histogram": histogramSVG, "bars": barsSVG,
+		"number": func(i int) int { return i + 1 },
+		"heat":   heatSVG, "histogram": histogramSVG, "bars": barsSVG,
 	}).Parse(page)
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -87,52 +92,54 @@ func short(ns any) string {
 	return d.String()
 }
 
-// scale is a ramp that people tell apart whatever colours they see: from light, much room,
-// to dark, none.
-var scale = [...][3]float64{{253, 231, 37}, {94, 201, 98}, {33, 145, 140}, {59, 82, 139}, {68, 1, 84}}
-
-// unknownColor is of cells without a value, and of clear ones.
-const unknownColor = "background:var(--clear)"
+// Colours of cells without a value, or too few of them, and of clear ones.
+const (
+	fewColor   = "background:var(--few)"
+	clearColor = "background:var(--clear)"
+)
 
 // Level colours a cell of the left matrix.
 func (c *Cell) Level() template.CSS {
 	if c.Mean == nil {
-		return unknownColor
+		return fewColor
 	}
-	at := min(max(c.level, 0), 1) * float64(len(scale)-1)
-	i := min(int(at), len(scale)-2)
-	part := at - float64(i)
-	mix := func(k int) int { return int(scale[i][k] + part*(scale[i+1][k]-scale[i][k])) }
-	return template.CSS(fmt.Sprintf("background:rgb(%d,%d,%d)", mix(0), mix(1), mix(2)))
+	return rampColor(c.severity)
 }
 
 // ModeColor colours a cell of the right matrix.
 func (c *Cell) ModeColor() template.CSS {
-	if c.color == "" {
-		return unknownColor
+	switch {
+	case c.color != "":
+		strength := 0.25 + 0.75*math.Sqrt(c.HeavyShare)
+		text := "var(--ink)"
+		if strength > 0.6 {
+			text = ink(c.color)
+		}
+		return template.CSS(fmt.Sprintf("background:color-mix(in srgb,%s %.0f%%,var(--clear));color:%s", c.color, 100*strength, text))
+	case c.State == aggregate.TooFew.String(), c.State == aggregate.NotJudged.String():
+		return fewColor
 	}
-	return template.CSS("background:" + c.color)
+	return clearColor
+}
+
+// Rank is the number of the mode among the bottlenecks that are listed; empty without one.
+func (c *Cell) Rank() string {
+	if c.rank == 0 {
+		return ""
+	}
+	return strconv.Itoa(c.rank)
 }
 
 // Side is how large a cell of the matrices is.
 func (m *Matrix) Side() template.CSS {
-	return template.CSS(fmt.Sprintf("--side:%dpx", min(max(420/max(len(m.Groups), 1), 12), 44)))
+	return template.CSS(fmt.Sprintf("--side:%dpx", min(max(420/max(len(m.Groups), 1), 14), 44)))
 }
 
-// Ramp is the colours of the left matrix, from much room to none.
-func (m *Matrix) Ramp() template.CSS {
-	colors := make([]string, len(scale))
-	for i, c := range scale {
-		colors[i] = fmt.Sprintf("rgb(%g,%g,%g)", c[0], c[1], c[2])
-	}
-	return template.CSS("background:linear-gradient(to right," + strings.Join(colors, ",") + ")")
-}
+// Low and High are the ends of the ramp.
+func (m *Matrix) Low() string { return m.low }
 
-// Best and Worst are the ends of the ramp.
-func (m *Matrix) Best() string { return m.best }
-
-// Worst is the mean of the tightest cell.
-func (m *Matrix) Worst() string { return m.worst }
+// High is the greatest value of the ramp.
+func (m *Matrix) High() string { return m.high }
 
 // Title is what a cell says when it is pointed at.
 func (c *Cell) Title() string {

@@ -12,10 +12,13 @@ import (
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "# %s\n\n%s to %s: %s\n\n", plain(r.Title), clock(r.From), clock(r.To), plain(strings.Join(r.Files, ", ")))
+	if r.Verdict != nil {
+		r.Verdict.markdown(b)
+	}
 	for _, s := range r.Summary() {
 		fmt.Fprintf(b, "* %s\n", plain(s))
 	}
-	fmt.Fprintf(b, "\n%s\n\n## Findings\n\n", r.Rule())
+	fmt.Fprintf(b, "\n%s\n\n## Protocol faults\n\n", r.Rule())
 	if len(r.Findings) == 0 {
 		fmt.Fprintf(b, "None.\n")
 	}
@@ -46,6 +49,20 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
+}
+
+func (v *Verdict) markdown(w io.Writer) {
+	fmt.Fprintf(w, "**%s**\n\n", plain(v.Text))
+	for i := range v.Statements {
+		fmt.Fprintf(w, "%d. %s. %s\n", i+1, plain(v.Statements[i].Text), plain(v.Statements[i].Detail()))
+	}
+	if v.LeftOut > 0 {
+		fmt.Fprintf(w, "\n%s\n", v.Rest())
+	}
+	for _, n := range v.Notes {
+		fmt.Fprintf(w, "\n%s\n", plain(n))
+	}
+	fmt.Fprintln(w)
 }
 
 func (s *Signal) markdown(w io.Writer) {

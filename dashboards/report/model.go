@@ -17,6 +17,7 @@ type Report struct {
 	OnsetRatio float64 `json:"onset_ratio"` // share of heavy observations from which on a cell is congested, above 0 to 1
 	ClearRatio float64 `json:"clear_ratio"` // share below which that ends live, at most OnsetRatio
 
+	Verdict  *Verdict  `json:"verdict"`
 	Counts   []Count   `json:"counts"`
 	Signals  []Signal  `json:"signals"`
 	Findings []Finding `json:"findings"`
@@ -57,7 +58,8 @@ type Matrix struct {
 	LeftOut int       `json:"left_out,omitempty"` // groups
 	Cells   [][]*Cell `json:"cells"`
 
-	best, worst string // means, the ends of the scale
+	domain    domain // of the left matrix
+	low, high string // its ends
 }
 
 // Cell is one source and destination group.
@@ -81,8 +83,9 @@ type Cell struct {
 	Probabilities []float64 `json:"probabilities,omitempty"`
 	RunnerUp      string    `json:"runner_up,omitempty"`
 
-	level float64 // 0 to 1: how tight the mean is among the cells
-	color string  // of the mode
+	severity float64 // of the mean: 0 is calm, 1 the worst
+	color    string  // of the mode
+	rank     int     // of the mode among the listed locations, from 1; 0 where it is not listed
 }
 
 // WorstCell is a cell with more about it.

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +106,10 @@ func sample(t testing.TB, groups int) *report.Report {
 		{Name: "tap2<i>", Place: "receiver", Weight: 100, From: second(1), To: second(50), Packets: 5, Tags: 500, Observations: 500, Stored: 400, Rejected: map[string]uint64{"<u>": 100}, Frames: map[string]uint64{"ok": 5, "cut-ip": 1}},
 		{Name: "tap3", Place: "receiver", Weight: 1, From: second(1), To: second(100), Packets: 5},
 	}, []string{"tap10", "dead<b>"})
+	var err error
+	if r.Verdict, err = report.Judge(t.Context(), memory, &report.Ground{Names: named{}, Thresholds: aggregate.DefaultThresholds()}, &r.Coverage); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
@@ -216,5 +224,86 @@ func TestNatural(t *testing.T) {
 	slices.SortFunc(got, report.Natural)
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestVerdict: a report leads with the verdict, whose taps are those of the captures.
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	r := sample(t, 5)
+	v := r.Verdict
+	if v.Kind != "congested" || len(v.Statements) != 3 || v.Statements[0].Heavy < v.Statements[1].Heavy || v.Statements[0].Worst[0].Signal != "min_abw_ratio" || r.Lead() != "min_abw_ratio" {
+		t.Errorf("%+v, lead %s", v, r.Lead())
+	}
+	if len(v.Notes) != 1 || !strings.HasPrefix(v.Notes[0], "3 of 4 taps are silent: dead<b>, tap2<i> (silent for the last 50s), tap3 (no tags and no reflections);") {
+		t.Errorf("%q", v.Notes)
+	}
+	var b bytes.Buffer
+	if err := r.WriteMarkdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	verdict, faults := strings.Index(b.String(), "**"+v.Text), strings.Index(b.String(), "Protocol faults: 1 error")
+	if verdict < 0 || faults < verdict {
+		t.Errorf("the verdict is at %d, protocol faults at %d:\n%.1000s", verdict, faults, &b)
+	}
+}
+
+// TestRampIsThePages: colours of means are those of the page.
+func TestRampIsThePages(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("../page/static/color.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, ramp := range report.Ramps {
+		var want []string
+		for _, s := range ramp {
+			want = append(want, fmt.Sprintf("%v", s))
+		}
+		line := regexp.MustCompile(`\b` + name + `: \[(\[[\d., ]+\](?:, \[[\d., ]+\])+)\]`).FindStringSubmatch(string(script))
+		if line == nil {
+			t.Fatalf("color.js has no stops of %s", name)
+		}
+		got := regexp.MustCompile(`\[([\d.]+), ([\d.]+), ([\d.]+)\]`).FindAllStringSubmatch(line[1], -1)
+		for i, numbers := range got {
+			var have [3]float64
+			for k := range have {
+				have[k], _ = strconv.ParseFloat(numbers[k+1], 64)
+			}
+			if text := fmt.Sprintf("{%v %v %v}", have[0], have[1], have[2]); len(got) != len(want) || text != want[i] {
+				t.Errorf("%s: stop %d of the page is %s, of reports %v", name, i, text, want)
+			}
+		}
+	}
+}
+
+// TestSeverity: a mean is where the page has it on the ramp.
+func TestSeverity(t *testing.T) {
+	t.Parallel()
+	cell := func(stored uint64) aggregate.CellStats {
+		return aggregate.CellStats{Measured: 1, Sum: stored, Min: stored, Max: stored}
+	}
+	for _, tt := range []struct {
+		signal   csig.Signal
+		means    []uint64
+		capacity float64
+		at, want float64 // in the unit
+	}{
+		{csig.MinABWRatio, []uint64{900_000}, 0, 0.25, 0.75},
+		{csig.MinABW, []uint64{1_000_000}, 4e9, 1e9, 0.75},
+		{csig.MinABW, []uint64{1_000_000}, 0, 1e9, 0},
+		{csig.MaxDelay, []uint64{1000, 100_000}, 0, 10_000, 0.5}, // decades
+		{csig.MaxDelay, []uint64{1000, 4000}, 0, 1000, 0.25},
+		{csig.MaxDelay, nil, 0, 1000, 1},
+	} {
+		var cells []aggregate.CellStats
+		for _, m := range tt.means {
+			c := cell(m)
+			c.Signal = tt.signal
+			cells = append(cells, c)
+		}
+		if got := report.Severity(tt.signal, cells, tt.capacity, tt.at); math.Abs(got-tt.want) > 1e-9 {
+			t.Errorf("%s of %v: %g is at %g, want %g", tt.signal, tt.means, tt.at, got, tt.want)
+		}
 	}
 }

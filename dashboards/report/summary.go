@@ -7,25 +7,92 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// Summary is the document in a few sentences, what is wrong first.
+// Summary is what the document says beside the verdict, in a few sentences: what repeats by signal is
+// told once.
 func (r *Report) Summary() []string {
-	list := []string{r.findings()}
-	for i := range r.Signals {
-		list = append(list, r.Signals[i].summary())
-	}
-	if len(r.Signals) == 0 {
-		list = append(list, "No signal was measured.")
-	}
-	quiet := len(r.Coverage.Silent)
-	for i := range r.Coverage.Taps {
-		if r.Coverage.Taps[i].Note != "" {
-			quiet++
+	var list []string
+	add := func(text string) {
+		if text != "" {
+			list = append(list, text)
 		}
 	}
-	if quiet > 0 {
-		list = append(list, fmt.Sprintf("%d of %d taps are silent or say little.", quiet, len(r.Coverage.Taps)+len(r.Coverage.Silent)))
-	}
+	add(r.congested())
+	add(r.repeating())
+	add(r.suffering())
+	add(r.faults())
 	return list
+}
+
+// congested says how many cells were congested by each signal.
+func (r *Report) congested() string {
+	if len(r.Signals) == 0 {
+		return "No signal was measured."
+	}
+	var parts []string
+	most := 0
+	for i := range r.Signals {
+		s := &r.Signals[i]
+		parts = append(parts, fmt.Sprintf("%s %d of %d", s.Name, s.Congested, s.Cells))
+		most = max(most, s.Congested)
+	}
+	if most == 0 {
+		return "Congested cells: none, by any of " + r.signalNames() + "."
+	}
+	return "Congested cells by signal: " + strings.Join(parts, ", ") + "."
+}
+
+func (r *Report) signalNames() string {
+	var names []string
+	for i := range r.Signals {
+		names = append(names, r.Signals[i].Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// repeating names the cell with the clearest period of the first signal that has one.
+func (r *Report) repeating() string {
+	for i := range r.Signals {
+		if list := r.Signals[i].Rhythms; len(list) > 0 {
+			text := fmt.Sprintf("%s to %s is congested every %s", list[0].Src, list[0].Dst, short(list[0].PeriodNS))
+			if more := len(list) - 1; more > 0 {
+				text += fmt.Sprintf(", and %d more cells repeat", more)
+			}
+			return text + " (" + r.Signals[i].Name + ")."
+		}
+	}
+	return ""
+}
+
+// suffering names the flow with the most heavy observations of a signal.
+func (r *Report) suffering() string {
+	var worst *Flow
+	for i := range r.Signals {
+		if list := r.Signals[i].Flows.Top; len(list) > 0 && (worst == nil || list[0].Heavy > worst.Heavy) {
+			worst = &list[0]
+		}
+	}
+	if worst == nil {
+		return ""
+	}
+	return fmt.Sprintf("The flow that suffers most is %s to %s.", worst.Src, worst.Dst)
+}
+
+// Lead is the signal with the most heavy observations at the first place of the verdict, else the first
+// one: the others tell the same story, and are folded.
+func (r *Report) Lead() string {
+	if r.Verdict != nil && len(r.Verdict.Statements) > 0 {
+		for _, w := range r.Verdict.Statements[0].Worst {
+			for i := range r.Signals {
+				if r.Signals[i].Name == w.Signal {
+					return w.Signal
+				}
+			}
+		}
+	}
+	if len(r.Signals) > 0 {
+		return r.Signals[0].Name
+	}
+	return ""
 }
 
 // Rule says when a cell is congested.
@@ -34,17 +101,17 @@ func (r *Report) Rule() string {
 		100*r.OnsetRatio, 100*r.ClearRatio)
 }
 
-// namedFindings is how many findings the summary names, the worst.
-const namedFindings = 3
+// namedFaults is how many protocol faults the summary names, the worst.
+const namedFaults = 3
 
-// findings says how many there are, and names the first ones.
-func (r *Report) findings() string {
+// faults says how many findings there are, and names the first ones.
+func (r *Report) faults() string {
 	bad := map[string]int{}
 	var names []string
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		bad[f.Severity]++
-		if len(names) < namedFindings {
+		if len(names) < namedFaults {
 			names = append(names, f.Kind+" of "+f.Subject)
 		}
 	}
@@ -58,9 +125,9 @@ func (r *Report) findings() string {
 		}
 	}
 	if len(parts) == 0 {
-		return "Findings: none."
+		return "Protocol faults: none."
 	}
-	text := "Findings: " + strings.Join(parts, ", ") + ": " + strings.Join(names, ", ")
+	text := "Protocol faults: " + strings.Join(parts, ", ") + ": " + strings.Join(names, ", ")
 	if more := len(r.Findings) - len(names); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
@@ -90,34 +157,4 @@ func (s *Signal) Unjudged() string {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d cells are not judged: %s.", s.NotJudged, s.Cells, aggregate.HowToJudge)
-}
-
-func (s *Signal) summary() string {
-	if s.NotJudged > 0 && s.Congested == 0 {
-		return s.Name + ": " + s.Unjudged()
-	}
-	if s.Congested == 0 {
-		return fmt.Sprintf("%s: none of %d cells was congested.", s.Name, s.Cells)
-	}
-	text := fmt.Sprintf("%s: %d of %d cells were congested.", s.Name, s.Congested, s.Cells)
-	if len(s.Worst) > 0 {
-		c := &s.Worst[0]
-		text += fmt.Sprintf(" The worst is %s to %s: %s of its observations are heavy", c.Src, c.Dst, percent(c.HeavyShare))
-		if c.Mode != "" {
-			text += fmt.Sprintf(", most of them at %s", c.Mode)
-		}
-		if c.MeanText != "" {
-			text += ", the mean is " + c.MeanText
-		}
-		text += "."
-	}
-	if len(s.Rhythms) > 0 {
-		x := &s.Rhythms[0]
-		text += fmt.Sprintf(" %s to %s repeats every %s.", x.Src, x.Dst, short(x.PeriodNS))
-	}
-	if len(s.Flows.Top) > 0 {
-		f := &s.Flows.Top[0]
-		text += fmt.Sprintf(" The flow that suffers most is %s to %s.", f.Src, f.Dst)
-	}
-	return text
 }

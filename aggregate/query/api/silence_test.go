@@ -10,6 +10,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/flow"
+	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -83,7 +84,7 @@ func TestSilence(t *testing.T) {
 				t.Errorf("%s later: path %v", after, p)
 			}
 			verdict := read[wire.VerdictResponse](t, s.get(t, "/api/v1/verdict"))
-			if !strings.Contains(fmt.Sprint(verdict.Notes), "taps sent nothing: eth") || (verdict.Kind == wire.VerdictKind_VERDICT_KIND_NO_DATA) != gone || gone && (verdict.Cells != 0 || len(verdict.Statements) != 0) {
+			if !strings.Contains(fmt.Sprint(verdict.Notes), "taps are silent: eth") || (verdict.Kind == wire.VerdictKind_VERDICT_KIND_NO_DATA) != gone || gone && (verdict.Cells != 0 || len(verdict.Statements) != 0) {
 				t.Errorf("%s later: verdict %v", after, verdict)
 			}
 			h := read[wire.HealthResponse](t, s.get(t, "/api/v1/health"))
@@ -126,6 +127,21 @@ func TestAgeOfSharedPage(t *testing.T) {
 		now = begin.Add(time.Second + time.Duration(after*float64(time.Second)))
 		if a := read[wire.CellsResponse](t, s.get(t, "/api/v1/cells")).About; a.GetAgeS() != after {
 			t.Errorf("%v s after the window the age is %v", after, a.GetAgeS())
+		}
+	}
+}
+
+// TestVerdictWords: kinds have the same words in reports, logs and answers.
+func TestVerdictWords(t *testing.T) {
+	t.Parallel()
+	for n := range wire.VerdictKind_name {
+		if k := wire.VerdictKind(n); k > 0 && query.VerdictKind(k-1).String() != wire.Word(k.Descriptor().Values().ByNumber(k.Number())) {
+			t.Errorf("%s is %s", k, query.VerdictKind(k-1))
+		}
+	}
+	for n := range wire.StatementKind_name {
+		if k := wire.StatementKind(n); k > 0 && query.StatementKind(k-1).String() != wire.Word(k.Descriptor().Values().ByNumber(k.Number())) {
+			t.Errorf("%s is %s", k, query.StatementKind(k-1))
 		}
 	}
 }

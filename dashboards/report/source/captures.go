@@ -55,7 +55,8 @@ type Captures struct {
 	Network persist.Network
 	Domain  *csig.Domain
 	Names   Names
-	Taps    []string // that are configured
+	Fabric  *fabric.Fabric // whose names they are
+	Taps    []string       // that are configured
 	Limits  Limits
 
 	Thresholds aggregate.Thresholds // of the states of cells; the store's are to be the same
@@ -236,6 +237,13 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 		return nil, err
 	}
 	doc.Coverage.SetTaps(n.taps, c.Taps)
+	ground := &report.Ground{Names: c.Names, Groups: c.Fabric.Groups(), Thresholds: c.Thresholds}
+	if c.Fabric.TopologyRevision() != "" {
+		ground.Fabric = c.Fabric
+	}
+	if doc.Verdict, err = report.Judge(ctx, n.data, ground, &doc.Coverage); err != nil {
+		return nil, err
+	}
 	doc.Unknown = append(c.unknown(n.result, e), n.unknown...)
 	missed, err := report.Missed(ctx, n.data, captureResolutions.Fine)
 	if missed != "" {

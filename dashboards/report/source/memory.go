@@ -35,6 +35,7 @@ type Memory struct {
 	total    *table.Table
 	timeline *table.Table
 	judged   *table.Judged
+	places   *table.Table
 	codes    *table.Distributions
 	flows    *table.FlowTotals
 	samples  []*table.SampledSeries // the shortest steps first
@@ -68,9 +69,10 @@ func NewMemory(r Resolutions, t aggregate.Thresholds, l Limits) *Memory {
 	entries := func(percent, bytes uint64) int { return int(max(l.Bytes/100*percent/bytes, 16)) }
 	return &Memory{
 		total:    table.New(table.Bounds{Resolution: r.Total, Rows: entries(15, rowBytes)}),
-		timeline: table.New(table.Bounds{Resolution: r.Fine, Steps: l.Steps, Rows: entries(30, rowBytes)}),
+		timeline: table.New(table.Bounds{Resolution: r.Fine, Steps: l.Steps, Rows: entries(25, rowBytes)}),
+		places:   table.New(table.Bounds{Resolution: r.Window, Steps: maxWindows, Rows: entries(10, rowBytes)}),
 		judged:   table.NewJudged(t, r.Window, entries(5, pastBytes)),
-		codes:    table.NewDistributions(r.Window, maxWindows, entries(30, codeBytes)),
+		codes:    table.NewDistributions(r.Window, maxWindows, entries(25, codeBytes)),
 		flows:    table.NewFlowTotals(r.Total, entries(10, flowBytes)),
 		samples:  newSamples(r.Fine, l),
 		maxSteps: l.Steps, fine: r.Fine, window: r.Window,
@@ -79,7 +81,7 @@ func NewMemory(r Resolutions, t aggregate.Thresholds, l Limits) *Memory {
 
 // WriteBlock implements aggregate.Sink.
 func (m *Memory) WriteBlock(ctx context.Context, b *aggregate.Block) error {
-	for _, sink := range []aggregate.Sink{m.total, m.timeline, m.judged, m.codes, m.flows} {
+	for _, sink := range []aggregate.Sink{m.total, m.timeline, m.places, m.judged, m.codes, m.flows} {
 		if err := sink.WriteBlock(ctx, b); err != nil {
 			return err
 		}
@@ -103,6 +105,9 @@ func (m *Memory) Limited() []string {
 	}
 	if m.judged.Full() {
 		list = append(list, "there was no memory for all windows that cells are judged by: the first ones are left out")
+	}
+	if m.places.Full() {
+		list = append(list, fmt.Sprintf("there was no memory for windows of locations shorter than %s", m.places.Step()))
 	}
 	if m.codes.Full() {
 		list = append(list, fmt.Sprintf("there was no memory for the distributions of windows shorter than %s", m.codes.Step()))
@@ -141,6 +146,11 @@ func (m *Memory) Locations(_ context.Context, s csig.Signal) ([]aggregate.Locati
 	return m.total.Total().Locations(s, nil), nil
 }
 
+// Places implements report.Totals.
+func (m *Memory) Places(_ context.Context, s csig.Signal) ([]aggregate.CellLocation, error) {
+	return m.total.Total().CellLocations(s), nil
+}
+
 // Span implements report.Steps.
 func (m *Memory) Span() report.Span {
 	first, last := m.timeline.Extent()
@@ -174,6 +184,33 @@ func (m *Memory) LocationSteps(_ context.Context, s csig.Signal, step time.Durat
 	list := make([]aggregate.LocationWindow, 0, len(heavy))
 	for k, n := range heavy {
 		list = append(list, aggregate.LocationWindow{Start: k.start, LocationStats: aggregate.LocationStats{Location: k.location, Heavy: n}})
+	}
+	return list, nil
+}
+
+// LocationWindows implements report.Steps.
+func (m *Memory) LocationWindows(_ context.Context, s csig.Signal) ([]aggregate.LocationWindow, error) {
+	chosen, window := m.chosen(s), int64(m.codes.Step())
+	type key struct {
+		start    int64
+		location aggregate.LocationID
+	}
+	sums := map[key]*aggregate.LocationWindow{}
+	for _, at := range m.places.Steps() {
+		at.Each(s, func(c aggregate.CellID, l *aggregate.LocationStats) {
+			if !chosen[c] {
+				return
+			}
+			k := key{aligned(at.Start, time.Duration(window)), l.Location}
+			if sums[k] == nil {
+				sums[k] = &aggregate.LocationWindow{Start: k.start, LocationStats: aggregate.LocationStats{Location: l.Location}}
+			}
+			sums[k].Merge(l)
+		})
+	}
+	list := make([]aggregate.LocationWindow, 0, len(sums))
+	for _, w := range sums {
+		list = append(list, *w)
 	}
 	return list, nil
 }

@@ -87,6 +87,18 @@ func (s *Stored) Locations(ctx context.Context, signal csig.Signal) ([]aggregate
 	return s.store.TopLocations(ctx, s.query(signal), maxLocations)
 }
 
+// Places implements report.Totals.
+func (s *Stored) Places(ctx context.Context, signal csig.Signal) ([]aggregate.CellLocation, error) {
+	return s.store.CellLocations(ctx, s.query(signal))
+}
+
+// LocationWindows implements report.Steps.
+func (s *Stored) LocationWindows(ctx context.Context, signal csig.Signal) ([]aggregate.LocationWindow, error) {
+	q := s.query(signal)
+	q.Resolution, q.Step = time.Second, s.span.Window
+	return s.store.LocationWindows(ctx, q)
+}
+
 // Span implements report.Steps.
 func (s *Stored) Span() report.Span { return s.span }
 

@@ -1,0 +1,163 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/query"
+)
+
+// Verdict says in words where the fabric chokes, as csigscope query verdict does.
+type Verdict struct {
+	Kind       string      `json:"kind"`
+	Text       string      `json:"text"`
+	Notes      []string    `json:"notes"`
+	Statements []Statement `json:"statements"`         // the most heavy observations first
+	LeftOut    int         `json:"left_out,omitempty"` // places with fewer
+}
+
+// Statement is about one place that limits cells.
+type Statement struct {
+	Text      string     `json:"text"`
+	Place     string     `json:"place"`
+	Kind      string     `json:"kind"`
+	State     string     `json:"state"` // at the end of the captures
+	First     *time.Time `json:"first"` // of the windows in which it was congested, null where it is not known
+	Last      *time.Time `json:"last"`
+	Heavy     uint64     `json:"heavy"` // observations of all signals
+	Share     float64    `json:"share"` // of all heavy observations
+	Locations []string   `json:"locations"`
+	Cells     int        `json:"cells"`
+	Worst     []Worst    `json:"worst"` // by signal, the most heavy observations first
+}
+
+// Worst is the tightest value of a signal at a place.
+type Worst struct {
+	Signal string `json:"signal"`
+	Heavy  uint64 `json:"heavy"`
+	Text   string `json:"text"`
+}
+
+// maxStatements bounds the statements of a document.
+const maxStatements = 10
+
+// Ground is what a verdict needs beside the data.
+type Ground struct {
+	Names      Names
+	Groups     []fabric.Group
+	Fabric     *fabric.Fabric // nil without a fabric file
+	Thresholds aggregate.Thresholds
+}
+
+// Judge makes the verdict on captures, whose taps are known.
+func Judge(ctx context.Context, data Data, g *Ground, c *Coverage) (*Verdict, error) {
+	span := data.Span()
+	levels := make(map[aggregate.GroupID]fabric.Group, len(g.Groups))
+	for _, one := range g.Groups {
+		levels[one.ID] = one
+	}
+	ground := &query.Ground{
+		From: time.Unix(0, span.First), To: time.Unix(0, span.Last).Add(span.Step), Thresholds: g.Thresholds, Fabric: g.Fabric, Coverage: c.producers(),
+		Place: func(id aggregate.LocationID) *fabric.Location {
+			l := place(g.Names, id)
+			return &l
+		},
+		Group: func(id aggregate.GroupID) fabric.Group { return levels[id] },
+	}
+	signals, err := data.Signals(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("judge captures: %w", err)
+	}
+	// Times are those of windows.
+	ground.From, ground.To = windowsOf(ground.From, ground.To, span.Window)
+	for _, s := range signals {
+		rows := query.SignalRows{Signal: s, Recent: &query.Recent{Thresholds: g.Thresholds, Length: int64(span.Window), End: ground.To.UnixNano()}}
+		if rows.Cells, err = data.Cells(ctx, s); err == nil {
+			rows.Places, err = data.Places(ctx, s)
+		}
+		if err == nil {
+			rows.Recent.Windows, err = data.LocationWindows(ctx, s)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("judge captures by %s: %w", s, err)
+		}
+		ground.Signals = append(ground.Signals, rows)
+	}
+	return verdictOf(query.NewFabricVerdict(ground)), nil
+}
+
+// windowsOf widens a range to whole windows.
+func windowsOf(from, to time.Time, window time.Duration) (time.Time, time.Time) {
+	if window <= 0 || !from.Before(to) {
+		return from, to
+	}
+	first, last := from.UnixNano()/int64(window), (to.UnixNano()-1)/int64(window)
+	return time.Unix(0, first*int64(window)), time.Unix(0, (last+1)*int64(window))
+}
+
+func verdictOf(v *query.FabricVerdict) *Verdict {
+	out := &Verdict{Kind: v.Kind.String(), Text: v.Text, Notes: v.Notes, Statements: []Statement{}}
+	shown := v.Statements[:min(len(v.Statements), maxStatements)]
+	out.LeftOut = len(v.Statements) - len(shown) + v.Rest.Places
+	for i := range shown {
+		s := &shown[i]
+		one := Statement{
+			Text: s.Text, Place: s.Place, Kind: s.Kind.String(), State: s.State.String(), First: timeOrNil(s.First), Last: timeOrNil(s.Last),
+			Heavy: s.Heavy, Share: s.Share, Cells: len(s.Cells),
+		}
+		for _, l := range s.Locations[:min(len(s.Locations), maxLocations)] {
+			one.Locations = append(one.Locations, l.Name)
+		}
+		for n := range s.Signals {
+			one.Worst = append(one.Worst, Worst{s.Signals[n].Signal.String(), s.Signals[n].Heavy, s.Signals[n].WorstText()})
+		}
+		out.Statements = append(out.Statements, one)
+	}
+	return out
+}
+
+func timeOrNil(ns int64) *time.Time {
+	if ns == 0 {
+		return nil
+	}
+	t := time.Unix(0, ns).UTC()
+	return &t
+}
+
+// producers are the taps, and those that say nothing, or too little to judge by.
+func (c *Coverage) producers() query.Producers {
+	p := query.Producers{Expected: len(c.Taps) + len(c.Silent), Covered: 1, Silent: append([]string{}, c.Silent...)}
+	for i := range c.Taps {
+		if t := &c.Taps[i]; t.Note != "" {
+			p.Silent = append(p.Silent, t.Name+" ("+t.Note+")")
+		}
+	}
+	p.Present = p.Expected - len(p.Silent)
+	return p
+}
+
+// Rest says how many places are left out, empty where there are none.
+func (v *Verdict) Rest() string {
+	if v.LeftOut == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Places with fewer heavy observations that are left out: %d.", v.LeftOut)
+}
+
+// Detail is the tightest value of each signal, in words.
+func (s *Statement) Detail() string {
+	var parts []string
+	for _, w := range s.Worst {
+		if w.Text != "" {
+			parts = append(parts, w.Signal+" "+w.Text)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Tightest values: " + strings.Join(parts, ", ") + "."
+}
