@@ -93,11 +93,10 @@ func (b *verdictBuilder) levelOf(groups []aggregate.GroupID) string {
 			level = ""
 		}
 	}
-	switch level = cmp.Or(level, "group"); level {
-	case "prefix":
+	if level == "prefix" {
 		return "prefixes"
 	}
-	return level + "s"
+	return cmp.Or(level, "group") + "s"
 }
 
 // clock is a time in UTC, with the day where the range has several.

@@ -64,7 +64,7 @@ captures go once more through the embedded engine, in a temporary folder or in -
 the numbers are the same; without the engine steps get longer still, or cells are left out, and
 the report says so.
 
-With --fail-on, findings of that severity or worse make the exit code 3.`,
+With --fail-on, protocol faults of that severity or worse make the exit code 3.`,
 		Example: `  csigscope report capture.pcapng --fabric fabric.yaml                # report.html
   csigscope report captures/ --fabric fabric.yaml --out ticket-4711.html
   csigscope report capture.pcap -o markdown --out -
@@ -86,7 +86,7 @@ With --fail-on, findings of that severity or worse make the exit code 3.`,
 	})
 	f.out.outputFile.add(cmd, "out", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")
 	addDedupFlag(flags, &f.dedup)
-	flags.StringVar(&f.failOn, "fail-on", "", "exit with 3 if there are findings of this `SEVERITY` or worse: error, warning or info")
+	flags.StringVar(&f.failOn, "fail-on", "", "exit with 3 if there are protocol faults of this `SEVERITY` or worse: error, warning or info")
 	flags.IntVar(&f.maxSteps, "max-steps", 16384, "maximum number of time steps; longer captures also have as many steps of 1ms, in stretches: patterns are found from a period of two and a half steps on")
 	addByteFlag(flags, &f.memory, "memory", 512<<20, "maximum `SIZE` of the aggregates in memory")
 	flags.StringVar(&f.spill, "spill", string(source.SpillAuto), "`WHEN` captures go through the embedded engine: auto (where --memory does not suffice), always or never")
@@ -256,7 +256,7 @@ func (f *reportFlags) verdict(r *report.Report) error {
 		}
 	}
 	if bad > 0 {
-		return findingsError{fmt.Errorf("%d findings of severity %s or worse", bad, f.failOn)}
+		return findingsError{fmt.Errorf("%d protocol faults of severity %s or worse", bad, f.failOn)}
 	}
 	return nil
 }

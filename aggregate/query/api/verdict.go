@@ -20,8 +20,9 @@ const (
 	maxStatementCells = 20
 	// maxStatementNames bounds the locations and the sources that are listed under a statement.
 	maxStatementNames = 64
-	// statementBytes is about the size of a statement with its names and cells.
-	statementBytes = 8 << 10
+	// statementBytes and statementCellBytes are about the size of a statement with its names, and of each
+	// of its cells.
+	statementBytes, statementCellBytes = 8 << 10, 24
 )
 
 // ofAllSignals asks for the locations of all signals as they were resolved. The signal is only the one
@@ -66,7 +67,11 @@ func (a *API) verdictOf(ctx context.Context, s *table.State, on *scope, f *fabri
 		if err != nil {
 			return nil, 0, err
 		}
-		return v, len(v.Statements) * statementBytes, nil
+		size := 0
+		for i := range v.Statements {
+			size += statementBytes + len(v.Statements[i].Cells)*statementCellBytes
+		}
+		return v, size, nil
 	})
 }
 
