@@ -337,8 +337,10 @@ func TestCollectPage(t *testing.T) {
 
 // note keeps on the page how many observations its only cell has in each window that it shows.
 func note(v *pagetest.Visitor) {
+	v.Import("App", "app.js")
+	v.Import("Live", "live.js")
 	pagetest.Evaluate[float64](v, `window.noted = {}, setInterval(() => {
-		if (App.model()?.groups.length && App.frame() && !App.waiting() && Live.moment() !== null) noted[Live.moment()] = csigscope.cell(0, 0).observations;
+		if (App.model?.groups.length && App.frame && !App.waiting && Live.moment() !== null) noted[Live.moment()] = csigscope.cell(0, 0).observations;
 	}, 20)`)
 }
 

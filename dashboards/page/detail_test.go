@@ -126,6 +126,7 @@ func TestCellDetail(t *testing.T) {
 // checkDetail holds what is said of the cell against a row of the reader.
 func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, row aggregate.CellWindow, device string) {
 	t.Helper()
+	v.Import("Format", "format.js")
 	var name string
 	for _, place := range memory.Places {
 		if place.ID == row.Mode {

@@ -110,6 +110,7 @@ func TestLive(t *testing.T) {
 	server := httptest.NewServer(served(t, stored(t, liveRacks), f.Memory))
 	defer server.Close()
 	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "dark")
+	v.Import("Live", "live.js")
 	v.Wait("!csigscope.current().waiting && Live.moment() !== null")
 	for range 2 {
 		time.Sleep(time.Second) // the next window is one second later
@@ -182,10 +183,12 @@ func TestLiveBeforeStore(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
 	v := pagetest.Visit(t, server.URL+"/#signal=max_delay&live=1", "dark")
+	v.Import("Live", "live.js")
+	v.Import("App", "app.js")
 	v.Wait("Live.moment() !== null")
 	v.Wait("document.getElementById('banner').textContent.startsWith('Nothing is stored yet')")
 	use(stored(t, liveRacks))
-	v.Wait("App.model() && !csigscope.current().waiting")
+	v.Wait("App.model && !csigscope.current().waiting")
 	v.Says("banner", "")
 	cells := f.close(t)
 	v.Wait(cellIs(cells))

@@ -30,6 +30,7 @@ func mapLink(v *pagetest.Visitor, port string) link {
 func TestFabricMap(t *testing.T) {
 	memory := querytest.Fabric(16, 30)
 	v := pagetest.Visit(t, serve(t, memory), "dark")
+	v.Import("App", "app.js")
 	v.Resize(1400, 1300)
 	v.Wait("innerHeight === 1300")
 	const window = 22
@@ -72,14 +73,14 @@ func TestFabricMap(t *testing.T) {
 	v.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at.X, at.Y))
 	v.Wait("document.getElementById('tip').innerText.includes('leaf5:up3')")
 	v.Do(chromedp.MouseClickXY(at.X, at.Y))
-	if got := pagetest.Evaluate[string](v, "App.model().locations[csigscope.current().highlight].name"); got != "spine3:down5" {
+	if got := pagetest.Evaluate[string](v, "App.model.locations[csigscope.current().highlight].name"); got != "spine3:down5" {
 		t.Errorf("a click on a link marks %s", got)
 	}
 	v.Click("#levels label:nth-of-type(3)")
 	v.Wait("csigscope.current().level === 'device'")
 	v.Do(chromedp.Focus(chromedp.CSS("#map")))
 	v.Press(kb.ArrowRight, kb.ArrowDown, kb.ArrowRight, kb.Enter)
-	if got := pagetest.Evaluate[string](v, "document.getElementById('spoken').textContent + ' / ' + App.model().locations[csigscope.current().highlight].name"); got[:6] != "leaf3:" || got[len(got)-8:] != " / leaf3" {
+	if got := pagetest.Evaluate[string](v, "document.getElementById('spoken').textContent + ' / ' + App.model.locations[csigscope.current().highlight].name"); got[:6] != "leaf3:" || got[len(got)-8:] != " / leaf3" {
 		t.Errorf("from the keyboard: %q", got)
 	}
 }
@@ -87,6 +88,7 @@ func TestFabricMap(t *testing.T) {
 // TestLargeMap places a fabric of three stages and 336 switches whose peers are known.
 func TestLargeMap(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(2, 2)), "light")
+	v.Import("FabricMap", "map.js")
 	got := pagetest.Evaluate[struct {
 		Ports, Joined, Outside int
 		Stages                 []string

@@ -9,7 +9,9 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -21,12 +23,20 @@ import (
 //go:embed static
 var files embed.FS
 
-// scriptNames are in the order in which they build on each other.
-var scriptNames = []string{
-	uplot + "uPlot.iife.min.js",
-	"color.js", "format.js", "address.js", "model.js", "frames.js", "palette.js", "matrix.js", "timeline.js", "chart.js", "fabric.js", "map.js",
-	"panels.js", "header.js", "token.js", "source.js", "stream.js", "livecells.js", "live.js", "detail.js", "app.js", "input.js", "main.js",
+// moduleNames are the page's own scripts. The page starts with main.js, which imports the others;
+// it names them all, so that a browser fetches them at once.
+var moduleNames = modules()
+
+func modules() []string {
+	names, _ := fs.Glob(files, "static/*.js") // fails for bad patterns alone
+	for i, name := range names {
+		names[i] = path.Base(name)
+	}
+	return names
 }
+
+// scriptNames are those of others, which define a global name.
+var scriptNames = []string{uplot + "uPlot.iife.min.js"}
 
 var styleNames = []string{uplot + "uPlot.min.css", "style.css"}
 
@@ -65,7 +75,7 @@ func Handler(api http.Handler) http.Handler {
 			return nil, err
 		}
 		var out bytes.Buffer
-		err = t.Execute(&out, struct{ Styles, Scripts []string }{styleNames, scriptNames})
+		err = t.Execute(&out, struct{ Styles, Scripts, Modules []string }{styleNames, scriptNames, moduleNames})
 		return out.Bytes(), err
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -76,7 +86,7 @@ func Handler(api http.Handler) http.Handler {
 		}
 		send(w, "text/html; charset=utf-8", text)
 	})
-	for _, name := range slices.Concat(styleNames, scriptNames) {
+	for _, name := range fileNames() {
 		contentType := "text/javascript; charset=utf-8"
 		if strings.HasSuffix(name, ".css") {
 			contentType = "text/css; charset=utf-8"
@@ -93,6 +103,9 @@ func Handler(api http.Handler) http.Handler {
 	return query.SecurityHeaders(mux)
 }
 
+// fileNames are all files that the page links to.
+func fileNames() []string { return slices.Concat(styleNames, scriptNames, moduleNames) }
+
 // IsFile tells whether a request asks for one of the page's own files. They are the same for
 // everybody and hold no data, so that who has still to show a credential may have them: the
 // page then asks for it.
@@ -101,7 +114,7 @@ func IsFile(r *http.Request) bool {
 		return false
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/")
-	return r.URL.Path == "/" || slices.Contains(scriptNames, name) || slices.Contains(styleNames, name)
+	return r.URL.Path == "/" || slices.Contains(fileNames(), name)
 }
 
 func send(w http.ResponseWriter, contentType string, body []byte) {

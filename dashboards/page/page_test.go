@@ -43,7 +43,7 @@ func TestHandlerServesItsFiles(t *testing.T) {
 	if len(links) < 5 {
 		t.Fatalf("%d files linked", len(links))
 	}
-	elsewhere := regexp.MustCompile(`(?i)(src|href)="?https?://|@import|url\(|\bimport\s*\(`)
+	elsewhere := regexp.MustCompile(`(?i)(src|href)="?https?://|@import|url\(|\bimport\s*\(\s*(?:[^"\s]|"[^.])|\bfrom\s+"[^.]`)
 	for _, link := range append(links, []string{"", ""}) {
 		got := get("GET", "/"+link[1])
 		text, err := io.ReadAll(got.Body)

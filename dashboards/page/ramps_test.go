@@ -15,6 +15,7 @@ import (
 // rises or falls all along each ramp, far enough to see.
 func TestRampsSurviveColourBlindness(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(2, 2)), "dark")
+	v.Import("Color", "color.js")
 	for theme, rising := range map[string]bool{"dark": true, "light": false} {
 		light := pagetest.Evaluate[[]float64](v, `Array.from({length: 33}, (_, i) => {
 			const [r, g, b] = Color.ramp(%q, i / 32).map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
@@ -68,6 +69,7 @@ const leastApart = 0.1
 // same in other windows and signals.
 func TestLocationsAreToldApart(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 30)), "dark")
+	v.Import("Color", "color.js")
 	if got := pagetest.Evaluate[float64](v, "Color.distance([0, 0, 0], [255, 255, 255])"); math.Abs(got-1) > 1e-6 {
 		t.Errorf("black and white are %g apart, want 1", got)
 	}
@@ -104,10 +106,12 @@ func TestLocationsAreToldApart(t *testing.T) {
 // loads, which contrast with both grounds; the first one keeps its own.
 func TestAlikeColorsAreReplaced(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(2, 2)), "light")
+	v.Import("Color", "color.js")
+	v.Import("Palette", "palette.js")
 	type result struct{ Least, Contrast, Later float64 }
 	for hue := range 12 {
 		got := pagetest.Evaluate[result](v, `(() => {
-			const own = Palette.unpack(new Palette('dark', []).ramp[%d]);
+			const own = Color.theme('dark').ramp[%d];
 			const make = () => Array.from({length: 12}, (_, i) => ({id: String(i), rgb: own.map((c) => Math.min(c + i, 255))}));
 			const light = (rgb) => rgb.map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4).reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
 			const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
@@ -118,7 +122,7 @@ func TestAlikeColorsAreReplaced(t *testing.T) {
 			const top = first.slice(0, 8);
 			return {
 				Least: Math.min(...top.flatMap((a, i) => top.slice(0, i).map((b) => Color.distance(a.rgb, b.rgb)))),
-				Contrast: Math.min(...top.slice(1).flatMap((l) => ['dark', 'light'].map((theme) => contrast(l.rgb, Color.neutral(theme).ground)))),
+				Contrast: Math.min(...top.slice(1).flatMap((l) => ['dark', 'light'].map((theme) => contrast(l.rgb, Color.theme(theme).ground)))),
 				Later: Math.max(Color.distance(top[0].rgb, own), ...top.map((l, i) => Color.distance(l.rgb, later[i].rgb))),
 			};
 		})()`, 20*hue)

@@ -3,6 +3,9 @@ package page_test
 import (
 	"context"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,8 +17,30 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
+	"github.com/csigscope/csigscope/dashboards/typestest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
+
+// TestDrawingIsTyped: the modules that draw from plain data, which others import too, have types in
+// their comments, and no page.
+func TestDrawingIsTyped(t *testing.T) {
+	modules := map[string]string{}
+	for _, name := range []string{"color.js", "palette.js", "scale.js", "matrix.js"} {
+		text, err := os.ReadFile(filepath.Join("static", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		modules[name] = string(text)
+	}
+	if got := typestest.ScriptErrors(t, modules); got != "" {
+		t.Errorf("TypeScript says:\n%s", got)
+	}
+	for name, text := range modules {
+		if global := regexp.MustCompile(`(^|[^.\w])(document|window|location|fetch)\.`).FindString(text); global != "" {
+			t.Errorf("%s uses %s", name, global)
+		}
+	}
+}
 
 // typed is the example fabric, measured by types that a table defines: two meanings
 // of type 5, and a sum over hops, which names no location.

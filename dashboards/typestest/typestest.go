@@ -5,9 +5,11 @@ package typestest
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -58,6 +60,21 @@ func TypeErrors(t *testing.T, module string) string {
 	node, dir := workspace(t, map[string]string{"plain.d.ts": string(plain), "check.ts": module, "package.json": `{"type": "module"}`})
 	cmd := exec.CommandContext(t.Context(), node, "node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--skipLibCheck", "--pretty", "false",
 		"--target", "es2022", "--module", "nodenext", "--moduleResolution", "nodenext", "check.ts")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil && len(out) == 0 {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// ScriptErrors is what the TypeScript compiler says about JavaScript modules, by file name, whose
+// types are in JSDoc; empty is good.
+func ScriptErrors(t *testing.T, modules map[string]string) string {
+	t.Helper()
+	node, dir := workspace(t, modules)
+	cmd := exec.CommandContext(t.Context(), node, slices.Concat([]string{"node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--allowJs", "--checkJs", "--pretty", "false",
+		"--target", "es2022", "--module", "es2022", "--lib", "es2022,dom"}, slices.Sorted(maps.Keys(modules)))...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil && len(out) == 0 {

@@ -234,6 +234,14 @@ func Evaluate[T any](v *Visitor, format string, args ...any) T {
 	return out
 }
 
+// Import makes a module of the page known to scripts under a name: what it exports under that
+// name, or all of its exports. It lasts until the page is loaded anew.
+func (v *Visitor) Import(name, module string) {
+	v.t.Helper()
+	Evaluate[chromedp.Void](v, `import("./%[2]s").then((exports) => { window.%[1]s = exports.%[1]s ?? exports; }), undefined`, name, module)
+	v.Wait("window." + name + " !== undefined")
+}
+
 // SetWindow moves the scrubber to a window, -1 for the whole range, and waits until its
 // cells are drawn.
 func (v *Visitor) SetWindow(window int) {
@@ -275,6 +283,10 @@ func (v *Visitor) Cell(side string, src, dst int) Rect {
 	return Evaluate[Rect](v, "csigscope.cellRect(%q, %d, %d)", side, src, dst)
 }
 
+// Beside is a point between the centre, where cells have their rank, and the corner at the upper
+// left.
+func (r Rect) Beside() Rect { return Rect{r.X, r.Y, r.Width * 0.4, r.Height * 0.4} }
+
 // ColorAt is the CSS colour of a screenshot in the middle of a place.
 func ColorAt(picture image.Image, r Rect) string {
 	x, y := r.Middle()
@@ -295,7 +307,7 @@ func (v *Visitor) CheckCells(picture image.Image, size int) {
 			if want == nil {
 				continue
 			}
-			if got := ColorAt(picture, rects[i]); got != *want {
+			if got := ColorAt(picture, rects[i].Beside()); got != *want {
 				v.t.Errorf("%s cell %d,%d is %s, data asks for %s", side, i/size, i%size, got, *want)
 			}
 			painted[*want] = true

@@ -1,8 +1,9 @@
-"use strict";
+import * as Color from "./color.js";
+import * as Format from "./format.js";
 
 // The timeline of one cell: its mean between the least and the most that was measured,
 // the share of heavy observations with its thresholds, and below them the colour of each window's mode.
-class Chart {
+export class Chart {
   static HEIGHT = 230;
   static STRIP = 8; // height of the row of modes
 
@@ -34,7 +35,7 @@ class Chart {
 
   options() {
     const { view, signal: { info, model } } = this;
-    const neutral = Color.neutral(view.theme);
+    const neutral = Color.theme(view.theme);
     const clock = (_, list) => list.map((v) => Format.time(BigInt(Math.round(v * 1e6)) * 1000n, model.step, view.utc, false));
     const axis = { stroke: neutral.text, grid: { stroke: Color.css(neutral.clear), width: 1 }, ticks: { stroke: Color.css(neutral.clear) } };
     const accent = Color.css(Color.ramp(view.theme, 0.55));
@@ -69,7 +70,7 @@ class Chart {
     const { left, width } = plot.bbox;
     const scale = window.devicePixelRatio || 1;
     g.save();
-    g.strokeStyle = Color.neutral(view.theme).trimmed;
+    g.strokeStyle = Color.theme(view.theme).trimmed;
     g.lineWidth = scale;
     for (const [share, dash] of [[bundle.onset_ratio, []], [bundle.clear_ratio, [3 * scale, 3 * scale]]]) {
       const y = Math.round(plot.valToPos(share, "share", true)) - scale / 2;
@@ -98,7 +99,7 @@ class Chart {
       g.fillRect(at(w) - step / 2, plot.ctx.canvas.height - Chart.STRIP * scale, step, Chart.STRIP * scale);
     });
     if (view.window >= 0) {
-      g.strokeStyle = Color.neutral(view.theme).strong;
+      g.strokeStyle = Color.theme(view.theme).strong;
       g.lineWidth = 2 * scale;
       g.strokeRect(Math.max(at(view.window) - step / 2, left), top, Math.max(step, 2), height);
     }

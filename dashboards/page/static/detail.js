@@ -1,210 +1,218 @@
-"use strict";
-
 // What is known of the chosen cell: where its bottleneck is and how sure that is, how it
 // went over time, which flows suffer, and what was found wrong on its path.
-const Detail = (() => {
-  const { find, element } = Panels;
-  const PATIENCE = 300; // ms of rest before flows and findings are asked for
-  const ROWS = 8;
-  const chart = new Chart(find("detail-chart"), (window) => App.setWindow(window));
-  let shown = {}; // what the drawings are of
-  let series = null;
-  let asked = ""; // what flows and findings are of
-  let portsOf = ""; // what the ports are of
-  let request = null;
-  let timer = 0;
-  let portsTimer = 0;
 
-  // show follows every change of the page. state is what App draws from.
-  function show(state) {
-    const { view, model, signal } = state;
-    find("detail").hidden = !view.chosen;
-    if (!view.chosen) return reset();
-    const { src, dst } = view.chosen;
-    const same = shown.signal === signal && shown.src === src && shown.dst === dst;
-    const dressed = shown.theme === view.theme && shown.utc === view.utc && shown.level === view.level && shown.width === find("detail-chart").clientWidth;
-    const still = same && shown.window === view.window && shown.level === view.level;
-    if (!same) asked = portsOf = "";
-    shown = { signal, src, dst, theme: view.theme, utc: view.utc, level: view.level, window: view.window, width: find("detail-chart").clientWidth };
-    find("detail-title").textContent = `${model.groups[src].name} \u2192 ${model.groups[dst].name}`;
-    if (!same) load(state);
-    else if (series && !dressed) chart.show(signal, series, view);
-    else if (!still) chart.follow();
-    facts(state);
-    if (!known(state)) return;
-    askPorts(state);
-    const question = `${view.level} ${view.window}`;
-    if (asked === question) return;
-    asked = question;
-    ask(state);
+import * as Address from "./address.js";
+import * as App from "./app.js";
+import { Chart } from "./chart.js";
+import * as Format from "./format.js";
+import * as Live from "./live.js";
+import * as Panels from "./panels.js";
+import { find, element } from "./panels.js";
+import * as Source from "./source.js";
+
+const PATIENCE = 300; // ms of rest before flows and findings are asked for
+const ROWS = 8;
+const chart = new Chart(find("detail-chart"), (window) => App.setWindow(window));
+let shown = {}; // what the drawings are of
+let series = null;
+let asked = ""; // what flows and findings are of
+let portsOf = ""; // what the ports are of
+let request = null;
+let timer = 0;
+let portsTimer = 0;
+
+// show follows every change of the page. state is what App draws from.
+export function show(state) {
+  const { view, model, signal } = state;
+  find("detail").hidden = !view.chosen;
+  if (!view.chosen) return reset();
+  const { src, dst } = view.chosen;
+  const same = shown.signal === signal && shown.src === src && shown.dst === dst;
+  const dressed = shown.theme === view.theme && shown.utc === view.utc && shown.level === view.level && shown.width === find("detail-chart").clientWidth;
+  const still = same && shown.window === view.window && shown.level === view.level;
+  if (!same) asked = portsOf = "";
+  shown = { signal, src, dst, theme: view.theme, utc: view.utc, level: view.level, window: view.window, width: find("detail-chart").clientWidth };
+  find("detail-title").textContent = `${model.groups[src].name} \u2192 ${model.groups[dst].name}`;
+  if (!same) load(state);
+  else if (series && !dressed) chart.show(signal, series, view);
+  else if (!still) chart.follow();
+  facts(state);
+  if (!known(state)) return;
+  askPorts(state);
+  const question = `${view.level} ${view.window}`;
+  if (asked === question) return;
+  asked = question;
+  ask(state);
+}
+
+function reset() {
+  if (!shown.signal) return;
+  request?.abort();
+  clearTimeout(timer);
+  clearTimeout(portsTimer);
+  chart.clear();
+  shown = {};
+  series = null;
+  asked = portsOf = "";
+}
+
+async function load({ view, signal }) {
+  request?.abort();
+  request = new AbortController();
+  const { signal: aborted } = request;
+  series = null;
+  chart.clear();
+  try {
+    const got = await signal.series(view.chosen.src, view.chosen.dst, aborted);
+    if (aborted.aborted) return;
+    series = got;
+    chart.show(signal, series, view);
+    App.show();
+  } catch (error) {
+    if (error.name !== "AbortError") Panels.banner(error.message);
   }
+}
 
-  function reset() {
-    if (!shown.signal) return;
-    request?.abort();
-    clearTimeout(timer);
-    clearTimeout(portsTimer);
-    chart.clear();
-    shown = {};
-    series = null;
-    asked = portsOf = "";
+// known is the cell in the window that is shown, with all that the series has of it.
+function known({ view, signal, frame, waiting }) {
+  const { src, dst } = view.chosen;
+  const point = view.window >= 0 ? series?.[view.window] : null;
+  if (point) return point.frame.describe(point.row, src, dst, view.level);
+  return waiting ? null : frame.cell(src, dst, view.level);
+}
+
+function facts(state) {
+  const { view, model, signal } = state;
+  const cell = known(state);
+  const rows = cell ? Panels.cellRows(cell, signal).filter(([name]) => !["mode", "runner-up", "one of"].includes(name)) : [["state", "loading"]];
+  rows.push(["last heard", lastHeard(model, view)]);
+  find("detail-facts").replaceChildren(...rows.flatMap(([name, value]) => [element("dt", "", name), element("dd", "", value)]));
+  find("detail-places").replaceChildren(...places(cell));
+}
+
+function lastHeard(model, view) {
+  if (!series) return "\u2026";
+  const last = series.length - 1; // arrays end with what was set last
+  if (last < 0) return "never in this range";
+  const end = model.windows[last] + BigInt(model.step);
+  const text = Format.time(end, model.step, view.utc, true);
+  const age = Date.now() - Number(end / 1000000n);
+  return age > 0 && age < 864e5 ? `${text}, ${Format.duration(age * 1e6)} ago` : text;
+}
+
+// places lists the mode, the runner-up and what is left, with the ports that each may be.
+function places(cell) {
+  if (!cell?.heavy) return [element("li", "empty", "Nothing was heavily loaded.")];
+  const items = [["mode", cell.mode], ["runner-up", cell.runnerUp]].filter(([, place]) => place).map(([role, { location, share, evidence }]) => {
+    const swatch = element("span", "swatch");
+    swatch.style.background = location.color;
+    const bar = element("span", "share");
+    bar.style.width = `${100 * (share || 0)}%`;
+    bar.style.background = location.color;
+    const item = element("li", "", swatch, element("b", "", location.name), ` ${role}`,
+      element("span", "number", Number.isFinite(share) ? Format.share(share) + Panels.ofSet(location) : ""), bar);
+    const about = [location.stage, location.orientation, location.capacity_bps ? Format.quantity(location.capacity_bps, "bit/s") : ""];
+    const more = location.candidate_count > 12 ? ` and ${location.candidate_count - 12} more` : "";
+    if (location.candidate_count > 1) about.push(`one of ${location.candidates.slice(0, 12).join(", ")}${more}`);
+    about.push(Panels.by(evidence));
+    item.append(element("small", "", about.filter(Boolean).join(" \u00b7 ")));
+    return item;
+  });
+  const others = 1 - (cell.mode?.share || 0) - (cell.runnerUp?.share || 0);
+  if (cell.mode && others > 0.0005) items.push(element("li", "", "all others", element("span", "number", Format.share(others))));
+  if (!items.length) items.push(element("li", "empty", "Every hop adds to this signal: it names no one bottleneck."));
+  return items;
+}
+
+// ask has flows and findings come, once the page rests.
+function ask(state) {
+  clearTimeout(timer);
+  timer = setTimeout(() => records(state, request), PATIENCE);
+}
+
+// rangeOf are the whole seconds, which the API answers in, of windows from first to last.
+function rangeOf(model, first, last) {
+  const second = 1000000000n;
+  const end = model.windows[last] + BigInt(model.step);
+  return [["from", Address.moment((model.windows[first] / second) * second)], ["to", Address.moment(((end + second - 1n) / second) * second)]];
+}
+
+// askPorts has the ports come that may be the bottleneck, with their probabilities, once the page
+// rests. They follow from more than the page has: how often each set of ports was named.
+function askPorts(state) {
+  const { view, model, signal } = state;
+  const now = view.window === Live.NOW;
+  const question = `${view.window} ${now ? Live.moment() : ""}`;
+  if (portsOf === question) return;
+  portsOf = question;
+  clearTimeout(portsTimer);
+  find("detail-ports-note").textContent = view.window >= 0 && model.step % 1e9 ? "in the whole second" : "";
+  if (!signal.located || !known(state).heavy) return fill("ports", [], "None: nothing names a port here.", 0);
+  if (!now) fill("ports", [], "\u2026", 0);
+  portsTimer = setTimeout(() => ports(state, question, request.signal), PATIENCE);
+}
+
+async function ports({ view, model, signal }, question, aborted) {
+  const last = model.windows.length - 1;
+  const [first, end] = view.window >= 0 ? [view.window, view.window] : [view.window === Live.NOW ? last : 0, last];
+  const when = view.window === Live.NOW && Live.streamed() ? [["windows", "1"]] : rangeOf(model, first, end);
+  const cell = [["src", model.groups[view.chosen.src].name], ["dst", model.groups[view.chosen.dst].name]];
+  try {
+    const { cells } = await Source.ask("api/v1/cells", [["signal", signal.info.name], ["level", "location"], ...cell, ...when], aborted);
+    if (portsOf === question) fill("ports", portItems(cells[0] || {}, model), "No port is known here: locations are raw locator metadata.", 0);
+  } catch (error) {
+    if (error.name !== "AbortError" && portsOf === question) fill("ports", [], error.message, 0);
   }
+}
 
-  async function load({ view, signal }) {
-    request?.abort();
-    request = new AbortController();
-    const { signal: aborted } = request;
-    series = null;
-    chart.clear();
-    try {
-      const got = await signal.series(view.chosen.src, view.chosen.dst, aborted);
-      if (aborted.aborted) return;
-      series = got;
-      chart.show(signal, series, view);
-      App.show();
-    } catch (error) {
-      if (error.name !== "AbortError") Panels.banner(error.message);
-    }
-  }
+function portItems({ candidates = [], probabilities = [] }, model) {
+  const items = candidates.map((name, i) => {
+    const bar = element("span", "share");
+    bar.style.width = `${100 * probabilities[i]}%`;
+    bar.style.background = model.locations[model.locationNamed(name)]?.color || "currentcolor";
+    return element("li", "", name, element("span", "number", Format.share(probabilities[i])), bar);
+  });
+  const rest = 1 - probabilities.reduce((sum, p) => sum + p, 0);
+  if (items.length && rest > 0.0005) items.push(element("li", "", "ports that are not listed", element("span", "number", Format.share(rest))));
+  return items;
+}
 
-  // known is the cell in the window that is shown, with all that the series has of it.
-  function known({ view, signal, frame, waiting }) {
-    const { src, dst } = view.chosen;
-    const point = view.window >= 0 ? series?.[view.window] : null;
-    if (point) return point.frame.describe(point.row, src, dst, view.level);
-    return waiting ? null : frame.cell(src, dst, view.level);
-  }
+async function records(state, owner) {
+  const { view, model, signal } = state;
+  const cell = known(state);
+  const places = [cell?.mode, cell?.runnerUp].filter(Boolean).map((p) => p.location);
+  const last = view.window < 0 ? model.windows.length - 1 : view.window;
+  const range = [...rangeOf(model, Math.max(view.window, 0), last), ["limit", String(ROWS)]];
+  const [src, dst] = [model.groups[view.chosen.src].name, model.groups[view.chosen.dst].name];
+  const devices = [...new Set(places.map((l) => l.device).filter(Boolean))];
+  const load = (path, query, list, row, nothing) => Source.ask(path, [...query, ...range], owner.signal)
+    .then((answer) => fill(list, answer[list].map(row), nothing, answer.total))
+    .catch((error) => { if (error.name !== "AbortError") fill(list, [], error.message, 0); });
+  load("api/v1/flows", [["signal", signal.info.name], ["src", src], ["dst", dst]], "flows", flow, "No flow of this cell is stored.");
+  if (!devices.length) return fill("findings", [], "No device is named here that findings could be about.", 0);
+  load("api/v1/findings", devices.map((d) => ["device", d]), "findings", finding, `Nothing was found at ${devices.join(" and ")}.`);
+}
 
-  function facts(state) {
-    const { view, model, signal } = state;
-    const cell = known(state);
-    const rows = cell ? Panels.cellRows(cell, signal).filter(([name]) => !["mode", "runner-up", "one of"].includes(name)) : [["state", "loading"]];
-    rows.push(["last heard", lastHeard(model, view)]);
-    find("detail-facts").replaceChildren(...rows.flatMap(([name, value]) => [element("dt", "", name), element("dd", "", value)]));
-    find("detail-places").replaceChildren(...places(cell));
-  }
+function fill(list, rows, nothing, total) {
+  if (total > rows.length && rows.length) rows.push(element("li", "empty", `and ${Format.count(total - rows.length)} more`));
+  find(`detail-${list}`).replaceChildren(...(rows.length ? rows : [element("li", "empty", nothing)]));
+}
 
-  function lastHeard(model, view) {
-    if (!series) return "\u2026";
-    const last = series.length - 1; // arrays end with what was set last
-    if (last < 0) return "never in this range";
-    const end = model.windows[last] + BigInt(model.step);
-    const text = Format.time(end, model.step, view.utc, true);
-    const age = Date.now() - Number(end / 1000000n);
-    return age > 0 && age < 864e5 ? `${text}, ${Format.duration(age * 1e6)} ago` : text;
-  }
+function flow(f) {
+  const end = (address, port) => (address.includes(":") ? `[${address}]` : address) + (port ? `:${port}` : "");
+  const name = f.others ? "all others" : `${end(f.src_address, f.src_port)} \u2192 ${end(f.dst_address, f.dst_port)}`;
+  const about = [`${Format.share(f.heavy_ratio)} of ${Format.shortCount(f.observations)} heavy`];
+  if (f.mode) about.push(`at ${f.mode.location}`);
+  return element("li", "", name, element("small", "", about.join(" ")));
+}
 
-  // places lists the mode, the runner-up and what is left, with the ports that each may be.
-  function places(cell) {
-    if (!cell?.heavy) return [element("li", "empty", "Nothing was heavily loaded.")];
-    const items = [["mode", cell.mode], ["runner-up", cell.runnerUp]].filter(([, place]) => place).map(([role, { location, share, evidence }]) => {
-      const swatch = element("span", "swatch");
-      swatch.style.background = location.color;
-      const bar = element("span", "share");
-      bar.style.width = `${100 * (share || 0)}%`;
-      bar.style.background = location.color;
-      const item = element("li", "", swatch, element("b", "", location.name), ` ${role}`,
-        element("span", "number", Number.isFinite(share) ? Format.share(share) + Panels.ofSet(location) : ""), bar);
-      const about = [location.stage, location.orientation, location.capacity_bps ? Format.quantity(location.capacity_bps, "bit/s") : ""];
-      const more = location.candidate_count > 12 ? ` and ${location.candidate_count - 12} more` : "";
-      if (location.candidate_count > 1) about.push(`one of ${location.candidates.slice(0, 12).join(", ")}${more}`);
-      about.push(Panels.by(evidence));
-      item.append(element("small", "", about.filter(Boolean).join(" \u00b7 ")));
-      return item;
-    });
-    const others = 1 - (cell.mode?.share || 0) - (cell.runnerUp?.share || 0);
-    if (cell.mode && others > 0.0005) items.push(element("li", "", "all others", element("span", "number", Format.share(others))));
-    if (!items.length) items.push(element("li", "empty", "Every hop adds to this signal: it names no one bottleneck."));
-    return items;
-  }
+function finding(f) {
+  const where = f.location || [f.device, f.port].filter(Boolean).join(":");
+  const about = [`${Format.count(f.count)} times`, where ? `at ${where}` : "", f.evidence || ""];
+  return element("li", f.severity, `${f.kind} (${f.severity})`, element("small", "", about.filter(Boolean).join(", ")));
+}
 
-  // ask has flows and findings come, once the page rests.
-  function ask(state) {
-    clearTimeout(timer);
-    timer = setTimeout(() => records(state, request), PATIENCE);
-  }
+export const loaded = () => series !== null;
 
-  // rangeOf are the whole seconds, which the API answers in, of windows from first to last.
-  function rangeOf(model, first, last) {
-    const second = 1000000000n;
-    const end = model.windows[last] + BigInt(model.step);
-    return [["from", Address.moment((model.windows[first] / second) * second)], ["to", Address.moment(((end + second - 1n) / second) * second)]];
-  }
-
-  // askPorts has the ports come that may be the bottleneck, with their probabilities, once the page
-  // rests. They follow from more than the page has: how often each set of ports was named.
-  function askPorts(state) {
-    const { view, model, signal } = state;
-    const now = view.window === Live.NOW;
-    const question = `${view.window} ${now ? Live.moment() : ""}`;
-    if (portsOf === question) return;
-    portsOf = question;
-    clearTimeout(portsTimer);
-    find("detail-ports-note").textContent = view.window >= 0 && model.step % 1e9 ? "in the whole second" : "";
-    if (!signal.located || !known(state).heavy) return fill("ports", [], "None: nothing names a port here.", 0);
-    if (!now) fill("ports", [], "\u2026", 0);
-    portsTimer = setTimeout(() => ports(state, question, request.signal), PATIENCE);
-  }
-
-  async function ports({ view, model, signal }, question, aborted) {
-    const last = model.windows.length - 1;
-    const [first, end] = view.window >= 0 ? [view.window, view.window] : [view.window === Live.NOW ? last : 0, last];
-    const when = view.window === Live.NOW && Live.streamed() ? [["windows", "1"]] : rangeOf(model, first, end);
-    const cell = [["src", model.groups[view.chosen.src].name], ["dst", model.groups[view.chosen.dst].name]];
-    try {
-      const { cells } = await Source.ask("api/v1/cells", [["signal", signal.info.name], ["level", "location"], ...cell, ...when], aborted);
-      if (portsOf === question) fill("ports", portItems(cells[0] || {}, model), "No port is known here: locations are raw locator metadata.", 0);
-    } catch (error) {
-      if (error.name !== "AbortError" && portsOf === question) fill("ports", [], error.message, 0);
-    }
-  }
-
-  function portItems({ candidates = [], probabilities = [] }, model) {
-    const items = candidates.map((name, i) => {
-      const bar = element("span", "share");
-      bar.style.width = `${100 * probabilities[i]}%`;
-      bar.style.background = model.locations[model.locationNamed(name)]?.color || "currentcolor";
-      return element("li", "", name, element("span", "number", Format.share(probabilities[i])), bar);
-    });
-    const rest = 1 - probabilities.reduce((sum, p) => sum + p, 0);
-    if (items.length && rest > 0.0005) items.push(element("li", "", "ports that are not listed", element("span", "number", Format.share(rest))));
-    return items;
-  }
-
-  async function records(state, owner) {
-    const { view, model, signal } = state;
-    const cell = known(state);
-    const places = [cell?.mode, cell?.runnerUp].filter(Boolean).map((p) => p.location);
-    const last = view.window < 0 ? model.windows.length - 1 : view.window;
-    const range = [...rangeOf(model, Math.max(view.window, 0), last), ["limit", String(ROWS)]];
-    const [src, dst] = [model.groups[view.chosen.src].name, model.groups[view.chosen.dst].name];
-    const devices = [...new Set(places.map((l) => l.device).filter(Boolean))];
-    const load = (path, query, list, row, nothing) => Source.ask(path, [...query, ...range], owner.signal)
-      .then((answer) => fill(list, answer[list].map(row), nothing, answer.total))
-      .catch((error) => { if (error.name !== "AbortError") fill(list, [], error.message, 0); });
-    load("api/v1/flows", [["signal", signal.info.name], ["src", src], ["dst", dst]], "flows", flow, "No flow of this cell is stored.");
-    if (!devices.length) return fill("findings", [], "No device is named here that findings could be about.", 0);
-    load("api/v1/findings", devices.map((d) => ["device", d]), "findings", finding, `Nothing was found at ${devices.join(" and ")}.`);
-  }
-
-  function fill(list, rows, nothing, total) {
-    if (total > rows.length && rows.length) rows.push(element("li", "empty", `and ${Format.count(total - rows.length)} more`));
-    find(`detail-${list}`).replaceChildren(...(rows.length ? rows : [element("li", "empty", nothing)]));
-  }
-
-  function flow(f) {
-    const end = (address, port) => (address.includes(":") ? `[${address}]` : address) + (port ? `:${port}` : "");
-    const name = f.others ? "all others" : `${end(f.src_address, f.src_port)} \u2192 ${end(f.dst_address, f.dst_port)}`;
-    const about = [`${Format.share(f.heavy_ratio)} of ${Format.shortCount(f.observations)} heavy`];
-    if (f.mode) about.push(`at ${f.mode.location}`);
-    return element("li", "", name, element("small", "", about.join(" ")));
-  }
-
-  function finding(f) {
-    const where = f.location || [f.device, f.port].filter(Boolean).join(":");
-    const about = [`${Format.count(f.count)} times`, where ? `at ${where}` : "", f.evidence || ""];
-    return element("li", f.severity, `${f.kind} (${f.severity})`, element("small", "", about.filter(Boolean).join(", ")));
-  }
-
-  return { show, loaded: () => series !== null, data: () => chart.data() };
-})();
+// data is what the chart draws, for tests.
+export const data = () => chart.data();

@@ -1,9 +1,9 @@
-"use strict";
+import * as Panels from "./panels.js";
 
 // The cells of windows, which may be too many to fetch at once: some windows come at a time, as
 // columns of numbers (FramesHead of the query package), ahead of the scrubber, and are forgotten
 // again within a budget.
-class FrameCache {
+export class FrameCache {
   static BUDGET = 480 << 20; // bytes of columns kept
   static ROWS = 200000; // cells of one request, about
   static WHOLE = 2000000; // cells of a range up to which all columns are fetched

@@ -1,86 +1,89 @@
-"use strict";
-
 // What is said around the drawings: facts, titles, scales, the time that is shown.
-const Header = (() => {
-  const { find } = Panels;
 
-  // show follows changes of data, signal, level or theme.
-  function show({ view, model, signal, matrices, timeline, ranked }) {
-    const { bundle } = model;
-    const { unit, direction } = signal.info;
-    document.title = `csigscope${bundle.fabric ? ` \u2013 ${bundle.fabric}` : ""}`;
-    find("fabric").textContent = bundle.fabric;
-    find("mean-title").textContent = Panels.title(signal.info);
-    for (const m of matrices) {
-      m.canvas.ariaLabel = `${m.side === "left" ? Panels.title(signal.info) : "Mode of the bottleneck"}, source by destination group`;
-    }
-    find("ramp").style.background = Color.gradient(view.theme, direction === "min" ? "left" : "right");
-    find("map-ramp").style.background = Color.gradient(view.theme, "right", 0.35);
-    const { low, high, log } = signal.domain;
-    find("scale-low").textContent = Format.quantity(low, unit);
-    find("scale-high").textContent = Format.quantity(high, unit) + (log ? " (log)" : "");
-    find("time-ramp").style.background = Color.gradient(view.theme, "right", Timeline.FAINTEST);
-    find("time-high").textContent = Format.share(timeline.peak || 1);
-    find("few-note").textContent = `less than ${bundle.min_observations}`;
-    find("congested-note").textContent = find("congested-word").textContent = Panels.rule(bundle);
-    find("detail-lines").textContent = `Lines: ${Panels.rule(bundle)}.`;
-    const unjudged = signal.total.state.some((state) => Frame.STATES[state] === "not_judged");
-    find("judge-note").textContent = unjudged ? `${Panels.meanings(signal).not_judged}.` : "";
-    find("judge-word").textContent = bundle.signals.map((s) => s.not_judged_hint).find(Boolean) || "";
-    const notes = ["share of each window's observations"];
-    const rows = timeline.locations.length;
-    if (ranked.length > rows) notes.push(`the first ${rows} of ${ranked.length} locations`);
-    find("timeline-note").textContent = notes.join(", ");
-    facts(view, model, signal);
-    Panels.tabs(bundle.signals, view.signal, App.setSignal);
-    Panels.levels(Object.keys(LEVEL_FIELDS), view.level, App.setLevel);
-    find("scrubber").max = model.windows.length - 1;
-    find("zone").ariaPressed = String(view.utc);
-    if (bundle.heavy_only) {
-      Panels.banner("Rows below 1 s exist only where something was heavy: here, cells without data may be clear, and means lean to the heavy side.");
-    }
+import * as App from "./app.js";
+import * as Color from "./color.js";
+import * as Format from "./format.js";
+import * as Live from "./live.js";
+import { STATES } from "./matrix.js";
+import { LEVEL_FIELDS } from "./model.js";
+import * as Panels from "./panels.js";
+import { find } from "./panels.js";
+import { Timeline } from "./timeline.js";
+
+// show follows changes of data, signal, level or theme.
+export function show({ view, model, signal, matrices, timeline, ranked }) {
+  const { bundle } = model;
+  const { unit, direction } = signal.info;
+  document.title = `csigscope${bundle.fabric ? ` \u2013 ${bundle.fabric}` : ""}`;
+  find("fabric").textContent = bundle.fabric;
+  find("mean-title").textContent = Panels.title(signal.info);
+  for (const m of matrices) {
+    m.canvas.ariaLabel = `${m.kind === "mean" ? Panels.title(signal.info) : "Mode of the bottleneck"}, source by destination group`;
   }
-
-  function facts(view, model, signal) {
-    const { bundle } = model;
-    const { sum } = signal;
-    const share = (v) => Format.share(v / sum.observations);
-    const end = model.windows.at(-1) + BigInt(model.step);
-    Panels.facts([
-      ["from", Format.time(model.windows[0], model.step, view.utc, true)],
-      ["to", Format.time(end, model.step, view.utc, true)],
-      ["window", Format.duration(model.step), bundle.resolution_ns ? `made from rows of ${Format.duration(bundle.resolution_ns)}` : ""],
-      ["observations", Format.shortCount(sum.observations), `${Format.count(sum.observations)} of ${Panels.short(view.signal)}`],
-      ["heavy", share(sum.heavy), "share of observations that are heavily loaded"],
-      ["trimmed", share(sum.trimmed), "share of observations from trimmed packets"],
-      ["untouched", share(sum.untouched), "share of observations that no hop updated"],
-    ]);
+  find("ramp").style.background = Color.gradient(view.theme, direction === "min" ? "left" : "right");
+  find("map-ramp").style.background = Color.gradient(view.theme, "right", 0.35);
+  const { low, high, log } = signal.domain;
+  find("scale-low").textContent = Format.quantity(low, unit);
+  find("scale-high").textContent = Format.quantity(high, unit) + (log ? " (log)" : "");
+  find("time-ramp").style.background = Color.gradient(view.theme, "right", Timeline.FAINTEST);
+  find("time-high").textContent = Format.share(timeline.peak || 1);
+  find("few-note").textContent = `less than ${bundle.min_observations}`;
+  find("congested-note").textContent = find("congested-word").textContent = Panels.rule(bundle);
+  find("detail-lines").textContent = `Lines: ${Panels.rule(bundle)}.`;
+  const unjudged = signal.total.state.some((state) => STATES[state] === "not_judged");
+  find("judge-note").textContent = unjudged ? `${Panels.meanings(signal).not_judged}.` : "";
+  find("judge-word").textContent = bundle.signals.map((s) => s.not_judged_hint).find(Boolean) || "";
+  const notes = ["share of each window's observations"];
+  const rows = timeline.locations.length;
+  if (ranked.length > rows) notes.push(`the first ${rows} of ${ranked.length} locations`);
+  find("timeline-note").textContent = notes.join(", ");
+  facts(view, model, signal);
+  Panels.tabs(bundle.signals, view.signal, App.setSignal);
+  Panels.levels(Object.keys(LEVEL_FIELDS), view.level, App.setLevel);
+  find("scrubber").max = model.windows.length - 1;
+  find("zone").ariaPressed = String(view.utc);
+  if (bundle.heavy_only) {
+    Panels.banner("Rows below 1 s exist only where something was heavy: here, cells without data may be clear, and means lean to the heavy side.");
   }
+}
 
-  // moment follows the time that is shown.
-  function moment({ view, model, frame, waiting, map }) {
-    if (!waiting) Panels.states(frame.states(), frame.signal);
-    find("map-note").textContent = map.most ? "how many cells have a port as the mode of their bottleneck" : "no cell is congested";
-    find("map-high").textContent = map.most > 1 ? `${map.most} cells` : "1 cell";
-    const whole = view.window === -1;
-    const now = view.window === Live.NOW;
-    find("whole").ariaPressed = String(whole);
-    find("now").hidden = !Live.on();
-    find("now").ariaPressed = String(now);
-    find("scrubber").classList.toggle("idle", view.window < 0);
-    if (!whole) find("scrubber").value = now ? model.windows.length - 1 : view.window;
-    find("when").textContent = when(view, model) + (waiting ? ", loading" : "");
-    find("scrubber").ariaValueText = find("when").textContent;
-  }
+function facts(view, model, signal) {
+  const { bundle } = model;
+  const { sum } = signal;
+  const share = (v) => Format.share(v / sum.observations);
+  const end = model.windows.at(-1) + BigInt(model.step);
+  Panels.facts([
+    ["from", Format.time(model.windows[0], model.step, view.utc, true)],
+    ["to", Format.time(end, model.step, view.utc, true)],
+    ["window", Format.duration(model.step), bundle.resolution_ns ? `made from rows of ${Format.duration(bundle.resolution_ns)}` : ""],
+    ["observations", Format.shortCount(sum.observations), `${Format.count(sum.observations)} of ${Panels.short(view.signal)}`],
+    ["heavy", share(sum.heavy), "share of observations that are heavily loaded"],
+    ["trimmed", share(sum.trimmed), "share of observations from trimmed packets"],
+    ["untouched", share(sum.untouched), "share of observations that no hop updated"],
+  ]);
+}
 
-  function when(view, model) {
-    if (view.window === -1) return `whole range, ${model.windows.length} windows`;
-    const now = view.window === Live.NOW;
-    const start = now ? Live.moment() : model.windows[view.window];
-    if (start === null) return "now";
-    const time = `${Format.time(start, model.step, view.utc, true)} ${Format.zone(view.utc)}`;
-    return now ? `now: ${time}` : `${time} \u00b7 ${view.window + 1} / ${model.windows.length}`;
-  }
+// moment follows the time that is shown.
+export function moment({ view, model, frame, waiting, map }) {
+  if (!waiting) Panels.states(frame.states(), frame.signal);
+  find("map-note").textContent = map.most ? "how many cells have a port as the mode of their bottleneck" : "no cell is congested";
+  find("map-high").textContent = map.most > 1 ? `${map.most} cells` : "1 cell";
+  const whole = view.window === -1;
+  const now = view.window === Live.NOW;
+  find("whole").ariaPressed = String(whole);
+  find("now").hidden = !Live.on();
+  find("now").ariaPressed = String(now);
+  find("scrubber").classList.toggle("idle", view.window < 0);
+  if (!whole) find("scrubber").value = now ? model.windows.length - 1 : view.window;
+  find("when").textContent = when(view, model) + (waiting ? ", loading" : "");
+  find("scrubber").ariaValueText = find("when").textContent;
+}
 
-  return { show, moment };
-})();
+function when(view, model) {
+  if (view.window === -1) return `whole range, ${model.windows.length} windows`;
+  const now = view.window === Live.NOW;
+  const start = now ? Live.moment() : model.windows[view.window];
+  if (start === null) return "now";
+  const time = `${Format.time(start, model.step, view.utc, true)} ${Format.zone(view.utc)}`;
+  return now ? `now: ${time}` : `${time} \u00b7 ${view.window + 1} / ${model.windows.length}`;
+}

@@ -1,169 +1,169 @@
-"use strict";
-
 // Pointer, keyboard and controls: what a person does becomes a change of the state.
-const Input = (() => {
-  const { find } = Panels;
-  const { view, matrices, timeline, map } = App;
-  const PAGE = 10;
 
-  // moves are steps from cell to cell by the name of a key.
-  const moves = {
-    ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
-    PageUp: [-PAGE, 0], PageDown: [PAGE, 0], Home: [0, -Infinity], End: [0, Infinity],
+import * as App from "./app.js";
+import { view, matrices, timeline, map } from "./app.js";
+import * as Format from "./format.js";
+import * as Live from "./live.js";
+import * as Panels from "./panels.js";
+import { find } from "./panels.js";
+
+const PAGE = 10;
+
+// moves are steps from cell to cell by the name of a key.
+const moves = {
+  ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
+  PageUp: [-PAGE, 0], PageDown: [PAGE, 0], Home: [0, -Infinity], End: [0, Infinity],
+};
+
+function onMatrix(matrix) {
+  const { canvas } = matrix;
+  canvas.addEventListener("pointermove", (event) => App.showCell(matrix, App.cellAt(matrix.hit(event.offsetX, event.offsetY)), false));
+  canvas.addEventListener("pointerleave", () => App.showCell(matrix, null, false));
+  canvas.addEventListener("blur", () => App.showCell(matrix, null, false));
+  canvas.addEventListener("click", (event) => App.choose(App.cellAt(matrix.hit(event.offsetX, event.offsetY))));
+  canvas.addEventListener("keydown", (event) => {
+    if (modified(event)) return;
+    const step = moves[event.key];
+    if (event.key === "Enter" && view.cell) App.choose(view.cell);
+    if (event.key === "Escape") leave(matrix);
+    if (!step) return;
+    take(event);
+    const limit = App.model.size - 1;
+    const at = view.cell || view.chosen || { src: 0, dst: 0 };
+    const move = (v, by) => Math.max(0, Math.min(limit, v + (view.cell ? by : 0)));
+    App.showCell(matrix, { src: move(at.src, step[0]), dst: move(at.dst, step[1]) }, true);
+  });
+}
+
+// leave lets go of what is pointed at, then of what is chosen.
+function leave(matrix) {
+  if (view.cell) App.showCell(matrix, null, false);
+  else App.choose(null);
+}
+
+const modified = (event) => event.ctrlKey || event.metaKey || event.altKey;
+
+function take(event) {
+  event.preventDefault();
+  event.stopPropagation();
+}
+
+// sayMoment tells what a place of the time heatmap shows, beside it or aloud.
+function sayMoment(hit, at, speak) {
+  const { model, seen } = App.signal;
+  const location = model.locations[timeline.locations[hit.index]];
+  const row = timeline.rows[hit.index];
+  const all = seen[hit.window];
+  const rows = all
+    ? [["heavy", `${Format.share(row.heavy[hit.window] / all)} of the window`], ["heavy here", Format.count(row.heavy[hit.window])],
+      ["named here", Format.count(row.observations[hit.window])], ["observations", Format.count(all)]]
+    : [["state", "no data: nothing was heard"]];
+  const heading = `${location.name} \u00b7 ${Format.time(model.windows[hit.window], model.step, view.utc, false)}`;
+  Panels.tip(heading, rows, at);
+  if (speak) Panels.say(heading, rows);
+}
+
+function onTimeline() {
+  const { canvas } = timeline;
+  let index = 0; // of the row that the keyboard is at
+  canvas.addEventListener("click", (event) => {
+    const hit = timeline.hit(event.offsetX, event.offsetY);
+    if (hit) App.setWindow(hit.window);
+  });
+  canvas.addEventListener("pointerleave", Panels.hideTip);
+  canvas.addEventListener("blur", Panels.hideTip);
+  canvas.addEventListener("pointermove", (event) => {
+    const hit = timeline.hit(event.offsetX, event.offsetY);
+    if (!hit) return Panels.hideTip();
+    sayMoment(hit, { left: event.clientX, right: event.clientX, top: event.clientY }, false);
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const step = moves[event.key];
+    if (!step || modified(event) || !timeline.locations.length) return;
+    take(event);
+    const last = App.model.windows.length - 1;
+    index = Math.max(0, Math.min(timeline.locations.length - 1, index + step[0]));
+    App.setWindow(Math.max(0, Math.min(last, (view.window === Live.NOW ? last : Math.max(view.window, 0)) + step[1])));
+    const box = canvas.getBoundingClientRect();
+    const at = timeline.place(view.window, index);
+    sayMoment({ window: view.window, index }, { left: box.left + at.x, right: box.left + at.x, top: box.top + at.y }, true);
+  });
+}
+
+function onMap() {
+  const { canvas } = map;
+  let at = { row: 0, index: 0 }; // where the keyboard is
+  const tell = (location, left, top, speak) => {
+    if (location < 0) return Panels.hideTip();
+    const rows = map.about(location);
+    Panels.tip(map.model.locations[location].name, rows, { left, right: left, top });
+    if (speak) Panels.say(map.model.locations[location].name, rows);
   };
+  canvas.addEventListener("pointermove", (event) => tell(map.hit(event.offsetX, event.offsetY), event.clientX, event.clientY, false));
+  canvas.addEventListener("pointerleave", Panels.hideTip);
+  canvas.addEventListener("blur", Panels.hideTip);
+  canvas.addEventListener("click", (event) => mark(map.hit(event.offsetX, event.offsetY)));
+  canvas.addEventListener("keydown", (event) => {
+    if (modified(event)) return;
+    const { stages } = map.plan;
+    const device = () => stages[at.row].devices[at.index];
+    if (event.key === "Enter") mark(device().index);
+    const step = moves[event.key];
+    if (!step) return;
+    take(event);
+    const row = Math.max(0, Math.min(stages.length - 1, at.row + Math.sign(step[0])));
+    at = { row, index: Math.max(0, Math.min(stages[row].devices.length - 1, at.index + step[1])) };
+    const box = canvas.getBoundingClientRect();
+    tell(device().index, box.left + device().x + device().width / 2, box.top + device().y, true);
+  });
+}
 
-  function onMatrix(matrix) {
-    const { canvas } = matrix;
-    canvas.addEventListener("pointermove", (event) => App.showCell(matrix, matrix.hit(event.offsetX, event.offsetY), false));
-    canvas.addEventListener("pointerleave", () => App.showCell(matrix, null, false));
-    canvas.addEventListener("blur", () => App.showCell(matrix, null, false));
-    canvas.addEventListener("click", (event) => App.choose(matrix.hit(event.offsetX, event.offsetY)));
-    canvas.addEventListener("keydown", (event) => {
-      if (modified(event)) return;
-      const step = moves[event.key];
-      if (event.key === "Enter" && view.cell) App.choose(view.cell);
-      if (event.key === "Escape") leave(matrix);
-      if (!step) return;
-      take(event);
-      const limit = App.model().size - 1;
-      const at = view.cell || view.chosen || { src: 0, dst: 0 };
-      const move = (v, by) => Math.max(0, Math.min(limit, v + (view.cell ? by : 0)));
-      App.showCell(matrix, { src: move(at.src, step[0]), dst: move(at.dst, step[1]) }, true);
-    });
-  }
+// mark highlights what stands for a location at the level that is shown.
+function mark(location) {
+  if (location >= 0) App.highlight(App.model.lift(location, view.level));
+}
 
-  // leave lets go of what is pointed at, then of what is chosen.
-  function leave(matrix) {
-    if (view.cell) App.showCell(matrix, null, false);
-    else App.choose(null);
-  }
+// The page's own keys leave alone what has the focus and uses keys itself.
+function keys(event) {
+  if (document.querySelector("dialog[open]") || modified(event)) return;
+  if (event.key === "?") return help();
+  if (event.target.closest("input, select, button, canvas") && !["w", "n"].includes(event.key)) return;
+  const last = (App.model?.windows.length || 1) - 1;
+  const actions = {
+    ArrowLeft: () => App.setWindow(Math.max((view.window === Live.NOW ? last : view.window) - 1, 0)),
+    ArrowRight: () => App.setWindow(Math.max(view.window, -1) + 1),
+    Home: () => App.setWindow(0),
+    End: () => App.setWindow(last),
+    " ": () => App.play(!App.playing()),
+    w: () => App.setWindow(view.window < 0 ? 0 : -1),
+    n: () => App.setWindow(Live.NOW),
+  };
+  if (!App.model || !actions[event.key]) return;
+  event.preventDefault();
+  actions[event.key]();
+}
 
-  const modified = (event) => event.ctrlKey || event.metaKey || event.altKey;
+const help = () => find("keyhelp").showModal();
 
-  function take(event) {
-    event.preventDefault();
-    event.stopPropagation();
-  }
+function controls() {
+  find("scrubber").addEventListener("input", (event) => App.setWindow(Number(event.target.value)));
+  find("play").addEventListener("click", () => App.play(!App.playing()));
+  find("zone").addEventListener("click", () => App.setUTC(!view.utc));
+  find("whole").addEventListener("click", () => App.setWindow(view.window === -1 ? Number(find("scrubber").value) : -1));
+  find("now").addEventListener("click", () => App.setWindow(Live.NOW));
+  const next = { auto: "dark", dark: "light", light: "auto" };
+  find("theme").addEventListener("click", () => App.setColors(next[view.colors]));
+  find("detail-close").addEventListener("click", () => App.choose(null));
+  find("help").addEventListener("click", help);
+  find("keyhelp-close").addEventListener("click", () => find("keyhelp").close());
+  document.addEventListener("keydown", keys);
+  window.addEventListener("resize", App.relayout);
+  App.dark.addEventListener("change", App.relayout);
+}
 
-  // sayMoment tells what a place of the time heatmap shows, beside it or aloud.
-  function sayMoment(hit, at, speak) {
-    const { model, seen } = App.signal();
-    const location = model.locations[timeline.locations[hit.index]];
-    const row = timeline.rows[hit.index];
-    const all = seen[hit.window];
-    const rows = all
-      ? [["heavy", `${Format.share(row.heavy[hit.window] / all)} of the window`], ["heavy here", Format.count(row.heavy[hit.window])],
-        ["named here", Format.count(row.observations[hit.window])], ["observations", Format.count(all)]]
-      : [["state", "no data: nothing was heard"]];
-    const heading = `${location.name} \u00b7 ${Format.time(model.windows[hit.window], model.step, view.utc, false)}`;
-    Panels.tip(heading, rows, at);
-    if (speak) Panels.say(heading, rows);
-  }
-
-  function onTimeline() {
-    const { canvas } = timeline;
-    let index = 0; // of the row that the keyboard is at
-    canvas.addEventListener("click", (event) => {
-      const hit = timeline.hit(event.offsetX, event.offsetY);
-      if (hit) App.setWindow(hit.window);
-    });
-    canvas.addEventListener("pointerleave", Panels.hideTip);
-    canvas.addEventListener("blur", Panels.hideTip);
-    canvas.addEventListener("pointermove", (event) => {
-      const hit = timeline.hit(event.offsetX, event.offsetY);
-      if (!hit) return Panels.hideTip();
-      sayMoment(hit, { left: event.clientX, right: event.clientX, top: event.clientY }, false);
-    });
-    canvas.addEventListener("keydown", (event) => {
-      const step = moves[event.key];
-      if (!step || modified(event) || !timeline.locations.length) return;
-      take(event);
-      const last = App.model().windows.length - 1;
-      index = Math.max(0, Math.min(timeline.locations.length - 1, index + step[0]));
-      App.setWindow(Math.max(0, Math.min(last, (view.window === Live.NOW ? last : Math.max(view.window, 0)) + step[1])));
-      const box = canvas.getBoundingClientRect();
-      const at = timeline.place(view.window, index);
-      sayMoment({ window: view.window, index }, { left: box.left + at.x, right: box.left + at.x, top: box.top + at.y }, true);
-    });
-  }
-
-  function onMap() {
-    const { canvas } = map;
-    let at = { row: 0, index: 0 }; // where the keyboard is
-    const tell = (location, left, top, speak) => {
-      if (location < 0) return Panels.hideTip();
-      const rows = map.about(location);
-      Panels.tip(map.model.locations[location].name, rows, { left, right: left, top });
-      if (speak) Panels.say(map.model.locations[location].name, rows);
-    };
-    canvas.addEventListener("pointermove", (event) => tell(map.hit(event.offsetX, event.offsetY), event.clientX, event.clientY, false));
-    canvas.addEventListener("pointerleave", Panels.hideTip);
-    canvas.addEventListener("blur", Panels.hideTip);
-    canvas.addEventListener("click", (event) => mark(map.hit(event.offsetX, event.offsetY)));
-    canvas.addEventListener("keydown", (event) => {
-      if (modified(event)) return;
-      const { stages } = map.plan;
-      const device = () => stages[at.row].devices[at.index];
-      if (event.key === "Enter") mark(device().index);
-      const step = moves[event.key];
-      if (!step) return;
-      take(event);
-      const row = Math.max(0, Math.min(stages.length - 1, at.row + Math.sign(step[0])));
-      at = { row, index: Math.max(0, Math.min(stages[row].devices.length - 1, at.index + step[1])) };
-      const box = canvas.getBoundingClientRect();
-      tell(device().index, box.left + device().x + device().width / 2, box.top + device().y, true);
-    });
-  }
-
-  // mark highlights what stands for a location at the level that is shown.
-  function mark(location) {
-    if (location >= 0) App.highlight(App.model().lift(location, view.level));
-  }
-
-  // The page's own keys leave alone what has the focus and uses keys itself.
-  function keys(event) {
-    if (document.querySelector("dialog[open]") || modified(event)) return;
-    if (event.key === "?") return help();
-    if (event.target.closest("input, select, button, canvas") && !["w", "n"].includes(event.key)) return;
-    const last = (App.model()?.windows.length || 1) - 1;
-    const actions = {
-      ArrowLeft: () => App.setWindow(Math.max((view.window === Live.NOW ? last : view.window) - 1, 0)),
-      ArrowRight: () => App.setWindow(Math.max(view.window, -1) + 1),
-      Home: () => App.setWindow(0),
-      End: () => App.setWindow(last),
-      " ": () => App.play(!App.playing()),
-      w: () => App.setWindow(view.window < 0 ? 0 : -1),
-      n: () => App.setWindow(Live.NOW),
-    };
-    if (!App.model() || !actions[event.key]) return;
-    event.preventDefault();
-    actions[event.key]();
-  }
-
-  const help = () => find("keyhelp").showModal();
-
-  function controls() {
-    find("scrubber").addEventListener("input", (event) => App.setWindow(Number(event.target.value)));
-    find("play").addEventListener("click", () => App.play(!App.playing()));
-    find("zone").addEventListener("click", () => App.setUTC(!view.utc));
-    find("whole").addEventListener("click", () => App.setWindow(view.window === -1 ? Number(find("scrubber").value) : -1));
-    find("now").addEventListener("click", () => App.setWindow(Live.NOW));
-    const next = { auto: "dark", dark: "light", light: "auto" };
-    find("theme").addEventListener("click", () => App.setColors(next[view.colors]));
-    find("detail-close").addEventListener("click", () => App.choose(null));
-    find("help").addEventListener("click", help);
-    find("keyhelp-close").addEventListener("click", () => find("keyhelp").close());
-    document.addEventListener("keydown", keys);
-    window.addEventListener("resize", App.relayout);
-    App.dark.addEventListener("change", App.relayout);
-  }
-
-  function start() {
-    matrices.forEach(onMatrix);
-    onTimeline();
-    onMap();
-    controls();
-  }
-
-  return { start };
-})();
+export function start() {
+  matrices.forEach(onMatrix);
+  onTimeline();
+  onMap();
+  controls();
+}

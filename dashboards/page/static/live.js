@@ -1,167 +1,171 @@
-"use strict";
-
 // The newest window as it closes: from the stream of a server that windows pass through,
 // else from what is stored last. It always says how old that is, since what falls silent
 // must never look healthy.
-const Live = (() => {
-  const { find } = Panels;
-  const NOW = -2; // the window of the state that stands for the newest one
-  const REFRESH = 10000; // ms between two looks at history
-  const SOON = 2000; // ms until what the newest window named is looked for in history
-  const HEARTBEAT = 2; // s, the longest silence of a stream
-  const PATIENCE = 3; // windows that may be late before the page says so
-  const GRACE = 3000; // ms beyond those: windows are stored in batches
 
-  let on = false;
-  let stream = null;
-  let ticks = 0;
-  let refreshed = 0;
-  let newest = null; // {start, end, signal, completeness_ratio, final} of the last window
-  let cells = null; // LiveCells of that
-  let told = null; // start of the last window that had an event of its own
-  let heard = 0; // performance.now() when newest was new
-  let aged = 0; // its age then, ms
-  let connected = false;
-  let columns = null; // newest as columns of a signal model
-  let said = "";
+import * as App from "./app.js";
+import * as Format from "./format.js";
+import { LiveCells } from "./livecells.js";
+import { Frame } from "./model.js";
+import { find } from "./panels.js";
+import * as Source from "./source.js";
+import { Stream } from "./stream.js";
 
-  async function start() {
-    stop();
-    on = true;
-    heard = performance.now();
-    ticks = setInterval(tick, 500);
-    refreshed = performance.now();
-    const health = await Source.ask("api/v1/health", {}).catch(() => null);
-    if (!on || stream) return;
-    if (health?.source === "memory") watch();
-    tick();
-  }
+export const NOW = -2; // the window of the state that stands for the newest one
+const REFRESH = 10000; // ms between two looks at history
+const SOON = 2000; // ms until what the newest window named is looked for in history
+const HEARTBEAT = 2; // s, the longest silence of a stream
+const PATIENCE = 3; // windows that may be late before the page says so
+const GRACE = 3000; // ms beyond those: windows are stored in batches
 
-  function stop() {
-    on = connected = false;
-    clearInterval(ticks);
-    stream?.close();
-    stream = newest = columns = null;
-    find("age").hidden = true;
-    document.body.classList.remove("stale");
-    said = "";
-  }
+let active = false;
+let stream = null;
+let ticks = 0;
+let refreshed = 0;
+let newest = null; // {start, end, signal, completeness_ratio, final} of the last window
+let cells = null; // LiveCells of that
+let told = null; // start of the last window that had an event of its own
+let heard = 0; // performance.now() when newest was new
+let aged = 0; // its age then, ms
+let connected = false;
+let columns = null; // newest as columns of a signal model
+let said = "";
 
-  // restart follows another signal or level.
-  function restart() {
-    if (on && stream) watch();
-  }
+export async function start() {
+  stop();
+  active = true;
+  heard = performance.now();
+  ticks = setInterval(tick, 500);
+  refreshed = performance.now();
+  const health = await Source.ask("api/v1/health", {}).catch(() => null);
+  if (!active || stream) return;
+  if (health?.source === "memory") watch();
+  tick();
+}
 
-  function watch() {
-    stream?.close();
-    newest = columns = null;
-    heard = performance.now();
-    const query = new URLSearchParams({ signal: App.view.signal, level: App.view.level, windows: 1, heartbeat: `${HEARTBEAT}s`, encoding: "frames" });
-    cells = new LiveCells();
+export function stop() {
+  active = connected = false;
+  clearInterval(ticks);
+  stream?.close();
+  stream = newest = columns = null;
+  find("age").hidden = true;
+  document.body.classList.remove("stale");
+  said = "";
+}
+
+// restart follows another signal or level.
+export function restart() {
+  if (active && stream) watch();
+}
+
+function watch() {
+  stream?.close();
+  newest = columns = null;
+  heard = performance.now();
+  const query = new URLSearchParams({ signal: App.view.signal, level: App.view.level, windows: 1, heartbeat: `${HEARTBEAT}s`, encoding: "frames" });
+  cells = new LiveCells();
+  told = null;
+  stream = new Stream(`api/v1/watch?${query}`, {
+    take: (name, value) => {
+      connected = true;
+      taken[name]?.(value);
+    },
+    lost: () => {
+      connected = false; // the stream tries again by itself
+      tick();
+    },
+  });
+}
+
+// taken is what to do with each kind of event.
+const taken = {
+  snapshot: ({ frames, ...about }) => {
     told = null;
-    stream = new Stream(`api/v1/watch?${query}`, {
-      take: (name, value) => {
-        connected = true;
-        taken[name]?.(value);
-      },
-      lost: () => {
-        connected = false; // the stream tries again by itself
-        tick();
-      },
-    });
+    if (!about.windows) return;
+    cells.take(frames, false);
+    hear({ ...about, start: about.from, end: about.to }, (about.age_s ?? 0) * 1000);
+  },
+  window: ({ frames, base, ...about }) => {
+    if (newest && about.window_start < newest.start) return; // late news of an earlier one
+    if (base && base !== told) return watch(); // changes of what is not here
+    told = about.window_start;
+    cells.take(frames, Boolean(base));
+    // Windows without rows follow by the clock: they are no news.
+    hear({ ...about, start: about.window_start, end: about.window_end }, about.present_producers ? 0 : aged + performance.now() - heard);
+  },
+  heartbeat: (beat) => {
+    if (beat.age_s !== undefined) [heard, aged] = [performance.now(), beat.age_s * 1000];
+  },
+};
+
+function hear(window, age) {
+  newest = window;
+  [heard, aged] = [performance.now(), age];
+  columns = null;
+  tick();
+  if (App.view.window === NOW) App.show();
+}
+
+// tick looks at the clock: it is silence that nobody tells of.
+function tick() {
+  if (!active) return;
+  if (performance.now() - refreshed > (App.model ? REFRESH : REFRESH / 5)) {
+    refreshed = performance.now();
+    Source.refresh();
   }
+  const was = document.body.classList.contains("stale");
+  const { text, stale } = status();
+  find("age").hidden = false;
+  if (text !== said) find("age").textContent = said = text;
+  document.body.classList.toggle("stale", stale);
+  if (stale !== was) App.show();
+}
 
-  // taken is what to do with each kind of event.
-  const taken = {
-    snapshot: ({ frames, ...about }) => {
-      told = null;
-      if (!about.windows) return;
-      cells.take(frames, false);
-      hear({ ...about, start: about.from, end: about.to }, (about.age_s ?? 0) * 1000);
-    },
-    window: ({ frames, base, ...about }) => {
-      if (newest && about.window_start < newest.start) return; // late news of an earlier one
-      if (base && base !== told) return watch(); // changes of what is not here
-      told = about.window_start;
-      cells.take(frames, Boolean(base));
-      // Windows without rows follow by the clock: they are no news.
-      hear({ ...about, start: about.window_start, end: about.window_end }, about.present_producers ? 0 : aged + performance.now() - heard);
-    },
-    heartbeat: (beat) => {
-      if (beat.age_s !== undefined) [heard, aged] = [performance.now(), beat.age_s * 1000];
-    },
-  };
+// age is how old the newest window is, in ms; that of the store where no stream tells.
+function age() {
+  if (stream) return newest ? aged + performance.now() - heard : Infinity;
+  const model = App.model;
+  return model ? Date.now() - Number((model.windows.at(-1) + BigInt(model.step)) / 1000000n) : Infinity;
+}
 
-  function hear(window, age) {
-    newest = window;
-    [heard, aged] = [performance.now(), age];
-    columns = null;
-    tick();
-    if (App.view.window === NOW) App.show();
+function length() {
+  if (!stream) return (App.model?.step || 1e9) / 1e6 + REFRESH;
+  return newest ? Date.parse(newest.end) - Date.parse(newest.start) : 1000;
+}
+
+function status() {
+  const old = age();
+  const limit = PATIENCE * length() + GRACE;
+  if (!Number.isFinite(old) && performance.now() - heard < limit) return { stale: false, text: "waiting for a window" };
+  const since = Number.isFinite(old) ? Format.duration(Math.max(old, 1000) * 1e6) : "";
+  if (stream && !connected) return { stale: true, text: since ? `no connection, newest window ${since} old` : "no connection" };
+  if (old > limit) return { stale: true, text: since ? `stale: nothing new for ${since}` : "stale: no window has come" };
+  const part = newest && newest.completeness_ratio < 1 ? `, from ${Format.share(newest.completeness_ratio)} of the taps` : "";
+  const early = newest && !newest.final ? ", provisional" : "";
+  return { stale: false, text: `live${early}${part}` };
+}
+
+// frame is the newest window as a frame of the signal model, null while there is none.
+export function frame(signal, level) {
+  if (!stream) return signal.frame(signal.model.windows.length - 1, 1);
+  if (!newest || newest.signal !== signal.info.name) return null;
+  if (columns?.signal !== signal || columns.level !== level) {
+    const { columns: known, strange } = cells.under(signal.model, level);
+    columns = { signal, level, ...known };
+    // Names that the bundle does not have come with the next one.
+    if (strange) refreshed = Math.min(refreshed, performance.now() - REFRESH + SOON);
   }
+  return new Frame(signal, columns);
+}
 
-  // tick looks at the clock: it is silence that nobody tells of.
-  function tick() {
-    if (!on) return;
-    if (performance.now() - refreshed > (App.model() ? REFRESH : REFRESH / 5)) {
-      refreshed = performance.now();
-      Source.refresh();
-    }
-    const was = document.body.classList.contains("stale");
-    const { text, stale } = status();
-    find("age").hidden = false;
-    if (text !== said) find("age").textContent = said = text;
-    document.body.classList.toggle("stale", stale);
-    if (stale !== was) App.show();
-  }
+// moment is the start of the newest window in Unix ns, null without one.
+export function moment() {
+  if (stream) return newest && BigInt(Date.parse(newest.start)) * 1000000n;
+  return App.model.windows.at(-1);
+}
 
-  // age is how old the newest window is, in ms; that of the store where no stream tells.
-  function age() {
-    if (stream) return newest ? aged + performance.now() - heard : Infinity;
-    const model = App.model();
-    return model ? Date.now() - Number((model.windows.at(-1) + BigInt(model.step)) / 1000000n) : Infinity;
-  }
+// streamed tells whether the newest window is that of a stream.
+export const streamed = () => stream !== null;
 
-  function length() {
-    if (!stream) return (App.model()?.step || 1e9) / 1e6 + REFRESH;
-    return newest ? Date.parse(newest.end) - Date.parse(newest.start) : 1000;
-  }
+export const stale = () => active && document.body.classList.contains("stale");
 
-  function status() {
-    const old = age();
-    const limit = PATIENCE * length() + GRACE;
-    if (!Number.isFinite(old) && performance.now() - heard < limit) return { stale: false, text: "waiting for a window" };
-    const since = Number.isFinite(old) ? Format.duration(Math.max(old, 1000) * 1e6) : "";
-    if (stream && !connected) return { stale: true, text: since ? `no connection, newest window ${since} old` : "no connection" };
-    if (old > limit) return { stale: true, text: since ? `stale: nothing new for ${since}` : "stale: no window has come" };
-    const part = newest && newest.completeness_ratio < 1 ? `, from ${Format.share(newest.completeness_ratio)} of the taps` : "";
-    const early = newest && !newest.final ? ", provisional" : "";
-    return { stale: false, text: `live${early}${part}` };
-  }
-
-  // frame is the newest window as a frame of the signal model, null while there is none.
-  function frame(signal, level) {
-    if (!stream) return signal.frame(signal.model.windows.length - 1, 1);
-    if (!newest || newest.signal !== signal.info.name) return null;
-    if (columns?.signal !== signal || columns.level !== level) {
-      const { columns: known, strange } = cells.under(signal.model, level);
-      columns = { signal, level, ...known };
-      // Names that the bundle does not have come with the next one.
-      if (strange) refreshed = Math.min(refreshed, performance.now() - REFRESH + SOON);
-    }
-    return new Frame(signal, columns);
-  }
-
-  // moment is the start of the newest window in Unix ns, null without one.
-  function moment() {
-    if (stream) return newest && BigInt(Date.parse(newest.start)) * 1000000n;
-    return App.model().windows.at(-1);
-  }
-
-  // streamed tells whether the newest window is that of a stream.
-  const streamed = () => stream !== null;
-
-  const stale = () => on && document.body.classList.contains("stale");
-
-  return { NOW, start, stop, restart, frame, moment, streamed, stale, on: () => on };
-})();
+export const on = () => active;

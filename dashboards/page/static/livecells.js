@@ -1,9 +1,9 @@
-"use strict";
+import { FrameCache } from "./frames.js";
 
 // The cells of the newest window as a stream of frames tells of them: whole, or as changes of
 // what was told before. Groups and locations go by places of their own here, since the model
 // that draws them is another one whenever a bundle has come.
-class LiveCells {
+export class LiveCells {
   static NAMES = ["kind", "state", "observations", "samples", "heavy", "trimmed", "untouched", "mean", "min", "max"];
   static COUNTS = ["mode_count", "mode_evidence", "runner_up_count", "runner_up_evidence"];
   static MODES = ["mode", "runner_up", ...LiveCells.COUNTS];

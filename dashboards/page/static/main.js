@@ -1,57 +1,59 @@
-"use strict";
-
 // Starts the page, and shows tests what is drawn.
-(() => {
-  const { view, matrices, map } = App;
 
-  // state is what a screenshot test checks pixels against.
-  function state() {
-    const side = (name) => matrices[name === "left" ? 0 : 1];
-    const after = (change) => (value) => { change(value); App.drawAll(); };
-    return Object.freeze({
-      ready: true,
-      cellColor(name, src, dst) {
-        const frame = App.frame();
-        const color = side(name).color(frame, frame.row(src, dst), view);
-        return color ? Color.css(color) : null;
-      },
-      cellRect(name, src, dst) {
-        const { canvas } = side(name);
-        const box = canvas.getBoundingClientRect();
-        const r = side(name).rect(src, dst);
-        // Browsers paint a canvas at whole device pixels, wherever layout puts it.
-        const snap = (v) => Math.round(v * devicePixelRatio) / devicePixelRatio;
-        return { x: snap(box.left + window.scrollX) + r.x, y: snap(box.top + window.scrollY) + r.y, width: r.width, height: r.height };
-      },
-      cell: (src, dst) => App.frame().cell(src, dst, view.level),
-      link(name) {
-        const box = map.canvas.getBoundingClientRect();
-        const at = map.middle(name);
-        const cells = map.counts.get(map.byName.get(name).index) || 0;
-        return { cells, color: cells ? map.color(cells) : "", x: box.left + at.x, y: box.top + at.y };
-      },
-      links: () => [map.plan.ports.length, map.plan.ports.filter((p) => p.mate).length],
-      series: () => Detail.data(),
-      setWindow: after(App.setWindow),
-      setSignal: after(App.setSignal),
-      setLevel: after(App.setLevel),
-      current: () => ({
-        signal: view.signal, level: view.level, window: view.window, theme: view.theme, highlight: view.highlight,
-        chosen: view.chosen, utc: view.utc, waiting: App.waiting(), stale: Live.stale(), series: Detail.loaded(), kept: App.signal().frames.bytes,
-      }),
-    });
-  }
+import * as Address from "./address.js";
+import * as App from "./app.js";
+import * as Detail from "./detail.js";
+import * as Input from "./input.js";
+import * as Live from "./live.js";
+import * as Source from "./source.js";
 
-  function navigate(state) {
-    App.apply(state);
-    Source.navigate();
-  }
+const { view, matrices, map } = App;
 
-  Input.start();
-  App.apply(Address.read());
-  Address.listen(navigate);
-  Source.start().then(() => {
-    if (App.model() && view.signal) App.drawAll();
-    window.csigscope = state();
+// state is what a screenshot test checks pixels against.
+function state() {
+  const side = (name) => matrices[name === "left" ? 0 : 1];
+  const after = (change) => (value) => { change(value); App.drawAll(); };
+  return Object.freeze({
+    ready: true,
+    cellColor(name, src, dst) {
+      return side(name).color(App.frame.cells(view.level), { row: src, column: dst }, view.highlight);
+    },
+    cellRect(name, src, dst) {
+      const { canvas } = side(name);
+      const box = canvas.getBoundingClientRect();
+      const r = side(name).rect({ row: src, column: dst });
+      // Browsers paint a canvas at whole device pixels, wherever layout puts it.
+      const snap = (v) => Math.round(v * devicePixelRatio) / devicePixelRatio;
+      return { x: snap(box.left + window.scrollX) + r.x, y: snap(box.top + window.scrollY) + r.y, width: r.width, height: r.height };
+    },
+    cell: (src, dst) => App.frame.cell(src, dst, view.level),
+    link(name) {
+      const box = map.canvas.getBoundingClientRect();
+      const at = map.middle(name);
+      const cells = map.counts.get(map.byName.get(name).index) || 0;
+      return { cells, color: cells ? map.color(cells) : "", x: box.left + at.x, y: box.top + at.y };
+    },
+    links: () => [map.plan.ports.length, map.plan.ports.filter((p) => p.mate).length],
+    series: () => Detail.data(),
+    setWindow: after(App.setWindow),
+    setSignal: after(App.setSignal),
+    setLevel: after(App.setLevel),
+    current: () => ({
+      signal: view.signal, level: view.level, window: view.window, theme: view.theme, highlight: view.highlight,
+      chosen: view.chosen, utc: view.utc, waiting: App.waiting, stale: Live.stale(), series: Detail.loaded(), kept: App.signal.frames.bytes,
+    }),
   });
-})();
+}
+
+function navigate(state) {
+  App.apply(state);
+  Source.navigate();
+}
+
+Input.start();
+App.apply(Address.read());
+Address.listen(navigate);
+Source.start().then(() => {
+  if (App.model && view.signal) App.drawAll();
+  window.csigscope = state();
+});

@@ -1,9 +1,11 @@
-"use strict";
+import * as Color from "./color.js";
+import * as Fabric from "./fabric.js";
+import * as Format from "./format.js";
 
 // The map of the fabric: stages as rows, and the half of each link at its port coloured by
 // how many cells have the port as their mode. What stands for several ports colours all of
 // them, dashed: which one it is, nobody knows.
-class FabricMap {
+export class FabricMap {
   static LEFT = 74; // room for the names of stages
 
   constructor(canvas) {
@@ -90,7 +92,7 @@ class FabricMap {
     ground.width = this.canvas.width;
     ground.height = this.canvas.height;
     const g = ground.getContext("2d");
-    const neutral = Color.neutral(this.theme);
+    const neutral = Color.theme(this.theme);
     g.scale(this.scale, this.scale);
     g.strokeStyle = Color.css(neutral.few);
     g.globalAlpha = Math.max(0.12, Math.min(0.8, 200 / this.plan.ports.length));
@@ -114,7 +116,7 @@ class FabricMap {
 
   // names writes devices' names where they fit.
   names(g) {
-    g.fillStyle = Color.neutral(this.theme).text;
+    g.fillStyle = Color.theme(this.theme).text;
     g.font = "11px system-ui, sans-serif";
     g.textBaseline = "middle";
     g.textAlign = "center";

@@ -1,222 +1,543 @@
-"use strict";
+// One matrix of source rows and destination columns on a canvas, drawn from plain data. It
+// knows no page: whoever draws says which rows and columns there are, hands cells in as
+// columns of numbers, and is told which cell a place of the canvas is in.
+//
+// Cells are painted as one pixel each into an image that the canvas enlarges: the cost of a
+// frame grows with the cells, not with their size on the screen.
 
-// One matrix of source rows and destination columns on a canvas. Cells are painted
-// as one pixel each into an image that the canvas enlarges: the cost of a frame
-// grows with the cells, not with their size on the screen.
-class Matrix {
-  constructor(canvas, side) {
+import { css } from "./color.js";
+import { Palette } from "./palette.js";
+
+/** @typedef {import("./color.js").Theme} Theme */
+
+/**
+ * @typedef {object} Item  a row or column
+ * @property {string} name
+ * @property {string} [band] of the group that it is in, such as a pod, written beside its items
+ */
+
+/**
+ * Cells as columns, source by source: the cell of a row and a column is at
+ * row * columns.length + column.
+ * @typedef {object} Cells
+ * @property {Uint8Array} state      index of STATES
+ * @property {Float32Array} severity of the mean on the ramp, 0 calm to 1 worst; NaN without a mean
+ * @property {Float32Array} share    of observations that are heavy, 0 to 1
+ * @property {Int32Array} location   index of the palette's place that is the mode, -1 for none
+ * @property {Uint8Array} trimmed    1 where the matrix is to mark trimmed packets
+ */
+
+/** @typedef {{row: number, column: number}} At */
+
+/**
+ * @typedef {object} Marks  what is drawn over the cells
+ * @property {boolean} [waiting]   pale, since these are not the cells that were asked for
+ * @property {number} [highlight]  place whose cells stand out, -1 for none
+ * @property {At | null} [pointer] is outlined and named at both axes
+ * @property {At | null} [chosen]  is outlined
+ */
+
+/** The states of cells by their numbers, with the names of the API. */
+export const STATES = Object.freeze(["no_data", "too_few", "clear", "congested", "brief", "not_judged"]);
+const [NO_DATA, TOO_FEW, , CONGESTED, , NOT_JUDGED] = STATES.keys();
+
+const LABEL = 110; // CSS pixels that names take at most
+const LINE = 13; // CSS pixels that a name needs beside the next one
+const BAND = 16; // CSS pixels of the bands beside the names
+const LONGEST = 2.4; // most that cells are wider than high, or higher than wide
+const WRITTEN = 11; // CSS pixels of the least cells that ranks are written into
+
+export class Matrix {
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {"mean" | "mode"} kind mean: the ramp by severity; mode: the place's colour by heavy share
+   */
+  constructor(canvas, kind) {
     this.canvas = canvas;
-    this.side = side;
-    this.context = canvas.getContext("2d");
-    this.image = document.createElement("canvas");
+    this.kind = kind;
+    this.context = context(canvas);
+    this.image = canvas.ownerDocument.createElement("canvas");
+    /** @type {Item[]} */
+    this.rows = [];
+    /** @type {Item[]} */
+    this.columns = [];
+    /** @type {HTMLCanvasElement | null} */
+    this.ground = null;
+    /** @type {Palette | null} */
+    this.palette = null;
+    /** @type {Map<string, HTMLCanvasElement>} */
+    this.written = new Map();
+    this.scale = 1;
+    this.font = "";
+    this.upright = false;
+    // Where the cells are, and the size of one, in device pixels.
+    this.left = this.top = this.right = this.bottom = 0;
+    this.width = this.height = 1;
+    this.pixels = new ImageData(1, 1);
+    this.packed = new Uint32Array(1);
   }
 
-  // layout fits the matrix into a width and height in CSS pixels.
-  layout(model, width, height, scale) {
+  /**
+   * layout fits the matrix into a width and height.
+   * @param {Item[]} rows    sources, from above
+   * @param {Item[]} columns destinations, from the left
+   * @param {{width: number, height: number, scale: number}} room in CSS pixels, and device pixels of each
+   */
+  layout(rows, columns, { width, height, scale }) {
     const g = this.context;
-    this.model = model;
+    this.rows = rows;
+    this.columns = columns;
     this.scale = scale;
     this.font = `${Math.round(11 * scale)}px system-ui, sans-serif`;
     g.font = this.font;
-    const longest = Math.max(...model.groups.map((group) => g.measureText(group.name).width), 20 * scale);
-    const label = Math.min(longest, 110 * scale);
-    const size = Math.max(model.size, 1);
-    this.left = Math.ceil(label + 24 * scale);
-    const room = Math.min(width * scale - this.left, height * scale - 26 * scale - label);
-    // Whole pixels keep large cells even; small ones would waste up to half of the room.
-    const cell = (room - 2) / size;
-    this.span = Math.max(cell < 5 ? Math.floor(room - 2) : Math.floor(cell) * size, size);
-    this.cell = this.span / size;
-    this.upright = longest <= this.cell - 4 * scale;
-    this.top = Math.ceil((this.upright ? 14 * scale : label) + 24 * scale);
-    this.canvas.width = Math.max(this.left + this.span + 1, 1);
-    this.canvas.height = Math.max(this.top + this.span + 1, 1);
+    /** @param {Item[]} items */
+    const longest = (items) => Math.max(20 * scale, ...items.map((item) => g.measureText(item.name).width));
+    /** @param {Item[]} items */
+    const band = (items) => (items.some((item) => item.band) ? BAND * scale : 0);
+    this.left = Math.ceil(Math.min(longest(rows), LABEL * scale) + band(rows) + 24 * scale);
+    const tallest = Math.min(longest(columns), LABEL * scale);
+    const wide = (width * scale - this.left - 2) / Math.max(columns.length, 1);
+    this.upright = longest(columns) <= Math.floor(wide) - 4 * scale;
+    const head = band(columns) + 24 * scale;
+    const above = Math.ceil(head + (this.upright ? 14 * scale : tallest));
+    const high = (height * scale - above - 2) / Math.max(rows.length, 1);
+    this.width = even(Math.min(wide, LONGEST * high), columns.length);
+    this.height = even(Math.min(high, LONGEST * wide), rows.length);
+    // Narrow cells may be too narrow for names that fitted wide ones.
+    this.upright = longest(columns) <= this.width - 4 * scale;
+    this.top = Math.ceil(head + (this.upright ? 14 * scale : tallest));
+    this.right = this.left + Math.round(this.width * columns.length);
+    this.bottom = this.top + Math.round(this.height * rows.length);
+    this.canvas.width = this.right + 1;
+    this.canvas.height = this.bottom + 1;
     this.canvas.style.width = `${this.canvas.width / scale}px`;
     this.canvas.style.height = `${this.canvas.height / scale}px`;
-    this.image.width = this.image.height = size;
-    this.pixels = this.image.getContext("2d").createImageData(size, size);
+    this.image.width = Math.max(columns.length, 1);
+    this.image.height = Math.max(rows.length, 1);
+    this.pixels = context(this.image).createImageData(this.image.width, this.image.height);
     this.packed = new Uint32Array(this.pixels.data.buffer);
     this.ground = null;
+    this.written.clear();
   }
 
-  // dress takes over a theme's colours.
-  dress(theme, palette) {
-    this.theme = theme;
+  /**
+   * dress takes over the colours of a theme and of places.
+   * @param {Palette} palette
+   */
+  dress(palette) {
     this.palette = palette;
     this.ground = null;
+    this.written.clear();
   }
 
-  // color is what a cell is painted with, null for cells without data.
-  color(frame, row, view) {
-    const pixel = this.pixel(frame, row, view);
-    return pixel ? Palette.unpack(pixel) : null;
+  /**
+   * color is what a cell is painted with, null for cells without data.
+   * @param {Cells} cells
+   * @param {At} at
+   * @param {number} [highlight]
+   */
+  color(cells, { row, column }, highlight = -1) {
+    const pixel = this.pixel(cells, row * this.columns.length + column, highlight);
+    return pixel ? css(Palette.unpack(pixel)) : null;
   }
 
-  // pixel is the same as a number, 0 for cells without data.
-  pixel(frame, row, view) {
-    if (row < 0) return 0;
-    const { palette } = this;
-    const c = frame.columns;
-    const state = frame.state(row);
-    if (state === "no_data") return 0;
-    const few = state === "too_few";
-    if (this.side === "left") {
-      const mean = c.mean[row];
-      if (!(mean >= 0)) return palette.few;
-      const at = Math.round(frame.signal.severity(mean) * 255);
-      return few ? palette.uncertain[at] : palette.ramp[at];
+  /**
+   * pixel is the same as a number, 0 for cells without data.
+   * @param {Cells} cells
+   * @param {number} at
+   * @param {number} highlight
+   * @returns {number}
+   */
+  pixel(cells, at, highlight) {
+    const palette = /** @type {Palette} */ (this.palette);
+    const state = cells.state[at];
+    if (state === NO_DATA) return 0;
+    if (this.kind === "mean") {
+      const severity = cells.severity[at];
+      if (!(severity >= 0)) return palette.few;
+      return (state === TOO_FEW ? palette.uncertain : palette.ramp)[Math.round(severity * 255)];
     }
-    if (few || state === "not_judged") return palette.few;
-    const heavy = c.heavy[row];
-    if (!(heavy > 0)) return palette.clear;
-    const mode = frame.mode(row, view.level);
-    const at = Palette.step(heavy / c.observations[row]);
-    if (mode < 0) return palette.nowhere[at];
-    const dimmed = view.highlight >= 0 && view.highlight !== mode;
-    return (dimmed ? palette.dimmed : palette.places)[mode][at];
+    if (state === TOO_FEW || state === NOT_JUDGED) return palette.few;
+    const share = cells.share[at];
+    if (!(share > 0)) return palette.clear;
+    const place = cells.location[at];
+    const step = Palette.step(share);
+    if (place < 0) return palette.nowhere[step];
+    return (highlight >= 0 && highlight !== place ? palette.dimmed : palette.places)[place][step];
   }
 
-  // draw paints a frame; waiting tells that it is not the one that was asked for.
-  draw(frame, view, waiting) {
+  /**
+   * draw paints cells of the rows and columns of the layout, in the colours of the palette.
+   * @param {Cells} cells
+   * @param {Marks} marks
+   */
+  draw(cells, marks) {
     const g = this.context;
-    const neutral = Color.neutral(this.theme);
-    this.ground ||= this.drawGround(neutral);
+    const { theme } = /** @type {Palette} */ (this.palette);
+    const { scale, left, top, right, bottom } = this;
+    const highlight = marks.highlight ?? -1;
+    this.ground ||= this.drawGround(theme);
     g.clearRect(0, 0, this.canvas.width, this.canvas.height);
     g.drawImage(this.ground, 0, 0);
-    this.paint(frame, view);
+    this.paint(cells, highlight);
     g.imageSmoothingEnabled = false;
-    g.globalAlpha = waiting ? 0.25 : 1;
-    g.drawImage(this.image, this.left, this.top, this.span, this.span);
+    g.globalAlpha = marks.waiting ? 0.25 : 1;
+    g.drawImage(this.image, left, top, right - left, bottom - top);
     g.globalAlpha = 1;
-    if (this.cell >= 6 * this.scale) this.grid(Color.css(neutral.ground));
-    if (this.cell >= 8 * this.scale && !waiting) {
-      this.notches(frame, neutral.notch, neutral.ground, 1, (row) => frame.state(row) === "too_few");
-      if (this.side === "right") this.notches(frame, neutral.trimmed, neutral.ground, -1, (row) => frame.trimmed(row));
+    const size = Math.min(this.width, this.height);
+    if (size >= 6 * scale) this.grid(css(theme.ground));
+    if (size >= 8 * scale && !marks.waiting) {
+      this.notches(theme.notch, theme.ground, 1, cells, (at) => cells.state[at] === TOO_FEW);
+      if (this.kind === "mode") this.notches(theme.trimmed, theme.ground, -1, cells, (at) => cells.trimmed[at] === 1);
     }
-    this.outlines(frame, view, neutral);
+    if (this.kind === "mode" && size >= WRITTEN * scale && !marks.waiting) this.write(cells, highlight);
+    this.bounds(theme);
+    this.outlines(cells, marks, theme);
   }
 
-  // drawGround draws what all windows have behind them.
-  drawGround(neutral) {
-    const ground = document.createElement("canvas");
+  /**
+   * drawGround draws what all windows have behind them.
+   * @param {Theme} theme
+   */
+  drawGround(theme) {
+    const ground = this.canvas.ownerDocument.createElement("canvas");
     ground.width = this.canvas.width;
     ground.height = this.canvas.height;
-    const g = ground.getContext("2d");
-    g.fillStyle = Color.hatch(this.theme, this.scale);
-    g.fillRect(this.left, this.top, this.span, this.span);
-    this.axes(g, neutral);
+    const g = context(ground);
+    g.fillStyle = hatch(g, theme, this.scale);
+    g.fillRect(this.left, this.top, this.right - this.left, this.bottom - this.top);
+    this.names(g, theme);
+    this.bands(g, theme);
     return ground;
   }
 
-  paint(frame, view) {
+  /**
+   * @param {Cells} cells
+   * @param {number} highlight
+   */
+  paint(cells, highlight) {
     const { packed } = this;
-    const { rows } = frame;
-    for (let i = 0; i < rows.length; i++) packed[i] = this.pixel(frame, rows[i], view);
-    this.image.getContext("2d").putImageData(this.pixels, 0, 0);
+    const count = this.rows.length * this.columns.length;
+    for (let at = 0; at < count; at++) packed[at] = this.pixel(cells, at, highlight);
+    context(this.image).putImageData(this.pixels, 0, 0);
   }
 
+  /** @param {string} color */
   grid(color) {
     const g = this.context;
+    const { left, top, right, bottom } = this;
     g.fillStyle = color;
-    for (let i = 0; i <= this.model.size; i++) {
-      g.fillRect(this.left + i * this.cell, this.top, 1, this.span);
-      g.fillRect(this.left, this.top + i * this.cell, this.span, 1);
-    }
+    for (let i = 0; i <= this.columns.length; i++) g.fillRect(left + i * this.width, top, 1, bottom - top);
+    for (let i = 0; i <= this.rows.length; i++) g.fillRect(left, top + i * this.height, right - left, 1);
   }
 
-  // notches mark the cells that a test picks in a corner: upper right for 1, lower
-  // left for -1. The middle keeps the colour of the data.
-  notches(frame, color, ground, corner, picks) {
+  /**
+   * bounds are the lines between bands.
+   * @param {Theme} theme
+   */
+  bounds(theme) {
     const g = this.context;
-    const size = corner * Math.round(this.cell * 0.3);
+    const thick = Math.max(1, Math.round(1.5 * this.scale));
+    g.fillStyle = theme.text;
+    for (const { from } of runs(this.columns).slice(1)) g.fillRect(Math.round(this.left + from * this.width - thick / 2), this.top, thick, this.bottom - this.top);
+    for (const { from } of runs(this.rows).slice(1)) g.fillRect(this.left, Math.round(this.top + from * this.height - thick / 2), this.right - this.left, thick);
+  }
+
+  /**
+   * notches mark the cells that a test picks in a corner: upper right for 1, lower
+   * left for -1. The middle keeps the colour of the data.
+   * @param {string} color
+   * @param {import("./color.js").RGB} ground
+   * @param {1 | -1} corner
+   * @param {Cells} cells
+   * @param {(at: number) => boolean} picks
+   */
+  notches(color, ground, corner, cells, picks) {
+    const g = this.context;
+    const size = corner * Math.round(Math.min(this.width, this.height) * 0.3);
     g.fillStyle = color;
     g.beginPath();
-    for (let at = 0; at < frame.rows.length; at++) {
-      if (frame.rows[at] < 0 || !picks(frame.rows[at])) continue;
-      const [src, dst] = this.ends(at);
-      const x = this.left + (dst + (corner > 0 ? 1 : 0)) * this.cell + (corner > 0 ? 0 : 1);
-      const y = this.top + (src + (corner > 0 ? 0 : 1)) * this.cell + (corner > 0 ? 1 : 0);
+    for (let at = 0; at < cells.state.length; at++) {
+      if (cells.state[at] === NO_DATA || !picks(at)) continue;
+      const { row, column } = this.at(at);
+      const x = this.left + (column + (corner > 0 ? 1 : 0)) * this.width + (corner > 0 ? 0 : 1);
+      const y = this.top + (row + (corner > 0 ? 0 : 1)) * this.height + (corner > 0 ? 1 : 0);
       g.moveTo(x - size, y);
       g.lineTo(x, y);
       g.lineTo(x, y + size);
       g.closePath();
     }
     g.fill();
-    g.strokeStyle = Color.css(ground);
+    g.strokeStyle = css(ground);
     g.lineWidth = this.scale;
     g.stroke();
   }
 
-  axes(g, neutral) {
-    const { groups } = this.model;
-    const every = Math.max(1, Math.ceil((13 * this.scale) / this.cell));
-    const room = 110 * this.scale;
-    g.font = this.font;
-    g.fillStyle = neutral.text;
-    g.textBaseline = "middle";
-    for (let i = 0; i < groups.length; i += every) {
-      const middle = (i + 0.5) * this.cell;
-      g.textAlign = "right";
-      g.fillText(groups[i].name, this.left - 6 * this.scale, this.top + middle, room);
-      g.save();
-      g.translate(this.left + middle, this.top - 6 * this.scale);
-      g.textAlign = this.upright ? "center" : "left";
-      if (!this.upright) g.rotate(-Math.PI / 2);
-      g.fillText(groups[i].name, 0, this.upright ? -5 * this.scale : 0, room);
-      g.restore();
+  /**
+   * write puts the ranks of places into the cells that have their colours.
+   * @param {Cells} cells
+   * @param {number} highlight
+   */
+  write(cells, highlight) {
+    const palette = /** @type {Palette} */ (this.palette);
+    for (let at = 0; at < cells.state.length; at++) {
+      const state = cells.state[at];
+      const place = cells.location[at];
+      if (state === NO_DATA || state === TOO_FEW || state === NOT_JUDGED || place < 0 || !(cells.share[at] > 0)) continue;
+      const rank = palette.ranks[place];
+      if (!rank || rank > 99 || (highlight >= 0 && highlight !== place)) continue;
+      const { row, column } = this.at(at);
+      const text = this.number(rank, light(this.pixel(cells, at, highlight)));
+      this.context.drawImage(text, Math.round(this.left + (column + 0.5) * this.width - text.width / 2 + 0.5), Math.round(this.top + (row + 0.5) * this.height - text.height / 2 + 0.5));
     }
-    g.fillStyle = neutral.strong;
+  }
+
+  /**
+   * number is a rank as a picture, which is drawn faster than text.
+   * @param {number} rank
+   * @param {boolean} onLight
+   */
+  number(rank, onLight) {
+    const key = `${rank} ${onLight}`;
+    const known = this.written.get(key);
+    if (known) return known;
+    const size = Math.round(Math.min(0.66 * Math.min(this.width, this.height), 13 * this.scale));
+    const picture = this.canvas.ownerDocument.createElement("canvas");
+    picture.width = Math.ceil(size * (rank > 9 ? 1.3 : 0.8));
+    picture.height = size;
+    const g = context(picture);
+    g.font = `600 ${size}px system-ui, sans-serif`;
     g.textAlign = "center";
-    g.fillText("destination group", this.left + this.span / 2, 8 * this.scale);
+    g.textBaseline = "middle";
+    g.fillStyle = onLight ? "#000" : "#fff";
+    g.fillText(String(rank), picture.width / 2, size * 0.55, picture.width);
+    this.written.set(key, picture);
+    return picture;
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} g
+   * @param {Theme} theme
+   */
+  names(g, theme) {
+    const { scale, left, top } = this;
+    g.font = this.font;
+    g.fillStyle = theme.text;
+    g.textBaseline = "middle";
+    const line = LINE * scale;
+    for (let i = 0; i < this.rows.length; i += Math.max(1, Math.ceil(line / this.height))) this.rowName(g, i);
+    for (let i = 0; i < this.columns.length; i += Math.max(1, Math.ceil(line / this.width))) this.columnName(g, i);
+    g.fillStyle = theme.strong;
+    g.textAlign = "center";
+    g.fillText("destination group", (left + this.right) / 2, 8 * scale);
     g.save();
-    g.translate(8 * this.scale, this.top + this.span / 2);
+    g.translate(8 * scale, (top + this.bottom) / 2);
     g.rotate(-Math.PI / 2);
     g.fillText("source group", 0, 0);
     g.restore();
   }
 
-  // outlines show the cell under the pointer in both matrices, and which cells of
-  // the left one have the highlighted location as their mode.
-  outlines(frame, view, neutral) {
+  /**
+   * @param {CanvasRenderingContext2D} g
+   * @param {number} row
+   */
+  rowName(g, row) {
+    g.textAlign = "right";
+    g.fillText(this.rows[row].name, this.left - 6 * this.scale, this.top + (row + 0.5) * this.height, LABEL * this.scale);
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} g
+   * @param {number} column
+   */
+  columnName(g, column) {
+    g.save();
+    g.translate(this.left + (column + 0.5) * this.width, this.top - 6 * this.scale);
+    g.textAlign = this.upright ? "center" : "left";
+    if (!this.upright) g.rotate(-Math.PI / 2);
+    g.fillText(this.columns[column].name, 0, this.upright ? -5 * this.scale : 0, LABEL * this.scale);
+    g.restore();
+  }
+
+  /**
+   * bands writes which group the items beside each other are in.
+   * @param {CanvasRenderingContext2D} g
+   * @param {Theme} theme
+   */
+  bands(g, theme) {
+    const { scale } = this;
+    g.fillStyle = theme.strong;
+    g.textAlign = "center";
+    g.textBaseline = "middle";
+    for (const { from, to, band } of runs(this.columns)) {
+      const [begin, length] = [this.left + from * this.width, (to - from) * this.width - 4 * scale];
+      g.fillRect(begin + 2 * scale, 30 * scale, length, scale);
+      if (length > 20 * scale) g.fillText(band, begin + length / 2, 23 * scale, length);
+    }
+    for (const { from, to, band } of runs(this.rows)) {
+      const [begin, length] = [this.top + from * this.height, (to - from) * this.height - 4 * scale];
+      g.fillRect(30 * scale, begin + 2 * scale, scale, length);
+      if (length < 20 * scale) continue;
+      g.save();
+      g.translate(23 * scale, begin + length / 2);
+      g.rotate(-Math.PI / 2);
+      g.fillText(band, 0, 0, length);
+      g.restore();
+    }
+  }
+
+  /**
+   * outlines show the cells that are pointed at and chosen, and which cells of means have the
+   * highlighted place as their mode.
+   * @param {Cells} cells
+   * @param {Marks} marks
+   * @param {Theme} theme
+   */
+  outlines(cells, { highlight = -1, pointer, chosen }, theme) {
     const g = this.context;
-    g.strokeStyle = neutral.strong;
-    if (this.side === "left" && view.highlight >= 0) {
+    g.strokeStyle = theme.strong;
+    if (this.kind === "mean" && highlight >= 0) {
       g.lineWidth = Math.max(1, this.scale);
-      frame.rows.forEach((row, at) => {
-        if (frame.state(row) === "congested" && frame.mode(row, view.level) === view.highlight) this.stroke(...this.ends(at), 1);
-      });
+      for (let at = 0; at < cells.state.length; at++) {
+        if (cells.state[at] === CONGESTED && cells.location[at] === highlight) this.outline(this.at(at), 1);
+      }
     }
-    for (const cell of [view.chosen, view.cell]) {
-      if (!cell) continue;
-      g.lineWidth = 2 * this.scale;
-      this.stroke(cell.src, cell.dst, 0);
-    }
+    g.lineWidth = 2 * this.scale;
+    if (chosen) this.outline(chosen, 0);
+    if (!pointer) return;
+    this.outline(pointer, 0);
+    this.point(pointer, theme);
   }
 
-  // ends are the source and destination of a cell's place in a frame.
-  ends(at) {
-    const { size } = this.model;
-    return [Math.floor(at / size), at % size];
+  /**
+   * point names a cell's row and column at the axes, which have no room for all names.
+   * @param {At} at
+   * @param {Theme} theme
+   */
+  point({ row, column }, theme) {
+    const g = this.context;
+    const { scale } = this;
+    const half = (LINE * scale) / 2;
+    const [x, y] = [this.left + (column + 0.5) * this.width, this.top + (row + 0.5) * this.height];
+    g.font = this.font;
+    g.textBaseline = "middle";
+    g.fillStyle = css(theme.ground);
+    const long = Math.min(g.measureText(this.rows[row].name).width, LABEL * scale) + 4 * scale;
+    g.fillRect(this.left - 6 * scale - long, y - half, long + 5 * scale, 2 * half);
+    const tall = this.upright ? 2 * half : Math.min(g.measureText(this.columns[column].name).width, LABEL * scale) + 8 * scale;
+    const wide = this.upright ? this.width : 2 * half;
+    g.fillRect(x - wide / 2, this.top - scale - tall, wide, tall);
+    g.fillStyle = theme.strong;
+    this.rowName(g, row);
+    this.columnName(g, column);
   }
 
-  stroke(src, dst, inset) {
-    const size = this.cell - 2 * inset;
-    this.context.strokeRect(this.left + dst * this.cell + inset + 0.5, this.top + src * this.cell + inset + 0.5, size, size);
+  /**
+   * at is the row and column of a place in the columns of cells.
+   * @param {number} index
+   * @returns {At}
+   */
+  at(index) {
+    const row = Math.floor(index / this.columns.length);
+    return { row, column: index - row * this.columns.length };
   }
 
-  // rect is a cell's place in CSS pixels of the canvas's own box.
-  rect(src, dst) {
+  /**
+   * @param {At} at
+   * @param {number} inset
+   */
+  outline({ row, column }, inset) {
+    this.context.strokeRect(this.left + column * this.width + inset + 0.5, this.top + row * this.height + inset + 0.5, this.width - 2 * inset, this.height - 2 * inset);
+  }
+
+  /**
+   * rect is a cell's place in CSS pixels of the canvas's own box.
+   * @param {At} at
+   */
+  rect({ row, column }) {
+    const { scale } = this;
     return {
-      x: (this.left + dst * this.cell) / this.scale, y: (this.top + src * this.cell) / this.scale,
-      width: this.cell / this.scale, height: this.cell / this.scale,
+      x: (this.left + column * this.width) / scale, y: (this.top + row * this.height) / scale,
+      width: this.width / scale, height: this.height / scale,
     };
   }
 
-  // hit is the cell at a place in CSS pixels, null outside.
+  /**
+   * hit is the cell at a place in CSS pixels of the canvas's own box, null outside of the cells.
+   * @param {number} x
+   * @param {number} y
+   * @returns {At | null}
+   */
   hit(x, y) {
-    const column = Math.floor((x * this.scale - this.left) / this.cell);
-    const row = Math.floor((y * this.scale - this.top) / this.cell);
-    const { size } = this.model;
-    return row >= 0 && column >= 0 && row < size && column < size ? { src: row, dst: column } : null;
+    const column = Math.floor((x * this.scale - this.left) / this.width);
+    const row = Math.floor((y * this.scale - this.top) / this.height);
+    return row >= 0 && column >= 0 && row < this.rows.length && column < this.columns.length ? { row, column } : null;
   }
+}
+
+/**
+ * hatch stands for "no data": visible, and never mistaken for a value.
+ * @param {CanvasRenderingContext2D} g of the canvas that it is drawn on
+ * @param {Theme} theme
+ * @param {number} scale
+ */
+export function hatch(g, theme, scale) {
+  const size = Math.round(6 * scale);
+  const tile = g.canvas.ownerDocument.createElement("canvas");
+  tile.width = tile.height = size;
+  const t = context(tile);
+  t.fillStyle = css(theme.ground);
+  t.fillRect(0, 0, size, size);
+  t.strokeStyle = css(theme.hatch);
+  t.lineWidth = scale;
+  for (const shift of [-size, 0, size]) {
+    t.beginPath();
+    t.moveTo(shift - 1, size + 1);
+    t.lineTo(shift + size + 1, -1);
+    t.stroke();
+  }
+  return /** @type {CanvasPattern} */ (g.createPattern(tile, "repeat"));
+}
+
+/**
+ * even is the size of cells that have at most so much room. Whole pixels keep large cells even;
+ * small ones would waste up to half of the room.
+ * @param {number} room device pixels of a cell
+ * @param {number} count of cells
+ */
+function even(room, count) {
+  if (room >= 5) return Math.floor(room);
+  return Math.max(Math.floor(room * count) / Math.max(count, 1), 1);
+}
+
+/**
+ * runs are the items beside each other that are in one band.
+ * @param {Item[]} items
+ */
+function runs(items) {
+  /** @type {{from: number, to: number, band: string}[]} */
+  const out = [];
+  items.forEach(({ band = "" }, i) => {
+    const last = out[out.length - 1];
+    if (last?.band === band) last.to = i + 1;
+    else out.push({ from: i, to: i + 1, band });
+  });
+  return out.length > 1 || out[0]?.band ? out : [];
+}
+
+/**
+ * light tells whether black is easier to read than white on a pixel.
+ * @param {number} pixel
+ */
+function light(pixel) {
+  const [r, g, b] = Palette.unpack(pixel);
+  return 0.299 * r + 0.587 * g + 0.114 * b > 140;
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @returns {CanvasRenderingContext2D}
+ */
+function context(canvas) {
+  return /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
 }

@@ -1,10 +1,13 @@
-"use strict";
+import * as Color from "./color.js";
+import { FrameCache } from "./frames.js";
+import { STATES } from "./matrix.js";
+import { domain, severity } from "./scale.js";
 
 // A bundle as the drawings need it: frames of cells per signal and window, what a
 // cell says, and the counts per location.
-const LEVEL_FIELDS = { location: null, set: "set", device: "device_index", stage: "stage_index", far_end: "far_end_index" };
+export const LEVEL_FIELDS = { location: null, set: "set", device: "device_index", stage: "stage_index", far_end: "far_end_index" };
 
-class Model {
+export class Model {
   // fetchFrames(signal, level, from, to, lean, cell, aborted) gives the cells of windows as frames;
   // changed is called when some have come.
   constructor(bundle, fetchFrames, changed) {
@@ -82,15 +85,23 @@ class SignalModel {
     this.frames = new FrameCache(this, (from, to, lean) => model.fetchFrames(info.name, level, from, to, lean), model.changed);
     this.seen = new Float64Array(model.windows.length);
     data.locations.window.forEach((w, i) => { this.seen[w] += data.locations.observations[i]; });
-    this.domain = meanDomain(info, this.total, model.locations);
+    // No window's mean is outside of what its cell ever measured.
+    const { mean, min, max } = this.total;
+    this.domain = domain(info.unit, [mean, min, max], Math.max(0, ...model.locations.map((l) => l.capacity_bps || 0)));
   }
 
   // frame holds the rows of one window, or of the whole range for -1; null while they come.
   frame(window, direction) {
-    if (window < 0) return new Frame(this, this.total);
+    if (window < 0) return this.framed(this.total);
     this.frames.want(window, direction);
     const columns = this.frames.get(window);
-    return columns ? new Frame(this, columns) : null;
+    return columns ? this.framed(columns) : null;
+  }
+
+  // framed keeps the last frame, which is drawn again whenever the pointer moves.
+  framed(columns) {
+    if (this.last?.columns !== columns) this.last = new Frame(this, columns);
+    return this.last;
   }
 
   // series is one cell over time: for each window its frame and row, or nothing.
@@ -115,16 +126,6 @@ class SignalModel {
       for (let i = 0; i < src.length; i++) this.reflected[src[i] * size + dst[i]] = kind[i] === 2 ? 1 : 0;
     }
     return this.reflected;
-  }
-
-  // severity places a mean on the ramp: 0 calm, 1 worst.
-  severity(mean) {
-    const { low, high, log } = this.domain;
-    const at = log
-      ? (Math.log(Math.max(mean, low)) - Math.log(low)) / (Math.log(high) - Math.log(low))
-      : (mean - low) / (high - low || 1);
-    const t = Math.min(Math.max(at, 0), 1);
-    return this.info.direction === "min" ? 1 - t : t;
   }
 
   // byLocation counts heavy observations per location of a level, the most first.
@@ -160,10 +161,7 @@ class SignalModel {
   }
 }
 
-class Frame {
-  // The states by their numbers in frames and bundles, with the names of the API.
-  static STATES = ["no_data", "too_few", "clear", "congested", "brief", "not_judged"];
-
+export class Frame {
   constructor(signal, columns) {
     this.signal = signal;
     this.columns = columns;
@@ -196,11 +194,32 @@ class Frame {
 
   // state is the server's: the windows before the frame's end decide, and not its counts alone.
   state(row) {
-    return row < 0 ? "no_data" : Frame.STATES[this.columns.state[row]];
+    return row < 0 ? "no_data" : STATES[this.columns.state[row]];
   }
 
-  trimmed(row) {
-    return this.columns.trimmed[row] > 0.01 * this.columns.observations[row];
+  // cells are those that the matrices draw, with modes at a level: one for each pair of groups.
+  cells(level) {
+    if (this.drawn?.level !== level) this.drawn = { level, cells: this.draw(level) };
+    return this.drawn.cells;
+  }
+
+  draw(level) {
+    const { rows, signal, columns: c } = this;
+    const { length } = rows;
+    const out = {
+      state: new Uint8Array(length), severity: new Float32Array(length).fill(NaN), share: new Float32Array(length),
+      location: new Int32Array(length).fill(-1), trimmed: new Uint8Array(length),
+    };
+    for (let at = 0; at < length; at++) {
+      const row = rows[at];
+      if (row < 0) continue;
+      out.state[at] = c.state[row];
+      if (c.mean[row] >= 0) out.severity[at] = severity(c.mean[row], signal.domain, signal.info.direction);
+      out.share[at] = c.heavy[row] / c.observations[row];
+      out.location[at] = this.place(row, level, "mode");
+      out.trimmed[at] = c.trimmed[row] > 0.01 * c.observations[row] ? 1 : 0;
+    }
+    return out;
   }
 
   mode(row, level) {
@@ -214,7 +233,7 @@ class Frame {
   }
 
   states() {
-    const counts = Object.fromEntries(Frame.STATES.map((state) => [state, 0]));
+    const counts = Object.fromEntries(STATES.map((state) => [state, 0]));
     for (const row of this.rows) counts[this.state(row)]++;
     return counts;
   }
@@ -243,25 +262,4 @@ class Frame {
       mode: place("mode"), runnerUp: place("runner_up"),
     });
   }
-}
-
-// meanDomain is the range of the colour scale, the same for all windows so that
-// colours compare over time. Delays span decades and take a logarithmic scale.
-function meanDomain(info, { mean, min, max }, locations) {
-  if (info.unit === "ratio") return { low: 0, high: 1, log: false };
-  let low = Infinity;
-  let high = 0;
-  for (let i = 0; i < mean.length; i++) {
-    // No window's mean is outside of what its cell ever measured.
-    for (const v of [mean[i], min[i], max[i]]) {
-      if (v > 0) low = Math.min(low, v);
-      if (v > high) high = v;
-    }
-  }
-  if (info.unit === "bit/s") {
-    const capacity = Math.max(0, ...locations.map((l) => l.capacity_bps || 0));
-    return { low: 0, high: Math.max(high, capacity) || 1, log: false };
-  }
-  if (high / low > 10) return { low, high, log: true };
-  return { low: 0, high: high || 1, log: false };
 }

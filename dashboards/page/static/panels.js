@@ -1,222 +1,219 @@
-"use strict";
-
 // The parts of the page that are text: header, tabs, legend, tooltip. All text goes
 // in as text nodes, never as markup: names come from files and the network.
-const Panels = (() => {
-  const SIGNALS = {
-    min_abw: ["min ABW", "Mean available bandwidth"],
-    min_abw_ratio: ["min ABW/C", "Mean available bandwidth / capacity"],
-    max_delay: ["max delay", "Mean of the maximum per-hop delay"],
-    max_nqd: ["max nQD", "Mean of the maximum normalized queue depth"],
-  };
-  const STATES = { congested: "congested", brief: "brief", clear: "clear", too_few: "too few", not_judged: "not judged", no_data: "no data" };
-  const LEVELS = {
-    location: "Ports, or the smallest set of them that a tag leaves possible", set: "Sets of ports, such as the uplinks of a leaf",
-    device: "Switches", stage: "Stages of the fabric, such as leaf or spine", far_end: "All links into the same switch or host",
-  };
 
-  const find = (id) => document.getElementById(id);
+import * as Format from "./format.js";
 
-  function element(name, className, ...children) {
-    const out = document.createElement(name);
-    if (className) out.className = className;
-    out.append(...children);
-    return out;
-  }
+const SIGNALS = {
+  min_abw: ["min ABW", "Mean available bandwidth"],
+  min_abw_ratio: ["min ABW/C", "Mean available bandwidth / capacity"],
+  max_delay: ["max delay", "Mean of the maximum per-hop delay"],
+  max_nqd: ["max nQD", "Mean of the maximum normalized queue depth"],
+};
+const STATES = { congested: "congested", brief: "brief", clear: "clear", too_few: "too few", not_judged: "not judged", no_data: "no data" };
+const LEVELS = {
+  location: "Ports, or the smallest set of them that a tag leaves possible", set: "Sets of ports, such as the uplinks of a leaf",
+  device: "Switches", stage: "Stages of the fabric, such as leaf or spine", far_end: "All links into the same switch or host",
+};
 
-  // How hops make the value of a type that the configuration defines.
-  const AGGREGATIONS = {
-    min: "the minimum of", max: "the maximum of", sum: "the sum over hops of", count: "the count of hops of",
-  };
+export const find = (id) => document.getElementById(id);
 
-  const short = (name) => (SIGNALS[name] || [name.replace(/[_:]/g, " ")])[0];
+export function element(name, className, ...children) {
+  const out = document.createElement(name);
+  if (className) out.className = className;
+  out.append(...children);
+  return out;
+}
 
-  function title(info) {
-    if (SIGNALS[info.name]) return SIGNALS[info.name][1];
-    const how = AGGREGATIONS[info.aggregation];
-    return how ? `Mean of ${how} ${short(info.name)}` : `${short(info.name)}: no table gives it a value`;
-  }
+// How hops make the value of a type that the configuration defines.
+const AGGREGATIONS = {
+  min: "the minimum of", max: "the maximum of", sum: "the sum over hops of", count: "the count of hops of",
+};
 
-  function facts(pairs) {
-    find("facts").replaceChildren(...pairs.map(([name, value, hint]) => {
-      const item = element("div", "", element("dt", "", name), element("dd", "", value));
-      if (hint) item.title = hint;
-      return item;
-    }));
-  }
+export const short = (name) => (SIGNALS[name] || [name.replace(/[_:]/g, " ")])[0];
 
-  function tabs(signals, current, choose) {
-    const before = document.activeElement?.dataset?.signal;
-    find("signals").replaceChildren(...signals.map((s, i) => {
-      const tab = element("button", "", short(s.name));
-      tab.type = "button";
-      tab.role = "tab";
-      tab.dataset.signal = s.name;
-      tab.ariaSelected = String(s.name === current);
-      tab.tabIndex = s.name === current ? 0 : -1;
-      tab.addEventListener("click", () => choose(s.name));
-      tab.addEventListener("keydown", (event) => {
-        const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-        if (!step) return;
-        event.preventDefault();
-        const to = signals[(i + step + signals.length) % signals.length].name;
-        find("signals").querySelector(`[data-signal="${CSS.escape(to)}"]`).focus();
-        choose(to);
-      });
-      return tab;
-    }));
-    find("signals").querySelector(`[data-signal="${CSS.escape(before || "")}"]`)?.focus();
-  }
+export function title(info) {
+  if (SIGNALS[info.name]) return SIGNALS[info.name][1];
+  const how = AGGREGATIONS[info.aggregation];
+  return how ? `Mean of ${how} ${short(info.name)}` : `${short(info.name)}: no table gives it a value`;
+}
 
-  function levels(names, current, choose) {
-    const box = find("levels");
-    box.querySelectorAll("label").forEach((l) => l.remove());
-    box.append(...names.map((name) => {
-      const input = element("input");
-      input.type = "radio";
-      input.name = "level";
-      input.checked = name === current;
-      input.addEventListener("change", () => choose(name));
-      const label = element("label", "", input, element("span", "", name.replace("_", " ")));
-      label.title = LEVELS[name] || "";
-      return label;
-    }));
-    box.hidden = names.length < 2;
-  }
+export function facts(pairs) {
+  find("facts").replaceChildren(...pairs.map(([name, value, hint]) => {
+    const item = element("div", "", element("dt", "", name), element("dd", "", value));
+    if (hint) item.title = hint;
+    return item;
+  }));
+}
 
-  // rule says when a cell is congested.
-  function rule({ onset_ratio: onset, clear_ratio: clear }) {
-    return `congested from ${Format.exactly(onset)} heavy until below ${Format.exactly(clear)}`;
-  }
-
-  // meanings says what the states of a signal's cells mean, and what to do about them.
-  function meanings({ info, model: { bundle } }) {
-    return {
-      congested: rule(bundle), brief: "brief: something was heavy, and the cell is not congested", clear: "clear: nothing was heavy",
-      too_few: `too few samples: less than ${bundle.min_observations}`, no_data: "no data: nothing was heard",
-      not_judged: `not judged: ${info.not_judged_hint || "no threshold applies"}`,
-    };
-  }
-
-  function states(counts, signal) {
-    const about = meanings(signal);
-    find("states").replaceChildren(...Object.entries(STATES).map(([state, name]) => {
-      const item = element("li", state, element("b", "", Format.count(counts[state])), ` ${name}`);
-      item.title = about[state];
-      return item;
-    }));
-  }
-
-  function legend(signal, ranked, highlight, choose) {
-    const heavy = signal.sum.heavy || 1;
-    find("legend-note").textContent = ranked.length ? "share of heavy observations" : "";
-    const items = ranked.map((c) => {
-      const location = signal.model.locations[c.location];
-      const swatch = element("span", "swatch");
-      swatch.style.background = location.color;
-      const bar = element("span", "share");
-      bar.style.width = `${(100 * c.heavy) / ranked[0].heavy}%`;
-      bar.style.background = location.color;
-      const button = element("button", "", swatch, element("span", "name", location.name),
-        element("span", "number", Format.share(c.heavy / heavy)), bar);
-      button.type = "button";
-      button.ariaPressed = String(highlight === c.location);
-      button.title = `${place(location)}\n${Format.count(c.heavy)} heavy of ${Format.count(c.observations)} observations`;
-      button.addEventListener("click", () => choose(c.location));
-      return element("li", "", button);
+export function tabs(signals, current, choose) {
+  const before = document.activeElement?.dataset?.signal;
+  find("signals").replaceChildren(...signals.map((s, i) => {
+    const tab = element("button", "", short(s.name));
+    tab.type = "button";
+    tab.role = "tab";
+    tab.dataset.signal = s.name;
+    tab.ariaSelected = String(s.name === current);
+    tab.tabIndex = s.name === current ? 0 : -1;
+    tab.addEventListener("click", () => choose(s.name));
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const to = signals[(i + step + signals.length) % signals.length].name;
+      find("signals").querySelector(`[data-signal="${CSS.escape(to)}"]`).focus();
+      choose(to);
     });
-    if (!items.length) {
-      items.push(element("li", "empty", signal.sum.heavy && !signal.located
-        ? "Every hop adds to this signal: what is heavy has no one bottleneck."
-        : "Nothing was heavily loaded in this range."));
+    return tab;
+  }));
+  find("signals").querySelector(`[data-signal="${CSS.escape(before || "")}"]`)?.focus();
+}
+
+export function levels(names, current, choose) {
+  const box = find("levels");
+  box.querySelectorAll("label").forEach((l) => l.remove());
+  box.append(...names.map((name) => {
+    const input = element("input");
+    input.type = "radio";
+    input.name = "level";
+    input.checked = name === current;
+    input.addEventListener("change", () => choose(name));
+    const label = element("label", "", input, element("span", "", name.replace("_", " ")));
+    label.title = LEVELS[name] || "";
+    return label;
+  }));
+  box.hidden = names.length < 2;
+}
+
+// rule says when a cell is congested.
+export function rule({ onset_ratio: onset, clear_ratio: clear }) {
+  return `congested from ${Format.exactly(onset)} heavy until below ${Format.exactly(clear)}`;
+}
+
+// meanings says what the states of a signal's cells mean, and what to do about them.
+export function meanings({ info, model: { bundle } }) {
+  return {
+    congested: rule(bundle), brief: "brief: something was heavy, and the cell is not congested", clear: "clear: nothing was heavy",
+    too_few: `too few samples: less than ${bundle.min_observations}`, no_data: "no data: nothing was heard",
+    not_judged: `not judged: ${info.not_judged_hint || "no threshold applies"}`,
+  };
+}
+
+export function states(counts, signal) {
+  const about = meanings(signal);
+  find("states").replaceChildren(...Object.entries(STATES).map(([state, name]) => {
+    const item = element("li", state, element("b", "", Format.count(counts[state])), ` ${name}`);
+    item.title = about[state];
+    return item;
+  }));
+}
+
+export function legend(signal, ranked, highlight, choose) {
+  const heavy = signal.sum.heavy || 1;
+  find("legend-note").textContent = ranked.length ? "share of heavy observations" : "";
+  const items = ranked.map((c) => {
+    const location = signal.model.locations[c.location];
+    const swatch = element("span", "swatch");
+    swatch.style.background = location.color;
+    const bar = element("span", "share");
+    bar.style.width = `${(100 * c.heavy) / ranked[0].heavy}%`;
+    bar.style.background = location.color;
+    const button = element("button", "", swatch, element("span", "name", location.name),
+      element("span", "number", Format.share(c.heavy / heavy)), bar);
+    button.type = "button";
+    button.ariaPressed = String(highlight === c.location);
+    button.title = `${place(location)}\n${Format.count(c.heavy)} heavy of ${Format.count(c.observations)} observations`;
+    button.addEventListener("click", () => choose(c.location));
+    return element("li", "", button);
+  });
+  if (!items.length) {
+    items.push(element("li", "empty", signal.sum.heavy && !signal.located
+      ? "Every hop adds to this signal: what is heavy has no one bottleneck."
+      : "Nothing was heavily loaded in this range."));
+  }
+  find("legend").replaceChildren(...items);
+}
+
+function place(location) {
+  const parts = [location.name];
+  const role = [location.stage, location.orientation].filter(Boolean).join(", ");
+  if (role) parts.push(role);
+  if (location.capacity_bps) parts.push(Format.quantity(location.capacity_bps, "bit/s"));
+  return parts.join(" \u00b7 ");
+}
+
+// ofSet marks a share that the ports of a set have together.
+export function ofSet(location) {
+  return location.candidate_count > 1 ? ", of the set" : "";
+}
+
+// by says what evidence, the bits of aggregate.Evidence, named a place.
+export function by(evidence) {
+  if (evidence === undefined) return "";
+  const words = ["its path", "its hash", "taps"].filter((_, i) => evidence >> i & 1);
+  return `by ${words.join(" and ") || "its locator"}`;
+}
+
+export function cellRows(cell, signal) {
+  const { unit } = signal.info;
+  const rows = [["state", ["congested", "clear"].includes(cell.state) ? cell.state : meanings(signal)[cell.state]]];
+  if (cell.state === "no_data") return rows;
+  rows.push(["mean", Format.quantity(cell.mean, unit)]);
+  if (cell.min >= 0 && cell.max >= 0) {
+    rows.push(["min \u2026 max", `${Format.quantity(cell.min, unit)} \u2026 ${Format.quantity(cell.max, unit)}`]);
+  }
+  if (cell.mode) {
+    const share = cell.mode.votes === undefined ? "" : `, ${Format.share(cell.mode.share)} of heavy${ofSet(cell.mode.location)}`;
+    rows.push(["mode", cell.mode.location.name + share, cell.mode.location.color]);
+    const { candidates, candidate_count: count } = cell.mode.location;
+    if (count > 1) {
+      const more = count > 6 ? ` and ${count - 6} more` : "";
+      // Where other locations are named too, ports of theirs may be likelier.
+      const each = cell.mode.share === 1 ? `, ${Format.share(1 / count)} each` : "";
+      rows.push(["one of", candidates.slice(0, 6).join(", ") + more + each]);
     }
-    find("legend").replaceChildren(...items);
   }
-
-  function place(location) {
-    const parts = [location.name];
-    const role = [location.stage, location.orientation].filter(Boolean).join(", ");
-    if (role) parts.push(role);
-    if (location.capacity_bps) parts.push(Format.quantity(location.capacity_bps, "bit/s"));
-    return parts.join(" \u00b7 ");
+  if (cell.runnerUp) {
+    rows.push(["runner-up", `${cell.runnerUp.location.name}, ${Format.share(cell.runnerUp.share)} of heavy${ofSet(cell.runnerUp.location)}`, cell.runnerUp.location.color]);
   }
+  rows.push(["heavy", `${Format.share(cell.heavy / cell.observations)} of all`]);
+  rows.push(["observations", `${Format.count(cell.observations)} ${cell.kind}`]);
+  rows.push(["samples", Format.count(cell.samples)]);
+  if (cell.untouched) rows.push(["untouched", Format.share(cell.untouched / cell.observations)]);
+  rows.push(["trimmed", Format.share(cell.trimmed / cell.observations)]);
+  return rows;
+}
 
-  // ofSet marks a share that the ports of a set have together.
-  function ofSet(location) {
-    return location.candidate_count > 1 ? ", of the set" : "";
-  }
-
-  // by says what evidence, the bits of aggregate.Evidence, named a place.
-  function by(evidence) {
-    if (evidence === undefined) return "";
-    const words = ["its path", "its hash", "taps"].filter((_, i) => evidence >> i & 1);
-    return `by ${words.join(" and ") || "its locator"}`;
-  }
-
-  function cellRows(cell, signal) {
-    const { unit } = signal.info;
-    const rows = [["state", ["congested", "clear"].includes(cell.state) ? cell.state : meanings(signal)[cell.state]]];
-    if (cell.state === "no_data") return rows;
-    rows.push(["mean", Format.quantity(cell.mean, unit)]);
-    if (cell.min >= 0 && cell.max >= 0) {
-      rows.push(["min \u2026 max", `${Format.quantity(cell.min, unit)} \u2026 ${Format.quantity(cell.max, unit)}`]);
+// tip shows rows of [name, value, colour] beside a rectangle of the viewport.
+export function tip(heading, rows, near) {
+  const box = find("tip");
+  const list = element("dl");
+  for (const [name, value, color] of rows) {
+    const text = element("dd", "", value);
+    if (color) {
+      const swatch = element("span", "swatch");
+      swatch.style.background = color;
+      text.prepend(swatch);
     }
-    if (cell.mode) {
-      const share = cell.mode.votes === undefined ? "" : `, ${Format.share(cell.mode.share)} of heavy${ofSet(cell.mode.location)}`;
-      rows.push(["mode", cell.mode.location.name + share, cell.mode.location.color]);
-      const { candidates, candidate_count: count } = cell.mode.location;
-      if (count > 1) {
-        const more = count > 6 ? ` and ${count - 6} more` : "";
-        // Where other locations are named too, ports of theirs may be likelier.
-        const each = cell.mode.share === 1 ? `, ${Format.share(1 / count)} each` : "";
-        rows.push(["one of", candidates.slice(0, 6).join(", ") + more + each]);
-      }
-    }
-    if (cell.runnerUp) {
-      rows.push(["runner-up", `${cell.runnerUp.location.name}, ${Format.share(cell.runnerUp.share)} of heavy${ofSet(cell.runnerUp.location)}`, cell.runnerUp.location.color]);
-    }
-    rows.push(["heavy", `${Format.share(cell.heavy / cell.observations)} of all`]);
-    rows.push(["observations", `${Format.count(cell.observations)} ${cell.kind}`]);
-    rows.push(["samples", Format.count(cell.samples)]);
-    if (cell.untouched) rows.push(["untouched", Format.share(cell.untouched / cell.observations)]);
-    rows.push(["trimmed", Format.share(cell.trimmed / cell.observations)]);
-    return rows;
+    list.append(element("dt", "", name), text);
   }
+  box.replaceChildren(element("strong", "", heading), list);
+  box.hidden = false;
+  const gap = 14;
+  const fits = near.right + gap + box.offsetWidth < window.innerWidth;
+  box.style.left = `${fits ? near.right + gap : Math.max(4, near.left - gap - box.offsetWidth)}px`;
+  box.style.top = `${Math.max(4, Math.min(near.top, window.innerHeight - box.offsetHeight - 8))}px`;
+}
 
-  // tip shows rows of [name, value, colour] beside a rectangle of the viewport.
-  function tip(heading, rows, near) {
-    const box = find("tip");
-    const list = element("dl");
-    for (const [name, value, color] of rows) {
-      const text = element("dd", "", value);
-      if (color) {
-        const swatch = element("span", "swatch");
-        swatch.style.background = color;
-        text.prepend(swatch);
-      }
-      list.append(element("dt", "", name), text);
-    }
-    box.replaceChildren(element("strong", "", heading), list);
-    box.hidden = false;
-    const gap = 14;
-    const fits = near.right + gap + box.offsetWidth < window.innerWidth;
-    box.style.left = `${fits ? near.right + gap : Math.max(4, near.left - gap - box.offsetWidth)}px`;
-    box.style.top = `${Math.max(4, Math.min(near.top, window.innerHeight - box.offsetHeight - 8))}px`;
-  }
+// say has a screen reader speak.
+export function say(heading, rows) {
+  find("spoken").textContent = `${heading}: ${rows.map(([name, value]) => `${name} ${value}`).join(", ")}`;
+}
 
-  // say has a screen reader speak.
-  function say(heading, rows) {
-    find("spoken").textContent = `${heading}: ${rows.map(([name, value]) => `${name} ${value}`).join(", ")}`;
-  }
+export function hideTip() {
+  find("tip").hidden = true;
+}
 
-  function hideTip() {
-    find("tip").hidden = true;
-  }
-
-  function banner(text) {
-    find("banner").textContent = text;
-    find("banner").hidden = !text;
-  }
-
-  return { find, element, short, title, facts, tabs, levels, rule, meanings, states, legend, ofSet, by, cellRows, tip, say, hideTip, banner };
-})();
+export function banner(text) {
+  find("banner").textContent = text;
+  find("banner").hidden = !text;
+}

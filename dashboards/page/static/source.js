@@ -1,103 +1,103 @@
-"use strict";
-
 // Asks the API beside the page for bundles and frames.
-const Source = (() => {
-  const { find } = Panels;
-  const SHORT = "300"; // s, the range beside the newest window
-  let request = null;
 
-  // fetchBundle asks for one signal at one level over the selected range, and opens
-  // the answer. A newer request ends an older one.
-  async function fetchBundle(signal, level) {
-    request?.abort();
-    request = new AbortController();
-    const { signal: aborted } = request;
-    try {
-      const extent = await ask("api/v1/extent", {}, aborted);
-      if (extent.empty) throw new Error("Nothing is stored yet: csigscope collect and replay store what they see. Reload when they have.");
-      const bundle = await ask("api/v1/bundle", question(extent, signal, level), aborted);
-      Panels.banner("");
-      App.open(bundle);
-    } catch (error) {
-      if (error.name !== "AbortError") Panels.banner(error.message);
-      throw error;
-    }
+import * as App from "./app.js";
+import * as Live from "./live.js";
+import * as Panels from "./panels.js";
+import { find } from "./panels.js";
+import * as Token from "./token.js";
+
+const SHORT = "300"; // s, the range beside the newest window
+let request = null;
+
+// fetchBundle asks for one signal at one level over the selected range, and opens
+// the answer. A newer request ends an older one.
+export async function fetchBundle(signal, level) {
+  request?.abort();
+  request = new AbortController();
+  const { signal: aborted } = request;
+  try {
+    const extent = await ask("api/v1/extent", {}, aborted);
+    if (extent.empty) throw new Error("Nothing is stored yet: csigscope collect and replay store what they see. Reload when they have.");
+    const bundle = await ask("api/v1/bundle", question(extent, signal, level), aborted);
+    Panels.banner("");
+    App.open(bundle);
+  } catch (error) {
+    if (error.name !== "AbortError") Panels.banner(error.message);
+    throw error;
   }
+}
 
-  // question is what to ask for under the state's range and step.
-  function question(extent, signal, level) {
-    const { range, from, to, step } = App.view;
-    const query = { signal: extent.signals.some((s) => s.name === signal) ? signal : extent.signals[0].name, level: level || "location" };
-    if (step) query.step = step;
-    if (range === "fixed") return { ...query, from, to };
-    if (Number(range) > 0) {
-      const begin = BigInt(extent.last_ns) - BigInt(Math.trunc(Number(range))) * 1000000000n;
-      query.from = String(begin > BigInt(extent.first_ns) ? begin : extent.first_ns);
-    }
-    return query;
+// question is what to ask for under the state's range and step.
+function question(extent, signal, level) {
+  const { range, from, to, step } = App.view;
+  const query = { signal: extent.signals.some((s) => s.name === signal) ? signal : extent.signals[0].name, level: level || "location" };
+  if (step) query.step = step;
+  if (range === "fixed") return { ...query, from, to };
+  if (Number(range) > 0) {
+    const begin = BigInt(extent.last_ns) - BigInt(Math.trunc(Number(range))) * 1000000000n;
+    query.from = String(begin > BigInt(extent.first_ns) ? begin : extent.first_ns);
   }
+  return query;
+}
 
-  // fetchFrames gives the frames of some windows of the model that is open, of all cells
-  // or of one.
-  async function fetchFrames(signal, level, from, to, lean, cell, aborted) {
-    const { windows, step } = App.model();
-    const end = windows[to - 1] + BigInt(step);
-    const query = { signal, level, from: String(windows[from]), to: String(end), step: `${step}ns`, fields: lean ? "lean" : "all", ...cell };
-    return (await answer("api/v1/frames", query, aborted)).arrayBuffer();
+// fetchFrames gives the frames of some windows of the model that is open, of all cells
+// or of one.
+export async function fetchFrames(signal, level, from, to, lean, cell, aborted) {
+  const { windows, step } = App.model;
+  const end = windows[to - 1] + BigInt(step);
+  const query = { signal, level, from: String(windows[from]), to: String(end), step: `${step}ns`, fields: lean ? "lean" : "all", ...cell };
+  return (await answer("api/v1/frames", query, aborted)).arrayBuffer();
+}
+
+export const ask = async (path, query, aborted) => (await answer(path, query, aborted)).json();
+
+async function answer(path, query, aborted) {
+  let response;
+  try {
+    response = await Token.request(`${path}?${new URLSearchParams(query)}`, { signal: aborted });
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error; // which is how fetch fails
+    throw new Error("The server does not answer: what is shown may be old.");
   }
+  if (response.ok) return response;
+  const problem = await response.json().catch(() => ({}));
+  throw new Error(problem.detail || `The server answered ${response.status}.`);
+}
 
-  const ask = async (path, query, aborted) => (await answer(path, query, aborted)).json();
+export const refresh = () => fetchBundle(App.view.signal, App.view.level).catch(() => {});
 
-  async function answer(path, query, aborted) {
-    let response;
-    try {
-      response = await Token.request(`${path}?${new URLSearchParams(query)}`, { signal: aborted });
-    } catch (error) {
-      if (!(error instanceof TypeError)) throw error; // which is how fetch fails
-      throw new Error("The server does not answer: what is shown may be old.");
-    }
-    if (response.ok) return response;
-    const problem = await response.json().catch(() => ({}));
-    throw new Error(problem.detail || `The server answered ${response.status}.`);
-  }
+// follow shows the newest window and goes on with it, or stops doing so.
+async function follow(on) {
+  App.view.live = on;
+  if (on && ["all", "fixed"].includes(App.view.range)) find("range").value = App.view.range = SHORT;
+  Live.stop();
+  await refresh();
+  if (on) await Live.start();
+  if (App.model) App.setWindow(on ? Live.NOW : App.view.window);
+}
 
-  const refresh = () => fetchBundle(App.view.signal, App.view.level).catch(() => {});
+// navigate goes where the state says, as an address has set it.
+export function navigate() {
+  const { view } = App;
+  find("range").value = view.range;
+  if (find("range").selectedIndex < 0) find("range").value = view.range = "all";
+  find("step").value = view.step;
+  if (find("step").selectedIndex < 0) find("step").value = view.step = "";
+  find("follow").checked = view.live;
+  return view.live ? follow(true) : (Live.stop(), refresh());
+}
 
-  // follow shows the newest window and goes on with it, or stops doing so.
-  async function follow(on) {
-    App.view.live = on;
-    if (on && ["all", "fixed"].includes(App.view.range)) find("range").value = App.view.range = SHORT;
-    Live.stop();
-    await refresh();
-    if (on) await Live.start();
-    if (App.model()) App.setWindow(on ? Live.NOW : App.view.window);
-  }
-
-  // navigate goes where the state says, as an address has set it.
-  function navigate() {
-    const { view } = App;
-    find("range").value = view.range;
-    if (find("range").selectedIndex < 0) find("range").value = view.range = "all";
-    find("step").value = view.step;
-    if (find("step").selectedIndex < 0) find("step").value = view.step = "";
-    find("follow").checked = view.live;
-    return view.live ? follow(true) : (Live.stop(), refresh());
-  }
-
-  function start() {
-    Token.start();
-    find("range").addEventListener("change", (event) => {
-      App.view.range = event.target.value;
-      refresh();
-    });
-    find("step").addEventListener("change", (event) => {
-      App.view.step = event.target.value;
-      refresh();
-    });
-    find("reload").addEventListener("click", refresh);
-    find("follow").addEventListener("change", (event) => follow(event.target.checked));
-    return navigate();
-  }
-
-  return { start, navigate, refresh, fetchBundle, fetchFrames, ask };
-})();
+export function start() {
+  Token.start();
+  find("range").addEventListener("change", (event) => {
+    App.view.range = event.target.value;
+    refresh();
+  });
+  find("step").addEventListener("change", (event) => {
+    App.view.step = event.target.value;
+    refresh();
+  });
+  find("reload").addEventListener("click", refresh);
+  find("follow").addEventListener("change", (event) => follow(event.target.checked));
+  return navigate();
+}

@@ -1,9 +1,9 @@
-"use strict";
+import * as Token from "./token.js";
 
 // Server-sent events, read by fetch: an EventSource sends no Authorization. A stream that
 // breaks off, or says nothing although it has to, is opened again and goes on after the last
 // event that had an id.
-class Stream {
+export class Stream {
   static FIRST = 1000; // ms until a stream is opened again, twice as long each time
   static MOST = 30000; // ms of that
   static SILENCE = 15000; // ms until a stream without a word is taken for dead

@@ -1,7 +1,9 @@
-"use strict";
+import * as Color from "./color.js";
+import * as Format from "./format.js";
+import { hatch } from "./matrix.js";
 
 // The heatmap of heavy observations: time to the right, one row a location.
-class Timeline {
+export class Timeline {
   static ROW = 14; // height of a row in CSS pixels
   static FAINTEST = 0.15; // where in the ramp the least share is
 
@@ -41,7 +43,7 @@ class Timeline {
   color(index, window, view) {
     if (!this.signal.seen[window]) return null;
     const heavy = this.rows[index].heavy[window];
-    if (!heavy) return Color.neutral(view.theme).clear;
+    if (!heavy) return Color.theme(view.theme).clear;
     return Color.ramp(view.theme, Timeline.FAINTEST + ((1 - Timeline.FAINTEST) * heavy) / this.signal.seen[window] / this.peak);
   }
 
@@ -53,7 +55,7 @@ class Timeline {
     }
     g.clearRect(0, 0, this.canvas.width, this.canvas.height);
     g.drawImage(this.ground.canvas, 0, 0);
-    this.cursor(view, Color.neutral(theme));
+    this.cursor(view, Color.theme(theme));
   }
 
   // drawGround draws what does not change while somebody scrubs.
@@ -62,8 +64,8 @@ class Timeline {
     ground.width = this.canvas.width;
     ground.height = this.canvas.height;
     const g = ground.getContext("2d");
-    const neutral = Color.neutral(view.theme);
-    g.fillStyle = Color.hatch(view.theme, this.scale);
+    const neutral = Color.theme(view.theme);
+    g.fillStyle = hatch(g, neutral, this.scale);
     g.fillRect(this.left, 0, this.span, this.height);
     this.paint(view);
     g.imageSmoothingEnabled = false;

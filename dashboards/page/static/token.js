@@ -1,116 +1,113 @@
-"use strict";
-
 // The token that a server wants of who shows no certificate. It is kept for this tab alone
 // until that is closed, and sent in a header, never in an address: those are logged, kept in
 // histories, and sent to others.
-const Token = (() => {
-  const { find } = Panels;
-  const KEY = "csigscope-token";
-  let token = load();
-  let asking = null; // a promise while the dialog is open
-  let dismissed = false; // who was asked does not want to be asked again
 
-  function load() {
-    try {
-      return sessionStorage.getItem(KEY) || "";
-    } catch {
-      return ""; // a browser that keeps nothing: the token lasts as long as the page
-    }
+import { find } from "./panels.js";
+import * as Source from "./source.js";
+
+const KEY = "csigscope-token";
+let token = load();
+let asking = null; // a promise while the dialog is open
+let dismissed = false; // who was asked does not want to be asked again
+
+function load() {
+  try {
+    return sessionStorage.getItem(KEY) || "";
+  } catch {
+    return ""; // a browser that keeps nothing: the token lasts as long as the page
   }
+}
 
-  function keep(text) {
-    token = text;
-    try {
-      if (text) sessionStorage.setItem(KEY, text);
-      else sessionStorage.removeItem(KEY);
-    } catch {
-      return; // as in load
-    }
+function keep(text) {
+  token = text;
+  try {
+    if (text) sessionStorage.setItem(KEY, text);
+    else sessionStorage.removeItem(KEY);
+  } catch {
+    return; // as in load
   }
+}
 
-  const send = (path, options, text) => fetch(path, {
-    ...options, cache: "no-store", headers: { ...options.headers, ...(text && { Authorization: `Bearer ${text}` }) },
-  });
+const send = (path, options, text) => fetch(path, {
+  ...options, cache: "no-store", headers: { ...options.headers, ...(text && { Authorization: `Bearer ${text}` }) },
+});
 
-  // request is fetch with the token. Where the server refuses that, the person at the page is
-  // asked for one, and the request waits.
-  async function request(path, options) {
-    for (;;) {
-      await asking;
-      options.signal?.throwIfAborted();
-      if (dismissed) throw new Error("The server answers only with a token.");
-      const used = token;
-      const response = await send(path, options, used);
-      if (response.status !== 401) return response;
-      response.body?.cancel();
-      if (used === token && !asking) ask(used ? "The server does not accept the token any more." : "");
-    }
+// request is fetch with the token. Where the server refuses that, the person at the page is
+// asked for one, and the request waits.
+export async function request(path, options) {
+  for (;;) {
+    await asking;
+    options.signal?.throwIfAborted();
+    if (dismissed) throw new Error("The server answers only with a token.");
+    const used = token;
+    const response = await send(path, options, used);
+    if (response.status !== 401) return response;
+    response.body?.cancel();
+    if (used === token && !asking) ask(used ? "The server does not accept the token any more." : "");
   }
+}
 
-  // ask opens the dialog, which says what is wrong so far.
-  function ask(wrong) {
-    dismissed = false;
-    asking = new Promise((resolve) => { find("token").addEventListener("close", resolve, { once: true }); });
-    asking.then(() => {
-      asking = null;
-      dismissed ||= !token;
-      show();
-    });
-    keep("");
-    complain(wrong);
-    find("token").showModal();
-  }
-
-  function complain(text) {
-    find("token-wrong").textContent = text;
-    find("token-text").ariaInvalid = String(Boolean(text));
-    find("token-text").select();
-  }
-
-  // give tries what was typed in.
-  async function give(event) {
-    event.preventDefault();
-    const text = find("token-text").value.trim();
-    if (!/^[!-~]+$/.test(text)) return complain("A token has letters, digits and signs, and no spaces.");
-    try {
-      const response = await send("api/v1/health", {}, text);
-      response.body?.cancel();
-      if (response.status === 401) return complain("The server refused this token.");
-      if (response.status === 429) return complain("Too many tries: wait a while.");
-    } catch {
-      return complain("The server does not answer.");
-    }
-    if (!find("token").open) return; // given up meanwhile
-    keep(text);
-    find("token-text").value = "";
-    find("token").close();
-  }
-
-  // show offers to forget the token, or to give one after all.
-  function show() {
-    const button = find("token-forget");
-    button.hidden = !token && !dismissed;
-    button.textContent = token ? "Forget token" : "Give token";
-    button.title = token ? "Forget the token, and what it let this page show" : "The server answers only with a token";
-  }
-
-  // forget leaves nothing on the page of what the token let it show.
-  function forget() {
-    keep("");
-    location.reload();
-  }
-
-  function again() {
-    dismissed = false;
-    Source.navigate();
-  }
-
-  function start() {
-    find("token-form").addEventListener("submit", give);
-    find("token-cancel").addEventListener("click", () => find("token").close());
-    find("token-forget").addEventListener("click", () => (token ? forget() : again()));
+// ask opens the dialog, which says what is wrong so far.
+function ask(wrong) {
+  dismissed = false;
+  asking = new Promise((resolve) => { find("token").addEventListener("close", resolve, { once: true }); });
+  asking.then(() => {
+    asking = null;
+    dismissed ||= !token;
     show();
-  }
+  });
+  keep("");
+  complain(wrong);
+  find("token").showModal();
+}
 
-  return { start, request };
-})();
+function complain(text) {
+  find("token-wrong").textContent = text;
+  find("token-text").ariaInvalid = String(Boolean(text));
+  find("token-text").select();
+}
+
+// give tries what was typed in.
+async function give(event) {
+  event.preventDefault();
+  const text = find("token-text").value.trim();
+  if (!/^[!-~]+$/.test(text)) return complain("A token has letters, digits and signs, and no spaces.");
+  try {
+    const response = await send("api/v1/health", {}, text);
+    response.body?.cancel();
+    if (response.status === 401) return complain("The server refused this token.");
+    if (response.status === 429) return complain("Too many tries: wait a while.");
+  } catch {
+    return complain("The server does not answer.");
+  }
+  if (!find("token").open) return; // given up meanwhile
+  keep(text);
+  find("token-text").value = "";
+  find("token").close();
+}
+
+// show offers to forget the token, or to give one after all.
+function show() {
+  const button = find("token-forget");
+  button.hidden = !token && !dismissed;
+  button.textContent = token ? "Forget token" : "Give token";
+  button.title = token ? "Forget the token, and what it let this page show" : "The server answers only with a token";
+}
+
+// forget leaves nothing on the page of what the token let it show.
+function forget() {
+  keep("");
+  location.reload();
+}
+
+function again() {
+  dismissed = false;
+  Source.navigate();
+}
+
+export function start() {
+  find("token-form").addEventListener("submit", give);
+  find("token-cancel").addEventListener("click", () => find("token").close());
+  find("token-forget").addEventListener("click", () => (token ? forget() : again()));
+  show();
+}
