@@ -65,6 +65,9 @@ func stepDistances(v *pagetest.Visitor, theme string) map[string]float64 {
 // have: five times what is just told apart.
 const leastApart = 0.1
 
+// leastDeutan is the same to eyes that are blind to green, which have ranks besides.
+const leastDeutan = 0.06
+
 // TestLocationsAreToldApart: the colours of the first 8 locations differ at every level, and stay the
 // same in other windows and signals.
 func TestLocationsAreToldApart(t *testing.T) {
@@ -108,7 +111,7 @@ func TestAlikeColorsAreReplaced(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(2, 2)), "light")
 	v.Import("Color", "color.js")
 	v.Import("Palette", "palette.js")
-	type result struct{ Least, Contrast, Later float64 }
+	type result struct{ Least, Deutan, Contrast, Later float64 }
 	for hue := range 12 {
 		got := pagetest.Evaluate[result](v, `(() => {
 			const own = Color.theme('dark').ramp[%d];
@@ -122,12 +125,13 @@ func TestAlikeColorsAreReplaced(t *testing.T) {
 			const top = first.slice(0, 8);
 			return {
 				Least: Math.min(...top.flatMap((a, i) => top.slice(0, i).map((b) => Color.distance(a.rgb, b.rgb)))),
+				Deutan: Math.min(...top.flatMap((a, i) => top.slice(0, i).map((b) => Math.hypot(...Color.look(a.rgb)[1].map((x, k) => x - Color.look(b.rgb)[1][k]))))),
 				Contrast: Math.min(...top.slice(1).flatMap((l) => ['dark', 'light'].map((theme) => contrast(l.rgb, Color.theme(theme).ground)))),
 				Later: Math.max(Color.distance(top[0].rgb, own), ...top.map((l, i) => Color.distance(l.rgb, later[i].rgb))),
 			};
 		})()`, 20*hue)
-		if got.Least < leastApart || got.Contrast < 2.5 || got.Later != 0 {
-			t.Errorf("ramp at %d: the least distance is %.3f, the least contrast %.2f, and colours moved by %.3f", 20*hue, got.Least, got.Contrast, got.Later)
+		if got.Least < leastApart || got.Deutan < leastDeutan || got.Contrast < 2 || got.Later != 0 {
+			t.Errorf("ramp at %d: the least distance is %.3f, %.3f to eyes without green, the least contrast %.2f, and colours moved by %.3f", 20*hue, got.Least, got.Deutan, got.Contrast, got.Later)
 		}
 	}
 }

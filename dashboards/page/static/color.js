@@ -61,10 +61,26 @@ function each(color, change) {
  * @returns {RGB}
  */
 function fromOklch(color) {
-  return each(linear(color), (v) => {
-    const w = Math.min(Math.max(v, 0), 1);
-    return Math.round(255 * (w <= 0.0031308 ? 12.92 * w : 1.055 * w ** (1 / 2.4) - 0.055));
-  });
+  return each(linear(color), fromLight);
+}
+
+/** @param {number} v share of light, cut to 0 to 1 */
+function fromLight(v) {
+  const w = Math.min(Math.max(v, 0), 1);
+  return Math.round(255 * (w <= 0.0031308 ? 12.92 * w : 1.055 * w ** (1 / 2.4) - 0.055));
+}
+
+/** @param {number} v 0 to 255 */
+function toLight(v) {
+  return v <= 10.31475 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4;
+}
+
+/**
+ * ink is what numbers are written in on a colour: black or white.
+ * @param {RGB} color
+ */
+export function ink([r, g, b]) {
+  return 0.299 * r + 0.587 * g + 0.114 * b > 130 ? "#000" : "#fff";
 }
 
 /**
@@ -79,14 +95,14 @@ function vivid(lightness, hue) {
 }
 
 // Colours to choose from where two are alike. Their lightness has contrast with both grounds.
-const CHOICE = [0.55, 0.62, 0.69].flatMap((lightness) => Array.from({ length: 24 }, (_, i) => vivid(lightness, 15 * i)));
+const CHOICE = [0.45, 0.55, 0.65, 0.75].flatMap((lightness) => Array.from({ length: 24 }, (_, i) => vivid(lightness, 15 * i)));
 
 /**
  * @param {RGB} color
  * @returns {RGB}
  */
 function toOklab(color) {
-  const [r, g, b] = each(color, (v) => (v <= 10.31475 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+  const [r, g, b] = each(color, toLight);
   const x = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
   const y = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b);
   const z = Math.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b);
@@ -104,18 +120,54 @@ function toOklab(color) {
  * @param {RGB} q
  */
 export function distance(p, q) {
-  const other = toOklab(q);
-  return Math.hypot(...toOklab(p).map((v, i) => v - other[i]));
+  return gap(toOklab(p), toOklab(q));
 }
 
 /**
+ * @param {RGB} p in OKLab
+ * @param {RGB} q
+ */
+function gap(p, q) {
+  return Math.hypot(p[0] - q[0], p[1] - q[1], p[2] - q[2]);
+}
+
+/**
+ * What eyes without medium-wave cones see of red, green and blue light (Machado, Oliveira,
+ * Fernandes 2009, severity 1).
+ */
+const DEUTERANOPIA = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]];
+const DIMMED = 1.5; // how much more a distance counts for them, since they have so few large ones
+
+/**
+ * look is a colour as usual eyes see it, and as those see it that are blind to green, in OKLab.
+ * @param {RGB} color
+ * @returns {[RGB, RGB]}
+ */
+export function look(color) {
+  const light = each(color, toLight);
+  const seen = DEUTERANOPIA.map((row) => fromLight(row[0] * light[0] + row[1] * light[1] + row[2] * light[2]));
+  return [toOklab(color), toOklab([seen[0], seen[1], seen[2]])];
+}
+
+/**
+ * apart is how far two colours are apart to whichever of both eyes tells them apart less.
+ * @param {[RGB, RGB]} p of look
+ * @param {[RGB, RGB]} q
+ */
+export function apart(p, q) {
+  return Math.min(gap(p[0], q[0]), DIMMED * gap(p[1], q[1]));
+}
+
+const LOOKS = CHOICE.map(look);
+
+/**
  * unlike is the colour that is the farthest from the nearest of the others.
- * @param {RGB[]} others at least one
+ * @param {[RGB, RGB][]} others as look has them, at least one
  * @returns {RGB}
  */
 export function unlike(others) {
-  const apart = CHOICE.map((color) => Math.min(...others.map((other) => distance(color, other))));
-  return CHOICE[apart.indexOf(Math.max(...apart))];
+  const least = LOOKS.map((one) => Math.min(...others.map((other) => apart(one, other))));
+  return CHOICE[least.indexOf(Math.max(...least))];
 }
 
 /** @param {RGB[]} stops */

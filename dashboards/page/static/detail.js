@@ -104,12 +104,10 @@ function lastHeard(model, view) {
 function places(cell) {
   if (!cell?.heavy) return [element("li", "empty", "Nothing was heavily loaded.")];
   const items = [["mode", cell.mode], ["runner-up", cell.runnerUp]].filter(([, place]) => place).map(([role, { location, share, evidence }]) => {
-    const swatch = element("span", "swatch");
-    swatch.style.background = location.color;
     const bar = element("span", "share");
     bar.style.width = `${100 * (share || 0)}%`;
     bar.style.background = location.color;
-    const item = element("li", "", swatch, element("b", "", location.name), ` ${role}`,
+    const item = element("li", "", Panels.swatch(location), element("b", "", location.name), ` ${role}`,
       element("span", "number", Number.isFinite(share) ? Format.share(share) + Panels.ofSet(location) : ""), bar);
     const about = [location.stage, location.orientation, location.capacity_bps ? Format.quantity(location.capacity_bps, "bit/s") : ""];
     const more = location.candidate_count > 12 ? ` and ${location.candidate_count - 12} more` : "";

@@ -5,7 +5,7 @@
 // Cells are painted as one pixel each into an image that the canvas enlarges: the cost of a
 // frame grows with the cells, not with their size on the screen.
 
-import { css } from "./color.js";
+import { css, ink } from "./color.js";
 import { Palette } from "./palette.js";
 
 /** @typedef {import("./color.js").Theme} Theme */
@@ -287,7 +287,7 @@ export class Matrix {
       const rank = palette.ranks[place];
       if (!rank || rank > 99 || (highlight >= 0 && highlight !== place)) continue;
       const { row, column } = this.at(at);
-      const text = this.number(rank, light(this.pixel(cells, at, highlight)));
+      const text = this.number(rank, ink(Palette.unpack(this.pixel(cells, at, highlight))));
       this.context.drawImage(text, Math.round(this.left + (column + 0.5) * this.width - text.width / 2 + 0.5), Math.round(this.top + (row + 0.5) * this.height - text.height / 2 + 0.5));
     }
   }
@@ -295,10 +295,10 @@ export class Matrix {
   /**
    * number is a rank as a picture, which is drawn faster than text.
    * @param {number} rank
-   * @param {boolean} onLight
+   * @param {string} color
    */
-  number(rank, onLight) {
-    const key = `${rank} ${onLight}`;
+  number(rank, color) {
+    const key = `${rank} ${color}`;
     const known = this.written.get(key);
     if (known) return known;
     const size = Math.round(Math.min(0.66 * Math.min(this.width, this.height), 13 * this.scale));
@@ -309,7 +309,7 @@ export class Matrix {
     g.font = `600 ${size}px system-ui, sans-serif`;
     g.textAlign = "center";
     g.textBaseline = "middle";
-    g.fillStyle = onLight ? "#000" : "#fff";
+    g.fillStyle = color;
     g.fillText(String(rank), picture.width / 2, size * 0.55, picture.width);
     this.written.set(key, picture);
     return picture;
@@ -523,15 +523,6 @@ function runs(items) {
     else out.push({ from: i, to: i + 1, band });
   });
   return out.length > 1 || out[0]?.band ? out : [];
-}
-
-/**
- * light tells whether black is easier to read than white on a pixel.
- * @param {number} pixel
- */
-function light(pixel) {
-  const [r, g, b] = Palette.unpack(pixel);
-  return 0.299 * r + 0.587 * g + 0.114 * b > 140;
 }
 
 /**

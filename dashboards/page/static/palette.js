@@ -16,8 +16,9 @@ import * as Color from "./color.js";
  */
 export class Palette {
   static STEPS = 32; // strengths of a location's colour, by heavy share
-  static TOP = 8; // locations that are told apart for certain
-  static APART = 0.1; // least distance of their colours, see Color.distance
+  static TOP = 12; // locations that are told apart for certain
+  static APART = 0.12; // least distance of their colours, see Color.apart
+  static OTHER = 0.06; // least distance of other locations' colours from theirs
 
   /**
    * @param {Theme} theme
@@ -38,26 +39,41 @@ export class Palette {
 
   /**
    * spread has the colours of the first ranked locations differ. They keep their own, which follow
-   * from names alone, but for those that are like another one of them.
-   * @param {{id: string, rgb: RGB, color?: string}[]} locations get colours
+   * from names alone, but for those that are like another one of them. Those of a lower rank are
+   * unlike the first ones, and locations have their ranks.
+   * @param {{id: string, rgb: RGB, rank?: number, color?: string, ink?: string}[]} locations get colours and ranks
    * @param {{location: number}[]} ranked indexes of locations, the most heavily loaded first
    * @param {Map<string, RGB>} kept colours that locations got before, by id: they stay, whatever
    *   window or range comes next
    */
   static spread(locations, ranked, kept) {
-    const top = ranked.slice(0, Palette.TOP).map((c) => locations[c.location]);
-    /** @type {RGB[]} */
+    const list = ranked.map((c) => locations[c.location]);
+    const top = list.slice(0, Palette.TOP);
+    /** @type {[RGB, RGB][]} */
     const taken = [];
     for (const l of [...top.filter((l) => kept.has(l.id)), ...top.filter((l) => !kept.has(l.id))]) {
-      const own = kept.get(l.id) || l.rgb;
-      const rgb = taken.every((other) => Color.distance(own, other) >= Palette.APART) ? own : Color.unlike(taken);
-      taken.push(rgb);
-      kept.set(l.id, rgb);
+      l.rgb = Palette.distinct(kept.get(l.id) || l.rgb, taken, Palette.APART);
+      taken.push(Color.look(l.rgb));
+      kept.set(l.id, l.rgb);
     }
+    for (const l of list.slice(Palette.TOP)) l.rgb = Palette.distinct(kept.get(l.id) || l.rgb, taken, Palette.OTHER);
     for (const l of locations) {
-      l.rgb = kept.get(l.id) || l.rgb;
+      l.rank = 0;
       l.color = Color.css(l.rgb);
+      l.ink = Color.ink(l.rgb);
     }
+    list.forEach((l, i) => { l.rank = i + 1; });
+  }
+
+  /**
+   * distinct is a location's own colour where it is far enough from others, else the farthest one.
+   * @param {RGB} own
+   * @param {[RGB, RGB][]} others
+   * @param {number} least
+   */
+  static distinct(own, others, least) {
+    const seen = Color.look(own);
+    return others.every((other) => Color.apart(seen, other) >= least) ? own : Color.unlike(others);
   }
 
   /** @param {RGB} color */

@@ -112,12 +112,10 @@ export function legend(signal, ranked, highlight, choose) {
   find("legend-note").textContent = ranked.length ? "share of heavy observations" : "";
   const items = ranked.map((c) => {
     const location = signal.model.locations[c.location];
-    const swatch = element("span", "swatch");
-    swatch.style.background = location.color;
     const bar = element("span", "share");
     bar.style.width = `${(100 * c.heavy) / ranked[0].heavy}%`;
     bar.style.background = location.color;
-    const button = element("button", "", swatch, element("span", "name", location.name),
+    const button = element("button", "", swatch(location), element("span", "name", location.name),
       element("span", "number", Format.share(c.heavy / heavy)), bar);
     button.type = "button";
     button.ariaPressed = String(highlight === c.location);
@@ -163,7 +161,7 @@ export function cellRows(cell, signal) {
   }
   if (cell.mode) {
     const share = cell.mode.votes === undefined ? "" : `, ${Format.share(cell.mode.share)} of heavy${ofSet(cell.mode.location)}`;
-    rows.push(["mode", cell.mode.location.name + share, cell.mode.location.color]);
+    rows.push(["mode", cell.mode.location.name + share, cell.mode.location]);
     const { candidates, candidate_count: count } = cell.mode.location;
     if (count > 1) {
       const more = count > 6 ? ` and ${count - 6} more` : "";
@@ -173,7 +171,7 @@ export function cellRows(cell, signal) {
     }
   }
   if (cell.runnerUp) {
-    rows.push(["runner-up", `${cell.runnerUp.location.name}, ${Format.share(cell.runnerUp.share)} of heavy${ofSet(cell.runnerUp.location)}`, cell.runnerUp.location.color]);
+    rows.push(["runner-up", `${cell.runnerUp.location.name}, ${Format.share(cell.runnerUp.share)} of heavy${ofSet(cell.runnerUp.location)}`, cell.runnerUp.location]);
   }
   rows.push(["heavy", `${Format.share(cell.heavy / cell.observations)} of all`]);
   rows.push(["observations", `${Format.count(cell.observations)} ${cell.kind}`]);
@@ -183,17 +181,21 @@ export function cellRows(cell, signal) {
   return rows;
 }
 
-// tip shows rows of [name, value, colour] beside a rectangle of the viewport.
+// swatch is a location's colour with its rank in the legend.
+export function swatch({ color, ink, rank }) {
+  const out = element("span", rank ? "swatch rank" : "swatch", rank && rank < 100 ? String(rank) : "");
+  out.style.background = color;
+  out.style.color = ink;
+  return out;
+}
+
+// tip shows rows of [name, value, location] beside a rectangle of the viewport.
 export function tip(heading, rows, near) {
   const box = find("tip");
   const list = element("dl");
-  for (const [name, value, color] of rows) {
+  for (const [name, value, location] of rows) {
     const text = element("dd", "", value);
-    if (color) {
-      const swatch = element("span", "swatch");
-      swatch.style.background = color;
-      text.prepend(swatch);
-    }
+    if (location) text.prepend(swatch(location));
     list.append(element("dt", "", name), text);
   }
   box.replaceChildren(element("strong", "", heading), list);

@@ -27,7 +27,7 @@ export class Timeline {
     this.font = `${Math.round(11 * scale)}px system-ui, sans-serif`;
     g.font = this.font;
     const names = locations.map((l) => g.measureText(signal.model.locations[l].name).width);
-    this.left = Math.ceil(Math.min(Math.max(60 * scale, ...names), 190 * scale) + 26 * scale);
+    this.left = Math.ceil(Math.min(Math.max(60 * scale, ...names), 190 * scale) + 33 * scale);
     this.row = Math.round(Timeline.ROW * scale);
     this.span = Math.max(Math.floor(width * scale) - this.left - Math.ceil(8 * scale), 1);
     this.height = this.row * Math.max(locations.length, 1);
@@ -89,7 +89,7 @@ export class Timeline {
   }
 
   labels(g, view, neutral) {
-    const swatch = 9 * this.scale;
+    const swatch = 16 * this.scale;
     g.font = this.font;
     g.textBaseline = "middle";
     this.locations.forEach((l, i) => {
@@ -97,7 +97,10 @@ export class Timeline {
       const middle = (i + 0.5) * this.row;
       g.globalAlpha = view.highlight >= 0 && view.highlight !== l ? 0.35 : 1;
       g.fillStyle = location.color;
-      g.fillRect(this.left - 6 * this.scale - swatch, middle - swatch / 2, swatch, swatch);
+      g.fillRect(this.left - 6 * this.scale - swatch, middle - 6 * this.scale, swatch, 12 * this.scale);
+    g.textAlign = "center";
+    g.fillStyle = location.ink;
+    if (location.rank < 100) g.fillText(location.rank, this.left - 6 * this.scale - swatch / 2, middle);
       g.fillStyle = neutral.text;
       g.textAlign = "right";
       g.fillText(location.name, this.left - 12 * this.scale - swatch, middle, 190 * this.scale);
