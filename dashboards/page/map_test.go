@@ -31,8 +31,8 @@ func TestFabricMap(t *testing.T) {
 	memory := querytest.Fabric(16, 30)
 	v := pagetest.Visit(t, serve(t, memory), "dark")
 	v.Import("App", "app.js")
-	v.Resize(1400, 1300)
-	v.Wait("innerHeight === 1300")
+	v.Resize(1400, 1500)
+	v.Wait("innerHeight === 1500")
 	const window = 22
 	v.SetWindow(window)
 	begin := querytest.Start.Add(window * time.Second)

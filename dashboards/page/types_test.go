@@ -2,7 +2,6 @@ package page_test
 
 import (
 	"context"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,7 +14,6 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
-	"github.com/csigscope/csigscope/dashboards/page"
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 	"github.com/csigscope/csigscope/dashboards/typestest"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -25,7 +23,7 @@ import (
 // their comments, and no page.
 func TestDrawingIsTyped(t *testing.T) {
 	modules := map[string]string{}
-	for _, name := range []string{"color.js", "palette.js", "scale.js", "matrix.js"} {
+	for _, name := range []string{"color.js", "palette.js", "scale.js", "matrix.js", "axes.js"} {
 		text, err := os.ReadFile(filepath.Join("static", name))
 		if err != nil {
 			t.Fatal(err)
@@ -62,9 +60,7 @@ func typed() *querytest.Memory {
 }
 
 func TestPageOfConfiguredTypes(t *testing.T) {
-	server := httptest.NewServer(page.Handler(query.NewHandler(query.HandlerConfig{Reader: typed()})))
-	defer server.Close()
-	v := pagetest.Visit(t, server.URL, "dark")
+	v := pagetest.Visit(t, serve(t, typed()), "dark")
 	tabs := pagetest.Evaluate[[]string](v, "[...document.querySelectorAll('#signals button')].map((b) => b.textContent)")
 	if got := strings.Join(tabs, ", "); got != "type 5 min bit/s, type 5 max ratio, type 6" {
 		t.Errorf("tabs %s", got)

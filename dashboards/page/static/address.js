@@ -1,7 +1,7 @@
 // The state of the page in the fragment of its address, so that a link shows to others
 // what is shown here. Names and times stay in the browser: fragments are never sent.
 
-const KEYS = ["signal", "level", "range", "from", "to", "step", "t", "src", "dst", "at", "live", "theme", "utc"];
+const KEYS = ["signal", "level", "range", "from", "to", "step", "t", "src", "dst", "at", "live", "theme", "utc", "only", "sort", "fold"];
 const QUIET = 250; // ms between two changes: browsers refuse hundreds in seconds
 let written = null;
 let current = location.hash; // as this page knows it
@@ -51,6 +51,12 @@ export function moment(ns) {
   const rest = ns % 1000000000n;
   const seconds = new Date(Number((ns - rest) / 1000000n)).toISOString().slice(0, 19);
   return seconds + (rest ? `.${String(rest).padStart(9, "0").replace(/0+$/, "")}` : "") + "Z";
+}
+
+// seconds are the whole seconds, which the API answers in, around two times.
+export function seconds(from, to) {
+  const second = 1000000000n;
+  return [["from", moment((from / second) * second)], ["to", moment(((to + second - 1n) / second) * second)]];
 }
 
 export function parse(text) {

@@ -2,6 +2,7 @@
 // through show(), which draws once per animation frame.
 
 import * as Address from "./address.js";
+import { Axes, folds } from "./axes.js";
 import * as Color from "./color.js";
 import * as Detail from "./detail.js";
 import * as Header from "./header.js";
@@ -14,19 +15,23 @@ import * as Panels from "./panels.js";
 import { find } from "./panels.js";
 import * as Source from "./source.js";
 import { Timeline } from "./timeline.js";
+import * as Verdict from "./verdict.js";
 
 export const view = {
   signal: "", level: "location", window: -1, highlight: -1, cell: null, chosen: null, utc: false, theme: "dark",
-  colors: "auto", range: "all", from: "", to: "", step: "", live: false,
+  congested: false, worst: false, fold: false, focus: null, marked: [], selection: null, colors: "auto", range: "all", from: "", to: "", step: "", live: false,
 };
 export const matrices = [new Matrix(find("mean"), "mean"), new Matrix(find("mode"), "mode")];
 export const timeline = new Timeline(find("timeline"));
 export const map = new FabricMap(find("map"));
 const BLINK = 120; // ms
+const narrow = window.matchMedia("(max-width: 1000px)");
 export const dark = window.matchMedia("(prefers-color-scheme: dark)");
 export let model = null;
 export let signal = null;
 export let frame = null;
+export let axes = null;
+export let cells = null; // of the frame, on the axes
 let player = 0;
 let pending = 0;
 export let waiting = false; // the frame that is drawn is not that of the window
@@ -34,10 +39,6 @@ let waitedSince = 0;
 let direction = 1; // of who scrubs
 const colors = new Map(); // of locations that were among the most heavily loaded, by id
 let wanted = {}; // what an address asks of the data that comes next
-
-// at is where a cell of two groups is in the matrices, and cellAt which cell is there.
-const at = ({ src, dst }) => ({ row: src, column: dst });
-export const cellAt = (place) => place && { src: place.row, dst: place.column };
 
 const names = (cell) => [model.groups[cell.src].name, model.groups[cell.dst].name];
 
@@ -47,6 +48,8 @@ export function open(bundle) {
   const moment = model && view.window >= 0 ? model.windows[view.window] : null;
   const highlighted = model && view.highlight >= 0 ? model.locations[view.highlight].name : null;
   const chosen = view.chosen ? names(view.chosen) : null;
+  const focus = view.focus && [view.focus.rows, view.focus.columns].map((list) => list.map((i) => model.groups[i].name));
+  const marked = view.marked.map(names);
   model?.close();
   model = new Model(bundle, Source.fetchFrames, framesCame);
   if (!model.signal(view.signal)) {
@@ -56,10 +59,13 @@ export function open(bundle) {
   if (moment !== null) view.window = last ? model.windows.length - 1 : model.windows.indexOf(moment);
   view.highlight = model.locationNamed(highlighted);
   view.chosen = chosen && model.cellNamed(...chosen);
-  view.cell = null;
+  view.cell = view.selection = null;
+  if (focus) focusOn(...focus.map((list) => list.map((name) => model.groups.findIndex((g) => g.name === name)).filter((i) => i >= 0)), marked.map((pair) => model.cellNamed(...pair)).filter(Boolean));
   settle();
   find("main").hidden = !view.signal;
+  find("loading").hidden = true;
   if (view.signal) relayout();
+  Verdict.ask(model);
 }
 
 // settle does what an address asked for and the data can give.
@@ -88,7 +94,12 @@ export function apply(state) {
   }
   view.window = view.live ? Live.NOW : -1;
   view.highlight = -1;
-  view.cell = view.chosen = null;
+  view.cell = view.chosen = view.focus = view.selection = null;
+  view.marked = [];
+  view.congested = state.only === "congested";
+  view.worst = state.sort === "worst";
+  view.fold = state.fold === "1";
+  Verdict.forget();
   paintPage();
 }
 
@@ -105,6 +116,7 @@ function remember() {
     step: view.step, t: view.window >= 0 && !view.live ? Address.moment(windows[view.window]) : "",
     src, dst, at: view.highlight >= 0 ? locations[view.highlight].name : "",
     live: view.live ? "1" : "", theme: view.colors === "auto" ? "" : view.colors, utc: view.utc ? "1" : "",
+    only: view.congested ? "congested" : "", sort: view.worst ? "worst" : "", fold: view.fold ? "1" : "",
   });
 }
 
@@ -119,12 +131,17 @@ export function relayout() {
   // Beside each other they share the window's height with what is below; one below the
   // other each may be as tall as it is wide.
   const stacked = find("mode").parentElement.offsetTop > panel.offsetTop;
-  const height = stacked ? width : Math.max(260, window.innerHeight - 446);
+  const height = stacked ? width : Math.max(260, window.innerHeight - 520);
   const ranked = signal.byLocation(view.level);
   Palette.spread(model.locations, ranked, colors);
+  if (!folds(model.groups)) view.fold = false;
+  axes = new Axes(model.groups, signal.frame(-1).cells(view.level), view);
+  cells = null;
+  view.selection = null;
+  if (view.cell && (view.cell.row >= axes.rows.length || view.cell.column >= axes.columns.length)) view.cell = null;
   const palette = new Palette(Color.theme(view.theme), model.locations);
   for (const m of matrices) {
-    m.layout(model.groups, model.groups, { width, height: Math.max(Math.min(height, width), 120), scale });
+    m.layout(axes.rows, axes.columns, { width, height: Math.max(Math.min(height, width), 120), scale });
     m.dress(palette);
   }
   const tallest = Math.max(panel.offsetHeight, find("mode").parentElement.offsetHeight);
@@ -137,7 +154,7 @@ export function relayout() {
   const below = window.innerHeight - find("timeline").getBoundingClientRect().top - window.scrollY - 80 - taken;
   const shown = ranked.slice(0, Math.max(10, Math.floor(below / Timeline.ROW))).map((c) => c.location);
   timeline.layout(signal, view.level, shown, find("timeline").parentElement.clientWidth - 28, scale);
-  Header.show({ view, model, signal, matrices, timeline, ranked });
+  Header.show({ view, model, signal, axes, matrices, timeline, ranked });
   show();
 }
 
@@ -156,8 +173,12 @@ export function drawAll() {
   if (next) frame = next;
   else if (frame?.signal !== signal) frame = signal.frame(-1);
   else if (performance.now() - waitedSince < BLINK) return linger();
-  const marks = { waiting: waiting || (now && Live.stale()), highlight: view.highlight, pointer: view.cell && at(view.cell), chosen: view.chosen && at(view.chosen) };
-  for (const m of matrices) m.draw(frame.cells(view.level), marks);
+  if (cells?.of !== frame) cells = { of: frame, ...axes.project(frame.cells(view.level)) };
+  const marks = {
+    waiting: waiting || (now && Live.stale()), highlight: view.highlight, pointer: view.cell, chosen: view.chosen && axes.at(view.chosen),
+    marked: view.marked.map((cell) => axes.at(cell)).filter(Boolean), selection: view.selection,
+  };
+  for (const m of matrices) m.draw(cells, marks);
   timeline.draw(view);
   map.draw(frame, view, marks.waiting);
   Header.moment({ view, model, frame, waiting, map });
@@ -178,7 +199,7 @@ function linger() {
 function framesCame() {
   if (signal?.frames.strange) {
     signal.frames.strange = false;
-    Source.refresh(); // groups or locations that are new since the bundle was made
+    Source.refresh(true); // groups or locations that are new since the bundle was made
   }
   if (waiting) show();
 }
@@ -199,7 +220,10 @@ function setNow() {
 
 export function setSignal(name) {
   if (!model.bundle.signals.some((s) => s.name === name)) return;
-  if (!model.signal(name)) return Source.fetchBundle(name, view.level).then(() => setSignal(name), () => {});
+  if (!model.signal(name)) {
+    Panels.tabs(model.bundle.signals, name, setSignal); // what was pressed, before its data is there
+    return Source.fetchBundle(name, view.level).then(() => setSignal(name), relayout);
+  }
   view.signal = name;
   Live.restart();
   relayout();
@@ -207,7 +231,7 @@ export function setSignal(name) {
 
 export function setLevel(level) {
   if (!model.bundle.levels.includes(level)) {
-    return Source.fetchBundle(view.signal, level).then(() => setLevel(level), () => {});
+    return Source.fetchBundle(view.signal, level).then(() => setLevel(level), relayout);
   }
   view.level = level;
   view.highlight = -1;
@@ -253,18 +277,74 @@ export function showCell(matrix, cell, speak) {
   show();
   if (!cell) return Panels.hideTip();
   const box = matrix.canvas.getBoundingClientRect();
-  const r = matrix.rect(at(cell));
-  const known = frame.cell(cell.src, cell.dst, view.level);
-  const rows = waiting ? [["state", "loading"]] : Panels.cellRows(known, signal);
+  const r = matrix.rect(cell);
+  const { rows: sources, columns: destinations } = axes.groups(cell);
+  const one = sources.length === 1 && destinations.length === 1;
+  const rows = waiting ? [["state", "loading"]]
+    : one ? Panels.cellRows(frame.cell(sources[0], destinations[0], view.level), signal)
+      : Panels.foldRows(cells, cell.row * axes.columns.length + cell.column, sources.length * destinations.length, model);
   if (view.window === Live.NOW && Live.stale()) rows.unshift(["stale", "nothing newer has come"]);
-  const heading = `${known.src} \u2192 ${known.dst}`;
+  const heading = `${axes.rows[cell.row].name} \u2192 ${axes.columns[cell.column].name}`;
   Panels.tip(heading, rows, { left: box.left + r.x, right: box.left + r.x + r.width, top: box.top + r.y });
   if (speak) Panels.say(heading, rows);
 }
 
-// choose keeps a cell in view wherever the pointer goes; null lets go of it.
+// press chooses the cell at a row and column, or shows the groups that a folded one is made of.
+export function press(at) {
+  if (!at) return;
+  const { rows, columns } = axes.groups(at);
+  if (rows.length === 1 && columns.length === 1) return choose({ src: rows[0], dst: columns[0] });
+  view.fold = false;
+  focusOn(rows, columns, []);
+  relayout();
+}
+
+// choose keeps a cell in view wherever the pointer goes; null lets go of it. Where the matrices
+// fill the window, it is below them.
 export function choose(cell) {
   view.chosen = cell;
+  relayout();
+  if (cell && narrow.matches) find("detail").scrollIntoView({ block: "start" });
+}
+
+// zoom shows the groups of a rectangle of cells alone.
+export function zoom({ from, to }) {
+  const between = (items, a, b) => items.slice(Math.min(a, b), Math.max(a, b) + 1).flatMap((item) => item.members);
+  Verdict.forget();
+  focusOn(between(axes.rows, from.row, to.row), between(axes.columns, from.column, to.column), []);
+  relayout();
+}
+
+// widen shows all groups again.
+export function widen() {
+  Verdict.forget();
+  view.focus = null;
+  view.marked = [];
+  relayout();
+}
+
+// arrange changes which rows and columns there are: congested, worst and fold as in Axes.
+export function arrange(change) {
+  Object.assign(view, change);
+  relayout();
+}
+
+function focusOn(rows, columns, marked) {
+  view.focus = rows.length && columns.length ? { rows, columns } : null;
+  view.marked = view.focus ? marked : [];
+}
+
+// focusOnCells shows the cells that a statement of the verdict names, in the signal that suffers
+// most of it; null shows all again.
+export async function focusOnCells(statement) {
+  if (!statement) return widen();
+  const { cells: suffering, locations, signals } = statement;
+  if (signals.length && signals[0].signal !== view.signal) await setSignal(signals[0].signal);
+  const marked = suffering.map(({ src, dst }) => model.cellNamed(src, dst)).filter(Boolean);
+  const distinct = (list) => [...new Set(list)].sort((a, b) => a - b);
+  focusOn(distinct(marked.map((c) => c.src)), distinct(marked.map((c) => c.dst)), marked);
+  view.fold = false;
+  view.highlight = locations.length === 1 ? model.locationNamed(locations[0]) : -1;
   relayout();
 }
 

@@ -86,7 +86,7 @@ function facts(state) {
   const cell = known(state);
   const rows = cell ? Panels.cellRows(cell, signal).filter(([name]) => !["mode", "runner-up", "one of"].includes(name)) : [["state", "loading"]];
   rows.push(["last heard", lastHeard(model, view)]);
-  find("detail-facts").replaceChildren(...rows.flatMap(([name, value]) => [element("dt", "", name), element("dd", "", value)]));
+  find("detail-facts").replaceChildren(...rows.flatMap(([name, value]) => [Panels.explain(element("dt", "", name)), element("dd", "", value)]));
   find("detail-places").replaceChildren(...places(cell));
 }
 
@@ -128,12 +128,8 @@ function ask(state) {
   timer = setTimeout(() => records(state, request), PATIENCE);
 }
 
-// rangeOf are the whole seconds, which the API answers in, of windows from first to last.
-function rangeOf(model, first, last) {
-  const second = 1000000000n;
-  const end = model.windows[last] + BigInt(model.step);
-  return [["from", Address.moment((model.windows[first] / second) * second)], ["to", Address.moment(((end + second - 1n) / second) * second)]];
-}
+// rangeOf are the whole seconds of windows from first to last.
+const rangeOf = (model, first, last) => Address.seconds(model.windows[first], model.windows[last] + BigInt(model.step));
 
 // askPorts has the ports come that may be the bottleneck, with their probabilities, once the page
 // rests. They follow from more than the page has: how often each set of ports was named.

@@ -1,6 +1,7 @@
 // What is said around the drawings: facts, titles, scales, the time that is shown.
 
 import * as App from "./app.js";
+import { folds } from "./axes.js";
 import * as Color from "./color.js";
 import * as Format from "./format.js";
 import * as Live from "./live.js";
@@ -11,7 +12,7 @@ import { find } from "./panels.js";
 import { Timeline } from "./timeline.js";
 
 // show follows changes of data, signal, level or theme.
-export function show({ view, model, signal, matrices, timeline, ranked }) {
+export function show({ view, model, signal, axes, matrices, timeline, ranked }) {
   const { bundle } = model;
   const { unit, direction } = signal.info;
   document.title = `csigscope${bundle.fabric ? ` \u2013 ${bundle.fabric}` : ""}`;
@@ -38,6 +39,7 @@ export function show({ view, model, signal, matrices, timeline, ranked }) {
   if (ranked.length > rows) notes.push(`the first ${rows} of ${ranked.length} locations`);
   find("timeline-note").textContent = notes.join(", ");
   facts(view, model, signal);
+  arrangement(view, model, axes);
   Panels.tabs(bundle.signals, view.signal, App.setSignal);
   Panels.levels(Object.keys(LEVEL_FIELDS), view.level, App.setLevel);
   find("scrubber").max = model.windows.length - 1;
@@ -45,6 +47,20 @@ export function show({ view, model, signal, matrices, timeline, ranked }) {
   if (bundle.heavy_only) {
     Panels.banner("Rows below 1 s exist only where something was heavy: here, cells without data may be clear, and means lean to the heavy side.");
   }
+}
+
+// arrangement says which rows and columns the matrices have.
+function arrangement(view, model, axes) {
+  find("congested").checked = view.congested;
+  find("sort").value = view.worst ? "worst" : "name";
+  find("fold").checked = view.fold;
+  const parents = [...new Set(model.groups.map((g) => g.parent).filter(Boolean))];
+  find("fold-label").hidden = !folds(model.groups);
+  find("fold-label").title = `One row and column for each of ${parents.length} groups: press a cell to see what it is made of`;
+  find("widen").hidden = !view.focus;
+  const some = (items) => `${items.reduce((n, item) => n + item.members.length, 0)} of ${model.size}`;
+  const part = axes.rows.length && axes.columns.length ? `${some(axes.rows)} sources, ${some(axes.columns)} destinations` : "nothing is heavy in this range";
+  find("arrangement").textContent = view.focus || view.congested ? part : "";
 }
 
 function facts(view, model, signal) {
@@ -80,7 +96,7 @@ export function moment({ view, model, frame, waiting, map }) {
 }
 
 function when(view, model) {
-  if (view.window === -1) return `whole range, ${model.windows.length} windows`;
+  if (view.window === -1) return `whole range, ${model.windows.length} window${model.windows.length === 1 ? "" : "s"}`;
   const now = view.window === Live.NOW;
   const start = now ? Live.moment() : model.windows[view.window];
   if (start === null) return "now";

@@ -17,28 +17,50 @@ const moves = {
 
 function onMatrix(matrix) {
   const { canvas } = matrix;
-  canvas.addEventListener("pointermove", (event) => App.showCell(matrix, App.cellAt(matrix.hit(event.offsetX, event.offsetY)), false));
-  canvas.addEventListener("pointerleave", () => App.showCell(matrix, null, false));
+  let from = null; // where a drag began
+  let dragged = false; // so that the click that ends a drag is none
+  canvas.addEventListener("pointerdown", (event) => {
+    dragged = false;
+    from = event.pointerType === "mouse" && event.button === 0 ? matrix.hit(event.offsetX, event.offsetY) : null;
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    const to = matrix.hit(event.offsetX, event.offsetY);
+    if (from && !(event.buttons & 1)) from = null;
+    if (from && to && (to.row !== from.row || to.column !== from.column)) dragged = true;
+    view.selection = from && to && dragged ? { from, to } : null;
+    App.showCell(matrix, to, false);
+  });
+  canvas.addEventListener("pointerup", () => {
+    from = null;
+    if (view.selection) App.zoom(view.selection);
+  });
+  canvas.addEventListener("pointerleave", () => {
+    from = view.selection = null;
+    App.showCell(matrix, null, false);
+  });
   canvas.addEventListener("blur", () => App.showCell(matrix, null, false));
-  canvas.addEventListener("click", (event) => App.choose(App.cellAt(matrix.hit(event.offsetX, event.offsetY))));
+  canvas.addEventListener("click", (event) => {
+    if (!dragged) App.press(matrix.hit(event.offsetX, event.offsetY));
+  });
   canvas.addEventListener("keydown", (event) => {
     if (modified(event)) return;
     const step = moves[event.key];
-    if (event.key === "Enter" && view.cell) App.choose(view.cell);
+    if (event.key === "Enter") App.press(view.cell);
     if (event.key === "Escape") leave(matrix);
     if (!step) return;
     take(event);
-    const limit = App.model.size - 1;
-    const at = view.cell || view.chosen || { src: 0, dst: 0 };
-    const move = (v, by) => Math.max(0, Math.min(limit, v + (view.cell ? by : 0)));
-    App.showCell(matrix, { src: move(at.src, step[0]), dst: move(at.dst, step[1]) }, true);
+    if (!matrix.rows.length || !matrix.columns.length) return;
+    const at = view.cell || (view.chosen && App.axes.at(view.chosen)) || { row: 0, column: 0 };
+    const move = (v, by, list) => Math.max(0, Math.min(list.length - 1, v + (view.cell ? by : 0)));
+    App.showCell(matrix, { row: move(at.row, step[0], matrix.rows), column: move(at.column, step[1], matrix.columns) }, true);
   });
 }
 
-// leave lets go of what is pointed at, then of what is chosen.
+// leave lets go of what is pointed at, then of what is chosen, then of the part that is shown.
 function leave(matrix) {
   if (view.cell) App.showCell(matrix, null, false);
-  else App.choose(null);
+  else if (view.chosen) App.choose(null);
+  else if (view.focus) App.widen();
 }
 
 const modified = (event) => event.ctrlKey || event.metaKey || event.altKey;
@@ -153,6 +175,13 @@ function controls() {
   find("now").addEventListener("click", () => App.setWindow(Live.NOW));
   const next = { auto: "dark", dark: "light", light: "auto" };
   find("theme").addEventListener("click", () => App.setColors(next[view.colors]));
+  find("congested").addEventListener("change", (event) => App.arrange({ congested: event.target.checked }));
+  find("sort").addEventListener("change", (event) => App.arrange({ worst: event.target.value === "worst" }));
+  find("fold").addEventListener("change", (event) => App.arrange({ fold: event.target.checked, focus: null, marked: [] }));
+  find("widen").addEventListener("click", App.widen);
+  document.addEventListener("pointerover", ({ target }) => {
+    if (target instanceof HTMLElement && target.dataset.word) Panels.meaning(target);
+  });
   find("detail-close").addEventListener("click", () => App.choose(null));
   find("help").addEventListener("click", help);
   find("keyhelp-close").addEventListener("click", () => find("keyhelp").close());

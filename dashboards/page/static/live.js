@@ -110,7 +110,7 @@ function tick() {
   if (!active) return;
   if (performance.now() - refreshed > (App.model ? REFRESH : REFRESH / 5)) {
     refreshed = performance.now();
-    Source.refresh();
+    Source.refresh(true);
   }
   const was = document.body.classList.contains("stale");
   const { text, stale } = status();

@@ -6,6 +6,7 @@ import * as Detail from "./detail.js";
 import * as Input from "./input.js";
 import * as Live from "./live.js";
 import * as Source from "./source.js";
+import * as Verdict from "./verdict.js";
 
 const { view, matrices, map } = App;
 
@@ -16,12 +17,13 @@ function state() {
   return Object.freeze({
     ready: true,
     cellColor(name, src, dst) {
-      return side(name).color(App.frame.cells(view.level), { row: src, column: dst }, view.highlight);
+      const at = App.axes.at({ src, dst });
+      return at && side(name).color(App.cells, at, view.highlight);
     },
     cellRect(name, src, dst) {
       const { canvas } = side(name);
       const box = canvas.getBoundingClientRect();
-      const r = side(name).rect({ row: src, column: dst });
+      const r = side(name).rect(App.axes.at({ src, dst }));
       // Browsers paint a canvas at whole device pixels, wherever layout puts it.
       const snap = (v) => Math.round(v * devicePixelRatio) / devicePixelRatio;
       return { x: snap(box.left + window.scrollX) + r.x, y: snap(box.top + window.scrollY) + r.y, width: r.width, height: r.height };
@@ -53,7 +55,7 @@ function navigate(state) {
 Input.start();
 App.apply(Address.read());
 Address.listen(navigate);
-Source.start().then(() => {
+Source.start().then(Verdict.settled).then(() => {
   if (App.model && view.signal) App.drawAll();
   window.csigscope = state();
 });

@@ -35,6 +35,8 @@ import { Palette } from "./palette.js";
  * @property {number} [highlight]  place whose cells stand out, -1 for none
  * @property {At | null} [pointer] is outlined and named at both axes
  * @property {At | null} [chosen]  is outlined
+ * @property {At[]} [marked]       are outlined thinly
+ * @property {{from: At, to: At} | null} [selection] a rectangle of cells that is being drawn
  */
 
 /** The states of cells by their numbers, with the names of the API. */
@@ -45,6 +47,7 @@ const LABEL = 110; // CSS pixels that names take at most
 const LINE = 13; // CSS pixels that a name needs beside the next one
 const BAND = 16; // CSS pixels of the bands beside the names
 const LONGEST = 2.4; // most that cells are wider than high, or higher than wide
+const MOST = 80; // CSS pixels of the largest cells
 const WRITTEN = 11; // CSS pixels of the least cells that ranks are written into
 
 export class Matrix {
@@ -101,8 +104,8 @@ export class Matrix {
     const head = band(columns) + 24 * scale;
     const above = Math.ceil(head + (this.upright ? 14 * scale : tallest));
     const high = (height * scale - above - 2) / Math.max(rows.length, 1);
-    this.width = even(Math.min(wide, LONGEST * high), columns.length);
-    this.height = even(Math.min(high, LONGEST * wide), rows.length);
+    this.width = even(Math.min(wide, LONGEST * high, MOST * scale), columns.length);
+    this.height = even(Math.min(high, LONGEST * wide, MOST * scale), rows.length);
     // Narrow cells may be too narrow for names that fitted wide ones.
     this.upright = longest(columns) <= this.width - 4 * scale;
     this.top = Math.ceil(head + (this.upright ? 14 * scale : tallest));
@@ -393,7 +396,7 @@ export class Matrix {
    * @param {Marks} marks
    * @param {Theme} theme
    */
-  outlines(cells, { highlight = -1, pointer, chosen }, theme) {
+  outlines(cells, { highlight = -1, pointer, chosen, marked = [], selection }, theme) {
     const g = this.context;
     g.strokeStyle = theme.strong;
     if (this.kind === "mean" && highlight >= 0) {
@@ -402,7 +405,10 @@ export class Matrix {
         if (cells.state[at] === CONGESTED && cells.location[at] === highlight) this.outline(this.at(at), 1);
       }
     }
+    g.lineWidth = Math.max(1, this.scale);
+    for (const at of marked) this.outline(at, 1);
     g.lineWidth = 2 * this.scale;
+    if (selection) this.select(selection);
     if (chosen) this.outline(chosen, 0);
     if (!pointer) return;
     this.outline(pointer, 0);
@@ -448,6 +454,13 @@ export class Matrix {
    */
   outline({ row, column }, inset) {
     this.context.strokeRect(this.left + column * this.width + inset + 0.5, this.top + row * this.height + inset + 0.5, this.width - 2 * inset, this.height - 2 * inset);
+  }
+
+  /** @param {{from: At, to: At}} selection */
+  select({ from, to }) {
+    const [left, top] = [Math.min(from.column, to.column), Math.min(from.row, to.row)];
+    const [wide, high] = [Math.abs(from.column - to.column) + 1, Math.abs(from.row - to.row) + 1];
+    this.context.strokeRect(this.left + left * this.width, this.top + top * this.height, wide * this.width, high * this.height);
   }
 
   /**

@@ -2,6 +2,7 @@
 // in as text nodes, never as markup: names come from files and the network.
 
 import * as Format from "./format.js";
+import { STATES as ORDER } from "./matrix.js";
 
 const SIGNALS = {
   min_abw: ["min ABW", "Mean available bandwidth"],
@@ -16,6 +17,20 @@ const LEVELS = {
 };
 
 export const find = (id) => document.getElementById(id);
+
+// words are the terms that the help explains, which has them once.
+const words = new Map([...find("words").querySelectorAll("dt")].map((term) => [term.textContent, term.nextElementSibling]));
+
+// explain gives an element the explanation of the term that it names, as the help has it.
+export function explain(item, name = item.textContent) {
+  if (words.has(name)) item.dataset.word = name;
+  return item;
+}
+
+// meaning is the explanation of an element that a person points at.
+export function meaning(item) {
+  item.title = words.get(item.dataset.word).textContent;
+}
 
 export function element(name, className, ...children) {
   const out = document.createElement(name);
@@ -39,7 +54,7 @@ export function title(info) {
 
 export function facts(pairs) {
   find("facts").replaceChildren(...pairs.map(([name, value, hint]) => {
-    const item = element("div", "", element("dt", "", name), element("dd", "", value));
+    const item = element("div", "", explain(element("dt", "", name)), element("dd", "", value));
     if (hint) item.title = hint;
     return item;
   }));
@@ -181,6 +196,16 @@ export function cellRows(cell, signal) {
   return rows;
 }
 
+// foldRows says what is known of a cell that stands for several.
+export function foldRows(cells, at, count, model) {
+  const rows = [["state", cells.state[at] ? `${STATES[ORDER[cells.state[at]]]}: the gravest of ${count} cells` : STATES.no_data]];
+  if (!cells.state[at]) return rows;
+  const location = model.locations[cells.location[at]];
+  if (location) rows.push(["mode", `${location.name}, named by most`, location]);
+  rows.push(["heavy", `${Format.share(cells.share[at])}, mean of its cells`], ["press", "shows its cells"]);
+  return rows;
+}
+
 // swatch is a location's colour with its rank in the legend.
 export function swatch({ color, ink, rank }) {
   const out = element("span", rank ? "swatch rank" : "swatch", rank && rank < 100 ? String(rank) : "");
@@ -213,6 +238,13 @@ export function say(heading, rows) {
 
 export function hideTip() {
   find("tip").hidden = true;
+}
+
+// busy says what the page waits for, which pales; empty ends that.
+export function busy(text) {
+  find("busy").textContent = text;
+  find("busy").hidden = !text;
+  find("main").ariaBusy = String(Boolean(text));
 }
 
 export function banner(text) {

@@ -10,11 +10,12 @@ const SHORT = "300"; // s, the range beside the newest window
 let request = null;
 
 // fetchBundle asks for one signal at one level over the selected range, and opens
-// the answer. A newer request ends an older one.
-export async function fetchBundle(signal, level) {
+// the answer; quiet shows nothing of the wait. A newer request ends an older one.
+export async function fetchBundle(signal, level, quiet) {
   request?.abort();
   request = new AbortController();
   const { signal: aborted } = request;
+  if (!quiet && App.model) Panels.busy(`Loading ${signal ? Panels.short(signal) : "the range"}\u2026`);
   try {
     const extent = await ask("api/v1/extent", {}, aborted);
     if (extent.empty) throw new Error("Nothing is stored yet: csigscope collect and replay store what they see. Reload when they have.");
@@ -22,8 +23,13 @@ export async function fetchBundle(signal, level) {
     Panels.banner("");
     App.open(bundle);
   } catch (error) {
-    if (error.name !== "AbortError") Panels.banner(error.message);
+    if (error.name !== "AbortError") {
+      find("loading").hidden = true;
+      Panels.banner(error.message);
+    }
     throw error;
+  } finally {
+    if (!aborted.aborted) Panels.busy("");
   }
 }
 
@@ -64,7 +70,7 @@ async function answer(path, query, aborted) {
   throw new Error(problem.detail || `The server answered ${response.status}.`);
 }
 
-export const refresh = () => fetchBundle(App.view.signal, App.view.level).catch(() => {});
+export const refresh = (quiet = false) => fetchBundle(App.view.signal, App.view.level, quiet).catch(() => {});
 
 // follow shows the newest window and goes on with it, or stops doing so.
 async function follow(on) {
@@ -97,7 +103,7 @@ export function start() {
     App.view.step = event.target.value;
     refresh();
   });
-  find("reload").addEventListener("click", refresh);
+  find("reload").addEventListener("click", () => refresh());
   find("follow").addEventListener("change", (event) => follow(event.target.checked));
   return navigate();
 }

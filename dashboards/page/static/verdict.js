@@ -1,0 +1,73 @@
+// The verdict in words above the matrices: sentences of the server, each of which shows its cells.
+
+import * as Address from "./address.js";
+import * as App from "./app.js";
+import * as Live from "./live.js";
+import { element, find } from "./panels.js";
+import * as Source from "./source.js";
+
+const SHOWN = 6; // statements
+let request = null;
+let asked = null; // what the last verdict is on
+let coming = Promise.resolve();
+let chosen = ""; // place of the statement whose cells are shown
+
+// ask has the verdict on a model's range come. It is shown when it is there: no drawing waits for it.
+export function ask(model) {
+  const range = Live.streamed() ? [] : Address.seconds(model.windows[0], model.windows.at(-1) + BigInt(model.step));
+  const question = String(range);
+  if (question && question === asked) return; // another signal of the same range
+  asked = question;
+  request?.abort();
+  request = new AbortController();
+  coming = load(range, request.signal);
+}
+
+// settled resolves when the verdict that was asked for is shown.
+export const settled = () => coming;
+
+async function load(range, aborted) {
+  try {
+    show(await Source.ask("api/v1/verdict", [...range, ["top", String(SHOWN)]], aborted));
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    show({ kind: "no_data", text: `No verdict: ${error.message}`, statements: [] });
+  }
+}
+
+function show({ kind, text, notes = [], statements = [], total = 0 }) {
+  find("verdict").hidden = !text;
+  find("verdict").dataset.kind = kind;
+  find("verdict-text").textContent = text;
+  const left = total - statements.length;
+  find("verdict-list").replaceChildren(...statements.map(line));
+  find("verdict-notes").textContent = [left > 0 ? `And ${left} more, with less.` : "", ...notes].filter(Boolean).join(" ");
+}
+
+// line is a statement as a button. A second press shows all cells again.
+function line(statement) {
+  const { place, text, state, since } = statement;
+  const button = element("button", state, element("b", "", place), text.slice(place.length));
+  button.type = "button";
+  button.dataset.place = place;
+  button.ariaPressed = String(chosen === place);
+  button.title = `${state === "congested" ? `Congested${since ? ` since ${since}` : ""}. ` : ""}Show its cells alone`;
+  button.addEventListener("click", () => press(statement));
+  return element("li", "", button);
+}
+
+function press(statement) {
+  chosen = chosen === statement.place ? "" : statement.place;
+  mark();
+  App.focusOnCells(chosen ? statement : null);
+}
+
+// forget lets go of the statement, whose cells are no longer those that are shown.
+export function forget() {
+  chosen = "";
+  mark();
+}
+
+function mark() {
+  for (const button of find("verdict-list").querySelectorAll("button")) button.ariaPressed = String(button.dataset.place === chosen);
+}
