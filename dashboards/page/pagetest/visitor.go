@@ -101,6 +101,12 @@ func (v *Visitor) Resize(width, height int64) {
 	v.Do(chromedp.EmulateViewport(width, height))
 }
 
+// See has the page look as it does to eyes with a deficiency.
+func (v *Visitor) See(deficiency emulation.SetEmulatedVisionDeficiencyType) {
+	v.t.Helper()
+	call(v, emulation.SetEmulatedVisionDeficiency, emulation.SetEmulatedVisionDeficiencyParams{Type: deficiency})
+}
+
 // Press presses keys, one after the other, wherever the focus is.
 func (v *Visitor) Press(keys ...string) {
 	v.t.Helper()

@@ -304,7 +304,9 @@ export function press(at) {
 export function choose(cell) {
   view.chosen = cell;
   relayout();
-  if (cell && narrow.matches) find("detail").scrollIntoView({ block: "start" });
+  if (!cell || !narrow.matches) return;
+  drawAll(); // which shows it
+  find("detail").scrollIntoView({ block: "start" });
 }
 
 // zoom shows the groups of a rectangle of cells alone.

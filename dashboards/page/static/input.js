@@ -149,6 +149,7 @@ function mark(location) {
 function keys(event) {
   if (document.querySelector("dialog[open]") || modified(event)) return;
   if (event.key === "?") return help();
+  if (event.target.closest("select")) return;
   if (event.target.closest("input, select, button, canvas") && !["w", "n"].includes(event.key)) return;
   const last = (App.model?.windows.length || 1) - 1;
   const actions = {

@@ -240,7 +240,7 @@ export class Matrix {
    */
   bounds(theme) {
     const g = this.context;
-    const thick = Math.max(1, Math.round(1.5 * this.scale));
+    const thick = Math.max(1, Math.round(this.scale));
     g.fillStyle = theme.text;
     for (const { from } of runs(this.columns).slice(1)) g.fillRect(Math.round(this.left + from * this.width - thick / 2), this.top, thick, this.bottom - this.top);
     for (const { from } of runs(this.rows).slice(1)) g.fillRect(this.left, Math.round(this.top + from * this.height - thick / 2), this.right - this.left, thick);
