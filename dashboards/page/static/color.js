@@ -159,6 +159,7 @@ export function apart(p, q) {
 }
 
 const LOOKS = CHOICE.map(look);
+const STRIDE = 29; // a prime, between colours that follow each other
 
 /**
  * unlike is the colour that is the farthest from the nearest of the others.
@@ -168,6 +169,17 @@ const LOOKS = CHOICE.map(look);
 export function unlike(others) {
   const least = LOOKS.map((one) => Math.min(...others.map((other) => apart(one, other))));
   return CHOICE[least.indexOf(Math.max(...least))];
+}
+
+/**
+ * besides are colours that are at least so far from all of the others; those that follow each
+ * other differ.
+ * @param {[RGB, RGB][]} others as look has them
+ * @param {number} least as apart has it
+ */
+export function besides(others, least) {
+  const free = CHOICE.filter((_, i) => others.every((other) => apart(LOOKS[i], other) >= least));
+  return free.map((_, i) => free[(i * STRIDE) % free.length]);
 }
 
 /** @param {RGB[]} stops */

@@ -45,6 +45,7 @@ const [NO_DATA, TOO_FEW, , CONGESTED, , NOT_JUDGED] = STATES.keys();
 
 const LABEL = 110; // CSS pixels that names take at most
 const LINE = 13; // CSS pixels that a name needs beside the next one
+const SHORT = 24; // CSS pixels of bands that lines between them would hide
 const BAND = 16; // CSS pixels of the bands beside the names
 const LONGEST = 2.4; // most that cells are wider than high, or higher than wide
 const MOST = 80; // CSS pixels of the largest cells
@@ -104,14 +105,15 @@ export class Matrix {
     const head = band(columns) + 24 * scale;
     const above = Math.ceil(head + (this.upright ? 14 * scale : tallest));
     const high = (height * scale - above - 2) / Math.max(rows.length, 1);
-    this.width = even(Math.min(wide, LONGEST * high, MOST * scale), columns.length);
-    this.height = even(Math.min(high, LONGEST * wide, MOST * scale), rows.length);
+    const most = MOST * scale;
+    this.width = even(Math.min(wide, LONGEST * Math.min(high, most)), columns.length);
+    this.height = even(Math.min(high, LONGEST * wide, most), rows.length);
     // Narrow cells may be too narrow for names that fitted wide ones.
     this.upright = longest(columns) <= this.width - 4 * scale;
     this.top = Math.ceil(head + (this.upright ? 14 * scale : tallest));
     this.right = this.left + Math.round(this.width * columns.length);
     this.bottom = this.top + Math.round(this.height * rows.length);
-    this.canvas.width = this.right + 1;
+    this.canvas.width = Math.max(this.right + 1, this.left + 100 * scale); // the axis's name needs some
     this.canvas.height = this.bottom + 1;
     this.canvas.style.width = `${this.canvas.width / scale}px`;
     this.canvas.style.height = `${this.canvas.height / scale}px`;
@@ -242,8 +244,13 @@ export class Matrix {
     const g = this.context;
     const thick = Math.max(1, Math.round(this.scale));
     g.fillStyle = theme.text;
-    for (const { from } of runs(this.columns).slice(1)) g.fillRect(Math.round(this.left + from * this.width - thick / 2), this.top, thick, this.bottom - this.top);
-    for (const { from } of runs(this.rows).slice(1)) g.fillRect(this.left, Math.round(this.top + from * this.height - thick / 2), this.right - this.left, thick);
+    /** @param {Item[]} items @param {number} size */
+    const borders = (items, size) => {
+      const list = runs(items);
+      return size * items.length < SHORT * this.scale * list.length ? [] : list.slice(1).map(({ from }) => Math.round(from * size - thick / 2));
+    };
+    for (const at of borders(this.columns, this.width)) g.fillRect(this.left + at, this.top, thick, this.bottom - this.top);
+    for (const at of borders(this.rows, this.height)) g.fillRect(this.left, this.top + at, this.right - this.left, thick);
   }
 
   /**
@@ -332,7 +339,7 @@ export class Matrix {
     for (let i = 0; i < this.columns.length; i += Math.max(1, Math.ceil(line / this.width))) this.columnName(g, i);
     g.fillStyle = theme.strong;
     g.textAlign = "center";
-    g.fillText("destination group", (left + this.right) / 2, 8 * scale);
+    g.fillText("destination group", Math.max((left + this.right) / 2, left + 50 * scale), 8 * scale);
     g.save();
     g.translate(8 * scale, (top + this.bottom) / 2);
     g.rotate(-Math.PI / 2);

@@ -56,7 +56,12 @@ export class Palette {
       taken.push(Color.look(l.rgb));
       kept.set(l.id, l.rgb);
     }
-    for (const l of list.slice(Palette.TOP)) l.rgb = Palette.distinct(kept.get(l.id) || l.rgb, taken, Palette.OTHER);
+    const free = Color.besides(taken, Palette.OTHER);
+    list.slice(Palette.TOP).forEach((l, i) => {
+      const own = kept.get(l.id) || l.rgb;
+      const seen = Color.look(own);
+      l.rgb = free.length === 0 || taken.every((other) => Color.apart(seen, other) >= Palette.OTHER) ? own : free[i % free.length];
+    });
     for (const l of locations) {
       l.rank = 0;
       l.color = Color.css(l.rgb);
