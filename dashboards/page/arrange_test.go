@@ -2,8 +2,11 @@ package page_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -188,4 +191,34 @@ func TestPictures(t *testing.T) {
 			v.Screenshot(name + "-phone")
 		}
 	}
+}
+
+// TestLoading: before anything has come the page says that it loads, and a tab that was pressed is
+// chosen while its data is on the way.
+func TestLoading(t *testing.T) {
+	var held atomic.Pointer[chan struct{}]
+	first := make(chan struct{})
+	held.Store(&first)
+	inner := served(t, querytest.Fabric(4, 4), nil)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/bundle" {
+			<-*held.Load()
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	v := pagetest.Enter(t, server.URL+"/", "dark", "")
+	v.Wait("document.getElementById('loading')?.offsetHeight > 0 && document.getElementById('main').hidden")
+	close(first)
+	v.Wait(pagetest.Drawn)
+	if pagetest.Evaluate[bool](v, "document.getElementById('loading').offsetHeight > 0") {
+		t.Error("the page says that it loads after it has drawn")
+	}
+	next := make(chan struct{})
+	held.Store(&next)
+	v.Click("#signals button:nth-child(3)")
+	v.Wait("document.querySelector('#signals [aria-selected=true]').dataset.signal === 'max_delay' && csigscope.current().signal === 'min_abw'")
+	v.Says("busy", "Loading max delay…")
+	close(next)
+	v.Wait("csigscope.current().signal === 'max_delay' && document.getElementById('busy').hidden && document.getElementById('main').ariaBusy === 'false'")
 }

@@ -75,7 +75,7 @@ func TestPageOfConfiguredTypes(t *testing.T) {
 		if got := pagetest.Evaluate[string](v, "document.getElementById('mean-title').textContent"); got != want.title {
 			t.Errorf("title %q, want %q", got, want.title)
 		}
-		if got := pagetest.Evaluate[string](v, "document.getElementById('scale-high').textContent"); !strings.Contains(got, want.unit) {
+		if got := pagetest.Evaluate[string](v, "document.getElementById('scale-worst').textContent"); !strings.Contains(got, want.unit) {
 			t.Errorf("%s: scale ends at %q, want the unit %q", want.signal, got, want.unit)
 		}
 		v.SetWindow(-1)

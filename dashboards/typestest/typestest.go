@@ -73,8 +73,10 @@ func TypeErrors(t *testing.T, module string) string {
 func ScriptErrors(t *testing.T, modules map[string]string) string {
 	t.Helper()
 	node, dir := workspace(t, modules)
-	cmd := exec.CommandContext(t.Context(), node, slices.Concat([]string{"node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--allowJs", "--checkJs", "--pretty", "false",
-		"--target", "es2022", "--module", "es2022", "--lib", "es2022,dom"}, slices.Sorted(maps.Keys(modules)))...)
+	cmd := exec.CommandContext(t.Context(), node, slices.Concat([]string{
+		"node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--allowJs", "--checkJs", "--pretty", "false",
+		"--target", "es2022", "--module", "es2022", "--lib", "es2022,dom",
+	}, slices.Sorted(maps.Keys(modules)))...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil && len(out) == 0 {

@@ -21,11 +21,12 @@ export function show({ view, model, signal, axes, matrices, timeline, ranked }) 
   for (const m of matrices) {
     m.canvas.ariaLabel = `${m.kind === "mean" ? Panels.title(signal.info) : "Mode of the bottleneck"}, source by destination group`;
   }
-  find("ramp").style.background = Color.gradient(view.theme, direction === "min" ? "left" : "right");
+  find("ramp").style.background = Color.gradient(view.theme, "right");
   find("map-ramp").style.background = Color.gradient(view.theme, "right", 0.35);
   const { low, high, log } = signal.domain;
-  find("scale-low").textContent = Format.quantity(low, unit);
-  find("scale-high").textContent = Format.quantity(high, unit) + (log ? " (log)" : "");
+  const [calm, worst] = direction === "min" ? [high, low] : [low, high];
+  find("scale-calm").textContent = Format.quantity(calm, unit);
+  find("scale-worst").textContent = `${Format.quantity(worst, unit)}, worst${log ? " (log)" : ""}`;
   find("time-ramp").style.background = Color.gradient(view.theme, "right", Timeline.FAINTEST);
   find("time-high").textContent = Format.share(timeline.peak || 1);
   find("few-note").textContent = `less than ${bundle.min_observations}`;
