@@ -90,13 +90,21 @@ type TapSpec struct {
 }
 
 // Write writes the specification as YAML that Parse reads back, one line a port.
-func (s *Spec) Write(w io.Writer) error {
+func (s *Spec) Write(w io.Writer) error { return s.WriteCommented(w, "", nil) }
+
+// WriteCommented is Write with a comment at the head of the file, and comments before the values
+// at paths such as devices[3].ports[1].
+func (s *Spec) WriteCommented(w io.Writer, head string, comments map[string]string) error {
 	var doc yaml.Node
 	if err := doc.Encode(s); err != nil {
 		return fmt.Errorf("write fabric: %w", err)
 	}
 	keepEmpty(&doc, &s.CSIG)
 	styleSpec(&doc)
+	doc.HeadComment = head
+	if len(comments) > 0 {
+		annotate(&doc, "", comments)
+	}
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)
 	if err := e.Encode(&doc); err != nil {
@@ -129,6 +137,23 @@ func keepEmpty(doc *yaml.Node, s *csig.Spec) {
 		return
 	}
 	doc.Content = append(doc.Content, scalar("csig"), lists)
+}
+
+// annotate sets the comments of the values at and below a path.
+func annotate(n *yaml.Node, path string, comments map[string]string) {
+	if comment, ok := comments[path]; ok {
+		n.HeadComment = comment
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			annotate(n.Content[i+1], strings.TrimPrefix(path+"."+n.Content[i].Value, "."), comments)
+		}
+	case yaml.SequenceNode:
+		for i, e := range n.Content {
+			annotate(e, fmt.Sprintf("%s[%d]", path, i), comments)
+		}
+	}
 }
 
 func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }

@@ -1,0 +1,173 @@
+package fabric
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+// Review says what the fabric file does not hold although answers need it, and what is allowed
+// and looks like a mistake, Warnings included. Both are sentences for people; without a fabric
+// file there are none.
+func (f *Fabric) Review() (missing, suspicious []string) {
+	if len(f.topo.devices) == 0 {
+		return nil, f.Warnings()
+	}
+	r := review{t: f.topo}
+	if !f.hasLocator() {
+		r.missing = append(r.missing, "csig: locators: without a locator layout, locations are raw values of locator metadata")
+	}
+	r.ends()
+	r.warnings = slices.Clone(f.topo.warnings)
+	r.links()
+	r.islands()
+	return r.missing, r.warningList()
+}
+
+func (f *Fabric) hasLocator() bool {
+	for i := range csig.NumLayouts {
+		l := csig.LayoutAt(i)
+		for t := range uint8(l.Types()) {
+			if f.domain.Locator(l, t) != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+type review struct {
+	problems
+	t       *topology
+	missing []string
+}
+
+// ends looks for racks, hosts and ports whose far side is not in the file.
+func (r *review) ends() {
+	if len(r.t.groups) == 0 {
+		r.missing = append(r.missing, "groups: without any, each /24 and /64 is a group of its own")
+	}
+	if len(r.t.hosts) == 0 {
+		r.missing = append(r.missing, "hosts: without any, no path is known")
+	}
+	var homeless, open []string
+	for i := range r.t.groups {
+		if g := &r.t.groups[i]; g.level == "rack" && len(g.homes) == 0 {
+			homeless = append(homeless, g.name)
+		}
+	}
+	for i := range r.t.ports {
+		if p := &r.t.ports[i]; p.peer == "" && p.orientation != "down" {
+			open = append(open, p.name)
+		}
+	}
+	if len(homeless) > 0 && len(r.t.hosts) > 0 {
+		r.missing = append(r.missing, "hosts of "+some(homeless)+": paths to and from these groups are not known")
+	}
+	if len(open) > 0 {
+		r.missing = append(r.missing, "peer of "+some(open))
+	}
+}
+
+// some is the first few names of a list, and how many more there are.
+func some(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// bundle is the ports of one device that face another.
+type bundle struct {
+	ports  []int32
+	speeds []uint64 // ascending
+}
+
+// links holds the ports of the two ends of links against each other.
+func (r *review) links() {
+	type pair struct{ from, to int32 }
+	bundles := map[pair]*bundle{}
+	var order []pair
+	for i := range r.t.ports {
+		p := &r.t.ports[i]
+		if p.peerDevice == none {
+			continue
+		}
+		k := pair{p.device, p.peerDevice}
+		if bundles[k] == nil {
+			bundles[k] = new(bundle)
+			order = append(order, k)
+		}
+		b := bundles[k]
+		b.ports, b.speeds = append(b.ports, int32(i)), append(b.speeds, p.speed)
+	}
+	for _, k := range order {
+		here, there := bundles[k], bundles[pair{k.to, k.from}]
+		if there == nil || k.from > k.to {
+			continue // links that only one end knows are among the warnings
+		}
+		r.compare(r.t.devices[k.from].name, r.t.devices[k.to].name, here, there)
+	}
+}
+
+// opposite is the orientation of a port that faces one of another orientation.
+var opposite = map[string]string{"up": "down", "down": "up", "side": "side"}
+
+func (r *review) compare(a, b string, here, there *bundle) {
+	slices.Sort(here.speeds)
+	slices.Sort(there.speeds)
+	switch {
+	case len(here.ports) != len(there.ports):
+		r.warnf("%s has %d ports that face %s, which has %d that face it", a, len(here.ports), b, len(there.ports))
+	case !slices.Equal(here.speeds, there.speeds):
+		r.warnf("the ports of %s and %s that face each other have different speeds", a, b)
+	}
+	x, y := &r.t.ports[here.ports[0]], &r.t.ports[there.ports[0]]
+	if y.orientation != opposite[x.orientation] {
+		r.warnf("port %s is %s, and %s at the other end is %s: expected %s", x.name, x.orientation, y.name, y.orientation, opposite[x.orientation])
+	}
+}
+
+// islands looks for devices that no link connects with the others.
+func (r *review) islands() {
+	root := make([]int32, len(r.t.devices))
+	for i := range root {
+		root[i] = int32(i)
+	}
+	find := func(i int32) int32 {
+		for root[i] != i {
+			root[i] = root[root[i]]
+			i = root[i]
+		}
+		return i
+	}
+	for i := range r.t.ports {
+		if p := &r.t.ports[i]; p.peerDevice != none {
+			root[find(p.device)] = find(p.peerDevice)
+		}
+	}
+	sizes := map[int32]int{}
+	for i := range root {
+		sizes[find(int32(i))]++
+	}
+	if len(sizes) < 2 {
+		return
+	}
+	var largest int32
+	for i := range root {
+		if at := find(int32(i)); cmp.Compare(sizes[at], sizes[find(largest)]) > 0 {
+			largest = int32(i)
+		}
+	}
+	var apart []string
+	for i := range root {
+		if find(int32(i)) != find(largest) {
+			apart = append(apart, r.t.devices[i].name)
+		}
+	}
+	r.warnf("no link connects %s with the other devices", some(apart))
+}
