@@ -1,0 +1,487 @@
+package importer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// device is a node as all files together state it.
+type device struct {
+	name      string
+	kind      nodeKind
+	described bool   // a file lists all of its ports
+	stated    []node // without ports
+	sonic     *document
+
+	stage      string
+	height     int
+	ranked     bool // height is known
+	positional bool
+	physical   []*iface // of a positional one, in their order
+
+	ports  []*iface
+	byName map[string]*iface
+	byKey  map[string][]*iface
+}
+
+// iface is a port as all files together state it.
+type iface struct {
+	device    *device
+	name      string
+	speed     uint64
+	speedFrom string // file
+	lag       string
+	logical   bool
+	hidden    bool // of the management network
+	up        bool
+	addresses []netip.Prefix
+	servers   []netip.Addr
+	doc       *document // that it was added from last
+
+	claims []claim
+	peer   *device
+	far    *iface // nil where no file states the peer's port
+	by     rank
+	file   string // that states the peer
+	noted  uint64 // speed of the link
+}
+
+// claim is a link as one file states it, at one of its ends.
+type claim struct {
+	peer *device
+	far  *iface
+	file string
+	by   rank
+}
+
+// messages are lines for people, of which the first are kept.
+type messages struct {
+	lines []string
+	more  int
+}
+
+// maxMessages bounds the lines of one kind.
+const maxMessages = 20
+
+func (m *messages) add(format string, args ...any) {
+	if len(m.lines) == maxMessages {
+		m.more++
+		return
+	}
+	m.lines = append(m.lines, fmt.Sprintf(format, args...))
+}
+
+func (m *messages) list(what string) []string {
+	if m.more > 0 {
+		return append(slices.Clone(m.lines), fmt.Sprintf("and %d more %s", m.more, what))
+	}
+	return m.lines
+}
+
+// merger makes one network of the statements of all files.
+type merger struct {
+	errors, warnings messages
+
+	devices []*device
+	byName  map[string]*device // by each name, in lower case
+	byMAC   map[string]*device
+	ports   int
+}
+
+func (m *merger) errorf(format string, args ...any) { m.errors.add(format, args...) }
+func (m *merger) warnf(format string, args ...any)  { m.warnings.add(format, args...) }
+
+func (m *merger) failed() error {
+	var list []error
+	for _, line := range m.errors.list("errors") {
+		list = append(list, errors.New(line))
+	}
+	return errors.Join(list...)
+}
+
+// mergeOrder is the order of kinds in which ports get their names: a switch knows its own best.
+var mergeOrder = []string{kindSONiC, kindNetBox, kindContainerlab, kindLLDP}
+
+func (m *merger) merge(docs []*document) {
+	docs = slices.Clone(docs)
+	slices.SortStableFunc(docs, func(x, y *document) int {
+		return cmp.Compare(slices.Index(mergeOrder, x.kind), slices.Index(mergeOrder, y.kind))
+	})
+	interfaces := map[int64]end{}
+	for _, d := range docs {
+		for _, note := range d.notes {
+			m.warnf("%s: %s", d.file, note)
+		}
+		for id, e := range d.interfaces {
+			interfaces[id] = e
+		}
+	}
+	m.nameDevices(docs, interfaces)
+	for _, d := range docs {
+		m.addNodes(d)
+	}
+	for _, d := range docs {
+		m.addLinks(d, interfaces)
+	}
+	if len(m.devices) > maxFabricNodes || m.ports > maxFabricPorts {
+		m.errorf("%d devices with %d ports: expected at most %d with %d", len(m.devices), m.ports, maxFabricNodes, maxFabricPorts)
+		return
+	}
+	m.classify()
+	m.linkSubnets()
+	for _, d := range m.devices {
+		d.inheritFromLAGs()
+		for _, i := range d.ports {
+			m.settle(i)
+		}
+	}
+	m.dropOverruled()
+	m.rankByLinks()
+}
+
+// nameDevices finds which names mean one device: the same in another case, and one that is the
+// other without its domain, unless there are several of those.
+func (m *merger) nameDevices(docs []*document, interfaces map[int64]end) {
+	m.byName, m.byMAC = map[string]*device{}, map[string]*device{}
+	var names []string
+	seen := map[string]bool{}
+	note := func(name string) {
+		if name = cleanNode(name); name != "" && !seen[strings.ToLower(name)] {
+			seen[strings.ToLower(name)] = true
+			names = append(names, name)
+		}
+	}
+	for _, d := range docs {
+		for i := range d.nodes {
+			note(d.nodes[i].name)
+		}
+	}
+	for _, d := range docs {
+		for _, l := range d.links {
+			for _, e := range []end{l.a, l.b} {
+				if e.node == "" {
+					e.node = interfaces[e.id].node
+				}
+				if !l.known {
+					note(e.node)
+				}
+			}
+		}
+	}
+	long := map[string][]string{} // names with a domain, by the name without
+	for _, name := range names {
+		if short := shortName(name); short != name {
+			long[strings.ToLower(short)] = append(long[strings.ToLower(short)], name)
+		}
+	}
+	for _, name := range names {
+		lower := strings.ToLower(name)
+		short := strings.ToLower(shortName(name))
+		if len(long[short]) == 1 {
+			if d := m.byName[short]; d != nil {
+				m.byName[lower] = d
+				continue
+			}
+			d := m.newDevice(shortName(name))
+			m.byName[lower], m.byName[short] = d, d
+			continue
+		}
+		if short == lower && len(long[short]) > 1 {
+			m.warnf("%s may be %s: it is taken for another device: use one name", name, strings.Join(long[short][:2], " or "))
+		}
+		if m.byName[lower] == nil {
+			m.byName[lower] = m.newDevice(name)
+		}
+	}
+}
+
+func (m *merger) newDevice(name string) *device {
+	d := &device{name: name, byName: map[string]*iface{}, byKey: map[string][]*iface{}}
+	m.devices = append(m.devices, d)
+	return d
+}
+
+func (m *merger) device(name, mac string) *device {
+	if d := m.byName[strings.ToLower(cleanNode(name))]; d != nil {
+		return d
+	}
+	return m.byMAC[strings.ToLower(mac)]
+}
+
+// addNodes adds what a file states about nodes and their ports.
+func (m *merger) addNodes(doc *document) {
+	for i := range doc.nodes {
+		n := &doc.nodes[i]
+		d := m.device(n.name, n.mac)
+		if d == nil && n.name == "" && n.mac != "" {
+			d = m.newDevice(cleanNode(n.mac))
+			m.byName[strings.ToLower(d.name)] = d
+		}
+		if d == nil {
+			continue
+		}
+		if doc.kind == kindSONiC && n.own {
+			if d.sonic != nil {
+				m.errorf("%s: device %s is in %s too: give each switch a hostname of its own, or leave one file out", doc.file, d.name, d.sonic.file)
+				continue
+			}
+			d.sonic = doc
+		}
+		if n.mac != "" && m.byMAC[n.mac] == nil {
+			m.byMAC[n.mac] = d
+		}
+		d.described = d.described || n.own
+		d.positional = d.positional || n.positional
+		for k := range n.ports {
+			m.addPort(d, doc, &n.ports[k])
+		}
+		short := *n
+		short.ports = nil
+		d.stated = append(d.stated, short)
+	}
+}
+
+func (m *merger) addPort(d *device, doc *document, p *port) {
+	name := cleanPort(p.name)
+	if name == "" {
+		m.warnf("%s: %s: port %q has no name that a fabric file can hold: left out", doc.file, d.name, p.name)
+		return
+	}
+	i := d.find(name)
+	if i == nil || i.doc == doc && !strings.EqualFold(i.name, name) {
+		i = m.newPort(d, name)
+	}
+	i.doc = doc
+	if alias := strings.ToLower(cleanPort(p.alias)); alias != "" && d.byName[alias] == nil {
+		d.byName[alias] = i
+		d.key(alias, i)
+	}
+	switch {
+	case i.speed == 0:
+		i.speed, i.speedFrom = p.speed, doc.file
+	case p.speed != 0 && p.speed != i.speed:
+		m.warnf("%s:%s: %s says %s, %s says %s: %s is taken", d.name, i.name, i.speedFrom, speedText(i.speed), doc.file, speedText(p.speed), speedText(i.speed))
+	}
+	i.lag = cmp.Or(i.lag, p.lag)
+	i.logical = i.logical || p.logical
+	i.hidden = i.hidden || p.management
+	i.up = i.up || p.up
+	for _, a := range p.addresses[:min(len(p.addresses), maxAddresses)] {
+		if len(i.addresses) < maxAddresses && !slices.Contains(i.addresses, a) {
+			i.addresses = append(i.addresses, a)
+		}
+	}
+	i.servers = append(i.servers, p.servers...)
+}
+
+// maxAddresses bounds the addresses of a port that are taken, and maxInherited the links of a LAG.
+const (
+	maxAddresses = 256
+	maxInherited = 16
+)
+
+func (m *merger) newPort(d *device, name string) *iface {
+	i := &iface{device: d, name: name}
+	m.ports++
+	d.ports = append(d.ports, i)
+	d.byName[strings.ToLower(name)] = i // a name goes before an alias of another port
+	d.key(name, i)
+	return i
+}
+
+// key notes what portKey makes of a name. Two ports of a key are as good as more.
+func (d *device) key(name string, i *iface) {
+	if k := portKey(name); k != "" && len(d.byKey[k]) < 2 && !slices.Contains(d.byKey[k], i) {
+		d.byKey[k] = append(d.byKey[k], i)
+	}
+}
+
+var numbered = regexp.MustCompile(`^eth(\d+)$`)
+
+// find is the port of a name, an alias, or a name of another vendor that no second port may have.
+func (d *device) find(name string) *iface {
+	if d.positional && d.described {
+		if n := numbered.FindStringSubmatch(name); n != nil {
+			return d.nth(n[1])
+		}
+	}
+	if i := d.byName[strings.ToLower(name)]; i != nil {
+		return i
+	}
+	// eth0 of the management network is not Ethernet0.
+	if list := d.byKey[portKey(name)]; len(list) == 1 && isManagement(name) == isManagement(list[0].name) {
+		return list[0]
+	}
+	return nil
+}
+
+// nth is the port at a position, from 1.
+func (d *device) nth(position string) *iface {
+	if len(d.physical) == 0 {
+		d.physical = slices.DeleteFunc(slices.Clone(d.ports), func(i *iface) bool { return i.logical })
+		slices.SortFunc(d.physical, func(x, y *iface) int { return natural(x.name, y.name) })
+	}
+	if n, err := strconv.Atoi(position); err == nil && n >= 1 && n <= len(d.physical) {
+		return d.physical[n-1]
+	}
+	return nil
+}
+
+// addLinks turns the links that a file states into claims of the ports at their ends.
+func (m *merger) addLinks(doc *document, interfaces map[int64]end) {
+	for _, l := range doc.links {
+		a, b := m.resolve(l.a, interfaces), m.resolve(l.b, interfaces)
+		if a == nil || b == nil || a == b {
+			continue
+		}
+		near, far := m.portOf(a, l.a, interfaces), m.portOf(b, l.b, interfaces)
+		if near != nil {
+			near.claims = append(near.claims, claim{peer: b, far: far, file: doc.file, by: l.by})
+			near.noted = cmp.Or(near.noted, l.a.speed)
+		}
+		if far != nil {
+			far.claims = append(far.claims, claim{peer: a, far: near, file: doc.file, by: l.by})
+			far.noted = cmp.Or(far.noted, l.a.speed)
+		}
+	}
+}
+
+func (m *merger) resolve(e end, interfaces map[int64]end) *device {
+	if e.node == "" && e.id != 0 {
+		e.node = interfaces[e.id].node
+	}
+	return m.device(e.node, e.mac)
+}
+
+// portOf is the port at an end of a link. One that no file lists is added, unless files list all
+// ports of the device.
+func (m *merger) portOf(d *device, e end, interfaces map[int64]end) *iface {
+	if e.port == "" && e.id != 0 {
+		e.port = interfaces[e.id].port
+	}
+	for _, name := range []string{cleanPort(e.port), cleanPort(e.label)} {
+		if name != "" {
+			if i := d.find(name); i != nil {
+				return i
+			}
+		}
+	}
+	name := cleanPort(e.port)
+	if name == "" || d.described && d.sonic != nil {
+		return nil
+	}
+	return m.newPort(d, name)
+}
+
+// linkSubnets takes two ports that alone share a subnet of two addresses for the ends of a link.
+func (m *merger) linkSubnets() {
+	subnets := map[netip.Prefix][]*iface{}
+	var order []netip.Prefix
+	for _, d := range m.devices {
+		for _, i := range d.ports {
+			for _, a := range i.addresses {
+				if p := a.Masked(); isPointToPoint(a) {
+					if len(subnets[p]) == 0 {
+						order = append(order, p)
+					}
+					subnets[p] = append(subnets[p], i)
+				}
+			}
+		}
+	}
+	for _, p := range order {
+		if ends := subnets[p]; len(ends) == 2 && ends[0].device != ends[1].device {
+			for n, i := range ends {
+				o := ends[1-n]
+				c := claim{peer: o.device, far: o, file: "the addresses of " + o.device.name, by: byAddresses}
+				if i.logical || o.logical {
+					c.far = nil // a LAG: which members face each other is not known
+				}
+				i.claims = append(i.claims, c)
+			}
+		}
+	}
+}
+
+func isPointToPoint(p netip.Prefix) bool {
+	return p.Addr().BitLen()-p.Bits() <= 2 && p.Bits() < p.Addr().BitLen()
+}
+
+// inheritFromLAGs makes the members of a LAG face what the LAG does.
+func (d *device) inheritFromLAGs() {
+	for _, i := range d.ports {
+		lag := d.byName[strings.ToLower(cleanPort(i.lag))]
+		if i.lag == "" || lag == nil || lag == i {
+			continue
+		}
+		for _, c := range lag.claims[:min(len(lag.claims), maxInherited)] {
+			c.far = nil
+			i.claims = append(i.claims, c)
+		}
+	}
+}
+
+// settle chooses among what files state about the peer of a port.
+func (m *merger) settle(i *iface) {
+	if len(i.claims) == 0 {
+		return
+	}
+	best := &i.claims[0]
+	for n := range i.claims {
+		if i.claims[n].by > best.by {
+			best = &i.claims[n]
+		}
+	}
+	i.peer, i.far, i.by, i.file = best.peer, best.far, best.by, best.file
+	for _, c := range i.claims {
+		if i.far == nil && c.peer == i.peer {
+			i.far = c.far
+		}
+	}
+	told := map[*device]bool{}
+	for _, c := range i.claims {
+		if c.peer == i.peer && (c.far == nil || i.far == nil || c.far == i.far) || told[c.peer] {
+			continue
+		}
+		told[c.peer] = true
+		if i.hidden || c.peer.kind == otherKind {
+			continue // the management network is no part of the fabric
+		}
+		text := fmt.Sprintf("%s:%s faces %s, says %s, and %s, says %s", i.device.name, i.name, nameOf(i.peer, i.far), i.file, nameOf(c.peer, c.far), c.file)
+		switch {
+		case c.by < i.by:
+			m.warnf("%s: the first is taken", text)
+		case c.file == i.file && c.by == byLLDP:
+			m.warnf("%s: one port hears both: the first is taken", text)
+		case c.by == byLLDP:
+			m.errorf("%s: print the neighbours of both again", text)
+		default:
+			m.errorf("%s: correct one of them, or add LLDP of %s", text, i.device.name)
+		}
+	}
+}
+
+func nameOf(d *device, i *iface) string {
+	if i == nil {
+		return d.name
+	}
+	return d.name + ":" + i.name
+}
+
+// dropOverruled removes links whose far end faces something else by better evidence: the warning
+// at that end has named both files.
+func (m *merger) dropOverruled() {
+	for _, d := range m.devices {
+		for _, i := range d.ports {
+			if i.far != nil && i.far.peer != nil && i.far.peer != d && i.far.by > i.by {
+				i.peer, i.far = nil, nil
+			}
+		}
+	}
+}
