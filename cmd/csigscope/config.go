@@ -54,13 +54,11 @@ of the flows that they saw the paths and the ECMP hashes of the fabric file are 
 		if _, err := n.Config.Store.DSN.Target(); err != nil {
 			return usageError{fmt.Errorf("check %q: %w", f.config, err)}
 		}
-		warnings := n.Fabric.Warnings()
+		missing, warnings := n.Fabric.Review()
 		if err := n.Config.Collect.Ingest.CheckListen(); err != nil {
 			warnings = append(warnings, err.Error()+": collect refuses that without --ingest-dangerously-exposed")
 		}
-		for _, warning := range warnings {
-			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
-		}
+		printReview(cmd, missing, warnings)
 		fmt.Fprintf(cmd.OutOrStdout(), "configuration is good: epoch %016x\n", n.Epoch)
 		if len(seen) > 0 {
 			return predict(cmd, n, seen)

@@ -106,7 +106,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findin
 	addGroup(root, "captures", "Captures:", newDecodeCommand(), newReplayCommand(), newReportCommand(), newConformCommand(), newTraceCommand())
 	addGroup(root, "live", "Live:", newCollectCommand(), newExportCommand())
 	addGroup(root, "stored", "Stored rows:", newQueryCommand(), newDashboardsCommand(), newSchemaCommand())
-	addGroup(root, "tool", "This tool:", newConfigCommand(), newVersionCommand())
+	addGroup(root, "tool", "This tool:", newFabricCommand(), newConfigCommand(), newVersionCommand())
 	root.SetHelpCommandGroupID("tool")
 	root.SetCompletionCommandGroupID("tool")
 	root.AddCommand(newEngineCommand(), newReferenceCommand(root))

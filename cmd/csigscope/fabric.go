@@ -1,0 +1,189 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/fabric/importer"
+	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+func newFabricCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fabric",
+		Short: "Make, check and show fabric files",
+		Long: `A fabric file (--fabric of other commands) names switches, ports, hosts and groups, and says
+what the bits of locator metadata hold. import makes one of files that you have, check says
+what is wrong, missing or suspicious in one, and show prints it as a tree.`,
+	}
+	cmd.AddCommand(newFabricImport(), newFabricCheck(), newFabricShow())
+	return cmd
+}
+
+func newFabricImport() *cobra.Command {
+	var out outputFile
+	var speed string
+	cmd := &cobra.Command{
+		Use:   "import PATH...",
+		Short: "Make a fabric file of SONiC, LLDP, NetBox or containerlab files",
+		Long: `import reads files, and those in folders that end in .json, .yml or .yaml, and prints one
+fabric file. It recognises each file by its content:
+
+  config_db.json of SONiC     one a switch: its ports, LAGs, VLANs, addresses, neighbours
+  lldpctl -f json (or json0)  one a device, named after it: leaf1.json, leaf1/lldp.json
+  NetBox                      pages of its API: dcim/devices, dcim/interfaces, dcim/cables,
+                              ipam/ip-addresses
+  containerlab                a topology (*.clab.yml)
+
+Files may describe the same devices: their statements are merged, and a link that both ends
+state is one. Where two files differ, a warning names both: LLDP goes before cables and plans, and
+those before neighbours in config_db.json. Two equal statements that contradict each other are
+errors. Stages and orientations follow from roles, names and links, racks from the prefixes
+that switches route to hosts, pods from the links.
+
+What no file states is listed on standard error and at the head of the fabric file; comments
+beside devices and ports say where to add it. The locator layout always is to be added: it is a
+setting of the switches. The exit code is 3 if other commands refuse the fabric file as it is.`,
+		Example: `  csigscope fabric import configs/ --out fabric.yaml            # a folder of config_db.json
+  csigscope fabric import configs/ lldp/ netbox/*.json --out fabric.yaml
+  csigscope fabric import lab.clab.yml --speed 100Gbps
+  csigscope fabric check fabric.yaml`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{fmt.Errorf("import: no file or folder given (see %s --help)", cmd.CommandPath())}
+			}
+			return nil
+		},
+	}
+	out.add(cmd, "out", "`FILE` to write, - for standard output (the default)")
+	cmd.Flags().StringVar(&speed, "speed", "", "`RATE` of ports whose speed no file states, such as 100Gbps (default: it is missing)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var o importer.Options
+		if speed != "" {
+			var err error
+			if o.Speed, err = csig.ParseQuantity(csig.BitPerSecond, speed); err != nil {
+				return usageError{fmt.Errorf("--speed: %w", err)}
+			}
+		}
+		return importFabric(cmd, args, o, &out)
+	}
+	return cmd
+}
+
+// importFabric writes the fabric of files, and says on standard error what is to be added.
+func importFabric(cmd *cobra.Command, paths []string, o importer.Options, out *outputFile) error {
+	files, err := importer.Read(paths)
+	if err != nil {
+		return usageError{err}
+	}
+	r, err := importer.Import(files, o)
+	if err != nil {
+		return usageError{err}
+	}
+	if err := out.write(cmd, r.Write); err != nil {
+		return err
+	}
+	printReview(cmd, r.Missing, r.Warnings)
+	if r.Incomplete != nil {
+		return findingsError{fmt.Errorf("the fabric file is not complete: add what is missing, then run csigscope fabric check: %w", r.Incomplete)}
+	}
+	return nil
+}
+
+// printReview prints what a fabric lacks, and what is odd about it.
+func printReview(cmd *cobra.Command, missing, warnings []string) {
+	for _, line := range missing {
+		fmt.Fprintln(cmd.ErrOrStderr(), "missing:", line)
+	}
+	for _, line := range warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", line)
+	}
+}
+
+func newFabricCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a fabric file",
+		Long: `check validates a fabric file as each command that reads it does, and config check with
+--fabric: mistakes are reported with their lines, and the exit code is 2. What is missing
+although answers need it, and what is allowed and looks like a mistake, such as a link whose
+ends have different speeds, is printed on standard error.`,
+		Example: "  csigscope fabric check fabric.yaml",
+		Args:    fabricArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := openNetwork("", args[0])
+			if err != nil {
+				return err
+			}
+			missing, suspicious := n.Fabric.Review()
+			printReview(cmd, missing, suspicious)
+			o := n.Fabric.Outline("")
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "fabric is valid: %d hosts, %d groups, %d missing, %d warnings\n", o.Hosts, o.Groups, len(missing), len(suspicious))
+			return err
+		},
+	}
+}
+
+func fabricArg(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{fmt.Errorf("%s: expected one fabric FILE, got %d (see %s --help)", cmd.Name(), len(args), cmd.CommandPath())}
+	}
+	return nil
+}
+
+func newFabricShow() *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:   "show FILE",
+		Short: "Print a fabric file as a tree, with link counts and oversubscription",
+		Long: `show prints the pods, stages, devices and ports of a fabric file, then how many links there
+are and how far each stage is oversubscribed: the speed of its ports that face down, divided by
+that of those that face up. json has all of it, ndjson and csv a row a port.`,
+		Example: `  csigscope fabric show fabric.yaml
+  csigscope fabric show fabric.yaml -o csv`,
+		Args: fabricArg,
+	}
+	out.add(cmd, "table", "json", "ndjson", "csv")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		spec, err := orUsage(fabric.Load(args[0]))
+		if err != nil {
+			return err
+		}
+		n, err := newNetwork("", spec, args[0])
+		if err != nil {
+			return err
+		}
+		o := n.Fabric.Outline(spec.Name)
+		if out.format == "ndjson" || out.format == "csv" {
+			return out.list(cmd, portListing(o))
+		}
+		return out.json(cmd, o, func(w io.Writer) error { return o.WriteText(w) })
+	}
+	return cmd
+}
+
+// portListing has a row for each port.
+func portListing(o *fabric.Outline) *tabular.Listing {
+	l := &tabular.Listing{Columns: []string{"pod", "stage", "device", "port", "orientation", "speed_bps", "peer", "peer_kind"}}
+	for i := range o.Pods {
+		for k := range o.Pods[i].Devices {
+			d := &o.Pods[i].Devices[k]
+			for _, p := range d.Ports {
+				l.Rows = append(l.Rows, []any{text(o.Pods[i].Name), d.Stage, d.Name, p.Name, p.Orientation, p.Speed, text(p.Peer), text(p.PeerKind)})
+			}
+		}
+	}
+	return l
+}
+
+// text is nil, no value, for "".
+func text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
