@@ -2,6 +2,9 @@ module github.com/csigscope/csigscope
 
 go 1.26.0
 
+// Packages of the Grafana plugin hold Go files of their own.
+ignore ./dashboards/grafana/matrix/node_modules
+
 require (
 	connectrpc.com/connect v1.21.1
 	connectrpc.com/grpchealth v1.5.0

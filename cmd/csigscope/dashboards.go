@@ -19,7 +19,7 @@ type dashboardFlags struct {
 	database   string
 	user       string
 	prometheus string
-	matrix     bool
+	tables     bool
 	fine       time.Duration
 }
 
@@ -47,12 +47,12 @@ checked against its own, and they were never seen in a running Grafana.`,
 func (f *dashboardFlags) add(cmd *cobra.Command) {
 	f.network.add(cmd.Flags())
 	cmd.Flags().DurationVar(&f.fine, "fine", grafana.DefaultOptions().Fine, "length of the finest windows that are stored")
-	cmd.Flags().BoolVar(&f.matrix, "matrix-panel", false, "draw matrices with the plugin esnet-matrix-panel instead of tables; its options are not checked")
+	cmd.Flags().BoolVar(&f.tables, "tables", false, "draw matrices as tables, for a Grafana that does not load the plugin "+grafana.MatrixPanelID)
 }
 
 func (f *dashboardFlags) options() (grafana.Options, error) {
 	o := grafana.DefaultOptions()
-	o.MatrixPanel, o.Fine = f.matrix, f.fine
+	o.Tables, o.Fine = f.tables, f.fine
 	if f.fine <= 0 || f.fine >= time.Second {
 		return o, usageError{fmt.Errorf("--fine %s: expected less than 1s, as replay and collect have it", f.fine)}
 	}

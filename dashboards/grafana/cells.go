@@ -2,51 +2,57 @@ package grafana
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/grafana-tools/sdk"
 
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// cellsBoard shows the two matrices, and one cell in depth: its path, the flows that
-// suffer, what was found there.
+// cellsBoard shows the two matrices, the cells that a location slows down, and one cell in depth:
+// its path, its flows, what was found there.
 func cellsBoard(o *Options) board {
 	colors := mappings(o.Locations)
-	means := []panel{meanPanel(o, csig.MinABWRatio, "Mean available bandwidth, of capacity")}
-	names := colored(50)
-	names["align"] = "left" // what does not fit is cut off behind
-	modes := matrix(o, panel{
-		title: "Mode of the bottleneck (${signal:text})", width: 12, height: 18,
-		about:    "The location that most heavily loaded observations of the cell name. Cells with less than 10 observations say nothing; no data is silence, not health.",
-		targets:  []object{sqlTarget(modeSQL, formatTable)},
-		defaults: object{"custom": names, "color": color("thresholds"), "thresholds": thresholds(unknownColor), "mappings": colors},
-	})
-	more := []panel{
+	panels := []panel{
+		meanPanel(o, csig.MinABWRatio, "Mean available bandwidth, of capacity"),
+		modePanel(o, colors),
+		sufferersPanel(colors),
+	}
+	panels = append(panels, cellPanels(o, colors)...)
+	panels = append(panels,
 		meanPanel(o, csig.MinABW, "Mean available bandwidth"),
 		meanPanel(o, csig.MaxDelay, "Mean of the worst hop's delay"),
 		meanPanel(o, csig.MaxNQD, "Mean of the worst hop's queue depth"),
-	}
+	)
 	return board{
 		uid: CellsUID, title: "csigscope / Cells", name: "cells", refresh: "10s", from: "now-15m",
 		variables: append([]sdk.TemplateVar{
-			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), levelVariable(),
-			groupVariable("src", "Source"), groupVariable("dst", "Destination"), locationVariable(),
+			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), rowsVariable(), levelVariable(),
+			sourceGroupVariable(), destinationGroupVariable(), locationVariable(),
 		}, thresholdVariables()...),
-		panels: append(append(means, modes), append(cellPanels(o, colors), more...)...),
+		panels: panels,
 	}
 }
 
-// matrix turns rows of (src, dst, value) into a matrix.
-func matrix(o *Options, p panel) panel {
-	if o.MatrixPanel {
-		p.kind = "esnet-matrix-panel"
-		p.options = object{
-			"inputList": false, "sourceField": "src", "targetField": "dst", "valueField1": "value", "sourceText": "From", "targetText": "To", "val1Text": "Value",
-			"cellSize": 15, "cellPadding": 5, "txtLength": 50, "txtSize": 10, "nullColor": noDataColor, "defaultColor": unknownColor,
-		}
-		return p
+// matrixHeight leaves cells of 16 groups high enough for their ranks.
+const matrixHeight = 18
+
+// matrix draws cells of a signal with the panel plugin.
+func matrix(o *Options, title, about, signal string, options object) panel {
+	cells, groups := sqlTarget(cellsSQL(signal), formatTable), sqlTarget(groupsSQL, formatTable)
+	groups["refId"] = "B"
+	if len(o.Locations) > 0 {
+		options["colors"] = locationColors(o.Locations)
 	}
-	p.kind, p.options = "table", tableOptions()
+	return panel{
+		title: title, about: about, kind: MatrixPanelID, width: gridWidth / 2, height: matrixHeight,
+		targets: []object{cells, groups}, options: options,
+	}
+}
+
+// table turns rows of (src, dst, value) into a matrix, for a Grafana without the plugin.
+func table(p panel) panel {
+	p.kind, p.width, p.height, p.options = "table", gridWidth, matrixHeight, tableOptions()
 	p.options["frozenColumns"] = object{"left": 1}
 	p.transform = []object{{"id": "groupingToMatrix", "options": object{"columnField": "dst", "rowField": "src", "valueField": "value", "emptyValue": "null"}}}
 	// Lists of an override are put before those of the defaults, so that none could take a
@@ -61,20 +67,71 @@ func matrix(o *Options, p panel) panel {
 	return p
 }
 
+// modePanel is the matrix of the chosen signal's bottlenecks.
+func modePanel(o *Options, colors []object) panel {
+	const title = "Mode of the bottleneck (${signal:text})"
+	const about = "The location that most heavily loaded observations of the cell name; its number is its rank in the legend. Cells with less than 10 observations say nothing; no data is silence, not health. Click on a cell for its path and flows."
+	if !o.Tables {
+		return matrix(o, title, about, "{signal}", object{"kind": "mode", "direction": "min"})
+	}
+	names := colored(50)
+	names["align"] = "left" // what does not fit is cut off behind
+	return table(panel{
+		title: title, about: about, targets: []object{sqlTarget(modeTableSQL, formatTable)},
+		defaults: object{"custom": names, "color": color("thresholds"), "thresholds": thresholds(unknownColor), "mappings": wordless(colors)},
+	})
+}
+
 func meanPanel(o *Options, s csig.Signal, title string) panel {
+	const about = "Source groups in rows, destination groups in columns. Hatched: no observation, which is silence. Click on a cell for its path and flows."
+	signal := fmt.Sprintf("signal = %d", s)
+	if !o.Tables {
+		direction := "min"
+		if s.Direction() == csig.Max {
+			direction = "max"
+		}
+		p := matrix(o, title, about, signal, object{"kind": "mean", "direction": direction})
+		p.defaults = object{"unit": unitOf(s)}
+		return p
+	}
 	scheme := "continuous-RdYlGr" // low values are red
 	if s.Direction() == csig.Max {
 		scheme = "continuous-GrYlRd"
 	}
 	// Without a mapping a cell without a value has the colour of the lowest one.
-	defaults := object{"custom": colored(90), "unit": unitOf(s), "color": color(scheme), "decimals": 1, "mappings": []object{special("null", noDataColor)}}
+	defaults := object{"custom": colored(50), "unit": unitOf(s), "color": color(scheme), "decimals": 1, "mappings": []object{special("null", noDataColor)}}
 	if s.Unit() == csig.Ratio {
-		defaults["min"], defaults["max"], defaults["decimals"], defaults["custom"] = 0, 1, 0, colored(50)
+		defaults["min"], defaults["max"], defaults["decimals"] = 0, 1, 0
 	}
-	return matrix(o, panel{
-		title: title, width: 12, height: 18, targets: []object{sqlTarget(meanSQL(fmt.Sprintf("signal = %d", s)), formatTable)}, defaults: defaults,
-		about: "Source groups in rows, destination groups in columns. Empty: less than 10 observations, or none. Click on a cell for its path and flows.",
+	return table(panel{
+		title: title, about: "Source groups in rows, destination groups in columns. Empty: less than 10 observations, or none. Click on a cell for its path and flows.",
+		targets: []object{sqlTarget(meanTableSQL(signal), formatTable)}, defaults: defaults,
 	})
+}
+
+// sufferersPanel answers who suffers from a location.
+func sufferersPanel(colors []object) panel {
+	toPath := toCells("path of this cell", "&var-src=${__data.fields.src:percentencode}&var-dst=${__data.fields.dst:percentencode}"+anywhere)
+	path := object{"links": []object{toPath}}
+	location := object{"mappings": colors, "custom.width": 160, "thresholds": thresholds(unknownColor), "custom.cellOptions": object{"type": "color-background", "mode": "basic"}}
+	second := maps.Clone(location)
+	second["displayName"], location["displayName"] = "then", "mode"
+	return panel{
+		title: "Cells that suffer", kind: "table", id: sufferersPanelID, width: gridWidth, height: 8, defaults: plain(), options: tableOptions(),
+		about:   "Cells whose heavily loaded observations name the chosen location first or second; without a location, all that are congested or were heavily loaded. Click on one for its path and flows.",
+		targets: []object{sqlTarget(sufferersSQL, formatTable)},
+		overrides: []object{
+			override("src", merged(path, object{"displayName": "source"})), override("dst", merged(path, object{"displayName": "destination"})),
+			override("mode", location), override("second", second), override("since", object{"unit": "dateTimeAsLocal", "custom.width": 190}),
+			override("heavy", object{"displayName": "heavily loaded", "unit": "percentunit"}), override("share", object{"displayName": "of these at the mode", "unit": "percentunit"}),
+		},
+	}
+}
+
+func merged(a, b object) object {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
 }
 
 // unitOf is Grafana's name of the unit of a signal's values.
@@ -110,22 +167,25 @@ func cellPanels(o *Options, colors []object) []panel {
 		{title: "From $src to $dst", kind: "row", width: gridWidth, height: 1},
 		{
 			title: "Path of $src to $dst", kind: "table", id: pathPanel, width: 12, height: 9, defaults: plain(), options: tableOptions(),
-			about:     "Where the path from source to destination choked: in how many windows a location was the mode of the cell.",
-			targets:   []object{sqlTarget(pathSQL, formatTable)},
-			overrides: []object{locationColumn(colors, toFlows)},
+			about:   "Where the path from source to destination choked: in how many windows a location was the mode of the cell.",
+			targets: []object{sqlTarget(pathSQL, formatTable)},
+			overrides: []object{
+				locationColumn(colors, toFlows), named("heavy", "heavily loaded"), named("candidates", "candidate ports"),
+			},
 		},
 		{
 			title: "$src to $dst over time", kind: "timeseries", width: 12, height: 9, options: lineOptions(),
 			targets:   []object{sqlTarget(cellSQL, formatSeries)},
 			defaults:  object{"custom": lines(0), "color": color("palette-classic")},
-			overrides: append(meanColumns(o), override("heavy", share), override("trimmed", share)),
+			overrides: append(meanColumns(o), override("heavy", merged(share, object{"displayName": "heavily loaded"})), override("trimmed", share)),
 		},
 		{
 			title: "Flows of $src to $dst", kind: "table", id: flowsPanel, width: gridWidth, height: 9, defaults: plain(), options: tableOptions(),
 			about:   "The flows with the most heavily loaded observations. Stored where replay and collect keep flows.",
 			targets: []object{sqlTarget(flowsSQL, formatTable)},
 			overrides: append(meanColumns(o),
-				locationColumn(colors, toFindings), override("bytes", object{"unit": "bytes"}), override("source", object{"links": []object{toFindings}})),
+				locationColumn(colors, toFindings), override("bytes", object{"unit": "bytes"}), override("source", object{"links": []object{toFindings}}),
+				named("source_port", "port"), named("destination_port", "its port"), named("heavy", "heavily loaded")),
 		},
 		{
 			title: "Findings", kind: "table", id: findingsPanel, width: gridWidth, height: 8, defaults: plain(), options: tableOptions(),

@@ -1,12 +1,17 @@
 package grafana
 
-import "github.com/grafana-tools/sdk"
+import (
+	"fmt"
+
+	"github.com/grafana-tools/sdk"
+)
 
 // Panels that data links lead to.
 const (
-	pathPanel     = 20
-	flowsPanel    = 21
-	findingsPanel = 22
+	pathPanel        = 20
+	flowsPanel       = 21
+	findingsPanel    = 22
+	sufferersPanelID = 23
 )
 
 // asEncoded ends the addresses of links. Grafana 13 decodes what is percent-encoded in a link,
@@ -28,20 +33,21 @@ func toCells(title, set string) object {
 // fabricBoard says where the fabric chokes, since when, and how much of that is known.
 func fabricBoard(o *Options) board {
 	colors := mappings(o.Locations)
-	toFindings := toCells("findings there", "&var-location=${__value.text:percentencode}&viewPanel=22")
+	toSufferers := toCells("cells that suffer from it", fmt.Sprintf("&var-location=${__value.text:percentencode}&viewPanel=%d", sufferersPanelID))
 	return board{
 		uid: FabricUID, title: "csigscope / Fabric", name: "fabric", refresh: "10s", from: "now-15m",
 		variables: append([]sdk.TemplateVar{
-			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), levelVariable(),
+			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), rowsVariable(), levelVariable(),
 		}, thresholdVariables()...),
 		panels: []panel{
+			verdictPanel(),
 			heatPanel(),
 			{
 				title: "Top locations", kind: "table", width: 10, height: 11,
 				about:     "Locations by how many heavily loaded observations name them. Their share is of all heavily loaded ones of the range.",
 				targets:   []object{sqlTarget(topSQL, formatTable)},
 				defaults:  plain(),
-				overrides: []object{locationColumn(colors, toFindings), override("share", object{"unit": "percentunit", "custom.width": 160, "custom.cellOptions": object{"type": "gauge", "mode": "basic"}, "min": 0, "max": 1})},
+				overrides: []object{locationColumn(colors, toSufferers), named("heavy", "heavily loaded"), override("share", object{"unit": "percentunit", "custom.width": 160, "custom.cellOptions": object{"type": "gauge", "mode": "basic"}, "min": 0, "max": 1})},
 				options:   tableOptions(),
 			},
 			{
@@ -62,6 +68,43 @@ func fabricBoard(o *Options) board {
 			coveragePanel(),
 		},
 	}
+}
+
+// verdictPanel is the first row: whether the fabric chokes, where and since when, and how much of
+// that is known. Colours never call silence healthy.
+func verdictPanel() panel {
+	known := sqlTarget(knownSQL, formatTable)
+	known["refId"] = "B"
+	counts := []object{
+		pattern("^no data$", "text"), pattern("^0 of", "green"), pattern(" of ", "orange"),
+	}
+	stored := object{"title": "show the newest 15 minutes that are stored", "targetBlank": false, "url": "/d/" + FabricUID +
+		"?from=${__data.fields.from_ms}&to=${__data.fields.to_ms}&${signal:queryparam}&${resolution:queryparam}&${level:queryparam}&${datasource:queryparam}"}
+	return panel{
+		title: "Fabric (${signal:text})", kind: "stat", width: gridWidth, height: 4,
+		about:    "Cells are congested by the thresholds above, at the end of the range and in any window of its last 300. Links are the locations that congested cells name; since is when the first of the worst location's cells became congested. Coverage is the share of the range with observations; a tap of the last day is silent when it took in no packet. Click on the newest minute to see what is stored.",
+		targets:  []object{sqlTarget(verdictSQL, formatTable), known},
+		defaults: object{"color": color("thresholds"), "thresholds": thresholds("text"), "noValue": "no data"},
+		overrides: []object{
+			override("congested now", object{"mappings": counts}), override("congested in the range", object{"mappings": counts}),
+			override("since", object{"unit": "dateTimeAsLocal", "noValue": "not now"}),
+			override("coverage", object{"unit": "percentunit", "decimals": 1, "noValue": "no data", "thresholds": object{"mode": "absolute", "steps": []object{
+				{"color": "red", "value": nil}, {"color": "orange", "value": 0.5}, {"color": "green", "value": 0.95},
+			}}}),
+			override("silent taps", object{"mappings": []object{pattern("^0 of", "green"), pattern(" of ", "red")}}),
+			override("newest minute", object{"unit": "dateTimeFromNow", "noValue": "nothing stored", "links": []object{stored}}),
+		},
+		options: object{
+			"graphMode": "none", "colorMode": "value", "justifyMode": "auto", "orientation": "auto", "textMode": "value_and_name", "wideLayout": true,
+			"showPercentChange": false, "percentChangeColorMode": "standard",
+			"reduceOptions": object{"values": false, "calcs": []string{"lastNotNull"}, "fields": "/^(?!from_ms|to_ms)/"},
+		},
+	}
+}
+
+// pattern gives texts of a regular expression a colour.
+func pattern(expression, color string) object {
+	return object{"type": "regex", "options": object{"pattern": "/" + expression + "/", "result": object{"color": color, "index": 0}}}
 }
 
 // locationColumn colours the column of locations as everywhere else.

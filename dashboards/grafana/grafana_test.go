@@ -118,29 +118,27 @@ func TestColors(t *testing.T) {
 	}
 }
 
-// TestMatrixPanel: the variant asks the same and draws it with the plugin, as rows of a
-// pair and its value.
-func TestMatrixPanel(t *testing.T) {
+// TestTables: without the plugin the matrices are tables, and all else stays.
+func TestTables(t *testing.T) {
 	o := grafana.DefaultOptions()
-	tables := decoded(t, o)["cells"]["panels"].([]any)
-	o.MatrixPanel = true
-	matrices := 0
+	panels := decoded(t, o)["cells"]["panels"].([]any)
+	o.Tables = true
+	tables := 0
 	for i, p := range decoded(t, o)["cells"]["panels"].([]any) {
-		p, table := p.(map[string]any), tables[i].(map[string]any)
-		if fmt.Sprint(p["targets"]) != fmt.Sprint(table["targets"]) {
-			t.Errorf("%s asks something else", p["title"])
+		p, panel := p.(map[string]any), panels[i].(map[string]any)
+		if p["title"] != panel["title"] || p["type"] == grafana.MatrixPanelID {
+			t.Errorf("%v is %v", panel["title"], p["type"])
 		}
-		if p["type"] == table["type"] {
+		if panel["type"] != grafana.MatrixPanelID {
 			continue
 		}
-		matrices++
-		options := p["options"].(map[string]any)
-		if p["type"] != "esnet-matrix-panel" || options["sourceField"] != "src" || options["targetField"] != "dst" || options["valueField1"] != "value" || len(p["transformations"].([]any)) > 0 {
-			t.Errorf("%s is %v", p["title"], p)
+		tables++
+		if p["type"] != "table" || p["gridPos"].(map[string]any)["w"] != 24.0 || len(p["transformations"].([]any)) != 1 {
+			t.Errorf("%v is %v at %v", p["title"], p["type"], p["gridPos"])
 		}
 	}
-	if matrices != 5 {
-		t.Errorf("%d matrices, want 5", matrices)
+	if tables != 5 {
+		t.Errorf("%d matrices, want 5", tables)
 	}
 }
 

@@ -72,10 +72,10 @@ func groupView(name string) string {
 
 var activitySQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(w.slot * {step}), 'UTC') AS time, c.rate AS bits, c.heavy_share AS heavy
-FROM (SELECT arrayJoin({slots}) AS slot) AS w
+FROM (SELECT arrayJoin(range({first}, {first} + {count})) AS slot) AS w
 LEFT JOIN
 (
-    SELECT toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot, rate, toNullable(heavy_share) AS heavy_share
+    SELECT toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot, toNullable(rate) AS rate, toNullable(heavy_share) AS heavy_share
     FROM ` + groupView("group_windows") + `
 ) AS c ON c.slot = w.slot
 ORDER BY time`)
@@ -85,37 +85,42 @@ var (
 	stepSQL   = ask("SELECT steps, period, idle, quiet FROM " + groupView("group_rhythm"))
 )
 
-// codesSQL is a heatmap of codes: those of a wide tag in at most 32 rows.
+// codesSQL is a heatmap of codes: those of a wide tag in at most 32 rows. Without any, one row says so.
 var codesSQL = ask(`
-SELECT fromUnixTimestamp64Nano(toInt64((slot + 1) * {step}), 'UTC') AS time, label AS codes, seen[slot] AS Value
+SELECT fromUnixTimestamp64Nano(toInt64(({first} + n) * {step}), 'UTC') AS time, label AS codes, if(isNaN(count), NULL, count) AS Value
 FROM
 (
-    SELECT label, first, encoding, seen, arrayJoin({slots}) AS slot
+    SELECT arrayJoin(if(empty(all), [(0, 0, 'no data', none)], all)) AS line, line.1 AS encoding, line.2 AS first, line.3 AS label, line.4 AS counts
     FROM
     (
-        SELECT encoding, intDiv(code, width) * width AS first,
-            if(layouts > 1, 'layout ' || toString(encoding) || ': ', '') || toString(first) || if(width > 1, ' to ' || toString(first + width - 1), '') AS label,
-            mapFromArrays(groupArray(slot), groupArray(toFloat64(observations))) AS seen
+        SELECT groupArrayInsertAt(nan, {count})(nan, 0) AS none, groupArray((encoding, first, label, counts)) AS all
         FROM
         (
-            SELECT encoding, intDiv(c, w) * w AS code, any(w) AS width, any(e) AS layouts, slot, sum(n) AS observations
+            SELECT toInt64(encoding) AS encoding, toInt64(intDiv(code, width) * width) AS first,
+                if(layouts > 1, 'layout ' || toString(encoding) || ': ', '') || toString(first) || if(width > 1, ' to ' || toString(first + width - 1), '') AS label,
+                groupArrayInsertAt(0., {count})(toFloat64(observations), toUInt64(slot - {first})) AS counts
             FROM
             (
-                SELECT encoding, code AS c, toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot, n,
-                    toUInt32(intDiv(max(code) OVER (), 32) + 1) AS w, max(encoding) OVER () - min(encoding) OVER () + 1 AS e
+                SELECT encoding, intDiv(c, w) * w AS code, any(w) AS width, any(e) AS layouts, slot, sum(n) AS observations
                 FROM
                 (
-                    SELECT window_start, encoding, code, sum(observations) AS n
-                    FROM code_windows_{suffix}({signal}, {span}, step_ns = {step})
-                    WHERE ` + ofGroup + `
-                    GROUP BY window_start, encoding, code
+                    SELECT encoding, code AS c, toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot, n,
+                        toUInt32(intDiv(max(code) OVER (), 32) + 1) AS w, max(encoding) OVER () - min(encoding) OVER () + 1 AS e
+                    FROM
+                    (
+                        SELECT window_start, encoding, code, sum(observations) AS n
+                        FROM code_windows_{suffix}({signal}, {span}, step_ns = {step})
+                        WHERE ` + ofGroup + `
+                        GROUP BY window_start, encoding, code
+                    )
                 )
+                GROUP BY encoding, code, slot
             )
-            GROUP BY encoding, code, slot
+            GROUP BY encoding, first, label
         )
-        GROUP BY encoding, first, label
     )
 )
+ARRAY JOIN counts AS count, arrayEnumerate(counts) AS n
 ORDER BY time, encoding, first`)
 
 var jobFlowsSQL = ask(flowColumns + `

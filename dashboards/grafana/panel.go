@@ -2,6 +2,8 @@ package grafana
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,6 +101,11 @@ func override(field string, properties object) object {
 	return overrideBy("byName", field, properties)
 }
 
+// named shows a column under another name.
+func named(field, title string) object {
+	return override(field, object{"displayName": title})
+}
+
 // hide leaves a column out of a table.
 func hide(field string) object {
 	return override(field, object{"custom.hideFrom.viz": true})
@@ -189,15 +196,38 @@ func mappings(locations []fabric.Location) []object {
 	add("too few", fewColor)
 	add("not judged", fewColor)
 	add("no data", noDataColor)
+	add("no fine row", noDataColor)
 	add("congested", unknownColor)
-	sorted := slices.Clone(locations)
-	slices.SortStableFunc(sorted, func(a, b fabric.Location) int {
-		return cmp.Or(cmp.Compare(coarseness(&a), coarseness(&b)), cmp.Compare(a.Name, b.Name))
-	})
+	sorted := byCoarseness(locations)
 	for i := range sorted[:min(len(sorted), maxMappings)] {
 		add(sorted[i].Name, query.Color(sorted[i]))
 	}
-	return []object{{"type": "value", "options": options}}
+	return []object{{"type": "value", "options": options}, empty()}
+}
+
+// wordless are mappings that show the state of most cells by its colour alone.
+func wordless(mappings []object) []object {
+	options := maps.Clone(mappings[0]["options"].(object))
+	for _, state := range []string{"clear", "no data"} {
+		options[state] = merged(options[state].(object), object{"text": ""})
+	}
+	return []object{{"type": "value", "options": options}, empty()}
+}
+
+// locationColors are the colours of locations, by name.
+func locationColors(locations []fabric.Location) object {
+	colors := object{}
+	sorted := byCoarseness(locations)
+	for i := range sorted[:min(len(sorted), maxMappings)] {
+		colors[sorted[i].Name] = query.Color(sorted[i])
+	}
+	return colors
+}
+
+func byCoarseness(locations []fabric.Location) []fabric.Location {
+	return slices.SortedStableFunc(slices.Values(locations), func(a, b fabric.Location) int {
+		return cmp.Or(cmp.Compare(coarseness(&a), coarseness(&b)), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // coarseness puts stages first and ports last.
@@ -265,6 +295,14 @@ func resolutionVariable(fine time.Duration) sdk.TemplateVar {
 	return choice("resolution", "Rows of", option("1s", int64(time.Second)), option("1m", int64(time.Minute)), option("fine", int64(fine)))
 }
 
+// rowsVariable is the suffix of the views that whole ranges are read from. Nobody chooses it: fine
+// rows are kept only of what was heavily loaded, and sums of seconds are the same.
+func rowsVariable() sdk.TemplateVar {
+	v := variable("rows", "", "query", "SELECT if('${resolution:text}' = '1m', '1m', '1s')", refreshLoad)
+	v.Datasource, v.Hide = storeSource(), sdk.TemplatingHideVariable
+	return v
+}
+
 // thresholdVariable is a share of heavily loaded observations that states follow; name is the
 // parameter of the views.
 func thresholdVariable(name, label string, share float64) sdk.TemplateVar {
@@ -293,6 +331,35 @@ func levelVariable() sdk.TemplateVar {
 func groupVariable(name, label string) sdk.TemplateVar {
 	const groups = "SELECT name FROM groups FINAL WHERE name NOT IN ('unknown', 'overflow') ORDER BY level = 'pod', ord, name LIMIT 5000"
 	v := variable(name, label, "query", groups, refreshLoad)
+	v.Datasource = storeSource()
+	return v
+}
+
+// The cell that is chosen at first is the worst of the range: the first groups of the fabric mostly
+// have nothing to say to each other. Groups after the worst are in the fabric's order.
+const worstFirst = `
+SELECT name
+FROM (SELECT id, name, level, ord FROM groups FINAL WHERE name NOT IN ('unknown', 'overflow')) AS g
+LEFT JOIN
+(
+    SELECT %[1]s AS id, toFloat64(max(heavy)) AS weight, sum(observations) AS seen
+    FROM cells_{rows}({signal}, {span}, {level}, {judged})
+    WHERE %[2]s
+    GROUP BY id
+) AS c ON c.id = g.id
+ORDER BY c.weight = (max(c.weight) OVER ()) AND c.weight > 0 DESC, c.seen > 0 DESC, level = 'pod', ord, name LIMIT 5000`
+
+func sourceGroupVariable() sdk.TemplateVar {
+	return rangeVariable("src", "Source", fmt.Sprintf(worstFirst, "src_group", "true"))
+}
+
+func destinationGroupVariable() sdk.TemplateVar {
+	return rangeVariable("dst", "Destination", fmt.Sprintf(worstFirst, "dst_group", "src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src})"))
+}
+
+// rangeVariable is asked for again when the range changes.
+func rangeVariable(name, label, sql string) sdk.TemplateVar {
+	v := variable(name, label, "query", ask(sql), refreshRange)
 	v.Datasource = storeSource()
 	return v
 }

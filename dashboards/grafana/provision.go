@@ -28,6 +28,8 @@ const (
 	storeUID    = "csigscope-clickhouse"
 	metricsUID  = "csigscope-prometheus"
 	storePlugin = "grafana-clickhouse-datasource"
+	// MatrixPanelID is the panel plugin that ships with csigscope. It is not signed.
+	MatrixPanelID = "csigscope-matrix-panel"
 )
 
 // Options say what dashboards are made for. DefaultOptions make those of any store: without
@@ -40,8 +42,8 @@ type Options struct {
 	Signals []csig.Signal
 	// Fine is the length of the finest windows that are stored, below 1 s.
 	Fine time.Duration
-	// MatrixPanel draws matrices with the plugin esnet-matrix-panel instead of tables.
-	MatrixPanel bool
+	// Tables draws matrices as tables, for a Grafana that does not load the plugin MatrixPanelID.
+	Tables bool
 	// Store is where Grafana's server reaches ClickHouse over HTTP.
 	Store StoreAddress
 	// Alerts has Grafana evaluate the alert rules, which Prometheus must not do as well.
@@ -106,7 +108,7 @@ const (
 	provisioningDir = "provisioning"
 )
 
-// Files are the dashboards and what provisions them and their data sources.
+// Files are the dashboards, what provisions them and their data sources, and the panel plugin.
 //
 // Alert rules are left to Prometheus unless Options.Alerts is set: those that ship beside
 // the metrics are tested in both directions with promtool, and one alert that two systems
@@ -130,6 +132,13 @@ func Files(o Options) ([]File, error) {
 			return nil, fmt.Errorf("make %s: %w", p.name, err)
 		}
 		files = append(files, File{path.Join(provisioningDir, p.name), text})
+	}
+	if !o.Tables {
+		plugin, err := pluginFiles()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, plugin...)
 	}
 	if o.Alerts {
 		alerts, err := alertsFile()

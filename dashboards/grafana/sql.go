@@ -13,7 +13,9 @@ var short = strings.NewReplacer(
 	"{mean}", `"mean ${signal:text}"`, // which has the unit of that signal
 	"{level}", "level = ${level:raw}",
 	"{step}", step,
-	"{slots}", slots,
+	"{first}", firstSlot,
+	"{count}", slotCount,
+	"{rows}", "${rows:text}",
 	"{locations}", "(SELECT id, name FROM locations FINAL)",
 	"{groups}", "(SELECT id, name, ord FROM groups FINAL)",
 	"{location}", "if(l.name = '', 'location ' || toString(c.location), l.name)",
@@ -28,32 +30,43 @@ var short = strings.NewReplacer(
 // must be.
 const step = "greatest(intDiv($__interval_ms * 1000000, ${resolution:raw}), 1) * ${resolution:raw}"
 
-// slots are the numbers of all windows of the range, whether there is a row or not:
-// panels would draw a line, or the last state, across a window that is not there.
-const slots = "range(toUInt64(intDiv(toUnixTimestamp64Milli($__fromTime_ms) * 1000000, " + step + ")), " +
-	"toUInt64(intDiv(toUnixTimestamp64Milli($__toTime_ms) * 1000000 - 1, " + step + ") + 1))"
+// firstSlot is the number of the range's first window, slotCount how many windows the range has.
+// Queries lay windows out in arrays of that length, whether there is a row or not: panels would
+// draw a line, or the last state, across a window that is not there. Arrays are joined to the
+// numbers of their elements alone: anything beside them would be copied for every window.
+const (
+	firstSlot = "toUInt64(intDiv(toUnixTimestamp64Milli($__fromTime_ms) * 1000000, " + step + "))"
+	slotCount = "toUInt64(intDiv(toUnixTimestamp64Milli($__toTime_ms) * 1000000 - 1, " + step + ") + 1 - " + firstSlot + ")"
+)
 
 // Counts of views are UInt128; panels take them as the Float64 that they draw. Sums of them
 // are made before.
 func ask(sql string) string { return strings.TrimSpace(short.Replace(sql)) }
 
 // A heatmap's time is the end of the window; windows in which a location was not heavily
-// loaded hold 0, which the panel hides.
+// loaded hold 0, which the panel hides. Without such a location one row says whether anything
+// was observed: the data source makes of no rows a frame without fields, which the panel cannot
+// draw, and silence is not health.
 var heatSQL = ask(`
-SELECT fromUnixTimestamp64Nano(toInt64((c.slot + 1) * {step}), 'UTC') AS time, {location} AS location, c.shares[c.slot] AS Value
+SELECT fromUnixTimestamp64Nano(toInt64(({first} + n) * {step}), 'UTC') AS time, location, if(isNaN(share), NULL, share) AS Value
 FROM
 (
-    SELECT location, shares, arrayJoin({slots}) AS slot
+    SELECT arrayJoin(if(empty(heaviest), [(0., if(seen > 0, 'nothing heavily loaded', 'no data'), if(seen > 0, zeros, none))], heaviest)) AS line, line.2 AS location, line.3 AS shares
     FROM
     (
-        SELECT location, sum(heavy) AS total,
-            mapFromArrays(groupArray(toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step}))), groupArray(share)) AS shares
-        FROM location_windows_{suffix}({signal}, {span}, {level}, step_ns = {step})
-        WHERE heavy > 0 AND location != 0
-        GROUP BY location ORDER BY total DESC, location LIMIT 40
+        SELECT count() AS seen, groupArrayInsertAt(0., {count})(0., 0) AS zeros, groupArrayInsertAt(nan, {count})(nan, 0) AS none,
+            arraySlice(arraySort(groupArrayIf((-toFloat64(c.total), {location}, c.shares), c.total > 0 AND c.location != 0)), 1, 40) AS heaviest
+        FROM
+        (
+            SELECT location, sum(heavy) AS total,
+                groupArrayInsertAt(0., {count})(share, toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step}) - {first})) AS shares
+            FROM location_windows_{suffix}({signal}, {span}, {level}, step_ns = {step})
+            GROUP BY location
+        ) AS c
+        LEFT JOIN {locations} AS l ON l.id = c.location
     )
-) AS c
-LEFT JOIN {locations} AS l ON l.id = c.location
+)
+ARRAY JOIN shares AS share, arrayEnumerate(shares) AS n
 ORDER BY time, location`)
 
 var topSQL = ask(`
@@ -67,34 +80,65 @@ ORDER BY c.heavy DESC, location LIMIT 20`)
 // named alone.
 const stateOf = `multiIf(c.mode_count = 0 OR c.state NOT IN ('congested', 'brief'), replaceOne(c.state, '_', ' '), l.name = '', 'location ' || toString(c.mode_location), has(c.mode_ports, l.name) AND length(c.mode_ports) > 1, l.name || ' or ' || toString(length(c.mode_ports) - 1) || ' other', l.name)`
 
+// silence is the state of a window without a row. Fine rows are kept only where something was
+// heavily loaded, unless all were asked for: a window without one may have been healthy.
+const silence = "if(${resolution:raw} < 1000000000, 'no fine row', 'no data')"
+
+// One cell that is none keeps the panel from saying that the data has no time.
 var statesSQL = ask(`
-SELECT fromUnixTimestamp64Nano(toInt64(slot * {step}), 'UTC') AS time, src, dst, if(mapContains(states, slot), states[slot], 'no data') AS mode
+SELECT fromUnixTimestamp64Nano(toInt64(({first} + n - 1) * {step}), 'UTC') AS time, src, dst, mode
 FROM
 (
-    SELECT src, dst, place, states, arrayJoin({slots}) AS slot
+    SELECT arrayJoin(if(empty(heaviest), [(0., (0, 0), 'any', 'any', none)], heaviest)) AS line, line.2 AS place, line.3 AS src, line.4 AS dst, line.5 AS states
     FROM
     (
-        SELECT s.name AS src, d.name AS dst, any((s.ord, d.ord)) AS place, sum(c.heavy) AS total,
-            mapFromArrays(groupArray(toUInt64(intDiv(toUnixTimestamp64Nano(c.window_start), {step}))), groupArray(` + stateOf + `)) AS states
-        FROM cell_windows_{suffix}({signal}, {span}, {level}, {judged}, step_ns = {step}) AS c
-        LEFT JOIN {groups} AS s ON s.id = c.src_group
-        LEFT JOIN {groups} AS d ON d.id = c.dst_group
-        LEFT JOIN {locations} AS l ON l.id = c.mode_location
-        GROUP BY src, dst ORDER BY total DESC, src, dst LIMIT 30
+        SELECT groupArrayInsertAt(` + silence + `, {count})(` + silence + `, 0) AS none,
+            arraySlice(arraySort(groupArray((-toFloat64(total), place, src, dst, states))), 1, 30) AS heaviest
+        FROM
+        (
+            SELECT s.name AS src, d.name AS dst, any((toInt64(s.ord), toInt64(d.ord))) AS place, sum(c.heavy) AS total,
+                groupArrayInsertAt(` + silence + `, {count})(` + stateOf + `, toUInt64(intDiv(toUnixTimestamp64Nano(c.window_start), {step}) - {first})) AS states
+            FROM cell_windows_{suffix}({signal}, {span}, {level}, {judged}, step_ns = {step}) AS c
+            LEFT JOIN {groups} AS s ON s.id = c.src_group
+            LEFT JOIN {groups} AS d ON d.id = c.dst_group
+            LEFT JOIN {locations} AS l ON l.id = c.mode_location
+            GROUP BY src, dst
+        )
     )
 )
+ARRAY JOIN states AS mode, arrayEnumerate(states) AS n
 ORDER BY time, place, src, dst`)
 
 var coverageSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(w.slot * {step}), 'UTC') AS time,
     toFloat64(c.tags) AS tags, toFloat64(c.reflections) AS reflections, toFloat64(c.untouched) AS untouched, toFloat64(c.trimmed) AS trimmed, toFloat64(c.lost) AS lost, c.gap_share AS missing
-FROM (SELECT arrayJoin({slots}) AS slot) AS w
+FROM (SELECT arrayJoin(range({first}, {first} + {count})) AS slot) AS w
 LEFT JOIN
 (
     SELECT toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot, tags, reflections, untouched, trimmed, lost, gap_share
     FROM coverage_windows_{suffix}({span}, step_ns = {step})
 ) AS c ON c.slot = w.slot
 ORDER BY time`)
+
+// cellsSQL has a row for each cell of a signal, as the matrix panel reads them.
+func cellsSQL(signal string) string {
+	return ask(`
+SELECT if(s.name = '', 'group ' || toString(c.src_group), s.name) AS src, if(d.name = '', 'group ' || toString(c.dst_group), d.name) AS dst,
+    if(isNaN(c.mean), NULL, c.mean) AS mean, c.state AS state, if(c.state = 'congested' AND c.sustained, toUnixTimestamp64Milli(c.since), NULL) AS since,
+    toFloat64(c.observations) AS observations, toFloat64(c.measured) AS measured, c.heavy_share AS heavy, c.trimmed_share AS trimmed,
+    if(c.mode_count = 0, '', if(l.name = '', 'location ' || toString(c.mode_location), l.name)) AS mode, toFloat64(c.mode_count) AS named,
+    if(has(c.mode_ports, l.name), length(c.mode_ports) - 1, 0) AS others,
+    if(c.runner_up_count = 0, '', if(r.name = '', 'location ' || toString(c.runner_up), r.name)) AS second, toFloat64(c.runner_up_count) AS second_named
+FROM cells_{rows}(` + signal + `, {span}, {level}, {judged}) AS c
+LEFT JOIN {groups} AS s ON s.id = c.src_group
+LEFT JOIN {groups} AS d ON d.id = c.dst_group
+LEFT JOIN {locations} AS l ON l.id = c.mode_location
+LEFT JOIN {locations} AS r ON r.id = c.runner_up
+ORDER BY s.ord, src, d.ord, dst LIMIT 300000`)
+}
+
+// groupsSQL are the axes of matrices, with what each group is in.
+var groupsSQL = ask("SELECT name, parent, level FROM groups FINAL WHERE name NOT IN ('unknown', 'overflow') ORDER BY ord, name LIMIT 5000")
 
 // matrixSQL has a row for each pair of groups that were met, at most 100 of them, in the
 // order of the fabric: a table takes the order of its rows and columns from it. A group
@@ -115,7 +159,7 @@ FROM
             (
                 SELECT (s.ord, if(s.name = '', 'group ' || toString(c.src_group), s.name)) AS x,
                     (d.ord, if(d.name = '', 'group ' || toString(c.dst_group), d.name)) AS y, ` + value + ` AS value, arrayJoin([true, false]) AS real
-                FROM cells_{suffix}(` + signal + `, {span}, {level}, {judged}) AS c
+                FROM cells_{rows}(` + signal + `, {span}, {level}, {judged}) AS c
                 LEFT JOIN {groups} AS s ON s.id = c.src_group
                 LEFT JOIN {groups} AS d ON d.id = c.dst_group
                 LEFT JOIN {locations} AS l ON l.id = c.mode_location
@@ -128,16 +172,76 @@ FROM
 ORDER BY a, b`)
 }
 
-func meanSQL(signal string) string {
+func meanTableSQL(signal string) string {
 	return matrixSQL(signal, "if(c.state = 'too_few', nan, c.mean)", "if(mapContains(cells, b.2) AND NOT isNaN(cells[b.2]), cells[b.2], NULL)")
 }
 
-var modeSQL = matrixSQL("{signal}", stateOf, "if(mapContains(cells, b.2), cells[b.2], 'no data')")
+var modeTableSQL = matrixSQL("{signal}", stateOf, "if(mapContains(cells, b.2), cells[b.2], 'no data')")
+
+// sufferersSQL are the cells whose heavily loaded observations name a location first or second, or
+// all that are or were congested where none is chosen.
+var sufferersSQL = ask(`
+SELECT src, dst, state, if(state = 'congested' AND sustained, toUnixTimestamp64Milli(since), NULL) AS since, heavy_share AS heavy, mode, mode_share AS share, second
+FROM
+(
+    SELECT s.name AS src, d.name AS dst, replaceOne(c.state, '_', ' ') AS state, c.sustained AS sustained, c.since AS since, c.heavy_share AS heavy_share, toFloat64(c.heavy) AS weight,
+        if(c.mode_count = 0, '', if(l.name = '', 'location ' || toString(c.mode_location), l.name)) AS mode, toFloat64(c.mode_count) / toFloat64(c.heavy) AS mode_share,
+        if(c.runner_up_count = 0, '', if(r.name = '', 'location ' || toString(c.runner_up), r.name)) AS second
+    FROM cells_{rows}({signal}, {span}, {level}, {judged}) AS c
+    LEFT JOIN {groups} AS s ON s.id = c.src_group
+    LEFT JOIN {groups} AS d ON d.id = c.dst_group
+    LEFT JOIN {locations} AS l ON l.id = c.mode_location
+    LEFT JOIN {locations} AS r ON r.id = c.runner_up
+    WHERE c.heavy > 0
+)
+WHERE if({where} = '', state IN ('congested', 'brief'), mode = {where} OR second = {where})
+ORDER BY weight DESC, src, dst LIMIT 200`)
+
+// verdictSQL is the first row of numbers: one row, whatever the range holds. A cell was congested if
+// any of its judged windows was. Links are the locations that congested cells name.
+var verdictSQL = ask(`
+SELECT if(known = 0, 'no data', toString(congested) || ' of ' || toString(known)) AS "congested now",
+    if(known = 0, 'no data', toString(ever) || ' of ' || toString(known)) AS "congested in the range",
+    if(known = 0, 'no data', toString(links)) AS "links they name",
+    if(known = 0, 'no data', if(worst = '', 'none', worst)) AS "worst location", began AS "since"
+FROM
+(
+    SELECT count() AS known, countIf(state = 'congested') AS congested, countIf(congested_windows > 0 OR state = 'congested') AS ever,
+        uniqExactIf(mode, chokes AND mode != '') AS links, any(top) AS worst,
+        if(countIf(sustained AND top = mode) = 0, NULL, toUnixTimestamp64Milli(minIf(since, sustained AND top = mode))) AS began
+    FROM
+    (
+        SELECT *, argMaxIf(mode, total, mode != '' AND chokes) OVER () AS top
+        FROM
+        (
+            SELECT c.state AS state, c.congested_windows AS congested_windows, c.since AS since, c.sustained AS sustained, c.state = 'congested' OR c.congested_windows > 0 AS chokes,
+                if(c.mode_count = 0, '', if(l.name = '', 'location ' || toString(c.mode_location), l.name)) AS mode, sumIf(toFloat64(c.mode_count), chokes) OVER (PARTITION BY mode) AS total
+            FROM cells_{rows}({signal}, {span}, {level}, {judged}) AS c
+            LEFT JOIN {locations} AS l ON l.id = c.mode_location
+        )
+    )
+)`)
+
+// knownSQL says how much of the range is known, and where rows are: coverage is the share of the
+// windows of the range that have observations, less what is missing in them. Taps are those of the
+// day before the range's end; one is silent that took in no packet in the range.
+var knownSQL = ask(`
+SELECT (SELECT least(sum((1 - least(gap_share, 1)) * greatest({step}, 1000000000)) / (toUnixTimestamp64Milli($__toTime_ms) - toUnixTimestamp64Milli($__fromTime_ms)) / 1000000, 1)
+        FROM coverage_windows_{rows}({span}, step_ns = greatest({step}, 1000000000)) WHERE observations > 0) AS "coverage",
+    if(empty(taps), 'none known', toString(length(silent)) || ' of ' || toString(length(taps)) || if(empty(silent), '', ': ' || arrayStringConcat(arraySlice(silent, 1, 3), ', '))) AS "silent taps",
+    if(rows = 0, NULL, toUnixTimestamp64Milli(last)) AS "newest minute",
+    toString(toUnixTimestamp64Milli(greatest(first, last - INTERVAL 15 MINUTE))) AS from_ms, toString(toUnixTimestamp64Milli(last + INTERVAL 1 MINUTE)) AS to_ms
+FROM
+(
+    SELECT (SELECT groupUniqArray(name) FROM tap_totals(from = $__toTime_ms - INTERVAL 1 DAY, to = $__toTime_ms)) AS taps,
+        arraySort(arrayFilter(t -> NOT has((SELECT groupUniqArrayIf(name, packets > 0) FROM tap_totals({range})), t), taps)) AS silent
+) AS t
+CROSS JOIN (SELECT min(window_start) AS first, max(window_start) AS last, count() AS rows FROM partials_1m) AS stored`)
 
 // cellSQL is one cell over time.
 var cellSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(w.slot * {step}), 'UTC') AS time, c.mean AS {mean}, c.heavy_share AS heavy, c.trimmed_share AS trimmed
-FROM (SELECT arrayJoin({slots}) AS slot) AS w
+FROM (SELECT arrayJoin(range({first}, {first} + {count})) AS slot) AS w
 LEFT JOIN
 (
     SELECT toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot,

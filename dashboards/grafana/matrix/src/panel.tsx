@@ -1,0 +1,178 @@
+import React, { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { formattedValueToString, type Field, type PanelProps } from "@grafana/data";
+import { locationService } from "@grafana/runtime";
+import { Button, Checkbox, Portal, useTheme2, VizTooltipContainer } from "@grafana/ui";
+
+import { css, gradient, mix, parse, theme as colorsOf, type RGB, type Theme, type ThemeName } from "../../../page/static/color.js";
+import { Matrix, type At } from "../../../page/static/matrix.js";
+import { Palette } from "../../../page/static/palette.js";
+import { cellsOf, draw, groupsOf, type Drawing } from "./data";
+import type { Options } from "./options";
+import { view } from "./shared";
+import { lines, type Format } from "./text";
+
+const BAR = 32; // CSS pixels of the controls above the matrix
+const LEGEND = 44; // of the legend below, two lines
+const SHOWN = 8; // locations that the legend names at most
+
+export function MatrixPanel({ data, width, height, options }: PanelProps<Options>) {
+  const kept = useRef(new Map<string, RGB>()).current;
+  const shared = useSyncExternalStore(view.subscribe, view.get);
+  const { congested, folded, inside } = shared;
+  const all = useMemo(() => cellsOf(data.series), [data.series]);
+  const groups = useMemo(() => groupsOf(data.series), [data.series]);
+  const mean = data.series.flatMap((f) => f.fields).find((f) => f.name === "mean");
+  const drawing = useMemo(
+    () => draw(all ?? [], groups, { congested, folded, inside }, { unit: mean?.config.unit ?? "", direction: options.direction, colors: options.colors ?? {}, kept }),
+    [all, groups, congested, folded, inside, mean?.config.unit, options.direction, options.colors, kept],
+  );
+  // An empty answer of the data source is a frame without fields.
+  if (!all?.length) return <Message>no data in this range: silence, not health</Message>;
+  const levels = groups.some((g) => g.parent);
+  return (
+    <div style={{ width, height, overflow: "hidden" }}>
+      <Controls drawing={drawing} levels={levels} />
+      {drawing.rows.length && drawing.columns.length ? (
+        <Canvas drawing={drawing} kind={options.kind} width={width} height={height - BAR - LEGEND} format={formatOf(mean)} />
+      ) : (
+        <div style={{ height: height - BAR - LEGEND }}><Message>no congested cell in this range</Message></div>
+      )}
+      <Legend drawing={drawing} options={options} format={formatOf(mean)} />
+    </div>
+  );
+}
+
+const formatOf = (field: Field | undefined): Format => (value) => (field?.display ? formattedValueToString(field.display(value)) : String(value));
+
+function Message({ children }: { children: React.ReactNode }) {
+  return <div style={{ display: "grid", placeItems: "center", height: "100%" }}>{children}</div>;
+}
+
+function Controls({ drawing, levels }: { drawing: Drawing; levels: boolean }) {
+  const { congested, folded, inside } = useSyncExternalStore(view.subscribe, view.get);
+  return (
+    <div style={{ height: BAR, display: "flex", gap: 16, alignItems: "center", whiteSpace: "nowrap" }}>
+      <Checkbox label="only congested" value={congested} onChange={(e) => view.set({ congested: e.currentTarget.checked })} />
+      {levels && <Checkbox label="by pod" value={folded} onChange={(e) => view.set({ folded: e.currentTarget.checked, inside: null })} />}
+      {inside && <Button size="sm" variant="secondary" icon="arrow-left" onClick={() => view.set({ inside: null })}>{inside.src} to {inside.dst}</Button>}
+      <span style={{ marginLeft: "auto" }}>{drawing.congested} of {drawing.known} cells congested{drawing.left > 0 && `, ${drawing.left} groups left out`}</span>
+    </div>
+  );
+}
+
+function Canvas({ drawing, kind, width, height, format }: { drawing: Drawing; kind: Options["kind"]; width: number; height: number; format: Format }) {
+  const { isDark, colors } = useTheme2();
+  const { pointer, highlight, folded, inside } = useSyncExternalStore(view.subscribe, view.get);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const matrix = useRef<Matrix | null>(null);
+  const [mouse, setMouse] = useState<{ x: number; y: number } | null>(null);
+  const scale = window.devicePixelRatio || 1;
+  const palette = useMemo(
+    () => new Palette(themed(isDark ? "dark" : "light", colors.background.primary, colors.text.secondary, colors.text.maxContrast), drawing.places),
+    [isDark, colors, drawing.places],
+  );
+  const at = useMemo(() => place(drawing, pointer), [drawing, pointer]);
+
+  useEffect(() => {
+    if (!canvas.current) return;
+    matrix.current = new Matrix(canvas.current, kind);
+    matrix.current.layout(drawing.rows, drawing.columns, { width, height, scale });
+    matrix.current.dress(palette);
+  }, [kind, drawing.rows, drawing.columns, width, height, scale, palette]);
+  useEffect(() => {
+    matrix.current?.draw(drawing.cells, { highlight: drawing.places.findIndex((p) => p.id === highlight), pointer: at });
+  }, [kind, drawing, width, height, scale, palette, at, highlight]);
+
+  const hit = (e: React.MouseEvent) => {
+    const box = e.currentTarget.getBoundingClientRect();
+    // Grafana may zoom its panels; the matrix counts in pixels of its own.
+    const zoom = (canvas.current?.clientWidth || box.width) / (box.width || 1);
+    return matrix.current?.hit((e.clientX - box.left) * zoom, (e.clientY - box.top) * zoom) ?? null;
+  };
+  const move = (e: React.MouseEvent) => {
+    const on = hit(e);
+    setMouse(on ? { x: e.clientX, y: e.clientY } : null);
+    // The same cell must stay the same object, or every pixel of the mouse would draw both matrices.
+    const next = on && { src: drawing.rows[on.row].name, dst: drawing.columns[on.column].name };
+    const now = view.get().pointer;
+    if (next?.src !== now?.src || next?.dst !== now?.dst) view.set({ pointer: next });
+  };
+  const leave = () => {
+    setMouse(null);
+    view.set({ pointer: null });
+  };
+  const click = (e: React.MouseEvent) => {
+    const on = hit(e);
+    if (!on) return;
+    const [src, dst] = [drawing.rows[on.row].name, drawing.columns[on.column].name];
+    if (folded && !inside) view.set({ inside: { src, dst } });
+    else locationService.partial({ "var-src": src, "var-dst": dst, "var-location": "" });
+  };
+  const cell = at ? drawing.behind[at.row * drawing.columns.length + at.column] : undefined;
+  return (
+    <div style={{ height }}>
+      <canvas ref={canvas} onMouseMove={move} onMouseLeave={leave} onClick={click} style={{ cursor: "crosshair" }} />
+      {mouse && pointer && at && (
+        <Portal>
+          <VizTooltipContainer position={mouse} offset={{ x: 12, y: 12 }}>
+            {lines(pointer, cell, format).map((line, i) => <div key={i} style={i === 0 ? { fontWeight: 600 } : undefined}>{line}</div>)}
+          </VizTooltipContainer>
+        </Portal>
+      )}
+    </div>
+  );
+}
+
+/** place is where a cell is in a drawing, null where it is not. */
+function place(drawing: Drawing, pointer: { src: string; dst: string } | null): At | null {
+  if (!pointer) return null;
+  const row = drawing.rows.findIndex((r) => r.name === pointer.src);
+  const column = drawing.columns.findIndex((c) => c.name === pointer.dst);
+  return row < 0 || column < 0 ? null : { row, column };
+}
+
+/** themed are the page's colours on Grafana's ground. */
+function themed(name: ThemeName, ground: string, text: string, strong: string): Theme {
+  const theme = colorsOf(name);
+  return { ...theme, ground: /^#[0-9a-f]{6}$/i.test(ground) ? parse(ground) : theme.ground, text, strong };
+}
+
+function Legend({ drawing, options, format }: { drawing: Drawing; options: Options; format: Format }) {
+  const { isDark } = useTheme2();
+  const { highlight } = useSyncExternalStore(view.subscribe, view.get);
+  const name: ThemeName = isDark ? "dark" : "light";
+  const bar: React.CSSProperties = { height: LEGEND, display: "flex", flexWrap: "wrap", columnGap: 12, alignContent: "center", alignItems: "center", overflow: "hidden", whiteSpace: "nowrap", fontSize: 12 };
+  if (options.kind === "mean") {
+    const { low, high } = drawing.scale;
+    const ends = options.direction === "min" ? [high, low] : [low, high];
+    return (
+      <div style={bar}>
+        <span>{format(ends[0])}</span>
+        <span style={{ width: 160, height: 10, background: gradient(name, "right") }} />
+        <span>{format(ends[1])}, worst</span>
+        <States name={name} />
+      </div>
+    );
+  }
+  return (
+    <div style={bar}>
+      {drawing.places.slice(0, SHOWN).map((p) => (
+        <button key={p.id} onClick={() => view.set({ highlight: highlight === p.id ? "" : p.id })} aria-pressed={highlight === p.id} title="let its cells stand out"
+          style={{ all: "unset", cursor: "pointer", opacity: highlight && highlight !== p.id ? 0.4 : 1 }}>
+          <Swatch color={css(p.rgb)} /> {p.rank} {p.id} {Math.round(100 * p.share)} %
+        </button>
+      ))}
+      {drawing.places.length > SHOWN && <span>and {drawing.places.length - SHOWN} more</span>}
+      <span><Swatch color={css(colorsOf(name).clear)} /> clear</span>
+      <States name={name} />
+    </div>
+  );
+}
+
+function States({ name }: { name: ThemeName }) {
+  const { few, hatch, ground } = colorsOf(name);
+  const stripes = `repeating-linear-gradient(135deg, ${css(hatch)} 0 1px, ${css(mix(hatch, ground, 0))} 1px 4px)`;
+  return <><span><Swatch color={css(few)} /> too few</span><span><Swatch color={stripes} /> no data</span></>;
+}
+
+const Swatch = ({ color }: { color: string }) => <span style={{ display: "inline-block", width: 12, height: 12, verticalAlign: "-2px", background: color }} />;

@@ -1,0 +1,36 @@
+// What both matrices of a dashboard share: they are instances of one module.
+
+import type { Selection } from "./data";
+
+/** The cell that the pointer is on, by names, since matrices may have other axes. */
+export interface Pointer {
+  src: string;
+  dst: string;
+}
+
+export interface View extends Selection {
+  pointer: Pointer | null;
+  /** location whose cells stand out, empty for none */
+  highlight: string;
+}
+
+/** Shared is a value that many look at. Listeners are called once a change, in order. */
+export class Shared<T extends object> {
+  private listeners = new Set<() => void>();
+  constructor(private value: T) {}
+
+  get = (): T => this.value;
+
+  set(change: Partial<T>) {
+    if (Object.entries(change).every(([key, value]) => this.value[key as keyof T] === value)) return;
+    this.value = { ...this.value, ...change };
+    for (const listener of this.listeners) listener();
+  }
+
+  subscribe = (listener: () => void) => {
+    this.listeners.add(listener);
+    return () => void this.listeners.delete(listener);
+  };
+}
+
+export const view = new Shared<View>({ congested: false, folded: false, inside: null, pointer: null, highlight: "" });
