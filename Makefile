@@ -7,6 +7,7 @@ ENGINE   := aggregate/store/chdb/node_modules/.installed
 CLIENT   := aggregate/store/chdb/testdata/nodeclient/node_modules/.installed
 TYPES    := dashboards/testdata/types/node_modules/.installed
 PANELS   := dashboards/grafana/testdata/panels/node_modules/.installed
+PLUGIN   := dashboards/grafana/matrix/node_modules/.installed
 SCREENS  := dashboards/grafana/testdata/screenshots/node_modules/.installed
 CLIENTS  := aggregate/query/api/testdata/clients/node_modules/.installed
 UPLOT    := dashboards/page/testdata/uplot/node_modules/.installed
@@ -43,7 +44,7 @@ $(ENGINE): aggregate/store/chdb/package-lock.json
 	cd aggregate/store/chdb && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
-$(CLIENT) $(TYPES) $(PANELS) $(SCREENS) $(UPLOT): %/node_modules/.installed: %/package-lock.json
+$(CLIENT) $(TYPES) $(PANELS) $(PLUGIN) $(SCREENS) $(UPLOT): %/node_modules/.installed: %/package-lock.json
 	@.ci/need npm npm
 	cd $(dir $<) && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
@@ -57,7 +58,7 @@ $(CLIENTS): %/node_modules/.installed: %/package-lock.json
 demo: build engine ## emit a training job, replay it, store it, and show the heatmaps
 	$(BIN) demo --dir $(DEMO_DIR)
 
-deps: engine $(PACKERS) $(CLIENT) $(TYPES) $(PANELS) $(UPLOT) ## install what the tests need, by package name
+deps: engine $(PACKERS) $(CLIENT) $(TYPES) $(PANELS) $(PLUGIN) $(UPLOT) ## install what the tests need, by package name
 	@.ci/need curl curl
 	@.ci/need chromium chromium
 	@.ci/need tshark tshark
@@ -143,7 +144,7 @@ soak: build deps ## run a collector and an exporter under traffic and faults (SO
 static: ## build csigscope as its image does, and check that it runs without a libc
 	CSIGSCOPE_TEST_STATIC=1 $(GO) test -count=1 -v -run '^TestStatic' ./dashboards/deploy
 
-generate: build engine $(PROTOC_PLUGINS) ## write the generated files anew
+generate: build engine $(PLUGIN) $(PROTOC_PLUGINS) ## write the generated files anew
 	@.ci/need protoc protobuf-compiler
 	@.ci/need /usr/include/google/protobuf/timestamp.proto libprotobuf-dev
 	$(GO) generate ./...

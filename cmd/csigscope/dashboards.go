@@ -36,9 +36,9 @@ func newDashboardsCommand() *cobra.Command {
 
 They ask the data source plugin grafana-clickhouse-datasource over HTTP, at a ClickHouse
 server or at the address of query serve --clickhouse-listen. With --fabric every location
-has the colour that it has on the page. They are made for Grafana 12 and 13: every
-query is run against the store and its answer through Grafana's own code of data, types are
-checked against its own, and they were never seen in a running Grafana.`,
+has the colour that it has on the page. They are made for Grafana 12 and 13, and were looked
+at in Grafana 12.3 with version 4.14 of that plugin. The two matrices are drawn by the panel
+plugin ` + grafana.MatrixPanelID + `, which write makes; --tables draws tables instead.`,
 	}
 	cmd.AddCommand(newDashboardsWriteCommand(), newDashboardsPushCommand())
 	return cmd
@@ -72,15 +72,19 @@ func newDashboardsWriteCommand() *cobra.Command {
 	var alerts bool
 	cmd := &cobra.Command{
 		Use:   "write",
-		Short: "Write dashboards and the files that provision them",
-		Long: `write makes a folder with dashboards, and with the files that provision them and their
-data sources. The store's password is read by Grafana from its environment variable
+		Short: "Write dashboards, the panel plugin and the files that provision them",
+		Long: `write makes a folder with dashboards, with the files that provision them and their data
+sources, and with the panel plugin that draws the matrices. The plugin is not signed: Grafana
+loads it when allow_loading_unsigned_plugins in the section plugins of its settings names it,
+or with the line of grafana.env in its environment. The store's password is read by Grafana from its environment variable
 CSIGSCOPE_STORE_PASSWORD; the embedded engine takes any. Alert rules are not among the
 files: Prometheus evaluates those that ship with csigscope, and Grafana shows them. Where
 Prometheus evaluates none, --alerts writes them for Grafana to evaluate.`,
 		Example: `  csigscope dashboards write --out grafana --fabric fabric.yaml
   cp -r grafana/provisioning/. /etc/grafana/provisioning/
-  cp grafana/dashboards/* /var/lib/grafana/dashboards/csigscope/`,
+  cp grafana/dashboards/* /var/lib/grafana/dashboards/csigscope/
+  cp -r grafana/plugins/. /var/lib/grafana/plugins/
+  cat grafana/grafana.env >> /etc/default/grafana-server`,
 		Args: noArgs,
 	}
 	f.add(cmd)
@@ -124,7 +128,8 @@ func newDashboardsPushCommand() *cobra.Command {
 		Use:   "push",
 		Short: "Put dashboards into a running Grafana",
 		Long: `push writes the dashboards over Grafana's HTTP API into the folder csigscope, which it
-makes. It needs a service account token with the role Editor. A dashboard that somebody
+makes. It needs a service account token with the role Editor. Matrices are tables where Grafana
+has not loaded the panel plugin that write makes. A dashboard that somebody
 saved in Grafana since the last push is left alone without --force; one that is provisioned
 from a file is left alone anyhow. Data sources are chosen in the dashboards themselves.`,
 		Example: `  csigscope dashboards push --url https://grafana.example --token-file token --fabric fabric.yaml`,
@@ -155,11 +160,20 @@ from a file is left alone anyhow. Data sources are chosen in the dashboards them
 		if err != nil {
 			return err
 		}
+		p := grafana.Pusher{URL: address, Token: token, Force: force}
+		if !o.Tables {
+			loaded, err := p.HasPlugin(cmd.Context(), grafana.MatrixPanelID)
+			if err != nil {
+				return err
+			}
+			if o.Tables = !loaded; o.Tables {
+				fmt.Fprintf(cmd.ErrOrStderr(), "Grafana has not loaded the plugin %s, so matrices are tables; csigscope dashboards write makes it\n", grafana.MatrixPanelID)
+			}
+		}
 		all, err := grafana.Dashboards(o)
 		if err != nil {
 			return err
 		}
-		p := grafana.Pusher{URL: address, Token: token, Force: force}
 		done, err := p.Push(cmd.Context(), all)
 		for _, d := range done {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s, version %d: %s\n", d.Title, d.Version, d.URL)

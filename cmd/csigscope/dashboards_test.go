@@ -43,21 +43,25 @@ func TestDashboardQueries(t *testing.T) {
 		v := grafanatest.Viewer{
 			URL: "http://" + address + "/?database=csigscope", From: start.Add(-time.Second), To: start.Add(11 * time.Second), Interval: 200 * time.Millisecond,
 			Choices: map[string]grafanatest.Choice{
-				"signal": {Text: "min_abw_ratio", Value: "1"}, "level": {Text: "port", Value: "0"}, "resolution": rows, "datasource": {Value: "csigscope-clickhouse"},
+				"signal": {Text: "available bandwidth of capacity", Value: "1"}, "level": {Text: "port", Value: "0"}, "resolution": rows, "rows": {Text: "1s", Value: "1s"}, "datasource": {Value: "csigscope-clickhouse"},
 				"src": {Value: "rack5"}, "dst": {Value: "rack6"}, "group": {Value: "rack5"}, "location": {}, "onset": {Value: "0.05"}, "clear": {Value: "0.02"},
 			},
 		}
 		if rows.Text == "1m" {
+			v.Choices["rows"] = rows
 			v.From = start
 			v.To = start.Add(time.Minute)
 		}
 		t.Run(rows.Text, func(t *testing.T) {
-			all, err := grafana.Dashboards(grafana.DefaultOptions())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, d := range all {
-				t.Run(d.Name, func(t *testing.T) { askDashboard(t, &v, d.JSON) })
+			o := grafana.DefaultOptions()
+			for _, o.Tables = range []bool{false, true} {
+				all, err := grafana.Dashboards(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range all {
+					t.Run(d.Name, func(t *testing.T) { askDashboard(t, &v, d.JSON) })
+				}
 			}
 			if rows.Text == "1s" {
 				t.Run("drawn", func(t *testing.T) { checkDrawn(t, &v, page) })
@@ -81,8 +85,13 @@ func askDashboard(t *testing.T, v *grafanatest.Viewer, text []byte) {
 			continue // of Prometheus
 		}
 		frame, err := v.Ask(decodeJSON[string](t, string(q.Query)))
-		if err != nil || len(frame.Fields) != 1 || frame.Rows() < 16 {
+		if err != nil || len(frame.Fields) != 1 || q.Name != "rows" && frame.Rows() < 16 {
 			t.Errorf("variable %s: got %v, %v, want one column of groups", q.Name, frame, err)
+			continue
+		}
+		// The cell of the first choices is the worst one: of the slow uplinks, or into their rack.
+		if first := frame.Fields[0].At(0).(string); q.Name == "src" && first != "rack4" && first != "rack5" {
+			t.Errorf("the first source is %s, want one that is congested", first)
 		}
 	}
 	for _, p := range board.Panels {
@@ -116,10 +125,12 @@ func checkFrame(t *testing.T, v *grafanatest.Viewer, p *drawn, frame *data.Frame
 		checkSteps(t, v, p.Title, frame)
 	case p.Type == "state-timeline":
 		checkStates(t, v, p.Title, frame)
+	case p.Type == grafana.MatrixPanelID:
+		checkCells(t, v, p.Title, frame)
 	case series:
 		checkWide(t, p.Title, frame)
 	}
-	if names := fieldNames(frame); strings.Contains(p.Title, "Mean") || strings.Contains(p.Title, "Mode of the bottleneck (") {
+	if names := fieldNames(frame); len(p.Transformations) > 0 && p.Type == "table" {
 		if !slices.Equal(names, []string{"src", "dst", "value"}) {
 			t.Errorf("%s: fields %q, want src, dst and value", p.Title, names)
 		}
@@ -233,6 +244,26 @@ func checkStates(t *testing.T, v *grafanatest.Viewer, title string, frame *data.
 	}
 	if v.Choices["resolution"].Text == "1s" && (!seen["no data"] || !seen["leaf5 up"] && !seen["leaf5:up1"]) {
 		t.Errorf("%s: states are %v, want silence before the first window, and the slow uplinks", title, seen)
+	}
+}
+
+// checkCells: the plugin finds its columns by their names, and the groups of the axes.
+func checkCells(t *testing.T, v *grafanatest.Viewer, title string, frame *data.Frame) {
+	t.Helper()
+	names := fieldNames(frame)
+	if slices.Equal(names, []string{"name", "parent", "level"}) {
+		if frame.Rows() < 16 {
+			t.Errorf("%s: %d groups", title, frame.Rows())
+		}
+		return
+	}
+	mean := "mean"
+	if strings.HasPrefix(title, "Mode") {
+		mean += " " + v.Choices["signal"].Text
+	}
+	want := []string{"src", "dst", mean, "state", "since", "observations", "measured", "heavy", "trimmed", "mode", "named", "others", "second", "second_named"}
+	if !slices.Equal(names, want) || frame.Rows() != 240 {
+		t.Errorf("%s: %d rows of %q, want 240 of %q", title, frame.Rows(), names, want)
 	}
 }
 

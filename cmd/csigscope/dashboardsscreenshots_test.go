@@ -32,8 +32,8 @@ func TestDashboardScreenshots(t *testing.T) {
 	v := grafanatest.Viewer{
 		URL: "http://" + address + "/?database=csigscope", From: start, To: start.Add(40 * time.Second), Interval: time.Second,
 		Choices: map[string]grafanatest.Choice{
-			"signal": {Text: "min_abw_ratio", Value: "1"}, "level": {Text: "port", Value: "0"}, "resolution": {Text: "1s", Value: "1000000000"},
-			"datasource": {Text: "csigscope", Value: "csigscope-clickhouse"}, "src": {Value: "rack5"}, "dst": {Value: "rack6"}, "group": {Value: "rack5"}, "location": {}, "onset": {Value: "0.05"}, "clear": {Value: "0.02"},
+			"signal": {Text: "available bandwidth of capacity", Value: "1"}, "level": {Text: "port", Value: "0"}, "resolution": {Text: "1s", Value: "1000000000"},
+			"datasource": {Text: "csigscope", Value: "csigscope-clickhouse"}, "src": {Value: "rack5"}, "dst": {Value: "rack6"}, "group": {Value: "rack5"}, "rows": {Text: "1s", Value: "1s"}, "location": {}, "onset": {Value: "0.05"}, "clear": {Value: "0.02"},
 		},
 	}
 	stage, boards := grafanatest.NewStage(t), writtenBoards(t)

@@ -38,8 +38,8 @@ func cellsBoard(o *Options) board {
 const matrixHeight = 18
 
 // matrix draws cells of a signal with the panel plugin.
-func matrix(o *Options, title, about, signal string, options object) panel {
-	cells, groups := sqlTarget(cellsSQL(signal), formatTable), sqlTarget(groupsSQL, formatTable)
+func matrix(o *Options, title, about, signal, mean string, options object) panel {
+	cells, groups := sqlTarget(cellsSQL(signal, mean), formatTable), sqlTarget(groupsSQL, formatTable)
 	groups["refId"] = "B"
 	if len(o.Locations) > 0 {
 		options["colors"] = locationColors(o.Locations)
@@ -72,7 +72,9 @@ func modePanel(o *Options, colors []object) panel {
 	const title = "Mode of the bottleneck (${signal:text})"
 	const about = "The location that most heavily loaded observations of the cell name; its number is its rank in the legend. Cells with less than 10 observations say nothing; no data is silence, not health. Click on a cell for its path and flows."
 	if !o.Tables {
-		return matrix(o, title, about, "{signal}", object{"kind": "mode", "direction": "min"})
+		p := matrix(o, title, about, "{signal}", "{mean}", object{"kind": "mode", "direction": "min"})
+		p.overrides = meanColumns(o)
+		return p
 	}
 	names := colored(50)
 	names["align"] = "left" // what does not fit is cut off behind
@@ -90,7 +92,7 @@ func meanPanel(o *Options, s csig.Signal, title string) panel {
 		if s.Direction() == csig.Max {
 			direction = "max"
 		}
-		p := matrix(o, title, about, signal, object{"kind": "mean", "direction": direction})
+		p := matrix(o, title, about, signal, "mean", object{"kind": "mean", "direction": direction})
 		p.defaults = object{"unit": unitOf(s)}
 		return p
 	}
@@ -152,7 +154,7 @@ func unitOf(s csig.Signal) string {
 func meanColumns(o *Options) []object {
 	var columns []object
 	for _, s := range o.signals() {
-		columns = append(columns, override("mean "+s.FullName(), object{"unit": unitOf(s), "decimals": 1, "displayName": "mean"}))
+		columns = append(columns, override("mean "+signalTitle(s), object{"unit": unitOf(s), "decimals": 1, "displayName": "mean"}))
 	}
 	return columns
 }

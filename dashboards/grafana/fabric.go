@@ -40,7 +40,7 @@ func fabricBoard(o *Options) board {
 			sourceVariable("datasource", "Store", storePlugin), signalVariable(o.signals()), resolutionVariable(o.Fine), rowsVariable(), levelVariable(),
 		}, thresholdVariables()...),
 		panels: []panel{
-			verdictPanel(),
+			verdictPanel(), knownPanel(),
 			heatPanel(),
 			{
 				title: "Top locations", kind: "table", width: 10, height: 11,
@@ -70,35 +70,48 @@ func fabricBoard(o *Options) board {
 	}
 }
 
-// verdictPanel is the first row: whether the fabric chokes, where and since when, and how much of
-// that is known. Colours never call silence healthy.
+// verdictPanel begins the first row: whether the fabric chokes, where and since when. Colours never call silence healthy.
 func verdictPanel() panel {
-	known := sqlTarget(knownSQL, formatTable)
-	known["refId"] = "B"
-	counts := []object{
-		pattern("^no data$", "text"), pattern("^0 of", "green"), pattern(" of ", "orange"),
+	counts := []object{pattern("^no data$", "text"), pattern("^0 of", "green"), pattern(" of ", "orange")}
+	return panel{
+		title: "Congestion (${signal:text})", kind: "stat", width: 14, height: 4,
+		about:   "Cells are congested by the thresholds above: at the end of the range, and in any window of its last 300. Links are the locations that congested cells name. Since is when the first of the worst location's cells became congested.",
+		targets: []object{sqlTarget(verdictSQL, formatTable)}, defaults: statDefaults(), options: statOptions("/.*/"),
+		overrides: []object{
+			override("congested now", object{"mappings": counts}), override("congested in the range", object{"mappings": counts}),
+			override("since", object{"unit": "dateTimeAsLocal", "noValue": "none"}),
+		},
 	}
+}
+
+// knownPanel says how much of the range is known.
+func knownPanel() panel {
 	stored := object{"title": "show the newest 15 minutes that are stored", "targetBlank": false, "url": "/d/" + FabricUID +
 		"?from=${__data.fields.from_ms}&to=${__data.fields.to_ms}&${signal:queryparam}&${resolution:queryparam}&${level:queryparam}&${datasource:queryparam}"}
 	return panel{
-		title: "Fabric (${signal:text})", kind: "stat", width: gridWidth, height: 4,
-		about:    "Cells are congested by the thresholds above, at the end of the range and in any window of its last 300. Links are the locations that congested cells name; since is when the first of the worst location's cells became congested. Coverage is the share of the range with observations; a tap of the last day is silent when it took in no packet. Click on the newest minute to see what is stored.",
-		targets:  []object{sqlTarget(verdictSQL, formatTable), known},
-		defaults: object{"color": color("thresholds"), "thresholds": thresholds("text"), "noValue": "no data"},
+		title: "Known", kind: "stat", width: 10, height: 4,
+		about:   "Coverage is the share of the range with observations, less what is known to be missing. A tap of the last day is silent when it took in no packet in the range. Click on the newest minute to see the newest rows of the store.",
+		targets: []object{sqlTarget(knownSQL, formatTable)}, defaults: statDefaults(), options: statOptions("/^(coverage|silent taps|newest minute)$/"),
 		overrides: []object{
-			override("congested now", object{"mappings": counts}), override("congested in the range", object{"mappings": counts}),
-			override("since", object{"unit": "dateTimeAsLocal", "noValue": "not now"}),
 			override("coverage", object{"unit": "percentunit", "decimals": 1, "noValue": "no data", "thresholds": object{"mode": "absolute", "steps": []object{
 				{"color": "red", "value": nil}, {"color": "orange", "value": 0.5}, {"color": "green", "value": 0.95},
 			}}}),
 			override("silent taps", object{"mappings": []object{pattern("^0 of", "green"), pattern(" of ", "red")}}),
 			override("newest minute", object{"unit": "dateTimeFromNow", "noValue": "nothing stored", "links": []object{stored}}),
 		},
-		options: object{
-			"graphMode": "none", "colorMode": "value", "justifyMode": "auto", "orientation": "auto", "textMode": "value_and_name", "wideLayout": true,
-			"showPercentChange": false, "percentChangeColorMode": "standard",
-			"reduceOptions": object{"values": false, "calcs": []string{"lastNotNull"}, "fields": "/^(?!from_ms|to_ms)/"},
-		},
+	}
+}
+
+func statDefaults() object {
+	return object{"color": color("thresholds"), "thresholds": thresholds("text"), "noValue": "no data"}
+}
+
+// statOptions show the fields that a regular expression finds.
+func statOptions(fields string) object {
+	return object{
+		"graphMode": "none", "colorMode": "value", "justifyMode": "auto", "orientation": "auto", "textMode": "value_and_name", "wideLayout": true,
+		"showPercentChange": false, "percentChangeColorMode": "standard",
+		"reduceOptions": object{"values": false, "calcs": []string{"lastNotNull"}, "fields": fields},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +24,9 @@ func TestGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
+		if strings.HasPrefix(f.Path, "plugins/") {
+			continue // built by TestPlugin, and in matrix/dist
+		}
 		path := filepath.Join("provisioned", filepath.FromSlash(f.Path))
 		if *write {
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -70,7 +74,7 @@ func TestNoWordsForNoValue(t *testing.T) {
 	}
 	for _, d := range all {
 		for _, line := range strings.Split(string(d.JSON), "\n") {
-			if strings.Contains(line, `"noValue"`) && !strings.Contains(line, `"none"`) {
+			if _, words, ok := strings.Cut(strings.TrimSpace(line), `"noValue": `); ok && !slices.Contains([]string{`"none"`, `"no data"`, `"nothing stored"`}, strings.TrimSuffix(words, ",")) {
 				t.Errorf("%s: %s", d.Name, strings.TrimSpace(line))
 			}
 		}

@@ -20,10 +20,7 @@ func jobBoard(o *Options) board {
 				about:   "A step begins where a busy window follows a quiet one: half of the way from the quietest tenth of the windows to the busiest tenth tells them apart. Period: from start to start, median. Idle: quiet before a step, median and all together. Nothing shorter than two windows is seen: choose a short range for short steps.",
 				targets: []object{sqlTarget(stepSQL, formatTable)}, defaults: seconds,
 				overrides: []object{override("steps", object{"unit": "short"})},
-				options: object{
-					"graphMode": "none", "colorMode": "value", "justifyMode": "auto", "orientation": "auto", "textMode": "value_and_name", "wideLayout": true,
-					"showPercentChange": false, "percentChangeColorMode": "standard", "reduceOptions": object{"values": false, "calcs": []string{"lastNotNull"}, "fields": ""},
-				},
+				options:   statOptions(""),
 			},
 			{
 				title: "Traffic seen and heavily loaded share", kind: "timeseries", width: 12, height: 9, points: stepPoints, options: lineOptions(),
@@ -82,7 +79,7 @@ ORDER BY time`)
 
 var (
 	periodSQL = ask("SELECT start AS time, period, idle FROM " + groupView("group_steps") + " ORDER BY time")
-	stepSQL   = ask("SELECT steps, period, idle, quiet FROM " + groupView("group_rhythm"))
+	stepSQL   = ask("SELECT nullIf(steps, 0) AS steps, period, idle, if(steps IS NULL, NULL, quiet) AS quiet FROM " + groupView("group_rhythm"))
 )
 
 // codesSQL is a heatmap of codes: those of a wide tag in at most 32 rows. Without any, one row says so.

@@ -284,9 +284,24 @@ func option(text string, value int64) sdk.Option {
 func signalVariable(signals []csig.Signal) sdk.TemplateVar {
 	var options []sdk.Option
 	for _, s := range signals {
-		options = append(options, option(s.FullName(), int64(s)))
+		options = append(options, option(signalTitle(s), int64(s)))
 	}
 	return choice("signal", "Signal", options...)
+}
+
+// signalTitle is what people call a signal. It has no comma, which would end an option of a variable.
+func signalTitle(s csig.Signal) string {
+	switch s {
+	case csig.MinABWRatio:
+		return "available bandwidth of capacity"
+	case csig.MinABW:
+		return "available bandwidth"
+	case csig.MaxDelay:
+		return "delay of the worst hop"
+	case csig.MaxNQD:
+		return "queue depth of the worst hop"
+	}
+	return s.FullName()
 }
 
 // resolutionVariable chooses the tables: its text is the suffix of their views, its value

@@ -72,6 +72,9 @@ var pipelinePanels = []pipelinePanel{
 	},
 }
 
+// alertsPage has a paragraph for each alert, under its name.
+const alertsPage = "https://github.com/csigscope/csigscope/blob/main/dashboards/metrics/ALERTS.md"
+
 // pipelineBoard shows csigscope itself, from Prometheus. What needs somebody to act is in
 // the alert rules, whose state the first panel lists.
 func pipelineBoard() board {
@@ -86,7 +89,12 @@ func pipelineBoard() board {
 				"refId": "A", "datasource": source, "expr": `ALERTS{alertname=~"Csigscope.*"}`, "instant": true, "range": false, "format": "table", "editorMode": "code",
 			}},
 			defaults:  plain(),
-			overrides: []object{hide("Time"), hide("__name__"), hide("Value")},
+			overrides: []object{
+				hide("Time"), hide("__name__"), hide("Value"), named("alertstate", "state"),
+				override("alertname", object{"displayName": "alert", "custom.width": 260, "links": []object{{
+					"title": "what to look at and what to do", "targetBlank": true, "url": alertsPage + "#${__value.text}",
+				}}}),
+			},
 		}},
 	}
 	for _, p := range pipelinePanels {

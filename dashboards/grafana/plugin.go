@@ -6,6 +6,8 @@ import (
 	"path"
 )
 
+//go:generate node matrix/build.mjs
+
 // pluginDir is where the plugin is in the folder that Write makes.
 const pluginDir = "plugins/" + MatrixPanelID
 

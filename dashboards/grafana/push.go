@@ -69,6 +69,18 @@ func (p *Pusher) Push(ctx context.Context, all []Dashboard) ([]Pushed, error) {
 	return done, nil
 }
 
+// HasPlugin reports whether Grafana has loaded a plugin, which any signed-in account may ask.
+func (p *Pusher) HasPlugin(ctx context.Context, id string) (bool, error) {
+	status, err := p.ask(ctx, http.MethodGet, "/api/plugins/"+id+"/settings", nil, nil)
+	if status == http.StatusNotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask for plugin %s: %w", id, err)
+	}
+	return true, nil
+}
+
 // folder looks before it makes: of two answers to the same request, by versions of
 // Grafana, only one says clearly that the folder exists. An Editor's token may make a folder, but
 // Grafana 12 forbids it to look for one that is missing.

@@ -66,7 +66,7 @@ func recorded(t *testing.T) *grafanatest.Viewer {
 	must(err)
 	return &grafanatest.Viewer{
 		URL: "http://" + address + "/?database=" + store.DefaultDatabase, From: recordsStart, To: recordsStart.Add(time.Minute), Interval: time.Second,
-		Choices: chosen(t, map[string]grafanatest.Choice{"src": {Value: "rack1"}, "dst": {Value: "it's rack2"}, "group": {Value: "it's rack2"}}),
+		Choices: chosen(t, map[string]grafanatest.Choice{"src": {Value: "rack1"}, "dst": {Value: "it's rack2"}, "group": {Value: "it's rack2"}, "rows": {Text: "1s", Value: "1s"}}),
 	}
 }
 
@@ -128,7 +128,7 @@ func TestRecords(t *testing.T) {
 		if frame.Rows() != tt.rows {
 			t.Errorf("%s at %q: %d rows, want %d", tt.title, tt.location, frame.Rows(), tt.rows)
 		}
-		mean, at := frame.FieldByName("mean min_abw_ratio")
+		mean, at := frame.FieldByName("mean available bandwidth of capacity")
 		if at >= 0 && tt.rows > 0 {
 			if got, err := mean.FloatAt(0); err != nil || got != 0.25 {
 				t.Errorf("%s: mean is %g, %v, want 0.25", tt.title, got, err)
@@ -165,18 +165,22 @@ func TestFields(t *testing.T) {
 	for name, b := range decoded(t, grafana.DefaultOptions()) {
 		for _, p := range b["panels"].([]any) {
 			p := p.(map[string]any)
-			var sql string
+			var columns []string
 			each(p["targets"], func(o map[string]any) {
-				if text, ok := o["rawSql"].(string); ok {
-					sql = text
+				sql, ok := o["rawSql"].(string)
+				if !ok {
+					return
+				}
+				frame, err := v.Ask(sql)
+				if err != nil {
+					t.Fatalf("%s: %s: %v", name, p["title"], err)
+				}
+				for _, f := range frame.Fields {
+					columns = append(columns, f.Name)
 				}
 			})
-			if sql == "" {
+			if len(columns) == 0 {
 				continue
-			}
-			frame, err := v.Ask(sql)
-			if err != nil {
-				t.Fatalf("%s: %s: %v", name, p["title"], err)
 			}
 			var named []string
 			each(p["fieldConfig"], func(o map[string]any) {
@@ -189,12 +193,12 @@ func TestFields(t *testing.T) {
 				}
 			})
 			for _, n := range named {
-				if strings.HasPrefix(n, "mean ") && n != "mean min_abw_ratio" {
+				if strings.HasPrefix(n, "mean ") && n != "mean available bandwidth of capacity" {
 					continue // of the signals that are not chosen
 				}
 				// Grouping to a matrix joins the names of rows and columns.
 				for part := range strings.SplitSeq(n, `\`) {
-					if _, at := frame.FieldByName(part); at < 0 {
+					if !slices.Contains(columns, part) {
 						t.Errorf("%s: %s names the column %s, which its query has not", name, p["title"], part)
 					}
 					checked++

@@ -120,11 +120,12 @@ LEFT JOIN
 ) AS c ON c.slot = w.slot
 ORDER BY time`)
 
-// cellsSQL has a row for each cell of a signal, as the matrix panel reads them.
-func cellsSQL(signal string) string {
+// cellsSQL has a row for each cell of a signal, as the matrix panel reads them, with its mean in a
+// column of that name.
+func cellsSQL(signal, mean string) string {
 	return ask(`
 SELECT if(s.name = '', 'group ' || toString(c.src_group), s.name) AS src, if(d.name = '', 'group ' || toString(c.dst_group), d.name) AS dst,
-    if(isNaN(c.mean), NULL, c.mean) AS mean, c.state AS state, if(c.state = 'congested' AND c.sustained, toUnixTimestamp64Milli(c.since), NULL) AS since,
+    if(isNaN(c.mean), NULL, c.mean) AS ` + mean + `, c.state AS state, if(c.state = 'congested' AND c.sustained, toUnixTimestamp64Milli(c.since), NULL) AS since,
     toFloat64(c.observations) AS observations, toFloat64(c.measured) AS measured, c.heavy_share AS heavy, c.trimmed_share AS trimmed,
     if(c.mode_count = 0, '', if(l.name = '', 'location ' || toString(c.mode_location), l.name)) AS mode, toFloat64(c.mode_count) AS named,
     if(has(c.mode_ports, l.name), length(c.mode_ports) - 1, 0) AS others,

@@ -70,6 +70,7 @@ func TestAlerts(t *testing.T) {
 	for _, g := range all.Groups {
 		for _, r := range g.Rules {
 			delete(r.Annotations, "runbook")
+			delete(r.Annotations, "runbook_url")
 		}
 	}
 	text, err := yaml.Marshal(all)
@@ -139,6 +140,9 @@ func TestAlertsComplete(t *testing.T) {
 			}
 			if len(r.Annotations["summary"]) < 20 || len(r.Annotations["runbook"]) < 80 {
 				t.Errorf("%s: has no summary or no runbook", r.Alert)
+			}
+			if url := r.Annotations["runbook_url"]; !strings.HasSuffix(url, "/dashboards/metrics/ALERTS.md#"+r.Alert) {
+				t.Errorf("%s: runbook_url is %q", r.Alert, url)
 			}
 			if !fires[r.Alert] || !quiet[r.Alert] {
 				t.Errorf("%s: is not tested in both directions", r.Alert)

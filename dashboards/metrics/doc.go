@@ -8,3 +8,5 @@
 // Cardinality is bounded everywhere: reasons are fixed sets, producers are the first
 // MaxProducers and "other", locations are the worst few of each signal.
 package metrics
+
+//go:generate go test -count=1 -run ^TestGenerated$ . -write

@@ -1,7 +1,7 @@
 // From the frames of a query to the cells that the page's matrix draws. Pure: it knows neither
 // React nor the panel.
 
-import type { DataFrame } from "@grafana/data";
+import type { DataFrame, Field } from "@grafana/data";
 import { parse, type RGB } from "../../../page/static/color.js";
 import { STATES, type Cells, type Item } from "../../../page/static/matrix.js";
 import { Palette } from "../../../page/static/palette.js";
@@ -83,7 +83,7 @@ const UNRANKED: RGB = [138, 143, 152];
 export function cellsOf(frames: DataFrame[]): Cell[] | null {
   const frame = frames.find((f) => ["src", "dst", "state"].every((name) => f.fields.some((field) => field.name === name)));
   if (!frame) return null;
-  const column = (name: string) => frame.fields.find((f) => f.name === name)?.values ?? [];
+  const column = (name: string) => (name === "mean" ? meanOf([frame]) : frame.fields.find((f) => f.name === name))?.values ?? [];
   const text = (name: string) => { const c = column(name); return (i: number) => String(c[i] ?? ""); };
   const number = (name: string) => { const c = column(name); return (i: number) => (c[i] === null || c[i] === undefined ? NaN : Number(c[i])); };
   const [src, dst, state, mode, second] = ["src", "dst", "state", "mode", "second"].map(text);
@@ -93,6 +93,11 @@ export function cellsOf(frames: DataFrame[]): Cell[] | null {
     src: src(i), dst: dst(i), state: state(i), since: since(i), mean: mean(i), observations: observations(i), measured: measured(i),
     heavy: heavy(i), trimmed: trimmed(i), mode: mode(i), named: named(i), others: others(i), second: second(i), secondNamed: secondNamed(i),
   }));
+}
+
+/** meanOf finds the column of means, which has the signal in its name where that decides its unit. */
+export function meanOf(frames: DataFrame[]): Field | undefined {
+  return frames.flatMap((f) => f.fields).find((f) => f.name === "mean" || f.name.startsWith("mean "));
 }
 
 /** groupsOf reads the frame of groups, in its order. */
@@ -154,7 +159,7 @@ export function fold(cells: Cell[], groups: Group[]): { cells: Cell[]; groups: G
 const WORSE = ["no_data", "too_few", "not_judged", "clear", "brief", "congested"];
 const worse = (a: string, b: string) => (WORSE.indexOf(a) > WORSE.indexOf(b) ? a : b);
 
-/** rank are the locations that cells name, the most named first, with colours that differ where they must. */
+/** rank are the locations that cells name, the most named first. kept are the colours of earlier calls. */
 export function rank(cells: Cell[], colors: Record<string, string>, kept: Map<string, RGB>): Place[] {
   const votes = new Map<string, number>();
   let all = 0;

@@ -6,7 +6,7 @@ import { Button, Checkbox, Portal, useTheme2, VizTooltipContainer } from "@grafa
 import { css, gradient, mix, parse, theme as colorsOf, type RGB, type Theme, type ThemeName } from "../../../page/static/color.js";
 import { Matrix, type At } from "../../../page/static/matrix.js";
 import { Palette } from "../../../page/static/palette.js";
-import { cellsOf, draw, groupsOf, type Drawing } from "./data";
+import { cellsOf, draw, groupsOf, meanOf, type Drawing } from "./data";
 import type { Options } from "./options";
 import { view } from "./shared";
 import { lines, type Format } from "./text";
@@ -21,7 +21,7 @@ export function MatrixPanel({ data, width, height, options }: PanelProps<Options
   const { congested, folded, inside } = shared;
   const all = useMemo(() => cellsOf(data.series), [data.series]);
   const groups = useMemo(() => groupsOf(data.series), [data.series]);
-  const mean = data.series.flatMap((f) => f.fields).find((f) => f.name === "mean");
+  const mean = meanOf(data.series);
   const drawing = useMemo(
     () => draw(all ?? [], groups, { congested, folded, inside }, { unit: mean?.config.unit ?? "", direction: options.direction, colors: options.colors ?? {}, kept }),
     [all, groups, congested, folded, inside, mean?.config.unit, options.direction, options.colors, kept],
@@ -73,15 +73,24 @@ function Canvas({ drawing, kind, width, height, format }: { drawing: Drawing; ki
   );
   const at = useMemo(() => place(drawing, pointer), [drawing, pointer]);
 
+  // Cells are drawn when they change, and kept: the pointer alone costs a copy of the picture.
+  const drawn = useRef<HTMLCanvasElement | null>(null);
   useEffect(() => {
     if (!canvas.current) return;
-    matrix.current = new Matrix(canvas.current, kind);
-    matrix.current.layout(drawing.rows, drawing.columns, { width, height, scale });
-    matrix.current.dress(palette);
-  }, [kind, drawing.rows, drawing.columns, width, height, scale, palette]);
+    const m = (matrix.current = new Matrix(canvas.current, kind));
+    m.layout(drawing.rows, drawing.columns, { width, height, scale });
+    m.dress(palette);
+    m.draw(drawing.cells, { highlight: drawing.places.findIndex((p) => p.id === highlight) });
+    drawn.current = document.createElement("canvas");
+    [drawn.current.width, drawn.current.height] = [canvas.current.width, canvas.current.height];
+    drawn.current.getContext("2d")?.drawImage(canvas.current, 0, 0);
+  }, [kind, drawing, width, height, scale, palette, highlight]);
   useEffect(() => {
-    matrix.current?.draw(drawing.cells, { highlight: drawing.places.findIndex((p) => p.id === highlight), pointer: at });
-  }, [kind, drawing, width, height, scale, palette, at, highlight]);
+    if (!matrix.current || !drawn.current) return;
+    matrix.current.context.clearRect(0, 0, drawn.current.width, drawn.current.height);
+    matrix.current.context.drawImage(drawn.current, 0, 0);
+    matrix.current.outlines(drawing.cells, { pointer: at }, palette.theme);
+  }, [kind, drawing, width, height, scale, palette, highlight, at]);
 
   const hit = (e: React.MouseEvent) => {
     const box = e.currentTarget.getBoundingClientRect();

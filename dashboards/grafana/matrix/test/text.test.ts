@@ -1,0 +1,23 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { lines } from "../src/text";
+
+const pointer = { src: "r1", dst: "r2" };
+const cell = {
+  ...pointer, state: "too_few", since: NaN, mean: NaN, observations: 1200, measured: 0, heavy: 0.05, trimmed: 0, mode: "", named: 0, others: 0, second: "", secondNamed: 0,
+};
+
+test("a cell without a row is silent, not healthy", () => {
+  assert.deepEqual(lines(pointer, undefined, String), ["r1 to r2", "no data: silence, not health"]);
+});
+
+test("numbers that are not known have no line", () => {
+  assert.deepEqual(lines(pointer, cell, String), ["r1 to r2", "too few", "5.0 % of 1,200 observations heavily loaded"]);
+});
+
+test("modes have their shares, and ports that may be it as well", () => {
+  const full = { ...cell, state: "congested", mean: 0.5, trimmed: 0.2, mode: "up1", named: 45, others: 2, second: "up2", secondNamed: 15 };
+  assert.deepEqual(lines(pointer, full, (v) => `<${v}>`).slice(2), [
+    "mean <0.5>", "5.0 % of 1,200 observations heavily loaded", "up1 or 2 others: 75 % of them", "then up2: 25 %", "20 % trimmed",
+  ]);
+});

@@ -1,0 +1,57 @@
+package metrics_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/csigscope/csigscope/dashboards/metrics"
+)
+
+var write = flag.Bool("write", false, "write the generated files anew")
+
+// TestGenerated holds ALERTS.md, which the alerts' runbook_url lead to, against the rules.
+func TestGenerated(t *testing.T) {
+	const file = "ALERTS.md"
+	groups, err := metrics.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := alertsDocument(groups)
+	if *write {
+		if err := os.WriteFile(file, []byte(made), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || string(text) != made {
+		t.Errorf("%s is not what the rules make now: run make generate (%v)", file, err)
+	}
+}
+
+// alertsDocument has a paragraph for each alert. Its anchor is the name as alerts have it, which
+// links can be made of.
+func alertsDocument(groups []metrics.RuleGroup) string {
+	var b strings.Builder
+	b.WriteString(`# Alerts
+
+What each alert means, what to look at, and what to do first. The rules are in
+[csigscope.rules.yaml](alerts/csigscope.rules.yaml), from which make generate writes this page.
+`)
+	for _, g := range groups {
+		fmt.Fprintf(&b, "\n## %s\n", g.Name)
+		for i := range g.Rules {
+			r := &g.Rules[i]
+			lasting := "at once"
+			if r.For != "" {
+				lasting = "after " + r.For
+			}
+			fmt.Fprintf(&b, "\n### <a name=%q></a>%s\n\n%s\n\nSeverity %s, fires %s of\n\n```\n%s\n```\n",
+				r.Alert, r.Alert, r.Annotations["runbook"], r.Labels["severity"], lasting, strings.TrimSpace(r.Expr))
+		}
+	}
+	return b.String()
+}
