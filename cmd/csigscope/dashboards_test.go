@@ -65,8 +65,51 @@ func TestDashboardQueries(t *testing.T) {
 			}
 			if rows.Text == "1s" {
 				t.Run("drawn", func(t *testing.T) { checkDrawn(t, &v, page) })
+				t.Run("silent", func(t *testing.T) { checkQuiet(t, v, start.Add(-time.Hour), "no data") })
+				t.Run("healthy", func(t *testing.T) { checkQuiet(t, v, start.Add(3*time.Second), "nothing heavily loaded") })
 			}
 		})
+	}
+}
+
+// checkQuiet: in a second without a heavily loaded observation the panels over time have rows for
+// Grafana to draw, which say whether anything was seen.
+func checkQuiet(t *testing.T, v grafanatest.Viewer, from time.Time, says string) {
+	v.From, v.To = from, from.Add(time.Second)
+	all, err := grafana.Dashboards(grafana.DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, d := range all {
+		for _, p := range decodeJSON[struct{ Panels []drawn }](t, string(d.JSON)).Panels {
+			if p.Type != "heatmap" && p.Type != "state-timeline" && !strings.HasPrefix(p.Title, "Congestion") {
+				continue
+			}
+			frame, err := v.Ask(p.Targets[0].RawSQL)
+			if err != nil || frame.Rows() == 0 {
+				t.Errorf("%s: %d rows, %v", p.Title, frame.Rows(), err)
+				continue
+			}
+			checked++
+			want := says
+			switch {
+			case says != "no data" && strings.HasPrefix(p.Title, "Congestion"):
+				want = "0 of 240"
+			case says != "no data" && p.Title != "Bottlenecks over time":
+				continue
+			}
+			texts := slices.IndexFunc(frame.Fields, func(f *data.Field) bool { return f.Type() == data.FieldTypeString })
+			if p.Type == "state-timeline" {
+				texts = len(frame.Fields) - 1
+			}
+			if got := frame.Fields[texts].At(0); got != want {
+				t.Errorf("%s says %v, want %s", p.Title, got, want)
+			}
+		}
+	}
+	if checked != 4 {
+		t.Errorf("%d panels checked, want 4", checked)
 	}
 }
 

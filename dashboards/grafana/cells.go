@@ -117,7 +117,7 @@ func sufferersPanel(colors []object) panel {
 	path := object{"links": []object{toPath}}
 	location := object{"mappings": colors, "custom.width": 160, "thresholds": thresholds(unknownColor), "custom.cellOptions": object{"type": "color-background", "mode": "basic"}}
 	second := maps.Clone(location)
-	second["displayName"], location["displayName"] = "then", "mode"
+	second["displayName"] = "then"
 	return panel{
 		title: "Cells that suffer", kind: "table", id: sufferersPanelID, width: gridWidth, height: 8, defaults: plain(), options: tableOptions(),
 		about:   "Cells whose heavily loaded observations name the chosen location first or second; without a location, all that are congested or were heavily loaded. Click on one for its path and flows.",
@@ -183,11 +183,9 @@ func cellPanels(o *Options, colors []object) []panel {
 		},
 		{
 			title: "Flows of $src to $dst", kind: "table", id: flowsPanel, width: gridWidth, height: 9, defaults: plain(), options: tableOptions(),
-			about:   "The flows with the most heavily loaded observations. Stored where replay and collect keep flows.",
-			targets: []object{sqlTarget(flowsSQL, formatTable)},
-			overrides: append(meanColumns(o),
-				locationColumn(colors, toFindings), override("bytes", object{"unit": "bytes"}), override("source", object{"links": []object{toFindings}}),
-				named("source_port", "port"), named("destination_port", "its port"), named("heavy", "heavily loaded")),
+			about:     "The flows with the most heavily loaded observations. Stored where replay and collect keep flows.",
+			targets:   []object{sqlTarget(flowsSQL, formatTable)},
+			overrides: append(flowColumnTitles(o), locationColumn(colors, toFindings), override("source", object{"links": []object{toFindings}})),
 		},
 		{
 			title: "Findings", kind: "table", id: findingsPanel, width: gridWidth, height: 8, defaults: plain(), options: tableOptions(),
@@ -197,6 +195,12 @@ func cellPanels(o *Options, colors []object) []panel {
 		},
 		{title: "Other signals", kind: "row", width: gridWidth, height: 1},
 	}
+}
+
+// flowColumnTitles are the units and titles of the columns of flows.
+func flowColumnTitles(o *Options) []object {
+	return append(meanColumns(o), override("bytes", object{"unit": "bytes"}),
+		named("source_port", "source port"), named("destination_port", "destination port"), named("heavy", "heavily loaded"))
 }
 
 func severities() []object {

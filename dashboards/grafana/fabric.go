@@ -30,10 +30,14 @@ func toCells(title, set string) object {
 		"?${__url_time_range}&${signal:queryparam}&${resolution:queryparam}&${level:queryparam}&${datasource:queryparam}" + set + asEncoded}
 }
 
+// toSufferers leads from a location to the cells that it slows down.
+func toSufferers() object {
+	return toCells("cells that suffer from it", fmt.Sprintf("&var-location=${__value.text:percentencode}&viewPanel=%d", sufferersPanelID))
+}
+
 // fabricBoard says where the fabric chokes, since when, and how much of that is known.
 func fabricBoard(o *Options) board {
 	colors := mappings(o.Locations)
-	toSufferers := toCells("cells that suffer from it", fmt.Sprintf("&var-location=${__value.text:percentencode}&viewPanel=%d", sufferersPanelID))
 	return board{
 		uid: FabricUID, title: "csigscope / Fabric", name: "fabric", refresh: "10s", from: "now-15m",
 		variables: append([]sdk.TemplateVar{
@@ -47,7 +51,7 @@ func fabricBoard(o *Options) board {
 				about:     "Locations by how many heavily loaded observations name them. Their share is of all heavily loaded ones of the range.",
 				targets:   []object{sqlTarget(topSQL, formatTable)},
 				defaults:  plain(),
-				overrides: []object{locationColumn(colors, toSufferers), named("heavy", "heavily loaded"), override("share", object{"unit": "percentunit", "custom.width": 160, "custom.cellOptions": object{"type": "gauge", "mode": "basic"}, "min": 0, "max": 1})},
+				overrides: []object{locationColumn(colors, toSufferers()), named("heavy", "heavy"), override("share", object{"unit": "percentunit", "custom.width": 160, "custom.cellOptions": object{"type": "gauge", "mode": "basic"}, "min": 0, "max": 1})},
 				options:   tableOptions(),
 			},
 			{
@@ -76,12 +80,19 @@ func verdictPanel() panel {
 	return panel{
 		title: "Congestion (${signal:text})", kind: "stat", width: 14, height: 4,
 		about:   "Cells are congested by the thresholds above: at the end of the range, and in any window of its last 300. Links are the locations that congested cells name. Since is when the first of the worst location's cells became congested.",
-		targets: []object{sqlTarget(verdictSQL, formatTable)}, defaults: statDefaults(), options: statOptions("/.*/"),
+		targets: []object{sqlTarget(verdictSQL, formatTable)}, defaults: statDefaults(), options: sized(statOptions("/.*/")),
 		overrides: []object{
 			override("congested now", object{"mappings": counts}), override("congested in the range", object{"mappings": counts}),
 			override("since", object{"unit": "dateTimeAsLocal", "noValue": "none"}),
+			override("worst location", object{"links": []object{toSufferers()}}),
 		},
 	}
+}
+
+// sized bounds the texts of a row, which all have the size that fits the longest.
+func sized(options object) object {
+	options["text"] = object{"titleSize": 13, "valueSize": 20}
+	return options
 }
 
 // knownPanel says how much of the range is known.

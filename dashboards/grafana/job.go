@@ -27,7 +27,7 @@ func jobBoard(o *Options) board {
 				about:     "Bytes of the observed packets that the group sends or receives, of one signal, and which share met heavy load.",
 				targets:   []object{sqlTarget(activitySQL, formatSeries)},
 				defaults:  object{"custom": lines(20), "color": color("palette-classic"), "unit": "bps", "min": 0},
-				overrides: []object{override("heavy", object{"unit": "percentunit", "custom.axisPlacement": "right", "min": 0, "max": 1})},
+				overrides: []object{override("heavy", object{"displayName": "heavily loaded", "unit": "percentunit", "custom.axisPlacement": "right", "min": 0, "max": 1}), named("bits", "traffic")},
 			},
 			{
 				title: "Period and idle gap of each step", kind: "timeseries", width: 12, height: 9, points: stepPoints, options: lineOptions(),
@@ -45,7 +45,7 @@ func jobBoard(o *Options) board {
 				title: "Worst flows of $group", kind: "table", width: 24, height: 10, defaults: plain(), options: tableOptions(),
 				about:   "The flows with the most heavily loaded observations. Stored where replay and collect keep flows.",
 				targets: []object{sqlTarget(jobFlowsSQL, formatTable)},
-				overrides: append(meanColumns(o), override("bytes", object{"unit": "bytes"}),
+				overrides: append(flowColumnTitles(o),
 					locationColumn(colors, toCells("findings there", "&var-location=${__data.fields.location:percentencode}&viewPanel=22"))),
 			},
 		},

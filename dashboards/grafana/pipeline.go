@@ -88,7 +88,7 @@ func pipelineBoard() board {
 			targets: []object{{
 				"refId": "A", "datasource": source, "expr": `ALERTS{alertname=~"Csigscope.*"}`, "instant": true, "range": false, "format": "table", "editorMode": "code",
 			}},
-			defaults:  plain(),
+			defaults: plain(),
 			overrides: []object{
 				hide("Time"), hide("__name__"), hide("Value"), named("alertstate", "state"),
 				override("alertname", object{"displayName": "alert", "custom.width": 260, "links": []object{{
