@@ -43,6 +43,10 @@ const (
 // are made before.
 func ask(sql string) string { return strings.TrimSpace(short.Replace(sql)) }
 
+// silence is the state of a window without a row. Fine rows are kept only where something was
+// heavily loaded, unless all were asked for: a window without one may have been healthy.
+const silence = "if(${resolution:raw} < 1000000000, 'no fine row', 'no data')"
+
 // A heatmap's time is the end of the window; windows in which a location was not heavily
 // loaded hold 0, which the panel hides. Without such a location one row says whether anything
 // was observed: the data source makes of no rows a frame without fields, which the panel cannot
@@ -51,10 +55,10 @@ var heatSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(({first} + n) * {step}), 'UTC') AS time, location, if(isNaN(share), NULL, share) AS Value
 FROM
 (
-    SELECT arrayJoin(if(empty(heaviest), [(0., if(seen > 0, 'nothing heavily loaded', 'no data'), if(seen > 0, zeros, none))], heaviest)) AS line, line.2 AS location, line.3 AS shares
+    SELECT arrayJoin(if(empty(heaviest), [(0., if(seen > 0, 'nothing heavily loaded', ` + silence + `), none)], heaviest)) AS line, line.2 AS location, line.3 AS shares
     FROM
     (
-        SELECT count() AS seen, groupArrayInsertAt(0., {count})(0., 0) AS zeros, groupArrayInsertAt(nan, {count})(nan, 0) AS none,
+        SELECT count() AS seen, groupArrayInsertAt(nan, {count})(nan, 0) AS none,
             arraySlice(arraySort(groupArrayIf((-toFloat64(c.total), {location}, c.shares), c.total > 0 AND c.location != 0)), 1, 40) AS heaviest
         FROM
         (
@@ -79,10 +83,6 @@ ORDER BY c.heavy DESC, location LIMIT 20`)
 // stateOf names the state of a cell, or its mode where it was heavily loaded. A port that others may outdo is not
 // named alone.
 const stateOf = `multiIf(c.mode_count = 0 OR c.state NOT IN ('congested', 'brief'), replaceOne(c.state, '_', ' '), l.name = '', 'location ' || toString(c.mode_location), has(c.mode_ports, l.name) AND length(c.mode_ports) > 1, l.name || ' or ' || toString(length(c.mode_ports) - 1) || ' other', l.name)`
-
-// silence is the state of a window without a row. Fine rows are kept only where something was
-// heavily loaded, unless all were asked for: a window without one may have been healthy.
-const silence = "if(${resolution:raw} < 1000000000, 'no fine row', 'no data')"
 
 // One cell that is none keeps the panel from saying that the data has no time.
 var statesSQL = ask(`
