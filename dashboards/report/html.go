@@ -135,11 +135,11 @@ func (m *Matrix) Side() template.CSS {
 	return template.CSS(fmt.Sprintf("--side:%dpx", min(max(420/max(len(m.Groups), 1), 14), 44)))
 }
 
-// Low and High are the ends of the ramp.
-func (m *Matrix) Low() string { return m.low }
+// Calm and Worst are the ends of the ramp.
+func (m *Matrix) Calm() string { return m.calm }
 
-// High is the greatest value of the ramp.
-func (m *Matrix) High() string { return m.high }
+// Worst is the value at its other end.
+func (m *Matrix) Worst() string { return m.worst }
 
 // Title is what a cell says when it is pointed at.
 func (c *Cell) Title() string {

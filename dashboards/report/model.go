@@ -58,8 +58,8 @@ type Matrix struct {
 	LeftOut int       `json:"left_out,omitempty"` // groups
 	Cells   [][]*Cell `json:"cells"`
 
-	domain    domain // of the left matrix
-	low, high string // its ends
+	domain      domain // of the left matrix
+	calm, worst string // its ends
 }
 
 // Cell is one source and destination group.

@@ -102,23 +102,23 @@ func rampColor(severity float64) template.CSS {
 // setScale sets the domain of the left matrix, and its ends in words.
 func (m *Matrix) setScale(d domain, unit csig.Unit) {
 	m.domain = d
-	m.low, m.high = csig.FormatQuantity(unit, d.low/unit.PerStored()), csig.FormatQuantity(unit, d.high/unit.PerStored())
+	m.calm, m.worst = csig.FormatQuantity(unit, d.low/unit.PerStored()), csig.FormatQuantity(unit, d.high/unit.PerStored())
+	if d.direction == csig.Min {
+		m.calm, m.worst = m.worst, m.calm
+	}
+	m.worst += ", worst"
 	if d.log {
-		m.high += " (log)"
+		m.worst += " (log)"
 	}
 }
 
-// Ramp is the ramp of a matrix from its low to its high end.
+// Ramp is the ramp of a matrix from its calm to its worst end.
 func (m *Matrix) Ramp() template.CSS {
-	toward := "right"
-	if m.domain.direction == csig.Min {
-		toward = "left"
-	}
 	colors := make([]string, rampSteps)
 	for i := range colors {
 		colors[i] = "var(--r" + strconv.Itoa(i) + ")"
 	}
-	return template.CSS("background:linear-gradient(to " + toward + "," + strings.Join(colors, ",") + ")")
+	return template.CSS("background:linear-gradient(to right," + strings.Join(colors, ",") + ")")
 }
 
 // ink is the colour of a text on a background, #rrggbb.
