@@ -145,7 +145,9 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	switch {
 	case out.Cells == 0 || out.Observations == 0:
 		return VerdictNoData, b.nothing()
-	case now > 0 || b.ongoing:
+	case now == 0 && b.ongoing:
+		return VerdictCongested, fmt.Sprintf("Cells are congested now, though no place is by itself; %s were congested.", cells)
+	case now > 0:
 		return VerdictCongested, fmt.Sprintf("Congested now: %s%s; %s were congested.", count(now, "place"), more(was, "before"), cells)
 	case was > 0 || out.CongestedCells > 0:
 		return VerdictWasCongested, fmt.Sprintf("Nothing is congested at %s; before that %s and %s were.", b.clock(b.To.UnixNano()), count(was, "place"), cells)
