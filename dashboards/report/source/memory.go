@@ -69,10 +69,10 @@ func NewMemory(r Resolutions, t aggregate.Thresholds, l Limits) *Memory {
 	entries := func(percent, bytes uint64) int { return int(max(l.Bytes/100*percent/bytes, 16)) }
 	return &Memory{
 		total:    table.New(table.Bounds{Resolution: r.Total, Rows: entries(15, rowBytes)}),
-		timeline: table.New(table.Bounds{Resolution: r.Fine, Steps: l.Steps, Rows: entries(25, rowBytes)}),
+		timeline: table.New(table.Bounds{Resolution: r.Fine, Steps: l.Steps, Rows: entries(30, rowBytes)}),
 		places:   table.New(table.Bounds{Resolution: r.Window, Steps: maxWindows, Rows: entries(10, rowBytes)}),
 		judged:   table.NewJudged(t, r.Window, entries(5, pastBytes)),
-		codes:    table.NewDistributions(r.Window, maxWindows, entries(25, codeBytes)),
+		codes:    table.NewDistributions(r.Window, maxWindows, entries(20, codeBytes)),
 		flows:    table.NewFlowTotals(r.Total, entries(10, flowBytes)),
 		samples:  newSamples(r.Fine, l),
 		maxSteps: l.Steps, fine: r.Fine, window: r.Window,

@@ -129,7 +129,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestCodesBeyondMemory(t *testing.T) {
 	t.Parallel()
 	m := source.NewMemory(resolutions, aggregate.DefaultThresholds(), source.Limits{Bytes: 1 << 17, Steps: 100_000})
-	const cells, room = 400, 272 // codes of 120 bytes in 25 % of the memory
+	const cells, room = 400, 218 // codes of 120 bytes in 20 % of the memory
 	for src := range uint64(cells) {
 		write(t, m, 0, src+10, decode.Tag, 1)
 	}
