@@ -141,13 +141,17 @@ func (a *API) seen(ctx context.Context, s *table.State, on *scope) (query.Produc
 func (a *API) signalRows(ctx context.Context, s *table.State, on *scope) (query.SignalRows, error) {
 	rows := query.SignalRows{Signal: on.Signal}
 	var err error
-	if rows.Cells, err = on.Cells(ctx, on.Question); err != nil {
+	if rows.Recent, err = a.recent(ctx, s, on); err != nil {
 		return rows, err
 	}
-	if rows.Places, err = on.CellLocations(ctx, on.Question); err != nil {
+	q := on.Question
+	if s == nil && rows.Recent.Length == int64(time.Second) {
+		q.Resolution = time.Second // states of cells and of places are of the same windows
+	}
+	if rows.Cells, err = on.Cells(ctx, q); err != nil {
 		return rows, err
 	}
-	if rows.Recent, err = a.recent(ctx, s, on); err != nil || s != nil {
+	if rows.Places, err = on.CellLocations(ctx, q); err != nil || s != nil {
 		return rows, err
 	}
 	rows.Earlier, err = a.earlier(ctx, on, rows.Recent)
