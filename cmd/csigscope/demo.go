@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,7 @@ type demoFlags struct {
 	outbox           outboxFlags
 	dir, listen, dsn string
 	clickhouse       string
+	now              bool
 }
 
 func newDemoCommand() *cobra.Command {
@@ -39,7 +41,8 @@ the captures into the embedded ClickHouse engine, and serves the two heatmaps on
 ` + setHelp,
 		Example: `  csigscope demo
   csigscope demo --set seed=7 --listen 127.0.0.1:9999
-  csigscope demo --set format=compact       # locators of few bits: sets of ports`,
+  csigscope demo --set format=compact       # locators of few bits: sets of ports
+  csigscope demo --now                      # for "the last 15 minutes" of Grafana`,
 		Args: noArgs,
 	}
 	flags := cmd.Flags()
@@ -47,6 +50,7 @@ the captures into the embedded ClickHouse engine, and serves the two heatmaps on
 	f.pipeline.add(cmd)
 	flags.StringVar(&f.dir, "dir", "csigscope-demo", "`FOLDER` for captures and data")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "loopback `ADDRESS` of the page")
+	flags.BoolVar(&f.now, "now", false, "simulate a job that ends now; without it each demo has the same data, of January 2026")
 	addClickHouseFlag(cmd, &f.clickhouse)
 	addStoreConfigFlag(cmd)
 	flags.StringVar(&f.dsn, "store", "", "where to store, default embedded in the demo's folder, whatever the configuration file says")
@@ -59,6 +63,9 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	s, err := f.scenario.load()
 	if err != nil {
 		return err
+	}
+	if f.now {
+		s.Start = time.Now().UTC().Add(-s.Duration).Truncate(time.Second)
 	}
 	// Two demos in one folder must not add up: each scenario has captures and a store
 	// of its own.

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -90,6 +91,21 @@ func TestDemoPage(t *testing.T) {
 		"--signal", signal, "--server", url, "--windows", "60"))
 	if !slices.Equal(live, cells) {
 		t.Errorf("%d cells in memory, %d in the store, and they differ", len(live), len(cells))
+	}
+}
+
+// TestDemoNow: the data of demo --now end as the command begins.
+func TestDemoNow(t *testing.T) {
+	t.Parallel()
+	env, dir, began := engineEnv(t), t.TempDir(), time.Now()
+	serveBinary(t, env, "demo", "--now", "--set", "duration=1s", "--dir", dir, "--listen", "127.0.0.1:0")
+	var extent []struct{ First, Last time.Time }
+	text := mustRun(t, env, "query", "extent", "-o", "json", "--store", "embedded:"+onlyMatch(t, filepath.Join(dir, "demo-*", "store")))
+	if err := json.Unmarshal([]byte(text), &extent); err != nil || len(extent) != 1 {
+		t.Fatalf("%s: %v", text, err)
+	}
+	if first := extent[0].First; first.Before(began.Add(-3*time.Second)) || first.After(time.Now()) {
+		t.Errorf("data from %s on, of a demo of 1 s that was run at %s", first, began)
 	}
 }
 
