@@ -164,16 +164,12 @@ func (d *Decoder) DecodeFrame(how Framing, f *Frame, r *Result) {
 	d.start(r)
 	if how.Mirrors != (Mirrors{}) {
 		d.hold(how.Mirrors, f)
-	} else if how.Link == Ethernet && f.TPID == 0 && d.tagged(f.Data, r) {
-		d.finish(r)
-		for i := range r.Obs[:r.N] {
-			r.Obs[i].Bytes = f.WireLen
-		}
-		return
 	}
-	if f.TPID != 0 { // of Ethernet alone: cooked captures have the tag in the frame
+	switch {
+	case f.TPID != 0: // of Ethernet alone: cooked captures have the tag in the frame
 		r.Reason = d.walkStripped(f.Data, f.TPID, f.TCI, r)
-	} else {
+	case how.Link == Ethernet && d.tagged(f.Data, r):
+	default:
 		r.Reason = d.walkLink(how.Link, f.Data, r)
 	}
 	d.finish(r)

@@ -71,7 +71,7 @@ type FabricVerdict struct {
 		Places int
 		Share  float64 // of the heavy observations
 	}
-	Notes []string // what is not known, in sentences
+	Notes []string // gaps in the data and the configuration, in sentences
 
 	Signals []csig.Signal
 

@@ -29,7 +29,7 @@ type level struct {
 }
 
 // entryRef remembers in which window a series was counted last, and where: it
-// spares the hot path a look-up in the window's index.
+// spares folds, and keys that are new in a window, a look-up in the window's index.
 type entryRef struct {
 	gen, entry uint32
 }

@@ -120,14 +120,14 @@ func (t *seriesTable) id(k seriesKey) uint32 {
 	return t.insert(k, hash)
 }
 
-// hash is that of a series' key.
+// hash returns the hash of a series' key.
 func (t *seriesTable) hash(k *seriesKey) uint64 {
 	heavy := uint64(k.heavyHi)<<32 | uint64(k.heavyLo)
 	rest := uint64(k.traits)<<24 | uint64(k.kind)<<16 | uint64(k.class)<<8 | uint64(k.evidence)
 	return mix(t.hashCell(uint64(k.kind), k.src, k.dst)^uint64(k.loc), mix(heavy^t.seeds[0], rest^t.seeds[1]))
 }
 
-// hashCell is that of a cell, whose kind goes with its signal.
+// hashCell returns the hash of a cell. kind may have the signal in its upper bits.
 func (t *seriesTable) hashCell(kind uint64, src, dst aggregate.GroupID) uint64 {
 	return mix(uint64(src)^t.seeds[0], bits.RotateLeft64(uint64(dst), 32)^kind^t.seeds[1])
 }

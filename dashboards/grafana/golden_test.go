@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/dashboards/grafana"
 )
 
-var write = flag.Bool("write", false, "write the generated files anew")
+var write = flag.Bool("write", false, "write the generated files again")
 
 // TestGenerated holds what is checked in for people to import against what is made.
 func TestGenerated(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/dashboards/metrics"
 )
 
-var write = flag.Bool("write", false, "write the generated files anew")
+var write = flag.Bool("write", false, "write the generated files again")
 
 // TestGenerated holds ALERTS.md, which the alerts' runbook_url lead to, against the rules.
 func TestGenerated(t *testing.T) {

@@ -131,7 +131,7 @@ func commonest(counts map[roleWord]int) (best roleWord) {
 	return best
 }
 
-// sonicType is the switch's own statement, or else that of a neighbour.
+// sonicType returns the type that the switch states, else the one that a neighbour states.
 func (d *device) sonicType() (t string) {
 	for i := range d.stated {
 		if s := d.stated[i].sonicType; s != "" && (t == "" || d.stated[i].own) {
@@ -289,7 +289,7 @@ func (m *merger) rankByDistance(open []*device, next map[*device][]*device) {
 	}
 }
 
-// orientation is that of a port toward what it faces; nil are hosts that no file names.
+// orientation says which way a port faces; nil stands for hosts that no file names.
 func (d *device) orientation(peer *device) string {
 	switch {
 	case peer == nil || peer.kind == hostKind || d.height > peer.height:

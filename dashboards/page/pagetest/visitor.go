@@ -241,7 +241,7 @@ func Evaluate[T any](v *Visitor, format string, args ...any) T {
 }
 
 // Import makes a module of the page known to scripts under a name: what it exports under that
-// name, or all of its exports. It lasts until the page is loaded anew.
+// name, or all of its exports. It lasts until the page is loaded again.
 func (v *Visitor) Import(name, module string) {
 	v.t.Helper()
 	Evaluate[chromedp.Void](v, `import("./%[2]s").then((exports) => { window.%[1]s = exports.%[1]s ?? exports; }), undefined`, name, module)
