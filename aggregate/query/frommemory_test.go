@@ -16,6 +16,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -23,7 +24,7 @@ import (
 // windowsOf puts the rows of a reader into memory, a block a row.
 func windowsOf(t *testing.T, m *querytest.Memory) []*table.Window {
 	t.Helper()
-	memory := table.NewMemory(table.MemoryOptions{Windows: 1000})
+	memory := table.NewMemory(table.MemoryOptions{Windows: 1000, Now: tabletest.Still})
 	for i, r := range m.Rows {
 		b := &aggregate.Block{
 			Source: aggregate.Source{Producer: 1}, Seq: uint64(i), Resolution: int64(m.Resolution), WindowStart: r.Window,

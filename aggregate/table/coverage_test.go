@@ -12,6 +12,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -147,7 +148,7 @@ func TestNeverSpoke(t *testing.T) {
 // TestLastIsTime: the last n windows are those of the last n seconds. An outage among them is there as
 // windows without rows, and windows before it are not counted in their place.
 func TestLastIsTime(t *testing.T) {
-	m := table.NewMemory(table.MemoryOptions{Windows: 20})
+	m := table.NewMemory(table.MemoryOptions{Windows: 20, Now: tabletest.Still})
 	for _, second := range []int{0, 1, 2, 8, 9} {
 		write(t, m, block(1, second, 2))
 		m.Publish()
@@ -170,7 +171,7 @@ func TestLastIsTime(t *testing.T) {
 
 // TestCoverageBound: past the bound on cells, those without coverage are still shown, and counted.
 func TestCoverageBound(t *testing.T) {
-	m := table.NewMemory(table.MemoryOptions{MaxRows: 4000})
+	m := table.NewMemory(table.MemoryOptions{MaxRows: 4000, Now: tabletest.Still})
 	write(t, m, block(1, 0, 9))
 	for second := range 200 { // cells of other producers
 		write(t, m, block(uint64(2+second%50), second, 9))

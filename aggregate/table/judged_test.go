@@ -36,7 +36,7 @@ func TestJudged(t *testing.T) {
 	states := map[aggregate.State]bool{}
 	for _, seconds := range []int{1, 40, 300, 360, 420} {
 		rng := rand.New(rand.NewPCG(1, uint64(seconds)))
-		m := table.NewMemory(table.MemoryOptions{Windows: aggregate.Horizon, Thresholds: thresholds})
+		m := table.NewMemory(table.MemoryOptions{Windows: aggregate.Horizon, Thresholds: thresholds, Now: tabletest.Still})
 		var blocks []*aggregate.Block
 		for second := range seconds {
 			for producer := range uint64(2) {

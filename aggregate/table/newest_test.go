@@ -12,6 +12,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
@@ -36,7 +37,7 @@ func seconds(s *table.State) (list []int) {
 // TestOnce: a block counts once, however often and whenever it comes, and whatever became of
 // its window.
 func TestOnce(t *testing.T) {
-	m := table.NewMemory(table.MemoryOptions{MaxRows: 400})
+	m := table.NewMemory(table.MemoryOptions{MaxRows: 400, Now: tabletest.Still})
 	other := block(1, 0, 8)
 	other.Incarnation++
 	delta := block(1, 0, 8)
@@ -74,7 +75,7 @@ func TestOnce(t *testing.T) {
 
 // TestCrowded: a producer that makes ever more blocks takes a bounded place.
 func TestCrowded(t *testing.T) {
-	m := table.NewMemory(table.MemoryOptions{})
+	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
 	const bound = 1 << 12
 	b := block(1, 0, 1)
 	for range bound + 10 {
@@ -206,7 +207,7 @@ func TestAheadSame(t *testing.T) {
 
 // TestExpected: completeness counts those that should write, whether or not they ever did.
 func TestExpected(t *testing.T) {
-	m := table.NewMemory(table.MemoryOptions{})
+	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
 	want := func(producers, expected int, missing ...string) {
 		t.Helper()
 		m.Publish()

@@ -41,7 +41,7 @@ var unjudged = cmpopts.IgnoreFields(aggregate.CellStats{}, "Verdict", "State", "
 
 // TestSameAsTable: windows hold what a Table makes of the same blocks, alone and merged.
 func TestSameAsTable(t *testing.T) {
-	m := table.NewMemory(table.MemoryOptions{Windows: 3})
+	m := table.NewMemory(table.MemoryOptions{Windows: 3, Now: tabletest.Still})
 	all := table.New(table.Bounds{Resolution: time.Second, Rows: 1 << 20})
 	for second := range 5 {
 		for producer := range uint64(3) {
@@ -71,7 +71,7 @@ func TestSameAsTable(t *testing.T) {
 
 // TestRevisions: a state never changes, and late blocks make a new revision of their window.
 func TestRevisions(t *testing.T) {
-	m := table.NewMemory(table.MemoryOptions{})
+	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
 	write(t, m, block(1, 0, 8))
 	m.Publish()
 	first := m.State()
@@ -101,7 +101,7 @@ func TestRevisions(t *testing.T) {
 
 // TestBounds holds windows, rows and the log to their bounds.
 func TestBounds(t *testing.T) {
-	m := table.NewMemory(table.MemoryOptions{Windows: 4, MaxRows: 400, Log: 3})
+	m := table.NewMemory(table.MemoryOptions{Windows: 4, MaxRows: 400, Log: 3, Now: tabletest.Still})
 	total := map[int]uint64{}
 	for second := range 20 {
 		b := block(1, second, 300)
@@ -228,7 +228,7 @@ func TestRunGoesOn(t *testing.T) {
 
 // TestWatchers: who is slow is told so and begins anew; who comes back goes on.
 func TestWatchers(t *testing.T) {
-	m := table.NewMemory(table.MemoryOptions{Log: 8})
+	m := table.NewMemory(table.MemoryOptions{Log: 8, Now: tabletest.Still})
 	step := func(w *table.Watcher) table.Step {
 		t.Helper()
 		s, err := w.Next(t.Context())
@@ -279,7 +279,7 @@ func TestWatchers(t *testing.T) {
 // TestDurable: windows are durable when a Sync that began after their last block has ended,
 // and watchers learn of it without another revision.
 func TestDurable(t *testing.T) {
-	m := table.NewMemory(table.MemoryOptions{})
+	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
 	w := m.Watch(0)
 	next := func(w *table.Watcher, kind table.StepKind, starts ...int) table.Step {
 		t.Helper()

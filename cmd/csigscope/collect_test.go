@@ -127,7 +127,7 @@ func (l *slowLog) Commit(context.Context, []byte) error { return <-l.release }
 // TestWatchedStore: live readers see the blocks that the store has taken, as durable when a
 // round is committed.
 func TestWatchedStore(t *testing.T) {
-	log, live := &slowLog{release: make(chan error)}, table.NewMemory(table.MemoryOptions{})
+	log, live := &slowLog{release: make(chan error)}, table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
 	top := newTopBottlenecks()
 	s := &watchedStore{rowLog: log, watching: aggregate.Sinks{top, live}, live: []*table.Memory{live}}
 	write := func() error {

@@ -30,7 +30,7 @@ import (
 // askedServer serves windows in memory, and history.
 func askedServer(t *testing.T) string {
 	t.Helper()
-	memory := table.NewMemory(table.MemoryOptions{})
+	memory := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
 	for second := range 3 {
 		b := tabletest.Block(rand.New(rand.NewPCG(1, 2)), 1, querytest.Start.Add(time.Duration(second)*time.Second), 16, csig.MinABWRatio, csig.MaxDelay)
 		if err := memory.WriteBlock(t.Context(), b); err != nil {

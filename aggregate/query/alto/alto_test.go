@@ -40,7 +40,7 @@ const racks = 3
 
 func newServed(t testing.TB) *served {
 	t.Helper()
-	s := &served{memory: table.NewMemory(table.MemoryOptions{Epoch: 7}), now: time.Unix(1e9, 0)}
+	s := &served{memory: table.NewMemory(table.MemoryOptions{Epoch: 7, Now: tabletest.Still}), now: time.Unix(1e9, 0)}
 	s.groups, _ = tabletest.Names{Racks: racks}.Groups(context.Background())
 	s.groups = append(s.groups,
 		fabric.Group{ID: fabric.GroupIDOf("10.9.0.0/24"), Name: "10.9.0.0/24", Level: fabric.LevelPrefix},

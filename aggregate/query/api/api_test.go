@@ -44,7 +44,7 @@ func newServed(t testing.TB, cells int, change func(*api.Config)) *served {
 	for side*side < cells {
 		side++
 	}
-	s := &served{memory: table.NewMemory(table.MemoryOptions{Epoch: 7, Log: 16}), cells: cells}
+	s := &served{memory: table.NewMemory(table.MemoryOptions{Epoch: 7, Log: 16, Now: tabletest.Still}), cells: cells}
 	cfg := api.Config{
 		Memory: s.memory, Names: tabletest.Names{Racks: side}, Fabric: "lab",
 		Now: func() time.Time { return begin.Add(time.Minute) },

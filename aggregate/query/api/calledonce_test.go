@@ -24,7 +24,7 @@ func (recipientFunc) stop()                          {}
 
 // TestEventsAreCalledOnce: all who watch the same cells by calls are told one and the same event.
 func TestEventsAreCalledOnce(t *testing.T) {
-	memory, start := table.NewMemory(table.MemoryOptions{}), time.Unix(1e9, 0)
+	memory, start := table.NewMemory(table.MemoryOptions{Now: tabletest.Still}), time.Unix(1e9, 0)
 	a, err := New(Config{Memory: memory, Names: tabletest.Names{Racks: 2}})
 	if err != nil {
 		t.Fatal(err)

@@ -102,7 +102,7 @@ func TestMadeBounds(t *testing.T) {
 // TestPrepared: what was asked for lately is made for the next revision before it is asked for
 // again, and not for ever.
 func TestPrepared(t *testing.T) {
-	memory, now := table.NewMemory(table.MemoryOptions{}), time.Unix(1e9, 0)
+	memory, now := table.NewMemory(table.MemoryOptions{Now: tabletest.Still}), time.Unix(1e9, 0)
 	a, err := New(Config{Memory: memory, Names: tabletest.Names{Racks: 2}, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)

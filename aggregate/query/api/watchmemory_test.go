@@ -20,6 +20,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/api"
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
+	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 )
 
 // stalled opens watches that never read an answer: a client's own buffers would count as the
@@ -162,7 +163,7 @@ func heapWithStalled(t *testing.T, watchers int, http2 bool, as string, apart bo
 	const before, during, after, cells = 4, 16, 12, 4096
 	s := newServed(t, cells, func(c *api.Config) {
 		c.Made = 16 << 20
-		c.Memory = table.NewMemory(table.MemoryOptions{Windows: 8, Log: 8})
+		c.Memory = table.NewMemory(table.MemoryOptions{Windows: 8, Log: 8, Now: tabletest.Still})
 	})
 	s.memory = s.Memory
 	server := httptest.NewUnstartedServer(s)

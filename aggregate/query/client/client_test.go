@@ -42,7 +42,7 @@ func window(t *testing.T, m *table.Memory, second int) {
 
 func serve(t *testing.T) (*table.Memory, *httptest.Server, *client.Client) {
 	t.Helper()
-	m := table.NewMemory(table.MemoryOptions{})
+	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
 	past := querytest.Fabric(4, 2)
 	past.FlowRows, past.FindingRows = querytest.Flows(past, 20), querytest.Findings(past, 20)
 	a, err := api.New(api.Config{Memory: m, Names: tabletest.Names{Racks: 4}, Reader: past})
