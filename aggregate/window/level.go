@@ -21,6 +21,7 @@ type level struct {
 	all           []*window // by slot
 	free          []*window
 	refs          []entryRef // by series
+	owner         *window    // refs tell where all of its entries are; nil for none
 	gen           uint32
 	keys          *keyCache // remembers entries of the finest level, nil elsewhere
 	deltas        int
@@ -29,7 +30,8 @@ type level struct {
 }
 
 // entryRef remembers in which window a series was counted last, and where: it
-// spares folds, and keys that are new in a window, a look-up in the window's index.
+// spares folds, and keys that are new in a window, a look-up in the window's index,
+// and windows that are open alone the index.
 type entryRef struct {
 	gen, entry uint32
 }
@@ -89,6 +91,7 @@ func (l *level) unused(start int64) *window {
 		l.all = append(l.all, w)
 	}
 	w.start, w.end, w.gen = start, start+l.res, l.nextGen()
+	l.owner = w
 	return w
 }
 
@@ -97,6 +100,7 @@ func (l *level) nextGen() uint32 {
 	l.gen++
 	if l.gen == 0 {
 		clear(l.refs)
+		l.owner = nil
 		if l.keys != nil {
 			l.keys.clear()
 		}
@@ -141,7 +145,12 @@ func (l *level) entry(w *window, id uint32, s *series) uint32 {
 	if ref.gen == w.gen {
 		return ref.entry
 	}
-	slot, found := w.index.at(id)
+	if w == l.owner {
+		*ref = entryRef{w.gen, w.add(id, s)}
+		return ref.entry
+	}
+	l.owner = nil
+	slot, found := w.indexed().at(id)
 	if !found {
 		*slot = w.add(id, s)
 	}
@@ -151,10 +160,16 @@ func (l *level) entry(w *window, id uint32, s *series) uint32 {
 
 // seal makes the series' next observations count in a new entry.
 func (l *level) seal(w *window, id uint32, s *series) uint32 {
-	slot, _ := w.index.at(id)
-	*slot = w.add(id, s)
-	l.refs[id] = entryRef{w.gen, *slot}
-	return *slot
+	if w != l.owner {
+		l.owner = nil
+	}
+	l.refs[id] = entryRef{w.gen, w.add(id, s)}
+	return l.refs[id].entry
+}
+
+// forgetKeys has keys ask for their entries in the window again.
+func (l *level) forgetKeys(w *window) {
+	w.gen, l.owner = l.nextGen(), nil
 }
 
 // fold adds the fine window to the window w of this level, without its flows.
@@ -205,15 +220,9 @@ func (l *level) bytes() uint64 {
 // renumber gives the series in the open windows, and there alone, new numbers
 // below n.
 func (l *level) renumber(seeds *flow.Seeds, renumbered []uint32, t *seriesTable) {
-	l.refs = make([]entryRef, len(t.list))
+	l.refs, l.owner = make([]entryRef, len(t.list)), nil
 	for _, w := range l.open {
-		w.index.reset()
-		for i := range w.compact {
-			w.reindex(&w.compact[i].series, renumbered, uint32(i))
-		}
-		for i := range w.wide {
-			w.reindex(&w.wide[i].series, renumbered, uint32(i))
-		}
+		w.renumber(renumbered)
 		w.flows.Renumber(seeds, renumbered, t.cellOf)
 	}
 }

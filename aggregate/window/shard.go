@@ -326,7 +326,7 @@ func (s *Shard) apply() {
 func (s *Shard) seal(w *window, it *pendingItem) {
 	l := &s.levels[0]
 	l.seal(w, it.series, &s.series.list[it.series])
-	w.gen = l.nextGen() // what remembers entries of the window asks again
+	l.forgetKeys(w)
 	for i := range s.items[:s.pending] {
 		if o := &s.items[i]; l.all[o.slot] == w {
 			o.entry = l.entry(w, o.series, &s.series.list[o.series])

@@ -25,9 +25,11 @@ type window struct {
 	compact []compactEntry
 	wide    []wideEntry
 	carried table32      // codeKey to how often 256 observations, of compact entries
-	index   table32      // series to entry
+	index   table32      // series to entry, of as many as indexedTo says
 	dist    distribution // of wide entries
 	flows   flow.Table
+
+	indexedTo struct{ compact, wide int }
 }
 
 // compactEntry counts codes; everything else follows from them. It fills a cache line, so
@@ -134,7 +136,7 @@ func (w *window) reset() {
 	clear(w.compact)
 	w.compact, w.wide = shrink(w.compact), shrink(w.wide)
 	w.carried.reset()
-	w.index.reset()
+	w.forgetIndex()
 	w.dist.reset()
 	w.flows.Reset()
 }
@@ -207,10 +209,33 @@ func (w *window) merge(entry uint32, o *window, from uint32) (room bool) {
 	return room
 }
 
-// reindex renumbers an entry's series. Entries come in the order in which they were
-// added, so that the index ends with the one that is not sealed.
-func (w *window) reindex(series *uint32, renumbered []uint32, entry uint32) {
-	*series = renumbered[*series]
-	slot, _ := w.index.at(*series)
-	*slot = entry
+// indexed is the index of all entries. Entries come in the order in which they were added, so that
+// it ends with the one of a series that is not sealed.
+func (w *window) indexed() *table32 {
+	for to := &w.indexedTo.compact; *to < len(w.compact); *to++ {
+		slot, _ := w.index.at(w.compact[*to].series)
+		*slot = uint32(*to)
+	}
+	for to := &w.indexedTo.wide; *to < len(w.wide); *to++ {
+		slot, _ := w.index.at(w.wide[*to].series)
+		*slot = uint32(*to)
+	}
+	return &w.index
+}
+
+// forgetIndex has the index made anew when it is asked for.
+func (w *window) forgetIndex() {
+	w.index.reset()
+	w.indexedTo.compact, w.indexedTo.wide = 0, 0
+}
+
+// renumber gives the series of all entries new numbers.
+func (w *window) renumber(renumbered []uint32) {
+	w.forgetIndex()
+	for i := range w.compact {
+		w.compact[i].series = renumbered[w.compact[i].series]
+	}
+	for i := range w.wide {
+		w.wide[i].series = renumbered[w.wide[i].series]
+	}
 }
