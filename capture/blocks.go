@@ -224,7 +224,7 @@ func (s *blocks) packet(p []byte, id int64, b *Batch) *failure {
 		s.saturated++
 	}
 	f := &b.Frames[b.N]
-	f.Data = p[packetHeader : packetHeader+caplen : packetHeader+caplen]
+	f.Data = p[packetHeader : packetHeader+caplen]
 	f.TimeNS = ns
 	f.WireLen = s.u32(p[24:])
 	f.Interface = uint32(index)
@@ -248,7 +248,7 @@ func (s *blocks) simple(p []byte, b *Batch) *failure {
 		return fail
 	}
 	f := &b.Frames[b.N]
-	f.Data = p[simpleHeader : simpleHeader+caplen : simpleHeader+caplen]
+	f.Data = p[simpleHeader : simpleHeader+caplen]
 	f.TimeNS = 0
 	f.WireLen = wire
 	f.Interface = uint32(s.first)

@@ -136,7 +136,7 @@ func (c *classic) parse(b *Batch, p []byte, off int64, count uint64) progress {
 			return progress{used: pos, need: end, what: "packet data"}
 		}
 		f := &b.Frames[b.N]
-		f.Data = rest[c.head:end:end]
+		f.Data = rest[c.head:end]
 		// Neither factor exceeds 32 bits and 1e9: the sum fits int64.
 		f.TimeNS = int64(h.sec)*1e9 + int64(h.frac)*c.perTick
 		f.WireLen = h.orig

@@ -191,7 +191,7 @@ func (s *MirrorSocket) frame(i int, f *Frame, now int64) {
 	kept := min(length, s.cfg.MaxFrame)
 	at := s.restoreHeaders(slot[:headroom], s.source(i), length)
 	*f = Frame{
-		Data: slot[at : headroom+kept : headroom+kept], TimeNS: s.stamp(i, now),
+		Data: slot[at : headroom+kept], TimeNS: s.stamp(i, now),
 		WireLen: uint32(headroom - at + length), Packet: s.packets + uint64(i) + 1,
 	}
 }

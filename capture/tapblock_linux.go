@@ -135,7 +135,7 @@ func (c *cursor) fill(b *Batch, packets uint64, t *batchTally) {
 			break
 		}
 		f := &b.Frames[n]
-		f.Data = c.ring[from:to:to]
+		f.Data = c.ring[from:to]
 		f.TimeNS = int64(h.Sec)*int64(time.Second) + int64(h.Nsec)
 		f.WireLen, f.Interface, f.NoTime = h.Len, 0, false
 		f.TPID, f.TCI = 0, 0

@@ -161,15 +161,16 @@ func (d *Decoder) Decode(frame []byte, r *Result) {
 //
 // A tag that was stripped is read as if it were in the frame.
 func (d *Decoder) DecodeFrame(how Framing, f *Frame, r *Result) {
+	if f.TPID == 0 && how == (Framing{Link: Ethernet}) && d.tagged(f, r) {
+		return
+	}
 	d.start(r)
 	if how.Mirrors != (Mirrors{}) {
 		d.hold(how.Mirrors, f)
 	}
-	switch {
-	case f.TPID != 0: // of Ethernet alone: cooked captures have the tag in the frame
+	if f.TPID != 0 { // of Ethernet alone: cooked captures have the tag in the frame
 		r.Reason = d.walkStripped(f.Data, f.TPID, f.TCI, r)
-	case how.Link == Ethernet && d.tagged(f.Data, r):
-	default:
+	} else {
 		r.Reason = d.walkLink(how.Link, f.Data, r)
 	}
 	d.finish(r)

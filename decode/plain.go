@@ -17,53 +17,30 @@ func (d *Decoder) walkIP(c class, b []byte, r *Result) Reason {
 	return d.walkIPv6(b, r)
 }
 
-// plain reads a packet such as most are: TCP or UDP, of no tunnel and in none, behind IPv4
-// without options or IPv6 without extension headers. Of all others it changes nothing.
-//
-// It comes to what walkIPv4 and walkIPv6 come to, but does not branch on the version and the
-// transport, which processors cannot predict where packets of many flows follow each
-// other: a wrong guess costs as much as the rest of the header.
+// plain reads a packet such as most are, as transportOf says. Of all others it changes nothing.
 func (d *Decoder) plain(c class, b []byte, r *Result) (reason Reason, ok bool) {
-	v6 := int(c - ipv4) // 1 for IPv6, else 0
-	headerLen := ipv4Len + (ipv6Len-ipv4Len)*v6
-	if d.keeps || d.nest.holds || d.nest.tunnels > 0 || len(b) < headerLen+udpLen {
+	if d.keeps || d.nest.holds || d.nest.tunnels > 0 {
 		return OK, false
 	}
-	proto, tcp, udp := b[9-3*v6], 0, 0
-	if proto == protoTCP {
-		tcp = 1
-	}
-	if proto == protoUDP {
-		udp = 1
-	}
-	const fragments, version4, version6 = 0x3fff, 0x45, 0x60
-	odd := int(b[0]^byte(version4+(version6-version4)*v6)) &^ (0xf * v6)
-	odd |= int(be16(b[6:])) & (fragments * (1 - v6))
-	left := int(be16(b[2+2*v6:])) - ipv4Len*(1-v6)
-	t, n := b[headerLen:], udpLen+(tcpLen-udpLen)*tcp
-	if odd != 0 || tcp|udp == 0 || left < n || len(t) < n || d.udpPorts[int(be16(t[2:]))*udp] != 0 {
+	p, ok := d.transportOf(c, b)
+	if !ok {
 		return OK, false
 	}
-	const ackBit = 4 // of the flags
-	acks := int(t[13*tcp]) >> ackBit & tcp
 	for i := r.Carrier; i < r.N; i++ {
-		o := &r.Obs[i]
-		o.setEither(b, uint64(v6))
-		o.setPorts(t)
-		o.Proto, o.Ack = proto, binary.BigEndian.Uint32(t[8*tcp:])*uint32(acks)
-		o.Flags |= HasAddrs | HasProto | IPv6*Flags(v6) | HasAck*Flags(acks)
+		p.ends(&r.Obs[i])
 	}
-	if options := (int(t[12*tcp])>>4 ^ tcpLen/4) & -tcp; options != 0 {
-		return d.tcp(t[:min(len(t), left)], left, endpoints{ip: b[:headerLen], proto: proto}, r), true
+	if p.hasOptions() {
+		return d.plainOptions(b, &p, r), true
 	}
 	return r.done(), true
 }
 
 // tagged reads an Ethernet frame such as most are at a receiver: a tag, and a packet that plain reads.
 // Of all others it changes nothing.
-func (d *Decoder) tagged(frame []byte, r *Result) bool {
-	const offset = etherTypeOffset + 2
-	if len(frame) < offset {
+func (d *Decoder) tagged(f *Frame, r *Result) bool {
+	const data = etherTypeOffset + 2
+	frame := f.Data
+	if len(frame) < data || len(r.Obs) < MaxObservations || d.keeps {
 		return false
 	}
 	c := d.classes[be16(frame[etherTypeOffset:])]
@@ -71,37 +48,105 @@ func (d *Decoder) tagged(frame []byte, r *Result) bool {
 		return false
 	}
 	l := csig.LayoutAt(int(c - firstTag))
-	rest := frame[offset:]
-	n := l.Format.DataLen()
-	if len(rest) < n+2 {
+	n := data + l.Format.DataLen()
+	if len(frame) < n+2 {
 		return false
 	}
-	next := d.classes[be16(rest[n:])]
+	next, b := d.classes[be16(frame[n:])], frame[n+2:]
 	if next-ipv4 > ipv6-ipv4 { // one comparison, since which of both it is cannot be predicted
 		return false
 	}
-	o := &r.Obs[0]
-	o.Kind, o.Flags = Tag, 0
-	o.Tag.Parse(l, rest)
-	r.N = 1
-	reason, ok := d.plain(next, rest[n+2:], r)
+	p, ok := d.transportOf(next, b)
 	if !ok {
-		r.N = 0
 		return false
 	}
-	r.Reason = reason
+	o := &r.Obs[0]
+	o.Kind, o.Flags, o.Bytes = Tag, 0, f.WireLen
+	o.Tag.Parse(l, frame[data:n])
+	p.ends(o)
+	r.N, r.Reason, r.Encap.n, r.Carrier = 1, OK, 0, 0
+	d.nest = nesting{}
 	d.counters.Tags++
+	if p.hasOptions() {
+		r.Reason = d.plainOptions(b, &p, r)
+		for i := range r.Obs[:r.N] {
+			r.Obs[i].Bytes = f.WireLen
+		}
+	}
+	d.counters.Frames++
+	d.counters.Reasons[r.Reason]++
 	return true
 }
 
-// setEither is setAddrs for a header of either version; v6 is 1 for IPv6, else 0.
-func (o *Observation) setEither(ip []byte, v6 uint64) {
-	const mapped = 0xffff0000 // of an IPv4 address, in front of its 32 bits
-	word := func(at uint64) uint64 { return binary.LittleEndian.Uint64(ip[at:]) }
-	six, at := -v6, 12-4*v6
-	a, b, c, e := word(at), word(at+8*v6), word(at+16*v6), word(at+24*v6)
-	binary.LittleEndian.PutUint64(o.Src[:], a&six)
-	binary.LittleEndian.PutUint64(o.Src[8:], b&six|(mapped|a<<32)&^six)
-	binary.LittleEndian.PutUint64(o.Dst[:], c&six)
-	binary.LittleEndian.PutUint64(o.Dst[8:], e&six|(mapped|a>>32<<32)&^six)
+// plainPacket is a packet that plain reads. v6 is 1 for IPv6, and tcp for TCP, else 0: numbers to
+// count with. It points into the packet, and behind a short one: to bytes that count for nothing.
+type plainPacket struct {
+	ip      *[ipv6Len]byte
+	t       *[plainTransport]byte
+	v6, tcp uint64
+	left    int // bytes of the packet from the transport header on, as the IP header has it
+}
+
+// plainTransport is how much of a transport header has to be there: what is read of TCP's.
+const plainTransport = 14
+
+// transportOf finds the transport header of a packet such as most are: TCP or UDP, of no tunnel and in
+// none, behind IPv4 without options or IPv6 without extension headers. ok is false for all others, and where
+// the packet is short and ends its memory.
+//
+// What is read by it comes to what walkIPv4 and walkIPv6 come to, but does not branch on the version and the
+// transport, which processors cannot predict where packets of many flows follow each
+// other: a wrong guess costs as much as the rest of the header.
+func (d *Decoder) transportOf(c class, b []byte) (p plainPacket, ok bool) {
+	const fragments, version4, version6 = 0x3fff, 0x45, 0x60
+	if len(b) < ipv4Len+udpLen || cap(b) < ipv6Len+plainTransport {
+		return p, false
+	}
+	all, v6 := b[:ipv6Len+plainTransport], uint64(c-ipv4)&1
+	headerLen := ipv4Len + (ipv6Len-ipv4Len)*int(v6)
+	ip, t := (*[ipv6Len]byte)(all), (*[plainTransport]byte)(all[headerLen:])
+	proto, tcp, udp := ip[9-3*v6], 0, 0
+	if proto == protoTCP {
+		tcp = 1
+	}
+	if proto == protoUDP {
+		udp = 1
+	}
+	odd := uint64(ip[0]^byte(version4+(version6-version4)*v6)) &^ (0xf * v6)
+	odd |= uint64(be16(ip[6:])) & (fragments * (1 - v6))
+	left := int(be16(ip[2+2*v6:])) - ipv4Len*int(1-v6)
+	n := udpLen + (tcpLen-udpLen)*tcp
+	if odd != 0 || tcp|udp == 0 || left < n || len(b)-headerLen < n || d.udpPorts[be16(t[2:])&-uint16(udp)] != 0 {
+		return p, false
+	}
+	return plainPacket{ip, t, v6, uint64(tcp), left}, true
+}
+
+// hasOptions tells whether there are TCP options.
+func (p *plainPacket) hasOptions() bool { return (uint64(p.t[12])>>4^tcpLen/4)&-p.tcp != 0 }
+
+// plainOptions reads the options of a packet b.
+func (d *Decoder) plainOptions(b []byte, p *plainPacket, r *Result) Reason {
+	headerLen := ipv4Len + (ipv6Len-ipv4Len)*int(p.v6)
+	t := b[headerLen:]
+	return d.tcp(t[:min(len(t), p.left)], p.left, endpoints{ip: b[:headerLen], proto: protoTCP}, r)
+}
+
+// ends sets the ends of an observation, and its acknowledgement.
+func (p *plainPacket) ends(o *Observation) {
+	const (
+		mapped = 0xffff0000 // of an IPv4 address, in front of its 32 bits
+		ackBit = 4          // of the flags
+	)
+	ip, t, six := p.ip, p.t, -p.v6
+	word := func(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+	four := word(ip[12:])
+	binary.LittleEndian.PutUint64(o.Src[:], word(ip[8:])&six)
+	binary.LittleEndian.PutUint64(o.Src[8:], word(ip[16:])&six|(mapped|four<<32)&^six)
+	binary.LittleEndian.PutUint64(o.Dst[:], word(ip[24:])&six)
+	binary.LittleEndian.PutUint64(o.Dst[8:], word(ip[32:])&six|(mapped|four>>32<<32)&^six)
+	acks := uint64(t[13]) >> ackBit & p.tcp
+	o.SrcPort, o.DstPort = be16(t[:]), be16(t[2:])
+	o.Proto, o.Ack = protoUDP-(protoUDP-protoTCP)*uint8(p.tcp), binary.BigEndian.Uint32(t[8:])*uint32(acks)
+	o.Flags |= HasAddrs | HasPorts | HasProto | IPv6*Flags(p.v6) | HasAck*Flags(acks)
 }

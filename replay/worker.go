@@ -49,13 +49,19 @@ type lane struct {
 	excess   uint64         // reflections, as the stream counted before
 }
 
-// Add adds a frame to the stream, unless the tap captured the same one shortly before.
-func (l *lane) Add(ctx context.Context, f *capture.Frame) error {
-	if l.dedup != nil && l.dedup.Seen(f) {
-		l.repeated++
-		return nil
+// Add adds frames to the stream, but for those that the tap captured shortly before.
+func (l *lane) Add(ctx context.Context, frames []capture.Frame) error {
+	if l.dedup == nil {
+		return l.Stream.Add(ctx, frames)
 	}
-	return l.Stream.Add(ctx, f)
+	for i := range frames {
+		if l.dedup.Seen(&frames[i]) {
+			l.repeated++
+		} else if err := l.Stream.Add(ctx, frames[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func newWorker(cfg *Config) *worker {
@@ -106,19 +112,21 @@ func endOfFile(err error) (cut, fatal error) {
 }
 
 func (w *worker) add(ctx context.Context, frames []capture.Frame, r *capture.Reader) error {
-	for i := range frames {
-		f := &frames[i]
-		l, err := w.lane(ctx, f.Interface, r)
+	for len(frames) > 0 {
+		index, n := frames[0].Interface, 1
+		for n < len(frames) && frames[n].Interface == index {
+			n++
+		}
+		l, err := w.lane(ctx, index, r)
 		if err != nil {
 			return err
 		}
 		if l == nil {
-			w.result.skip(window.Unread{File: w.src.path, Link: r.Interfaces()[f.Interface].Link}, 1)
-			continue
-		}
-		if err := l.Add(ctx, f); err != nil {
+			w.result.skip(window.Unread{File: w.src.path, Link: r.Interfaces()[index].Link}, uint64(n))
+		} else if err := l.Add(ctx, frames[:n]); err != nil {
 			return w.failed(err)
 		}
+		frames = frames[n:]
 	}
 	return nil
 }

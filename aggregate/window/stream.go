@@ -129,32 +129,38 @@ func (l *Stream) Reconfigure(ctx context.Context, s *Settings, tap Tap) error {
 	return nil
 }
 
-// Add puts what a frame says behind what waits in the stream, and passes that on when it
-// is enough. It keeps nothing of the frame and does not allocate.
-func (l *Stream) Add(ctx context.Context, frame *capture.Frame) error {
-	l.tally.count(frame)
+// Add puts what frames say behind what waits in the stream, and passes that on when it
+// is enough. It keeps nothing of the frames and does not allocate.
+func (l *Stream) Add(ctx context.Context, frames []capture.Frame) error {
+	l.tally.count(frames)
 	if l.shard == nil {
-		l.tally.Frames[decode.UnknownLink]++
+		l.tally.Frames[decode.UnknownLink] += uint64(len(frames))
 		return nil
 	}
+	framing := decode.Framing{Link: l.origin.Link, Mirrors: l.tap.Mirrors}
 	r := &l.result
-	r.Obs = l.obs[l.n : l.n+decode.MaxObservations]
-	if l.dedup != nil && !frame.NoTime {
-		l.look(frame)
+	for i := range frames {
+		f := &frames[i]
+		r.Obs = l.obs[l.n : l.n+decode.MaxObservations]
+		if l.dedup != nil && !f.NoTime {
+			l.look(f)
+		}
+		in := FrameOf(f)
+		l.decoder.DecodeFrame(framing, &in, r)
+		l.tally.Frames[r.Reason]++
+		for k := range r.Obs[:r.N] {
+			o := &r.Obs[k]
+			Stamp(o, f)
+			l.tally.Found.add(o)
+		}
+		if l.n += r.N; l.n < maxPending {
+			continue
+		}
+		if err := l.Pass(ctx); err != nil {
+			return err
+		}
 	}
-	in := FrameOf(frame)
-	l.decoder.DecodeFrame(decode.Framing{Link: l.origin.Link, Mirrors: l.tap.Mirrors}, &in, r)
-	l.tally.Frames[r.Reason]++
-	for i := range r.Obs[:r.N] {
-		o := &r.Obs[i]
-		Stamp(o, frame)
-		l.tally.Found.add(o)
-	}
-	l.n += r.N
-	if l.n < maxPending {
-		return nil
-	}
-	return l.Pass(ctx)
+	return nil
 }
 
 // Frames are compared with those shortly before them in 2 ms of each 537 ms, so that the

@@ -56,7 +56,7 @@ func TestStripped(t *testing.T) {
 	vlan := frame(0x99, 0x00, 0x2b, 0x85, 0x08, 0x00)
 	vlan.TPID, vlan.TCI = 0x8100, 7
 	for _, frame := range []*capture.Frame{sent, beside, vlan, frame(0x08, 0x00)} {
-		if err := l.Add(t.Context(), frame); err != nil {
+		if err := l.Add(t.Context(), []capture.Frame{*frame}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,7 +164,7 @@ func TestMirrors(t *testing.T) {
 			"in a cooked capture, held":    {decode.LinuxSLL, every, cooked(wrap(tag)), 1, 0},
 		} {
 			l := stream(t, test.link, test.holds)
-			if err := errors.Join(l.Add(t.Context(), test.frame), l.Pass(t.Context())); err != nil {
+			if err := errors.Join(l.Add(t.Context(), []capture.Frame{*test.frame}), l.Pass(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 			c := l.Counts()
@@ -173,7 +173,7 @@ func TestMirrors(t *testing.T) {
 			}
 		}
 		l := stream(t, decode.Ethernet, others)
-		if err := errors.Join(l.Add(t.Context(), wrap(reflection)), l.Pass(t.Context())); err != nil {
+		if err := errors.Join(l.Add(t.Context(), []capture.Frame{*wrap(reflection)}), l.Pass(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		if orphans := l.Counts().Rejected[aggregate.RejectOrphan]; (orphans == 0) != kind.tunnel {
@@ -227,20 +227,19 @@ func checkEnds(t *testing.T, name string, holds decode.Mirrors, f, inner *captur
 func TestNoAllocations(t *testing.T) {
 	for _, holds := range []decode.Mirrors{{}, {ERSPAN: true, VXLAN: decode.DefaultVXLANPort}} {
 		l := stream(t, decode.Ethernet, holds)
-		frames := make([]*capture.Frame, 1000)
+		frames := make([]capture.Frame, 1000)
 		start := time.Now().UnixNano()
 		for i := range frames {
-			frames[i] = frame(0x99, 0x00, 0x2b, byte(i&15), 0x08, 0x00)
+			f := frame(0x99, 0x00, 0x2b, byte(i&15), 0x08, 0x00)
 			if i&1 != 0 {
-				frames[i] = carrying(47, []byte{0, 0, 0x88, 0xbe}, frames[i])
+				f = carrying(47, []byte{0, 0, 0x88, 0xbe}, f)
 			}
-			frames[i].TimeNS = start
+			f.TimeNS = start
+			frames[i] = *f
 		}
 		run := func() {
-			for _, frame := range frames {
-				if err := l.Add(t.Context(), frame); err != nil {
-					t.Fatal(err)
-				}
+			if err := l.Add(t.Context(), frames); err != nil {
+				t.Fatal(err)
 			}
 		}
 		run()
@@ -271,12 +270,12 @@ func TestLiveTap(t *testing.T) {
 			if i >= 100 {
 				f.TimeNS -= int64(time.Second)
 			}
-			if err := s.Add(t.Context(), f); err != nil {
+			if err := s.Add(t.Context(), []capture.Frame{*f}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		f.Data, f.TimeNS = plain, start+3<<29 // no sender has sent them again by then
-		if err := s.Add(t.Context(), f); err != nil {
+		if err := s.Add(t.Context(), []capture.Frame{*f}); err != nil {
 			t.Fatal(err)
 		}
 		var got []finding.Kind

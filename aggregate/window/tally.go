@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -23,12 +24,21 @@ type Tally struct {
 	Found              Found                     // observations, by what they are
 }
 
-// count takes a packet in.
-func (t *Tally) count(f *capture.Frame) {
-	t.Packets++
-	t.WireBytes += uint64(f.WireLen)
-	if !f.NoTime {
-		t.between(1, f.TimeNS, f.TimeNS)
+// count takes packets in.
+func (t *Tally) count(frames []capture.Frame) {
+	bytes, timed, first, last := uint64(0), uint64(0), int64(math.MaxInt64), int64(math.MinInt64)
+	for i := range frames {
+		f := &frames[i]
+		bytes += uint64(f.WireLen)
+		if !f.NoTime {
+			timed++
+			first, last = min(first, f.TimeNS), max(last, f.TimeNS)
+		}
+	}
+	t.Packets += uint64(len(frames))
+	t.WireBytes += bytes
+	if timed > 0 {
+		t.between(timed, first, last)
 	}
 }
 

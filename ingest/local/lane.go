@@ -61,10 +61,8 @@ func (l *lane) settings(plan *Plan) *window.Settings {
 
 // add takes frames in.
 func (l *lane) add(ctx context.Context, frames []capture.Frame) error {
-	for i := range frames {
-		if err := l.way.Add(ctx, &frames[i]); err != nil {
-			return err
-		}
+	if err := l.way.Add(ctx, frames); err != nil {
+		return err
 	}
 	if n := len(frames); n > 0 {
 		l.last = frames[n-1].TimeNS

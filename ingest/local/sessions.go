@@ -89,7 +89,7 @@ func (w *worker) split(ctx context.Context, frames []capture.Frame) error {
 			}
 		}
 		l := w.byIndex[f.Interface]
-		if err := l.way.Add(ctx, f); err != nil {
+		if err := l.way.Add(ctx, frames[i:i+1]); err != nil {
 			return err
 		}
 		l.last = f.TimeNS
