@@ -12,7 +12,7 @@ import (
 const BatchSize = 256
 
 // Frame is one captured frame. Data is owned by the reader and valid until the
-// next call of ReadBatch.
+// next call of ReadBatch. So is the memory behind it, up to its capacity: nothing may be appended.
 type Frame struct {
 	Data      []byte // captured bytes
 	TimeNS    int64  // Unix time in ns, saturated at the range of int64; 0 with NoTime

@@ -261,6 +261,24 @@ func (c *endCache) clear() {
 // full tells whether n more addresses are more than the cache holds.
 func (c *endCache) full(n int) bool { return (c.n+n)*2 >= c.limit || len(c.src)+n >= 1<<endBits }
 
+// pair is the ends of a source and a destination, for which the cache has to have room. Most are
+// where they are looked for first, which is found out about both at once: whether others are in the
+// way cannot be predicted.
+func (c *endCache) pair(src, dst *[16]byte) (from, to end) {
+	mask, shift := uint64(len(c.slots)-1), c.shift&63
+	hi, lo := c.prefix(src)
+	s := &c.slots[c.seeds.Address(hi, lo)>>shift&mask]
+	other := s.hi ^ hi | s.lo ^ lo
+	hi, lo = c.prefix(dst)
+	d := &c.slots[c.seeds.Address(hi, lo)>>shift&mask]
+	other |= d.hi ^ hi | d.lo ^ lo
+	if other == 0 && s.src != 0 && d.src != 0 {
+		return s.src, d.dst
+	}
+	from = c.get(src).src // its slot may move
+	return from, c.get(dst).dst
+}
+
 // get is the address's slot. It has to be one of a cache that is not full.
 func (c *endCache) get(a *[16]byte) *endSlot {
 	hi, lo := c.prefix(a)
@@ -278,7 +296,7 @@ func (c *endCache) get(a *[16]byte) *endSlot {
 
 // add resolves an address that the cache does not have.
 func (c *endCache) add(a *[16]byte) *endSlot {
-	if c.n*2 >= len(c.slots) {
+	if c.n*4 >= len(c.slots) && len(c.slots) < c.limit {
 		c.grow()
 	}
 	addr := netip.AddrFrom16(*a).Unmap()

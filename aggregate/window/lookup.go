@@ -53,8 +53,8 @@ func (s *Shard) lookup() {
 		o := &s.batch[it.obs]
 		if o.Flags&decode.HasAddrs != 0 {
 			a, b := o.Measured()
-			src := s.ends.get(a).src // its slot may move
-			it.key |= lookupKey(src)<<lookupSrc | lookupKey(s.ends.get(b).dst)<<lookupDst
+			src, dst := s.ends.pair(a, b)
+			it.key |= lookupKey(src)<<lookupSrc | lookupKey(dst)<<lookupDst
 		}
 	}
 	if s.ways != nil {
