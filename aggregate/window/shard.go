@@ -67,7 +67,6 @@ type Shard struct {
 
 	batch     []decode.Observation // that the items are of
 	reflected [pendingItems]uint8  // numbers of its reflections
-	repeated  [pendingItems]bool   // by number, of those that repeat
 	fresh     [pendingItems]uint8  // numbers of items whose keys are new in their windows
 	items     [pendingItems]pendingItem
 	pending   int
@@ -157,13 +156,13 @@ func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
 
 func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 	s.batch = obs
-	plain, reflections := s.survey()
+	plain, last, reflections := s.survey()
 	s.noticeTags()
 	if s.repeats != nil {
 		s.touched |= s.repeats.prepare(obs, reflections)
 	}
 	if plain {
-		s.addPlain(reflections)
+		s.addPlain(last, reflections)
 	} else {
 		for i := range obs {
 			if err := s.admit(ctx, i); err != nil {
@@ -179,9 +178,9 @@ func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 
 // survey lists the batch's reflections and tells whether the batch is plain: all of
 // it is admitted, but for reflections that repeat, and belongs to the window at hand.
-// It does not branch on kinds, which cannot be predicted.
-func (s *Shard) survey() (plain bool, reflections []uint8) {
-	first, last := int64(math.MaxInt64), int64(0)
+// last is the latest of its times. It does not branch on kinds, which cannot be predicted.
+func (s *Shard) survey() (plain bool, last int64, reflections []uint8) {
+	first := int64(math.MaxInt64)
 	odd, n := uint(0), 0
 	for i := range s.batch {
 		o := &s.batch[i]
@@ -192,27 +191,22 @@ func (s *Shard) survey() (plain bool, reflections []uint8) {
 		n += int(o.Kind>>1) & 1
 	}
 	plain = odd == 0 && first > 0 && first >= s.clock.from && last < s.clock.to
-	return plain, s.reflected[:n]
+	return plain, last, s.reflected[:n]
 }
 
 // addPlain enqueues a plain batch. All its times are in one window, so that their
 // order changes nothing.
-func (s *Shard) addPlain(reflections []uint8) {
+func (s *Shard) addPlain(last int64, reflections []uint8) {
+	s.clock.now = max(s.clock.now, last)
+	from := 0
 	for _, i := range reflections {
 		if s.repeats.seen(int(i)) {
-			s.repeated[i] = true
 			s.counts.Rejected[aggregate.RejectRepeat] += s.cfg.Weight
+			s.enqueue(from, int(i), s.clock.slot)
+			from = int(i) + 1
 		}
 	}
-	for i := range s.batch {
-		o := &s.batch[i]
-		if s.repeated[i&(pendingItems-1)] {
-			s.repeated[i&(pendingItems-1)] = false
-			continue
-		}
-		s.clock.now = max(s.clock.now, o.TimeNS)
-		s.enqueue(i, layoutIndex(o.Tag.Layout), s.clock.slot)
-	}
+	s.enqueue(from, len(s.batch), s.clock.slot)
 }
 
 // admit places an observation unless it is rejected.
@@ -252,37 +246,41 @@ func (s *Shard) reject(i int) (aggregate.Rejection, bool) {
 	return aggregate.RejectRepeat, o.Kind == decode.Reflection && s.repeats.seen(i)
 }
 
-// enqueue makes a pending item of the batch's observation i.
-func (s *Shard) enqueue(i int, layout uint, slot uint32) {
-	if s.pending == pendingItems {
+// enqueue makes pending items of the batch's observations from one number to before another. Their
+// layouts exist.
+func (s *Shard) enqueue(from, to int, slot uint32) {
+	if s.pending+to-from > pendingItems {
 		s.apply()
 	}
-	o := &s.batch[i]
-	ti := (layout<<4 | uint(o.Tag.T&15)) & (numTraits - 1)
-	tr := &s.traits[ti]
-	cl, lm := tr.class, uint32(o.Tag.LM)
-	if o.Tag.S == tr.initial {
-		cl = classUntouched
-		if !s.cfg.LocateUntouched {
-			lm = noLM
+	batch, items := s.batch[from:to], s.items[s.pending:]
+	items = items[:len(batch)]
+	s.pending += len(batch)
+	for i := range batch {
+		o, it := &batch[i], &items[i]
+		ti := (layoutIndex(o.Tag.Layout)<<4 | uint(o.Tag.T&15)) & (numTraits - 1)
+		tr := &s.traits[ti]
+		cl, lm := tr.class, uint32(o.Tag.LM)
+		if o.Tag.S == tr.initial {
+			cl = classUntouched
+			if !s.cfg.LocateUntouched {
+				lm = noLM
+			}
 		}
-	}
-	code := uint32(tr.code[o.Tag.S&31])
-	if tr.wide {
-		code = itemWide | itemCount
-		if tr.table != nil {
-			code = itemWide | tr.table.Code(o.Tag.S)
+		code := uint32(tr.code[o.Tag.S&31])
+		if tr.wide {
+			code = itemWide | itemCount
+			if tr.table != nil {
+				code = itemWide | tr.table.Code(o.Tag.S)
+			}
 		}
+		if o.Tag.D {
+			cl = classTrimmed
+			code = code&itemWide | itemCount
+		}
+		it.obs, it.slot = uint32(from+i), slot
+		it.key = newLookupKey(lm, ti, cl, o.Kind)
+		it.code, it.bytes, it.value = code, o.Bytes, tr.value[code&31]
 	}
-	if o.Tag.D {
-		cl = classTrimmed
-		code = code&itemWide | itemCount
-	}
-	it := &s.items[s.pending&(pendingItems-1)]
-	it.obs, it.slot = uint32(i), slot
-	it.key = newLookupKey(lm, ti, cl, o.Kind)
-	it.code, it.bytes, it.value = code, o.Bytes, tr.value[code&31]
-	s.pending++
 }
 
 // apply looks the pending items up and counts them.

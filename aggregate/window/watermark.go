@@ -68,7 +68,7 @@ func (s *Shard) place(ctx context.Context, i int) error {
 	c, o := &s.clock, &s.batch[i]
 	if c.from <= o.TimeNS && o.TimeNS < c.to {
 		c.now = max(c.now, o.TimeNS)
-		s.enqueue(i, layoutIndex(o.Tag.Layout), c.slot)
+		s.enqueue(i, i+1, c.slot)
 		return nil
 	}
 	if o.TimeNS > c.limit {
@@ -173,7 +173,7 @@ func (s *Shard) accept(ctx context.Context, i int) error {
 	}
 	c.nextDue = min(c.nextDue, w.due)
 	c.enter(w)
-	s.enqueue(i, layoutIndex(o.Tag.Layout), w.slot)
+	s.enqueue(i, i+1, w.slot)
 	return nil
 }
 
