@@ -13,18 +13,20 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 )
 
-// TestDocumentedStoreSection: the README's example is accepted.
+// TestDocumentedStoreSection: the examples of the store's README are accepted.
 func TestDocumentedStoreSection(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../../aggregate/store/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	list := regexp.MustCompile("(?s)```yaml\n(store:\n.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(list) != 1 {
-		t.Fatalf("%d examples, want 1", len(list))
+	if len(list) != 2 {
+		t.Errorf("%d examples, want 2", len(list))
 	}
-	if _, err := loadConfig(writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), list[0][1])); err != nil {
-		t.Errorf("%v in:\n%s", err, list[0][1])
+	for _, example := range list {
+		if _, err := loadConfig(writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), example[1])); err != nil {
+			t.Errorf("%v in:\n%s", err, example[1])
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ func examples(t *testing.T, path string) []string {
 
 // TestDocumentedConfiguration: what the documents tell users to write is accepted.
 func TestDocumentedConfiguration(t *testing.T) {
-	for path, want := range map[string]int{"REFERENCE.md": 4, "../../README.md": 1} {
+	for path, want := range map[string]int{"REFERENCE.md": 4, "../../decode/README.md": 1} {
 		list := examples(t, path)
 		if len(list) != want {
 			t.Errorf("%s: %d examples, want %d", path, len(list), want)
@@ -66,9 +66,9 @@ func TestDocumentedKeys(t *testing.T) {
 	}
 }
 
-// TestDocumentedFabric: the README's fabric file is a whole one.
+// TestDocumentedFabric: the documented fabric file is a whole one.
 func TestDocumentedFabric(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../../aggregate/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

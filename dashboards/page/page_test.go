@@ -124,6 +124,36 @@ func TestUplotIsTheReleasedOne(t *testing.T) {
 	}
 }
 
+// TestGlossary holds the terms that the page's help explains against the glossary: both say the same, but
+// for numbers that the page takes from the configuration.
+func TestGlossary(t *testing.T) {
+	help, err := os.ReadFile("static/index.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	glossary, err := os.ReadFile("../../aggregate/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := regexp.MustCompile(`(?s)<dl id="words">.*?</dl>`).FindString(string(help))
+	terms := regexp.MustCompile(`<dt>(.*?)</dt><dd>(.*?)</dd>`).FindAllStringSubmatch(words, -1)
+	if len(terms) < 10 {
+		t.Errorf("the help explains %d terms", len(terms))
+	}
+	for _, term := range terms {
+		row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(term[1]) + ` \| (.*) \|$`).FindStringSubmatch(string(glossary))
+		if row == nil {
+			t.Errorf("the glossary has no %q", term[1])
+			continue
+		}
+		for _, part := range regexp.MustCompile(`<span.*?</span>`).Split(term[2], -1) {
+			if !strings.Contains(row[1], strings.TrimSpace(part)) {
+				t.Errorf("%s is %q in the glossary, and %q in the help", term[1], row[1], part)
+			}
+		}
+	}
+}
+
 // TestPageIsLight holds the size of the page without its data, as it travels compressed,
 // and that of the pictures in the README.
 func TestPageIsLight(t *testing.T) {
