@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,7 @@ type matrixPoint struct {
 	walk, limit   float64 // of the record headers, and of the touches that are needed
 	packetsPerRow float64 // of a window of 1 s
 	allocs        float64 // a packet
+	peak          uint64  // of memory, bytes
 }
 
 func (p *matrixPoint) ratio() float64 { return p.perPacket / p.walk }
@@ -53,8 +55,8 @@ func (p *matrixPoint) String() string {
 		}
 		return "-"
 	}
-	return fmt.Sprintf("%7d %6d  %-6s  %-7s  %-6s  %-5s  %7.0f  %6.0f  %5.1fx  %5.0f  %6.3f",
-		p.flows, p.groups, order, tags, word(p.fabric, "fabric"), word(p.named, "flows"), p.packetsPerRow, p.perPacket, p.ratio(), p.limit, p.allocs)
+	return fmt.Sprintf("%7d %6d  %-6s  %-7s  %-6s  %-5s  %7.0f  %6.0f  %5.1fx  %5.0f  %6.3f  %4d MB",
+		p.flows, p.groups, order, tags, word(p.fabric, "fabric"), word(p.named, "flows"), p.packetsPerRow, p.perPacket, p.ratio(), p.limit, p.allocs, p.peak>>20)
 }
 
 // TestMatrix measures the CPU time of a packet on one core over all kinds of traffic, against walking the
@@ -70,7 +72,7 @@ func TestMatrix(t *testing.T) {
 		t.Fatalf("%s=%s: expected a number of packets", matrixEnv, text)
 	}
 	var all []matrixPoint
-	fmt.Println("  flows groups  order   tags     fabric  flows  packets/row  ns  ratio  limit  allocs")
+	fmt.Println("  flows groups  order   tags     fabric  flows  packets/row  ns  ratio  limit  allocs  memory")
 	for _, flows := range []int{20, 2000, 20_000, 200_000} {
 		for _, groups := range []int{16, 64, 1024} {
 			for _, burst := range []int{1, 32} {
@@ -110,15 +112,42 @@ func measureTraffic(t *testing.T, of *traffic, packets int) (points []matrixPoin
 			for _, top := range []int{0, 100} {
 				rows := rowCount{Table: table.New(totals)}
 				p := matrixPoint{traffic: *of, fabric: i > 0, named: top > 0, walk: walk, limit: least}
+				forgetPeak(t)
 				p.perPacket, p.allocs = perPacket(t, func() (uint64, error) {
 					return replayTraffic(t, path, resolver, domain, top, &rows)
 				})
+				p.peak = peak(t)
 				p.packetsPerRow = float64(matrixRuns*packets) / float64(max(rows.n, 1))
 				points = append(points, p)
 			}
 		}
 	})
 	return points
+}
+
+// forgetPeak gives unused memory back and begins the process's peak anew.
+func forgetPeak(t *testing.T) {
+	t.Helper()
+	debug.FreeOSMemory()
+	const resetPeak = "5" // proc(5)
+	if err := os.WriteFile("/proc/self/clear_refs", []byte(resetPeak), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// peak is the most memory that the process had resident since forgetPeak, bytes.
+func peak(t *testing.T) uint64 {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(status), "VmHWM:")
+	var kib uint64
+	if _, err := fmt.Sscan(line, &kib); err != nil {
+		t.Fatalf("read VmHWM: %v", err)
+	}
+	return kib << 10
 }
 
 // rowCount counts the rows of windows of 1 s.
