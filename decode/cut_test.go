@@ -230,3 +230,25 @@ func TestStrippedOddities(t *testing.T) {
 		}
 	}
 }
+
+// TestVLANTPID: a VLAN TPID that is configured for tags is one of CSIG, in the frame and stripped.
+func TestVLANTPID(t *testing.T) {
+	t.Parallel()
+	spec := csig.DefaultSpec()
+	spec.TPIDs = append(spec.TPIDs, csig.TPIDSpec{TPID: 0x8100, Format: "compact", Profile: "ietf01"})
+	d := decoder(t, domain(t, spec))
+	frame := goldenFrame(t, "compact_ietf01_tcp")
+	var want, got decode.Result
+	d.Decode(frame, &want)
+	frame[12], frame[13] = 0x81, 0
+	d.Decode(frame, &got)
+	if diff := cmp.Diff(want.Obs[:want.N], got.Obs[:got.N]); diff != "" || want.N == 0 || got.Reason != decode.OK {
+		t.Errorf("in the frame: %s (-0x9900 +0x8100):\n%s", got.Reason, diff)
+	}
+	tci := binary.BigEndian.Uint16(frame[14:])
+	decodeStripped(d, append(frame[:12:12], frame[16:]...), 0x8100, tci, &got)
+	got.Obs[0].Bytes = want.Obs[0].Bytes
+	if diff := cmp.Diff(want.Obs[:want.N], got.Obs[:got.N]); diff != "" {
+		t.Errorf("stripped (-0x9900 +0x8100):\n%s", diff)
+	}
+}

@@ -116,12 +116,12 @@ func New(cfg Config) (*Decoder, error) {
 		innerTags:   cfg.InnerTags,
 		keeps:       cfg.Segments,
 	}
-	for _, id := range cfg.Domain.TPIDs() {
+	d.setEtherTypes()
+	for _, id := range cfg.Domain.TPIDs() { // after those of VLANs, which they may take
 		if l, ok := cfg.Domain.LayoutOf(id); ok {
 			d.classes[id] = firstTag + class(l.Index())
 		}
 	}
-	d.setEtherTypes()
 	for _, r := range d.reflections {
 		d.kinds[r.Kind] = true
 	}

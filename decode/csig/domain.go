@@ -159,10 +159,11 @@ func (d *Domain) addTPID(s TPIDSpec) error {
 }
 
 // reservedEtherType lists the EtherTypes that the decoder itself walks: as a CSIG
-// TPID they would hide their protocol.
+// TPID they would hide their protocol. VLAN TPIDs are not among them: a network without VLAN tags may
+// use one, so that devices which know no other pass the tag on.
 func reservedEtherType(id uint16) bool {
 	switch id {
-	case 0x0800, 0x0806, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x88e5, 0x8847, 0x8848, 0x88cc, 0x8808:
+	case 0x0800, 0x0806, 0x86dd, 0x88e5, 0x8847, 0x8848, 0x88cc, 0x8808:
 		return true
 	}
 	return false
