@@ -42,7 +42,7 @@ SIGHUP reads its origins and limits again; its files are read again when they ch
 
 Beside the page, for those who may ask, are /metrics for Prometheus, /healthz (200 while it
 works) and /readyz (200 while the store answers, else why not). On Linux with Landlock it
-gives up all files but the store's; Supports systemd notification (sd_notify).`,
+gives up all files but the store's; supports systemd notification (sd_notify).`,
 		Example: `  csigscope query serve
   csigscope query serve --config csigscope.yaml --listen 0.0.0.0:8443
   csigscope query serve --clickhouse-listen 127.0.0.1:8123

@@ -47,12 +47,18 @@ const maxEndpoints = 64
 // counts is safe for concurrent use.
 type counts struct {
 	refused     [numRefusals]atomic.Uint64
-	connections [NumReasons]atomic.Uint64 // that the listener refused
+	connections [NumReasons]atomic.Uint64 // that were refused or closed
 	rows        atomic.Uint64
 	storeTime   atomic.Int64
 
 	mu        sync.Mutex
 	endpoints map[string]*EndpointStats
+}
+
+// connReasons are why connections are refused or closed, before any request.
+var connReasons = []Reason{
+	NoCredential, ForeignCertificate, ExpiredCertificate, NamelessCertificate, NotListed,
+	TooManyConns, Handshake, AddressConns, DisplacedConn,
 }
 
 // endpointOf is the pattern of the handler that answered a request: there are few of them,
@@ -103,7 +109,7 @@ func (a *control) stats() Stats {
 	for r := preflight + 1; r < numRefusals; r++ {
 		s.Refused[r.String()] = a.counts.refused[r].Load()
 	}
-	for _, r := range []Reason{TooManyConns, AddressConns, DisplacedConn, Handshake} {
+	for _, r := range connReasons {
 		s.Refused[r.String()] = a.counts.connections[r].Load()
 	}
 	in := a.settings.Load()

@@ -150,9 +150,11 @@ type gate struct {
 	auth    Auth
 	roles   bool // a certificate counts only where the file of clients gives its name a role
 	now     func() time.Time
-	refused func(Reason, ...slog.Attr)
-	keys    *watched[Keys]     // nil: in the clear
-	clients *watched[*clients] // nil: no file
+	refused func(Reason, ...slog.Attr) // of requests
+	// refusedConn is called for connections that are refused in the handshake, or closed.
+	refusedConn func(Reason, ...slog.Attr)
+	keys        *watched[Keys]     // nil: in the clear
+	clients     *watched[*clients] // nil: no file
 
 	verified verified
 
@@ -208,11 +210,11 @@ func (g *gate) configFor(peer net.Addr) *tls.Config {
 			if g.clients != nil || g.auth.Anonymous.Name != "" {
 				return nil
 			}
-			g.refused(NoCredential, slog.String("peer", peer.String()))
+			g.refusedConn(NoCredential, slog.String("peer", peer.String()))
 			return &refusedPeer{reason: NoCredential, cause: errCertificate}
 		}
 		if _, refused := g.verified.verify(cs.PeerCertificates, k.Pool, g.now()); refused != nil {
-			g.refused(refused.reason, describe(peer.String(), cs.PeerCertificates[0], refused)...)
+			g.refusedConn(refused.reason, describe(peer.String(), cs.PeerCertificates[0], refused)...)
 			return refused
 		}
 		return nil
@@ -319,7 +321,7 @@ func (g *gate) sweep() {
 	defer g.mu.Unlock()
 	for conn, chain := range g.open {
 		if _, refused := g.certified(chain); refused != nil {
-			g.refused(refused.reason, describe(conn.RemoteAddr().String(), chain[0], refused)...)
+			g.refusedConn(refused.reason, describe(conn.RemoteAddr().String(), chain[0], refused)...)
 			conn.NetConn().Close()
 			delete(g.open, conn)
 		}

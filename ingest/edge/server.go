@@ -94,6 +94,7 @@ func New(cfg Config) (*Server, error) {
 		if s.gate, err = newGate(&s.cfg); err != nil {
 			return nil, err
 		}
+		s.gate.refusedConn = s.refusedConn
 	}
 	if cfg.Access == nil {
 		return s, nil

@@ -228,6 +228,9 @@ func TestWrongBesideGood(t *testing.T) {
 	if held == 0 {
 		t.Error("no wrong credential is held back")
 	}
+	if n := d.Stats().Refused["foreign_certificate"]; n != 100 {
+		t.Errorf("%d connections with a certificate of another authority are counted, want 100", n)
+	}
 }
 
 // TestRevokedConnection: a connection whose certificate is listed no more is cut.
@@ -263,6 +266,9 @@ func TestRevokedConnection(t *testing.T) {
 	}
 	if more, err := io.ReadAll(answer); len(more) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%q, %v: want a connection that is cut", more, err)
+	}
+	if n := d.Stats().Refused["not_listed"]; n != 1 {
+		t.Errorf("%d cut connections are counted, want 1", n)
 	}
 }
 
