@@ -41,7 +41,7 @@ type Source struct {
 // (csig.Layout.Index): codes of different layouts never add up.
 type Encoding uint8
 
-// Layout is the tag layout behind the encoding.
+// Layout returns the tag layout behind the encoding.
 func (e Encoding) Layout() csig.Layout { return csig.LayoutAt(int(e)) }
 
 // Block holds the partial aggregates of one window at one resolution, as columns:
@@ -101,7 +101,7 @@ type Block struct {
 // numbers its blocks apart.
 const PartShift = 48
 
-// Part is the part of the producer that wrote the block.
+// Part returns the part of the producer that wrote the block.
 func (b *Block) Part() uint64 { return b.Seq >> PartShift }
 
 // LiveResolution is the length of the windows that live views keep, that collectors share, and that
@@ -137,10 +137,10 @@ type ProvisionalSink interface {
 	WriteProvisional(*Provisional)
 }
 
-// Len is the number of rows.
+// Len returns the number of rows.
 func (b *Block) Len() int { return len(b.Signal) }
 
-// Clone is a copy that shares no memory with b; empty columns are nil in it.
+// Clone returns a copy that shares no memory with b; empty columns are nil in it.
 func (b *Block) Clone() *Block {
 	c := *b
 	for _, column := range []*[]uint8{&c.Signal, &c.Kind, &c.Encoding, &c.Evidence} {
@@ -242,12 +242,12 @@ func (b *Block) AppendCounts(used uint32, counts *[32]uint8, weight uint64) {
 	b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
 }
 
-// Cell is the cell of row i.
+// Cell returns the cell of row i.
 func (b *Block) Cell(i int) CellKey {
 	return CellKey{csig.Signal(b.Signal[i]), decode.Kind(b.Kind[i]), GroupID(b.SrcGroup[i]), GroupID(b.DstGroup[i])}
 }
 
-// Dist is the distribution of row i: buckets of csig.DistIndex and their counts, which
+// Dist returns the distribution of row i: buckets of csig.DistIndex and their counts, which
 // belong to the block.
 func (b *Block) Dist(i int) (codes []uint16, counts []uint64) {
 	from := uint32(0)
@@ -298,7 +298,7 @@ type FlowRow struct {
 	LocationHeavy uint64 // heavy observations that name it
 }
 
-// Cell is the cell that the flow is of.
+// Cell returns the cell that the flow is of.
 func (f *FlowRow) Cell() CellKey {
 	return CellKey{csig.Signal(f.Signal), decode.Kind(f.Kind), GroupID(f.SrcGroup), GroupID(f.DstGroup)}
 }

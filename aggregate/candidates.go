@@ -34,7 +34,7 @@ const (
 	silence = 0.02
 )
 
-// Candidates are the ports that may have the most heavy observations of the cell, the likeliest first
+// Candidates returns the ports that may have the most heavy observations of the cell, the likeliest first
 // and by name among equals. Each port of a set competes by itself: it has at least the observations
 // that name it alone, and at most those and the ones of all sets that have it. A port whose most is
 // less than what some port of a location must have is no candidate, so that a single port is listed
@@ -93,7 +93,7 @@ type contest struct {
 	leastOf int    // location that it is of
 }
 
-// candidates are the ports that are not dismissed.
+// candidates returns the ports that are not dismissed.
 func (c *contest) candidates() []Candidate {
 	out := c.ports[:0]
 	for i, p := range c.ports {
@@ -167,7 +167,7 @@ func (c *contest) mayWin(port int) bool {
 	return first <= c.leastOf
 }
 
-// weightOf is how likely a port has observations of a set, against others of the set.
+// weightOf returns how likely a port has observations of a set, against others of the set.
 func (c *contest) weightOf(port int) float64 {
 	if c.alone[port] {
 		return silence

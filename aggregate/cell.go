@@ -59,7 +59,7 @@ type CellStats struct {
 // WasCongested reports whether the cell was congested in the range, whether or not it is at its end.
 func (c *CellStats) WasCongested() bool { return c.State == Congested || c.CongestedWindows > 0 }
 
-// ID is the cell, and the kind that the totals are of.
+// ID returns the cell, and the kind that the totals are of.
 func (c *CellStats) ID() CellID { return CellID{c.Src, c.Dst, c.Kind} }
 
 // Equal reports whether both are alike in all that they say.
@@ -74,19 +74,19 @@ func (c *CellStats) Equal(o *CellStats) bool {
 	return c.ID() == o.ID() && c.Signal == o.Signal && c.State == o.State && c.Verdict == o.Verdict && numbers(c) == numbers(o) && slices.Equal(c.Votes, o.Votes)
 }
 
-// Mean is the mean value, in stored integers; NaN when nothing has a value.
+// Mean returns the mean value, in stored integers; NaN when nothing has a value.
 func (c *CellStats) Mean() float64 { return ratio(c.Sum, c.Measured) }
 
-// MeanValue is the mean in the signal's unit; NaN when nothing has a value.
+// MeanValue returns the mean in the signal's unit; NaN when nothing has a value.
 func (c *CellStats) MeanValue() float64 { return c.value(c.Sum) / float64(c.Measured) }
 
-// MinValue is the smallest value in the signal's unit; NaN when nothing has a value.
+// MinValue returns the smallest value in the signal's unit; NaN when nothing has a value.
 func (c *CellStats) MinValue() float64 { return c.value(c.Min) }
 
-// MaxValue is the largest value in the signal's unit; NaN when nothing has a value.
+// MaxValue returns the largest value in the signal's unit; NaN when nothing has a value.
 func (c *CellStats) MaxValue() float64 { return c.value(c.Max) }
 
-// TrendValue is how much higher the mean is in the later half of the range than in the earlier half, in
+// TrendValue returns how much higher the mean is in the later half of the range than in the earlier half, in
 // the signal's unit: negative where values fell, NaN where one of them has no value.
 func (c *CellStats) TrendValue() float64 {
 	return c.Signal.Unit().FromStoredMean(trend(c.Sum, c.Measured, c.LaterSum, c.LaterMeasured))
@@ -99,7 +99,7 @@ func (c *CellStats) value(stored uint64) float64 {
 	return c.Signal.Unit().FromStored(stored)
 }
 
-// MeanError is an upper bound on the standard error of the mean, in the signal's unit: no
+// MeanError returns an upper bound on the standard error of the mean, in the signal's unit: no
 // distribution between Min and Max with this mean has a larger variance than (Max - mean)(mean -
 // Min) (Bhatia and Davis, 2000), and Samples of them were drawn. NaN without samples.
 func (c *CellStats) MeanError() float64 {
@@ -110,16 +110,16 @@ func (c *CellStats) MeanError() float64 {
 	return math.Sqrt(max(float64(c.Max)-mean, 0)*max(mean-float64(c.Min), 0)/float64(c.Samples)) * per
 }
 
-// ModeMean is the mean of the heavy values at the mode; NaN without a mode.
+// ModeMean returns the mean of the heavy values at the mode; NaN without a mode.
 func (c *CellStats) ModeMean() float64 { return ratio(c.ModeSum, c.ModeCount) }
 
-// ModeShare is the mode's share of the heavy observations; NaN without any.
+// ModeShare returns the mode's share of the heavy observations; NaN without any.
 func (c *CellStats) ModeShare() float64 { return ratio(c.ModeCount, c.Heavy) }
 
-// HeavyShare is the share of heavy observations among all; NaN without any.
+// HeavyShare returns the share of heavy observations among all; NaN without any.
 func (c *CellStats) HeavyShare() float64 { return ratio(c.Heavy, c.Observations) }
 
-// TrimmedShare is the share of trimmed observations among all; NaN without any.
+// TrimmedShare returns the share of trimmed observations among all; NaN without any.
 // They are not in the mode, although nothing is more congested than what they met.
 func (c *CellStats) TrimmedShare() float64 { return ratio(c.Trimmed, c.Observations) }
 
@@ -130,7 +130,7 @@ func ratio(a, b uint64) float64 {
 	return float64(a) / float64(b)
 }
 
-// trend is how much higher the mean of the later half of a range is than the mean of the earlier half.
+// trend returns how much higher the mean of the later half of a range is than the mean of the earlier half.
 func trend(sum, measured, laterSum, laterMeasured uint64) float64 {
 	return ratio(laterSum, laterMeasured) - ratio(sum-min(laterSum, sum), measured-min(laterMeasured, measured))
 }
@@ -182,7 +182,7 @@ func (c *CellLocation) AddWindow(start, later int64, s *Sums) {
 	}
 }
 
-// Trend is how much higher the mean is in the later half of the range than in the earlier half, in stored
+// Trend returns how much higher the mean is in the later half of the range than in the earlier half, in stored
 // integers; NaN where one of them has no value.
 func (c *CellLocation) Trend() float64 { return trend(c.Sum, c.Measured, c.LaterSum, c.LaterMeasured) }
 
@@ -217,7 +217,7 @@ type LocationStats struct {
 	Evidence        Evidence // of single cells
 }
 
-// HeavyMean is the mean of the heavy values, in stored integers; NaN without any.
+// HeavyMean returns the mean of the heavy values, in stored integers; NaN without any.
 func (l *LocationStats) HeavyMean() float64 { return ratio(l.HeavySum, l.Heavy) }
 
 // LocationWindow is a location in one window.

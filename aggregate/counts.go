@@ -37,7 +37,7 @@ const (
 
 var rejectionNames = [NumRejections]string{"orphan", "place", "repeat", "future", "no_time", "invalid"}
 
-// String is the reason as metrics and reports name it, in snake case.
+// String returns the reason as metrics and reports name it, in snake case.
 func (r Rejection) String() string {
 	if r < NumRejections {
 		return rejectionNames[r]
@@ -111,7 +111,7 @@ type CellKey struct {
 	Src, Dst GroupID
 }
 
-// ID is the cell without its signal.
+// ID returns the cell without its signal.
 func (k CellKey) ID() CellID { return CellID{k.Src, k.Dst, k.Kind} }
 
 // Evidence is what located observations more closely than their locators: a bit for each kind of

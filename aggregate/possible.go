@@ -37,7 +37,7 @@ const (
 // never given another time.
 const MaxAhead = 2 * time.Second
 
-// MaxPackets is how many packets one tap takes in over a time, at most. A second is the
+// MaxPackets returns how many packets one tap takes in over a time, at most. A second is the
 // shortest: the packets that a sampled one stands for are not all in its short window.
 func MaxPackets(d time.Duration) uint64 { return MulSat(wholeSeconds(d), MaxPacketRate) }
 
@@ -181,7 +181,7 @@ func checkValues(s csig.Signal, v *valueSums, rest bool) error {
 	return nil
 }
 
-// sumFits tells whether n values between the extremes can have the sum, which stops at
+// sumFits reports whether n values between the extremes can have the sum, which stops at
 // the largest integer.
 func sumFits(sum, n, least, most uint64) bool {
 	lowHi, low := bits.Mul64(n, least)

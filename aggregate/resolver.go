@@ -58,7 +58,7 @@ type Flow = flow.Flow
 // Wayfinder is what a Resolver may be besides: it has evidence of the paths that flows take.
 // Shards call it for flows and keys that they meet, not for each packet.
 type Wayfinder interface {
-	// HasWays tells whether there is any; it never changes.
+	// HasWays reports whether there is any; it never changes.
 	HasWays() bool
 	// Way numbers what is known of the path of a flow at a time, Unix ns: 0 for nothing. The
 	// answer is the same at all times from from on and before until.

@@ -24,7 +24,7 @@ const (
 
 var stateNames = [NumStates]string{"no_data", "too_few", "clear", "congested", "brief", "not_judged"}
 
-// String is the state as it is printed, in snake case.
+// String returns the state as it is printed, in snake case.
 func (s State) String() string {
 	if s < NumStates {
 		return stateNames[s]
@@ -46,7 +46,7 @@ const (
 // below Clear ends it, and those between decide nothing.
 type Thresholds struct{ Onset, Clear float64 }
 
-// DefaultThresholds are those of a configuration that names none.
+// DefaultThresholds returns those of a configuration that names none.
 func DefaultThresholds() Thresholds { return Thresholds{Onset: 0.05, Clear: 0.02} }
 
 // Check refuses thresholds that decide nothing, or both ways.
@@ -100,7 +100,7 @@ type Verdict struct {
 	AnyLoaded bool  // something was heavy in some window
 }
 
-// State is the state of sums whose last windows have the verdict. Where none of them was judged,
+// State returns the state of sums whose last windows have the verdict. Where none of them was judged,
 // the sums are judged as one window.
 func (t Thresholds) State(v Verdict, observations, samples, heavy, unjudged uint64) State {
 	switch {
@@ -169,7 +169,7 @@ func (h *History) count(j Judgement, n int) {
 	}
 }
 
-// Get is the judgement of a window; Unjudged of one that is not held.
+// Get returns the judgement of a window; Unjudged of one that is not held.
 func (h *History) Get(window int64) Judgement {
 	if window < 0 || window >= h.end || window < h.end-Horizon {
 		return Unjudged
@@ -177,10 +177,10 @@ func (h *History) Get(window int64) Judgement {
 	return h.ring[window%Horizon]
 }
 
-// End is the number of the window after the newest one.
+// End returns the number of the window after the newest one.
 func (h *History) End() int64 { return h.end }
 
-// Verdict is the verdict at the start of the window of a number. Windows have a length in ns.
+// Verdict returns the verdict at the start of the window of a number. Windows have a length in ns.
 func (h *History) Verdict(end, length int64) Verdict {
 	var v Verdict
 	if end == h.end && h.loaded == 0 { // as most cells mostly are: none has an onset

@@ -62,7 +62,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkUnwrap is the cost of looking for a mirror session in a frame that
+// BenchmarkUnwrap returns the cost of looking for a mirror session in a frame that
 // has none, and of taking one off.
 func BenchmarkUnwrap(b *testing.B) {
 	for _, bench := range []struct {

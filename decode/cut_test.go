@@ -33,7 +33,7 @@ func TestCutEverywhere(t *testing.T) {
 	}
 }
 
-// walkerOf is a decoder that keeps segments, and so reads headers one by one.
+// walkerOf returns a decoder that keeps segments, and so reads headers one by one.
 func walkerOf(t *testing.T, cfg decode.Config) *decode.Decoder {
 	cfg.Segments = true
 	return decoderOf(t, cfg)

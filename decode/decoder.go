@@ -71,10 +71,10 @@ type Result struct {
 	CarrierEncap Stack
 }
 
-// own are the observations of the frame at hand so far, without the carrier's.
+// own returns the observations of the frame at hand so far, without the carrier's.
 func (r *Result) own() []Observation { return r.Obs[r.Carrier:r.N] }
 
-// EncapOf is the encapsulation of Obs[i].
+// EncapOf returns the encapsulation of Obs[i].
 func (r *Result) EncapOf(i int) *Stack {
 	if i < r.Carrier {
 		return &r.CarrierEncap
@@ -137,7 +137,7 @@ func New(cfg Config) (*Decoder, error) {
 	return d, nil
 }
 
-// Counters is a copy of what the decoder has counted since New. Like Decode, it
+// Counters returns a copy of what the decoder has counted since New. Like Decode, it
 // belongs to the decoder's goroutine.
 func (d *Decoder) Counters() Counters { return d.counters }
 
@@ -203,7 +203,7 @@ func (d *Decoder) finish(r *Result) {
 	d.counters.Reasons[r.Reason]++
 }
 
-// done is the reason of a frame that was walked to its end.
+// done returns the reason of a frame that was walked to its end.
 func (r *Result) done() Reason {
 	if r.N > 0 {
 		return OK
@@ -228,7 +228,7 @@ func (r *Result) add(kind Kind) *Observation {
 func be16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
 
 // Bare reads the ends of an Ethernet frame without a tag into o: addresses, protocol, and
-// ports, all from the outermost IP header. data tells whether it carries any, which
+// ports, all from the outermost IP header. data reports whether it carries any, which
 // acknowledgements of TCP do not. ok is false for a frame that is cut before these, that
 // carries no IP, or extension headers, or a fragment without ports, and where the innermost
 // header is to name the ends. o is then undefined. It counts nothing and does not allocate.
@@ -259,7 +259,7 @@ func (d *Decoder) Bare(frame []byte, o *Observation) (data, ok bool) {
 	return left > 0, true
 }
 
-// bareIP is an IP header without extension headers, what follows it, and how long that is as
+// bareIP returns an IP header without extension headers, what follows it, and how long that is as
 // the header has it.
 func bareIP(c class, b []byte) (e endpoints, rest []byte, left int, ok bool) {
 	const fragmentOffset = 0x1fff
@@ -318,7 +318,7 @@ func (d *Decoder) Network(frame []byte) (etherType uint16, packet []byte, ok boo
 	}
 }
 
-// clearSecTAG is the length of a SecTAG whose user data can be read, else 0.
+// clearSecTAG returns the length of a SecTAG whose user data can be read, else 0.
 func clearSecTAG(b []byte) int {
 	const hasSCI, unreadable = 0x20, 0x8c // version, encrypted, changed text
 	switch {
@@ -330,7 +330,7 @@ func clearSecTAG(b []byte) int {
 	return 6
 }
 
-// belowLabels is the packet below the last label.
+// belowLabels returns the packet below the last label.
 func belowLabels(etherType uint16, b []byte) (uint16, []byte, bool) {
 	const bottom = 1
 	for len(b) > mplsLabel {

@@ -171,7 +171,7 @@ func TestBare(t *testing.T) {
 	}
 }
 
-// bareFrame is a frame from an address that ends in 1 to one that ends in 2.
+// bareFrame returns a frame from an address that ends in 1 to one that ends in 2.
 func bareFrame(t *testing.T, version int, proto layers.IPProtocol, payload int) []byte {
 	t.Helper()
 	eth := &layers.Ethernet{SrcMAC: make([]byte, 6), DstMAC: make([]byte, 6), EthernetType: layers.EthernetTypeIPv4}

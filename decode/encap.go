@@ -35,7 +35,7 @@ var encapNames = [numEncaps]string{
 	"", "vlan", "macsec", "mpls", "pw", "gre", "nvgre", "vxlan", "vxlan-gpe", "geneve", "gtpu", "ipip", "srv6", "esp", "psp", "erspan", "tzsp",
 }
 
-// String is the encapsulation's name in output, such as "vlan" or "vxlan-gpe".
+// String returns the encapsulation's name in output, such as "vlan" or "vxlan-gpe".
 func (e Encap) String() string {
 	if e > 0 && e < numEncaps {
 		return encapNames[e]
@@ -72,7 +72,7 @@ type Stack struct {
 	n      uint8
 }
 
-// Layers are the headers that came whole. The slice is valid until the Stack is
+// Layers returns the headers that came whole. The slice is valid until the Stack is
 // decoded into again.
 func (s *Stack) Layers() []Layer { return s.layers[:s.n] }
 

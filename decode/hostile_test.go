@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// repeated is the start of a frame, then a header again and again up to 64 KiB.
+// repeated returns the start of a frame, then a header again and again up to 64 KiB.
 func repeated(t *testing.T, start, header string) []byte {
 	t.Helper()
 	b, err := unhex("020000000002020000000001" + start)

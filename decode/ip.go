@@ -47,13 +47,13 @@ type endpoints struct {
 	fragment bool // a fragment header does: more of the packet follows
 }
 
-// fragmented tells whether more of the packet follows.
+// fragmented reports whether more of the packet follows.
 func (e *endpoints) fragmented() bool {
 	const moreFragments = 0x2000
 	return e.fragment || len(e.ip) == ipv4Len && be16(e.ip[6:])&moreFragments != 0
 }
 
-// source is the address that the packet came from.
+// source returns the address that the packet came from.
 func (e *endpoints) source() netip.Addr {
 	if len(e.ip) == ipv6Len {
 		return netip.AddrFrom16([16]byte(e.ip[8:24]))
@@ -167,7 +167,7 @@ func (d *Decoder) walkExtensions(next uint8, b []byte, left int, e endpoints, r 
 	}
 }
 
-// extension tells whether the header of a protocol is one of those between the IP header
+// extension reports whether the header of a protocol is one of those between the IP header
 // and the transport.
 func (e *endpoints) extension(proto uint8) bool {
 	switch proto {
@@ -179,7 +179,7 @@ func (e *endpoints) extension(proto uint8) bool {
 	return false
 }
 
-// extensionLen is the length of the extension header at the start of b, or a
+// extensionLen returns the length of the extension header at the start of b, or a
 // length beyond b when too little of it is there to tell.
 func extensionLen(proto uint8, b []byte) int {
 	const shortest = 8

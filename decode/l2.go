@@ -236,7 +236,7 @@ const (
 	LinuxSLL2 Link = 276
 )
 
-// Known tells whether decoders read the link type.
+// Known reports whether decoders read the link type.
 func (l Link) Known() bool { return l == Ethernet || l == LinuxSLL || l == LinuxSLL2 }
 
 // Framing says how the frames of a tap or a file are to be read.

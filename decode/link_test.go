@@ -39,7 +39,7 @@ func TestLinkTypes(t *testing.T) {
 	}
 }
 
-// asLink is a frame in a cooked capture of a host's receiving interface 2.
+// asLink returns a frame in a cooked capture of a host's receiving interface 2.
 func asLink(link decode.Link, frame []byte) []byte {
 	etherType, rest := frame[12:14], frame[14:]
 	const arphrdEthernet = 1

@@ -37,7 +37,7 @@ func (m Mirror) String() string {
 	return "mirror_unknown"
 }
 
-// reason is that of a packet whose session cannot be read.
+// reason returns that of a packet whose session cannot be read.
 func (m Mirror) reason() Reason {
 	if m == MirrorCut {
 		return CutTunnel
@@ -61,7 +61,7 @@ func (d *Decoder) hold(m Mirrors, f *Frame) {
 	}
 }
 
-// Mirrored is the frame that came in a mirror session, where the frame that DecodeFrame
+// Mirrored returns the frame that came in a mirror session, where the frame that DecodeFrame
 // decoded last did, and the session. inner is a part of that frame, without FCS: what was
 // decoded is inner. Both are valid until the next frame is decoded.
 func (d *Decoder) Mirrored() (inner *Frame, s *Session, ok bool) {
@@ -182,7 +182,7 @@ type content struct {
 	wire int // bytes that the packet has from there on, at least len(data)
 }
 
-// content is the rest of an IP packet, which is as long as the frame where IP leaves its
+// content returns the rest of an IP packet, which is as long as the frame where IP leaves its
 // length out.
 func (d *Decoder) content(b []byte, left int) content {
 	if left > largestPacket {
@@ -334,7 +334,7 @@ func parseMirrors(kinds []string) (m Mirrors, err error) {
 	return m, nil
 }
 
-// kinds are the names of the kinds.
+// kinds returns the names of the kinds.
 func (m Mirrors) kinds() []string {
 	list := []string{}
 	for k, has := range [...]bool{MirrorERSPAN: m.ERSPAN, MirrorGRETAP: m.GRETAP, MirrorVXLAN: m.VXLAN != 0, MirrorTZSP: m.TZSP != 0} {

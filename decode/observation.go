@@ -26,7 +26,7 @@ func (k Kind) String() string {
 // Flags say what an observation has and what is wrong with it.
 type Flags uint8
 
-// HasAddrs, HasPorts and HasProto tell whether Src and Dst, SrcPort and DstPort, Proto are
+// HasAddrs, HasPorts and HasProto report whether Src and Dst, SrcPort and DstPort, Proto are
 // set: zeros are values. IPv6 says that the addresses come from an IPv6 header, where
 // ::ffff:10.0.0.1 is not 10.0.0.1. NoTime says that the capture has no time of the packet.
 // An Orphan is a tag in a place where no tag belongs, or a reflection in a mirror session:
@@ -62,7 +62,7 @@ type Observation struct {
 	Tag csig.Tag
 }
 
-// Addrs are the packet's own addresses, those of an IPv4 header unmapped; both are invalid
+// Addrs returns the packet's own addresses, those of an IPv4 header unmapped; both are invalid
 // without HasAddrs.
 func (o *Observation) Addrs() (src, dst netip.Addr) {
 	if o.Flags&HasAddrs == 0 {
@@ -74,7 +74,7 @@ func (o *Observation) Addrs() (src, dst netip.Addr) {
 	return netip.AddrFrom16(o.Src).Unmap(), netip.AddrFrom16(o.Dst).Unmap()
 }
 
-// Measured are the ends of the measured path, in its direction: the packet's for
+// Measured returns the ends of the measured path, in its direction: the packet's for
 // a tag, swapped for a reflection (section 4.3.2: what B reflects to A measured
 // the path from A to B).
 func (o *Observation) Measured() (src, dst *[16]byte) {

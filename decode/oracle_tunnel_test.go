@@ -121,7 +121,7 @@ func TestTunnelsAgainstGopacket(t *testing.T) {
 	}
 }
 
-// tunnelNames are the layers that gopacket knows as tunnels, as it names them.
+// tunnelNames returns the layers that gopacket knows as tunnels, as it names them.
 func tunnelNames(r *decode.Result) (names []string) {
 	for _, l := range r.Encap.Layers() {
 		switch l.Encap {
@@ -225,7 +225,7 @@ func gtpuMessage(rng *rand.Rand, packet []byte) []byte {
 	return append(append(b, optional...), packet...)
 }
 
-// inIP is an Ethernet frame with an IP header of either version, and below it UDP
+// inIP returns an Ethernet frame with an IP header of either version, and below it UDP
 // where there is one.
 func inIP(t *testing.T, rng *rand.Rand, proto layers.IPProtocol, udp *layers.UDP, payload []byte) []byte {
 	t.Helper()

@@ -122,7 +122,7 @@ func (d *Decoder) transportOf(c class, b []byte) (p plainPacket, ok bool) {
 	return plainPacket{ip, t, v6, uint64(tcp), left}, true
 }
 
-// hasOptions tells whether there are TCP options.
+// hasOptions reports whether there are TCP options.
 func (p *plainPacket) hasOptions() bool { return (uint64(p.t[12])>>4^tcpLen/4)&-p.tcp != 0 }
 
 // plainOptions reads the options of a packet b.

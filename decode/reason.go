@@ -35,7 +35,7 @@ var reasonNames = [NumReasons]string{
 	"bad-macsec", "bad-ip", "bad-transport", "bad-options", "bad-tunnel", "hidden", "too-deep", "unknown-link",
 }
 
-// String is the reason's name in summaries and metrics, such as "cut-ip".
+// String returns the reason's name in summaries and metrics, such as "cut-ip".
 func (r Reason) String() string {
 	if r < NumReasons {
 		return reasonNames[r]

@@ -87,7 +87,7 @@ func (d *Decoder) incapable(counter *uint64) {
 	}
 }
 
-// experiment is the experiment identifier of RFC 6994: 2 or 4 bytes, 0 without.
+// experiment returns the experiment identifier of RFC 6994: 2 or 4 bytes, 0 without.
 func experiment(b []byte) uint32 {
 	switch len(b) {
 	case 2:

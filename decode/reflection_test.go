@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// ack is an IPv4 TCP acknowledgement with the given options, padded to words.
+// ack returns an IPv4 TCP acknowledgement with the given options, padded to words.
 func ack(t testing.TB, options string) []byte {
 	t.Helper()
 	opts, err := unhex(options)
@@ -125,7 +125,7 @@ func TestMeasured(t *testing.T) {
 	}
 }
 
-// datagram is an IPv4 UDP datagram to the port.
+// datagram returns an IPv4 UDP datagram to the port.
 func datagram(t testing.TB, port uint16, payload string) []byte {
 	t.Helper()
 	data, err := unhex(payload)

@@ -278,13 +278,13 @@ type SessionKey struct {
 // Key is what the session is known by.
 func (s *Session) Key() SessionKey { return SessionKey{s.Kind, s.Source, s.ID} }
 
-// String is the key as kind/address/session, such as erspan/192.0.2.1/77. The session of
+// String returns the key as kind/address/session, such as erspan/192.0.2.1/77. The session of
 // TZSP is the sensor, such as 02:00:00:00:00:01.
 func (k SessionKey) String() string {
 	return fmt.Sprintf("%s/%s/%s", k.Kind, k.Source, SessionIDText(k.Kind, k.ID))
 }
 
-// SessionIDText is how the id of a session is written.
+// SessionIDText returns how the id of a session is written.
 func SessionIDText(kind MirrorKind, id uint64) string {
 	if kind != MirrorTZSP || id == 0 {
 		return strconv.FormatUint(id, 10)

@@ -40,7 +40,7 @@ func (d *Decoder) walkTransport(b []byte, left int, e endpoints, r *Result) Reas
 	return r.done()
 }
 
-// portsLen is the least length of a transport's header that begins with the ports; 0 for
+// portsLen returns the least length of a transport's header that begins with the ports; 0 for
 // protocols without ports.
 func portsLen(proto uint8) int {
 	switch proto {
@@ -126,7 +126,7 @@ func (d *Decoder) tcp(b []byte, left int, e endpoints, r *Result) Reason {
 	return CutTransport
 }
 
-// short is the reason of a header that is not there whole: its packet is too short
+// short returns the reason of a header that is not there whole: its packet is too short
 // for it, or the capture cut it.
 func short(headerLen, left int) Reason {
 	if left < headerLen {
@@ -160,7 +160,7 @@ type TCPSegment struct {
 	Left int    // length of the header and what it carries, as IP has it
 }
 
-// Segment is the innermost TCP segment of the frame that was decoded last, in whatever
+// Segment returns the innermost TCP segment of the frame that was decoded last, in whatever
 // tunnel, where Config.Segments asks for it. ok is false where there is none, or it is
 // mirrored, a fragment, encrypted, cut, or of no stated length, and for a frame without a tag where no
 // reflections over TCP are configured. It is a part of that frame.

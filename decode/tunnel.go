@@ -79,7 +79,7 @@ func (d *Decoder) innerTag(o *Observation, r *Result) {
 	}
 }
 
-// rename tells whether an IP header inside a tunnel names the frame's endpoints,
+// rename reports whether an IP header inside a tunnel names the frame's endpoints,
 // and makes room for them.
 func (d *Decoder) rename(r *Result) bool {
 	if d.settled() {
@@ -240,7 +240,7 @@ func (d *Decoder) etherPayload(proto uint16, b []byte, r *Result) Reason {
 	return d.walk(proto, b, r)
 }
 
-// shortTunnel is the reason of a tunnel header that is not there whole: its packet
+// shortTunnel returns the reason of a tunnel header that is not there whole: its packet
 // is too short for it, or the capture cut it.
 func shortTunnel(headerLen, left int) Reason {
 	if left < headerLen {
@@ -300,7 +300,7 @@ func (d *Decoder) pseudowire(b []byte, r *Result) Reason {
 	return d.ethernet(b[controlWordLen:], r)
 }
 
-// DefaultUDPTunnels are the destination ports that IANA assigns to tunnels.
+// DefaultUDPTunnels returns the destination ports that IANA assigns to tunnels.
 func DefaultUDPTunnels() map[uint16]Encap {
 	return map[uint16]Encap{1000: PSP, 2152: GTPU, 4789: VXLAN, 4790: VXLANGPE, 6081: Geneve}
 }
@@ -350,7 +350,7 @@ func (d *Decoder) udpTunnel(kind Encap, b []byte, left int, e endpoints, udp []b
 	}
 }
 
-// networkID is the 24-bit identifier of a virtual network, which VXLAN and Geneve
+// networkID returns the 24-bit identifier of a virtual network, which VXLAN and Geneve
 // have in the same place.
 func networkID(b []byte) uint32 { return binary.BigEndian.Uint32(b[4:]) >> 8 }
 
@@ -474,7 +474,7 @@ func (d *Decoder) gtpu(b []byte, left int, e endpoints, udp []byte, r *Result) R
 	return r.done()
 }
 
-// gtpuLen is the length of a GTP-U header with its chain of extension headers, or
+// gtpuLen returns the length of a GTP-U header with its chain of extension headers, or
 // 0 and the reason to stop.
 func gtpuLen(b []byte, left int) (int, Reason) {
 	const (

@@ -113,7 +113,7 @@ func (r *Relation) boundOneWay(x float64) (low, high float64) {
 	return limit + r.base, math.Inf(1)
 }
 
-// OffsetAt is how far B's clock is ahead at an instant on A's clock, in ns.
+// OffsetAt returns how far B's clock is ahead at an instant on A's clock, in ns.
 func (r *Relation) OffsetAt(a int64) float64 { return r.Offset + r.Drift*seconds(a, r.At) }
 
 // ToB is what B's clock shows when A's clock shows a, both Unix ns.

@@ -49,7 +49,7 @@ func (c *truth) measure(rng *rand.Rand) (forwards, backwards []Pair) {
 	return c.pairs(rng, c.forwards, c.forward, forward), c.pairs(rng, c.backws, c.back, backward)
 }
 
-// example is the case that accuracy is asked for: 1 ms off, 20 ppm, 5 us of jitter at each
+// example returns the case that accuracy is asked for: 1 ms off, 20 ppm, 5 us of jitter at each
 // tap, 10,000 packets both ways together.
 func example() truth {
 	return truth{

@@ -55,16 +55,16 @@ func newEdge(pairs []Pair, at, first int64, way float64, side direction) *edge {
 	return e
 }
 
-// hides tells whether between is not on the hull of it and its neighbours.
+// hides reports whether between is not on the hull of it and its neighbours.
 func (e *edge) hides(before, after, between point) bool {
 	cross := (between.x-before.x)*(after.y-before.y) - (after.x-before.x)*(between.y-before.y)
 	return float64(e.side)*cross <= 0
 }
 
-// wide tells whether there are packets at different times, without which no line is known.
+// wide reports whether there are packets at different times, without which no line is known.
 func (e *edge) wide() bool { return len(e.hull) > 1 }
 
-// slopes are those of the hull's sides: the lines that touch two packets.
+// slopes returns those of the hull's sides: the lines that touch two packets.
 func (e *edge) slopes() []float64 {
 	var list []float64
 	for i := range len(e.hull) - 1 {
@@ -73,7 +73,7 @@ func (e *edge) slopes() []float64 {
 	return list
 }
 
-// touch is the value at x = 0 of the line of a slope that touches the hull from the side
+// touch returns the value at x = 0 of the line of a slope that touches the hull from the side
 // of the offset.
 func (e *edge) touch(slope float64) float64 {
 	value := math.Inf(int(e.side))
@@ -91,7 +91,7 @@ func (e *edge) mean(slope float64) float64 {
 	return float64(e.side) * (e.touch(slope) + slope*e.meanX)
 }
 
-// steepest is the slope along which lines that touch the edges are the nearest to all packets;
+// steepest returns the slope along which lines that touch the edges are the nearest to all packets;
 // the middle where there are several.
 func steepest(limit float64, edges ...*edge) float64 {
 	return highest(limit, edges, func(slope float64) (sum float64) {
@@ -102,7 +102,7 @@ func steepest(limit float64, edges ...*edge) float64 {
 	})
 }
 
-// highest is the slope at which a function that is concave, and straight between the slopes of
+// highest returns the slope at which a function that is concave, and straight between the slopes of
 // the edges, is the most; the middle where there are several.
 func highest(limit float64, edges []*edge, f func(slope float64) float64) float64 {
 	best, low, high := math.Inf(-1), 0.0, 0.0
@@ -120,7 +120,7 @@ func highest(limit float64, edges []*edge, f func(slope float64) float64) float6
 	return (low + high) / 2
 }
 
-// fitting are the corners of the set of lines that pass between both hulls, each of which
+// fitting returns the corners of the set of lines that pass between both hulls, each of which
 // gives way by slack. It is a polygon in (value, slope); without corners no line fits.
 func fitting(above, below []point, slack, maxDrift float64) []line {
 	// No line that fits is further off at x = 0. A larger number would cost precision.
@@ -207,7 +207,7 @@ func (d *density) smooth() {
 	clear(d.counts[len(d.counts)-half:])
 }
 
-// score is how fast the density falls at a rest, as a share of it per ns: positive where
+// score returns how fast the density falls at a rest, as a share of it per ns: positive where
 // shorter rests are likelier. The one that is added is for where there are few.
 func (d *density) score(rest float64) float64 {
 	i := d.at(rest)
@@ -218,7 +218,7 @@ func (d *density) score(rest float64) float64 {
 // equally likely everywhere, as a share of a count.
 const luck = 490. / 15625
 
-// information is how much one rest tells of where all of them lie: the mean of the square of
+// information returns how much one rest tells of where all of them lie: the mean of the square of
 // the score, per ns squared, less what it would be by luck. signal is the share of the score
 // that is not luck.
 func (d *density) information() (signal, information float64) {
@@ -282,10 +282,10 @@ func (k *kind) set(slope float64) (least float64) {
 	return least
 }
 
-// counts tells whether a rest does.
+// counts reports whether a rest does.
 func (k *kind) counts(rest float64) bool { return rest >= k.low && rest <= k.high }
 
-// mean is how many rests count, the mean time of their packets, and their own.
+// mean returns how many rests count, the mean time of their packets, and their own.
 func (k *kind) mean() (near int, x, rest float64) {
 	for i, v := range k.rests {
 		if k.counts(v) {

@@ -34,7 +34,7 @@ func (f *fit) slot(x float64) int {
 	return min(max(int((x/f.half+1)/2*slots), 0), slots-1)
 }
 
-// step is the change of the slope, and its standard error: that of sums over slots with what
+// step returns the change of the slope, and its standard error: that of sums over slots with what
 // neighbours have in common (Newey and West 1987), and more where few slots decide.
 func (p *pull) step() estimate {
 	var force, weight, squares, concentration float64
@@ -144,7 +144,7 @@ const (
 	distrust = 2
 )
 
-// best is the slope that repeats delays the best, of those that several slopes lead to.
+// best returns the slope that repeats delays the best, of those that several slopes lead to.
 // Packets that met no queue tell it, and those that met a little; where they are few, all do.
 func (f *fit) best(starts []float64) (out estimate, queued bool) {
 	total := 0

@@ -26,7 +26,7 @@ func loaded(seed uint64) (c truth, forwards, backwards []Pair) {
 	return c, forwards, backwards
 }
 
-// misses are how far drifts are off, in ppb, the least first, and how many are by no more than
+// misses returns how far drifts are off, in ppb, the least first, and how many are by no more than
 // three times what they say.
 func misses(t *testing.T, seeds uint64, measure func(seed uint64) (drift float64, r *Relation)) (off []float64, sure int) {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// clos is a leaf-spine fabric with port ids and a 7-bit locator beside them, and a
+// clos returns a leaf-spine fabric with port ids and a 7-bit locator beside them, and a
 // rack of hosts for each leaf.
 func clos(leaves, spines, hosts int) *Spec {
 	s := &Spec{Version: SpecVersion, CSIG: csig.Spec{Locators: []csig.LocatorSpec{

@@ -83,7 +83,7 @@ func TestDistancesAreBounded(t *testing.T) {
 	}
 }
 
-// chainOf is a row of switches with a host at each end, whose links have one
+// chainOf returns a row of switches with a host at each end, whose links have one
 // direction only if oneWay is set.
 func chainOf(n int, oneWay bool) *Spec {
 	s := clos(0, 0, 0)

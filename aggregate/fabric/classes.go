@@ -36,7 +36,7 @@ type place struct {
 	port, device       uint32
 }
 
-// placeIn is the place that the attributes name.
+// placeIn returns the place that the attributes name.
 func placeIn(a *csig.Attributes) place {
 	return place{a.Stage, a.Orientation, a.Capacity, a.Port, a.Device}
 }
@@ -101,7 +101,7 @@ type classes struct {
 // classBits hold the number of a class: there are at most maxClassed.
 const classBits = 23
 
-// at is a class at a hop of a path, 0 for any.
+// at returns a class at a hop of a path, 0 for any.
 func at(class int32, hop uint8) int32 { return class | int32(hop)<<classBits }
 
 // newClasses compiles the locators of a domain for a topology.
@@ -206,13 +206,13 @@ func (c *classes) class(l csig.Layout, typ uint8, lm uint16) (class int32, locat
 	return table[lm] & (1<<classBits - 1), true
 }
 
-// hop is the number of the hop that a value of locator metadata with a class tells, 0 for
+// hop returns the number of the hop that a value of locator metadata with a class tells, 0 for
 // none.
 func (c *classes) hop(l csig.Layout, typ uint8, lm uint16) uint8 {
 	return uint8(c.byLM[l.Index()][typ&15][lm] >> classBits)
 }
 
-// ports are the members of a class, at least one, ascending.
+// ports returns the members of a class, at least one, ascending.
 func (c *classes) ports(class int32) []int32 {
 	return c.members[c.start[class]:c.start[class+1]]
 }

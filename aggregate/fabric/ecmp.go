@@ -119,7 +119,7 @@ func newECMP(s *Spec, t *topology) ecmp {
 	return e
 }
 
-// choose is the port that a device sends a flow to, of those that lead nearer to where left
+// choose returns the port that a device sends a flow to, of those that lead nearer to where left
 // counts hops: none where its hash is not known.
 func (e *ecmp) choose(t *topology, f *aggregate.Flow, device int32, left []uint8) int32 {
 	how := &e.devices[device]
@@ -153,7 +153,7 @@ func (e *ecmp) choose(t *topology, f *aggregate.Flow, device int32, left []uint8
 	return none
 }
 
-// predict is the way of a flow by the hashes of the devices that it passes: where one is not
+// predict returns the way of a flow by the hashes of the devices that it passes: where one is not
 // known, all ports that lead nearer are on it. ok is false without a path.
 func (e *ecmp) predict(p *paths, f *aggregate.Flow, src, dst *attachment) (w way, ok bool) {
 	t := p.topo

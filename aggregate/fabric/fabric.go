@@ -56,7 +56,7 @@ func New(spec *Spec, domain *csig.Domain) (*Fabric, error) {
 	return newFabric(t, domain), nil
 }
 
-// None is the fabric without a topology: groups are the /24 and /64 prefixes of the
+// None returns the fabric without a topology: groups are the /24 and /64 prefixes of the
 // addresses met, locations the raw values of locator metadata.
 func None(domain *csig.Domain) *Fabric { return newFabric(new(topology), domain) }
 
@@ -70,7 +70,7 @@ func newFabric(t *topology, domain *csig.Domain) *Fabric {
 	return f
 }
 
-// Location is a location by its identity; ok is false for one that this fabric has
+// Location returns a location by its identity; ok is false for one that this fabric has
 // not met.
 func (f *Fabric) Location(id aggregate.LocationID) (l Location, ok bool) {
 	if i, ok := f.portAt[id]; ok {
@@ -82,7 +82,7 @@ func (f *Fabric) Location(id aggregate.LocationID) (l Location, ok bool) {
 	return Location{}, false
 }
 
-// Ancestor is the location that id belongs to at the level; id itself when it does
+// Ancestor returns the location that id belongs to at the level; id itself when it does
 // not fit into one, or when this fabric has not met it.
 func (f *Fabric) Ancestor(id aggregate.LocationID, level Level) aggregate.LocationID {
 	if i, ok := f.portAt[id]; ok {
@@ -107,13 +107,13 @@ func (f *Fabric) Locations() []Location {
 	return all
 }
 
-// Tap is the tap of that name in the fabric file, its weight at least 1.
+// Tap returns the tap of that name in the fabric file, its weight at least 1.
 func (f *Fabric) Tap(name string) (TapSpec, bool) {
 	t, ok := f.topo.taps[name]
 	return t, ok
 }
 
-// Taps are the taps of the fabric file, by name.
+// Taps returns the taps of the fabric file, by name.
 func (f *Fabric) Taps() []TapSpec {
 	return slices.SortedFunc(maps.Values(f.topo.taps), func(x, y TapSpec) int { return cmp.Compare(x.Name, y.Name) })
 }
@@ -133,7 +133,7 @@ type Counts struct {
 	Ways             WayCounts
 }
 
-// Counts is a snapshot of the counters.
+// Counts returns a snapshot of the counters.
 func (f *Fabric) Counts() Counts {
 	f.known.mu.RLock()
 	c := f.known.counts
@@ -149,7 +149,7 @@ func (f *Fabric) Counts() Counts {
 	return c
 }
 
-// Fingerprint is the canonical text of the topology, the groups and the CSIG
+// Fingerprint returns the canonical text of the topology, the groups and the CSIG
 // domain: equal texts resolve and measure alike. It does not depend on the order
 // or the wording of the fabric file.
 func (f *Fabric) Fingerprint() string {
@@ -213,7 +213,7 @@ func (t *topology) print(w io.Writer) {
 	}
 }
 
-// Writes tells whether locator metadata is what a port, such as "leaf3:up1", writes into tags of
+// Writes reports whether locator metadata is what a port, such as "leaf3:up1", writes into tags of
 // the layout and signal type (section 5.5.1). known is false for a port that is not in the fabric, and
 // where no locator says what metadata holds. It may be called from several goroutines.
 func (f *Fabric) Writes(port string, l csig.Layout, t uint8, lm uint16) (writes, known bool) {

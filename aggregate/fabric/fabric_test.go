@@ -73,7 +73,7 @@ func TestFingerprintSeesWhatMatters(t *testing.T) {
 	}
 }
 
-// manySets is a fabric in which every pair of racks has a set of its own: spines
+// manySets returns a fabric in which every pair of racks has a set of its own: spines
 // have names only a digest can tell apart.
 func manySets(leaves, spines int) *Spec {
 	s := &Spec{Version: SpecVersion, CSIG: csig.Spec{Locators: []csig.LocatorSpec{{

@@ -87,7 +87,7 @@ const (
 	derivedBits6 = 64
 )
 
-// prefixOf is the prefix that is the group of an address.
+// prefixOf returns the prefix that is the group of an address.
 func prefixOf(a netip.Addr) (p netip.Prefix, ok bool) {
 	if !a.IsValid() {
 		return p, false
@@ -100,7 +100,7 @@ func prefixOf(a netip.Addr) (p netip.Prefix, ok bool) {
 	return p, err == nil
 }
 
-// group is the group of the prefix that holds a, UnknownGroup while there is no room.
+// group returns the group of the prefix that holds a, UnknownGroup while there is no room.
 func (d *derived) group(a netip.Addr) aggregate.GroupID {
 	p, ok := prefixOf(a)
 	if !ok {
@@ -255,7 +255,7 @@ func orderOf(a netip.Addr) int {
 // reservedOrder is behind all other groups.
 const reservedOrder = 1 << 25
 
-// Group is the group with the longest prefix that holds the address, UnknownGroup
+// Group returns the group with the longest prefix that holds the address, UnknownGroup
 // if none does. A fabric without groups derives /24 and /64 prefixes; while there is no room
 // for another one, it is UnknownGroup as well. Group may be called from several goroutines.
 func (f *Fabric) Group(a netip.Addr) aggregate.GroupID {
@@ -329,7 +329,7 @@ func (f *Fabric) GroupsSince(n uint64) (groups []Group, met uint64) {
 		Group{ID: aggregate.OverflowGroup, Name: overflowName, Order: reservedOrder + 1}), met
 }
 
-// fixedGroups is how many groups are there from the start, with the unknown and the overflow
+// fixedGroups returns how many groups are there from the start, with the unknown and the overflow
 // group.
 func (f *Fabric) fixedGroups() uint64 { return uint64(len(f.topo.groups)) + 2 }
 
@@ -341,7 +341,7 @@ func (f *Fabric) Stored(met uint64) {
 	f.derived.told = max(f.derived.told, max(met, f.fixedGroups())-f.fixedGroups())
 }
 
-// Prefixes are those of the groups of the file, each in the one group that the file gives it
+// Prefixes returns those of the groups of the file, each in the one group that the file gives it
 // to. Groups that are derived from addresses are named after theirs.
 func (f *Fabric) Prefixes() map[aggregate.GroupID][]netip.Prefix {
 	all := make(map[aggregate.GroupID][]netip.Prefix)

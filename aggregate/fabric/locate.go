@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Bounds below which the ends of a path are looked at anew each time rather than
+// Bounds below which the ends of a path are looked at again each time rather than
 // remembered.
 const (
 	fewLegs  = 16 // devices of the source times devices of the destination
@@ -76,11 +76,11 @@ func (f *Fabric) Classes(a netip.Addr) (src, dst uint64) {
 	return uint64(f.topo.attachmentOf(a) - none), uint64(f.topo.endpointOf(a) - none)
 }
 
-// AddressBits are the lengths of the longest prefixes that groups have or derive, or those of
+// AddressBits returns the lengths of the longest prefixes that groups have or derive, or those of
 // whole addresses if hosts have some. It implements aggregate.Classifier.
 func (f *Fabric) AddressBits() (v4, v6 int) { return f.topo.bits4, f.topo.bits6 }
 
-// on is the answer for the ports of a class that paths from an attachment to an
+// on returns the answer for the ports of a class that paths from an attachment to an
 // endpoint use: all of the class when there is no such path, nothing when the
 // evidence contradicts itself. A hop leaves the ports there, unless the class has none
 // there: then the TTL counts something else.
@@ -132,7 +132,7 @@ func (r *resolver) between(class, src int32, dst endpoint) answer {
 	return nothing
 }
 
-// ends are the devices where the paths end, as in found, for a class without ports
+// ends returns the devices where the paths end, as in found, for a class without ports
 // between devices.
 func (r *resolver) ends(class, src int32, dst endpoint) (reached uint8, exists bool) {
 	from, to := &r.topo.attachments[src], &r.topo.attachments[r.topo.attached[dst]]
@@ -144,7 +144,7 @@ func (r *resolver) ends(class, src int32, dst endpoint) (reached uint8, exists b
 	return f.reached, f.answer != nowhere
 }
 
-// last is the first of the class's ports that face host dst at the devices where
+// last returns the first of the class's ports that face host dst at the devices where
 // paths end, none if there is none.
 func (r *resolver) last(class int32, dst endpoint, at *attachment, reached uint8) (first int32, several bool) {
 	first = none
@@ -193,7 +193,7 @@ func (r *resolver) search(class int32, hop uint8, src int32, last, dst endpoint)
 	return f
 }
 
-// all is the answer for a class regardless of the path.
+// all returns the answer for a class regardless of the path.
 func (r *resolver) all(class int32) answer {
 	if n := answer(r.anywhere[class].Load()); n != unset {
 		return n
@@ -203,7 +203,7 @@ func (r *resolver) all(class int32) answer {
 	return n
 }
 
-// contradiction is the location of evidence that names ports which the path does not
+// contradiction returns the location of evidence that names ports which the path does not
 // use.
 func (f *Fabric) contradiction(class int32) aggregate.LocationID {
 	at := &f.resolve.offPath[class]
@@ -219,7 +219,7 @@ func (f *Fabric) contradiction(class int32) aggregate.LocationID {
 	return id
 }
 
-// raw is the location of a number that has no meaning here, but for a capacity
+// raw returns the location of a number that has no meaning here, but for a capacity
 // that a locator layout may read from it.
 func (f *Fabric) raw(l csig.Layout, t uint8, lm uint16) (aggregate.LocationID, uint64) {
 	var capacity uint64
@@ -302,7 +302,7 @@ func (a *answers) push(p placed) answer {
 	return firstPort + answer(len(a.fabric.places)+a.entered-1)
 }
 
-// of is the answer for one or more ports, ascending.
+// of returns the answer for one or more ports, ascending.
 func (a *answers) of(ports []int32) answer {
 	if len(ports) == 1 {
 		return firstPort + answer(ports[0])
@@ -325,7 +325,7 @@ func (a *answers) of(ports []int32) answer {
 	return a.coarse(ports)
 }
 
-// coarse is the answer for a set past the bound: the ports' stage, or the overflow
+// coarse returns the answer for a set past the bound: the ports' stage, or the overflow
 // location. It is not remembered by the ports, so that memory stays bounded.
 func (a *answers) coarse(ports []int32) answer {
 	f := a.fabric

@@ -37,7 +37,7 @@ const (
 
 var levelNames = [numLevels]string{"location", "set", "device", "stage", "far_end"}
 
-// String is the name used in queries.
+// String returns the name used in queries.
 func (l Level) String() string {
 	if l < numLevels {
 		return levelNames[l]
@@ -45,7 +45,7 @@ func (l Level) String() string {
 	return fmt.Sprintf("level_%d", uint8(l))
 }
 
-// Levels are all levels, in their order.
+// Levels returns all levels, in their order.
 func Levels() []Level {
 	return []Level{LevelLocation, LevelSet, LevelDevice, LevelStage, LevelFarEnd}
 }
@@ -82,7 +82,7 @@ type Location struct {
 	Set, DeviceLoc, StageLoc, FarEnd aggregate.LocationID
 }
 
-// At is the location that l belongs to at the level.
+// At returns the location that l belongs to at the level.
 func (l *Location) At(level Level) aggregate.LocationID {
 	switch level {
 	case LevelSet:
@@ -195,12 +195,12 @@ func (f *Fabric) addDevice(i int32) {
 	}
 }
 
-// class is the location of all ports of one kind.
+// class returns the location of all ports of one kind.
 func (f *Fabric) class(c *trait, a aspects, ports []int32) *Location {
 	return f.setLocation(f.topo.label(c, a), ports)
 }
 
-// setOf is the location of a set of two or more ports, ascending.
+// setOf returns the location of a set of two or more ports, ascending.
 func (f *Fabric) setOf(ports []int32) *Location {
 	return f.setLocation(f.topo.describe(ports), ports)
 }
@@ -241,7 +241,7 @@ func (f *Fabric) describeInto(l *Location, ports []int32) {
 	l.CandidateCount = len(ports)
 }
 
-// portLocation is the location of a port. It is made when it is asked for, since a
+// portLocation returns the location of a port. It is made when it is asked for, since a
 // fabric can have a million of them.
 func (f *Fabric) portLocation(i int32) Location {
 	at := &f.places[i]
@@ -253,20 +253,20 @@ func (f *Fabric) portLocation(i int32) Location {
 	return l
 }
 
-// PortName is the canonical name of a port, "leaf3:up1".
+// PortName returns the canonical name of a port, "leaf3:up1".
 func PortName(device, port string) string { return device + ":" + port }
 
-// PortLocationID is the location of a port of a device.
+// PortLocationID returns the location of a port of a device.
 func PortLocationID(device, port string) aggregate.LocationID {
 	return LocationIDOf(KindPort, PortName(device, port))
 }
 
-// GroupIDOf is the group of that name.
+// GroupIDOf returns the group of that name.
 func GroupIDOf(name string) aggregate.GroupID {
 	return aggregate.GroupID(hashName("group:" + name))
 }
 
-// LocationIDOf is the location of that kind and name. Like all identities it depends on
+// LocationIDOf returns the location of that kind and name. Like all identities it depends on
 // names alone, so that it is the same in every run and under every configuration that has
 // the location, and anybody can check it.
 func LocationIDOf(kind, name string) aggregate.LocationID {
@@ -320,7 +320,7 @@ type Name struct {
 	Pinned bool
 }
 
-// Means tells whether two names of one identity are described alike. The order of groups
+// Means reports whether two names of one identity are described alike. The order of groups
 // moves with every group that a fabric file gets, and does not count.
 func (n *Name) Means(o *Name) bool {
 	if n.Group != nil {

@@ -40,7 +40,7 @@ func domainOf(t testing.TB, s *Spec) *csig.Domain {
 	return d
 }
 
-// addr is the zero Addr for an empty text.
+// addr returns the zero Addr for an empty text.
 func addr(text string) netip.Addr {
 	if text == "" {
 		return netip.Addr{}
@@ -48,7 +48,7 @@ func addr(text string) netip.Addr {
 	return netip.MustParseAddr(text)
 }
 
-// class is a value of the 7-bit locator that both fabrics in testdata have.
+// class returns a value of the 7-bit locator that both fabrics in testdata have.
 func class(stage, orientation, capacity uint16) uint16 {
 	return stage<<5 | orientation<<3 | capacity
 }

@@ -85,7 +85,7 @@ func (f *Fabric) Outline(name string) *Outline {
 	return o
 }
 
-// heights are how many steps up lead to each device from the lowest ones.
+// heights returns how many steps up lead to each device from the lowest ones.
 func (t *topology) heights() []int {
 	height := make([]int, len(t.devices))
 	for range min(len(t.devices), 16) { // deeper than any fabric, and circles of "up" end
@@ -222,7 +222,7 @@ func (o *Outline) addPods(t *topology, order []int32, height []int) {
 	}
 }
 
-// podOf is the group of level pod that the hosts of a device belong to, or "".
+// podOf returns the group of level pod that the hosts of a device belong to, or "".
 func (t *topology) podOf(device int32) string {
 	for i := range t.groups {
 		g := &t.groups[i]
@@ -319,7 +319,7 @@ func (p *OutlinePod) write(b *strings.Builder, indent string) {
 	}
 }
 
-// alike is how many ports a list begins with that have one orientation, speed and kind of peer.
+// alike returns how many ports a list begins with that have one orientation, speed and kind of peer.
 func alike(list []OutlinePort) int {
 	n := 1
 	for n < len(list) && list[n].Orientation == list[0].Orientation && list[n].Speed == list[0].Speed && list[n].PeerKind == list[0].PeerKind {
@@ -328,7 +328,7 @@ func alike(list []OutlinePort) int {
 	return n
 }
 
-// span is the first and the last of names and their number.
+// span returns the first and the last of names and their number.
 func span(list []OutlinePort, name func(*OutlinePort) string) string {
 	var names []string
 	for i := range list {

@@ -41,7 +41,7 @@ func (t *topology) ends(src, dst aggregate.GroupID) (e endpoint, from, to *attac
 
 // GroupRoutes lists the shortest paths from one group to another, most at most, each as the ports
 // by which packets leave its devices. The last hop is left out where it has several ports, one for
-// each host. more tells whether there are further paths. It may be called from several goroutines
+// each host. more reports whether there are further paths. It may be called from several goroutines
 // and allocates what it returns.
 func (f *Fabric) GroupRoutes(src, dst aggregate.GroupID, most int) (routes [][]aggregate.LocationID, more bool) {
 	e, from, to, ok := f.topo.ends(src, dst)
@@ -114,7 +114,7 @@ func (f *Fabric) passedBy(src, dst aggregate.GroupID, at *Location) []aggregate.
 	return list
 }
 
-// shared are the ports on all paths from src to endpoint e, attached at dst, that take one of the
+// shared returns the ports on all paths from src to endpoint e, attached at dst, that take one of the
 // ports via; none stands for all paths.
 func (p *paths) shared(e endpoint, src, dst *attachment, via []int32) (all map[int32]bool) {
 	p.mu.Lock()
@@ -142,7 +142,7 @@ func (p *paths) shared(e endpoint, src, dst *attachment, via []int32) (all map[i
 	return all
 }
 
-// certain are the ports on all paths from device s by device t to endpoint e that take a port, or
+// certain returns the ports on all paths from device s by device t to endpoint e that take a port, or
 // on all paths where that is none. exists is false where no such path takes the port.
 func (p *paths) certain(s, t int32, from, to []uint8, port int32, e endpoint) (ports map[int32]bool, exists bool) {
 	ports = make(map[int32]bool)

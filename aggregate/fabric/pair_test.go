@@ -39,7 +39,7 @@ func TestPassed(t *testing.T) {
 	}
 }
 
-// allRoutes are all paths of a pair of groups, the last hop included port by port.
+// allRoutes returns all paths of a pair of groups, the last hop included port by port.
 func allRoutes(t *testing.T, f *Fabric, src, dst aggregate.GroupID) (all [][]aggregate.LocationID) {
 	t.Helper()
 	e, from, to, ok := f.topo.ends(src, dst)
@@ -57,7 +57,7 @@ func allRoutes(t *testing.T, f *Fabric, src, dst aggregate.GroupID) (all [][]agg
 	return w.routes
 }
 
-// sharedBy are the ports, by name, of all paths that take a port of the place.
+// sharedBy returns the ports, by name, of all paths that take a port of the place.
 func sharedBy(f *Fabric, routes [][]aggregate.LocationID, place *Location) []aggregate.LocationID {
 	var shared []aggregate.LocationID
 	first := true

@@ -239,7 +239,7 @@ func (d *distances) symmetric() bool {
 	return true
 }
 
-// toward is the distance from each device to device t, nil past the bound.
+// toward returns the distance from each device to device t, nil past the bound.
 func (d *distances) toward(t int32) []uint8 {
 	if known := d.to[t].Load(); known != nil {
 		return *known
@@ -247,7 +247,7 @@ func (d *distances) toward(t int32) []uint8 {
 	return d.measure(&d.to[t], t, d.in, func(p *port) int32 { return p.device })
 }
 
-// awayFrom is the distance from device s to each device, nil past the bound.
+// awayFrom returns the distance from device s to each device, nil past the bound.
 func (d *distances) awayFrom(s int32) []uint8 {
 	if d.mutual {
 		return d.toward(s)
@@ -292,7 +292,7 @@ func (d *distances) measure(into *atomic.Pointer[[]uint8], start int32, ports []
 	return table
 }
 
-// refusals is how many devices' distances are past the bound.
+// refusals returns how many devices' distances are past the bound.
 func (d *distances) refusals() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -379,7 +379,7 @@ type Hop struct {
 	Count int      // of ports
 }
 
-// Hops is the way from one group to another: the ports that shortest paths may take, hop
+// Hops returns the way from one group to another: the ports that shortest paths may take, hop
 // by hop, the last one toward the hosts. It is nil where the topology knows no way: for a
 // group without hosts, or whose hosts are behind more than 32 devices. It may be called from
 // several goroutines, and allocates what it returns.
@@ -405,7 +405,7 @@ func (f *Fabric) Hops(src, dst aggregate.GroupID) []Hop {
 	return hops
 }
 
-// groupAt is the endpoint that stands for any host of a group.
+// groupAt returns the endpoint that stands for any host of a group.
 func (t *topology) groupAt(id aggregate.GroupID) endpoint {
 	for i := range t.groups {
 		if t.groups[i].id == id {
@@ -415,7 +415,7 @@ func (t *topology) groupAt(id aggregate.GroupID) endpoint {
 	return none
 }
 
-// hopSets are the ports of paths from src to endpoint e, attached at dst, by how many
+// hopSets returns the ports of paths from src to endpoint e, attached at dst, by how many
 // devices packets have left before. Paths of several lengths share sets.
 func (p *paths) hopSets(e endpoint, src, dst *attachment) (sets []map[int32]bool) {
 	p.mu.Lock()
@@ -457,7 +457,7 @@ func (f *Fabric) Routes(src, dst netip.Addr, most int) (routes [][]aggregate.Loc
 	return w.routes, known && !w.many && len(w.routes) > 0
 }
 
-// Edges are the names of the devices that an address may be attached to, ascending; none
+// Edges returns the names of the devices that an address may be attached to, ascending; none
 // where the topology does not know it. The caller owns the list.
 func (f *Fabric) Edges(a netip.Addr) []string {
 	at := f.topo.attachmentOf(a)

@@ -51,7 +51,7 @@ type rule struct {
 	names            []string // of via
 }
 
-// named is how many fields the rule names beside addresses.
+// named returns how many fields the rule names beside addresses.
 func (r *rule) named() (n int) {
 	for _, is := range []bool{r.proto != 0, r.srcPort != 0, r.dstPort != 0} {
 		if is {
@@ -72,7 +72,7 @@ type rules struct {
 	bySrc bart.Table[[]int32] // most specific first
 }
 
-// find is the rule that counts for a flow at a time, none without one, and from when until when
+// find returns the rule that counts for a flow at a time, none without one, and from when until when
 // the answer is the same.
 func (r *rules) find(src, dst netip.Addr, f *aggregate.Flow, ns int64) (found int32, from, until int64) {
 	found, from, until = none, math.MinInt64, math.MaxInt64
@@ -178,7 +178,7 @@ func (b *builder) via(path string, names []string) (list []waypoint) {
 	return list
 }
 
-// prefixesOf are those of an address, a prefix, a host or a group.
+// prefixesOf returns those of an address, a prefix, a host or a group.
 func (b *builder) prefixesOf(path, text string) (list []netip.Prefix) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		a = canonicalAddr(a)

@@ -38,7 +38,7 @@ func newRegistry() *registry {
 	return r
 }
 
-// get is a location, nil when it is not registered.
+// get returns a location, nil when it is not registered.
 func (r *registry) get(id aggregate.LocationID) *Location {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -105,7 +105,7 @@ func (r *registry) addOffPath(l *Location) aggregate.LocationID {
 	return l.ID
 }
 
-// list is a snapshot in no order.
+// list returns a snapshot in no order.
 func (r *registry) list() []Location {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -159,7 +159,7 @@ func (ids *numberIDs) set(lm uint16, id aggregate.LocationID) {
 	page[lm&255].Store(uint64(id))
 }
 
-// raw is the location of a number without meaning.
+// raw returns the location of a number without meaning.
 func (r *registry) raw(l csig.Layout, lm uint16) aggregate.LocationID {
 	index := l.Index()
 	if id := r.rawIDs[index].get(lm); id != 0 {
@@ -168,7 +168,7 @@ func (r *registry) raw(l csig.Layout, lm uint16) aggregate.LocationID {
 	return r.meet(&r.rawIDs[index], number{uint8(index), true, lm})
 }
 
-// unknown is the location of a number that fits no port.
+// unknown returns the location of a number that fits no port.
 func (r *registry) unknown(l csig.Layout, lm uint16) aggregate.LocationID {
 	index := l.Index()
 	if id := r.unknownIDs[index].get(lm); id != 0 {

@@ -72,7 +72,7 @@ func (r *review) ends() {
 	}
 }
 
-// some is the first few names of a list, and how many more there are.
+// some returns the first few names of a list, and how many more there are.
 func some(names []string) string {
 	const most = 5
 	if len(names) > most {

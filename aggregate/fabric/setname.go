@@ -58,7 +58,7 @@ func (t *topology) traitOf(ports []int32) trait {
 	return c
 }
 
-// aspects are those that the trait has a value for.
+// aspects returns those that the trait has a value for.
 func (c *trait) aspects() aspects {
 	var a aspects
 	if c.orientation != "" {
@@ -189,7 +189,7 @@ func (t *topology) describePeers(c *trait, ports []int32) (string, bool) {
 	return t.label(c, byOrientation) + " to " + strings.Join(peers, ","), facing == len(ports)
 }
 
-// label is the human name of a class: "leaf3 up", "leaf up 100G", "spine down to
+// label returns the human name of a class: "leaf3 up", "leaf up 100G", "spine down to
 // leaf5", "any port up".
 func (t *topology) label(c *trait, a aspects) string {
 	name := "any port"
@@ -234,7 +234,7 @@ func (t *topology) portNames(ports []int32) []string {
 	return names
 }
 
-// speedLabel is a speed in kbit/s as it stands in names: "100G", exact.
+// speedLabel returns a speed in kbit/s as it stands in names: "100G", exact.
 func speedLabel(kbps uint64) string {
 	switch {
 	case kbps >= 1e6:

@@ -148,7 +148,7 @@ func (s *sightings) at(fl *aggregate.Flow, ns int64) (stands []uint32, from, unt
 	return stands, from, until
 }
 
-// seenWay is the way of a flow between attachments that was seen at places, 0 where no shortest
+// seenWay returns the way of a flow between attachments that was seen at places, 0 where no shortest
 // path passes all of them: then the path changed meanwhile.
 func (f *Fabric) seenWay(stands []uint32, a, b int32) uint32 {
 	key := fmt.Sprint(stands, a, b)

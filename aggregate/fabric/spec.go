@@ -319,7 +319,7 @@ func addLines(err error, text []byte, name string) error {
 	return err
 }
 
-// lineOf is the line of the deepest node on a path like "devices[3].ports[1].peer"
+// lineOf returns the line of the deepest node on a path like "devices[3].ports[1].peer"
 // that the document has: a missing key is reported where it is missed.
 func lineOf(doc *yaml.Node, path string) int {
 	n := doc
@@ -338,7 +338,7 @@ func lineOf(doc *yaml.Node, path string) int {
 	return n.Line
 }
 
-// child is the value of a key of a mapping, nil without it.
+// child returns the value of a key of a mapping, nil without it.
 func child(n *yaml.Node, key string) *yaml.Node {
 	n = content(n)
 	if n == nil || n.Kind != yaml.MappingNode {
@@ -352,7 +352,7 @@ func child(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// items are the elements of a sequence, without the null ones, which the decoder
+// items returns the elements of a sequence, without the null ones, which the decoder
 // leaves out too.
 func items(n *yaml.Node) []*yaml.Node {
 	n = content(n)

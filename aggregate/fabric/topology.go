@@ -134,7 +134,7 @@ func (t *topology) groupNamed(name string) int32 {
 	return none
 }
 
-// groupOf is the group with the longest prefix that holds the address.
+// groupOf returns the group with the longest prefix that holds the address.
 func (t *topology) groupOf(a netip.Addr) int32 {
 	if g, ok := t.prefixes.Lookup(a); ok {
 		return g
@@ -167,7 +167,7 @@ func (t *topology) endpointOf(a netip.Addr) endpoint {
 	return none
 }
 
-// attachmentOf is the attachment of the endpoint at an address, or none.
+// attachmentOf returns the attachment of the endpoint at an address, or none.
 func (t *topology) attachmentOf(a netip.Addr) int32 {
 	if e := t.endpointOf(a); e != none {
 		return t.attached[e]

@@ -97,7 +97,7 @@ func (w *ways) enter(one way, ok bool) uint32 {
 	return uint32(len(w.list))
 }
 
-// HasWays tells whether there is any evidence of paths, or may be. It implements
+// HasWays reports whether there is any evidence of paths, or may be. It implements
 // aggregate.Wayfinder.
 func (f *Fabric) HasWays() bool {
 	return len(f.rules.list) > 0 || len(f.ecmp.devices) > 0 || len(f.seen.stands) > 0
@@ -131,7 +131,7 @@ func (f *Fabric) Way(fl *aggregate.Flow, ns int64) (way uint32, from, until int6
 	return way, from, until
 }
 
-// sighted is the way of a flow by what taps in the fabric saw of it, and the part of a time in which
+// sighted returns the way of a flow by what taps in the fabric saw of it, and the part of a time in which
 // the answer is the same.
 func (f *Fabric) sighted(fl *aggregate.Flow, a, b int32, ns, from, until int64) (way uint32, since, till int64) {
 	if len(f.seen.stands) == 0 || !f.seen.revealed.Load() {
@@ -147,7 +147,7 @@ func (f *Fabric) sighted(fl *aggregate.Flow, a, b int32, ns, from, until int64) 
 	return way, max(from, since), min(until, till)
 }
 
-// ruled is the way that a rule gives between attachments.
+// ruled returns the way that a rule gives between attachments.
 func (f *Fabric) ruled(k ruleEnds) uint32 {
 	f.ways.mu.RLock()
 	id, known := f.ways.byRule[k]
@@ -221,7 +221,7 @@ type waypoint []passage
 // noPassage is an error for the name of a waypoint.
 const noPassage = "%q: no device or port has that name: expected one such as spine1 or leaf1:up2"
 
-// passages are those of a port, or those of a device. A port that faces no device is passed
+// passages returns those of a port, or those of a device. A port that faces no device is passed
 // where paths end.
 func (t *topology) passages(name string) waypoint {
 	if d, ok := t.deviceIndex[name]; ok {
@@ -245,7 +245,7 @@ func (t *topology) passages(name string) waypoint {
 	return waypoint{{t.ports[i].device, t.ports[i].device, none}}
 }
 
-// via is the way of the shortest paths that pass waypoints in their order, as segment routing
+// via returns the way of the shortest paths that pass waypoints in their order, as segment routing
 // has them (RFC 8402, section 3.1.1: a node or adjacency segment by the shortest path to it). ok is
 // false where there is none.
 func (p *paths) via(by aggregate.Evidence, src, dst *attachment, points []waypoint) (w way, ok bool) {
@@ -285,7 +285,7 @@ type segments struct {
 	hops   [][]int // of each passage, from the start until it was passed
 }
 
-// between is the distance of two devices.
+// between returns the distance of two devices.
 func (r *segments) between(from, to int32) int {
 	if table := r.paths.hops.awayFrom(from); table != nil && table[to] != far {
 		return int(table[to])
@@ -314,7 +314,7 @@ func (r *segments) forward() bool {
 	return true
 }
 
-// total is how long the shortest paths to a device are.
+// total returns how long the shortest paths to a device are.
 func (r *segments) total(t int32) int {
 	last := len(r.points) - 1
 	n := unreached

@@ -16,7 +16,7 @@ func flowBetween(src, dst string, srcPort, dstPort uint16) *aggregate.Flow {
 	return &aggregate.Flow{Src: netip.MustParseAddr(src).As16(), Dst: netip.MustParseAddr(dst).As16(), SrcPort: srcPort, DstPort: dstPort, Proto: 6}
 }
 
-// candidatesOn are the ports that a locator names on the way of a flow at a time.
+// candidatesOn returns the ports that a locator names on the way of a flow at a time.
 func candidatesOn(t *testing.T, f *Fabric, fl *aggregate.Flow, lm uint16, ns int64) string {
 	t.Helper()
 	way, from, until := f.Way(fl, ns)
@@ -141,7 +141,7 @@ func TestContradictedPath(t *testing.T) {
 	}
 }
 
-// TestECMPHashes are the check values of the functions (the catalogue of parametrised CRC
+// TestECMPHashes returns the check values of the functions (the catalogue of parametrised CRC
 // algorithms by G. Cook: CRC-16/IBM-3740, CRC-32/ISO-HDLC, CRC-32/ISCSI).
 func TestECMPHashes(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,7 @@ func newCourt(cfg *Config) *court {
 	return &court{cfg: cfg, most: maxRoutes, routes: map[[2]netip.Addr][][]aggregate.LocationID{}, places: map[aggregate.LocationID]fabric.Location{}}
 }
 
-// place is a location by its identity.
+// place returns a location by its identity.
 func (c *court) place(id aggregate.LocationID) fabric.Location {
 	at, known := c.places[id]
 	if !known {
@@ -63,7 +63,7 @@ func (c *court) place(id aggregate.LocationID) fabric.Location {
 	return at
 }
 
-// routesOf are the ways that packets of a flow's ends may take.
+// routesOf returns the ways that packets of a flow's ends may take.
 func (c *court) routesOf(f *flow) [][]aggregate.LocationID {
 	src, dst := f.key.addrs()
 	key := [2]netip.Addr{src, dst}
@@ -77,7 +77,7 @@ func (c *court) routesOf(f *flow) [][]aggregate.LocationID {
 	return all
 }
 
-// paths are the ways that a flow may take, given the ports that its tags name.
+// paths returns the ways that a flow may take, given the ports that its tags name.
 func (c *court) paths(f *flow) [][]aggregate.LocationID {
 	all := c.routesOf(f)
 	var fit [][]aggregate.LocationID
@@ -109,7 +109,7 @@ type suspect struct {
 	flows          uint64 // a hash of which flows pass it, how likely
 }
 
-// testable is how many of the suspects can be told apart at all: those that enough flows
+// testable returns how many of the suspects can be told apart at all: those that enough flows
 // pass, and not the same ones. Which flows are affected is nothing to it, so that as many
 // explanations were tried.
 func testable(of map[who]*suspect) int {
@@ -122,7 +122,7 @@ func testable(of map[who]*suspect) int {
 	return max(len(apart), 1)
 }
 
-// suspects are all that flows may pass, and their senders.
+// suspects returns all that flows may pass, and their senders.
 func (c *court) suspects(affected, kept []*flow) (of map[who]*suspect, nAffected, nKept int) {
 	of = map[who]*suspect{}
 	share := map[who]float64{}
@@ -178,7 +178,7 @@ func (c *court) suspects(affected, kept []*flow) (of map[who]*suspect, nAffected
 	return of, nAffected, nKept
 }
 
-// likelihood is the logarithm of how likely it is that what happened to flows happened
+// likelihood returns the logarithm of how likely it is that what happened to flows happened
 // because of the suspect, which does it to flows in one of several shares, and to some for
 // other reasons.
 func (s *suspect) likelihood(affected, kept int) float64 {

@@ -52,7 +52,7 @@ type caseKey struct {
 	beyond bool
 }
 
-// keyOf is the key of what an observation breaks a rule over one observation about.
+// keyOf returns the key of what an observation breaks a rule over one observation about.
 func keyOf(k Kind, o *decode.Observation, at aggregate.LocationID, tap string) caseKey {
 	key := caseKey{kind: k}
 	switch singles[k].of {
@@ -80,7 +80,7 @@ func newCases(cfg *Config, sizes *[NumKinds]int) cases {
 	return cases{of: make(map[caseKey]*Finding), sizes: sizes, most: cfg.MaxSubjects, locator: cfg.Locator}
 }
 
-// get is the finding of a subject, or past the bound that of all others of its kind.
+// get returns the finding of a subject, or past the bound that of all others of its kind.
 func (c *cases) get(k caseKey) *Finding {
 	f := c.of[k]
 	if f == nil && c.sizes[k.kind] >= c.most {
@@ -95,7 +95,7 @@ func (c *cases) get(k caseKey) *Finding {
 	return f
 }
 
-// begin is a finding of which nothing was seen yet.
+// begin returns a finding of which nothing was seen yet.
 func (c *cases) begin(k caseKey) *Finding {
 	if k.beyond {
 		f := Others(k.kind)

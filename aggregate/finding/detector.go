@@ -135,7 +135,7 @@ func (d *Detector) Windows(tap *Tap) *Watcher {
 	return w
 }
 
-// stuckPorts are the findings of those of layouts that are not misread.
+// stuckPorts returns the findings of those of layouts that are not misread.
 func (d *Detector) stuckPorts(misread [csig.NumLayouts]bool) (list []Finding) {
 	for _, w := range d.windows {
 		for k, f := range w.cases.of {
@@ -242,13 +242,13 @@ func (d *Detector) value(s *seen) {
 	}
 }
 
-// ends are the source and the destination of the measured path.
+// ends returns the source and the destination of the measured path.
 func ends(o *decode.Observation) (src, dst netip.Addr) {
 	from, to := o.Measured()
 	return netip.AddrFrom16(*from).Unmap(), netip.AddrFrom16(*to).Unmap()
 }
 
-// authorised tells whether a source may send tags.
+// authorised reports whether a source may send tags.
 func (c *Config) authorised(src netip.Addr) bool {
 	return len(c.Senders) == 0 || slices.ContainsFunc(c.Senders, func(p netip.Prefix) bool { return p.Contains(src) })
 }
@@ -325,7 +325,7 @@ func (d *Detector) located(table *csig.Table, s *seen) {
 	}
 }
 
-// above tells whether a value, in stored units, is more than a port of the capacity can
+// above reports whether a value, in stored units, is more than a port of the capacity can
 // have, 0 if that is not known.
 func above(s csig.Signal, low, capacity uint64) bool {
 	const whole = 1_000_000 // ppm

@@ -38,7 +38,7 @@ type Finding struct {
 	Packets    []Packet // the first ones
 }
 
-// idOf is a number for a kind and a subject.
+// idOf returns a number for a kind and a subject.
 func idOf(k Kind, subject string) uint64 {
 	return xxhash.Sum64String(kinds[k].name + "\x00" + subject)
 }

@@ -47,7 +47,7 @@ type shown struct {
 	n   uint64
 }
 
-// configured is a configuration with the signals that are built in.
+// configured returns a configuration with the signals that are built in.
 func configured(t testing.TB, l Locator, change func(*Config)) Config {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()

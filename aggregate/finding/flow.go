@@ -24,7 +24,7 @@ func flowOf(o *decode.Observation) flowKey {
 	return flowKey{o.Src, o.Dst, uint32(o.SrcPort)<<16 | uint32(o.DstPort), o.Proto}
 }
 
-// addrs are the flow's ends.
+// addrs returns the flow's ends.
 func (k *flowKey) addrs() (src, dst netip.Addr) {
 	return netip.AddrFrom16(k.src).Unmap(), netip.AddrFrom16(k.dst).Unmap()
 }
@@ -116,7 +116,7 @@ func (f *flows) tagged(at Place, o *decode.Observation) *flow {
 }
 
 // Bare takes a packet without a tag: its time, number, addresses, protocol and ports. data
-// tells whether it carries any, which acknowledgements do not. It keeps no reference to it.
+// reports whether it carries any, which acknowledgements do not. It keeps no reference to it.
 func (d *Detector) Bare(tap *Tap, o *decode.Observation, data bool) {
 	if tap.Place != Receiver && tap.Place != Sender {
 		return
@@ -156,7 +156,7 @@ func (f *flow) end() {
 	f.run.n = 0
 }
 
-// longest is the longest gap so far.
+// longest returns the longest gap so far.
 func (f *flow) longest() *gap {
 	if f.run.n > f.best.n {
 		return &f.run
@@ -185,7 +185,7 @@ func (p *path) passed(at aggregate.LocationID) {
 	}
 }
 
-// reflected is the path that a reflection is of, nil where its flow is not told apart.
+// reflected returns the path that a reflection is of, nil where its flow is not told apart.
 func (f *flows) reflected(o *decode.Observation) *path {
 	one := f.of[flowKey{o.Dst, o.Src, uint32(o.DstPort)<<16 | uint32(o.SrcPort), o.Proto}]
 	if one == nil {
@@ -211,7 +211,7 @@ type slotClock struct {
 
 const slotNS = 1_000_000
 
-// at is the slot of a time; what came before the first observation is in the first one.
+// at returns the slot of a time; what came before the first observation is in the first one.
 func (c *slotClock) at(ns int64) uint {
 	if !c.started {
 		c.start, c.started = ns, true
@@ -230,7 +230,7 @@ func (s *slots) set(c *slotClock, ns int64) {
 	s.step = c.step
 }
 
-// now are the bits by the clock's present step.
+// now returns the bits by the clock's present step.
 func (s *slots) now(c *slotClock) uint64 {
 	b := s.bits
 	for n := s.step; n < c.step && b != 0; n++ {
@@ -245,7 +245,7 @@ func (s *slots) now(c *slotClock) uint64 {
 	return b
 }
 
-// overlap is the share of the times of one in which the other happened as well.
+// overlap returns the share of the times of one in which the other happened as well.
 func overlap(one, other uint64) float64 {
 	if one == 0 {
 		return 0

@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// forgers are the sources of many values that no port of their path writes, in a share many
+// forgers returns the sources of many values that no port of their path writes, in a share many
 // times that of all others, where nothing that their packets pass explains them as well.
 func (d *Detector) forgers(c *court, s *strays, flows []*flow) map[netip.Addr]bool {
 	out := map[netip.Addr]bool{}
@@ -39,7 +39,7 @@ func (d *Detector) forgers(c *court, s *strays, flows []*flow) map[netip.Addr]bo
 	return out
 }
 
-// of are the flows of a source that have strays, others those of any that have none.
+// of returns the flows of a source that have strays, others those of any that have none.
 func of(src netip.Addr, flows []*flow) (list []*flow) {
 	for _, f := range flows {
 		if from, _ := f.key.addrs(); from == src && f.strays > 0 {
@@ -65,7 +65,7 @@ func (one *sourceState) cleared(d *Detector, wrote map[aggregate.LocationID]uint
 	return func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 }
 }
 
-// constant tells whether a source's strays are one value, heavily loaded and not the
+// constant reports whether a source's strays are one value, heavily loaded and not the
 // tightest, to the bit: who forges may write such, and a port does for other reasons.
 func (d *Detector) constant(l csig.Layout, one *sourceState) bool {
 	for i := range one.odd.list {
@@ -87,12 +87,12 @@ func (d *Detector) constant(l csig.Layout, one *sourceState) bool {
 	return false
 }
 
-// exceeds tells whether a source's share of strays is many times that of others.
+// exceeds reports whether a source's share of strays is many times that of others.
 func (one *sourceState) exceeds(stray, touched uint64) bool {
 	return float64(one.stray)*float64(touched) >= strayFactor*float64(stray)*float64(one.touched)
 }
 
-// standsOut tells whether a source's share is many times that of those at the same edge,
+// standsOut reports whether a source's share is many times that of those at the same edge,
 // whose values pass the same ports: of the one with the median share, the lower one of two.
 func (s *strays) standsOut(src netip.Addr, edge func(netip.Addr) string) bool {
 	at := edge(src)
@@ -190,7 +190,7 @@ func (one *sourceState) keep(run *feigned) {
 	}
 }
 
-// feigners are the sources that write values in the name of ports, with the longest run of one.
+// feigners returns the sources that write values in the name of ports, with the longest run of one.
 func (d *Detector) feigners(s *strays) map[netip.Addr]*feigned {
 	out := map[netip.Addr]*feigned{}
 	for src, one := range s.sources {
@@ -208,7 +208,7 @@ func (d *Detector) feigners(s *strays) map[netip.Addr]*feigned {
 	return out
 }
 
-// alone tells whether hardly any other source has a value.
+// alone reports whether hardly any other source has a value.
 func (s *strays) alone(src netip.Addr, key uint64) bool {
 	var here, elsewhere uint64
 	for other, state := range s.sources {
@@ -223,7 +223,7 @@ func (s *strays) alone(src netip.Addr, key uint64) bool {
 	return strayFactor*elsewhere <= here
 }
 
-// forged is the finding of it.
+// forged returns the finding of it.
 func (run *feigned) forged(src netip.Addr, of *sourceState) Finding {
 	low, _, _ := run.table.Range(run.table.Code(run.s()))
 	return Finding{

@@ -205,16 +205,16 @@ var kinds = [NumKinds]kindInfo{
 	},
 }
 
-// String is the kind's name.
+// String returns the kind's name.
 func (k Kind) String() string { return kinds[k].name }
 
-// Severity is that of all findings of the kind.
+// Severity returns that of all findings of the kind.
 func (k Kind) Severity() Severity { return kinds[k].severity }
 
 // Otherwise says what would explain such a finding without a fault.
 func (k Kind) Otherwise() string { return kinds[k].otherwise }
 
-// TapAhead is the finding that a tap's packets had times ahead of the host's clock, which it
+// TapAhead returns the finding that a tap's packets had times ahead of the host's clock, which it
 // counted from one time of that clock to another (Unix ns).
 func TapAhead(tap string, from, to int64, count uint64) Finding {
 	return Finding{

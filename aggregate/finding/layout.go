@@ -89,7 +89,7 @@ func (l *layoutState) alone(s *seen) {
 	b.seen(s.tap.File, s.o)
 }
 
-// locatorsAlone are the findings of locator metadata that some port wrote beside an
+// locatorsAlone returns the findings of locator metadata that some port wrote beside an
 // initial value.
 func (d *Detector) locatorsAlone(l *layoutState) (list []Finding) {
 	if d.cfg.Uninitialized {
@@ -115,14 +115,14 @@ func (d *Detector) locatorsAlone(l *layoutState) (list []Finding) {
 	return list
 }
 
-// named is the location that a tag names by the locator of a layout, if it is one.
+// named returns the location that a tag names by the locator of a layout, if it is one.
 func (d *Detector) named(s *tagSample, by csig.Layout) (at fabric.Location, ok bool) {
 	id, _ := d.cfg.Locator.Locate(by, s.tag.T, s.tag.LM, s.src, s.dst)
 	at, ok = d.cfg.Locator.Location(id)
 	return at, ok && (at.Kind == fabric.KindPort || at.Kind == fabric.KindSet)
 }
 
-// wrongProfile is a suggestion to read a layout's tags by the other profile: where they
+// wrongProfile returns a suggestion to read a layout's tags by the other profile: where they
 // make less sense as configured than under that one.
 func (d *Detector) wrongProfile(i int) (f Finding, ok bool) {
 	l := &d.layouts[i]
@@ -145,7 +145,7 @@ func (d *Detector) wrongProfile(i int) (f Finding, ok bool) {
 	}, true
 }
 
-// sense is how many tags name a port of their path when their bits are read by a layout,
+// sense returns how many tags name a port of their path when their bits are read by a layout,
 // and their metadata by the locator of one: it may be described for the other profile.
 func (d *Detector) sense(samples []tagSample, l, locator csig.Layout) (n int) {
 	var buf [8]byte
@@ -158,7 +158,7 @@ func (d *Detector) sense(samples []tagSample, l, locator csig.Layout) (n int) {
 	return n
 }
 
-// wrongFormat is a suggestion that tags of a layout are longer or shorter than it says:
+// wrongFormat returns a suggestion that tags of a layout are longer or shorter than it says:
 // no packet follows where they would end.
 func (d *Detector) wrongFormat(i int) (f Finding, ok bool) {
 	l, is := &d.layouts[i], csig.LayoutAt(i)

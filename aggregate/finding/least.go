@@ -72,7 +72,7 @@ func (d *Detector) least(table *csig.Table, code uint32, at *place, s *seen) {
 	l.late.seen(s.tap.File, s.o)
 }
 
-// lost are the findings of what takes values back that ports before it wrote: flows whose
+// lost returns the findings of what takes values back that ports before it wrote: flows whose
 // least delays name a port behind their first device, where that names itself in others. First
 // devices that do so at times alone are no sign of it: what they add may vary.
 func (d *Detector) lost(c *court, l *layoutState, flows []*flow) (list []Finding) {
@@ -114,7 +114,7 @@ func (d *Detector) lost(c *court, l *layoutState, flows []*flow) (list []Finding
 	return list
 }
 
-// first are the devices of ports that wrote a least delay as the first one of a path.
+// first returns the devices of ports that wrote a least delay as the first one of a path.
 func (p *places) first(of uint32) map[string]bool {
 	devices := map[string]bool{}
 	for _, one := range p.of {
@@ -125,7 +125,7 @@ func (p *places) first(of uint32) map[string]bool {
 	return devices
 }
 
-// explains tells whether almost all of the flows may pass one of those that a verdict names.
+// explains reports whether almost all of the flows may pass one of those that a verdict names.
 func (c *court) explains(v *verdict, flows []*flow) bool {
 	return slices.ContainsFunc(v.at, func(at fabric.Location) bool {
 		n := 0

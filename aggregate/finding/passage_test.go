@@ -68,7 +68,7 @@ func TestPassages(t *testing.T) {
 	}
 }
 
-// randomRows are those of a few ports in a window, most of which go on as before.
+// randomRows returns those of a few ports in a window, most of which go on as before.
 func randomRows(random *rand.Rand, window int64) (rows []wrote) {
 	for port := range uint64(3) {
 		r := steady(window, 60+random.Uint64N(60))

@@ -42,7 +42,7 @@ type places struct {
 // noPlaces stand for locations of which nothing is remembered.
 var noPlaces = [...]place{{kind: placeNone}, {kind: placeUnknown}, {kind: placeSet}}
 
-// get is the place of a location. It asks the locator, which may allocate, once.
+// get returns the place of a location. It asks the locator, which may allocate, once.
 func (p *places) get(id aggregate.LocationID, from Locator) *place {
 	if known := p.of[id]; known != nil {
 		return known

@@ -74,7 +74,7 @@ func (d *Detector) Findings() []Finding {
 	return list
 }
 
-// readsValues tells whether findings of the kind come from fields that a wrong layout puts
+// readsValues reports whether findings of the kind come from fields that a wrong layout puts
 // elsewhere.
 func (k Kind) readsValues() bool {
 	switch k {
@@ -169,7 +169,7 @@ func (s *stray) others(flows []*flow) (kept []*flow) {
 	return kept
 }
 
-// inOrder are the flows of a stray in an order that does not change.
+// inOrder returns the flows of a stray in an order that does not change.
 func (s *stray) inOrder() []*flow {
 	return slices.SortedFunc(maps.Keys(s.flows), func(a, b *flow) int { return a.key.compare(&b.key) })
 }

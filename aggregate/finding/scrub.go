@@ -57,7 +57,7 @@ func (v *values) add(s *seen) {
 	v.list[rarest] = value{key, old + 1, old, s.o.TimeNS, s.o.TimeNS, Packet{s.tap.File, s.o.Packet}}
 }
 
-// find is a value, nil if it is not among the frequent ones.
+// find returns a value, nil if it is not among the frequent ones.
 func (v *values) find(key uint64) *value {
 	for i := range v.list {
 		if v.list[i].key == key {
@@ -74,7 +74,7 @@ func (l *layoutState) forged(s *seen, limit int) {
 	}
 }
 
-// passed are the values of a source that a tap at it saw and that came behind the edge as
+// passed returns the values of a source that a tap at it saw and that came behind the edge as
 // they were, if they are minStrays together. A port may write the same now and then: the
 // values of others have them as seldom as those of a forger stand out.
 func (s *strays) passed(src netip.Addr) (list []*value) {
@@ -104,7 +104,7 @@ func (s *strays) passed(src netip.Addr) (list []*value) {
 	return list
 }
 
-// unscrubbed are the findings of edges that let values of senders pass (IBCS 4.1).
+// unscrubbed returns the findings of edges that let values of senders pass (IBCS 4.1).
 func (d *Detector) unscrubbed(s *strays, forgers map[netip.Addr]bool, feigners map[netip.Addr]*feigned) (list []Finding) {
 	by := map[string]*Finding{}
 	for _, src := range s.inOrder() {
@@ -159,7 +159,7 @@ func cut(text string) string {
 	return text
 }
 
-// inOrder are the sources, ascending.
+// inOrder returns the sources, ascending.
 func (s *strays) inOrder() []netip.Addr {
 	return slices.SortedFunc(maps.Keys(s.sources), netip.Addr.Compare)
 }

@@ -69,7 +69,7 @@ func (s *strays) source(of *seen, limit int) *sourceState {
 	return at
 }
 
-// known is the state of a source, nil beyond limit.
+// known returns the state of a source, nil beyond limit.
 func (s *strays) known(src netip.Addr, limit int) *sourceState {
 	at := s.sources[src]
 	if at == nil && len(s.sources) < limit {
@@ -117,13 +117,13 @@ func (s *strays) add(location aggregate.LocationID, of *sourceState, o *seen, cl
 	}
 }
 
-// room tells whether another source or flow can be told apart.
+// room reports whether another source or flow can be told apart.
 func (s *strays) room() bool {
 	s.pairs++
 	return s.pairs <= maxStrayPairs
 }
 
-// forged are the findings of sources that forge values.
+// forged returns the findings of sources that forge values.
 func (s *strays) forged(by map[netip.Addr]bool) (list []Finding) {
 	for src := range by {
 		one := s.sources[src]

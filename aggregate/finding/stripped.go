@@ -15,12 +15,12 @@ const (
 	minMissing, minExcess = 20, 10
 )
 
-// inOrder are the flows in an order that does not change.
+// inOrder returns the flows in an order that does not change.
 func (f *flows) inOrder() []*flow {
 	return slices.SortedFunc(maps.Values(f.of), func(a, b *flow) int { return a.key.compare(&b.key) })
 }
 
-// stripped is the finding of flows that lose their tags on the way (section 6.1). All that
+// stripped returns the finding of flows that lose their tags on the way (section 6.1). All that
 // arrives at a host without tags is no finding: tags end at the boundary of the domain. A
 // sender that gives tags to some flows alone is none either, where paths do not tell them
 // apart.
@@ -104,7 +104,7 @@ func (c *court) clean(affected, kept []*flow) map[aggregate.LocationID]int {
 // senders clears them: a tap beside them saw what they send.
 func senders(at aggregate.LocationID) bool { return at == aggregate.NoLocation }
 
-// rates are the shares of packets with data that senders tag, as receivers have them of
+// rates returns the shares of packets with data that senders tag, as receivers have them of
 // the flows that keep tags, and the hosts at which tags arrive from behind other edges.
 func (d *Detector) rates(all []*flow) (of map[netip.Addr]float64, tagged map[netip.Addr]bool) {
 	sums := map[netip.Addr]*traffic{}
@@ -130,8 +130,8 @@ func (d *Detector) rates(all []*flow) (of map[netip.Addr]float64, tagged map[net
 	return of, tagged
 }
 
-// rate is the share of a flow's packets with data that its sender tags, 0 if that is not
-// known; seen tells whether a tap at the sender says so, which then holds, tags or not.
+// rate returns the share of a flow's packets with data that its sender tags, 0 if that is not
+// known; seen reports whether a tap at the sender says so, which then holds, tags or not.
 func (one *flow) rate(of map[netip.Addr]float64) (rate float64, seen bool) {
 	if t := &one.sent; t.all() > 0 {
 		return float64(t.tagged) / float64(max(t.tagged+t.data, 1)), true
@@ -143,7 +143,7 @@ func (one *flow) rate(of map[netip.Addr]float64) (rate float64, seen bool) {
 	return of[src], false
 }
 
-// inserted is the finding of tags that no sender made (section 4.4.2): in flows that a tap
+// inserted returns the finding of tags that no sender made (section 4.4.2): in flows that a tap
 // at the sender sees without.
 func (d *Detector) inserted(c *court, all []*flow) (f Finding, ok bool) {
 	var affected, kept []*flow

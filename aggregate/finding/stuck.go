@@ -77,7 +77,7 @@ const (
 	minQueued = 4 * 9216
 )
 
-// mayStick tells whether it means something that a port writes one value for long: the value is
+// mayStick reports whether it means something that a port writes one value for long: the value is
 // fine, and not the tightest one, which a saturated port writes.
 func mayStick(table *csig.Table, code uint32) bool {
 	if table.Codes() < minCodes {
@@ -89,7 +89,7 @@ func mayStick(table *csig.Table, code uint32) bool {
 	return code < table.Codes()-1
 }
 
-// mayContradict tells whether a coarse value says that there are always packets in the queue of a
+// mayContradict reports whether a coarse value says that there are always packets in the queue of a
 // port, so that none of its bandwidth (kbit/s) is available.
 func mayContradict(table *csig.Table, value, capacity uint64) bool {
 	switch {
@@ -101,7 +101,7 @@ func mayContradict(table *csig.Table, value, capacity uint64) bool {
 	return table.Signal() == csig.MaxNQD
 }
 
-// suspicious tells whether a value that may stick is heavily loaded: an idle port writes one
+// suspicious reports whether a value that may stick is heavily loaded: an idle port writes one
 // value for long as well.
 func suspicious(table *csig.Table, capacity uint64, code uint32) bool {
 	lo, hi, ok := table.HeavyCodes(capacity)
@@ -171,7 +171,7 @@ func (w *Watcher) steady(b *aggregate.Block, weight uint64) {
 	}
 }
 
-// follows tells whether a window may begin a run, or matters to one.
+// follows reports whether a window may begin a run, or matters to one.
 func (w *Watcher) follows(k runKey) bool {
 	if w.runs.of[k] != nil || w.heads.open(k) {
 		return true
@@ -180,7 +180,7 @@ func (w *Watcher) follows(k runKey) bool {
 	return named
 }
 
-// emptied is the map without what is in it. One that was large is made anew: clearing it would
+// emptied returns the map without what is in it. One that was large is made anew: clearing it would
 // take as long in each window ever after.
 func emptied[K comparable, V any](m map[K]V) map[K]V {
 	if len(m) > largeWindow {
@@ -196,7 +196,7 @@ type bounds struct {
 	src         netip.Addr
 }
 
-// agree tells whether all values of the flows are as tight as the run's: one that was less would
+// agree reports whether all values of the flows are as tight as the run's: one that was less would
 // have been replaced by a port that writes a constant.
 func (b bounds) agree(r *Run) bool {
 	if r.Signal.Aggregation().Direction() == csig.Min {
@@ -219,7 +219,7 @@ func (r *runs) bound(b *aggregate.Block) {
 	}
 }
 
-// same is the source of two, invalid if they have several.
+// same returns the source of two, invalid if they have several.
 func same(a, b netip.Addr) netip.Addr {
 	if a == b {
 		return a
@@ -250,7 +250,7 @@ func (w *Watcher) otherwise(b *aggregate.Block) {
 	}
 }
 
-// meaning tells whether a run may mean something, which it does of ports alone, and whether it
+// meaning reports whether a run may mean something, which it does of ports alone, and whether it
 // does so only where the port says that bandwidth is left meanwhile.
 func (w *Watcher) meaning(r *Run) (may, contradicts bool) {
 	at, ok := w.cfg.Locator.Location(r.At)
@@ -282,7 +282,7 @@ func (w *Watcher) leave(b *aggregate.Block, i int) {
 	}
 }
 
-// table is that of a signal.
+// table returns that of a signal.
 func (w *Watcher) table(l csig.Layout, s csig.Signal) *csig.Table {
 	for t := range uint8(16) {
 		if table := w.cfg.Domain.Table(l, t); table != nil && table.Signal() == s {
@@ -333,7 +333,7 @@ func (w *Watcher) tell(k runKey, was *Run) {
 	was.Told = was.Count
 }
 
-// room tells whether there is room for one more run, and makes it where runs are over: ports
+// room reports whether there is room for one more run, and makes it where runs are over: ports
 // that went silent. It looks once a window.
 func (r *runs) room(from int64) bool {
 	if len(r.of) >= maxRuns && from > r.swept {

@@ -28,7 +28,7 @@ type wrote struct {
 	source   byte   // of all flows, 0: two
 }
 
-// from is a row of which all flows are of one source.
+// from returns a row of which all flows are of one source.
 func (r wrote) from(source byte) wrote {
 	r.source = source
 	return r

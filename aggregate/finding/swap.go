@@ -22,14 +22,14 @@ func (s swap) with(at aggregate.LocationID) aggregate.LocationID {
 	return at
 }
 
-// fits tells whether one of the paths passes all ports that a flow names, after a swap.
+// fits reports whether one of the paths passes all ports that a flow names, after a swap.
 func (s swap) fits(paths [][]aggregate.LocationID, f *flow) bool {
 	return slices.ContainsFunc(paths, func(path []aggregate.LocationID) bool {
 		return !slices.ContainsFunc(f.named[:], func(at aggregate.LocationID) bool { return at != 0 && !slices.Contains(path, s.with(at)) })
 	})
 }
 
-// swapped are the findings of two ports of a device that write each other's locator metadata:
+// swapped returns the findings of two ports of a device that write each other's locator metadata:
 // the ports that flows name lie on none of their paths together, and they do once the two are
 // exchanged, which contradicts no other flow. Flows that are spread over paths, or moved from
 // one to another, name ports of several as well, but an exchange does not mend that.
@@ -72,7 +72,7 @@ func namers(flows []*flow) map[aggregate.LocationID][]*flow {
 	return by
 }
 
-// bestSwap is the exchange that mends most flows, and how many. It mends almost all of those
+// bestSwap returns the exchange that mends most flows, and how many. It mends almost all of those
 // that name one of its ports, and spoils almost none.
 func (c *court) bestSwap(wrong []*flow, by, right map[aggregate.LocationID][]*flow) (best swap, most int) {
 	tried := map[swap]bool{}
@@ -94,7 +94,7 @@ func (c *court) bestSwap(wrong []*flow, by, right map[aggregate.LocationID][]*fl
 	return best, most
 }
 
-// swaps are the exchanges of a port with others of its device that the flow may pass.
+// swaps returns the exchanges of a port with others of its device that the flow may pass.
 func (c *court) swaps(f *flow, at aggregate.LocationID) (list []swap) {
 	if at == 0 {
 		return nil
@@ -129,7 +129,7 @@ func (c *court) fitting(s swap, by map[aggregate.LocationID][]*flow) (fit, named
 	return fit, named
 }
 
-// swapFinding is the finding of a swap, whose flows it takes out of the list.
+// swapFinding returns the finding of a swap, whose flows it takes out of the list.
 func (c *court) swapFinding(s swap, wrong *[]*flow) Finding {
 	a, b := c.place(s.a), c.place(s.b)
 	names := []string{a.Name, b.Name}

@@ -34,7 +34,7 @@ const (
 type Frame struct {
 	TimeNS int64  // Unix ns, 0 where the capture has none
 	Number uint64 // in its file, from 1
-	// Content is a number for the bytes of the frame, and Repeated tells whether the tap captured the
+	// Content is a number for the bytes of the frame, and Repeated reports whether the tap captured the
 	// same ones within copyTime before.
 	Content  uint64
 	Repeated bool
@@ -167,7 +167,7 @@ func (c *copied) count(f *Finding, file string) {
 	}
 }
 
-// repeats tells whether so many copies are more than applications send again.
+// repeats reports whether so many copies are more than applications send again.
 func (t *tapState) repeats(n uint64) bool { return n >= minRepeated && n*repeatedShare >= t.frames }
 
 // clock follows the times of a tap's frames.
@@ -256,7 +256,7 @@ func (s *segments) unseen() map[*tapState]*Finding {
 	return out
 }
 
-// ofTaps are the findings about taps themselves.
+// ofTaps returns the findings about taps themselves.
 func (d *Detector) ofTaps() (list []Finding) {
 	about := func(f Finding, k Kind, t *tapState, of uint64, evidence string, args ...any) {
 		f.Kind, f.ID, f.Subject, f.Of, f.Evidence = k, idOf(k, t.Name), t.Name, of, fmt.Sprintf(evidence, args...)
@@ -286,7 +286,7 @@ func (d *Detector) ofTaps() (list []Finding) {
 	return list
 }
 
-// ahead tells whether a tap's clock was set ahead: it jumps over a time in which each other tap
+// ahead reports whether a tap's clock was set ahead: it jumps over a time in which each other tap
 // has frames, and is ahead of all of them by as much from then on.
 func (d *Detector) ahead(t *tapState) bool {
 	jump := t.gapTo - t.gapFrom

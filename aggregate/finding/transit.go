@@ -12,7 +12,7 @@ type types [16]uint32
 
 func (t *types) add(o *decode.Observation) { t[o.Tag.T&15]++ }
 
-// retyped is the finding of tags whose signal type changed on the way (section 4.4.2): of flows
+// retyped returns the finding of tags whose signal type changed on the way (section 4.4.2): of flows
 // that arrive with types that a tap at the sender sees fewer of, or that lack a type which their
 // source gives to its other flows, where paths explain that.
 func (d *Detector) retyped(c *court, all []*flow) (f Finding, ok bool) {
@@ -56,7 +56,7 @@ func (d *Detector) retyped(c *court, all []*flow) (f Finding, ok bool) {
 	return f, true
 }
 
-// retyped is how many tags of a flow have another type than they were sent with; seen tells
+// retyped returns how many tags of a flow have another type than they were sent with; seen tells
 // whether a tap at the sender says so. Without, it is how many of a type are missing of which
 // the source's other flows have as many.
 func (one *flow) retyped(usual *types) (changed uint64, seen bool) {
@@ -95,7 +95,7 @@ type wholes struct {
 	Finding
 }
 
-// whole tells whether nobody trimmed them, where the longest packet without D has so many bytes.
+// whole reports whether nobody trimmed them, where the longest packet without D has so many bytes.
 func (w *wholes) whole(longest uint32) bool {
 	return w.bytes >= minWhole && longest > 0 && float64(w.bytes) >= wholeShare*float64(longest)
 }
@@ -108,7 +108,7 @@ func (w *wholes) trimmed(tap *Tap, o *decode.Observation) {
 	w.seen(tap.File, o)
 }
 
-// frozen is the finding of packets that have D and are as long as those that do not: nobody
+// frozen returns the finding of packets that have D and are as long as those that do not: nobody
 // trimmed them, and their values leave the mode of the bottleneck. Layouts that are misread, or of
 // which many locators name no port, say nothing of D: its bit may be one of the locator's.
 func (d *Detector) frozen(c *court, all []*flow, misread [csig.NumLayouts]bool) (f Finding, ok bool) {

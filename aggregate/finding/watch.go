@@ -115,7 +115,7 @@ func (w *Watcher) From(t *csig.Table, at aggregate.LocationID, capacity uint64) 
 	return code
 }
 
-// leastAbove is the least code of values above a capacity. Codes ascend with their values.
+// leastAbove returns the least code of values above a capacity. Codes ascend with their values.
 func leastAbove(t *csig.Table, capacity uint64) uint32 {
 	code := uint32(sort.Search(int(t.Codes()), func(c int) bool {
 		low, _, _ := t.Range(uint32(c))
@@ -287,7 +287,7 @@ func (h *heads) note(k runKey, value uint64, run *Run, otherwise bool) {
 	}
 }
 
-// open tells whether what a port writes may be of its head.
+// open reports whether what a port writes may be of its head.
 func (h *heads) open(k runKey) bool {
 	if h == nil {
 		return false

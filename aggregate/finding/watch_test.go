@@ -101,7 +101,7 @@ func TestWatcherFrom(t *testing.T) {
 }
 
 // TestWatcherBounds: past the bound of subjects all is counted, in one more; what goes on
-// counts on, and what begins anew does not.
+// counts on, and what begins again does not.
 func TestWatcherBounds(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t, "", func(c *Config) { c.MaxSubjects = 4 })

@@ -59,7 +59,7 @@ func (t *Table) Find(list []Heavy) {
 	}
 }
 
-// at is the number of the entry of a hash.
+// at returns the number of the entry of a hash.
 func (t *Table) at(hash uint64) uint32 {
 	slots, tag := t.slots, tagged(hash)
 	mask := uint64(len(slots)) - 1

@@ -89,17 +89,17 @@ const (
 // tagged is what a slot holds of a hash.
 func tagged(hash uint64) uint32 { return uint32(hash) << entryBits }
 
-// entryIn is the entry in a slot, none for an empty one.
+// entryIn returns the entry in a slot, none for an empty one.
 func entryIn(slot uint32) uint32 { return slot&(1<<entryBits-1) - 1 }
 
 // none is the number of no entry.
 const none = math.MaxUint32
 
-// Len is how many entries there are. They are numbered from 0 in the order in which they
+// Len returns how many entries there are. They are numbered from 0 in the order in which they
 // came.
 func (t *Table) Len() int { return len(t.counts) }
 
-// Entry is a copy of the entry with a number.
+// Entry returns a copy of the entry with a number.
 func (t *Table) Entry(n int) Entry {
 	c, a := &t.counts[n], &t.about[n]
 	return Entry{
@@ -107,13 +107,13 @@ func (t *Table) Entry(n int) Entry {
 	}
 }
 
-// Ref is that of the entry with a number.
+// Ref returns that of the entry with a number.
 func (t *Table) Ref(n int) uint32 { return t.about[n].ref }
 
-// Heavy is that of the entry with a number.
+// Heavy returns that of the entry with a number.
 func (t *Table) Heavy(n int) uint64 { return t.counts[n].unpaid + t.about[n].paid }
 
-// admits tells whether a flow that is not there is to be remembered now.
+// admits reports whether a flow that is not there is to be remembered now.
 func (t *Table) admits() bool {
 	if t.Lacks <= 1 {
 		return true
@@ -218,7 +218,7 @@ func (t *Table) note(entry int) {
 	t.slots[i&mask] = tagged(hash) | uint32(entry+1)
 }
 
-// Bytes is how much memory the table takes.
+// Bytes returns how much memory the table takes.
 func (t *Table) Bytes() uint64 {
 	const countsBytes, aboutBytes, slotBytes, placeBytes = 64, 64, 4, 24
 	return uint64(cap(t.counts))*countsBytes + uint64(cap(t.about))*aboutBytes + uint64(len(t.slots))*slotBytes +
@@ -239,12 +239,12 @@ func NewSeeds() *Seeds {
 	return s
 }
 
-// Address is the hash of an address, given as its two halves in little endian.
+// Address returns the hash of an address, given as its two halves in little endian.
 func (s *Seeds) Address(hi, lo uint64) uint64 {
 	return mix(hi^s[0], lo^s[1]) * 0x9e3779b97f4a7c15
 }
 
-// Addresses is the hash of a flow's two addresses.
+// Addresses returns the hash of a flow's two addresses.
 func (s *Seeds) Addresses(src, dst *[16]byte) uint64 {
 	return s.address(src) ^ bits.RotateLeft64(s.address(dst), 32)
 }
@@ -255,7 +255,7 @@ func (s *Seeds) Hash(addresses uint64, ports uint32, proto uint8, key uint32) ui
 	return mix(addresses^uint64(key)^s[2], (uint64(ports)<<8|uint64(proto))^s[1])
 }
 
-// Flow is the hash of a flow under no key.
+// Flow returns the hash of a flow under no key.
 func (s *Seeds) Flow(f *Flow) uint64 { return s.of(f, 0) }
 
 func (s *Seeds) of(f *Flow, key uint32) uint64 {
@@ -291,7 +291,7 @@ func (t *Table) purge() (forgotten int) {
 	return forgotten
 }
 
-// median is that of what entries have not paid: at least half of them have no more.
+// median returns that of what entries have not paid: at least half of them have no more.
 func (t *Table) median() uint64 {
 	// Past the budget most flows were counted a few times.
 	var few [64]int

@@ -182,7 +182,7 @@ func TestTableMerge(t *testing.T) {
 	}
 }
 
-// Parts that are numbered anew are found by their new numbers.
+// Parts that are numbered again are found by their new numbers.
 func TestTableRenumber(t *testing.T) {
 	table, seeds := Table{Budget: 1000}, NewSeeds()
 	for n := range uint32(600) {

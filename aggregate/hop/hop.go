@@ -123,7 +123,7 @@ func match(a, b []Sighting) (forward, backward []pair, unclear int) {
 // pair is one packet at both taps.
 type pair struct{ a, b *Sighting }
 
-// unique are the sightings of packets that were seen once, by ID.
+// unique returns the sightings of packets that were seen once, by ID.
 func unique(list []Sighting) []Sighting {
 	slices.SortFunc(list, func(x, y Sighting) int { return cmp.Compare(x.ID, y.ID) })
 	kept := list[:0:0]
@@ -152,7 +152,7 @@ func times(list []pair, back bool) []clock.Pair {
 	return out
 }
 
-// kind is the same for what takes equally long where it meets no queue: frames of one size
+// kind returns the same for what takes equally long where it meets no queue: frames of one size
 // over as many hops. A tag and its reflection have both sizes together.
 func kind(size uint32, hops uint8, reflected bool) uint32 {
 	k := size<<9 | uint32(hops)<<1
@@ -200,15 +200,15 @@ func way(list []pair, r *clock.Relation, back bool) Way {
 	return w
 }
 
-// Common is how many packets were seen at both taps.
+// Common returns how many packets were seen at both taps.
 func (b *Between) Common() int { return b.Forward.Packets + b.Backward.Packets + b.Unclear }
 
-// Related tells whether the taps have enough in common.
+// Related reports whether the taps have enough in common.
 func (b *Between) Related() bool {
 	return b.Common() >= MinPackets || b.Forward.Reflected+b.Backward.Reflected >= MinPackets
 }
 
-// String is the clocks' relation in one line.
+// String returns the clocks' relation in one line.
 func (b *Between) String() string {
 	if b.Clock == nil {
 		return "clocks unknown: " + b.Why
@@ -222,7 +222,7 @@ func (b *Between) String() string {
 		b.Clock.Drift/1000, sure, b.Clock.DriftLow/1000, b.Clock.DriftHigh/1000)
 }
 
-// side is one bound, which packets of one direction leave open.
+// side returns one bound, which packets of one direction leave open.
 func side(ns float64) string {
 	if math.IsNaN(ns) || math.Abs(ns) > 1e18 {
 		return "unknown"
@@ -239,7 +239,7 @@ type Mark struct {
 	Size    uint32 // of the frame, bytes
 }
 
-// reflected are the tags that one tap saw and whose reflections the other saw: where data
+// reflected returns the tags that one tap saw and whose reflections the other saw: where data
 // was, before its receiver had it and acknowledged it, and where the acknowledgement was
 // afterwards. Data that was seen twice may have been acknowledged between; of equal
 // acknowledgements the first one counts. It sorts the marks. The first of each two is the tag.
@@ -266,7 +266,7 @@ func compareMarks(a, b Mark) int {
 	return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.TimeNS, b.TimeNS))
 }
 
-// echoes are the tags that A saw first, and those that B did.
+// echoes returns the tags that A saw first, and those that B did.
 func echoes(a, b *Tap) (forward, backward []clock.Pair) {
 	for _, p := range reflected(a.Tags, b.Reflections) {
 		forward = append(forward, clock.Pair{A: p[0].TimeNS, B: p[1].TimeNS, Kind: kind(p[0].Size+p[1].Size, 0, true)})

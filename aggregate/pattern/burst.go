@@ -19,7 +19,7 @@ const (
 	Bursty
 )
 
-// String is the load in words.
+// String returns the load in words.
 func (l Load) String() string {
 	switch l {
 	case Steady:

@@ -84,7 +84,7 @@ func autocorrelate(parts [][]float64, most int) []float64 {
 	return out
 }
 
-// pairs is how many windows of parts are so far apart.
+// pairs returns how many windows of parts are so far apart.
 func pairs(parts [][]float64, lag int) (n int) {
 	for _, p := range parts {
 		n += max(len(p)-lag, 0)
@@ -119,7 +119,7 @@ func addProducts(out, values []float64) {
 	}
 }
 
-// transform is the fast Fourier transform in place (radix 2), unscaled; len(x) is a power
+// transform returns the fast Fourier transform in place (radix 2), unscaled; len(x) is a power
 // of 2.
 func transform(x []complex128, inverse bool) {
 	n := len(x)

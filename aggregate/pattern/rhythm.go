@@ -92,7 +92,7 @@ func cutLike(series []float64, like [][]float64) [][]float64 {
 	return parts
 }
 
-// fundamental is the lag of the first of the highest peaks of a series' autocorrelation, if
+// fundamental returns the lag of the first of the highest peaks of a series' autocorrelation, if
 // it is above the level of chance; else 0.
 func fundamental(r []float64, peaks []int, level float64) (period, strength float64) {
 	best := 0.0
@@ -120,7 +120,7 @@ func fundamental(r []float64, peaks []int, level float64) (period, strength floa
 // which knows that two rare bursts which happen to be so far apart are a large part of all.
 type chance struct{ variance, term, lags float64 }
 
-// newChance is the chance of all lags up to most, and the peaks among them.
+// newChance returns the chance of all lags up to most, and the peaks among them.
 func newChance(r []float64, series [][]float64, most int) (c chance, peaks []int) {
 	memory := 1
 	for memory < len(r) && r[memory] > 0 {
@@ -150,12 +150,12 @@ func (c *chance) level() float64 {
 	return odds*c.term/3 + math.Sqrt(odds*c.term/3*odds*c.term/3+2*odds*c.variance)
 }
 
-// of is the probability that it passes a level at any of the lags.
+// of returns the probability that it passes a level at any of the lags.
 func (c *chance) of(level float64) float64 {
 	return min(c.lags*math.Exp(-level*level/(2*(c.variance+level*c.term/3))), 1)
 }
 
-// peaksOf are the highest lags of each stretch above 0, after the first.
+// peaksOf returns the highest lags of each stretch above 0, after the first.
 func peaksOf(r []float64, memory int) (list []int) {
 	for k := memory; k < len(r); k++ {
 		if r[k] <= 0 {
@@ -174,7 +174,7 @@ func peaksOf(r []float64, memory int) (list []int) {
 	return list
 }
 
-// highest is the highest lag within reach of a middle, -1 where that is out of range.
+// highest returns the highest lag within reach of a middle, -1 where that is out of range.
 func highest(r []float64, middle, reach float64) int {
 	low, high := int(math.Round(middle-reach)), int(math.Round(middle+reach))
 	if low < 1 || high >= len(r) {
@@ -189,7 +189,7 @@ func highest(r []float64, middle, reach float64) int {
 	return top
 }
 
-// centroid is the middle of the peak about a lag: the mean of the lags around it that are
+// centroid returns the middle of the peak about a lag: the mean of the lags around it that are
 // above half of its height over the lowest lag within reach, weighted by how much. What
 // jitter does to a peak it does to both sides.
 func centroid(r []float64, lag, reach float64) float64 {

@@ -58,7 +58,7 @@ func threshold(parts [][]float64) float64 {
 // run is a stretch of busy windows: from the first to behind the last.
 type run struct{ from, to int }
 
-// stepsOf are the busy stretches of each part of a series, those together that less than a
+// stepsOf returns the busy stretches of each part of a series, those together that less than a
 // pause is between. An unknown window is as the one before.
 func stepsOf(parts [][]float64, period float64) [][]run {
 	smoothed := make([][]float64, len(parts))
@@ -73,7 +73,7 @@ func stepsOf(parts [][]float64, period float64) [][]run {
 	return lists
 }
 
-// busyRuns are the stretches above a level, those together that less than short is between.
+// busyRuns returns the stretches above a level, those together that less than short is between.
 func busyRuns(values []float64, level float64, short int) (list []run) {
 	busy := false
 	for i, v := range values {

@@ -154,10 +154,10 @@ type Coverage struct {
 	memo    *Memo
 }
 
-// Present is how many of the expected producers are not silent.
+// Present returns how many of the expected producers are not silent.
 func (c *Coverage) Present() int { return c.Expected - len(c.Silent) }
 
-// coverage is a snapshot. The caller holds mu.
+// coverage returns a snapshot. The caller holds mu.
 func (m *Memory) coverage() *Coverage {
 	if m.seconds != nil {
 		return m.fineCoverage()
@@ -196,7 +196,7 @@ type CellCoverage struct {
 	Silent   []string // of them, by name; see Coverage
 }
 
-// cells are the cells of the signal by source, destination and kind. They belong to the coverage.
+// cells returns the cells of the signal by source, destination and kind. They belong to the coverage.
 func (c *Coverage) cells(sig csig.Signal) []CellCoverage {
 	type of csig.Signal
 	list, _ := c.memo.Get(of(sig), func() any {
@@ -249,7 +249,7 @@ func (c *Coverage) IsPresent(id uint64) bool {
 	return false
 }
 
-// old are the cells, of every signal, whose last rows are too old to say anything of now. It is nil
+// old returns the cells, of every signal, whose last rows are too old to say anything of now. It is nil
 // where there are none.
 func (c *Coverage) old() map[aggregate.CellKey]bool {
 	type key struct{}
@@ -316,7 +316,7 @@ func compareCovered(cells []aggregate.CellStats, known []CellCoverage) int {
 	return cmp.Or(cmp.Compare(cells[0].Src, known[0].Cell.Src), cmp.Compare(cells[0].Dst, known[0].Cell.Dst))
 }
 
-// find is the coverage of the first cell in the list, by the kind of its observations.
+// find returns the coverage of the first cell in the list, by the kind of its observations.
 func find(known []CellCoverage, kind decode.Kind) CellCoverage {
 	for _, c := range known {
 		if c.Cell.Src != known[0].Cell.Src || c.Cell.Dst != known[0].Cell.Dst {

@@ -42,7 +42,7 @@ func announce(t *testing.T, m *table.Memory, second int, cells map[uint64]int) {
 	synctest.Wait()
 }
 
-// cellStates are the cells of the last n windows as answers have them: how many have numbers, and how
+// cellStates returns the cells of the last n windows as answers have them: how many have numbers, and how
 // many have no data.
 func cellStates(s *table.State, n int) (numbers, silent int, covers []table.CellCoverage) {
 	windows := s.Last(n)

@@ -60,7 +60,7 @@ func (m *Memory) Expect(list []Producer, forgotten []uint64) {
 // newest one.
 func (m *Memory) isSilent(p *producer) bool { return p.newest < m.current() }
 
-// current is the start of the first window that is not too old, Unix ns: without a clock all are
+// current returns the start of the first window that is not too old, Unix ns: without a clock all are
 // current.
 func (m *Memory) current() int64 {
 	if !m.isLive() || m.table.newest == noWindow {
@@ -69,7 +69,7 @@ func (m *Memory) current() int64 {
 	return m.table.newest + int64(m.opts.Resolution) - int64(m.opts.MaxAge)
 }
 
-// known is how many producers are expected, and silent names those without rows that are current.
+// known returns how many producers are expected, and silent names those without rows that are current.
 func (m *Memory) known() (n int, silent map[uint64]string) {
 	n = len(m.producers)
 	miss := func(id uint64, name string) {
@@ -111,7 +111,7 @@ func (m *Memory) makeRoom() bool {
 	return false
 }
 
-// sortedProducers are those of a map, by name.
+// sortedProducers returns those of a map, by name.
 func sortedProducers(of map[uint64]string) []Producer {
 	list := make([]Producer, 0, len(of))
 	for id, name := range of {

@@ -32,11 +32,11 @@ func NewFineMemory(seconds *Memory, resolution, lateness time.Duration, maxRows 
 	return m
 }
 
-// fineAwaited is how long after its lateness a short window awaits blocks that were announced. They
+// fineAwaited returns how long after its lateness a short window awaits blocks that were announced. They
 // come with windows of seconds at the latest, when those close.
 func (m *Memory) fineAwaited() time.Duration { return m.opts.Lateness + m.presence() }
 
-// newestByClock is the start of the last window that has ended and has rows, or would be final without
+// newestByClock returns the start of the last window that has ended and has rows, or would be final without
 // any; noWindow before the first.
 func (m *Memory) newestByClock(now time.Time) int64 {
 	started := func(at time.Time) int64 { return at.UnixNano() / m.table.width * m.table.width }
@@ -67,7 +67,7 @@ func (m *Memory) nextByClock(now time.Time) time.Time {
 	return at.Add(closingTime)
 }
 
-// fineCoverage is that of seconds, with the end of the newest short window that has rows. The caller
+// fineCoverage returns that of seconds, with the end of the newest short window that has rows. The caller
 // holds mu.
 func (m *Memory) fineCoverage() *Coverage {
 	c := *m.seconds.State().Coverage
@@ -86,7 +86,7 @@ func (m *Memory) writeCells(b *aggregate.Block) {
 	}
 }
 
-// producersOf is how many producers wrote a window: of a short one, in which they need not write, that of
+// producersOf returns how many producers wrote a window: of a short one, in which they need not write, that of
 // the newest window of seconds.
 func (m *Memory) producersOf(w *openWindow) int {
 	if m.seconds == nil {

@@ -20,7 +20,7 @@ import (
 
 const fineLength, fineLateness = 100 * time.Millisecond, 200 * time.Millisecond
 
-// fineBlock is a block of a short window that begins at a time.
+// fineBlock returns a block of a short window that begins at a time.
 func fineBlock(producer uint64, start time.Time, cells int) *aggregate.Block {
 	number := uint64(start.UnixNano()) / uint64(fineLength)
 	b := tabletest.Block(rand.New(rand.NewPCG(producer, number)), producer, start, cells, csig.MinABWRatio, csig.MaxDelay)

@@ -116,7 +116,7 @@ func (r Rows) judge(k aggregate.CellKey, c *aggregate.CellStats) {
 	c.State = r.judged.thresholds.State(c.Verdict, c.Observations, c.Samples, 0, c.Observations) // by the verdict alone
 }
 
-// Verdict is the verdict on a cell at the window's end, whether or not the window has rows of it.
+// Verdict returns the verdict on a cell at the window's end, whether or not the window has rows of it.
 func (w *Window) Verdict(k aggregate.CellKey) aggregate.Verdict {
 	if w.Rows.judged == nil {
 		return aggregate.Verdict{}
@@ -124,14 +124,14 @@ func (w *Window) Verdict(k aggregate.CellKey) aggregate.Verdict {
 	return w.Rows.judged.windows[len(w.Rows.judged.windows)-1][k].Verdict
 }
 
-// Locations are those of the window's rows, as in Rows.Locations. They belong to the window.
+// Locations returns those of the window's rows, as in Rows.Locations. They belong to the window.
 func (w *Window) Locations(s csig.Signal) []aggregate.LocationStats {
 	type key csig.Signal
 	list, _ := w.Memo.Get(key(s), func() any { return w.Rows.Locations(s, nil) }).([]aggregate.LocationStats)
 	return list
 }
 
-// mergedJudgement is the judgement of the rows of several windows.
+// mergedJudgement returns the judgement of the rows of several windows.
 func mergedJudgement(windows []*Window) *judgement {
 	out := &judgement{}
 	for _, w := range windows {

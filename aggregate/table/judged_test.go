@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// loadedBlock is a block of which some cells are heavy for minutes and others have too few samples.
+// loadedBlock returns a block of which some cells are heavy for minutes and others have too few samples.
 func loadedBlock(rng *rand.Rand, producer uint64, second int) *aggregate.Block {
 	b := tabletest.Block(rng, producer, begin.Add(time.Duration(second)*time.Second), 9, csig.MinABWRatio)
 	for i := range b.Len() {

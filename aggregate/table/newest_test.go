@@ -26,7 +26,7 @@ func observations(s *table.State) (n uint64) {
 	return n
 }
 
-// seconds are the starts of windows, from begin on.
+// seconds returns the starts of windows, from begin on.
 func seconds(s *table.State) (list []int) {
 	for _, w := range s.Windows {
 		list = append(list, int(w.Start.Sub(begin)/time.Second))

@@ -181,7 +181,7 @@ func (d *Distributions) Each(sig csig.Signal, f func(aggregate.CellID, CodeCount
 	}
 }
 
-// Overflow is how many observations, of tags and reflections, are in no cell's distribution
+// Overflow returns how many observations, of tags and reflections, are in no cell's distribution
 // because there was no room for them.
 func (d *Distributions) Overflow() uint64 {
 	d.mu.Lock()
@@ -231,7 +231,7 @@ func (t *flowTotal) addOther(at, n uint64) {
 	t.others = others
 }
 
-// located is the row with the location that most heavy observations name, window by window,
+// located returns the row with the location that most heavy observations name, window by window,
 // the lowest of several.
 func (t *flowTotal) located() aggregate.FlowRow {
 	row := t.row
@@ -270,7 +270,7 @@ func (t *FlowTotals) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// Flows are those of the signal, the most heavy observations first, then by addresses,
+// Flows returns those of the signal, the most heavy observations first, then by addresses,
 // ports and cell. A flow is made of its tags where it has any in its cell, else of its
 // reflections. Its location is the one that most of its heavy observations name.
 func (t *FlowTotals) Flows(sig csig.Signal) []aggregate.FlowRow {

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// codesBlock is a window of 1 s in which a cell measured two codes.
+// codesBlock returns a window of 1 s in which a cell measured two codes.
 func codesBlock(second int64, src uint64, codes ...uint16) *aggregate.Block {
 	b := &aggregate.Block{
 		Resolution: int64(time.Second), WindowStart: second * int64(time.Second),
@@ -112,7 +112,7 @@ func TestFlowTotals(t *testing.T) {
 	}
 }
 
-// heavyBlock is a 1 s block of min_abw_ratio tags, a row for each location with its
+// heavyBlock returns a 1 s block of min_abw_ratio tags, a row for each location with its
 // heavy observations, of ten each.
 func heavyBlock(second int64, heavy map[uint64]uint64) *aggregate.Block {
 	b := &aggregate.Block{Resolution: int64(time.Second), WindowStart: second * int64(time.Second)}

@@ -192,7 +192,7 @@ func (m *Memory) ended(b *aggregate.Block) {
 	}
 }
 
-// before is the window before one, nil without any.
+// before returns the window before one, nil without any.
 func (m *Memory) before(w *openWindow) *openWindow {
 	return m.windows[w.step.start-int64(m.opts.Resolution)]
 }
@@ -207,7 +207,7 @@ func (w *openWindow) isAnnounced(before *openWindow, present int) bool {
 	return true
 }
 
-// producers is how many have rows in the window.
+// producers returns how many have rows in the window.
 func (w *openWindow) producers() int {
 	n := len(w.step.blocks)
 	for id := range w.provisional {
@@ -218,7 +218,7 @@ func (w *openWindow) producers() int {
 	return n
 }
 
-// rows are the final and the provisional rows of a window, as they are now, for good.
+// rows returns the final and the provisional rows of a window, as they are now, for good.
 func (m *Memory) rows(w *openWindow) Rows {
 	most := m.table.stepRows()
 	if len(w.provisional) == 0 {

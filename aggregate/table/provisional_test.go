@@ -13,21 +13,21 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table"
 )
 
-// provisionalOf is a block's rows before it is final, of its part.
+// provisionalOf returns a block's rows before it is final, of its part.
 func provisionalOf(b *aggregate.Block) *aggregate.Provisional {
 	p := aggregate.Provisional(*b.Clone())
 	p.Seq = b.Part() << aggregate.PartShift
 	return &p
 }
 
-// partBlock is a block of a part of a producer.
+// partBlock returns a block of a part of a producer.
 func partBlock(producer uint64, second, cells int, part uint64) *aggregate.Block {
 	b := block(producer, second, cells)
 	b.Seq += part << aggregate.PartShift
 	return b
 }
 
-// observed is how many observations a block has.
+// observed returns how many observations a block has.
 func observed(blocks ...*aggregate.Block) (n uint64) {
 	for _, b := range blocks {
 		for _, o := range b.Observations {
@@ -37,7 +37,7 @@ func observed(blocks ...*aggregate.Block) (n uint64) {
 	return n
 }
 
-// atSecond is a memory whose clock, at least, has come to the end of a window.
+// atSecond returns a memory whose clock, at least, has come to the end of a window.
 func atSecond(second int, o table.MemoryOptions) (m *table.Memory, now *time.Time) {
 	at := begin.Add(time.Duration(second+1) * time.Second)
 	o.Now = func() time.Time { return at }

@@ -341,7 +341,7 @@ func (m *Memory) count(now time.Time, b *aggregate.Block) *producer {
 	return p
 }
 
-// presence is how long after its last block a producer is present.
+// presence returns how long after its last block a producer is present.
 func (m *Memory) presence() time.Duration {
 	if m.seconds != nil {
 		return m.seconds.fineAwaited()
@@ -393,7 +393,7 @@ func (m *Memory) chooseNewest(now time.Time) {
 	m.forget(now)
 }
 
-// newestByProducers is the start of the median of the windows that present producers wrote last, or of
+// newestByProducers returns the start of the median of the windows that present producers wrote last, or of
 // the one that follows by the clock, should that be later.
 func (m *Memory) newestByProducers(now time.Time) int64 {
 	var last []int64
@@ -609,7 +609,7 @@ func (m *Memory) publish() (changed []*Window) {
 	return changed
 }
 
-// logged is the log with a further revision, within the bounds on revisions and rows. Its
+// logged returns the log with a further revision, within the bounds on revisions and rows. Its
 // states have no log of their own, or none would ever be forgotten.
 func (m *Memory) logged(log []change, s *State, changed []*Window) []change {
 	apart := *s
@@ -670,7 +670,7 @@ func (c *Counts) Add(o Counts) {
 	c.Provisional.Expired += o.Provisional.Expired
 }
 
-// Counts are the blocks and windows that were not kept so far.
+// Counts returns the blocks and windows that were not kept so far.
 func (m *Memory) Counts() Counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -35,7 +35,7 @@ type change struct {
 	windows []*Window
 }
 
-// Newest is the last window, nil without any.
+// Newest returns the last window, nil without any.
 func (s *State) Newest() *Window {
 	if len(s.Windows) == 0 {
 		return nil
@@ -43,7 +43,7 @@ func (s *State) Newest() *Window {
 	return s.Windows[len(s.Windows)-1]
 }
 
-// Last are the windows of the time of the last n windows.
+// Last returns the windows of the time of the last n windows.
 func (s *State) Last(n int) []*Window {
 	newest := s.Newest()
 	if newest == nil {
@@ -53,7 +53,7 @@ func (s *State) Last(n int) []*Window {
 	return s.Windows[from:]
 }
 
-// Old are the cells whose rows in the windows, which are of the state, are too old to say anything of
+// Old returns the cells whose rows in the windows, which are of the state, are too old to say anything of
 // now: for Rows.Without and Flows. It is nil where there are none.
 func (s *State) Old(windows []*Window) map[aggregate.CellKey]bool {
 	if len(windows) == 0 || windows[0].Start.UnixNano() >= s.Coverage.current {
@@ -85,7 +85,7 @@ func Final(windows []*Window) bool {
 	return !slices.ContainsFunc(windows, func(w *Window) bool { return !w.Final })
 }
 
-// At is the State of an earlier revision, if it is at hand.
+// At returns the State of an earlier revision, if it is at hand.
 func (s *State) At(revision uint64) (*State, bool) {
 	if revision == s.Revision {
 		return s, true
@@ -107,7 +107,7 @@ func Merge(windows []*Window) Rows {
 	return rows
 }
 
-// Signals are those that have values in any of the windows, ascending.
+// Signals returns those that have values in any of the windows, ascending.
 func (s *State) Signals() []csig.Signal {
 	list, _ := s.Memo.Get("signals", func() any {
 		var all []csig.Signal
@@ -141,7 +141,7 @@ type Window struct {
 	flowsForgotten bool
 }
 
-// Completeness is the share of the expected producers that wrote the window.
+// Completeness returns the share of the expected producers that wrote the window.
 func (w *Window) Completeness() float64 {
 	if w.Coverage.Expected == 0 {
 		return 0
@@ -149,13 +149,13 @@ func (w *Window) Completeness() float64 {
 	return min(float64(w.Producers)/float64(w.Coverage.Expected), 1)
 }
 
-// Signals are those that have values, ascending.
+// Signals returns those that have values, ascending.
 func (w *Window) Signals() []csig.Signal {
 	list, _ := w.Memo.Get("signals", func() any { return w.Rows.Signals() }).([]csig.Signal)
 	return list
 }
 
-// Cells are those of the window's rows, with modes at locations. They belong to the window.
+// Cells returns those of the window's rows, with modes at locations. They belong to the window.
 func (w *Window) Cells(s csig.Signal) []aggregate.CellStats {
 	type key csig.Signal
 	list, _ := w.Memo.Get(key(s), func() any { return w.Rows.Cells(s, nil) }).([]aggregate.CellStats)
@@ -330,7 +330,7 @@ func (w *Watcher) wait(ctx context.Context) error {
 	return nil
 }
 
-// becameDurable are the windows, all of which the watcher knows, that are on disk since the
+// becameDurable returns the windows, all of which the watcher knows, that are on disk since the
 // last call.
 func (w *Watcher) becameDurable(s *State) (list []*Window) {
 	for _, window := range s.Windows {

@@ -131,10 +131,10 @@ func (s *SampledSeries) thin() {
 	}
 }
 
-// Step is the length of a step.
+// Step returns the length of a step.
 func (s *SampledSeries) Step() time.Duration { return time.Duration(s.step) }
 
-// Length is the duration of a stretch.
+// Length returns the duration of a stretch.
 func (s *SampledSeries) Length() time.Duration { return time.Duration(s.length) }
 
 // Full reports whether there was no memory for any stretch, so that none is left. Where time
@@ -145,7 +145,7 @@ func (s *SampledSeries) Full() bool {
 	return s.every > 1 && len(s.held) == 0
 }
 
-// Starts are those of the stretches in which anything was observed, ascending, Unix ns.
+// Starts returns those of the stretches in which anything was observed, ascending, Unix ns.
 func (s *SampledSeries) Starts() []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +156,7 @@ func (s *SampledSeries) Starts() []int64 {
 	return starts
 }
 
-// Of are the steps of a cell in the stretch that begins at start, ascending.
+// Of returns the steps of a cell in the stretch that begins at start, ascending.
 func (s *SampledSeries) Of(start int64, sig csig.Signal, c aggregate.CellID) (list []SampledStep) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *SampledSeries) Of(start int64, sig csig.Signal, c aggregate.CellID) (li
 	return list
 }
 
-// floorDiv is a / b, rounded down also before 1970.
+// floorDiv returns a / b, rounded down also before 1970.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

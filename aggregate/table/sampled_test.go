@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// stretchBlock is a window of two cells, the first in two rows.
+// stretchBlock returns a window of two cells, the first in two rows.
 func stretchBlock(ms int64) *aggregate.Block {
 	return &aggregate.Block{
 		Resolution: int64(time.Millisecond), WindowStart: ms * int64(time.Millisecond),
@@ -29,7 +29,7 @@ func stretchBlock(ms int64) *aggregate.Block {
 	}
 }
 
-// held are all steps of a cell.
+// held returns all steps of a cell.
 func held(s *table.SampledSeries, src, dst aggregate.GroupID) (list []table.SampledStep) {
 	for _, start := range s.Starts() {
 		list = append(list, s.Of(start, csig.MaxDelay, aggregate.CellID{Src: src, Dst: dst, Kind: decode.Tag})...)

@@ -197,7 +197,7 @@ func (t *steps[K, V]) keeps(start int64, i int) bool {
 	return start >= t.floor && (i > 0 || upTo < t.bounds.Steps)
 }
 
-// upToNewest is how many steps are not ahead.
+// upToNewest returns how many steps are not ahead.
 func (t *steps[K, V]) upToNewest() int {
 	n := len(t.list)
 	for n > 0 && t.list[n-1].start > t.newest {
@@ -246,7 +246,7 @@ func (t *steps[K, V]) noRoom(s *step[K, V]) bool {
 	return t.held >= t.bounds.Rows
 }
 
-// ahead is how many rows and identities of blocks the steps after newest hold.
+// ahead returns how many rows and identities of blocks the steps after newest hold.
 func (t *steps[K, V]) ahead() (rows, blocks int) {
 	for _, s := range t.list[t.upToNewest():] {
 		rows += len(s.rows.list)
@@ -255,7 +255,7 @@ func (t *steps[K, V]) ahead() (rows, blocks int) {
 	return rows, blocks
 }
 
-// stepRows is how many rows one step may hold.
+// stepRows returns how many rows one step may hold.
 func (t *steps[K, V]) stepRows() int {
 	if t.bounds.Sliding {
 		return max(t.bounds.Rows/4, 1)
@@ -289,7 +289,7 @@ func (t *steps[K, V]) widen() {
 	}
 }
 
-// widened is the length after one: 2, 10, 20, 100 and so on times the first length, so that
+// widened returns the length after one: 2, 10, 20, 100 and so on times the first length, so that
 // steps of 1 ms come to whole parts of a second; at last all of time.
 func widened(width, first int64) int64 {
 	if width > wholeTime/5 {
@@ -304,7 +304,7 @@ func widened(width, first int64) int64 {
 	return 5 * width
 }
 
-// StepFor is the length of steps that the number of steps alone asks for.
+// StepFor returns the length of steps that the number of steps alone asks for.
 func StepFor(first, last int64, resolution time.Duration, steps int) time.Duration {
 	width := int64(resolution)
 	for last/width-first/width >= int64(max(steps, 2)) {
@@ -353,7 +353,7 @@ func (t *steps[K, V]) Extent() (first, last int64) {
 	return t.first, t.last
 }
 
-// Step is the length of a step: 1, 2, 10, 20, 100 and so on times the first length.
+// Step returns the length of a step: 1, 2, 10, 20, 100 and so on times the first length.
 func (t *steps[K, V]) Step() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -417,7 +417,7 @@ func (t *rows[K, V]) clone() *rows[K, V] {
 	return &rows[K, V]{slices.Clone(t.cells), maps.Clone(t.places), slices.Clone(t.list), maps.Clone(t.far), t.last}
 }
 
-// cell is the place of a cell, -1 where it has no row.
+// cell returns the place of a cell, -1 where it has no row.
 func (t *rows[K, V]) cell(k aggregate.CellKey) int {
 	for i := t.last; i < min(t.last+2, len(t.cells)); i++ {
 		if t.cells[i].cell == k {

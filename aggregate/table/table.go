@@ -125,14 +125,14 @@ func (r Rows) Without(cells map[aggregate.CellKey]bool) Rows {
 	return r
 }
 
-// Within is the same rows as a part of others: a cell is made of the kind that it is made of
+// Within returns the same rows as a part of others: a cell is made of the kind that it is made of
 // there, so that the parts of a range add up to it.
 func (r Rows) Within(whole Rows) Rows {
 	r.whole = whole.rows
 	return r
 }
 
-// WithTrend is the same rows, the sum of windows, with the values of the later half of the range, which
+// WithTrend returns the same rows, the sum of windows, with the values of the later half of the range, which
 // begins at a time, Unix ns.
 func (r Rows) WithTrend(windows []*Window, later int64) Rows {
 	r.later = nil
@@ -144,7 +144,7 @@ func (r Rows) WithTrend(windows []*Window, later int64) Rows {
 	return r
 }
 
-// Len is the number of rows of a cell and a location.
+// Len returns the number of rows of a cell and a location.
 func (r Rows) Len() int { return len(r.rows.list) }
 
 // Each calls f for the rows of the signal, in any order: those of both kinds, which never
@@ -158,7 +158,7 @@ func (r Rows) Each(sig csig.Signal, f func(aggregate.CellID, *aggregate.Location
 	}
 }
 
-// Signals are the signals that have values here, ascending.
+// Signals returns the signals that have values here, ascending.
 func (r Rows) Signals() []csig.Signal {
 	seen := make(map[csig.Signal]bool)
 	for i := range r.rows.cells {
@@ -169,7 +169,7 @@ func (r Rows) Signals() []csig.Signal {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// Cells are the cells of the signal, ordered by source and destination: the tags of
+// Cells returns the cells of the signal, ordered by source and destination: the tags of
 // a cell where there are any, its reflections where there are none. Both may be of
 // the same packets and never add up.
 //
@@ -208,7 +208,7 @@ func (r Rows) laterValues(k aggregate.CellKey) (measured, sum uint64) {
 	return measured, sum
 }
 
-// Locations is how many observations of the signal the locations have, at the level
+// Locations returns how many observations of the signal the locations have, at the level
 // as in Cells, over all cells: the locations with the most heavy ones first, in the
 // order by which the mode is chosen.
 func (r Rows) Locations(sig csig.Signal, level func(aggregate.LocationID) aggregate.LocationID) []aggregate.LocationStats {
@@ -233,7 +233,7 @@ func (r Rows) Locations(sig csig.Signal, level func(aggregate.LocationID) aggreg
 	return out
 }
 
-// CellLocations are the cells of the signal by the locations that their observations name, ordered
+// CellLocations returns the cells of the signal by the locations that their observations name, ordered
 // by source, destination and location. later is where the later half of the range begins, Unix ns.
 // There are no more of them than rows in one window at most. Cells may be left out; see Rows.Without.
 func CellLocations(windows []*Window, sig csig.Signal, later int64, without map[aggregate.CellKey]bool) []aggregate.CellLocation {

@@ -25,7 +25,7 @@ type heavyRow struct {
 	heavy, heavSum uint64
 }
 
-// evidenceAt is the evidence of rows of a location.
+// evidenceAt returns the evidence of rows of a location.
 func evidenceAt(l aggregate.LocationID) aggregate.Evidence { return 1 << (l % 3) }
 
 func rowsOf(t *testing.T, rows []heavyRow) table.Rows {

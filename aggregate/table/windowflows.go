@@ -44,7 +44,7 @@ func (m *Memory) writeFlows(b *aggregate.Block) {
 	m.flows.slide()
 }
 
-// sharedFlows are the flows of a window for readers, nil without any; forgotten tells whether they made
+// sharedFlows returns the flows of a window for readers, nil without any; forgotten reports whether they made
 // room for others. The caller holds m.mu.
 func (m *Memory) sharedFlows(start int64) (list *flowRows, forgotten bool) {
 	i, found := m.flows.find(start)

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// flowBlock is a block of a second with so many flows, of one heavy observation each.
+// flowBlock returns a block of a second with so many flows, of one heavy observation each.
 func flowBlock(second int64, seq uint64, flows int) *aggregate.Block {
 	b := tabletest.Block(rand.New(rand.NewPCG(1, 1)), 1, time.Unix(second, 0), 1, csig.MinABWRatio)
 	b.Seq = seq

@@ -19,7 +19,7 @@ func benchShard(b testing.TB, sink aggregate.Sink, flows int, resolutions ...tim
 	}, sink)
 }
 
-// cpuTime is the processor time of the thread.
+// cpuTime returns the processor time of the thread.
 func cpuTime(b *testing.B) time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {

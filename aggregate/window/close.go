@@ -258,10 +258,10 @@ func (c *endCache) clear() {
 	c.onWays = make(map[wayKey]end)
 }
 
-// full tells whether n more addresses are more than the cache holds.
+// full reports whether n more addresses are more than the cache holds.
 func (c *endCache) full(n int) bool { return (c.n+n)*2 >= c.limit || len(c.src)+n >= 1<<endBits }
 
-// pair is the ends of a source and a destination, for which the cache has to have room. Most are
+// pair returns the ends of a source and a destination, for which the cache has to have room. Most are
 // where they are looked for first, which is found out about both at once: whether others are in the
 // way cannot be predicted.
 func (c *endCache) pair(src, dst *[16]byte) (from, to end) {
@@ -279,7 +279,7 @@ func (c *endCache) pair(src, dst *[16]byte) (from, to end) {
 	return from, c.get(dst).dst
 }
 
-// get is the address's slot. It has to be one of a cache that is not full.
+// get returns the address's slot. It has to be one of a cache that is not full.
 func (c *endCache) get(a *[16]byte) *endSlot {
 	hi, lo := c.prefix(a)
 	mask := uint64(len(c.slots) - 1)
@@ -316,7 +316,7 @@ func (c *endCache) add(a *[16]byte) *endSlot {
 	return c.insert(s)
 }
 
-// known is the end of a class.
+// known returns the end of a class.
 func (c *endCache) known(groups *[]aggregate.GroupID, k endKey) end {
 	id, ok := c.ids[k]
 	if !ok {
@@ -326,7 +326,7 @@ func (c *endCache) known(groups *[]aggregate.GroupID, k endKey) end {
 	return id
 }
 
-// number is a new end.
+// number returns a new end.
 func number(groups *[]aggregate.GroupID, g aggregate.GroupID) end {
 	*groups = append(*groups, g)
 	return end(len(*groups) - 1)

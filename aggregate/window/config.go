@@ -83,7 +83,7 @@ type Config struct {
 	UDPRepeat time.Duration
 }
 
-// withDefaults is the configuration with defaults filled in, or what is wrong
+// withDefaults returns the configuration with defaults filled in, or what is wrong
 // with it.
 func (c Config) withDefaults() (Config, error) {
 	if c.Domain == nil || c.Resolver == nil {
@@ -122,7 +122,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(aggregate.CheckWeight(c.Weight), checkMaxKeys(c.MaxKeys))
 }
 
-// resolutionsOf are the resolutions, or the default ones.
+// resolutionsOf returns the resolutions, or the default ones.
 func resolutionsOf(list []time.Duration) []time.Duration {
 	if len(list) > 0 {
 		return list
@@ -135,7 +135,7 @@ const MinLateness = 50 * time.Millisecond
 
 func defaultLateness(resolution time.Duration) time.Duration { return max(2*resolution, MinLateness) }
 
-// LatenessOf is how long windows of a resolution stay open after their end.
+// LatenessOf returns how long windows of a resolution stay open after their end.
 func (s *Settings) LatenessOf(resolution time.Duration) time.Duration {
 	lateness := defaultLateness(resolution)
 	switch live := cmp.Or(s.Lateness, defaultLateness(aggregate.LiveResolution)); {
@@ -216,13 +216,13 @@ const (
 	sender   = "sender"   // at the beginning
 )
 
-// TapAt is how packets of a tap at a place count, "" for a receiver: each for weight, at
+// TapAt returns how packets of a tap at a place count, "" for a receiver: each for weight, at
 // least 1. Only whole paths may enter the heatmaps: reflections, and tags at the receiver.
 func TapAt(place string, weight uint64) Tap {
 	return Tap{Weight: 1}.With(cmp.Or(place, receiver), weight)
 }
 
-// With is the tap at another place or with another weight; "" and 0 change nothing.
+// With returns the tap at another place or with another weight; "" and 0 change nothing.
 func (t Tap) With(place string, weight uint64) Tap {
 	if place != "" {
 		t.Tags, t.Reflections, t.Place = place == receiver, true, place
@@ -268,7 +268,7 @@ func sameFinding(a, b *finding.Config) bool {
 	return slices.Equal(a.Senders, b.Senders) && a.MaxSubjects == b.MaxSubjects
 }
 
-// shard is the configuration of a tap's shard, and the watcher in it, nil for none.
+// shard returns the configuration of a tap's shard, and the watcher in it, nil for none.
 func (s *Settings) shard(tap *Tap, from *Origin) (cfg Config, watch *finding.Watcher, err error) {
 	cfg = Config{
 		Domain: s.Decode.Domain, Resolver: s.Resolver, Source: from.Source, SeqBase: from.SeqBase,

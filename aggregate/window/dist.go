@@ -39,7 +39,7 @@ func (d *distribution) add() {
 	}
 }
 
-// page is the number of an entry's page, which it gets when it has none.
+// page returns the number of an entry's page, which it gets when it has none.
 func (d *distribution) page(e *distPages, at uint32) uint32 {
 	p := e.page[at]
 	if p == 0 {

@@ -55,7 +55,7 @@ type rowSums struct {
 	dist     map[uint16]uint64
 }
 
-// valued tells whether min and max mean anything: whether a bucket of a signal
+// valued reports whether min and max mean anything: whether a bucket of a signal
 // with a table is counted.
 func (s *rowSums) valued(k rowKey) bool { return k.signal.HasValue() && len(s.dist) > 0 }
 
@@ -139,7 +139,7 @@ func defaultDomain(t testing.TB) *csig.Domain {
 	return d
 }
 
-// newShard is a shard with the fake resolver and the default domain, if the
+// newShard returns a shard with the fake resolver and the default domain, if the
 // configuration has none.
 func newShard(t testing.TB, cfg window.Config, sink aggregate.Sink) *window.Shard {
 	t.Helper()

@@ -31,7 +31,7 @@ const (
 	DefaultFlowBudget = 4096
 )
 
-// WithDefaults are the limits with the default for what is left out, or what is wrong with
+// WithDefaults returns the limits with the default for what is left out, or what is wrong with
 // them.
 func (l FlowLimits) WithDefaults() (FlowLimits, error) {
 	if l.Top < 0 || l.Top > MaxTopFlows {
@@ -157,7 +157,7 @@ func (s *Shard) writeFlows(l *level, w *window) {
 // rankBits hold how often a flow was heavy in a rank, below its signal and kind.
 const rankBits = 23
 
-// rankOf is the lower the more often a flow was heavy, up to where differences do not
+// rankOf returns the lower the more often a flow was heavy, up to where differences do not
 // matter.
 func (s *Shard) rankOf(t *flow.Table, entry int) uint32 {
 	const most = 1<<rankBits - 1
@@ -165,7 +165,7 @@ func (s *Shard) rankOf(t *flow.Table, entry int) uint32 {
 	return (uint32(sr.signal)<<1|uint32(sr.kind-decode.Tag))<<rankBits | uint32(most-min(t.Heavy(entry), most))
 }
 
-// flowRow is the row of a flow.
+// flowRow returns the row of a flow.
 func (s *Shard) flowRow(t *flow.Table, entry int) aggregate.FlowRow {
 	e := t.Entry(entry)
 	sr, weight := &s.series.list[e.Ref], s.cfg.Weight

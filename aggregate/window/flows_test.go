@@ -195,7 +195,7 @@ func flowTraffic(flows, seconds int) (obs []decode.Observation) {
 	return obs
 }
 
-// topPorts are the flows of a window by their source ports, the worst first, over all
+// topPorts returns the flows of a window by their source ports, the worst first, over all
 // blocks.
 func topPorts(blocks []aggregate.Block, resolution time.Duration, start int64, n int) (ports []uint16) {
 	totals := map[uint16]uint64{}

@@ -44,13 +44,13 @@ func (l *level) refer(n int) {
 	}
 }
 
-// floor is the start of the window that holds the time, which is not negative.
+// floor returns the start of the window that holds the time, which is not negative.
 func (l *level) floor(ns int64) int64 { return ns - ns%l.res }
 
 // dueAt is when a window closes for the first time.
 func (l *level) dueAt(start int64) int64 { return start + l.res + l.lateness }
 
-// find is the open window with the start, or nil. The newest are tried first.
+// find returns the open window with the start, or nil. The newest are tried first.
 func (l *level) find(start int64) *window {
 	for i := len(l.open) - 1; i >= 0; i-- {
 		if w := l.open[i]; w.start <= start {
@@ -81,7 +81,7 @@ func (l *level) begin(start, due int64, delta bool) *window {
 	return w
 }
 
-// unused is an empty window that is not open.
+// unused returns an empty window that is not open.
 func (l *level) unused(start int64) *window {
 	var w *window
 	if n := len(l.free); n > 0 {
@@ -128,7 +128,7 @@ func (l *level) nextDue() int64 {
 	return due
 }
 
-// oldestDelta is the delta window that is due first, or nil.
+// oldestDelta returns the delta window that is due first, or nil.
 func (l *level) oldestDelta() *window {
 	var oldest *window
 	for _, w := range l.open {
@@ -139,7 +139,7 @@ func (l *level) oldestDelta() *window {
 	return oldest
 }
 
-// entry is the current entry of the series in the window.
+// entry returns the current entry of the series in the window.
 func (l *level) entry(w *window, id uint32, s *series) uint32 {
 	ref := &l.refs[id]
 	if ref.gen == w.gen {

@@ -21,7 +21,7 @@ const (
 	lookupSrc = lookupDst + endBits
 )
 
-// newLookupKey is a key without ends.
+// newLookupKey returns a key without ends.
 func newLookupKey(lm uint32, traits uint, cl class, kind decode.Kind) lookupKey {
 	return lookupKey(lm<<10 | uint32(traits)<<4 | uint32(cl)<<1 | uint32(kind)>>1)
 }

@@ -26,7 +26,7 @@ func (s *Shard) WriteProvisional(to aggregate.ProvisionalSink) {
 	}
 }
 
-// oldest is the earliest start of the level's windows that observations of open windows, of this
+// oldest returns the earliest start of the level's windows that observations of open windows, of this
 // level or finer ones, belong to.
 func (l *level) oldest(finer []level) int64 {
 	start := int64(math.MaxInt64)

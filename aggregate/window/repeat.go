@@ -99,7 +99,7 @@ func (r *repeats) item(o *decode.Observation) repeatItem {
 	return it
 }
 
-// follow tells whether a reflection repeats the last one of its flow, and what is to be
+// follow reports whether a reflection repeats the last one of its flow, and what is to be
 // remembered of both: the newest acknowledgement number, or the time that counted last.
 func (it *repeatItem) follow(last uint64, within int64) (said uint64, same bool) {
 	if !it.acked {
@@ -131,7 +131,7 @@ func (r *repeats) prepare(batch []decode.Observation, reflections []uint8) (touc
 	return touched
 }
 
-// seen tells whether the reflection, which is the batch's observation i, repeats the
+// seen reports whether the reflection, which is the batch's observation i, repeats the
 // one before it, and remembers it.
 func (r *repeats) seen(i int) bool {
 	it := &r.prepared[i&(pendingItems-1)]

@@ -105,7 +105,7 @@ func newSeriesTable(tr *[numTraits]traits, maxKeys int) seriesTable {
 	}
 }
 
-// id is the number of the series, that of its overflow series once the budget is
+// id returns the number of the series, that of its overflow series once the budget is
 // spent.
 func (t *seriesTable) id(k seriesKey) uint32 {
 	hash := t.hash(&k)
@@ -132,7 +132,7 @@ func (t *seriesTable) hashCell(kind uint64, src, dst aggregate.GroupID) uint64 {
 	return mix(uint64(src)^t.seeds[0], bits.RotateLeft64(uint64(dst), 32)^kind^t.seeds[1])
 }
 
-// cell is the dense number of a series' cell.
+// cell returns the dense number of a series' cell.
 func (t *seriesTable) cell(s *series) uint32 {
 	hash := t.hashCell(uint64(s.kind)<<16|uint64(s.signal), s.src, s.dst)
 	n, ok := t.cells.find(hash, func(n uint32) bool {
@@ -251,7 +251,7 @@ func (t *seriesTable) retain(live []bool) []uint32 {
 	return renumbered
 }
 
-// cellOf is the dense number of a series' cell.
+// cellOf returns the dense number of a series' cell.
 func (t *seriesTable) cellOf(id uint32) uint32 { return t.brief[id].cell }
 
 func (t *seriesTable) bytes() uint64 {

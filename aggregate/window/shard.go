@@ -29,7 +29,7 @@ type pendingItem struct {
 	value uint64 // of one that has a value; wide: set by countWide
 }
 
-// hasDist tells whether a wide item is one of a distribution.
+// hasDist reports whether a wide item is one of a distribution.
 func (it *pendingItem) hasDist() bool { return it.code&(itemWide|itemCount) == itemWide }
 
 const (
@@ -176,7 +176,7 @@ func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 	return nil
 }
 
-// survey lists the batch's reflections and tells whether the batch is plain: all of
+// survey lists the batch's reflections and reports whether the batch is plain: all of
 // it is admitted, but for reflections that repeat, and belongs to the window at hand.
 // last is the latest of its times. It does not branch on kinds, which cannot be predicted.
 func (s *Shard) survey() (plain bool, last int64, reflections []uint8) {
@@ -383,7 +383,7 @@ func (s *Shard) Counts() aggregate.Counts {
 	return c
 }
 
-// Watermark is the latest accepted time in Unix nanoseconds, or that of the latest
+// Watermark returns the latest accepted time in Unix nanoseconds, or that of the latest
 // AdvanceTo; 0 before the first observation.
 func (s *Shard) Watermark() int64 { return s.clock.now }
 

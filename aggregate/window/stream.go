@@ -254,7 +254,7 @@ func (l *Stream) Decoded() decode.Counters {
 	return c
 }
 
-// Counts are those of the shard.
+// Counts returns those of the shard.
 func (l *Stream) Counts() aggregate.Counts {
 	if l.shard == nil {
 		return aggregate.Counts{}
@@ -287,7 +287,7 @@ func (l *Stream) Resume(found []finding.Finding) {
 	}
 }
 
-// LinkOf is the link type of a capture interface; ok is false for one that the
+// LinkOf returns the link type of a capture interface; ok is false for one that the
 // decoder cannot read.
 func LinkOf(interfaces []capture.Interface, index uint32) (link decode.Link, ok bool) {
 	if int(index) >= len(interfaces) {

@@ -71,7 +71,7 @@ func TestStripped(t *testing.T) {
 	}
 }
 
-// carrying is a packet between two other hosts with a frame behind the head of a tunnel.
+// carrying returns a packet between two other hosts with a frame behind the head of a tunnel.
 func carrying(protocol byte, head []byte, f *capture.Frame) *capture.Frame {
 	n := 20 + len(head) + len(f.Data)
 	ip := []byte{0x45, 0, byte(n >> 8), byte(n), 0, 0, 0, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2}
@@ -79,7 +79,7 @@ func carrying(protocol byte, head []byte, f *capture.Frame) *capture.Frame {
 	return &capture.Frame{Data: data, TimeNS: f.TimeNS, WireLen: uint32(len(data))}
 }
 
-// reflecting is a frame with a reflection over TCP.
+// reflecting returns a frame with a reflection over TCP.
 func reflecting() *capture.Frame {
 	f := frame(0x08, 0x00)
 	tcp := []byte{0, 80, 0, 90, 0, 0, 0, 1, 0, 0, 0, 1, 0x70, 0x10, 0xff, 0xff, 0, 0, 0, 0, 253, 6, 0xc5, 0x16, 0x2b, 0x85, 1, 1}
@@ -184,7 +184,7 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
-// cooked is the frame in a capture on all interfaces.
+// cooked returns the frame in a capture on all interfaces.
 func cooked(f *capture.Frame) *capture.Frame {
 	f.Data = slices.Insert(f.Data[12:], 0, make([]byte, 14)...)
 	return f

@@ -20,7 +20,7 @@ type slot32 struct {
 
 const minTable32 = 64
 
-// at is the slot of the key, which is inserted with value 0 when it is missing.
+// at returns the slot of the key, which is inserted with value 0 when it is missing.
 // It stays valid until the next call of at.
 func (t *table32) at(key uint32) (slot *uint32, found bool) {
 	if t.n*3 >= 2*len(t.slots) {
@@ -40,7 +40,7 @@ func (t *table32) at(key uint32) (slot *uint32, found bool) {
 	}
 }
 
-// get is the value of the key, 0 when it is missing.
+// get returns the value of the key, 0 when it is missing.
 func (t *table32) get(key uint32) uint32 {
 	if t.n == 0 {
 		return 0

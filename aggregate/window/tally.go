@@ -85,7 +85,7 @@ func (f *Found) Merge(other *Found) {
 	}
 }
 
-// Kinds are the observations by kind: tags, reflections.
+// Kinds returns the observations by kind: tags, reflections.
 func (f *Found) Kinds() (n [2]uint64) {
 	for k := range f {
 		for _, types := range f[k] {
@@ -151,7 +151,7 @@ func (l *Links) Merge(other Links) {
 	}
 }
 
-// Total is the number of packets.
+// Total returns the number of packets.
 func (l Links) Total() (n uint64) {
 	for _, packets := range l {
 		n += packets
@@ -168,7 +168,7 @@ func (l Links) List(f func(u Unread, n uint64)) {
 	}
 }
 
-// Refused is the error (ErrLinkType) about captures of which nothing else was found; nil for
+// Refused returns the error (ErrLinkType) about captures of which nothing else was found; nil for
 // none.
 func (l Links) Refused() error {
 	if len(l) == 0 {

@@ -19,7 +19,7 @@ type traffic struct {
 	round int64
 }
 
-// next is a batch of at most 256 observations.
+// next returns a batch of at most 256 observations.
 func (tr *traffic) next(at int) []decode.Observation {
 	batch := tr.obs[at:min(at+256, len(tr.obs))]
 	for i := range batch {

@@ -12,7 +12,7 @@ import (
 // time whether that is, and is handed those observations and windows that close: where all
 // is well a shard asks it next to nothing. One shard uses it.
 type Watch interface {
-	// Strange tells whether all observations of a source are to be watched. A shard
+	// Strange reports whether all observations of a source are to be watched. A shard
 	// remembers the answer.
 	Strange(src netip.Addr) bool
 	// SourceBits are how many leading bits of an IPv4 and of an IPv6 address Strange depends on.
@@ -92,7 +92,7 @@ func (s *Shard) noticeSent(o *decode.Observation) {
 	}
 }
 
-// watchFrom is the least code from which observations of a key are noticed.
+// watchFrom returns the least code from which observations of a key are noticed.
 func (s *Shard) watchFrom(k lookupKey, at aggregate.LocationID, capacity uint64) uint32 {
 	switch {
 	case s.watching == nil || k.src() == 0:

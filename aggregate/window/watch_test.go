@@ -76,7 +76,7 @@ func (w *heavyWatch) expect(o *decode.Observation, place string) {
 	}
 }
 
-// initialOf is the initial value of a compact tag.
+// initialOf returns the initial value of a compact tag.
 func initialOf(t uint8) uint32 {
 	if t == 2 {
 		return 0

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// at is a tag that is seen a time after the start of the tests.
+// at returns a tag that is seen a time after the start of the tests.
 func at(d time.Duration) decode.Observation {
 	o := decode.Observation{TimeNS: benchStart + int64(d), Bytes: 100, Kind: decode.Tag, Flags: decode.HasAddrs}
 	setAddr(&o.Src, 1, 1)

@@ -77,7 +77,7 @@ func (s *Shard) findWays(items []pendingItem) {
 	}
 }
 
-// onWay is the source end that stands for the packets of another one on a way.
+// onWay returns the source end that stands for the packets of another one on a way.
 func (c *endCache) onWay(base end, way uint32) end {
 	if way == 0 {
 		return base
@@ -98,7 +98,7 @@ type wayKey struct {
 	way  uint32
 }
 
-// flowOf is the flow of an observation, in the measured direction.
+// flowOf returns the flow of an observation, in the measured direction.
 func flowOf(o *decode.Observation) flow.Flow {
 	f := flow.Flow{Src: o.Src, Dst: o.Dst, SrcPort: o.SrcPort, DstPort: o.DstPort, Proto: o.Proto}
 	if o.Kind == decode.Reflection {

@@ -42,7 +42,7 @@ func (w wayfinder) LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, 
 	return id, capacity, evidenceOf(way)
 }
 
-// evidenceOf is the evidence of a way, none of every second one.
+// evidenceOf returns the evidence of a way, none of every second one.
 func evidenceOf(way uint32) aggregate.Evidence { return aggregate.Evidence(way % 2 * way) }
 
 // TestWays: what a locator names on the way of a flow at a time is counted, as if the locator

@@ -44,7 +44,7 @@ type compactEntry struct {
 	_       [8]byte
 }
 
-// codeKey is that of an entry's code in window.carried.
+// codeKey returns that of an entry's code in window.carried.
 func codeKey(entry, code uint32) uint32 { return entry<<5 | code }
 
 // maxCarried bounds a number of window.carried: an entry is sealed there.
@@ -95,7 +95,7 @@ func (w *window) carry(entry, code, n uint32) (room bool) {
 	return *slot < maxCarried
 }
 
-// carriedOf is how often 256 observations of a code were carried.
+// carriedOf returns how often 256 observations of a code were carried.
 func (w *window) carriedOf(entry, code uint32) uint32 {
 	if w.compact[entry].carries>>code&1 == 0 {
 		return 0
@@ -104,12 +104,12 @@ func (w *window) carriedOf(entry, code uint32) uint32 {
 	return *slot
 }
 
-// count is how often a code was counted in a compact entry.
+// count returns how often a code was counted in a compact entry.
 func (w *window) count(entry, code uint32) uint64 {
 	return uint64(w.carriedOf(entry, code))<<8 + uint64(w.compact[entry].hist[code])
 }
 
-// total is how many observations a compact entry counted.
+// total returns how many observations a compact entry counted.
 func (w *window) total(entry uint32) uint64 {
 	const even = 0x00ff00ff00ff00ff
 	e, pairs, n := &w.compact[entry], uint64(0), uint64(0)
@@ -176,7 +176,7 @@ func (e *wideEntry) merge(o *wideEntry) {
 	e.bytes = aggregate.AddSat(e.bytes, o.bytes)
 }
 
-// fits tells whether the counts of a compact entry of another window can be added to one of w.
+// fits reports whether the counts of a compact entry of another window can be added to one of w.
 func (w *window) fits(entry uint32, o *window, from uint32) bool {
 	for both := w.compact[entry].carries & o.compact[from].carries; both != 0; both &= both - 1 {
 		c := uint32(bits.TrailingZeros32(both)) & 31
@@ -209,7 +209,7 @@ func (w *window) merge(entry uint32, o *window, from uint32) (room bool) {
 	return room
 }
 
-// indexed is the index of all entries. Entries come in the order in which they were added, so that
+// indexed returns the index of all entries. Entries come in the order in which they were added, so that
 // it ends with the one of a series that is not sealed.
 func (w *window) indexed() *table32 {
 	for to := &w.indexedTo.compact; *to < len(w.compact); *to++ {
@@ -223,7 +223,7 @@ func (w *window) indexed() *table32 {
 	return &w.index
 }
 
-// forgetIndex has the index made anew when it is asked for.
+// forgetIndex has the index made again when it is asked for.
 func (w *window) forgetIndex() {
 	w.index.reset()
 	w.indexedTo.compact, w.indexedTo.wide = 0, 0

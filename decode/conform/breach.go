@@ -7,7 +7,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// maxExamples is how many packets each rule names.
+// maxExamples is the number of packets that each rule names.
 const maxExamples = 8
 
 // Example is a packet that breaks a rule.
@@ -21,7 +21,7 @@ type Example struct {
 	portNum uint8
 }
 
-// Seen is a tag as it was captured.
+// Seen is a captured tag.
 type Seen struct {
 	Layout   string `json:"layout"`
 	Type     uint8  `json:"signal_type"`
@@ -31,8 +31,8 @@ type Seen struct {
 	Reserved uint8  `json:"reserved,omitempty"`
 }
 
-// breach is what is known of a rule that was broken. The examples are the first packets
-// after the device, whichever part of the captures they were judged in.
+// breach counts the violations of a rule. The examples are the first packets after the device, in
+// whichever part of the captures they were judged.
 type breach struct {
 	count    uint64
 	examples []Example
@@ -46,7 +46,7 @@ func (j *Judge) broke(r Rule, before, after *sighting) {
 	}
 }
 
-// brokeOften is broke of n packets, of which one is known.
+// brokeOften records n violations, of which one has an example.
 func (j *Judge) brokeOften(r Rule, n uint64, example Example) {
 	if n == 0 {
 		return
@@ -56,7 +56,7 @@ func (j *Judge) brokeOften(r Rule, n uint64, example Example) {
 	b.name(example)
 }
 
-// name adds an example, if it is one of the first.
+// name adds an example if it is one of the first.
 func (b *breach) name(e Example) {
 	at, _ := slices.BinarySearchFunc(b.examples, e, compareExamples)
 	b.examples = slices.Insert(b.examples, at, e)
@@ -67,7 +67,7 @@ func compareExamples(a, b Example) int {
 	return cmp.Or(cmp.Compare(a.After, b.After), cmp.Compare(a.portNum, b.portNum), cmp.Compare(a.Before, b.Before))
 }
 
-// first is the earlier one of n examples and one more, where n counts that one.
+// first returns the earlier example of is and the new packet; n counts the new packet.
 func first(n uint64, is Example, before, after *sighting) Example {
 	e := exampleOf(before, after)
 	if n == 1 || compareExamples(e, is) < 0 {
@@ -76,7 +76,7 @@ func first(n uint64, is Example, before, after *sighting) Example {
 	return is
 }
 
-// exampleOf is the example of a packet; after is nil for one that did not come out.
+// exampleOf returns the example of a packet; after is nil for a packet that did not come out.
 func exampleOf(before, after *sighting) Example {
 	e := Example{Before: before.number, WasTag: before.seen()}
 	if after != nil {

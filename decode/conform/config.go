@@ -9,12 +9,12 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Role is what a device is for packets between the two captures.
+// Role is the device's part in the path, for packets between the two captures.
 type Role uint8
 
-// A transit device trusts tags and compares and replaces them (IBCS 4.2). An ingress edge
-// resets what untrusted senders set first (IBCS 4.1). A pass-through device leaves tags
-// alone (draft-ravi-ippm-csig-01, section 6.2.2).
+// A transit device trusts tags; it compares and replaces them (IBCS 4.2). An ingress edge first
+// resets the tags of untrusted senders (IBCS 4.1). A pass-through device leaves tags alone
+// (draft-ravi-ippm-csig-01, section 6.2.2).
 const (
 	Transit Role = iota
 	Ingress
@@ -34,11 +34,10 @@ func ParseRole(s string) (Role, error) {
 	return 0, fmt.Errorf("role %q: expected transit, ingress or pass-through", s)
 }
 
-// Strip is what the port is configured to do with tags (draft-ravi-ippm-csig-01, section
-// 6.1).
+// Strip is the port's configured handling of tags (draft-ravi-ippm-csig-01, section 6.1).
 type Strip uint8
 
-// StripUnknown takes what the port does with most tags for what it is to do.
+// StripUnknown assumes that the port should do to all tags what it does to most.
 const (
 	StripUnknown Strip = iota
 	StripNever
@@ -58,20 +57,20 @@ func ParseStrip(s string) (Strip, error) {
 	return 0, fmt.Errorf("strip %q: expected unknown, never or always", s)
 }
 
-// Config is what a Judge needs to know.
+// Config is the configuration of a Judge.
 type Config struct {
 	Decode decode.Config // the domain is required
 	Role   Role
 	Strip  Strip
 	Match  Match
-	// Uninitialized says that the first hop may write its locator metadata where its
-	// value is the initial one (IBCS 6.1, rule 1).
+	// Uninitialized allows the first hop to write its locator metadata where its value is the
+	// initial one (IBCS 6.1, rule 1).
 	Uninitialized bool
-	// Signals are the signal types that the device supports, one bit each; 0 for all.
+	// Signals are the supported signal types, one bit each; 0 for all.
 	Signals uint16
-	// Ports are the names of the ports that After tells apart, at most MaxPorts.
+	// Ports are the names of the ports that After distinguishes, at most MaxPorts.
 	Ports []string
-	// Own tells whether locator metadata is what a port, by its index, writes into tags of
+	// Own reports whether locator metadata is what a port, by its index, writes into tags of
 	// a layout and signal type; known is false where that cannot be told. Nil if it never
 	// can: then what a port writes most is taken for its own.
 	Own func(port int, l csig.Layout, t uint8, lm uint16) (own, known bool)
@@ -80,30 +79,29 @@ type Config struct {
 	// known is false where that cannot be told. It is asked about packets behind ports that Own
 	// does not know, such as one capture of several ports. Nil if it never can be told.
 	Writers func(tag *csig.Tag, src, dst netip.Addr) (devices string, known bool)
-	// Device is the name that Writers has for the device, empty for the one that most locators name.
+	// Device is the name that Writers uses for the device; empty means the device that most
+	// locators name.
 	Device string
-	// Metrics are what the ports measured, nil if nobody knows.
+	// Metrics are the ports' measurements, nil if there are none.
 	Metrics *Metrics
-	// Prefix is how many bytes behind the IP header count for matching, 0 for all: where
-	// captures were cut, the fewest that any of their frames has.
+	// Prefix is the number of bytes behind the IP header that matching uses, 0 for all. For
+	// truncated captures, set it to the fewest bytes that any of their frames has.
 	Prefix int
-	// MaxPackets bounds the packets of a part that are remembered, 0 for
-	// DefaultMaxPackets.
+	// MaxPackets bounds the packets remembered in a part, 0 for DefaultMaxPackets.
 	MaxPackets int
-	// Expect is how many packets before the device a part has about, 0 if nobody knows:
-	// memory for them is taken at once.
+	// Expect is the approximate number of packets before the device in a part, 0 if unknown. Memory
+	// for them is allocated at once.
 	Expect int
 }
 
-// DefaultMaxPackets is how many packets before the device are remembered: some 120 bytes
-// each.
+// DefaultMaxPackets is the number of packets before the device that are remembered, at some 120
+// bytes each.
 const DefaultMaxPackets = 4 << 20
 
 // MaxPorts bounds the ports after the device.
 const MaxPorts = 256
 
-// ErrTooMany says that more packets came than are remembered: judge
-// them in more parts.
+// ErrTooMany says that more packets came than the Judge remembers: judge them in more parts.
 var ErrTooMany = errors.New("more packets before the device than are remembered")
 
 func (c *Config) check() error {

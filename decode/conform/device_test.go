@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// network is a domain with a TPID for every layout.
+// network returns a domain with a TPID for every layout.
 func network(t testing.TB) *csig.Domain {
 	t.Helper()
 	spec := csig.DefaultSpec()
@@ -131,7 +131,7 @@ func (l *lab) tag() csig.Tag {
 	return tag
 }
 
-// forward is the device: it compares and replaces, counts TTLs down and loses packets.
+// forward returns the device: it compares and replaces, counts TTLs down and loses packets.
 func (l *lab) forward(before []flight) (after []flight) {
 	for _, f := range before {
 		if l.Float64() < l.loss {
@@ -180,7 +180,7 @@ func (l *lab) metrics(length time.Duration) *Metrics {
 	return m
 }
 
-// frame is a packet as it is captured.
+// frame returns a packet as it is captured.
 func (l *lab) frame(f *flight, mac byte) []byte {
 	b := make([]byte, 12, 22+len(f.ip))
 	b[5], b[11] = mac, mac+1
@@ -231,7 +231,7 @@ func (l *lab) judgeFrames(before, after []flight, in, out [][]byte) *Report {
 	return j.Report()
 }
 
-// broken are the names of the rules that a report finds broken.
+// broken returns the names of the rules that a report finds broken.
 func broken(r *Report) string {
 	var names []string
 	for i := range r.Findings {

@@ -10,12 +10,12 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// Match says what of a packet a device leaves alone.
+// Match selects the parts of a packet that the device leaves alone.
 type Match uint8
 
-// Most devices change nothing above L2 but hop limits and class of service. One that
-// translates addresses or puts packets into tunnels changes all headers, so that only what
-// TCP and UDP carry is left; packets without it are not matched then.
+// Most devices change nothing above L2 but hop limits and class of service. A device that
+// translates addresses or tunnels packets changes all headers, so that only the payload of TCP and
+// UDP remains; packets without one are not matched then.
 const (
 	MatchPacket Match = iota
 	MatchPayload
@@ -44,10 +44,10 @@ const (
 	udpLen  = 8
 )
 
-// identity is what a packet is known by.
+// identity holds the hashes by which a packet is matched.
 type identity struct {
-	whole uint64 // of all that stays the same
-	head  uint64 // of what stays when the packet is trimmed as well
+	whole uint64 // of all parts that stay the same
+	head  uint64 // of the parts that also survive trimming
 	flow  uint64 // of the five-tuple, 0 without one
 	to    uint64 // of the destination address, 0 without one
 }
@@ -59,21 +59,21 @@ type identifier struct {
 	key     uint64
 	keyed   xxhash.Digest
 	match   Match
-	prefix  int // bytes of what follows the IP header that count, 0 for all
+	prefix  int // bytes behind the IP header that count, 0 for all
 	scratch [ipv6Len + 4]byte
 }
 
-// parts are what an identity is made of.
+// parts are the inputs of an identity.
 type parts struct {
 	fixed   []byte // of the IP header, without its length
-	length  uint16 // of the packet as its header has it
+	length  uint16 // of the packet, from its header
 	proto   uint8
-	rest    []byte // what follows the IP header, without padding
-	claimed int    // length of rest as the header has it
+	rest    []byte // all behind the IP header, without padding
+	claimed int    // length of rest according to the header
 }
 
-// of is the identity of the packet behind L2. ok is false for one that has nothing to be
-// known by.
+// of returns the identity of the packet behind L2. ok is false for a packet without anything to
+// match by.
 func (i *identifier) of(etherType uint16, packet []byte) (id identity, ok bool) {
 	p, isIP := i.split(etherType, packet)
 	if !isIP {
@@ -101,8 +101,8 @@ func (i *identifier) of(etherType uint16, packet []byte) (id identity, ok bool) 
 	return id, true
 }
 
-// split takes an IP packet apart. What is fixed is the addresses, the protocol, and four bytes
-// that tell packets of a flow apart.
+// split takes an IP packet apart. The fixed part is the addresses, the protocol, and four bytes
+// that distinguish packets of a flow.
 func (i *identifier) split(etherType uint16, b []byte) (p parts, ok bool) {
 	switch {
 	case etherType == etherIPv4 && len(b) >= ipv4Len && b[0]>>4 == 4:
@@ -128,8 +128,8 @@ func (i *identifier) split(etherType uint16, b []byte) (p parts, ok bool) {
 	return p, false
 }
 
-// head is what trimming leaves of what follows the IP header and the ports, without
-// lengths and checksums: sequence numbers, or the first bytes that UDP carries.
+// head returns the bytes behind the IP header and the ports that survive trimming, without lengths
+// and checksums: sequence numbers, or the first bytes of the UDP payload.
 func head(p parts) []byte {
 	switch {
 	case p.proto == protoTCP:
@@ -140,7 +140,7 @@ func head(p parts) []byte {
 	return p.rest[:min(len(p.rest), 8)]
 }
 
-// ports are the two ports of TCP and UDP.
+// ports returns the two ports of TCP and UDP.
 func ports(p parts) []byte {
 	if p.proto != protoTCP && p.proto != protoUDP || len(p.rest) < 4 {
 		return nil
@@ -148,7 +148,7 @@ func ports(p parts) []byte {
 	return p.rest[:4]
 }
 
-// transportPayload is what TCP and UDP carry.
+// transportPayload returns the payload of TCP and UDP.
 func transportPayload(p parts) []byte {
 	n := udpLen
 	switch {
@@ -182,7 +182,7 @@ func newSeed() *maphash.Seed {
 	return &seed
 }
 
-// mix makes one hash of two, in their order.
+// mix combines two hashes; their order matters.
 func (i *identifier) mix(a, b uint64) uint64 {
 	var both [16]byte
 	binary.LittleEndian.PutUint64(both[:], a)
@@ -190,11 +190,10 @@ func (i *identifier) mix(a, b uint64) uint64 {
 	return i.hash(both[:])
 }
 
-// index finds packets by the hash that they are known by: open addressing with linear
-// probes, at most half full. A place has some bits of the hash, so that mostly the packet
-// alone is looked at that is looked for: packets come out of a device about in the order in
-// which they went in, so that they are next to each other in memory, while an index is never
-// in the cache.
+// index finds packets by their hash: open addressing with linear probing, at most half full. A slot
+// holds some bits of the hash, so that mostly only the wanted packet is read. Packets leave a
+// device in about the order in which they entered, so they are next to each other in memory, while
+// an index is never in the cache.
 type index struct {
 	slots []slot
 	used  int
@@ -203,12 +202,12 @@ type index struct {
 // slot is empty where the packet is 0.
 type slot struct {
 	bits   uint32 // of the hash
-	packet int32  // and 1
+	packet int32  // plus 1
 }
 
 const minSlots = 1 << 10
 
-// reset empties the index and makes room for so many packets.
+// reset empties the index and makes room for that many packets.
 func (x *index) reset(packets int) {
 	size := minSlots
 	for size < 2*packets {
@@ -221,22 +220,22 @@ func (x *index) reset(packets int) {
 	x.slots = make([]slot, size)
 }
 
-// start is the place that a hash is looked for from.
+// start returns the first slot for a hash.
 func (x *index) start(hash uint64) int { return int(hash & uint64(len(x.slots)-1)) }
 
-// after is the next place to look at.
+// after returns the next slot of a probe.
 func (x *index) after(at int) int { return (at + 1) & (len(x.slots) - 1) }
 
-// get is the packet in a place, none for an empty one, and whether it may have the hash.
+// get returns the packet in a slot, none for an empty one, and whether it may have the hash.
 func (x *index) get(at int, hash uint64) (packet int32, probable bool) {
 	s := &x.slots[at]
 	return s.packet - 1, s.bits == uint32(hash>>32)
 }
 
-// full tells whether it has to grow before another packet is added.
+// full reports whether the index has to grow before the next add.
 func (x *index) full() bool { return 2*x.used >= len(x.slots) }
 
-// add takes a packet in that is not yet there.
+// add inserts a packet that is not in the index yet.
 func (x *index) add(hash uint64, packet int32) {
 	at := x.start(hash)
 	for x.slots[at].packet != 0 {
@@ -246,14 +245,14 @@ func (x *index) add(hash uint64, packet int32) {
 	x.used++
 }
 
-// Scan looks at captures before they are judged: at how many packets there are, and how
-// much of them. It is not safe for concurrent use.
+// Scan reads captures before they are judged, to count their packets and find out how far they are
+// truncated. It is not safe for concurrent use.
 type Scan struct {
 	decoder *decode.Decoder
 	id      identifier
 	n       int
 	cut     uint64
-	least   int // bytes behind the IP header of the shortest packet that was cut
+	least   int // bytes behind the IP header of the shortest truncated packet
 }
 
 // NewScan makes a Scan for a Judge's configuration.
@@ -265,7 +264,7 @@ func NewScan(cfg *Config) (*Scan, error) {
 	return &Scan{decoder: d, id: identifier{seed: newSeed(), match: cfg.Match}}, nil
 }
 
-// Add takes a packet of either side.
+// Add counts a packet of either side.
 func (s *Scan) Add(p *Packet) {
 	s.n++
 	etherType, packet, ok := s.decoder.Network(p.Data)
@@ -285,9 +284,9 @@ func (s *Scan) Add(p *Packet) {
 	}
 }
 
-// Packets is how many packets were looked at.
+// Packets returns the number of packets added.
 func (s *Scan) Packets() int { return s.n }
 
-// Cut is how many packets the captures do not hold whole, and the fewest bytes that any of
-// them has behind its IP header (or in its payload): Config.Prefix, if it is above 0.
+// Cut returns the number of truncated packets, and the fewest bytes that any of them has behind its
+// IP header (or in its payload). If it is above 0, use it as Config.Prefix.
 func (s *Scan) Cut() (packets uint64, prefix int) { return s.cut, s.least }

@@ -17,11 +17,11 @@ type Packet struct {
 	WireLen uint32 // bytes
 }
 
-// Judge takes the packets before and after a device and tells which rules the device
-// breaks. It is not safe for concurrent use.
+// Judge takes the packets before and after a device and reports the rules that the device breaks.
+// It is not safe for concurrent use.
 //
-// Captures are judged in parts, each of which holds every packet of the captures that may
-// be another one's match:
+// Captures are judged in parts. Each part holds every packet of the captures that may match another
+// one in it:
 //
 //	for part := range parts {
 //		judge.StartPart(part, parts)
@@ -47,12 +47,12 @@ type Judge struct {
 	paths       paths
 }
 
-// tagState is what a frame says of CSIG.
+// tagState is the CSIG tag of a frame.
 type tagState struct {
 	csig.Tag
 	tagged  bool
-	orphan  bool // a tag stands where none belongs
-	strange bool // something as long as a tag is there, with a TPID that is none
+	orphan  bool // a tag is where none belongs
+	strange bool // something as long as a tag is there, with an unknown TPID
 }
 
 // sighting is a packet on one side of the device.
@@ -63,7 +63,7 @@ type sighting struct {
 	time   int64
 	length uint32
 	port   uint8  // after the device
-	by     uint16 // likewise, of the tag's writers: an index into Judge.writers.lists
+	by     uint16 // likewise; the tag's possible writers: an index into Judge.writers.lists
 }
 
 // New makes a Judge. It fails when the configuration contradicts itself.
@@ -95,7 +95,7 @@ func (j *Judge) StartPart(part, parts int) {
 	j.wait.reset(min(j.cfg.Expect, j.cfg.MaxPackets))
 }
 
-// Before takes a packet that went into the device. It fails with ErrTooMany alone.
+// Before takes a packet that entered the device. Its only error is ErrTooMany.
 func (j *Judge) Before(p *Packet) error {
 	s, ok := j.see(p)
 	if !ok {
@@ -112,8 +112,8 @@ func (j *Judge) Before(p *Packet) error {
 	return nil
 }
 
-// After takes a packet that came out by a port, an index into Config.Ports. All packets of
-// Before come first.
+// After takes a packet that left by a port, an index into Config.Ports. All calls of Before come
+// first.
 func (j *Judge) After(port int, p *Packet) {
 	s, ok := j.see(p)
 	if !ok {
@@ -140,8 +140,8 @@ func (j *Judge) After(port int, p *Packet) {
 	}
 }
 
-// see is the packet as the device shows it; ok is false where nothing tells it from
-// others, and where it belongs to another part.
+// see returns the packet's tag and identity; ok is false where it has no identity, and where it
+// belongs to another part.
 func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 	etherType, packet, ok := j.decoder.Network(p.Data)
 	if ok && etherType != etherIPv4 && etherType != etherIPv6 {
@@ -173,8 +173,8 @@ func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 	return s, true
 }
 
-// behindStranger is the IP packet behind two or six bytes after an unknown EtherType, as
-// behind a tag whose TPID is broken or not configured; else the packet as it was.
+// behindStranger returns the IP packet two or six bytes after an unknown EtherType, as behind a tag
+// whose TPID is broken or not configured. Otherwise it returns the packet unchanged.
 func behindStranger(etherType uint16, packet []byte) (uint16, []byte, bool) {
 	for _, n := range [...]int{2, 6} {
 		if len(packet) < n+2 {
@@ -188,7 +188,7 @@ func behindStranger(etherType uint16, packet []byte) (uint16, []byte, bool) {
 	return etherType, packet, false
 }
 
-// match judges a packet and the first one of a chain that waits for it.
+// match judges a packet with the first one of a chain that waits for it.
 func (j *Judge) match(chain int32, after *sighting) {
 	before, more := j.wait.take(chain)
 	if more {
@@ -199,7 +199,7 @@ func (j *Judge) match(chain int32, after *sighting) {
 	j.pair(&before.sighting, after)
 }
 
-// unmatched keeps a packet that nothing before the device is like.
+// unmatched keeps a packet that equals none before the device.
 func (j *Judge) unmatched(s *sighting) {
 	if s.D && len(j.wait.trimmed) < j.cfg.MaxPackets {
 		j.wait.trimmed = append(j.wait.trimmed, *s)
@@ -208,7 +208,7 @@ func (j *Judge) unmatched(s *sighting) {
 	j.counts.Extra++
 }
 
-// EndPart judges what could not be judged packet by packet.
+// EndPart judges the packets that could not be judged one by one.
 func (j *Judge) EndPart() {
 	j.judgeLater()
 	j.judgeTrimmed()
@@ -217,8 +217,8 @@ func (j *Judge) EndPart() {
 	}
 }
 
-// judgeLater matches packets that look alike and have different tags: in their order,
-// where none of them is missing.
+// judgeLater matches equal packets with different tags: in their order, where none of them is
+// missing.
 func (j *Judge) judgeLater() {
 	groups := make(map[int32][]int)
 	for i := range j.wait.later {
@@ -267,7 +267,7 @@ func (j *Judge) judgeTrimmed() {
 		at, ok := heads[s.head]
 		switch {
 		case !ok || at == none || j.wait.list[at].taken || j.wait.list[at].length <= s.length:
-			j.counts.Extra++ // no packet, or none alone, can be what it was
+			j.counts.Extra++ // no packet can be the original, or several can
 		default:
 			j.wait.list[at].taken = true
 			j.counts.Matched++
@@ -277,7 +277,7 @@ func (j *Judge) judgeTrimmed() {
 	}
 }
 
-// stripping is what a port did with the tags of packets.
+// stripping counts the tagged packets whose tags a port kept and removed.
 type stripping struct {
 	kept, removed       uint64
 	firstKept, firstOff Example

@@ -31,9 +31,9 @@ type junitResult struct {
 	Text    string `xml:",chardata"`
 }
 
-// WriteJUnit writes the report as a JUnit file, one test case a rule, for laboratories
-// that test switches. Rules that need local metrics are skipped without them, and all of
-// them without a pair of packets.
+// WriteJUnit writes the report as a JUnit file with one test case for each rule, for laboratories
+// that test switches. Without local metrics it skips the rules that need them; without a pair of
+// packets it skips all.
 func (r *Report) WriteJUnit(w io.Writer, device string) error {
 	found := make(map[string]*Finding, len(r.Findings))
 	for i := range r.Findings {
@@ -79,7 +79,7 @@ func examplesText(f *Finding) (text string) {
 	return text
 }
 
-// String is the example in one line: the packets' numbers and what changed.
+// String returns the example in one line: the packets' numbers and the change.
 func (e *Example) String() string {
 	s := fmt.Sprintf("packet %d before", e.Before)
 	if e.WasTag != nil {
@@ -98,7 +98,7 @@ func (e *Example) String() string {
 	return s
 }
 
-// String is the tag's fields in one line.
+// String returns the tag's fields in one line.
 func (t *Seen) String() string {
 	s := fmt.Sprintf("%s T %d S %d LM %d", t.Layout, t.Type, t.S, t.LM)
 	if t.Trimmed {

@@ -6,24 +6,23 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// Known knows packets again by what no device on the way may change, as a Judge does, but by
-// numbers that a key decides, so that a sample of packets by their numbers is the same in
-// every run. Who does not know the key cannot choose which packets it holds. It is not safe
-// for concurrent use.
+// Known gives packets an identity from the parts that no device on the way may change, as a Judge
+// does, but by a fixed key, so that a sample of packets by their numbers is the same in every run.
+// Without the key nobody can choose the packets in the sample. It is not safe for concurrent use.
 type Known struct {
 	decoder *decode.Decoder
 	id      identifier
 }
 
-// NewKnown makes a Known. What counts of packets that captures cut is prefix bytes behind
-// the IP header, 0 for all (Scan.Cut).
+// NewKnown makes a Known. Of truncated packets it uses prefix bytes behind the IP header, 0 for all
+// (Scan.Cut).
 func NewKnown(d *decode.Decoder, prefix int, key uint64) *Known {
 	return &Known{decoder: d, id: identifier{key: key, prefix: prefix}}
 }
 
-// Of is a number that no other packet is likely to have, the same wherever the packet is
-// captured, never 0, and how many hops it may still go. ok is false for packets that are not
-// IP. Numbers of Knowns with other prefixes or keys do not compare.
+// Of returns a number that almost certainly no other packet has, the same wherever the packet is
+// captured, never 0, and its remaining hops. ok is false for packets that are not IP. Numbers of
+// Knowns with different prefixes or keys are not comparable.
 func (k *Known) Of(frame []byte) (id uint64, hops uint8, ok bool) {
 	etherType, packet, ok := k.decoder.Network(frame)
 	if !ok || etherType != etherIPv4 && etherType != etherIPv6 {
@@ -39,11 +38,11 @@ func (k *Known) Of(frame []byte) (id uint64, hops uint8, ok bool) {
 	return one.whole, packet[7], true
 }
 
-// Segment is a TCP segment: who sent it to whom, and what it carries and acknowledges.
+// Segment is a TCP segment: its connection and direction, its data and its acknowledgement.
 type Segment struct {
 	Conversation
-	Data     bool   // it carries some
-	End, Ack uint32 // sequence numbers: behind its data, and behind what it acknowledges
+	Data     bool   // it carries data
+	End, Ack uint32 // sequence numbers: after its data, and of its acknowledgement
 }
 
 // Conversation is one direction of a TCP connection. IPv4 addresses fill the first bytes.
@@ -52,12 +51,11 @@ type Conversation struct {
 	SrcPort, DstPort uint16
 }
 
-// Back is the other direction.
+// Back returns the other direction.
 func (c Conversation) Back() Conversation { return Conversation{c.Dst, c.Src, c.DstPort, c.SrcPort} }
 
-// Segment is the innermost TCP segment of the frame that the decoder decoded last: the same
-// one whatever tunnel it travels in where it is captured. ok is false where that cannot be
-// read (decode.Decoder.Segment).
+// Segment returns the innermost TCP segment of the last decoded frame, the same one whatever
+// tunnels are around it. ok is false where it cannot be read (decode.Decoder.Segment).
 func (k *Known) Segment() (s Segment, ok bool) {
 	p, ok := k.decoder.Segment()
 	if !ok {
@@ -77,8 +75,8 @@ func (k *Known) Segment() (s Segment, ok bool) {
 	return s, true
 }
 
-// Upto is a number for what a conversation carries up to a sequence number, as Of is one for
-// a packet.
+// Upto returns a number for the data of a conversation up to a sequence number, as Of does for a
+// packet.
 func (k *Known) Upto(c *Conversation, end uint32) uint64 {
 	tail := uint64(c.SrcPort)<<48 | uint64(c.DstPort)<<32 | uint64(end)
 	return k.id.mix(k.id.mix(k.id.hash(c.Src[:]), k.id.hash(c.Dst[:])), tail)

@@ -11,27 +11,27 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// writer is a port and what it writes tags of: locator metadata belongs to both
-// (draft-ravi-ippm-csig-01, section 5.5.1).
+// writer is a port with the layout and signal type of its tags: locator metadata belongs to all
+// three (draft-ravi-ippm-csig-01, section 5.5.1).
 type writer struct {
 	port   uint8
 	layout csig.Layout
 	t      uint8
 }
 
-// maxLocators bounds the different locator metadata that are remembered of a writer. A
-// device that writes more breaks the rule in any case.
+// maxLocators bounds the different locator metadata remembered for a writer. A device that writes
+// more breaks the rule in any case.
 const maxLocators = 4096
 
-// written is which locator metadata a writer put in place of others, and where it left
-// what was there although it replaced the signal.
+// written counts the locator metadata that a writer put in place of others, and those that it left
+// although it replaced the signal.
 type written struct {
 	locator *csig.Locator
 	lms     map[named]*usage
-	beyond  uint64 // written, of locator metadata that are not remembered
+	beyond  uint64 // written with locator metadata that are not remembered
 }
 
-// named is locator metadata and who may have written it.
+// named is locator metadata and its possible writers.
 type named struct {
 	lm uint16
 	by uint16 // as in sighting
@@ -39,14 +39,14 @@ type named struct {
 
 func compareNamed(a, b named) int { return cmp.Or(cmp.Compare(a.lm, b.lm), cmp.Compare(a.by, b.by)) }
 
-// usage is what became of one value of locator metadata.
+// usage counts what happened to one value of locator metadata.
 type usage struct {
 	wrote, kept     uint64
 	wrotes, keeps   Example // the first ones
-	keptWhichBreaks Rule    // where it is not the writer's own
+	keptWhichBreaks Rule    // if the value is not the writer's own
 }
 
-// of is what the writer of a packet's tag has written so far.
+// of returns the record of the writer of a packet's tag.
 func (j *Judge) of(after *sighting) *written {
 	k := writer{after.port, after.Layout, after.T}
 	w := j.locators[k]
@@ -57,7 +57,7 @@ func (j *Judge) of(after *sighting) *written {
 	return w
 }
 
-// usage is that of a value, whose hop count does not matter: it is the packet's.
+// usage returns the record of a value. It ignores the hop count, which depends on the packet.
 func (w *written) usage(after *sighting) *usage {
 	lm := after.LM
 	if w.locator != nil {
@@ -97,7 +97,7 @@ func (w *written) keep(before, after *sighting, breaks Rule) {
 	u.keeps, u.keptWhichBreaks = first(u.kept, u.keeps, before, after), breaks
 }
 
-// own is the locator metadata that the writer wrote most. ok is false when it wrote none.
+// own returns the locator metadata that the writer wrote most. ok is false if it wrote none.
 func (w *written) own() (lm uint16, ok bool) {
 	var most uint64
 	for _, v := range w.sorted() {
@@ -108,17 +108,17 @@ func (w *written) own() (lm uint16, ok bool) {
 	return lm, most > 0
 }
 
-// sorted is the locator metadata in an order that does not change.
+// sorted returns the locator metadata in a stable order.
 func (w *written) sorted() []named { return slices.SortedFunc(maps.Keys(w.lms), compareNamed) }
 
 // writers are the devices that may have written tags.
 type writers struct {
-	lists  []string // as Config.Writers has them; the first one stands for nobody knows
+	lists  []string // results of Config.Writers; the first one stands for unknown
 	of     map[tagOnWay]uint16
-	device string // that is judged, empty if that is not known
+	device string // the judged device, empty if unknown
 }
 
-// tagOnWay is what tells who may have written locator metadata.
+// tagOnWay determines the possible writers of locator metadata.
 type tagOnWay struct {
 	layout   csig.Layout
 	t        uint8
@@ -126,7 +126,7 @@ type tagOnWay struct {
 	src, dst netip.Addr
 }
 
-// writersOf is the number of the devices that may have written the tag that was decoded last.
+// writersOf returns the index of the devices that may have written the last decoded tag.
 func (j *Judge) writersOf(s *sighting) uint16 {
 	w := &j.writers
 	k := tagOnWay{layout: s.Layout, t: s.T, lm: s.LM}
@@ -150,7 +150,7 @@ func (j *Judge) writersOf(s *sighting) uint16 {
 	return n
 }
 
-// mostNamed is the device that most of the written locators name.
+// mostNamed returns the device that most of the written locators name.
 func (j *Judge) mostNamed() (device string) {
 	named := map[string]uint64{}
 	for _, w := range j.locators {
@@ -169,8 +169,7 @@ func (j *Judge) mostNamed() (device string) {
 	return device
 }
 
-// judgeLocators judges what all packets together show: which locator metadata is a
-// port's own.
+// judgeLocators judges all packets together, to find each port's own locator metadata.
 func (j *Judge) judgeLocators() {
 	j.writers.device = cmp.Or(j.cfg.Device, j.mostNamed())
 	for _, k := range slices.SortedFunc(maps.Keys(j.locators), func(a, b writer) int {
@@ -200,8 +199,8 @@ func (j *Judge) judgeWriter(k writer, w *written) {
 	}
 }
 
-// isOwn tells whether locator metadata is the writer's own; certain is false where nobody
-// knows. What the layout does not take for a location is nobody's.
+// isOwn reports whether locator metadata is the writer's own; certain is false where that is
+// unknown. A value that is no location in the layout is nobody's own.
 func (j *Judge) isOwn(k writer, w *written, v named) (is, certain bool) {
 	if j.cfg.Own != nil {
 		if is, certain = j.cfg.Own(int(k.port), k.layout, k.t, v.lm); certain {
@@ -218,8 +217,8 @@ func (j *Judge) isOwn(k writer, w *written, v named) (is, certain bool) {
 	return is, !is
 }
 
-// judgeKeeper judges a writer that left what was there every time. Where that is always
-// the same, it may be its own; of different values one at most is.
+// judgeKeeper judges a writer that always left the locator metadata. If it is always the same, it
+// may be the writer's own; of different values at most one is.
 func (j *Judge) judgeKeeper(k writer, w *written) {
 	var most named
 	var n uint64
@@ -235,7 +234,7 @@ func (j *Judge) judgeKeeper(k writer, w *written) {
 	}
 	for _, v := range slices.SortedFunc(maps.Keys(unsure), compareNamed) {
 		u := unsure[v]
-		if v.lm == most.lm && u.keptWhichBreaks != NotScrubbed { // that got through as it was
+		if v.lm == most.lm && u.keptWhichBreaks != NotScrubbed { // which got through unchanged
 			j.counts.OwnUnknown += u.kept
 			continue
 		}

@@ -5,20 +5,20 @@ import (
 	"math/bits"
 )
 
-// stratum is packets that a device has no reason to treat differently but for their tag:
-// those of one flow and about one size. Packets of different flows meet different queues, and
-// a full queue has room for a small packet longer than for a large one, so that a faithful
-// device may lose more of the tagged packets of all flows together (Simpson's paradox). A
-// stratum of size 0 is all packets to one destination.
+// stratum is a group of packets that a device has no reason to treat differently except for their
+// tag: those of one flow and about one size. Packets of different flows meet different queues, and
+// a full queue accepts small packets longer than large ones, so even a faithful device may lose
+// more tagged packets in total (Simpson's paradox). A stratum of size 0 is all packets to one
+// destination.
 type stratum struct {
 	of   uint64 // flow, or destination
 	size uint8  // binary logarithm
 }
 
-// crossing is what became of the packets of a stratum: first untagged ones, then tagged ones.
+// crossing counts the packets of a stratum: first untagged ones, then tagged ones.
 type crossing struct{ came, lost [2]uint64 }
 
-// losses are the packets that went in and did not come out.
+// losses are the packets that entered and did not leave.
 type losses struct {
 	of    map[stratum]*crossing
 	lost  [2]uint64 // untagged packets, tagged ones
@@ -54,16 +54,16 @@ func (l *losses) add(w *waiter) {
 	}
 }
 
-// minLosses is how many packets of each kind it takes to compare losses.
+// minLosses is the number of packets of each kind that a comparison of losses needs.
 const minLosses = 50
 
-// significant is the number of standard deviations beyond which a difference is no chance:
-// one honest device of a billion is that far off.
+// significant is the number of standard deviations beyond which a difference is not chance: one
+// honest device in a billion is that far off.
 const significant = 6
 
-// judgeLosses tells whether tagged packets were lost more often than others of their flow and
-// size (the test of Cochran, Mantel and Haenszel), or whether all of those to a destination
-// were and most others were not: a queue that is full lets some of every kind pass.
+// judgeLosses finds tagged packets that were lost more often than untagged ones of their flow and
+// size (the Cochran-Mantel-Haenszel test), or destinations that lost all tagged packets and few
+// others: a full queue lets some of every kind pass.
 func (j *Judge) judgeLosses() {
 	l := &j.losses
 	var came [2]uint64

@@ -15,8 +15,8 @@ import (
 // maxSamples bounds the samples of all ports.
 const maxSamples = 4 << 20
 
-// Metrics are what the ports of a device measured: its own counters, from which it makes
-// what it writes into tags. They are safe for reading alone; a Judge counts in them.
+// Metrics are the measurements of a device's ports: its own counters, from which it computes the
+// values in tags. Concurrent use is safe for reading alone; a Judge counts in them.
 type Metrics struct {
 	slack   int64
 	samples map[series][]sample // by time
@@ -32,14 +32,14 @@ type series struct {
 type sample struct {
 	from  int64  // Unix ns
 	value uint64 // in stored units
-	gone  bool   // the device had none
+	gone  bool   // the device had no metric
 }
 
-// ReadMetrics reads a CSV of counters with the header "time,port,signal,value": the time
-// from which the value holds (RFC 3339 or Unix ns), the port as Config.Ports names it, the
-// signal such as min_abw, and a quantity with its unit such as 12.5Gbps, or nothing where
-// the device had no metric. The slack is how far the device's clock may be off the
-// capture's. The memory is bounded; errors name the line.
+// ReadMetrics reads a CSV of counters with the header "time,port,signal,value": the time from which
+// the value holds (RFC 3339 or Unix ns), the port as named in Config.Ports, the signal such as
+// min_abw, and a quantity with its unit such as 12.5Gbps, or nothing where the device had no
+// metric. The slack is the largest offset between the device's clock and the capture's. Memory is
+// bounded; errors name the line.
 func ReadMetrics(r io.Reader, slack time.Duration) (*Metrics, error) {
 	m := &Metrics{slack: int64(max(slack, 0)), samples: make(map[series][]sample)}
 	in := csv.NewReader(r)
@@ -112,7 +112,7 @@ func parseTime(s string) (int64, error) {
 	return t.UnixNano(), nil
 }
 
-// Ports are the names of the ports that have metrics.
+// Ports returns the names of the ports that have metrics.
 func (m *Metrics) Ports() (names []string) {
 	for k := range m.samples {
 		names = append(names, k.port)
@@ -121,8 +121,8 @@ func (m *Metrics) Ports() (names []string) {
 	return slices.Compact(names)
 }
 
-// judge tells whether the tag after the device is one that its metric allows, where from is
-// the signal that the device compared with: any of the values that held around the time.
+// judge reports whether the port's metric allows the tag after the device: any of the values that
+// held around the time. from is the signal that the device compared with.
 func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sighting, uninitialized bool) (Rule, bool) {
 	list := m.samples[series{port, table.Signal()}]
 	held := around(list, after.time-m.slack, after.time+m.slack)
@@ -155,7 +155,7 @@ func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sigh
 	return WrittenValue, true
 }
 
-// around is the samples that held at some time from one to the other, ns.
+// around returns the samples that held at some time between from and to, ns.
 func around(list []sample, from, to int64) []sample {
 	first, _ := slices.BinarySearchFunc(list, from, func(s sample, t int64) int {
 		if s.from <= t {

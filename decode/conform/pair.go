@@ -2,7 +2,7 @@ package conform
 
 import "github.com/csigscope/csigscope/decode/csig"
 
-// pair holds a packet after the device against itself before it.
+// pair judges a packet after the device by the same packet before it.
 func (j *Judge) pair(before, after *sighting) {
 	j.counts.Judged++
 	j.paths.add(before, after.port)
@@ -19,7 +19,7 @@ func (j *Judge) pair(before, after *sighting) {
 	}
 	j.stripping[after.port].add(before, after)
 	if !after.tagged {
-		return // what that means is known at the end
+		return // decided at the end
 	}
 	if before.Layout != after.Layout {
 		j.broke(FormatChanged, before, after)
@@ -36,7 +36,7 @@ func (j *Judge) pair(before, after *sighting) {
 	j.fields(before, after)
 }
 
-// trimBit judges D, which says that the packet was trimmed.
+// trimBit judges D, the bit of trimmed packets.
 func (j *Judge) trimBit(before, after *sighting) {
 	switch {
 	case before.D && !after.D:
@@ -73,8 +73,8 @@ func (j *Judge) fields(before, after *sighting) {
 	j.replaced(table, before, after)
 }
 
-// untold judges a signal type without a table: which value is tighter is not known, but
-// that S and LM go together.
+// untold judges a signal type without a table. It cannot tell which value is tighter, only that S
+// and LM change together.
 func (j *Judge) untold(before, after *sighting) {
 	j.counts.NoTable++
 	switch {
@@ -88,14 +88,14 @@ func (j *Judge) untold(before, after *sighting) {
 	}
 }
 
-// updates tells whether the device replaces signals of the type.
+// updates reports whether the device replaces signals of the type.
 func (j *Judge) updates(t uint8) bool {
 	return j.cfg.Role != PassThrough && (j.cfg.Signals == 0 || j.cfg.Signals>>t&1 == 1)
 }
 
-// scrubbed judges an ingress edge: nothing of what a sender says may get through. What the
-// device puts in its place is the initial value, or its own with its own locator metadata,
-// and whether that is its own is known at the end.
+// scrubbed judges an ingress edge, which must not let a sender's tag through. The device replaces
+// it by the initial value, or by its own value with its own locator metadata; whether that is its
+// own is decided at the end.
 func (j *Judge) scrubbed(table *csig.Table, before, after *sighting) {
 	switch {
 	case table.Untouched(after.S):
@@ -131,7 +131,7 @@ func (j *Judge) replaced(table *csig.Table, before, after *sighting) {
 	j.metric(table, before.S, before, after)
 }
 
-// written remembers which locator metadata the device wrote.
+// written remembers the locator metadata that the device wrote.
 func (j *Judge) written(table *csig.Table, before, after *sighting) {
 	j.counts.Updated++
 	if table.Aggregation().Locates() {
@@ -139,8 +139,8 @@ func (j *Judge) written(table *csig.Table, before, after *sighting) {
 	}
 }
 
-// metric judges the value after the device by what its port measured. Sums and counts of
-// hops are not one port's.
+// metric judges the value after the device by the port's measurement. A sum or count over hops is
+// not one port's value.
 func (j *Judge) metric(table *csig.Table, from uint32, before, after *sighting) {
 	if j.cfg.Metrics == nil || !table.Aggregation().Locates() {
 		return

@@ -1,37 +1,37 @@
 package conform
 
 const (
-	// maxFlows bounds the flows that are looked at.
+	// maxFlows bounds the number of flows examined.
 	maxFlows = 1 << 18
-	// maxClasses bounds the tags of a flow that are told apart.
+	// maxClasses bounds the number of distinct tags in a flow.
 	maxClasses = 8
-	// minClass is how many packets of a class have to take one port before that is no
-	// chance: of two ports, 1 in 2^11 is.
+	// minClass is the number of packets of a class that have to take one port before that is not
+	// chance: with two ports, the chance is 1 in 2^11.
 	minClass = 12
 )
 
-// class is the packets of a flow with one kind of tag, and the port they took.
+// class is the packets of a flow with one kind of tag, and their port.
 type class struct {
 	key   uint32
 	n     uint64
 	port  uint8
 	mixed bool    // they took several
-	first Example // the one with the lowest number, whichever part it was judged in
+	first Example // the one with the lowest number, in any part
 }
 
-// flowPaths are the classes of a flow: without tag or by signal type, and by the whole
-// tag as it came in.
+// flowPaths are the classes of a flow: by signal type or without tag, and by the whole tag before
+// the device.
 type flowPaths struct {
 	byType, byTag [maxClasses]class
 }
 
-// paths are which way flows took, by tag (IBCS 5.2). A device that spreads packets over
-// ports, or whose ports go down, mixes ports within each class; one whose hash takes in
-// the tag sends one class this way and another that way.
+// paths records the ports that flows took, by tag (IBCS 5.2). A device that spreads packets over
+// ports, or whose ports go down, mixes ports within each class. A device whose hash includes the
+// tag sends each class to one port, and different classes to different ports.
 type paths struct {
 	flows   map[uint64]*flowPaths
 	ignored uint64 // packets of flows beyond maxFlows
-	several bool   // more than one port was taken
+	several bool   // packets took more than one port
 	port    uint8
 	any     bool
 }
@@ -77,7 +77,7 @@ func count(list *[maxClasses]class, key uint32, before *sighting, port uint8) {
 	}
 }
 
-// judgePaths finds flows whose tags decide about the port.
+// judgePaths finds flows whose tags determine the port.
 func (j *Judge) judgePaths() {
 	j.counts.PathsIgnored = j.paths.ignored
 	if !j.paths.several {
@@ -92,8 +92,8 @@ func (j *Judge) judgePaths() {
 	}
 }
 
-// split is an example and the number of packets that took another way than the class of the
-// flow's first packet, where every class took one way.
+// split returns an example and the number of packets that took another port than the class of the
+// flow's first packet. n is 0 unless every class took one port.
 func split(list *[maxClasses]class) (e Example, n uint64) {
 	var first *class
 	for i := range list {

@@ -1,29 +1,29 @@
 package conform
 
-// Counts are what a Judge saw.
+// Counts are the packets of a Judge.
 type Counts struct {
-	Before       uint64 `json:"before"` // packets into the device that have something to be known by
+	Before       uint64 `json:"before"` // packets into the device that can be matched
 	BeforeTagged uint64 `json:"before_tagged"`
 	After        uint64 `json:"after"`
 	AfterTagged  uint64 `json:"after_tagged"`
-	Unknown      uint64 `json:"unknown"` // on either side, with nothing to be known by
+	Unknown      uint64 `json:"unknown"` // on either side, packets that cannot be matched
 
 	Matched   uint64 `json:"matched"`
-	Trimmed   uint64 `json:"trimmed"`   // of those, that lost their end
+	Trimmed   uint64 `json:"trimmed"`   // of those, packets that lost their end
 	Lost      uint64 `json:"lost"`      // that did not come out
 	Extra     uint64 `json:"extra"`     // that did not go in
-	Copies    uint64 `json:"copies"`    // that came out more often than they went in
-	Ambiguous uint64 `json:"ambiguous"` // alike, some of them missing, with different tags
-	Forgotten uint64 `json:"forgotten"` // not matched, for want of memory
+	Copies    uint64 `json:"copies"`    // packets that came out more often than they went in
+	Ambiguous uint64 `json:"ambiguous"` // equal packets, some of them missing, with different tags
+	Forgotten uint64 `json:"forgotten"` // not matched, for lack of memory
 
 	Judged  uint64 `json:"judged"`  // pairs
-	Updated uint64 `json:"updated"` // by the device, as far as that is known
+	Updated uint64 `json:"updated"` // by the device, as far as known
 
-	// What could not be judged.
-	NoTable      uint64 `json:"no_table"`      // of a signal type without a table: which value is tighter
-	OwnUnknown   uint64 `json:"own_unknown"`   // updates that kept the only locator metadata that is known
-	LossUnknown  uint64 `json:"loss_unknown"`  // tagged packets that were lost, without enough untagged ones of their flow and size to compare with
-	PathsIgnored uint64 `json:"paths_ignored"` // packets of flows beyond those that are remembered
+	// Not judged:
+	NoTable      uint64 `json:"no_table"`      // of a signal type without a table: the tighter value is unknown
+	OwnUnknown   uint64 `json:"own_unknown"`   // updates that kept the only known locator metadata
+	LossUnknown  uint64 `json:"loss_unknown"`  // lost tagged packets without enough untagged ones of their flow and size to compare with
+	PathsIgnored uint64 `json:"paths_ignored"` // packets of flows beyond the remembered ones
 	NoMetric     uint64 `json:"no_metric"`     // without a metric of the port at the time
 }
 
@@ -38,15 +38,15 @@ type Finding struct {
 	Examples  []Example `json:"examples"`
 }
 
-// Report is what a Judge found.
+// Report is the result of a Judge.
 type Report struct {
 	Counts   Counts    `json:"counts"`
 	Findings []Finding `json:"findings"` // in the order of the rules; notes are among them
-	// WithMetrics says that values were held against local metrics.
+	// WithMetrics says that values were checked against local metrics.
 	WithMetrics bool `json:"with_metrics"`
 }
 
-// Broken is the number of findings that are errors or warnings.
+// Broken returns the number of findings that are errors or warnings.
 func (r *Report) Broken() (n int) {
 	for i := range r.Findings {
 		if r.Findings[i].Severity != Note {
@@ -56,7 +56,7 @@ func (r *Report) Broken() (n int) {
 	return n
 }
 
-// Report tells what was found. It ends the Judge.
+// Report returns the result. It ends the Judge.
 func (j *Judge) Report() *Report {
 	j.counts.Lost = j.losses.lost[0] + j.losses.lost[1]
 	j.judgeLocators()

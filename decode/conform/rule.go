@@ -1,9 +1,9 @@
 package conform
 
-// Rule is one thing that is demanded of a device.
+// Rule is one demand on a device.
 type Rule uint8
 
-// The rules, in the order in which they are told.
+// The rules, in the order of reports.
 const (
 	Direction Rule = iota
 	WrittenValue
@@ -32,27 +32,27 @@ const (
 	NumRules = iota
 )
 
-// Severity is how bad a breach is.
+// Severity is the weight of a violation.
 type Severity string
 
-// A breach of what a draft demands (MUST) is an error; of what it recommends, or what may
-// well be meant, a warning. Notes are no breach.
+// Violating a draft's requirement (MUST) is an error; violating a recommendation, or a change that
+// may be intended, is a warning. A note is no violation.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 	Note    Severity = "note"
 )
 
-// About is what is known of a rule.
+// About describes a rule.
 type About struct {
 	Name      string // in output, such as direction
 	Severity  Severity
 	Source    string // the section that demands it
 	Demand    string // one sentence
-	Otherwise string // what would explain a breach by an honest device
+	Otherwise string // another explanation, for an honest device
 }
 
-// About says what the rule demands. The rule is below NumRules.
+// About returns the rule's description. The rule must be below NumRules.
 func (r Rule) About() About { return rules[r] }
 
 var rules = [NumRules]About{

@@ -1,34 +1,33 @@
 package conform
 
-// none is no place in a list.
+// none is no index of a list.
 const none = int32(-1)
 
-// waiter is a packet before the device. Packets that are alike are a chain, which is known
-// by its first one.
+// waiter is a packet before the device. Equal packets form a chain, named by its first one.
 type waiter struct {
 	sighting
-	next  int32 // alike, later; none for the last
-	chain int32 // of the first one: index into waiting.chains; none while it is alone
+	next  int32 // the next equal packet; none for the last
+	chain int32 // of the first packet: index into waiting.chains; none while it is alone
 	taken bool
 }
 
-// chain is what several packets that are alike share.
+// chain is the shared state of several equal packets.
 type chain struct {
-	next, last int32 // of those that wait, of all
-	alike      bool  // their tags, too, are the same
+	next, last int32 // of the waiting ones, of all
+	alike      bool  // their tags are equal, too
 }
 
-// waiting is the packets before the device, and those after it that wait for the end of a
-// part.
+// waiting holds the packets before the device, and those after it that have to wait for the end of
+// a part.
 type waiting struct {
 	list    []waiter
-	index   index // of the first ones of chains, by identity
+	index   index // of the first packets of chains, by identity
 	chains  []chain
-	later   []sighting // after the device: several were alike before it, with different tags
-	trimmed []sighting // after the device, with D: whole ones are not alike
+	later   []sighting // after the device, when several equal packets before it had different tags
+	trimmed []sighting // after the device, with D; they equal no whole packet
 }
 
-// reset makes room for so many packets at once, and for more of them one by one.
+// reset makes room for that many packets at once; beyond, memory grows packet by packet.
 func (w *waiting) reset(packets int) {
 	if cap(w.list) < packets {
 		w.list = make([]waiter, 0, packets)
@@ -73,7 +72,7 @@ func (w *waiting) enter(at int32) {
 	w.index.add(w.list[at].whole, at)
 }
 
-// find is the first of the packets with the identity, or none.
+// find returns the first packet with the identity, or none.
 func (w *waiting) find(whole uint64) int32 {
 	if len(w.index.slots) == 0 {
 		return none
@@ -86,14 +85,14 @@ func (w *waiting) find(whole uint64) int32 {
 	}
 }
 
-// alike tells whether it does not matter which packet of the chain is taken.
+// alike reports whether all packets of the chain have equal tags, so that any of them can be taken.
 func (w *waiting) alike(first int32) bool {
 	c := w.list[first].chain
 	return c == none || w.chains[c].alike
 }
 
-// take takes the first packet of the chain that waits. Where none does it gives the
-// first of all, and more is false.
+// take takes the first waiting packet of the chain. If none waits, it returns the first of all, and
+// more is false.
 func (w *waiting) take(first int32) (p *waiter, more bool) {
 	head := &w.list[first]
 	if head.chain == none {

@@ -76,8 +76,8 @@ func newTable(l Layout, signal Signal, s *TableSpec) (*Table, error) {
 	return t, nil
 }
 
-// meaning is the unit and the aggregation of a signal, which the sources fix for
-// the types that they define.
+// meaning returns the unit and the aggregation of a signal. The sources fix them for the types that
+// they define.
 func meaning(signal Signal, s *TableSpec) (u Unit, agg Aggregation, err error) {
 	if signal.Known() {
 		if s.Unit != "" || s.Aggregation != "" {
@@ -159,8 +159,8 @@ func (t *Table) setBuckets(s *TableSpec, u Unit) error {
 	return nil
 }
 
-// addBucket appends the bucket "LOW" or "LOW-HIGH". t.upper is the end of the one
-// before it, 0 when that does not say.
+// addBucket appends the bucket "LOW" or "LOW-HIGH". t.upper is the end of the previous bucket, 0 if
+// its text gives none.
 func (t *Table) addBucket(text string, u Unit) error {
 	lowText, highText, isRange := cutRange(text)
 	low, err := ParseQuantity(u, lowText)
@@ -193,7 +193,7 @@ func (t *Table) addBucket(text string, u Unit) error {
 	return nil
 }
 
-// cutRange splits "LOW-HIGH". The sign of an exponent, "1e-3s", splits nothing.
+// cutRange splits "LOW-HIGH". The sign of an exponent, "1e-3s", does not split it.
 func cutRange(text string) (low, high string, isRange bool) {
 	for i := 1; i < len(text); i++ {
 		if text[i] == '-' && text[i-1] != 'e' && text[i-1] != 'E' {
@@ -203,9 +203,8 @@ func cutRange(text string) (low, high string, isRange bool) {
 	return text, "", false
 }
 
-// setLinear reads a uniform quantum (section 4.1.3), or the base and power-of-two
-// step B = (O - bV) >> b of the IETF 124 slides, whose example tables contain
-// slips where the formula does not.
+// setLinear reads a uniform quantum (section 4.1.3), or the base and power-of-two step B = (O - bV)
+// >> b of the IETF 124 slides. It follows the formula: the slides' example tables contain slips.
 func (t *Table) setLinear(s *TableSpec, u Unit) error {
 	if s.Quantum != "" {
 		if s.Base != "" || s.StepUnit != "" {

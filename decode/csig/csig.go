@@ -12,7 +12,7 @@ const (
 	Wide    Format = 2
 )
 
-// DataLen is the number of bytes of data fields: 2 for compact, 6 for wide.
+// DataLen returns the number of bytes of data fields: 2 for compact, 6 for wide.
 func (f Format) DataLen() int {
 	switch f {
 	case Compact:
@@ -23,7 +23,7 @@ func (f Format) DataLen() int {
 	return 0
 }
 
-// String is the name used in configuration and output: "compact" or "wide".
+// String returns the name used in configuration and output: "compact" or "wide".
 func (f Format) String() string {
 	switch f {
 	case Compact:
@@ -57,7 +57,7 @@ const (
 	UEC050 Profile = 2
 )
 
-// String is the name used in configuration and output: "ietf01" or "uec050".
+// String returns the name used in configuration and output: "ietf01" or "uec050".
 func (p Profile) String() string {
 	switch p {
 	case IETF01:
@@ -79,7 +79,7 @@ func ParseProfile(s string) (Profile, error) {
 	return 0, fmt.Errorf("parse profile %q: expected ietf01 or uec050", s)
 }
 
-// Layout is what a TPID stands for: a format in a profile.
+// Layout is the meaning of a TPID: a format in a profile.
 type Layout struct {
 	Format  Format
 	Profile Profile
@@ -88,19 +88,19 @@ type Layout struct {
 // NumLayouts bounds Layout.Index.
 const NumLayouts = 4
 
-// Index is a dense number in [0, NumLayouts) for table look-ups. The layout must
-// be one of the four that ParseFormat and ParseProfile can name.
+// Index returns a dense number in [0, NumLayouts) for table look-ups. The layout must be one of the
+// four that ParseFormat and ParseProfile can name.
 func (l Layout) Index() int {
 	return int(l.Format-1)<<1 | int(l.Profile-1)
 }
 
-// LayoutAt is the inverse of Index.
+// LayoutAt returns the layout with that Index.
 func LayoutAt(i int) Layout {
 	return Layout{Format: Format(i>>1&1) + 1, Profile: Profile(i&1) + 1}
 }
 
-// Types is the number of signal types the format's T field can name: 8 for
-// compact (3 bits), 16 for wide (4 bits), section 4.1.3.
+// Types returns the number of signal types the format's T field can name: 8 for compact (3 bits),
+// 16 for wide (4 bits), section 4.1.3.
 func (l Layout) Types() int {
 	if l.Format == Wide {
 		return 16
@@ -108,8 +108,8 @@ func (l Layout) Types() int {
 	return 8
 }
 
-// LMBits is the width of the locator metadata: 7 and 16 bits in ietf01, 6 and 15
-// in uec050, which gives one bit to D.
+// LMBits returns the width of the locator metadata: 7 and 16 bits in ietf01, 6 and 15 in uec050,
+// which gives one bit to D.
 func (l Layout) LMBits() int {
 	bits := 7
 	if l.Format == Wide {
@@ -121,7 +121,7 @@ func (l Layout) LMBits() int {
 	return bits
 }
 
-// MaxS is the largest value of the signal field: 31 for compact, 2^20-1 for wide.
+// MaxS returns the largest value of the signal field: 31 for compact, 2^20-1 for wide.
 func (l Layout) MaxS() uint32 {
 	if l.Format == Wide {
 		return 1<<20 - 1
@@ -129,5 +129,5 @@ func (l Layout) MaxS() uint32 {
 	return 31
 }
 
-// String is "format/profile", for example "compact/ietf01".
+// String returns "format/profile", for example "compact/ietf01".
 func (l Layout) String() string { return l.Format.String() + "/" + l.Profile.String() }

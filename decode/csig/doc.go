@@ -1,9 +1,8 @@
 // Package csig is the protocol's vocabulary: tag layouts, signal types,
 // quantization tables and locator layouts, as pure functions over integers.
 //
-// It knows what the bits of a CSIG tag mean. It must never know packets (where
-// a tag stands in a frame is package decode's affair) or networks (which port a
-// locator names is package fabric's affair).
+// It knows what the bits of a CSIG tag mean. It must never know packets (package decode finds the
+// tag in a frame) or networks (package fabric finds the port that a locator names).
 //
 // Section numbers refer to draft-ravi-ippm-csig-01, Congestion Signaling (CSIG), of
 // February 2024, unless another source is named: the slides "CSIG Telemetry at Layer
@@ -12,10 +11,10 @@
 //
 // # Data fields
 //
-// A tag is a TPID and data fields, a reflection carries the data fields alone, both
-// in network byte order. Two profiles of the fields are public. Nothing on the wire
-// tells them apart, so a Domain maps each TPID to exactly one Layout, a format in a
-// profile. Compact, 16 bits (Figure 1; IEEE slides, "Two L2 Tags"):
+// A tag is a TPID followed by data fields; a reflection is the data fields alone. Both are in
+// network byte order. Two profiles of the fields are public. Nothing on the wire tells them apart,
+// so a Domain maps each TPID to exactly one Layout, a format in a profile. Compact, 16 bits (Figure
+// 1; IEEE slides, "Two L2 Tags"):
 //
 //	  byte 0         byte 1
 //	 0                   1
@@ -46,7 +45,7 @@
 //	       to the hop that cut the packet; uec050 alone
 //	R      reserved, kept as it came                          0, 1         0 to 255
 //
-// Two tags with their TPIDs, as Spec has them by default:
+// Two tags with their TPIDs, under the default Spec:
 //
 //	99 00  2b 85               compact/ietf01   T 1, S 23, LM 5
 //	88 b6  00 0a 20 00 9c 00   wide/uec050      T 2, S 156, LM 5: delay from 19968 to 20096 ns
@@ -70,15 +69,15 @@
 //	N   type_N          as a table says, else none    any     those   any      likewise    as the table says        section 4.1.3
 //	                                                          or counts
 //
-// Senders write the initial value ("Init Value" of the IEEE slides; all ones are 31 and
-// 1048575). S that still has it was replaced by no hop: the tag is untouched and names
-// no location, whatever LM says, while its value is a measurement. A hop replaces S and
-// LM together where its own code is strictly tighter (section 5.3.3, 5.4.2), so that
-// among hops with equal codes the first one is named.
+// Senders write the initial value ("Init Value" of the IEEE slides; all ones are 31 and 1048575).
+// If S still has it, no hop replaced it: the tag is untouched and names no location, whatever LM
+// says, but its value is a measurement. A hop replaces S and LM together where its own code is
+// strictly tighter (section 5.3.3, 5.4.2), so that among hops with equal codes the first one is
+// named.
 //
-// A type_N is one that the profile does not define: 3 in ietf01 and 4 and up. Without a
-// table it is kept and counted, and has no value; a table gives it a unit and an
-// Aggregation, and with them a Signal of its own.
+// A type_N is a type that the profile does not define: 3 in ietf01 and 4 and up. Without a table it
+// is kept and counted, and has no value. A table gives it a unit and an Aggregation, and so a
+// Signal of its own.
 //
 // # Values
 //
@@ -90,16 +89,16 @@
 //	base, b     code i covers [bV + i*2^b, bV + (i+1)*2^b),
 //	            B = (O - bV) >> b, at most the largest code             (IETF 124, "Quantization Algorithm")
 //
-// The value that a code adds to sums is the middle of its range, or the finite bound of
-// an open-ended one; a code is heavy when its whole range is at or beyond the threshold.
-// Values are integers, so that sums merge exactly: kbit/s, parts per million, nanoseconds,
-// or plain numbers; the largest configured quantity is below 2^53.
+// A code adds the middle of its range to sums, or the finite bound of an open-ended range. A code
+// is heavy when its whole range is at or beyond the threshold. Values are integers, so that sums
+// merge exactly: kbit/s, parts per million, nanoseconds, or plain numbers; the largest configured
+// quantity is below 2^53.
 //
 // # Locator metadata
 //
-// What LM holds is for the deployment to say, the same on all of its switches (section
-// 5.5.1). A Locator lays out fields from the most significant bit to the least, and what
-// the fields leave over is 0, above them:
+// The deployment decides what LM holds, the same on all of its switches (section 5.5.1). A Locator
+// lists fields from the most significant bit to the least. Bits that no field uses are the highest
+// ones, and are 0:
 //
 //	field         width          holds                                          section 5.5.2
 //	stage         1 bit and up   index of a table of names                      compact attribute
@@ -110,11 +109,11 @@
 //	ttl           1 to 8 bits    TTL that packets left it with: the hop         expanded attribute
 //	opaque        1 bit and up   kept, and not read
 //
-// LM 0 is a host's default, an unset port, or a real value: it is a location only where
-// the layout says zero_is_location.
+// LM 0 is a host's default, an unset port, or a real value. It is a location only where the layout
+// says zero_is_location.
 //
 // # Reflections
 //
-// The TCP option (section 4.2.1, Figure 3) and the place of the fields over UDP (section
-// 4.2.2, Figure 4) are drawn at ReflectionSpec and UDPReflectionSpec.
+// ReflectionSpec and UDPReflectionSpec draw the TCP option (section 4.2.1, Figure 3) and the place
+// of the fields over UDP (section 4.2.2, Figure 4).
 package csig

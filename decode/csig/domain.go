@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// The decoder compares TPIDs and reflections one by one, so both are few.
+// The decoder compares TPIDs and reflections one by one, so their numbers are small.
 const (
 	maxTPIDs       = 16
 	maxReflections = 16
 )
 
-// Reflection is one compiled encoding of the TCP reflection option, which
-// ReflectionSpec draws.
+// Reflection is one compiled encoding of the TCP reflection option; see ReflectionSpec.
 type Reflection struct {
 	Kind     uint8
 	ExID     uint32     // in the lowest ExIDLen bytes
@@ -21,7 +20,7 @@ type Reflection struct {
 	Profiles [2]Profile // of compact and of wide data fields
 }
 
-// Layout is the layout of n bytes of data fields; ok is false unless n is 2 or 6.
+// Layout returns the layout of n bytes of data fields; ok is false unless n is 2 or 6.
 func (r *Reflection) Layout(n int) (l Layout, ok bool) {
 	switch n {
 	case 2:
@@ -32,8 +31,8 @@ func (r *Reflection) Layout(n int) (l Layout, ok bool) {
 	return Layout{}, false
 }
 
-// Domain is a compiled configuration: what TPIDs mean, how values are quantized,
-// what locator metadata holds. A Domain is immutable and safe for concurrent use.
+// Domain is a compiled configuration: the meaning of TPIDs, the quantization of values, the layout
+// of locator metadata. A Domain is immutable and safe for concurrent use.
 type Domain struct {
 	tpids       []tpid
 	tables      [NumLayouts][16]*Table
@@ -48,8 +47,8 @@ type tpid struct {
 	layout Layout
 }
 
-// LayoutOf is the layout that a TPID stands for; ok is false for EtherTypes that
-// are not configured as a CSIG TPID.
+// LayoutOf returns the layout of a TPID; ok is false for an EtherType that is not configured as a
+// CSIG TPID.
 func (d *Domain) LayoutOf(id uint16) (l Layout, ok bool) {
 	for i := range d.tpids {
 		if d.tpids[i].id == id {
@@ -59,7 +58,7 @@ func (d *Domain) LayoutOf(id uint16) (l Layout, ok bool) {
 	return Layout{}, false
 }
 
-// TPIDs are the configured TPIDs, in the order of the configuration.
+// TPIDs returns the configured TPIDs, in the order of the configuration.
 func (d *Domain) TPIDs() []uint16 {
 	ids := make([]uint16, len(d.tpids))
 	for i := range d.tpids {
@@ -68,7 +67,7 @@ func (d *Domain) TPIDs() []uint16 {
 	return ids
 }
 
-// TPIDNames are the configured TPIDs in one line: "0x9900, 0x88b5".
+// TPIDNames returns the configured TPIDs in one line: "0x9900, 0x88b5".
 func (d *Domain) TPIDNames() string {
 	var names []string
 	for _, id := range d.TPIDs() {
@@ -77,7 +76,7 @@ func (d *Domain) TPIDNames() string {
 	return strings.Join(names, ", ")
 }
 
-// TPID is the first TPID configured for the layout.
+// TPID returns the first TPID configured for the layout.
 func (d *Domain) TPID(l Layout) (id uint16, ok bool) {
 	for i := range d.tpids {
 		if d.tpids[i].layout == l {
@@ -87,19 +86,19 @@ func (d *Domain) TPID(l Layout) (id uint16, ok bool) {
 	return 0, false
 }
 
-// Table is the quantization of signal type t in the layout, or nil when none is
-// configured: such observations are counted and have no value.
+// Table returns the quantization of signal type t in the layout, or nil when none is configured:
+// such observations are counted and have no value.
 func (d *Domain) Table(l Layout, t uint8) *Table { return d.tables[l.Index()][t&15] }
 
-// Locator is the locator layout of signal type t in the layout, or nil: then
-// locator metadata stays a raw number.
+// Locator returns the locator layout of signal type t in the layout, or nil when none is
+// configured: then locator metadata stays a raw number.
 func (d *Domain) Locator(l Layout, t uint8) *Locator { return d.locators[l.Index()][t&15] }
 
-// Reflections are the TCP option encodings. The slice is read-only.
+// Reflections returns the TCP option encodings. The slice is read-only.
 func (d *Domain) Reflections() []Reflection { return d.reflections }
 
-// Compile checks the specification and makes a Domain of it. Errors name the
-// section, its index, and the bucket or field at fault.
+// Compile checks the specification and returns its Domain. Errors name the section, its index, and
+// the bucket or field at fault.
 func (s Spec) Compile() (*Domain, error) {
 	d := &Domain{}
 	for i, t := range s.TPIDs {
@@ -158,9 +157,9 @@ func (d *Domain) addTPID(s TPIDSpec) error {
 	return nil
 }
 
-// reservedEtherType lists the EtherTypes that the decoder itself walks: as a CSIG
-// TPID they would hide their protocol. VLAN TPIDs are not among them: a network without VLAN tags may
-// use one, so that devices which know no other pass the tag on.
+// reservedEtherType lists the EtherTypes that the decoder itself parses. One of them as a CSIG TPID
+// would hide its protocol. VLAN TPIDs are not listed: a network without VLAN tags may use one for
+// CSIG, so that devices which know only VLAN TPIDs forward the tag.
 func reservedEtherType(id uint16) bool {
 	switch id {
 	case 0x0800, 0x0806, 0x86dd, 0x88e5, 0x8847, 0x8848, 0x88cc, 0x8808:
@@ -216,10 +215,9 @@ func (d *Domain) addReflection(s ReflectionSpec) error {
 	return nil
 }
 
-// assignedOption lists the TCP options that real traffic carries: one of them as a
-// reflection would turn every handshake into measurements. They are end of list,
-// no operation, MSS, window scale, SACK (4, 5), timestamps, MD5, TCP-AO, MPTCP and
-// fast open.
+// assignedOption lists the TCP options that real traffic carries. One of them configured as a
+// reflection would turn every handshake into measurements. They are end of list, no operation, MSS,
+// window scale, SACK (4, 5), timestamps, MD5, TCP-AO, MPTCP and fast open.
 func assignedOption(kind uint8) bool {
 	switch kind {
 	case 0, 1, 2, 3, 4, 5, 8, 19, 29, 30, 34:

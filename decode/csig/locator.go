@@ -20,8 +20,8 @@ const (
 
 var fieldNames = [numFields]string{"stage", "orientation", "capacity", "port_id", "device_id", "ttl", "opaque"}
 
-// String is the name used in configuration: stage, orientation, capacity, port_id,
-// device_id, ttl or opaque.
+// String returns the name used in configuration: stage, orientation, capacity, port_id, device_id,
+// ttl or opaque.
 func (f Field) String() string {
 	if f < numFields {
 		return fieldNames[f]
@@ -29,16 +29,16 @@ func (f Field) String() string {
 	return fmt.Sprintf("field_%d", uint8(f))
 }
 
-// Attributes is what a locator metadata value says about the bottleneck. Has
-// tells which of the other members are set.
+// Attributes is the meaning of a locator metadata value. Has reports which of the other members are
+// set.
 type Attributes struct {
 	has         uint8
-	Stage       string // as the value table names it, such as leaf
+	Stage       string // value of the name table, such as leaf
 	Orientation string // likewise, such as up
 	Capacity    uint64 // kbit/s
-	Port        uint32 // at most 16 bits, as Device and Opaque
+	Port        uint32 // at most 16 bits, like Device and Opaque
 	Device      uint32
-	TTL         uint8 // that the packet had as it left the bottleneck
+	TTL         uint8 // of the packet as it left the bottleneck
 	Opaque      uint32
 
 	ttlMask uint8
@@ -50,10 +50,10 @@ func (a *Attributes) Has(f Field) bool { return a.has>>f&1 != 0 }
 // Set marks the attribute as set.
 func (a *Attributes) Set(f Field) { a.has |= 1 << f }
 
-// Hop is the number of the hop on the path, 1 for the first device, as the TTL tells it
-// (section 5.5.2); 0 where it tells none. Hosts are taken to send with a TTL of 64, 128 or
-// 255, the next one above, and devices to write the TTL that they have decremented. A field
-// of fewer than 8 bits holds the low ones: it tells hops below 1<<bits apart.
+// Hop returns the number of the hop on the path, 1 for the first device, derived from the TTL
+// (section 5.5.2); 0 without a TTL. It assumes that hosts send with a TTL of 64, 128 or 255, the
+// next one above, and that devices write the TTL that they have decremented. A field of fewer than
+// 8 bits holds the low bits: it distinguishes hops below 1<<bits.
 func (a *Attributes) Hop() uint8 {
 	if !a.Has(FieldTTL) {
 		return 0
@@ -74,9 +74,9 @@ type locatorField struct {
 	values map[uint16]uint64 // capacity in kbit/s
 }
 
-// Locator is the layout of locator metadata for one signal in one tag layout: the
-// draft leaves it to the deployment, which must use it consistently (section
-// 5.5.1). A Locator is immutable and safe for concurrent use.
+// Locator is the layout of locator metadata for one signal in one tag layout. The draft leaves the
+// layout to the deployment, which must use it consistently (section 5.5.1). A Locator is immutable
+// and safe for concurrent use.
 type Locator struct {
 	layout Layout
 	fields []locatorField
@@ -84,9 +84,9 @@ type Locator struct {
 	zero   bool
 }
 
-// Decode reads a locator metadata value. ok is false when the value names nothing:
-// it is 0 and the layout does not say that 0 is a location, it has bits outside
-// the layout, or a field holds a number that its value table lacks.
+// Decode reads a locator metadata value. ok is false when the value names nothing: it is 0 and the
+// layout does not say that 0 is a location, it has bits outside the layout, or a field holds a
+// number that is not in its value table.
 func (l *Locator) Decode(lm uint16) (a Attributes, ok bool) {
 	if (lm == 0 && !l.zero) || lm>>l.bits != 0 {
 		return a, false
@@ -122,10 +122,9 @@ func (f *locatorField) decode(v uint16, a *Attributes) (ok bool) {
 	return ok
 }
 
-// Encode is the locator metadata that a port with the attributes a writes. It
-// fails when a value does not fit its field or is not in the field's value table.
-// The result may be 0, which a layout without zero_is_location does not decode: a
-// port numbered 0 looks like one that was never numbered.
+// Encode returns the locator metadata that a port with the attributes a writes. It fails when a
+// value does not fit its field or is not in the field's value table. The result may be 0, which a
+// layout without zero_is_location does not decode: port 0 looks like an unnumbered port.
 func (l *Locator) Encode(a Attributes) (uint16, error) {
 	var lm uint16
 	for i := range l.fields {

@@ -28,7 +28,7 @@ var quantitySuffixes = map[Unit][]suffix{
 		{"Mbps", 1e3},
 		{"kbps", 1},
 		{"bps", 1e-3},
-		{"TB/s", 8e9}, // bytes, as switches count them (SAI)
+		{"TB/s", 8e9}, // bytes, the unit of SAI counters
 		{"GB/s", 8e6},
 		{"MB/s", 8e3},
 		{"kB/s", 8},
@@ -75,8 +75,7 @@ func quantityExample(u Unit) string {
 	return "no quantity: the signal type has no unit"
 }
 
-// FormatQuantity prints a stored integer for people: "99.5 Gbit/s", "12.5 %",
-// "18 us".
+// FormatQuantity returns a stored integer as text for people: "99.5 Gbit/s", "12.5 %", "18 us".
 func FormatQuantity(u Unit, stored float64) string {
 	switch u {
 	case BitPerSecond:

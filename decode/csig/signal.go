@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Signal is what a tag measures, independent of profile and format. It is of one of
-// three kinds, each in a range of numbers of its own, which are stored:
+// Signal is the quantity that a tag measures, independent of profile and format. The numbers are
+// stored, in one range for each of three kinds:
 //
 //	0 to 3      defined by the profile, the number is the type
 //	16 + T      type T, neither defined by the profile nor by a table: it has no value
 //	32 to 239   type T as a table defines it, see ConfiguredSignal
 type Signal uint8
 
-// The defined signals. Their numbers are those of the T field.
+// The defined signals. Each number is the value of the T field.
 const (
 	MinABW      Signal = 0 // minimum available bandwidth, bit/s (section 5.1)
 	MinABWRatio Signal = 1 // minimum ABW divided by capacity, 0 to 1 (section 5.2)
@@ -29,9 +29,8 @@ const (
 	unknownBase = 16
 )
 
-// SignalOf maps the T field of a tag to a Signal. ietf01 defines types 0 to 2,
-// uec050 also 3; every other type is kept as an unknown one: what a table makes of
-// it is Table.Signal.
+// SignalOf maps the T field of a tag to a Signal. ietf01 defines types 0 to 2, uec050 also 3. Every
+// other type is an unknown signal here, even where a table defines it: see Table.Signal.
 func SignalOf(p Profile, t uint8) Signal {
 	if t <= 2 || (t == 3 && p == UEC050) {
 		return Signal(t)
@@ -39,14 +38,13 @@ func SignalOf(p Profile, t uint8) Signal {
 	return Signal(unknownBase + t&15)
 }
 
-// Type is the T field that carries the signal, 0 to 15.
+// Type returns the T field that carries the signal, 0 to 15.
 func (s Signal) Type() uint8 { return uint8(s) & 15 }
 
-// Known tells a signal that the profile defines from a type_N.
+// Known reports whether the profile defines the signal; it does not define a type_N.
 func (s Signal) Known() bool { return s < NumKnown }
 
-// String is the name used in output: min_abw, min_abw_ratio, max_delay, max_nqd
-// or type_N.
+// String returns the name used in output: min_abw, min_abw_ratio, max_delay, max_nqd or type_N.
 func (s Signal) String() string {
 	switch s {
 	case MinABW:
@@ -61,8 +59,7 @@ func (s Signal) String() string {
 	return "type_" + strconv.Itoa(int(s.Type()))
 }
 
-// ParseSignal reads a Signal's String or FullName. A type_N is the type without a
-// table.
+// ParseSignal reads a Signal's String or FullName. A plain type_N is the type without a table.
 func ParseSignal(name string) (Signal, error) {
 	for s := MinABW; s < NumKnown; s++ {
 		if s.String() == name {
@@ -89,9 +86,9 @@ func ParseSignal(name string) (Signal, error) {
 // merge exactly.
 type Unit uint8
 
-// The units, and what is stored.
+// The units, each with its stored integer.
 const (
-	UnitNone     Unit = iota // of types without a table: no value
+	UnitNone     Unit = iota // for types without a table: no value
 	BitPerSecond             // kbit/s
 	Ratio                    // of 1, in parts per million
 	Nanosecond               // ns
@@ -108,7 +105,7 @@ func ParseUnit(name string) (Unit, error) {
 	return UnitNone, fmt.Errorf("parse unit %q: expected bit/s, ratio, ns or count", name)
 }
 
-// Unit is the signal's unit: UnitNone for a type without a table, which has no value.
+// Unit returns the signal's unit: UnitNone for a type without a table, which has no value.
 func (s Signal) Unit() Unit {
 	switch s {
 	case MinABW:
@@ -124,8 +121,8 @@ func (s Signal) Unit() Unit {
 	return UnitNone
 }
 
-// Aggregation is how hops combine the signal. A type without a table is taken as a
-// max signal, which only decides the order in which its locations are listed.
+// Aggregation returns how hops combine the signal. A type without a table counts as a max signal;
+// this affects only the order in which its locations are listed.
 func (s Signal) Aggregation() Aggregation {
 	switch {
 	case s == MinABW || s == MinABWRatio:
@@ -136,10 +133,10 @@ func (s Signal) Aggregation() Aggregation {
 	return AggregateMax
 }
 
-// Direction is the side on which the signal is tighter, that of its Aggregation.
+// Direction returns the side on which the signal is tighter.
 func (s Signal) Direction() Direction { return s.Aggregation().Direction() }
 
-// String is the unit as it is printed: "bit/s", "ratio", "ns", "count" or "".
+// String returns the unit as printed: "bit/s", "ratio", "ns", "count" or "".
 func (u Unit) String() string {
 	switch u {
 	case BitPerSecond:
@@ -154,8 +151,8 @@ func (u Unit) String() string {
 	return ""
 }
 
-// PerStored is how many of the unit one stored integer is worth: 1000 bit/s per
-// kbit/s, 0.000001 per part per million, 1 ns per nanosecond, 1 per count.
+// PerStored returns the value of one stored integer in the unit: 1000 bit/s per kbit/s, 0.000001
+// per part per million, 1 ns per nanosecond, 1 per count.
 func (u Unit) PerStored() float64 {
 	switch u {
 	case BitPerSecond:
@@ -166,9 +163,9 @@ func (u Unit) PerStored() float64 {
 	return 1
 }
 
-// Max is the largest stored integer of a value: a ratio of 1, and 2^40 of the others, which
-// is 1.1 Pbit/s, a delay of 18 minutes, or a count. Buckets of a table that lie beyond have it
-// as their value, such as the last of 2^20 buckets of 1 ppm. 0 for UnitNone.
+// Max returns the largest stored integer of a value: a ratio of 1, and 2^40 for the other units,
+// which is 1.1 Pbit/s, a delay of 18 minutes, or a count. It is also the value of table buckets
+// beyond it, such as the last of 2^20 buckets of 1 ppm. 0 for UnitNone.
 func (u Unit) Max() uint64 {
 	switch u {
 	case UnitNone:
@@ -190,8 +187,8 @@ func (u Unit) FromStoredMean(v float64) float64 {
 	return v * u.PerStored()
 }
 
-// Aggregation is how the hops of a path combine a signal (section 5), and so what a
-// value that arrives says:
+// Aggregation is how the hops of a path combine a signal (section 5). It decides the meaning of the
+// received value:
 //
 //	        what arrives                 worse   heavy                  locator metadata
 //	min     the lowest of the hops       lower   whole bucket at most   the hop with that value
@@ -200,13 +197,12 @@ func (u Unit) FromStoredMean(v float64) float64 {
 //	count   how many hops met a          higher  whole bucket at least  no bottleneck
 //	        condition; unit count
 //
-// Every hop adds to a sum or a count, so none of them is the bottleneck: whatever LM
-// says is not read. Such values enter means, distributions and the share of heavy
-// observations, and never the mode.
+// Every hop adds to a sum or a count, so no hop is the bottleneck and LM is not read. Such values
+// enter means, distributions and the share of heavy observations, and never the mode.
 type Aggregation uint8
 
-// The aggregations. The defined signals are min and max signals; sums and counts
-// of hops are for types to come.
+// The aggregations. The defined signals are min and max signals; sums and counts of hops are for
+// future types.
 const (
 	AggregateMin Aggregation = iota
 	AggregateMax
@@ -217,7 +213,7 @@ const (
 
 var aggregationNames = [numAggregations]string{"min", "max", "sum", "count"}
 
-// String is the name used in configuration: "min", "max", "sum" or "count".
+// String returns the name used in configuration: "min", "max", "sum" or "count".
 func (a Aggregation) String() string {
 	if a < numAggregations {
 		return aggregationNames[a]
@@ -235,8 +231,7 @@ func ParseAggregation(name string) (Aggregation, error) {
 	return 0, fmt.Errorf("parse aggregation %q: expected min, max, sum or count", name)
 }
 
-// Direction is the tighter side of the aggregation: the more of a sum or a count,
-// the worse the path.
+// Direction returns the tighter side of the aggregation. A higher sum or count is a worse path.
 func (a Aggregation) Direction() Direction {
 	if a == AggregateMin {
 		return Min
@@ -244,10 +239,10 @@ func (a Aggregation) Direction() Direction {
 	return Max
 }
 
-// Locates tells whether a value is that of one hop, which LM names.
+// Locates reports whether one hop set the value, the hop that LM names.
 func (a Aggregation) Locates() bool { return a == AggregateMin || a == AggregateMax }
 
-// Direction tells which of two values is the tighter bottleneck.
+// Direction says which of two values is the tighter bottleneck.
 type Direction uint8
 
 // Min signals keep the lowest value on the path, max signals the highest.
@@ -256,9 +251,8 @@ const (
 	Max
 )
 
-// Tighter reports whether code a is a strictly tighter bottleneck than code b,
-// after quantization: the comparison by which a hop replaces a tag (sections
-// 5.3.3 and 5.4.2).
+// Tighter reports whether code a is a strictly tighter bottleneck than code b. By this comparison,
+// after quantization, a hop replaces a tag (sections 5.3.3 and 5.4.2).
 func (d Direction) Tighter(a, b uint32) bool {
 	if d == Min {
 		return a < b
@@ -266,30 +260,29 @@ func (d Direction) Tighter(a, b uint32) bool {
 	return a > b
 }
 
-// Configured signals are numbered behind the types without a table, by aggregation,
-// unit and type: 32 + 64*aggregation + 16*unit + T. The units are in the order of
-// their numbers modulo 4: count, bit/s, ratio, ns. A count has no other unit than
-// count, so that the last number is that of type 15 of those.
+// Numbers of configured signals follow those of types without a table, by aggregation, unit and
+// type: 32 + 64*aggregation + 16*unit + T. Units are ordered by their numbers modulo 4: count,
+// bit/s, ratio, ns. AggregateCount allows only the unit count, so the last number is that of type
+// 15 with both.
 const (
 	configuredBase = 32
 	configuredUnit = 16
 	configuredAgg  = 4 * configuredUnit
 )
 
-// ConfiguredSignal is the signal of type t under a table that gives it a unit and an
-// aggregation. Its number holds all three: values of one type under two meanings, of
-// two layouts or before and after a change of the configuration, are two signals and
-// never add up. u is not UnitNone, t is below 16, and AggregateCount goes with Count.
+// ConfiguredSignal returns the signal of type t under a table that gives it a unit and an
+// aggregation. Its number holds all three, so values of one type with two meanings, in two layouts
+// or before and after a change of the configuration, are two signals and never add up. u must not
+// be UnitNone, t must be below 16, and AggregateCount requires Count.
 func ConfiguredSignal(t uint8, u Unit, a Aggregation) Signal {
 	return configuredBase + Signal(a)*configuredAgg + Signal(u&3)*configuredUnit + Signal(t&15)
 }
 
-// Configured tells whether the signal is a type that the profile does not define and
-// a table does.
+// Configured reports whether a table, and not the profile, defines the signal.
 func (s Signal) Configured() bool { return s >= configuredBase && s < NumSignals }
 
-// HasValue tells whether observations of the signal can have a value: whether it is
-// defined by the profile or by a table.
+// HasValue reports whether observations of the signal can have a value: the profile or a table
+// defines it.
 func (s Signal) HasValue() bool { return s.Known() || s.Configured() }
 
 func (s Signal) configuredUnit() Unit {
@@ -299,9 +292,8 @@ func (s Signal) configuredUnit() Unit {
 	return Count
 }
 
-// FullName is the name that no other signal has: that of String, and for types that
-// the profile does not define also what is known of them, "type_5:max:ns" with a
-// table and "type_5:unknown" without one.
+// FullName returns a name that no other signal has: String for a defined signal, and for a type_N
+// its String with its meaning, "type_5:max:ns" with a table and "type_5:unknown" without one.
 func (s Signal) FullName() string {
 	switch {
 	case s.Known():
@@ -312,8 +304,8 @@ func (s Signal) FullName() string {
 	return s.String() + ":unknown"
 }
 
-// SignalNames are names by which FindSignal finds each of the signals among all of
-// them: short ones, but for a type_N with several meanings.
+// SignalNames returns names by which FindSignal finds each of the signals among all of them. They
+// are short, except for a type_N with several meanings.
 func SignalNames(signals []Signal) []string {
 	shared := make(map[string]int, len(signals))
 	for _, s := range signals {
@@ -329,7 +321,7 @@ func SignalNames(signals []Signal) []string {
 	return names
 }
 
-// parseMeaning reads what follows a type_N in its FullName.
+// parseMeaning reads the part of a FullName after type_N.
 func parseMeaning(t uint8, meaning string) (Signal, error) {
 	if meaning == "unknown" {
 		return unknownBase + Signal(t), nil
@@ -353,10 +345,10 @@ func checkMeaning(u Unit, a Aggregation) error {
 	return nil
 }
 
-// FindSignal is the signal among those given, such as all that are stored, that a
-// user means by a name. A type_N without more is the one signal of type N that has a
-// table there; if several have, it is an error that names them. Where there is none,
-// the name alone decides, as in ParseSignal.
+// FindSignal returns the signal that a user means by a name, among the given ones, such as all
+// stored signals. A plain type_N means the one signal of type N that has a table. Several such
+// signals are an error, which names them; without one, FindSignal returns the result of
+// ParseSignal.
 func FindSignal(name string, among []Signal) (Signal, error) {
 	parsed, err := ParseSignal(name)
 	if err != nil || parsed.HasValue() || strings.Contains(name, ":") {

@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// configured are all signals that tables can define.
+// configured returns all signals that tables can define.
 func configured() (list []csig.Signal) {
 	for t := range uint8(16) {
 		for _, agg := range []csig.Aggregation{csig.AggregateMin, csig.AggregateMax, csig.AggregateSum} {

@@ -10,30 +10,29 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Spec is the configuration of a CSIG domain as users write it. Compile checks it
-// and makes a Domain of it. The zero Spec is empty; DefaultSpec has the defaults.
+// Spec is the configuration of a CSIG domain as users write it. Compile checks it and returns its
+// Domain. The zero Spec is empty; DefaultSpec has the defaults.
 type Spec struct {
 	TPIDs []TPIDSpec `yaml:"tpids,omitempty"`
-	// Shipped names specifications that come with the package (ShippedNames). Their
-	// tables come before Tables, so that those can change one of them.
+	// Shipped names specifications that come with the package (ShippedNames). Their tables come
+	// before Tables, which can override them.
 	Shipped     []string         `yaml:"shipped,omitempty,flow"`
 	Tables      []TableSpec      `yaml:"tables,omitempty"`
 	Locators    []LocatorSpec    `yaml:"locators,omitempty"`
 	Reflections []ReflectionSpec `yaml:"reflections,omitempty"`
-	// UDPReflections are off unless configured: no transport over UDP has a field
-	// for CSIG that is public.
+	// UDPReflections are off unless configured: no public transport over UDP has a field for CSIG.
 	UDPReflections []UDPReflectionSpec `yaml:"udp_reflections,omitempty"`
 }
 
-// TPIDSpec says which layout a tag protocol identifier stands for. No EtherType
-// is allocated yet, and nothing on the wire tells profiles apart.
+// TPIDSpec gives a tag protocol identifier its layout. No EtherType is allocated yet, and nothing
+// on the wire tells profiles apart.
 type TPIDSpec struct {
-	TPID    uint16 `yaml:"tpid"`    // 0x0600 and up, and no EtherType that package decode reads
+	TPID    uint16 `yaml:"tpid"`    // 0x0600 and up, and no EtherType that package decode parses
 	Format  string `yaml:"format"`  // compact or wide
 	Profile string `yaml:"profile"` // ietf01 or uec050
 }
 
-// MarshalYAML implements yaml.Marshaler: TPIDs are written as everybody writes EtherTypes.
+// MarshalYAML implements yaml.Marshaler: TPIDs are written in hexadecimal, as usual for EtherTypes.
 func (s TPIDSpec) MarshalYAML() (any, error) {
 	return struct {
 		TPID    *yaml.Node `yaml:"tpid"`
@@ -42,47 +41,47 @@ func (s TPIDSpec) MarshalYAML() (any, error) {
 	}{&yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprintf("%#04x", s.TPID)}, s.Format, s.Profile}, nil
 }
 
-// TableSpec is the quantization of one signal. Exactly one of Buckets, Quantum and
-// StepBits is set. Quantities have units: "100Gbps", "20%", "128ns".
+// TableSpec is the quantization of one signal. Exactly one of Buckets, Quantum and StepBits must be
+// set. Quantities have units: "100Gbps", "20%", "128ns".
 type TableSpec struct {
 	Format  string `yaml:"format"`            // compact or wide
 	Profile string `yaml:"profile,omitempty"` // empty: both profiles
-	Signal  string `yaml:"signal"`            // as Signal.String has it
+	Signal  string `yaml:"signal"`            // a result of Signal.String
 
-	// Unit and Aggregation are for the types that the profile does not define
-	// (type_N), which need both: "bit/s", "ratio", "ns" or "count", and how hops
-	// combine the signal along the path, "min", "max", "sum" or "count".
+	// Unit and Aggregation are only for types that the profile does not define (type_N), which need
+	// both. Unit is "bit/s", "ratio", "ns" or "count"; Aggregation, how hops combine the signal
+	// along the path, is "min", "max", "sum" or "count".
 	Unit        string `yaml:"unit,omitempty"`
 	Aggregation string `yaml:"aggregation,omitempty"`
 
-	// Buckets ascend from 0. One is its lower bound, "5%", or its range as the draft
-	// has it, "5%-10%", which then has to end where the next bucket starts.
+	// Buckets ascend from 0. Each is its lower bound, "5%", or its range as in the draft, "5%-10%",
+	// which then has to end where the next bucket starts.
 	Buckets  []string `yaml:"buckets,omitempty,flow"`
 	Upper    string   `yaml:"upper,omitempty"`     // end of the last bucket; empty: open-ended
 	Quantum  string   `yaml:"quantum,omitempty"`   // uniform step (section 4.1.3)
 	Base     string   `yaml:"base,omitempty"`      // bV of B = (O - bV) >> b
 	StepBits *uint8   `yaml:"step_bits,omitempty"` // b
-	StepUnit string   `yaml:"step_unit,omitempty"` // what O counts; default 1 kbit/s, 1 ppm, 1 ns
+	StepUnit string   `yaml:"step_unit,omitempty"` // unit of O; default 1 kbit/s, 1 ppm, 1 ns
 
 	Initial *uint32 `yaml:"initial,omitempty"` // raw S that senders write
-	Mask    *uint32 `yaml:"mask,omitempty"`    // bits of S that hold the code, a run; default all
-	Shift   uint8   `yaml:"shift,omitempty"`   // position of the lowest of them
+	Mask    *uint32 `yaml:"mask,omitempty"`    // contiguous bits of S that hold the code; default all
+	Shift   uint8   `yaml:"shift,omitempty"`   // position of the lowest bit of Mask
 	Fixed   uint32  `yaml:"fixed,omitempty"`   // bits of S outside the mask that switches set
 
-	// Heavy is the threshold of a heavily loaded link: "20%", "20us", "10Gbps". A
-	// share on min_abw is one of the bottleneck port's capacity.
+	// Heavy is the threshold of a heavily loaded link: "20%", "20us", "10Gbps". For min_abw a
+	// percentage is relative to the bottleneck port's capacity.
 	Heavy    string `yaml:"heavy,omitempty"`
 	Interval string `yaml:"interval,omitempty"` // averaging interval of the switches
 }
 
-// LocatorSpec is the layout of locator metadata, fields from the most significant
-// bit to the least. Fields that leave bits unused occupy the low bits.
+// LocatorSpec is the layout of locator metadata, fields from the most significant bit to the least.
+// If the fields leave bits unused, they occupy the low bits.
 type LocatorSpec struct {
 	Format  string      `yaml:"format"`
 	Profile string      `yaml:"profile,omitempty"` // empty: both profiles
 	Signal  string      `yaml:"signal,omitempty"`  // empty: all signals
 	Fields  []FieldSpec `yaml:"fields"`
-	// ZeroIsLocation says that LM 0 is a real value and not the host's default.
+	// ZeroIsLocation makes LM 0 a location instead of the host's default.
 	ZeroIsLocation bool `yaml:"zero_is_location,omitempty"`
 }
 
@@ -94,33 +93,33 @@ type FieldSpec struct {
 	Values map[uint16]string `yaml:"values,omitempty,flow"`
 }
 
-// ReflectionSpec is one encoding of the TCP reflection option (section 4.2.1, Figure
-// 3). No Kind is assigned: a plain Kind, or Kind 253 or 254 with an experiment
-// identifier (RFC 6994). The number of data bytes, 2 or 6, tells the format.
+// ReflectionSpec is one encoding of the TCP reflection option (section 4.2.1, Figure 3). No Kind is
+// assigned: configure a plain Kind, or Kind 253 or 254 with an experiment identifier (RFC 6994).
+// The number of data bytes, 2 or 6, gives the format.
 //
 //	 bytes  1      1        0, 2 or 4    2 or 6
 //	+------+--------+------------+-------------+
 //	| Kind | Length |    ExID    | data fields |
 //	+------+--------+------------+-------------+
 //
-// Length counts all of the option, as RFC 9293 has it: 4 or 8 bytes with a plain Kind,
-// 6 or 10 with an ExID of 16 bits, 8 or 12 with one of 32. The draft's text counts the
-// data fields alone: 2 or 6 in each case.
+// Length counts the whole option, as in RFC 9293: 4 or 8 bytes with a plain Kind, 6 or 10 with a
+// 16-bit ExID, 8 or 12 with a 32-bit one. In the draft's text it counts the data fields alone:
+// always 2 or 6.
 type ReflectionSpec struct {
 	Kind     uint8  `yaml:"kind"`                // no option that TCP uses already
 	ExID     uint32 `yaml:"exid,omitempty"`      // with Kind 253 or 254
 	ExIDBits uint8  `yaml:"exid_bits,omitempty"` // 0, 16 or 32
-	// Length is how the option's length octet counts: "total", as RFC 9293 has it,
-	// or "payload", the CSIG data fields alone, as the draft's text has it.
+	// Length is the meaning of the option's length octet: "total", as in RFC 9293, or "payload",
+	// the CSIG data fields alone, as in the draft's text.
 	Length  string `yaml:"length,omitempty"`
 	Compact string `yaml:"compact,omitempty"` // profile of 2-byte data, default ietf01
 	Wide    string `yaml:"wide,omitempty"`    // profile of 6-byte data, default uec050
 }
 
-// DefaultSpec is the domain that is assumed without configuration: the TPIDs of
-// public switch code and IEEE 802's experimental EtherTypes, 32 even or
-// logarithmic buckets for compact tags, and steps for wide tags that cover
-// 8 Tbit/s, 100 % and 128 ms. It has no locators: locator metadata stays raw.
+// DefaultSpec returns the domain that applies without configuration: the TPIDs of public switch
+// code and IEEE 802's experimental EtherTypes, 32 even or logarithmic buckets for compact tags, and
+// steps for wide tags that cover 8 Tbit/s, 100 % and 128 ms. It has no locators: locator metadata
+// stays raw.
 func DefaultSpec() Spec {
 	return Spec{
 		TPIDs: []TPIDSpec{
@@ -152,8 +151,8 @@ func evenBuckets(unit string, step float64) []string {
 	return b
 }
 
-// delayBuckets are half octaves from 250 ns, since what matters about a delay is
-// its order of magnitude.
+// delayBuckets are half octaves from 250 ns, because the order of magnitude of a delay matters
+// most.
 func delayBuckets() []string {
 	b := []string{"0ns", "250ns", "375ns"}
 	for ns := 500; len(b) < 32; ns *= 2 {
@@ -162,9 +161,9 @@ func delayBuckets() []string {
 	return b[:32]
 }
 
-// Overlay returns s with the parts that o sets: TPIDs and reflections are
-// replaced as a whole, tables and locators one by one, by what they describe: what o
-// says last holds. The tables of specifications named in Shipped are among the result's Tables.
+// Overlay returns s with the parts that o sets. TPIDs and reflections are replaced as a whole; a
+// table or locator of o replaces the one for the same signal. The result's Tables include those of
+// the specifications named in Shipped.
 func (s Spec) Overlay(o Spec) Spec {
 	s, o = s.withShipped(), o.withShipped()
 	s.Shipped = append(s.Shipped[:len(s.Shipped):len(s.Shipped)], o.Shipped...)
@@ -186,8 +185,8 @@ func (s Spec) Overlay(o Spec) Spec {
 	return s
 }
 
-// overlay appends over to base without those of base that over describes anew: a
-// configuration that was dumped and read again stays as it is.
+// overlay appends over to base, without the entries of base that over replaces. Overlaying a dumped
+// configuration therefore leaves it unchanged.
 func overlay[T any](base, over []T, subject func(T) string) []T {
 	var list []T
 	for _, b := range base {
@@ -198,7 +197,7 @@ func overlay[T any](base, over []T, subject func(T) string) []T {
 	return append(list, over...)
 }
 
-// layouts lists the layouts that a format and an optional profile name.
+// layouts returns the layouts for a format and an optional profile.
 func layouts(format, profile string) ([]Layout, error) {
 	f, err := ParseFormat(format)
 	if err != nil {
@@ -228,8 +227,8 @@ func where(section string, i int, names ...string) string {
 //go:embed tables/*.yaml
 var shipped embed.FS
 
-// ShippedNames are the names of the specifications that come with the package, in
-// alphabetical order:
+// ShippedNames returns the names of the specifications that come with the package, in alphabetical
+// order:
 //
 //   - appendix-a: the draft's example of a 3-bit value (Appendix A, Table 2)
 //   - linear-32: 32 even buckets
@@ -248,8 +247,8 @@ func ShippedNames() []string {
 	return names
 }
 
-// withShipped is the specification with the tables that it names. Names that there
-// are none of stay, for Compile to find.
+// withShipped returns the specification with the shipped tables that it names. Unknown names stay,
+// so that Compile reports them.
 func (s Spec) withShipped() Spec {
 	var unknown []string
 	var tables []TableSpec
@@ -267,7 +266,7 @@ func (s Spec) withShipped() Spec {
 	return s
 }
 
-// addShipped adds the tables of the specification of that name.
+// addShipped adds the tables of the shipped specification.
 func (d *Domain) addShipped(name string) error {
 	s, err := Shipped(name)
 	if err != nil {
@@ -281,9 +280,9 @@ func (d *Domain) addShipped(name string) error {
 	return nil
 }
 
-// Shipped is the specification of that name, which holds tables for compact tags
-// and nothing else: DefaultSpec().Overlay of it is a whole domain. A configuration
-// takes them by name, "shipped: [switch-3bit]". The caller owns it.
+// Shipped returns the shipped specification of that name. It holds only tables for compact tags:
+// overlay it on DefaultSpec() for a complete domain. A configuration selects it by name, "shipped:
+// [switch-3bit]". The caller owns the result.
 func Shipped(name string) (Spec, error) {
 	text, err := shipped.ReadFile("tables/" + name + ".yaml")
 	if err != nil {

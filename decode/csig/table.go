@@ -5,17 +5,15 @@ import (
 	"sort"
 )
 
-// Table is the quantization of one signal in one layout (sections 4.1.3 and
-// 5.3.3, Appendix A; IETF 124 slides, "Quantization Algorithm"): it turns the raw
-// signal field S into a code, and a code into a range of values. Codes ascend
-// with values. Values are stored integers: kbit/s, parts per million,
-// nanoseconds, plain numbers.
+// Table is the quantization of one signal in one layout (sections 4.1.3 and 5.3.3, Appendix A; IETF
+// 124 slides, "Quantization Algorithm"). It turns the raw signal field S into a code, and a code
+// into a range of values. Codes ascend with values. Values are stored integers: kbit/s, parts per
+// million, nanoseconds, plain numbers.
 //
-// Severity is never read from raw S: switches exist whose S is a constant two
-// bits and a 3-bit bucket, so a table has a mask, a shift and fixed bits.
+// Never read severity from raw S: on some switches S is two constant bits and a 3-bit bucket, so a
+// table has a mask, a shift and fixed bits.
 //
-// A Table is immutable and safe for concurrent use. Tables are made by
-// Spec.Compile.
+// A Table is immutable and safe for concurrent use. Spec.Compile makes Tables.
 type Table struct {
 	layout  Layout
 	signal  Signal
@@ -32,35 +30,35 @@ type Table struct {
 	// Linear tables: code i covers [base+i*step, base+(i+1)*step).
 	base, step uint64
 
-	most uint64 // where values end: the unit's Max
+	most uint64 // largest value: the unit's Max
 
 	heavy      uint64 // absolute threshold in stored units
 	heavyRatio uint64 // min_abw only: threshold in ppm of the port's capacity
 	interval   uint64 // averaging interval of the switches, ns; 0 unknown
 }
 
-// Layout is the tag layout that the table belongs to.
+// Layout returns the tag layout that the table belongs to.
 func (t *Table) Layout() Layout { return t.layout }
 
-// Signal is the signal that the table quantizes, a ConfiguredSignal for a type that
-// the profile does not define.
+// Signal returns the signal that the table quantizes, a ConfiguredSignal for a type that the
+// profile does not define.
 func (t *Table) Signal() Signal { return t.signal }
 
-// Unit is the unit of the table's values: that of its signal.
+// Unit returns the unit of the table's values.
 func (t *Table) Unit() Unit { return t.signal.Unit() }
 
-// Aggregation is how hops combine the table's signal.
+// Aggregation returns how hops combine the table's signal.
 func (t *Table) Aggregation() Aggregation { return t.signal.Aggregation() }
 
-// Initial is the raw S that senders write: all ones for min signals and 0 for
-// all others unless configured (IEEE slides, "Init Value").
+// Initial returns the raw S that senders write: all ones for min signals and 0 for all others
+// unless configured (IEEE slides, "Init Value").
 func (t *Table) Initial() uint32 { return t.initial }
 
-// IntervalNS is the averaging interval delta_t of the switches in nanoseconds
-// (section 5.1.1), or 0 when it is not configured.
+// IntervalNS returns the averaging interval delta_t of the switches in nanoseconds (section 5.1.1),
+// or 0 when it is not configured.
 func (t *Table) IntervalNS() uint64 { return t.interval }
 
-// Codes is the number of codes: valid codes are below it.
+// Codes returns the number of codes; valid codes are below it.
 func (t *Table) Codes() uint32 {
 	if t.bounds != nil {
 		return uint32(len(t.bounds))
@@ -68,8 +66,8 @@ func (t *Table) Codes() uint32 {
 	return t.mask>>t.shift + 1
 }
 
-// Code extracts the code from a raw S. Codes beyond the table's last bucket,
-// which a 5-bit field with fewer than 32 buckets can carry, count as the last.
+// Code extracts the code from a raw S. A code beyond the table's last bucket counts as the last: a
+// 5-bit field with fewer than 32 buckets can carry one.
 func (t *Table) Code(s uint32) uint32 {
 	c := s & t.mask >> t.shift
 	if last := t.Codes() - 1; c > last {
@@ -78,11 +76,11 @@ func (t *Table) Code(s uint32) uint32 {
 	return c
 }
 
-// Untouched reports whether raw S is the initial value, which means that no hop
-// replaced the tag: it names no location, whatever LM says.
+// Untouched reports whether raw S is the initial value. Then no hop replaced the tag, and it names
+// no location, whatever LM says.
 func (t *Table) Untouched(s uint32) bool { return s == t.initial }
 
-// Quantize is the code of a value in stored integers, clamped to the table.
+// Quantize returns the code of a value in stored integers, clamped to the table.
 func (t *Table) Quantize(v uint64) uint32 {
 	if t.bounds != nil {
 		i := sort.Search(len(t.bounds), func(i int) bool { return t.bounds[i] > v })
@@ -94,12 +92,12 @@ func (t *Table) Quantize(v uint64) uint32 {
 	return uint32(min((v-t.base)/t.step, uint64(t.mask>>t.shift)))
 }
 
-// Raw is the signal field S that a switch writes for a code.
+// Raw returns the signal field S that a switch writes for a code.
 func (t *Table) Raw(code uint32) uint32 { return code<<t.shift&t.mask | t.fixed }
 
-// Range is the half-open range [low, high) of stored integers that a code stands for. Both
-// end at the unit's Max. An open-ended range (the last code of most tables) has
-// high == 0 and open true. The code must be below Codes.
+// Range returns the half-open range [low, high) of stored integers that a code covers. Both ends
+// are at most the unit's Max. An open-ended range (the last code of most tables) has high == 0 and
+// open true. The code must be below Codes.
 func (t *Table) Range(code uint32) (low, high uint64, open bool) {
 	if t.bounds == nil {
 		low = t.base + uint64(code)*t.step
@@ -115,8 +113,8 @@ func (t *Table) Range(code uint32) (low, high uint64, open bool) {
 	return min(low, t.most), min(high, t.most), high == 0
 }
 
-// Value is the value that a code contributes to sums: the midpoint of its range,
-// or the finite bound of an open-ended one.
+// Value returns the value that a code contributes to sums: the midpoint of its range, or the finite
+// bound of an open-ended one.
 func (t *Table) Value(code uint32) uint64 {
 	low, high, open := t.Range(code)
 	if open {
@@ -125,11 +123,10 @@ func (t *Table) Value(code uint32) uint64 {
 	return low + (high-low)/2
 }
 
-// HeavyCodes is the inclusive range [lo, hi] of codes that are heavily loaded:
-// those whose whole bucket is at or beyond the threshold. capacity is the speed
-// of the bottleneck port in kbit/s, 0 when it is not known; only min_abw with a
-// relative threshold needs it. ok is false when no code is heavy or when that
-// cannot be told.
+// HeavyCodes returns the inclusive range [lo, hi] of heavily loaded codes: their whole bucket is at
+// or beyond the threshold. capacity is the speed of the bottleneck port in kbit/s, 0 if unknown;
+// only min_abw with a relative threshold needs it. ok is false when no code is heavy, or when the
+// capacity is needed and unknown.
 func (t *Table) HeavyCodes(capacity uint64) (lo, hi uint32, ok bool) {
 	threshold := t.heavy
 	if t.heavyRatio > 0 {
@@ -155,8 +152,8 @@ func (t *Table) HeavyCodes(capacity uint64) (lo, hi uint32, ok bool) {
 	return 0, uint32(past - 1), past > 0
 }
 
-// distExact codes have a distribution bucket of their own; beyond, each octave
-// has distExact/2 buckets.
+// Each code below distExact has a distribution bucket of its own; above, each octave has
+// distExact/2 buckets.
 const (
 	distExactBits = 7
 	distExact     = 1 << distExactBits
@@ -166,16 +163,16 @@ const (
 // octaves of a 20-bit code above them.
 const DistIndexes = (20-distExactBits)*distExact/2 + distExact
 
-// DistIndex is the distribution bucket of a code: the code itself below 128 (so
-// that compact distributions are exact), log-linear with 64 buckets an octave
-// above. Its midpoint is within 0.8 % of every code in it, and hence of every
-// value, since values are an offset plus a multiple of the code.
+// DistIndex returns the distribution bucket of a code: the code itself below 128 (so that compact
+// distributions are exact), and 64 log-linear buckets for each octave above. A bucket's midpoint is
+// within 0.8 % of every code in it, and so of every value, since values are an offset plus a
+// multiple of the code.
 func DistIndex(code uint32) uint16 {
 	e := max(bits.Len32(code), distExactBits) - distExactBits
 	return uint16(e*distExact/2 + int(code>>e))
 }
 
-// DistCodes is the inclusive range of codes that a distribution bucket holds.
+// DistCodes returns the inclusive range of codes that a distribution bucket holds.
 func DistCodes(index uint16) (first, last uint32) {
 	i := uint32(index)
 	if i < distExact {

@@ -60,7 +60,7 @@ func TestDefaultTables(t *testing.T) {
 	}
 }
 
-// stride is the step between the codes of a table that a test looks at: every code
+// stride returns the step between the codes of a table that a test looks at: every code
 // counts, except that coverage under the race detector costs 20 times more.
 func stride(table *csig.Table) uint32 {
 	if testing.CoverMode() == "atomic" && table.Codes() > 1000 {

@@ -12,11 +12,11 @@ type Tag struct {
 	R      uint8  // reserved: 0 or 1 compact, 0 to 255 wide
 }
 
-// Signal is what the tag measures by its profile alone; see SignalOf.
+// Signal returns the signal by the tag's profile alone; see SignalOf.
 func (t Tag) Signal() Signal { return SignalOf(t.Layout.Profile, t.T) }
 
-// Parse reads the data fields that follow a TPID, or that a reflection carries.
-// b must hold at least l.Format.DataLen() bytes. Every bit pattern is a valid tag.
+// Parse reads the data fields after a TPID or in a reflection. b must hold at least
+// l.Format.DataLen() bytes. Every bit pattern is a valid tag.
 //
 // Compact (Figure 1; IEEE slides, "Two L2 Tags"), 16 bits:
 //
@@ -32,8 +32,8 @@ func Parse(l Layout, b []byte) (t Tag) {
 	return t
 }
 
-// Parse does what the function Parse does, into t, all of whose fields it sets. It
-// spares the copy, which costs more than reading the fields.
+// Parse is the function Parse into t, and sets all of its fields. It avoids the copy, which costs
+// more than reading the fields.
 func (t *Tag) Parse(l Layout, b []byte) {
 	t.Layout = l
 	var lm uint16
@@ -55,9 +55,9 @@ func (t *Tag) Parse(l Layout, b []byte) {
 	t.LM = lm
 }
 
-// Append appends the tag's data fields (2 or 6 bytes) to b. Fields wider than
-// their layout are cut to it. Parse(t.Layout, t.Append(nil)) equals t for a tag
-// whose fields fit, with D false outside uec050.
+// Append appends the tag's data fields (2 or 6 bytes) to b. It truncates fields that are wider than
+// the layout allows. Parse(t.Layout, t.Append(nil)) equals t for a tag whose fields fit, with D
+// false outside uec050.
 func (t Tag) Append(b []byte) []byte {
 	lm := t.LM
 	if t.Layout.Profile == UEC050 {

@@ -9,18 +9,18 @@ import (
 const (
 	// uetPort is the UDP port of Ultra Ethernet Transport.
 	uetPort = 4793
-	// uetTypeShift is the place of the packet type in the first byte of UET's packet
-	// delivery header, whose upper five bits it takes.
+	// uetTypeShift is the shift of the packet type in the first byte of UET's packet delivery
+	// header: it takes the upper five bits.
 	uetTypeShift = 3
 
 	maxUDPReflections = 16
 	maxUDPPorts       = 16
-	// maxUDPOffset is beyond any transport header: what lies further is payload.
+	// maxUDPOffset is beyond any transport header; the rest is payload.
 	maxUDPOffset = 1024
 )
 
-// UDPReflectionSpec says where a transport over UDP reflects CSIG data fields
-// (section 4.2.2). Offsets count bytes from the start of the UDP payload:
+// UDPReflectionSpec says where a transport over UDP puts reflected CSIG data fields (section
+// 4.2.2). Offsets count bytes from the start of the UDP payload:
 //
 //	            match_offset  valid_offset   offset
 //	                 |             |            |
@@ -28,18 +28,17 @@ const (
 //	| UDP (8)   |  byte & match_mask   byte & valid_mask   2 or 6 bytes |
 //	+-----------+------------------------------------------------------+
 //
-// A datagram to one of the ports, whose byte at MatchOffset matches, carries the
-// data fields when a bit of ValidMask is set: otherwise its reflection is empty,
-// which says that the path is not CSIG-capable (section 6.3.3).
+// A datagram to one of the ports matches by its byte at MatchOffset. It carries data fields if a
+// bit of ValidMask is set in its byte at ValidOffset. Otherwise its reflection is empty: the path
+// is not CSIG-capable (section 6.3.3).
 //
-// Ultra Ethernet Transport (UDP port 4793) has no field for CSIG in its version
-// 1.0. For a deployment that adds one, PDSType names the packets that have it by
-// the type in the upper five bits of the payload's first byte, which is short for
-// a match of that byte under the mask 0xf8 and for the port.
+// Ultra Ethernet Transport (UDP port 4793) has no field for CSIG in version 1.0. For a deployment
+// that adds one, PDSType selects packets by the type in the upper five bits of the payload's first
+// byte. It is short for the port and a match of that byte under the mask 0xf8.
 type UDPReflectionSpec struct {
 	Ports  []uint16 `yaml:"ports,omitempty,flow"` // destination ports
 	Offset uint16   `yaml:"offset"`               // of the data fields, at most 1024
-	// Format is that of the data fields: compact (2 bytes) or wide (6).
+	// Format is the format of the data fields: compact (2 bytes) or wide (6).
 	Format  string `yaml:"format"`
 	Profile string `yaml:"profile"`
 
@@ -52,8 +51,7 @@ type UDPReflectionSpec struct {
 	PDSType     *uint8 `yaml:"pds_type,omitempty"` // 0 to 31
 }
 
-// UDPReflection is one compiled place of a reflection over UDP. Its members are
-// those of UDPReflectionSpec.
+// UDPReflection is one compiled UDPReflectionSpec; the members have the same meaning.
 type UDPReflection struct {
 	Ports       []uint16
 	Layout      Layout
@@ -65,7 +63,7 @@ type UDPReflection struct {
 	MatchValue  uint8
 }
 
-// UDPReflections are the reflections over UDP. The slice is read-only.
+// UDPReflections returns the reflections over UDP. The slice is read-only.
 func (d *Domain) UDPReflections() []UDPReflection { return d.udpReflections }
 
 func (d *Domain) addUDPReflection(s *UDPReflectionSpec) error {
@@ -144,8 +142,8 @@ func (r *UDPReflection) check() error {
 	return nil
 }
 
-// overlaps tells whether one datagram could be read as both, from the same bytes:
-// it would be measured twice.
+// overlaps reports whether both could read the same bytes of one datagram, which would be measured
+// twice.
 func (r *UDPReflection) overlaps(o *UDPReflection) (port uint16, ok bool) {
 	if int(r.Offset)+r.Layout.Format.DataLen() <= int(o.Offset) || int(o.Offset)+o.Layout.Format.DataLen() <= int(r.Offset) {
 		return 0, false

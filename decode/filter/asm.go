@@ -8,16 +8,16 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// maxInstructions is what the kernel takes (BPF_MAXINSNS).
+// maxInstructions is the kernel's limit (BPF_MAXINSNS).
 const maxInstructions = 4096
 
 var errTooLong = errors.New("the program is too long")
 
-// label is a place in the program to jump to, forward only.
+// label is a jump target in the program, forward only.
 type label int
 
-// assembler writes instructions whose jumps name labels. Condition skips are too
-// short for long programs, so each condition is followed by a long jump.
+// assembler writes instructions whose jumps name labels. Condition skips are too short for long
+// programs, so a long jump follows each condition.
 type assembler struct {
 	code   []bpf.Instruction
 	jumps  map[int]label // by index in code
@@ -31,7 +31,7 @@ func (a *assembler) newLabel() label {
 	return label(len(a.places) - 1)
 }
 
-// newLabels are n labels.
+// newLabels returns n labels.
 func (a *assembler) newLabels(n int) []label {
 	list := make([]label, n)
 	for i := range list {
@@ -49,7 +49,7 @@ func (a *assembler) jump(to label) {
 	a.emit(bpf.Jump{})
 }
 
-// when jumps if the accumulator compares so with the value.
+// when jumps if the comparison of the accumulator with the value holds.
 func (a *assembler) when(test bpf.JumpTest, value uint32, to label) {
 	a.emit(bpf.JumpIf{Cond: test, Val: value, SkipFalse: 1})
 	a.jump(to)
@@ -60,7 +60,7 @@ func (a *assembler) bits(mask uint32, to label)   { a.when(bpf.JumpBitsSet, mask
 
 // anyOf jumps if the accumulator is one of the values.
 func (a *assembler) anyOf(values []uint32, to label) {
-	const longest = 200 // what a condition skips at most is 255
+	const longest = 200 // a condition skips at most 255
 	for chunk := range slices.Chunk(values, longest) {
 		for i, v := range chunk {
 			a.emit(bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipTrue: uint8(len(chunk) - i)})
@@ -70,7 +70,7 @@ func (a *assembler) anyOf(values []uint32, to label) {
 	}
 }
 
-// load sets the accumulator to bytes of the frame from offset behind X on.
+// load sets the accumulator to bytes of the frame, at an offset from X.
 func (a *assembler) load(offset uint32, size int) { a.emit(bpf.LoadIndirect{Off: offset, Size: size}) }
 
 // advance moves X forward. It leaves the new X in the accumulator.

@@ -1,12 +1,10 @@
-// Package filter writes classic BPF programs by which the kernel hands a live tap only
-// the frames that package decode may find something in: a tag, a reflection, or
-// encryption that hides them. It knows what decode walks, and never what carries
-// frames.
+// Package filter writes classic BPF programs. With them, the kernel passes a live tap only the
+// frames that may hold something for package decode: a tag, a reflection, or encryption that hides
+// them. It knows the headers that decode parses. It must never know what carries frames.
 //
-// A program errs on the side of passing: it follows fewer headers than decode, and
-// what goes on behind them passes. It never reads further than a header that decode
-// needs, so that a frame cut by its sender is dropped where decode finds nothing
-// either.
+// In doubt, a program passes a frame: it follows fewer headers than decode does, and passes frames
+// that have more of them. It never reads further than a header that decode needs, so it drops a
+// truncated frame only where decode finds nothing either.
 //
 //	L2      six headers: VLAN tags, SecTAGs; a TPID of CSIG passes
 //	MPLS    eight labels, then IP or a pseudowire
@@ -15,8 +13,8 @@
 //	UDP     ports that reflect pass
 //	inside  of two tunnels, one in the other, the same again
 //
-// Mirror sessions are tunnels, whether the tap holds them or not: in others, what passes
-// is an orphan.
+// Mirror sessions are tunnels, whether the tap holds them or not. If it does not, decode counts the
+// tags inside as orphans.
 //
 // Classic BPF has no loops: all of this is unrolled.
 package filter

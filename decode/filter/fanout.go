@@ -14,20 +14,19 @@ const (
 	// outgoing is the packet type of frames that the host sends (PACKET_OUTGOING).
 	outgoing = 4
 
-	// spread is an odd number near 2^32 over the golden ratio: multiplying by it
-	// spreads what differs in few bits.
+	// spread is an odd number near 2^32 over the golden ratio: multiplying by it spreads values
+	// that differ in few bits.
 	spread      = 0x9e3779b1
 	spreadShift = 16
 )
 
-// Fanout writes the program that chooses the ring of a frame: by the sum of the
-// addresses of its outermost IP header, so that both directions of a pair of hosts, and
-// all that is said of it, are on one ring. That is what aggregation needs: reflections
-// that are repeated are told by those before them.
+// Fanout writes the program that chooses a frame's ring: by the sum of the addresses of its
+// outermost IP header, so that one ring gets both directions of a pair of hosts. Aggregation needs
+// that: it recognizes a repeated reflection by earlier ones.
 //
-// The kernel's own hash would not do. It does not look behind a TPID that it does not
-// know, as those of CSIG are, and would send all tagged frames to a single ring. What
-// is not IP goes to the first ring, and so does a mirror session as a whole.
+// The kernel's own hash does not look behind an unknown TPID, such as those of CSIG, and would send
+// all tagged frames to a single ring. Frames that are not IP go to the first ring, and so does a
+// mirror session as a whole.
 func Fanout(cfg Config) ([]bpf.RawInstruction, error) {
 	code, err := buildFanout(cfg, behindAddresses)
 	if err != nil {
@@ -40,8 +39,8 @@ func Fanout(cfg Config) ([]bpf.RawInstruction, error) {
 	return raw, nil
 }
 
-// behindAddresses sets A to the first EtherType and X behind it. A received frame
-// starts there to such a program, one that is sent at its addresses.
+// behindAddresses sets A to the first EtherType and X behind it. To such a program, a received
+// frame starts behind its EtherType, a sent frame at its addresses.
 func behindAddresses(a *assembler) {
 	const addressesAndType = 14
 	a.emit(
@@ -87,7 +86,8 @@ func buildFanout(cfg Config, head func(*assembler)) ([]bpf.Instruction, error) {
 	return w.finish()
 }
 
-// fanoutStep goes on by the EtherType in A, X behind it, and leaves the next one there.
+// fanoutStep takes one step by the EtherType in A, with X behind it, and leaves the next EtherType
+// in A.
 func (w *writer) fanoutStep(compact, wide []uint32, ipv4, ipv6, mpls label) {
 	const modified, hasSCI = 0x0c, 0x20
 	four, eight, sixteen, secTAG, next := w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel()
@@ -118,8 +118,8 @@ func (w *writer) fanoutStep(compact, wide []uint32, ipv4, ipv6, mpls label) {
 	w.fetch(protocolWord)
 }
 
-// fanoutLabels goes to the packet below MPLS labels, or to the first EtherType of the
-// frame in a pseudowire.
+// fanoutLabels goes to the packet below MPLS labels, or to the first EtherType of the frame in a
+// pseudowire.
 func (w *writer) fanoutLabels(ipv4, ipv6 label) {
 	const labels, bottomOfStack, controlWord = 8, 0x100, 4
 	bottom := w.newLabel()
@@ -139,8 +139,8 @@ func (w *writer) fanoutLabels(ipv4, ipv6 label) {
 	w.fetch(protocolWord)
 }
 
-// addWords returns a hash of the sum of n words, which is that of two addresses in
-// either order.
+// addWords returns a hash of the sum of n words, so that two addresses give the same hash in either
+// order.
 func (w *writer) addWords(at uint32, n int) {
 	for i := range n {
 		w.load(at+uint32(i)*4, 4)

@@ -11,20 +11,20 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// Config is what a program is written for.
+// Config is the configuration of a program.
 type Config struct {
 	// Decode is the configuration of the decoder that gets the frames.
 	Decode decode.Config
-	// VXLANPort and TZSPPort are the UDP ports of mirror sessions that the tap holds,
-	// unless the decoder walks them anyway; 0 is none.
+	// VXLANPort and TZSPPort are the UDP ports of mirror sessions that the tap holds, unless the
+	// decoder parses them anyway; 0 is none.
 	VXLANPort, TZSPPort uint16
-	// SnapLen is how many bytes of a frame are kept; 0 is what decoding needs.
+	// SnapLen is the number of bytes of a frame to keep; 0 keeps as many as decoding needs.
 	SnapLen uint32
 }
 
-// Bytes that the headers which are followed may have in all: those of L2 with a tag,
-// of two IP packets, one inside the other in a tunnel, and of a transport with all its
-// options; and those that a mirror session adds.
+// The longest headers that the filter follows, in bytes: L2 with a tag, two IP packets, one
+// tunneled in the other, and a transport header with all its options; and the bytes that a mirror
+// session adds.
 const (
 	needHeaders   = 384
 	needMirror    = 96
@@ -32,7 +32,7 @@ const (
 	udpHeader     = 8
 )
 
-// SnapLen is how many bytes of a frame decoding needs.
+// SnapLen returns the number of bytes of a frame that decoding needs.
 func SnapLen(cfg Config) uint32 {
 	deepest := 0
 	if cfg.Decode.Domain != nil {
@@ -43,9 +43,9 @@ func SnapLen(cfg Config) uint32 {
 	return uint32(needHeaders + needMirror + max(0, udpHeader+deepest-needTransport))
 }
 
-// New writes the filter of a packet socket, which gets frames from their Ethernet
-// addresses on, and the outermost VLAN tag beside them when it was stripped. It
-// returns the number of bytes to keep, or 0 for a frame that holds nothing.
+// New writes the filter of a packet socket, which gets frames starting at their Ethernet addresses,
+// and a stripped outermost VLAN tag beside them. The program returns the number of bytes to keep,
+// or 0 for a frame that holds nothing.
 func New(cfg Config) ([]bpf.RawInstruction, error) {
 	code, err := build(cfg, strippedTag)
 	if err != nil {
@@ -64,8 +64,7 @@ func strippedTag(a *assembler) {
 		bpf.LoadExtension{Num: bpf.ExtVLANProto})
 }
 
-// maxLevels is how many tunnels inside each other are followed, and the outermost
-// packet.
+// maxLevels is the number of nested packets that are followed: the outermost one and two tunnels.
 const maxLevels = 3
 
 // writer writes one program.
@@ -81,16 +80,16 @@ type writer struct {
 	levels          [maxLevels + 1]places
 }
 
-// places are where a level's headers are read.
+// places are the labels of one level's headers.
 type places struct {
 	ether label // X: at an EtherType
-	typed label // A: an EtherType, X: two bytes before what it names
+	typed label // A: an EtherType, X: two bytes before its header
 	ipv4  label // X: at the header
 	ipv6  label
 }
 
-// build writes the program behind head, which leaves a stripped TPID in A. It follows
-// as many tunnels as fit.
+// build writes the program after head, which leaves a stripped TPID in A. It follows as many
+// tunnels as fit.
 func build(cfg Config, head func(*assembler)) (code []bpf.Instruction, err error) {
 	for levels := maxLevels; levels > 0; levels-- {
 		if code, err = buildLevels(cfg, head, levels); !errors.Is(err, errTooLong) {
@@ -108,7 +107,7 @@ func buildLevels(cfg Config, head func(*assembler), levels int) ([]bpf.Instructi
 	for i := range levels {
 		w.levels[i] = places{w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel()}
 	}
-	w.levels[levels] = places{w.pass, w.pass, w.pass, w.pass} // what is deeper
+	w.levels[levels] = places{w.pass, w.pass, w.pass, w.pass} // deeper packets
 	head(w.assembler)
 	w.anyOf(w.tpids, w.pass)
 	w.emit(bpf.LoadConstant{Dst: bpf.RegX, Val: addresses})
@@ -162,7 +161,7 @@ func newWriter(cfg Config) (*writer, error) {
 	return w, nil
 }
 
-// level writes the headers of one packet, up to the tunnel that the next is in.
+// level writes the headers of one packet, up to the tunnel that holds the next one.
 func (w *writer) level(i int) {
 	at, next := &w.levels[i], &w.levels[i+1]
 	labelled, transport := w.newLabel(), w.newLabel()

@@ -71,7 +71,7 @@ func strip(frame []byte) (rest []byte, tpid uint16) {
 	return append(append([]byte{}, frame[:12]...), frame[16:]...), tpid
 }
 
-// finds tells whether the decoder finds something in the frame: an observation, or
+// finds reports whether the decoder finds something in the frame: an observation, or
 // what only a tap that sees the frame can count.
 func finds(t testing.TB, cfg decode.Config, frame []byte) bool {
 	t.Helper()
@@ -85,7 +85,7 @@ func finds(t testing.TB, cfg decode.Config, frame []byte) bool {
 	return r.N > 0 || r.Reason == decode.Hidden || c.EmptyReflections+c.InvalidReflections+c.ExcessReflections > 0
 }
 
-// goldens are the frames of the decoder's tests, which take every way through it.
+// goldens returns the frames of the decoder's tests, which take every way through it.
 func goldens(t testing.TB) [][]byte {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("..", "testdata", "frames", "*.hex"))

@@ -16,8 +16,8 @@ const (
 	tcpOptionSteps   = 20
 )
 
-// ipv4 goes to the transport header, its protocol in A. Of later fragments nobody can
-// tell what they carry. What is behind an authentication header passes: that is rare.
+// ipv4 goes to the transport header, with its protocol in A. It drops later fragments: nothing
+// tells what they carry. It passes packets with an authentication header, which are rare.
 func (w *writer) ipv4(transport label) {
 	const version4, fragmentOffset, authentication = 4, 0x1fff, 51
 	w.load(0, 1)
@@ -68,8 +68,8 @@ func (w *writer) ipv6(transport label) {
 	w.jump(transport)
 }
 
-// extension steps over an extension header of a fixed length, or of its second byte
-// with more added, shifted left.
+// extension steps over an extension header of a fixed length, or of its second byte plus more,
+// shifted left.
 func (w *writer) extension(more, shift, fixed uint32, next label) {
 	w.load(0, 1)
 	w.store(protocolWord)

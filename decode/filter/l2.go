@@ -1,10 +1,10 @@
 package filter
 
-// etherHeaders is how many headers of L2 are followed: four VLAN tags, a SecTAG and
-// the EtherType of the packet.
+// etherHeaders is the number of L2 headers that are followed: four VLAN tags, a SecTAG and the
+// packet's EtherType.
 const etherHeaders = 6
 
-// EtherTypes that lead on.
+// EtherTypes of headers that are followed.
 const (
 	etherIPv4    = 0x0800
 	etherIPv6    = 0x86dd
@@ -18,7 +18,7 @@ const (
 
 var etherVLANs = []uint32{0x8100, 0x88a8, 0x9100}
 
-// ether writes the walk over the EtherTypes of one frame.
+// ether writes the steps over the EtherTypes of one frame.
 func (w *writer) ether(at *places, labelled label) {
 	ipv4, ipv6, mpls := w.newLabel(), w.newLabel(), w.newLabel()
 	steps := append([]label{at.ether}, w.newLabels(etherHeaders-1)...)
@@ -58,8 +58,7 @@ func (w *writer) ether(at *places, labelled label) {
 	w.jump(at.ipv6)
 }
 
-// secTAG steps over a SecTAG (IEEE 802.1AE). What is encrypted passes: it may hide a
-// tag.
+// secTAG steps over a SecTAG (IEEE 802.1AE). It passes encrypted frames: they may hide a tag.
 func (w *writer) secTAG(next label) {
 	const version, modified, hasSCI = 0x80, 0x0c, 0x20
 	withSCI := w.newLabel()
@@ -74,7 +73,7 @@ func (w *writer) secTAG(next label) {
 	w.jump(next)
 }
 
-// mpls steps over labels, X at the first, and tells what is below by its first bits.
+// mpls steps over labels, X at the first, and chooses the next header by its first bits.
 func (w *writer) mpls(at, inside *places) {
 	const labels, bottomOfStack, laterFragment = 8, 0x100, 0x80
 	bottom, pseudowire := w.newLabel(), w.newLabel()
@@ -96,8 +95,7 @@ func (w *writer) mpls(at, inside *places) {
 	w.jump(inside.ether)
 }
 
-// firstBits goes to the IP version that the packet at X starts with, and leaves the
-// four bits in A.
+// firstBits goes to the IP version of the packet at X by its first four bits, and leaves them in A.
 func (w *writer) firstBits(to *places) {
 	w.load(0, 1)
 	w.alu(shiftRight, 4)

@@ -78,7 +78,7 @@ func TestSnapLen(t *testing.T) {
 	}
 }
 
-// inERSPAN is the frame in a mirror session of a type (draft-foschiano-erspan-03).
+// inERSPAN returns the frame in a mirror session of a type (draft-foschiano-erspan-03).
 func inERSPAN(kind int, frame []byte) []byte {
 	b := livetest.Plain(3, 4, 60)[:34]
 	b[23] = 47
@@ -132,7 +132,7 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
-// inUDP is the frame behind the header of a mirror session over UDP.
+// inUDP returns the frame behind the header of a mirror session over UDP.
 func inUDP(port uint16, head, frame []byte) []byte {
 	b := livetest.Plain(1, 2, 60)[:42]
 	binary.BigEndian.PutUint16(b[36:], port)

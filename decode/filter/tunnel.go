@@ -6,7 +6,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// Lengths and places of what stands before a frame or packet inside of a tunnel.
+// Lengths and offsets of headers before the frame or packet in a tunnel.
 const (
 	tunnelHeader = 8  // VXLAN, Geneve without options, GTP-U without extensions
 	addresses    = 12 // before the first EtherType
@@ -16,7 +16,7 @@ const (
 	subheader    = 8
 )
 
-// transport goes on by the protocol in A, X at its header.
+// transport continues by the protocol in A, X at its header.
 func (w *writer) transport(inside *places) {
 	udp, gre, frame := w.newLabel(), w.newLabel(), w.newLabel()
 	w.equal(6, w.tcp)
@@ -40,7 +40,7 @@ func (w *writer) udp(inside *places) {
 	w.anyOf(w.reflecting, w.pass)
 	vxlan, gpe, geneve, gtpu, tzsp := w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel()
 	for _, port := range w.ports {
-		to := w.drop // of PSP, what is inside is encrypted
+		to := w.drop // the inside of PSP is encrypted
 		switch w.tunnels[port] {
 		case decode.VXLAN:
 			to = vxlan
@@ -120,7 +120,7 @@ func (w *writer) geneve(inside *places) {
 	w.etherPayload(inside)
 }
 
-// etherPayload goes on by the EtherType in A, X two bytes before what it names.
+// etherPayload continues by the EtherType in A, X two bytes before its header.
 func (w *writer) etherPayload(inside *places) {
 	frame := w.newLabel()
 	w.equal(etherFrame, frame)
@@ -130,8 +130,8 @@ func (w *writer) etherPayload(inside *places) {
 	w.jump(inside.ether)
 }
 
-// gtpu steps over the header of GTP-U (3GPP TS 29.281) and its extension headers, each
-// of which ends with the type of the next.
+// gtpu steps over the header of GTP-U (3GPP TS 29.281) and its extension headers, each of which
+// ends with the type of the next.
 func (w *writer) gtpu(inside *places) {
 	const version, version1, userPacket = 0xf0, 0x30, 255
 	const extended, optional = 0x04, 0x07
@@ -166,7 +166,7 @@ func (w *writer) gtpu(inside *places) {
 	w.jump(w.drop)
 }
 
-// gre steps over the header (RFC 2784, RFC 2890) and over that of ERSPAN
+// gre steps over the header (RFC 2784, RFC 2890) and over the ERSPAN header
 // (draft-foschiano-erspan-03).
 func (w *writer) gre(inside *places) {
 	const routing, version, sequence = 0x4000, 0x0007, 0x1000
@@ -186,7 +186,7 @@ func (w *writer) gre(inside *places) {
 	w.etherPayload(inside)
 }
 
-// tzsp steps over the fields of TZSP, behind which the frame is.
+// tzsp steps over the fields of TZSP to the frame behind them.
 func (w *writer) tzsp(inside *places) {
 	const head, received, padding, end, fields = 4, 0x01000001, 0, 1, 8
 	ended := w.newLabel()

@@ -178,7 +178,7 @@ func observed(r *decode.Result, kind decode.Kind) []decode.Observation {
 	return found
 }
 
-// tunnelled tells whether the decoder has walked more than the tags of one L2.
+// tunnelled reports whether the decoder has walked more than the tags of one L2.
 func tunnelled(r *decode.Result) bool {
 	return slices.ContainsFunc(r.Encap.Layers(), func(l decode.Layer) bool {
 		return l.Encap != decode.VLAN && l.Encap != decode.MACsec

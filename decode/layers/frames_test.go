@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// frames are the golden frames and the fuzz corpora of package decode.
+// frames returns the golden frames and the fuzz corpora of package decode.
 func frames(t testing.TB) [][]byte {
 	t.Helper()
 	all := goldens(t)
@@ -61,7 +61,7 @@ func read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// firstBytes is the first argument of a fuzz corpus file, when it is a []byte.
+// firstBytes returns the first argument of a fuzz corpus file, when it is a []byte.
 func firstBytes(text string) ([]byte, bool) {
 	for line := range strings.Lines(text) {
 		quoted, ok := strings.CutPrefix(strings.TrimSpace(line), "[]byte(")

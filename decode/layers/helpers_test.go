@@ -23,7 +23,7 @@ var (
 
 const wideIETFTPID = 0x88b7
 
-// testSpec is the default domain with a TPID for every layout and a reflection for
+// testSpec returns the default domain with a TPID for every layout and a reflection for
 // every kind of encoding.
 func testSpec() csig.Spec {
 	spec := csig.DefaultSpec()

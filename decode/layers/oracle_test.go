@@ -107,7 +107,7 @@ func listen(t testing.TB, domain *csig.Domain, frame []byte) heard {
 	return h
 }
 
-// isL2 tells whether an EtherType is that of a VLAN tag, a SecTAG or a CSIG tag.
+// isL2 reports whether an EtherType is that of a VLAN tag, a SecTAG or a CSIG tag.
 func isL2(domain *csig.Domain, e layers.EthernetType) bool {
 	switch e {
 	case 0x8100, 0x88a8, 0x9100, 0x88e5:

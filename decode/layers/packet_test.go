@@ -12,7 +12,7 @@ import (
 	csiglayers "github.com/csigscope/csigscope/decode/layers"
 )
 
-// taggedUDP is a datagram behind an Ethernet header, a VLAN tag and a CSIG tag.
+// taggedUDP returns a datagram behind an Ethernet header, a VLAN tag and a CSIG tag.
 func taggedUDP(t testing.TB, domain *csig.Domain, tag csig.Tag) []byte {
 	t.Helper()
 	tpid, _ := domain.TPID(tag.Layout)

@@ -11,19 +11,18 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// What a TCP option is when it is no reflection with a tag, or not in the encoding
-// that was asked for.
+// Errors of a TCP option that is no reflection with a tag, or not in the requested encoding.
 var (
 	// ErrOtherOption means another kind or another experiment identifier.
 	ErrOtherOption = errors.New("another TCP option")
 	// ErrEmptyReflection means a reflection without data fields: the path is not
 	// CSIG-capable (section 6.3.3).
 	ErrEmptyReflection = errors.New("a reflection without data fields")
-	// ErrInvalidReflection means a number of bytes that is no tag's.
+	// ErrInvalidReflection means a number of bytes that no tag has.
 	ErrInvalidReflection = errors.New("a reflection of impossible length")
 )
 
-// errPastEnd is the error of an option that has a possible length and too few bytes.
+// errPastEnd is the error of an option with a possible length and too few bytes.
 var errPastEnd = errors.New("an option that runs past the end")
 
 // optionHead is the length of an option's kind and length octets.
@@ -35,13 +34,12 @@ const optionHead = 2
 //
 //	| Kind | Length | experiment identifier 0, 2 or 4 | data 2 or 6 |
 //
-// gopacket has no layers inside TCP, so it never meets one by itself: Reflections
-// finds them in a decoded segment, NewReflectionOption makes one for a segment to
-// be written.
+// gopacket has no layers inside TCP, so it never decodes this one by itself. Reflections finds the
+// options in a decoded segment; NewReflectionOption makes one for a segment to be written.
 type ReflectionOption struct {
 	layers.BaseLayer
 	csig.Tag
-	Encoding csig.Reflection // which option it is, and how its length counts
+	Encoding csig.Reflection // the option's kind, and how its length counts
 }
 
 // LayerType is LayerTypeReflection.
@@ -53,9 +51,9 @@ func (o *ReflectionOption) CanDecode() gopacket.LayerClass { return LayerTypeRef
 // NextLayerType is gopacket.LayerTypeZero: Payload holds the options behind it.
 func (o *ReflectionOption) NextLayerType() gopacket.LayerType { return gopacket.LayerTypeZero }
 
-// DecodeFromBytes reads an option in o.Encoding from the start of data, which may
-// go on with further options. Its errors are ErrOtherOption, ErrEmptyReflection and
-// ErrInvalidReflection; when data ends too early it calls SetTruncated.
+// DecodeFromBytes reads an option in o.Encoding from the start of data; further options may follow.
+// Its errors are ErrOtherOption, ErrEmptyReflection and ErrInvalidReflection; when data ends too
+// early it calls SetTruncated.
 func (o *ReflectionOption) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	o.BaseLayer = layers.BaseLayer{}
 	head, n, err := o.measure(data, df)
@@ -77,8 +75,8 @@ func (o *ReflectionOption) DecodeFromBytes(data []byte, df gopacket.DecodeFeedba
 	return nil
 }
 
-// measure returns the length of what comes before the data fields, and theirs as
-// the length octet has it, which may be negative.
+// measure returns the length before the data fields, and that of the data fields according to the
+// length octet, which may be negative.
 func (o *ReflectionOption) measure(data []byte, df gopacket.DecodeFeedback) (head, n int, err error) {
 	if len(data) > 0 && data[0] != o.Encoding.Kind {
 		return 0, 0, ErrOtherOption
@@ -113,15 +111,13 @@ func (o *ReflectionOption) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.Se
 	return nil
 }
 
-// String is for people, such as "CSIG reflection compact/ietf01 min_abw_ratio S=23
-// LM=5".
+// String returns text for people, such as "CSIG reflection compact/ietf01 min_abw_ratio S=23 LM=5".
 func (o *ReflectionOption) String() string { return "CSIG reflection " + fields(o.Tag) }
 
-// NewReflectionOption makes the option of a segment that reflects t. The length
-// octet counts as r says: all of the option (RFC 9293), or the data fields alone;
-// gopacket writes the latter only without SerializeOptions.FixLengths, and reads it
-// never. A tag whose layout is not the encoding's, or with a field that does not
-// fit, is an error.
+// NewReflectionOption makes the option of a segment that reflects t. The length octet counts as r
+// says: all of the option (RFC 9293), or the data fields alone. gopacket writes the latter only
+// without SerializeOptions.FixLengths, and never reads it. A tag whose layout is not the
+// encoding's, or with a field that does not fit, is an error.
 func NewReflectionOption(r csig.Reflection, t csig.Tag) (layers.TCPOption, error) {
 	if err := checkFields(t); err != nil {
 		return layers.TCPOption{}, fmt.Errorf("make CSIG reflection: %w", err)
@@ -138,10 +134,9 @@ func NewReflectionOption(r csig.Reflection, t csig.Tag) (layers.TCPOption, error
 	return layers.TCPOption{OptionType: layers.TCPOptionKind(r.Kind), OptionLength: uint8(length), OptionData: data}, nil
 }
 
-// ReadReflection reads the tag of an option in the encoding r; ok is false when it
-// has none. Of options whose length octet counts the data fields alone it reads
-// those of NewReflectionOption, not those of gopacket, which has cut them: use
-// Reflections for them.
+// ReadReflection reads the tag of an option in the encoding r; ok is false when it has none. If the
+// encoding's length octet counts the data fields alone, it reads options of NewReflectionOption but
+// not those of gopacket, which has truncated them: use Reflections for them.
 func ReadReflection(option layers.TCPOption, r csig.Reflection) (t csig.Tag, ok bool) {
 	b := append([]byte{byte(option.OptionType), option.OptionLength}, option.OptionData...)
 	o := ReflectionOption{Encoding: r}
@@ -161,14 +156,13 @@ func appendExID(b []byte, r csig.Reflection) []byte {
 	return b
 }
 
-// Reflections are the tags that a decoded segment reflects, in the order of its
-// options. Each is read by the first encoding of the domain that it fits, and it
-// measured the path that the segment's own packet did not take: from its
-// destination to its source.
+// Reflections returns the tags that a decoded segment reflects, in the order of its options. The
+// first matching encoding of the domain reads each. The measured path is the reverse of the
+// segment's own: from its destination to its source.
 //
-// It reads the bytes of the header instead of tcp.Options, in which gopacket has
-// lost the data of options whose length octet counts the data fields alone. An
-// option of impossible length ends the list.
+// It reads the bytes of the header instead of tcp.Options, because gopacket loses the data of
+// options whose length octet counts the data fields alone. An option of impossible length ends the
+// list.
 func Reflections(tcp *layers.TCP, domain *csig.Domain) []csig.Tag {
 	const header = 20
 	if len(tcp.Contents) < header {
@@ -197,8 +191,7 @@ func Reflections(tcp *layers.TCP, domain *csig.Domain) []csig.Tag {
 	return tags
 }
 
-// next reads the option at the start of b. n is its length, 0 when it runs past
-// the end of b.
+// next reads the option at the start of b. n is its length, 0 if it runs past the end of b.
 func (o *ReflectionOption) next(b []byte, encodings []csig.Reflection) (n int, found bool) {
 	if len(b) < optionHead {
 		return 0, false

@@ -11,7 +11,7 @@ import (
 	csiglayers "github.com/csigscope/csigscope/decode/layers"
 )
 
-// segment is a TCP segment with up to two VLAN tags, up to two CSIG tags and up to
+// segment returns a TCP segment with up to two VLAN tags, up to two CSIG tags and up to
 // two reflections.
 func segment(t testing.TB, rng *rand.Rand, domain *csig.Domain) []byte {
 	t.Helper()

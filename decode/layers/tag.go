@@ -10,8 +10,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// minEtherType is where EtherTypes begin: smaller numbers are the length of an
-// IEEE 802.3 frame, and LLC follows.
+// minEtherType is the lowest EtherType: smaller numbers are the length of an IEEE 802.3 frame, and
+// LLC follows.
 const minEtherType = 0x0600
 
 // etherTypeLen is the length of the EtherType at the end of a tag.
@@ -21,26 +21,26 @@ const etherTypeLen = 2
 // EtherType of the layer before it. It implements gopacket.Layer, DecodingLayer and
 // SerializableLayer. Contents and Payload are parts of the decoded packet.
 //
-// Tag.Layout says which layout DecodeFromBytes reads, SerializeTo writes, and
-// LayerType stands for. The zero Tag has none: use NewTag, or set it.
+// DecodeFromBytes reads, SerializeTo writes, and LayerType names the layout Tag.Layout. The zero
+// Tag has none: use NewTag, or set it.
 type Tag struct {
 	layers.BaseLayer
 	csig.Tag
-	Next layers.EthernetType // of what follows; below 0x0600 a length, with LLC
+	Next layers.EthernetType // of the next protocol; below 0x0600 a length, with LLC
 }
 
-// NewTag is a Tag to decode into.
+// NewTag returns a Tag to decode into.
 func NewTag(l csig.Layout) *Tag { return &Tag{Tag: csig.Tag{Layout: l}} }
 
-// LayerType is the layer type of the tag's layout.
+// LayerType returns the layer type of the tag's layout.
 func (t *Tag) LayerType() gopacket.LayerType { return TagType(t.Layout) }
 
-// CanDecode is the layer type of the tag's layout: a parser that may meet several
-// layouts needs a Tag for each.
+// CanDecode returns the layer type of the tag's layout: a parser that may meet several layouts
+// needs a Tag for each.
 func (t *Tag) CanDecode() gopacket.LayerClass { return t.LayerType() }
 
-// NextLayerType is what gopacket takes the next EtherType for: LLC when it is a
-// length, gopacket.LayerTypeZero when it is unknown or cut off.
+// NextLayerType returns gopacket's layer type for the next EtherType: LLC if it is a length,
+// gopacket.LayerTypeZero if it is unknown or missing.
 func (t *Tag) NextLayerType() gopacket.LayerType {
 	switch {
 	case len(t.Payload) == 0:
@@ -51,11 +51,10 @@ func (t *Tag) NextLayerType() gopacket.LayerType {
 	return t.Next.LayerType()
 }
 
-// DecodeFromBytes reads a tag of the layout t.Layout from the bytes behind its
-// TPID; every bit pattern is a tag. Of a packet that ends inside the tag it calls
-// SetTruncated and returns an error. When the data fields came whole and only the
-// EtherType after them did not, they are in t all the same and Contents holds
-// them; otherwise Contents is empty.
+// DecodeFromBytes reads a tag of the layout t.Layout from the bytes behind its TPID; every bit
+// pattern is a tag. If the packet ends inside the tag, it calls SetTruncated and returns an error.
+// If only the EtherType after the data fields is missing, t still has the data fields and Contents
+// holds them; otherwise Contents is empty.
 func (t *Tag) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	n := t.Layout.Format.DataLen()
 	t.BaseLayer, t.Next = layers.BaseLayer{}, 0
@@ -81,7 +80,7 @@ func (t *Tag) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	return nil
 }
 
-// limitPayload takes off the padding behind an IEEE 802.3 frame.
+// limitPayload removes the padding behind an IEEE 802.3 frame.
 func (t *Tag) limitPayload(length int, df gopacket.DecodeFeedback) {
 	if len(t.Payload) < length {
 		df.SetTruncated()
@@ -90,9 +89,9 @@ func (t *Tag) limitPayload(length int, df gopacket.DecodeFeedback) {
 	t.Payload = t.Payload[:length]
 }
 
-// SerializeTo prepends the tag and its EtherType. The layer before it must have a
-// TPID of the tag's layout as its EtherType: none is set here, not even with
-// FixLengths. A field that does not fit its layout is an error.
+// SerializeTo prepends the tag and its EtherType. The caller must set the EtherType of the layer
+// before it to a TPID of the tag's layout: SerializeTo does not, even with FixLengths. A field that
+// does not fit its layout is an error.
 func (t *Tag) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOptions) error {
 	if err := checkFields(t.Tag); err != nil {
 		return fmt.Errorf("serialize CSIG tag: %w", err)
@@ -107,8 +106,7 @@ func (t *Tag) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOption
 	return nil
 }
 
-// String is for people, such as "CSIG compact/ietf01 min_abw_ratio S=23 LM=5
-// Next=IPv4".
+// String returns text for people, such as "CSIG compact/ietf01 min_abw_ratio S=23 LM=5 Next=IPv4".
 func (t *Tag) String() string {
 	return fmt.Sprintf("CSIG %s Next=%s", fields(t.Tag), nextName(t.Next))
 }
@@ -135,8 +133,8 @@ func decodeTag(l csig.Layout, data []byte, p gopacket.PacketBuilder) error {
 	return p.NextDecoder(t.Next)
 }
 
-// checkFields says which field of a tag does not fit its layout: cut to it, it
-// would be another measurement.
+// checkFields returns an error that names the first field of a tag that does not fit its layout.
+// Truncated, the tag would be another measurement.
 func checkFields(t csig.Tag) error {
 	l := t.Layout
 	if l.Format.DataLen() == 0 || (l.Profile != csig.IETF01 && l.Profile != csig.UEC050) {
@@ -165,8 +163,8 @@ func checkFields(t csig.Tag) error {
 	return nil
 }
 
-// fields is the text of a tag's fields. The reserved field and the bit for trimmed
-// tags are shown when they are set.
+// fields returns a tag's fields as text. It shows the reserved field and the trimmed bit only if
+// they are set.
 func fields(t csig.Tag) string {
 	s := fmt.Sprintf("%s %s S=%d LM=%d", t.Layout, t.Signal(), t.S, t.LM)
 	if t.D {

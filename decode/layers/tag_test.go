@@ -13,7 +13,7 @@ import (
 	csiglayers "github.com/csigscope/csigscope/decode/layers"
 )
 
-// TestTagVectors are the bytes that public switch code prints as examples, and wide
+// TestTagVectors returns the bytes that public switch code prints as examples, and wide
 // tags by hand.
 func TestTagVectors(t *testing.T) {
 	t.Parallel()

@@ -10,17 +10,16 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Numbers of the layer types: gopacket leaves 1000 to 1999 to applications, and an
-// application that has taken one of these panics when it starts.
+// Numbers of the layer types. gopacket leaves 1000 to 1999 to applications; an application that
+// uses one of these panics at startup.
 const (
 	numberOfTags       = 1640 // and csig.NumLayouts-1 more
 	numberOfReflection = numberOfTags + csig.NumLayouts
 )
 
-// The layer types of tags, one for each layout, since a packet does not say which
-// profile it follows: layers.Dot1Q and gopacket.DecodingLayerParser hand on a layer
-// type and nothing else. They exist as soon as the package is imported, as those of
-// gopacket itself do; which EtherTypes lead to them is for Register to say.
+// The layer types of tags, one for each layout: a packet does not say which profile it follows, and
+// layers.Dot1Q and gopacket.DecodingLayerParser pass on only a layer type. They exist as soon as
+// the package is imported, like gopacket's own; Register maps EtherTypes to them.
 var (
 	LayerTypeCompactIETF01 = newTagType(csig.Layout{Format: csig.Compact, Profile: csig.IETF01})
 	LayerTypeCompactUEC050 = newTagType(csig.Layout{Format: csig.Compact, Profile: csig.UEC050})
@@ -28,14 +27,13 @@ var (
 	LayerTypeWideUEC050    = newTagType(csig.Layout{Format: csig.Wide, Profile: csig.UEC050})
 )
 
-// LayerTypeReflection is the layer type of ReflectionOption. It has no decoder,
-// because the encoding of the option is configuration: see Reflections.
+// LayerTypeReflection is the layer type of ReflectionOption. It has no decoder, because the
+// option's encoding is configuration: see Reflections.
 var LayerTypeReflection = gopacket.RegisterLayerType(numberOfReflection, gopacket.LayerTypeMetadata{
 	Name: "CSIGReflection",
 })
 
-// Classes of layer types, for Packet.LayerClass: a packet's tag of one format, or
-// of any.
+// Classes of layer types, for Packet.LayerClass: a packet's tag of one format, or of any.
 var (
 	LayerClassCompactTag = gopacket.NewLayerClass([]gopacket.LayerType{LayerTypeCompactIETF01, LayerTypeCompactUEC050})
 	LayerClassWideTag    = gopacket.NewLayerClass([]gopacket.LayerType{LayerTypeWideIETF01, LayerTypeWideUEC050})
@@ -44,7 +42,7 @@ var (
 	})
 )
 
-// What gopacket expects of a layer that it reads and writes.
+// The interfaces that gopacket requires of a layer for reading and writing.
 var (
 	_ gopacket.DecodingLayer     = (*Tag)(nil)
 	_ gopacket.SerializableLayer = (*Tag)(nil)
@@ -54,8 +52,7 @@ var (
 	_ gopacket.Layer             = (*ReflectionOption)(nil)
 )
 
-// TagType is the layer type of tags of the layout, which must have a format and a
-// profile.
+// TagType returns the layer type of tags of the layout, which must have a format and a profile.
 func TagType(l csig.Layout) gopacket.LayerType {
 	return gopacket.LayerType(numberOfTags + l.Index())
 }
@@ -69,20 +66,19 @@ func newTagType(l csig.Layout) gopacket.LayerType {
 	})
 }
 
-// ErrTaken is the error of Register for a TPID that means something else already.
+// ErrTaken is Register's error for a TPID that already has another meaning.
 var ErrTaken = errors.New("the EtherType is taken")
 
-// unknownName is the name that gopacket gives to EtherTypes without a meaning.
+// unknownName is gopacket's name for EtherTypes without a meaning.
 const unknownName = "UnknownEthernetType"
 
-// Register tells gopacket what the domain's TPIDs mean. It writes to gopacket's
-// global layers.EthernetTypeMetadata, without a lock, as gopacket reads it: call it
-// before packets are decoded, and never at the same time.
+// Register tells gopacket the meaning of the domain's TPIDs. It writes to gopacket's global
+// layers.EthernetTypeMetadata without a lock, because gopacket reads it without one: call it before
+// packets are decoded, and never at the same time.
 //
-// It may be called again, with the same domain, which then changes nothing, or with
-// one that has further TPIDs.
-// When gopacket, the program or an earlier domain gives a TPID another meaning it
-// returns an error that is ErrTaken, and registers nothing.
+// It may be called again, with the same domain, which changes nothing, or with one that has further
+// TPIDs. If gopacket, the program or an earlier domain gave a TPID another meaning, it returns an
+// error that is ErrTaken, and registers nothing.
 func Register(domain *csig.Domain) error {
 	if domain == nil {
 		return errors.New("register layers: no domain is configured")

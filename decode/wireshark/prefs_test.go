@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// tcpFrame is a frame with tags, if any, and TCP options, which it pads.
+// tcpFrame returns a frame with tags, if any, and TCP options, which it pads.
 func tcpFrame(tags, list []byte) []byte {
 	for len(list)%4 != 0 {
 		list = append(list, 0)
@@ -27,7 +27,7 @@ func tcpFrame(tags, list []byte) []byte {
 	return append(b, list...)
 }
 
-// randomTag is a tag of random fields, each of which fits its layout.
+// randomTag returns a tag of random fields, each of which fits its layout.
 func randomTag(rng *rand.Rand, l csig.Layout) csig.Tag {
 	t := csig.Tag{
 		Layout: l,
@@ -43,7 +43,7 @@ func randomTag(rng *rand.Rand, l csig.Layout) csig.Tag {
 	return t
 }
 
-// options are the arguments that set preferences.
+// options returns the arguments that set preferences.
 func options(prefs ...string) []string {
 	var args []string
 	for _, p := range prefs {

@@ -116,7 +116,7 @@ func tshark(t *testing.T, frames []capture, args ...string) (stdout, stderr []by
 	return out.Bytes(), diag.Bytes()
 }
 
-// pcap is a capture file of Ethernet frames.
+// pcap returns a capture file of Ethernet frames.
 func pcap(frames []capture) []byte {
 	const (
 		magic    = 0xa1b2c3d4
@@ -178,7 +178,7 @@ func (d *dissection) add(t *testing.T, proto *pdmlField) {
 	d.tooDeep = d.tooDeep || proto.find("csig.too_deep") != nil
 }
 
-// find is the first field of that name at any depth, or nil.
+// find returns the first field of that name at any depth, or nil.
 func (f *pdmlField) find(name string) *pdmlField {
 	for i := range f.Fields {
 		c := &f.Fields[i]

@@ -14,7 +14,7 @@ var (
 	addresses = []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1}
 )
 
-// ipv4 is an EtherType and the packet that it announces.
+// ipv4 returns an EtherType and the packet that it announces.
 func ipv4(proto byte, payload []byte) []byte {
 	b := []byte{0x08, 0x00, 0x45, 0}
 	b = binary.BigEndian.AppendUint16(b, uint16(20+len(payload)))

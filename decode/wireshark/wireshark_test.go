@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// fixtures are the frames that package decode is tested with.
+// fixtures returns the frames that package decode is tested with.
 func fixtures(t *testing.T) []capture {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("..", "testdata", "frames", "*.hex"))

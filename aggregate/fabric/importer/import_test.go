@@ -336,7 +336,7 @@ func TestManyStatements(t *testing.T) {
 	}
 }
 
-// samples are the files of testdata.
+// samples returns the files of testdata.
 func samples(t testing.TB) (files []File) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS("testdata"), ".", func(path string, d fs.DirEntry, err error) error {

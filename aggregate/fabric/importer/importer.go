@@ -234,7 +234,7 @@ var keysOfInterest = append([]string{
 	"LOOPBACK_INTERFACE", "DEVICE_NEIGHBOR", "DEVICE_NEIGHBOR_METADATA", "BGP_NEIGHBOR", "MUX_CABLE",
 }, sonicInterfaceTables...)
 
-// topLevel is the values of the keys of interest. It checks the syntax of all of the file.
+// topLevel returns the values of the keys of interest. It checks the syntax of all of the file.
 func topLevel(data []byte) (map[string]json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if _, err := d.Token(); err != nil {
@@ -284,7 +284,7 @@ func plainJSON(err error) error {
 // partsOfFileNames are words of file names that name no device.
 var partsOfFileNames = []string{"config_db", "config-db", "configdb", "lldpctl", "lldpcli", "lldp", "neighbors", "neighbours"}
 
-// deviceOfFile is the device that a file is called after: leaf1 for leaf1.json, leaf1-lldp.json,
+// deviceOfFile returns the device that a file is called after: leaf1 for leaf1.json, leaf1-lldp.json,
 // config_db_leaf1.json and leaf1/config_db.json.
 func deviceOfFile(path string) string {
 	for range 2 {

@@ -136,7 +136,7 @@ func (d *document) addNeighbour(local, name string, raw json.RawMessage) error {
 	return nil
 }
 
-// neighbour is the far end of a link, and what it says of itself.
+// neighbour returns the far end of a link, and what it says of itself.
 func (h *lldpInterface) neighbour() (end, node, error) {
 	var remote end
 	var about node
@@ -224,7 +224,7 @@ func (c *lldpChassis) kind() nodeKind {
 // medium finds the speed in names such as 100GbaseSR4, 2.5GBASE-T and 400gbase-x-qsfpdd.
 var medium = regexp.MustCompile(`(?i)^(\d+(?:\.\d+)?)([GM]?)base`)
 
-// speedOfMedium is the speed in kbit/s that the name of a medium says; 0: none.
+// speedOfMedium returns the speed in kbit/s that the name of a medium says; 0: none.
 func speedOfMedium(name string) uint64 {
 	m := medium.FindStringSubmatch(name)
 	if m == nil {

@@ -304,7 +304,7 @@ func (d *device) key(name string, i *iface) {
 
 var numbered = regexp.MustCompile(`^eth(\d+)$`)
 
-// find is the port of a name, an alias, or a name of another vendor that no second port may have.
+// find returns the port of a name, an alias, or a name of another vendor that no second port may have.
 func (d *device) find(name string) *iface {
 	if d.positional && d.described {
 		if n := numbered.FindStringSubmatch(name); n != nil {
@@ -321,7 +321,7 @@ func (d *device) find(name string) *iface {
 	return nil
 }
 
-// nth is the port at a position, from 1.
+// nth returns the port at a position, from 1.
 func (d *device) nth(position string) *iface {
 	if len(d.physical) == 0 {
 		d.physical = slices.DeleteFunc(slices.Clone(d.ports), func(i *iface) bool { return i.logical })
@@ -359,7 +359,7 @@ func (m *merger) resolve(e end, interfaces map[int64]end) *device {
 	return m.device(e.node, e.mac)
 }
 
-// portOf is the port at an end of a link. One that no file lists is added, unless files list all
+// portOf returns the port at an end of a link. One that no file lists is added, unless files list all
 // ports of the device.
 func (m *merger) portOf(d *device, e end, interfaces map[int64]end) *iface {
 	if e.port == "" && e.id != 0 {

@@ -11,7 +11,7 @@ import (
 // maxName is the longest name of a node or port that is taken, in bytes: that of fabric files.
 const maxName = 128
 
-// cleanName is a name as fabric files take it: printable, and "-" in place of the characters
+// cleanName returns a name as fabric files take it: printable, and "-" in place of the characters
 // that would make names of ports and sets ambiguous. It is "" for a name that cannot be kept.
 func cleanName(name, forbidden string) string {
 	name = strings.Map(func(r rune) rune {
@@ -38,7 +38,7 @@ const (
 func cleanNode(name string) string { return cleanName(name, notInNames) }
 func cleanPort(name string) string { return cleanName(name, notInPortNames) }
 
-// shortName is a name without its domain: leaf1 of leaf1.dc1.example.com. Addresses have none.
+// shortName returns a name without its domain: leaf1 of leaf1.dc1.example.com. Addresses have none.
 func shortName(name string) string {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return name
@@ -83,7 +83,7 @@ func splitPort(name string) (word string, numbers []string) {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// portKey is the same for names that one port has in the words of several systems: Ethernet1/1,
+// portKey returns the same for names that one port has in the words of several systems: Ethernet1/1,
 // Eth1/1, et-1/1 and e1-1. It is "" for names without a number. Two ports of a device may have
 // the same key (et-0/0/0 and ge-0/0/0 are two ports where line cards take both), so it joins
 // names only where one port alone has it.
@@ -98,7 +98,7 @@ func portKey(name string) string {
 	return word + " " + strings.Join(numbers, "/")
 }
 
-// speedOfName is the speed in kbit/s that a name such as HundredGigE0/0/0/1 says; 0: none.
+// speedOfName returns the speed in kbit/s that a name such as HundredGigE0/0/0/1 says; 0: none.
 func speedOfName(name string) uint64 {
 	word, _ := splitPort(name)
 	if len(word) < 5 { // et-, xe- and ge- ports take other optics, and Te is short for much
@@ -107,7 +107,7 @@ func speedOfName(name string) uint64 {
 	return ethernetWords[word]
 }
 
-// isManagement tells whether a port of a switch belongs to the management network.
+// isManagement reports whether a port of a switch belongs to the management network.
 func isManagement(name string) bool {
 	name = strings.ToLower(name)
 	for _, prefix := range []string{"mgmt", "management", "oob", "ipmi", "bmc", "ilo", "idrac", "fxp", "me0", "em0", "em1", "ma1", "ma0", "console", "docker", "usb"} {
@@ -167,7 +167,7 @@ func natural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
 }
 
-// digits is how many digits s begins with.
+// digits returns how many digits s begins with.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && isDigit(s[n]) {
@@ -245,7 +245,7 @@ func roleOfText(text string) (stage string, height int, kind nodeKind) {
 	return "", 0, unknownKind
 }
 
-// matches tells whether a word is the one sought, or begins or ends with it, if it is long enough
+// matches reports whether a word is the one sought, or begins or ends with it, if it is long enough
 // not to be found in others: no motor is a tor.
 func matches(word, sought string) bool {
 	return word == sought || len(sought) > 3 && (strings.HasPrefix(word, sought) || strings.HasSuffix(word, sought))

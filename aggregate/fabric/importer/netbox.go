@@ -142,7 +142,7 @@ func (p *netboxParser) add(item *netboxItem) {
 	}
 }
 
-// node is the node of that name. The next call makes the pointer invalid.
+// node returns the node of that name. The next call makes the pointer invalid.
 func (p *netboxParser) node(name string) *node {
 	i, ok := p.nodes[name]
 	if !ok {
@@ -216,7 +216,7 @@ func (p *netboxParser) addInterface(item *netboxItem) {
 	}
 }
 
-// end is an interface that another object names; ok is false for ports of patch panels, circuits
+// end returns an interface that another object names; ok is false for ports of patch panels, circuits
 // and power.
 func (r *netboxRef) end() (e end, ok bool) {
 	if r.Device == nil || r.Device.Name == "" || r.Name == "" {

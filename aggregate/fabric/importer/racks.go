@@ -105,7 +105,7 @@ func (r *racks) findPrefixes(switches []*device) {
 	}
 }
 
-// rackOf is the rack behind switches.
+// rackOf returns the rack behind switches.
 func (r *racks) rackOf(known map[string]*rack, leaves []*device) *rack {
 	var names []string
 	for _, d := range leaves {
@@ -174,7 +174,7 @@ func (r *racks) addressByPort(i *iface) {
 	}
 }
 
-// otherEnd is the other address of a subnet that has room for two.
+// otherEnd returns the other address of a subnet that has room for two.
 func otherEnd(p netip.Prefix) (netip.Addr, bool) {
 	if !isPointToPoint(p) {
 		return netip.Addr{}, false
@@ -224,7 +224,7 @@ func (r *racks) addressByHost(h *device) {
 	}
 }
 
-// holds tells whether a prefix of the host's racks holds the address.
+// holds reports whether a prefix of the host's racks holds the address.
 func (r *racks) holds(h *device, a netip.Addr) bool {
 	for _, d := range r.leavesOf[h] {
 		for _, k := range r.of[d] {
@@ -331,7 +331,7 @@ func aggregatePrefixes(list []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// groupName is how a rack is called: as the inventory does, if it calls no other rack so, else
+// groupName returns how a rack is called: as the inventory does, if it calls no other rack so, else
 // after its switches.
 func (k *rack) groupName(taken map[string]bool) string {
 	name := ""

@@ -37,7 +37,7 @@ func (r *Result) Write(w io.Writer) error {
 	return r.Spec.WriteCommented(w, strings.Join(append(head, r.locators()...), "\n"), r.comments)
 }
 
-// locators is a layout for the words of this fabric, to be corrected.
+// locators returns a layout for the words of this fabric, to be corrected.
 func (r *Result) locators() []string {
 	var stages, orientations, speeds []string
 	add := func(list *[]string, s string) {
@@ -68,7 +68,7 @@ func (r *Result) locators() []string {
 	return lines
 }
 
-// speedText is a speed in kbit/s as fabric files have it.
+// speedText returns a speed in kbit/s as fabric files have it.
 func speedText(kbps uint64) string {
 	switch {
 	case kbps >= 1e6:
@@ -188,7 +188,7 @@ func (a *assembly) standIn() {
 	}
 }
 
-// nameless tells whether a port faces a host without an address.
+// nameless reports whether a port faces a host without an address.
 func (a *assembly) nameless(i *iface) bool {
 	h := i.faces()
 	return h != nil && h.kind == hostKind && len(a.racks.address[h]) == 0
@@ -236,7 +236,7 @@ func (a *assembly) addDevice(d *device) {
 	a.out.Spec.Devices = append(a.out.Spec.Devices, out)
 }
 
-// speed is that of a port, of the other end of its link, of the medium or the name at one of the
+// speed returns that of a port, of the other end of its link, of the medium or the name at one of the
 // ends, or of the options; "" where none says it.
 func (a *assembly) speed(i *iface) string {
 	kbps, noted := i.speed, cmp.Or(i.noted, speedOfName(i.name))
@@ -333,7 +333,7 @@ func (a *assembly) report() {
 	a.out.Incomplete = err
 }
 
-// some is the first few of a list, and how many more there are.
+// some returns the first few of a list, and how many more there are.
 func some(names []string) string {
 	const most = 5
 	names = slices.Compact(slices.Clone(names))

@@ -161,7 +161,7 @@ func (p *sonicParser) members() {
 	}
 }
 
-// vlan is the VLAN of that name. The next call makes the pointer invalid.
+// vlan returns the VLAN of that name. The next call makes the pointer invalid.
 func (p *sonicParser) vlan(name string) *vlan {
 	i, ok := p.vlans[name]
 	if !ok {

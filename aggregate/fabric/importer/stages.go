@@ -141,7 +141,7 @@ func (d *device) sonicType() (t string) {
 	return t
 }
 
-// hasCards tells whether all ports that files name are network cards.
+// hasCards reports whether all ports that files name are network cards.
 func (d *device) hasCards() bool {
 	return len(d.ports) > 0 && !slices.ContainsFunc(d.ports, func(i *iface) bool { return !looksLikeCard(i.name) })
 }
@@ -177,7 +177,7 @@ func (i *iface) faces() *device {
 	return i.peer
 }
 
-// neighbours are the devices that links lead to, whichever end states them.
+// neighbours returns the devices that links lead to, whichever end states them.
 func (m *merger) neighbours() map[*device][]*device {
 	next := map[*device][]*device{}
 	for _, d := range m.devices {
@@ -234,7 +234,7 @@ func (m *merger) rankByLinks() {
 	}
 }
 
-// heightAmong is the height of a switch whose neighbours' heights are known.
+// heightAmong returns the height of a switch whose neighbours' heights are known.
 func heightAmong(d *device, neighbours []*device, heights []int) (h int, ok bool) {
 	lowest := heights[0]
 	var around []int
@@ -349,7 +349,7 @@ func (m *merger) findPods(switches []*device) (podOf map[*device]string, names [
 	return podOf, names
 }
 
-// statedPod is the name that files give to all switches of a pod, or "".
+// statedPod returns the name that files give to all switches of a pod, or "".
 func statedPod(pod []*device) string {
 	names := map[string]bool{}
 	for _, d := range pod {

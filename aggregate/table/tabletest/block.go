@@ -21,7 +21,7 @@ const (
 // Locations is how many locations there are.
 const Locations = 12
 
-// Block is a block of a window of 1 s: so many cells of a square matrix, each with tags at
+// Block returns a block of a window of 1 s: so many cells of a square matrix, each with tags at
 // two locations and now and then a reflection, for each of the signals.
 func Block(rng *rand.Rand, producer uint64, start time.Time, cells int, signals ...csig.Signal) *aggregate.Block {
 	side := 1
@@ -70,7 +70,7 @@ func row(rng *rand.Rand, b *aggregate.Block, s csig.Signal, k decode.Kind, src, 
 	b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
 }
 
-// Still is the clock of memories whose tests write windows of the past at any pace: 2033-05-18, for
+// Still returns the clock of memories whose tests write windows of the past at any pace: 2033-05-18, for
 // ever. By a clock that goes, a producer that a busy machine holds up for seconds would be present no
 // more, and windows would become final early.
 func Still() time.Time { return time.Unix(2e9, 0) }
