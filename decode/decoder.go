@@ -8,20 +8,20 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// MaxObservations bounds what one frame yields, with the packet that it was mirrored in: up
-// to three tags and the reflections that fit beside them.
+// MaxObservations bounds the observations of one frame, including those of the packet that carried
+// it in a mirror session: up to three tags, and the reflections that fit beside them.
 const MaxObservations = 4
 
-// Endpoints say which IP header of a frame with tunnels names its endpoints.
+// Endpoints selects the IP header that names the endpoints of a frame with tunnels.
 type Endpoints uint8
 
-// The addresses, the protocol and the ports of an observation always come from one
-// and the same header, for tags and reflections alike.
+// The addresses, the protocol and the ports of an observation always come from the same header, for
+// tags and reflections alike.
 const (
 	// Outer is the outermost IP header: the ends of the tunnel.
 	Outer Endpoints = iota
-	// Inner is the innermost IP header that the frame shows in clear. Where the
-	// capture ends before it may have come, endpoints are left out.
+	// Inner is the innermost IP header in clear. Where the capture ends before a possible inner
+	// header, endpoints are left out.
 	Inner
 )
 
@@ -36,42 +36,41 @@ func ParseEndpoints(s string) (Endpoints, error) {
 	return 0, fmt.Errorf("parse endpoints %q: expected outer or inner", s)
 }
 
-// Config is what a Decoder needs to know. All but Domain has a use as it is.
+// Config is the configuration of a Decoder. Only Domain has no useful default.
 type Config struct {
-	Domain *csig.Domain // what TPIDs, TCP options and UDP ports mean; required
-	// Endpoints is Outer unless configured.
+	Domain *csig.Domain // meaning of TPIDs, TCP options and UDP ports; required
+	// Endpoints is Outer by default.
 	Endpoints Endpoints
-	// InnerTags says that tags inside tunnels are expected, where the network
-	// carries the Ethernet frames of hosts that speak CSIG. Then the first tag that
-	// is the last one of its L2 counts, from the outside in; otherwise, a tag inside
-	// a tunnel is an orphan. Inside a mirror session it always is.
+	// InnerTags says that tags inside tunnels are expected, because the network carries the
+	// Ethernet frames of hosts that speak CSIG. Then, from the outside in, the first tag that is
+	// the last one of its L2 counts. Otherwise, a tag inside a tunnel is an orphan; inside a mirror
+	// session it always is.
 	InnerTags bool
-	// UDPTunnels are the tunnels over UDP by destination port: VXLAN, VXLANGPE,
-	// Geneve, GTPU and PSP. Nil stands for DefaultUDPTunnels. New copies it.
+	// UDPTunnels are the tunnels over UDP by destination port: VXLAN, VXLANGPE, Geneve, GTPU and
+	// PSP. Nil means DefaultUDPTunnels. New copies it.
 	UDPTunnels map[uint16]Encap
 	// Segments keeps each frame's innermost TCP header for Segment.
 	Segments bool
 }
 
-// Result is what one frame says. The caller owns it and hands the same one to
-// Decode again and again; only Obs[:N] is valid.
+// Result is the outcome of decoding one frame. The caller owns it and reuses it for every call of
+// Decode; only Obs[:N] is valid.
 //
-// Obs may point into memory of the caller, so that observations need not be copied:
-// Decode writes to its first MaxObservations elements and to no others. A Result
-// with fewer gets memory of its own.
+// Obs may point into memory of the caller, so that observations need not be copied: Decode writes
+// to its first MaxObservations elements and to no others. It allocates a new Obs if that has fewer.
 type Result struct {
 	Obs    []Observation
 	N      int
 	Reason Reason
 	Encap  Stack
-	// Of a frame that came in a mirror session which the tap holds, Carrier is how many of
-	// Obs, the first ones, are tags of the packet that carried it, and CarrierEncap is the
-	// encapsulation of these. All else is of the mirrored frame.
+	// For a frame from a mirror session that the tap holds, the first Carrier elements of Obs are
+	// tags of the carrying packet, and CarrierEncap is their encapsulation. Everything else belongs
+	// to the mirrored frame.
 	Carrier      int
 	CarrierEncap Stack
 }
 
-// own returns the observations of the frame at hand so far, without the carrier's.
+// own returns the observations of the current frame, without the carrier's.
 func (r *Result) own() []Observation { return r.Obs[r.Carrier:r.N] }
 
 // EncapOf returns the encapsulation of Obs[i].
@@ -82,7 +81,7 @@ func (r *Result) EncapOf(i int) *Stack {
 	return &r.Encap
 }
 
-// Decoder decodes frames. It is not safe for concurrent use: each core has one.
+// Decoder decodes frames. It is not safe for concurrent use: each core has its own.
 type Decoder struct {
 	classes        [1 << 16]class    // by EtherType
 	udpPorts       [1 << 16]udpClass // by destination port
@@ -93,19 +92,18 @@ type Decoder struct {
 	innerTags      bool
 	counters       Counters
 
-	unwraps  bool     // of an Unwrapper: mirrored frames are not walked
-	mirrors  Mirrors  // that the tap of the frame at hand holds, with nest.holds
-	missing  int      // bytes that this frame had on the wire and that were not captured
-	mirrored mirrored // the frame inside of it, where nest.mirrored is MirrorOK
+	unwraps  bool     // of an Unwrapper: it does not parse mirrored frames
+	mirrors  Mirrors  // held by the tap of the current frame, with nest.holds
+	missing  int      // bytes of this frame on the wire that were not captured
+	mirrored mirrored // the inner frame, if nest.mirrored is MirrorOK
 
-	nest    nesting     // of the frame at hand
+	nest    nesting     // of the current frame
 	ends    Observation // its endpoints, once the walk is inside a tunnel
-	keeps   bool        // its segment
-	segment TCPSegment  // its innermost one, if any
+	keeps   bool        // store the frame's segment
+	segment TCPSegment  // its innermost segment, if any
 }
 
-// New makes a Decoder. It fails without a domain, and when UDP ports contradict
-// each other.
+// New makes a Decoder. It fails without a domain, and when UDP ports contradict each other.
 func New(cfg Config) (*Decoder, error) {
 	if cfg.Domain == nil {
 		return nil, errors.New("make decoder: no domain is configured")
@@ -137,29 +135,28 @@ func New(cfg Config) (*Decoder, error) {
 	return d, nil
 }
 
-// Counters returns a copy of what the decoder has counted since New. Like Decode, it
-// belongs to the decoder's goroutine.
+// Counters returns a copy of the counts since New. Like Decode, it belongs to the decoder's
+// goroutine.
 func (d *Decoder) Counters() Counters { return d.counters }
 
-// Decode is DecodeFrame for an Ethernet frame of a tap that holds no mirrors.
+// Decode is DecodeFrame for an Ethernet frame of a tap that holds no mirror sessions.
 func (d *Decoder) Decode(frame []byte, r *Result) {
 	d.start(r)
 	r.Reason = d.ethernet(frame, r)
 	d.finish(r)
 }
 
-// DecodeFrame reads one frame, which may be cut at any byte, and fills r: of each
-// observation everything but TimeNS and Packet. It keeps no reference to f, and of its Data none but for Segment and
-// Mirrored. It does not allocate, but for r.Obs. The reason is UnknownLink for a link that
-// is not Known, so callers refuse such a capture first.
+// DecodeFrame reads one frame, which may be truncated at any byte, and fills r: everything of each
+// observation but TimeNS and Packet. It keeps no reference to f, and none to its Data except for
+// Segment and Mirrored. It allocates nothing but a missing r.Obs. For a link that is not Known the
+// reason is UnknownLink; callers refuse such captures beforehand.
 //
-// Tags come before reflections. A CSIG tag is valid only as the last tag
-// of L2 (section 4.1): one that another CSIG tag, a VLAN tag or a SecTAG follows is
-// an orphan, so that of several tags in a row the last one counts. A tag whose
-// successor is cut off is taken as the last one. Fields of a header are taken
-// when its fixed part came whole: a TCP header cut inside its options has ports.
+// Tags come before reflections. A CSIG tag is valid only as the last tag of L2 (section 4.1): if
+// another CSIG tag, a VLAN tag or a SecTAG follows, it is an orphan, so of several tags in a row
+// the last one counts. A tag whose successor is cut off counts as the last one. Fields of a header
+// are read if its fixed part is complete: a TCP header truncated inside its options has ports.
 //
-// A tag that was stripped is read as if it were in the frame.
+// A stripped tag is read as if it were in the frame.
 func (d *Decoder) DecodeFrame(how Framing, f *Frame, r *Result) {
 	if f.TPID == 0 && how == (Framing{Link: Ethernet}) && d.tagged(f, r) {
 		return
@@ -203,7 +200,7 @@ func (d *Decoder) finish(r *Result) {
 	d.counters.Reasons[r.Reason]++
 }
 
-// done returns the reason of a frame that was walked to its end.
+// done returns the reason of a completely parsed frame.
 func (r *Result) done() Reason {
 	if r.N > 0 {
 		return OK
@@ -211,8 +208,7 @@ func (r *Result) done() Reason {
 	return NoCSIG
 }
 
-// add appends an observation with neither a tag nor addresses. It returns nil when
-// r is full.
+// add appends an observation without tag and addresses. It returns nil when r is full.
 func (r *Result) add(kind Kind) *Observation {
 	if uint(r.N) >= MaxObservations {
 		return nil
@@ -227,11 +223,11 @@ func (r *Result) add(kind Kind) *Observation {
 
 func be16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
 
-// Bare reads the ends of an Ethernet frame without a tag into o: addresses, protocol, and
-// ports, all from the outermost IP header. data reports whether it carries any, which
-// acknowledgements of TCP do not. ok is false for a frame that is cut before these, that
-// carries no IP, or extension headers, or a fragment without ports, and where the innermost
-// header is to name the ends. o is then undefined. It counts nothing and does not allocate.
+// Bare reads the endpoints of an untagged Ethernet frame into o: addresses, protocol, and ports,
+// all from the outermost IP header. data reports whether it carries payload; pure TCP
+// acknowledgements do not. ok is false for a frame that is truncated before the ports, is not IP,
+// has extension headers, or is a fragment without ports, and if the innermost header has to name
+// the endpoints. Then o is undefined. Bare counts nothing and does not allocate.
 func (d *Decoder) Bare(frame []byte, o *Observation) (data, ok bool) {
 	if d.inner {
 		return false, false
@@ -259,8 +255,8 @@ func (d *Decoder) Bare(frame []byte, o *Observation) (data, ok bool) {
 	return left > 0, true
 }
 
-// bareIP returns an IP header without extension headers, what follows it, and how long that is as
-// the header has it.
+// bareIP returns an IP header without extension headers, the bytes behind it, and their length
+// according to the header.
 func bareIP(c class, b []byte) (e endpoints, rest []byte, left int, ok bool) {
 	const fragmentOffset = 0x1fff
 	switch {
@@ -282,13 +278,13 @@ func bareIP(c class, b []byte) (e endpoints, rest []byte, left int, ok bool) {
 // mplsLabel is the length of a label stack entry.
 const mplsLabel = 4
 
-// Network is what a frame carries behind all headers of its L2: VLAN tags, SecTAGs in
-// clear, CSIG tags and MPLS labels, all of which devices change on the way. The EtherType
-// tells what the packet is; behind MPLS labels it is that of IP, as the packet's first
-// four bits have it, or else that of MPLS. ok is false when the frame is cut before the
-// packet, or hides it. The packet is a part of the frame.
+// Network returns the packet behind all L2 headers of a frame: VLAN tags, SecTAGs in clear, CSIG
+// tags and MPLS labels, all of which devices change on the way. The EtherType is the packet's;
+// behind MPLS labels it is that of IP if the packet's first four bits say so, or else that of MPLS.
+// ok is false if the frame is truncated before the packet, or hides it. The packet is a part of the
+// frame.
 //
-// It neither counts nor changes anything, so that it may be called beside Decode.
+// It neither counts nor changes anything, so it may be called beside Decode.
 func (d *Decoder) Network(frame []byte) (etherType uint16, packet []byte, ok bool) {
 	if len(frame) < etherTypeOffset+2 {
 		return 0, nil, false
@@ -318,7 +314,7 @@ func (d *Decoder) Network(frame []byte) (etherType uint16, packet []byte, ok boo
 	}
 }
 
-// clearSecTAG returns the length of a SecTAG whose user data can be read, else 0.
+// clearSecTAG returns the length of a SecTAG with readable user data, or 0.
 func clearSecTAG(b []byte) int {
 	const hasSCI, unreadable = 0x20, 0x8c // version, encrypted, changed text
 	switch {

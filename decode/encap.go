@@ -8,8 +8,7 @@ const maxLayers = 16
 // Encap is a kind of encapsulation.
 type Encap uint8
 
-// The encapsulations that the decoder walks. VLAN covers the C-tags and S-tags of
-// IEEE 802.1Q alike.
+// The encapsulations that the decoder parses. VLAN covers both C-tags and S-tags of IEEE 802.1Q.
 const (
 	VLAN       Encap = 1 + iota
 	MACsec           // IEEE 802.1AE SecTAG
@@ -43,19 +42,18 @@ func (e Encap) String() string {
 	return "encap_" + strconv.Itoa(int(e))
 }
 
-// Layer is one header of a frame's encapsulation. ID is what the header tells
-// networks apart by: the VLAN identifier (12 bits), the MPLS label (20), the
-// virtual network identifier of NVGRE, VXLAN, VXLAN-GPE and Geneve (24), the GRE
-// key, the GTP-U tunnel endpoint identifier, the security parameters index of ESP and
-// PSP (32) and the session of ERSPAN (10). It is 0 for the others, for GRE without a key, and where the
-// capture ends before it.
+// Layer is one header of a frame's encapsulation. ID identifies the network: the VLAN identifier
+// (12 bits), the MPLS label (20), the virtual network identifier of NVGRE, VXLAN, VXLAN-GPE and
+// Geneve (24), the GRE key, the GTP-U tunnel endpoint identifier, the security parameters index of
+// ESP and PSP (32) and the session of ERSPAN (10). It is 0 for the others, for GRE without a key,
+// and where the capture ends before it.
 type Layer struct {
 	Encap Encap
 	ID    uint32
 }
 
-// Append appends the layer as it is printed: its name, and after it for VLANs
-// alone the identifier, such as vlan:100 or vxlan.
+// Append appends the layer's printed form: its name, and for VLANs also the identifier, such as
+// vlan:100 or vxlan.
 func (l Layer) Append(b []byte) []byte {
 	switch {
 	case l.Encap == VLAN:
@@ -72,11 +70,11 @@ type Stack struct {
 	n      uint8
 }
 
-// Layers returns the headers that came whole. The slice is valid until the Stack is
-// decoded into again.
+// Layers returns the complete headers. The slice is valid until the next frame is decoded into the
+// Stack.
 func (s *Stack) Layers() []Layer { return s.layers[:s.n] }
 
-// push is false when the stack is full.
+// push returns false when the stack is full.
 func (s *Stack) push(e Encap, id uint32) bool {
 	if s.n >= maxLayers {
 		return false

@@ -12,7 +12,7 @@ const (
 	// segmentRouting is the type of the routing header of SRv6 (RFC 8754).
 	segmentRouting = 4
 
-	// maxExtensions is how many extension headers are walked, more than RFC 8200
+	// maxExtensions is the maximum number of extension headers parsed, more than RFC 8200
 	// recommends to send (section 4.1).
 	maxExtensions = 8
 )
@@ -37,14 +37,14 @@ const (
 	protoEthernet    = 143 // RFC 8986, section 10.1
 )
 
-// endpoints are what the header that names a packet's ends says. ip is the
-// header, 20 bytes of IPv4 or 40 of IPv6. With a fourth byte beside it the copies of
-// endpoints on the stack stall, which costs each frame 4 ns.
+// endpoints holds the header that names a packet's endpoints. ip is the header, 20 bytes of IPv4 or
+// 40 of IPv6. A fourth byte-sized member would make the copies of endpoints on the stack stall,
+// which costs each frame 4 ns.
 type endpoints struct {
 	ip       []byte
 	proto    uint8
-	segments bool // a segment routing header stands between
-	fragment bool // a fragment header does: more of the packet follows
+	segments bool // a segment routing header is in between
+	fragment bool // a fragment header is in between, and more of the packet follows
 }
 
 // fragmented reports whether more of the packet follows.
@@ -53,7 +53,7 @@ func (e *endpoints) fragmented() bool {
 	return e.fragment || len(e.ip) == ipv4Len && be16(e.ip[6:])&moreFragments != 0
 }
 
-// source returns the address that the packet came from.
+// source returns the packet's source address.
 func (e *endpoints) source() netip.Addr {
 	if len(e.ip) == ipv6Len {
 		return netip.AddrFrom16([16]byte(e.ip[8:24]))
@@ -61,12 +61,11 @@ func (e *endpoints) source() netip.Addr {
 	return netip.AddrFrom4([4]byte(e.ip[12:16]))
 }
 
-// noLength stands for a length of 0, which segmentation offload leaves in
-// captures at the sender, and a jumbogram (RFC 2675) in its header: the packet
-// may be as long as it likes.
+// noLength stands for a length of 0. Segmentation offload leaves it in captures at the sender, and
+// a jumbogram (RFC 2675) in its header: the packet may have any length.
 const noLength = 1 << 30
 
-// largestPacket is more than any length that IP states: beyond it, noLength is left.
+// largestPacket is above any length that IP states; only noLength is above it.
 const largestPacket = 1 << 16
 
 func (d *Decoder) walkIPv4(b []byte, r *Result) Reason {
@@ -127,9 +126,9 @@ func (d *Decoder) walkIPv6(b []byte, r *Result) Reason {
 	return d.walkExtensions(next, b, left, e, r)
 }
 
-// walkExtensions follows the chain of headers behind the IP header, from the type next of
-// the one that b starts with, to the transport. left is as walkTransport has it. Of these
-// headers IPv4 has only the authentication header (RFC 4302).
+// walkExtensions follows the chain of headers behind the IP header to the transport; next is the
+// type of the header at the start of b, and left is as for walkTransport. Of these headers IPv4 has
+// only the authentication header (RFC 4302).
 func (d *Decoder) walkExtensions(next uint8, b []byte, left int, e endpoints, r *Result) Reason {
 	for walked := 0; ; walked++ {
 		switch {
@@ -167,8 +166,8 @@ func (d *Decoder) walkExtensions(next uint8, b []byte, left int, e endpoints, r 
 	}
 }
 
-// extension reports whether the header of a protocol is one of those between the IP header
-// and the transport.
+// extension reports whether the protocol's header is one of those between the IP header and the
+// transport.
 func (e *endpoints) extension(proto uint8) bool {
 	switch proto {
 	case protoAH:
@@ -179,8 +178,8 @@ func (e *endpoints) extension(proto uint8) bool {
 	return false
 }
 
-// extensionLen returns the length of the extension header at the start of b, or a
-// length beyond b when too little of it is there to tell.
+// extensionLen returns the length of the extension header at the start of b, or a length beyond b
+// if too little of it is there.
 func extensionLen(proto uint8, b []byte) int {
 	const shortest = 8
 	switch {
@@ -192,7 +191,7 @@ func extensionLen(proto uint8, b []byte) int {
 	return (int(b[1]) + 1) * 8
 }
 
-// setAddrs gives the observations so far the packet's addresses.
+// setAddrs sets the packet's addresses in the observations so far.
 func (r *Result) setAddrs(ip []byte) {
 	for i := r.Carrier; i < r.N; i++ {
 		r.Obs[i].setAddrs(ip)
@@ -222,7 +221,7 @@ func (o *Observation) setAddrs(ip []byte) {
 	o.Flags |= HasAddrs
 }
 
-// setEnds sets the addresses and the protocol of a packet whose headers are read up to its
+// setEnds sets the addresses and the protocol of a packet whose headers are parsed up to its
 // transport.
 func (e *endpoints) setEnds(o *Observation) {
 	o.setAddrs(e.ip)

@@ -28,7 +28,7 @@ import (
 //	proto               IP protocol, 0 to 255; left out where the capture ends before it, or
 //	                    behind more than eight extension headers
 //	src_port, dst_port  left out without them
-//	path                what is measured: forward, the packet's own path, or reverse
+//	path                the measured path: forward, the packet's own path, or reverse
 //	encap               names of the headers around it, in wire order; left out
 //	                    without any
 //
@@ -108,7 +108,7 @@ func (s *Stack) appendJSON(dst []byte) []byte {
 	return dst
 }
 
-// appendSignal does without the string that the name of an unknown type is.
+// appendSignal avoids the allocation of an unknown type's name.
 func appendSignal(dst []byte, s csig.Signal) []byte {
 	if s.Known() {
 		return appendText(dst, "signal", s.String())

@@ -13,8 +13,8 @@ const (
 	maxTags = MaxObservations - 1
 )
 
-// class is what an EtherType means to the walk. A value below 0x0600 is a length
-// (IEEE 802.3): LLC follows, and no tag.
+// class is the decoder's meaning of an EtherType. A value below 0x0600 is a length (IEEE 802.3):
+// LLC follows, and no tag.
 type class uint8
 
 const (
@@ -47,8 +47,7 @@ func (d *Decoder) setEtherTypes() {
 	}
 }
 
-// ethernet walks a frame from its first EtherType, which stands at offset 12
-// whatever the addresses before it are used for.
+// ethernet parses a frame from its first EtherType, at offset 12 whatever the bytes before it mean.
 func (d *Decoder) ethernet(frame []byte, r *Result) Reason {
 	if len(frame) < etherTypeOffset+2 {
 		return CutEthernet
@@ -64,7 +63,7 @@ func (d *Decoder) walkL2(frame []byte, off int, r *Result) Reason {
 	return d.walk(be16(frame[off:]), frame[off+2:], r)
 }
 
-// walk follows EtherTypes from one that b follows on the wire.
+// walk follows EtherTypes; b starts behind the given one.
 func (d *Decoder) walk(etherType uint16, b []byte, r *Result) Reason {
 	for {
 		var n int
@@ -97,13 +96,12 @@ func (d *Decoder) walk(etherType uint16, b []byte, r *Result) Reason {
 	}
 }
 
-// walkStripped walks a frame as if the tag (tpid, tci) stood before its first
-// EtherType.
+// walkStripped parses a frame as if the tag (tpid, tci) were before its first EtherType.
 func (d *Decoder) walkStripped(frame []byte, tpid, tci uint16, r *Result) Reason {
 	if len(frame) < etherTypeOffset {
 		return CutEthernet
 	}
-	// A wide tag is twice as long as what is stripped: its rest is in the frame.
+	// A wide tag is twice as long as the stripped part: its rest is in the frame.
 	var data [6]byte
 	binary.BigEndian.PutUint16(data[:], tci)
 	inFrame := copy(data[2:], frame[etherTypeOffset:])
@@ -123,8 +121,8 @@ func (d *Decoder) walkStripped(frame []byte, tpid, tci uint16, r *Result) Reason
 	return r.done()
 }
 
-// The headers of L2: each function reads the header after its EtherType and
-// returns the header's length, or 0 and the reason to stop.
+// The headers of L2: each function reads the header after its EtherType and returns the header's
+// length, or 0 and the reason to stop.
 
 func (d *Decoder) vlan(b []byte, r *Result) (int, Reason) {
 	d.orphanTags(r)
@@ -138,9 +136,8 @@ func (d *Decoder) vlan(b []byte, r *Result) (int, Reason) {
 	return 2, OK
 }
 
-// secTAG reads the SecTAG of IEEE 802.1AE, 6 bytes or 14 with a channel
-// identifier. When its user data is changed or encrypted, what follows can not
-// be read.
+// secTAG reads the SecTAG of IEEE 802.1AE, 6 bytes or 14 with a channel identifier. Changed or
+// encrypted user data cannot be read.
 func (d *Decoder) secTAG(b []byte, r *Result) (int, Reason) {
 	const (
 		version  = 0x80
@@ -171,15 +168,15 @@ func (d *Decoder) secTAG(b []byte, r *Result) (int, Reason) {
 	return n, OK
 }
 
-// minLongUserData is the number of bytes from which on a SecTAG does not say how
-// long its user data is: its short length is 0.
+// minLongUserData is the user data length, in bytes, from which on a SecTAG does not state it: its
+// short length is 0.
 const minLongUserData = 48
 
 func shortLength(secTAG []byte) int { return int(secTAG[1] & 0x3f) }
 
-// userData is b up to the end of the user data that a SecTAG of n bytes protects.
-// The integrity check value (ICV) comes after it. Where the SecTAG does not say
-// where it starts, the lengths in the headers above do.
+// userData returns b up to the end of the user data that a SecTAG of n bytes protects; the
+// integrity check value (ICV) follows. If the SecTAG does not state that end, the lengths in the
+// higher headers do.
 func userData(b []byte, n int) []byte {
 	if short := shortLength(b); short > 0 && n+short < len(b) {
 		return b[:n+short]
@@ -208,7 +205,7 @@ func (d *Decoder) tag(b []byte, l csig.Layout, r *Result) (int, Reason) {
 	return n, OK
 }
 
-// orphanTags marks the tags so far of this L2, since another of its tags follows.
+// orphanTags marks the tags so far of this L2 as orphans, because another of its tags follows.
 func (d *Decoder) orphanTags(r *Result) {
 	for i := int(d.nest.first); i < r.N; i++ {
 		d.orphan(&r.Obs[i])
@@ -222,13 +219,11 @@ func (d *Decoder) orphan(o *Observation) {
 	}
 }
 
-// Link is the link type of a capture: how its frames start. The numbers are those
-// of pcap files.
+// Link is the link type of a capture: how its frames start. The numbers are those of pcap files.
 type Link uint16
 
-// The link types that decoders know. The cooked captures of Linux, which taps
-// on "any" interface write, have a header of their own in place of the MAC
-// addresses, whose last or first field is the first EtherType.
+// The link types that decoders know. Linux taps on the "any" interface write cooked captures, with
+// a header in place of the MAC addresses. Its last or first field is the first EtherType.
 const (
 	Ethernet Link = 1
 	LinuxSLL Link = 113
@@ -239,23 +234,23 @@ const (
 // Known reports whether decoders read the link type.
 func (l Link) Known() bool { return l == Ethernet || l == LinuxSLL || l == LinuxSLL2 }
 
-// Framing says how the frames of a tap or a file are to be read.
+// Framing says how to read the frames of a tap or a file.
 type Framing struct {
 	Link Link
-	// Mirrors are the sessions that mirrored frames are taken out of.
+	// Mirrors are the sessions whose mirrored frames are decapsulated.
 	Mirrors Mirrors
 }
 
 // Frame is one captured frame.
 type Frame struct {
 	Data    []byte
-	WireLen uint32 // original length on the wire, bytes, with a tag that was stripped
-	// TPID and TCI are the outermost tag that the network card or the kernel has taken
-	// out of Data; TPID 0 is none.
+	WireLen uint32 // original length on the wire, bytes, with a stripped tag
+	// TPID and TCI are the outermost tag that the network card or the kernel removed from Data;
+	// TPID 0 is none.
 	TPID, TCI uint16
 }
 
-// walkLink walks a frame of the link type.
+// walkLink parses a frame of the link type.
 func (d *Decoder) walkLink(link Link, frame []byte, r *Result) Reason {
 	const (
 		sllEtherType = 14

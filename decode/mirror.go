@@ -9,17 +9,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Mirror says what became of a packet at a tap that holds mirror sessions.
+// Mirror is the result of looking for a mirror session in a packet.
 type Mirror uint8
 
 // The results.
 const (
-	MirrorNone        Mirror = iota // no mirror session: the frame is what was captured
-	MirrorOK                        // the inner frame is whole, or cut in its own bytes: by the capture, or where the first fragment of the outer packet ends
+	MirrorNone        Mirror = iota // no mirror session: the frame itself was captured
+	MirrorOK                        // the inner frame is whole, or truncated: by the capture, or by the end of the outer packet's first fragment
 	MirrorCut                       // the captured bytes end before the inner frame starts
 	MirrorMalformed                 // GRE with routing, or lengths that contradict each other
-	MirrorVersion                   // a header of unknown version, or another than its GRE protocol says
-	MirrorNotEthernet               // a session that carries something else than an Ethernet frame
+	MirrorVersion                   // a header of unknown version, or of another version than its GRE protocol says
+	MirrorNotEthernet               // the session carries something other than an Ethernet frame
 
 	// NumMirrorResults bounds Mirror.
 	NumMirrorResults = iota
@@ -37,7 +37,7 @@ func (m Mirror) String() string {
 	return "mirror_unknown"
 }
 
-// reason returns that of a packet whose session cannot be read.
+// reason returns the reason of a packet whose session cannot be read.
 func (m Mirror) reason() Reason {
 	if m == MirrorCut {
 		return CutTunnel
@@ -45,13 +45,13 @@ func (m Mirror) reason() Reason {
 	return BadTunnel
 }
 
-// mirrored is the frame that came in a session.
+// mirrored is a frame from a session.
 type mirrored struct {
 	frame   Frame
 	session Session
 }
 
-// hold makes the walk of f take off a session of one of the kinds.
+// hold makes the walk of f decapsulate a session of one of the kinds.
 func (d *Decoder) hold(m Mirrors, f *Frame) {
 	const strippedLen = 4
 	d.nest.holds, d.mirrors = true, m
@@ -61,23 +61,23 @@ func (d *Decoder) hold(m Mirrors, f *Frame) {
 	}
 }
 
-// Mirrored returns the frame that came in a mirror session, where the frame that DecodeFrame
-// decoded last did, and the session. inner is a part of that frame, without FCS: what was
-// decoded is inner. Both are valid until the next frame is decoded.
+// Mirrored returns the inner frame of the mirror session in the last frame of DecodeFrame, and the
+// session; ok is false if there was none. inner is a part of that frame, without FCS, and is the
+// frame that was decoded. Both are valid until the next frame is decoded.
 func (d *Decoder) Mirrored() (inner *Frame, s *Session, ok bool) {
 	return &d.mirrored.frame, &d.mirrored.session, d.nest.mirrored == MirrorOK
 }
 
-// An Unwrapper takes the frames out of mirror sessions, as a Decoder does at taps that
-// hold them, and decodes nothing. It is not safe for concurrent use.
+// An Unwrapper extracts the frames of mirror sessions, as a Decoder does at taps that hold them,
+// and decodes nothing. It is not safe for concurrent use.
 type Unwrapper struct {
 	mirrors Mirrors
 	decoder Decoder // knows neither CSIG nor tunnels
 	result  Result
 }
 
-// NewUnwrapper makes an Unwrapper of sessions of the kinds in m alone: anybody can send
-// such a packet.
+// NewUnwrapper makes an Unwrapper of sessions of the kinds in m alone: anybody can send such a
+// packet.
 func NewUnwrapper(m Mirrors) *Unwrapper {
 	u := &Unwrapper{mirrors: m}
 	u.decoder.unwraps = true
@@ -85,16 +85,14 @@ func NewUnwrapper(m Mirrors) *Unwrapper {
 	return u
 }
 
-// Unwrap takes a mirrored frame out of the packet that a switch sent it in. f is a frame
-// of an Ethernet link. With MirrorOK, inner is the frame as the switch saw it, without
-// FCS: its Data lies in f.Data and lives as long; its WireLen is what the outer packet
-// holds of it, which is the original length unless Session.Truncated, or a first fragment of
-// GRE holds less. With any other
-// result inner and s are zero, and f is to be treated as an ordinary frame (MirrorNone) or
-// to be counted.
+// Unwrap extracts a mirrored frame from the packet in which a switch sent it. f is a frame of an
+// Ethernet link. With MirrorOK, inner is the frame as the switch saw it, without FCS: its Data lies
+// in f.Data and lives as long. Its WireLen is the number of its bytes in the outer packet, which is
+// the original length unless Session.Truncated, or a first fragment of GRE holds less. With any
+// other result inner and s are zero, and f is an ordinary frame (MirrorNone) or has to be counted.
 //
-// One session is taken off: a mirror of a mirror is unwrapped by calling again with inner.
-// Unwrap allocates nothing, and its work is bounded by the headers.
+// Unwrap removes one session: to unwrap a mirror of a mirror, call it again with inner. It
+// allocates nothing, and its work is bounded by the headers.
 func (u *Unwrapper) Unwrap(f *Frame) (inner Frame, s Session, result Mirror) {
 	d := &u.decoder
 	d.start(&u.result)
@@ -110,14 +108,14 @@ func (u *Unwrapper) Unwrap(f *Frame) (inner Frame, s Session, result Mirror) {
 	return d.mirrored.frame, d.mirrored.session, MirrorOK
 }
 
-// outermost tells that nothing but at most four VLAN tags and tags of the mirror's own path
-// stands before the IP header that the walk has left.
+// outermost reports whether at most four VLAN tags and tags of the mirror's own path, and nothing
+// else, come before the IP header that the walk has just left.
 func (d *Decoder) outermost(r *Result) bool {
 	return d.nest.vlans <= maxVLANs && r.Encap.n == d.nest.vlans
 }
 
-// greSession walks the frame in a session over GRE that the tap holds; ok is false where
-// there is none, or it cannot be read, so that the packet is one as any other.
+// greSession parses the frame in a session over GRE that the tap holds. ok is false if there is
+// none or it cannot be read: then the packet is an ordinary one.
 func (d *Decoder) greSession(h *greHeader, b []byte, left int, e endpoints, r *Result) (reason Reason, ok bool) {
 	erspan := h.proto == erspanII || h.proto == erspanIII
 	held := erspan && d.mirrors.ERSPAN || h.proto == transparentEthernet && d.mirrors.GRETAP
@@ -130,7 +128,7 @@ func (d *Decoder) greSession(h *greHeader, b []byte, left int, e endpoints, r *R
 	return d.unwrap(result, &c, &s, e, r)
 }
 
-// udpSession is greSession for one over UDP; b starts with its header.
+// udpSession is greSession for a session over UDP; b starts with the UDP header.
 func (d *Decoder) udpSession(b []byte, left int, e endpoints, r *Result) (reason Reason, ok bool) {
 	port := be16(b[2:])
 	if port == 0 || port != d.mirrors.VXLAN && port != d.mirrors.TZSP || !d.outermost(r) {
@@ -149,8 +147,8 @@ func (d *Decoder) udpSession(b []byte, left int, e endpoints, r *Result) (reason
 	return d.unwrap(result, &c, &s, e, r)
 }
 
-// unwrap goes on with the frame that is left in c, of a session whose headers came to
-// result.
+// unwrap continues with the frame that is left in c; result is the outcome of reading the session's
+// headers.
 func (d *Decoder) unwrap(result Mirror, c *content, s *Session, e endpoints, r *Result) (reason Reason, ok bool) {
 	switch {
 	case result != MirrorOK:
@@ -179,11 +177,11 @@ func (d *Decoder) unwrap(result Mirror, c *content, s *Session, e endpoints, r *
 // content is the rest of a packet, from a header of a mirror session on.
 type content struct {
 	data []byte
-	wire int // bytes that the packet has from there on, at least len(data)
+	wire int // bytes of the packet from there on, at least len(data)
 }
 
-// content returns the rest of an IP packet, which is as long as the frame where IP leaves its
-// length out.
+// content returns the rest of an IP packet. If IP does not state the length, the packet ends with
+// the frame.
 func (d *Decoder) content(b []byte, left int) content {
 	if left > largestPacket {
 		left = len(b) + max(d.missing, 0)
@@ -191,7 +189,7 @@ func (d *Decoder) content(b []byte, left int) content {
 	return content{b, left}
 }
 
-// skip takes n bytes off, and reports what is wrong where there are fewer.
+// skip removes n bytes, or returns the fault if there are fewer.
 func (c *content) skip(n int) Mirror {
 	if c.wire < n {
 		return MirrorMalformed
@@ -203,8 +201,8 @@ func (c *content) skip(n int) Mirror {
 	return MirrorOK
 }
 
-// udp takes a header of UDP off, and the padding behind its datagram, of which a fragment
-// holds a part.
+// udp removes a UDP header, and the padding behind its datagram. A fragment holds only a part of
+// the datagram.
 func (c *content) udp(fragment bool) Mirror {
 	// The length is 0 in a jumbogram and before segmentation offload.
 	if n := int(be16(c.data[4:])); n != 0 {
@@ -216,8 +214,7 @@ func (c *content) udp(fragment bool) Mirror {
 	return c.skip(udpLen)
 }
 
-// erspan walks the frame in a session that the tap does not hold, of which the GRE header
-// was entered.
+// erspan parses the frame in a session that the tap does not hold; its GRE header was entered.
 func (d *Decoder) erspan(h *greHeader, b []byte, left int, r *Result) Reason {
 	d.nest.mirror = true
 	var s Session
@@ -234,8 +231,8 @@ func (d *Decoder) erspan(h *greHeader, b []byte, left int, r *Result) Reason {
 	return d.ethernet(c.data, r)
 }
 
-// tzsp walks the frame in a datagram that the tap does not hold. What has another header
-// is another user of the port, or carries no frame.
+// tzsp parses the frame in a datagram that the tap does not hold. A datagram with another header is
+// not TZSP, or carries no frame.
 func (d *Decoder) tzsp(b []byte, left int, e endpoints, udp []byte, r *Result) Reason {
 	switch {
 	case left < tzspLen:
@@ -270,7 +267,7 @@ const (
 	MirrorTZSP                     // TaZmen Sniffer Protocol, over UDP; without sessions
 )
 
-// String is "erspan", "gretap", "vxlan" or "tzsp".
+// String returns "erspan", "gretap", "vxlan" or "tzsp".
 func (k MirrorKind) String() string {
 	switch k {
 	case MirrorERSPAN:
@@ -291,7 +288,7 @@ const (
 	DefaultTZSPPort  = TZSPPort
 )
 
-// ParseMirrorKind reads what MirrorKind.String writes.
+// ParseMirrorKind reads a result of MirrorKind.String.
 func ParseMirrorKind(text string) (MirrorKind, error) {
 	for k := range MirrorTZSP + 1 {
 		if k.String() == text {
@@ -301,11 +298,12 @@ func ParseMirrorKind(text string) (MirrorKind, error) {
 	return 0, fmt.Errorf("mirror kind %q: expected erspan, gretap, vxlan or tzsp", text)
 }
 
-// Mirrors says which mirror sessions a tap holds. The zero Mirrors is none. GRE-TAP and
-// VXLAN are tunnels, too: they are mirror sessions only where a tap is said to hold them.
+// Mirrors selects the mirror sessions that a tap holds. The zero Mirrors is none. GRE-TAP and VXLAN
+// are also tunnels: they are mirror sessions only where the configuration says that the tap holds
+// them.
 //
-// In flags and as text it is a list of kinds such as "erspan,vxlan", in YAML one such as
-// [erspan, vxlan]; both mean sessions over UDP on their default ports.
+// In flags and as text it is a list of kinds such as "erspan,vxlan", in YAML one such as [erspan,
+// vxlan]; both use the default ports for sessions over UDP.
 type Mirrors struct {
 	ERSPAN bool
 	GRETAP bool

@@ -6,7 +6,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Kind tells where in a packet an observation was found.
+// Kind says where in a packet an observation was found.
 type Kind uint8
 
 // A tag measures the packet's own path, a reflection the reverse one.
@@ -15,7 +15,7 @@ const (
 	Reflection Kind = 2
 )
 
-// String is "tag" or "reflection".
+// String returns "tag" or "reflection".
 func (k Kind) String() string {
 	if k == Reflection {
 		return "reflection"
@@ -23,14 +23,13 @@ func (k Kind) String() string {
 	return "tag"
 }
 
-// Flags say what an observation has and what is wrong with it.
+// Flags say which fields an observation has, and its faults.
 type Flags uint8
 
-// HasAddrs, HasPorts and HasProto report whether Src and Dst, SrcPort and DstPort, Proto are
-// set: zeros are values. IPv6 says that the addresses come from an IPv6 header, where
-// ::ffff:10.0.0.1 is not 10.0.0.1. NoTime says that the capture has no time of the packet.
-// An Orphan is a tag in a place where no tag belongs, or a reflection in a mirror session:
-// it is reported and never aggregated.
+// HasAddrs, HasPorts and HasProto say that Src and Dst, SrcPort and DstPort, Proto are set: zeros
+// are values. IPv6 says that the addresses come from an IPv6 header, where ::ffff:10.0.0.1 is not
+// 10.0.0.1. NoTime says that the capture has no time for the packet. An Orphan is a tag in a place
+// where no tag belongs, or a reflection in a mirror session: it is reported and never aggregated.
 const (
 	HasAddrs Flags = 1 << iota
 	HasPorts
@@ -48,16 +47,16 @@ type Observation struct {
 	Packet uint64 // number of the packet in its file, from 1
 	Bytes  uint32 // length of the frame on the wire
 
-	// Src and Dst are the packet's own addresses; IPv4 is held as IPv4-mapped IPv6.
-	// In a frame with tunnels Config.Endpoints chooses the IP header that they come
-	// from, and with them the protocol and the ports.
+	// Src and Dst are the packet's own addresses; IPv4 is stored as IPv4-mapped IPv6. In a frame
+	// with tunnels Config.Endpoints chooses the IP header from which they come, with the protocol
+	// and the ports.
 	Src, Dst         [16]byte
 	SrcPort, DstPort uint16
 	Proto            uint8 // IP protocol of the header that Src and Dst come from
 	Kind             Kind
 	Flags            Flags
-	// Ack is the TCP acknowledgement number, with HasAck: that of a reflection's own
-	// TCP header, even where a tunnel around it names the endpoints.
+	// Ack is the TCP acknowledgement number, with HasAck. A reflection's comes from its own TCP
+	// header, even where a tunnel around it names the endpoints.
 	Ack uint32
 	Tag csig.Tag
 }
@@ -74,9 +73,8 @@ func (o *Observation) Addrs() (src, dst netip.Addr) {
 	return netip.AddrFrom16(o.Src).Unmap(), netip.AddrFrom16(o.Dst).Unmap()
 }
 
-// Measured returns the ends of the measured path, in its direction: the packet's for
-// a tag, swapped for a reflection (section 4.3.2: what B reflects to A measured
-// the path from A to B).
+// Measured returns the endpoints of the measured path, in its direction: the packet's for a tag,
+// swapped for a reflection (section 4.3.2: a reflection from B to A measured the path from A to B).
 func (o *Observation) Measured() (src, dst *[16]byte) {
 	if o.Kind == Reflection {
 		return &o.Dst, &o.Src

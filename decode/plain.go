@@ -17,7 +17,7 @@ func (d *Decoder) walkIP(c class, b []byte, r *Result) Reason {
 	return d.walkIPv6(b, r)
 }
 
-// plain reads a packet such as most are, as transportOf says. Of all others it changes nothing.
+// plain reads a common packet, as defined by transportOf. It changes nothing for any other packet.
 func (d *Decoder) plain(c class, b []byte, r *Result) (reason Reason, ok bool) {
 	if d.keeps || d.nest.holds || d.nest.tunnels > 0 {
 		return OK, false
@@ -35,8 +35,8 @@ func (d *Decoder) plain(c class, b []byte, r *Result) (reason Reason, ok bool) {
 	return r.done(), true
 }
 
-// tagged reads an Ethernet frame such as most are at a receiver: a tag, and a packet that plain reads.
-// Of all others it changes nothing.
+// tagged reads the Ethernet frames that are most common at a receiver: a tag, and a packet that
+// plain reads. It changes nothing for any other frame.
 func (d *Decoder) tagged(f *Frame, r *Result) bool {
 	const data = etherTypeOffset + 2
 	frame := f.Data
@@ -53,7 +53,7 @@ func (d *Decoder) tagged(f *Frame, r *Result) bool {
 		return false
 	}
 	next, b := d.classes[be16(frame[n:])], frame[n+2:]
-	if next-ipv4 > ipv6-ipv4 { // one comparison, since which of both it is cannot be predicted
+	if next-ipv4 > ipv6-ipv4 { // one comparison, because the processor cannot predict which of the two it is
 		return false
 	}
 	p, ok := d.transportOf(next, b)
@@ -78,25 +78,27 @@ func (d *Decoder) tagged(f *Frame, r *Result) bool {
 	return true
 }
 
-// plainPacket is a packet that plain reads. v6 is 1 for IPv6, and tcp for TCP, else 0: numbers to
-// count with. It points into the packet, and behind a short one: to bytes that count for nothing.
+// plainPacket is a packet that plain reads. v6 is 1 for IPv6, and tcp for TCP, else 0: numbers for
+// arithmetic. It points into the packet, and for a short one past its end, to bytes that are masked
+// out.
 type plainPacket struct {
 	ip      *[ipv6Len]byte
 	t       *[plainTransport]byte
 	v6, tcp uint64
-	left    int // bytes of the packet from the transport header on, as the IP header has it
+	left    int // bytes of the packet from the transport header on, according to the IP header
 }
 
-// plainTransport is how much of a transport header has to be there: what is read of TCP's.
+// plainTransport is the number of bytes of a transport header that have to be there: those read of
+// TCP's.
 const plainTransport = 14
 
-// transportOf finds the transport header of a packet such as most are: TCP or UDP, of no tunnel and in
-// none, behind IPv4 without options or IPv6 without extension headers. ok is false for all others, and where
-// the packet is short and ends its memory.
+// transportOf finds the transport header of a common packet: TCP or UDP, without tunnels, behind
+// IPv4 without options or IPv6 without extension headers. ok is false for any other packet, and for
+// a short one at the end of its memory.
 //
-// What is read by it comes to what walkIPv4 and walkIPv6 come to, but does not branch on the version and the
-// transport, which processors cannot predict where packets of many flows follow each
-// other: a wrong guess costs as much as the rest of the header.
+// It gives the same results as walkIPv4 and walkIPv6, but does not branch on the version and the
+// transport. Processors cannot predict those where packets of many flows alternate, and a wrong
+// guess costs as much as the rest of the header.
 func (d *Decoder) transportOf(c class, b []byte) (p plainPacket, ok bool) {
 	const fragments, version4, version6 = 0x3fff, 0x45, 0x60
 	if len(b) < ipv4Len+udpLen || cap(b) < ipv6Len+plainTransport {
@@ -132,7 +134,7 @@ func (d *Decoder) plainOptions(b []byte, p *plainPacket, r *Result) Reason {
 	return d.tcp(t[:min(len(t), p.left)], p.left, endpoints{ip: b[:headerLen], proto: protoTCP}, r)
 }
 
-// ends sets the ends of an observation, and its acknowledgement.
+// ends sets the endpoints and the acknowledgement number of an observation.
 func (p *plainPacket) ends(o *Observation) {
 	const (
 		mapped = 0xffff0000 // of an IPv4 address, in front of its 32 bits

@@ -1,11 +1,10 @@
 package decode
 
-// Reason says how the walk through a frame ended. A frame whose walk ended early
-// may still have yielded what came whole before that point.
+// Reason says how the walk through a frame ended. If it ended early, the observations complete
+// before that point remain.
 type Reason uint8
 
-// The reasons. Cut means that the capture ended inside a part, Bad that a part
-// contradicts itself.
+// The reasons. Cut means that the capture ended inside a part, Bad that a part contradicts itself.
 const (
 	NoCSIG       Reason = iota // whole, with neither tag nor reflection
 	OK                         // whole, with at least one tag or reflection
@@ -43,7 +42,7 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// Counters count what a Decoder has seen. The reasons add up to Frames.
+// Counters are the counts of a Decoder. The reasons add up to Frames.
 type Counters struct {
 	Frames  uint64
 	Reasons [NumReasons]uint64
@@ -52,15 +51,14 @@ type Counters struct {
 	Orphans     uint64 // tags in a place where no tag belongs, reflections in mirror sessions
 	Reflections uint64
 
-	// An empty or invalid reflection says that the path is not CSIG-capable
-	// (section 6.3.3), which is coverage and not an error: the TCP option is
-	// there, with no data fields or with a number of bytes that is no tag's; the
-	// datagram is one of a transport that reflects, without the Valid bit or too
-	// short for the data fields.
+	// An empty or invalid reflection says that the path is not CSIG-capable (section 6.3.3). That
+	// is coverage, not an error. Over TCP, the option is there, with no data fields or with a
+	// number of bytes that no tag has. Over UDP, the datagram belongs to a transport that reflects,
+	// without the Valid bit or too short for the data fields.
 	EmptyReflections   uint64
 	InvalidReflections uint64
-	// Encrypted packets are those in ESP or PSP: a reflection inside is for the
-	// hosts alone to see, their tag is in clear.
+	// Encrypted packets are those in ESP or PSP. Their tag is in clear; only the hosts can see a
+	// reflection inside.
 	Encrypted uint64
 	// ExcessReflections did not fit the Result beside the others of their frame.
 	ExcessReflections uint64

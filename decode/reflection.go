@@ -8,10 +8,9 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// tcpOptions walks a list of TCP options and adds the reflections among them. It
-// is false when an option has an impossible length or runs past the end: there is
-// no way to find the next one then. header and e are what a reflection's packet
-// is known by.
+// tcpOptions parses a list of TCP options and adds the reflections among them. It returns false
+// when an option has an impossible length or runs past the end, because it then cannot find the
+// next one. header and e identify a reflection's packet.
 func (d *Decoder) tcpOptions(b, header []byte, e endpoints, r *Result) bool {
 	const (
 		endOfList   = 0
@@ -43,10 +42,10 @@ func (d *Decoder) tcpOptions(b, header []byte, e endpoints, r *Result) bool {
 	return true
 }
 
-// reflection reads the option at the start of b, of at least two bytes, by the
-// first configured encoding (section 4.2.1) that it fits, and returns its length
-// as that encoding counts it. It returns 0 when the option is none of them or is
-// an invalid one: its length octet counts as RFC 9293 says then.
+// reflection reads the option at the start of b, of at least two bytes, by the first configured
+// encoding (section 4.2.1) that it fits, and returns its length as that encoding counts it. It
+// returns 0 for an option that fits none or is invalid: then its length octet counts as in RFC
+// 9293.
 func (d *Decoder) reflection(b, header []byte, e endpoints, r *Result) int {
 	empty, invalid := 0, false
 	for i := range d.reflections {
@@ -79,15 +78,15 @@ func (d *Decoder) reflection(b, header []byte, e endpoints, r *Result) int {
 	return empty
 }
 
-// incapable counts a reflection which says that the path is not CSIG-capable. A mirrored
-// one says nothing of the path that its mirror session takes.
+// incapable counts a reflection which says that the path is not CSIG-capable. A mirrored one says
+// nothing about the mirror session's path.
 func (d *Decoder) incapable(counter *uint64) {
 	if !d.nest.mirror {
 		*counter++
 	}
 }
 
-// experiment returns the experiment identifier of RFC 6994: 2 or 4 bytes, 0 without.
+// experiment returns the experiment identifier of RFC 6994, 2 or 4 bytes; 0 without one.
 func experiment(b []byte) uint32 {
 	switch len(b) {
 	case 2:
@@ -109,9 +108,9 @@ func (d *Decoder) addTCPReflection(l csig.Layout, data, header []byte, e endpoin
 	}
 }
 
-// addReflection adds the data fields at the start of data with the addresses that
-// name the frame's endpoints: those in e, or those of a tunnel around it, then with
-// its ports. It returns nil when the Result is full.
+// addReflection adds the data fields at the start of data with the addresses of the frame's
+// endpoints: those in e, or those of a tunnel around it with its ports. It returns nil when the
+// Result is full.
 func (d *Decoder) addReflection(l csig.Layout, data []byte, e endpoints, r *Result) *Observation {
 	o := r.add(Reflection)
 	if o == nil {
@@ -144,7 +143,7 @@ func (d *Decoder) setUDPReflections(list []csig.UDPReflection) error {
 	return nil
 }
 
-// verdict is what a datagram says about one place of reflections.
+// verdict is the result of looking for one reflection in a datagram.
 type verdict uint8
 
 const (
@@ -152,11 +151,11 @@ const (
 	absent          // another kind of packet
 	empty           // without the Valid bit
 	invalid         // too short for its fields
-	cut             // the capture ends before that is known
+	cut             // the capture ends before that is decided
 )
 
-// udpPayload reads the reflections (section 4.2.2) in the payload of a datagram.
-// left is the payload's length as the headers say, at least len(b).
+// udpPayload reads the reflections (section 4.2.2) in the payload of a datagram. left is the
+// payload's length according to the headers, at least len(b).
 func (d *Decoder) udpPayload(b []byte, left int, e endpoints, udp []byte, r *Result) Reason {
 	port := be16(udp[2:])
 	for i := range d.udpReflections {

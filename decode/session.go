@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Session is what a mirrored frame came in. Of GRE-TAP and VXLAN only Kind, ID, Source
-// and Sequence fields are set, of TZSP the timestamp and Length, too. The rest is what
-// the header of ERSPAN says (draft-foschiano-erspan-03). Type I has no header: only
-// Type, Source and Sequence fields are set.
+// Session is the mirror session of a frame. Of GRE-TAP and VXLAN only Kind, ID, Source and the
+// Sequence fields are set, of TZSP also the timestamp and Length. The rest comes from the ERSPAN
+// header (draft-foschiano-erspan-03). Type I has no header: only Type, Source and the Sequence
+// fields are set.
 //
 //	type II, version 1
 //	|Ver:4|    VLAN:12    |COS:3|En:2|T:1| Session ID:10 |
@@ -29,7 +29,7 @@ type Session struct {
 	Kind      MirrorKind
 	Type      uint8      // of ERSPAN: 1, 2 or 3
 	ID        uint64     // session of ERSPAN, 0 to 1023; key of GRE-TAP; network of VXLAN; sensor of TZSP as a number, 0 without
-	Source    netip.Addr // the switch, as the outer packet names it
+	Source    netip.Addr // the switch, the source of the outer packet
 	VLAN      uint16     // of the mirrored frame, 0 to 4095; 0 is none or unknown
 	CoS       uint8      // priority of the mirrored frame, 0 to 7
 	Encap     uint8      // type II: En, 0 no VLAN tag, 1 ISL, 2 802.1Q and stripped, 3 tag kept in the frame
@@ -38,21 +38,21 @@ type Session struct {
 	Egress    bool       // type III: mirrored on the way out of the switch
 	Hardware  uint8      // type III: mirroring engine of the switch, 0 to 63
 	Index     uint32     // type II: port index, 20 bits, as the platform defines it
-	Sequenced bool       // Sequence is there
+	Sequenced bool       // Sequence is set
 	Sequence  uint32     // counts the session's packets: gaps are losses on the way
-	Length    uint16     // of TZSP: bytes that the frame had before it was cut; 0 is unknown
+	Length    uint16     // of TZSP: bytes of the frame before it was truncated; 0 is unknown
 
-	// SwitchClock says what SwitchNS counts.
+	// SwitchClock is the clock of SwitchNS.
 	SwitchClock SwitchClock
-	// SwitchNS is when the switch saw the frame, by its own clock. With
-	// ClockCustom it is the plain count of ticks.
+	// SwitchNS is the time when the switch saw the frame, by its own clock. With ClockCustom it is
+	// the plain count of ticks.
 	SwitchNS int64
-	// SwitchBits is the width of the counter behind SwitchNS: 32, where it wraps
-	// after 2^32 ticks (5 days, 7 minutes or 4.3 s by resolution), or 64.
+	// SwitchBits is the width of the counter behind SwitchNS: 32, which wraps after 2^32 ticks (5
+	// days, 7 minutes or 4.3 s by resolution), or 64.
 	SwitchBits uint8
 }
 
-// SwitchClock tells the clocks of type III timestamps apart.
+// SwitchClock is a clock of type III timestamps.
 type SwitchClock uint8
 
 // Clocks of a Session. Only ClockPTP can be compared with other clocks.
@@ -60,8 +60,8 @@ const (
 	ClockNone   SwitchClock = iota // types I and II have no timestamp
 	Clock100us                     // ns in steps of 100 us since an epoch that the header does not name
 	Clock100ns                     // ns in steps of 100 ns since such an epoch
-	ClockNanos                     // the nanoseconds of an IEEE 1588 time whose seconds are missing
-	ClockPTP                       // ns since the IEEE 1588 epoch, 1970 (TAI or UTC as the switch is set)
+	ClockNanos                     // the nanoseconds of an IEEE 1588 time without its seconds
+	ClockPTP                       // ns since the IEEE 1588 epoch, 1970 (TAI or UTC, depending on the switch)
 	ClockCustom                    // ticks that only the switch's configuration explains
 )
 
@@ -85,7 +85,7 @@ const (
 	granularity1588  = 2
 )
 
-// readERSPAN takes the ERSPAN header off c, if its type has one.
+// readERSPAN removes the ERSPAN header from c, if its type has one.
 func (s *Session) readERSPAN(c *content, h *greHeader) Mirror {
 	s.Sequenced, s.Sequence = h.flags&greSequence != 0, h.sequence
 	version, size := uint8(1), headerII
@@ -117,7 +117,7 @@ func (s *Session) readERSPAN(c *content, h *greHeader) Mirror {
 	return s.readIII(c, p)
 }
 
-// readIII reads what only type III has; p starts with its header.
+// readIII reads the fields that only type III has; p starts with its header.
 func (s *Session) readIII(c *content, p []byte) Mirror {
 	ticks, last := uint64(binary.BigEndian.Uint32(p[4:])), be16(p[10:])
 	s.Hardware = uint8(last >> 4 & 0x3f)
@@ -166,7 +166,7 @@ func (s *Session) readClock(ticks uint64, granularity, platform uint8, word uint
 	s.SwitchNS = int64(lo)
 }
 
-// readVXLAN reads RFC 7348. A header without an identifier is not of VXLAN.
+// readVXLAN reads RFC 7348. A header without an identifier is not VXLAN.
 func (s *Session) readVXLAN(c *content) Mirror {
 	const size, hasID = 8, 0x08
 	p := c.data
@@ -180,12 +180,12 @@ func (s *Session) readVXLAN(c *content) Mirror {
 	return MirrorOK
 }
 
-// TZSP, of which there is no standard: a header of four bytes, and fields until one
-// that ends them. All but padding and the end have a length.
+// TZSP has no standard: it is a header of four bytes, then fields up to an end field. All fields
+// but padding and the end have a length.
 //
 //	|version:8|type:8|protocol:16| tag:8 | length:8 | value | ... | 1:8 | frame
 const (
-	// TZSPPort is its UDP port, unless Config.UDPTunnels or a reflection has that.
+	// TZSPPort is its UDP port, unless Config.UDPTunnels or a reflection uses that port.
 	TZSPPort = 37008
 
 	tzspLen              = 4 // without fields
@@ -251,10 +251,10 @@ func (s *Session) readField(tag uint8, value []byte) {
 	}
 }
 
-// readGRE takes the header h of GRE off c, and the one in it.
+// readGRE removes the GRE header h from c, and the session header in it.
 func (s *Session) readGRE(c *content, h *greHeader) Mirror {
 	if h.flags&greRouting != 0 {
-		return MirrorMalformed // deprecated by RFC 2784, of a length of its own
+		return MirrorMalformed // deprecated by RFC 2784, with a length of its own
 	}
 	if result := c.skip(h.len); result != MirrorOK {
 		return result
@@ -267,24 +267,24 @@ func (s *Session) readGRE(c *content, h *greHeader) Mirror {
 	return MirrorOK
 }
 
-// SessionKey tells mirror sessions apart: each is a tap of its own, which stands where
-// its switch mirrors.
+// SessionKey identifies a mirror session. Each session is a tap of its own, at the place where its
+// switch mirrors.
 type SessionKey struct {
 	Kind   MirrorKind
 	Source netip.Addr // the switch
 	ID     uint64     // see Session
 }
 
-// Key is what the session is known by.
+// Key returns the session's key.
 func (s *Session) Key() SessionKey { return SessionKey{s.Kind, s.Source, s.ID} }
 
-// String returns the key as kind/address/session, such as erspan/192.0.2.1/77. The session of
-// TZSP is the sensor, such as 02:00:00:00:00:01.
+// String returns the key as kind/address/session, such as erspan/192.0.2.1/77. The session of TZSP
+// is the sensor, such as 02:00:00:00:00:01.
 func (k SessionKey) String() string {
 	return fmt.Sprintf("%s/%s/%s", k.Kind, k.Source, SessionIDText(k.Kind, k.ID))
 }
 
-// SessionIDText returns how the id of a session is written.
+// SessionIDText returns the text form of a session's id.
 func SessionIDText(kind MirrorKind, id uint64) string {
 	if kind != MirrorTZSP || id == 0 {
 		return strconv.FormatUint(id, 10)
@@ -293,7 +293,7 @@ func SessionIDText(kind MirrorKind, id uint64) string {
 	return net.HardwareAddr(b[2:]).String()
 }
 
-// ParseSessionID reads the id of a session as it is written.
+// ParseSessionID reads the text form of a session's id.
 func ParseSessionID(kind MirrorKind, text string) (uint64, error) {
 	most, what := uint64(1<<32-1), "a number of at most 4294967295"
 	switch kind {
@@ -313,7 +313,7 @@ func ParseSessionID(kind MirrorKind, text string) (uint64, error) {
 	return 0, fmt.Errorf("session %q of %s: expected %s", text, kind, what)
 }
 
-// ParseSessionKey reads what SessionKey.String writes.
+// ParseSessionKey reads a result of SessionKey.String.
 func ParseSessionKey(text string) (k SessionKey, err error) {
 	parts := strings.Split(text, "/")
 	if len(parts) != 3 {

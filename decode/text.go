@@ -8,9 +8,9 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// AppendText appends the observation as one line for people, without a newline: the time as
-// RFC 3339 in UTC and in Unix ns, the packet, its ends, the tag with its value, and what is
-// special about it. What AppendJSON leaves out is left out here too. encap may be nil.
+// AppendText appends the observation as one line for people, without a newline: the time as RFC
+// 3339 in UTC and in Unix ns, the packet, its endpoints, the tag with its value, and its flags. It
+// leaves out the same fields as AppendJSON. encap may be nil.
 func (o *Observation) AppendText(dst []byte, domain *csig.Domain, encap *Stack) []byte {
 	if o.Flags&NoTime == 0 {
 		dst = time.Unix(0, o.TimeNS).UTC().AppendFormat(dst, "2006-01-02T15:04:05.000000000Z07:00 ")

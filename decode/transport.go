@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 )
 
-// Lengths of transport headers, which begin with the ports.
+// Lengths of transport headers, all of which begin with the ports.
 const (
 	udpLen     = 8
 	udpLiteLen = 8 // RFC 3828
@@ -13,8 +13,8 @@ const (
 	tcpLen     = 20 // without options
 )
 
-// walkTransport reads the header after the IP header. left is what the IP header
-// says is left of the packet, at least len(b): more when the capture is cut.
+// walkTransport reads the header after the IP header. left is the rest of the packet according to
+// the IP header, at least len(b): more if the capture is truncated.
 func (d *Decoder) walkTransport(b []byte, left int, e endpoints, r *Result) Reason {
 	if e.proto == protoTCP {
 		if r.N == 0 && len(d.reflections) == 0 {
@@ -40,8 +40,8 @@ func (d *Decoder) walkTransport(b []byte, left int, e endpoints, r *Result) Reas
 	return r.done()
 }
 
-// portsLen returns the least length of a transport's header that begins with the ports; 0 for
-// protocols without ports.
+// portsLen returns the least length of the protocol's transport header, which begins with the
+// ports; 0 for protocols without ports.
 func portsLen(proto uint8) int {
 	switch proto {
 	case protoTCP:
@@ -58,8 +58,8 @@ func portsLen(proto uint8) int {
 	return 0
 }
 
-// setPorts gives the observations so far the ports of a header, unless one around it names
-// their ends.
+// setPorts sets a header's ports in the observations so far, unless an outer header names their
+// endpoints.
 func (d *Decoder) setPorts(header []byte, r *Result) {
 	if d.settled() {
 		return
@@ -126,8 +126,8 @@ func (d *Decoder) tcp(b []byte, left int, e endpoints, r *Result) Reason {
 	return CutTransport
 }
 
-// short returns the reason of a header that is not there whole: its packet is too short
-// for it, or the capture cut it.
+// short returns the reason of an incomplete header: its packet is too short, or the capture
+// truncated it.
 func short(headerLen, left int) Reason {
 	if left < headerLen {
 		return BadTransport
@@ -153,22 +153,22 @@ func (o *Observation) setAck(header []byte) {
 	}
 }
 
-// TCPSegment is a TCP header with the IP header that it is in, as parts of a frame.
+// TCPSegment is a TCP header with its IP header, as parts of a frame.
 type TCPSegment struct {
 	IP   []byte // 20 bytes of IPv4 or 40 of IPv6, without options and extensions
 	TCP  []byte // from the header on, as far as it was captured: 20 bytes at least
-	Left int    // length of the header and what it carries, as IP has it
+	Left int    // length of header and payload, according to IP
 }
 
-// Segment returns the innermost TCP segment of the frame that was decoded last, in whatever
-// tunnel, where Config.Segments asks for it. ok is false where there is none, or it is
-// mirrored, a fragment, encrypted, cut, or of no stated length, and for a frame without a tag where no
-// reflections over TCP are configured. It is a part of that frame.
+// Segment returns the innermost TCP segment of the last decoded frame, inside any tunnels, if
+// Config.Segments is set. ok is false if there is none, or it is mirrored, a fragment, encrypted,
+// truncated, or of no stated length, and for a frame without a tag if no reflections over TCP are
+// configured. The segment is a part of that frame.
 func (d *Decoder) Segment() (s TCPSegment, ok bool) {
 	return d.segment, d.segment.TCP != nil
 }
 
-// keep notes the segment that the walk has come to.
+// keep stores the current segment.
 func (d *Decoder) keep(b []byte, left int, e endpoints) {
 	if d.nest.mirror || e.fragmented() || left > largestPacket {
 		return

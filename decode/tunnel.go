@@ -5,27 +5,27 @@ import (
 	"fmt"
 )
 
-// maxTunnels bounds the tunnels inside each other, and so the depth of the walk.
+// maxTunnels bounds the nested tunnels, and so the depth of the walk.
 const maxTunnels = 4
 
-// nesting is where in a frame the walk is. The zero nesting is the outermost L2.
+// nesting is the position of the walk in a frame. The zero nesting is the outermost L2.
 type nesting struct {
 	tunnels uint8 // entered so far
 	vlans   uint8 // VLAN tags of this L2
 	first   uint8 // index of the first observation that belongs to this L2
-	mirror  bool  // inside a mirror session that the tap does not hold: what is found there is an orphan
-	// holds tells that the frame may be a mirror session which the tap holds, and
-	// mirrored what became of that.
+	mirror  bool  // inside a mirror session that the tap does not hold: everything found there is an orphan
+	// holds says that the frame may be a mirror session which the tap holds; mirrored is the
+	// outcome.
 	holds    bool
 	mirrored Mirror
-	// named tells that an IP header stands before the tunnel: ends holds what
-	// observations inside are known by.
+	// named says that an IP header is before the tunnel: ends holds the endpoints of observations
+	// inside.
 	named bool
 }
 
-// enter steps into the payload of a tunnel, whose header is kind. e and udp are
-// the headers before it, udp nil without one, and e.ip nil for a tunnel that is
-// not in IP. It is false when the frame nests too deep.
+// enter steps into the payload of a tunnel; kind is its header. e and udp are the headers before
+// it, udp nil without one, and e.ip nil for a tunnel that is not in IP. It returns false when the
+// frame nests too deep.
 func (d *Decoder) enter(kind Encap, id uint32, e endpoints, udp []byte, r *Result) bool {
 	return r.Encap.push(kind, id) && d.descend(e, udp, r)
 }
@@ -57,12 +57,12 @@ func (d *Decoder) descend(e endpoints, udp []byte, r *Result) bool {
 	return true
 }
 
-// settled tells that the endpoints of the frame's observations come from a header
-// outside of the tunnel that the walk is in. No header of a mirrored frame names them.
+// settled reports that the endpoints of the frame's observations come from a header outside the
+// current tunnel. No header of a mirrored frame names them.
 func (d *Decoder) settled() bool { return d.nest.named && (!d.inner || d.nest.mirror) }
 
-// innerTag makes a tag that was found inside a tunnel an orphan, unless the
-// configuration expects it there and no tag before it counts.
+// innerTag makes a tag inside a tunnel an orphan, unless the configuration expects it there and no
+// tag before it counts.
 func (d *Decoder) innerTag(o *Observation, r *Result) {
 	if d.nest.named {
 		o.setEnds(&d.ends)
@@ -79,8 +79,8 @@ func (d *Decoder) innerTag(o *Observation, r *Result) {
 	}
 }
 
-// rename reports whether an IP header inside a tunnel names the frame's endpoints,
-// and makes room for them.
+// rename reports whether an IP header inside a tunnel names the frame's endpoints, and clears the
+// previous ones.
 func (d *Decoder) rename(r *Result) bool {
 	if d.settled() {
 		return false
@@ -89,10 +89,9 @@ func (d *Decoder) rename(r *Result) bool {
 	return true
 }
 
-// forgetCut takes the endpoints from the observations of a frame whose capture
-// ends where there may have been a tunnel: they are not known to be the innermost
-// ones. Nothing is inside TCP, nor inside a transport whose ports are known and
-// which the walk did not leave for a tunnel.
+// forgetCut removes the endpoints from the observations of a frame whose capture ends where a
+// tunnel may begin: they may not be the innermost ones. Nothing is inside TCP, nor inside a
+// transport whose ports are known and from which the walk entered no tunnel.
 func (r *Result) forgetCut() {
 	own := r.own()
 	if len(own) == 0 || own[0].Proto == protoTCP {
@@ -115,7 +114,7 @@ func (r *Result) clearEnds() {
 	}
 }
 
-// setEnds gives o the endpoints that from has, if any.
+// setEnds copies the endpoints of from, if any, to o.
 func (o *Observation) setEnds(from *Observation) {
 	const ends = HasAddrs | HasPorts | HasProto | IPv6
 	o.Src, o.Dst = from.Src, from.Dst
@@ -124,9 +123,8 @@ func (o *Observation) setEnds(from *Observation) {
 	o.Flags = o.Flags&^(ends|HasAck) | from.Flags&ends
 }
 
-// ipPayload walks an IP packet (RFC 2003, RFC 2473, RFC 4213) or, as SRv6 has it,
-// an Ethernet frame that an IP header carries without a header in between. Below
-// a segment routing header that is the tunnel, which has its name already.
+// ipPayload parses an IP packet (RFC 2003, RFC 2473, RFC 4213) or, in SRv6, an Ethernet frame
+// directly in IP. Behind a segment routing header, the tunnel already has its name.
 func (d *Decoder) ipPayload(b []byte, e endpoints, r *Result) Reason {
 	if !d.enterIP(e, r) {
 		return TooDeep
@@ -140,8 +138,7 @@ func (d *Decoder) ipPayload(b []byte, e endpoints, r *Result) Reason {
 	return d.ethernet(b, r)
 }
 
-// esp names a packet of ESP (RFC 4303) and ends the walk: what is inside is
-// encrypted.
+// esp names an ESP packet (RFC 4303) and ends the walk: the payload is encrypted.
 func (d *Decoder) esp(b []byte, left int, r *Result) Reason {
 	const fixed = 8 // security parameters index and sequence number
 	if len(b) < fixed {
@@ -165,12 +162,12 @@ const (
 	greLen = 4 // without optional fields
 )
 
-// greHeader is the header of GRE (RFC 2784, RFC 2890). Of a header that is cut, key and
-// sequence are 0 where they are missing.
+// greHeader is the header of GRE (RFC 2784, RFC 2890). In a truncated header, missing key and
+// sequence are 0.
 type greHeader struct {
 	flags, proto  uint16
 	key, sequence uint32
-	len           int // may be beyond what was captured
+	len           int // may be beyond the captured bytes
 }
 
 // readGRE reads the header at the start of b, at least greLen bytes.
@@ -188,7 +185,7 @@ func readGRE(b []byte) (h greHeader) {
 	return h
 }
 
-// word adds a field of 32 bits to the header.
+// word adds a 32-bit field to the header.
 func (h *greHeader) word(b []byte) (value uint32) {
 	if len(b) >= h.len+4 {
 		value = binary.BigEndian.Uint32(b[h.len:])
@@ -197,9 +194,9 @@ func (h *greHeader) word(b []byte) (value uint32) {
 	return value
 }
 
-// gre walks what is behind a header with any of its checksum, key and sequence
-// number. Source routes (RFC 1701), which no one uses and which have a length of
-// their own, are refused. Other versions end the walk.
+// gre parses the payload of a header with any of its checksum, key and sequence number. It refuses
+// source routes (RFC 1701): no one uses them, and they have a length of their own. Other versions
+// end the walk.
 func (d *Decoder) gre(b []byte, left int, e endpoints, r *Result) Reason {
 	if len(b) < greLen {
 		return shortTunnel(greLen, left)
@@ -218,7 +215,7 @@ func (d *Decoder) gre(b []byte, left int, e endpoints, r *Result) Reason {
 	}
 	kind, id := GRE, h.key
 	if h.proto == transparentEthernet && h.flags&(greChecksum|greKey|greSequence) == greKey {
-		kind, id = NVGRE, id>>8 // the low byte tells flows apart (RFC 7637)
+		kind, id = NVGRE, id>>8 // the low byte distinguishes flows (RFC 7637)
 	}
 	if !d.enter(kind, id, e, nil, r) {
 		return TooDeep
@@ -232,7 +229,7 @@ func (d *Decoder) gre(b []byte, left int, e endpoints, r *Result) Reason {
 	return d.etherPayload(h.proto, b[h.len:], r)
 }
 
-// etherPayload walks a payload that its tunnel names by an EtherType.
+// etherPayload parses a tunnel's payload by its EtherType.
 func (d *Decoder) etherPayload(proto uint16, b []byte, r *Result) Reason {
 	if proto == transparentEthernet {
 		return d.ethernet(b, r)
@@ -240,8 +237,8 @@ func (d *Decoder) etherPayload(proto uint16, b []byte, r *Result) Reason {
 	return d.walk(proto, b, r)
 }
 
-// shortTunnel returns the reason of a tunnel header that is not there whole: its packet
-// is too short for it, or the capture cut it.
+// shortTunnel returns the reason of an incomplete tunnel header: its packet is too short, or the
+// capture truncated it.
 func shortTunnel(headerLen, left int) Reason {
 	if left < headerLen {
 		return BadTunnel
@@ -249,9 +246,8 @@ func shortTunnel(headerLen, left int) Reason {
 	return CutTunnel
 }
 
-// walkMPLS reads a stack of MPLS labels (RFC 3032), then tells what is below by
-// its first four bits, as routers do (RFC 4928): IPv4, IPv6, or the control word
-// of a pseudowire.
+// walkMPLS reads a stack of MPLS labels (RFC 3032), then recognizes the payload by its first four
+// bits, as routers do (RFC 4928): IPv4, IPv6, or the control word of a pseudowire.
 func (d *Decoder) walkMPLS(b []byte, r *Result) Reason {
 	const (
 		entryLen      = 4
@@ -282,10 +278,10 @@ func (d *Decoder) walkMPLS(b []byte, r *Result) Reason {
 	return r.done()
 }
 
-// pseudowire reads the control word of an Ethernet pseudowire and the frame behind it:
-// four zero bits, twelve reserved bits that are zero, and a sequence number (RFC 4448,
-// section 4.6). Anything else ends the walk, such as an Ethernet frame without a control
-// word, whose addresses begin with other bits.
+// pseudowire reads the control word of an Ethernet pseudowire and the frame behind it: four zero
+// bits, twelve reserved bits that are zero, and a sequence number (RFC 4448, section 4.6). Anything
+// else ends the walk, such as an Ethernet frame without a control word, whose addresses begin with
+// other bits.
 func (d *Decoder) pseudowire(b []byte, r *Result) Reason {
 	const controlWordLen = 4
 	if len(b) < controlWordLen {
@@ -305,8 +301,8 @@ func DefaultUDPTunnels() map[uint16]Encap {
 	return map[uint16]Encap{1000: PSP, 2152: GTPU, 4789: VXLAN, 4790: VXLANGPE, 6081: Geneve}
 }
 
-// udpClass is what a UDP destination port means to the walk: an Encap, or the
-// reflections of a transport.
+// udpClass is the decoder's meaning of a UDP destination port: an Encap, or a transport's
+// reflections.
 type udpClass uint8
 
 const udpReflects udpClass = numEncaps
@@ -326,10 +322,10 @@ func (d *Decoder) setUDPTunnels(tunnels map[uint16]Encap) error {
 	return nil
 }
 
-// udpTunnel reads the tunnel header behind a UDP header. left is what the UDP
-// header leaves for it, at least len(b).
+// udpTunnel reads the tunnel header behind a UDP header. left is the rest of the datagram according
+// to the UDP header, at least len(b).
 func (d *Decoder) udpTunnel(kind Encap, b []byte, left int, e endpoints, udp []byte, r *Result) Reason {
-	const fixed = 8 // bytes that each of the other headers has
+	const fixed = 8 // length of the fixed part of each other header
 	if kind == TZSP {
 		return d.tzsp(b, left, e, udp, r)
 	}
@@ -350,8 +346,8 @@ func (d *Decoder) udpTunnel(kind Encap, b []byte, left int, e endpoints, udp []b
 	}
 }
 
-// networkID returns the 24-bit identifier of a virtual network, which VXLAN and Geneve
-// have in the same place.
+// networkID returns the 24-bit identifier of a virtual network, which VXLAN and Geneve have in the
+// same place.
 func networkID(b []byte) uint32 { return binary.BigEndian.Uint32(b[4:]) >> 8 }
 
 func (d *Decoder) vxlan(b []byte, e endpoints, udp []byte, r *Result) Reason {
@@ -365,8 +361,7 @@ func (d *Decoder) vxlan(b []byte, e endpoints, udp []byte, r *Result) Reason {
 	return d.ethernet(b[8:], r)
 }
 
-// vxlanGPE reads draft-ietf-nvo3-vxlan-gpe: VXLAN whose last reserved byte names
-// the payload.
+// vxlanGPE reads draft-ietf-nvo3-vxlan-gpe: VXLAN whose last reserved byte names the payload.
 func (d *Decoder) vxlanGPE(b []byte, e endpoints, udp []byte, r *Result) Reason {
 	const (
 		version      = 0x30
@@ -397,8 +392,8 @@ func (d *Decoder) vxlanGPE(b []byte, e endpoints, udp []byte, r *Result) Reason 
 	return r.done()
 }
 
-// geneve reads RFC 8926. Its options are stepped over as a whole: they have no
-// part in where the payload is.
+// geneve reads RFC 8926. It skips the options as a whole: they do not affect the payload's
+// position.
 func (d *Decoder) geneve(b []byte, left int, e endpoints, udp []byte, r *Result) Reason {
 	const (
 		version    = 0xc0
@@ -421,9 +416,8 @@ func (d *Decoder) geneve(b []byte, left int, e endpoints, udp []byte, r *Result)
 	return d.etherPayload(be16(b[2:]), b[n:], r)
 }
 
-// psp names a packet of PSP and ends the walk: what is inside is encrypted. The
-// last bit of the header's first word is always 1; without it, this is another
-// user of the port.
+// psp names a PSP packet and ends the walk: the payload is encrypted. The last bit of the header's
+// first word is always 1; without it, the datagram is not PSP.
 func (d *Decoder) psp(b []byte, r *Result) Reason {
 	if b[3]&1 == 0 {
 		return r.done()
@@ -439,8 +433,8 @@ func (d *Decoder) encrypted(kind Encap, spi uint32, r *Result) Reason {
 	return r.done()
 }
 
-// gtpu reads GTP-U (3GPP TS 29.281) and the packet of the user in it. Messages
-// that carry no packet end the walk.
+// gtpu reads GTP-U (3GPP TS 29.281) and the user's packet in it. Messages without a packet end the
+// walk.
 func (d *Decoder) gtpu(b []byte, left int, e endpoints, udp []byte, r *Result) Reason {
 	const (
 		versionAndProtocol = 0xf0
@@ -474,8 +468,8 @@ func (d *Decoder) gtpu(b []byte, left int, e endpoints, udp []byte, r *Result) R
 	return r.done()
 }
 
-// gtpuLen returns the length of a GTP-U header with its chain of extension headers, or
-// 0 and the reason to stop.
+// gtpuLen returns the length of a GTP-U header with its chain of extension headers, or 0 and the
+// reason to stop.
 func gtpuLen(b []byte, left int) (int, Reason) {
 	const (
 		optional     = 0x07 // a sequence number, N-PDU number or extension follows

@@ -70,14 +70,14 @@ type Config struct {
 	Signals uint16
 	// Ports are the names of the ports that After distinguishes, at most MaxPorts.
 	Ports []string
-	// Own reports whether locator metadata is what a port, by its index, writes into tags of
-	// a layout and signal type; known is false where that cannot be told. Nil if it never
-	// can: then what a port writes most is taken for its own.
+	// Own reports whether a port, by its index, writes this locator metadata into tags of a layout
+	// and signal type; known is false where that cannot be decided. If Own is nil, the value that a
+	// port writes most counts as its own.
 	Own func(port int, l csig.Layout, t uint8, lm uint16) (own, known bool)
-	// Writers are the devices one of whose ports may have written the locator metadata of a tag
+	// Writers returns the devices one of whose ports may have written the locator metadata of a tag
 	// on its way from src to dst, separated by newlines, empty if no port on that way writes it;
-	// known is false where that cannot be told. It is asked about packets behind ports that Own
-	// does not know, such as one capture of several ports. Nil if it never can be told.
+	// known is false where that cannot be decided. The Judge calls it for packets behind ports that
+	// Own does not know, such as one capture of several ports. Nil if it can never be decided.
 	Writers func(tag *csig.Tag, src, dst netip.Addr) (devices string, known bool)
 	// Device is the name that Writers uses for the device; empty means the device that most
 	// locators name.

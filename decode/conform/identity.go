@@ -52,8 +52,9 @@ type identity struct {
 	to    uint64 // of the destination address, 0 without one
 }
 
-// identifier makes identities. With a seed, equal ones come from one identifier alone, and
-// nobody can make packets that look alike. Without, they are the same wherever the key is.
+// identifier makes identities. With a seed, only identities of one identifier are comparable, and
+// nobody can craft packets that look equal. Without one, identities are the same wherever the key
+// is.
 type identifier struct {
 	seed    *maphash.Seed
 	key     uint64
