@@ -13,15 +13,15 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// GroupID identifies a group. It is stable across configurations and runs, being
-// derived from the group's name, never from order.
+// GroupID identifies a group. It is stable across configurations and runs, because it derives from
+// the group's name, never from its order.
 type GroupID uint64
 
 // LocationID identifies a location, as stable as GroupID.
 type LocationID uint64
 
-// Reserved identities. Untouched observations and sums over hops have no location;
-// overflow rows keep totals exact past a key budget.
+// Reserved identities. Untouched observations and sums over hops have no location; overflow rows
+// keep totals exact past a key budget.
 const (
 	NoLocation       LocationID = 0
 	OverflowLocation LocationID = 1
@@ -29,37 +29,35 @@ const (
 	OverflowGroup    GroupID    = 1
 )
 
-// Source says who produced a block. Together with Block.Seq it makes rows
-// identities: the same rows sent again replace themselves.
+// Source identifies the producer of a block. With Block.Seq it gives rows an identity: the same
+// rows sent again replace themselves.
 type Source struct {
-	Producer    uint64 // what was measured: a tap, or a capture file's content
-	Incarnation uint64 // one life of the producer under one set of pipeline settings
-	Epoch       uint64 // hash of the configuration the rows were made under
+	Producer    uint64 // the measured source: a tap, or a capture file's content
+	Incarnation uint64 // one life of the producer with one set of pipeline settings
+	Epoch       uint64 // hash of the configuration behind the rows
 }
 
-// Encoding is the dense number of the tag layout that a row's codes belong to
-// (csig.Layout.Index): codes of different layouts never add up.
+// Encoding is the dense number of the tag layout of a row's codes (csig.Layout.Index): codes of
+// different layouts never add up.
 type Encoding uint8
 
 // Layout returns the tag layout behind the encoding.
 func (e Encoding) Layout() csig.Layout { return csig.LayoutAt(int(e)) }
 
-// Block holds the partial aggregates of one window at one resolution, as columns:
-// all slices have the same length, but for the distribution's. Values are the
-// signal's stored integers (kbit/s, parts per million, nanoseconds, counts). A row is a
-// monoid element: rows with equal keys merge by addition, Min and Max by minimum
-// and maximum, and Evidence by its bits.
+// Block holds the partial aggregates of one window at one resolution, as columns: all slices have
+// the same length, except for the distribution's. Values are the signal's stored integers (kbit/s,
+// parts per million, nanoseconds, counts). A row is a monoid element: rows with equal keys merge by
+// addition, Min and Max by minimum and maximum, and Evidence by its bits.
 //
-// Trimmed observations count in Observations, Bytes and Trimmed only: their value
-// stands for a part of the path. Samples counts the others without the weight: each is one
-// observation, however many packets it stands for. They have a value if the signal has a table;
-// Sum, Min, Max and the distribution are over those, untouched ones included. A type
-// that neither the profile nor a table defines has no value; its compact codes are kept
-// in the distribution as they came. So the number of values in a row is the sum of its
-// distribution if csig.Signal.HasValue, and 0 otherwise.
+// Trimmed observations count in Observations, Bytes and Trimmed only: their value stands for a part
+// of the path. Samples counts the other ones without the weight: one each, whatever number of
+// packets it stands for. They have a value if the signal has a table; Sum, Min, Max and the
+// distribution cover those values, untouched ones included. A type that neither the profile nor a
+// table defines has no value; the distribution holds its raw compact codes. So the number of values
+// in a row is the sum of its distribution if csig.Signal.HasValue, and 0 otherwise.
 //
-// A signal that sums or counts over hops (csig.Aggregation) names no bottleneck: its
-// Location is NoLocation, in heavy observations too.
+// A signal that sums or counts over hops (csig.Aggregation) names no bottleneck: its Location is
+// NoLocation, also for heavy observations.
 type Block struct {
 	Source
 	Seq         uint64
@@ -75,7 +73,7 @@ type Block struct {
 
 	Observations []uint64
 	Samples      []uint64
-	Unjudged     []uint64 // no threshold says whether they are heavy
+	Unjudged     []uint64 // no threshold decides whether they are heavy
 	Bytes        []uint64
 	Sum          []uint64
 	Min          []uint64 // 0 when nothing has a value
@@ -84,7 +82,7 @@ type Block struct {
 	Trimmed      []uint64
 	Heavy        []uint64
 	HeavySum     []uint64
-	Evidence     []uint8 // Evidence of any of the observations; it is not part of the key
+	Evidence     []uint8 // Evidence of any of the observations; not part of the key
 
 	// The distribution of row i is DistCode[DistEnd[i-1]:DistEnd[i]] (from 0 for the
 	// first row), buckets of csig.DistIndex ascending, with their counts.
@@ -92,13 +90,13 @@ type Block struct {
 	DistCount []uint64
 	DistEnd   []uint32
 
-	// Flows are the flows with the most heavy observations, and what all others come to,
-	// where the shard's FlowLimits ask for them and the window is of 1 s or longer.
+	// Flows are the flows with the most heavy observations, and the totals of all others, if the
+	// shard's FlowLimits ask for them and the window is at least 1 s long.
 	Flows []FlowRow
 }
 
-// PartShift is where the part of a producer is in Block.Seq: each part, such as a ring of a tap,
-// numbers its blocks apart.
+// PartShift is the position of the producer's part in Block.Seq. Each part, such as a ring of a
+// tap, numbers its blocks separately.
 const PartShift = 48
 
 // Part returns the part of the producer that wrote the block.
@@ -109,12 +107,12 @@ func (b *Block) Part() uint64 { return b.Seq >> PartShift }
 const LiveResolution = time.Second
 
 // MinFineResolution is the length of the shortest windows that live views keep: shorter ones would
-// end more often than taps hand over frames.
+// end more often than taps pass on frames.
 const MinFineResolution = 10 * time.Millisecond
 
 // FineResolution returns the length of the short windows that live views keep beside those of
-// LiveResolution, and that have provisional rows too: of the resolutions, which are ascending, the
-// longest below LiveResolution. It is 0 if there is none, or if that is below MinFineResolution.
+// LiveResolution, and that also have provisional rows: the longest of the ascending resolutions
+// below LiveResolution. It is 0 if there is none, or if that is below MinFineResolution.
 func FineResolution(resolutions []time.Duration) (fine time.Duration) {
 	for _, r := range resolutions {
 		if r >= MinFineResolution && r < LiveResolution {
@@ -124,15 +122,15 @@ func FineResolution(resolutions []time.Duration) (fine time.Duration) {
 	return fine
 }
 
-// Provisional is what one part of a producer has of a window of LiveResolution or FineResolution that
-// has ended and can still change. A later one of the part replaces it, and the part's final Block of
-// the window ends it. Only the part of its Seq counts, and it has no flows.
+// Provisional holds the rows that one part of a producer has of a window of LiveResolution or
+// FineResolution that has ended and can still change. A later one of the part replaces it, and the
+// part's final Block of the window ends it. Of its Seq only the part counts, and it has no flows.
 //
 // It is a type of its own so that logs, spools and stores, which are Sinks, cannot take one.
 type Provisional Block
 
 // ProvisionalSink takes provisional rows, which belong to the caller again when WriteProvisional
-// returns. It waits for nobody, and is called from several goroutines.
+// returns. It never blocks, and several goroutines call it.
 type ProvisionalSink interface {
 	WriteProvisional(*Provisional)
 }
@@ -186,7 +184,7 @@ func (b *Block) Grow(rows, buckets int) {
 	b.DistCode, b.DistCount = slices.Grow(b.DistCode, buckets), slices.Grow(b.DistCount, buckets)
 }
 
-// AppendSums adds the sums of a row, whose key and distribution the caller adds.
+// AppendSums adds the sums of a row; the caller adds its key and distribution.
 func (b *Block) AppendSums(s *Sums) {
 	b.Observations = append(b.Observations, s.Observations)
 	b.Samples = append(b.Samples, s.Samples)
@@ -214,7 +212,7 @@ func (d *Dist) Add(bucket uint32, n uint64) {
 	d.used[bucket/64] |= 1 << (bucket % 64)
 }
 
-// AppendDist moves a distribution to the last row: it is empty afterwards.
+// AppendDist moves a distribution to the last row, and leaves it empty.
 func (b *Block) AppendDist(d *Dist) {
 	for i, used := range d.used {
 		for ; used != 0; used &= used - 1 {
@@ -228,7 +226,7 @@ func (b *Block) AppendDist(d *Dist) {
 	b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
 }
 
-// AppendCounts is AppendDist for the codes of a compact tag: bit c of used is set where code c was
+// AppendCounts is AppendDist for the codes of a compact tag: bit c of used is set if code c was
 // counted, counts[c] times weight.
 func (b *Block) AppendCounts(used uint32, counts *[32]uint8, weight uint64) {
 	at, n := len(b.DistCode), bits.OnesCount32(used)
@@ -257,7 +255,7 @@ func (b *Block) Dist(i int) (codes []uint16, counts []uint64) {
 	return b.DistCode[from:b.DistEnd[i]], b.DistCount[from:b.DistEnd[i]]
 }
 
-// Sums is what row i counts. What its distribution counts has a value, but for unknown
+// Sums returns the sums of row i. Every code in its distribution is a value, except for unknown
 // types, whose raw codes are kept.
 func (b *Block) Sums(i int) Sums {
 	s := Sums{
@@ -274,14 +272,12 @@ func (b *Block) Sums(i int) Sums {
 	return s
 }
 
-// FlowRow is what a flow had of the heavy observations of a window, in stored units as
-// the rows of its block. A row with the zero Flow is all the rest of its cell, and one of
-// OverflowGroup that of all cells without a row: the rows of a signal and kind are
-// together exactly those of the block, but for Min and Max. Those of a rest are of the
-// whole cell, between which all its values lie.
+// FlowRow holds the heavy observations of a flow in a window, in stored units like the rows of its
+// block. A row with the zero Flow is the rest of its cell, and one of OverflowGroup is the rest of
+// all cells without a row: the rows of a signal and kind add up exactly to those of the block,
+// except for Min and Max. Those of a rest cover the whole cell, and so bound all its values.
 //
-// A flow whose clear observations are of interest is not told apart by them: they are in
-// the rest.
+// The clear observations of a flow are in the rest.
 type FlowRow struct {
 	flow.Flow
 	Signal, Kind       uint8
@@ -292,19 +288,19 @@ type FlowRow struct {
 	Sum, Min, Max       uint64
 	Heavy, HeavySum     uint64
 
-	// Location is the one that most of the heavy observations name, the lowest of several;
+	// Location is the one that most of the heavy observations name, the lowest of equals;
 	// NoLocation without any.
 	Location      uint64
 	LocationHeavy uint64 // heavy observations that name it
 }
 
-// Cell returns the cell that the flow is of.
+// Cell returns the cell of the flow.
 func (f *FlowRow) Cell() CellKey {
 	return CellKey{csig.Signal(f.Signal), decode.Kind(f.Kind), GroupID(f.SrcGroup), GroupID(f.DstGroup)}
 }
 
-// Add adds what another row counted: of the same flow in another window, or of a flow that
-// goes into a rest. Totals saturate. Whose row it is, and its location, stay.
+// Add adds another row's counts: of the same flow in another window, or of a flow that moves into a
+// rest. Totals saturate. The row's flow and location stay.
 func (f *FlowRow) Add(o *FlowRow) {
 	if o.Measured > 0 {
 		if f.Measured == 0 || o.Min < f.Min {
@@ -327,8 +323,7 @@ func (f *FlowRow) AddSums(s *Sums) {
 	})
 }
 
-// Subtract takes a flow out of a rest that has it. Sums that are saturated stay what they
-// are.
+// Subtract removes a flow's counts from a rest that includes them. Saturated sums stay unchanged.
 func (f *FlowRow) Subtract(o *FlowRow) {
 	f.Observations = subSat(f.Observations, o.Observations)
 	f.Bytes = subSat(f.Bytes, o.Bytes)
@@ -345,7 +340,7 @@ func subSat(a, b uint64) uint64 {
 	return a - min(a, b)
 }
 
-// Compare orders rows by their flow.
+// Compare orders rows by flow.
 func (f *FlowRow) Compare(o *flow.Flow) int {
 	return cmp.Or(bytes.Compare(f.Src[:], o.Src[:]), bytes.Compare(f.Dst[:], o.Dst[:]),
 		cmp.Compare(f.SrcPort, o.SrcPort), cmp.Compare(f.DstPort, o.DstPort), cmp.Compare(f.Proto, o.Proto))

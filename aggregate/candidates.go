@@ -11,47 +11,50 @@ type Candidate struct {
 	Probability float64 // from 0 to 1
 }
 
-// Vote is a location, and how many heavy observations name it.
+// Vote is a location with the number of heavy observations that name it.
 type Vote struct {
 	Location LocationID
 	Heavy    uint64
 }
 
-// MaxVotes bounds the locations that candidates follow from: those with the most heavy observations.
+// MaxVotes bounds the locations from which candidates are derived: those with the most heavy
+// observations.
 const MaxVotes = 32
 
-// maxOutcomes bounds the outcomes that Candidates weighs. Sets beyond it, those with the fewest
+// maxOutcomes bounds the outcomes that Candidates weighs. The sets beyond it, those with the fewest
 // observations, count as evenly divided.
 const maxOutcomes = 512
 
-// The model of Candidates, measured over the emitter's scenarios and all evidence of paths; the
-// accuracy test holds the probabilities that follow to the truth.
+// The model of Candidates, measured over the emitter's scenarios with every kind of path evidence.
+// The accuracy test compares the resulting probabilities with the truth.
 const (
 	// wholeSet is the probability that one port has all heavy observations of a set.
 	wholeSet = 0.8
-	// silence is the weight in a set of a port that other observations name alone. Evidence that
-	// tells their path, such as a tap, would mostly tell it of those of the set too if they passed there.
+	// silence is the weight in a set of a port that other observations name alone. If the set's
+	// observations had passed it, the evidence that located the others, such as a tap, would mostly
+	// have located these too.
 	silence = 0.02
 )
 
-// Candidates returns the ports that may have the most heavy observations of the cell, the likeliest first
-// and by name among equals. Each port of a set competes by itself: it has at least the observations
-// that name it alone, and at most those and the ones of all sets that have it. A port whose most is
-// less than what some port of a location must have is no candidate, so that a single port is listed
-// only where the observations force it. The views of the store list the same ports.
+// Candidates returns the ports that may have the most heavy observations of the cell, the likeliest
+// first and by name among equals. Each port of a set competes by itself: it has at least the
+// observations that name it alone, and at most those and the ones of all sets with it. A port whose
+// maximum is below the minimum that some port of a location must have is no candidate, so a single
+// port is listed only if the observations force it. The views of the store list the same ports.
 //
-// Probabilities come from a model: all observations of a set are one port's, or, less often, they are
-// divided evenly. Its ports are alike but for those that other observations name alone, which are less
-// likely.
+// Probabilities come from a model: all observations of a set belong to one port or, less often,
+// they are divided evenly. The ports of a set are equally likely, except that those which other
+// observations name alone are less likely.
 //
-// ports returns the first names of a location's ports and how many it has; ports beyond the names are
-// not listed, and their probability is missing from the sum. Without votes there are no candidates.
+// ports returns the first names of a location's ports and the number of its ports; ports beyond the
+// names are not listed, and their probability is missing from the sum. Without votes there are no
+// candidates.
 func (c *CellStats) Candidates(ports func(LocationID) (names []string, count int)) []Candidate {
 	if len(c.Votes) == 0 {
 		return nil
 	}
 	names, count := ports(c.Votes[0].Location)
-	port, sets := uint64(0), uint64(0) // observations that others may have
+	port, sets := uint64(0), uint64(0) // observations that other ports may have
 	for _, v := range c.Votes[1:] {
 		if _, count := ports(v.Location); count > 1 {
 			sets = AddSat(sets, v.Heavy)
@@ -80,20 +83,21 @@ func evenly(names []string, count int) []Candidate {
 	return out
 }
 
-// contest is which port has the most of the heavy observations that locations divide among theirs.
+// contest finds the port with the most heavy observations when locations divide theirs among their
+// ports.
 type contest struct {
 	ports   []Candidate
 	index   map[string]int
-	most    []uint64  // observations that a port may have
-	alone   []bool    // of a port: a location names it alone
-	first   []int     // location that names a port, the first one: of equal ports it wins
+	most    []uint64  // upper bound of a port's observations
+	alone   []bool    // of a port: some location names it alone
+	first   []int     // the first location that names a port: of equal ports it wins
 	votes   []float64 // of a port, in one outcome
 	sets    []voters
-	least   uint64 // observations that some port must have
-	leastOf int    // location that it is of
+	least   uint64 // observations that some port must have at least
+	leastOf int    // location of that port
 }
 
-// candidates returns the ports that are not dismissed.
+// candidates returns the ports that were not dismissed.
 func (c *contest) candidates() []Candidate {
 	out := c.ports[:0]
 	for i, p := range c.ports {
@@ -110,17 +114,17 @@ func (c *contest) candidates() []Candidate {
 // voters are the heavy observations that name one location.
 type voters struct {
 	heavy  uint64
-	ports  []int   // listed ones that may win
-	count  int     // all
-	hidden int     // ports that are not listed
+	ports  []int   // listed ports that may win
+	count  int     // number of all ports
+	hidden int     // number of ports that are not listed
 	weight float64 // of all ports
-	winner int     // the port that has all of them, divided or others
+	winner int     // the port that has all observations, or divided or others
 }
 
-// Outcomes of voters beside those in which a listed port has all observations.
+// Outcomes of voters besides a listed port having all observations.
 const (
 	divided = -1 // each port has as many
-	others  = -2 // a port that is not among the listed ones, or cannot win, has all of them
+	others  = -2 // a port that is not listed, or cannot win, has all of them
 )
 
 func (c *contest) add(heavy uint64, names []string, count int) {
@@ -140,7 +144,7 @@ func (c *contest) add(heavy uint64, names []string, count int) {
 	c.sets = append(c.sets, s)
 }
 
-// dismiss takes out the ports that cannot win against the port that a location must have.
+// dismiss removes the ports that cannot beat the minimum that some port of a location must have.
 func (c *contest) dismiss() {
 	for i, s := range c.sets {
 		if least := s.heavy/uint64(s.count) + min(s.heavy%uint64(s.count), 1); least > c.least {
@@ -157,8 +161,8 @@ func (c *contest) dismiss() {
 	}
 }
 
-// mayWin reports whether a port may have the most. Of ports with as many, a location that comes before
-// another is the more severe one, as far as no others name its port.
+// mayWin reports whether a port may have the most. Between equal ports, the one with the earlier
+// location is the more severe, unless other locations name it too.
 func (c *contest) mayWin(port int) bool {
 	first := c.first[port]
 	if c.most[port] != c.least || c.sets[first].heavy != c.least {
@@ -167,7 +171,7 @@ func (c *contest) mayWin(port int) bool {
 	return first <= c.leastOf
 }
 
-// weightOf returns how likely a port has observations of a set, against others of the set.
+// weightOf returns the relative probability that a port has observations of a set.
 func (c *contest) weightOf(port int) float64 {
 	if c.alone[port] {
 		return silence
@@ -176,7 +180,7 @@ func (c *contest) weightOf(port int) float64 {
 }
 
 // weigh adds the probability p of the outcomes of the sets from i on to the ports that win in them.
-// At most so many are told apart.
+// It distinguishes at most that many outcomes.
 func (c *contest) weigh(i int, p float64, outcomes int) {
 	if i == len(c.sets) {
 		c.settle(p)
@@ -205,8 +209,8 @@ func (c *contest) weigh(i int, p float64, outcomes int) {
 	c.weigh(i+1, rest, outcomes/choices)
 }
 
-// settle adds the probability of an outcome to the port that has the most observations in it. Ports
-// of one location that tie share it.
+// settle adds the probability of an outcome to the port with the most observations in it. Ports of
+// one location that tie share it.
 func (c *contest) settle(p float64) {
 	clear(c.votes)
 	hidden := 0.0

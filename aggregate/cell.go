@@ -10,32 +10,31 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// CellID is a cell as one kind of observation knows it.
+// CellID is a cell together with the kind of its observations.
 type CellID struct {
 	Src, Dst GroupID
 	Kind     decode.Kind
 }
 
-// CellStats are the totals of a cell and its mode of the bottleneck: among heavy
-// observations, the location with the most of them (IEEE 802.1 slides, January 2026,
-// the heatmap of the bottleneck's mode). Values are the signal's stored integers until they
-// are rendered.
+// CellStats are the totals of a cell and its mode of the bottleneck: the location with the most
+// heavy observations (IEEE 802.1 slides, January 2026, the heatmap of the bottleneck's mode).
+// Values are the signal's stored integers until they are rendered.
 type CellStats struct {
 	Src, Dst GroupID
 	Signal   csig.Signal
-	Kind     decode.Kind // the one that the totals are of
+	Kind     decode.Kind // of the totals
 
-	// Totals beyond 64 bits stay at the largest integer. Where the store's exact sum of values
-	// is larger, Sum and Measured are divided by the same number instead: Mean stays right.
+	// Totals beyond 64 bits stay at the largest integer. If the store's exact sum of values is
+	// larger, Sum and Measured are divided by the same number instead, so that Mean stays right.
 	Observations, Bytes uint64
 	Samples             uint64 // observations that are not trimmed, without the weight
 	Measured            uint64 // observations with a value
 	Sum, Min, Max       uint64 // of values; Min and Max are 0 when there is none
-	// LaterMeasured and LaterSum are Measured and Sum of the later half of the range, 0 of single windows
-	// of a longer answer.
+	// LaterMeasured and LaterSum are Measured and Sum of the later half of the range; 0 for single
+	// windows of a longer answer.
 	LaterMeasured, LaterSum uint64
 	Untouched, Trimmed      uint64
-	Unjudged                uint64 // observations that no threshold calls heavy or not
+	Unjudged                uint64 // observations that no threshold judges
 	Heavy, HeavySum         uint64
 
 	// Mode and RunnerUp are NoLocation, with counts of 0, when there is none.
@@ -43,26 +42,29 @@ type CellStats struct {
 	ModeCount, ModeSum uint64
 	RunnerUp           LocationID
 	RunnerUpCount      uint64
-	// ModeEvidence and RunnerUpEvidence are what located observations of the cell there, heavy or not.
+	// ModeEvidence and RunnerUpEvidence are the evidence behind the location of the cell's
+	// observations there, heavy or not.
 	ModeEvidence, RunnerUpEvidence Evidence
-	// Votes are the locations as resolved, the mode first, MaxVotes of them at most; none where the
-	// mode is taken at another level. They must not be changed.
+	// Votes are the locations as resolved, the mode first, at most MaxVotes; none if the mode is
+	// taken at another level. They must not be changed.
 	Votes []Vote
 
 	Verdict
 	State State
-	// JudgedWindows is how many of the last Horizon windows of the range were judged, CongestedWindows how many of them
-	// ended congested; both are 0 of single windows of a longer answer.
+	// JudgedWindows is the number of judged windows among the last Horizon windows of the range,
+	// CongestedWindows the number of those that ended congested; both are 0 for single windows of a
+	// longer answer.
 	JudgedWindows, CongestedWindows uint64
 }
 
-// WasCongested reports whether the cell was congested in the range, whether or not it is at its end.
+// WasCongested reports whether the cell was congested in the range, even if it no longer is at its
+// end.
 func (c *CellStats) WasCongested() bool { return c.State == Congested || c.CongestedWindows > 0 }
 
-// ID returns the cell, and the kind that the totals are of.
+// ID returns the cell with the kind of its totals.
 func (c *CellStats) ID() CellID { return CellID{c.Src, c.Dst, c.Kind} }
 
-// Equal reports whether both are alike in all that they say.
+// Equal reports whether both hold the same information.
 func (c *CellStats) Equal(o *CellStats) bool {
 	numbers := func(c *CellStats) [23]uint64 {
 		return [...]uint64{
@@ -86,8 +88,8 @@ func (c *CellStats) MinValue() float64 { return c.value(c.Min) }
 // MaxValue returns the largest value in the signal's unit; NaN when nothing has a value.
 func (c *CellStats) MaxValue() float64 { return c.value(c.Max) }
 
-// TrendValue returns how much higher the mean is in the later half of the range than in the earlier half, in
-// the signal's unit: negative where values fell, NaN where one of them has no value.
+// TrendValue returns the mean of the later half of the range minus that of the earlier half, in the
+// signal's unit: negative if values fell, NaN if one of the halves has no value.
 func (c *CellStats) TrendValue() float64 {
 	return c.Signal.Unit().FromStoredMean(trend(c.Sum, c.Measured, c.LaterSum, c.LaterMeasured))
 }
@@ -101,7 +103,7 @@ func (c *CellStats) value(stored uint64) float64 {
 
 // MeanError returns an upper bound on the standard error of the mean, in the signal's unit: no
 // distribution between Min and Max with this mean has a larger variance than (Max - mean)(mean -
-// Min) (Bhatia and Davis, 2000), and Samples of them were drawn. NaN without samples.
+// Min) (Bhatia and Davis, 2000), and Samples values were drawn from it. NaN without samples.
 func (c *CellStats) MeanError() float64 {
 	if c.Measured == 0 || c.Samples == 0 {
 		return math.NaN()
@@ -119,8 +121,8 @@ func (c *CellStats) ModeShare() float64 { return ratio(c.ModeCount, c.Heavy) }
 // HeavyShare returns the share of heavy observations among all; NaN without any.
 func (c *CellStats) HeavyShare() float64 { return ratio(c.Heavy, c.Observations) }
 
-// TrimmedShare returns the share of trimmed observations among all; NaN without any.
-// They are not in the mode, although nothing is more congested than what they met.
+// TrimmedShare returns the share of trimmed observations among all; NaN without any. The mode
+// leaves them out, although trimming is the worst congestion.
 func (c *CellStats) TrimmedShare() float64 { return ratio(c.Trimmed, c.Observations) }
 
 func ratio(a, b uint64) float64 {
@@ -130,7 +132,7 @@ func ratio(a, b uint64) float64 {
 	return float64(a) / float64(b)
 }
 
-// trend returns how much higher the mean of the later half of a range is than the mean of the earlier half.
+// trend returns the mean of the later half of a range minus that of the earlier half.
 func trend(sum, measured, laterSum, laterMeasured uint64) float64 {
 	return ratio(laterSum, laterMeasured) - ratio(sum-min(laterSum, sum), measured-min(laterMeasured, measured))
 }
@@ -151,8 +153,8 @@ func CompareCells(a, b CellStats) int {
 	return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst))
 }
 
-// CellLocation is what a cell's observations that name one location come to over a range. What no
-// hop touched has NoLocation.
+// CellLocation holds the sums of a cell's observations that name one location, over a range.
+// Observations that no hop touched have NoLocation.
 type CellLocation struct {
 	CellID
 	Location LocationID
@@ -165,8 +167,8 @@ type CellLocation struct {
 	LaterMeasured, LaterSum uint64
 }
 
-// AddWindow adds the values of a window that starts at a time, Unix ns. The later half of the range
-// begins at another one. Sums stay as they are.
+// AddWindow adds the values of a window that starts at start; the later half of the range starts at
+// later, both in Unix ns. It does not change Sums.
 func (c *CellLocation) AddWindow(start, later int64, s *Sums) {
 	if s.Measured == 0 {
 		return
@@ -182,8 +184,8 @@ func (c *CellLocation) AddWindow(start, later int64, s *Sums) {
 	}
 }
 
-// Trend returns how much higher the mean is in the later half of the range than in the earlier half, in stored
-// integers; NaN where one of them has no value.
+// Trend returns the mean of the later half of the range minus that of the earlier half, in stored
+// integers; NaN if one of them has no value.
 func (c *CellLocation) Trend() float64 { return trend(c.Sum, c.Measured, c.LaterSum, c.LaterMeasured) }
 
 // Merge adds the observations of another cell that name the same location.
@@ -203,18 +205,19 @@ func CompareCellLocations(a, b CellLocation) int {
 	return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst), cmp.Compare(a.Location, b.Location))
 }
 
-// LaterHalf is where the later half of a range begins, all in Unix ns.
+// LaterHalf returns the start of the later half of a range, all in Unix ns.
 func LaterHalf(from, to int64) int64 { return from + (to-from)/2 }
 
-// LocationStats are the heavy observations at a location. What no hop touched has NoLocation.
+// LocationStats are the heavy observations at a location. Observations that no hop touched have
+// NoLocation.
 type LocationStats struct {
 	Location        LocationID
 	Observations    uint64 // heavy or not
-	Samples         uint64 // of single windows: observations that are not trimmed, without the weight
-	Unjudged        uint64 // of single windows: observations that no threshold judges
+	Samples         uint64 // only of single windows: untrimmed observations, without the weight
+	Unjudged        uint64 // only of single windows: observations that no threshold judges
 	Heavy, HeavySum uint64
-	Cells           int      // with a heavy observation at the location; not known of single windows
-	Evidence        Evidence // of single cells
+	Cells           int      // with a heavy observation at the location; unknown for single windows
+	Evidence        Evidence // only of single cells
 }
 
 // HeavyMean returns the mean of the heavy values, in stored integers; NaN without any.
@@ -226,8 +229,8 @@ type LocationWindow struct {
 	LocationStats
 }
 
-// CompareBottlenecks puts the mode first: more heavy observations, then the more
-// severe mean, then the lower location. Means are compared exactly, as fractions.
+// CompareBottlenecks puts the mode first: more heavy observations, then the more severe mean, then
+// the lower location. It compares means exactly, as fractions.
 func CompareBottlenecks(d csig.Direction, a, b *LocationStats) int {
 	if a.Heavy != b.Heavy {
 		return cmp.Compare(b.Heavy, a.Heavy)
@@ -246,8 +249,8 @@ func compareProducts(a, b, c, d uint64) int {
 	return cmp.Or(cmp.Compare(hi1, hi2), cmp.Compare(lo1, lo2))
 }
 
-// SetMode makes mode and runner-up those of the cell's locations, which it sorts, and of resolved ones
-// the votes. Heavy sums and counts over hops have no location, and hence no mode.
+// SetMode sets the mode and runner-up from the cell's locations, which it sorts, and for resolved
+// ones also the votes. Heavy sums and counts over hops have no location, and so no mode.
 func (c *CellStats) SetMode(list []LocationStats, resolved bool) {
 	list = slices.DeleteFunc(list, func(l LocationStats) bool { return l.Heavy == 0 || l.Location == NoLocation })
 	slices.SortFunc(list, func(a, b LocationStats) int { return CompareBottlenecks(c.Signal.Direction(), &a, &b) })
@@ -266,7 +269,7 @@ func (c *CellStats) SetMode(list []LocationStats, resolved bool) {
 	}
 }
 
-// Merge adds what another row counted of the same location. Totals saturate.
+// Merge adds the counts of another row of the same location. Totals saturate.
 func (l *LocationStats) Merge(o *LocationStats) {
 	l.Observations = AddSat(l.Observations, o.Observations)
 	l.Samples = AddSat(l.Samples, o.Samples)

@@ -9,7 +9,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Rejection is why an observation was not aggregated.
+// Rejection is the reason why an observation was not aggregated.
 type Rejection uint8
 
 // The reasons.
@@ -17,18 +17,18 @@ const (
 	// RejectOrphan is a tag in a place where no tag belongs, or a reflection in a mirror
 	// session that the tap does not hold.
 	RejectOrphan Rejection = iota
-	// RejectPlace is a kind that is not terminal where the tap stands.
+	// RejectPlace is a kind that is not terminal at the tap's place.
 	RejectPlace
-	// RejectRepeat is a reflection that says the same as the flow's last one and
-	// acknowledges nothing new: the same measurement.
+	// RejectRepeat is a reflection with the same fields as the flow's last one that acknowledges
+	// nothing new: the same measurement.
 	RejectRepeat
 	// RejectFuture is a time far ahead of the watermark that later observations
 	// contradicted, or a live one that is MaxAhead or more ahead of the host's clock.
 	RejectFuture
 	// RejectNoTime is an observation of a capture without times.
 	RejectNoTime
-	// RejectInvalid is an observation that no decoder makes: an unknown layout or
-	// kind, or a time outside the years 1970 to 2116.
+	// RejectInvalid is an observation that no decoder makes: an unknown layout or kind, or a time
+	// outside the years 1970 to 2116.
 	RejectInvalid
 
 	// NumRejections bounds every Rejection.
@@ -37,7 +37,7 @@ const (
 
 var rejectionNames = [NumRejections]string{"orphan", "place", "repeat", "future", "no_time", "invalid"}
 
-// String returns the reason as metrics and reports name it, in snake case.
+// String returns the reason's name in metrics and reports, in snake case.
 func (r Rejection) String() string {
 	if r < NumRejections {
 		return rejectionNames[r]
@@ -45,8 +45,8 @@ func (r Rejection) String() string {
 	return fmt.Sprintf("rejection_%d", uint8(r))
 }
 
-// Counts is what became of the observations that a shard was given. All but the
-// last group are weighted observations, counted once, at the finest resolution.
+// Counts account for every observation given to a shard. All but the last group are weighted
+// observations, counted once, at the finest resolution.
 //
 // After Flush, In == Stored + Late + Overflow + the sum of Rejected.
 type Counts struct {
@@ -66,10 +66,10 @@ type Counts struct {
 	Deltas              uint64 // windows reopened after they had closed
 	ReflectionEvictions uint64 // flows forgotten before their reflection could repeat
 	CacheResets         uint64 // look-up caches emptied because they were full
-	FlowsForgotten      uint64 // by windows whose budget of flows was spent: they are part of all others
+	FlowsForgotten      uint64 // by windows whose flow budget was used up: their counts are in the rest
 }
 
-// Merge adds what another shard counted.
+// Merge adds the counts of another shard.
 func (c *Counts) Merge(o *Counts) {
 	c.In += o.In
 	c.Stored += o.Stored
@@ -92,11 +92,11 @@ func (c *Counts) Merge(o *Counts) {
 	c.FlowsForgotten += o.FlowsForgotten
 }
 
-// MaxWeight bounds how many packets one observation stands for, so that weighted counts of a
-// window have 64 bits.
+// MaxWeight bounds the number of packets that one observation stands for, so that weighted counts
+// of a window fit 64 bits.
 const MaxWeight = 1 << 30
 
-// CheckWeight says what is wrong with a weight.
+// CheckWeight returns an error if the weight is above MaxWeight.
 func CheckWeight(n uint64) error {
 	if n > MaxWeight {
 		return fmt.Errorf("weight %d: expected at most %d", n, MaxWeight)
@@ -104,7 +104,7 @@ func CheckWeight(n uint64) error {
 	return nil
 }
 
-// CellKey names a cell of one signal, seen in one kind of observations.
+// CellKey names a cell of one signal and one kind of observations.
 type CellKey struct {
 	Signal   csig.Signal
 	Kind     decode.Kind
@@ -114,14 +114,15 @@ type CellKey struct {
 // ID returns the cell without its signal.
 func (k CellKey) ID() CellID { return CellID{k.Src, k.Dst, k.Kind} }
 
-// Evidence is what located observations more closely than their locators: a bit for each kind of
-// evidence of paths, none where the locators alone decided. Sums of rows have the bits of all.
+// Evidence is a bit set of the path evidence that located observations more closely than their
+// locators: none if the locators alone decided. Sums of rows have the bits of all.
 //
-// What tags of one flow say together is no kind of it. That they fit one path leaves each set of ports as
-// it is: compact locators name classes of ports by their place in the fabric, and on the shortest paths that
-// have a port of one class, each port of another that the pair's paths have lies on some (7,736 pairs of
-// sets of all pairs of groups, in all fabrics of the emitter). That flows with different values in a fine
-// window passed different ports tells neither one from the other.
+// Two other sources are no evidence. That the tags of one flow fit one path leaves each set of
+// ports unchanged: compact locators name classes of ports by their place in the fabric, and for
+// each port of one class, every port of another class on the pair's paths shares some shortest path
+// with one of the first class (7,736 pairs of sets of all pairs of groups, in all fabrics of the
+// emitter). That flows with different values in a fine window passed different ports does not tell
+// which flow passed which.
 type Evidence uint8
 
 // The kinds of evidence.
@@ -134,10 +135,10 @@ const (
 	AllEvidence = ByPathTable | ByECMP | ByTap
 )
 
-// EvidenceNames are the words for the bits, the lowest first.
+// EvidenceNames are the names of the bits, the lowest first.
 var EvidenceNames = [...]string{"path", "ecmp", "tap"}
 
-// Words calls yield with the words for the bits, or with "locator" for none.
+// Words calls yield with the names of the set bits, or with "locator" for none.
 func (e Evidence) Words(yield func(string) bool) {
 	if e == 0 {
 		yield("locator")
@@ -150,18 +151,18 @@ func (e Evidence) Words(yield func(string) bool) {
 	}
 }
 
-// Sums is what a row counts: observations, how many samples they stand on (observations that
-// are not trimmed, without the weight), how many no threshold judges (such as min ABW without the
-// capacity of the port), and the sums and extremes of their values in stored units. Min and Max are
-// 0 while Measured, the number of values, is. Evidence is what located any of them. Merging is
-// associative and commutative; totals saturate.
+// Sums holds a row's counts: observations; samples (untrimmed observations, without the weight);
+// observations that no threshold judges (such as min ABW without the capacity of the port); and the
+// sums and extremes of their values in stored units. Min and Max are 0 while Measured, the number
+// of values, is 0. Evidence is the union over the observations. Merging is associative and
+// commutative; totals saturate.
 type Sums struct {
 	Observations, Samples, Bytes, Measured, Sum, Min, Max uint64
 	Untouched, Trimmed, Unjudged, Heavy, HeavySum         uint64
 	Evidence                                              Evidence
 }
 
-// AddValues adds n values that lie between lo and hi and come to sum.
+// AddValues adds n values between lo and hi whose sum is sum.
 func (s *Sums) AddValues(n, lo, hi, sum uint64) {
 	if s.Measured == 0 || lo < s.Min {
 		s.Min = lo
@@ -171,7 +172,7 @@ func (s *Sums) AddValues(n, lo, hi, sum uint64) {
 	s.Sum = AddSat(s.Sum, sum)
 }
 
-// Merge adds what another row counted.
+// Merge adds another row's counts.
 func (s *Sums) Merge(o *Sums) {
 	if o.Measured > 0 {
 		s.AddValues(o.Measured, o.Min, o.Max, o.Sum)
@@ -187,8 +188,8 @@ func (s *Sums) Merge(o *Sums) {
 	s.Evidence |= o.Evidence
 }
 
-// AddSat adds. What does not fit 64 bits stays at the largest value instead of wrapping,
-// in whatever order totals are merged.
+// AddSat adds. A sum beyond 64 bits stays at the largest value instead of wrapping, in whatever
+// order totals are merged.
 func AddSat(a, b uint64) uint64 {
 	sum, carry := bits.Add64(a, b, 0)
 	if carry != 0 {
@@ -197,7 +198,7 @@ func AddSat(a, b uint64) uint64 {
 	return sum
 }
 
-// MulSat multiplies, and saturates as AddSat does.
+// MulSat multiplies, and saturates like AddSat.
 func MulSat(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	if hi != 0 {
@@ -206,10 +207,10 @@ func MulSat(a, b uint64) uint64 {
 	return lo
 }
 
-// NotWatched is greater than every code: no value of a series is watched.
+// NotWatched is greater than every code: it watches no value of a series.
 const NotWatched uint32 = 1 << 30
 
-// Watched is an observation, and why it is watched. One may be in a list twice, with
+// Watched is an observation with the reason for watching it. One may be in a list twice, with
 // different reasons.
 type Watched struct {
 	*decode.Observation
@@ -225,7 +226,7 @@ const (
 	WatchedSource   WatchReason = iota // its source is unusual
 	WatchedValue                       // its value is unusual for its location
 	WatchedReserved                    // reserved bits are set
-	WatchedOrphan                      // it is RejectOrphan
-	WatchedSent                        // at a tap of a sender, a value that is not initial
+	WatchedOrphan                      // RejectOrphan applies
+	WatchedSent                        // a value that is not the initial one, at a sender's tap
 	WatchedLength                      // it is the longest so far, or has D and is about as long
 )

@@ -12,18 +12,18 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// ErrImpossible is wrapped by the error for counts and values that no network has: more
-// packets or bytes than links carry in so long, or a value beyond its unit.
+// ErrImpossible is wrapped by errors for counts and values that no network can have: more packets
+// or bytes than links carry in that time, or a value beyond its unit's maximum.
 var ErrImpossible = errors.New("impossible")
 
-// What one tap takes in, or stands for where it samples. The largest switch forwards 102.4
-// Tbit/s, 12.8e12 bytes a second, in frames of 64 bytes at least: this is a third more, and a
-// link of a host is a hundredth of it.
+// The maximum rates of one tap, including the packets that samples stand for. The largest switch
+// forwards 102.4 Tbit/s, 12.8e12 bytes a second, in frames of at least 64 bytes. The bound is a
+// third more; one host's link is a hundredth of it.
 //
-// A block of a minute has less than 2^44 observations of a kind then, so that 2^20 blocks at
-// the bound add up within 64 bits, and the rows of one block always do: folding rows of a
-// block into one never wraps. Further sums, over blocks, saturate in memory and have 128 bits
-// in the store's views. Sums of values may exceed 64 bits in a single row and saturate.
+// So a block of a minute has fewer than 2^44 observations of a kind: 2^20 blocks at the bound add
+// up within 64 bits, and folding the rows of one block never wraps. Sums over more blocks saturate
+// in memory and have 128 bits in the store's views. Sums of values may exceed 64 bits in a single
+// row and saturate.
 const (
 	MaxByteRate   = 1 << 44 // bytes a second
 	MaxPacketRate = MaxByteRate / 64
@@ -31,17 +31,17 @@ const (
 	MaxFrameBytes = 1 << 20
 )
 
-// MaxAhead is how far ahead of its own clock a host takes times: of packets, whose times network
-// cards and switches may write, and of windows of other hosts. Hosts that keep their clocks by
-// NTP differ by milliseconds, and by some 100 ms after a bad minute. What is later is rejected,
-// never given another time.
+// MaxAhead is the largest distance ahead of its own clock at which a host accepts times: of
+// packets, whose times network cards and switches may write, and of windows of other hosts. Clocks
+// kept by NTP differ by milliseconds, and by some 100 ms after a bad minute. Later times are
+// rejected, never changed.
 const MaxAhead = 2 * time.Second
 
-// MaxPackets returns how many packets one tap takes in over a time, at most. A second is the
-// shortest: the packets that a sampled one stands for are not all in its short window.
+// MaxPackets returns the maximum number of packets that one tap can take in during d, which counts
+// as at least a second: the packets that a sample stands for are not all in its short window.
 func MaxPackets(d time.Duration) uint64 { return MulSat(wholeSeconds(d), MaxPacketRate) }
 
-// MaxBytes is MaxPackets of bytes.
+// MaxBytes is MaxPackets for bytes.
 func MaxBytes(d time.Duration) uint64 { return MulSat(wholeSeconds(d), MaxByteRate) }
 
 func wholeSeconds(d time.Duration) uint64 {
@@ -49,7 +49,7 @@ func wholeSeconds(d time.Duration) uint64 {
 	return max(n/uint64(time.Second)+min(n%uint64(time.Second), 1), 1)
 }
 
-// traffic is what rows of one kind come to: a packet has at most one tag and one reflection.
+// traffic is the total of rows of one kind: a packet has at most one tag and one reflection.
 type traffic struct{ packets, bytes uint64 }
 
 // trafficByKind is the traffic of tags and of reflections.
@@ -70,9 +70,9 @@ func (t *trafficByKind) check(window time.Duration) error {
 	return nil
 }
 
-// Check returns why no aggregator can have made the block's rows and flows: an error, which
-// wraps ErrImpossible where there is more of something than networks have. The columns
-// have to be of equal length, and distributions in order.
+// Check returns an error if no aggregator can have made the block's rows and flows; it wraps
+// ErrImpossible if some amount is more than networks can have. The columns must have equal length,
+// and distributions must be in order.
 func (b *Block) Check() error {
 	window := time.Duration(b.Resolution)
 	var rows, flows trafficByKind
@@ -138,7 +138,7 @@ func (b *Block) checkRow(i int, codes []uint16, counts []uint64) error {
 	return checkValues(signal, &valueSums{counted, b.Heavy[i], b.Sum[i], b.HeavySum[i], b.Min[i], b.Max[i]}, false)
 }
 
-// checkKind wants a signal and a kind that exist.
+// checkKind requires a signal and a kind that exist.
 func checkKind(s csig.Signal, kind uint8) error {
 	defined := s.Configured() || s == csig.SignalOf(csig.IETF01, s.Type()) || s == csig.SignalOf(csig.UEC050, s.Type())
 	if k := decode.Kind(kind); !defined || k != decode.Tag && k != decode.Reflection {
@@ -147,7 +147,7 @@ func checkKind(s csig.Signal, kind uint8) error {
 	return nil
 }
 
-// checkEncoding wants a layout that has the signal's type, and codes of its format.
+// checkEncoding requires a layout that has the signal's type, and codes of its format.
 func checkEncoding(s csig.Signal, encoding uint8, codes []uint16) error {
 	if int(encoding) >= csig.NumLayouts {
 		return fmt.Errorf("encoding %d: does not exist", encoding)
@@ -162,11 +162,11 @@ func checkEncoding(s csig.Signal, encoding uint8, codes []uint16) error {
 	return nil
 }
 
-// valueSums are n values and their sums, heavy ones among them.
+// valueSums are n values and their sums, with those of the heavy ones.
 type valueSums struct{ n, heavy, sum, heavySum, min, max uint64 }
 
-// checkValues holds values to their unit, and sums, extremes and counts to each other.
-// Sums stop at the largest integer: rests, which others were subtracted from, stay there.
+// checkValues checks values against their unit, and sums, extremes and counts against each other.
+// Sums saturate: a rest, from which other sums were subtracted, stays at the largest integer.
 func checkValues(s csig.Signal, v *valueSums, rest bool) error {
 	if v.max > s.Unit().Max() {
 		return fmt.Errorf("%w: value %d of %s: expected at most %d", ErrImpossible, v.max, s.FullName(), s.Unit().Max())
@@ -181,15 +181,15 @@ func checkValues(s csig.Signal, v *valueSums, rest bool) error {
 	return nil
 }
 
-// sumFits reports whether n values between the extremes can have the sum, which stops at
-// the largest integer.
+// sumFits reports whether n values between the extremes can have the sum, which saturates at the
+// largest integer.
 func sumFits(sum, n, least, most uint64) bool {
 	lowHi, low := bits.Mul64(n, least)
 	highHi, high := bits.Mul64(n, most)
 	return (highHi > 0 || sum <= high) && (sum == math.MaxUint64 || lowHi == 0 && sum >= low)
 }
 
-// check returns why no aggregator can have made the row.
+// check returns an error if no aggregator can have made the row.
 func (f *FlowRow) check() error {
 	signal := csig.Signal(f.Signal)
 	if err := checkKind(signal, f.Kind); err != nil {

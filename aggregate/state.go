@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// State is the state of a cell, a link or a location. It is that at the end of a range: the last
-// Horizon windows before it decide, however long the range is.
+// State is the state of a cell, a link or a location at the end of a range. The last Horizon
+// windows decide, however long the range is.
 type State uint8
 
 // The states. Their numbers are those of the API's enum, less one.
 const (
-	NoData    State = iota // nothing was observed, or not lately: silence is never health
+	NoData    State = iota // nothing was observed, or not recently: silence is never health
 	TooFew                 // fewer than MinObservations samples
 	Clear                  // nothing was heavy
 	Congested              // the heavy share reached the onset, and has not fallen below the clear share since
-	Brief                  // something was heavy, and it is not congested
-	NotJudged              // no threshold applies, such as that of min ABW without the port's capacity
+	Brief                  // something was heavy, but the state is not congested
+	NotJudged              // no threshold applies, such as for min ABW without the port's capacity
 
 	// NumStates bounds every State.
 	NumStates
@@ -24,7 +24,7 @@ const (
 
 var stateNames = [NumStates]string{"no_data", "too_few", "clear", "congested", "brief", "not_judged"}
 
-// String returns the state as it is printed, in snake case.
+// String returns the state's name in snake case.
 func (s State) String() string {
 	if s < NumStates {
 		return stateNames[s]
@@ -32,24 +32,24 @@ func (s State) String() string {
 	return fmt.Sprintf("state_%d", uint8(s))
 }
 
-// HowToJudge is what to do about NotJudged.
+// HowToJudge says how to resolve NotJudged.
 const HowToJudge = "min ABW is heavy below a share of the port's capacity, and the capacity is not known: name the ports in a fabric file (--fabric), or give the signal's table an absolute threshold"
 
 const (
-	// MinObservations is how many samples a window needs to be judged.
+	// MinObservations is the number of samples that a window needs to be judged.
 	MinObservations = 10
-	// Horizon is how many windows before a time decide the state at that time.
+	// Horizon is the number of windows before a time that decide the state at that time.
 	Horizon = 300
 )
 
-// Thresholds are shares of heavy observations: a window at or above Onset makes congested, one
-// below Clear ends it, and those between decide nothing.
+// Thresholds are shares of heavy observations: a window at or above Onset starts congestion, one
+// below Clear ends it, and one in between changes nothing.
 type Thresholds struct{ Onset, Clear float64 }
 
-// DefaultThresholds returns those of a configuration that names none.
+// DefaultThresholds returns the thresholds that apply without configuration.
 func DefaultThresholds() Thresholds { return Thresholds{Onset: 0.05, Clear: 0.02} }
 
-// Check refuses thresholds that decide nothing, or both ways.
+// Check returns an error unless 0 < Clear <= Onset <= 1.
 func (t Thresholds) Check() error {
 	if t.Clear > 0 && t.Clear <= t.Onset && t.Onset <= 1 {
 		return nil
@@ -60,11 +60,11 @@ func (t Thresholds) Check() error {
 // Judgement is the judgement of one window.
 type Judgement uint8
 
-// The judgements. Each one has Loaded where something was heavy.
+// The judgements. Loaded is added to each if something was heavy.
 const (
 	Unjudged  Judgement = iota // too few samples, or too many that no threshold judges
 	Undecided                  // between the thresholds
-	Below                      // the heavy share is below the clear share, whatever was not judged
+	Below                      // the heavy share is below the clear share, even with all unjudged ones
 	Onset                      // the heavy share is at or above the onset
 
 	Loaded Judgement = 4
@@ -88,20 +88,20 @@ func (t Thresholds) Judge(observations, samples, heavy, unjudged uint64) Judgeme
 	return j
 }
 
-// Verdict is what the last windows before a time say.
+// Verdict is the result of the last windows before a time.
 type Verdict struct {
-	// Since is the start of the first window with an onset that no window below the clear share
-	// followed, Unix ns; 0 unless Sustained. What began before Horizon windows has the first one
-	// with an onset among them.
+	// Since is the start of the first window with an onset after the last one below the clear
+	// share, Unix ns; 0 unless Sustained. If the congestion began more than Horizon windows ago, it
+	// is the first window with an onset among them.
 	Since     int64
 	Lasted    int64 // ns from Since to the end
 	AnyJudged bool  // some window was judged
-	Sustained bool  // the latest window that decides has an onset
+	Sustained bool  // the latest deciding window has an onset
 	AnyLoaded bool  // something was heavy in some window
 }
 
-// State returns the state of sums whose last windows have the verdict. Where none of them was judged,
-// the sums are judged as one window.
+// State returns the state of sums with the verdict of their last windows. If none of those was
+// judged, it judges the sums as one window.
 func (t Thresholds) State(v Verdict, observations, samples, heavy, unjudged uint64) State {
 	switch {
 	case observations == 0:
@@ -126,21 +126,21 @@ func (t Thresholds) State(v Verdict, observations, samples, heavy, unjudged uint
 	return Brief
 }
 
-// Judge sets the state of a cell whose verdict is known.
+// Judge sets the state of a cell from its verdict.
 func (c *CellStats) Judge(t Thresholds) {
 	c.State = t.State(c.Verdict, c.Observations, c.Samples, c.Heavy, c.Unjudged)
 }
 
-// History holds the judgements of the last Horizon windows of one cell or link, by the number of
-// the window: its start by its length. The zero value is empty.
+// History holds the judgements of the last Horizon windows of one cell or link. A window's number
+// is its start divided by its length. The zero value is empty.
 type History struct {
 	ring           [Horizon]Judgement
 	end            int64 // number of the window after the newest one
 	judged, loaded int   // windows in the ring
 }
 
-// Set sets the judgement of a window, in place of an earlier one. It forgets windows that are
-// Horizon before the newest.
+// Set sets or replaces the judgement of a window. It forgets windows that are Horizon before the
+// newest.
 func (h *History) Set(window int64, j Judgement) {
 	if window >= h.end {
 		for n := max(h.end, window-Horizon+1); n <= window; n++ {
@@ -169,7 +169,7 @@ func (h *History) count(j Judgement, n int) {
 	}
 }
 
-// Get returns the judgement of a window; Unjudged of one that is not held.
+// Get returns the judgement of a window; Unjudged if it is not held.
 func (h *History) Get(window int64) Judgement {
 	if window < 0 || window >= h.end || window < h.end-Horizon {
 		return Unjudged
@@ -180,10 +180,10 @@ func (h *History) Get(window int64) Judgement {
 // End returns the number of the window after the newest one.
 func (h *History) End() int64 { return h.end }
 
-// Verdict returns the verdict at the start of the window of a number. Windows have a length in ns.
+// Verdict returns the verdict at the start of window number end. length is that of windows, in ns.
 func (h *History) Verdict(end, length int64) Verdict {
 	var v Verdict
-	if end == h.end && h.loaded == 0 { // as most cells mostly are: none has an onset
+	if end == h.end && h.loaded == 0 { // the most common case: nothing was heavy
 		v.AnyJudged = h.judged > 0
 		return v
 	}

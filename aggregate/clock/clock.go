@@ -7,30 +7,29 @@ import (
 	"time"
 )
 
-// Pair is one event as the two taps have stamped it, each by its own clock, Unix ns.
+// Pair is one event with the timestamps of the two taps, each by its own clock, Unix ns.
 type Pair struct {
 	A, B int64
-	// Kind is the same for events of one direction that take equally long where they meet
-	// no queue, as packets of one length on ways of one length do. Where it differs without
-	// need, or does not where it should, the drift is told less well: nothing else is.
+	// Kind groups events of one direction that take equally long without queueing, such as packets
+	// of one length on paths of one length. Unnecessary kinds, or too few, make only the drift less
+	// exact.
 	Kind uint32
 }
 
-// Options say what is known beforehand. The zero value knows nothing.
+// Options are prior knowledge. The zero value has none.
 type Options struct {
-	// Error is how far the timestamps of a pair are off at most, those of both taps
-	// together, in either direction.
+	// Error is the largest error of a pair's timestamps, both taps together, in either direction.
 	Error time.Duration
-	// Forward and Backward are how long the way from A to B, and from B to A, takes at
-	// least: cables, and sending the packet at each hop. What is not known of them
-	// widens the bound, and half of their difference is an error of the offset.
+	// Forward and Backward are the minimum delays from A to B and from B to A: cables, and
+	// transmission at each hop. An unknown part of them widens the bound, and half of their
+	// difference is an error of the offset.
 	Forward, Backward time.Duration
-	// MaxDrift is how much the clocks may drift apart, in ppb; 0 stands for 1,000,000.
+	// MaxDrift is the largest relative drift of the clocks, in ppb; 0 means 1,000,000.
 	MaxDrift float64
 }
 
 const (
-	defaultMaxDrift = 1e6 // ppb: 1 ms in a second, ten times what bad quartz does
+	defaultMaxDrift = 1e6 // ppb: 1 ms in a second, ten times the drift of bad quartz
 	minPairs        = 3
 	maxPairs        = 1 << 22 // take some seconds and 200 MB
 )
@@ -41,36 +40,33 @@ var (
 	ErrInconsistent = errors.New("no steady drift explains the packets: a clock was set, packets were matched wrongly, or timestamps are worse than said")
 )
 
-// Relation is how B's clock goes against A's. It can be copied and is safe for concurrent
-// use.
+// Relation describes B's clock relative to A's. It can be copied and is safe for concurrent use.
 type Relation struct {
-	// At is the instant that Offset holds for, on A's clock, Unix ns: the middle of
-	// the packets.
+	// At is the instant of Offset, on A's clock, Unix ns: the middle of the packets.
 	At int64
-	// Offset is how far B's clock is ahead at that instant, in ns.
+	// Offset is B's clock minus A's at that instant, in ns.
 	Offset float64
-	// Drift is how much B's clock gains, in ns per second of A's clock (ppb).
+	// Drift is the gain of B's clock, in ns per second of A's clock (ppb).
 	Drift float64
 	// DriftLow and DriftHigh bound the true drift.
 	DriftLow, DriftHigh float64
-	// DriftError is the standard error of Drift, in ppb, as far as the packets themselves
-	// tell it: +Inf where they are too few.
+	// DriftError is the standard error of Drift, in ppb, as estimated from the packets: +Inf if
+	// they are too few.
 	DriftError float64
-	// Queued says that too few packets met no queue. Drift and DriftError then suppose that
-	// queues were as long at the end as at the beginning; the bound never does.
+	// Queued says that too few packets met no queue. Then Drift and DriftError assume that queues
+	// were as long at the end as at the beginning; the bound never does.
 	Queued bool
-	// OneWay says that packets went one way alone: the offset is then bounded on one
-	// side, the other being infinite, and the drift by Options.MaxDrift alone.
+	// OneWay says that all packets went in one direction. Then the offset is bounded on one side,
+	// the other being infinite, and only Options.MaxDrift bounds the drift.
 	OneWay bool
-	// RoundTrip is the least time both ways together that fits all packets, in ns, less
-	// the error of the timestamps: 0 where OneWay is set. It may be negative, by no more
-	// than twice that error.
+	// RoundTrip is the least time of both directions together that fits all packets, in ns, minus
+	// the error of the timestamps; 0 if OneWay. It may be negative, by at most twice that error.
 	RoundTrip float64
 
-	base    float64 // ns that values of lines have less
-	corners []line  // of the lines that fit; nil where OneWay is set
+	base    float64 // ns, subtracted from the values of lines
+	corners []line  // of the lines that fit; nil if OneWay
 	side    direction
-	edge    []point // where OneWay is set: no line passes these, widened
+	edge    []point // if OneWay: no line passes these, widened
 }
 
 // direction of packets.
@@ -81,8 +77,8 @@ const (
 	backward direction = -1 // B first
 )
 
-// Bound gives between what the offset is at an instant on A's clock, if the clocks drift
-// steadily and Options hold. Away from At it widens with the drift that is not known.
+// Bound returns the range of the offset at an instant on A's clock, if the clocks drift steadily
+// and Options hold. Away from At it widens with the uncertainty of the drift.
 func (r *Relation) Bound(a int64) (low, high float64) {
 	x := seconds(a, r.At)
 	if r.OneWay {
@@ -96,7 +92,7 @@ func (r *Relation) Bound(a int64) (low, high float64) {
 	return low, high
 }
 
-// boundOneWay is what the nearest packets leave, with the fastest drift that may be.
+// boundOneWay returns the bound of the nearest packets under the fastest possible drift.
 func (r *Relation) boundOneWay(x float64) (low, high float64) {
 	limit := math.Inf(int(r.side))
 	for _, p := range r.edge {
@@ -113,13 +109,13 @@ func (r *Relation) boundOneWay(x float64) (low, high float64) {
 	return limit + r.base, math.Inf(1)
 }
 
-// OffsetAt returns how far B's clock is ahead at an instant on A's clock, in ns.
+// OffsetAt returns B's clock minus A's at an instant on A's clock, in ns.
 func (r *Relation) OffsetAt(a int64) float64 { return r.Offset + r.Drift*seconds(a, r.At) }
 
-// ToB is what B's clock shows when A's clock shows a, both Unix ns.
+// ToB returns B's clock when A's clock shows a, both Unix ns.
 func (r *Relation) ToB(a int64) int64 { return a + int64(math.Round(r.OffsetAt(a))) }
 
-// ToA is what A's clock shows when B's clock shows b, both Unix ns.
+// ToA returns A's clock when B's clock shows b, both Unix ns.
 func (r *Relation) ToA(b int64) int64 {
 	since := float64(b-r.At) - r.Offset // on B's clock, since At
 	return r.At + int64(math.Round(since/(1+r.Drift/1e9)))
@@ -127,9 +123,9 @@ func (r *Relation) ToA(b int64) int64 {
 
 func seconds(a, since int64) float64 { return float64(a-since) / 1e9 }
 
-// Between estimates the relation of two clocks from the packets that passed A first and
-// those that passed B first, in any order; either may be empty. It reads the slices and
-// keeps nothing of them. Errors wrap ErrTooFew or ErrInconsistent.
+// Between estimates the relation of two clocks from the packets that passed A first and those that
+// passed B first, in any order; either may be empty. It only reads the slices and does not keep
+// them. Errors wrap ErrTooFew or ErrInconsistent.
 func Between(forwards, backwards []Pair, o Options) (*Relation, error) {
 	if len(forwards)+len(backwards) > maxPairs {
 		return nil, fmt.Errorf("relate clocks: %d packets: expected at most %d", len(forwards)+len(backwards), maxPairs)
@@ -163,7 +159,7 @@ func Between(forwards, backwards []Pair, o Options) (*Relation, error) {
 	return r, nil
 }
 
-// middle is half way from the first to the last packet on A's clock.
+// middle returns the time half way between the first and the last packet on A's clock.
 func middle(lists ...[]Pair) int64 {
 	low, high := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, list := range lists {
@@ -177,8 +173,8 @@ func middle(lists ...[]Pair) int64 {
 	return low + int64(uint64(high-low)/2)
 }
 
-// oneWay takes the envelope for the offset: the least delay is taken to be the one known,
-// and the luckiest timestamps to be right.
+// oneWay takes the envelope as the offset: it assumes that the least delay is the known one, and
+// that the most favorable timestamps are right.
 func (r *Relation) oneWay(e *edge, o *Options) {
 	r.OneWay, r.side = true, e.side
 	r.DriftLow, r.DriftHigh = -o.MaxDrift, o.MaxDrift
@@ -190,8 +186,8 @@ func (r *Relation) oneWay(e *edge, o *Options) {
 	}
 }
 
-// twoWays takes the middle of the band between both envelopes, along the slope that is the
-// nearest to the packets of both.
+// twoWays takes the middle of the band between both envelopes, along the slope that is closest to
+// the packets of both.
 func (r *Relation) twoWays(up, down *edge, o *Options) error {
 	slack := float64(o.Error)
 	r.corners = fitting(up.hull, down.hull, slack, o.MaxDrift)

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// point is a packet: when, in s, and what B's clock showed more than A's, in ns.
+// point is a packet: its time, in s, and B's timestamp minus A's, in ns.
 type point struct {
 	x, y float64
 	kind uint32
@@ -18,8 +18,8 @@ type line struct{ value, slope float64 }
 
 func (l line) at(x float64) float64 { return l.value + l.slope*x }
 
-// edge is the convex hull of one direction's packets, on the side of the offset: below the
-// packets that went forward, above those that went backward.
+// edge is the convex hull of one direction's packets, on the side of the offset: below the forward
+// packets, above the backward ones.
 type edge struct {
 	side   direction
 	points []point // in the order of x
@@ -27,8 +27,8 @@ type edge struct {
 	meanX  float64 // of all packets
 }
 
-// newEdge takes what the way is known to take off each packet. Values are relative to at
-// and first, so that they are exact as floating point numbers.
+// newEdge subtracts the known minimum delay from each packet. Values are relative to at and first,
+// so that they are exact as floating point numbers.
 func newEdge(pairs []Pair, at, first int64, way float64, side direction) *edge {
 	e := &edge{side: side}
 	points := make([]point, len(pairs))
@@ -42,7 +42,7 @@ func newEdge(pairs []Pair, at, first int64, way float64, side direction) *edge {
 	})
 	for i, p := range points {
 		if i > 0 && p.x == points[i-1].x {
-			continue // the one before is nearer to the offset
+			continue // the previous one is nearer to the offset
 		}
 		for len(e.hull) > 1 && e.hides(e.hull[len(e.hull)-2], p, e.hull[len(e.hull)-1]) {
 			e.hull = e.hull[:len(e.hull)-1]
@@ -55,16 +55,16 @@ func newEdge(pairs []Pair, at, first int64, way float64, side direction) *edge {
 	return e
 }
 
-// hides reports whether between is not on the hull of it and its neighbours.
+// hides reports whether between is not on the hull of itself and its neighbors.
 func (e *edge) hides(before, after, between point) bool {
 	cross := (between.x-before.x)*(after.y-before.y) - (after.x-before.x)*(between.y-before.y)
 	return float64(e.side)*cross <= 0
 }
 
-// wide reports whether there are packets at different times, without which no line is known.
+// wide reports whether there are packets at different times; without them no line is known.
 func (e *edge) wide() bool { return len(e.hull) > 1 }
 
-// slopes returns those of the hull's sides: the lines that touch two packets.
+// slopes returns the slopes of the hull's sides: the lines that touch two packets.
 func (e *edge) slopes() []float64 {
 	var list []float64
 	for i := range len(e.hull) - 1 {
@@ -73,8 +73,8 @@ func (e *edge) slopes() []float64 {
 	return list
 }
 
-// touch returns the value at x = 0 of the line of a slope that touches the hull from the side
-// of the offset.
+// touch returns the value at x = 0 of the line with that slope that touches the hull on the side of
+// the offset.
 func (e *edge) touch(slope float64) float64 {
 	value := math.Inf(int(e.side))
 	for _, p := range e.hull {
@@ -85,14 +85,14 @@ func (e *edge) touch(slope float64) float64 {
 	return value
 }
 
-// mean is, but for a constant, how near the touching line is to all packets: their mean
-// distance is the least where this is the most. It is concave in the slope.
+// mean returns, up to a constant, how close the touching line is to all packets: their mean
+// distance is smallest where mean is largest. It is concave in the slope.
 func (e *edge) mean(slope float64) float64 {
 	return float64(e.side) * (e.touch(slope) + slope*e.meanX)
 }
 
-// steepest returns the slope along which lines that touch the edges are the nearest to all packets;
-// the middle where there are several.
+// steepest returns the slope at which lines that touch the edges are closest to all packets; the
+// middle if there are several.
 func steepest(limit float64, edges ...*edge) float64 {
 	return highest(limit, edges, func(slope float64) (sum float64) {
 		for _, e := range edges {
@@ -102,8 +102,8 @@ func steepest(limit float64, edges ...*edge) float64 {
 	})
 }
 
-// highest returns the slope at which a function that is concave, and straight between the slopes of
-// the edges, is the most; the middle where there are several.
+// highest returns the slope that maximizes a concave function that is linear between the slopes of
+// the edges; the middle if there are several.
 func highest(limit float64, edges []*edge, f func(slope float64) float64) float64 {
 	best, low, high := math.Inf(-1), 0.0, 0.0
 	for _, e := range edges {
@@ -120,10 +120,10 @@ func highest(limit float64, edges []*edge, f func(slope float64) float64) float6
 	return (low + high) / 2
 }
 
-// fitting returns the corners of the set of lines that pass between both hulls, each of which
-// gives way by slack. It is a polygon in (value, slope); without corners no line fits.
+// fitting returns the corners of the set of lines that pass between both hulls, each widened by
+// slack. It is a polygon in (value, slope); without corners no line fits.
 func fitting(above, below []point, slack, maxDrift float64) []line {
-	// No line that fits is further off at x = 0. A larger number would cost precision.
+	// No fitting line has a larger value at x = 0. A larger bound would cost precision.
 	far := slack
 	for _, p := range slices.Concat(above, below) {
 		far = max(far, slack+math.Abs(p.y)+maxDrift*math.Abs(p.x))
@@ -138,7 +138,7 @@ func fitting(above, below []point, slack, maxDrift float64) []line {
 	return polygon
 }
 
-// cut keeps the part of a convex polygon where room, which is linear, is not negative.
+// cut keeps the part of a convex polygon where the linear function room is not negative.
 func cut(polygon []line, room func(line) float64) (kept []line) {
 	for i, to := range polygon {
 		from := polygon[(i+len(polygon)-1)%len(polygon)]
@@ -154,7 +154,7 @@ func cut(polygon []line, room func(line) float64) (kept []line) {
 	return kept
 }
 
-// density is how many rests there are of each length, smoothed.
+// density is the smoothed histogram of residuals.
 type density struct {
 	low, bin float64 // of the first bin
 	counts   []float64
@@ -162,14 +162,14 @@ type density struct {
 }
 
 const (
-	// binsOf a width: the smoothing is so many times finer.
+	// binsOf is the number of bins in a width of the smoothing.
 	binsOf = 4
-	// margin is bins on either side, which smoothing reaches.
+	// margin is the number of bins on either side that smoothing reaches.
 	margin = 8
 )
 
-// fill counts the rests from low to high, smoothed by a kernel of about the width. It takes
-// memory for four numbers a width.
+// fill counts the residuals from low to high, smoothed by a kernel of about the width. It needs
+// memory for four numbers per width.
 func (d *density) fill(rests []float64, low, high, width float64) {
 	d.low, d.bin = low, width/binsOf
 	n := int((high-low)/d.bin) + 1 + 2*margin
@@ -178,12 +178,12 @@ func (d *density) fill(rests []float64, low, high, width float64) {
 	}
 	d.counts, d.scratch = d.counts[:n], d.scratch[:n]
 	clear(d.counts)
-	for _, v := range rests { // also those next to the ends, which are no edges of the density
+	for _, v := range rests { // also those beyond the ends, which are no edges of the density
 		if at := (v-low)/d.bin + margin; at >= 0 && at < float64(n) {
 			d.counts[int(at)]++
 		}
 	}
-	for range 3 { // three times a box is nearly a bell
+	for range 3 { // three boxes approximate a bell curve
 		d.smooth()
 	}
 }
@@ -207,20 +207,20 @@ func (d *density) smooth() {
 	clear(d.counts[len(d.counts)-half:])
 }
 
-// score returns how fast the density falls at a rest, as a share of it per ns: positive where
-// shorter rests are likelier. The one that is added is for where there are few.
+// score returns the rate at which the density falls at a residual, relative to the density, per ns:
+// positive where shorter residuals are likelier. The added 1 is for sparse places.
 func (d *density) score(rest float64) float64 {
 	i := d.at(rest)
 	return (d.counts[i-1] - d.counts[i+1]) / (2 * d.bin) / (d.counts[i] + 1)
 }
 
-// luck is the mean square of how much smoothed counts two bins apart differ where rests are
-// equally likely everywhere, as a share of a count.
+// luck is the mean square difference of smoothed counts two bins apart under a uniform density,
+// relative to a count.
 const luck = 490. / 15625
 
-// information returns how much one rest tells of where all of them lie: the mean of the square of
-// the score, per ns squared, less what it would be by luck. signal is the share of the score
-// that is not luck.
+// information returns how much one residual says about the position of all: the mean of the squared
+// score, per ns squared, minus its value by chance. signal is the share of the score that is not
+// chance.
 func (d *density) information() (signal, information float64) {
 	var all, net, n float64
 	for i := margin; i < len(d.counts)-margin; i++ {
@@ -235,21 +235,21 @@ func (d *density) information() (signal, information float64) {
 	return net / all, net / (4 * d.bin * d.bin) / n
 }
 
-// minKind is how many packets are a kind of their own. Those of rarer kinds are one kind
-// together.
+// minKind is the number of packets that form a kind of their own. Those of rarer kinds form one
+// kind together.
 const minKind = 32
 
-// kind is packets of one direction that take equally long, but for the queues that they meet.
+// kind is packets of one direction that take equally long, apart from queueing.
 type kind struct {
 	side   float64
 	points []point
-	// rests are the delays of points by the slope at hand, but for a constant, in ns.
+	// rests are the residual delays of points at the current slope, up to a constant, in ns.
 	rests []float64
-	// low and high are between which rests count.
+	// low and high bound the residuals that count.
 	low, high float64
 }
 
-// kinds takes the packets of an edge apart, of which it changes the order.
+// kinds groups the packets of an edge by kind. It changes their order.
 func (e *edge) kinds() (list []kind) {
 	slices.SortStableFunc(e.points, func(a, b point) int { return cmp.Compare(a.kind, b.kind) })
 	rests := make([]float64, len(e.points))
@@ -272,7 +272,7 @@ func (e *edge) kinds() (list []kind) {
 	return list
 }
 
-// set computes the rests, and returns the least.
+// set computes the residuals, and returns the least.
 func (k *kind) set(slope float64) (least float64) {
 	least = math.Inf(1)
 	for i, p := range k.points {
@@ -282,10 +282,10 @@ func (k *kind) set(slope float64) (least float64) {
 	return least
 }
 
-// counts reports whether a rest does.
+// counts reports whether a residual counts.
 func (k *kind) counts(rest float64) bool { return rest >= k.low && rest <= k.high }
 
-// mean returns how many rests count, the mean time of their packets, and their own.
+// mean returns the number of residuals that count, the mean time of their packets, and their mean.
 func (k *kind) mean() (near int, x, rest float64) {
 	for i, v := range k.rests {
 		if k.counts(v) {
@@ -295,7 +295,7 @@ func (k *kind) mean() (near int, x, rest float64) {
 	return near, x / float64(near), rest / float64(near)
 }
 
-// span lets all but one of a hundred rests on either side count.
+// span lets all but one of a hundred residuals on either side count.
 func (k *kind) span() {
 	sorted := slices.Sorted(slices.Values(k.rests))
 	k.low, k.high = sorted[len(sorted)/100], sorted[len(sorted)-1-len(sorted)/100]

@@ -2,40 +2,40 @@ package clock
 
 import "math"
 
-// What two packets decide is what luck made of them. A drift is told better by what many
-// packets have in common: that those of one kind which meet no queue take equally long. Their
-// delays are a peak as wide as the timestamps are off, and a slope that is wrong smears it.
-// So it is by all that is sharp in the delays: queues that are always full have their peak,
-// too, but nobody knows that they are.
+// A result that two packets decide is mostly chance. The common property of many packets gives a
+// better drift: packets of one kind that meet no queue take equally long. Their delays form a peak
+// as wide as the timestamp errors, and a wrong slope smears it. The same holds for everything sharp
+// in the delays: queues that are always full form a peak, too, but nothing shows that they are
+// full.
 
-// fit looks for the slope by which the delays of kinds repeat themselves the best.
+// fit searches the slope at which the delays of each kind coincide best.
 type fit struct {
 	kinds     []kind
-	half      float64 // of the time, s: points lie between -half and half
-	low, high float64 // slopes that may be
-	off       float64 // ns by which timestamps are off at most, above 0
+	half      float64 // half of the time span, s: points lie between -half and half
+	low, high float64 // allowed slopes
+	off       float64 // largest timestamp error, ns, above 0
 	density   density
 }
 
 // estimate is a slope and its standard error.
 type estimate struct{ slope, error float64 }
 
-// Slots of time are taken to depend on each other as far as lag ones apart: what load does
-// lasts longer than packets do.
+// Time slots at most lag apart count as dependent on each other: the effects of load last longer
+// than packets do.
 const (
 	slots = 20
 	lag   = 4
 )
 
-// pull is what packets say of how the slope should change, by slots of time.
+// pull is the packets' evidence for changing the slope, by slots of time.
 type pull struct{ force, weight [slots]float64 }
 
 func (f *fit) slot(x float64) int {
 	return min(max(int((x/f.half+1)/2*slots), 0), slots-1)
 }
 
-// step returns the change of the slope, and its standard error: that of sums over slots with what
-// neighbours have in common (Newey and West 1987), and more where few slots decide.
+// step returns the change of the slope and its standard error, which accounts for correlation
+// between neighboring slots (Newey and West 1987) and is larger if few slots decide.
 func (p *pull) step() estimate {
 	var force, weight, squares, concentration float64
 	for i := range slots {
@@ -57,12 +57,13 @@ func (p *pull) step() estimate {
 	return estimate{force / weight, math.Sqrt(squares) / weight * (1 + few*few)}
 }
 
-// window is which rests of a kind count, and how finely they are looked at: from the least
-// one on up to reach, in ns, or nearly all of them with 0. With a blur of 1 it is as finely as
-// they are many enough for, with more so much less finely, and with 0 only their mean counts.
+// window selects the residuals of a kind that count: from the least one up to reach, in ns, or
+// nearly all with 0. With a blur of 1 the density is as fine as their number allows, a larger blur
+// makes it that much coarser, and with 0 only their mean counts.
 type window struct{ reach, blur float64 }
 
-// pulled sums up what all kinds say at a slope, in their windows, the first time or again.
+// pulled sums the evidence of all kinds at a slope, in their windows; first is set for the first
+// round.
 func (f *fit) pulled(slope float64, w window, first bool) (p pull, packets int) {
 	for i := range f.kinds {
 		k := &f.kinds[i]
@@ -78,10 +79,10 @@ func (f *fit) pulled(slope float64, w window, first bool) (p pull, packets int) 
 	return p, packets
 }
 
-// minNear is how many packets of a kind say something.
+// minNear is the number of packets that a kind needs to count.
 const minNear = 8
 
-// pull adds what the rests of a kind that count say, and returns how many they are.
+// pull adds the evidence of a kind's counted residuals, and returns their number.
 func (f *fit) pull(p *pull, k *kind, blur float64) (near int) {
 	near, x, rest := k.mean()
 	if near < minNear {
@@ -89,7 +90,7 @@ func (f *fit) pull(p *pull, k *kind, blur float64) (near int) {
 	}
 	score, signal, information := func(v float64) float64 { return v - rest }, 1.0, 1.0
 	if blur > 0 {
-		// Finer, the noise of the density would be more than what it tells.
+		// With finer bins, noise would dominate the density.
 		finest := max(f.off/6, (k.high-k.low)/2/math.Cbrt(float64(near)))
 		f.density.fill(k.rests, k.low, k.high, blur*finest)
 		score = f.density.score
@@ -113,8 +114,8 @@ func (f *fit) pull(p *pull, k *kind, blur float64) (near int) {
 	return near
 }
 
-// follow changes a slope as the packets in a window say, again and again: which they are
-// changes with it. It takes the windows one after the other.
+// follow changes a slope by the evidence in a window, repeatedly, because the slope changes which
+// packets are in the window. It takes the windows one after the other.
 func (f *fit) follow(slope float64, windows ...window) (out estimate, packets int) {
 	const (
 		rounds = 6 // of each window
@@ -138,14 +139,15 @@ func (f *fit) follow(slope float64, windows ...window) (out estimate, packets in
 }
 
 const (
-	// minFloor is how many packets next to the least delays tell a slope.
+	// minFloor is the number of packets next to the least delays that determine a slope.
 	minFloor = 200
-	// distrust is how much better queues have to tell a slope than those for being believed.
+	// distrust is how many times better than the packets without a queue those with one have to
+	// determine a slope to be trusted.
 	distrust = 2
 )
 
-// best returns the slope that repeats delays the best, of those that several slopes lead to.
-// Packets that met no queue tell it, and those that met a little; where they are few, all do.
+// best returns the slope at which delays coincide best, among those reached from several starts.
+// Packets that met no queue or a short one determine it; where they are few, all packets do.
 func (f *fit) best(starts []float64) (out estimate, queued bool) {
 	total := 0
 	for i := range f.kinds {
@@ -171,7 +173,7 @@ func (f *fit) best(starts []float64) (out estimate, queued bool) {
 	return floor, false
 }
 
-// with weighs two estimates from nearly the same packets by how sure they are.
+// with averages two estimates from nearly the same packets, weighted by their errors.
 func (a estimate) with(b estimate) estimate {
 	switch {
 	case math.IsInf(b.error, 1):
@@ -183,12 +185,12 @@ func (a estimate) with(b estimate) estimate {
 	return estimate{weight*a.slope + (1-weight)*b.slope, min(a.error, b.error)}
 }
 
-// refine sets the drift, which has to be within its bound, and how sure it is.
+// refine sets the drift, within its bound, and its standard error.
 func (r *Relation) refine(o *Options, edges ...*edge) {
 	starts := []float64{steepest(o.MaxDrift, edges...)}
 	r.Drift, r.DriftError = min(max(starts[0], r.DriftLow), r.DriftHigh), math.Inf(1)
 	if o.Error == 0 {
-		return // the packets that meet no queue are on the line
+		return // the packets without a queue are on the line
 	}
 	f := fit{low: r.DriftLow, high: r.DriftHigh, off: float64(o.Error)}
 	for _, e := range edges {

@@ -12,24 +12,24 @@ type Heavy struct {
 	entry              uint32 // set by Find
 }
 
-// Place is how many heavy observations name a place.
+// Place is a place with the number of heavy observations that name it.
 type Place struct {
 	ID    uint64
 	Heavy uint64
 }
 
-// otherPlace is a place in the list of those of an entry.
+// otherPlace is an element of an entry's list of places.
 type otherPlace struct {
 	Place
 	next uint32 // plus 1
 }
 
-// placesPerEntry bounds the places besides the first ones, as a multiple of the budget:
-// what names others after that counts for the flow alone.
+// placesPerEntry bounds the places besides the first ones, as a multiple of the budget.
+// Observations that name further places count for the flow alone.
 const placesPerEntry = 2
 
-// Find looks up the entries of observations. Its loops have little in them, so that the
-// memory accesses of several observations overlap.
+// Find looks up the entries of observations. Its loops do little, so that the memory accesses of
+// several observations overlap.
 func (t *Table) Find(list []Heavy) {
 	t.inserted, t.moved = false, false
 	slots, counts, shift := t.slots, t.counts, t.shift&63
@@ -59,7 +59,7 @@ func (t *Table) Find(list []Heavy) {
 	}
 }
 
-// at returns the number of the entry of a hash.
+// at returns the number of the entry for a hash, or none.
 func (t *Table) at(hash uint64) uint32 {
 	slots, tag := t.slots, tagged(hash)
 	mask := uint64(len(slots)) - 1
@@ -72,8 +72,8 @@ func (t *Table) at(hash uint64) uint32 {
 	return none
 }
 
-// CountKnown counts observations that Find was given, up to the first one whose flow is
-// not there and is to be remembered now: that one's number, and len(list) without one.
+// CountKnown counts observations that were given to Find, up to the first one whose flow has no
+// entry and has to be inserted now. It returns that one's index, or len(list) if there is none.
 func (t *Table) CountKnown(list []Heavy) int {
 	if t.moved {
 		t.Find(list)

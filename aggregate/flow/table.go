@@ -1,7 +1,7 @@
 // Package flow counts the heavy observations of flows in bounded memory.
 //
-// It knows which flows were counted most and how far that can be trusted. It must never
-// know windows, signals or who asks.
+// It knows which flows were counted most and how far that can be trusted. It must never know
+// windows, signals or clients.
 package flow
 
 import (
@@ -12,32 +12,32 @@ import (
 	"slices"
 )
 
-// Flow is who sent what to whom, in the measured direction. IPv4 addresses are held as
-// IPv4-mapped IPv6; ports are 0 where there are none. The zero value is no flow.
+// Flow is the endpoints and the protocol of a flow, in the measured direction. IPv4 addresses are
+// stored as IPv4-mapped IPv6; ports are 0 where there are none. The zero value is no flow.
 type Flow struct {
 	Src, Dst         [16]byte
 	SrcPort, DstPort uint16
 	Proto            uint8
 }
 
-// Entry is what was counted of one flow under one key since it was remembered.
+// Entry is the counts of one flow under one key since it was inserted.
 type Entry struct {
 	Flow
-	Ref      uint32 // what the owner knows the key by
+	Ref      uint32 // the owner's number of the key
 	Heavy    uint64 // observations, at least 1
-	Paid     uint64 // of Heavy, into forgetting others: less than Heavy
+	Paid     uint64 // part of Heavy that was subtracted by purges: less than Heavy
 	Bytes    uint64
 	Sum      uint64 // of values, saturating
 	Min, Max uint64
 }
 
-// counts are what counting and forgetting read of an entry. They fill a cache line.
+// counts are the part of an entry that counting and purging read. They fill a cache line.
 type counts struct {
 	hash            uint64
 	unpaid          uint64 // Heavy less Paid
 	bytes, sum      uint64
 	least, greatest uint64
-	place           Place // that was named first
+	place           Place // the one named first
 }
 
 // about is the rest of an entry.
@@ -45,23 +45,22 @@ type about struct {
 	Flow
 	ref    uint32
 	paid   uint64
-	others uint32 // where its other places begin in the table, plus 1
+	others uint32 // start of its list of other places in the table, plus 1
 }
 
-// Table remembers at most a budget of entries. A table that is full forgets the half that
-// was counted least, and takes what the best of those had off all others before it
-// compares them again (Misra and Gries, 1982, with the purges of Anderson et al., IMC
-// 2017). From then on a flow is remembered the less often the more was taken off (sticky
-// sampling, Manku and Motwani, 2002), so that many small flows cost little. What an entry
-// holds is exact from when it was remembered: of a table that has forgotten nothing, all
-// of it. The same counts in the same order leave the same entries.
+// Table remembers at most a budget of entries. A full table forgets the half with the lowest
+// counts, and subtracts the highest count among those from all others before it compares them again
+// (Misra and Gries, 1982, with the purges of Anderson et al., IMC 2017). The more was subtracted,
+// the less often it then inserts a new flow (sticky sampling, Manku and Motwani, 2002), so that
+// many small flows cost little. An entry is exact from its insertion on; in a table that has
+// forgotten nothing, it is complete. The same counts in the same order leave the same entries.
 //
-// It is used by one goroutine. The zero value is empty; Budget is to be set before use.
+// One goroutine uses it. The zero value is empty; set Budget before use.
 type Table struct {
 	Budget int // at least 2
 
 	counts  []counts
-	about   []about // by entry, as counts
+	about   []about // by entry, like counts
 	places  []otherPlace
 	slots   []uint32 // a power of two, at most a quarter full: tagged, 0 in an empty one
 	shift   uint8    // 64 - log2(len(slots))
@@ -69,37 +68,36 @@ type Table struct {
 	spare   []otherPlace
 
 	inserted, moved bool   // entries since Find
-	touched         uint32 // keeps reads that are made in advance
+	touched         uint32 // keeps prefetching reads alive
 
-	// Lacks is how much was taken off every entry. One lacks about as many heavy
-	// observations if it was remembered later, and none if Lacks is 0.
+	// Lacks is the total that purges subtracted from every entry. An entry that was inserted later
+	// lacks about as many heavy observations; none if Lacks is 0.
 	Lacks uint64
-	dice  uint64 // decide which flows a full table keeps
+	dice  uint64 // state of the generator that decides which flows a full table keeps
 }
 
 const (
 	minSlots = 64
 	// MaxBudget bounds Table.Budget.
 	MaxBudget = 1 << 20
-	// entryBits are those of a slot that hold an entry plus 1. The others hold bits of its
-	// hash, so that hardly any entry is looked at in vain.
+	// entryBits is the number of bits of a slot that hold an entry plus 1. The others hold bits of
+	// its hash, so that hardly any entry is read in vain.
 	entryBits = 21
 )
 
-// tagged is what a slot holds of a hash.
+// tagged returns the bits of a hash in a slot.
 func tagged(hash uint64) uint32 { return uint32(hash) << entryBits }
 
 // entryIn returns the entry in a slot, none for an empty one.
 func entryIn(slot uint32) uint32 { return slot&(1<<entryBits-1) - 1 }
 
-// none is the number of no entry.
+// none stands for no entry.
 const none = math.MaxUint32
 
-// Len returns how many entries there are. They are numbered from 0 in the order in which they
-// came.
+// Len returns the number of entries. They are numbered from 0 in the order of insertion.
 func (t *Table) Len() int { return len(t.counts) }
 
-// Entry returns a copy of the entry with a number.
+// Entry returns a copy of entry n.
 func (t *Table) Entry(n int) Entry {
 	c, a := &t.counts[n], &t.about[n]
 	return Entry{
@@ -107,13 +105,13 @@ func (t *Table) Entry(n int) Entry {
 	}
 }
 
-// Ref returns that of the entry with a number.
+// Ref returns the reference of entry n.
 func (t *Table) Ref(n int) uint32 { return t.about[n].ref }
 
-// Heavy returns that of the entry with a number.
+// Heavy returns the heavy observations of entry n.
 func (t *Table) Heavy(n int) uint64 { return t.counts[n].unpaid + t.about[n].paid }
 
-// admits reports whether a flow that is not there is to be remembered now.
+// admits reports whether to insert a flow without an entry now.
 func (t *Table) admits() bool {
 	if t.Lacks <= 1 {
 		return true
@@ -123,8 +121,8 @@ func (t *Table) admits() bool {
 	return hi == 0
 }
 
-// Insert adds an entry for the flow of an observation that CountKnown stopped at, and
-// counts that. It may forget others for it: their number is returned.
+// Insert adds an entry for the flow of the observation at which CountKnown stopped, and counts that
+// observation. It may forget other entries, and returns their number.
 func (t *Table) Insert(h *Heavy, ref uint32, f *Flow) (forgotten int) {
 	c := counts{hash: h.Hash, unpaid: 1, bytes: uint64(h.Bytes), sum: h.Value, least: h.Value, greatest: h.Value, place: Place{h.Place, 1}}
 	return t.insert(&c, &about{Flow: *f, ref: ref})
@@ -148,7 +146,7 @@ func (t *Table) insert(c *counts, a *about) (forgotten int) {
 	return forgotten
 }
 
-// Merge adds what another table with the same seeds has counted.
+// Merge adds the counts of another table with the same seeds.
 func (t *Table) Merge(o *Table) (forgotten int) {
 	for i := range o.counts {
 		from, of := &o.counts[i], &o.about[i]
@@ -184,7 +182,7 @@ func (t *Table) Reset() {
 	t.counts, t.about, t.places, t.Lacks, t.dice = t.counts[:0], t.about[:0], t.places[:0], 0, 0
 }
 
-// Renumber gives entries new references, whose keys may be others than before.
+// Renumber gives entries new references, whose keys may differ from the earlier ones.
 func (t *Table) Renumber(seeds *Seeds, renumbered []uint32, key func(ref uint32) uint32) {
 	for i := range t.about {
 		a := &t.about[i]
@@ -194,7 +192,7 @@ func (t *Table) Renumber(seeds *Seeds, renumbered []uint32, key func(ref uint32)
 	t.index(len(t.slots))
 }
 
-// index finds all entries through n slots.
+// index rebuilds the index with n slots.
 func (t *Table) index(n int) {
 	if n == len(t.slots) {
 		clear(t.slots)
@@ -207,7 +205,7 @@ func (t *Table) index(n int) {
 	}
 }
 
-// note makes an entry be found.
+// note adds an entry to the index.
 func (t *Table) note(entry int) {
 	hash := t.counts[entry].hash
 	mask := uint64(len(t.slots) - 1)
@@ -218,19 +216,19 @@ func (t *Table) note(entry int) {
 	t.slots[i&mask] = tagged(hash) | uint32(entry+1)
 }
 
-// Bytes returns how much memory the table takes.
+// Bytes returns the table's memory use in bytes.
 func (t *Table) Bytes() uint64 {
 	const countsBytes, aboutBytes, slotBytes, placeBytes = 64, 64, 4, 24
 	return uint64(cap(t.counts))*countsBytes + uint64(cap(t.about))*aboutBytes + uint64(len(t.slots))*slotBytes +
 		uint64(cap(t.places)+cap(t.spare))*placeBytes + uint64(cap(t.scratch))*8
 }
 
-// Seeds make a hash that no traffic can be made up to collide in. Flows are told apart by
-// all 64 bits of it: to compare whole addresses as well would take more time than all else
-// that is counted of them.
+// Seeds make a hash for which nobody can craft colliding traffic. All 64 bits of it identify a
+// flow: comparing whole addresses as well would take more time than everything else that is done
+// for a flow.
 type Seeds [3]uint64
 
-// NewSeeds are random.
+// NewSeeds returns random seeds.
 func NewSeeds() *Seeds {
 	s := new(Seeds)
 	for i := range s {
@@ -291,9 +289,9 @@ func (t *Table) purge() (forgotten int) {
 	return forgotten
 }
 
-// median returns that of what entries have not paid: at least half of them have no more.
+// median returns the median of the entries' unpaid counts: at least half of them are not above it.
 func (t *Table) median() uint64 {
-	// Past the budget most flows were counted a few times.
+	// Past the budget most flows have low counts.
 	var few [64]int
 	for i := range t.counts {
 		if unpaid := t.counts[i].unpaid; unpaid < uint64(len(few)) {
@@ -314,8 +312,7 @@ func (t *Table) median() uint64 {
 	return t.scratch[(len(t.scratch)+1)/2-1]
 }
 
-// keepPlaces drops the places of entries that were forgotten. It keeps the order of each
-// entry's list.
+// keepPlaces drops the places of forgotten entries. It keeps the order of each entry's list.
 func (t *Table) keepPlaces() {
 	if len(t.places) == 0 {
 		return

@@ -1,8 +1,8 @@
-// Package hop tells what happens to packets between two taps: how long they take, what
-// their tags say before and after, and how the taps' clocks go against each other.
+// Package hop measures packets between two taps: their delay, the change of their tags, and the
+// relation of the taps' clocks.
 //
-// It knows sightings of packets. It must never know where they were captured or how they
-// were known again.
+// It knows sightings of packets. It must never know where they were captured or how they were
+// matched.
 package hop
 
 import (
@@ -22,56 +22,56 @@ type Sighting struct {
 	ID     uint64 // the same at every tap
 	TimeNS int64  // by the tap's clock, Unix ns
 	Size   uint32 // of the frame, bytes
-	Hops   uint8  // that the packet may still go: its TTL or hop limit
+	Hops   uint8  // remaining hops: its TTL or hop limit
 	Tagged bool
 	Tag    csig.Tag
-	// Src and Dst are the ends of the packet, which tell what the tag's locator metadata
-	// means.
+	// Src and Dst are the endpoints of the packet; the meaning of the tag's locator metadata
+	// depends on them.
 	Src, Dst netip.Addr
 }
 
-// Tap is what one tap saw, in any order.
+// Tap holds the packets of one tap, in any order.
 type Tap struct {
 	Packets           []Sighting
 	Tags, Reflections []Mark
 }
 
-// MinPackets is how many packets two taps have to have in common, or tags that one saw and
-// whose reflections the other did.
+// MinPackets is the number of packets that two taps must have in common, or of tags that one saw
+// and whose reflections the other saw.
 const MinPackets = 100
 
-// Between is what is known of two taps A and B.
+// Between is the relation of two taps A and B.
 type Between struct {
 	Forward, Backward Way // from A to B, and from B to A
-	// Unclear packets were seen at both taps with as many hops to go: which of them came
-	// first is not known.
+	// Unclear is the number of packets seen at both taps with the same remaining hops: their
+	// direction is unknown.
 	Unclear int
-	// Clock is how B's clock goes against A's, nil where Why says why nobody knows.
+	// Clock is B's clock relative to A's, nil if unknown; then Why gives the reason.
 	Clock *clock.Relation
 	Why   string
 }
 
-// Way is what happens to packets in one direction.
+// Way is the packets of one direction.
 type Way struct {
 	Packets int
-	// Reflected is the tags that the first tap saw and whose reflections the other saw
-	// later: they tell clocks apart also where no packet passes both.
+	// Reflected is the number of tags that the first tap saw and whose reflections the other saw
+	// later. They relate the clocks even if no packet passes both taps.
 	Reflected int
-	// Delays are from tap to tap, with both times on A's clock: right within the bound of
-	// Clock, and known only if there is one for both directions.
+	// Delays are from tap to tap, with both times on A's clock: right within the bound of Clock,
+	// and known only if Clock covers both directions.
 	Median, P99, Longest time.Duration
 	Tagged               int // at both taps
 	Changes              []Change
 }
 
-// Change is the tags that got other values between two taps, by what they say after it and
-// between whom they travelled, which together tell where: "this tag took its value at leaf3".
+// Change counts the tags that changed between two taps, by their new fields and the endpoints of
+// their packets. Together these give the place: "this tag took its value at leaf3".
 type Change struct {
 	Changed
 	Count int
 }
 
-// Changed is what tags say after a change, and the ends of their packets.
+// Changed is the fields of tags after a change, and the endpoints of their packets.
 type Changed struct {
 	Layout   csig.Layout
 	T        uint8
@@ -79,8 +79,8 @@ type Changed struct {
 	Src, Dst netip.Addr
 }
 
-// Compare compares what two taps saw, which it sorts. The error is how far timestamps of
-// both taps together are off at most. Packets that a tap saw twice are left out.
+// Compare compares the packets of two taps, which it sorts. off is the largest error of the
+// timestamps, both taps together. It ignores packets that a tap saw twice.
 func Compare(a, b *Tap, off time.Duration) *Between {
 	out := &Between{}
 	forward, backward, unclear := match(unique(a.Packets), unique(b.Packets))
@@ -96,7 +96,7 @@ func Compare(a, b *Tap, off time.Duration) *Between {
 	return out
 }
 
-// match finds the packets that both taps saw, by which of them came first.
+// match finds the packets that both taps saw, by the tap that saw them first.
 func match(a, b []Sighting) (forward, backward []pair, unclear int) {
 	for i, k := 0, 0; i < len(a) && k < len(b); {
 		switch c := cmp.Compare(a[i].ID, b[k].ID); {
@@ -152,8 +152,8 @@ func times(list []pair, back bool) []clock.Pair {
 	return out
 }
 
-// kind returns the same for what takes equally long where it meets no queue: frames of one size
-// over as many hops. A tag and its reflection have both sizes together.
+// kind returns the same number for frames that take equally long without queueing: those of one
+// size over equally many hops. For a tag and its reflection, size is the sum of both.
 func kind(size uint32, hops uint8, reflected bool) uint32 {
 	k := size<<9 | uint32(hops)<<1
 	if reflected {
@@ -200,7 +200,7 @@ func way(list []pair, r *clock.Relation, back bool) Way {
 	return w
 }
 
-// Common returns how many packets were seen at both taps.
+// Common returns the number of packets seen at both taps.
 func (b *Between) Common() int { return b.Forward.Packets + b.Backward.Packets + b.Unclear }
 
 // Related reports whether the taps have enough in common.
@@ -222,7 +222,7 @@ func (b *Between) String() string {
 		b.Clock.Drift/1000, sure, b.Clock.DriftLow/1000, b.Clock.DriftHigh/1000)
 }
 
-// side returns one bound, which packets of one direction leave open.
+// side returns one bound as text; packets of one direction leave the other one open.
 func side(ns float64) string {
 	if math.IsNaN(ns) || math.Abs(ns) > 1e18 {
 		return "unknown"
@@ -230,19 +230,20 @@ func side(ns float64) string {
 	return time.Duration(ns).String()
 }
 
-// Mark is data on its way with the newest tag of its flow, or a reflection of that tag with
-// the acknowledgement of the data, as a tap saw it.
+// Mark is data on its way with the newest tag of its flow, or a reflection of that tag with the
+// acknowledgement of the data, as seen by a tap.
 type Mark struct {
-	Segment uint64 // the data: the same number at every tap, and in its acknowledgement
+	Segment uint64 // number of the data: the same at every tap, and in its acknowledgement
 	Tag     csig.Tag
 	TimeNS  int64  // by the tap's clock, Unix ns
 	Size    uint32 // of the frame, bytes
 }
 
-// reflected returns the tags that one tap saw and whose reflections the other saw: where data
-// was, before its receiver had it and acknowledged it, and where the acknowledgement was
-// afterwards. Data that was seen twice may have been acknowledged between; of equal
-// acknowledgements the first one counts. It sorts the marks. The first of each two is the tag.
+// reflected returns the tags that one tap saw and whose reflections the other saw. The data passed
+// the first tap before its receiver got and acknowledged it; the acknowledgement passed the second
+// tap afterwards. It skips data that was seen twice, which may have been acknowledged in between;
+// of equal acknowledgements the first one counts. It sorts the marks. The first of each pair is the
+// tag.
 func reflected(tags, reflections []Mark) (list [][2]*Mark) {
 	slices.SortFunc(tags, compareMarks)
 	slices.SortFunc(reflections, compareMarks)
@@ -253,7 +254,7 @@ func reflected(tags, reflections []Mark) (list [][2]*Mark) {
 		case twice || t.Segment < r.Segment:
 			i++
 		case t.Segment > r.Segment || t.Tag != r.Tag:
-			k++ // another tag's, of several that the acknowledgement covers
+			k++ // reflects another of the tags that the acknowledgement covers
 		default:
 			list = append(list, [2]*Mark{t, r})
 			i, k = i+1, k+1
@@ -266,7 +267,7 @@ func compareMarks(a, b Mark) int {
 	return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.TimeNS, b.TimeNS))
 }
 
-// echoes returns the tags that A saw first, and those that B did.
+// echoes returns the pairs of tags that A saw first, and of those that B saw first.
 func echoes(a, b *Tap) (forward, backward []clock.Pair) {
 	for _, p := range reflected(a.Tags, b.Reflections) {
 		forward = append(forward, clock.Pair{A: p[0].TimeNS, B: p[1].TimeNS, Kind: kind(p[0].Size+p[1].Size, 0, true)})

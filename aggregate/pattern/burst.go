@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Load is how a link was used within one window.
+// Load describes the use of a link within one window.
 type Load uint8
 
 // Kinds of load.
 const (
-	// Unclear is what the distribution does not tell, or too little of it is known.
+	// Unclear means that the distribution does not show it, or that there are too few values.
 	Unclear Load = iota
 	// Steady load measures about the same all the time.
 	Steady
-	// Bursty load is now high, now low: bursts that are shorter than the window.
+	// Bursty load alternates between high and low: bursts that are shorter than the window.
 	Bursty
 )
 
@@ -30,40 +30,40 @@ func (l Load) String() string {
 	return "unclear"
 }
 
-// Count is how often a value was measured. The value is a share of what there can be, from
-// 0 to 1, such as available bandwidth of capacity.
+// Count is a value with the number of its measurements. The value is a share of the maximum, from 0
+// to 1, such as available bandwidth divided by capacity.
 type Count struct {
 	Value float64
 	Times uint64
 }
 
-// Within says what the values of one window are made of.
+// Within describes the values of one window.
 type Within struct {
 	Load Load
-	// Low and High are the means of the two parts that the values fall into, and Duty the
-	// share of them in the upper one. Of a steady load they are nearly the same. Upper is
-	// the least value of the upper part, 0 where there is none.
+	// Low and High are the means of the two parts into which the values divide, and Duty is the
+	// share of them in the upper one. For steady load they are nearly equal. Upper is the least
+	// value of the upper part, 0 if there is none.
 	Low, High, Duty, Upper float64
-	// Apart is the share of the variance that is between the parts: 1 of two values, 0.64
-	// of a normal and 0.75 of a uniform distribution.
+	// Apart is the share of the variance that is between the parts: 1 for two values, 0.64 for a
+	// normal and 0.75 for a uniform distribution.
 	Apart float64
 }
 
 const (
-	leastTimes = 20   // observations that say something
+	leastTimes = 20   // least number of observations for a result
 	steadySpan = 0.1  // standard deviation up to which load is steady
-	burstSpan  = 0.4  // least distance between the two parts of a bursty one
-	burstApart = 0.85 // least Apart of one
-	burstShare = 0.05 // of the smaller part, at least
+	burstSpan  = 0.4  // least distance between the two parts of a bursty load
+	burstApart = 0.85 // least Apart of a bursty load
+	burstShare = 0.05 // least share of the smaller part
 )
 
-// ErrValue says that a value is no share.
+// ErrValue says that a value is not a share.
 var ErrValue = errors.New("describe window: expected values from 0 to 1")
 
-// Describe tells bursts from steady load by the values of one window, in any order. A link
-// that is half used for all of it, and one that is full for half of it, have one mean and
-// two distributions. Bursts have to be longer than the interval over which switches
-// measure, which smooths what is shorter.
+// Describe distinguishes bursts from steady load by the values of one window, in any order. A link
+// that is half used all the time and one that is full half of the time have the same mean but
+// different distributions. Bursts have to be longer than the averaging interval of the switches,
+// which smooths out shorter ones.
 func Describe(values []Count) (Within, error) {
 	sorted := slices.Clone(values)
 	var times, sum, squares float64
@@ -98,8 +98,7 @@ func Describe(values []Count) (Within, error) {
 	return w, nil
 }
 
-// split finds the two parts whose means are the furthest apart for how they are filled
-// (Otsu 1979).
+// split finds the two parts with the largest between-class variance (Otsu 1979).
 func split(sorted []Count, times, sum, variance float64) Within {
 	mean := sum / times
 	best := Within{Low: mean, High: mean}

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// ranked puts ranks in the place of values, equal ones their mean, from which the mean and
-// a straight trend are taken off: one burst that is a thousand times the others counts as
-// the largest, and no more. Unknown values (NaN) become 0, which correlates with nothing.
+// ranked replaces values by their ranks, equal ones by their mean rank, and subtracts the mean and
+// a linear trend: a burst a thousand times higher than the others counts as the largest, and no
+// more. Unknown values (NaN) become 0, which correlates with nothing.
 func ranked(values []float64) []float64 {
 	order := make([]int, 0, len(values))
 	for i, v := range values {
@@ -41,7 +41,7 @@ func ranked(values []float64) []float64 {
 	return out
 }
 
-// detrend takes the line of least squares off the values at the indices.
+// detrend subtracts the least-squares line from the values at the indices.
 func detrend(values []float64, at []int) {
 	n := float64(len(at))
 	var sumX, sumY float64
@@ -63,9 +63,9 @@ func detrend(values []float64, at []int) {
 	}
 }
 
-// autocorrelate gives the correlation of a series in parts with itself k windows later, for
-// lags k from 0 to most, each over the pairs within its parts, so that it does not fall off
-// with the lag. Some part is longer than most. It is nil where the series never changes.
+// autocorrelate returns the correlation of a series in parts with itself k windows later, for lags
+// k from 0 to most, each over the pairs within its parts, so that it does not fall off with the
+// lag. Some part must be longer than most. It returns nil if the series is constant.
 func autocorrelate(parts [][]float64, most int) []float64 {
 	out := make([]float64, most+1)
 	sum, total := 0.0, 0
@@ -84,7 +84,7 @@ func autocorrelate(parts [][]float64, most int) []float64 {
 	return out
 }
 
-// pairs returns how many windows of parts are so far apart.
+// pairs returns the number of pairs of windows at that lag within the parts.
 func pairs(parts [][]float64, lag int) (n int) {
 	for _, p := range parts {
 		n += max(len(p)-lag, 0)

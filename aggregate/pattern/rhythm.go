@@ -9,9 +9,9 @@ import (
 
 // Bounds of a series.
 const (
-	// MinWindows is the least that a period can be found in.
+	// MinWindows is the least number of windows for finding a period.
 	MinWindows = 32
-	// MaxWindows bounds time and memory: some seconds and 100 MB for as many.
+	// MaxWindows bounds time and memory: that many take some seconds and 100 MB.
 	MaxWindows = 1 << 20
 )
 
@@ -19,45 +19,45 @@ const (
 var ErrLength = errors.New("expected 32 to 1048576 windows")
 
 const (
-	// falseAlarm is about how often aperiodic traffic may look periodic by chance.
+	// falseAlarm is the approximate probability that aperiodic traffic looks periodic by chance.
 	falseAlarm = 1e-3
-	// fewest is how many periods have to fit into the series at least.
+	// fewest is the least number of periods in the series.
 	fewest = 4
-	// nearBest is the share of the highest peak that the first period's has to reach, so
-	// that no multiple of it is taken for it.
+	// nearBest is the share of the highest peak that the first period's peak has to reach, so that
+	// a multiple of it does not replace it.
 	nearBest = 0.7
-	// again is the share of its peak that twice the period has to reach.
+	// again is the share of its peak that the peak at twice the period has to reach.
 	again = 0.35
-	// onGrid is the multiple of a period that shows whether steps keep to a grid, and
-	// stillThere the share of the first peak that it reaches then.
+	// onGrid is the multiple of a period that shows whether steps keep to a grid; then its peak
+	// reaches the share stillThere of the first.
 	onGrid     = 8
 	stillThere = 0.8
-	// farthest is at most how many periods the length of one is measured over.
+	// farthest is the largest multiple at which a period's length is measured.
 	farthest = 64
 )
 
-// Rhythm is what repeats in a series. Times are in windows, and need not be whole.
+// Rhythm is the periodicity of a series. Times are in windows, and need not be whole.
 type Rhythm struct {
-	Period float64 // mean, from the beginning of a step to that of the next
-	// Strength is the correlation of the series with itself a period later, above 0 and at
-	// most about 1; Chance is what that would have to reach to be no chance.
+	Period float64 // mean, from the start of a step to the start of the next
+	// Strength is the correlation of the series with itself a period later, above 0 and at most
+	// about 1; Chance is the Strength above which it is not chance.
 	Strength, Chance float64
-	// Significance is how likely an aperiodic series would have as strong a period by chance, at
-	// any lag, 0 to 1. Whoever searches several multiplies it by their number (Bonferroni).
+	// Significance is the probability that an aperiodic series has as strong a period by chance, at
+	// any lag, 0 to 1. A search over several series multiplies it by their number (Bonferroni).
 	Significance float64
-	Steps        int     // that began in the series, the first one apart
+	Steps        int     // that began in the series, without the first one
 	Duty         float64 // share of the time that is busy, 0 to 1
-	Idle         float64 // how long it is quiet between steps, the median
+	Idle         float64 // median quiet time between steps
 }
 
-// Find gives the rhythm of a series, the value of each window in order; NaN is unknown. It
-// is nil where there is no period that is more than chance: at least 2 windows long, and
-// as a rule eight times in the series. The error is ErrLength.
+// Find returns the rhythm of a series, the value of each window in order; NaN is unknown. It
+// returns nil if no period stands out from chance: a period has at least 2 windows, and usually has
+// to occur eight times. The error is ErrLength.
 func Find(values []float64) (*Rhythm, error) { return FindIn([][]float64{values}) }
 
-// FindIn is Find of a series of which parts are known, some time apart, in their order. A
-// period has to fit into the longest of them as it has to into a series. The windows of all
-// parts together are bounded as those of a series are, else the error is ErrLength.
+// FindIn is Find for the known parts of a series, in order and with gaps. A period has to fit into
+// the longest part as it has to fit into a series. The total number of windows is bounded as for a
+// series, else the error is ErrLength.
 func FindIn(parts [][]float64) (*Rhythm, error) {
 	total, longest := 0, 0
 	for _, p := range parts {
@@ -83,7 +83,7 @@ func FindIn(parts [][]float64) (*Rhythm, error) {
 	return out, nil
 }
 
-// cutLike cuts a series into parts as long as others are.
+// cutLike cuts a series into parts of the same lengths as the given ones.
 func cutLike(series []float64, like [][]float64) [][]float64 {
 	parts := make([][]float64, len(like))
 	for i, p := range like {
@@ -92,8 +92,8 @@ func cutLike(series []float64, like [][]float64) [][]float64 {
 	return parts
 }
 
-// fundamental returns the lag of the first of the highest peaks of a series' autocorrelation, if
-// it is above the level of chance; else 0.
+// fundamental returns the lag of the first of the highest peaks of a series' autocorrelation, if it
+// is above the level of chance; else 0.
 func fundamental(r []float64, peaks []int, level float64) (period, strength float64) {
 	best := 0.0
 	for _, p := range peaks {
@@ -112,15 +112,15 @@ func fundamental(r []float64, peaks []int, level float64) (period, strength floa
 	return 0, 0
 }
 
-// chance is what the autocorrelation of aperiodic traffic comes to.
+// chance describes the autocorrelation of aperiodic traffic.
 //
-// It is 0 but for chance, with the variance that Bartlett (1946) gives it from the lags
-// that it takes to fall off, the memory: the more is left there, the fewer independent
-// values there are. How far it gets from 0 by chance is bounded by Bernstein's inequality,
-// which knows that two rare bursts which happen to be so far apart are a large part of all.
+// Its mean is 0, with the variance by Bartlett (1946), from the lags over which it falls off, the
+// memory: the more correlation is left there, the fewer independent values there are. Bernstein's
+// inequality bounds its deviations, and takes into account that two rare bursts at that distance by
+// chance are a large part of the sum.
 type chance struct{ variance, term, lags float64 }
 
-// newChance returns the chance of all lags up to most, and the peaks among them.
+// newChance returns the chance model of all lags up to most, and the peaks among them.
 func newChance(r []float64, series [][]float64, most int) (c chance, peaks []int) {
 	memory := 1
 	for memory < len(r) && r[memory] > 0 {
@@ -143,19 +143,19 @@ func newChance(r []float64, series [][]float64, most int) (c chance, peaks []int
 	return chance{inflation / n, inflation * largest / sum * float64(total) / n, lags}, peaksOf(r[:most+1], memory)
 }
 
-// level is what the autocorrelation passes at none of the lags, but with the probability
-// falseAlarm.
+// level returns the value that the autocorrelation exceeds at any of the lags with only the
+// probability falseAlarm.
 func (c *chance) level() float64 {
 	odds := math.Log(c.lags / falseAlarm)
 	return odds*c.term/3 + math.Sqrt(odds*c.term/3*odds*c.term/3+2*odds*c.variance)
 }
 
-// of returns the probability that it passes a level at any of the lags.
+// of returns the probability that it exceeds a level at any of the lags.
 func (c *chance) of(level float64) float64 {
 	return min(c.lags*math.Exp(-level*level/(2*(c.variance+level*c.term/3))), 1)
 }
 
-// peaksOf returns the highest lags of each stretch above 0, after the first.
+// peaksOf returns the highest lag of each positive stretch after the first.
 func peaksOf(r []float64, memory int) (list []int) {
 	for k := memory; k < len(r); k++ {
 		if r[k] <= 0 {
@@ -167,14 +167,14 @@ func peaksOf(r []float64, memory int) (list []int) {
 				top = k
 			}
 		}
-		if top >= 2 && k < len(r) { // a stretch that goes on beyond may be higher there
+		if top >= 2 && k < len(r) { // a stretch that continues beyond the end may be higher there
 			list = append(list, top)
 		}
 	}
 	return list
 }
 
-// highest returns the highest lag within reach of a middle, -1 where that is out of range.
+// highest returns the highest lag within reach of a middle, -1 if that is out of range.
 func highest(r []float64, middle, reach float64) int {
 	low, high := int(math.Round(middle-reach)), int(math.Round(middle+reach))
 	if low < 1 || high >= len(r) {
@@ -189,9 +189,9 @@ func highest(r []float64, middle, reach float64) int {
 	return top
 }
 
-// centroid returns the middle of the peak about a lag: the mean of the lags around it that are
-// above half of its height over the lowest lag within reach, weighted by how much. What
-// jitter does to a peak it does to both sides.
+// centroid returns the middle of the peak about a lag: the weighted mean of the lags around it that
+// are above half of its height over the lowest lag within reach. Jitter affects both sides of a
+// peak alike.
 func centroid(r []float64, lag, reach float64) float64 {
 	top := int(math.Round(lag))
 	low, high := max(int(math.Floor(lag-reach)), 0), min(int(math.Ceil(lag+reach)), len(r)-1)
@@ -219,10 +219,10 @@ func centroid(r []float64, lag, reach float64) float64 {
 	return weighted / sum
 }
 
-// lengthOf measures a period at its multiples, as far as they stand out: each is as exact
-// as the first, and measures several periods. It is steady where they stand out as the
-// first does: steps that keep to a grid, however late each is, are still on it after many,
-// while periods that wander blur.
+// lengthOf measures a period at its multiples, as long as they stand out: each is as exact as the
+// first, but covers several periods. The period is steady if they stand out as much as the first:
+// steps that keep to a grid, however late each one is, are still on it after many periods, while
+// the peaks of wandering periods blur.
 func lengthOf(r []float64, period, level float64) (length float64, steady bool) {
 	first := r[int(math.Round(period))]
 	var times, lags float64

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// pause is the share of a period below which quiet is part of a step.
+// pause is the share of a period below which quiet time is part of a step.
 const pause = 0.1
 
-// smooth is the share of a period that windows are averaged over, so that one that sticks
-// out is no step.
+// smooth is the share of a period over which windows are averaged, so that a single outlier is no
+// step.
 const smooth = 0.05
 
-// averaged are means over width windows about each, which is odd, of those that are known;
-// NaN where none is.
+// averaged returns the means of the known values over width windows around each; width is odd. NaN
+// if none is known.
 func averaged(values []float64, width int) []float64 {
 	out := make([]float64, len(values))
 	sum, known := 0.0, 0
@@ -37,8 +37,8 @@ func averaged(values []float64, width int) []float64 {
 	return out
 }
 
-// threshold is half of the way from what the quietest tenth of the known windows does not
-// exceed to what the busiest tenth reaches.
+// threshold returns the middle between the limit of the quietest tenth and the limit of the busiest
+// tenth of the known windows.
 func threshold(parts [][]float64) float64 {
 	var known []float64
 	for _, values := range parts {
@@ -55,11 +55,11 @@ func threshold(parts [][]float64) float64 {
 	return (known[len(known)/10] + known[len(known)-1-len(known)/10]) / 2
 }
 
-// run is a stretch of busy windows: from the first to behind the last.
+// run is a stretch of busy windows: from the first to after the last.
 type run struct{ from, to int }
 
-// stepsOf returns the busy stretches of each part of a series, those together that less than a
-// pause is between. An unknown window is as the one before.
+// stepsOf returns the busy stretches of each part of a series, joined if less than a pause is
+// between them. An unknown window counts as the previous one.
 func stepsOf(parts [][]float64, period float64) [][]run {
 	smoothed := make([][]float64, len(parts))
 	for i, values := range parts {
@@ -73,7 +73,7 @@ func stepsOf(parts [][]float64, period float64) [][]run {
 	return lists
 }
 
-// busyRuns returns the stretches above a level, those together that less than short is between.
+// busyRuns returns the stretches above a level, joined if less than short is between them.
 func busyRuns(values []float64, level float64, short int) (list []run) {
 	busy := false
 	for i, v := range values {
@@ -92,8 +92,8 @@ func busyRuns(values []float64, level float64, short int) (list []run) {
 	return list
 }
 
-// measure counts steps, and how long they and the quiet between them take. The step that
-// a part begins in is left out, since it is cut. Periods that wander are counted.
+// measure counts steps, and measures them and the quiet time between them. It leaves out a step at
+// the start of a part, which is cut. If periods wander, count corrects the period.
 func (r *Rhythm) measure(parts [][]float64, wanders bool) {
 	var idle []float64
 	quiet, whole := 0, 0
@@ -124,16 +124,16 @@ func (r *Rhythm) measure(parts [][]float64, wanders bool) {
 	r.Idle = median(idle)
 }
 
-// Where steps stand out, they are counted: misses and steps in two are told by the period
-// that is known nearly.
+// Where steps stand out, they are counted: the approximate period shows missing steps and steps
+// split in two.
 const (
 	leastCounted = 8    // steps
-	clear        = 0.25 // of a period: how far intervals are from whole periods at most
-	mostClear    = 0.9  // share of the intervals that have to be so
+	clear        = 0.25 // of a period: largest deviation of intervals from whole periods
+	mostClear    = 0.9  // share of the intervals that must be within it
 )
 
-// count corrects the period to the mean of those that are clear: the autocorrelation sees
-// few of periods that wander.
+// count corrects the period to the mean of the clear intervals: the autocorrelation covers only few
+// of the periods that wander.
 func (r *Rhythm) count(lists [][]run) {
 	var windows, periods float64
 	good := 0
