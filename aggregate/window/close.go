@@ -13,12 +13,12 @@ import (
 	"github.com/csigscope/csigscope/aggregate/flow"
 )
 
-// minCompactAt is the number of series below which dead ones are left alone.
+// minCompactAt is the number of series below which dead ones are not dropped.
 const minCompactAt = 4096
 
-// Flush accepts what waits in quarantine and closes every window, as at the end of
-// a capture. The shard can go on: what it writes for the same windows later adds up
-// with what it wrote before.
+// Flush accepts the observations in quarantine and closes every window, as at the end of a capture.
+// The shard can continue: rows that it writes for the same windows later add up with the earlier
+// ones.
 func (s *Shard) Flush(ctx context.Context) error {
 	if s.err != nil {
 		return s.err
@@ -45,8 +45,8 @@ func (s *Shard) Flush(ctx context.Context) error {
 	return nil
 }
 
-// closeDue closes the windows that are due at the time, the finest first, so that
-// a coarse window has all that it is made of.
+// closeDue closes the windows that are due at the time, the finest first, so that a coarse window
+// includes all of its parts.
 func (s *Shard) closeDue(ctx context.Context, ns int64) error {
 	s.apply()
 	coarse := false
@@ -63,7 +63,7 @@ func (s *Shard) closeDue(ctx context.Context, ns int64) error {
 			coarse = i == len(s.levels)-1
 		}
 	}
-	// A series lives as long as the coarsest window that it was seen in.
+	// A series lives as long as the coarsest window in which it was counted.
 	if coarse && s.series.current >= s.compactAt {
 		s.dropDeadSeries()
 	}
@@ -71,7 +71,7 @@ func (s *Shard) closeDue(ctx context.Context, ns int64) error {
 	return nil
 }
 
-// settle brings the watermark's idea of the open windows up to date.
+// settle updates the watermark's state about the open windows.
 func (s *Shard) settle() {
 	s.clock.leave()
 	s.clock.nextDue = s.levels[0].nextDue()
@@ -80,8 +80,7 @@ func (s *Shard) settle() {
 	}
 }
 
-// close writes the window's rows and folds it into the next coarser level. ns is
-// where the watermark is going.
+// close writes the window's rows and folds it into the next coarser level. ns is the new watermark.
 func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
 	l := &s.levels[i]
 	if i == 0 {
@@ -112,9 +111,8 @@ func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
 	return nil
 }
 
-// reopen begins a delta window for one that was closed. It stays open for the
-// level's lateness from the time ns on, so that what comes late together is written
-// together.
+// reopen begins a delta window for a closed one. It stays open for the level's lateness from ns on,
+// so that late observations that come together are written together.
 func (s *Shard) reopen(ctx context.Context, i int, start, ns int64) (*window, error) {
 	l := &s.levels[i]
 	s.counts.Deltas++
@@ -128,8 +126,7 @@ func (s *Shard) reopen(ctx context.Context, i int, start, ns int64) (*window, er
 	return l.begin(start, ns+l.lateness, true), nil
 }
 
-// tally counts what becomes of the observations in a closed window of the finest
-// level.
+// tally counts the observations in a closed window of the finest level.
 func (s *Shard) tally(w *window) {
 	for i := range w.compact {
 		s.tallyEntry(w.compact[i].series, w.total(uint32(i)))
@@ -159,21 +156,21 @@ func (s *Shard) tallyEntry(id uint32, n uint64) {
 	}
 }
 
-// end numbers a class of addresses that the resolver does not tell apart. The two
-// roles of an address are numbered apart. End 0 is that of no address.
+// end numbers a class of addresses that the resolver treats alike. Sources and destinations have
+// separate numbers. End 0 stands for no address.
 type end = uint32
 
-// endBits bounds the ends of a role.
+// endBits is the number of bits of an end, for each role.
 const endBits = 18
 
-// endSlot is what the addresses of one prefix are as a source and as a destination. Its ends
-// are 0 in an empty slot.
+// endSlot holds the ends of one prefix's addresses, as a source and as a destination. They are 0 in
+// an empty slot.
 type endSlot struct {
 	hi, lo   uint64
 	src, dst end
 }
 
-// endKey is what makes addresses a class.
+// endKey identifies a class of addresses.
 type endKey struct {
 	dst     bool
 	group   aggregate.GroupID
@@ -181,10 +178,10 @@ type endKey struct {
 	strange bool
 }
 
-// addressMask leaves of an address the bits that matter.
+// addressMask selects the bits of an address that matter.
 type addressMask struct{ hi, lo uint64 }
 
-// mask leaves the leading bits of an address of 16 bytes.
+// mask selects the leading bits of an address of 16 bytes.
 func mask(bits int) addressMask {
 	var b [16]byte
 	for i := range bits {
@@ -193,14 +190,14 @@ func mask(bits int) addressMask {
 	return addressMask{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}
 }
 
-// mapped are the bits in front of an IPv4 address in an IPv6 one.
+// mapped is the number of bits before an IPv4 address in an IPv6 one.
 const mapped = 96
 
-// endCache remembers addresses by as many of their leading bits as matter: thousands of hosts
-// are a few prefixes, which stay in the first caches.
+// endCache caches the ends of addresses by the leading bits that matter: thousands of hosts share a
+// few prefixes, which stay in the first-level caches.
 type endCache struct {
 	resolver aggregate.Resolver
-	classes  aggregate.Classifier // nil when the resolver is none
+	classes  aggregate.Classifier // nil if the resolver is no Classifier
 
 	slots  []endSlot // a power of two, at most half full
 	shift  uint8     // 64 - log2(len(slots))
@@ -210,11 +207,11 @@ type endCache struct {
 	masks  [2]addressMask // of IPv4 and IPv6
 	resets uint64
 
-	ids      map[endKey]end      // with classes; else each address has ends of its own
+	ids      map[endKey]end      // with classes; else each address has its own ends
 	src, dst []aggregate.GroupID // by end
-	watch    Watch               // nil for nobody
+	watch    Watch               // nil if nothing watches
 	strange  []bool              // by end of a source
-	way      []uint32            // by end of a source: what is known of the paths of its packets
+	way      []uint32            // by end of a source: number of the known way of its packets
 	onWays   map[wayKey]end
 }
 
@@ -239,8 +236,8 @@ func (c *endCache) resize(n int) {
 	c.shift = uint8(64 - bits.Len(uint(n-1)))
 }
 
-// prefix leaves of an address what matters, as two halves in little endian. It does not branch
-// on the kind of address, which cannot be predicted.
+// prefix returns the bits of an address that matter, as two halves in little endian. It does not
+// branch on the kind of address, which the processor cannot predict.
 func (c *endCache) prefix(a *[16]byte) (hi, lo uint64) {
 	hi, lo = binary.LittleEndian.Uint64(a[:8]), binary.LittleEndian.Uint64(a[8:])
 	other := hi | (lo&math.MaxUint32 ^ 0xffff0000) // 0 for an IPv4 address
@@ -248,7 +245,7 @@ func (c *endCache) prefix(a *[16]byte) (hi, lo uint64) {
 	return hi & m.hi, lo & m.lo
 }
 
-// clear forgets all addresses: the next ones are numbered from the beginning.
+// clear forgets all addresses and numbers the next ones from the beginning.
 func (c *endCache) clear() {
 	clear(c.slots)
 	c.n = 0
@@ -258,12 +255,11 @@ func (c *endCache) clear() {
 	c.onWays = make(map[wayKey]end)
 }
 
-// full reports whether n more addresses are more than the cache holds.
+// full reports whether the cache has no room for n more addresses.
 func (c *endCache) full(n int) bool { return (c.n+n)*2 >= c.limit || len(c.src)+n >= 1<<endBits }
 
-// pair returns the ends of a source and a destination, for which the cache has to have room. Most are
-// where they are looked for first, which is found out about both at once: whether others are in the
-// way cannot be predicted.
+// pair returns the ends of a source and a destination; the cache must have room for both. Most are
+// in their first slot. It tests both at once, because the processor cannot predict collisions.
 func (c *endCache) pair(src, dst *[16]byte) (from, to end) {
 	mask, shift := uint64(len(c.slots)-1), c.shift&63
 	hi, lo := c.prefix(src)
@@ -279,7 +275,7 @@ func (c *endCache) pair(src, dst *[16]byte) (from, to end) {
 	return from, c.get(dst).dst
 }
 
-// get returns the address's slot. It has to be one of a cache that is not full.
+// get returns the address's slot. The cache must not be full.
 func (c *endCache) get(a *[16]byte) *endSlot {
 	hi, lo := c.prefix(a)
 	mask := uint64(len(c.slots) - 1)
@@ -294,7 +290,7 @@ func (c *endCache) get(a *[16]byte) *endSlot {
 	}
 }
 
-// add resolves an address that the cache does not have.
+// add resolves an address that is not in the cache.
 func (c *endCache) add(a *[16]byte) *endSlot {
 	if c.n*4 >= len(c.slots) && len(c.slots) < c.limit {
 		c.grow()

@@ -20,26 +20,26 @@ const (
 	MinResolution = 100 * time.Microsecond
 	// MaxResolution is the longest window.
 	MaxResolution = 24 * time.Hour
-	// DefaultMaxKeys is that of Config.MaxKeys.
+	// DefaultMaxKeys is the default of Config.MaxKeys.
 	DefaultMaxKeys = 1 << 20
 	// MaxKeyBudget bounds Config.MaxKeys.
 	MaxKeyBudget = 1 << 21
-	// DefaultUDPRepeat is longer than copies of a packet are apart, and as long as few
-	// measurements of a path are worth telling apart.
+	// DefaultUDPRepeat is longer than the interval between copies of a packet. It is so short that
+	// few measurements of a path within it need to be separate.
 	DefaultUDPRepeat = 10 * time.Microsecond
 	// MaxUDPRepeat bounds Config.UDPRepeat.
 	MaxUDPRepeat = time.Minute
 
-	// maxLateWindows bounds how many windows a lateness keeps open.
+	// maxLateWindows bounds the number of windows that a lateness keeps open.
 	maxLateWindows = 10000
-	// maxDuration bounds the horizon and how far ahead a time may be.
+	// maxDuration bounds the horizon and the distance ahead of the watermark.
 	maxDuration = 366 * MaxResolution
 	// fineBelow is the resolution below which FineHeavyOnly applies.
 	fineBelow = time.Second
 )
 
-// Config is what a Shard needs to know. The zero value of a field with a default
-// means that default.
+// Config is the configuration of a Shard. The zero value of a field with a default means that
+// default.
 type Config struct {
 	Domain   *csig.Domain       // required
 	Resolver aggregate.Resolver // required
@@ -49,42 +49,40 @@ type Config struct {
 	// Resolutions are the lengths of the windows, ascending, each a divisor of the
 	// next, from MinResolution to MaxResolution. Default: 1 s and 1 min.
 	Resolutions []time.Duration
-	// FineHeavyOnly keeps the volume of resolutions below 1 s down: their blocks hold
-	// only rows of cells (source group, destination group, signal, kind) that had a
-	// heavy observation in the block. Coarser resolutions are complete nevertheless,
-	// and one of them has to be configured.
+	// FineHeavyOnly reduces the volume of resolutions below 1 s: their blocks hold only rows of
+	// cells (source group, destination group, signal, kind) that had a heavy observation in the
+	// block. Coarser resolutions remain complete, and one of them has to be configured.
 	FineHeavyOnly bool
-	// Lateness is how far behind the watermark an observation may be and still find
-	// its window open, per resolution and not descending. Default: two windows, at
-	// least 50 ms.
+	// Lateness is the largest distance behind the watermark at which an observation's window is
+	// still open, for each resolution and not descending. Default: two windows, at least 50 ms.
 	Lateness []time.Duration
-	// Horizon is how far behind the watermark an observation may be and still count,
-	// as a delta of a window that was closed before. Default: 5 min.
+	// Horizon is the largest distance behind the watermark at which an observation still counts, as
+	// a delta of a closed window. Default: 5 min.
 	Horizon time.Duration
-	// MaxAhead is how far ahead of the watermark an observation may be without being
+	// MaxAhead is the largest distance ahead of the watermark at which an observation is not
 	// quarantined. Default: 1 min.
 	MaxAhead time.Duration
-	// MaxKeys is how many series a shard holds before further ones go to overflow
-	// rows. Default: 1<<20, at most MaxKeyBudget.
+	// MaxKeys is the number of series that a shard holds; further ones go to overflow rows.
+	// Default: 1<<20, at most MaxKeyBudget.
 	MaxKeys int
-	// Flows is how many flows the blocks of windows of 1 s and longer name. Default: none.
+	// Flows is the number of flows that the blocks of windows of 1 s and longer name. Default:
+	// none.
 	Flows FlowLimits
 
-	// Watch, unless nil, is shown what is out of the ordinary. It changes no window.
+	// Watch, unless nil, gets the unusual observations. It changes no window.
 	Watch Watch
 
-	Tap // how observations count; its Weight is 1 by default, and its mirrors do not matter
+	Tap // how observations count; its Weight is 1 by default, and its mirrors are ignored
 	// LocateUntouched keeps the locator metadata of untouched tags as their location,
 	// for fabrics whose first hop may write the initial value
 	// (draft-tian-ccwg-ibcs-datapath-processing-00). They never count as heavy.
 	LocateUntouched bool
-	// UDPRepeat is the time within which a reflection without an acknowledgement number
-	// repeats one of its flow with the same fields; 0 for none, at most MaxUDPRepeat.
+	// UDPRepeat is the time within which a reflection without an acknowledgement number is a repeat
+	// of one of its flow with the same fields; 0 for none, at most MaxUDPRepeat.
 	UDPRepeat time.Duration
 }
 
-// withDefaults returns the configuration with defaults filled in, or what is wrong
-// with it.
+// withDefaults returns the configuration with defaults filled in, or an error.
 func (c Config) withDefaults() (Config, error) {
 	if c.Domain == nil || c.Resolver == nil {
 		return c, errors.New("domain and resolver: both are required")
@@ -130,7 +128,7 @@ func resolutionsOf(list []time.Duration) []time.Duration {
 	return []time.Duration{time.Second, time.Minute}
 }
 
-// MinLateness is the least lateness of windows, unless a Config says so for each resolution.
+// MinLateness is the least default lateness of windows.
 const MinLateness = 50 * time.Millisecond
 
 func defaultLateness(resolution time.Duration) time.Duration { return max(2*resolution, MinLateness) }
@@ -148,7 +146,7 @@ func (s *Settings) LatenessOf(resolution time.Duration) time.Duration {
 	}
 }
 
-// checkMaxKeys says what is wrong with a Config.MaxKeys.
+// checkMaxKeys returns an error for a Config.MaxKeys out of range.
 func checkMaxKeys(n int) error {
 	if n < 1 || n > MaxKeyBudget {
 		return fmt.Errorf("%d keys: expected 1 to %d", n, MaxKeyBudget)
@@ -163,8 +161,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// CheckResolutions says what is wrong with the Resolutions, at least one, and FineHeavyOnly
-// of a Config.
+// CheckResolutions checks the Resolutions, at least one, and FineHeavyOnly of a Config.
 func CheckResolutions(list []time.Duration, fineHeavyOnly bool) error {
 	for i, r := range list {
 		if r < MinResolution || r > MaxResolution {
@@ -197,16 +194,16 @@ func (c *Config) checkLateness() error {
 
 // Tap says how the packets of a capture interface count.
 type Tap struct {
-	// Tags seen here have passed the whole path. Reflections are of whole paths wherever
-	// they are seen. Observations of other kinds are rejected.
+	// Tags admits tags: they have passed the whole path here. Reflections admits reflections: they
+	// measure whole paths wherever they are captured. Observations of other kinds are rejected.
 	Tags, Reflections bool
 
-	Weight uint64 // each packet stands for so many (1/N tagging, sampled mirrors); at most aggregate.MaxWeight
-	Place  string // what it is called: receiver, sender (where tags have initial values) or mid
+	Weight uint64 // number of packets that each stands for (1/N tagging, sampled mirrors); at most aggregate.MaxWeight
+	Place  string // its name: receiver, sender (where tags have initial values) or mid
 	// Stand is the number of the place in the middle of the fabric where flows are seen for
 	// aggregate.Wayfinder; 0: none.
 	Stand uint32
-	// Mirrors are sessions that frames are taken out of. In others, tags are orphans.
+	// Mirrors are the sessions that are decapsulated. Tags in other sessions are orphans.
 	Mirrors decode.Mirrors
 }
 
@@ -216,8 +213,8 @@ const (
 	sender   = "sender"   // at the beginning
 )
 
-// TapAt returns how packets of a tap at a place count, "" for a receiver: each for weight, at
-// least 1. Only whole paths may enter the heatmaps: reflections, and tags at the receiver.
+// TapAt returns the Tap for a place, "" for a receiver, with a weight of at least 1. Only whole
+// paths may enter the heatmaps: reflections, and tags at the receiver.
 func TapAt(place string, weight uint64) Tap {
 	return Tap{Weight: 1}.With(cmp.Or(place, receiver), weight)
 }
@@ -231,16 +228,16 @@ func (t Tap) With(place string, weight uint64) Tap {
 	return t
 }
 
-// Settings are what all streams of a replay or of a host have in common. Fields without a
-// comment are as in Config.
+// Settings are shared by all streams of a replay or of a host. Fields without a comment are as in
+// Config.
 type Settings struct {
 	Decode   decode.Config
 	Resolver aggregate.Resolver
-	Epoch    uint64 // hash of the configuration that Decode and Resolver were made of
+	Epoch    uint64 // hash of the configuration behind Decode and Resolver
 
 	Resolutions []time.Duration
-	// Lateness is that of windows of aggregate.LiveResolution; 0 is the default. Shorter windows
-	// wait no longer, and longer ones no less.
+	// Lateness is that of windows of aggregate.LiveResolution; 0 is the default. It is an upper
+	// bound for shorter windows and a lower bound for longer ones.
 	Lateness        time.Duration
 	FineHeavyOnly   bool
 	MaxKeys         int
@@ -248,13 +245,12 @@ type Settings struct {
 	LocateUntouched bool
 	UDPRepeat       time.Duration
 
-	// Finding, unless nil, is what single observations are looked at for; see
-	// finding.Watcher.
+	// Finding, unless nil, configures the checks of single observations; see finding.Watcher.
 	Finding *finding.Config
 }
 
-// Equal reports whether rows and findings mean the same under both settings. Those of one
-// epoch decode and resolve alike.
+// Equal reports whether rows and findings have the same meaning under both settings. Settings of
+// one epoch decode and resolve alike.
 func (s *Settings) Equal(o *Settings) bool {
 	return s.Epoch == o.Epoch && slices.Equal(s.Resolutions, o.Resolutions) && s.Lateness == o.Lateness && s.FineHeavyOnly == o.FineHeavyOnly &&
 		s.MaxKeys == o.MaxKeys && s.Flows == o.Flows && s.LocateUntouched == o.LocateUntouched &&
@@ -268,7 +264,7 @@ func sameFinding(a, b *finding.Config) bool {
 	return slices.Equal(a.Senders, b.Senders) && a.MaxSubjects == b.MaxSubjects
 }
 
-// shard returns the configuration of a tap's shard, and the watcher in it, nil for none.
+// shard returns the configuration of a tap's shard, and its watcher, nil for none.
 func (s *Settings) shard(tap *Tap, from *Origin) (cfg Config, watch *finding.Watcher, err error) {
 	cfg = Config{
 		Domain: s.Decode.Domain, Resolver: s.Resolver, Source: from.Source, SeqBase: from.SeqBase,

@@ -8,22 +8,23 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// pageBuckets is the length of a page: the buckets of an octave of codes, a cache line of counts.
+// pageBuckets is the length of a page: the buckets of an octave of codes, in a cache line of
+// counts.
 const pageBuckets = 64
 
-// distribution counts the codes of a window's wide entries by csig.DistIndex. The codes of an entry lie
-// in few octaves, so an entry takes the pages that it needs, and none for its first observation: many
-// entries of traffic that does not aggregate have no other. Counts are modulo 256 and carried has the
-// rest. The zero value is empty and ready for use.
+// distribution counts the codes of a window's wide entries by csig.DistIndex. The codes of an entry
+// lie in few octaves, so an entry allocates only the pages that it needs, and none for its first
+// observation: in traffic that does not aggregate, many entries have no other. Counts are modulo
+// 256; carried holds the rest. The zero value is empty and ready for use.
 type distribution struct {
 	entries []distPages          // by wide entry
-	pages   [][pageBuckets]uint8 // those beyond the length are zeroed; the first one is no entry's
-	carried table32              // page*pageBuckets + bucket to how often 256 observations
+	pages   [][pageBuckets]uint8 // those beyond the length are zeroed; no entry uses the first one
+	carried table32              // page*pageBuckets + bucket to the number of 256 observations
 }
 
 // distPages fills a cache line.
 type distPages struct {
-	page    [csig.DistIndexes / pageBuckets]uint32 // 0 for one that the entry does not have
+	page    [csig.DistIndexes / pageBuckets]uint32 // 0 for a page that the entry does not have
 	carries uint16                                 // bit p is set when the distribution's carried has a bucket of page p
 	first   uint16                                 // the only observation's bucket, plus 1; paged once there are more
 }
@@ -39,7 +40,7 @@ func (d *distribution) add() {
 	}
 }
 
-// page returns the number of an entry's page, which it gets when it has none.
+// page returns the number of an entry's page, and allocates the page if it has none.
 func (d *distribution) page(e *distPages, at uint32) uint32 {
 	p := e.page[at]
 	if p == 0 {
@@ -50,8 +51,7 @@ func (d *distribution) page(e *distPages, at uint32) uint32 {
 	return p
 }
 
-// touchEntry and touchPage read what count is going to, one after the other, so that it does not wait
-// for memory.
+// touchEntry and touchPage prefetch the memory that count will use, one after the other.
 func (d *distribution) touchEntry(entry uint32) uint32 { return uint32(d.entries[entry].first) }
 
 func (d *distribution) touchPage(entry, bucket uint32) uint8 {
@@ -75,7 +75,7 @@ func (d *distribution) count(entry, bucket uint32) {
 	}
 }
 
-// spill makes the entry have pages.
+// spill moves the entry to pages.
 func (d *distribution) spill(e *distPages) {
 	if first := uint32(e.first); first-1 < csig.DistIndexes {
 		d.pages[d.page(e, (first-1)/pageBuckets)][(first-1)%pageBuckets] = 1

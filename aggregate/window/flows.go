@@ -10,15 +10,15 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// FlowLimits say how many flows blocks name.
+// FlowLimits bound the flows that blocks name.
 type FlowLimits struct {
-	// Top is how many flows of each signal and kind a window names, those with the most
+	// Top is the number of flows of each signal and kind that a window names, those with the most
 	// heavy observations first; 0 for none. At most MaxTopFlows.
 	Top int
-	// Budget is how many flows are remembered in a window, each for every signal and kind:
-	// at least Top, at most MaxFlowBudget. Default: 4096, or four times Top if that is more.
-	// Past it the flows that were heavy least often are forgotten, and those that are named
-	// may have had more heavy observations than their rows say: the rest has those.
+	// Budget is the number of flows remembered in a window, each for every signal and kind: at
+	// least Top, at most MaxFlowBudget. Default: 4096, or four times Top if that is more. Past it,
+	// the shard forgets the flows with the fewest heavy observations, and a named flow may have had
+	// more heavy observations than its row has: the rest includes those.
 	Budget int
 }
 
@@ -27,12 +27,11 @@ const (
 	MaxTopFlows   = 10_000
 	MaxFlowBudget = flow.MaxBudget
 
-	// DefaultFlowBudget is the least budget that is taken where none is given.
+	// DefaultFlowBudget is the least default budget.
 	DefaultFlowBudget = 4096
 )
 
-// WithDefaults returns the limits with the default for what is left out, or what is wrong with
-// them.
+// WithDefaults returns the limits with defaults filled in, or an error.
 func (l FlowLimits) WithDefaults() (FlowLimits, error) {
 	if l.Top < 0 || l.Top > MaxTopFlows {
 		return l, fmt.Errorf("top flows %d: expected 0 to %d", l.Top, MaxTopFlows)
@@ -46,14 +45,14 @@ func (l FlowLimits) WithDefaults() (FlowLimits, error) {
 	return l, nil
 }
 
-// heavyItems are the pending items that are heavy, by number, and what is counted of them.
+// heavyItems are the heavy pending items, by number, and their flow counts.
 type heavyItems struct {
 	list    [pendingItems]uint8
 	counted [pendingItems]flow.Heavy
 }
 
-// countFlows counts pending items, all of them heavy, in the flows of their windows. One
-// without addresses is of no flow.
+// countFlows counts pending items, all of them heavy, in the flows of their windows. An item
+// without addresses belongs to no flow.
 func (s *Shard) countFlows(heavy []uint8) {
 	if s.cfg.Flows.Top == 0 || len(heavy) == 0 {
 		return
@@ -98,7 +97,7 @@ func (s *Shard) countFlowsOf(flows *flow.Table, heavy []uint8, list []flow.Heavy
 	}
 }
 
-// remember makes an entry for the flow of an item, unless it is of none, and counts it.
+// remember makes an entry for the flow of an item, if it has one, and counts it.
 func (s *Shard) remember(flows *flow.Table, it *pendingItem, h *flow.Heavy) {
 	o := &s.batch[it.obs]
 	if o.Flags&decode.HasAddrs == 0 {
@@ -108,24 +107,23 @@ func (s *Shard) remember(flows *flow.Table, it *pendingItem, h *flow.Heavy) {
 	s.counts.FlowsForgotten += uint64(flows.Insert(h, it.series, &f))
 }
 
-// flowRows makes the rows of flows of a closed window. Its buffers serve all windows.
+// flowRows makes the flow rows of a closed window. All windows share its buffers.
 type flowRows struct {
-	ranks []uint64                  // the flows in their order: rankOf<<32 | entry
-	rest  map[aggregate.CellKey]int // where the rest of a cell is in the block
+	ranks []uint64                  // the flows in order: rankOf<<32 | entry
+	rest  map[aggregate.CellKey]int // position in the block of a cell's rest
 }
 
-// Where other shards may have seen a part of a window, the top flows of one part need not
-// be those of the whole. All flows are named there unless they are more than partFlows,
-// and partTop times as many as else if they are: so the top flows of all parts together
-// are exact up to partFlows, and beyond that what is named of one is what it had at least.
+// If other shards may have seen a part of a window, the top flows of one part need not be those of
+// the whole. Then a shard names all flows up to partFlows, and partTop times the usual number
+// beyond that. So the top flows of all parts together are exact up to partFlows; beyond, a flow's
+// total is a lower bound.
 const (
 	partFlows = 1024
 	partTop   = 2
 )
 
-// writeFlows adds the rows of flows to those that the block has already. A shard names
-// the top flows of what it has seen whole. Of flows that were heavy as often, those come
-// first that were remembered first.
+// writeFlows adds the rows of flows to the block's rows. Of windows that a shard has seen whole, it
+// names the top flows. Equally heavy flows come in the order in which they were remembered.
 func (s *Shard) writeFlows(l *level, w *window) {
 	b, r := &s.rows.block, &s.flowRows
 	if s.cfg.Flows.Top == 0 || l.res < int64(fineBelow) {
@@ -154,11 +152,12 @@ func (s *Shard) writeFlows(l *level, w *window) {
 	r.addRest(b)
 }
 
-// rankBits hold how often a flow was heavy in a rank, below its signal and kind.
+// rankBits is the number of bits of a rank for the count of heavy observations, below signal and
+// kind.
 const rankBits = 23
 
-// rankOf returns the lower the more often a flow was heavy, up to where differences do not
-// matter.
+// rankOf returns a lower number for a flow with more heavy observations, up to a limit beyond which
+// differences do not matter.
 func (s *Shard) rankOf(t *flow.Table, entry int) uint32 {
 	const most = 1<<rankBits - 1
 	sr := &s.series.list[t.Ref(entry)]
@@ -183,8 +182,8 @@ func (s *Shard) flowRow(t *flow.Table, entry int) aggregate.FlowRow {
 	}
 }
 
-// addRest adds what the flows leave of the block: of each of their cells, and of all
-// other cells together.
+// addRest adds the rows of the rest: for each cell with named flows, and for all other cells
+// together.
 func (r *flowRows) addRest(b *aggregate.Block) {
 	if r.rest == nil {
 		r.rest = make(map[aggregate.CellKey]int)
@@ -219,7 +218,7 @@ func (r *flowRows) addRest(b *aggregate.Block) {
 	b.Flows = kept
 }
 
-// restOf is where the rest of a cell is, which it makes.
+// restOf returns the position of a cell's rest, and adds the row if it is missing.
 func (r *flowRows) restOf(b *aggregate.Block, k aggregate.CellKey) int {
 	at, ok := r.rest[k]
 	if !ok {

@@ -7,31 +7,31 @@ import (
 	"github.com/csigscope/csigscope/aggregate/flow"
 )
 
-// maxDeltas bounds the reopened windows of a level: past it, the one that has been
-// open longest is closed first.
+// maxDeltas bounds the reopened windows of a level: past it, the one that has been open longest is
+// closed first.
 const maxDeltas = 64
 
 // level holds the open windows of one resolution.
 type level struct {
 	res, lateness int64
-	live          bool      // live views keep its windows: they have provisional rows
-	announced     int64     // windows that ended by then have had them
-	first         int64     // start of the window that was opened first, -1 before
+	live          bool      // live views keep its windows, which so have provisional rows
+	announced     int64     // windows that ended by then have had provisional rows
+	first         int64     // start of the window that was opened first, -1 if none was
 	open          []*window // by start
 	all           []*window // by slot
 	free          []*window
 	refs          []entryRef // by series
-	owner         *window    // refs tell where all of its entries are; nil for none
+	owner         *window    // refs locate all of its entries; nil for none
 	gen           uint32
-	keys          *keyCache // remembers entries of the finest level, nil elsewhere
+	keys          *keyCache // caches entries of the finest level, nil elsewhere
 	deltas        int
 	flowBudget    int
-	touched       uint32 // keeps reads that are made in advance
+	touched       uint32 // keeps prefetching reads alive
 }
 
-// entryRef remembers in which window a series was counted last, and where: it
-// spares folds, and keys that are new in a window, a look-up in the window's index,
-// and windows that are open alone the index.
+// entryRef is the window and entry in which a series was counted last. It saves a look-up in the
+// window's index for folds and for keys that are new in a window; a window that is open alone needs
+// no index.
 type entryRef struct {
 	gen, entry uint32
 }
@@ -44,13 +44,13 @@ func (l *level) refer(n int) {
 	}
 }
 
-// floor returns the start of the window that holds the time, which is not negative.
+// floor returns the start of the window that holds the time, which must not be negative.
 func (l *level) floor(ns int64) int64 { return ns - ns%l.res }
 
-// dueAt is when a window closes for the first time.
+// dueAt returns the time at which a window closes first.
 func (l *level) dueAt(start int64) int64 { return start + l.res + l.lateness }
 
-// find returns the open window with the start, or nil. The newest are tried first.
+// find returns the open window with the start, or nil. It tries the newest first.
 func (l *level) find(start int64) *window {
 	for i := len(l.open) - 1; i >= 0; i-- {
 		if w := l.open[i]; w.start <= start {
@@ -63,7 +63,7 @@ func (l *level) find(start int64) *window {
 	return nil
 }
 
-// begin opens a window that find does not have.
+// begin opens a window that find did not find.
 func (l *level) begin(start, due int64, delta bool) *window {
 	w := l.unused(start)
 	w.due, w.delta = due, delta
@@ -109,7 +109,7 @@ func (l *level) nextGen() uint32 {
 	return l.gen
 }
 
-// end takes a closed window back.
+// end removes a closed window from the open ones and keeps it for reuse.
 func (l *level) end(w *window) {
 	if w.delta {
 		l.deltas--
@@ -119,7 +119,7 @@ func (l *level) end(w *window) {
 	l.free = append(l.free, w)
 }
 
-// nextDue is when the next window closes, math.MaxInt64 when none is open.
+// nextDue returns the time at which the next window closes, math.MaxInt64 if none is open.
 func (l *level) nextDue() int64 {
 	due := int64(math.MaxInt64)
 	for _, w := range l.open {
@@ -158,7 +158,7 @@ func (l *level) entry(w *window, id uint32, s *series) uint32 {
 	return *slot
 }
 
-// seal makes the series' next observations count in a new entry.
+// seal starts a new entry for the series' next observations.
 func (l *level) seal(w *window, id uint32, s *series) uint32 {
 	if w != l.owner {
 		l.owner = nil
@@ -167,7 +167,7 @@ func (l *level) seal(w *window, id uint32, s *series) uint32 {
 	return l.refs[id].entry
 }
 
-// forgetKeys has keys ask for their entries in the window again.
+// forgetKeys makes keys look up their entries in the window again.
 func (l *level) forgetKeys(w *window) {
 	w.gen, l.owner = l.nextGen(), nil
 }
@@ -198,8 +198,8 @@ func (l *level) fold(w, fine *window, t *seriesTable) {
 	}
 }
 
-// touch reads the entries of the window w that those of a finer one are about to be folded into, and
-// that are there.
+// touch prefetches the existing entries of window w into which entries of a finer one will be
+// folded.
 func (l *level) touch(w *window, fine []compactEntry) (touched uint32) {
 	for i := range fine {
 		if ref := l.refs[fine[i].series]; ref.gen == w.gen {
@@ -217,8 +217,7 @@ func (l *level) bytes() uint64 {
 	return n
 }
 
-// renumber gives the series in the open windows, and there alone, new numbers
-// below n.
+// renumber gives new numbers below n to the series, all of which are in open windows.
 func (l *level) renumber(seeds *flow.Seeds, renumbered []uint32, t *seriesTable) {
 	l.refs, l.owner = make([]entryRef, len(t.list)), nil
 	for _, w := range l.open {

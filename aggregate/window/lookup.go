@@ -8,9 +8,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// lookupKey is what tells series apart before anything is resolved: 18 bits each of
-// the ends of the measured path, then 17 bits of locator metadata, 6 of traits, 3 of
-// class and 1 of kind. It is never 0.
+// lookupKey identifies a series before anything is resolved: 18 bits for each end of the measured
+// path, then 17 bits of locator metadata, 6 of traits, 3 of class and 1 of kind. It is never 0.
 type lookupKey uint64
 
 // noLM stands for locator metadata that names nothing.
@@ -33,8 +32,8 @@ func (k lookupKey) kind() decode.Kind { return decode.Kind(k&1) + decode.Tag }
 func (k lookupKey) src() end          { return end(k >> lookupSrc) }
 func (k lookupKey) dst() end          { return end(k >> lookupDst & (1<<endBits - 1)) }
 
-// lookup finds the series of the pending items and their entries. Its loops have little in them, so
-// that the memory accesses of several items overlap.
+// lookup finds the series of the pending items and their entries. Its loops do little, so that the
+// memory accesses of several items overlap.
 func (s *Shard) lookup() {
 	outdated := false
 	if s.forgetter != nil {
@@ -69,8 +68,8 @@ func (s *Shard) lookup() {
 	s.touchEntries()
 }
 
-// findEntries finds the entries of items. Those of keys that are new in their window come last, when
-// their series have been read.
+// findEntries finds the entries of items. Keys that are new in their window come last, after their
+// series have been prefetched.
 func (s *Shard) findEntries(items []pendingItem) {
 	l := &s.levels[0]
 	fresh, touched := 0, uint32(0)
@@ -102,7 +101,7 @@ func (s *Shard) findEntries(items []pendingItem) {
 	}
 }
 
-// find returns the slot of an item's key, which it makes.
+// find returns the slot of an item's key, and makes it if it is missing.
 func (s *Shard) find(it *pendingItem) (slot uint64) {
 	slot, ok := s.keys.find(uint64(it.key))
 	if !ok {
@@ -112,8 +111,8 @@ func (s *Shard) find(it *pendingItem) (slot uint64) {
 	return slot
 }
 
-// touchEntries reads the entries that the pending items are counted in, so that counting does not wait
-// for memory.
+// touchEntries prefetches the entries of the pending items, so that counting does not wait for
+// memory.
 func (s *Shard) touchEntries() {
 	windows := s.levels[0].all
 	for i := range s.items[:s.pending] {
@@ -126,7 +125,7 @@ func (s *Shard) touchEntries() {
 	}
 }
 
-// measured is Observation.Measured as addresses.
+// measured returns Observation.Measured as addresses.
 func measured(o *decode.Observation) (src, dst netip.Addr) {
 	src, dst = o.Addrs()
 	if o.Kind == decode.Reflection {
@@ -135,8 +134,7 @@ func measured(o *decode.Observation) (src, dst netip.Addr) {
 	return src, dst
 }
 
-// resolve finds the series of a key that was not met before, and from which code on it is
-// watched.
+// resolve finds the series of a new key, and the least code that is watched.
 func (s *Shard) resolve(k lookupKey, o *decode.Observation) (id, watch uint32) {
 	key := seriesKey{
 		src: s.ends.src[k.src()], dst: s.ends.dst[k.dst()], heavyLo: 1, // no code is heavy
@@ -163,21 +161,21 @@ func (s *Shard) resolve(k lookupKey, o *decode.Observation) (id, watch uint32) {
 	return id, s.watchFrom(k, key.loc, capacity)
 }
 
-// The look-up caches stand between the hot path and the resolver. Their hashes are
-// seeded at random, so that no traffic can be made up to collide; what they hold
-// never changes a result. A full cache is emptied.
+// The look-up caches are between the hot path and the resolver. Their hashes have random seeds, so
+// that nobody can craft colliding traffic; their content never changes a result. A full cache is
+// emptied.
 
-// keySlot maps what the hot path can see of a series to where that is counted: its entry in the window
-// of the finest level that has the generation, the one where the key was counted last.
+// keySlot maps the key that the hot path sees to the entry where the key was counted last, in the
+// window of the finest level with that generation.
 type keySlot struct {
 	key        uint64 // 0 for an empty slot
 	gen, entry uint32
 }
 
-// keySeries is the series of a key. It is asked for when the key is counted first in a window.
+// keySeries is the series of a key. It is read when the key is first counted in a window.
 type keySeries struct {
 	series uint32
-	watch  uint32 // least code of observations that are noticed
+	watch  uint32 // least code of watched observations
 }
 
 type keyCache struct {
@@ -201,7 +199,7 @@ func (c *keyCache) resize(n int) {
 	c.shift = uint8(64 - bits.Len(uint(n-1)))
 }
 
-// touch reads where the key would be, so that get finds it in the processor's cache.
+// touch prefetches the key's slot into the processor's cache for get.
 func (c *keyCache) touch(key uint64) uint64 {
 	return c.slots[key*c.seed>>c.shift&uint64(len(c.slots)-1)].key
 }
@@ -219,7 +217,7 @@ func (c *keyCache) find(key uint64) (slot uint64, ok bool) {
 	}
 }
 
-// put adds a key that find does not have, and returns its slot.
+// put adds a key that find did not find, and returns its slot.
 func (c *keyCache) put(key uint64, s keySeries) (slot uint64) {
 	if c.n*2 >= len(c.slots) {
 		c.makeRoom()

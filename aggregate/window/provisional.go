@@ -6,9 +6,9 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// WriteProvisional gives the sink provisional rows of each window that live views keep, of
-// aggregate.LiveResolution and aggregate.FineResolution, that has ended by the watermark and is open,
-// once. It closes nothing and changes no count.
+// WriteProvisional gives the sink provisional rows for each open window of aggregate.LiveResolution
+// and aggregate.FineResolution that has ended by the watermark, once. It closes nothing and changes
+// no count.
 func (s *Shard) WriteProvisional(to aggregate.ProvisionalSink) {
 	if s.err != nil {
 		return
@@ -26,8 +26,8 @@ func (s *Shard) WriteProvisional(to aggregate.ProvisionalSink) {
 	}
 }
 
-// oldest returns the earliest start of the level's windows that observations of open windows, of this
-// level or finer ones, belong to.
+// oldest returns the earliest start of the level's windows to which observations in open windows,
+// of this level or finer ones, belong.
 func (l *level) oldest(finer []level) int64 {
 	start := int64(math.MaxInt64)
 	if len(l.open) > 0 {
@@ -41,8 +41,8 @@ func (l *level) oldest(finer []level) int64 {
 	return start
 }
 
-// announce gives the sink what the window of a level holds, with its part of finer windows that
-// are open. Windows that were closed before are left to their deltas.
+// announce gives the sink the rows of a level's window, including its parts in finer windows that
+// are open. It leaves windows that were closed before to their deltas.
 func (s *Shard) announce(i int, start int64, to aggregate.ProvisionalSink) {
 	l := &s.levels[i]
 	w := l.find(start)
@@ -74,14 +74,15 @@ func (s *Shard) announce(i int, start int64, to aggregate.ProvisionalSink) {
 	}
 }
 
-// discard takes a window back that was never open.
+// discard takes back a window that was never open.
 func (l *level) discard(w *window) {
 	w.reset()
 	l.free = append(l.free, w)
 }
 
-// NextLive is when a window that live views keep ends or closes next, of those that are open or may
-// open from a time on; math.MaxInt64 without such windows. Times are Unix ns.
+// NextLive returns the time at which the next window that live views keep ends or closes, of those
+// that are open or may open from the given time on; math.MaxInt64 without such windows. Times are
+// Unix ns.
 func (s *Shard) NextLive(from int64) int64 {
 	next := int64(math.MaxInt64)
 	for i := range s.levels {

@@ -9,25 +9,24 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// A reflection on an acknowledgement of new data reflects the latest tag of the packets that
-// it acknowledges (draft-ravi-ippm-csig-01, section 4.2): it is an observation even if its
-// fields are those of the one before it. The same fields on one that acknowledges nothing
-// new, such as a duplicate acknowledgement or a copy of the packet, are a repeat. Without
-// acknowledgement numbers the time between both decides.
+// A reflection on an acknowledgement of new data reflects the latest tag of the packets that it
+// acknowledges (draft-ravi-ippm-csig-01, section 4.2): it is an observation even if its fields
+// equal those of the previous one. The same fields on an acknowledgement of nothing new, such as a
+// duplicate acknowledgement or a copy of the packet, are a repeat. Without acknowledgement numbers
+// the time between both decides.
 
 const (
 	repeatWays = 4
 	repeatSets = 1 << 14
 )
 
-// repeats remembers the last reflection of each flow and signal type: those of
-// 64 Ki flows, in sets that forget the flow used least recently.
+// repeats remembers the last reflection of each flow and signal type, for 64 Ki flows, in sets that
+// forget the least recently used flow.
 //
-// Which set a flow falls into is not seeded, because what a set forgets shows in the
-// results, and equal input has to give equal results. Inside of a set, flows and what
-// they said are told apart by 64 bits of a hash that is seeded at random: a memory of
-// whole addresses would take four times the room, and most of the time here goes into
-// waiting for it.
+// The choice of a flow's set has no random seed, because the flows that a set forgets affect the
+// results, and equal input has to give equal results. Within a set, flows and their fields are
+// identified by 64 bits of a randomly seeded hash: storing whole addresses would take four times
+// the memory, and most of the time here is spent waiting for memory.
 type repeats struct {
 	sets      [repeatSets]repeatSet
 	seeds     [6]uint64
@@ -51,8 +50,8 @@ const (
 	timeBits = 40 // ns; wraps every 18 minutes
 	timeMask = 1<<timeBits - 1
 	tcp      = 6
-	// otherConnection is further back than acknowledgements are overtaken: a connection
-	// that took over the ports.
+	// otherConnection is a larger step back than reordering causes: another connection uses the
+	// ports.
 	otherConnection = 1 << 26
 )
 
@@ -70,7 +69,7 @@ func newRepeats(within time.Duration) *repeats {
 	return r
 }
 
-// item is what is remembered of a reflection.
+// item returns the record of a reflection.
 func (r *repeats) item(o *decode.Observation) repeatItem {
 	src0, src1 := binary.LittleEndian.Uint64(o.Src[:8]), binary.LittleEndian.Uint64(o.Src[8:])
 	dst0, dst1 := binary.LittleEndian.Uint64(o.Dst[:8]), binary.LittleEndian.Uint64(o.Dst[8:])
@@ -89,7 +88,7 @@ func (r *repeats) item(o *decode.Observation) repeatItem {
 	}
 	exact := uint64(0)
 	if it.acked && (o.Proto != tcp || o.Flags&decode.HasPorts == 0) {
-		exact = uint64(o.Ack) // of a connection in a tunnel, of which these ends may have several
+		exact = uint64(o.Ack) // of a connection in a tunnel; these endpoints may have several
 	}
 	if said := mix(data^r.seeds[4], exact^r.seeds[5]); it.acked {
 		it.said = said<<ackBits | uint64(o.Ack)
@@ -99,8 +98,8 @@ func (r *repeats) item(o *decode.Observation) repeatItem {
 	return it
 }
 
-// follow reports whether a reflection repeats the last one of its flow, and what is to be
-// remembered of both: the newest acknowledgement number, or the time that counted last.
+// follow reports whether a reflection repeats the last one of its flow, and returns the value to
+// remember: with the newest acknowledgement number, or the time that counted last.
 func (it *repeatItem) follow(last uint64, within int64) (said uint64, same bool) {
 	if !it.acked {
 		since := int64(it.said<<(64-timeBits)-last<<(64-timeBits)) >> (64 - timeBits)
@@ -120,8 +119,8 @@ func mix(a, b uint64) uint64 {
 	return hi ^ lo
 }
 
-// prepare gets a batch's reflections, given by their numbers, ready for seen, and
-// reads what seen will need for them, so that their memory accesses overlap.
+// prepare makes the records of a batch's reflections, given by their numbers, for seen, and
+// prefetches their sets, so that their memory accesses overlap.
 func (r *repeats) prepare(batch []decode.Observation, reflections []uint8) (touched uint64) {
 	for _, i := range reflections {
 		it := r.item(&batch[i])
@@ -131,8 +130,8 @@ func (r *repeats) prepare(batch []decode.Observation, reflections []uint8) (touc
 	return touched
 }
 
-// seen reports whether the reflection, which is the batch's observation i, repeats the
-// one before it, and remembers it.
+// seen reports whether the reflection, observation i of the batch, repeats the previous one of its
+// flow, and remembers it.
 func (r *repeats) seen(i int) bool {
 	it := &r.prepared[i&(pendingItems-1)]
 	if !it.acked && r.within == 0 {

@@ -7,11 +7,10 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// Reset makes a flushed shard ready for another capture, whose blocks carry the
-// source and are numbered from seqBase. Counts start from zero, and nothing of what
-// was captured before shows: the blocks are those of a new shard. What the shard
-// learned of addresses and locators stays, and so does its memory, which is why it
-// is faster than a new one.
+// Reset prepares a flushed shard for another capture: blocks carry the new source and are numbered
+// from seqBase. Counts start from zero, and the earlier capture has no effect: the blocks are those
+// of a new shard. The shard keeps its knowledge of addresses and locators and its memory, and so is
+// faster than a new one.
 //
 // It fails after an error of the sink, which it returns, and when windows are open.
 func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
@@ -35,8 +34,8 @@ func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
 	}
 	s.compactAt = min(s.cfg.MaxKeys, minCompactAt)
 	s.series.nextLife()
-	// What is left over is bounded, so that a life holds its own budget of series and
-	// no more than half of one besides.
+	// Leftovers are bounded: a life holds its own budget of series and at most half a budget of
+	// older ones.
 	if len(s.series.list) > s.cfg.MaxKeys/2 {
 		s.forgetSeries()
 	}
@@ -78,8 +77,7 @@ func (s *Shard) dropDeadSeries() {
 	s.compactAt = min(s.cfg.MaxKeys, max(2*len(s.series.list), minCompactAt))
 }
 
-// dropLeftovers forgets the series of earlier lives. They never spend the budget of
-// this one: they have to go before it could run out.
+// dropLeftovers forgets the series of earlier lives before they could use up this life's budget.
 func (s *Shard) dropLeftovers() {
 	live := make([]bool, len(s.series.list))
 	for i := range s.series.list {
@@ -88,8 +86,8 @@ func (s *Shard) dropLeftovers() {
 	s.keepSeries(live)
 }
 
-// keepSeries forgets all series but the live ones, and the keys, which have their
-// numbers. Open windows have no others, and no item may be pending.
+// keepSeries forgets all series but the live ones, and the keys, which hold series numbers. Open
+// windows must have only live series, and no item may be pending.
 func (s *Shard) keepSeries(live []bool) {
 	renumbered := s.series.retain(live)
 	s.keys.clear()

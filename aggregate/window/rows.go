@@ -9,23 +9,23 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// rowBuilder makes rows of a closed window. Its buffers serve all windows.
+// rowBuilder makes the rows of a closed window. All windows share its buffers.
 type rowBuilder struct {
 	block aggregate.Block
 	seq   uint64
 
 	picked   []uint64 // rank<<32 | entry, wideBit set for wide ones
-	buckets  int      // of the entries' distributions, at most
+	buckets  int      // upper bound of the entries' distributions
 	radix    radix
-	heavyGen []uint32 // by cell: the window in which it was heavy last
+	heavyGen []uint32 // by cell: the window in which it was last heavy
 	gen      uint32
 	dist     aggregate.Dist
-	touched  uint32 // keeps reads that are made in advance
+	touched  uint32 // keeps prefetching reads alive
 }
 
 const wideBit = 1 << 31
 
-// write gives the window's rows to the sink, if it has any.
+// write passes the window's rows to the sink, if it has any.
 func (s *Shard) write(ctx context.Context, l *level, w *window) error {
 	r := &s.rows
 	b := &r.block
@@ -68,11 +68,11 @@ func (s *Shard) buildRows(l *level, w *window) {
 	}
 }
 
-// touchAhead is how many entries are read ahead of their use where they are used out of order, so
-// that not each waits for memory.
+// touchAhead is the number of entries prefetched where entries are used out of order, so that not
+// every one waits for memory.
 const touchAhead = 64
 
-// touch reads entries that rows are made of soon, and their series.
+// touch prefetches the next entries for rows, and their series.
 func (s *Shard) touch(w *window, picked []uint64) {
 	var series [touchAhead]uint32
 	for i, p := range picked {
@@ -89,7 +89,7 @@ func (s *Shard) touch(w *window, picked []uint64) {
 	s.rows.touched |= touched
 }
 
-// pick lists the window's entries in the order of rows, all or those of heavy cells.
+// pick lists the window's entries in the order of rows: all, or those of heavy cells.
 func (s *Shard) pick(w *window, heavyOnly bool) {
 	r := &s.rows
 	if heavyOnly {
@@ -113,7 +113,7 @@ func (s *Shard) pick(w *window, heavyOnly bool) {
 		add(e.series, uint32(i)|wideBit)
 		r.buckets += int(min(e.count, csig.DistIndexes))
 	}
-	// A short window whose every series is new must not cost a look at all series.
+	// A short window with only new series must not cost a pass over all series.
 	const few = 8
 	if int(newest) >= len(s.series.rank) && len(r.picked)*few < len(s.series.list) {
 		s.series.sortPicked(r.picked)
@@ -146,7 +146,7 @@ func (s *Shard) markHeavy(w *window) {
 	}
 }
 
-// appendRow adds the row that the entries make to the block.
+// appendRow adds the row of the entries to the block.
 func (s *Shard) appendRow(w *window, entries []uint64) {
 	r, b := &s.rows, &s.rows.block
 	var sum aggregate.Sums
@@ -192,13 +192,13 @@ func (s *Shard) appendKey(sr *series) {
 	b.Location = append(b.Location, uint64(sr.loc))
 }
 
-// narrow reports whether addNarrow takes an entry: none of its counts was carried, and no sum of as
-// many values exceeds 64 bits.
+// narrow reports whether addNarrow can take an entry: none of its counts was carried, and its sums
+// fit 64 bits.
 func (s *Shard) narrow(e *compactEntry) bool {
 	return e.carries == 0 && s.traits[s.series.list[e.series].traits].most < 1<<48
 }
 
-// addNarrow is addCompact, without the distribution, for an entry that is narrow: most rows are of one.
+// addNarrow is addCompact, without the distribution, for a narrow entry, as most rows have.
 func (s *Shard) addNarrow(sum *aggregate.Sums, sr *series, e *compactEntry) {
 	values := &s.traits[sr.traits].value
 	least, most := uint64(math.MaxUint64), uint64(0)
@@ -247,8 +247,8 @@ func (s *Shard) addWide(sum *aggregate.Sums, sr *series, e *wideEntry) {
 	})
 }
 
-// addEntry adds an entry to the row's sums, as its series and the weight want it. The entry's
-// sums are those of unweighted observations that all have a value.
+// addEntry adds an entry to the row's sums, according to its series' class and the weight. The
+// entry's sums are of unweighted observations that all have a value.
 func (s *Shard) addEntry(sum *aggregate.Sums, sr *series, e *aggregate.Sums) {
 	weight := s.cfg.Weight
 	n := aggregate.MulSat(e.Measured, weight)
@@ -263,7 +263,7 @@ func (s *Shard) addEntry(sum *aggregate.Sums, sr *series, e *aggregate.Sums) {
 	switch {
 	case sr.class == classCount || sr.class == classRaw:
 		return
-	case sr.class == classUntouched: // the best value there is: no threshold calls it heavy
+	case sr.class == classUntouched: // the best possible value: no threshold makes it heavy
 		sum.Untouched = aggregate.AddSat(sum.Untouched, n)
 	case sr.heavyLo > sr.heavyHi:
 		sum.Unjudged = aggregate.AddSat(sum.Unjudged, n)

@@ -11,13 +11,12 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// seriesKey is what a row's key is, and what its observations have in common
-// besides: those of one row may be split over several series.
+// seriesKey is a row's key and further common properties of observations: several series can share
+// one row.
 type seriesKey struct {
 	src, dst aggregate.GroupID
 	loc      aggregate.LocationID
-	// Inclusive range of heavy codes, empty when lo > hi. Locations of different
-	// speeds have different ones.
+	// Inclusive range of heavy codes, empty when lo > hi. It depends on the location's speed.
 	heavyLo, heavyHi uint32
 	traits           uint8 // index of layout and T
 	kind             decode.Kind
@@ -32,10 +31,10 @@ type series struct {
 	wide      bool
 	heavyMask uint32 // compact: bit c is set when code c is heavy
 	cell      uint32 // dense number of (signal, kind, source, destination)
-	life      uint32 // of the shard, when it was counted last
+	life      uint32 // of the shard, at the last count
 }
 
-// seriesBrief is what is read of a series for each heavy observation.
+// seriesBrief is the part of a series that is read for each heavy observation.
 type seriesBrief struct {
 	loc  aggregate.LocationID
 	cell uint32
@@ -63,7 +62,7 @@ func compareRows(a, b *series) int {
 	return cmp.Compare(a.loc, b.loc)
 }
 
-// count notes that a series has been counted in this life.
+// count records that a series has been counted in this life.
 func (t *seriesTable) count(id uint32) {
 	if s := &t.list[id]; s.life != t.life {
 		s.life = t.life
@@ -80,7 +79,7 @@ func (t *seriesTable) nextLife() {
 type seriesTable struct {
 	traits  *[numTraits]traits
 	maxKeys int
-	seeds   [2]uint64 // of hashes, which no traffic can be made up to collide in
+	seeds   [2]uint64 // of hashes: nobody can craft colliding traffic
 
 	list   []series
 	brief  []seriesBrief // by series
@@ -89,13 +88,13 @@ type seriesTable struct {
 	firsts []uint32 // by cell: the first of its series
 	own    int      // series that are not overflow
 
-	// A life lasts from one reset of the shard to the next. Series of earlier ones
-	// are kept as long as there is room.
+	// A life lasts from one reset of the shard to the next. Series of earlier lives are kept while
+	// there is room.
 	life    uint32
 	current int // series that were counted in this life
 
-	// The order of rows, brought up to date by sort: order lists series, rank is the
-	// place of a series' row, equal for series that share one.
+	// The order of rows, updated by sort: order lists series, and rank is the position of a series'
+	// row, equal for series that share one.
 	order, rank []uint32
 }
 
@@ -105,8 +104,7 @@ func newSeriesTable(tr *[numTraits]traits, maxKeys int) seriesTable {
 	}
 }
 
-// id returns the number of the series, that of its overflow series once the budget is
-// spent.
+// id returns the number of the series, or of its overflow series once the budget is used up.
 func (t *seriesTable) id(k seriesKey) uint32 {
 	hash := t.hash(&k)
 	if id, ok := t.ids.find(hash, func(id uint32) bool { return t.list[id].seriesKey == k }); ok {
@@ -170,8 +168,8 @@ func (t *seriesTable) insert(k seriesKey, hash uint64) uint32 {
 	return id
 }
 
-// sort brings order and rank up to date for all series: new ones are sorted and merged into
-// those that were in order before.
+// sort updates order and rank for all series: it sorts new ones and merges them into the sorted
+// ones.
 func (t *seriesTable) sort() {
 	old := len(t.order)
 	if old == len(t.list) {
@@ -200,8 +198,8 @@ func (t *seriesTable) sort() {
 	t.setRanks()
 }
 
-// sortPicked puts some series, each in the upper half of a number, into the order
-// that sort would, and replaces them by ranks among themselves.
+// sortPicked sorts some series, each in the upper half of a number, as sort would, and replaces
+// them by ranks among themselves.
 func (t *seriesTable) sortPicked(picked []uint64) {
 	slices.SortFunc(picked, func(a, b uint64) int {
 		return cmp.Or(compareRows(&t.list[a>>32], &t.list[b>>32]), cmp.Compare(uint32(a), uint32(b)))

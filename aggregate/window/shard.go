@@ -11,11 +11,11 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// pendingItems is how many observations are looked up before they are counted, so
-// that the cache misses of one overlap with the work on others.
+// pendingItems is the number of observations that are looked up before they are counted, so that
+// the cache misses of one overlap with the work on others.
 const pendingItems = 256
 
-// pendingItem is an observation that was placed.
+// pendingItem is an observation whose window is known.
 type pendingItem struct {
 	key    lookupKey // lookup adds the ends
 	obs    uint32    // index in the batch
@@ -26,10 +26,10 @@ type pendingItem struct {
 	entry  uint32 // of the window, set by findEntries
 	bucket uint32 // wide: set by countWide
 
-	value uint64 // of one that has a value; wide: set by countWide
+	value uint64 // if it has one; wide: set by countWide
 }
 
-// hasDist reports whether a wide item is one of a distribution.
+// hasDist reports whether a wide item enters a distribution.
 func (it *pendingItem) hasDist() bool { return it.code&(itemWide|itemCount) == itemWide }
 
 const (
@@ -38,13 +38,12 @@ const (
 	codeBits  = itemCount - 1
 )
 
-// Shard aggregates the observations of one tap on one core. Its methods must not
-// be called concurrently; shards of other cores are independent, and what they
-// write merges.
+// Shard aggregates the observations of one tap on one core. Its methods must not be called
+// concurrently; shards of other cores are independent, and their rows merge.
 //
-// Only the finest resolution is updated per observation. The others are exact folds
-// of it, made when windows close. The same observations in the same order give the
-// same blocks, however they are cut into batches.
+// Only the finest resolution is updated per observation. The others are exact folds of it, made
+// when windows close. The same observations in the same order give the same blocks, however they
+// are divided into batches.
 type Shard struct {
 	cfg    Config
 	sink   aggregate.Sink
@@ -58,20 +57,20 @@ type Shard struct {
 	ends      endCache
 	keys      keyCache
 	ways      *wayCache // nil without evidence of paths
-	witness   *witness  // nil but in the middle of the fabric
+	witness   *witness  // nil except in the middle of the fabric
 	repeats   *repeats
 
-	forgetter aggregate.Forgetter // nil when the resolver is none
+	forgetter aggregate.Forgetter // nil if the resolver is none
 	revision  uint64              // of the groups in ends
-	groupsAt  int64               // resolution of the windows whose groups the forgetter is told
+	groupsAt  int64               // resolution of the windows whose groups the forgetter gets
 
-	batch     []decode.Observation // that the items are of
+	batch     []decode.Observation // the items' observations
 	reflected [pendingItems]uint8  // numbers of its reflections
 	fresh     [pendingItems]uint8  // numbers of items whose keys are new in their windows
 	items     [pendingItems]pendingItem
 	pending   int
 	heavy     heavyItems
-	touched   uint64 // keeps reads that are made in advance
+	touched   uint64 // keeps prefetching reads alive
 
 	watching *watching // nil without a Watch
 
@@ -82,10 +81,10 @@ type Shard struct {
 	seeds    *flow.Seeds
 	flowRows flowRows
 	flushing bool
-	err      error // of the sink: nothing is accepted after it
+	err      error // of the sink: after it, nothing is accepted
 }
 
-// NewShard makes a shard that writes the windows it closes to the sink.
+// NewShard makes a shard that writes the windows that it closes to the sink.
 func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -136,9 +135,9 @@ func powerOfTwo(n int) int {
 	return p
 }
 
-// Add counts a batch of observations, in the order of their capture. It keeps
-// nothing of the slice. It writes the windows that close; an error of the sink ends
-// the shard, and every later call returns it.
+// Add counts a batch of observations, in the order of their capture. It does not keep the slice. It
+// writes the windows that close; an error of the sink ends the shard, and every later call returns
+// it.
 func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
 	if s.err != nil {
 		return s.err
@@ -176,9 +175,9 @@ func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 	return nil
 }
 
-// survey lists the batch's reflections and reports whether the batch is plain: all of
-// it is admitted, but for reflections that repeat, and belongs to the window at hand.
-// last is the latest of its times. It does not branch on kinds, which cannot be predicted.
+// survey lists the batch's reflections and reports whether the batch is plain: all of it is
+// admitted, except for repeated reflections, and belongs to the current window. last is the latest
+// of its times. It does not branch on kinds, which the processor cannot predict.
 func (s *Shard) survey() (plain bool, last int64, reflections []uint8) {
 	first := int64(math.MaxInt64)
 	odd, n := uint(0), 0
@@ -194,8 +193,7 @@ func (s *Shard) survey() (plain bool, last int64, reflections []uint8) {
 	return plain, last, s.reflected[:n]
 }
 
-// addPlain enqueues a plain batch. All its times are in one window, so that their
-// order changes nothing.
+// addPlain enqueues a plain batch. All its times are in one window, so their order does not matter.
 func (s *Shard) addPlain(last int64, reflections []uint8) {
 	s.clock.now = max(s.clock.now, last)
 	from := 0
@@ -209,7 +207,7 @@ func (s *Shard) addPlain(last int64, reflections []uint8) {
 	s.enqueue(from, len(s.batch), s.clock.slot)
 }
 
-// admit places an observation unless it is rejected.
+// admit finds the window of an observation unless it is rejected.
 func (s *Shard) admit(ctx context.Context, i int) error {
 	if reason, bad := s.reject(i); bad {
 		s.counts.Rejected[reason] += s.cfg.Weight
@@ -246,8 +244,7 @@ func (s *Shard) reject(i int) (aggregate.Rejection, bool) {
 	return aggregate.RejectRepeat, o.Kind == decode.Reflection && s.repeats.seen(i)
 }
 
-// enqueue makes pending items of the batch's observations from one number to before another. Their
-// layouts exist.
+// enqueue makes pending items of the batch's observations in [from, to). Their layouts must exist.
 func (s *Shard) enqueue(from, to int, slot uint32) {
 	if s.pending+to-from > pendingItems {
 		s.apply()
@@ -283,7 +280,7 @@ func (s *Shard) enqueue(from, to int, slot uint32) {
 	}
 }
 
-// apply looks the pending items up and counts them.
+// apply looks up and counts the pending items.
 func (s *Shard) apply() {
 	if s.series.own+s.pending > s.cfg.MaxKeys && s.series.current < len(s.series.list) {
 		s.dropLeftovers()
@@ -307,7 +304,7 @@ func (s *Shard) apply() {
 		e.used |= 1 << c
 		n := e.hist[c] + 1
 		e.hist[c] = n
-		s.heavy.list[heavy&(pendingItems-1)] = uint8(i) // stays there if it is heavy, which cannot be predicted
+		s.heavy.list[heavy&(pendingItems-1)] = uint8(i) // kept only if it is heavy, which the processor cannot predict
 		heavy += int(e.heavy >> c & 1)
 		if n == 0 && !w.carry(it.entry, c, 1) {
 			s.seal(w, it)
@@ -320,7 +317,7 @@ func (s *Shard) apply() {
 	s.pending = 0
 }
 
-// seal has the next observations of an item's series counted in a new entry.
+// seal starts a new entry for the next observations of an item's series.
 func (s *Shard) seal(w *window, it *pendingItem) {
 	l := &s.levels[0]
 	l.seal(w, it.series, &s.series.list[it.series])
@@ -332,8 +329,8 @@ func (s *Shard) seal(w *window, it *pendingItem) {
 	}
 }
 
-// countWide counts all but the distribution, for which it leaves the bucket in the
-// item. It is 1 for a heavy observation.
+// countWide counts everything but the distribution, for which it stores the bucket in the item. It
+// returns 1 for a heavy observation.
 func (s *Shard) countWide(w *window, it *pendingItem) (heavy uint32) {
 	e := &w.wide[it.entry]
 	e.bytes += uint64(it.bytes)
@@ -373,7 +370,7 @@ func (s *Shard) countDist() {
 	}
 }
 
-// Counts is what became of the observations so far.
+// Counts accounts for the observations so far.
 func (s *Shard) Counts() aggregate.Counts {
 	c := s.counts
 	if s.repeats != nil {
@@ -383,11 +380,11 @@ func (s *Shard) Counts() aggregate.Counts {
 	return c
 }
 
-// Watermark returns the latest accepted time in Unix nanoseconds, or that of the latest
-// AdvanceTo; 0 before the first observation.
+// Watermark returns the latest accepted time in Unix nanoseconds, or that of the latest AdvanceTo;
+// 0 before the first observation.
 func (s *Shard) Watermark() int64 { return s.clock.now }
 
-// StateBytes is about how much memory the shard's state takes.
+// StateBytes returns the approximate memory use of the shard's state, in bytes.
 func (s *Shard) StateBytes() uint64 {
 	n := s.series.bytes() + s.ends.bytes() + s.keys.bytes() + s.ways.bytes() + s.witness.bytes() + s.rows.bytes() + s.flowRows.bytes()
 	for i := range s.levels {
@@ -399,14 +396,13 @@ func (s *Shard) StateBytes() uint64 {
 	return n
 }
 
-// Succeed makes a shard of another configuration that goes on after this one, which has
-// to be flushed and is not to be used any more. The successor writes to the same sink,
-// numbers its blocks from where this one ended, keeps the counts and the watermark, and
-// knows the reflections that may still be repeated. So a configuration can change
-// while packets come, and each is counted once.
+// Succeed makes a shard with another configuration that continues this one, which must be flushed
+// and must not be used afterwards. The successor writes to the same sink, continues the numbering
+// of blocks, keeps the counts and the watermark, and remembers the reflections that may still be
+// repeated. So a configuration can change while packets arrive, and each is counted once.
 //
-// The configuration's SeqBase is what it would be for a new shard. It fails after an
-// error of the sink, when windows are open, or when the configuration is wrong.
+// The configuration's SeqBase is what it would be for a new shard. Succeed fails after an error of
+// the sink, when windows are open, or when the configuration is invalid.
 func (s *Shard) Succeed(cfg Config) (*Shard, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -424,7 +420,7 @@ func (s *Shard) Succeed(cfg Config) (*Shard, error) {
 	if next.repeats != nil && s.repeats != nil {
 		next.repeats = s.repeats
 		next.repeats.within = int64(cfg.UDPRepeat)
-		next.counts.ReflectionEvictions = 0 // the memory counts on
+		next.counts.ReflectionEvictions = 0 // the reused memory continues the count
 	}
 	return next, nil
 }

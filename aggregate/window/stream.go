@@ -1,9 +1,9 @@
-// Package window makes windows of frames and observations: a Stream decodes one tap's frames
-// and carries the observations into its Shard, which resolves them, counts them at every
-// resolution and closes windows as time passes.
+// Package window turns frames and observations into windows: a Stream decodes one tap's frames and
+// passes the observations to its Shard, which resolves them, counts them at every resolution and
+// closes windows as time passes.
 //
-// It knows observations, levels, watermarks and flows, and has findings watch them. It must
-// never know where frames come from, where windows go, SQL, sockets or files.
+// It knows observations, levels, watermarks and flows, and lets findings watch them. It must never
+// know where frames come from, where windows go, SQL, sockets or files.
 package window
 
 import (
@@ -17,23 +17,23 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// maxPending is how many observations a stream holds before they go to its shard, which
-// counts up to 256 at a time.
+// maxPending is the number of observations that a stream collects before it passes them to its
+// shard, which counts up to 256 at a time.
 const maxPending = 256 - decode.MaxObservations
 
-// Origin is where the frames of a Stream come from, and how its rows are identified.
+// Origin is the source of a Stream's frames, and the identity of its rows.
 type Origin struct {
 	Link    decode.Link      // how frames start
 	Source  aggregate.Source // written with every row; the Epoch of the Settings replaces its own
 	SeqBase uint64           // number of the first block
 
-	Name     string // of the tap, which findings about live ones name
-	File     string // that packets are numbered in; empty for live ones, which have no numbers
+	Name     string // of the tap, for findings about live ones
+	File     string // in which packets are numbered; empty for live ones, which have no numbers
 	InPieces bool   // the file is read in several pieces: findings need the Passage of each
 }
 
-// Stream carries one tap's frames into rows: decoder, shard, watcher and counts. Observations
-// are decoded where the shard reads them: obs[:n] are there already, and there is always room
+// Stream turns one tap's frames into rows: decoder, shard, watcher and counts. It decodes
+// observations into the slice that the shard reads: obs[:n] are decoded, and there is always room
 // for those of one more frame. One goroutine uses it.
 type Stream struct {
 	settings Settings
@@ -41,11 +41,11 @@ type Stream struct {
 	origin   Origin
 
 	decoder *decode.Decoder
-	shard   *Shard           // nil where frames cannot be read, as is the decoder
+	shard   *Shard           // nil if frames cannot be read, like the decoder
 	watch   *finding.Watcher // nil for none
 	found   []finding.Finding
 	dedup   *capture.Dedup  // nil unless live and watched
-	decoded decode.Counters // by decoders before the one at hand
+	decoded decode.Counters // by earlier decoders
 	tally   Tally
 
 	result decode.Result
@@ -83,8 +83,8 @@ func (l *Stream) setWatch(w *finding.Watcher) {
 	}
 }
 
-// Reset gives a flushed stream of a link type that is read to other frames of its tap, as
-// Shard.Reset does. Its tally and what was found begin at nothing.
+// Reset prepares a flushed stream with a known link type for other frames of its tap, as
+// Shard.Reset does. Its tally and findings restart from nothing.
 func (l *Stream) Reset(from Origin) error {
 	l.origin, l.tally, l.found = from, Tally{}, nil
 	if l.watch != nil {
@@ -96,9 +96,8 @@ func (l *Stream) Reset(from Origin) error {
 	return l.shard.Reset(from.Source, from.SeqBase)
 }
 
-// Reconfigure goes on under other settings and at another place. Where rows or findings mean
-// something else from then on, all windows close. Counts and findings go on. After an error
-// the stream is of no use.
+// Reconfigure continues with other settings and at another place. If rows or findings change their
+// meaning, all windows close. Counts and findings continue. After an error the stream is unusable.
 func (l *Stream) Reconfigure(ctx context.Context, s *Settings, tap Tap) error {
 	if l.shard == nil || l.settings.Equal(s) && l.tap == tap {
 		return nil
@@ -129,8 +128,8 @@ func (l *Stream) Reconfigure(ctx context.Context, s *Settings, tap Tap) error {
 	return nil
 }
 
-// Add puts what frames say behind what waits in the stream, and passes that on when it
-// is enough. It keeps nothing of the frames and does not allocate.
+// Add decodes frames into the stream's pending observations, and passes those on when there are
+// enough. It keeps no reference to the frames and does not allocate.
 func (l *Stream) Add(ctx context.Context, frames []capture.Frame) error {
 	l.tally.count(frames)
 	if l.shard == nil {
@@ -163,11 +162,11 @@ func (l *Stream) Add(ctx context.Context, frames []capture.Frame) error {
 	return nil
 }
 
-// Frames are compared with those shortly before them in 2 ms of each 537 ms, so that the
-// comparison, which reads all their bytes, costs each of them next to nothing.
+// Frames are compared with those shortly before them during 2 ms of each 537 ms. The comparison
+// reads all their bytes, so this keeps its average cost negligible.
 const (
-	compareShift = 21  // 2^21 ns are compared
-	compareEach  = 256 // one of so many times
+	compareShift = 21  // duration of a comparison: 2^21 ns
+	compareEach  = 256 // one in this many intervals
 )
 
 // look shows a live frame to the watcher.
@@ -179,7 +178,7 @@ func (l *Stream) look(f *capture.Frame) {
 	}
 }
 
-// Pass gives the stream's observations to its shard.
+// Pass passes the stream's observations to its shard.
 func (l *Stream) Pass(ctx context.Context) error {
 	if l.n == 0 {
 		return nil
@@ -192,16 +191,15 @@ func (l *Stream) Pass(ctx context.Context) error {
 	return nil
 }
 
-// RejectAfter has observations of frames after a time (Unix ns) rejected, as
-// Shard.RejectAfter does.
+// RejectAfter rejects observations of frames after a time (Unix ns), as Shard.RejectAfter does.
 func (l *Stream) RejectAfter(ns int64) {
 	if l.shard != nil {
 		l.shard.RejectAfter(ns)
 	}
 }
 
-// AdvanceTo closes the windows that end before a time (Unix ns), with all that was added, as
-// Shard.AdvanceTo does.
+// AdvanceTo adds all pending observations and closes the windows that end before a time (Unix ns),
+// as Shard.AdvanceTo does.
 func (l *Stream) AdvanceTo(ctx context.Context, ns int64) error {
 	if err := l.Pass(ctx); err != nil || l.shard == nil {
 		return err
@@ -209,14 +207,15 @@ func (l *Stream) AdvanceTo(ctx context.Context, ns int64) error {
 	return l.shard.AdvanceTo(ctx, ns)
 }
 
-// WriteProvisional gives the sink provisional rows, as Shard.WriteProvisional does, after AdvanceTo.
+// WriteProvisional gives the sink provisional rows, as Shard.WriteProvisional does. Call it after
+// AdvanceTo.
 func (l *Stream) WriteProvisional(to aggregate.ProvisionalSink) {
 	if l.shard != nil {
 		l.shard.WriteProvisional(to)
 	}
 }
 
-// NextLive is when there is a reason for AdvanceTo and WriteProvisional again; see Shard.NextLive.
+// NextLive returns the time of the next useful AdvanceTo and WriteProvisional; see Shard.NextLive.
 func (l *Stream) NextLive(from int64) int64 {
 	if l.shard == nil {
 		return math.MaxInt64
@@ -224,7 +223,7 @@ func (l *Stream) NextLive(from int64) int64 {
 	return l.shard.NextLive(from)
 }
 
-// Flush closes all windows, with all that was added.
+// Flush adds all pending observations and closes all windows.
 func (l *Stream) Flush(ctx context.Context) error {
 	if err := l.Pass(ctx); err != nil || l.shard == nil {
 		return err
@@ -232,19 +231,19 @@ func (l *Stream) Flush(ctx context.Context) error {
 	return l.shard.Flush(ctx)
 }
 
-// Shard is where the stream leads; nil where its frames cannot be read.
+// Shard returns the stream's shard; nil if its frames cannot be read.
 func (l *Stream) Shard() *Shard { return l.shard }
 
-// Tap says how the stream's packets count.
+// Tap returns the stream's tap.
 func (l *Stream) Tap() Tap { return l.tap }
 
-// Origin is where its frames come from.
+// Origin returns the origin of its frames.
 func (l *Stream) Origin() Origin { return l.origin }
 
-// Tally is what the stream has counted of frames. It may be set between calls.
+// Tally returns the stream's counts of frames. It may be set between calls.
 func (l *Stream) Tally() *Tally { return &l.tally }
 
-// Decoded is what decoders have counted since NewStream.
+// Decoded returns the counts of all its decoders since NewStream.
 func (l *Stream) Decoded() decode.Counters {
 	c := l.decoded
 	if l.decoder != nil {
@@ -254,7 +253,7 @@ func (l *Stream) Decoded() decode.Counters {
 	return c
 }
 
-// Counts returns those of the shard.
+// Counts returns the shard's counts.
 func (l *Stream) Counts() aggregate.Counts {
 	if l.shard == nil {
 		return aggregate.Counts{}
@@ -262,7 +261,7 @@ func (l *Stream) Counts() aggregate.Counts {
 	return l.shard.Counts()
 }
 
-// Findings are what was found since NewStream or Reset, with those of Resume.
+// Findings returns the findings since NewStream or Reset, with those of Resume.
 func (l *Stream) Findings() []finding.Finding {
 	if l.watch == nil {
 		return l.found
@@ -270,8 +269,8 @@ func (l *Stream) Findings() []finding.Finding {
 	return l.watch.Findings()
 }
 
-// Passage is what a piece of a file leaves for findings over several pieces, nil where nothing
-// is looked for. Only with Origin.InPieces.
+// Passage returns a file piece's contribution to findings over several pieces, nil if nothing is
+// checked. Only with Origin.InPieces.
 func (l *Stream) Passage() *finding.Passage {
 	if l.watch == nil {
 		return nil
@@ -279,7 +278,7 @@ func (l *Stream) Passage() *finding.Passage {
 	return l.watch.Passage()
 }
 
-// Resume adds to the Findings of an earlier stream of the tap. It keeps the list.
+// Resume adds the findings of an earlier stream of the tap. It keeps the list.
 func (l *Stream) Resume(found []finding.Finding) {
 	l.found = found
 	if l.watch != nil {
@@ -287,8 +286,8 @@ func (l *Stream) Resume(found []finding.Finding) {
 	}
 }
 
-// LinkOf returns the link type of a capture interface; ok is false for one that the
-// decoder cannot read.
+// LinkOf returns the link type of a capture interface; ok is false for one that the decoder cannot
+// read.
 func LinkOf(interfaces []capture.Interface, index uint32) (link decode.Link, ok bool) {
 	if int(index) >= len(interfaces) {
 		return decode.Ethernet, true
@@ -297,12 +296,12 @@ func LinkOf(interfaces []capture.Interface, index uint32) (link decode.Link, ok 
 	return link, link.Known()
 }
 
-// FrameOf is what a decoder reads of a captured frame.
+// FrameOf returns the decoder's view of a captured frame.
 func FrameOf(f *capture.Frame) decode.Frame {
 	return decode.Frame{Data: f.Data, WireLen: f.WireLen, TPID: f.TPID, TCI: f.TCI}
 }
 
-// Stamp sets what the capture knows of an observation.
+// Stamp sets the fields of an observation that come from the capture.
 func Stamp(o *decode.Observation, f *capture.Frame) {
 	o.TimeNS, o.Packet = f.TimeNS, f.Packet
 	if f.NoTime {

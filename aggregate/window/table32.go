@@ -20,8 +20,8 @@ type slot32 struct {
 
 const minTable32 = 64
 
-// at returns the slot of the key, which is inserted with value 0 when it is missing.
-// It stays valid until the next call of at.
+// at returns the slot of the key, and inserts the key with value 0 if it is missing. The slot is
+// valid until the next call of at.
 func (t *table32) at(key uint32) (slot *uint32, found bool) {
 	if t.n*3 >= 2*len(t.slots) {
 		t.grow()
@@ -40,7 +40,7 @@ func (t *table32) at(key uint32) (slot *uint32, found bool) {
 	}
 }
 
-// get returns the value of the key, 0 when it is missing.
+// get returns the value of the key, 0 if it is missing.
 func (t *table32) get(key uint32) uint32 {
 	if t.n == 0 {
 		return 0
@@ -76,8 +76,8 @@ func (t *table32) resize(size int) {
 	}
 }
 
-// reset empties the table. A table that was hardly used gives memory back, so that
-// one burst does not slow every later window down.
+// reset empties the table. A table that was hardly used releases memory, so that one burst does not
+// slow down all later windows.
 func (t *table32) reset() {
 	if size := len(t.slots); size > minTable32 && t.n*32 < size {
 		t.resize(size / 4)
@@ -89,8 +89,8 @@ func (t *table32) reset() {
 
 func (t *table32) bytes() uint64 { return uint64(cap(t.slots)) * 8 }
 
-// denseIndex finds the numbers of a list by the hashes of what they stand for, which its owner compares.
-// The zero value is empty and ready for use.
+// denseIndex finds the numbers of list elements by the elements' hashes; the owner compares the
+// elements. The zero value is empty and ready for use.
 type denseIndex struct {
 	slots []denseSlot // a power of two, at most half full
 	shift uint8       // 32 - log2(len(slots))
@@ -119,7 +119,7 @@ func (x *denseIndex) find(hash uint64, same func(number uint32) bool) (number ui
 	}
 }
 
-// insert adds a number that find does not return.
+// insert adds a number that find did not return.
 func (x *denseIndex) insert(hash uint64, number uint32) {
 	if x.n*2 >= len(x.slots) {
 		old := x.slots
@@ -155,21 +155,19 @@ func (x *denseIndex) bytes() uint64 { return uint64(cap(x.slots)) * 8 }
 const (
 	// minRadix is the length below which comparing beats counting.
 	minRadix = 192
-	// maxDigit keeps a pass's counters, and the ends that it writes at, within the
-	// first caches.
+	// maxDigit keeps a pass's counters and write positions within the first-level caches.
 	maxDigit = 11
 )
 
-// radix sorts numbers by their upper half. Its buffers serve all calls.
+// radix sorts numbers by their upper half. All calls share its buffers.
 type radix struct {
 	spare []uint64
 	ends  [1 << maxDigit]uint32
 }
 
-// sort puts list in ascending order of the upper 32 bits, all of which are at most
-// limit, and keeps the order of equal ones; lists that are in order of their lower
-// halves come out in order of the whole numbers. The result takes the place of list,
-// whose memory it may exchange.
+// sort sorts list by the upper 32 bits, all of which are at most limit. It is stable, so a list
+// ordered by lower halves becomes fully ordered. The result replaces list, whose memory sort may
+// exchange.
 func (r *radix) sort(list []uint64, limit uint32) []uint64 {
 	if len(list) < minRadix {
 		slices.Sort(list)

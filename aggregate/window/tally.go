@@ -15,16 +15,16 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Tally is what a Stream counts of frames. The zero value is ready.
+// Tally counts the frames of a Stream. The zero value is ready.
 type Tally struct {
 	Packets, WireBytes uint64
 	Timed              uint64                    // packets that have a time
 	First, Last        int64                     // times of the earliest and latest of these, Unix ns; 0 without any
-	Frames             [decode.NumReasons]uint64 // by what decoding them came to
-	Found              Found                     // observations, by what they are
+	Frames             [decode.NumReasons]uint64 // by decoding result
+	Found              Found                     // observations by kind, layout and type
 }
 
-// count takes packets in.
+// count adds packets.
 func (t *Tally) count(frames []capture.Frame) {
 	bytes, timed, first, last := uint64(0), uint64(0), int64(math.MaxInt64), int64(math.MinInt64)
 	for i := range frames {
@@ -42,7 +42,7 @@ func (t *Tally) count(frames []capture.Frame) {
 	}
 }
 
-// between takes the times of n packets in.
+// between adds the times of n packets.
 func (t *Tally) between(n uint64, first, last int64) {
 	if t.Timed == 0 {
 		t.First, t.Last = first, last
@@ -51,7 +51,7 @@ func (t *Tally) between(n uint64, first, last int64) {
 	t.First, t.Last = min(t.First, first), max(t.Last, last)
 }
 
-// Merge adds what another Stream counted.
+// Merge adds the counts of another Stream.
 func (t *Tally) Merge(o *Tally) {
 	t.Packets += o.Packets
 	t.WireBytes += o.WireBytes
@@ -64,7 +64,7 @@ func (t *Tally) Merge(o *Tally) {
 	t.Found.Merge(&o.Found)
 }
 
-// Found counts observations by kind, tag layout and signal type, as they were decoded.
+// Found counts decoded observations by kind, tag layout and signal type.
 type Found [2][csig.NumLayouts][numTypes]uint64
 
 // numTypes is the number of signal types that the wider layouts can carry.
@@ -74,7 +74,7 @@ func (f *Found) add(o *decode.Observation) {
 	f[o.Kind-decode.Tag][o.Tag.Layout.Index()][o.Tag.T&(numTypes-1)]++
 }
 
-// Merge adds what another Stream found.
+// Merge adds the counts of another Stream.
 func (f *Found) Merge(other *Found) {
 	for k := range f {
 		for l := range f[k] {
@@ -85,7 +85,7 @@ func (f *Found) Merge(other *Found) {
 	}
 }
 
-// Kinds returns the observations by kind: tags, reflections.
+// Kinds returns the number of observations by kind: tags, reflections.
 func (f *Found) Kinds() (n [2]uint64) {
 	for k := range f {
 		for _, types := range f[k] {
@@ -97,7 +97,7 @@ func (f *Found) Kinds() (n [2]uint64) {
 	return n
 }
 
-// FoundCount is one count of Found that is not zero.
+// FoundCount is a nonzero count of Found.
 type FoundCount struct {
 	Kind   decode.Kind
 	Layout csig.Layout
@@ -105,7 +105,7 @@ type FoundCount struct {
 	Count  uint64
 }
 
-// List is what was found, by kind, layout and signal type.
+// List returns the nonzero counts, by kind, layout and signal type.
 func (f *Found) List() (counts []FoundCount) {
 	for k := range f {
 		for l := range f[k] {
@@ -120,20 +120,20 @@ func (f *Found) List() (counts []FoundCount) {
 	return counts
 }
 
-// ErrLinkType is wrapped by the error for captures of which no packet could be read,
-// since all are of link types that the decoder does not know.
+// ErrLinkType is wrapped by the error for captures without a readable packet, because the decoder
+// knows none of their link types.
 var ErrLinkType = errors.New("expected Ethernet (link type 1), Linux SLL (113) or Linux SLL2 (276)")
 
-// Unread is a link type that is not read, in a capture.
+// Unread is an unreadable link type in a capture.
 type Unread struct {
 	File string
 	Link capture.LinkType
 }
 
-// String is such as raw IP (link type 101) in "tun.pcap".
+// String returns text such as: raw IP (link type 101) in "tun.pcap".
 func (u Unread) String() string { return fmt.Sprintf("%s in %q", u.Link.Numbered(), u.File) }
 
-// Links counts packets of link types that are not read. The zero value is ready.
+// Links counts packets of unreadable link types. The zero value is ready.
 type Links map[Unread]uint64
 
 // Add counts n packets.
@@ -144,7 +144,7 @@ func (l *Links) Add(u Unread, n uint64) {
 	(*l)[u] += n
 }
 
-// Merge adds what another counted.
+// Merge adds the counts of another Links.
 func (l *Links) Merge(other Links) {
 	for u, n := range other {
 		l.Add(u, n)
@@ -159,7 +159,7 @@ func (l Links) Total() (n uint64) {
 	return n
 }
 
-// List calls f for each link type of each file, in the order of their names and numbers.
+// List calls f for each link type of each file, ordered by name and number.
 func (l Links) List(f func(u Unread, n uint64)) {
 	for _, u := range slices.SortedFunc(maps.Keys(l), func(a, b Unread) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Link, b.Link))
@@ -168,8 +168,8 @@ func (l Links) List(f func(u Unread, n uint64)) {
 	}
 }
 
-// Refused returns the error (ErrLinkType) about captures of which nothing else was found; nil for
-// none.
+// Refused returns the error (ErrLinkType) for captures without any readable packet; nil if l is
+// empty.
 func (l Links) Refused() error {
 	if len(l) == 0 {
 		return nil

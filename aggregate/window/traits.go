@@ -2,17 +2,17 @@ package window
 
 import "github.com/csigscope/csigscope/decode/csig"
 
-// class says what an observation contributes. Observations of different classes
-// have series of their own inside a shard, so that the hot path counts and never
-// asks; their rows merge when the window closes.
+// class is an observation's contribution to a row. Observations of different classes have different
+// series inside a shard, so that the hot path counts without a decision; their rows merge when the
+// window closes.
 type class uint8
 
 const (
 	classValue     class = iota + 1 // has a value and a location
 	classUntouched                  // has a value, no hop replaced it
-	classTrimmed                    // counts, its value is that of a part of the path
+	classTrimmed                    // counts, its value covers only a part of the path
 	classRaw                        // unknown compact type: the raw code is kept
-	classCount                      // has no table: counts
+	classCount                      // no table: counts only
 )
 
 // numTraits is the number of (layout, T) pairs; see traitsIndex.
@@ -21,14 +21,14 @@ const numTraits = csig.NumLayouts * 16
 // noInitial is a raw S that no tag carries.
 const noInitial = 1 << 31
 
-// traits is what the hot path needs of one signal type in one layout.
+// traits is the hot path's data about one signal type in one layout.
 type traits struct {
 	table   *csig.Table
 	initial uint32 // raw S of an untouched tag, or noInitial
 	signal  csig.Signal
 	wide    bool
 	class   class      // of an observation that is neither untouched nor trimmed
-	located bool       // locator metadata names the hop that the value is of
+	located bool       // locator metadata names the hop that set the value
 	code    [32]uint8  // compact: code by raw S
 	value   [32]uint64 // compact: value by code
 	most    uint64     // compact: the greatest of them
@@ -77,8 +77,8 @@ func (tr *traits) set() {
 	}
 }
 
-// layoutIndex is Layout.Index for any bit pattern: a number beyond NumLayouts for
-// layouts that do not exist.
+// layoutIndex is Layout.Index for any bit pattern: it returns NumLayouts for layouts that do not
+// exist.
 func layoutIndex(l csig.Layout) uint {
 	f, p := uint(l.Format)-1, uint(l.Profile)-1
 	if f > 1 || p > 1 {

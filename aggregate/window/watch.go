@@ -8,35 +8,34 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Watch looks for what is out of the ordinary. It says of what a shard meets for the first
-// time whether that is, and is handed those observations and windows that close: where all
-// is well a shard asks it next to nothing. One shard uses it.
+// Watch looks for unusual observations. For new sources and locations it decides what to watch;
+// then the shard passes it the watched observations and the closing windows. If nothing is unusual,
+// it is hardly called. One shard uses it.
 type Watch interface {
-	// Strange reports whether all observations of a source are to be watched. A shard
-	// remembers the answer.
+	// Strange reports whether to watch all observations of a source. A shard remembers the result.
 	Strange(src netip.Addr) bool
-	// SourceBits are how many leading bits of an IPv4 and of an IPv6 address Strange depends on.
-	// They never change.
+	// SourceBits returns the numbers of leading bits of an IPv4 and of an IPv6 address on which
+	// Strange depends. They never change.
 	SourceBits() (v4, v6 int)
-	// From is the least code (csig.Table.Code) from which values that name a location are
-	// to be watched; 0 for all of them, aggregate.NotWatched for none. A shard remembers the answer.
+	// From returns the least watched code (csig.Table.Code) of values that name a location; 0 for
+	// all, aggregate.NotWatched for none. A shard remembers the result.
 	From(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32
-	// Watched takes observations. The list is the shard's again when it returns.
+	// Watched takes observations. The list belongs to the shard again when it returns.
 	Watched(list []aggregate.Watched)
-	// Closed takes the rows of a window that closes, in which each observation counts weight
-	// times. The block is the shard's again when it returns.
+	// Closed takes the rows of a closing window, in which each observation counts weight times. The
+	// block belongs to the shard again when it returns.
 	Closed(b *aggregate.Block, weight uint64)
 }
 
-// watching is what a shard has to hand to its Watch.
+// watching is a shard's state for its Watch.
 type watching struct {
-	sent    bool   // the tap is at senders
-	longest uint32 // bytes of a packet with a tag without D
+	sent    bool   // the tap is at a sender
+	longest uint32 // length in bytes of the longest packet with a tag without D
 	list    [2 * pendingItems]aggregate.Watched
 	n       int
 }
 
-// notice puts an observation on the list.
+// notice adds an observation to the list.
 func (s *Shard) notice(w aggregate.Watched) {
 	l := s.watching
 	if l.n == len(l.list) {
@@ -46,7 +45,7 @@ func (s *Shard) notice(w aggregate.Watched) {
 	l.n++
 }
 
-// handOver gives the list to the Watch.
+// handOver passes the list to the Watch.
 func (s *Shard) handOver() {
 	if l := s.watching; l != nil && l.n > 0 {
 		s.cfg.Watch.Watched(l.list[:l.n])
@@ -54,8 +53,8 @@ func (s *Shard) handOver() {
 	}
 }
 
-// noticeTags puts the batch's observations with reserved bits on the list, and the tags of
-// packets that are the longest so far, or have D and are nine tenths as long.
+// noticeTags lists the batch's observations with reserved bits, and the tags of packets that are
+// the longest so far, or have D and are at least nine tenths as long.
 func (s *Shard) noticeTags() {
 	l := s.watching
 	if l == nil {
@@ -80,8 +79,7 @@ func (s *Shard) noticeTags() {
 	}
 }
 
-// noticeSent puts a tag that a tap at a sender sees on the list if the sender wrote more
-// than the initial value.
+// noticeSent lists a tag seen at a sender if the sender wrote another value than the initial one.
 func (s *Shard) noticeSent(o *decode.Observation) {
 	if s.watching == nil || !s.watching.sent || o.Kind != decode.Tag {
 		return
@@ -92,7 +90,7 @@ func (s *Shard) noticeSent(o *decode.Observation) {
 	}
 }
 
-// watchFrom returns the least code from which observations of a key are noticed.
+// watchFrom returns the least watched code for a key.
 func (s *Shard) watchFrom(k lookupKey, at aggregate.LocationID, capacity uint64) uint32 {
 	switch {
 	case s.watching == nil || k.src() == 0:
@@ -105,7 +103,7 @@ func (s *Shard) watchFrom(k lookupKey, at aggregate.LocationID, capacity uint64)
 	return aggregate.NotWatched
 }
 
-// noticeItem puts a pending item on the list if its key is watched: for its source, and for its value.
+// noticeItem lists a pending item if its key is watched: for its source, and for its value.
 func (s *Shard) noticeItem(it *pendingItem, key *keySeries) {
 	if it.code&codeBits < key.watch {
 		return

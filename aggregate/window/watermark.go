@@ -9,36 +9,34 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// maxQuarantine is how many observations far ahead of the watermark have to agree
-// before they are believed.
+// maxQuarantine is the number of observations far ahead of the watermark that have to agree before
+// they are accepted.
 const maxQuarantine = 64
 
-// watermark is the tap's sense of time: the latest accepted time, and what waits to
-// be believed.
+// watermark is the tap's time: the latest accepted time, and the observations in quarantine.
 //
-// A time far ahead of the watermark is either a gap in the capture, and then nothing
-// may be lost, or a wild timestamp, and then it must not close every open window
-// and make everything after it late. Which one it is shows in what follows, so such
-// observations wait: they are accepted when maxQuarantine of them are there, when
-// time comes near them, or when nothing contradicted them until Flush. One from long
-// before them contradicts them, and they are rejected: time does not go back. The
-// very first observation waits for the second for the same reason.
+// A time far ahead of the watermark is either a gap in the capture, and then nothing may be lost,
+// or a wrong timestamp, and then it must not close every open window and make everything after it
+// late. Later observations decide, so such observations wait: they are accepted once there are
+// maxQuarantine of them, once time comes near them, or at Flush if nothing contradicted them. An
+// observation from long before them contradicts them, and they are rejected: time does not go back.
+// For the same reason, the very first observation waits for the second.
 type watermark struct {
 	now     int64
 	started bool
 	waiting []decode.Observation // at most maxQuarantine
 
-	// Observations with from <= time < to belong to the window in the slot and change
-	// nothing else; an empty range when there is no such window.
+	// Observations with from <= time < to belong to the window in the slot and change nothing else;
+	// the range is empty if there is no such window.
 	from, to int64
 	slot     uint32
 	nextDue  int64 // when the next open window of any level closes
 
 	maxAhead, horizon int64
-	limit             int64 // observations after it are rejected
+	limit             int64 // later observations are rejected
 }
 
-// init makes the watermark that of a capture yet to begin.
+// init resets the watermark for a new capture.
 func (c *watermark) init(cfg *Config) {
 	waiting := c.waiting[:0]
 	if waiting == nil {
@@ -53,7 +51,7 @@ func (c *watermark) init(cfg *Config) {
 // leave makes every observation go through place.
 func (c *watermark) leave() { c.from, c.to = 0, 0 }
 
-// enter lets observations of the window take the short way.
+// enter lets observations of the window take the fast path.
 func (c *watermark) enter(w *window) {
 	if w.delta || len(c.waiting) > 0 {
 		c.leave()
@@ -62,8 +60,8 @@ func (c *watermark) enter(w *window) {
 	c.from, c.to, c.slot = w.start, min(w.end, c.nextDue, c.now+c.maxAhead+1, c.limit+1), w.slot
 }
 
-// place finds the window of an observation with a valid time, and counts it there
-// if it is to be counted.
+// place finds the window of an observation with a valid time, and counts it there if it is
+// accepted.
 func (s *Shard) place(ctx context.Context, i int) error {
 	c, o := &s.clock, &s.batch[i]
 	if c.from <= o.TimeNS && o.TimeNS < c.to {
@@ -91,7 +89,7 @@ func (s *Shard) place(ctx context.Context, i int) error {
 	return s.release(ctx)
 }
 
-// start decides with the second observation whether to believe the first.
+// start decides at the second observation whether to accept the first.
 func (s *Shard) start(ctx context.Context, i int) error {
 	c, o := &s.clock, &s.batch[i]
 	if len(c.waiting) == 0 {
@@ -122,7 +120,7 @@ func (s *Shard) quarantine(ctx context.Context, o *decode.Observation) error {
 	return nil
 }
 
-// contradict rejects what waits and is far ahead of the time.
+// contradict rejects the waiting observations that are far ahead of the time.
 func (s *Shard) contradict(ns int64) {
 	c := &s.clock
 	before := len(c.waiting)
@@ -130,7 +128,7 @@ func (s *Shard) contradict(ns int64) {
 	s.counts.Rejected[aggregate.RejectFuture] += uint64(before-len(c.waiting)) * s.cfg.Weight
 }
 
-// release accepts what waits.
+// release accepts the waiting observations.
 func (s *Shard) release(ctx context.Context) error {
 	s.apply()
 	batch := s.batch
@@ -141,13 +139,13 @@ func (s *Shard) release(ctx context.Context) error {
 		}
 	}
 	s.apply()
-	s.handOver() // before what waits next takes the place of these
+	s.handOver() // before the next waiting observations replace these
 	s.batch = batch
 	return nil
 }
 
-// accept believes the observation's time: it moves the watermark, closes what is
-// due, and counts the observation unless it is too late for that.
+// accept accepts the observation's time: it moves the watermark, closes due windows, and counts the
+// observation unless it is too late.
 func (s *Shard) accept(ctx context.Context, i int) error {
 	c, o := &s.clock, &s.batch[i]
 	if err := s.advance(ctx, o.TimeNS); err != nil {
@@ -177,7 +175,7 @@ func (s *Shard) accept(ctx context.Context, i int) error {
 	return nil
 }
 
-// advance moves the watermark to the time, never back, and closes what is due.
+// advance moves the watermark to the time, never back, and closes due windows.
 func (s *Shard) advance(ctx context.Context, ns int64) error {
 	c := &s.clock
 	if ns <= c.now {
@@ -192,8 +190,8 @@ func (s *Shard) advance(ctx context.Context, ns int64) error {
 	return nil
 }
 
-// RejectAfter has observations after a time (Unix ns) rejected, until it is called again: for
-// live taps, whose clock may be ahead of the host's. Reset ends that.
+// RejectAfter rejects observations after a time (Unix ns), until the next call: for live taps,
+// whose clock may be ahead of the host's. Reset ends that.
 func (s *Shard) RejectAfter(ns int64) {
 	c := &s.clock
 	if ns = min(ns, maxTime); ns < c.limit {
@@ -202,9 +200,9 @@ func (s *Shard) RejectAfter(ns int64) {
 	c.limit = ns
 }
 
-// AdvanceTo moves the watermark of an idle tap to a time (Unix ns, by the clock that
-// the tap's times come from) and closes the windows that are due by then. It does
-// nothing before the first observation.
+// AdvanceTo moves the watermark of an idle tap to a time (Unix ns, by the clock of the tap's
+// timestamps) and closes the windows that are due by then. It does nothing before the first
+// observation.
 func (s *Shard) AdvanceTo(ctx context.Context, ns int64) error {
 	if s.err != nil {
 		return s.err
@@ -218,7 +216,7 @@ func (s *Shard) AdvanceTo(ctx context.Context, ns int64) error {
 		if !c.started {
 			c.now = c.waiting[0].TimeNS
 		}
-		s.contradict(ns) // what came behind it may be wild nevertheless
+		s.contradict(ns) // those after it may still be wrong
 		if err := s.release(ctx); err != nil {
 			return err
 		}

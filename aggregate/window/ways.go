@@ -9,27 +9,26 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// waySlots is how many flows' ways a shard remembers, a power of two.
+// waySlots is the number of flows whose ways a shard remembers, a power of two.
 const waySlots = 1 << 16
 
-// waySlot says which source end stands for the packets of a flow at times from from on and
-// before until.
+// waySlot holds the source end for the packets of a flow at times in [from, until).
 type waySlot struct {
 	hash        uint64
 	from, until int64
 	end         end
 }
 
-// wayCache remembers which way flows take, where the resolver has evidence of it. A new flow
-// takes the place of an older one.
+// wayCache caches the ways of flows, if the resolver has evidence of them. A new flow replaces an
+// older one.
 type wayCache struct {
 	finder aggregate.Wayfinder
 	slots  []waySlot
 	shift  uint8
-	asked  flow.Flow // is here so that asking allocates nothing
+	asked  flow.Flow // a field, so that the call allocates nothing
 }
 
-// newWayCache returns nil where the resolver has no evidence of paths.
+// newWayCache returns nil if the resolver has no evidence of paths.
 func newWayCache(r aggregate.Resolver) *wayCache {
 	finder, ok := r.(aggregate.Wayfinder)
 	if !ok || !finder.HasWays() {
@@ -38,7 +37,7 @@ func newWayCache(r aggregate.Resolver) *wayCache {
 	return &wayCache{finder: finder, slots: make([]waySlot, waySlots), shift: uint8(64 - bits.Len(waySlots-1))}
 }
 
-// clear forgets all flows: the ends that stand for them are numbered again.
+// clear forgets all flows, because their ends will be renumbered.
 func (c *wayCache) clear() {
 	if c != nil {
 		clear(c.slots)
@@ -52,8 +51,8 @@ func (c *wayCache) bytes() uint64 {
 	return waySlots * 32
 }
 
-// findWays replaces the source ends of pending items, which have both, by those that stand for the
-// way of their flow.
+// findWays replaces the source ends of pending items, which have both ends, by those for the way of
+// their flow.
 func (s *Shard) findWays(items []pendingItem) {
 	c := s.ways
 	for i := range items {
@@ -77,7 +76,7 @@ func (s *Shard) findWays(items []pendingItem) {
 	}
 }
 
-// onWay returns the source end that stands for the packets of another one on a way.
+// onWay returns the source end for the packets of base on a way.
 func (c *endCache) onWay(base end, way uint32) end {
 	if way == 0 {
 		return base
@@ -107,19 +106,19 @@ func flowOf(o *decode.Observation) flow.Flow {
 	return f
 }
 
-// witnessSlots is how many flows a tap in the fabric remembers to have reported, a power of two.
+// witnessSlots is the number of reported flows that a tap in the fabric remembers, a power of two.
 const witnessSlots = 1 << 14
 
-// witnessStep is how often a flow is reported.
+// witnessStep is the interval at which a flow is reported.
 const witnessStep = int64(time.Second)
 
-// witness reports which flows pass a place in the middle of the fabric, each once a second.
+// witness reports the flows that pass a place in the middle of the fabric, each once a second.
 type witness struct {
 	finder aggregate.Wayfinder
 	stand  uint32
 	seeds  *flow.Seeds
 	told   []toldSlot
-	seen   flow.Flow // is here so that telling allocates nothing
+	seen   flow.Flow // a field, so that the call allocates nothing
 }
 
 type toldSlot struct {
@@ -135,7 +134,7 @@ func newWitness(r aggregate.Resolver, stand uint32, seeds *flow.Seeds) *witness 
 	return &witness{finder: finder, stand: stand, seeds: seeds, told: make([]toldSlot, witnessSlots)}
 }
 
-// see reports the flow of the packet of an observation, whatever path it measured.
+// see reports the flow of an observation's packet, whatever path the observation measured.
 func (w *witness) see(o *decode.Observation) {
 	if w == nil || o.Flags&decode.HasAddrs == 0 || o.TimeNS <= 0 {
 		return

@@ -10,30 +10,30 @@ import (
 	"github.com/csigscope/csigscope/aggregate/flow"
 )
 
-// window accumulates one window at one resolution. Its counts are of unweighted
-// observations: the weight is the shard's and is applied when rows are made.
+// window accumulates one window at one resolution. It counts unweighted observations: the shard's
+// weight is applied when rows are made.
 //
-// One series can have several entries in a window, all but the last one sealed
-// because a count could not grow further. Their rows merge.
+// A series can have several entries in a window, all but the last one sealed because a count could
+// not grow further. Their rows merge.
 type window struct {
 	start, end int64
 	due        int64 // closes when the watermark reaches it
 	delta      bool  // the window was closed before
 	slot       uint32
-	gen        uint32 // differs between all windows that entryRefs can refer to
+	gen        uint32 // unique among all windows to which entryRefs can refer
 
 	compact []compactEntry
 	wide    []wideEntry
-	carried table32      // codeKey to how often 256 observations, of compact entries
-	index   table32      // series to entry, of as many as indexedTo says
+	carried table32      // codeKey to the number of 256 observations, of compact entries
+	index   table32      // series to entry, for the entries below indexedTo
 	dist    distribution // of wide entries
 	flows   flow.Table
 
 	indexedTo struct{ compact, wide int }
 }
 
-// compactEntry counts codes; everything else follows from them. It fills a cache line, so
-// that a packet touches no other: counts are modulo 256, and window.carried has the rest.
+// compactEntry counts codes; everything else follows from them. It fills a cache line, and a packet
+// touches no other: counts are modulo 256, and window.carried holds the rest.
 type compactEntry struct {
 	bytes   uint64
 	series  uint32
@@ -44,14 +44,13 @@ type compactEntry struct {
 	_       [8]byte
 }
 
-// codeKey returns that of an entry's code in window.carried.
+// codeKey returns the key of an entry's code in window.carried.
 func codeKey(entry, code uint32) uint32 { return entry<<5 | code }
 
-// maxCarried bounds a number of window.carried: an entry is sealed there.
+// maxCarried bounds a number in window.carried: at it, an entry is sealed.
 const maxCarried = math.MaxUint32 - 256
 
-// wideEntry fills a cache line. Its min is that of nothing, the largest number, until
-// there is a value.
+// wideEntry fills a cache line. Its min is the largest number until there is a value.
 type wideEntry struct {
 	bytes, sum, min, max, heavySum uint64
 	series, count, heavy           uint32
@@ -77,7 +76,7 @@ func (w *window) add(id uint32, s *series) uint32 {
 	return uint32(len(w.compact) - 1)
 }
 
-// extend makes room for one more. It doubles, since growing by less copies large
+// extend makes room for one more. It doubles the capacity, because smaller steps would copy large
 // slices more often.
 func extend[T any](s []T) []T {
 	if len(s) == cap(s) {
@@ -86,8 +85,8 @@ func extend[T any](s []T) []T {
 	return s[:len(s)+1]
 }
 
-// carry counts 256 observations of a code in a compact entry, n times. It is false where that
-// is full: the next observations need another entry.
+// carry counts 256 observations of a code in a compact entry, n times. It returns false when the
+// number is full: the next observations need another entry.
 func (w *window) carry(entry, code, n uint32) (room bool) {
 	w.compact[entry].carries |= 1 << code
 	slot, _ := w.carried.at(codeKey(entry, code))
@@ -95,7 +94,7 @@ func (w *window) carry(entry, code, n uint32) (room bool) {
 	return *slot < maxCarried
 }
 
-// carriedOf returns how often 256 observations of a code were carried.
+// carriedOf returns the number of carries of 256 observations of a code.
 func (w *window) carriedOf(entry, code uint32) uint32 {
 	if w.compact[entry].carries>>code&1 == 0 {
 		return 0
@@ -104,12 +103,12 @@ func (w *window) carriedOf(entry, code uint32) uint32 {
 	return *slot
 }
 
-// count returns how often a code was counted in a compact entry.
+// count returns the number of observations of a code in a compact entry.
 func (w *window) count(entry, code uint32) uint64 {
 	return uint64(w.carriedOf(entry, code))<<8 + uint64(w.compact[entry].hist[code])
 }
 
-// total returns how many observations a compact entry counted.
+// total returns the number of observations in a compact entry.
 func (w *window) total(entry uint32) uint64 {
 	const even = 0x00ff00ff00ff00ff
 	e, pairs, n := &w.compact[entry], uint64(0), uint64(0)
@@ -123,8 +122,8 @@ func (w *window) total(entry uint32) uint64 {
 	return n + pairs*0x0001000100010001>>48
 }
 
-// addBytes adds eight bytes to eight others, each modulo 256. The highest bit of a byte of over is set
-// where that was exceeded, and no other bit is.
+// addBytes adds eight bytes to eight others, each modulo 256. over has the highest bit of each byte
+// that overflowed, and no other bit.
 func addBytes(a, b uint64) (sum, over uint64) {
 	const high = 0x8080808080808080
 	sum = (a&^high + b&^high) ^ (a^b)&high
@@ -141,7 +140,7 @@ func (w *window) reset() {
 	w.flows.Reset()
 }
 
-// shrink empties s, and gives the memory of one that was hardly used back.
+// shrink empties s, and releases its memory if it was hardly used.
 func shrink[T any](s []T) []T {
 	if cap(s) > 1024 && len(s)*32 < cap(s) {
 		return nil
@@ -153,8 +152,8 @@ func (w *window) bytes() uint64 {
 	return uint64(cap(w.compact)+cap(w.wide))*64 + w.carried.bytes() + w.index.bytes() + w.dist.bytes() + w.flows.Bytes()
 }
 
-// addValue counts the value of an observation of a wide series. It does not branch
-// on what it counts, since values cannot be predicted. It is 1 for a heavy one.
+// addValue counts the value of an observation of a wide series. It does not branch on the value,
+// which the processor cannot predict. It returns 1 for a heavy one.
 func (e *wideEntry) addValue(v uint64, code uint32) (heavy uint32) {
 	e.min, e.max = min(e.min, v), max(e.max, v)
 	e.sum = aggregate.AddSat(e.sum, v)
@@ -187,8 +186,8 @@ func (w *window) fits(entry uint32, o *window, from uint32) bool {
 	return true
 }
 
-// merge adds the counts of a compact entry of another window, which fit. It is false where nothing
-// fits after that.
+// merge adds the counts of a compact entry of another window, which must fit. It returns false when
+// nothing fits after that.
 func (w *window) merge(entry uint32, o *window, from uint32) (room bool) {
 	room = true
 	e, f := &w.compact[entry], &o.compact[from]
@@ -209,8 +208,8 @@ func (w *window) merge(entry uint32, o *window, from uint32) (room bool) {
 	return room
 }
 
-// indexed returns the index of all entries. Entries come in the order in which they were added, so that
-// it ends with the one of a series that is not sealed.
+// indexed returns the index of all entries. Entries are added in order, so that of each series the
+// index ends with the entry that is not sealed.
 func (w *window) indexed() *table32 {
 	for to := &w.indexedTo.compact; *to < len(w.compact); *to++ {
 		slot, _ := w.index.at(w.compact[*to].series)
@@ -223,7 +222,7 @@ func (w *window) indexed() *table32 {
 	return &w.index
 }
 
-// forgetIndex has the index made again when it is asked for.
+// forgetIndex makes indexed rebuild the index on its next call.
 func (w *window) forgetIndex() {
 	w.index.reset()
 	w.indexedTo.compact, w.indexedTo.wide = 0, 0
