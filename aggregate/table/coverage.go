@@ -18,18 +18,19 @@ type cellProducer struct {
 	producer uint64
 }
 
-// cellProducers remember who wrote which cells. They are kept while they wrote the cell in a window
-// that is kept, and while the producer is silent. Their lock is the memory's.
+// cellProducers remembers which producers wrote which cells. It keeps a producer of a cell while a
+// kept window has its rows of the cell, and while the producer is silent. The memory's lock guards
+// it.
 type cellProducers struct {
 	most   int // bounds list
 	places map[cellProducer]int32
 	list   []cellProducer // only appended to: snapshots share it
 	last   []int64        // start of the newest window in which the producer wrote the cell
 	byCell func() map[csig.Signal][]cellRange
-	full   uint64 // cells of blocks that had no room
+	full   uint64 // number of cells of blocks without room
 }
 
-// cellRange are the places in a list of the producers of one cell.
+// cellRange holds the positions in a list of the producers of one cell.
 type cellRange struct {
 	cell   aggregate.CellKey
 	places []int32
@@ -39,7 +40,7 @@ func newCellProducers(most int) cellProducers {
 	return cellProducers{most: max(most, 1), places: make(map[cellProducer]int32)}
 }
 
-// write notes the cells of a block.
+// write records the cells of a block.
 func (c *cellProducers) write(b *aggregate.Block) {
 	var before aggregate.CellKey
 	at := int32(-1)
@@ -70,8 +71,8 @@ func (c *cellProducers) write(b *aggregate.Block) {
 	}
 }
 
-// keepsProducer reports whether a producer that wrote a cell last at a time counts, where the oldest
-// window that is kept starts at another one.
+// keepsProducer reports whether a producer still counts for a cell that it last wrote at last.
+// oldest is the start of the oldest kept window.
 func keepsProducer(id uint64, last, oldest int64, silent map[uint64]string) bool {
 	if last >= oldest {
 		return true
@@ -102,7 +103,7 @@ func (c *cellProducers) prune(oldest int64, silent map[uint64]string) {
 	*c = kept
 }
 
-// ordered makes the index by cell when it is asked for first.
+// ordered returns the index by cell, which is built at the first use.
 func (c *cellProducers) ordered() func() map[csig.Signal][]cellRange {
 	if c.byCell == nil {
 		list := c.list
@@ -133,12 +134,12 @@ func orderCells(list []cellProducer) map[csig.Signal][]cellRange {
 	return out
 }
 
-// Coverage lists the producers that should write and those that do, in all and for each cell, at one
+// Coverage lists the expected producers and those that write, in total and for each cell, at one
 // revision. It never changes.
 type Coverage struct {
 	Expected int // producers: those that should write, and those that wrote in the last day
-	// Silent are the expected ones without rows in the windows of MemoryOptions.MaxAge up to the
-	// newest, by name. A tap that observes nothing looks the same as one that is gone.
+	// Silent are the expected producers without rows in the windows of the last
+	// MemoryOptions.MaxAge, by name. A tap without observations looks the same as a dead one.
 	Silent []Producer
 
 	// Newest is the end of the newest window with rows, the zero Time before the first.
@@ -147,14 +148,14 @@ type Coverage struct {
 	silent  map[uint64]string
 	maxAge  int64 // ns
 	current int64 // start of the first window that is not too old
-	oldest  int64 // start of the first window that is kept
+	oldest  int64 // start of the first kept window
 	list    []cellProducer
 	last    []int64
 	byCell  func() map[csig.Signal][]cellRange
 	memo    *Memo
 }
 
-// Present returns how many of the expected producers are not silent.
+// Present returns the number of expected producers that are not silent.
 func (c *Coverage) Present() int { return c.Expected - len(c.Silent) }
 
 // coverage returns a snapshot. The caller holds mu.
@@ -187,16 +188,17 @@ func (m *Memory) coverage() *Coverage {
 	return c
 }
 
-// CellCoverage is which producers a cell has.
+// CellCoverage describes the producers of a cell.
 type CellCoverage struct {
 	Cell     aggregate.CellKey
-	Newest   int64    // start of the last window with rows of it, Unix ns
+	Newest   int64    // start of the last window with its rows, Unix ns
 	Watched  int64    // start of the last window with rows of any cell by one of its producers, Unix ns
-	Expected int      // producers that wrote it in windows that are kept, and those that did and are silent
-	Silent   []string // of them, by name; see Coverage
+	Expected int      // producers that wrote it in kept windows, and silent ones that ever wrote it
+	Silent   []string // the silent ones among them, by name; see Coverage
 }
 
-// cells returns the cells of the signal by source, destination and kind. They belong to the coverage.
+// cells returns the cells of the signal by source, destination and kind. They belong to the
+// coverage.
 func (c *Coverage) cells(sig csig.Signal) []CellCoverage {
 	type of csig.Signal
 	list, _ := c.memo.Get(of(sig), func() any {
@@ -232,14 +234,14 @@ func (c *Coverage) cells(sig csig.Signal) []CellCoverage {
 	return list
 }
 
-// IsCurrent reports whether rows of the cell are new enough to say something of now.
+// IsCurrent reports whether rows of the cell are new enough to describe the present.
 func (c *Coverage) IsCurrent(one *CellCoverage) bool { return one.Newest >= c.current }
 
-// IsIdle reports whether a producer of the cell went on for so long after its last row that the row says
-// nothing of now: its traffic has ended, where else nobody may have seen it.
+// IsIdle reports whether a producer of the cell kept writing for so long after the cell's last row
+// that its traffic must have ended. Otherwise, the cell may just be unobserved.
 func (c *Coverage) IsIdle(one *CellCoverage) bool { return one.Watched-one.Newest >= c.maxAge }
 
-// IsPresent reports whether a producer is known to have written cells that are current.
+// IsPresent reports whether a producer is known to have written current cells.
 func (c *Coverage) IsPresent(id uint64) bool {
 	for i, one := range c.list {
 		if one.producer == id && c.last[i] >= c.current {
@@ -249,8 +251,8 @@ func (c *Coverage) IsPresent(id uint64) bool {
 	return false
 }
 
-// old returns the cells, of every signal, whose last rows are too old to say anything of now. It is nil
-// where there are none.
+// old returns the cells, of every signal, whose last rows are too old to describe the present; nil
+// if there are none.
 func (c *Coverage) old() map[aggregate.CellKey]bool {
 	type key struct{}
 	old, _ := c.memo.Get(key{}, func() any {
@@ -273,9 +275,9 @@ func (c *Coverage) old() map[aggregate.CellKey]bool {
 	return old
 }
 
-// Cells are cells of the signal, ordered by source and destination, with their coverage in the same
-// order. silent adds those that are known and not among them: cells in which nothing was observed, or
-// not lately.
+// Cells returns cells of the signal, ordered by source and destination, with their coverage in the
+// same order. silent adds the known cells that are missing in the list: those without observations,
+// or without recent ones.
 func (c *Coverage) Cells(cells []aggregate.CellStats, sig csig.Signal, silent bool) ([]aggregate.CellStats, []CellCoverage) {
 	known := c.cells(sig)
 	list, covers := make([]aggregate.CellStats, 0, max(len(cells), len(known))), make([]CellCoverage, 0, max(len(cells), len(known)))
@@ -287,7 +289,7 @@ func (c *Coverage) Cells(cells []aggregate.CellStats, sig csig.Signal, silent bo
 		case order == 0:
 			list, covers = append(list, cells[0]), append(covers, find(known, cells[0].Kind))
 		case silent:
-			k := known[0].Cell // tags, where there are any
+			k := known[0].Cell // tags, if there are any
 			list = append(list, aggregate.CellStats{Src: k.Src, Dst: k.Dst, Signal: sig, Kind: k.Kind})
 			covers = append(covers, known[0])
 		}
@@ -305,7 +307,7 @@ func (c *Coverage) Cells(cells []aggregate.CellStats, sig csig.Signal, silent bo
 	return list, covers
 }
 
-// compareCovered compares the first cells of both lists, where one that has ended is behind.
+// compareCovered compares the first cells of both lists; an exhausted list compares as greater.
 func compareCovered(cells []aggregate.CellStats, known []CellCoverage) int {
 	switch {
 	case len(cells) == 0:
@@ -316,7 +318,7 @@ func compareCovered(cells []aggregate.CellStats, known []CellCoverage) int {
 	return cmp.Or(cmp.Compare(cells[0].Src, known[0].Cell.Src), cmp.Compare(cells[0].Dst, known[0].Cell.Dst))
 }
 
-// find returns the coverage of the first cell in the list, by the kind of its observations.
+// find returns the coverage of the first cell in the list for that kind of observations.
 func find(known []CellCoverage, kind decode.Kind) CellCoverage {
 	for _, c := range known {
 		if c.Cell.Src != known[0].Cell.Src || c.Cell.Dst != known[0].Cell.Dst {

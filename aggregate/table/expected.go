@@ -13,23 +13,23 @@ import (
 type Producer struct {
 	ID   uint64 // as in aggregate.Source
 	Name string // for people
-	// Newest is the end of the newest window that it wrote, the zero Time where it is not known. Coverage
-	// has it.
+	// Newest is the end of the newest window that it wrote, the zero Time if unknown. Only Coverage
+	// sets it.
 	Newest time.Time
 }
 
 const (
-	// maxProducers bounds the producers that a Memory knows by their windows, and as many again by
-	// Expect. Completeness is computed from them.
+	// maxProducers bounds the producers that a Memory knows from their windows, and separately
+	// those from Expect. Completeness is computed from them.
 	maxProducers = 1 << 12
 	// expectedFor is how long after its last rows a producer is expected, unless it is forgotten.
 	expectedFor = 24 * time.Hour
 )
 
-// Expect replaces the list of the producers that should write, of which it takes the first 4096.
-// Expected are these, and for a day all that wrote, less those forgotten. One that is forgotten counts
-// again as soon as it writes. States have it from the next revision on, and at once as long as there is
-// no window.
+// Expect replaces the list of the producers that should write; it uses the first 4096. The expected
+// producers are these, and for a day all that wrote, except the forgotten ones. A forgotten
+// producer counts again as soon as it writes. States include the change from the next revision on,
+// or at once if there is no window yet.
 func (m *Memory) Expect(list []Producer, forgotten []uint64) {
 	expected := make(map[uint64]string, min(len(list), maxProducers))
 	for _, p := range list[:min(len(list), maxProducers)] {
@@ -56,12 +56,11 @@ func (m *Memory) Expect(list []Producer, forgotten []uint64) {
 	}
 }
 
-// isSilent reports whether a producer has no rows in the windows of MemoryOptions.MaxAge up to the
-// newest one.
+// isSilent reports whether a producer has no rows in the windows of the last MemoryOptions.MaxAge.
 func (m *Memory) isSilent(p *producer) bool { return p.newest < m.current() }
 
-// current returns the start of the first window that is not too old, Unix ns: without a clock all are
-// current.
+// current returns the start of the first window that is not too old, Unix ns: without a clock all
+// are current.
 func (m *Memory) current() int64 {
 	if !m.isLive() || m.table.newest == noWindow {
 		return math.MinInt64
@@ -69,7 +68,7 @@ func (m *Memory) current() int64 {
 	return m.table.newest + int64(m.opts.Resolution) - int64(m.opts.MaxAge)
 }
 
-// known returns how many producers are expected, and silent names those without rows that are current.
+// known returns the number of expected producers, and the names of those without current rows.
 func (m *Memory) known() (n int, silent map[uint64]string) {
 	n = len(m.producers)
 	miss := func(id uint64, name string) {
@@ -92,15 +91,15 @@ func (m *Memory) known() (n int, silent map[uint64]string) {
 	return n, silent
 }
 
-// forgetProducers drops those that are expected no more.
+// forgetProducers drops producers that are no longer expected.
 func (m *Memory) forgetProducers(now time.Time, oldest int64) {
 	maps.DeleteFunc(m.producers, func(_ uint64, p *producer) bool {
 		return p.newest < oldest && (!m.isLive() || now.Sub(p.wrote) >= expectedFor)
 	})
 }
 
-// makeRoom drops a producer that wrote no window that is kept, where there are too many to know
-// another one. It returns false if there is none.
+// makeRoom drops a producer without a kept window if there are too many to add another one. It
+// returns false if there is none.
 func (m *Memory) makeRoom() bool {
 	for id, p := range m.producers {
 		if len(m.table.list) > 0 && p.newest < m.table.list[0].start {
@@ -111,7 +110,7 @@ func (m *Memory) makeRoom() bool {
 	return false
 }
 
-// sortedProducers returns those of a map, by name.
+// sortedProducers returns the producers of a map, by name.
 func sortedProducers(of map[uint64]string) []Producer {
 	list := make([]Producer, 0, len(of))
 	for id, name := range of {

@@ -7,21 +7,22 @@ import (
 )
 
 const (
-	// fineTime is for how long a Memory of short windows keeps them at least after it awaits their
-	// blocks no longer.
+	// fineTime is how long a Memory of short windows keeps them, at least, after it stops waiting
+	// for their blocks.
 	fineTime = 5 * time.Second
-	// fineLog is how many times more revisions such a Memory logs.
+	// fineLog is how many times as many revisions such a Memory logs.
 	fineLog = 10
 )
 
-// NewFineMemory makes a Memory of windows shorter than aggregate.LiveResolution, for blocks that may
-// hold only cells with something heavy. So a producer without rows says nothing, and windows follow
-// by the clock: one is shown when a producer has rows of it, and one without rows when its lateness
-// has passed. They begin once seconds, the Memory of windows of aggregate.LiveResolution, has one.
+// NewFineMemory makes a Memory of windows shorter than aggregate.LiveResolution, for blocks that
+// may hold only cells with heavy observations. So a missing producer means nothing, and windows
+// follow the clock: a window is shown once a producer has rows of it, and a window without rows
+// once its lateness has passed. They begin once seconds, the Memory of windows of
+// aggregate.LiveResolution, has one.
 //
-// States and coverage are those of seconds at the moment of a revision: short windows are never
-// judged, nor does a producer have to write them. It has the clock and the thresholds of seconds,
-// and keeps windows for 10 s with its default lateness.
+// States and coverage are those of seconds at the time of a revision: short windows are never
+// judged, and no producer has to write them. It uses the clock and the thresholds of seconds, and
+// keeps windows for 10 s with its default lateness.
 func NewFineMemory(seconds *Memory, resolution, lateness time.Duration, maxRows int) *Memory {
 	o := &seconds.opts
 	m := NewMemory(MemoryOptions{
@@ -32,12 +33,12 @@ func NewFineMemory(seconds *Memory, resolution, lateness time.Duration, maxRows 
 	return m
 }
 
-// fineAwaited returns how long after its lateness a short window awaits blocks that were announced. They
-// come with windows of seconds at the latest, when those close.
+// fineAwaited returns how long after its lateness a short window waits for blocks that were
+// announced. They come at the latest with the windows of seconds, when those close.
 func (m *Memory) fineAwaited() time.Duration { return m.opts.Lateness + m.presence() }
 
-// newestByClock returns the start of the last window that has ended and has rows, or would be final without
-// any; noWindow before the first.
+// newestByClock returns the start of the last window that has ended and has rows, or would be final
+// without any; noWindow before the first.
 func (m *Memory) newestByClock(now time.Time) int64 {
 	started := func(at time.Time) int64 { return at.UnixNano() / m.table.width * m.table.width }
 	newest, written := m.table.newest, len(m.table.list)
@@ -50,8 +51,8 @@ func (m *Memory) newestByClock(now time.Time) int64 {
 	return newest
 }
 
-// nextByClock is when the window after the newest one is shown, should nobody write until then. Windows
-// without rows come several at a time where they are very short.
+// nextByClock returns the time at which the window after the newest one is shown if nobody writes
+// until then. Very short windows without rows come several at a time.
 func (m *Memory) nextByClock(now time.Time) time.Time {
 	if m.table.newest == noWindow {
 		return now.Add(m.seconds.opts.Resolution) // seconds may have one
@@ -67,8 +68,8 @@ func (m *Memory) nextByClock(now time.Time) time.Time {
 	return at.Add(closingTime)
 }
 
-// fineCoverage returns that of seconds, with the end of the newest short window that has rows. The caller
-// holds mu.
+// fineCoverage returns the coverage of seconds, with the end of the newest short window that has
+// rows. The caller holds mu.
 func (m *Memory) fineCoverage() *Coverage {
 	c := *m.seconds.State().Coverage
 	for _, p := range m.producers {
@@ -79,15 +80,15 @@ func (m *Memory) fineCoverage() *Coverage {
 	return &c
 }
 
-// writeCells notes who wrote the cells of a block, for the memory's own coverage. The caller holds mu.
+// writeCells records the cells of a block for the memory's own coverage. The caller holds mu.
 func (m *Memory) writeCells(b *aggregate.Block) {
 	if m.seconds == nil {
 		m.cells.write(b)
 	}
 }
 
-// producersOf returns how many producers wrote a window: of a short one, in which they need not write, that of
-// the newest window of seconds.
+// producersOf returns the number of producers that wrote a window. For a short window, which they
+// need not write, it is that of the newest window of seconds.
 func (m *Memory) producersOf(w *openWindow) int {
 	if m.seconds == nil {
 		return w.producers()
@@ -98,7 +99,7 @@ func (m *Memory) producersOf(w *openWindow) int {
 	return 0
 }
 
-// judgeBySeconds gives cells the states that they have at the end of the newest window of seconds.
+// judgeBySeconds sets the states of cells to those at the end of the newest window of seconds.
 func (m *Memory) judgeBySeconds(windows []*Window) {
 	j := &judgement{thresholds: m.opts.Thresholds, windows: []verdicts{nil}, borrowed: true}
 	if w := m.seconds.State().Newest(); w != nil && w.Rows.judged != nil {

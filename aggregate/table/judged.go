@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// histories judge windows, cell by cell. A Memory's publishing lock guards them.
+// histories judges windows, cell by cell. A Memory's publishing lock guards it.
 type histories struct {
 	thresholds aggregate.Thresholds
 	length     int64 // of a window, ns
@@ -22,8 +22,8 @@ type histories struct {
 	untracked  uint64
 }
 
-// windowVerdict is a verdict at the end of one or several windows, how many of these were judged
-// themselves, and at the end of how many of those the cell was congested.
+// windowVerdict is a verdict at the end of one or several windows, with the number of those that
+// were judged themselves, and of those at whose end the cell was congested.
 type windowVerdict struct {
 	aggregate.Verdict
 	judged, congested uint64
@@ -32,19 +32,19 @@ type windowVerdict struct {
 // verdicts are those of all cells at the end of a window. They never change.
 type verdicts map[aggregate.CellKey]windowVerdict
 
-// judgement says how the cells of rows are judged: by the verdicts at the end of their last window.
-// Without it, they are judged as one window.
+// judgement says how to judge the cells of rows: by the verdicts at the end of their last window.
+// Without it, the rows are judged as one window.
 type judgement struct {
 	thresholds aggregate.Thresholds
 	windows    []verdicts // ascending
-	borrowed   bool       // of longer windows, which alone are judged
+	borrowed   bool       // from longer windows; only those are judged
 }
 
 func newHistories(t aggregate.Thresholds, length time.Duration, most int) histories {
 	return histories{thresholds: t, length: int64(length), most: most, of: make(map[aggregate.CellKey]*aggregate.History)}
 }
 
-// add judges windows that are new or have changed, ascending, and sets the verdicts at their ends.
+// add judges new or changed windows, ascending, and sets the verdicts at their ends.
 func (h *histories) add(windows []*Window) {
 	for _, w := range windows {
 		h.judge(w.Start.UnixNano()/h.length, w.Rows.rows)
@@ -74,7 +74,7 @@ func (h *histories) judge(n int64, rows *tableRows) {
 	}
 	h.end = max(h.end, n+1)
 	for _, one := range h.of {
-		if one.Get(n) != aggregate.Unjudged { // of provisional rows
+		if one.Get(n) != aggregate.Unjudged { // from provisional rows
 			one.Set(n, aggregate.Unjudged)
 		}
 	}
@@ -116,7 +116,8 @@ func (r Rows) judge(k aggregate.CellKey, c *aggregate.CellStats) {
 	c.State = r.judged.thresholds.State(c.Verdict, c.Observations, c.Samples, 0, c.Observations) // by the verdict alone
 }
 
-// Verdict returns the verdict on a cell at the window's end, whether or not the window has rows of it.
+// Verdict returns the verdict on a cell at the window's end, whether or not the window has rows of
+// it.
 func (w *Window) Verdict(k aggregate.CellKey) aggregate.Verdict {
 	if w.Rows.judged == nil {
 		return aggregate.Verdict{}
@@ -124,7 +125,8 @@ func (w *Window) Verdict(k aggregate.CellKey) aggregate.Verdict {
 	return w.Rows.judged.windows[len(w.Rows.judged.windows)-1][k].Verdict
 }
 
-// Locations returns those of the window's rows, as in Rows.Locations. They belong to the window.
+// Locations returns the locations of the window's rows, as in Rows.Locations. They belong to the
+// window.
 func (w *Window) Locations(s csig.Signal) []aggregate.LocationStats {
 	type key csig.Signal
 	list, _ := w.Memo.Get(key(s), func() any { return w.Rows.Locations(s, nil) }).([]aggregate.LocationStats)
@@ -144,9 +146,9 @@ func mergedJudgement(windows []*Window) *judgement {
 	return out
 }
 
-// Judged judges the cells of captures by their windows of one length, whichever order these come in:
-// taps that are read one after the other may see the same windows. It is an aggregate.Sink, safe for
-// concurrent use.
+// Judged judges the cells of captures by their windows of one length, in whatever order these come:
+// taps that are read one after the other may see the same windows. It is an aggregate.Sink, safe
+// for concurrent use.
 type Judged struct {
 	thresholds aggregate.Thresholds
 	length     int64 // of a window, ns
@@ -159,19 +161,19 @@ type Judged struct {
 	first, end int64 // numbers of the first window and of the one after the last; equal without any
 }
 
-// windowSums are what a window of a cell is judged by.
+// windowSums are the sums by which a window of a cell is judged.
 type windowSums struct {
 	number                                 int64
 	observations, samples, heavy, unjudged uint64
 }
 
-// NewJudged holds so many windows of all cells at most. Past that a cell forgets its first window,
-// and one that has none is judged by its sums alone.
+// NewJudged makes a Judged that holds at most that many windows of all cells. Past that a cell
+// forgets its first window, and a cell without one is judged by its sums alone.
 func NewJudged(t aggregate.Thresholds, length time.Duration, most int) *Judged {
 	return &Judged{thresholds: t, length: int64(length), most: most, cells: make(map[aggregate.CellKey][]windowSums)}
 }
 
-// WriteBlock adds the block's rows, if it is of a window of the length. It never fails.
+// WriteBlock adds the block's rows, if its window has the length. It never fails.
 func (j *Judged) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	if b.Resolution != j.length || b.Len() == 0 {
 		return nil
@@ -218,14 +220,15 @@ func (j *Judged) window(k aggregate.CellKey, n int64) *windowSums {
 	return &list[at]
 }
 
-// Full reports whether cells had to forget windows that they would be judged by.
+// Full reports whether cells had to forget windows that would have counted.
 func (j *Judged) Full() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.full
 }
 
-// Judge has the cells of rows judged at the end of the last window. They are those of all blocks.
+// Judge sets the judgement of rows to that at the end of the last window. The rows must be those of
+// all blocks.
 func (j *Judged) Judge(r Rows) Rows {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -265,8 +268,8 @@ func (j *Judged) verdict(list []windowSums) (v windowVerdict) {
 	return v
 }
 
-// Extent is from the start of the first window to the end of the last one; both are the zero Time
-// without any.
+// Extent returns the start of the first window and the end of the last one; both are the zero Time
+// if there are none.
 func (j *Judged) Extent() (from, to time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TopBottlenecks follows which locations heavily loaded packets name most, over a sliding
-// range of closed windows: what alerts look at. It is an aggregate.Sink, safe for concurrent
-// use. Its cells are a signal and a kind, without groups.
+// TopBottlenecks counts the locations that heavy observations name most, over a sliding range of
+// closed windows, for alerts. It is an aggregate.Sink, safe for concurrent use. Its cells are a
+// signal and a kind, without groups.
 type TopBottlenecks struct {
 	steps[aggregate.LocationID, heavyCount]
 }
@@ -27,7 +27,7 @@ func (c *heavyCount) merge(o *heavyCount) {
 	c.heavy = aggregate.AddSat(c.heavy, o.heavy)
 }
 
-// SignalBottlenecks is what a signal's observations of one kind came to. Tags and reflections
+// SignalBottlenecks are the totals of a signal's observations of one kind. Tags and reflections
 // measure the same paths, and are never added up.
 type SignalBottlenecks struct {
 	Signal              csig.Signal
@@ -36,18 +36,17 @@ type SignalBottlenecks struct {
 	Locations           []HeavyLocation // most heavy observations first, then lower location
 }
 
-// HeavyLocation is a location and the heavy observations that name it.
+// HeavyLocation is a location with the number of heavy observations that name it.
 type HeavyLocation struct {
 	Location aggregate.LocationID
 	Heavy    uint64
 }
 
-// topSteps is how many steps the sliding range has: it moves a step at a time.
+// topSteps is the number of steps of the sliding range, which moves one step at a time.
 const topSteps = 6
 
-// NewTopBottlenecks takes blocks at the resolution, over about the last length of time:
-// between 5/6 of it and all of it. rows bounds the locations of all signals, as in a sliding
-// table.
+// NewTopBottlenecks takes blocks at the resolution, over about the last length of time: between 5/6
+// of it and all of it. rows bounds the locations of all signals, as in a sliding table.
 func NewTopBottlenecks(resolution, length time.Duration, rows int) *TopBottlenecks {
 	return &TopBottlenecks{newSteps(Bounds{
 		Resolution: resolution, Step: max(length/topSteps, resolution), Steps: topSteps, Rows: rows, Sliding: true,
@@ -81,9 +80,9 @@ func (t *TopBottlenecks) WriteBlock(_ context.Context, b *aggregate.Block) error
 	return nil
 }
 
-// Top gives the n locations of each signal with the most heavy observations in the range that
-// ends at a time (Unix ns, by the clock that the windows' times come from), ordered by signal
-// and kind. A signal without an observation in the range is left out.
+// Top returns the n locations of each signal with the most heavy observations in the range that
+// ends at now (Unix ns, by the clock of the windows' times), ordered by signal and kind. It leaves
+// out signals without an observation in the range.
 func (t *TopBottlenecks) Top(now int64, n int) []SignalBottlenecks {
 	sums := newRows[aggregate.LocationID, heavyCount]()
 	t.mu.Lock()
@@ -125,8 +124,8 @@ func (t *TopBottlenecks) Top(now int64, n int) []SignalBottlenecks {
 	return out
 }
 
-// Distributions adds up how often cells measured which code, by step. It is an
-// aggregate.Sink, safe for concurrent use.
+// Distributions counts the codes that cells measured, by step. It is an aggregate.Sink, safe for
+// concurrent use.
 type Distributions struct{ steps[distCode, uint64] }
 
 type distCode struct {
@@ -134,7 +133,7 @@ type distCode struct {
 	encoding aggregate.Encoding
 }
 
-// CodeCount is how often a code was measured in a step.
+// CodeCount is the number of measurements of a code in a step.
 type CodeCount struct {
 	Start    int64 // of the step, Unix ns
 	Encoding aggregate.Encoding
@@ -167,8 +166,8 @@ func (d *Distributions) WriteBlock(_ context.Context, b *aggregate.Block) error 
 	return nil
 }
 
-// Each calls f for the codes of the signal, in any order: those of both kinds, which never
-// add up. f must not use d.
+// Each calls f for the codes of the signal, in any order: those of both kinds, which never add up.
+// f must not use d.
 func (d *Distributions) Each(sig csig.Signal, f func(aggregate.CellID, CodeCount)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -181,20 +180,20 @@ func (d *Distributions) Each(sig csig.Signal, f func(aggregate.CellID, CodeCount
 	}
 }
 
-// Overflow returns how many observations, of tags and reflections, are in no cell's distribution
-// because there was no room for them.
+// Overflow returns the number of observations, of tags and reflections, that are in no cell's
+// distribution because there was no room.
 func (d *Distributions) Overflow() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.overflow
 }
 
-// FlowTotals adds up the flows that blocks name, over all their windows. It is an
-// aggregate.Sink, safe for concurrent use.
+// FlowTotals adds up the flows that blocks name, over all windows. It is an aggregate.Sink, safe
+// for concurrent use.
 type FlowTotals struct{ steps[flow.Flow, flowTotal] }
 
-// flowTotal is a row, and where its heavy observations name other locations than the row's,
-// how many name each.
+// flowTotal is a row, with the numbers of heavy observations that name other locations than the
+// row's.
 type flowTotal struct {
 	row    aggregate.FlowRow
 	others map[uint64]uint64
@@ -203,7 +202,7 @@ type flowTotal struct {
 func (t *flowTotal) merge(o *flowTotal) {
 	t.row.Add(&o.row)
 	switch n := o.row.LocationHeavy; {
-	case n == 0 || t.row.Flow == (flow.Flow{}): // overflow is of many flows
+	case n == 0 || t.row.Flow == (flow.Flow{}): // overflow covers many flows
 	case t.row.LocationHeavy == 0:
 		t.row.Location, t.row.LocationHeavy = o.row.Location, n
 	case t.row.Location == o.row.Location:
@@ -220,8 +219,8 @@ func (t *flowTotal) merge(o *flowTotal) {
 	}
 }
 
-// addOther counts heavy observations that name another location than the row's. Copies of the total
-// that readers have share its map, which never changes for them.
+// addOther counts heavy observations that name another location than the row's. Readers' copies of
+// the total share its map, which so must never change.
 func (t *flowTotal) addOther(at, n uint64) {
 	others := maps.Clone(t.others)
 	if others == nil {
@@ -231,8 +230,8 @@ func (t *flowTotal) addOther(at, n uint64) {
 	t.others = others
 }
 
-// located returns the row with the location that most heavy observations name, window by window,
-// the lowest of several.
+// located returns the row with the location that most heavy observations name, added up over
+// windows, the lowest of equals.
 func (t *flowTotal) located() aggregate.FlowRow {
 	row := t.row
 	if row.LocationHeavy == 0 {
@@ -246,8 +245,8 @@ func (t *flowTotal) located() aggregate.FlowRow {
 	return row
 }
 
-// NewFlowTotals takes blocks at the resolution. It holds at most so many flows, each once
-// for every signal, kind and cell that it has; it drops those after them.
+// NewFlowTotals takes blocks at the resolution. It holds at most that many flows, each once for
+// every signal, kind and cell that it has; it drops later ones.
 func NewFlowTotals(resolution time.Duration, flows int) *FlowTotals {
 	return &FlowTotals{newSteps(Bounds{Resolution: resolution, Rows: flows}, (*flowTotal).merge, (func(flow.Flow) flow.Flow)(nil))}
 }
@@ -270,9 +269,9 @@ func (t *FlowTotals) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// Flows returns those of the signal, the most heavy observations first, then by addresses,
-// ports and cell. A flow is made of its tags where it has any in its cell, else of its
-// reflections. Its location is the one that most of its heavy observations name.
+// Flows returns the flows of the signal, the most heavy observations first, then by addresses,
+// ports and cell. A flow consists of its tags if it has any in its cell, else of its reflections.
+// Its location is the one that most of its heavy observations name.
 func (t *FlowTotals) Flows(sig csig.Signal) []aggregate.FlowRow {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,33 +8,33 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// Bounds of the provisional rows in a Memory, beside those of final rows. All of them together are
-// no more than the rows of one step (see stepRows), or in short windows than half of all rows.
+// Bounds of the provisional rows in a Memory, besides those of final rows. Together they are no
+// more than the rows of one step (see stepRows), or for short windows than half of all rows.
 const (
-	producerShare    = 4       // of them, a producer may have this part
+	producerShare    = 4       // a producer may have this fraction of them
 	maxParts         = 1 << 14 // of all producers, in all windows
 	maxProducerParts = 1 << 8  // of a producer in one window
-	// closingTime is how long after a window's lateness the rows of producers that announce
-	// theirs are on the way.
+	// closingTime is how long after a window's lateness the final rows of announcing producers may
+	// still be on the way.
 	closingTime = 50 * time.Millisecond
 )
 
-// provisionalRows are those of one part of a producer in a window.
+// provisionalRows are the rows of one part of a producer in a window.
 type provisionalRows struct {
 	incarnation, part uint64
 	keys              []tableKey
 	sums              []aggregate.Sums
 }
 
-// provisional are the provisional rows of a Memory. Its lock is the memory's.
+// provisional counts the provisional rows of a Memory. The memory's lock guards it.
 type provisional struct {
 	rows, parts int            // of all windows
 	of          map[uint64]int // rows by producer
 }
 
-// WriteProvisional implements aggregate.ProvisionalSink. The rows take the place of earlier ones of
-// their part in the window, until its final block comes, and count for nothing else: neither as a
-// block that is counted once nor as rows that are on disk.
+// WriteProvisional implements aggregate.ProvisionalSink. The rows replace earlier ones of their
+// part in the window, until the part's final block comes. They count for nothing else: neither as a
+// block that is counted once nor as rows on disk.
 func (m *Memory) WriteProvisional(p *aggregate.Provisional) {
 	b := (*aggregate.Block)(p)
 	if !m.isLive() || !m.table.takes(b) || b.Len() == 0 {
@@ -64,7 +64,7 @@ func (m *Memory) WriteProvisional(p *aggregate.Provisional) {
 	if producer := m.count(now, b); producer != nil {
 		producer.announces = true
 	}
-	if w = m.open(s, now); s.start < m.table.floor { // the newest window went on, and the table forgot this one
+	if w = m.open(s, now); s.start < m.table.floor { // the newest window advanced, and the table forgot this one
 		counts.Late++
 		return
 	}
@@ -122,7 +122,7 @@ func (m *Memory) hasRoom(w *openWindow, b *aggregate.Block) bool {
 		m.early.parts < maxParts && parts < maxProducerParts
 }
 
-// replace keeps rows in the place of earlier ones of their part.
+// replace stores rows and drops earlier ones of their part.
 func (m *Memory) replace(w *openWindow, b *aggregate.Block) {
 	r := provisionalRows{
 		incarnation: b.Incarnation, part: b.Part(), keys: make([]tableKey, b.Len()), sums: make([]aggregate.Sums, b.Len()),
@@ -144,7 +144,7 @@ func (m *Memory) replace(w *openWindow, b *aggregate.Block) {
 	m.early.parts++
 }
 
-// drop lets go of a producer's rows in a window, and returns of how many parts they were.
+// drop removes a producer's rows in a window, and returns the number of their parts.
 func (m *Memory) drop(w *openWindow, producer uint64, of func(*provisionalRows) bool) (parts int) {
 	list := w.provisional[producer]
 	rows := 0
@@ -167,7 +167,7 @@ func (m *Memory) drop(w *openWindow, producer uint64, of func(*provisionalRows) 
 	return parts
 }
 
-// dropAll lets go of all provisional rows of a window.
+// dropAll removes all provisional rows of a window.
 func (m *Memory) dropAll(w *openWindow) (parts int) {
 	for producer := range w.provisional {
 		parts += m.drop(w, producer, func(*provisionalRows) bool { return true })
@@ -175,9 +175,9 @@ func (m *Memory) dropAll(w *openWindow) (parts int) {
 	return parts
 }
 
-// ended lets go of the provisional rows that a block ends: its part's, of its incarnation and those
-// before. A part closes its windows in turn, so rows of earlier windows wait for a block that was
-// lost.
+// ended removes the provisional rows that a block replaces: those of its part, of its incarnation
+// and earlier ones. A part closes its windows in order, so rows of earlier windows wait for a block
+// that was lost.
 func (m *Memory) ended(b *aggregate.Block) {
 	for start, w := range m.windows {
 		if start > b.WindowStart || w.provisional[b.Producer] == nil {
@@ -192,13 +192,13 @@ func (m *Memory) ended(b *aggregate.Block) {
 	}
 }
 
-// before returns the window before one, nil without any.
+// before returns the previous window, nil if there is none.
 func (m *Memory) before(w *openWindow) *openWindow {
 	return m.windows[w.step.start-int64(m.opts.Resolution)]
 }
 
-// isAnnounced reports, once, that as many parts as of the window before have rows, and every present
-// producer.
+// isAnnounced reports, once, that at least as many parts as in the previous window have rows, and
+// every present producer.
 func (w *openWindow) isAnnounced(before *openWindow, present int) bool {
 	if w.settled || before != nil && w.announced < before.announced || w.producers() < present {
 		return false
@@ -207,7 +207,7 @@ func (w *openWindow) isAnnounced(before *openWindow, present int) bool {
 	return true
 }
 
-// producers returns how many have rows in the window.
+// producers returns the number of producers with rows in the window.
 func (w *openWindow) producers() int {
 	n := len(w.step.blocks)
 	for id := range w.provisional {
@@ -218,7 +218,7 @@ func (w *openWindow) producers() int {
 	return n
 }
 
-// rows returns the final and the provisional rows of a window, as they are now, for good.
+// rows returns the final and the provisional rows of a window. Later changes do not affect them.
 func (m *Memory) rows(w *openWindow) Rows {
 	most := m.table.stepRows()
 	if len(w.provisional) == 0 {
@@ -237,7 +237,8 @@ func (m *Memory) rows(w *openWindow) Rows {
 	return Rows{rows: s.rows, most: most}
 }
 
-// lastWritten is Memory.written after the last block of a window, whose provisional rows are never on disk.
+// lastWritten returns Memory.written after the last block of a window; provisional rows are never
+// on disk.
 func (w *openWindow) lastWritten() uint64 {
 	if len(w.provisional) > 0 {
 		return math.MaxUint64
@@ -245,14 +246,14 @@ func (w *openWindow) lastWritten() uint64 {
 	return w.last
 }
 
-// closes is when the lateness of a window has passed that starts at a time, Unix ns.
+// closes returns the end of the lateness of a window that starts at start, Unix ns.
 func (m *Memory) closes(start int64) time.Time {
 	return time.Unix(0, start).Add(m.opts.Resolution + m.opts.Lateness)
 }
 
-// becomesFinal reports, once, that no provisional row is left in a window and no present producer has
-// further ones. Three windows' time after its lateness it waits no longer, and drops the rows of
-// producers that never closed it. These it awaits again once they close windows.
+// becomesFinal reports, once, that a window has no provisional rows left and no present producer
+// has more rows. Three windows' time after its lateness it stops waiting, and drops the rows of
+// producers that never closed it. It waits for these producers again once they close windows.
 func (m *Memory) becomesFinal(w *openWindow, now time.Time) bool {
 	if w.final {
 		return false
@@ -274,7 +275,7 @@ func (m *Memory) becomesFinal(w *openWindow, now time.Time) bool {
 	return true
 }
 
-// isOwed reports whether the block is awaited that ends provisional rows of a window.
+// isOwed reports whether a window waits for the block that ends its provisional rows.
 func (m *Memory) isOwed(w *openWindow, open bool) bool {
 	for id := range w.provisional {
 		if p := m.producers[id]; open || p != nil && !p.owes {
@@ -284,9 +285,9 @@ func (m *Memory) isOwed(w *openWindow, open bool) bool {
 	return false
 }
 
-// awaits reports whether a present producer may have rows of a window, of which it has announced
-// none: until the window closes, and those that never announce any until they write a later one. Of
-// short windows nobody has to have rows.
+// awaits reports whether a present producer may have rows of a window without having announced any:
+// any producer until the window closes, and one that never announces rows until it writes a later
+// window. No producer has to have rows of short windows.
 func (m *Memory) awaits(w *openWindow, now time.Time, open bool) bool {
 	if m.seconds != nil {
 		return open
@@ -299,12 +300,12 @@ func (m *Memory) awaits(w *openWindow, now time.Time, open bool) bool {
 	return false
 }
 
-// nextFinal is when a window may become final though nobody writes; false if all that are shown are.
-// The caller holds mu.
+// nextFinal returns the time at which a window may become final without a write; false if all shown
+// ones are final. The caller holds mu.
 func (m *Memory) nextFinal(now time.Time) (at time.Time, ok bool) {
 	for _, s := range m.table.list[:m.table.upToNewest()] {
 		w := m.windows[s.start]
-		if w.final || w.changed { // there is a revision of changed ones soon
+		if w.final || w.changed { // a revision of changed ones comes soon
 			continue
 		}
 		next := m.closes(s.start).Add(closingTime)

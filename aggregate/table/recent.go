@@ -12,38 +12,39 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// MemoryOptions bound a Memory. Zero values take the defaults.
+// MemoryOptions bound a Memory. Zero values mean the defaults.
 type MemoryOptions struct {
-	Resolution time.Duration // of the blocks that are kept; default aggregate.LiveResolution
-	// Lateness is how long producers keep a window open after its end: no window is final before,
+	Resolution time.Duration // of the kept blocks; default aggregate.LiveResolution
+	// Lateness is how long producers keep a window open after its end: no window is final earlier,
 	// unless every present producer closed it. Default two windows, at least 50 ms.
 	Lateness time.Duration
-	Windows  int // kept at most, the newest; default 60
-	// MaxRows bounds the rows of a cell and a location in all windows together, each of
-	// about 200 bytes, and as many again for the log of revisions: past it, windows overflow
-	// and the oldest are forgotten early, as in every sliding table. Default DefaultMaxRows.
+	Windows  int // maximum number of windows, the newest; default 60
+	// MaxRows bounds the rows of a cell and a location in all windows together, each of about 200
+	// bytes, and separately those in the log of revisions. Past it, windows overflow and the oldest
+	// are forgotten early, as in every sliding table. Default DefaultMaxRows.
 	MaxRows int
-	// Settle is how long a revision waits at most for further blocks of the same moment, such
-	// as those of other taps: no longer than until every present producer wrote the newest
-	// window, as many blocks as of the one before. Default 10 ms.
+	// Settle is the longest time for which a revision waits for further blocks of the same moment,
+	// such as those of other taps. It waits only until every present producer wrote the newest
+	// window, with as many blocks as the previous one. Default 10 ms.
 	Settle time.Duration
-	// MaxAge is how old data may be to say anything of now: after as long a silence, windows without
-	// rows follow by the clock, and cells without rows in the windows of that time have no data. It is
-	// at whole windows, at least one; default DefaultMaxAge.
+	// MaxAge is the maximum age of data that describes the present: after such a silence, windows
+	// without rows follow the clock, and cells without rows in the windows of that time have no
+	// data. It is rounded down to whole windows, at least one; default DefaultMaxAge.
 	MaxAge time.Duration
-	// MaxLag is how far the end of the newest window may be behind Now, after the first one: what is older
-	// when it comes, such as from a spool, says nothing of now. 0: as far as producers are.
+	// MaxLag is the largest distance of the end of the newest window behind Now, after the first
+	// one: older data, such as from a spool, does not describe the present. 0: as far as producers
+	// are behind.
 	MaxLag time.Duration
-	// Ahead is how far a window may begin after Now; the memory refuses later ones. Default
-	// aggregate.MaxAhead. A negative one is for captures, which are replayed by their own clock:
-	// every window is shown at once, whatever its time.
+	// Ahead is the largest distance after Now at which a window may begin; the memory refuses later
+	// ones. Default aggregate.MaxAhead. A negative one is for captures, which are replayed by their
+	// own clock: every window is shown at once, whatever its time.
 	Ahead time.Duration
-	// Log is how many revisions a watcher may be behind before it has to start again, and
-	// for how many revisions a State stays at hand. Default 64: a window has two at least.
+	// Log is the number of revisions that a watcher may be behind before it has to start again, and
+	// for which a State remains available. Default 64: a window has at least two.
 	Log int
 	// Epoch identifies this memory among those of earlier processes. Default random.
 	Epoch uint64
-	// Thresholds say when cells are congested. Default aggregate.DefaultThresholds.
+	// Thresholds decide when cells are congested. Default aggregate.DefaultThresholds.
 	Thresholds aggregate.Thresholds
 	Now        func() time.Time // default time.Now
 }
@@ -55,7 +56,8 @@ const (
 	DefaultMaxRows = 1 << 20
 )
 
-// presentWindows is for how many windows' time after its last block a producer is awaited.
+// presentWindows is the number of windows' time after its last block for which a producer is
+// awaited.
 const presentWindows = 3
 
 func (o MemoryOptions) withDefaults() MemoryOptions {
@@ -96,40 +98,40 @@ func (o MemoryOptions) withDefaults() MemoryOptions {
 	return o
 }
 
-// Memory keeps the last windows: a sliding table, a step a window. It is an aggregate.Sink,
-// safe for concurrent use.
+// Memory keeps the latest windows: a sliding table, with one step for each window. It is an
+// aggregate.Sink, safe for concurrent use.
 //
-// The newest window is the median of what the present producers wrote last (the later one of
-// two), so that no single clock decides what is late. A producer is present for three windows'
-// time after its last block. Windows after the newest are ahead: the memory keeps them, within
-// the bounds of sliding tables, and shows them once the newest window reaches them.
+// The newest window is the median of the latest windows of the present producers (the later one of
+// two), so that no single clock decides what is late. A producer is present for three windows' time
+// after its last block. Windows after the newest are ahead: the memory keeps them, within the
+// bounds of sliding tables, and shows them once the newest window reaches them.
 //
-// Windows follow each other without a gap, those without rows included. When no later window has come
-// for MemoryOptions.MaxAge, they follow by the clock.
+// Windows follow each other without a gap, including those without rows. If no later window came
+// for MemoryOptions.MaxAge, they follow the clock.
 //
-// Rows that producers announce before they close a window are shown with the others, within bounds
-// of their own, until its final rows come.
+// Rows that producers announce before they close a window are shown with the others, within their
+// own bounds, until the final rows come.
 //
-// Writers share a lock that no reader takes: readers take the State of the latest
-// revision, which never changes.
+// Writers share a lock that no reader takes: readers take the State of the latest revision, which
+// never changes.
 type Memory struct {
 	opts  MemoryOptions
 	dirty chan struct{} // holds one when there is something to publish
 
-	mu        sync.Mutex // of the fields up to durable
+	mu        sync.Mutex // of the fields up to early
 	table     tableSteps
 	flows     flowSteps             // of the same windows
 	windows   map[int64]*openWindow // of the table's steps, by their start
-	producers map[uint64]*producer  // that wrote a window that is kept
+	producers map[uint64]*producer  // that wrote a kept window
 	expected  map[uint64]string     // names of those that should write; see Expect
 	cells     cellProducers
 	heard     int64     // start of the newest window that producers agree on; noWindow before the first
-	heardAt   time.Time // when it was new
-	present   int       // of the producers, as of the last time that newest was chosen
+	heardAt   time.Time // when it became the newest
+	present   int       // number of present producers at the last choice of the newest window
 	complete  bool      // a window became complete since the last revision
 	counts    Counts
-	written   uint64 // blocks that are counted
-	durable   uint64 // of them, the first that are on disk
+	written   uint64 // number of counted blocks
+	durable   uint64 // how many of them, from the first, are on disk
 	early     provisional
 	seconds   *Memory // of a memory of short windows: see NewFineMemory
 
@@ -138,28 +140,28 @@ type Memory struct {
 	state      atomic.Pointer[State]
 }
 
-// producer is what a Memory knows of one that writes.
+// producer is a Memory's state about a producer.
 type producer struct {
-	name      string    // empty where Expect never named it
+	name      string    // empty if Expect never named it
 	newest    int64     // start of the newest window that it announced or wrote
 	closed    int64     // start of the newest window of which it wrote a block; noWindow for none
 	wrote     time.Time // its last block or announcement
 	announces bool      // it announces rows before it closes a window
-	owes      bool      // it never closed a window of which it announced rows
+	owes      bool      // it announced rows of a window and never closed it
 }
 
-// openWindow is what a Memory knows of a window beside its step.
+// openWindow is a Memory's state about a window, besides its step.
 type openWindow struct {
 	step *tableStep
-	// pending is how many blocks of each producer the window needs before it is complete: as
-	// many as the window before it had. It is nil where the window waits for nobody.
+	// pending is the number of blocks of each producer that the window still needs to be complete:
+	// as many as the previous window had. It is nil if the window waits for nobody.
 	pending map[uint64]int
 	last    uint64  // Memory.written after its last block; 0 before the first
 	changed bool    // since the last revision
-	known   *Window // of the last revision
+	known   *Window // as of the last revision
 
 	provisional map[uint64][]provisionalRows // by producer
-	announced   int                          // parts that announced rows
+	announced   int                          // number of parts that announced rows
 	settled     bool                         // all parts did
 	final       bool
 }
@@ -194,12 +196,12 @@ func (m *Memory) newState(revision uint64) *State {
 // noWindow is before all windows.
 const noWindow = -1
 
-// isLive reports whether windows have to do with Now.
+// isLive reports whether windows follow Now.
 func (m *Memory) isLive() bool { return m.opts.Ahead > 0 }
 
-// WriteBlock implements aggregate.Sink. It adds the block's rows to its window, if it is of
-// the memory's resolution, and the memory has not counted the block before. It never fails and
-// waits for no reader. Where there is a log, the log takes the block first: see Sync.
+// WriteBlock implements aggregate.Sink. It adds the block's rows to its window, if the block has
+// the memory's resolution and was not counted before. It never fails and never waits for readers.
+// If there is a log, write the block to the log first: see Sync.
 func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	if !m.table.takes(b) || b.Len() == 0 {
 		return nil
@@ -232,7 +234,7 @@ func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 		p.closed = max(p.closed, b.WindowStart)
 	}
 	w := m.open(s, now)
-	if s.start < m.table.floor { // the newest window went on, and the table forgot this one
+	if s.start < m.table.floor { // the newest window advanced, and the table forgot this one
 		m.counts.OldBlocks++
 		return nil
 	}
@@ -256,7 +258,7 @@ func (m *Memory) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// change has the window in the next revision.
+// change marks the window for the next revision.
 func (m *Memory) change(w *openWindow) {
 	w.changed = true
 	select {
@@ -277,8 +279,7 @@ func (m *Memory) isAhead(now time.Time, start int64) bool {
 	return false
 }
 
-// setBack begins again after the clock was set back: windows after the limit, Unix ns, are of
-// a future that did not come.
+// setBack starts again after the clock was set back: it drops the windows after the limit, Unix ns.
 func (m *Memory) setBack(limit int64) {
 	t := &m.table
 	if t.newest = noWindow; t.floor > limit {
@@ -300,9 +301,9 @@ func (m *Memory) setBack(limit int64) {
 	m.cells, m.heard = newCellProducers(m.cells.most), noWindow
 }
 
-// Sync calls flush, which returns nil once all blocks that the log took before are on disk.
-// Windows are durable then if the memory had all of their blocks before the call. Without
-// Sync, no window ever is.
+// Sync calls flush, which returns nil once all blocks that the log took earlier are on disk. Then
+// those windows are durable of which the memory had all blocks before the call. Without Sync, no
+// window ever is.
 func (m *Memory) Sync(ctx context.Context, flush func(context.Context) error) error {
 	m.mu.Lock()
 	written := m.written
@@ -325,8 +326,8 @@ func (m *Memory) Sync(ctx context.Context, flush func(context.Context) error) er
 	return nil
 }
 
-// count notes that a producer wrote or announced a window. It returns nil where there are too many
-// to know this one.
+// count records that a producer wrote or announced a window. It returns nil if there are too many
+// producers to add this one.
 func (m *Memory) count(now time.Time, b *aggregate.Block) *producer {
 	p := m.producers[b.Producer]
 	if p == nil {
@@ -349,7 +350,7 @@ func (m *Memory) presence() time.Duration {
 	return presentWindows * m.opts.Resolution
 }
 
-// isPresent reports whether a producer wrote lately.
+// isPresent reports whether a producer wrote recently.
 func (m *Memory) isPresent(p *producer, now time.Time) bool { return now.Sub(p.wrote) < m.presence() }
 
 // open returns the window of a step in the table, a new one if need be.
@@ -364,7 +365,8 @@ func (m *Memory) open(s *tableStep, now time.Time) *openWindow {
 	return w
 }
 
-// awaitOthers has a window, at its first block, wait for others if none has a later one.
+// awaitOthers makes a window, at its first block, wait for other producers if no later window has
+// blocks.
 func (m *Memory) awaitOthers(w *openWindow) {
 	i := slices.Index(m.table.list, w.step)
 	if i == 0 || slices.ContainsFunc(m.table.list[i+1:], func(s *tableStep) bool { return s.start <= m.table.newest && len(s.blocks) > 0 }) {
@@ -376,7 +378,7 @@ func (m *Memory) awaitOthers(w *openWindow) {
 	}
 }
 
-// chooseNewest finds the newest window that is shown, and forgets what is too old then.
+// chooseNewest finds the newest window to show, and forgets windows that are then too old.
 func (m *Memory) chooseNewest(now time.Time) {
 	m.present = len(m.producers)
 	switch {
@@ -393,8 +395,8 @@ func (m *Memory) chooseNewest(now time.Time) {
 	m.forget(now)
 }
 
-// newestByProducers returns the start of the median of the windows that present producers wrote last, or of
-// the one that follows by the clock, should that be later.
+// newestByProducers returns the start of the median of the latest windows of present producers, or
+// of the one that follows by the clock, if that is later.
 func (m *Memory) newestByProducers(now time.Time) int64 {
 	var last []int64
 	for _, p := range m.producers {
@@ -402,7 +404,7 @@ func (m *Memory) newestByProducers(now time.Time) int64 {
 			last = append(last, p.newest)
 		}
 	}
-	if m.present = len(last); m.present == 0 { // nobody to wait for
+	if m.present = len(last); m.present == 0 { // no producer to wait for
 		newest := int64(noWindow)
 		for _, p := range m.producers {
 			newest = max(newest, p.newest)
@@ -421,7 +423,7 @@ func (m *Memory) newestByProducers(now time.Time) int64 {
 	return newest
 }
 
-// silence is for how long windows that should have come did not, in whole windows, ns; 0 until that is
+// silence returns how long expected windows have been missing, in whole windows, ns; 0 below
 // MaxAge.
 func (m *Memory) silence(now time.Time) int64 {
 	quiet := now.Sub(m.heardAt)
@@ -431,7 +433,8 @@ func (m *Memory) silence(now time.Time) int64 {
 	return int64(quiet.Truncate(m.opts.Resolution))
 }
 
-// nextSilence is when the next window follows by the clock, should nobody write until then.
+// nextSilence returns the time at which the next window follows by the clock if nobody writes until
+// then.
 func (m *Memory) nextSilence(now time.Time) (at time.Time, ok bool) {
 	if !m.isLive() || m.heard == noWindow {
 		return at, false
@@ -442,8 +445,8 @@ func (m *Memory) nextSilence(now time.Time) (at time.Time, ok bool) {
 	return m.heardAt.Add(m.opts.MaxAge), true
 }
 
-// fill adds the windows up to the newest in which nothing was observed, so that the last ones are of
-// the last seconds, whatever came in them.
+// fill adds the windows without observations up to the newest, so that the last windows always
+// cover the last seconds.
 func (m *Memory) fill() {
 	t := &m.table
 	if !m.isLive() || t.newest == noWindow {
@@ -465,8 +468,8 @@ func (m *Memory) fill() {
 	t.slide()
 }
 
-// becomesComplete reports, once, that the window has all pending blocks, and one of every
-// present producer.
+// becomesComplete reports, once, that the window has all pending blocks, and one of every present
+// producer.
 func (w *openWindow) becomesComplete(present int) bool {
 	if w.pending == nil || len(w.pending) > 0 || len(w.step.blocks) < present {
 		return false
@@ -475,7 +478,7 @@ func (w *openWindow) becomesComplete(present int) bool {
 	return true
 }
 
-// forget drops windows that the table forgot, and producers that are expected no more.
+// forget drops windows that the table forgot, and producers that are no longer expected.
 func (m *Memory) forget(now time.Time) {
 	if len(m.windows) <= len(m.table.list) {
 		return
@@ -520,9 +523,9 @@ func (m *Memory) settle(ctx context.Context) {
 	}
 }
 
-// waits fires when a window may become final, those that the windows ahead wait for are present no
-// more, or a window follows by the clock, should nobody write until then. It never does before the
-// first window.
+// waits fires when, without a write, a window may become final, producers for which the windows
+// ahead wait stop being present, or a window follows by the clock. It never fires before the first
+// window.
 func (m *Memory) waits() <-chan time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -553,17 +556,17 @@ func (m *Memory) isComplete() bool {
 	return m.complete
 }
 
-// Publish makes a revision of what has changed since the last one, if anything has.
+// Publish makes a revision of the changes since the last one, if there are any.
 func (m *Memory) Publish() {
-	// Waiting clients compute their answers themselves, at the same time.
+	// Waiting clients compute their results themselves, at the same time.
 	for _, w := range m.publish() {
-		if m.seconds == nil { // few clients ask for short windows
+		if m.seconds == nil { // few clients use short windows
 			w.warm()
 		}
 	}
 }
 
-// publish returns the windows of the revision, none without one.
+// publish returns the windows of the revision, none if there is no revision.
 func (m *Memory) publish() (changed []*Window) {
 	m.publishing.Lock()
 	defer m.publishing.Unlock()
@@ -591,7 +594,7 @@ func (m *Memory) publish() (changed []*Window) {
 	m.complete = false
 	m.counts.UntrackedCells = m.histories.untracked
 	select {
-	case <-m.dirty: // all of that is in this revision
+	case <-m.dirty: // this revision includes all changes
 	default:
 	}
 	m.mu.Unlock()
@@ -609,8 +612,8 @@ func (m *Memory) publish() (changed []*Window) {
 	return changed
 }
 
-// logged returns the log with a further revision, within the bounds on revisions and rows. Its
-// states have no log of their own, or none would ever be forgotten.
+// logged returns the log with a further revision, within the bounds on revisions and rows. Logged
+// states have no log themselves; otherwise, none would ever be freed.
 func (m *Memory) logged(log []change, s *State, changed []*Window) []change {
 	apart := *s
 	apart.log = nil
@@ -627,34 +630,34 @@ func (m *Memory) logged(log []change, s *State, changed []*Window) []change {
 	return log
 }
 
-// State is what is known at the latest revision.
+// State returns the state at the latest revision.
 func (m *Memory) State() *State { return m.state.Load() }
 
-// Counts are the blocks and windows that a Memory did not keep. All but repeated blocks are
-// missing in what it shows.
+// Counts are the blocks and windows that a Memory did not keep. All but repeated blocks are missing
+// from its states.
 type Counts struct {
 	RepeatedBlocks uint64 // counted before: a push or a peer brought them again
-	OldBlocks      uint64 // of windows before all that are kept
+	OldBlocks      uint64 // of windows before all kept ones
 	AheadBlocks    uint64 // of windows after MemoryOptions.Ahead, or too many windows ahead
 	CrowdedBlocks  uint64 // past the bound on blocks of a window and a producer
-	UncoveredCells uint64 // of cells that are shown, and of which nobody remembers who wrote them: past a bound on cells
+	UncoveredCells uint64 // shown cells whose producers are not remembered: past a bound on cells
 	DroppedWindows uint64 // forgotten early, past the bound on rows or blocks
-	UntrackedCells uint64 // cells of windows whose states know that window alone, past the bound on histories
+	UntrackedCells uint64 // cells of windows whose states cover that window alone, past the bound on histories
 
 	Provisional ProvisionalCounts
 }
 
-// ProvisionalCounts are provisional rows by what became of them, in parts of producers. All but those
-// that were taken are missing until the final rows come.
+// ProvisionalCounts are provisional rows by outcome, in parts of producers. All but the taken ones
+// are missing until the final rows come.
 type ProvisionalCounts struct {
 	Taken   uint64
 	Late    uint64 // their window is final, or their part closed it
 	Ahead   uint64 // of windows after MemoryOptions.Ahead, or too many windows ahead
 	Crowded uint64 // past the bounds on provisional rows and parts
-	Expired uint64 // taken, and dropped as their window became final without a block of theirs
+	Expired uint64 // taken, and dropped when their window became final without their block
 }
 
-// Add adds what another Memory did not keep.
+// Add adds the counts of another Memory.
 func (c *Counts) Add(o Counts) {
 	c.RepeatedBlocks += o.RepeatedBlocks
 	c.OldBlocks += o.OldBlocks

@@ -11,15 +11,15 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// State is everything that is known at one revision. It never changes, apart from its Memo:
-// when windows become durable, another State of the same revision takes its place.
+// State holds everything at one revision. It never changes, apart from its Memo: when windows
+// become durable, another State of the same revision replaces it.
 type State struct {
-	Epoch      uint64 // of the memory: revisions of different epochs do not compare
+	Epoch      uint64 // of the memory: revisions of different epochs are not comparable
 	Revision   uint64 // 0 before the first window
 	Resolution time.Duration
 	Published  time.Time
-	// Windows are ascending. Those of a memory with a clock follow each other without a gap; else those
-	// in which nothing was observed are left out.
+	// Windows are ascending. Those of a memory with a clock follow each other without a gap;
+	// otherwise, windows without observations are left out.
 	Windows  []*Window
 	Coverage *Coverage
 	Memo     *Memo
@@ -29,13 +29,13 @@ type State struct {
 	next    chan struct{}
 }
 
-// change is what a revision changed.
+// change holds the changes of a revision.
 type change struct {
 	state   *State
 	windows []*Window
 }
 
-// Newest returns the last window, nil without any.
+// Newest returns the last window, nil if there is none.
 func (s *State) Newest() *Window {
 	if len(s.Windows) == 0 {
 		return nil
@@ -43,7 +43,7 @@ func (s *State) Newest() *Window {
 	return s.Windows[len(s.Windows)-1]
 }
 
-// Last returns the windows of the time of the last n windows.
+// Last returns the windows within the time of the last n windows.
 func (s *State) Last(n int) []*Window {
 	newest := s.Newest()
 	if newest == nil {
@@ -53,8 +53,8 @@ func (s *State) Last(n int) []*Window {
 	return s.Windows[from:]
 }
 
-// Old returns the cells whose rows in the windows, which are of the state, are too old to say anything of
-// now: for Rows.Without and Flows. It is nil where there are none.
+// Old returns the cells whose rows in the windows, which belong to the state, are too old to
+// describe the present: for Rows.Without and Flows. It is nil if there are none.
 func (s *State) Old(windows []*Window) map[aggregate.CellKey]bool {
 	if len(windows) == 0 || windows[0].Start.UnixNano() >= s.Coverage.current {
 		return nil
@@ -63,7 +63,7 @@ func (s *State) Old(windows []*Window) map[aggregate.CellKey]bool {
 	if s.Resolution >= aggregate.LiveResolution || old == nil {
 		return old
 	}
-	// A short window has rows of a cell before the window of 1 s that covers it.
+	// A short window has rows of a cell before the 1 s window that covers it.
 	old = maps.Clone(old)
 	for _, w := range windows {
 		for i := range w.Rows.rows.cells {
@@ -75,17 +75,17 @@ func (s *State) Old(windows []*Window) map[aggregate.CellKey]bool {
 	return old
 }
 
-// Durable reports whether all rows of the windows, which are the state's, are on disk.
+// Durable reports whether all rows of the windows, which belong to the state, are on disk.
 func (s *State) Durable(windows []*Window) bool {
 	return !slices.ContainsFunc(windows, func(w *Window) bool { return w.last > s.durable })
 }
 
-// Final reports whether all of the windows are.
+// Final reports whether all of the windows are final.
 func Final(windows []*Window) bool {
 	return !slices.ContainsFunc(windows, func(w *Window) bool { return !w.Final })
 }
 
-// At returns the State of an earlier revision, if it is at hand.
+// At returns the State of an earlier revision, if it is still available.
 func (s *State) At(revision uint64) (*State, bool) {
 	if revision == s.Revision {
 		return s, true
@@ -100,14 +100,14 @@ func (s *State) At(revision uint64) (*State, bool) {
 	return nil, false
 }
 
-// Merge adds up windows, one of them at least.
+// Merge adds up windows, at least one.
 func Merge(windows []*Window) Rows {
 	rows := sum(windows, func(w *Window) Rows { return w.Rows })
 	rows.judged = mergedJudgement(windows)
 	return rows
 }
 
-// Signals returns those that have values in any of the windows, ascending.
+// Signals returns the signals that have values in any of the windows, ascending.
 func (s *State) Signals() []csig.Signal {
 	list, _ := s.Memo.Get("signals", func() any {
 		var all []csig.Signal
@@ -120,17 +120,17 @@ func (s *State) Signals() []csig.Signal {
 	return list
 }
 
-// Window is one window that has ended. It never changes: final rows, in the place of provisional ones,
-// and later deltas make another Window of the same start.
+// Window is one window that has ended. It never changes: final rows, which replace provisional
+// ones, and later deltas make another Window with the same start.
 type Window struct {
 	Start, End time.Time
-	Revision   uint64    // that brought it
-	Producers  int       // that wrote this window
+	Revision   uint64    // in which it was published
+	Producers  int       // number that wrote this window
 	Coverage   *Coverage // as of the revision
-	// Final is whether its lateness has passed and no present producer has further rows: packets
-	// that come later than that may still change it.
+	// Final says that its lateness has passed and no present producer has more rows: packets that
+	// come later may still change it.
 	Final bool
-	// Durable is whether all of its rows were on disk when it was published; State.Durable
+	// Durable says whether all of its rows were on disk when it was published; State.Durable
 	// reports whether they are now.
 	Durable bool
 	Rows    Rows
@@ -149,28 +149,28 @@ func (w *Window) Completeness() float64 {
 	return min(float64(w.Producers)/float64(w.Coverage.Expected), 1)
 }
 
-// Signals returns those that have values, ascending.
+// Signals returns the signals that have values, ascending.
 func (w *Window) Signals() []csig.Signal {
 	list, _ := w.Memo.Get("signals", func() any { return w.Rows.Signals() }).([]csig.Signal)
 	return list
 }
 
-// Cells returns those of the window's rows, with modes at locations. They belong to the window.
+// Cells returns the cells of the window's rows, with modes at locations. They belong to the window.
 func (w *Window) Cells(s csig.Signal) []aggregate.CellStats {
 	type key csig.Signal
 	list, _ := w.Memo.Get(key(s), func() any { return w.Rows.Cells(s, nil) }).([]aggregate.CellStats)
 	return list
 }
 
-// warm computes the cells that most clients ask for, before anybody does.
+// warm computes the cells that most clients need, in advance.
 func (w *Window) warm() {
 	for _, s := range w.Signals() {
 		w.Cells(s)
 	}
 }
 
-// Wait waits for a revision after the one given, until ctx ends or the memory's epoch is
-// another one. It gives the latest State in any case, and whether it is later.
+// Wait waits for a revision after the given one, until ctx ends or the memory's epoch differs. It
+// always returns the latest State, and whether it is later.
 func (m *Memory) Wait(ctx context.Context, epoch, after uint64) (*State, bool) {
 	for {
 		s := m.State()
@@ -188,8 +188,8 @@ func (m *Memory) Wait(ctx context.Context, epoch, after uint64) (*State, bool) {
 // maxMemo bounds the values of a Memo.
 const maxMemo = 128
 
-// Memo caches values computed from something that never changes, each computed once. It is
-// safe for concurrent use.
+// Memo caches values computed from immutable data, each computed once. It is safe for concurrent
+// use.
 type Memo struct {
 	mu   sync.Mutex
 	made map[any]func() any
@@ -198,8 +198,8 @@ type Memo struct {
 // NewMemo makes an empty Memo.
 func NewMemo() *Memo { return &Memo{made: make(map[any]func() any)} }
 
-// Get returns the value of the key, and makes it the first time. Past a bound it makes it each
-// time.
+// Get returns the value of the key, and calls make for it the first time. Past a bound it calls
+// make each time.
 func (m *Memo) Get(key any, make func() any) any {
 	m.mu.Lock()
 	get, ok := m.made[key]
@@ -217,31 +217,31 @@ func (m *Memo) Get(key any, make func() any) any {
 type Step struct {
 	Kind  StepKind
 	State *State
-	// Before is the state of the revision before a Changed step, nil where it is not at hand.
+	// Before is the state of the revision before a Changed step, nil if it is not available.
 	Before *State
-	// Windows are those of a Changed or Durable step; Missed is how many revisions were
-	// passed over, of a Lagging or Gap step of the same epoch.
+	// Windows belong to a Changed or Durable step. Missed is the number of skipped revisions in a
+	// Lagging or Gap step of the same epoch.
 	Windows []*Window
 	Missed  uint64
 }
 
-// StepKind says what a Step is.
+// StepKind is the kind of a Step.
 type StepKind uint8
 
-// The kinds. A Snapshot follows after Lagging and Gap.
+// The kinds. A Snapshot follows Lagging and Gap.
 const (
 	Snapshot StepKind = iota // everything, at the state's revision
-	Changed                  // windows that are new or have changed
-	Lagging                  // the watcher was too slow, and has missed revisions
-	Gap                      // the watcher resumes from a revision that is no longer at hand
-	// Durable is for windows that an earlier step had, and that are on disk now. A window that
-	// changes again before that comes with its later rows. After Resume the first one has all
+	Changed                  // new or changed windows
+	Lagging                  // the watcher was too slow, and missed revisions
+	Gap                      // the watcher resumes from a revision that is no longer available
+	// Durable is for windows of an earlier step that are on disk now. A window that changes again
+	// before that comes with its later rows. After Resume the first Durable step has all windows
 	// that are on disk.
 	Durable
 )
 
-// Watcher follows the revisions of a Memory, at its own speed: it holds a revision and no
-// queue, so that the slowest costs the memory nothing. It serves one goroutine.
+// Watcher follows the revisions of a Memory, at its own speed: it holds a revision and no queue, so
+// that a slow watcher costs the memory nothing. It serves one goroutine.
 type Watcher struct {
 	memory   *Memory
 	revision uint64
@@ -250,7 +250,7 @@ type Watcher struct {
 	maxLag   int
 }
 
-// Watch follows the memory from a snapshot on. A watcher that is more than maxLag revisions
+// Watch follows the memory, beginning with a snapshot. A watcher that is more than maxLag revisions
 // behind, at most MemoryOptions.Log, has to start again.
 func (m *Memory) Watch(maxLag int) *Watcher {
 	w := &Watcher{memory: m, maxLag: m.lag(maxLag)}
@@ -258,8 +258,7 @@ func (m *Memory) Watch(maxLag int) *Watcher {
 	return w
 }
 
-// Resume follows the memory from a revision on: with a Gap and a snapshot where that is not
-// at hand.
+// Resume follows the memory from a revision on: with a Gap and a snapshot if that is not available.
 func (m *Memory) Resume(maxLag int, epoch, revision uint64) *Watcher {
 	w := &Watcher{memory: m, maxLag: m.lag(maxLag), revision: revision}
 	s := m.State()
@@ -296,7 +295,7 @@ func (w *Watcher) Next(ctx context.Context) (Step, error) {
 		}
 	}
 	step := w.pending[0]
-	w.pending = slices.Delete(w.pending, 0, 1) // a watcher that is slow must not keep the state
+	w.pending = slices.Delete(w.pending, 0, 1) // a slow watcher must not keep the state
 	return step, nil
 }
 
@@ -330,8 +329,8 @@ func (w *Watcher) wait(ctx context.Context) error {
 	return nil
 }
 
-// becameDurable returns the windows, all of which the watcher knows, that are on disk since the
-// last call.
+// becameDurable returns the windows, all of which the watcher knows, that reached the disk since
+// the last call.
 func (w *Watcher) becameDurable(s *State) (list []*Window) {
 	for _, window := range s.Windows {
 		if !window.Durable && window.last > w.durable && window.last <= s.durable {

@@ -12,15 +12,14 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// SampledSeries holds how often cells were observed in short steps, in some stretches of a
-// range of any length: what repeats fast shows in them. It is an aggregate.Sink of the blocks
-// of one resolution, safe for concurrent use.
+// SampledSeries counts the observations of cells in short steps, in sampled stretches of a range of
+// any length, to show fast periods. It is an aggregate.Sink of the blocks of one resolution, safe
+// for concurrent use.
 //
-// It is no Table because it must not widen: a period that is shorter than a step cannot be
-// found. At its bounds it thins instead. Stretches of equal length are numbered by time;
-// where there are too many of them, or they take too much memory, only those stay whose number
-// is a multiple of 2, then of 4, and so on. So the choice depends on the blocks alone, and not
-// on their order.
+// It is no Table because it must not widen: a period that is shorter than a step cannot be found.
+// At its bounds it thins instead. Stretches of equal length are numbered by time; if there are too
+// many, or they take too much memory, only those remain whose number is a multiple of 2, then of 4,
+// and so on. So the choice depends on the blocks alone, and not on their order.
 type SampledSeries struct {
 	resolution   time.Duration
 	step, length int64 // ns
@@ -28,38 +27,37 @@ type SampledSeries struct {
 	limit        int   // bytes
 
 	mu    sync.Mutex
-	every int64 // numbers of held stretches are multiples of it, a power of 2
+	every int64 // held stretches have multiples of it as numbers, a power of 2
 	held  map[int64]map[aggregate.CellKey]series
-	bytes int // of all, about
+	bytes int // of all, approximately
 }
 
-// SampledStep is how often a cell was observed in a step. Steps without an observation are
+// SampledStep is the number of observations of a cell in a step. Steps without an observation are
 // left out.
 type SampledStep struct {
 	Start               int64 // Unix ns
 	Observations, Heavy uint64
 }
 
-// series are the steps of a cell in a stretch, in pages that are made where something was
-// observed.
+// series are the steps of a cell in a stretch, in pages that are allocated at their first
+// observation.
 type series []*[pageSteps]seriesCount
 
-// seriesCount does not wrap: both end at the most that they hold.
+// seriesCount saturates instead of wrapping.
 type seriesCount struct{ all, heavy uint32 }
 
-// How much memory a SampledSeries takes.
+// Memory use of a SampledSeries.
 const (
 	pageSteps    = 64
 	pageBytes    = pageSteps * 8
 	pointerBytes = 8
 	seriesBytes  = 128 // of a cell's series, with the empty slots of its map
 
-	maxEvery = 1 << 40 // where not even one of so many stretches fits, none does
+	maxEvery = 1 << 40 // if not even one of that many stretches fits, none does
 )
 
-// NewSampledSeries takes blocks at the resolution. A stretch is so many steps long, at least
-// 1, each a multiple of the resolution. At most so many stretches are held, in about limit
-// bytes.
+// NewSampledSeries takes blocks at the resolution. A stretch has that many steps, at least 1, each
+// a multiple of the resolution. It holds at most that many stretches, in about limit bytes.
 func NewSampledSeries(resolution, step time.Duration, steps, most, limit int) *SampledSeries {
 	return &SampledSeries{
 		resolution: resolution, step: int64(step), length: int64(step) * int64(max(steps, 1)), most: most, limit: limit,
@@ -67,7 +65,7 @@ func NewSampledSeries(resolution, step time.Duration, steps, most, limit int) *S
 	}
 }
 
-// WriteBlock adds the block's rows, if it is in a stretch that is held. It never fails.
+// WriteBlock adds the block's rows, if they are in a held stretch. It never fails.
 func (s *SampledSeries) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	if b.Resolution != int64(s.resolution) || b.Len() == 0 {
 		return nil
@@ -97,7 +95,7 @@ func (s *SampledSeries) WriteBlock(_ context.Context, b *aggregate.Block) error 
 	return nil
 }
 
-// count holds the observations of a cell in a step of a stretch.
+// count returns the counter of a cell in a step of a stretch.
 func (s *SampledSeries) count(cells map[aggregate.CellKey]series, k aggregate.CellKey, at int) *seriesCount {
 	one := cells[k]
 	if one == nil {
@@ -112,7 +110,7 @@ func (s *SampledSeries) count(cells map[aggregate.CellKey]series, k aggregate.Ce
 	return &one[at/pageSteps][at%pageSteps]
 }
 
-// thin forgets every other stretch, or more where those are forgotten already; at last all.
+// thin forgets every other held stretch; at last all.
 func (s *SampledSeries) thin() {
 	s.every *= 2
 	for number, cells := range s.held {
@@ -137,15 +135,15 @@ func (s *SampledSeries) Step() time.Duration { return time.Duration(s.step) }
 // Length returns the duration of a stretch.
 func (s *SampledSeries) Length() time.Duration { return time.Duration(s.length) }
 
-// Full reports whether there was no memory for any stretch, so that none is left. Where time
-// was observed in few places alone, it may be that none of them has a number that stays.
+// Full reports whether there was no memory for any stretch, so that none is left. If only few
+// stretches have observations, it may be that none of them has a number that remains.
 func (s *SampledSeries) Full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.every > 1 && len(s.held) == 0
 }
 
-// Starts returns those of the stretches in which anything was observed, ascending, Unix ns.
+// Starts returns the starts of the stretches with observations, ascending, Unix ns.
 func (s *SampledSeries) Starts() []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

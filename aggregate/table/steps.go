@@ -11,41 +11,41 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// Bounds say which blocks a table takes and how much it holds: its memory depends on nothing
-// else. There is one rule for all tables. Where windows need more steps than Steps, or a new
-// row has no room, steps get longer and rows of the same key add up; where one step is left,
-// the row goes into an overflow row of its signal and kind, so that totals stay exact.
+// Bounds say which blocks a table takes and how much it holds: its memory depends on nothing else.
+// There is one rule for all tables. If windows need more steps than Steps, or a new row has no
+// room, steps get longer and rows of the same key add up. If only one step is left, the row goes
+// into an overflow row of its signal and kind, so that totals stay exact.
 type Bounds struct {
 	Resolution time.Duration // of the blocks that the table takes; it ignores all others
 	Step       time.Duration // length of the first steps, default Resolution
-	Steps      int           // held at most, two or more; 0: one step holds all of time
-	Rows       int           // held at most, in all steps together
-	// Sliding tables keep the newest steps at their first length. They forget the oldest
-	// ones past Steps, by their number and by their time, and past Rows, but never the newest. A step holds at most a quarter of
-	// Rows before it overflows, so that one flood of keys does not push out all others.
+	Steps      int           // maximum number, two or more; 0: one step holds all of time
+	Rows       int           // maximum number, in all steps together
+	// Sliding tables keep the newest steps at their first length. They forget the oldest ones past
+	// Steps, by number and by time, and past Rows, but never the newest. A step holds at most a
+	// quarter of Rows before it overflows, so that one flood of keys does not push out all others.
 	//
 	// A sliding table counts a block once, however often an exporter or a peer repeats it: its
-	// steps hold the (producer, incarnation, seq) of their blocks. The table refuses blocks of
-	// forgotten steps, so that it never counts what it no longer remembers.
+	// steps hold the (producer, incarnation, seq) of their blocks. It refuses blocks of forgotten
+	// steps, which it could not recognize as repeated.
 	Sliding bool
 }
 
-// Bounds of the identities that a sliding table holds, of some 50 bytes each. A block past
-// them is refused: it could come twice.
+// Bounds of the identities in a sliding table, of some 50 bytes each. It refuses a block past them,
+// because it could not recognize a repeat.
 const (
 	maxBlocks         = 1 << 20 // in all steps; a quarter of them in one step
 	maxProducerBlocks = 1 << 12 // of a producer in one step
 )
 
-// steps are values under (start of a step, cell, key within the cell), within Bounds. A key
-// is a location, a code or a flow.
+// steps are values by (start of a step, cell, key within the cell), within Bounds. A key is a
+// location, a code or a flow.
 //
-// Its mutex guards it where it is embedded; other owners have a lock of their own. Methods in
-// lower case expect that the caller holds it.
+// Its mutex guards it where it is embedded; other owners have their own lock. Unexported methods
+// expect that the caller holds the lock.
 type steps[K comparable, V any] struct {
 	bounds Bounds
 	merge  func(into, v *V)
-	past   func(K) K // the key of an overflow row; nil where overflow alone counts what has no room
+	past   func(K) K // the key of an overflow row; nil if overflow alone counts values without room
 
 	mu          sync.Mutex
 	width       int64 // of a step, ns
@@ -54,28 +54,28 @@ type steps[K comparable, V any] struct {
 	held        int    // rows of all steps
 	full        bool   // a row had no room
 	overflow    V      // all that had no room
-	forgotten   uint64 // steps, because of Rows and maxBlocks alone
+	forgotten   uint64 // number of steps, because of Rows and maxBlocks alone
 
-	// Of sliding tables. Steps after newest are ahead: they are kept beside the Steps up to
-	// newest, as many at most, and hold at most half of Rows and of maxBlocks together.
+	// Only of sliding tables. Steps after newest are ahead: they are kept besides the Steps up to
+	// newest, at most as many, and hold at most half of Rows and of maxBlocks together.
 	newest int64 // start of a step
-	floor  int64 // end of the last step that was forgotten
-	blocks int   // identities that all steps hold
+	floor  int64 // end of the last forgotten step
+	blocks int   // identities in all steps
 }
 
-// step is one piece of time. It gives its rows to readers, who never see them change: they
+// step is one interval of time. It shares its rows with readers, who never see them change: they
 // are copied before the next write.
 type step[K comparable, V any] struct {
 	start  int64 // Unix ns
 	rows   *rows[K, V]
 	shared bool
 
-	// Of sliding tables.
+	// Only of sliding tables.
 	blocks map[uint64]blockIDs // by producer
 	n      int                 // identities in blocks
 }
 
-// blockID is what tells the blocks of a producer apart.
+// blockID identifies a block of a producer.
 type blockID struct{ incarnation, seq uint64 }
 
 // blockIDs are the blocks of one producer in a step. Most have one.
@@ -92,10 +92,10 @@ type admission uint8
 const (
 	admitted admission = iota
 	repeated           // the table counted it before
-	crowded            // maxBlocks or maxProducerBlocks are reached
+	crowded            // maxBlocks or maxProducerBlocks is reached
 )
 
-// admit takes a block's identity into its step.
+// admit adds a block's identity to its step.
 func (t *steps[K, V]) admit(s *step[K, V], b *aggregate.Block) admission {
 	id := blockID{b.Incarnation, b.Seq}
 	ids, known := s.blocks[b.Producer]
@@ -136,7 +136,7 @@ func newSteps[K comparable, V any](b Bounds, merge func(into, v *V), past func(K
 	case b.Steps == 0:
 		b.Steps, width = 1, wholeTime
 	case !b.Sliding:
-		b.Steps = max(b.Steps, 2) // neighbours need two at every length
+		b.Steps = max(b.Steps, 2) // two adjacent windows can need two steps at every length
 	}
 	return steps[K, V]{bounds: b, merge: merge, past: past, width: width, newest: math.MaxInt64}
 }
@@ -146,8 +146,8 @@ func (t *steps[K, V]) takes(b *aggregate.Block) bool {
 	return b.Resolution == int64(t.bounds.Resolution) && (b.WindowStart >= 0 || !t.bounds.Sliding)
 }
 
-// at returns the step of a window for writing, a new one if need be. It is nil where a
-// sliding table has forgotten the step, or holds as many steps ahead as it may.
+// at returns the step of a window for writing, a new one if need be. It is nil if a sliding table
+// has forgotten the step, or has the maximum number of steps ahead.
 func (t *steps[K, V]) at(start int64) *step[K, V] {
 	if len(t.list) == 0 {
 		t.first, t.last = start, start
@@ -166,7 +166,7 @@ func (t *steps[K, V]) at(start int64) *step[K, V] {
 		return nil
 	}
 	s := t.insert(start)
-	if t.bounds.Sliding && i > 0 { // the step before is likely to be much like it
+	if t.bounds.Sliding && i > 0 { // the previous step is likely to be similar
 		s.rows.reserve(len(t.list[i-1].rows.cells), len(t.list[i-1].rows.list))
 	}
 	return s
@@ -183,12 +183,13 @@ func (t *steps[K, V]) insert(start int64) *step[K, V] {
 	return s
 }
 
-// find returns the index of the step that starts at a time, or the one that it would have.
+// find returns the index of the step that starts at a time, or the index at which it would be
+// inserted.
 func (t *steps[K, V]) find(start int64) (i int, found bool) {
 	return slices.BinarySearchFunc(t.list, start, func(s *step[K, V], at int64) int { return cmp.Compare(s.start, at) })
 }
 
-// keeps reports whether a sliding table has a place for a new step, at an index of its list.
+// keeps reports whether a sliding table has room for a new step, at an index of its list.
 func (t *steps[K, V]) keeps(start int64, i int) bool {
 	upTo := t.upToNewest()
 	if start > t.newest {
@@ -197,7 +198,7 @@ func (t *steps[K, V]) keeps(start int64, i int) bool {
 	return start >= t.floor && (i > 0 || upTo < t.bounds.Steps)
 }
 
-// upToNewest returns how many steps are not ahead.
+// upToNewest returns the number of steps that are not ahead.
 func (t *steps[K, V]) upToNewest() int {
 	n := len(t.list)
 	for n > 0 && t.list[n-1].start > t.newest {
@@ -206,8 +207,8 @@ func (t *steps[K, V]) upToNewest() int {
 	return n
 }
 
-// add adds a value to its row of a step. It returns the step that holds the row: another one
-// where steps got longer.
+// add adds a value to its row of a step. It returns the step that holds the row: another one if
+// steps got longer.
 func (t *steps[K, V]) add(s *step[K, V], k rowKey[K], v *V) *step[K, V] {
 	have := s.rows.find(k)
 	for have == nil && t.noRoom(s) {
@@ -246,7 +247,7 @@ func (t *steps[K, V]) noRoom(s *step[K, V]) bool {
 	return t.held >= t.bounds.Rows
 }
 
-// ahead returns how many rows and identities of blocks the steps after newest hold.
+// ahead returns the numbers of rows and block identities in the steps after newest.
 func (t *steps[K, V]) ahead() (rows, blocks int) {
 	for _, s := range t.list[t.upToNewest():] {
 		rows += len(s.rows.list)
@@ -255,7 +256,7 @@ func (t *steps[K, V]) ahead() (rows, blocks int) {
 	return rows, blocks
 }
 
-// stepRows returns how many rows one step may hold.
+// stepRows returns the maximum number of rows of one step.
 func (t *steps[K, V]) stepRows() int {
 	if t.bounds.Sliding {
 		return max(t.bounds.Rows/4, 1)
@@ -263,7 +264,7 @@ func (t *steps[K, V]) stepRows() int {
 	return t.bounds.Rows
 }
 
-// widen makes one step of two, or of five.
+// widen merges steps by two, or by five.
 func (t *steps[K, V]) widen() {
 	t.width = widened(t.width, int64(t.bounds.Step))
 	old := t.list
@@ -289,8 +290,8 @@ func (t *steps[K, V]) widen() {
 	}
 }
 
-// widened returns the length after one: 2, 10, 20, 100 and so on times the first length, so that
-// steps of 1 ms come to whole parts of a second; at last all of time.
+// widened returns the next length: 2, 10, 20, 100 and so on times the first length, so that steps
+// of 1 ms divide a second evenly; at last all of time.
 func widened(width, first int64) int64 {
 	if width > wholeTime/5 {
 		return wholeTime
@@ -304,7 +305,7 @@ func widened(width, first int64) int64 {
 	return 5 * width
 }
 
-// StepFor returns the length of steps that the number of steps alone asks for.
+// StepFor returns the length of steps that the number of steps alone requires.
 func StepFor(first, last int64, resolution time.Duration, steps int) time.Duration {
 	width := int64(resolution)
 	for last/width-first/width >= int64(max(steps, 2)) {
@@ -338,15 +339,16 @@ func (t *steps[K, V]) forget(i int) {
 	t.list = slices.Delete(t.list, i, i+1)
 }
 
-// Full reports whether a row had no room: steps are longer than their number asks for, or
-// there are overflow rows.
+// Full reports whether a row had no room: steps are longer than their number requires, or there are
+// overflow rows.
 func (t *steps[K, V]) Full() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.full
 }
 
-// Extent returns when the first and the last window begin, Unix ns; both are 0 if there are none.
+// Extent returns the starts of the first and the last window, Unix ns; both are 0 if there are
+// none.
 func (t *steps[K, V]) Extent() (first, last int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -367,20 +369,20 @@ func (s *step[K, V]) own() {
 	}
 }
 
-// share returns the rows as they are now, for good.
+// share returns the current rows. Later writes do not change them.
 func (s *step[K, V]) share() *rows[K, V] {
 	s.shared = true
 	return s.rows
 }
 
 // rows are values by cell and key. Blocks come cell by cell, and in the same order from each
-// producer: most rows are found beside the last one.
+// producer, so most rows are found next to the last one.
 type rows[K comparable, V any] struct {
 	cells  []cellRows
 	places map[aggregate.CellKey]int32 // of cells
 	list   []row[K, V]
-	far    map[rowKey[K]]int32 // places of rows, of cells with more than nearRows
-	last   int                 // place of the cell that was found last
+	far    map[rowKey[K]]int32 // positions of rows, of cells with more than nearRows
+	last   int                 // position of the cell that was found last
 }
 
 type rowKey[K comparable] struct {
@@ -401,7 +403,7 @@ type row[K comparable, V any] struct {
 	value V
 }
 
-// nearRows is how many rows of a cell are searched one by one.
+// nearRows is the number of a cell's rows up to which they are searched one by one.
 const nearRows = 16
 
 func newRows[K comparable, V any]() *rows[K, V] {
@@ -417,7 +419,7 @@ func (t *rows[K, V]) clone() *rows[K, V] {
 	return &rows[K, V]{slices.Clone(t.cells), maps.Clone(t.places), slices.Clone(t.list), maps.Clone(t.far), t.last}
 }
 
-// cell returns the place of a cell, -1 where it has no row.
+// cell returns the position of a cell, -1 if it has no row.
 func (t *rows[K, V]) cell(k aggregate.CellKey) int {
 	for i := t.last; i < min(t.last+2, len(t.cells)); i++ {
 		if t.cells[i].cell == k {
@@ -433,8 +435,7 @@ func (t *rows[K, V]) cell(k aggregate.CellKey) int {
 	return int(i)
 }
 
-// find returns the value of a row, nil where there is none. It is valid until the next
-// insert.
+// find returns the value of a row, nil if there is none. It is valid until the next insert.
 func (t *rows[K, V]) find(k rowKey[K]) *V {
 	at := t.cell(k.cell)
 	if at < 0 {

@@ -1,13 +1,13 @@
-// Package table keeps rows of closed windows in memory, up to a bound: the totals of a replay,
-// the time series of a report, and the latest windows for live clients.
+// Package table keeps rows of closed windows in memory, up to a bound: the totals of a replay, the
+// time series of a report, and the latest windows for live clients.
 //
-// All types but SampledSeries share one structure: rows by (time step, cell, key), one bound
-// on their number, and one rule for reaching it (Bounds). The key is a location in Table, a
-// location of any groups in TopBottlenecks, a code in Distributions, and a flow in FlowTotals.
-// Memory is a sliding table with revisions, which many clients read at the same time.
+// All types but SampledSeries share one structure: rows by (time step, cell, key), one bound on
+// their number, and one rule for reaching it (Bounds). The key is a location in Table, a location
+// of any groups in TopBottlenecks, a code in Distributions, and a flow in FlowTotals. Memory is a
+// sliding table with revisions, which many clients read at the same time.
 //
-// Package aggregate defines mode and state. This package must never know clients, names of
-// groups and locations, or where windows come from or are stored.
+// It knows rows and their bounds; package aggregate defines mode and state. It must never know
+// clients, names of groups and locations, or where windows come from or are stored.
 package table
 
 import (
@@ -27,7 +27,7 @@ type Table struct {
 	steps[aggregate.LocationID, aggregate.Sums]
 }
 
-// What a Table is made of.
+// The parts of a Table.
 type (
 	tableSteps = steps[aggregate.LocationID, aggregate.Sums]
 	tableStep  = step[aggregate.LocationID, aggregate.Sums]
@@ -72,7 +72,7 @@ type StepRows struct {
 	Rows
 }
 
-// Steps returns the steps of which a block was written, ascending.
+// Steps returns the steps that have a block, ascending.
 func (t *Table) Steps() []StepRows {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,14 +109,14 @@ func sum[T any](parts []T, of func(T) Rows) Rows {
 	return Rows{rows: s.rows, most: first.most}
 }
 
-// Rows are what cells and locations came to, in a step or in several. They never change.
+// Rows are the sums by cell and location, of one step or of several. They never change.
 type Rows struct {
 	rows   *tableRows
 	most   int
-	whole  *tableRows // says which cells have tags; nil: rows
+	whole  *tableRows // decides which cells have tags; nil: rows
 	left   map[aggregate.CellKey]bool
-	judged *judgement   // nil: as one window
-	later  []*tableRows // those of the later half of the range
+	judged *judgement   // nil: judged as one window
+	later  []*tableRows // of the later half of the range
 }
 
 // Without leaves out cells. The map must not change while the rows are in use.
@@ -125,15 +125,15 @@ func (r Rows) Without(cells map[aggregate.CellKey]bool) Rows {
 	return r
 }
 
-// Within returns the same rows as a part of others: a cell is made of the kind that it is made of
-// there, so that the parts of a range add up to it.
+// Within returns the same rows as a part of others: each cell uses the kind of observations that it
+// has in whole, so that the parts of a range add up to it.
 func (r Rows) Within(whole Rows) Rows {
 	r.whole = whole.rows
 	return r
 }
 
-// WithTrend returns the same rows, the sum of windows, with the values of the later half of the range, which
-// begins at a time, Unix ns.
+// WithTrend returns the same rows, the sum of windows, with the values of the later half of the
+// range, which begins at later, Unix ns.
 func (r Rows) WithTrend(windows []*Window, later int64) Rows {
 	r.later = nil
 	for _, w := range windows {
@@ -147,8 +147,8 @@ func (r Rows) WithTrend(windows []*Window, later int64) Rows {
 // Len returns the number of rows of a cell and a location.
 func (r Rows) Len() int { return len(r.rows.list) }
 
-// Each calls f for the rows of the signal, in any order: those of both kinds, which never
-// add up. The statistics are valid until f returns.
+// Each calls f for the rows of the signal, in any order: those of both kinds, which never add up.
+// The statistics are valid until f returns.
 func (r Rows) Each(sig csig.Signal, f func(aggregate.CellID, *aggregate.LocationStats)) {
 	for k, sums := range r.rows.all {
 		if k.cell.Signal == sig {
@@ -169,12 +169,11 @@ func (r Rows) Signals() []csig.Signal {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// Cells returns the cells of the signal, ordered by source and destination: the tags of
-// a cell where there are any, its reflections where there are none. Both may be of
-// the same packets and never add up.
+// Cells returns the cells of the signal, ordered by source and destination: the tags of a cell if
+// there are any, else its reflections. Both may be of the same packets and never add up.
 //
-// level maps a location to the one that it counts for, such as its device, before
-// the mode is taken; nil leaves locations as they are.
+// level maps a location to the one for which it counts, such as its device, before the mode is
+// chosen; nil leaves locations unchanged.
 func (r Rows) Cells(sig csig.Signal, level func(aggregate.LocationID) aggregate.LocationID) []aggregate.CellStats {
 	var out []aggregate.CellStats
 	r.chosen(sig, level, func(k aggregate.CellKey, t *aggregate.Sums, at []aggregate.LocationStats) {
@@ -208,9 +207,8 @@ func (r Rows) laterValues(k aggregate.CellKey) (measured, sum uint64) {
 	return measured, sum
 }
 
-// Locations returns how many observations of the signal the locations have, at the level
-// as in Cells, over all cells: the locations with the most heavy ones first, in the
-// order by which the mode is chosen.
+// Locations returns the observations of the signal by location, at the level as in Cells, over all
+// cells: the locations with the most heavy ones first, in the order that decides the mode.
 func (r Rows) Locations(sig csig.Signal, level func(aggregate.LocationID) aggregate.LocationID) []aggregate.LocationStats {
 	all := make(map[aggregate.LocationID]*aggregate.LocationStats)
 	r.chosen(sig, level, func(_ aggregate.CellKey, _ *aggregate.Sums, at []aggregate.LocationStats) {
@@ -233,9 +231,10 @@ func (r Rows) Locations(sig csig.Signal, level func(aggregate.LocationID) aggreg
 	return out
 }
 
-// CellLocations returns the cells of the signal by the locations that their observations name, ordered
-// by source, destination and location. later is where the later half of the range begins, Unix ns.
-// There are no more of them than rows in one window at most. Cells may be left out; see Rows.Without.
+// CellLocations returns the cells of the signal by the locations that their observations name,
+// ordered by source, destination and location. later is the start of the later half of the range,
+// Unix ns. There are at most as many as the maximum number of rows in a window. Cells may be left
+// out; see Rows.Without.
 func CellLocations(windows []*Window, sig csig.Signal, later int64, without map[aggregate.CellKey]bool) []aggregate.CellLocation {
 	if len(windows) == 0 {
 		return nil
@@ -256,8 +255,9 @@ func CellLocations(windows []*Window, sig csig.Signal, later int64, without map[
 	return list
 }
 
-// CellLocations has a row for each of the signal's cells and each location that its observations name, by
-// cell and location. Values of windows are not known. A cell has the rows of one kind, as in Cells.
+// CellLocations returns a row for each of the signal's cells and each location that its
+// observations name, by cell and location, without the values of windows. A cell has the rows of
+// one kind, as in Cells.
 func (r Rows) CellLocations(sig csig.Signal) []aggregate.CellLocation {
 	var list []aggregate.CellLocation
 	for k, sums := range r.rows.all {
@@ -269,8 +269,8 @@ func (r Rows) CellLocations(sig csig.Signal) []aggregate.CellLocation {
 	return list
 }
 
-// chosen calls f for the signal's cells, of one kind each, with their sums and their
-// locations, each once. Both are valid until f returns.
+// chosen calls f for the signal's cells, each with one kind, its sums and its locations, each once.
+// Both are valid until f returns.
 func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate.LocationID, f func(aggregate.CellKey, *aggregate.Sums, []aggregate.LocationStats)) {
 	var at []aggregate.LocationStats
 	var total aggregate.Sums
@@ -303,7 +303,7 @@ func locationStats(loc aggregate.LocationID, sums *aggregate.Sums) aggregate.Loc
 	return aggregate.LocationStats{Location: loc, Observations: sums.Observations, Samples: sums.Samples, Unjudged: sums.Unjudged, Heavy: sums.Heavy, HeavySum: sums.HeavySum, Evidence: sums.Evidence}
 }
 
-// mergeLocations adds up those of the same location, in place.
+// mergeLocations adds up entries of the same location, in place.
 func mergeLocations(list []aggregate.LocationStats) []aggregate.LocationStats {
 	slices.SortFunc(list, func(a, b aggregate.LocationStats) int { return cmp.Compare(a.Location, b.Location) })
 	out := list[:0]

@@ -10,12 +10,12 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// flowShare is the part of MemoryOptions.MaxRows that bounds the flows of all windows together, each
-// of about 300 bytes.
+// flowShare is the fraction of MemoryOptions.MaxRows that bounds the flows of all windows together,
+// each of about 300 bytes.
 const flowShare = 8
 
-// What the flows of windows are held in. Past the bounds flows are part of the overflow group's
-// others, so that totals stay exact, and the oldest windows lose theirs.
+// The flows of windows. Past the bounds flows are part of the rest of the overflow group, so that
+// totals stay exact, and the oldest windows lose theirs.
 type (
 	flowSteps = steps[flow.Flow, flowTotal]
 	flowRows  = rows[flow.Flow, flowTotal]
@@ -26,7 +26,7 @@ func newFlowSteps(o *MemoryOptions) flowSteps {
 		(*flowTotal).merge, func(flow.Flow) flow.Flow { return flow.Flow{} })
 }
 
-// writeFlows adds the flows of a block that the memory counts. The caller holds m.mu.
+// writeFlows adds the flows of a counted block. The caller holds m.mu.
 func (m *Memory) writeFlows(b *aggregate.Block) {
 	if len(b.Flows) == 0 {
 		return
@@ -44,8 +44,8 @@ func (m *Memory) writeFlows(b *aggregate.Block) {
 	m.flows.slide()
 }
 
-// sharedFlows returns the flows of a window for readers, nil without any; forgotten reports whether they made
-// room for others. The caller holds m.mu.
+// sharedFlows returns the flows of a window for readers, nil if there are none; forgotten reports
+// whether they were dropped to make room. The caller holds m.mu.
 func (m *Memory) sharedFlows(start int64) (list *flowRows, forgotten bool) {
 	i, found := m.flows.find(start)
 	if !found {
@@ -54,16 +54,16 @@ func (m *Memory) sharedFlows(start int64) (list *flowRows, forgotten bool) {
 	return m.flows.list[i].share(), false
 }
 
-// WindowFlow is a flow of some windows, or the others of a cell.
+// WindowFlow is a flow of some windows, or the rest of a cell.
 type WindowFlow struct {
 	aggregate.FlowRow
-	Windows uint64 // that name it
+	Windows uint64 // number of windows that name it
 }
 
-// Flows adds up the flows of the signal that windows name, and for each cell all others, whose Flow
-// is zero: the most heavy observations first, then by addresses, ports and cell. A flow is made of
-// its tags where it has any in its cell, else of its reflections. Cells may be left out; see
-// State.Old. complete is false where a window's flows made room for those of others.
+// Flows adds up the flows of the signal that windows name, and for each cell the rest, whose Flow
+// is zero: the most heavy observations first, then by addresses, ports and cell. A flow consists of
+// its tags if it has any in its cell, else of its reflections. Cells may be left out; see
+// State.Old. complete is false if a window's flows were dropped to make room.
 func Flows(windows []*Window, sig csig.Signal, without map[aggregate.CellKey]bool) (list []WindowFlow, complete bool) {
 	type total struct {
 		flowTotal

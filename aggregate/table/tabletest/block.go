@@ -12,17 +12,17 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// FirstGroup and FirstLocation begin the identities that blocks name.
+// FirstGroup and FirstLocation are the first identities in blocks.
 const (
 	FirstGroup    = 1 << 60
 	FirstLocation = 3 << 60
 )
 
-// Locations is how many locations there are.
+// Locations is the number of locations.
 const Locations = 12
 
-// Block returns a block of a window of 1 s: so many cells of a square matrix, each with tags at
-// two locations and now and then a reflection, for each of the signals.
+// Block returns a block of a 1 s window: that many cells of a square matrix, each with tags at two
+// locations and sometimes a reflection, for each of the signals.
 func Block(rng *rand.Rand, producer uint64, start time.Time, cells int, signals ...csig.Signal) *aggregate.Block {
 	side := 1
 	for side*side < cells {
@@ -44,7 +44,7 @@ func Block(rng *rand.Rand, producer uint64, start time.Time, cells int, signals 
 	return b
 }
 
-// row adds a row whose distribution counts what has a value.
+// row adds a row whose distribution counts the observations with a value.
 func row(rng *rand.Rand, b *aggregate.Block, s csig.Signal, k decode.Kind, src, dst, at uint64) {
 	n := 5 + rng.Uint64N(40)
 	trimmed := rng.Uint64N(3)
@@ -70,7 +70,7 @@ func row(rng *rand.Rand, b *aggregate.Block, s csig.Signal, k decode.Kind, src, 
 	b.DistEnd = append(b.DistEnd, uint32(len(b.DistCode)))
 }
 
-// Still returns the clock of memories whose tests write windows of the past at any pace: 2033-05-18, for
-// ever. By a clock that goes, a producer that a busy machine holds up for seconds would be present no
-// more, and windows would become final early.
+// Still is a stopped clock at 2033-05-18, for memories whose tests write windows of the past at any
+// pace. With a running clock, a producer that a busy machine delays for seconds would no longer be
+// present, and windows would become final early.
 func Still() time.Time { return time.Unix(2e9, 0) }

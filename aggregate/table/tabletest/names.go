@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
-// Names are the groups and locations that blocks name: rack1 to rackN in two pods, and the
-// ports of leaf1 and leaf2.
+// Names are the groups and locations in blocks: rack1 to rackN in two pods, and the ports of leaf1
+// and leaf2.
 type Names struct{ Racks int }
 
 // Groups lists the racks and pods.
