@@ -12,40 +12,41 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
-// Router tells which ways packets may take; fabric.Fabric does.
+// Router returns the paths that packets may take; fabric.Fabric implements it.
 type Router interface {
-	// Routes lists the paths from src to dst as the ports that packets leave devices by;
-	// ok is false where they are not known or more than most.
+	// Routes lists the paths from src to dst as the ports by which packets leave devices; ok is
+	// false if they are unknown or more than most.
 	Routes(src, dst netip.Addr, most int) (routes [][]aggregate.LocationID, ok bool)
-	// Edges are the names of the devices that an address may be attached to.
+	// Edges returns the names of the devices to which an address may be attached.
 	Edges(netip.Addr) []string
 }
 
 const (
-	// maxRoutes bounds the paths between two hosts that are held against each other, and
-	// maxWeighed the flows, of each sort.
+	// maxRoutes bounds the paths between two hosts that are compared, and maxWeighed the flows,
+	// affected and unaffected ones each.
 	maxRoutes  = 256
 	maxWeighed = 4096
-	// minAffected is how many flows it takes to be sure of what they have in common.
+	// minAffected is the number of affected flows that a certain conclusion needs.
 	minAffected = 3
-	// certainty is how many times likelier one explanation is than chance, for each of
-	// those that were tried and that flows tell apart. Explanations within doubt times of the best are named as well.
+	// certainty is how many times likelier than chance an explanation must be, for each explanation
+	// that was tried and that flows distinguish. Explanations within a factor of doubt of the best
+	// are named as well.
 	certainty, doubt = 100, 20
-	// wider is how many times likelier an explanation by several ports must be than one by a
-	// single port, since more flows pass them anyway.
+	// wider is how many times likelier an explanation by several ports must be than one by a single
+	// port, because more flows pass several ports anyway.
 	wider = 10
-	// maxCandidates is how many a finding names that may be at fault.
+	// maxCandidates is the maximum number of possible culprits that a finding names.
 	maxCandidates = 12
 )
 
-// court finds what flows have in common that something happened to. Which of the equal
-// paths a flow takes is the hash's secret; its tags name ports of it now and then.
+// court finds the common element of affected flows. The ECMP hash, which is not known here, chooses
+// a flow's path among equal ones; the flow's tags name some of its ports.
 type court struct {
 	cfg    *Config
 	routes map[[2]netip.Addr][][]aggregate.LocationID
 	places map[aggregate.LocationID]fabric.Location
-	most   int // paths between two hosts that are compared
-	skip   int // ports at the beginning of each path that are no suspects
+	most   int // maximum number of compared paths between two hosts
+	skip   int // number of ports at the beginning of each path that are no suspects
 }
 
 // newCourt makes a court; it keeps the configuration.
@@ -63,7 +64,7 @@ func (c *court) place(id aggregate.LocationID) fabric.Location {
 	return at
 }
 
-// routesOf returns the ways that packets of a flow's ends may take.
+// routesOf returns the paths that packets between a flow's endpoints may take.
 func (c *court) routesOf(f *flow) [][]aggregate.LocationID {
 	src, dst := f.key.addrs()
 	key := [2]netip.Addr{src, dst}
@@ -77,7 +78,7 @@ func (c *court) routesOf(f *flow) [][]aggregate.LocationID {
 	return all
 }
 
-// paths returns the ways that a flow may take, given the ports that its tags name.
+// paths returns the paths that a flow may take, given the ports that its tags name.
 func (c *court) paths(f *flow) [][]aggregate.LocationID {
 	all := c.routesOf(f)
 	var fit [][]aggregate.LocationID
@@ -91,27 +92,26 @@ func (c *court) paths(f *flow) [][]aggregate.LocationID {
 		}
 	}
 	if len(fit) == 0 {
-		return all // a port that the flow does not pass was named all the same
+		return all // some tag named a port that the flow does not pass
 	}
 	return fit
 }
 
-// who is a suspect: a port, the ports of a device with an orientation, or a device; or a
-// host that sends.
+// who is a suspect: a port, the ports of a device with an orientation, a device, or a sending host.
 type who struct {
 	at   aggregate.LocationID
 	host netip.Addr
 }
 
-// suspect is how likely flows pass one: those that something happened to, and the others.
+// suspect holds the probabilities that flows pass it: affected flows, and the others.
 type suspect struct {
 	affected, kept []float64
-	flows          uint64 // a hash of which flows pass it, how likely
+	flows          uint64 // a hash of the flows that pass it and their probabilities
 }
 
-// testable returns how many of the suspects can be told apart at all: those that enough flows
-// pass, and not the same ones. Which flows are affected is nothing to it, so that as many
-// explanations were tried.
+// testable returns the number of suspects that can be distinguished at all: those that enough flows
+// pass, and different flows. It does not depend on which flows are affected, so it is the number of
+// explanations tried.
 func testable(of map[who]*suspect) int {
 	apart := make(map[uint64]struct{}, len(of))
 	for _, s := range of {
@@ -122,7 +122,7 @@ func testable(of map[who]*suspect) int {
 	return max(len(apart), 1)
 }
 
-// suspects returns all that flows may pass, and their senders.
+// suspects returns everything that flows may pass, and their senders.
 func (c *court) suspects(affected, kept []*flow) (of map[who]*suspect, nAffected, nKept int) {
 	of = map[who]*suspect{}
 	share := map[who]float64{}
@@ -147,7 +147,7 @@ func (c *court) suspects(affected, kept []*flow) (of map[who]*suspect, nAffected
 			}
 		}
 		if len(share) == 1 {
-			return false // nothing but its sender
+			return false // only its sender
 		}
 		for id, p := range share {
 			s := of[id]
@@ -178,9 +178,8 @@ func (c *court) suspects(affected, kept []*flow) (of map[who]*suspect, nAffected
 	return of, nAffected, nKept
 }
 
-// likelihood returns the logarithm of how likely it is that what happened to flows happened
-// because of the suspect, which does it to flows in one of several shares, and to some for
-// other reasons.
+// likelihood returns the log likelihood that the suspect caused the observed effect: it affects one
+// of several fractions of the flows that pass it, and other causes affect some flows.
 func (s *suspect) likelihood(affected, kept int) float64 {
 	restAffected, restKept := affected-len(s.affected), kept-len(s.kept)
 	other := (float64(restAffected) + 0.01) / (float64(restAffected+restKept) + 1)
@@ -198,15 +197,15 @@ func (s *suspect) likelihood(affected, kept int) float64 {
 	return best
 }
 
-// verdict is what flows have in common.
+// verdict is the common element of flows.
 type verdict struct {
 	at   []fabric.Location // the likeliest, and those that are about as likely
-	host bool              // a sender is among them
+	host bool              // the likeliest, and those about as likely
 	sure bool              // it is many times likelier than chance
 }
 
-// judge finds what explains best that some flows are affected and others are not, of the
-// first ones. Ports and devices that are cleared cannot.
+// judge finds the best explanation for the difference between affected and unaffected flows, among
+// the first ones. It excludes cleared ports and devices.
 func (c *court) judge(affected, kept []*flow, cleared func(aggregate.LocationID) bool) (v verdict) {
 	affected, kept = affected[:min(len(affected), maxWeighed)], kept[:min(len(kept), maxWeighed)]
 	if c.cfg.Routes == nil || len(affected) == 0 {
@@ -228,7 +227,7 @@ func (c *court) judge(affected, kept []*flow, cleared func(aggregate.LocationID)
 	var list []ranked
 	best := math.Inf(-1)
 	for one, s := range of {
-		// Whom nothing of it passes explains nothing.
+		// Skip suspects that no affected flow crosses.
 		if len(s.affected) > 0 && (cleared == nil || !cleared(one.at)) {
 			l := s.likelihood(nAffected, nKept)
 			best = max(best, l)
@@ -254,13 +253,13 @@ func (c *court) judge(affected, kept []*flow, cleared func(aggregate.LocationID)
 		}
 	}
 	if len(v.at) > maxCandidates {
-		return verdict{} // that says nothing
+		return verdict{} // too many to mean anything
 	}
 	v.sure = nAffected >= minAffected && best-chance >= math.Log(certainty*float64(testable(of)))
 	return v
 }
 
-// name says in a finding who it is, or may be.
+// name sets the certain or possible culprits in a finding.
 func (v *verdict) name(f *Finding) {
 	if len(v.at) == 0 {
 		return
@@ -288,8 +287,8 @@ func (v *verdict) name(f *Finding) {
 	slices.Sort(f.Candidates)
 }
 
-// accuse names who it is, or may be, in a finding about flows, whose subject is who it surely
-// is.
+// accuse names the certain or possible culprits in a finding about flows, whose subject becomes the
+// certain ones.
 func (v *verdict) accuse(f *Finding) {
 	f.Subject = "paths of several senders"
 	v.name(f)
@@ -300,7 +299,7 @@ func (v *verdict) accuse(f *Finding) {
 	f.ID = idOf(f.Kind, f.Subject)
 }
 
-// String lists them, the likeliest first.
+// String lists the suspects, the likeliest first.
 func (v *verdict) String() string {
 	const most = 5
 	var names []string

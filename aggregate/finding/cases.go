@@ -9,15 +9,14 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// A single is a rule over one observation: what it is about, and what it says of it. A Detector
-// and a Watcher apply the same ones; which observations break one, they tell each by what they
-// know.
+// A single is a rule over one observation: its subject and its evidence. A Detector and a Watcher
+// apply the same rules; each of them decides by its own knowledge which observations break one.
 type single struct {
 	of    about
-	shows string // of the subject
+	shows string // evidence, with the subject
 }
 
-// about is what a single observation is about.
+// about is the kind of subject of a single observation.
 type about uint8
 
 const (
@@ -41,7 +40,7 @@ var singles = [NumKinds]single{
 	OrphanTag:          {aboutLayout, "packets have tags of %s before other tags, inside of tunnels or in mirror sessions"},
 }
 
-// caseKey is a kind and what it is about: one of the others, or all beyond the bound.
+// caseKey is a kind and its subject: one of the fields, or all subjects beyond the bound.
 type caseKey struct {
 	kind   Kind
 	layout uint8
@@ -52,7 +51,7 @@ type caseKey struct {
 	beyond bool
 }
 
-// keyOf returns the key of what an observation breaks a rule over one observation about.
+// keyOf returns the key of the case for an observation that breaks a single rule.
 func keyOf(k Kind, o *decode.Observation, at aggregate.LocationID, tap string) caseKey {
 	key := caseKey{kind: k}
 	switch singles[k].of {
@@ -68,7 +67,7 @@ func keyOf(k Kind, o *decode.Observation, at aggregate.LocationID, tap string) c
 	return key
 }
 
-// cases are findings by what they are about, of each kind so many.
+// cases are findings by subject, a bounded number for each kind.
 type cases struct {
 	of      map[caseKey]*Finding
 	sizes   *[NumKinds]int // that several may share
@@ -80,7 +79,7 @@ func newCases(cfg *Config, sizes *[NumKinds]int) cases {
 	return cases{of: make(map[caseKey]*Finding), sizes: sizes, most: cfg.MaxSubjects, locator: cfg.Locator}
 }
 
-// get returns the finding of a subject, or past the bound that of all others of its kind.
+// get returns the finding of a subject, or past the bound that of all other subjects of its kind.
 func (c *cases) get(k caseKey) *Finding {
 	f := c.of[k]
 	if f == nil && c.sizes[k.kind] >= c.most {
@@ -95,7 +94,7 @@ func (c *cases) get(k caseKey) *Finding {
 	return f
 }
 
-// begin returns a finding of which nothing was seen yet.
+// begin returns a finding without observations.
 func (c *cases) begin(k caseKey) *Finding {
 	if k.beyond {
 		f := Others(k.kind)
@@ -124,11 +123,11 @@ func (c *cases) begin(k caseKey) *Finding {
 	return f
 }
 
-// beyond is the subject of what goes beyond MaxSubjects.
+// beyond is the subject of findings beyond MaxSubjects.
 const beyond = "others"
 
-// Others is what all findings of a kind come to that are not told apart, of which nothing
-// was seen yet.
+// Others returns the finding, still without observations, that sums all subjects of a kind beyond
+// the bound.
 func Others(k Kind) Finding {
 	return Finding{Kind: k, ID: idOf(k, beyond), Subject: beyond, Evidence: fmt.Sprintf("%s of %s that are not told apart", k, beyond)}
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Locator tells which port locator metadata means; fabric.Fabric does.
+// Locator resolves locator metadata to ports; fabric.Fabric implements it.
 type Locator interface {
 	Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id aggregate.LocationID, capacity uint64)
 	Location(id aggregate.LocationID) (fabric.Location, bool)
 }
 
-// Place is where a tap stands.
+// Place is a tap's position in the network.
 type Place uint8
 
-// A receiver tap sees whole paths, a mid one a part of them, a sender one what senders
-// wrote, and one outside of the domain ought to see no tag.
+// A receiver tap sees whole paths, a mid one a part of them, a sender one the tags as senders wrote
+// them, and one outside of the domain should see no tag.
 const (
 	Receiver Place = iota
 	Mid
@@ -46,39 +46,38 @@ func ParsePlace(s string) (Place, error) {
 	return 0, fmt.Errorf("place %q: expected receiver, mid, sender or outside", s)
 }
 
-// Tap is where an observation was made.
+// Tap is the origin of an observation.
 type Tap struct {
 	Name  string
-	File  string // that packets are numbered in
+	File  string // in which packets are numbered
 	Place Place
 }
 
-// Config is what a Detector needs to know. All but Domain and Locator has a use as it is.
+// Config is the configuration of a Detector. Only Domain and Locator have no useful default.
 type Config struct {
 	Domain  *csig.Domain
 	Locator Locator
-	// Routes tells which ways packets may take, so that findings name devices. Nil: the
-	// Locator, if it is a Router; else no device is found by the paths that are affected.
+	// Routes returns possible paths, so that findings name devices. Nil: the Locator, if it is a
+	// Router; otherwise affected paths identify no device.
 	Routes Router
 	// Senders are the sources that may send tags; empty if all may.
 	Senders []netip.Prefix
-	// Uninitialized says that a first hop may write its locator metadata beside the
-	// initial value (IBCS 6.1, rule 1).
+	// Uninitialized allows a first hop to write its locator metadata beside the initial value (IBCS
+	// 6.1, rule 1).
 	Uninitialized bool
 
-	// MaxSubjects bounds the subjects of each kind, 0: 4096. What goes beyond is counted
-	// as one.
+	// MaxSubjects bounds the subjects of each kind, 0: 4096. All further ones are counted as one.
 	MaxSubjects int
-	// MaxFlows bounds the flows that are told apart, 0: 16384, at 640 bytes each; negative: none,
-	// which leaves stripped flows and rogue insertions unseen, and devices unnamed.
+	// MaxFlows bounds the tracked flows, 0: 16384, at 640 bytes each; negative: none. Without
+	// flows, stripped flows and rogue insertions stay unseen, and devices unnamed.
 	MaxFlows int
 }
 
-// Detector finds. It is not safe for concurrent use. Its memory is bounded by its
-// configuration, whatever the traffic.
+// Detector finds faults in observations. It is not safe for concurrent use. Its memory is bounded
+// by its configuration, whatever the traffic.
 type Detector struct {
 	cfg     Config
-	cases   [csig.NumLayouts]cases // apart, so that a wrong layout takes back its findings alone
+	cases   [csig.NumLayouts]cases // separate, so that a wrong layout invalidates only its own findings
 	layouts [csig.NumLayouts]layoutState
 	places  places
 	flows   flows
@@ -88,10 +87,10 @@ type Detector struct {
 
 	taps     map[Tap]*tapState
 	segments segments
-	class    Class // of the frame at hand
+	class    Class // of the current frame
 }
 
-// withDefaults fills in what is 0, and fails where something is missing.
+// withDefaults fills in fields that are 0, and fails if a required one is missing.
 func (c Config) withDefaults() (Config, error) {
 	if c.Domain == nil || c.Locator == nil {
 		return c, errors.New("expected a domain and a locator")
@@ -121,12 +120,12 @@ func New(cfg Config) (*Detector, error) {
 	return d, nil
 }
 
-// Untracked counts observations and packets of flows beyond MaxFlows, which say nothing
-// of stripped flows and rogue insertions.
+// Untracked returns the number of observations and packets of flows beyond MaxFlows. They are not
+// used to find stripped flows and rogue insertions.
 func (d *Detector) Untracked() uint64 { return d.flows.beyond }
 
-// Windows returns the Watcher that the windows of 1 s of a tap are to be shown (window.Watch):
-// what it finds in them, ports that are stuck, is among the Detector's Findings.
+// Windows returns a Watcher for the 1 s windows of a tap (window.Watch). Its findings, stuck ports,
+// are among the Detector's Findings.
 func (d *Detector) Windows(tap *Tap) *Watcher {
 	w := &Watcher{cfg: d.cfg, windowsAlone: true}
 	w.Begin(tap.File)
@@ -135,7 +134,7 @@ func (d *Detector) Windows(tap *Tap) *Watcher {
 	return w
 }
 
-// stuckPorts returns the findings of those of layouts that are not misread.
+// stuckPorts returns the stuck ports of layouts that are not misread.
 func (d *Detector) stuckPorts(misread [csig.NumLayouts]bool) (list []Finding) {
 	for _, w := range d.windows {
 		for k, f := range w.cases.of {
@@ -149,14 +148,14 @@ func (d *Detector) stuckPorts(misread [csig.NumLayouts]bool) (list []Finding) {
 	return list
 }
 
-// seen is an observation with what the detector makes of it.
+// seen is an observation with the detector's context.
 type seen struct {
 	tap      *Tap
 	o        *decode.Observation
 	src, dst netip.Addr // of the measured path
 	layout   *layoutState
 	flow     *flow // nil: beyond the bound, or no tag at an end of its path
-	path     *path // which the value is of, nil where no flow is known
+	path     *path // of the value, nil if no flow is known
 }
 
 // Observe takes an observation with its time, packet number and addresses. It keeps no
@@ -203,17 +202,17 @@ func (d *Detector) Observe(tap *Tap, o *decode.Observation) {
 	d.value(&s)
 }
 
-// found counts an observation for what it breaks a rule about.
+// found counts an observation for the subject of a broken rule.
 func (d *Detector) found(k Kind, tap *Tap, o *decode.Observation, at aggregate.LocationID) {
 	d.cases[o.Tag.Layout.Index()].get(keyOf(k, o, at, tap.Name)).seen(tap.File, o)
 }
 
-// value judges value and locator metadata of a tag or a reflection.
+// value judges the value and locator metadata of a tag or a reflection.
 func (d *Detector) value(s *seen) {
 	tag := &s.o.Tag
 	table := d.cfg.Domain.Table(tag.Layout, tag.T)
 	if table == nil {
-		return // which value is initial is not known
+		return // the initial value is not known
 	}
 	untouched := table.Untouched(tag.S)
 	if !tag.D && s.o.Kind == decode.Tag {
@@ -223,7 +222,7 @@ func (d *Detector) value(s *seen) {
 		s.layout.sample(tag, s.src, s.dst)
 	}
 	switch {
-	case tag.D: // the value is that of a part of the path
+	case tag.D: // the value covers only a part of the path
 		if s.flow != nil && s.tap.Place == Receiver {
 			if s.flow.wholes == nil {
 				s.flow.wholes = new(wholes)
@@ -253,7 +252,7 @@ func (c *Config) authorised(src netip.Addr) bool {
 	return len(c.Senders) == 0 || slices.ContainsFunc(c.Senders, func(p netip.Prefix) bool { return p.Contains(src) })
 }
 
-// orphan takes a tag that stands where none belongs.
+// orphan takes a tag in a place where none belongs.
 func (d *Detector) orphan(tap *Tap, o *decode.Observation) {
 	d.found(OrphanTag, tap, o, 0)
 }
@@ -267,7 +266,7 @@ func (d *Detector) reserved(s *seen) {
 	d.found(ReservedBits, s.tap, s.o, 0)
 }
 
-// receivers are the first few hosts that something arrives at.
+// receivers are the first few hosts at which leaked tags arrive.
 type receivers [16]netip.Addr
 
 // leak takes a tag that a tap outside of the domain sees.
@@ -325,8 +324,8 @@ func (d *Detector) located(table *csig.Table, s *seen) {
 	}
 }
 
-// above reports whether a value, in stored units, is more than a port of the capacity can
-// have, 0 if that is not known.
+// above reports whether a value, in stored units, is more than a port of the capacity can have; 0
+// is an unknown capacity.
 func above(s csig.Signal, low, capacity uint64) bool {
 	const whole = 1_000_000 // ppm
 	switch s {

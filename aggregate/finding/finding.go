@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// maxPackets is how many packets a finding names.
+// maxPackets is the number of packets that a finding names.
 const maxPackets = 64
 
 // Packet is a packet of a capture.
@@ -20,20 +20,20 @@ type Packet struct {
 	Number uint64 `json:"packet"` // in its file, from 1
 }
 
-// Finding is one thing that is wrong, with its evidence.
+// Finding is one fault, with its evidence.
 type Finding struct {
 	Kind     Kind
-	ID       uint64 // of what it is about: equal for equal kinds and subjects
-	Subject  string // who: an address, a location, a tap or a layout
+	ID       uint64 // of the subject: equal for equal kinds and subjects
+	Subject  string // an address, a location, a tap or a layout
 	Location aggregate.LocationID
-	Device   string // that is at fault, empty when it is none or one of several
+	Device   string // the culprit, empty if it is none or one of several
 	Port     string // likewise, with its device
-	// Candidates are the ports and devices, ascending, that may be at fault where the
-	// evidence does not choose among them.
+	// Candidates are the possible culprits among ports and devices, ascending, if the evidence does
+	// not decide between them.
 	Candidates []string
 	From, To   int64  // of the first and the last packet, Unix ns
 	Count      uint64 // observations, or packets
-	Of         uint64 // those that might have been
+	Of         uint64 // number of those that could have been affected
 	Evidence   string
 	Packets    []Packet // the first ones
 }
@@ -43,7 +43,7 @@ func idOf(k Kind, subject string) uint64 {
 	return xxhash.Sum64String(kinds[k].name + "\x00" + subject)
 }
 
-// seen adds an observation, whose packet has no number where it is in no file.
+// seen adds an observation; without a file its packet has no number.
 func (f *Finding) seen(file string, o *decode.Observation) {
 	f.during(o.TimeNS, o.TimeNS)
 	f.Count++
@@ -52,8 +52,8 @@ func (f *Finding) seen(file string, o *decode.Observation) {
 	}
 }
 
-// during makes the time of the finding reach over another one. Whoever calls it counts
-// afterwards: what counts nothing yet has no time.
+// during extends the time of the finding to cover another one. Call it before counting: a finding
+// without a count has no time.
 func (f *Finding) during(from, to int64) {
 	if f.Count == 0 {
 		f.From, f.To = from, to
@@ -61,15 +61,15 @@ func (f *Finding) during(from, to int64) {
 	f.From, f.To = min(f.From, from), max(f.To, to)
 }
 
-// add adds what was counted elsewhere of the same kind and subject. Both may share their
-// packets with others, which stay as they are.
+// add adds the counts of another finding of the same kind and subject. It does not modify their
+// packets, which others may share.
 func (f *Finding) add(o *Finding) {
 	f.during(o.From, o.To)
 	f.Count += o.Count
 	f.Packets = slices.Concat(f.Packets, o.Packets[:min(len(o.Packets), maxPackets-len(f.Packets))])
 }
 
-// place says where a finding is.
+// place sets the location of a finding.
 func (f *Finding) place(at *fabric.Location) {
 	f.Location, f.Device = at.ID, at.Device
 	if at.Kind == fabric.KindPort {
@@ -77,8 +77,8 @@ func (f *Finding) place(at *fabric.Location) {
 	}
 }
 
-// merge makes one of findings of the same kind and subject, which taps of different
-// layouts or places gave.
+// merge combines findings of the same kind and subject, which taps of different layouts or places
+// gave.
 func merge(list []Finding) []Finding {
 	type key struct {
 		k  Kind
@@ -97,15 +97,15 @@ func merge(list []Finding) []Finding {
 		}
 		one := &out[n]
 		one.add(f)
-		if one.Of = max(one.Of, f.Of); one.Of > 0 { // Watchers count no others
+		if one.Of = max(one.Of, f.Of); one.Of > 0 { // Watchers do not count Of
 			one.Of = max(one.Of, one.Count)
 		}
 	}
 	return out
 }
 
-// order sorts findings: errors first, then the kinds, then those with most observations. Of
-// those that say the same of two layouts, what else they say decides: merge keeps the first.
+// order sorts findings: errors first, then by kind, then those with most observations. The further
+// fields decide between findings of two layouts: merge keeps the first.
 func order(list []Finding) {
 	rank := map[Severity]int{Error: 0, Warning: 1, Info: 2}
 	slices.SortFunc(list, func(a, b Finding) int {

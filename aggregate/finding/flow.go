@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// flowPackets is how many of a flow's packets without a tag are remembered.
+// flowPackets is the number of a flow's untagged packets that are remembered.
 const flowPackets = 4
 
 // flowKey is a five-tuple.
@@ -24,7 +24,7 @@ func flowOf(o *decode.Observation) flowKey {
 	return flowKey{o.Src, o.Dst, uint32(o.SrcPort)<<16 | uint32(o.DstPort), o.Proto}
 }
 
-// addrs returns the flow's ends.
+// addrs returns the flow's endpoints.
 func (k *flowKey) addrs() (src, dst netip.Addr) {
 	return netip.AddrFrom16(k.src).Unmap(), netip.AddrFrom16(k.dst).Unmap()
 }
@@ -34,12 +34,12 @@ func (k *flowKey) compare(o *flowKey) int {
 	return cmp.Or(bytes.Compare(k.src[:], o.src[:]), bytes.Compare(k.dst[:], o.dst[:]), cmp.Compare(k.ports, o.ports), cmp.Compare(k.proto, o.proto))
 }
 
-// flow is what is seen of a flow at the ends of its path.
+// flow is the traffic of a flow at the ends of its path.
 type flow struct {
 	path
 	key                       flowKey
 	sent, got                 traffic // at taps of senders, of receivers
-	reserved, orphans, strays uint64  // tags with reserved bits, or out of place; values with locators that nobody writes
+	reserved, orphans, strays uint64  // tags with reserved bits, or out of place; values with locators that no port writes
 	touched                   uint64
 	sentTypes, gotTypes       types
 	from, to                  int64   // of tags at receivers
@@ -49,22 +49,22 @@ type flow struct {
 	least                     leastOf
 }
 
-// traffic is packets of a flow at one end.
+// traffic counts the packets of a flow at one end.
 type traffic struct {
 	tagged, bare uint64
-	data         uint64 // bare ones with data
+	data         uint64 // untagged ones with data
 }
 
 func (t *traffic) all() uint64 { return t.tagged + t.bare }
 
-// gap is packets with data and no tag at receivers, one after the other.
+// gap is a run of untagged packets with data at receivers.
 type gap struct {
 	n        uint64
 	from, to int64
 	packets  [flowPackets]Packet
 }
 
-// flows are those that are told apart.
+// flows are the tracked ones.
 type flows struct {
 	of     map[flowKey]*flow
 	most   int
@@ -92,7 +92,7 @@ func (f *flows) get(o *decode.Observation) *flow {
 	return one
 }
 
-// tagged counts a packet with a tag, and gives its flow where the tap stands at an end.
+// tagged counts a tagged packet, and returns its flow if the tap is at an end.
 func (f *flows) tagged(at Place, o *decode.Observation) *flow {
 	if at != Receiver && at != Sender {
 		return nil
@@ -115,8 +115,8 @@ func (f *flows) tagged(at Place, o *decode.Observation) *flow {
 	return one
 }
 
-// Bare takes a packet without a tag: its time, number, addresses, protocol and ports. data
-// reports whether it carries any, which acknowledgements do not. It keeps no reference to it.
+// Bare takes an untagged packet: its time, number, addresses, protocol and ports. data says whether
+// it carries any, unlike a pure acknowledgement. It keeps no reference to it.
 func (d *Detector) Bare(tap *Tap, o *decode.Observation, data bool) {
 	if tap.Place != Receiver && tap.Place != Sender {
 		return
@@ -164,10 +164,10 @@ func (f *flow) longest() *gap {
 	return &f.best
 }
 
-// maxNamed is how many ports that a flow's tags name are remembered.
+// maxNamed is the number of remembered ports that a flow's tags name.
 const maxNamed = 4
 
-// path is what is known of the ports that a flow passes.
+// path is the known ports of a flow.
 type path struct {
 	named [maxNamed]aggregate.LocationID // by its tags and reflections
 }
@@ -185,7 +185,7 @@ func (p *path) passed(at aggregate.LocationID) {
 	}
 }
 
-// reflected returns the path that a reflection is of, nil where its flow is not told apart.
+// reflected returns the path of a reflection, nil if its flow is not tracked.
 func (f *flows) reflected(o *decode.Observation) *path {
 	one := f.of[flowKey{o.Dst, o.Src, uint32(o.DstPort)<<16 | uint32(o.SrcPort), o.Proto}]
 	if one == nil {
@@ -194,15 +194,14 @@ func (f *flows) reflected(o *decode.Observation) *path {
 	return &one.path
 }
 
-// slots are the times in which something happened, a bit for each of 64 equal parts of
-// the time so far.
+// slots are the times of events, a bit for each of 64 equal parts of the time so far.
 type slots struct {
 	bits uint64
 	step uint8 // of the clock, when bits were set
 }
 
-// slotClock says how long a slot is: 1 ms, doubled so often that 64 of them reach from the
-// first observation to the last.
+// slotClock is the length of a slot: 1 ms, doubled until 64 of them cover the time from the first
+// observation to the last.
 type slotClock struct {
 	start   int64
 	step    uint8
@@ -211,7 +210,7 @@ type slotClock struct {
 
 const slotNS = 1_000_000
 
-// at returns the slot of a time; what came before the first observation is in the first one.
+// at returns the slot of a time; times before the first observation are in the first slot.
 func (c *slotClock) at(ns int64) uint {
 	if !c.started {
 		c.start, c.started = ns, true
@@ -230,7 +229,7 @@ func (s *slots) set(c *slotClock, ns int64) {
 	s.step = c.step
 }
 
-// now returns the bits by the clock's present step.
+// now returns the bits by the clock's current step.
 func (s *slots) now(c *slotClock) uint64 {
 	b := s.bits
 	for n := s.step; n < c.step && b != 0; n++ {
@@ -245,7 +244,7 @@ func (s *slots) now(c *slotClock) uint64 {
 	return b
 }
 
-// overlap returns the share of the times of one in which the other happened as well.
+// overlap returns the share of one's slots that other has, too.
 func overlap(one, other uint64) float64 {
 	if one == 0 {
 		return 0

@@ -13,7 +13,7 @@ import (
 )
 
 // forgers returns the sources of many values that no port of their path writes, in a share many
-// times that of all others, where nothing that their packets pass explains them as well.
+// times that of all others, if no element on their packets' paths explains the values equally well.
 func (d *Detector) forgers(c *court, s *strays, flows []*flow) map[netip.Addr]bool {
 	out := map[netip.Addr]bool{}
 	wrote := d.places.times()
@@ -29,7 +29,7 @@ func (d *Detector) forgers(c *court, s *strays, flows []*flow) map[netip.Addr]bo
 			v = c.judge(of(src, flows), others(flows), one.cleared(d, wrote))
 		}
 		alone := v.host && (len(v.at) == 1 || d.constant(s.layout, one))
-		if len(v.at) == 0 { // the paths are not known
+		if len(v.at) == 0 { // the paths are unknown
 			alone = s.standsOut(src, d.edge)
 		}
 		if alone {
@@ -39,7 +39,7 @@ func (d *Detector) forgers(c *court, s *strays, flows []*flow) map[netip.Addr]bo
 	return out
 }
 
-// of returns the flows of a source that have strays, others those of any that have none.
+// of returns the flows of a source that have strays; others returns all flows without any.
 func of(src netip.Addr, flows []*flow) (list []*flow) {
 	for _, f := range flows {
 		if from, _ := f.key.addrs(); from == src && f.strays > 0 {
@@ -58,15 +58,15 @@ func others(flows []*flow) (list []*flow) {
 	return list
 }
 
-// cleared tells of what wrote as it should in half of the time of a source's strays, or
-// more.
+// cleared reports elements that wrote correct values in at least half of the slots of a source's
+// strays.
 func (one *sourceState) cleared(d *Detector, wrote map[aggregate.LocationID]uint64) func(aggregate.LocationID) bool {
 	when := one.when.now(&d.places.clock)
 	return func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 }
 }
 
-// constant reports whether a source's strays are one value, heavily loaded and not the
-// tightest, to the bit: who forges may write such, and a port does for other reasons.
+// constant reports whether a source's strays are all one value, heavily loaded and not the
+// tightest: a forger may write such a value, and a port does so for other reasons.
 func (d *Detector) constant(l csig.Layout, one *sourceState) bool {
 	for i := range one.odd.list {
 		v := &one.odd.list[i]
@@ -92,8 +92,8 @@ func (one *sourceState) exceeds(stray, touched uint64) bool {
 	return float64(one.stray)*float64(touched) >= strayFactor*float64(stray)*float64(one.touched)
 }
 
-// standsOut reports whether a source's share is many times that of those at the same edge,
-// whose values pass the same ports: of the one with the median share, the lower one of two.
+// standsOut reports whether a source's share is many times that of the sources at the same edge,
+// whose values pass the same ports: of the one with the median share, the lower of two.
 func (s *strays) standsOut(src netip.Addr, edge func(netip.Addr) string) bool {
 	at := edge(src)
 	var mates []*sourceState
@@ -111,7 +111,7 @@ func (s *strays) standsOut(src netip.Addr, edge func(netip.Addr) string) bool {
 	return s.sources[src].exceeds(typical.stray, typical.touched)
 }
 
-// said is the last delay that a port wrote, by layout and type, and how often it wrote another one.
+// said is the last delay that a port wrote, by layout and type, with the number of its changes.
 type said struct {
 	layout  csig.Layout
 	t       uint8
@@ -119,7 +119,7 @@ type said struct {
 	changes uint64
 }
 
-// says takes a delay that a port wrote, and returns how often it changed so far.
+// says takes a delay that a port wrote, and returns the number of changes so far.
 func (p *place) says(tag *csig.Tag, code uint32) (changes uint64) {
 	for i := range p.said {
 		if one := &p.said[i]; one.t == tag.T && one.layout == tag.Layout {
@@ -134,27 +134,25 @@ func (p *place) says(tag *csig.Tag, code uint32) (changes uint64) {
 	return 0
 }
 
-// minTurns is how often a port must say something else, in the time in which one source has
-// one value of it.
+// minTurns is the number of changes that a port must write while one source keeps one value of it.
 const minTurns = 20
 
-// minFeigned is how long a source has that value.
+// minFeigned is the minimum time for which a source keeps that value.
 const minFeigned = 200 * time.Millisecond
 
-// feigned is one delay, heavily loaded and not the tightest, that the tags of a source have
-// in a row, with the locator of a port. What the port wrote it would write into others'
-// tags as well.
+// feigned is a run of one delay, heavily loaded and not the tightest, in the tags of a source, with
+// the locator of a port. If the port wrote it, it would write it into others' tags as well.
 type feigned struct {
 	value
 	table   *csig.Table
 	port    *place
-	before  uint64 // changes of what the port says, when it began
-	turns   uint64 // those since then
+	before  uint64 // changes of the port's delay when the run began
+	turns   uint64 // changes since then
 	packets []Packet
 }
 
-// feign follows what a source says in the name of a port: its delay, which differs from
-// packet to packet, while a sender of constant rate may make a port as loaded as before.
+// feign follows a source's values with a port's locator. It uses only delays, which differ from
+// packet to packet; a sender of constant rate may load a port constantly.
 func (one *sourceState) feign(table *csig.Table, capacity uint64, code uint32, at *place, s *seen) {
 	if table.Signal() != csig.MaxDelay {
 		return
@@ -183,14 +181,15 @@ func (one *sourceState) feign(table *csig.Table, capacity uint64, code uint32, a
 	}
 }
 
-// keep remembers the longest run that tells of a source.
+// keep remembers the longest run that is evidence against a source.
 func (one *sourceState) keep(run *feigned) {
 	if run.n >= minStrays && run.turns >= minTurns && run.n > one.kept.n {
 		one.kept, run.packets = *run, nil
 	}
 }
 
-// feigners returns the sources that write values in the name of ports, with the longest run of one.
+// feigners returns the sources that write values with the locators of ports, with the longest run
+// of each.
 func (d *Detector) feigners(s *strays) map[netip.Addr]*feigned {
 	out := map[netip.Addr]*feigned{}
 	for src, one := range s.sources {
@@ -223,7 +222,7 @@ func (s *strays) alone(src netip.Addr, key uint64) bool {
 	return strayFactor*elsewhere <= here
 }
 
-// forged returns the finding of it.
+// forged returns the finding of the run.
 func (run *feigned) forged(src netip.Addr, of *sourceState) Finding {
 	low, _, _ := run.table.Range(run.table.Code(run.s()))
 	return Finding{

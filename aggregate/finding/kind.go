@@ -7,10 +7,10 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// Kind is what was found.
+// Kind is the kind of a finding.
 type Kind uint8
 
-// The kinds; WriteReference says what each means.
+// The kinds; WriteReference explains each.
 const (
 	UnauthorisedSender Kind = iota
 	ForgedValue
@@ -36,32 +36,32 @@ const (
 	ClockSet
 	TapLoss
 
-	// NumKinds is how many there are.
+	// NumKinds is the number of kinds.
 	NumKinds = iota
 )
 
-// Severity is how bad a finding is, in the words that findings are stored with.
+// Severity is the severity of a finding, as stored.
 type Severity string
 
-// The severities. An error breaks what a document demands, a warning may well be meant,
-// an info is advice.
+// The severities. An error violates a document's requirement, a warning may be intended, an info is
+// advice.
 const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 	Info    Severity = "info"
 )
 
-// kindInfo is what is known of a kind. Sections are those of draft-ravi-ippm-csig-01 unless
-// they name another document.
+// kindInfo describes a kind. Sections are those of draft-ravi-ippm-csig-01 unless they name another
+// document.
 type kindInfo struct {
 	name      string
 	severity  Severity
 	section   string
-	means     string // what it is
-	from      string // from when on, and what it takes to see it
-	names     string // whom
-	otherwise string // what would explain it without a fault
-	live      string // what collect and export look at to find it, or why they cannot
+	means     string // its meaning
+	from      string // the threshold, and the requirements to see it
+	names     string // the named culprit
+	otherwise string // explanations without a fault
+	live      string // the data in which collect and export find it, or why they cannot
 }
 
 var kinds = [NumKinds]kindInfo{
@@ -208,14 +208,14 @@ var kinds = [NumKinds]kindInfo{
 // String returns the kind's name.
 func (k Kind) String() string { return kinds[k].name }
 
-// Severity returns that of all findings of the kind.
+// Severity returns the severity of all findings of the kind.
 func (k Kind) Severity() Severity { return kinds[k].severity }
 
-// Otherwise says what would explain such a finding without a fault.
+// Otherwise returns explanations for such a finding without a fault.
 func (k Kind) Otherwise() string { return kinds[k].otherwise }
 
-// TapAhead returns the finding that a tap's packets had times ahead of the host's clock, which it
-// counted from one time of that clock to another (Unix ns).
+// TapAhead returns the finding that a tap counted packets with times ahead of the host's clock,
+// between two times of that clock (Unix ns).
 func TapAhead(tap string, from, to int64, count uint64) Finding {
 	return Finding{
 		Kind: ClockAhead, ID: idOf(ClockAhead, tap), Subject: tap, From: from, To: to, Count: count, Of: count,
@@ -223,7 +223,8 @@ func TapAhead(tap string, from, to int64, count uint64) Finding {
 	}
 }
 
-// WriteReference writes the kinds as a table in Markdown, and what receivers do not show.
+// WriteReference writes the kinds as a table in Markdown, and the faults that receivers do not
+// show.
 func WriteReference(w io.Writer) error {
 	if _, err := fmt.Fprint(w, "| finding | severity | what it is | from when on | what it names | what would explain it otherwise | collect and export find it by | source |\n|---|---|---|---|---|---|---|---|\n"); err != nil {
 		return fmt.Errorf("write reference of findings: %w", err)
@@ -237,7 +238,7 @@ func WriteReference(w io.Writer) error {
 	return writeUnseen(w)
 }
 
-// unseen are faults that receivers do not show, why not, and what does.
+// unseen are faults that receivers do not show, the reason, and the way to see them.
 var unseen = [...][3]string{
 	{"a port's table of codes is off", "the port may be as loaded, or as slow", "its counters (`conform --metrics`)"},
 	{"a device tags packets of others", "senders may tag what they like", "captures at senders, or around it (`conform`)"},
@@ -251,7 +252,7 @@ var unseen = [...][3]string{
 	{"a port writes into trimmed packets", "what the value was when they were trimmed is gone", "captures around it (`conform`)"},
 }
 
-// writeUnseen writes them as a table in Markdown.
+// writeUnseen writes unseen as a table in Markdown.
 func writeUnseen(w io.Writer) error {
 	text := "\nWhat receivers do not show, however much they see:\n\n| fault | why not | what shows it |\n|---|---|---|\n"
 	for _, row := range unseen {

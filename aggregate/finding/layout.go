@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// maxSamples is how many tags of a layout are looked at under the other profile.
+	// maxSamples is the number of a layout's tags that are tried under the other profile.
 	maxSamples = 1024
-	// minSamples is how many of them it takes.
+	// minSamples is the least number of samples for a suggestion.
 	minSamples = 100
-	// maxDefaults bounds the locator metadata beside initial values that are told apart.
+	// maxDefaults bounds the distinct locator metadata beside initial values.
 	maxDefaults = 1024
 )
 
-// layoutState is what the tags of one layout have in common.
+// layoutState is the state of one layout's tags.
 type layoutState struct {
 	n, reserved      uint64
 	touched, unknown uint64
-	alien            Finding // tags that no packet follows
+	alien            Finding // tags without a packet behind them
 	samples          []tagSample
-	stride, skipped  uint64 // of the values that a hop replaced, every stride-th is a sample
+	stride, skipped  uint64 // every stride-th value that a hop replaced is a sample
 	initial          uint64
 	besides          map[uint16]*beside // locator metadata beside initial values
 	strays           strays
@@ -38,7 +38,7 @@ func (l *layoutState) init(of csig.Layout) {
 	l.strays = strays{layout: of, sources: make(map[netip.Addr]*sourceState), at: make(map[aggregate.LocationID]*stray)}
 }
 
-// tagSample is a tag that some hop replaced, and the path that it measured.
+// tagSample is a tag that some hop replaced, and its measured path.
 type tagSample struct {
 	tag      csig.Tag
 	src, dst netip.Addr
@@ -50,8 +50,8 @@ type beside struct {
 	first tagSample
 }
 
-// sample keeps a tag of many, evenly over all of the time: where there are too many, every
-// other one is forgotten.
+// sample keeps a sample of tags, evenly over all of the time: if there are too many, it forgets
+// every other one.
 func (l *layoutState) sample(tag *csig.Tag, src, dst netip.Addr) {
 	if l.skipped++; l.skipped < l.stride {
 		return
@@ -70,8 +70,8 @@ func (l *layoutState) sample(tag *csig.Tag, src, dst netip.Addr) {
 // bare counts a tag without addresses behind it.
 func (l *layoutState) bare(tap *Tap, o *decode.Observation) { l.alien.seen(tap.File, o) }
 
-// alone counts locator metadata beside an initial value. Hosts write a default there
-// (section 4.1.3), which is not known: it is what most of them have.
+// alone counts locator metadata beside an initial value. Hosts write a default there (section
+// 4.1.3), which is not known: the most frequent value is taken for it.
 func (l *layoutState) alone(s *seen) {
 	l.initial++
 	lm := s.o.Tag.LM
@@ -89,8 +89,8 @@ func (l *layoutState) alone(s *seen) {
 	b.seen(s.tap.File, s.o)
 }
 
-// locatorsAlone returns the findings of locator metadata that some port wrote beside an
-// initial value.
+// locatorsAlone returns the findings of locator metadata that some port wrote beside an initial
+// value.
 func (d *Detector) locatorsAlone(l *layoutState) (list []Finding) {
 	if d.cfg.Uninitialized {
 		return nil
@@ -122,8 +122,8 @@ func (d *Detector) named(s *tagSample, by csig.Layout) (at fabric.Location, ok b
 	return at, ok && (at.Kind == fabric.KindPort || at.Kind == fabric.KindSet)
 }
 
-// wrongProfile returns a suggestion to read a layout's tags by the other profile: where they
-// make less sense as configured than under that one.
+// wrongProfile suggests to read a layout's tags by the other profile, if they make more sense under
+// that one.
 func (d *Detector) wrongProfile(i int) (f Finding, ok bool) {
 	l := &d.layouts[i]
 	n := len(l.samples)
@@ -145,8 +145,9 @@ func (d *Detector) wrongProfile(i int) (f Finding, ok bool) {
 	}, true
 }
 
-// sense returns how many tags name a port of their path when their bits are read by a layout,
-// and their metadata by the locator of one: it may be described for the other profile.
+// sense returns the number of tags that name a port of their path when their bits are read by one
+// layout and their metadata by the locator of another: the locator may be configured for the other
+// profile.
 func (d *Detector) sense(samples []tagSample, l, locator csig.Layout) (n int) {
 	var buf [8]byte
 	for _, s := range samples {
@@ -158,8 +159,8 @@ func (d *Detector) sense(samples []tagSample, l, locator csig.Layout) (n int) {
 	return n
 }
 
-// wrongFormat returns a suggestion that tags of a layout are longer or shorter than it says:
-// no packet follows where they would end.
+// wrongFormat suggests that tags of a layout are longer or shorter than configured, if no packet
+// follows where they would end.
 func (d *Detector) wrongFormat(i int) (f Finding, ok bool) {
 	l, is := &d.layouts[i], csig.LayoutAt(i)
 	f = l.alien

@@ -9,32 +9,32 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// minLeast is how many values of a flow it takes to tell that its first device does not write
-// its least delay. That it does, one tells.
+// minLeast is the number of a flow's values needed to conclude that its first device does not write
+// its least delay. One value is enough for the opposite.
 const minLeast = 5
 
-// least is the least delay that tags of a type say. A switch adds some to any packet, in a
-// quiet fabric as much as the next one, and of hops that say the same the first one's
-// locator stays (section 4.1.3): it is the device at the sender that writes the least. Of other
-// signals the loosest value may be the initial one, or differ with the port's speed.
+// least is the least delay in tags of a type. Every switch adds some delay to any packet, about the
+// same everywhere in a quiet fabric, and among hops with equal values the first one's locator stays
+// (section 4.1.3): so the device at the sender writes the least delay. For other signals the
+// loosest value may be the initial one, or depend on the port's speed.
 type least struct {
 	of   uint32 // layout, type and code, 0 for none yet
 	all  uint64 // values
 	late Finding
 }
 
-// leastOf is a flow's part in it.
+// leastOf is a flow's part of it.
 type leastOf struct {
 	of          uint32
 	early, late uint32 // values of the first device and of others, in a row with pauses
-	turns       uint32 // from one to the other
+	turns       uint32 // number of changes between the two
 	isLate      bool
-	edges       []string // first devices, nil if not asked for yet
-	stays       bool     // there is no other device on the path
+	edges       []string // first devices, nil if not looked up yet
+	stays       bool     // the path has no other device
 }
 
-// least counts a value that a port wrote, where it is the least one so far. Signals of few
-// codes say the same of different delays.
+// least counts a value that a port wrote, if it is the least one so far. It skips signals with few
+// codes, which have one code for different delays.
 func (d *Detector) least(table *csig.Table, code uint32, at *place, s *seen) {
 	if s.flow == nil || table.Signal() != csig.MaxDelay || table.Codes() < minCodes || d.cfg.Routes == nil {
 		return
@@ -72,11 +72,11 @@ func (d *Detector) least(table *csig.Table, code uint32, at *place, s *seen) {
 	l.late.seen(s.tap.File, s.o)
 }
 
-// lost returns the findings of what takes values back that ports before it wrote: flows whose
-// least delays name a port behind their first device, where that names itself in others. First
-// devices that do so at times alone are no sign of it: what they add may vary.
+// lost returns the findings of elements that overwrite the values of earlier ports: flows whose
+// least delays name a port behind their first device, if that device names itself in other flows. A
+// first device that does so only at times is no sign of it: its delay may vary.
 func (d *Detector) lost(c *court, l *layoutState, flows []*flow) (list []Finding) {
-	behind := *c // the first port of a path has nothing to take back
+	behind := *c // the first port of a path has nothing to overwrite
 	behind.skip = 1
 	for t := range l.leasts {
 		of := &l.leasts[t]
@@ -125,7 +125,7 @@ func (p *places) first(of uint32) map[string]bool {
 	return devices
 }
 
-// explains reports whether almost all of the flows may pass one of those that a verdict names.
+// explains reports whether almost all of the flows may pass one of the verdict's suspects.
 func (c *court) explains(v *verdict, flows []*flow) bool {
 	return slices.ContainsFunc(v.at, func(at fabric.Location) bool {
 		n := 0

@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	// swapWindows is how many windows of stuckWindow flows are collected for before their ports
-	// are compared. A swap must show twice in a row: a reroute, which looks like one, does not.
+	// swapWindows is the number of windows of stuckWindow for which flows are collected before
+	// their ports are compared. A swap must show twice in a row: a reroute looks like one, but
+	// shows once.
 	swapWindows = 10
-	// maxSwapFlows and maxSwapRoutes bound this comparison, which takes the ring's time, to a
-	// few milliseconds.
+	// maxSwapFlows and maxSwapRoutes bound this comparison, which takes the ring's time, to a few
+	// milliseconds.
 	maxSwapFlows, maxSwapRoutes = 512, 64
 )
 
-// live is what a Watcher of live packets follows beside single observations and stuck ports.
-// Examine looks at whole captures, where a Detector finds the same.
+// live is the state of a Watcher of live packets besides single observations and stuck ports.
+// Examine reads whole captures, where a Detector finds the same faults.
 type live struct {
 	tap     tapState
 	longest uint32 // packet without D
@@ -25,17 +26,17 @@ type live struct {
 
 	flows   map[flowKey]*flow // that name ports in the last windows
 	windows int
-	before  map[string]bool // the swaps of the comparison before
+	before  map[string]bool // the swaps of the previous comparison
 }
 
-// liveLayout is the packets of a layout with D that are about as long as the longest one.
+// liveLayout counts the packets of a layout with D that are about as long as the longest one.
 type liveLayout struct {
 	wholes
 	told           uint64
 	touched, stray uint64 // values, and those that no port of their path writes
 }
 
-// told counts what a case does not count yet.
+// told adds the counts that a case does not include yet.
 func (w *Watcher) told(k caseKey, of *Finding, told *uint64) {
 	w.made = nil
 	f := w.cases.get(k)
@@ -44,8 +45,7 @@ func (w *Watcher) told(k caseKey, of *Finding, told *uint64) {
 	*told = of.Count
 }
 
-// Live makes the Watcher look for what one tap of live packets shows of itself, by the tap's
-// name, and of D and locators.
+// Live makes the Watcher also check one tap of live packets, by the tap's name, and D and locators.
 func (w *Watcher) Live(tap string) {
 	w.live = &live{tap: tapState{Tap: Tap{Name: tap}}, flows: make(map[flowKey]*flow)}
 }
@@ -59,7 +59,7 @@ func (w *Watcher) Timed(ns int64) {
 	w.behind(ns)
 }
 
-// behind takes the first time, and those that are far behind the latest one.
+// behind takes the first time, and times far behind the latest one.
 func (w *Watcher) behind(ns int64) {
 	t := &w.live.tap
 	before := t.back.Count
@@ -68,8 +68,8 @@ func (w *Watcher) behind(ns int64) {
 	}
 }
 
-// Compared takes a frame of the sample that is compared with those shortly before it, its time
-// (Unix ns), a number for its bytes, and whether it has those of an earlier frame.
+// Compared takes a frame of the sample that is compared with preceding frames: its time (Unix ns),
+// a number for its bytes, and whether they equal those of an earlier frame.
 func (w *Watcher) Compared(ns int64, content uint64, repeated bool) {
 	t := &w.live.tap
 	before := t.repeated.Count
@@ -114,7 +114,7 @@ func (w *Watcher) closed(b *aggregate.Block) {
 	}
 }
 
-// names takes the port that a flow names in a window.
+// names records the port that a flow names in a window.
 func (w *Watcher) names(f *aggregate.FlowRow, from, to int64) {
 	at := aggregate.LocationID(f.Location)
 	if at == aggregate.NoLocation || decode.Kind(f.Kind) != decode.Tag {
@@ -147,7 +147,7 @@ func (w *Watcher) swaps() {
 		}
 		f := w.cases.get(caseKey{kind: SwappedLocators, name: swap.Subject})
 		if f.Count == 0 && f.Subject != beyond {
-			swap.ID, swap.Of = f.ID, 0 // Watchers count no others
+			swap.ID, swap.Of = f.ID, 0 // Watchers do not count Of
 			*f = swap
 		} else {
 			f.add(&swap)

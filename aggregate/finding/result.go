@@ -9,12 +9,12 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// maxBlamed bounds the unknown locators whose writers are looked for, and the sources that
-// are weighed against what their packets pass: the most frequent ones.
+// maxBlamed bounds the unknown locators whose writers are searched, and the sources that are
+// compared with the elements on their paths: the most frequent ones.
 const maxBlamed = 16
 
-// Findings are what was found, errors first. Observe may be called again after it, which
-// changes nothing in the list. It takes time and memory by the bounds of the configuration.
+// Findings returns the findings, errors first. Observe may be called again afterwards; it does not
+// change the list. Time and memory are bounded by the configuration.
 func (d *Detector) Findings() []Finding {
 	var list []Finding
 	var misread [csig.NumLayouts]bool
@@ -74,8 +74,7 @@ func (d *Detector) Findings() []Finding {
 	return list
 }
 
-// readsValues reports whether findings of the kind come from fields that a wrong layout puts
-// elsewhere.
+// readsValues reports whether findings of the kind depend on fields that a wrong layout misplaces.
 func (k Kind) readsValues() bool {
 	switch k {
 	case ForgedValue, AboveCapacity, ReservedBits:
@@ -84,7 +83,7 @@ func (k Kind) readsValues() bool {
 	return false
 }
 
-// explained says what a finding is one of, and what shows it.
+// explained adds the total and the culprit to a finding.
 func (d *Detector) explained(c *court, f Finding, flows []*flow) Finding {
 	for i := range d.layouts {
 		f.Of += d.layouts[i].n
@@ -101,7 +100,7 @@ func (d *Detector) explained(c *court, f Finding, flows []*flow) Finding {
 	return f
 }
 
-// blameEdges names the edges that what leaks leaves by.
+// blameEdges names the edges by which leaked tags leave.
 func (d *Detector) blameEdges(f *Finding) {
 	r := d.leaks[f.Subject]
 	if r == nil || d.cfg.Routes == nil {
@@ -119,7 +118,7 @@ func (d *Detector) blameEdges(f *Finding) {
 	}
 }
 
-// blameOdd names what flows that have a number of odd tags have in common, and others not.
+// blameOdd names the common element of flows with odd tags.
 func (d *Detector) blameOdd(c *court, f *Finding, flows []*flow, odd func(*flow) uint64) {
 	var affected, kept []*flow
 	for _, one := range flows {
@@ -136,9 +135,9 @@ func (d *Detector) blameOdd(c *court, f *Finding, flows []*flow, odd func(*flow)
 	}
 }
 
-// blameStrays names the ports and devices that may write the most frequent unknown
-// locators: those that their paths have in common, and that did not write as they should in
-// half of the time or more.
+// blameStrays names the ports and devices that may write the most frequent unknown locators: those
+// that their paths have in common and that did not write correct values in at least half of the
+// time.
 func (d *Detector) blameStrays(c *court, list []unknownLocator, flows []*flow) {
 	if len(list) == 0 {
 		return
@@ -155,12 +154,12 @@ func (d *Detector) blameStrays(c *court, list []unknownLocator, flows []*flow) {
 	}
 }
 
-// others are flows that do not have a stray, of those that ports wrote into.
+// others returns the flows without a stray, among those into which ports wrote.
 func (s *stray) others(flows []*flow) (kept []*flow) {
 	for _, one := range flows {
 		_, has := s.flows[one]
 		if len(s.flows) == maxStraySources {
-			has = one.strays > 0 // nobody knows which
+			has = one.strays > 0 // unknown which
 		}
 		if !has && one.touched > 0 {
 			kept = append(kept, one)
@@ -169,12 +168,12 @@ func (s *stray) others(flows []*flow) (kept []*flow) {
 	return kept
 }
 
-// inOrder returns the flows of a stray in an order that does not change.
+// inOrder returns the flows of a stray in a stable order.
 func (s *stray) inOrder() []*flow {
 	return slices.SortedFunc(maps.Keys(s.flows), func(a, b *flow) int { return a.key.compare(&b.key) })
 }
 
-// times are when ports wrote, and the devices and sets that they belong to.
+// times returns the slots in which ports wrote, also for their devices and sets.
 func (p *places) times() map[aggregate.LocationID]uint64 {
 	when := map[aggregate.LocationID]uint64{}
 	for _, one := range p.of {

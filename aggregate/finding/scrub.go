@@ -10,23 +10,22 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// maxValues is how many values of a source are told apart, of those that are frequent.
+// maxValues is the number of a source's frequent values that are distinguished.
 const maxValues = 8
 
-// minPassed is how often one value comes behind the edge that tells of what was forged.
+// minPassed is how often one value must arrive behind the edge to be evidence of a passed forgery.
 const minPassed = 5
 
-// values are the most frequent values with their locator metadata, of one source. What is
-// rarer takes the place of the rarest and inherits its number, as in Space-Saving (Metwally
-// et al., 2005).
+// values are the most frequent values of one source, with their locator metadata. A rarer one
+// replaces the rarest and inherits its count, as in Space-Saving (Metwally et al., 2005).
 type values struct {
 	list [maxValues]value
 }
 
-// value is a type, a value and locator metadata as they stand in tags.
+// value is a type, a value and locator metadata, as in tags.
 type value struct {
 	key          uint64
-	n, inherited uint64 // inherited: of n, those that may be another's
+	n, inherited uint64 // inherited: the part of n that may belong to others
 	from, to     int64
 	first        Packet
 }
@@ -35,7 +34,7 @@ func valueOf(t *csig.Tag) uint64 {
 	return 1<<63 | uint64(t.T)<<40 | uint64(t.LM)<<20 | uint64(t.S)
 }
 
-// t and s are the type and the signal field.
+// t and s return the type and the signal field.
 func (v *value) t() uint8  { return uint8(v.key >> 40 & 15) }
 func (v *value) s() uint32 { return uint32(v.key & (1<<20 - 1)) }
 
@@ -74,9 +73,9 @@ func (l *layoutState) forged(s *seen, limit int) {
 	}
 }
 
-// passed returns the values of a source that a tap at it saw and that came behind the edge as
-// they were, if they are minStrays together. A port may write the same now and then: the
-// values of others have them as seldom as those of a forger stand out.
+// passed returns the values of a source that its own tap saw and that arrived unchanged behind the
+// edge, if they are at least minStrays together. A port may write the same value sometimes; the
+// share in other sources' values accounts for that.
 func (s *strays) passed(src netip.Addr) (list []*value) {
 	one, all := s.sources[src], uint64(0)
 	for i := range one.wrote.list {
@@ -104,7 +103,7 @@ func (s *strays) passed(src netip.Addr) (list []*value) {
 	return list
 }
 
-// unscrubbed returns the findings of edges that let values of senders pass (IBCS 4.1).
+// unscrubbed returns the findings of edges that let senders' values pass (IBCS 4.1).
 func (d *Detector) unscrubbed(s *strays, forgers map[netip.Addr]bool, feigners map[netip.Addr]*feigned) (list []Finding) {
 	by := map[string]*Finding{}
 	for _, src := range s.inOrder() {
@@ -149,7 +148,7 @@ func (d *Detector) unscrubbed(s *strays, forgers map[netip.Addr]bool, feigners m
 	return list
 }
 
-// maxEvidence bounds what a finding says, in bytes.
+// maxEvidence bounds the evidence text of a finding, in bytes.
 const maxEvidence = 500
 
 func cut(text string) string {
@@ -164,7 +163,7 @@ func (s *strays) inOrder() []netip.Addr {
 	return slices.SortedFunc(maps.Keys(s.sources), netip.Addr.Compare)
 }
 
-// edge names the devices that a source may be attached to, empty if that is not known.
+// edge names the devices to which a source may be attached, empty if unknown.
 func (d *Detector) edge(src netip.Addr) string {
 	if d.cfg.Routes == nil {
 		return ""

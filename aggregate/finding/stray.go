@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// minStrays is how many values without a writer it takes to name their source.
+	// minStrays is the number of values without a writer needed to name their source.
 	minStrays = 20
-	// strayFactor is how many times the share of values without a writer of one source is
-	// that of all others, when the source forges them. A switch or a fabric file that is
-	// out of step concerns all sources behind a port alike.
+	// strayFactor is the ratio of a source's share of values without a writer to that of all others
+	// at which the source counts as a forger. An outdated switch or fabric file affects all sources
+	// behind a port alike.
 	strayFactor = 10
-	// strayPackets is how many packets a source's finding names.
+	// strayPackets is the number of packets that a source's finding names.
 	strayPackets = 16
-	// maxStraySources bounds the sources and flows that are told apart of one location, and
-	// maxStrayPairs those of all locations.
+	// maxStraySources bounds the distinct sources and flows of one location, and maxStrayPairs
+	// those of all locations.
 	maxStraySources = 256
 	maxStrayPairs   = 1 << 16
 )
@@ -35,7 +35,7 @@ type strays struct {
 	pairs   int
 }
 
-// stray is one location that no port of the path is, and who names it.
+// stray is one location that is no port of the path, with the sources and flows that name it.
 type stray struct {
 	Finding
 	sources map[netip.Addr]uint64
@@ -43,19 +43,19 @@ type stray struct {
 	when    slots
 }
 
-// sourceState is what the values of one source come to, of those that some hop replaced.
+// sourceState is the state of one source's values that some hop replaced.
 type sourceState struct {
 	touched, stray uint64
 	from, to       int64
 	when           slots // of strays
 	packets        []Packet
 	wrote, arrived values     // at taps of senders, and elsewhere
-	odd            values     // of arrived ones, those that no port of the path wrote
+	odd            values     // the arrived ones that no port of the path wrote
 	feigned        [4]feigned // by type, of which there are few
-	kept           feigned    // the longest that was over
+	kept           feigned    // the longest completed run
 }
 
-// source counts a value of a source, and gives what is known of it; nil beyond limit.
+// source counts a value of a source, and returns the source's state; nil beyond limit.
 func (s *strays) source(of *seen, limit int) *sourceState {
 	s.all.touched++
 	at := s.known(of.src, limit)
@@ -79,7 +79,7 @@ func (s *strays) known(src netip.Addr, limit int) *sourceState {
 	return at
 }
 
-// add counts a value that no port wrote, and remembers who names which location.
+// add counts a value that no port wrote, and remembers the source and flow that name the location.
 func (s *strays) add(location aggregate.LocationID, of *sourceState, o *seen, clock *slotClock, limit int) {
 	s.all.stray++
 	if of != nil {
@@ -117,7 +117,7 @@ func (s *strays) add(location aggregate.LocationID, of *sourceState, o *seen, cl
 	}
 }
 
-// room reports whether another source or flow can be told apart.
+// room reports whether another source or flow can be added.
 func (s *strays) room() bool {
 	s.pairs++
 	return s.pairs <= maxStrayPairs
@@ -137,13 +137,13 @@ func (s *strays) forged(by map[netip.Addr]bool) (list []Finding) {
 	return list
 }
 
-// unknownLocator is a finding of a locator that nobody writes, and who names it.
+// unknownLocator is a finding of a locator that no port writes, with its sources and flows.
 type unknownLocator struct {
 	Finding
 	by *stray
 }
 
-// unknown are locators that nobody writes, without what forgers account for, the most
+// unknown returns the locators that no port writes, without the values of forgers, the most
 // frequent ones first.
 func (d *Detector) unknown(s *strays, forgers map[netip.Addr]bool) (list []unknownLocator) {
 	for at, names := range s.at {

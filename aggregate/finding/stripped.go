@@ -10,20 +10,19 @@ import (
 )
 
 const (
-	// minMissing is how many tags a flow must lack, and minExcess how many it must have too
-	// many, by what else is seen of it.
+	// minMissing is the number of tags that a flow must lack, and minExcess the number that it must
+	// have too many, compared with its other observations.
 	minMissing, minExcess = 20, 10
 )
 
-// inOrder returns the flows in an order that does not change.
+// inOrder returns the flows in a stable order.
 func (f *flows) inOrder() []*flow {
 	return slices.SortedFunc(maps.Values(f.of), func(a, b *flow) int { return a.key.compare(&b.key) })
 }
 
-// stripped returns the finding of flows that lose their tags on the way (section 6.1). All that
-// arrives at a host without tags is no finding: tags end at the boundary of the domain. A
-// sender that gives tags to some flows alone is none either, where paths do not tell them
-// apart.
+// stripped returns the finding of flows that lose their tags on the way (section 6.1). A host where
+// all packets arrive untagged is no finding: tags end at the boundary of the domain. Neither is a
+// sender that tags only some flows, if paths do not distinguish them.
 func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
 	rates, tagged := d.rates(all)
 	var affected, kept []*flow
@@ -63,8 +62,8 @@ func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
 	return f, true
 }
 
-// clean counts the flows that keep their tags, although they surely pass a location and are of a
-// class that affected ones have too: who strips, strips all of a class.
+// clean counts the flows that keep their tags although they surely pass a location and have a class
+// that affected ones have too: a stripping device strips all packets of a class.
 func (c *court) clean(affected, kept []*flow) map[aggregate.LocationID]int {
 	out := map[aggregate.LocationID]int{}
 	if c.cfg.Routes == nil {
@@ -101,11 +100,11 @@ func (c *court) clean(affected, kept []*flow) map[aggregate.LocationID]int {
 	return out
 }
 
-// senders clears them: a tap beside them saw what they send.
+// senders clears the senders: a tap beside them saw their packets.
 func senders(at aggregate.LocationID) bool { return at == aggregate.NoLocation }
 
-// rates returns the shares of packets with data that senders tag, as receivers have them of
-// the flows that keep tags, and the hosts at which tags arrive from behind other edges.
+// rates returns the shares of packets with data that senders tag, as seen by receivers of flows
+// that keep tags, and the hosts at which tags arrive from behind other edges.
 func (d *Detector) rates(all []*flow) (of map[netip.Addr]float64, tagged map[netip.Addr]bool) {
 	sums := map[netip.Addr]*traffic{}
 	tagged = map[netip.Addr]bool{}
@@ -130,8 +129,8 @@ func (d *Detector) rates(all []*flow) (of map[netip.Addr]float64, tagged map[net
 	return of, tagged
 }
 
-// rate returns the share of a flow's packets with data that its sender tags, 0 if that is not
-// known; seen reports whether a tap at the sender says so, which then holds, tags or not.
+// rate returns the share of a flow's packets with data that its sender tags, 0 if unknown. seen
+// reports that a tap at the sender measured it; then it is right, with or without tags.
 func (one *flow) rate(of map[netip.Addr]float64) (rate float64, seen bool) {
 	if t := &one.sent; t.all() > 0 {
 		return float64(t.tagged) / float64(max(t.tagged+t.data, 1)), true
@@ -143,8 +142,8 @@ func (one *flow) rate(of map[netip.Addr]float64) (rate float64, seen bool) {
 	return of[src], false
 }
 
-// inserted returns the finding of tags that no sender made (section 4.4.2): in flows that a tap
-// at the sender sees without.
+// inserted returns the finding of tags that no sender made (section 4.4.2): in flows that are
+// untagged at a tap of the sender.
 func (d *Detector) inserted(c *court, all []*flow) (f Finding, ok bool) {
 	var affected, kept []*flow
 	for _, one := range all {

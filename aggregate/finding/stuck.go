@@ -12,33 +12,33 @@ import (
 )
 
 const (
-	// stuckWindow is the length of the windows in which a Watcher looks for stuck ports:
-	// one that all taps have.
+	// stuckWindow is the length of the windows in which a Watcher looks for stuck ports: one that
+	// all taps have.
 	stuckWindow = int64(time.Second)
-	// stuckWindows is how many it takes, none of them more than stuckPause after the one
-	// before: values of the one in between are from all of its time.
+	// stuckWindows is the number of windows needed, each at most stuckPause after the previous one:
+	// a middle window has values from its whole length.
 	stuckWindows = 3
-	// stuckObservations is how many observations it takes.
+	// stuckObservations is the number of observations needed.
 	stuckObservations = 200
-	// stuckPause is how long a port may write nothing and go on.
+	// stuckPause is how long a port may write nothing within a run.
 	stuckPause = 10 * stuckWindow
-	// maxRuns bounds the ports and signals that are followed.
+	// maxRuns bounds the tracked ports and signals.
 	maxRuns = 1 << 14
-	// largeWindow is how many ports and signals of a window a map is kept for.
+	// largeWindow is the number of ports and signals of a window up to which a map is reused.
 	largeWindow = 1 << 10
 )
 
-// A Run is a port that writes one value of a signal from window to window.
+// A Run is a port that writes one value of a signal in successive windows.
 type Run struct {
 	At       aggregate.LocationID
 	Signal   csig.Signal
 	Encoding aggregate.Encoding
 	Value    uint64 // in stored units
 	Count    uint64 // observations
-	Told     uint64 // of them, those that a finding counts
+	Told     uint64 // those of them that a finding counts
 	Windows  int
-	Src      netip.Addr // of all flows that are known to name the port, invalid for several
-	From, To int64      // beginning of the first window, end of the last one, Unix ns
+	Src      netip.Addr // of all known flows that name the port, invalid if there are several
+	From, To int64      // start of the first window, end of the last one, Unix ns
 }
 
 type runKey struct {
@@ -47,15 +47,15 @@ type runKey struct {
 	encoding aggregate.Encoding
 }
 
-// runs are those of a Watcher.
+// runs are the runs of a Watcher.
 type runs struct {
 	of map[runKey]*Run
-	// swept is the beginning of the window in which those were last looked for that are over.
+	// swept is the start of the window in which ended runs were last removed.
 	swept int64
-	// Of the block at hand; flows by port and signal alone.
+	// Of the current block; flows only by port and signal.
 	here  map[runKey]*Run
 	flows map[runKey]bounds
-	left  map[portKey]bool // whether ports of here say that they have bandwidth left
+	left  map[portKey]bool // whether ports of here report available bandwidth
 }
 
 // portKey is a port in the tags of an encoding.
@@ -69,16 +69,17 @@ func newRuns() runs {
 }
 
 const (
-	// minCodes is how many codes a signal must have for equal ones alone to mean something: of 32,
-	// a port whose load is steady, or whose queue is full, writes one for long.
+	// minCodes is the number of codes that a signal must have for equal values alone to be
+	// evidence: with 32, a port with a steady load or a full queue writes one value for a long
+	// time.
 	minCodes = 256
-	// minQueued is how many bytes wait at least before a packet whose delay is one of a queue, and
-	// not of the store and forward of large packets.
+	// minQueued is the minimum number of bytes waiting before a packet if its delay comes from a
+	// queue, and not from storing and forwarding large packets.
 	minQueued = 4 * 9216
 )
 
-// mayStick reports whether it means something that a port writes one value for long: the value is
-// fine, and not the tightest one, which a saturated port writes.
+// mayStick reports whether a long run of one value is evidence: the value is fine-grained, and not
+// the tightest one, which a saturated port writes.
 func mayStick(table *csig.Table, code uint32) bool {
 	if table.Codes() < minCodes {
 		return false
@@ -89,8 +90,8 @@ func mayStick(table *csig.Table, code uint32) bool {
 	return code < table.Codes()-1
 }
 
-// mayContradict reports whether a coarse value says that there are always packets in the queue of a
-// port, so that none of its bandwidth (kbit/s) is available.
+// mayContradict reports whether a coarse value means that the port's queue is never empty, so that
+// none of its bandwidth (kbit/s) is available.
 func mayContradict(table *csig.Table, value, capacity uint64) bool {
 	switch {
 	case table.Codes() >= minCodes:
@@ -101,17 +102,17 @@ func mayContradict(table *csig.Table, value, capacity uint64) bool {
 	return table.Signal() == csig.MaxNQD
 }
 
-// suspicious reports whether a value that may stick is heavily loaded: an idle port writes one
-// value for long as well.
+// suspicious reports whether a value that may stick is heavily loaded: an idle port also writes one
+// value for a long time.
 func suspicious(table *csig.Table, capacity uint64, code uint32) bool {
 	lo, hi, ok := table.HeavyCodes(capacity)
 	return ok && code >= lo && code <= hi && mayStick(table, code)
 }
 
-// Closed implements window.Watch: a port is stuck that writes one value in stuckWindows
-// windows of 1 s, stuckObservations times or more, and that no flow through it contradicts. One of
-// 32 values must be a delay or a queue depth that the port's own bandwidth contradicts: a port whose
-// load is steady writes one for long. Windows without flows that name the port tell nothing.
+// Closed implements window.Watch. A port is stuck if it writes one value in stuckWindows windows of
+// 1 s, at least stuckObservations times, and no flow through it contradicts that. With 32 codes, it
+// must be a delay or a queue depth that the port's own bandwidth contradicts: a port with a steady
+// load writes one value for a long time. Windows without flows that name the port are no evidence.
 func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
 	if b.Resolution != stuckWindow {
 		return
@@ -144,8 +145,8 @@ func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
 	}
 }
 
-// steady finds the locations that write one heavy value in a window, of those that a flow
-// names or that did so before. There may be many more, at will of who sends.
+// steady finds the locations that write one heavy value in a window, among those that a flow names
+// or that did so before. There may be many more, under the control of senders.
 func (w *Watcher) steady(b *aggregate.Block, weight uint64) {
 	w.runs.here = emptied(w.runs.here)
 	w.runs.flows = emptied(w.runs.flows)
@@ -180,8 +181,8 @@ func (w *Watcher) follows(k runKey) bool {
 	return named
 }
 
-// emptied returns the map without what is in it. One that was large is made anew: clearing it would
-// take as long in each window ever after.
+// emptied returns the map without its content. It replaces a large map: clearing it would take as
+// long in each later window.
 func emptied[K comparable, V any](m map[K]V) map[K]V {
 	if len(m) > largeWindow {
 		return make(map[K]V)
@@ -190,14 +191,15 @@ func emptied[K comparable, V any](m map[K]V) map[K]V {
 	return m
 }
 
-// bounds are those of the values of flows, and the source of all of these, invalid for several.
+// bounds are the bounds of flows' values, with the source of all these flows, invalid if there are
+// several.
 type bounds struct {
 	least, most uint64
 	src         netip.Addr
 }
 
-// agree reports whether all values of the flows are as tight as the run's: one that was less would
-// have been replaced by a port that writes a constant.
+// agree reports whether all values of the flows are at least as tight as the run's: a port that
+// writes a constant would have replaced a looser one.
 func (b bounds) agree(r *Run) bool {
 	if r.Signal.Aggregation().Direction() == csig.Min {
 		return b.most <= r.Value
@@ -205,7 +207,7 @@ func (b bounds) agree(r *Run) bool {
 	return b.least >= r.Value
 }
 
-// bound finds the bounds of the flows that name ports most of the time.
+// bound finds the bounds of the flows that mostly name ports.
 func (r *runs) bound(b *aggregate.Block) {
 	for i := range b.Flows {
 		f := &b.Flows[i]
@@ -219,7 +221,7 @@ func (r *runs) bound(b *aggregate.Block) {
 	}
 }
 
-// same returns the source of two, invalid if they have several.
+// same returns the common source of two, invalid if they differ.
 func same(a, b netip.Addr) netip.Addr {
 	if a == b {
 		return a
@@ -231,7 +233,7 @@ func keyOfRow(b *aggregate.Block, i int) runKey {
 	return runKey{aggregate.LocationID(b.Location[i]), csig.Signal(b.Signal[i]), aggregate.Encoding(b.Encoding[i])}
 }
 
-// otherwise ends runs of ports that write other values as well.
+// otherwise ends runs of ports that also write other values.
 func (w *Watcher) otherwise(b *aggregate.Block) {
 	for i := range b.Len() {
 		n := b.Observations[i] - b.Trimmed[i]
@@ -250,8 +252,8 @@ func (w *Watcher) otherwise(b *aggregate.Block) {
 	}
 }
 
-// meaning reports whether a run may mean something, which it does of ports alone, and whether it
-// does so only where the port says that bandwidth is left meanwhile.
+// meaning reports whether a run can be evidence, which only runs of ports can, and whether it is so
+// only while the port reports available bandwidth.
 func (w *Watcher) meaning(r *Run) (may, contradicts bool) {
 	at, ok := w.cfg.Locator.Location(r.At)
 	if !ok || at.Kind != fabric.KindPort {
@@ -265,8 +267,8 @@ func (w *Watcher) meaning(r *Run) (may, contradicts bool) {
 	return contradicts || mayStick(t, t.Quantize(r.Value)), contradicts
 }
 
-// leave notes whether all values of bandwidth of a row say that some is left, for ports that
-// seem to have a queue of one length.
+// leave records whether all bandwidth values of a row leave some available, for ports that seem to
+// have a queue of constant length.
 func (w *Watcher) leave(b *aggregate.Block, i int) {
 	k := keyOfRow(b, i)
 	if k.signal != csig.MinABW && k.signal != csig.MinABWRatio {
@@ -282,7 +284,7 @@ func (w *Watcher) leave(b *aggregate.Block, i int) {
 	}
 }
 
-// table returns that of a signal.
+// table returns the table of a signal.
 func (w *Watcher) table(l csig.Layout, s csig.Signal) *csig.Table {
 	for t := range uint8(16) {
 		if table := w.cfg.Domain.Table(l, t); table != nil && table.Signal() == s {
@@ -292,7 +294,7 @@ func (w *Watcher) table(l csig.Layout, s csig.Signal) *csig.Table {
 	return nil
 }
 
-// goOn makes a window part of a run, or the first one of another.
+// goOn adds a window to a run, or starts another run with it.
 func (w *Watcher) goOn(k runKey, r *Run) {
 	was := w.runs.of[k]
 	switch {
@@ -310,7 +312,8 @@ func (w *Watcher) goOn(k runKey, r *Run) {
 	w.tell(k, was)
 }
 
-// tell makes a finding of a run that is long enough, or adds to it what it does not count yet.
+// tell makes a finding of a run that is long enough, or adds the counts that its finding does not
+// include yet.
 func (w *Watcher) tell(k runKey, was *Run) {
 	if was.Windows < stuckWindows || was.Count < stuckObservations || was.Count == was.Told {
 		return
@@ -319,11 +322,11 @@ func (w *Watcher) tell(k runKey, was *Run) {
 	if f.Subject != beyond {
 		at, _ := w.cfg.Locator.Location(k.at)
 		f.Candidates = nil
-		if f.place(&at); was.Src.IsValid() { // which may write the value itself
+		if f.place(&at); was.Src.IsValid() { // the source may write the value itself
 			f.Candidates, f.Device, f.Port = []string{at.Name, was.Src.String()}, "", ""
 		}
 	}
-	if f.Count == 0 && f.Subject != beyond { // those say no one value
+	if f.Count == 0 && f.Subject != beyond { // others have no single value
 		f.Evidence = fmt.Sprintf("%d observations of %d windows of 1 s, with pauses of up to 10 s, that name %s say %s, to the bit",
 			was.Count, was.Windows, f.Subject, csig.FormatQuantity(k.signal.Unit(), float64(was.Value)))
 	}
@@ -333,8 +336,8 @@ func (w *Watcher) tell(k runKey, was *Run) {
 	was.Told = was.Count
 }
 
-// room reports whether there is room for one more run, and makes it where runs are over: ports
-// that went silent. It looks once a window.
+// room reports whether there is room for one more run. Once a window, it makes room by removing
+// runs of ports that went silent.
 func (r *runs) room(from int64) bool {
 	if len(r.of) >= maxRuns && from > r.swept {
 		r.swept = from
@@ -343,7 +346,7 @@ func (r *runs) room(from int64) bool {
 	return len(r.of) < maxRuns
 }
 
-// Runs are what the Watcher would forget otherwise, for the ResumeRuns of another one.
+// Runs returns the Watcher's runs, for ResumeRuns of another Watcher.
 func (w *Watcher) Runs() (list []Run) {
 	for _, r := range w.runs.of {
 		list = append(list, *r)
@@ -351,7 +354,7 @@ func (w *Watcher) Runs() (list []Run) {
 	return list
 }
 
-// ResumeRuns goes on with runs of another Watcher.
+// ResumeRuns continues the runs of another Watcher.
 func (w *Watcher) ResumeRuns(list []Run) {
 	for i := range list {
 		r := list[i]

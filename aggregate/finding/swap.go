@@ -22,7 +22,7 @@ func (s swap) with(at aggregate.LocationID) aggregate.LocationID {
 	return at
 }
 
-// fits reports whether one of the paths passes all ports that a flow names, after a swap.
+// fits reports whether one of the paths has all ports that a flow names, after a swap.
 func (s swap) fits(paths [][]aggregate.LocationID, f *flow) bool {
 	return slices.ContainsFunc(paths, func(path []aggregate.LocationID) bool {
 		return !slices.ContainsFunc(f.named[:], func(at aggregate.LocationID) bool { return at != 0 && !slices.Contains(path, s.with(at)) })
@@ -30,9 +30,9 @@ func (s swap) fits(paths [][]aggregate.LocationID, f *flow) bool {
 }
 
 // swapped returns the findings of two ports of a device that write each other's locator metadata:
-// the ports that flows name lie on none of their paths together, and they do once the two are
-// exchanged, which contradicts no other flow. Flows that are spread over paths, or moved from
-// one to another, name ports of several as well, but an exchange does not mend that.
+// the ports that flows name are together on none of their paths, but are so once the two are
+// exchanged, and no other flow contradicts the exchange. Flows that are spread over paths, or moved
+// from one to another, also name ports of several paths, but an exchange does not repair that.
 func (c *court) swapped(flows []*flow) (list []Finding) {
 	if c.cfg.Routes == nil {
 		return nil
@@ -40,7 +40,7 @@ func (c *court) swapped(flows []*flow) (list []Finding) {
 	var wrong, right []*flow
 	for _, f := range flows[:min(len(flows), maxWeighed)] {
 		if f.named[1] == 0 {
-			continue // one port is on a path of its own
+			continue // a single port is always on some path
 		}
 		if paths := c.routesOf(f); len(paths) > 0 && !(swap{}).fits(paths, f) {
 			wrong = append(wrong, f)
@@ -59,7 +59,7 @@ func (c *court) swapped(flows []*flow) (list []Finding) {
 	return list
 }
 
-// namers are flows by the ports that they name.
+// namers groups flows by the ports that they name.
 func namers(flows []*flow) map[aggregate.LocationID][]*flow {
 	by := map[aggregate.LocationID][]*flow{}
 	for _, f := range flows {
@@ -72,8 +72,8 @@ func namers(flows []*flow) map[aggregate.LocationID][]*flow {
 	return by
 }
 
-// bestSwap returns the exchange that mends most flows, and how many. It mends almost all of those
-// that name one of its ports, and spoils almost none.
+// bestSwap returns the exchange that repairs most flows, and their number. It repairs almost all of
+// those that name one of its ports, and breaks almost none.
 func (c *court) bestSwap(wrong []*flow, by, right map[aggregate.LocationID][]*flow) (best swap, most int) {
 	tried := map[swap]bool{}
 	for _, f := range wrong {
@@ -111,7 +111,7 @@ func (c *court) swaps(f *flow, at aggregate.LocationID) (list []swap) {
 }
 
 // fitting counts the flows that name one of a swap's ports, and those of them that name ports of
-// one path once they are exchanged.
+// one path after the exchange.
 func (c *court) fitting(s swap, by map[aggregate.LocationID][]*flow) (fit, named int) {
 	count := func(f *flow) {
 		if named++; s.fits(c.routesOf(f), f) {
@@ -129,7 +129,7 @@ func (c *court) fitting(s swap, by map[aggregate.LocationID][]*flow) (fit, named
 	return fit, named
 }
 
-// swapFinding returns the finding of a swap, whose flows it takes out of the list.
+// swapFinding returns the finding of a swap, and removes its flows from the list.
 func (c *court) swapFinding(s swap, wrong *[]*flow) Finding {
 	a, b := c.place(s.a), c.place(s.b)
 	names := []string{a.Name, b.Name}

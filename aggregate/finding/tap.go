@@ -9,75 +9,76 @@ import (
 )
 
 const (
-	// minRepeated is how many frames a tap must capture twice, and repeatedShare of how many
-	// one: applications send the same bytes again now and then.
+	// minRepeated is the number of frames that a tap must capture twice, and one in repeatedShare
+	// frames: applications sometimes send the same bytes again.
 	minRepeated, repeatedShare = 20, 1000
-	// copyTime is how far apart the copies of a frame are at most, and copySilence for how long no
-	// other frame has the same bytes: who sends such again and again, as probes are, does it longer.
+	// copyTime is the maximum interval between the copies of a frame, and copySilence the time for
+	// which no other frame has the same bytes: a sender that repeats them, as probes do, continues
+	// for longer.
 	copyTime, copySilence = time.Millisecond, time.Second
-	// maxCopies bounds the contents that wait for the end of that time.
+	// maxCopies bounds the contents that wait for the end of copySilence.
 	maxCopies = 1 << 16
-	// minBack is how far a clock must go back to have been set, and staysBack for how many
-	// frames: those that are captured out of order are less apart, and few.
+	// minBack is how far a clock must go back to count as set, and staysBack for how many frames:
+	// frames captured out of order are closer together, and few.
 	minBack, staysBack = 100 * time.Millisecond, 50
-	// minAhead is how far a clock must go ahead to have been set, while other taps go on.
+	// minAhead is how far a clock must go ahead to count as set, while other taps continue.
 	minAhead = time.Second
-	// minUnseen is how many acknowledged segments a tap must have missed, and unseenShare of
-	// how many one.
+	// minUnseen is the number of acknowledged segments that a tap must have missed, and one in
+	// unseenShare of them.
 	minUnseen, unseenShare = 20, 1000
-	// maxSegments bounds the segments that are remembered of all taps, and the
-	// acknowledgements. Of more, the same ones are in the sample of each.
+	// maxSegments bounds the remembered segments of all taps, and the acknowledgements. If there
+	// are more, both keep the same sample.
 	maxSegments = 1 << 17
 )
 
 // Frame is a frame at a tap, whatever it carries.
 type Frame struct {
-	TimeNS int64  // Unix ns, 0 where the capture has none
+	TimeNS int64  // Unix ns, 0 if the capture has none
 	Number uint64 // in its file, from 1
-	// Content is a number for the bytes of the frame, and Repeated reports whether the tap captured the
-	// same ones within copyTime before.
+	// Content is a number for the bytes of the frame. Repeated says that the tap captured the same
+	// bytes at most copyTime before.
 	Content  uint64
 	Repeated bool
 	Bare     bool // it carries no CSIG
 	Class    Class
-	// Sent is a number for the TCP segment that the frame carries, by its connection and the
-	// sequence number that follows it, and Acked for the one that it acknowledges, which are
-	// the same for the same segment wherever it is captured; 0 for none.
+	// Sent is a number for the TCP segment in the frame, from its connection and the sequence
+	// number after it; Acked is the number of the segment that the frame acknowledges. Both are the
+	// same for the same segment wherever it is captured; 0 for none.
 	Sent, Acked uint64
-	// Flow and AckedFlow are numbers for the connection and direction of these; Flow is 0 where
-	// the segment carries no data, as a trimmed one, whose receiver may acknowledge it.
+	// Flow and AckedFlow are numbers for the connection and direction of these. Flow is 0 if the
+	// segment carries no data, like a trimmed one, which its receiver may acknowledge.
 	Flow, AckedFlow uint64
 	// End and Ack are the sequence numbers themselves.
 	End, Ack uint32
 }
 
-// Class is what L2 and IP say about how a packet is to be treated.
+// Class is a packet's treatment according to L2 and IP.
 type Class struct {
 	VLAN uint16 // of the outermost tag, 0 without one
 	DSCP uint8
 }
 
-// tapState is what a tap's frames come to.
+// tapState is the state of a tap's frames.
 type tapState struct {
 	Tap
 	frames         uint64
-	whole          bool // data without CSIG is captured as well: there is no filter
+	whole          bool // untagged data is captured as well: there is no filter
 	copies         copies
 	repeated, back Finding
-	toldRepeated   uint64 // of repeated, those that a Watcher's finding counts
+	toldRepeated   uint64 // those of repeated that a Watcher's finding counts
 	toldBack       uint64 // likewise
-	first, last    int64  // times, the last one being the latest
+	first, last    int64  // times; last is the latest
 	before         int64  // the latest time before the clock went back
 	behind         uint64
 	gapFrom, gapTo int64 // the longest time without a frame
 }
 
-// segments are a sample of those that taps saw, and that were acknowledged.
+// segments are a sample of the segments that taps saw, and of the acknowledged ones.
 type segments struct {
 	sent  map[uint64]struct{}
 	acked map[uint64]ack
 	flows map[uint64]*sentFlow
-	zeros uint // that a number begins with to be in the sample
+	zeros uint // leading zeros of a number in the sample
 }
 
 // ack acknowledges the segment of a flow that ends at a sequence number.
@@ -87,10 +88,10 @@ type ack struct {
 	time int64
 }
 
-// sentFlow is a direction of a connection at the tap that captures what arrives.
+// sentFlow is a direction of a connection at the receiver's tap.
 type sentFlow struct {
 	tap      *tapState
-	from, to uint32 // sequence numbers that segments end at
+	from, to uint32 // sequence numbers of segment ends
 }
 
 func newSegments() segments {
@@ -117,14 +118,14 @@ func (d *Detector) Frame(tap *Tap, f *Frame) {
 	d.segments.add(t, f, d.cfg.MaxFlows)
 }
 
-// copies are frames that were captured again within copyTime, in the order of time, until
-// copySilence is over.
+// copies are frames that were captured again within copyTime, ordered by time, until copySilence
+// has passed.
 type copies struct {
 	of    map[uint64]*copied // by content
 	queue []*copied
 }
 
-// copied is such a frame.
+// copied is one such frame.
 type copied struct {
 	content uint64
 	n       uint64 // copies
@@ -133,7 +134,7 @@ type copied struct {
 	sent    bool // the sender sends the same bytes again and again
 }
 
-// copied takes the content of a frame. Equal ones count as copies once copySilence is over.
+// copied takes the content of a frame. Equal ones count as copies once copySilence has passed.
 func (t *tapState) copied(f *Frame) {
 	c := &t.copies
 	for len(c.queue) > 0 && f.TimeNS-c.queue[0].time > int64(copySilence) {
@@ -159,7 +160,7 @@ func (t *tapState) copied(f *Frame) {
 	}
 }
 
-// count adds the copies to a finding, unless the sender made them.
+// count adds the copies to a finding, unless the sender repeated the bytes.
 func (c *copied) count(f *Finding, file string) {
 	if !c.sent {
 		f.seen(file, &decode.Observation{TimeNS: c.time, Packet: c.packet})
@@ -167,7 +168,7 @@ func (c *copied) count(f *Finding, file string) {
 	}
 }
 
-// repeats reports whether so many copies are more than applications send again.
+// repeats reports whether n copies are more than applications cause.
 func (t *tapState) repeats(n uint64) bool { return n >= minRepeated && n*repeatedShare >= t.frames }
 
 // clock follows the times of a tap's frames.
@@ -193,7 +194,7 @@ func (t *tapState) clock(f *Frame) {
 	t.last = max(t.last, now)
 }
 
-// add takes in what a frame carries and acknowledges.
+// add records the segment that a frame carries and the one that it acknowledges.
 func (s *segments) add(t *tapState, f *Frame, most int) {
 	if f.Sent != 0 && t.Place == Receiver {
 		one := s.flows[f.Flow]
@@ -232,9 +233,9 @@ func (s *segments) add(t *tapState, f *Frame, most int) {
 
 func (s *segments) takes(id uint64) bool { return id>>(64-s.zeros) == 0 }
 
-// unseen counts the acknowledged segments of taps, and those that they did not see although
-// they saw segments of the connection before and after: the receiver has them, so that the
-// network did not lose them.
+// unseen counts the acknowledged segments of taps, and those that a tap missed although it saw
+// segments of the connection before and after: the receiver has them, so the network did not lose
+// them.
 func (s *segments) unseen() map[*tapState]*Finding {
 	out := map[*tapState]*Finding{}
 	for id, a := range s.acked {
@@ -256,7 +257,7 @@ func (s *segments) unseen() map[*tapState]*Finding {
 	return out
 }
 
-// ofTaps returns the findings about taps themselves.
+// ofTaps returns the findings about the taps themselves.
 func (d *Detector) ofTaps() (list []Finding) {
 	about := func(f Finding, k Kind, t *tapState, of uint64, evidence string, args ...any) {
 		f.Kind, f.ID, f.Subject, f.Of, f.Evidence = k, idOf(k, t.Name), t.Name, of, fmt.Sprintf(evidence, args...)
@@ -265,7 +266,7 @@ func (d *Detector) ofTaps() (list []Finding) {
 	for _, t := range d.taps {
 		repeated := t.repeated
 		repeated.Packets = slices.Clip(repeated.Packets)
-		for _, one := range t.copies.queue { // as if the capture were over
+		for _, one := range t.copies.queue { // as at the end of the capture
 			one.count(&repeated, t.File)
 		}
 		if n := repeated.Count; t.repeats(n) {
@@ -287,7 +288,7 @@ func (d *Detector) ofTaps() (list []Finding) {
 }
 
 // ahead reports whether a tap's clock was set ahead: it jumps over a time in which each other tap
-// has frames, and is ahead of all of them by as much from then on.
+// has frames, and stays ahead of all of them by about as much.
 func (d *Detector) ahead(t *tapState) bool {
 	jump := t.gapTo - t.gapFrom
 	others := 0
@@ -302,7 +303,8 @@ func (d *Detector) ahead(t *tapState) bool {
 	return jump >= int64(minAhead) && others > 0
 }
 
-// shared says which VLAN or DSCP all flows of one list have and none of another, empty for none.
+// shared returns the VLAN or DSCP that all flows of one list have and none of the other, as text;
+// empty if there is none.
 func shared(affected, kept []*flow) string {
 	same := func(of func(*flow) int) (int, bool) {
 		if len(affected) < minAffected || len(kept) < minAffected {

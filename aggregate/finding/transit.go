@@ -12,9 +12,9 @@ type types [16]uint32
 
 func (t *types) add(o *decode.Observation) { t[o.Tag.T&15]++ }
 
-// retyped returns the finding of tags whose signal type changed on the way (section 4.4.2): of flows
-// that arrive with types that a tap at the sender sees fewer of, or that lack a type which their
-// source gives to its other flows, where paths explain that.
+// retyped returns the finding of tags whose signal type changed on the way (section 4.4.2): of
+// flows that arrive with more tags of a type than a tap at the sender sees, or without a type that
+// their source gives to its other flows, if paths explain that.
 func (d *Detector) retyped(c *court, all []*flow) (f Finding, ok bool) {
 	usual := map[[16]byte]*types{}
 	for _, one := range all {
@@ -56,9 +56,9 @@ func (d *Detector) retyped(c *court, all []*flow) (f Finding, ok bool) {
 	return f, true
 }
 
-// retyped returns how many tags of a flow have another type than they were sent with; seen tells
-// whether a tap at the sender says so. Without, it is how many of a type are missing of which
-// the source's other flows have as many.
+// retyped returns the number of a flow's tags with another type than at the sender; seen reports
+// that a tap at the sender measured it. Without such a tap, it is the number of missing tags of a
+// type that the source's other flows have.
 func (one *flow) retyped(usual *types) (changed uint64, seen bool) {
 	sent, got := one.sent.tagged, one.got.tagged
 	if sent >= minMissing && got >= minMissing {
@@ -82,8 +82,8 @@ func (one *flow) retyped(usual *types) (changed uint64, seen bool) {
 }
 
 const (
-	// minWhole is how long a packet is at least, in bytes, that was not trimmed, and
-	// wholeShare which part of the longest packet of its layout: trimming leaves the headers.
+	// minWhole is the minimum length of an untrimmed packet, in bytes, and wholeShare its minimum
+	// share of the longest packet of its layout: trimming leaves only the headers.
 	minWhole   = 300
 	wholeShare = 0.9
 )
@@ -95,7 +95,7 @@ type wholes struct {
 	Finding
 }
 
-// whole reports whether nobody trimmed them, where the longest packet without D has so many bytes.
+// whole reports whether they are untrimmed, given the length of the longest packet without D.
 func (w *wholes) whole(longest uint32) bool {
 	return w.bytes >= minWhole && longest > 0 && float64(w.bytes) >= wholeShare*float64(longest)
 }
@@ -108,9 +108,9 @@ func (w *wholes) trimmed(tap *Tap, o *decode.Observation) {
 	w.seen(tap.File, o)
 }
 
-// frozen returns the finding of packets that have D and are as long as those that do not: nobody
-// trimmed them, and their values leave the mode of the bottleneck. Layouts that are misread, or of
-// which many locators name no port, say nothing of D: its bit may be one of the locator's.
+// frozen returns the finding of packets with D that are as long as those without: they were not
+// trimmed, and their values are missing in the mode of the bottleneck. It ignores layouts that are
+// misread, or whose locators often name no port: their D may be a bit of the locator.
 func (d *Detector) frozen(c *court, all []*flow, misread [csig.NumLayouts]bool) (f Finding, ok bool) {
 	longest := uint32(0)
 	for i := range d.layouts {

@@ -12,34 +12,33 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Version changes whenever a Watcher finds something else in the same observations, or
-// names it otherwise.
+// Version changes whenever a Watcher's findings or their names change for the same observations.
 const Version = 5
 
-// Watcher finds what single observations show: unauthorised senders, values of senders
-// that are not initial, unknown locators, values above the capacity, reserved bits and
-// orphans, in the sense of Detector; and what windows show: stuck ports. One that is Live also
-// finds swapped locators, whole packets with the trim bit, duplicate frames and a clock that is
-// set back. The table of kinds says why the others are left to a Detector.
+// Watcher finds faults in single observations: unauthorised senders, senders' values that are not
+// initial, unknown locators, values above the capacity, reserved bits and orphans, as a Detector
+// does; and in windows: stuck ports. A Live one also finds swapped locators, whole packets with the
+// trim bit, duplicate frames and a clock that is set back. The table of kinds gives the reasons why
+// only a Detector finds the others.
 //
-// It is the window.Watch of one shard, and as little safe for concurrent use. It
-// allocates when it meets a subject, and nothing for each observation of it.
+// It is the window.Watch of one shard, and not safe for concurrent use. It allocates for a new
+// subject, and nothing for each observation of it.
 type Watcher struct {
 	cfg Config
-	// windowsAlone says that a Detector looks at all else.
+	// windowsAlone says that a Detector checks everything else.
 	windowsAlone bool
-	file         string // that packets are numbered in, empty where they are not
+	file         string // in which packets are numbered, empty if they are not
 	cases        cases
 	runs         runs
 	heads        *heads // nil unless in pieces
 	live         *live  // nil unless Live
 	places       map[aggregate.LocationID]*watchedPlace
-	limits       map[limitKey]uint32 // least codes that are above a capacity
-	before       []Finding           // of the watcher that this one goes on after
-	made         []Finding           // what Findings gave last, nil since something was found
+	limits       map[limitKey]uint32 // least codes above a capacity
+	before       []Finding           // of the previous watcher that this one continues
+	made         []Finding           // last result of Findings, nil after a new finding
 }
 
-// watchedPlace is what matters of a location.
+// watchedPlace is a location's data.
 type watchedPlace struct {
 	unknown  bool
 	capacity uint64
@@ -51,12 +50,11 @@ type limitKey struct {
 	capacity uint64
 }
 
-// maxPlaces bounds the locations that are remembered, and the limits.
+// maxPlaces bounds the remembered locations, and the limits.
 const maxPlaces = 1 << 16
 
-// NewWatcher makes a Watcher of a capture file, or of live packets, which have no numbers,
-// without a name. That of a tap in the middle of paths is shown orphans and reserved bits
-// alone.
+// NewWatcher makes a Watcher of a capture file, or, without a name, of live packets, which have no
+// numbers. At a tap in the middle of paths, it only gets orphans and reserved bits.
 func NewWatcher(cfg Config, file string) (*Watcher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -67,14 +65,14 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 	return w, nil
 }
 
-// Begin forgets what was found, and goes on in another file.
+// Begin forgets all findings, and starts with another file.
 func (w *Watcher) Begin(file string) {
 	w.file, w.cases, w.before, w.made = file, newCases(&w.cfg, new([NumKinds]int)), nil, nil
 	w.places = make(map[aggregate.LocationID]*watchedPlace)
 	w.runs, w.heads = newRuns(), nil
 }
 
-// Resume goes on from what Findings gave of another Watcher. It keeps the list.
+// Resume continues with the Findings of another Watcher. It keeps the list.
 func (w *Watcher) Resume(list []Finding) {
 	w.before, w.made = list, nil
 	for i := range list {
@@ -139,8 +137,8 @@ func (w *Watcher) place(id aggregate.LocationID, capacity uint64) *watchedPlace 
 	return p
 }
 
-// watched are the kinds of what single observations break, by why they are shown, but for
-// values, which take a look.
+// watched maps the reason for watching an observation to the kind that it breaks, except for
+// values, which need a check.
 var watched = [...]Kind{
 	aggregate.WatchedSource: UnauthorisedSender, aggregate.WatchedOrphan: OrphanTag,
 	aggregate.WatchedSent: ForgedValue, aggregate.WatchedReserved: ReservedBits,
@@ -187,7 +185,7 @@ func (w *Watcher) value(o *aggregate.Watched) {
 	}
 }
 
-// found counts an observation for what it breaks a rule about.
+// found counts an observation for the subject of a broken rule.
 func (w *Watcher) found(k Kind, o *aggregate.Watched) {
 	w.count(w.cases.get(keyOf(k, o.Observation, o.Location, "")), o)
 }
@@ -197,8 +195,8 @@ func (w *Watcher) count(f *Finding, o *aggregate.Watched) {
 	f.seen(w.file, o.Observation)
 }
 
-// Findings are what was found since Begin, errors first. The list does not change, and is
-// the same one while nothing is found.
+// Findings returns the findings since Begin, errors first. The list does not change, and is the
+// same one until the next finding.
 func (w *Watcher) Findings() []Finding {
 	if w.made != nil {
 		return w.made
@@ -214,42 +212,41 @@ func (w *Watcher) Findings() []Finding {
 	return list
 }
 
-// A Passage is what a piece of a capture leaves to tell which ports are stuck, for what the
-// pieces before and after it tell: whoever looks at pieces apart has each port's first run
-// and its last one.
+// A Passage is a piece's contribution to finding stuck ports over a whole capture: separately
+// processed pieces keep each port's first run and its last one.
 type Passage struct {
 	Heads []Head
-	Tails []Run // that go on at the end
+	Tails []Run // that continue at the end
 	Full  bool  // ports are missing in Heads
 }
 
-// A Head is what a port writes first.
+// A Head is the first value that a port writes.
 type Head struct {
 	At       aggregate.LocationID
 	Signal   csig.Signal
 	Encoding aggregate.Encoding
 	Value    uint64 // in stored units
-	Run      *Run   // nil where no window tells anything
-	Over     bool   // in the piece
+	Run      *Run   // nil if no window is evidence
+	Over     bool   // the run ended in the piece
 }
 
-// heads are those of a Watcher that looks at a piece.
+// heads are those of a Watcher in pieces.
 type heads struct {
 	of   map[runKey]*head
 	full bool
 }
 
-// head is one; its run is the Watcher's as long as the run lasts.
+// head is one port's; its run is the Watcher's while the run lasts.
 type head struct {
 	value uint64
 	run   *Run
 	over  bool
 }
 
-// InPieces makes the Watcher remember what Passage gives until the next Begin.
+// InPieces makes the Watcher collect the data for Passage until the next Begin.
 func (w *Watcher) InPieces() { w.heads = &heads{of: make(map[runKey]*head)} }
 
-// Passage is what a Watcher that looks InPieces knows at the end of a piece.
+// Passage returns the data of a Watcher InPieces at the end of a piece.
 func (w *Watcher) Passage() *Passage {
 	p := &Passage{Tails: w.Runs(), Full: w.heads.full}
 	for k, h := range w.heads.of {
@@ -263,8 +260,8 @@ func (w *Watcher) Passage() *Passage {
 	return p
 }
 
-// note takes what a window says of a port: its value and the run that it is of, if any, or
-// that it writes something else.
+// note records a window's result for a port: its value with its run, if any, or that it writes
+// other values.
 func (h *heads) note(k runKey, value uint64, run *Run, otherwise bool) {
 	if h == nil {
 		return
@@ -287,7 +284,7 @@ func (h *heads) note(k runKey, value uint64, run *Run, otherwise bool) {
 	}
 }
 
-// open reports whether what a port writes may be of its head.
+// open reports whether a port's values may still belong to its head.
 func (h *heads) open(k runKey) bool {
 	if h == nil {
 		return false
@@ -300,8 +297,8 @@ func (h *heads) open(k runKey) bool {
 	return one == nil || !one.over
 }
 
-// Follow goes on with the pieces before a piece, and adds what they find together to what was
-// found in it. It is for Watchers that follow pieces in their order, and do nothing else.
+// Follow adds a piece to the earlier ones, and returns its findings with those that the pieces give
+// together. It is for Watchers that only follow pieces, in order.
 func (w *Watcher) Follow(p *Passage, found []Finding) []Finding {
 	runs := w.runs
 	w.Begin("")
@@ -335,7 +332,7 @@ func (w *Watcher) Follow(p *Passage, found []Finding) []Finding {
 	return w.Findings()
 }
 
-// add makes a run of the next piece part of one. Pieces may share a window.
+// add joins a run of the next piece to r. Pieces may share a window.
 func (r *Run) add(next *Run) {
 	r.Windows += next.Windows
 	if next.From < r.To {
