@@ -20,7 +20,7 @@ const (
 	maxName  = 128     // bytes
 )
 
-// builder makes a topology of a Spec and collects what is wrong with it.
+// builder makes a topology from a Spec and collects the errors in it.
 type builder struct {
 	problems
 
@@ -30,8 +30,7 @@ type builder struct {
 	nodes map[string]string // names that peers can have, to the path that defines them
 }
 
-// check builds the topology under the domain that the specification itself
-// describes, for its errors.
+// check builds the topology under the domain of the specification itself, for its errors.
 func (s *Spec) check() error {
 	if _, err := s.CSIG.Compile(); err != nil {
 		// The compiler's errors begin with the section and index at fault.
@@ -115,16 +114,15 @@ func (b *builder) bounds() {
 	}
 }
 
-// Characters that names must not have, since they would make canonical names
-// ambiguous: "device:port", lists with commas, "leaf3 up". A port's name may have
-// colons, as in "et-0/0/1:2".
+// Characters that names must not have, because they would make canonical names ambiguous:
+// "device:port", lists with commas, "leaf3 up". A port's name may have colons, as in "et-0/0/1:2".
 const (
 	notInNames     = " ,:()"
 	notInPortNames = " ,()"
 	notInLabels    = `"`
 )
 
-// checkName demands a printable name without the forbidden characters.
+// checkName requires a printable name without the forbidden characters.
 func (p *problems) checkName(path, name, forbidden string) {
 	switch {
 	case name == "":
@@ -140,7 +138,7 @@ func (p *problems) checkName(path, name, forbidden string) {
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// define enters a name that ports can face.
+// define adds a name that ports can face.
 func (b *builder) define(path, name string) {
 	b.checkName(path+".name", name, notInNames)
 	if at, taken := b.nodes[name]; taken && name != "" {
@@ -242,7 +240,7 @@ func (b *builder) taps() {
 	}
 }
 
-// CheckTaps says what is wrong with taps, as SpecErrors whose paths begin with "taps[0]".
+// CheckTaps checks taps. It returns SpecErrors whose paths begin with "taps[0]".
 func CheckTaps(list []TapSpec) error {
 	var p problems
 	p.checkTaps(list)
@@ -270,13 +268,13 @@ func (p *problems) checkTaps(list []TapSpec) {
 	}
 }
 
-// oneOf is "receiver, sender or mid".
+// oneOf joins a list as in "receiver, sender or mid".
 func oneOf(list []string) string {
 	last := len(list) - 1
 	return strings.Join(list[:last], ", ") + " or " + list[last]
 }
 
-// TapPlaces are what a TapSpec's place may be.
+// TapPlaces are the valid places of a TapSpec.
 var TapPlaces = []string{"receiver", "sender", "mid"}
 
 // groupLevels are the levels of groups from the lowest, with their rank.
@@ -313,7 +311,7 @@ func (b *builder) groups() {
 	}
 }
 
-// groupParent demands a higher level, which also excludes circles.
+// groupParent requires a higher level, which also excludes cycles.
 func (b *builder) groupParent(path string, g GroupSpec) {
 	if g.Parent == "" {
 		return
@@ -349,8 +347,8 @@ func (b *builder) groupPrefix(path, text string, n int32) {
 	t.prefixes.Insert(p, n)
 }
 
-// peers resolves what ports face. Paths follow the file's order, so that errors
-// name the place where the user wrote the port.
+// peers resolves the peers of ports. Paths follow the file's order, so that errors name the place
+// where the user wrote the port.
 func (b *builder) peers() {
 	t := b.topo
 	facing := make([]int, len(t.hosts))
@@ -384,8 +382,7 @@ func (b *builder) peers() {
 	}
 }
 
-// checkLinks warns of links that only one end knows: paths would lack one of
-// their directions.
+// checkLinks warns about links that only one end states: paths would lack one of their directions.
 func (b *builder) checkLinks() {
 	t := b.topo
 	type link struct{ from, to int32 }
@@ -418,7 +415,7 @@ func (b *builder) checkLinks() {
 	}
 }
 
-// vocabulary is what one locator layout can say at all.
+// vocabulary is the set of values that one locator layout can express.
 type vocabulary struct {
 	name         string // "the locator of wide/uec050"
 	has          [csig.FieldOpaque + 1]bool
@@ -470,9 +467,9 @@ func newVocabulary(loc *csig.Locator, l csig.Layout) vocabulary {
 	return v
 }
 
-// checkWords holds the topology against what locators can say. Identifiers that do
-// not fit are errors, since a truncated one names another port; attributes without
-// a code are warnings, since such ports may never write locator metadata.
+// checkWords checks the topology against the vocabularies of the locators. Identifiers that do not
+// fit are errors, because a truncated one names another port; attributes without a code are
+// warnings, because such ports may never write locator metadata.
 func (b *builder) checkWords() {
 	b.checkPortIDs()
 	b.checkKinds()
@@ -483,8 +480,8 @@ func (b *builder) checkWords() {
 	}
 }
 
-// checkPortIDs demands port ids that are unique in the fabric (section 5.5.2), or
-// in their device where locators name the device beside the port.
+// checkPortIDs requires port ids that are unique in the fabric (section 5.5.2), or in their device
+// if locators also name the device.
 func (b *builder) checkPortIDs() {
 	perDevice := false
 	for i := range b.words {
@@ -516,8 +513,8 @@ func (b *builder) checkPortIDs() {
 	}
 }
 
-// checkKinds bounds what compiling locators takes: each combination of fields
-// divides all ports again.
+// checkKinds bounds the cost of compiling locators: each combination of fields divides all ports
+// again.
 func (b *builder) checkKinds() {
 	kinds := map[fieldSet]bool{}
 	for i := range b.words {

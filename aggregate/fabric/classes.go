@@ -4,12 +4,12 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// maxClassed bounds the ports of all partitions together: their number times that of
-// the different combinations of fields in locators.
+// maxClassed bounds the ports of all partitions together: the number of ports times the number of
+// different combinations of fields in locators.
 const maxClassed = 8 << 20
 
-// fieldSet tells which attributes that name a place a locator has, by 1<<csig.Field.
-// A TTL names the hop on a path, opaque bits name nothing.
+// fieldSet is the set of place attributes of a locator, by 1<<csig.Field. A TTL names the hop on a
+// path, opaque bits name nothing.
 type fieldSet uint8
 
 // placeFields are the attributes that name a place.
@@ -28,8 +28,8 @@ func fieldsOf(has func(csig.Field) bool) (s fieldSet) {
 
 func (s fieldSet) has(f csig.Field) bool { return s>>f&1 != 0 }
 
-// place is what locator metadata can say about a port; the zero value for what its
-// layout leaves out.
+// place is the part of a port's attributes that locator metadata can express; fields that its
+// layout leaves out are zero.
 type place struct {
 	stage, orientation string
 	capacity           uint64 // kbit/s
@@ -41,8 +41,8 @@ func placeIn(a *csig.Attributes) place {
 	return place{a.Stage, a.Orientation, a.Capacity, a.Port, a.Device}
 }
 
-// placeOf is what locator metadata with these fields says about a port. A port
-// without the identifier that it would have to write has no place.
+// placeOf returns the place that locator metadata with these fields gives a port. A port without a
+// required identifier has no place.
 func (t *topology) placeOf(s fieldSet, i int32) (k place, ok bool) {
 	p := &t.ports[i]
 	d := &t.devices[p.device]
@@ -67,14 +67,14 @@ func (t *topology) placeOf(s fieldSet, i int32) (k place, ok bool) {
 	return k, true
 }
 
-// partition divides the ports into classes: those that one value of locator metadata
-// stands for. Locators with the same fields share one.
+// partition divides the ports into classes: one value of locator metadata stands for each. Locators
+// with the same fields share one.
 type partition struct {
-	classOf []int32 // of a port; none when no value stands for it
+	classOf []int32 // of a port; none if no value stands for it
 	classes map[place]int32
 }
 
-// edge tells which ends of paths matter to a class.
+// edge says which ends of paths matter to a class.
 type edge uint8
 
 const (
@@ -83,8 +83,8 @@ const (
 	mixed   = outside | inside
 )
 
-// classes are the classes of all partitions, numbered through, and what values of
-// locator metadata stand for which. Immutable.
+// classes are the classes of all partitions, numbered consecutively, with the values of locator
+// metadata that stand for them. Immutable.
 type classes struct {
 	partitions []partition
 	from       []int32 // of a class, its partition
@@ -92,16 +92,15 @@ type classes struct {
 	members    []int32 // ports, ascending in each class
 	edge       []edge  // of a class
 
-	// byLM are the classes by layout, signal type and locator metadata, with the hop that it
-	// tells above classBits; nil without a locator layout, none for a value that names
-	// nothing.
+	// byLM are the classes by layout, signal type and locator metadata, with the encoded hop above
+	// classBits; nil without a locator layout, none for a value that names nothing.
 	byLM [csig.NumLayouts][16][]int32
 }
 
-// classBits hold the number of a class: there are at most maxClassed.
+// classBits is the number of bits of a class: there are at most maxClassed.
 const classBits = 23
 
-// at returns a class at a hop of a path, 0 for any.
+// at returns the key of a class at a hop of a path, 0 for any.
 func at(class int32, hop uint8) int32 { return class | int32(hop)<<classBits }
 
 // newClasses compiles the locators of a domain for a topology.
@@ -196,8 +195,8 @@ func (c *classes) divide(t *topology, fields fieldSet) {
 	c.partitions = append(c.partitions, p)
 }
 
-// class is what a value of locator metadata stands for, none for nothing; located is
-// false when the layout has no locator for the signal type.
+// class returns the class for a value of locator metadata, none if it names nothing; located is
+// false if the layout has no locator for the signal type.
 func (c *classes) class(l csig.Layout, typ uint8, lm uint16) (class int32, located bool) {
 	table := c.byLM[l.Index()][typ&15]
 	if int(lm) >= len(table) || table[lm] == none {
@@ -206,8 +205,7 @@ func (c *classes) class(l csig.Layout, typ uint8, lm uint16) (class int32, locat
 	return table[lm] & (1<<classBits - 1), true
 }
 
-// hop returns the number of the hop that a value of locator metadata with a class tells, 0 for
-// none.
+// hop returns the hop number in a value of locator metadata that has a class, 0 for none.
 func (c *classes) hop(l csig.Layout, typ uint8, lm uint16) uint8 {
 	return uint8(c.byLM[l.Index()][typ&15][lm] >> classBits)
 }

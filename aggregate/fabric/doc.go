@@ -1,19 +1,19 @@
-// Package fabric knows the topology: groups of addresses, devices, ports and
-// hosts, the shortest paths between hosts, and which ports a value of locator
-// metadata can stand for on such a path.
+// Package fabric resolves addresses to groups and locator metadata to ports: the topology with its
+// groups, devices, ports and hosts, the shortest paths between hosts, and the ports that a value of
+// locator metadata can stand for on such a path.
 //
-// It must never know traffic: it is asked about addresses and locator metadata,
-// and never told how often, how much, or what was measured.
+// It knows addresses and locator metadata. It must never know traffic: how often or how much was
+// sent, or what was measured.
 //
 // Locator metadata is compressed (draft-ravi-ippm-csig-01, section 5.5): "a leaf,
 // upward, 100 Gbit/s" fits many ports. A location is therefore a set of ports,
 // the smallest one that the metadata and the path from source to destination
 // allow, and a single port only when they force one.
 //
-// What locator metadata can say is compiled into classes of ports when a fabric is
-// made. A class of one port is held against a path by three distances between
-// devices; what paths have of larger classes is searched once for each pair of
-// attachments and kept in a cache of fixed size. Places, too, are bounded: past
-// maxSets a set becomes its stage, past maxOffPath a contradiction becomes the
-// overflow location, past maxDistances paths count as unknown. Counts has all three.
+// A new fabric compiles the possible values of locator metadata into classes of ports. For a class
+// of one port, three distances between devices decide whether a path has it. For larger classes,
+// the paths are searched once for each pair of attachments, and the result is kept in a cache of
+// fixed size. Locations are bounded, too: past maxSets a set becomes its stage, past maxOffPath a
+// contradiction becomes the overflow location, past maxDistances paths count as unknown. Counts has
+// all three.
 package fabric

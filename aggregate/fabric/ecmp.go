@@ -10,13 +10,13 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// ECMPSpec says how switches choose among equal-cost ports: port number hash(fields) modulo the
+// ECMPSpec is the switches' choice among equal-cost ports: port number hash(fields) modulo the
 // number of ports that lead nearer to the destination, in the order of the fabric file.
 type ECMPSpec struct {
-	Stages []string `yaml:"stages,omitempty,flow"` // of the devices that hash so; empty: all others
+	Stages []string `yaml:"stages,omitempty,flow"` // of the devices that hash this way; empty: all others
 	// Hash is crc16 (CCITT, polynomial 0x1021), crc32 (IEEE 802.3), crc32c (Castagnoli) or xor16.
 	Hash string `yaml:"hash"`
-	// Fields are hashed in this order, in network byte order. Default: all of the 5-tuple.
+	// Fields are hashed in this order, in network byte order. Default: the whole 5-tuple.
 	Fields []string `yaml:"fields,omitempty,flow"`
 }
 
@@ -31,8 +31,8 @@ var ecmpFields = map[string]func(b []byte, f *aggregate.Flow) []byte{
 
 var fiveTuple = []string{"src_ip", "dst_ip", "protocol", "src_port", "dst_port"}
 
-// ecmpHashes hash bytes, with the seed of a device in the register that they begin with. Seed 0
-// gives the common value of each.
+// ecmpHashes hash bytes, with the device's seed in the initial register. Seed 0 gives the standard
+// value of each.
 var ecmpHashes = map[string]func(seed uint32, b []byte) uint32{
 	"crc16":  crc16,
 	"crc32":  func(seed uint32, b []byte) uint32 { return crc32.Update(seed, crc32.IEEETable, b) },
@@ -65,7 +65,7 @@ func crc16(seed uint32, b []byte) uint32 {
 	return uint32(crc)
 }
 
-// xor16 folds 16-bit words, the last one filled up with zeros.
+// xor16 folds 16-bit words, the last one padded with zeros.
 func xor16(seed uint32, b []byte) uint32 {
 	x := uint16(seed)
 	for ; len(b) >= 2; b = b[2:] {
@@ -77,7 +77,7 @@ func xor16(seed uint32, b []byte) uint32 {
 	return uint32(x)
 }
 
-// hashing is how one device chooses; its hash is nil where that is not known.
+// hashing is one device's choice; its hash is nil if unknown.
 type hashing struct {
 	name   string
 	hash   func(seed uint32, b []byte) uint32
@@ -85,7 +85,7 @@ type hashing struct {
 	seed   uint32
 }
 
-// ecmp predicts which of the equal-cost paths flows take. It is immutable.
+// ecmp predicts the equal-cost paths of flows. It is immutable.
 type ecmp struct {
 	devices []hashing // none without an ECMPSpec
 	out     [][]int32 // of a device: ports to devices, in the order of the file
@@ -119,8 +119,8 @@ func newECMP(s *Spec, t *topology) ecmp {
 	return e
 }
 
-// choose returns the port that a device sends a flow to, of those that lead nearer to where left
-// counts hops: none where its hash is not known.
+// choose returns the port to which a device sends a flow, among those that lead nearer by left, the
+// hop counts: none if its hash is unknown.
 func (e *ecmp) choose(t *topology, f *aggregate.Flow, device int32, left []uint8) int32 {
 	how := &e.devices[device]
 	if how.hash == nil {
@@ -153,8 +153,8 @@ func (e *ecmp) choose(t *topology, f *aggregate.Flow, device int32, left []uint8
 	return none
 }
 
-// predict returns the way of a flow by the hashes of the devices that it passes: where one is not
-// known, all ports that lead nearer are on it. ok is false without a path.
+// predict returns the way of a flow by the hashes of the devices on its path. For a device with an
+// unknown hash, all ports that lead nearer are on it. ok is false without a path.
 func (e *ecmp) predict(p *paths, f *aggregate.Flow, src, dst *attachment) (w way, ok bool) {
 	t := p.topo
 	w.by = aggregate.ByECMP

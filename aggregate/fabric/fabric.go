@@ -43,8 +43,8 @@ var (
 	_ aggregate.Wayfinder = (*Fabric)(nil)
 )
 
-// New compiles a fabric. The domain says what locator metadata holds; it is usually
-// csig.DefaultSpec overlaid with spec.CSIG. Errors are SpecErrors.
+// New compiles a fabric. The domain has the locator layouts; it is usually csig.DefaultSpec
+// overlaid with spec.CSIG. Errors are SpecErrors.
 func New(spec *Spec, domain *csig.Domain) (*Fabric, error) {
 	if spec == nil || domain == nil {
 		return nil, errors.New("new fabric: expected a specification and a domain")
@@ -56,8 +56,8 @@ func New(spec *Spec, domain *csig.Domain) (*Fabric, error) {
 	return newFabric(t, domain), nil
 }
 
-// None returns the fabric without a topology: groups are the /24 and /64 prefixes of the
-// addresses met, locations the raw values of locator metadata.
+// None returns the fabric without a topology: groups are the /24 and /64 prefixes of the addresses
+// seen, locations the raw values of locator metadata.
 func None(domain *csig.Domain) *Fabric { return newFabric(new(topology), domain) }
 
 func newFabric(t *topology, domain *csig.Domain) *Fabric {
@@ -70,8 +70,7 @@ func newFabric(t *topology, domain *csig.Domain) *Fabric {
 	return f
 }
 
-// Location returns a location by its identity; ok is false for one that this fabric has
-// not met.
+// Location returns a location by its identity; ok is false for one that this fabric has not seen.
 func (f *Fabric) Location(id aggregate.LocationID) (l Location, ok bool) {
 	if i, ok := f.portAt[id]; ok {
 		return f.portLocation(i), true
@@ -82,8 +81,8 @@ func (f *Fabric) Location(id aggregate.LocationID) (l Location, ok bool) {
 	return Location{}, false
 }
 
-// Ancestor returns the location that id belongs to at the level; id itself when it does
-// not fit into one, or when this fabric has not met it.
+// Ancestor returns the location of the level to which id belongs; id itself if it belongs to none,
+// or if this fabric has not seen it.
 func (f *Fabric) Ancestor(id aggregate.LocationID, level Level) aggregate.LocationID {
 	if i, ok := f.portAt[id]; ok {
 		at := &f.places[i]
@@ -96,8 +95,8 @@ func (f *Fabric) Ancestor(id aggregate.LocationID, level Level) aggregate.Locati
 	return id
 }
 
-// Locations lists every port, the sets, devices and stages above them, the overflow
-// location, and everything else met so far, ordered by name.
+// Locations lists every port, the sets, devices and stages above them, the overflow location, and
+// every other location seen so far, ordered by name.
 func (f *Fabric) Locations() []Location {
 	all := f.known.list()
 	for i := range f.topo.ports {
@@ -107,7 +106,7 @@ func (f *Fabric) Locations() []Location {
 	return all
 }
 
-// Tap returns the tap of that name in the fabric file, its weight at least 1.
+// Tap returns the tap of that name in the fabric file; its weight is at least 1.
 func (f *Fabric) Tap(name string) (TapSpec, bool) {
 	t, ok := f.topo.taps[name]
 	return t, ok
@@ -118,17 +117,17 @@ func (f *Fabric) Taps() []TapSpec {
 	return slices.SortedFunc(maps.Values(f.topo.taps), func(x, y TapSpec) int { return cmp.Compare(x.Name, y.Name) })
 }
 
-// Warnings are what is odd about the fabric without being wrong: values that no
-// locator can name, links that only one end knows, addresses in no group.
+// Warnings returns oddities of the fabric that are no errors: values that no locator can name,
+// links that only one end states, addresses in no group.
 func (f *Fabric) Warnings() []string { return slices.Clone(f.topo.warnings) }
 
-// Counts say how often a bound on memory made a resolution coarser. A resolution
-// that is still remembered counts once.
+// Counts are the numbers of results that a memory bound made coarser. A result that is still
+// remembered counts once.
 type Counts struct {
 	SetFallbacks     uint64 // sets that became their stage, or the overflow location
 	OffPathFallbacks uint64 // contradictions that became the overflow location
-	PathFallbacks    uint64 // devices whose paths are not known, as if they had none
-	GroupFallbacks   uint64 // addresses that became the unknown group, each as often as it was looked up
+	PathFallbacks    uint64 // devices whose paths are unknown, as if they had none
+	GroupFallbacks   uint64 // addresses that became the unknown group, counted at each lookup
 	GroupsForgotten  uint64 // idle prefixes that made room for others
 	Ways             WayCounts
 }
@@ -149,9 +148,9 @@ func (f *Fabric) Counts() Counts {
 	return c
 }
 
-// Fingerprint returns the canonical text of the topology, the groups and the CSIG
-// domain: equal texts resolve and measure alike. It does not depend on the order
-// or the wording of the fabric file.
+// Fingerprint returns the canonical text of the topology, the groups and the CSIG domain: equal
+// texts resolve and measure alike. It does not depend on the order or the wording of the fabric
+// file.
 func (f *Fabric) Fingerprint() string {
 	var b strings.Builder
 	printDomain(&b, f.domain)
@@ -160,9 +159,9 @@ func (f *Fabric) Fingerprint() string {
 	return b.String()
 }
 
-// printDomain prints compiled tables and locators rather than their specification,
-// since "100Gbps" and "0.1Tbps" are the same. They hold plain values and maps,
-// which fmt prints in the order of their keys.
+// printDomain prints compiled tables and locators instead of their specification, because "100Gbps"
+// and "0.1Tbps" are the same. They hold plain values and maps, which fmt prints in the order of
+// their keys.
 func printDomain(w io.Writer, d *csig.Domain) {
 	for id := range 1 << 16 {
 		if l, ok := d.LayoutOf(uint16(id)); ok {
@@ -213,9 +212,9 @@ func (t *topology) print(w io.Writer) {
 	}
 }
 
-// Writes reports whether locator metadata is what a port, such as "leaf3:up1", writes into tags of
-// the layout and signal type (section 5.5.1). known is false for a port that is not in the fabric, and
-// where no locator says what metadata holds. It may be called from several goroutines.
+// Writes reports whether a port, such as "leaf3:up1", writes this locator metadata into tags of the
+// layout and signal type (section 5.5.1). known is false for a port that is not in the fabric, and
+// if no locator layout applies. It may be called from several goroutines.
 func (f *Fabric) Writes(port string, l csig.Layout, t uint8, lm uint16) (writes, known bool) {
 	i, ok := f.portAt[LocationIDOf(KindPort, port)]
 	if !ok {

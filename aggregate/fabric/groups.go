@@ -16,24 +16,26 @@ import (
 // LevelPrefix is the level of groups that are derived from addresses.
 const LevelPrefix = "prefix"
 
-// Bounds of the groups that are derived from addresses. Anybody can make up addresses, so
-// the last quarter of the room is kept for prefixes that go on talking, and so is what idle
-// ones leave.
+// Bounds of the groups that are derived from addresses. Anybody can forge addresses, so the last
+// quarter of the room, and the room of idle prefixes, is reserved for prefixes with persistent
+// traffic.
 const (
 	maxDerived  = 1 << 16
-	openDerived = maxDerived / 4 * 3 // that are groups as soon as they are met
-	// knocksNeeded is in how many seconds a prefix has to be met before it takes a place of
-	// those that are kept, maxKnocking how many prefixes are observed for that.
+	openDerived = maxDerived / 4 * 3 // become groups as soon as they are seen
+	// knocksNeeded is the number of seconds in which a prefix has to be seen to get a reserved
+	// place, maxKnocking the number of prefixes observed for that.
 	knocksNeeded = 3
 	maxKnocking  = 1 << 15
-	// goneKnocking is after how many seconds without being met it may lose that for another.
+	// goneKnocking is the number of seconds without traffic after which another prefix may replace
+	// it.
 	goneKnocking = 2 * reviseEvery
-	// idleSeconds is how long no row of a prefix came before it may be forgotten: longer
-	// than the windows of 1 min are open.
+	// idleSeconds is the time without a row after which a prefix may be forgotten: longer than 1
+	// min windows stay open.
 	idleSeconds = 120
-	// evictionLooks is how many prefixes are compared to forget one.
+	// evictionLooks is the number of prefixes that are compared to forget one.
 	evictionLooks = 64
-	// reviseEvery is after how many seconds addresses without a group are looked up again.
+	// reviseEvery is the number of seconds after which addresses without a group are looked up
+	// again.
 	reviseEvery = 2
 )
 
@@ -46,21 +48,21 @@ type Group struct {
 	Order  int    // position in the file, or by address among derived prefixes
 }
 
-// derived makes groups of /24 and /64 prefixes as addresses are met. Safe for
-// concurrent use. Its clock is that of windows, in seconds.
+// derived makes groups of /24 and /64 prefixes as addresses are seen. Safe for concurrent use. Its
+// clock is that of windows, in seconds.
 type derived struct {
 	mu       sync.RWMutex
 	groups   map[netip.Prefix]*derivedGroup
 	byID     map[aggregate.GroupID]*derivedGroup
 	all      []*derivedGroup // in no order
-	hand     int             // of all, where the next one to be forgotten is looked for
-	made     uint64          // those that were forgotten included
-	told     uint64          // of made: their names are stored
+	hand     int             // position in all where the search for the next one to forget continues
+	made     uint64          // number of groups, including forgotten ones
+	told     uint64          // those of made whose names are stored
 	knocking map[netip.Prefix]knock
 
 	second    int64 // start of the latest window with rows
 	revised   int64 // second of the last revision
-	outdated  bool  // some answer since then
+	outdated  bool  // some result has changed since then
 	revision  atomic.Uint64
 	fallbacks uint64
 	forgotten uint64
@@ -72,13 +74,13 @@ type derivedGroup struct {
 	id     aggregate.GroupID
 	number uint64 // of made
 	last   int64  // second of its latest row, or when it was made
-	rows   uint8  // in how many seconds it had rows, up to knocksNeeded
+	rows   uint8  // number of seconds with rows, up to knocksNeeded
 }
 
-// knock is what is known of a prefix that has no group.
+// knock is the state of a prefix without a group.
 type knock struct {
-	last int64 // second when it was met
-	n    uint8 // in how many seconds
+	last int64 // second in which it was last seen
+	n    uint8 // number of seconds in which it was seen
 }
 
 // Lengths of derived prefixes.
@@ -100,7 +102,7 @@ func prefixOf(a netip.Addr) (p netip.Prefix, ok bool) {
 	return p, err == nil
 }
 
-// group returns the group of the prefix that holds a, UnknownGroup while there is no room.
+// group returns the group of the prefix that holds a, UnknownGroup if there is no room.
 func (d *derived) group(a netip.Addr) aggregate.GroupID {
 	p, ok := prefixOf(a)
 	if !ok {
@@ -143,7 +145,7 @@ func (d *derived) add(p netip.Prefix) *derivedGroup {
 	return g
 }
 
-// persists notes that a prefix without a group was met, and reports whether it has been in
+// persists records that a prefix without a group was seen, and reports whether it was seen in
 // several seconds.
 func (d *derived) persists(p netip.Prefix) bool {
 	k, known := d.knocking[p]
@@ -158,8 +160,8 @@ func (d *derived) persists(p netip.Prefix) bool {
 	return k.n >= knocksNeeded
 }
 
-// forget makes room for another prefix: of some that have been idle for long, and whose names
-// are stored, it drops one that never went on talking, else the one idle for longest.
+// forget makes room for another prefix. Among some that have been idle for long and whose names are
+// stored, it drops one that was never persistent, else the one that was idle for longest.
 func (d *derived) forget() bool {
 	victim := -1
 	worse := func(a, b *derivedGroup) bool {
@@ -188,7 +190,7 @@ func (d *derived) forget() bool {
 	return true
 }
 
-// inRows notes that a window from a second has rows of groups.
+// inRows records that a window starting at a second has rows of groups.
 func (d *derived) inRows(second int64, ids []uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -222,8 +224,8 @@ func (d *derived) inRows(second int64, ids []uint64) {
 	}
 }
 
-// since gives the groups that were made after the first n, in the order of addresses, and how
-// many were made.
+// since returns the groups that were made after the first n, in the order of addresses, and the
+// number of groups made.
 func (d *derived) since(n uint64) (groups []Group, made uint64) {
 	d.mu.RLock()
 	var list []*derivedGroup // prefixes, identities and numbers never change
@@ -241,8 +243,8 @@ func (d *derived) since(n uint64) (groups []Group, made uint64) {
 	return groups, made
 }
 
-// orderOf puts prefixes in the order of their addresses, IPv4 first, whoever derives them. Of
-// IPv6 prefixes it knows 24 bits.
+// orderOf orders prefixes by address, IPv4 first, the same for every producer. Of IPv6 prefixes it
+// uses 24 bits.
 func orderOf(a netip.Addr) int {
 	if a.Is4() {
 		b := a.As4()
@@ -255,9 +257,9 @@ func orderOf(a netip.Addr) int {
 // reservedOrder is behind all other groups.
 const reservedOrder = 1 << 25
 
-// Group returns the group with the longest prefix that holds the address, UnknownGroup
-// if none does. A fabric without groups derives /24 and /64 prefixes; while there is no room
-// for another one, it is UnknownGroup as well. Group may be called from several goroutines.
+// Group returns the group with the longest prefix that holds the address, UnknownGroup if there is
+// none. A fabric without groups derives /24 and /64 prefixes; if there is no room for another one,
+// the result is UnknownGroup as well. Group may be called from several goroutines.
 func (f *Fabric) Group(a netip.Addr) aggregate.GroupID {
 	a = canonicalAddr(a)
 	if len(f.topo.groups) == 0 {
@@ -269,33 +271,33 @@ func (f *Fabric) Group(a netip.Addr) aggregate.GroupID {
 	return aggregate.UnknownGroup
 }
 
-// InRows notes that the rows of a window that starts at a time, Unix ns, name these groups:
-// those in use are not forgotten. It implements aggregate.Forgetter and may be called from
-// several goroutines.
+// InRows records that rows of a window name these groups, so that they are not forgotten; start is
+// the window's start, Unix ns. It implements aggregate.Forgetter and may be called from several
+// goroutines.
 func (f *Fabric) InRows(start int64, groups []uint64) {
 	if len(f.topo.groups) == 0 {
 		f.derived.inRows(start/1e9, groups)
 	}
 }
 
-// Revision changes when the group of an address may be another one than before. It implements
+// Revision changes when the group of an address may have changed. It implements
 // aggregate.Forgetter.
 func (f *Fabric) Revision() uint64 { return f.derived.revision.Load() }
 
-// Groups lists the groups of the file in its order, or those derived so far that are not
-// forgotten, and then the unknown and the overflow group.
+// Groups lists the groups of the file in its order, or the derived ones that are not forgotten, and
+// then the unknown and the overflow group.
 func (f *Fabric) Groups() []Group {
 	groups, _ := f.GroupsSince(0)
 	return groups
 }
 
-// Names are those of a fabric, and of its groups as they were when Fabric.Names was called.
+// Names are the names of a fabric, and of its groups at the time of Fabric.Names.
 type Names struct {
 	*Fabric
 	groups map[aggregate.GroupID]string
 }
 
-// Names returns the names of locations and of the groups that were met.
+// Names returns the names of locations and of the groups seen.
 func (f *Fabric) Names() Names {
 	n := Names{f, map[aggregate.GroupID]string{}}
 	for _, g := range f.Groups() {
@@ -304,7 +306,7 @@ func (f *Fabric) Names() Names {
 	return n
 }
 
-// GroupName returns the name of a group, or its number where no name is known.
+// GroupName returns the name of a group, or its number if the name is unknown.
 func (n Names) GroupName(id aggregate.GroupID) string {
 	if name, ok := n.groups[id]; ok {
 		return name
@@ -312,8 +314,8 @@ func (n Names) GroupName(id aggregate.GroupID) string {
 	return fmt.Sprintf("group %016x", uint64(id))
 }
 
-// GroupsSince lists the groups, as Groups does, that were met after the first n, and how many
-// have been met: n is 0 or what it returned earlier.
+// GroupsSince lists the groups, as Groups does, that were added after the first n, and the number
+// of groups so far: n is 0 or an earlier result.
 func (f *Fabric) GroupsSince(n uint64) (groups []Group, met uint64) {
 	fixed := f.fixedGroups()
 	groups, met = f.derived.since(max(n, fixed) - fixed)
@@ -329,20 +331,20 @@ func (f *Fabric) GroupsSince(n uint64) (groups []Group, met uint64) {
 		Group{ID: aggregate.OverflowGroup, Name: overflowName, Order: reservedOrder + 1}), met
 }
 
-// fixedGroups returns how many groups are there from the start, with the unknown and the overflow
-// group.
+// fixedGroups returns the number of groups that exist from the start, including the unknown and the
+// overflow group.
 func (f *Fabric) fixedGroups() uint64 { return uint64(len(f.topo.groups)) + 2 }
 
-// Stored says that the names of the groups that GroupsSince counted are stored: from now on
-// derived ones can be forgotten without rows losing their names.
+// Stored says that the names of the groups counted by GroupsSince are stored: from now on derived
+// ones can be forgotten without rows losing their names.
 func (f *Fabric) Stored(met uint64) {
 	f.derived.mu.Lock()
 	defer f.derived.mu.Unlock()
 	f.derived.told = max(f.derived.told, max(met, f.fixedGroups())-f.fixedGroups())
 }
 
-// Prefixes returns those of the groups of the file, each in the one group that the file gives it
-// to. Groups that are derived from addresses are named after theirs.
+// Prefixes returns the prefixes of the groups of the file, each in the one group to which the file
+// assigns it. Derived groups have the name of their prefix.
 func (f *Fabric) Prefixes() map[aggregate.GroupID][]netip.Prefix {
 	all := make(map[aggregate.GroupID][]netip.Prefix)
 	for p, g := range f.topo.prefixes.AllSorted() {
@@ -353,14 +355,14 @@ func (f *Fabric) Prefixes() map[aggregate.GroupID][]netip.Prefix {
 }
 
 const (
-	// watchEvery is how often WatchGroups looks.
+	// watchEvery is the interval at which WatchGroups checks.
 	watchEvery = time.Second
-	// sayGroups is how often it says something, at most.
+	// sayGroups is the minimum interval of its log messages.
 	sayGroups = time.Minute
 )
 
-// WatchGroups says in the log when there is no room for prefixes of addresses, or idle ones are
-// forgotten for others. It returns when ctx ends.
+// WatchGroups logs when there is no room for prefixes of addresses, or idle ones are forgotten for
+// others. It returns when ctx ends.
 func WatchGroups(ctx context.Context, inUse func() *Fabric, logger *slog.Logger) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -379,7 +381,7 @@ func WatchGroups(ctx context.Context, inUse func() *Fabric, logger *slog.Logger)
 	}
 }
 
-// groupWatch finds out when to say so. Its zero value watches from the first look on.
+// groupWatch decides when to log. Its zero value is ready.
 type groupWatch struct {
 	of   *Fabric
 	said Counts
@@ -387,7 +389,7 @@ type groupWatch struct {
 }
 
 // look takes the counts of the fabric in use, and returns those since the last report; ok is false
-// when there is nothing to report, or not yet.
+// if there is nothing to report, or not yet.
 func (w *groupWatch) look(now time.Time, f *Fabric, n Counts) (unknown, forgotten uint64, ok bool) {
 	if w.of != f {
 		w.of, w.said = f, Counts{}

@@ -13,25 +13,24 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Bounds below which the ends of a path are looked at again each time rather than
-// remembered.
+// Bounds below which the ends of a path are examined each time instead of cached.
 const (
 	fewLegs  = 16 // devices of the source times devices of the destination
 	fewHomes = 8  // devices of the destination; as many as found.reached has bits
 	fewLasts = 16 // ports that face the destination
 )
 
-// resolver finds what classes of ports stand for on paths. Its memory has a fixed
-// size once the distances are known, and it is safe for concurrent use.
+// resolver finds the locations of port classes on paths. Its memory has a fixed size once the
+// distances are known, and it is safe for concurrent use.
 type resolver struct {
 	topo    *topology
 	classes *classes
 	paths   *paths
 	answers *answers
 
-	cache    func() *pathCache // made when it is needed: ports with identifiers are not cached
+	cache    func() *pathCache // made when needed: ports with identifiers are not cached
 	anywhere []atomic.Uint32   // of a class, its answer regardless of the path
-	offPath  []atomic.Uint64   // of a class, its location on paths that do not have it
+	offPath  []atomic.Uint64   // of a class, its location on paths without it
 }
 
 func newResolver(f *Fabric, c *classes) *resolver {
@@ -43,16 +42,14 @@ func newResolver(f *Fabric, c *classes) *resolver {
 	}
 }
 
-// Locate resolves locator metadata lm of a tag with layout l and signal type t
-// (section 5.5) that measured the path from src to dst. The result is one port
-// only if the layout or the path forces it, otherwise the smallest set of ports
-// that both allow. Metadata that fits no port, or none on the path, is a location
-// of kind unknown. Without a locator layout or devices it is the raw number.
-// capacity is the speed in kbit/s that all candidates share, or 0.
+// Locate resolves locator metadata lm of a tag with layout l and signal type t (section 5.5) that
+// measured the path from src to dst. The result is one port only if the layout or the path forces
+// it, otherwise the smallest set of ports that both allow. Metadata that fits no port, or none on
+// the path, is a location of kind unknown. Without a locator layout or devices it is the raw
+// number. capacity is the speed in kbit/s that all candidates share, or 0.
 //
-// l must be one of the four layouts. Locate may be called from several goroutines.
-// It takes a small bounded time whatever lm is, and allocates only when it names a
-// location or a path for the first time.
+// l must be one of the four layouts. Locate may be called from several goroutines. Its time is
+// small and bounded whatever lm is, and it allocates only for a new location or path.
 func (f *Fabric) Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id aggregate.LocationID, capacity uint64) {
 	class, located := f.classes.class(l, t, lm)
 	if !located {
@@ -69,21 +66,20 @@ func (f *Fabric) Locate(l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) 
 	return p.id, p.capacity
 }
 
-// Classes are what Locate depends on besides the locator metadata: the attachment of
-// an address as a source, its endpoint as a destination. It implements
-// aggregate.Classifier and may be called from several goroutines.
+// Classes returns the inputs of Locate besides the locator metadata: the attachment of an address
+// as a source, and its endpoint as a destination. It implements aggregate.Classifier and may be
+// called from several goroutines.
 func (f *Fabric) Classes(a netip.Addr) (src, dst uint64) {
 	return uint64(f.topo.attachmentOf(a) - none), uint64(f.topo.endpointOf(a) - none)
 }
 
-// AddressBits returns the lengths of the longest prefixes that groups have or derive, or those of
-// whole addresses if hosts have some. It implements aggregate.Classifier.
+// AddressBits returns the lengths of the longest configured or derived group prefixes, or of whole
+// addresses if there are hosts. It implements aggregate.Classifier.
 func (f *Fabric) AddressBits() (v4, v6 int) { return f.topo.bits4, f.topo.bits6 }
 
-// on returns the answer for the ports of a class that paths from an attachment to an
-// endpoint use: all of the class when there is no such path, nothing when the
-// evidence contradicts itself. A hop leaves the ports there, unless the class has none
-// there: then the TTL counts something else.
+// on returns the answer for the ports of a class that paths from an attachment to an endpoint use:
+// all of the class if there is no such path, nothing if the evidence contradicts itself. A hop
+// selects the ports there, unless the class has none there: then the TTL does not count hops.
 func (r *resolver) on(class int32, hop uint8, src int32, dst endpoint) answer {
 	n := nowhere
 	if src != none && dst != none {
@@ -132,8 +128,8 @@ func (r *resolver) between(class, src int32, dst endpoint) answer {
 	return nothing
 }
 
-// ends returns the devices where the paths end, as in found, for a class without ports
-// between devices.
+// ends returns the devices where the paths end, as in found, for a class without ports between
+// devices.
 func (r *resolver) ends(class, src int32, dst endpoint) (reached uint8, exists bool) {
 	from, to := &r.topo.attachments[src], &r.topo.attachments[r.topo.attached[dst]]
 	if len(from.devices) == 1 && len(to.devices) == 1 {
@@ -144,8 +140,8 @@ func (r *resolver) ends(class, src int32, dst endpoint) (reached uint8, exists b
 	return f.reached, f.answer != nowhere
 }
 
-// last returns the first of the class's ports that face host dst at the devices where
-// paths end, none if there is none.
+// last returns the first of the class's ports that face host dst at the devices where paths end,
+// none if there is none.
 func (r *resolver) last(class int32, dst endpoint, at *attachment, reached uint8) (first int32, several bool) {
 	first = none
 	for _, p := range r.topo.hosts[dst].ports {
@@ -165,9 +161,9 @@ func (r *resolver) last(class int32, dst endpoint, at *attachment, reached uint8
 	return first, false
 }
 
-// search is what paths to dst have of a class, at a hop or, with 0, at any. last is dst when the ports that leave
-// the fabric count. For a class without such ports it is none, and all endpoints of
-// an attachment share what is found.
+// search returns the ports of a class on the paths to dst, at a hop or, with 0, at any. last is dst
+// if the ports that leave the fabric count. For a class without such ports it is none, and all
+// endpoints of an attachment share the result.
 func (r *resolver) search(class int32, hop uint8, src int32, last, dst endpoint) found {
 	end, key := r.topo.attached[dst], at(class, hop)
 	pair := uint64(src+1)<<32 | uint64(end)
@@ -203,8 +199,7 @@ func (r *resolver) all(class int32) answer {
 	return n
 }
 
-// contradiction returns the location of evidence that names ports which the path does not
-// use.
+// contradiction returns the location of evidence that names ports which the path does not use.
 func (f *Fabric) contradiction(class int32) aggregate.LocationID {
 	at := &f.resolve.offPath[class]
 	if id := at.Load(); id != 0 {
@@ -219,8 +214,8 @@ func (f *Fabric) contradiction(class int32) aggregate.LocationID {
 	return id
 }
 
-// raw returns the location of a number that has no meaning here, but for a capacity
-// that a locator layout may read from it.
+// raw returns the location of a number without meaning here, with a capacity if a locator layout
+// can read one from it.
 func (f *Fabric) raw(l csig.Layout, t uint8, lm uint16) (aggregate.LocationID, uint64) {
 	var capacity uint64
 	if loc := f.domain.Locator(l, t); loc != nil {
@@ -234,32 +229,32 @@ func (f *Fabric) raw(l csig.Layout, t uint8, lm uint16) (aggregate.LocationID, u
 // maxCoarser bounds the answers that stand for sets past maxSets.
 const maxCoarser = 1 << 10
 
-// answer numbers what Locate can say: one of the fixed ones below, then the ports in
-// their order, then sets. They are fewer than 1<<24: at most maxPorts ports, three
-// sets of the topology for each of them, maxSets and maxCoarser.
+// answer numbers the results of Locate: the fixed ones below, then the ports in order, then sets.
+// There are fewer than 1<<24: at most maxPorts ports, three sets of the topology for each of them,
+// maxSets and maxCoarser.
 type answer uint32
 
 const (
 	unset      answer = iota
 	nothing           // no port of the path fits
-	nowhere           // the topology has no path, or does not know it
+	nowhere           // the topology has no path, or none is known
 	firstPort         // the answer of port 0
 	answerBits = 24
 )
 
-// placed is a place, and how fast it is.
+// placed is a location with its speed.
 type placed struct {
 	id       aggregate.LocationID
 	capacity uint64 // kbit/s that all candidates share, or 0
 }
 
-// answers interns sets of ports. Reading an answer takes no lock: its number is
-// given out only after it was entered.
+// answers interns sets of ports. Reading an answer takes no lock: its number is published only
+// after it was entered.
 type answers struct {
 	fabric *Fabric
 	sets   []placed // of its final length once the fabric is made
 
-	mu      sync.Mutex        // of what follows
+	mu      sync.Mutex        // of the following fields
 	entered int               // sets
 	byPorts map[uint64]answer // by a digest of the ports
 	coarser map[placed]answer
@@ -270,8 +265,8 @@ func newAnswers(f *Fabric) *answers {
 	return &answers{fabric: f, byPorts: map[uint64]answer{}, coarser: map[placed]answer{}}
 }
 
-// name enters a set of the topology, two or more ports, unless the same ports have
-// another name already. Only while the fabric is made.
+// name enters a set of the topology, two or more ports, unless the same ports already have another
+// name. Only while the fabric is made.
 func (a *answers) name(ports []int32, l *Location) {
 	digest := a.digest(ports)
 	if _, named := a.byPorts[digest]; named {
@@ -281,12 +276,12 @@ func (a *answers) name(ports []int32, l *Location) {
 	a.byPorts[digest] = a.push(placed{l.ID, l.Capacity})
 }
 
-// seal makes room for what traffic can call for, when all of the topology is named.
+// seal makes room for the sets that traffic can require, once the whole topology is named.
 func (a *answers) seal() {
 	a.sets = slices.Concat(a.sets, make([]placed, maxSets+maxCoarser))
 }
 
-// get is what an answer from firstPort on stands for.
+// get returns the location for an answer from firstPort on.
 func (a *answers) get(n answer) placed {
 	f := a.fabric
 	i := int(n - firstPort)
@@ -325,8 +320,8 @@ func (a *answers) of(ports []int32) answer {
 	return a.coarse(ports)
 }
 
-// coarse returns the answer for a set past the bound: the ports' stage, or the overflow
-// location. It is not remembered by the ports, so that memory stays bounded.
+// coarse returns the answer for a set past the bound: the ports' stage, or the overflow location.
+// It is not cached by the ports, so that memory stays bounded.
 func (a *answers) coarse(ports []int32) answer {
 	f := a.fabric
 	f.known.fallBack()
@@ -347,7 +342,7 @@ func (a *answers) coarse(ports []int32) answer {
 	return n
 }
 
-// digest tells sets of ports apart as surely as identities do.
+// digest identifies sets of ports as reliably as identities do.
 func (a *answers) digest(ports []int32) uint64 {
 	a.key = a.key[:0]
 	for _, i := range ports {

@@ -14,18 +14,18 @@ import (
 // Kinds of locations.
 const (
 	KindPort     = "port"     // one egress port that the evidence forces
-	KindSet      = "set"      // several ports among which the evidence does not choose
+	KindSet      = "set"      // several ports between which the evidence does not decide
 	KindRaw      = "raw"      // a value of locator metadata without a layout or topology
 	KindUnknown  = "unknown"  // metadata that fits no port, or none on the path
 	KindOverflow = "overflow" // everything past a bound on the number of locations
 )
 
-// Level names how coarse a location is wanted.
+// Level is the granularity of a location.
 type Level uint8
 
-// The levels, from the finest. A port belongs to the set of the ports of its
-// device with its orientation, that to its device, that to its stage. LevelFarEnd goes another
-// way: a port belongs to all ports that face the same device or host.
+// The levels, from the finest. A port belongs to the set of its device's ports with its
+// orientation, that set to the device, the device to its stage. LevelFarEnd is different: a port
+// belongs to all ports that face the same device or host.
 const (
 	LevelLocation Level = iota // as resolved
 	LevelSet
@@ -45,7 +45,7 @@ func (l Level) String() string {
 	return fmt.Sprintf("level_%d", uint8(l))
 }
 
-// Levels returns all levels, in their order.
+// Levels returns all levels, in order.
 func Levels() []Level {
 	return []Level{LevelLocation, LevelSet, LevelDevice, LevelStage, LevelFarEnd}
 }
@@ -63,13 +63,13 @@ func ParseLevel(s string) (Level, error) {
 // maxCandidates bounds the candidates that a Location lists.
 const maxCandidates = 64
 
-// Location is a place where a bottleneck was, as exactly as the evidence tells.
+// Location is the place of a bottleneck, as exactly as the evidence gives it.
 type Location struct {
 	ID   aggregate.LocationID
 	Name string // unique; for people
 	Kind string // KindPort, KindSet, ...
 
-	// What all candidates share; empty or 0 where they differ.
+	// Common to all candidates; empty or 0 if they differ.
 	Device, Stage, Orientation string
 	Peer                       string // device or host that they face
 	Capacity                   uint64 // kbit/s
@@ -77,12 +77,12 @@ type Location struct {
 	Candidates     []string // names of ports, ascending, the first 64; read-only
 	CandidateCount int
 
-	// The locations that this one belongs to at the coarser levels; itself where it
-	// does not fit into one. FarEnd is 0 where an earlier version described the location.
+	// The locations to which this one belongs at the coarser levels; itself if it belongs to none.
+	// FarEnd is 0 if an earlier version described the location.
 	Set, DeviceLoc, StageLoc, FarEnd aggregate.LocationID
 }
 
-// At returns the location that l belongs to at the level.
+// At returns the location of the level to which l belongs.
 func (l *Location) At(level Level) aggregate.LocationID {
 	switch level {
 	case LevelSet:
@@ -97,7 +97,7 @@ func (l *Location) At(level Level) aggregate.LocationID {
 	return l.ID
 }
 
-// apart makes a location that belongs to no other.
+// apart returns a location that belongs to no other.
 func apart(kind, name string) *Location {
 	id := LocationIDOf(kind, name)
 	return &Location{ID: id, Kind: kind, Name: name, Set: id, DeviceLoc: id, StageLoc: id, FarEnd: id}
@@ -125,16 +125,15 @@ func (t *topology) placesOf(i int32) placeIDs {
 	return at
 }
 
-// farEndPrefix begins the name of the ports that face a device or host. The only link to a host
-// stands for itself.
+// farEndPrefix begins the name of the set of ports that face a device or host. A single link to a
+// host has no such set.
 const farEndPrefix = "into "
 
 func (t *topology) classID(c *trait, a aspects) aggregate.LocationID {
 	return LocationIDOf(KindSet, t.label(c, a))
 }
 
-// addPlaces registers what ports belong to: directions of devices, devices and
-// stages.
+// addPlaces registers the locations above ports: directions of devices, devices and stages.
 func (f *Fabric) addPlaces() {
 	t := f.topo
 	f.places = make([]placeIDs, len(t.ports))
@@ -149,7 +148,7 @@ func (f *Fabric) addPlaces() {
 	for stage, ports := range t.stages {
 		l := f.class(&trait{device: none, stage: stage}, 0, ports)
 		f.known.add(l)
-		// All ports of one orientation are called so: "spine down", not "spine".
+		// The set of all ports of one orientation is named with it: "spine down", not "spine".
 		if len(ports) > 1 && l.Orientation == "" {
 			f.resolve.answers.name(ports, l)
 		}
@@ -171,8 +170,8 @@ func (f *Fabric) addFarEnds() {
 	}
 }
 
-// addDevice registers a device after its directions, whose names come first for the
-// same ports.
+// addDevice registers a device after its directions, so that their names have priority for the same
+// ports.
 func (f *Fabric) addDevice(i int32) {
 	d := &f.topo.devices[i]
 	byDirection := map[string][]int32{}
@@ -217,7 +216,7 @@ func (f *Fabric) setLocation(name string, ports []int32) *Location {
 	if c.device != none {
 		l.DeviceLoc = at.device
 	}
-	// A device is not below one of its directions, even if it has no other.
+	// A device does not belong to one of its directions, even if it has no other.
 	if c.device != none && c.orientation != "" && id != at.device {
 		l.Set = at.set
 	}
@@ -230,7 +229,7 @@ func (f *Fabric) setLocation(name string, ports []int32) *Location {
 	return l
 }
 
-// describeInto fills what the candidates share and who they are.
+// describeInto sets the common attributes of the candidates, and their names.
 func (f *Fabric) describeInto(l *Location, ports []int32) {
 	c := f.topo.traitOf(ports)
 	if c.device != none {
@@ -241,8 +240,8 @@ func (f *Fabric) describeInto(l *Location, ports []int32) {
 	l.CandidateCount = len(ports)
 }
 
-// portLocation returns the location of a port. It is made when it is asked for, since a
-// fabric can have a million of them.
+// portLocation returns the location of a port. It is made on demand, because a fabric can have a
+// million of them.
 func (f *Fabric) portLocation(i int32) Location {
 	at := &f.places[i]
 	l := Location{
@@ -266,9 +265,9 @@ func GroupIDOf(name string) aggregate.GroupID {
 	return aggregate.GroupID(hashName("group:" + name))
 }
 
-// LocationIDOf returns the location of that kind and name. Like all identities it depends on
-// names alone, so that it is the same in every run and under every configuration that has
-// the location, and anybody can check it.
+// LocationIDOf returns the location of that kind and name. Like all identities it depends on names
+// alone, so that it is the same in every run and under every configuration with the location, and
+// anybody can check it.
 func LocationIDOf(kind, name string) aggregate.LocationID {
 	if kind == KindOverflow {
 		return aggregate.OverflowLocation
@@ -276,8 +275,8 @@ func LocationIDOf(kind, name string) aggregate.LocationID {
 	return aggregate.LocationID(hashName(kind + ":" + name))
 }
 
-// Check returns an error unless the location's identity is that of its kind and name, and
-// each location above it is itself or that of its direction, device, stage or far end.
+// Check returns an error unless the location's identity matches its kind and name, and each
+// location above it is itself or that of its direction, device, stage or far end.
 func (l *Location) Check() error {
 	switch l.Kind {
 	case KindPort, KindSet, KindRaw, KindUnknown:
@@ -310,18 +309,18 @@ func (l *Location) Check() error {
 	return nil
 }
 
-// Name is a group or a location, and whose description of it holds.
+// Name is a group or a location, with the source of its description.
 type Name struct {
 	Group    *Group
 	Location *Location // nil for a group
-	// Exporter described it; it is empty for a fabric file.
+	// Exporter is the source of the description; empty for a fabric file.
 	Exporter string
-	// Pinned is false when the next exporter's description replaces it.
+	// Pinned is false if the next exporter's description replaces it.
 	Pinned bool
 }
 
-// Means reports whether two names of one identity are described alike. The order of groups
-// moves with every group that a fabric file gets, and does not count.
+// Means reports whether two names of one identity have the same description. It ignores the order
+// of groups, which changes with every group that is added to a fabric file.
 func (n *Name) Means(o *Name) bool {
 	if n.Group != nil {
 		g := *n.Group

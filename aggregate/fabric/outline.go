@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Outline is a fabric for people: its pods, stages, devices and ports, how many links there are,
-// and how far stages are oversubscribed.
+// Outline is a fabric for people: its pods, stages, devices and ports, the numbers of links, and
+// the oversubscription of stages.
 type Outline struct {
 	Name   string         `json:"name,omitempty"`
 	Pods   []OutlinePod   `json:"pods"`
@@ -23,7 +23,7 @@ type Outline struct {
 }
 
 // OutlinePod is the devices that are linked without the highest stage. That stage, and a fabric
-// of fewer than three, is a pod without a name.
+// with fewer than three stages, is a pod without a name.
 type OutlinePod struct {
 	Name    string          `json:"name,omitempty"`
 	Devices []OutlineDevice `json:"devices"` // from the hosts up
@@ -45,16 +45,16 @@ type OutlinePort struct {
 	PeerKind    string `json:"peer_kind,omitempty"` // device or host
 }
 
-// OutlineStage is what the devices of a stage have together.
+// OutlineStage is the totals of the devices of a stage.
 type OutlineStage struct {
 	Stage   string `json:"stage"`
 	Devices int    `json:"devices"`
 	Ports   int    `json:"ports"`
 	Up      uint64 `json:"up_bps"`
 	Down    uint64 `json:"down_bps"`
-	// Oversubscription is Down by Up; 0: nothing is above the stage.
+	// Oversubscription is Down divided by Up; 0: nothing is above the stage.
 	Oversubscription float64 `json:"oversubscription,omitempty"`
-	// Worst is the most oversubscribed device, where devices differ.
+	// Worst is the most oversubscribed device, if devices differ.
 	Worst      string  `json:"worst,omitempty"`
 	WorstRatio float64 `json:"worst_oversubscription,omitempty"`
 }
@@ -85,10 +85,10 @@ func (f *Fabric) Outline(name string) *Outline {
 	return o
 }
 
-// heights returns how many steps up lead to each device from the lowest ones.
+// heights returns the number of steps up from the lowest devices to each device.
 func (t *topology) heights() []int {
 	height := make([]int, len(t.devices))
-	for range min(len(t.devices), 16) { // deeper than any fabric, and circles of "up" end
+	for range min(len(t.devices), 16) { // more than in any fabric; the bound ends cycles of "up"
 		moved := false
 		for i := range t.ports {
 			p := &t.ports[i]
@@ -144,8 +144,8 @@ func ratio(down, up uint64) float64 {
 	return float64(down) / float64(up)
 }
 
-// addLinks counts the links between devices by the ports that face up, or by those of the device
-// that comes first where both face aside, and links to hosts.
+// addLinks counts the links between devices by the ports that face up, or for sideways links by
+// those of the device that comes first, and the links to hosts.
 func (o *Outline) addLinks(t *topology, height []int) {
 	counts := map[OutlineLinks]int{}
 	var order []OutlineLinks
@@ -222,7 +222,7 @@ func (o *Outline) addPods(t *topology, order []int32, height []int) {
 	}
 }
 
-// podOf returns the group of level pod that the hosts of a device belong to, or "".
+// podOf returns the group of level pod to which the hosts of a device belong, or "".
 func (t *topology) podOf(device int32) string {
 	for i := range t.groups {
 		g := &t.groups[i]
@@ -319,7 +319,8 @@ func (p *OutlinePod) write(b *strings.Builder, indent string) {
 	}
 }
 
-// alike returns how many ports a list begins with that have one orientation, speed and kind of peer.
+// alike returns the number of ports at the start of a list with one orientation, speed and kind of
+// peer.
 func alike(list []OutlinePort) int {
 	n := 1
 	for n < len(list) && list[n].Orientation == list[0].Orientation && list[n].Speed == list[0].Speed && list[n].PeerKind == list[0].PeerKind {
@@ -328,7 +329,7 @@ func alike(list []OutlinePort) int {
 	return n
 }
 
-// span returns the first and the last of names and their number.
+// span returns the first and the last name and the number of names.
 func span(list []OutlinePort, name func(*OutlinePort) string) string {
 	var names []string
 	for i := range list {

@@ -29,8 +29,8 @@ func (f *Fabric) Devices() []Device {
 	return list
 }
 
-// ends finds a pair of groups in the topology: the endpoint that stands for hosts of dst, and
-// where both are attached. ok is false where the topology does not know one of them.
+// ends finds a pair of groups in the topology: the endpoint for hosts of dst, and the attachments
+// of both. ok is false if the topology does not have one of them.
 func (t *topology) ends(src, dst aggregate.GroupID) (e endpoint, from, to *attachment, ok bool) {
 	a, e := t.groupAt(src), t.groupAt(dst)
 	if a == none || e == none || t.attached[a] == none || t.attached[e] == none {
@@ -39,10 +39,10 @@ func (t *topology) ends(src, dst aggregate.GroupID) (e endpoint, from, to *attac
 	return e, &t.attachments[t.attached[a]], &t.attachments[t.attached[e]], true
 }
 
-// GroupRoutes lists the shortest paths from one group to another, most at most, each as the ports
-// by which packets leave its devices. The last hop is left out where it has several ports, one for
-// each host. more reports whether there are further paths. It may be called from several goroutines
-// and allocates what it returns.
+// GroupRoutes lists the shortest paths from one group to another, at most most, each as the ports
+// by which packets leave its devices. It omits the last hop if that has several ports, one for each
+// host. more reports further paths. It may be called from several goroutines and allocates its
+// result.
 func (f *Fabric) GroupRoutes(src, dst aggregate.GroupID, most int) (routes [][]aggregate.LocationID, more bool) {
 	e, from, to, ok := f.topo.ends(src, dst)
 	if !ok {
@@ -56,10 +56,10 @@ func (f *Fabric) GroupRoutes(src, dst aggregate.GroupID, most int) (routes [][]a
 	return w.routes, w.many
 }
 
-// maxPassed bounds the answers that passedCache keeps.
+// maxPassed bounds the results that passedCache keeps.
 const maxPassed = 1 << 16
 
-// passedCache keeps answers of Passed; when it is full it starts over. Safe for concurrent use.
+// passedCache caches results of Passed; when it is full it starts over. Safe for concurrent use.
 type passedCache struct {
 	mu    sync.Mutex
 	known map[passedKey][]aggregate.LocationID
@@ -70,10 +70,10 @@ type passedKey struct {
 	at       aggregate.LocationID
 }
 
-// Passed lists the ports that every shortest path from src to dst takes, or every one of those that
-// take one of the ports of a location: a tag from src to dst that names the location passed them all.
-// It is empty for a location that lists no port of such a path, or not all of its ports. The list
-// is shared and must not be written to. It may be called from several goroutines.
+// Passed lists the ports on every shortest path from src to dst, or on every such path through one
+// of the ports of a location: a tag from src to dst that names the location passed them all. It is
+// empty for a location that lists no port of such a path, or not all of its ports. The list is
+// shared and must not be modified. It may be called from several goroutines.
 func (f *Fabric) Passed(src, dst aggregate.GroupID, at *Location) []aggregate.LocationID {
 	key := passedKey{src, dst, at.ID}
 	c := &f.passed
@@ -114,8 +114,8 @@ func (f *Fabric) passedBy(src, dst aggregate.GroupID, at *Location) []aggregate.
 	return list
 }
 
-// shared returns the ports on all paths from src to endpoint e, attached at dst, that take one of the
-// ports via; none stands for all paths.
+// shared returns the ports on all paths from src to endpoint e, attached at dst, that use one of
+// the ports via; none stands for all paths.
 func (p *paths) shared(e endpoint, src, dst *attachment, via []int32) (all map[int32]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,8 +142,8 @@ func (p *paths) shared(e endpoint, src, dst *attachment, via []int32) (all map[i
 	return all
 }
 
-// certain returns the ports on all paths from device s by device t to endpoint e that take a port, or
-// on all paths where that is none. exists is false where no such path takes the port.
+// certain returns the ports on all paths from device s by device t to endpoint e that use a port,
+// or on all paths if port is none. exists is false if no such path uses the port.
 func (p *paths) certain(s, t int32, from, to []uint8, port int32, e endpoint) (ports map[int32]bool, exists bool) {
 	ports = make(map[int32]bool)
 	var last []int32

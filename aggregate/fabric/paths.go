@@ -12,25 +12,25 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// maxHomes bounds the devices of an attachment. Where a group or a host behind more
-// of them is attached counts as unknown.
+// maxHomes bounds the devices of an attachment. A group or a host behind more of them counts as
+// attached nowhere.
 const maxHomes = 32
 
-// attachment is the set of devices that an endpoint may be attached to.
+// attachment is the set of devices to which an endpoint may be attached.
 type attachment struct {
 	devices []int32
-	// group means that the endpoint is behind one of the devices and nobody knows
-	// which; otherwise it is a host with a link to each of them.
+	// group means that the endpoint is behind one of the devices, and it is unknown which;
+	// otherwise it is a host with a link to each of them.
 	group bool
 }
 
-// paths finds the equal-cost shortest paths between devices. Traffic is never
-// asked: which of them a flow takes is the hash's secret. Safe for concurrent use.
+// paths finds the equal-cost shortest paths between devices. It does not know which of them a flow
+// takes: the hash decides that. Safe for concurrent use.
 type paths struct {
 	topo *topology
 	hops *distances
 
-	mu      sync.Mutex // of what follows, the scratch memory of ports
+	mu      sync.Mutex // of the following fields, the scratch memory of ports
 	epoch   uint32
 	visited []uint32 // of devices: epoch of the last visit
 	used    []uint32 // of ports: epoch of the last use
@@ -40,10 +40,10 @@ type paths struct {
 
 func newPaths(t *topology) *paths { return &paths{topo: t, hops: newDistances(t)} }
 
-// legs calls yield for every device s that the source may enter by and every device
-// t by which the paths from s leave, until yield returns false: a host behind several
-// devices is reached by the nearest of them. from are distances from s, to those
-// toward t. ok is false when the distances of a device are past the bound.
+// legs calls yield for every device s by which the source may enter and every device t by which the
+// paths from s leave, until yield returns false: a host behind several devices is reached by the
+// nearest of them. from are distances from s, to those toward t. ok is false if the distances of a
+// device are past the bound.
 func (p *paths) legs(src, dst *attachment, yield func(s, t int32, from, to []uint8) bool) (ok bool) {
 	for _, s := range src.devices {
 		from := p.hops.awayFrom(s)
@@ -72,8 +72,8 @@ func (p *paths) legs(src, dst *attachment, yield func(s, t int32, from, to []uin
 	return true
 }
 
-// passes reports whether a path from src to endpoint e, attached at dst, uses the
-// port, and whether there is a path at all.
+// passes reports whether a path from src to endpoint e, attached at dst, uses the port, and whether
+// there is a path at all.
 func (p *paths) passes(port, e int32, src, dst *attachment) (uses, exists bool) {
 	at := &p.topo.ports[port]
 	known := p.legs(src, dst, func(s, t int32, from, to []uint8) bool {
@@ -88,10 +88,10 @@ func (p *paths) passes(port, e int32, src, dst *attachment) (uses, exists bool) 
 	return uses && known, exists && known
 }
 
-// ports lists the ports that paths from src to endpoint e, attached at dst, use and
-// that keep wants at their hop, 1 for the first, ascending; exists is false without a
-// path. e may be none, which leaves out the last ports. reached has a bit for each of the first devices of dst
-// where paths end. The list is valid while the caller holds p.mu.
+// ports lists the ports on paths from src to endpoint e, attached at dst, for which keep returns
+// true at their hop, 1 for the first, ascending; exists is false without a path. e may be none,
+// which omits the last ports. reached has a bit for each of the first devices of dst where paths
+// end. The list is valid while the caller holds p.mu.
 func (p *paths) ports(e int32, src, dst *attachment, keep func(port int32, hop int) bool) (list []int32, reached uint8, exists bool) {
 	p.found = p.found[:0]
 	base := p.prepare(2 * len(src.devices) * len(dst.devices))
@@ -118,8 +118,8 @@ func (p *paths) ports(e int32, src, dst *attachment, keep func(port int32, hop i
 	return p.found, reached, true
 }
 
-// prepare reserves n epochs and one before them, so that older marks are lower. The caller
-// holds p.mu.
+// prepare reserves n epochs after the returned one, so that older marks are lower. The caller holds
+// p.mu.
 func (p *paths) prepare(n int) uint32 {
 	if p.visited == nil {
 		p.visited = make([]uint32, len(p.topo.devices))
@@ -134,9 +134,9 @@ func (p *paths) prepare(n int) uint32 {
 	return p.epoch
 }
 
-// walk uses every port on the shortest paths from s to t. It goes half of the way
-// forward and half of it backward, since fabrics widen toward their middle: that
-// way it looks at few ports that no path uses.
+// walk uses every port on the shortest paths from s to t. It searches half of the way forward and
+// half of it backward, because fabrics widen toward their middle: so it examines few ports that no
+// path uses.
 func (p *paths) walk(s, t int32, from, to []uint8, use func(port int32)) {
 	hops := int(from[t])
 	half := (hops + 1) / 2
@@ -173,28 +173,27 @@ func (p *paths) spread(start int32, levels int, ports [][]int32, step func(*port
 	p.level[0], p.level[1] = here, next
 }
 
-// Bounds on what is remembered about distances.
+// Bounds of the distance tables.
 const (
-	// maxHops is the length of the longest path between devices: the hop limit of IP
-	// lets no packet further.
+	// maxHops is the length of the longest path between devices: the hop limit of IP allows no
+	// more.
 	maxHops = 254
-	// maxDistances bounds all distance tables together, in bytes. It is every device
-	// of a fabric of 11,000.
+	// maxDistances bounds all distance tables together, in bytes. It is enough for every device of
+	// a fabric of 11,000.
 	maxDistances = 128 << 20
 )
 
 // far is the distance of devices without a path between them.
 const far = maxHops + 1
 
-// distances are hops from and to devices, made when they are asked for and kept.
-// Safe for concurrent use.
+// distances are hops from and to devices, computed on demand and kept. Safe for concurrent use.
 type distances struct {
 	topo     *topology
 	out, in  [][]int32 // of a device: ports to devices, ports that face it
 	mutual   bool      // every link has two directions, so that distances are symmetric
 	to, from []atomic.Pointer[[]uint8]
 
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // of the following fields
 	limit   int        // of bytes
 	bytes   int
 	refused int // devices whose distances are past the bound
@@ -219,7 +218,7 @@ func newDistances(t *topology) *distances {
 	return d
 }
 
-// symmetric reports whether the devices that face a device are those that it faces.
+// symmetric reports whether each device faces the same devices that face it.
 func (d *distances) symmetric() bool {
 	var faced, facing []int32
 	for i := range d.out {
@@ -292,7 +291,7 @@ func (d *distances) measure(into *atomic.Pointer[[]uint8], start int32, ports []
 	return table
 }
 
-// refusals returns how many devices' distances are past the bound.
+// refusals returns the number of devices whose distances are past the bound.
 func (d *distances) refusals() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -306,23 +305,22 @@ const (
 	bucketWays = 3
 )
 
-// found is what the paths of a pair have of a class of ports.
+// found is the result of searching a class of ports on the paths of a pair.
 type found struct {
 	answer  answer
 	reached uint8 // as in paths.ports
 }
 
-// pathCache remembers what was found, by a pair of ends (never 0) and a class. It has
-// a fixed size: what is new takes the place of what is old. Reading takes no lock,
-// writers take turns. Its hash is seeded at random, so that no traffic can be made up
-// to collide.
+// pathCache caches results by a pair of ends (never 0) and a class. It has a fixed size: new
+// entries replace old ones. Reading takes no lock, writers take turns. Its hash has a random seed,
+// so that nobody can craft colliding traffic.
 type pathCache struct {
 	buckets []bucket // a power of two
 	seed    uint64
 }
 
-// bucket is one cache line. version is odd while it is written; readers who see it
-// change have read nothing.
+// bucket is one cache line. version is odd while it is written; a reader that sees it change
+// discards its data.
 type bucket struct {
 	version atomic.Uint64
 	ways    [bucketWays]struct{ pair, value atomic.Uint64 }
@@ -361,7 +359,7 @@ func (c *pathCache) get(pair uint64, class int32) (f found, ok bool) {
 	return f, false
 }
 
-// put is for one writer at a time.
+// put supports one writer at a time.
 func (c *pathCache) put(pair uint64, class int32, f found) {
 	b := c.bucket(pair, class)
 	version := b.version.Add(1)
@@ -371,18 +369,18 @@ func (c *pathCache) put(pair uint64, class int32, f found) {
 	b.version.Store(version + 1)
 }
 
-// Hop is one step of the way between two groups: the egress ports that packets may take
-// there, of which each takes one.
+// Hop is one step between two groups: the egress ports that packets may take there, one for each
+// packet.
 type Hop struct {
 	Name  string   // unique; for people
 	Ports []string // names, ascending, the first 64
 	Count int      // of ports
 }
 
-// Hops returns the way from one group to another: the ports that shortest paths may take, hop
-// by hop, the last one toward the hosts. It is nil where the topology knows no way: for a
-// group without hosts, or whose hosts are behind more than 32 devices. It may be called from
-// several goroutines, and allocates what it returns.
+// Hops returns the way from one group to another: the ports on shortest paths, hop by hop, the last
+// one toward the hosts. It is nil if the topology has no way: for a group without hosts, or whose
+// hosts are behind more than 32 devices. It may be called from several goroutines, and allocates
+// its result.
 func (f *Fabric) Hops(src, dst aggregate.GroupID) []Hop {
 	t := f.topo
 	e, from, to, ok := t.ends(src, dst)
@@ -394,7 +392,7 @@ func (f *Fabric) Hops(src, dst aggregate.GroupID) []Hop {
 	for _, set := range sets {
 		ports := slices.Sorted(maps.Keys(set))
 		if len(ports) == 0 {
-			return nil // toward a group that nothing leads to
+			return nil // toward a group to which nothing leads
 		}
 		hop := Hop{Count: len(ports), Ports: t.portNames(ports[:min(len(ports), maxCandidates)])}
 		if hop.Name = hop.Ports[0]; len(ports) > 1 {
@@ -405,7 +403,7 @@ func (f *Fabric) Hops(src, dst aggregate.GroupID) []Hop {
 	return hops
 }
 
-// groupAt returns the endpoint that stands for any host of a group.
+// groupAt returns the endpoint for any host of a group.
 func (t *topology) groupAt(id aggregate.GroupID) endpoint {
 	for i := range t.groups {
 		if t.groups[i].id == id {
@@ -415,8 +413,8 @@ func (t *topology) groupAt(id aggregate.GroupID) endpoint {
 	return none
 }
 
-// hopSets returns the ports of paths from src to endpoint e, attached at dst, by how many
-// devices packets have left before. Paths of several lengths share sets.
+// hopSets returns the ports of paths from src to endpoint e, attached at dst, by the number of
+// devices that packets have left before. Paths of several lengths share sets.
 func (p *paths) hopSets(e endpoint, src, dst *attachment) (sets []map[int32]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -438,11 +436,10 @@ func (p *paths) hopSets(e endpoint, src, dst *attachment) (sets []map[int32]bool
 	return sets
 }
 
-// Routes lists the equal-cost shortest paths from src to dst, each as the ports by which
-// packets leave its devices, in order; the last one faces dst. ok is false where the
-// topology does not know one of the ends or a way between them, where dst is not a listed
-// host, and where there are more than most paths. It may be called from several
-// goroutines and allocates what it returns.
+// Routes lists the equal-cost shortest paths from src to dst, each as the ports by which packets
+// leave its devices, in order; the last one faces dst. ok is false if the topology does not have
+// one of the ends or a way between them, if dst is not a listed host, or if there are more than
+// most paths. It may be called from several goroutines and allocates its result.
 func (f *Fabric) Routes(src, dst netip.Addr, most int) (routes [][]aggregate.LocationID, ok bool) {
 	t := f.topo
 	from, to := t.attachmentOf(src), t.endpointOf(dst)
@@ -457,8 +454,8 @@ func (f *Fabric) Routes(src, dst netip.Addr, most int) (routes [][]aggregate.Loc
 	return w.routes, known && !w.many && len(w.routes) > 0
 }
 
-// Edges returns the names of the devices that an address may be attached to, ascending; none
-// where the topology does not know it. The caller owns the list.
+// Edges returns the names of the devices to which an address may be attached, ascending; none if
+// the topology does not have it. The caller owns the list.
 func (f *Fabric) Edges(a netip.Addr) []string {
 	at := f.topo.attachmentOf(a)
 	if at == none {
@@ -478,14 +475,14 @@ type walker struct {
 	to     endpoint
 	left   []uint8 // hops from each device to the endpoint's device
 	most   int
-	coarse bool // leave out the last hop where it has several ports
-	many   bool // than most
+	coarse bool // omit the last hop if it has several ports
+	many   bool // more than most
 	route  []aggregate.LocationID
 	routes [][]aggregate.LocationID
 }
 
-// from lists the paths that go on from a device to the one that the endpoint is attached
-// to; it returns false when there are too many.
+// from lists the paths from a device to the one where the endpoint is attached; it returns false if
+// there are too many.
 func (w *walker) from(device, end int32) bool {
 	depth := len(w.route)
 	defer func() { w.route = w.route[:depth] }()

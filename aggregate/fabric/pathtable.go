@@ -14,22 +14,22 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// PathSpec says which way some flows take, as traceroute, a controller or a policy of segment
-// routing knows it. The most specific one counts: the longest prefix of the source, then of the
-// destination, then the one that names more of protocol and ports, then the one that is valid
+// PathSpec is the known path of some flows, for example from traceroute, a controller or a segment
+// routing policy. The most specific one counts: the longest prefix of the source, then of the
+// destination, then the one that names more of protocol and ports, then the one that becomes valid
 // later.
 type PathSpec struct {
 	// Src and Dst are an address, a prefix, a host or a group.
 	Src string `yaml:"src"`
 	Dst string `yaml:"dst"`
-	// Proto is a protocol's number; 0: any, as for the ports.
+	// Proto is a protocol number; 0: any, as for the ports.
 	Proto   uint8  `yaml:"proto,omitempty"`
 	SrcPort uint16 `yaml:"src_port,omitempty"`
 	DstPort uint16 `yaml:"dst_port,omitempty"`
 	// Via are devices ("spine1") and ports ("leaf1:up2") that the flows pass, in order. Between
 	// them they take shortest paths.
 	Via []string `yaml:"via,flow"`
-	// From and Until say when it is valid, Until exclusively; without them always.
+	// From and Until bound its validity, Until exclusively; without them it is always valid.
 	From  time.Time `yaml:"from,omitempty"`
 	Until time.Time `yaml:"until,omitempty"`
 }
@@ -37,7 +37,7 @@ type PathSpec struct {
 // Bounds of the path table.
 const (
 	maxPathRules    = 1 << 16 // rules, each with one prefix at either end
-	maxPathsPerPair = 1 << 12 // rules of one prefix of sources: each lookup passes them
+	maxPathsPerPair = 1 << 12 // rules of one source prefix: each lookup scans them
 	maxVia          = 64      // waypoints of a path
 )
 
@@ -51,7 +51,7 @@ type rule struct {
 	names            []string // of via
 }
 
-// named returns how many fields the rule names beside addresses.
+// named returns the number of fields that the rule names besides addresses.
 func (r *rule) named() (n int) {
 	for _, is := range []bool{r.proto != 0, r.srcPort != 0, r.dstPort != 0} {
 		if is {
@@ -72,8 +72,8 @@ type rules struct {
 	bySrc bart.Table[[]int32] // most specific first
 }
 
-// find returns the rule that counts for a flow at a time, none without one, and from when until when
-// the answer is the same.
+// find returns the rule for a flow at a time, none if there is none, and the time range in which
+// the result is the same.
 func (r *rules) find(src, dst netip.Addr, f *aggregate.Flow, ns int64) (found int32, from, until int64) {
 	found, from, until = none, math.MinInt64, math.MaxInt64
 	if len(r.list) == 0 {
@@ -144,7 +144,7 @@ func (b *builder) paths() {
 	}
 }
 
-// printEvidence prints the path table and the hashes as they are compiled.
+// printEvidence prints the compiled path table and hashes.
 func (t *topology) printEvidence(w io.Writer) {
 	for src, list := range t.rules.bySrc.AllSorted() {
 		for _, i := range list {
@@ -178,7 +178,7 @@ func (b *builder) via(path string, names []string) (list []waypoint) {
 	return list
 }
 
-// prefixesOf returns those of an address, a prefix, a host or a group.
+// prefixesOf returns the prefixes of an address, a prefix, a host or a group.
 func (b *builder) prefixesOf(path, text string) (list []netip.Prefix) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		a = canonicalAddr(a)

@@ -9,21 +9,21 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Bounds on locations that traffic can make appear.
+// Bounds on locations that traffic can cause.
 const (
 	maxSets    = 1 << 14
 	maxOffPath = 1 << 14
 )
 
-// registry holds the locations that are not ports: those of the topology from the
-// start, those that evidence calls for as they are met. Safe for concurrent use.
+// registry holds the locations that are not ports: those of the topology from the start, and those
+// that evidence requires as it is seen. Safe for concurrent use.
 type registry struct {
 	mu      sync.RWMutex
 	byID    map[aggregate.LocationID]*Location
 	numbers map[aggregate.LocationID]number
 	sets    int
 	offPath int
-	met     []*Location // sets and contradictions that evidence called for
+	met     []*Location // sets and contradictions that evidence required
 	counts  Counts
 
 	rawIDs, unknownIDs [csig.NumLayouts]numberIDs
@@ -38,7 +38,7 @@ func newRegistry() *registry {
 	return r
 }
 
-// get returns a location, nil when it is not registered.
+// get returns a location, nil if it is not registered.
 func (r *registry) get(id aggregate.LocationID) *Location {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -51,7 +51,7 @@ func (r *registry) get(id aggregate.LocationID) *Location {
 	return nil
 }
 
-// add registers a location unless its identity is. The registry owns it then.
+// add registers a location unless its identity is registered. The registry then owns it.
 func (r *registry) add(l *Location) {
 	if _, known := r.byID[l.ID]; !known {
 		r.byID[l.ID] = l
@@ -65,7 +65,7 @@ func (r *registry) setsLeft() bool {
 	return r.sets < maxSets
 }
 
-// addSet registers a set that evidence called for. ok is false beyond the bound.
+// addSet registers a set that evidence requires. ok is false beyond the bound.
 func (r *registry) addSet(l *Location) (id aggregate.LocationID, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,11 +125,11 @@ const rawName = "lm"
 // number is a value of locator metadata that is a location of its own.
 type number struct {
 	layout uint8 // csig.Layout.Index
-	raw    bool  // without meaning here, as opposed to a meaning that fits nothing
+	raw    bool  // without meaning here, unlike a meaning that fits nothing
 	lm     uint16
 }
 
-// location makes what is known of a number, when it is asked for.
+// location makes the location of a number on demand.
 func (n number) location() *Location {
 	l := csig.LayoutAt(int(n.layout))
 	if n.raw {
@@ -138,8 +138,7 @@ func (n number) location() *Location {
 	return apart(KindUnknown, fmt.Sprintf("unknown lm 0x%02x (%s)", n.lm, l))
 }
 
-// numberIDs are the identities of the numbers met: of a page of 256, 0 for one that
-// was not met.
+// numberIDs are the identities of the numbers seen, in pages of 256; 0 for one that was not seen.
 type numberIDs [256]atomic.Pointer[[256]atomic.Uint64]
 
 func (ids *numberIDs) get(lm uint16) aggregate.LocationID {
@@ -149,7 +148,7 @@ func (ids *numberIDs) get(lm uint16) aggregate.LocationID {
 	return 0
 }
 
-// set is for one writer at a time.
+// set supports one writer at a time.
 func (ids *numberIDs) set(lm uint16, id aggregate.LocationID) {
 	page := ids[lm>>8].Load()
 	if page == nil {
@@ -177,8 +176,8 @@ func (r *registry) unknown(l csig.Layout, lm uint16) aggregate.LocationID {
 	return r.meet(&r.unknownIDs[index], number{uint8(index), false, lm})
 }
 
-// meet enters a number. There are no more of them than values of locator metadata.
-// Their names are unlike those of all other locations.
+// meet adds a number. There are at most as many as values of locator metadata. Their names differ
+// from those of all other locations.
 func (r *registry) meet(ids *numberIDs, n number) aggregate.LocationID {
 	id := n.location().ID
 	r.mu.Lock()

@@ -22,8 +22,8 @@ var (
 )
 
 // Restore makes a fabric of the topology in a text that contains a Fingerprint: devices, ports,
-// hosts and groups, without locators and taps. It is meant for paths, not for Locate. A text
-// without a topology gives a fabric without devices; text of any kind makes an error at worst.
+// hosts and groups, without locators and taps. Use it for paths, not for Locate. A text without a
+// topology gives a fabric without devices; any other text gives an error at worst.
 func Restore(text string) (*Fabric, error) {
 	r := restorer{devices: map[string]int{}, hosts: map[string]int{}, groups: map[string]int{}, deviceIDs: map[string]uint32{}, portIDs: map[string]uint32{}}
 	for line := range strings.Lines(text) {
@@ -47,15 +47,14 @@ func Restore(text string) (*Fabric, error) {
 	return newFabric(t, domain), nil
 }
 
-// restorer collects a specification, with the indices of what has further lines.
+// restorer collects a specification, with the indices of entries that have further lines.
 type restorer struct {
 	spec                   Spec
 	devices, hosts, groups map[string]int
 	deviceIDs, portIDs     map[string]uint32
 }
 
-// read takes up a line of a topology and ignores all others. Numbers that are out of range
-// become 0.
+// read adds a line of a topology and ignores all others. Numbers out of range become 0.
 func (r *restorer) read(line string) {
 	unquoted := func(s string) string {
 		s, _ = strconv.Unquote(s)
@@ -104,8 +103,8 @@ func (r *restorer) read(line string) {
 	}
 }
 
-// TopologyRevision identifies the topology and the groups: a hash of their canonical text in hexadecimal,
-// empty without devices.
+// TopologyRevision identifies the topology and the groups: a hash of their canonical text in
+// hexadecimal, empty without devices.
 func (f *Fabric) TopologyRevision() string { return f.revision() }
 
 func (t *topology) revision() string {

@@ -9,9 +9,9 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Review says what the fabric file does not hold although answers need it, and what is allowed
-// and looks like a mistake, Warnings included. Both are sentences for people; without a fabric
-// file there are none.
+// Review returns the data that is missing in the fabric file for full results, and valid data that
+// looks like a mistake, including Warnings. Both are sentences for people; without a fabric file
+// there are none.
 func (f *Fabric) Review() (missing, suspicious []string) {
 	if len(f.topo.devices) == 0 {
 		return nil, f.Warnings()
@@ -45,7 +45,7 @@ type review struct {
 	missing []string
 }
 
-// ends looks for racks, hosts and ports whose far side is not in the file.
+// ends finds racks, hosts and ports whose far side is not in the file.
 func (r *review) ends() {
 	if len(r.t.groups) == 0 {
 		r.missing = append(r.missing, "groups: without any, each /24 and /64 is a group of its own")
@@ -72,7 +72,7 @@ func (r *review) ends() {
 	}
 }
 
-// some returns the first few names of a list, and how many more there are.
+// some returns the first names of a list, and the number of others.
 func some(names []string) string {
 	const most = 5
 	if len(names) > most {
@@ -87,7 +87,7 @@ type bundle struct {
 	speeds []uint64 // ascending
 }
 
-// links holds the ports of the two ends of links against each other.
+// links compares the ports at the two ends of links.
 func (r *review) links() {
 	type pair struct{ from, to int32 }
 	bundles := map[pair]*bundle{}
@@ -108,13 +108,13 @@ func (r *review) links() {
 	for _, k := range order {
 		here, there := bundles[k], bundles[pair{k.to, k.from}]
 		if there == nil || k.from > k.to {
-			continue // links that only one end knows are among the warnings
+			continue // warnings already list links that only one end states
 		}
 		r.compare(r.t.devices[k.from].name, r.t.devices[k.to].name, here, there)
 	}
 }
 
-// opposite is the orientation of a port that faces one of another orientation.
+// opposite is the orientation of the port at the other end.
 var opposite = map[string]string{"up": "down", "down": "up", "side": "side"}
 
 func (r *review) compare(a, b string, here, there *bundle) {
@@ -132,7 +132,7 @@ func (r *review) compare(a, b string, here, there *bundle) {
 	}
 }
 
-// islands looks for devices that no link connects with the others.
+// islands finds devices that no link connects with the others.
 func (r *review) islands() {
 	root := make([]int32, len(r.t.devices))
 	for i := range root {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// aspects are attributes that narrow a device, a stage or the fabric down to some
-// of its ports.
+// aspects are attributes that select some ports of a device, a stage or the fabric.
 type aspects uint8
 
 const (
@@ -18,14 +17,14 @@ const (
 	numAspects
 )
 
-// simplest lists the combinations of aspects in the order in which people would
-// choose them to describe a set.
+// simplest lists the combinations of aspects in the order in which people would choose them to
+// describe a set.
 var simplest = [numAspects]aspects{
 	byOrientation, 0, byOrientation | bySpeed, byOrientation | byPeer, bySpeed, byPeer,
 	byOrientation | byPeer | bySpeed, byPeer | bySpeed,
 }
 
-// trait is what all ports of a set share; empty, 0 or none where they differ.
+// trait is the common attributes of the ports of a set; empty, 0 or none if they differ.
 type trait struct {
 	device            int32
 	stage             string
@@ -33,7 +32,7 @@ type trait struct {
 	speed             uint64
 }
 
-// traitOf is what the ports, at least one, share.
+// traitOf returns the common attributes of the ports, at least one.
 func (t *topology) traitOf(ports []int32) trait {
 	first := &t.ports[ports[0]]
 	c := trait{first.device, t.devices[first.device].stage, first.orientation, first.peer, first.speed}
@@ -58,7 +57,7 @@ func (t *topology) traitOf(ports []int32) trait {
 	return c
 }
 
-// aspects returns those that the trait has a value for.
+// aspects returns the aspects for which the trait has a value.
 func (c *trait) aspects() aspects {
 	var a aspects
 	if c.orientation != "" {
@@ -84,8 +83,8 @@ func (t *topology) scope(c *trait) []int32 {
 	return t.allPorts
 }
 
-// classSizes counts the ports of the scope that share each combination of aspects
-// with the trait.
+// classSizes counts, for each combination of aspects, the ports of the scope that match the trait
+// in it.
 func (t *topology) classSizes(c *trait) (sizes [numAspects]int) {
 	for _, i := range t.scope(c) {
 		p := &t.ports[i]
@@ -108,11 +107,11 @@ func (t *topology) classSizes(c *trait) (sizes [numAspects]int) {
 	return sizes
 }
 
-// describe names a set of two or more ports, ascending, so that no other set has the name:
-// it is what identifies the set. One that is all of something in the topology ("leaf3 up",
-// "spine down to leaf5", "agg1,agg2 up") is that thing, and stays it when a port is added;
-// any other has a digest of its members in its name. What may change without the set being
-// another one, such as speeds, is in no name with a digest.
+// describe names a set of two or more ports, ascending. The name identifies the set: no other set
+// has it. A set that is a whole unit of the topology ("leaf3 up", "spine down to leaf5", "agg1,agg2
+// up") has the unit's name, and keeps it when a port is added; any other set has a digest of its
+// members in its name. Names with a digest leave out attributes that may change while the set stays
+// the same, such as speeds.
 func (t *topology) describe(ports []int32) string {
 	c := t.traitOf(ports)
 	has, sizes := c.aspects(), t.classSizes(&c)
@@ -135,8 +134,7 @@ func (t *topology) describe(ports []int32) string {
 // maxListed bounds the devices or peers that a name lists.
 const maxListed = 4
 
-// describeDevices covers sets such as "agg1,agg2 up": the same class of ports of a
-// few devices.
+// describeDevices names sets such as "agg1,agg2 up": the same class of ports of a few devices.
 func (t *topology) describeDevices(c *trait, ports []int32) (string, bool) {
 	members := map[int32]int{}
 	for _, i := range ports {
@@ -165,7 +163,7 @@ func (t *topology) describeDevices(c *trait, ports []int32) (string, bool) {
 	return "", false
 }
 
-// describePeers covers sets such as "core down to agg3,agg4".
+// describePeers names sets such as "core down to agg3,agg4".
 func (t *topology) describePeers(c *trait, ports []int32) (string, bool) {
 	if c.orientation == "" {
 		return "", false
@@ -189,8 +187,8 @@ func (t *topology) describePeers(c *trait, ports []int32) (string, bool) {
 	return t.label(c, byOrientation) + " to " + strings.Join(peers, ","), facing == len(ports)
 }
 
-// label returns the human name of a class: "leaf3 up", "leaf up 100G", "spine down to
-// leaf5", "any port up".
+// label returns the human name of a class: "leaf3 up", "leaf up 100G", "spine down to leaf5", "any
+// port up".
 func (t *topology) label(c *trait, a aspects) string {
 	name := "any port"
 	switch {
@@ -216,7 +214,7 @@ func suffix(c *trait, a aspects) string {
 	return s
 }
 
-// stageSuffix keeps a stage apart from a device of the same name.
+// stageSuffix distinguishes a stage from a device of the same name.
 const stageSuffix = "(stage)"
 
 func (t *topology) stageLabel(stage string) string {
@@ -234,7 +232,7 @@ func (t *topology) portNames(ports []int32) []string {
 	return names
 }
 
-// speedLabel returns a speed in kbit/s as it stands in names: "100G", exact.
+// speedLabel returns a speed in kbit/s as used in names: "100G", exact.
 func speedLabel(kbps uint64) string {
 	switch {
 	case kbps >= 1e6:

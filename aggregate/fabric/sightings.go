@@ -14,25 +14,26 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// Bounds of what taps in the fabric see.
+// Bounds of the sightings of taps in the fabric.
 const (
 	maxStands    = 1 << 10 // different places of such taps
 	maxPassages  = 1 << 12 // devices and ports of one of them
 	maxSightings = 1 << 20 // flows at places, each for a time without long pauses
 )
 
-// sightingStep is the unit of time of sightings. A flow that was seen in a step takes that path in
-// the step before and the one after, too.
+// sightingStep is the unit of time of sightings. A flow that was seen in a step also takes that
+// path in the previous and the next step.
 const sightingStep = int64(time.Second)
 
-// sighting is when a flow was seen at a place, in steps, without a longer pause than a step.
+// sighting is the time during which a flow was seen at a place, in steps, without a pause longer
+// than a step.
 type sighting struct {
 	stand       uint32
 	first, last int64
 }
 
-// sightings are the flows that taps in the middle of the fabric saw. They add up to the same
-// whatever the order in which they come, up to the bound. Safe for concurrent use.
+// sightings are the flows that taps in the middle of the fabric saw. Their order does not matter,
+// up to the bound. Safe for concurrent use.
 type sightings struct {
 	stands   []waypoint // from number 1
 	byNames  map[string]uint32
@@ -51,7 +52,7 @@ func newSightings() *sightings {
 }
 
 // StandAt numbers a place in the middle of the fabric where each captured frame passes one of some
-// devices and ports, by their names. It is for the time before the fabric is used.
+// devices and ports, by name. Call it before the fabric is used.
 func (f *Fabric) StandAt(names []string) (uint32, error) {
 	s := f.seen
 	key := strings.Join(names, " ")
@@ -74,7 +75,7 @@ func (f *Fabric) StandAt(names []string) (uint32, error) {
 	return uint32(len(s.stands)), nil
 }
 
-// See notes that packets of a flow passed a place at a time, Unix ns. It implements
+// See records that packets of a flow passed a place at ns, Unix ns. It implements
 // aggregate.Wayfinder and may be called from several goroutines.
 func (f *Fabric) See(stand uint32, fl *aggregate.Flow, ns int64) {
 	s, step := f.seen, ns/sightingStep
@@ -86,7 +87,7 @@ func (f *Fabric) See(stand uint32, fl *aggregate.Flow, ns int64) {
 	s.add(fl, sighting{stand, step, step})
 }
 
-// add merges a sighting with those of the place that it touches.
+// add merges a sighting with adjacent ones of the same place.
 func (s *sightings) add(fl *aggregate.Flow, one sighting) {
 	list := s.flows[*fl]
 	kept := list[:0]
@@ -110,16 +111,15 @@ func (s *sightings) add(fl *aggregate.Flow, one sighting) {
 	s.flows[*fl] = kept
 }
 
-// SeeLive makes what is seen count at once, while packets come. It is for the time before the fabric
-// is used.
+// SeeLive makes sightings count at once, while packets come. Call it before the fabric is used.
 func (f *Fabric) SeeLive() {
 	f.seen.live = true
 	f.seen.revealed.Store(true)
 }
 
-// Reveal makes what was seen count, from now on. Before that the answers of Way do not depend on
-// it: so a replay that reads the captures of such taps first has the same rows on any number of
-// cores. It returns whether anything was seen.
+// Reveal makes sightings count from now on. Before that, results of Way do not depend on them: so a
+// replay that first reads the captures of such taps gives the same rows on any number of cores. It
+// returns whether there are any.
 func (f *Fabric) Reveal() bool {
 	f.seen.revealed.Store(true)
 	f.seen.mu.RLock()
@@ -127,8 +127,8 @@ func (f *Fabric) Reveal() bool {
 	return f.seen.n > 0
 }
 
-// at is where a flow passes at a time, ascending, and from when until when the answer is the
-// same, as far as is known now.
+// at returns the places that a flow passes at a time, ascending, and the time range in which the
+// result is the same, as far as known.
 func (s *sightings) at(fl *aggregate.Flow, ns int64) (stands []uint32, from, until int64) {
 	from, until = math.MinInt64, math.MaxInt64
 	s.mu.RLock()
@@ -148,7 +148,7 @@ func (s *sightings) at(fl *aggregate.Flow, ns int64) (stands []uint32, from, unt
 	return stands, from, until
 }
 
-// seenWay returns the way of a flow between attachments that was seen at places, 0 where no shortest
+// seenWay returns the way of a flow between attachments that was seen at places, 0 if no shortest
 // path passes all of them: then the path changed meanwhile.
 func (f *Fabric) seenWay(stands []uint32, a, b int32) uint32 {
 	key := fmt.Sprint(stands, a, b)
@@ -175,7 +175,7 @@ func (f *Fabric) seenWay(stands []uint32, a, b int32) uint32 {
 	return id
 }
 
-// sortAlong orders waypoints by how far they are from a source.
+// sortAlong orders waypoints by their distance from a source.
 func (p *paths) sortAlong(src *attachment, points []waypoint) {
 	away := func(w waypoint) int {
 		n := unreached
@@ -192,14 +192,14 @@ func (p *paths) sortAlong(src *attachment, points []waypoint) {
 	slices.SortStableFunc(points, func(x, y waypoint) int { return cmp.Compare(away(x), away(y)) })
 }
 
-// Prediction is how well evidence says where taps in the fabric saw flows.
+// Prediction compares evidence with the sightings of taps in the fabric.
 type Prediction struct {
 	By          string // of aggregate.EvidenceNames: path or ecmp
-	Right, Seen int    // flows at places, of all that it predicts one path for
+	Right, Seen int    // flows at places, among those with one predicted path
 }
 
-// Predictions hold the path table and the hashes against what taps in the fabric saw. A flow that
-// was seen at two places counts twice.
+// Predictions compares the path table and the hashes with the sightings of taps in the fabric. A
+// flow that was seen at two places counts twice.
 func (f *Fabric) Predictions() []Prediction {
 	list := []Prediction{{By: aggregate.EvidenceNames[0]}, {By: aggregate.EvidenceNames[1]}}
 	f.seen.mu.RLock()

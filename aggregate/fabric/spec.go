@@ -20,8 +20,8 @@ import (
 // SpecVersion is the version of the fabric file that this package reads and writes.
 const SpecVersion = 1
 
-// Spec is the fabric file as users write it: what the network consists of, how its
-// tags are laid out, and where it is tapped. New checks it.
+// Spec is the fabric file as users write it: the parts of the network, the layouts of its tags, and
+// the places of its taps. New checks it.
 type Spec struct {
 	Version int    `yaml:"version"` // SpecVersion
 	Name    string `yaml:"name,omitempty"`
@@ -34,13 +34,13 @@ type Spec struct {
 	Hosts   []HostSpec   `yaml:"hosts,omitempty"`
 	Taps    []TapSpec    `yaml:"taps,omitempty"`
 
-	// Evidence of the paths that flows take, beyond the topology.
+	// Evidence of the paths of flows, beyond the topology.
 	Paths []PathSpec `yaml:"paths,omitempty"`
 	ECMP  []ECMPSpec `yaml:"ecmp,omitempty"`
 }
 
-// GroupSpec is a named set of addresses. An address belongs to the group with the
-// longest prefix that holds it.
+// GroupSpec is a named set of addresses. An address belongs to the group with the longest prefix
+// that holds it.
 type GroupSpec struct {
 	Name     string   `yaml:"name"`
 	Level    string   `yaml:"level"`            // host, rack, pod or cluster
@@ -51,9 +51,9 @@ type GroupSpec struct {
 // DeviceSpec is a switch.
 type DeviceSpec struct {
 	Name  string `yaml:"name"`
-	Stage string `yaml:"stage"`        // as the locator's value table has it: leaf, spine, ...
+	Stage string `yaml:"stage"`        // as in the locator's value table: leaf, spine, ...
 	ID    uint32 `yaml:"id,omitempty"` // device_id of locator metadata; 0: none
-	// HashSeed is what the device puts into the hash of Spec.ECMP.
+	// HashSeed is the device's seed for the hash of Spec.ECMP.
 	HashSeed uint32 `yaml:"hash_seed,omitempty"`
 
 	Ports []PortSpec `yaml:"ports"`
@@ -62,8 +62,8 @@ type DeviceSpec struct {
 // PortSpec is an egress port of a switch.
 type PortSpec struct {
 	Name string `yaml:"name"`
-	// ID is the port_id of locator metadata, unique in the fabric; 0: none. It needs
-	// to be unique in its device only if every locator with a port_id has a device_id.
+	// ID is the port_id of locator metadata, unique in the fabric; 0: none. It needs to be unique
+	// only in its device if every locator with a port_id has a device_id.
 	ID          uint32 `yaml:"id,omitempty"`
 	Orientation string `yaml:"orientation"`    // up, down or side
 	Peer        string `yaml:"peer,omitempty"` // device or host that it faces; empty: not in this file
@@ -84,12 +84,12 @@ type TapSpec struct {
 	// At are devices ("spine1") and ports ("leaf1:up2") of a tap in the middle of the fabric: each
 	// frame passes one of them, which is evidence of the path of its flow.
 	At []string `yaml:"at,omitempty,flow"`
-	// Mirrors are the mirror sessions that frames come in here. A tag in any other is an
+	// Mirrors are the mirror sessions in which frames come here. A tag in any other session is an
 	// orphan: anybody can send one.
 	Mirrors decode.Mirrors `yaml:"mirrors,omitempty,flow"`
 }
 
-// Write writes the specification as YAML that Parse reads back, one line a port.
+// Write writes the specification as YAML that Parse can read, with one line for each port.
 func (s *Spec) Write(w io.Writer) error { return s.WriteCommented(w, "", nil) }
 
 // WriteCommented is Write with a comment at the head of the file, and comments before the values
@@ -116,8 +116,8 @@ func (s *Spec) WriteCommented(w io.Writer, head string, comments map[string]stri
 	return nil
 }
 
-// keepEmpty writes lists that are empty on purpose: they switch the defaults off,
-// which an omitted list does not.
+// keepEmpty writes lists that are empty on purpose: they switch the defaults off, unlike an omitted
+// list.
 func keepEmpty(doc *yaml.Node, s *csig.Spec) {
 	lists := &yaml.Node{Kind: yaml.MappingNode}
 	empty := func(key string) {
@@ -158,8 +158,8 @@ func annotate(n *yaml.Node, path string, comments map[string]string) {
 
 func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
 
-// styleSpec lays the document out for readers: lists of small things on one line
-// each, tag protocol identifiers in hexadecimal.
+// styleSpec formats the document for readers: lists of small things on one line each, tag protocol
+// identifiers in hexadecimal.
 func styleSpec(doc *yaml.Node) {
 	for _, d := range items(child(doc, "devices")) {
 		oneLine(child(d, "ports"))
@@ -196,9 +196,8 @@ func Load(path string) (*Spec, error) {
 	return Parse(f, path)
 }
 
-// Parse reads and checks a fabric file of at most 16 MiB. Unknown keys are errors.
-// name stands for the file in errors; those about the content are SpecErrors and
-// have line numbers.
+// Parse reads and checks a fabric file of at most 16 MiB. Unknown keys are errors. name is the
+// file's name in errors; those about the content are SpecErrors and have line numbers.
 func Parse(r io.Reader, name string) (*Spec, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -233,16 +232,15 @@ func decodeSpec(text []byte, name string) (*Spec, error) {
 	return s, nil
 }
 
-// SpecError is one thing that is wrong with a fabric: where it is, what was
-// expected, and what to do about it.
+// SpecError is one error in a fabric: its place, the expectation, and what to do about it.
 type SpecError struct {
-	File string // empty when the specification was not read from a file
-	Line int    // from 1; 0 when it is not known
-	Path string // "devices[3].ports[1].peer", empty when only the line is known
+	File string // empty if the specification was not read from a file
+	Line int    // from 1; 0 if unknown
+	Path string // "devices[3].ports[1].peer", empty if only the line is known
 	Text string
 }
 
-// Error is "fabric.yaml:12: devices[3].ports[1].peer: text".
+// Error returns "fabric.yaml:12: devices[3].ports[1].peer: text".
 func (e *SpecError) Error() string {
 	var b strings.Builder
 	if e.File != "" {
@@ -261,8 +259,8 @@ func (e *SpecError) Error() string {
 // maxProblems bounds how many errors and warnings one check reports.
 const maxProblems = 20
 
-// problems collects what a check finds, so that a user sees more than the first
-// mistake at once.
+// problems collects the results of a check, so that a user sees more than the first mistake at
+// once.
 type problems struct {
 	errs     []error
 	more     int
@@ -286,7 +284,7 @@ func (p *problems) warnf(format string, args ...any) {
 	p.warnings = append(p.warnings, fmt.Sprintf(format, args...))
 }
 
-// err joins the errors, one a line; nil without any.
+// err joins the errors, one on each line; nil if there are none.
 func (p *problems) err() error {
 	if p.more > 0 {
 		return errors.Join(append(p.errs, fmt.Errorf("and %d more errors", p.more))...)
@@ -301,7 +299,7 @@ func (p *problems) warningList() []string {
 	return p.warnings
 }
 
-// addLines tells the errors of a check the file and, from its text, their lines.
+// addLines adds the file and, from its text, the lines to the errors of a check.
 func addLines(err error, text []byte, name string) error {
 	var doc yaml.Node
 	if e := yaml.Unmarshal(text, &doc); e != nil {
@@ -319,8 +317,8 @@ func addLines(err error, text []byte, name string) error {
 	return err
 }
 
-// lineOf returns the line of the deepest node on a path like "devices[3].ports[1].peer"
-// that the document has: a missing key is reported where it is missed.
+// lineOf returns the line of the deepest existing node on a path like "devices[3].ports[1].peer": a
+// missing key is reported where it should be.
 func lineOf(doc *yaml.Node, path string) int {
 	n := doc
 	for step := range strings.SplitSeq(path, ".") {
@@ -338,7 +336,7 @@ func lineOf(doc *yaml.Node, path string) int {
 	return n.Line
 }
 
-// child returns the value of a key of a mapping, nil without it.
+// child returns the value of a key of a mapping, nil if it is missing.
 func child(n *yaml.Node, key string) *yaml.Node {
 	n = content(n)
 	if n == nil || n.Kind != yaml.MappingNode {
@@ -352,8 +350,7 @@ func child(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// items returns the elements of a sequence, without the null ones, which the decoder
-// leaves out too.
+// items returns the elements of a sequence without null ones, which the decoder also omits.
 func items(n *yaml.Node) []*yaml.Node {
 	n = content(n)
 	if n == nil || n.Kind != yaml.SequenceNode {
@@ -368,7 +365,7 @@ func items(n *yaml.Node) []*yaml.Node {
 	return list
 }
 
-// content looks through documents and aliases.
+// content resolves documents and aliases.
 func content(n *yaml.Node) *yaml.Node {
 	for n != nil {
 		switch {
@@ -388,7 +385,7 @@ var (
 	unknownKey = regexp.MustCompile(`^field (.+) not found in type (\S+)$`)
 )
 
-// yamlTab is what the parser says of a tab where text may begin.
+// yamlTab is the parser's error for a tab where text may begin.
 const yamlTab = "found character that cannot start any token"
 
 // yamlError turns the errors of the YAML decoder into SpecErrors.
@@ -408,7 +405,7 @@ func yamlError(err error, name string) error {
 			e.Text = fmt.Sprintf("unknown key %q: %s", m[1], expectedKeys(m[2]))
 		}
 		if e.Text == yamlTab {
-			e.Line = max(e.Line, 1) // the parser counts from 0, and leaves that out
+			e.Line = max(e.Line, 1) // the parser counts from 0, and omits that
 			e.Text += ": YAML is indented by spaces, not by tabs"
 		}
 		if len(p.errs) < maxProblems {

@@ -66,7 +66,7 @@ type group struct {
 	homes               []int32 // devices of its hosts, ascending; up to one too many
 }
 
-// index fills what follows from devices, ports, hosts and groups.
+// index computes the fields that follow from devices, ports, hosts and groups.
 func (t *topology) index() {
 	t.stages = make(map[string][]int32)
 	for i := range t.ports {
@@ -84,7 +84,7 @@ func (t *topology) index() {
 	t.indexEndpoints()
 }
 
-// measureAddresses finds how many bits of addresses matter.
+// measureAddresses computes how many bits of addresses matter.
 func (t *topology) measureAddresses() {
 	if len(t.groups) == 0 {
 		t.bits4, t.bits6 = derivedBits4, derivedBits6
@@ -104,8 +104,8 @@ func (t *topology) measureAddresses() {
 	}
 }
 
-// indexGroups collects where the hosts of each group are attached: those with an
-// address in one of its prefixes, and those of the groups below it.
+// indexGroups collects the attachments of the hosts of each group: those with an address in one of
+// its prefixes, and those of the groups below it.
 func (t *topology) indexGroups() {
 	for addr, h := range t.addresses {
 		for _, g := range t.prefixes.Supernets(netip.PrefixFrom(addr, addr.BitLen())) {
@@ -145,12 +145,11 @@ func (t *topology) groupOf(a netip.Addr) int32 {
 // canonicalAddr unmaps IPv4 and drops zones, which mean nothing outside a host.
 func canonicalAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// endpoint stands for a host (its index), for an unlisted address of a group with
-// hosts (the number of hosts plus the group's index), or for none: an address of
-// which the topology does not know where it is attached.
+// endpoint stands for a host (its index), for an unlisted address of a group with hosts (the number
+// of hosts plus the group's index), or for none: an address whose attachment is unknown.
 type endpoint = int32
 
-// endpointOf is where an address is attached, as far as the topology tells.
+// endpointOf returns the endpoint of an address, as far as the topology has it.
 func (t *topology) endpointOf(a netip.Addr) endpoint {
 	a = canonicalAddr(a)
 	if h, ok := t.addresses[a]; ok {
@@ -175,8 +174,8 @@ func (t *topology) attachmentOf(a netip.Addr) int32 {
 	return none
 }
 
-// indexEndpoints gives every endpoint its attachment; endpoints behind the same
-// devices share one, and with it their routes.
+// indexEndpoints gives every endpoint its attachment; endpoints behind the same devices share one,
+// and its routes.
 func (t *topology) indexEndpoints() {
 	known := map[string]int32{}
 	enter := func(devices []int32, group bool) int32 {
@@ -215,9 +214,9 @@ func (t *topology) homes(h int32, devices []int32) []int32 {
 	return devices
 }
 
-// isLast reports whether paths to endpoint e that end at the port's device leave the
-// fabric by the port: those that face the host, or, for an unlisted address of a
-// group, every port that does not face a device.
+// isLast reports whether paths to endpoint e that end at the port's device leave the fabric by the
+// port: by those that face the host, or, for an unlisted address of a group, by every port that
+// does not face a device.
 func (t *topology) isLast(port int32, e endpoint) bool {
 	p := &t.ports[port]
 	if int(e) < len(t.hosts) {

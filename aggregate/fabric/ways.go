@@ -12,10 +12,10 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// maxWays bounds the ways that are told apart, and what rules give for pairs of attachments.
+// maxWays bounds the distinct ways, and the results of rules for pairs of attachments.
 const maxWays = 1 << 18
 
-// way is what is known of the path of a flow: all ports between devices that it may pass.
+// way is the known path of a flow: all ports between devices that it may pass.
 type way struct {
 	by    aggregate.Evidence // one bit
 	ports []int32            // ascending, to devices
@@ -23,7 +23,7 @@ type way struct {
 	hops  int                // between devices, of the shortest; not of predicted ones
 }
 
-// ways numbers ways from 1, in the order in which flows call for them. Safe for concurrent use.
+// ways numbers ways from 1, in the order of first use. Safe for concurrent use.
 type ways struct {
 	mu     sync.RWMutex
 	list   []way
@@ -39,11 +39,11 @@ func newWays() *ways { return &ways{byKey: map[string]uint32{}, byRule: map[rule
 
 const numEvidence = len(aggregate.EvidenceNames)
 
-// WayCounts say what evidence of paths came to, each time that a flow, or a locator of one, was
-// looked up.
+// WayCounts are the outcomes of path evidence, one for each lookup of a flow or of a locator of
+// one.
 type WayCounts struct {
-	Found        [numEvidence]uint64 // flows whose way is known, by aggregate.EvidenceNames
-	Contradicted uint64              // evidence that fits no path of the topology, or not the locator: it is not used
+	Found        [numEvidence]uint64 // flows with a known way, by aggregate.EvidenceNames
+	Contradicted uint64              // unused evidence that fits no path of the topology, or not the locator
 	Refused      uint64              // ways beyond the bound on their number
 }
 
@@ -103,11 +103,10 @@ func (f *Fabric) HasWays() bool {
 	return len(f.rules.list) > 0 || len(f.ecmp.devices) > 0 || len(f.seen.stands) > 0
 }
 
-// Way numbers what is known of the path of a flow at a time, Unix ns, beyond the topology: 0 for
-// nothing. The path table comes before what taps in the fabric saw, and that before
-// hashes. The answer is the same at all times from from on
-// and before until. It implements aggregate.Wayfinder, may be called from several goroutines, and
-// takes a bounded time.
+// Way returns a number for the known path of a flow at ns, Unix ns, beyond the topology: 0 if
+// nothing is known. The path table has priority over the sightings of taps in the fabric, and those
+// over hashes. The result is the same at all times in [from, until). It implements
+// aggregate.Wayfinder, may be called from several goroutines, and takes a bounded time.
 func (f *Fabric) Way(fl *aggregate.Flow, ns int64) (way uint32, from, until int64) {
 	from, until = math.MinInt64, math.MaxInt64
 	src, dst := netip.AddrFrom16(fl.Src).Unmap(), netip.AddrFrom16(fl.Dst).Unmap()
@@ -131,8 +130,8 @@ func (f *Fabric) Way(fl *aggregate.Flow, ns int64) (way uint32, from, until int6
 	return way, from, until
 }
 
-// sighted returns the way of a flow by what taps in the fabric saw of it, and the part of a time in which
-// the answer is the same.
+// sighted returns the way of a flow by the sightings of taps in the fabric, and the time range in
+// which the result is the same.
 func (f *Fabric) sighted(fl *aggregate.Flow, a, b int32, ns, from, until int64) (way uint32, since, till int64) {
 	if len(f.seen.stands) == 0 || !f.seen.revealed.Load() {
 		return 0, from, until
@@ -164,10 +163,10 @@ func (f *Fabric) ruled(k ruleEnds) uint32 {
 	return id
 }
 
-// LocateOn is Locate for a packet of which more is known, the way that Way returned: the ports
-// that the locator names and the way passes. Where there is none, the evidence contradicts what
-// the packet itself says and is not used. by is the evidence of the way, 0 where the ports are those
-// of Locate. It implements aggregate.Wayfinder.
+// LocateOn is Locate for a packet with a way from Way: it returns the ports that the locator names
+// and that are on the way. If there are none, the evidence contradicts the packet and is not used.
+// by is the evidence of the way, 0 if the ports are those of Locate. It implements
+// aggregate.Wayfinder.
 func (f *Fabric) LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id aggregate.LocationID, capacity uint64, by aggregate.Evidence) {
 	id, capacity = f.Locate(l, t, lm, src, dst)
 	class, located := f.classes.class(l, t, lm)
@@ -215,14 +214,14 @@ func (p passage) hops() int {
 	return 1
 }
 
-// waypoint is what paths are known to pass: one of several passages.
+// waypoint is a known point of paths: they pass one of several passages.
 type waypoint []passage
 
-// noPassage is an error for the name of a waypoint.
+// noPassage is the error for an unknown waypoint name.
 const noPassage = "%q: no device or port has that name: expected one such as spine1 or leaf1:up2"
 
-// passages returns those of a port, or those of a device. A port that faces no device is passed
-// where paths end.
+// passages returns the passages of a port, or those of a device. A port that faces no device is
+// passed where paths end.
 func (t *topology) passages(name string) waypoint {
 	if d, ok := t.deviceIndex[name]; ok {
 		return waypoint{{d, d, none}}
@@ -245,9 +244,9 @@ func (t *topology) passages(name string) waypoint {
 	return waypoint{{t.ports[i].device, t.ports[i].device, none}}
 }
 
-// via returns the way of the shortest paths that pass waypoints in their order, as segment routing
-// has them (RFC 8402, section 3.1.1: a node or adjacency segment by the shortest path to it). ok is
-// false where there is none.
+// via returns the way of the shortest paths that pass waypoints in order, as in segment routing
+// (RFC 8402, section 3.1.1: a node or adjacency segment by the shortest path to it). ok is false if
+// there is none.
 func (p *paths) via(by aggregate.Evidence, src, dst *attachment, points []waypoint) (w way, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,7 +277,7 @@ func (p *paths) via(by aggregate.Evidence, src, dst *attachment, points []waypoi
 // unreached is more hops than any path has.
 const unreached = math.MaxInt / 4
 
-// segments are the paths from waypoint to waypoint, the first of which is where they begin.
+// segments are the paths from waypoint to waypoint; the first one is their start.
 type segments struct {
 	paths  *paths
 	points []waypoint
@@ -293,7 +292,7 @@ func (r *segments) between(from, to int32) int {
 	return unreached
 }
 
-// forward measures from the start. It returns false where a waypoint cannot be reached.
+// forward measures from the start. It returns false if a waypoint cannot be reached.
 func (r *segments) forward() bool {
 	r.hops = [][]int{{0}}
 	for i, point := range r.points[1:] {
@@ -314,7 +313,7 @@ func (r *segments) forward() bool {
 	return true
 }
 
-// total returns how long the shortest paths to a device are.
+// total returns the length of the shortest paths to a device.
 func (r *segments) total(t int32) int {
 	last := len(r.points) - 1
 	n := unreached
@@ -326,7 +325,7 @@ func (r *segments) total(t int32) int {
 
 // backward uses the ports of all paths of that length to a device.
 func (r *segments) backward(t int32, total int, use func(port int32)) {
-	ends := map[int32]int{t: total} // devices that the leg behind leads to, and where it has to be
+	ends := map[int32]int{t: total} // devices to which the leg behind leads, and their distance from the start
 	for i := len(r.points) - 1; i >= 0; i-- {
 		before := map[int32]int{}
 		for m, from := range r.points[i] {

@@ -45,7 +45,7 @@ type clabEnd struct {
 	IPv6      string `yaml:"ipv6"`
 }
 
-// parseContainerlab reads a topology. Other keys than those above are containerlab's own matter.
+// parseContainerlab reads a topology. It ignores other keys than those above.
 func parseContainerlab(r io.Reader) (*document, error) {
 	var f clabFile
 	if err := yaml.NewDecoder(r).Decode(&f); err != nil {
@@ -71,7 +71,7 @@ func parseContainerlab(r io.Reader) (*document, error) {
 	return out, nil
 }
 
-// node is what the file says of a node, by itself, its group, its kind or the defaults.
+// node returns the file's data about a node, from itself, its group, its kind or the defaults.
 func (f *clabFile) node(name string) node {
 	c := f.Topology.Nodes[name]
 	group := f.Topology.Groups[c.Group]
@@ -96,8 +96,8 @@ func firstOf(list ...string) string {
 	return ""
 }
 
-// clabKind tells network operating systems, which have names of their own, from the rest. A Linux
-// container may be a router: its name or group says so.
+// clabKind distinguishes network operating systems, which have their own kinds, from the rest. A
+// Linux container may be a router: its name or group shows it.
 func clabKind(kind string) nodeKind {
 	switch kind {
 	case "linux", "ext-container", "k8s-kind", "generic_vm", "":
@@ -130,12 +130,12 @@ func (n *node) addPortAddress(name string, p netip.Prefix) {
 	n.ports = append(n.ports, port{name: name, addresses: []netip.Prefix{p}, up: true})
 }
 
-// clabOutside are nodes that stand for the machine that the topology runs on.
+// clabOutside are nodes that stand for the machine on which the topology runs.
 var clabOutside = []string{"host", "mgmt-net", "macvlan", "vxlan", "vxlan-stitch", "dummy"}
 
 func (d *document) addClabLink(l *clabLink, at map[string]int) error {
 	if l.Type != "" && l.Type != "veth" || len(l.Endpoints) == 0 && l.Type != "" {
-		return nil // to the machine that the topology runs on
+		return nil // to the machine on which the topology runs
 	}
 	if len(l.Endpoints) != 2 {
 		return fmt.Errorf("%d endpoints: expected 2", len(l.Endpoints))

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Bounds of what is read.
+// Bounds of the input.
 const (
 	maxFiles       = 1 << 15
 	maxTotal       = 1 << 30  // bytes of all files
@@ -28,14 +28,14 @@ const (
 
 // File is one input. Its kind is recognised by its content.
 type File struct {
-	// Name stands for the file in messages, and for the device where its content names none.
+	// Name is the file's name in messages, and the device's if the content names none.
 	Name string
 	Data []byte
-	// Found is set for files of a folder: one that is of no known kind is left out there.
+	// Found is set for files in a folder: unknown kinds are skipped there.
 	Found bool
 }
 
-// Read reads files, and those below folders that end in .json, .yml or .yaml.
+// Read reads files, and in folders those that end in .json, .yml or .yaml.
 func Read(paths []string) ([]File, error) {
 	r := reader{left: maxTotal}
 	for _, path := range paths {
@@ -93,7 +93,7 @@ func (r *reader) add(path string, found bool) error {
 	return nil
 }
 
-// readFile reads a file up to the bound, whatever its size is said to be.
+// readFile reads a file up to the bound, whatever its stated size.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -107,7 +107,7 @@ func readFile(path string) ([]byte, error) {
 	return data.Bytes(), nil
 }
 
-// boundedReader fails where a file is larger than the bound.
+// boundedReader fails if a file is larger than the bound.
 type boundedReader struct {
 	f    *os.File
 	left int64
@@ -122,14 +122,14 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Options say what no file does.
+// Options add data that no file states.
 type Options struct {
-	// Speed is of ports whose speed no file states, kbit/s; 0: they are reported as missing.
+	// Speed is for ports whose speed no file states, kbit/s; 0: they are reported as missing.
 	Speed uint64
 }
 
-// Import makes a fabric of what the files state. Errors are about files that cannot be read, and
-// about files that contradict each other where none of them is known to be right.
+// Import makes a fabric from the files' statements. It fails for unreadable files, and for files
+// that contradict each other if none of them is known to be right.
 func Import(files []File, o Options) (*Result, error) {
 	docs := make([]*document, len(files))
 	failures := make([]error, len(files))
@@ -169,7 +169,7 @@ func Import(files []File, o Options) (*Result, error) {
 
 var errUnknownKind = fmt.Errorf("expected %s, %s, %s or a %s", kindSONiC, kindLLDP, kindNetBox, kindContainerlab)
 
-// parse recognises a file by its content and reads it.
+// parse recognizes a file by its content and reads it.
 func parse(f *File) (d *document, err error) {
 	data := bytes.TrimSpace(bytes.TrimPrefix(f.Data, []byte("\ufeff")))
 	switch {
@@ -228,7 +228,7 @@ func parseObject(data []byte, fallback string) (*document, error) {
 	return nil, errUnknownKind
 }
 
-// keysOfInterest are the keys of the files that are read. The others are skipped.
+// keysOfInterest are the keys that are read. Others are skipped.
 var keysOfInterest = append([]string{
 	"results", "topology", "lldp", "DEVICE_METADATA", "PORT", "PORTCHANNEL", "PORTCHANNEL_MEMBER", "VLAN", "VLAN_MEMBER",
 	"LOOPBACK_INTERFACE", "DEVICE_NEIGHBOR", "DEVICE_NEIGHBOR_METADATA", "BGP_NEIGHBOR", "MUX_CABLE",
@@ -267,7 +267,7 @@ func jsonAt(d *json.Decoder, err error) error {
 	return fmt.Errorf("byte %d: %w", d.InputOffset(), plainJSON(err))
 }
 
-// plainJSON says what is wrong with JSON without names of Go.
+// plainJSON returns a JSON error without Go names.
 func plainJSON(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if wrong.Field != "" {
@@ -284,8 +284,8 @@ func plainJSON(err error) error {
 // partsOfFileNames are words of file names that name no device.
 var partsOfFileNames = []string{"config_db", "config-db", "configdb", "lldpctl", "lldpcli", "lldp", "neighbors", "neighbours"}
 
-// deviceOfFile returns the device that a file is called after: leaf1 for leaf1.json, leaf1-lldp.json,
-// config_db_leaf1.json and leaf1/config_db.json.
+// deviceOfFile returns the device after which a file is named: leaf1 for leaf1.json,
+// leaf1-lldp.json, config_db_leaf1.json and leaf1/config_db.json.
 func deviceOfFile(path string) string {
 	for range 2 {
 		name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
@@ -303,7 +303,7 @@ func deviceOfFile(path string) string {
 		if path = filepath.Dir(path); path == "." || path == string(filepath.Separator) {
 			return ""
 		}
-		path += ".folder" // has no extension to cut
+		path += ".folder" // has no extension to remove
 	}
 	return ""
 }

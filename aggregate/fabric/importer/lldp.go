@@ -12,10 +12,10 @@ import (
 )
 
 // lldpctl prints one tree in two shapes. In json0 each element is a list of objects, and texts are
-// {"value": …}. In json, lists of one element are the element, objects of a value alone are the
-// value, and an object with a name is {name: object}. All readers here take both.
+// {"value": …}. In json, a list of one element is replaced by the element, an object with only a
+// value by the value, and an object with a name is {name: object}. All readers here accept both.
 
-// lldpText is a text of either shape.
+// lldpText is a text in either shape.
 type lldpText string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -38,7 +38,7 @@ func (t *lldpText) UnmarshalJSON(raw []byte) error {
 	return (*text)(t).UnmarshalJSON(raw)
 }
 
-// lldpInterface is what a port hears of one neighbour.
+// lldpInterface is a port's data about one neighbor.
 type lldpInterface struct {
 	Via     lldpText                         `json:"via"`
 	Chassis many[map[string]json.RawMessage] `json:"chassis"`
@@ -70,7 +70,7 @@ type lldpPort struct {
 	}] `json:"auto-negotiation"`
 }
 
-// parseLLDP reads what one node hears. The output does not name the node: local does.
+// parseLLDP reads the neighbors of one node. The output does not name the node: local does.
 func parseLLDP(raw json.RawMessage, local string) (*document, error) {
 	if local == "" {
 		return nil, fmt.Errorf("lldpctl does not name the device that it runs on: name the file as the device, such as leaf1.json")
@@ -92,8 +92,8 @@ func parseLLDP(raw json.RawMessage, local string) (*document, error) {
 	return out, nil
 }
 
-// addHeard adds the neighbours of an element of "interface": one with a name in json0, else one
-// or several by their names.
+// addHeard adds the neighbors of an element of "interface": one with a name in json0, else one or
+// several by name.
 func (d *document) addHeard(local string, element map[string]json.RawMessage) error {
 	if raw, ok := element["name"]; ok && element["chassis"] != nil {
 		var name lldpText
@@ -136,7 +136,7 @@ func (d *document) addNeighbour(local, name string, raw json.RawMessage) error {
 	return nil
 }
 
-// neighbour returns the far end of a link, and what it says of itself.
+// neighbour returns the far end of a link, and its data about itself.
 func (h *lldpInterface) neighbour() (end, node, error) {
 	var remote end
 	var about node
@@ -173,7 +173,7 @@ func (h *lldpInterface) neighbour() (end, node, error) {
 		}
 	}
 	if about.kind == switchKind && !looksLikeSwitchPort(remote.port) && !looksLikeSwitchPort(remote.label) {
-		about.kind = unknownKind // a host that forwards, such as one of containers
+		about.kind = unknownKind // a forwarding host, such as one with containers
 	}
 	return remote, about, nil
 }
@@ -199,8 +199,8 @@ func chassisOf(element map[string]json.RawMessage) (c lldpChassis, err error) {
 	return c, nil
 }
 
-// kind is what its capabilities make of a node. Stations are hosts; what routes or bridges may be
-// a host too.
+// kind returns the kind of node by its capabilities. Stations are hosts; a node that routes or
+// bridges may be a host too.
 func (c *lldpChassis) kind() nodeKind {
 	var forwards, station bool
 	for _, x := range c.Capabilities {
@@ -224,7 +224,7 @@ func (c *lldpChassis) kind() nodeKind {
 // medium finds the speed in names such as 100GbaseSR4, 2.5GBASE-T and 400gbase-x-qsfpdd.
 var medium = regexp.MustCompile(`(?i)^(\d+(?:\.\d+)?)([GM]?)base`)
 
-// speedOfMedium returns the speed in kbit/s that the name of a medium says; 0: none.
+// speedOfMedium returns the speed in kbit/s in the name of a medium; 0: none.
 func speedOfMedium(name string) uint64 {
 	m := medium.FindStringSubmatch(name)
 	if m == nil {

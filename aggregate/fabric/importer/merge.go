@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// device is a node as all files together state it.
+// device is a node with the statements of all files.
 type device struct {
 	name      string
 	kind      nodeKind
@@ -23,14 +23,14 @@ type device struct {
 	height     int
 	ranked     bool // height is known
 	positional bool
-	physical   []*iface // of a positional one, in their order
+	physical   []*iface // of a positional device, in order
 
 	ports  []*iface
 	byName map[string]*iface
 	byKey  map[string][]*iface
 }
 
-// iface is a port as all files together state it.
+// iface is a port with the statements of all files.
 type iface struct {
 	device    *device
 	name      string
@@ -42,17 +42,17 @@ type iface struct {
 	up        bool
 	addresses []netip.Prefix
 	servers   []netip.Addr
-	doc       *document // that it was added from last
+	doc       *document // last document that added to it
 
 	claims []claim
 	peer   *device
-	far    *iface // nil where no file states the peer's port
+	far    *iface // nil if no file states the peer's port
 	by     rank
 	file   string // that states the peer
 	noted  uint64 // speed of the link
 }
 
-// claim is a link as one file states it, at one of its ends.
+// claim is one file's statement about a link, at one of its ends.
 type claim struct {
 	peer *device
 	far  *iface
@@ -60,7 +60,7 @@ type claim struct {
 	by   rank
 }
 
-// messages are lines for people, of which the first are kept.
+// messages are lines for people; the first ones are kept.
 type messages struct {
 	lines []string
 	more  int
@@ -84,7 +84,7 @@ func (m *messages) list(what string) []string {
 	return m.lines
 }
 
-// merger makes one network of the statements of all files.
+// merger makes one network from the statements of all files.
 type merger struct {
 	errors, warnings messages
 
@@ -105,7 +105,8 @@ func (m *merger) failed() error {
 	return errors.Join(list...)
 }
 
-// mergeOrder is the order of kinds in which ports get their names: a switch knows its own best.
+// mergeOrder is the order of kinds in which ports get their names: a switch knows its own names
+// best.
 var mergeOrder = []string{kindSONiC, kindNetBox, kindContainerlab, kindLLDP}
 
 func (m *merger) merge(docs []*document) {
@@ -145,8 +146,8 @@ func (m *merger) merge(docs []*document) {
 	m.rankByLinks()
 }
 
-// nameDevices finds which names mean one device: the same in another case, and one that is the
-// other without its domain, unless there are several of those.
+// nameDevices finds the names that mean one device: equal ones except for case, and a name without
+// the domain of another, unless several names match.
 func (m *merger) nameDevices(docs []*document, interfaces map[int64]end) {
 	m.byName, m.byMAC = map[string]*device{}, map[string]*device{}
 	var names []string
@@ -280,7 +281,7 @@ func (m *merger) addPort(d *device, doc *document, p *port) {
 	i.servers = append(i.servers, p.servers...)
 }
 
-// maxAddresses bounds the addresses of a port that are taken, and maxInherited the links of a LAG.
+// maxAddresses bounds the used addresses of a port, and maxInherited the links of a LAG.
 const (
 	maxAddresses = 256
 	maxInherited = 16
@@ -295,7 +296,7 @@ func (m *merger) newPort(d *device, name string) *iface {
 	return i
 }
 
-// key notes what portKey makes of a name. Two ports of a key are as good as more.
+// key indexes a port by the portKey of a name. Two ports for a key are enough to make it ambiguous.
 func (d *device) key(name string, i *iface) {
 	if k := portKey(name); k != "" && len(d.byKey[k]) < 2 && !slices.Contains(d.byKey[k], i) {
 		d.byKey[k] = append(d.byKey[k], i)
@@ -304,7 +305,7 @@ func (d *device) key(name string, i *iface) {
 
 var numbered = regexp.MustCompile(`^eth(\d+)$`)
 
-// find returns the port of a name, an alias, or a name of another vendor that no second port may have.
+// find returns the port by its name, an alias, or another vendor's name that is unambiguous.
 func (d *device) find(name string) *iface {
 	if d.positional && d.described {
 		if n := numbered.FindStringSubmatch(name); n != nil {
@@ -333,7 +334,7 @@ func (d *device) nth(position string) *iface {
 	return nil
 }
 
-// addLinks turns the links that a file states into claims of the ports at their ends.
+// addLinks turns a file's links into claims of the ports at their ends.
 func (m *merger) addLinks(doc *document, interfaces map[int64]end) {
 	for _, l := range doc.links {
 		a, b := m.resolve(l.a, interfaces), m.resolve(l.b, interfaces)
@@ -359,8 +360,8 @@ func (m *merger) resolve(e end, interfaces map[int64]end) *device {
 	return m.device(e.node, e.mac)
 }
 
-// portOf returns the port at an end of a link. One that no file lists is added, unless files list all
-// ports of the device.
+// portOf returns the port at an end of a link. It adds a port that no file lists, unless files list
+// all ports of the device.
 func (m *merger) portOf(d *device, e end, interfaces map[int64]end) *iface {
 	if e.port == "" && e.id != 0 {
 		e.port = interfaces[e.id].port
@@ -379,7 +380,7 @@ func (m *merger) portOf(d *device, e end, interfaces map[int64]end) *iface {
 	return m.newPort(d, name)
 }
 
-// linkSubnets takes two ports that alone share a subnet of two addresses for the ends of a link.
+// linkSubnets links two ports if they alone share a subnet of two addresses.
 func (m *merger) linkSubnets() {
 	subnets := map[netip.Prefix][]*iface{}
 	var order []netip.Prefix
@@ -401,7 +402,7 @@ func (m *merger) linkSubnets() {
 				o := ends[1-n]
 				c := claim{peer: o.device, far: o, file: "the addresses of " + o.device.name, by: byAddresses}
 				if i.logical || o.logical {
-					c.far = nil // a LAG: which members face each other is not known
+					c.far = nil // a LAG: it is unknown which members face each other
 				}
 				i.claims = append(i.claims, c)
 			}
@@ -413,7 +414,7 @@ func isPointToPoint(p netip.Prefix) bool {
 	return p.Addr().BitLen()-p.Bits() <= 2 && p.Bits() < p.Addr().BitLen()
 }
 
-// inheritFromLAGs makes the members of a LAG face what the LAG does.
+// inheritFromLAGs gives the members of a LAG its peer.
 func (d *device) inheritFromLAGs() {
 	for _, i := range d.ports {
 		lag := d.byName[strings.ToLower(cleanPort(i.lag))]
@@ -427,7 +428,7 @@ func (d *device) inheritFromLAGs() {
 	}
 }
 
-// settle chooses among what files state about the peer of a port.
+// settle chooses among the statements about the peer of a port.
 func (m *merger) settle(i *iface) {
 	if len(i.claims) == 0 {
 		return
@@ -474,8 +475,8 @@ func nameOf(d *device, i *iface) string {
 	return d.name + ":" + i.name
 }
 
-// dropOverruled removes links whose far end faces something else by better evidence: the warning
-// at that end has named both files.
+// dropOverruled removes links whose far end faces another port by better evidence: the warning at
+// that end has named both files.
 func (m *merger) dropOverruled() {
 	for _, d := range m.devices {
 		for _, i := range d.ports {

@@ -8,11 +8,12 @@ import (
 	"unicode"
 )
 
-// maxName is the longest name of a node or port that is taken, in bytes: that of fabric files.
+// maxName is the maximum length of the name of a node or port, in bytes: that of fabric files.
 const maxName = 128
 
-// cleanName returns a name as fabric files take it: printable, and "-" in place of the characters
-// that would make names of ports and sets ambiguous. It is "" for a name that cannot be kept.
+// cleanName returns a name as fabric files accept it: printable, with "-" in place of the
+// characters that would make names of ports and sets ambiguous. It returns "" for a name that
+// cannot be kept.
 func cleanName(name, forbidden string) string {
 	name = strings.Map(func(r rune) rune {
 		switch {
@@ -38,7 +39,8 @@ const (
 func cleanNode(name string) string { return cleanName(name, notInNames) }
 func cleanPort(name string) string { return cleanName(name, notInPortNames) }
 
-// shortName returns a name without its domain: leaf1 of leaf1.dc1.example.com. Addresses have none.
+// shortName returns a name without its domain: leaf1 for leaf1.dc1.example.com. Addresses have
+// none.
 func shortName(name string) string {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return name
@@ -47,8 +49,8 @@ func shortName(name string) string {
 	return cmp.Or(short, name)
 }
 
-// ethernetWords are the words that vendors begin the names of Ethernet ports with, with the
-// speed in kbit/s that the word says; 0: none.
+// ethernetWords are the first words of vendors' Ethernet port names, with the speed in kbit/s that
+// the word implies; 0: none.
 var ethernetWords = map[string]uint64{
 	"e": 0, "et": 0, "eth": 0, "ethernet": 0, "eth-trunk": 0,
 	"fa": 100e3, "fastethernet": 100e3,
@@ -83,10 +85,10 @@ func splitPort(name string) (word string, numbers []string) {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// portKey returns the same for names that one port has in the words of several systems: Ethernet1/1,
-// Eth1/1, et-1/1 and e1-1. It is "" for names without a number. Two ports of a device may have
-// the same key (et-0/0/0 and ge-0/0/0 are two ports where line cards take both), so it joins
-// names only where one port alone has it.
+// portKey returns the same key for the names of one port in several systems: Ethernet1/1, Eth1/1,
+// et-1/1 and e1-1. It returns "" for names without a number. Two ports of a device may have the
+// same key (et-0/0/0 and ge-0/0/0 are two ports where line cards have both), so it joins names only
+// if one port alone has it.
 func portKey(name string) string {
 	word, numbers := splitPort(name)
 	if len(numbers) == 0 {
@@ -98,10 +100,10 @@ func portKey(name string) string {
 	return word + " " + strings.Join(numbers, "/")
 }
 
-// speedOfName returns the speed in kbit/s that a name such as HundredGigE0/0/0/1 says; 0: none.
+// speedOfName returns the speed in kbit/s in a name such as HundredGigE0/0/0/1; 0: none.
 func speedOfName(name string) uint64 {
 	word, _ := splitPort(name)
-	if len(word) < 5 { // et-, xe- and ge- ports take other optics, and Te is short for much
+	if len(word) < 5 { // et-, xe- and ge- ports accept other optics, and Te is short for several words
 		return 0
 	}
 	return ethernetWords[word]
@@ -118,7 +120,7 @@ func isManagement(name string) bool {
 	return name == "eth0" || name == "lo"
 }
 
-// looksLikeSwitchPort tells the names of front panel ports from those of network cards.
+// looksLikeSwitchPort reports whether a name is a front panel port's, and not a network card's.
 func looksLikeSwitchPort(name string) bool {
 	word, numbers := splitPort(name)
 	if len(numbers) == 0 {
@@ -134,7 +136,7 @@ func looksLikeSwitchPort(name string) bool {
 	return ok
 }
 
-// looksLikeCard tells the names that Linux gives to network cards.
+// looksLikeCard reports whether a name is one that Linux gives to network cards.
 func looksLikeCard(name string) bool {
 	word, numbers := splitPort(name)
 	switch word {
@@ -167,7 +169,7 @@ func natural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
 }
 
-// digits returns how many digits s begins with.
+// digits returns the number of digits at the start of s.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && isDigit(s[n]) {
@@ -176,7 +178,7 @@ func digits(s string) int {
 	return n
 }
 
-// nodeKind is whether a node is part of the fabric.
+// nodeKind says whether a node is part of the fabric.
 type nodeKind uint8
 
 const (
@@ -192,8 +194,8 @@ type roleWord struct {
 	height      int
 }
 
-// roleWords are the words of roles and names, the longer ones first. Only their order counts:
-// a fabric of leaf and spine has no other heights.
+// roleWords are the words of roles and names, the longer ones first. Only the order of the heights
+// counts: a fabric of leaf and spine has no others.
 var roleWords = []roleWord{
 	{"superspine", "superspine", 40},
 	{"spine", "spine", 30},
@@ -213,14 +215,14 @@ var roleWords = []roleWord{
 	{"t2", "spine", 30},
 }
 
-// Words of roles and names of nodes that are no switches of the fabric.
+// Words in the roles and names of nodes that are no switches of the fabric.
 var (
 	hostWords  = []string{"server", "host", "compute", "hypervisor", "gpu", "srv", "client", "worker", "storage", "workstation", "vm", "dgx", "hgx"}
 	otherWords = []string{"mgmt", "management", "oob", "console", "pdu", "patch", "panel", "firewall", "fw", "mgmttorrouter"}
 )
 
-// roleOfText finds the word for a place in a role or a name, and whether the node is a switch. The
-// last word counts: leaf1-host2 is a host.
+// roleOfText finds the word for a place in a role or a name, and the kind of node. The last word
+// counts: leaf1-host2 is a host.
 func roleOfText(text string) (stage string, height int, kind nodeKind) {
 	words := wordsOf(text)
 	for _, w := range words {
@@ -245,14 +247,14 @@ func roleOfText(text string) (stage string, height int, kind nodeKind) {
 	return "", 0, unknownKind
 }
 
-// matches reports whether a word is the one sought, or begins or ends with it, if it is long enough
-// not to be found in others: no motor is a tor.
+// matches reports whether a word is sought, or begins or ends with it if it is long enough not to
+// be part of other words: a motor is no tor.
 func matches(word, sought string) bool {
 	return word == sought || len(sought) > 3 && (strings.HasPrefix(word, sought) || strings.HasSuffix(word, sought))
 }
 
-// wordsOf divides a name at everything but letters: dc1-pod2-leaf03a is dc, pod, leaf, a. The
-// tiers T0 to T3 stay words of their own, also at the end of ARISTA01T1.
+// wordsOf splits a name at everything but letters: dc1-pod2-leaf03a is dc, pod, leaf, a. The tiers
+// T0 to T2 are separate words, also at the end of ARISTA01T1.
 func wordsOf(text string) []string {
 	lower := strings.ToLower(text)
 	var words []string

@@ -11,7 +11,7 @@ import (
 )
 
 // netboxItem is an element of a list of NetBox's API: a device, an interface, a cable or an
-// address, of version 2.10 or later. Which one is told by the keys that it has.
+// address, of version 2.10 or later. Its keys decide which one.
 type netboxItem struct {
 	ID      int64 `json:"id"`
 	Name    text  `json:"name"`
@@ -49,7 +49,7 @@ type netboxItem struct {
 	Assigned *netboxRef      `json:"assigned_object"`
 }
 
-// netboxRef is an object that another one names.
+// netboxRef is a reference to another object.
 type netboxRef struct {
 	ID     int64      `json:"id"`
 	Name   text       `json:"name"`
@@ -95,7 +95,7 @@ func (c *netboxChoice) UnmarshalJSON(raw []byte) error {
 // maxItems bounds the elements of one file.
 const maxItems = 1 << 20
 
-// parseNetBox reads a list, one element at a time, since a small file can have many.
+// parseNetBox reads a list, one element at a time, because a small file can have many.
 func parseNetBox(list json.RawMessage) (*document, error) {
 	d := json.NewDecoder(bytes.NewReader(list))
 	if _, err := d.Token(); err != nil {
@@ -201,7 +201,8 @@ func (p *netboxParser) addInterface(item *netboxItem) {
 	}
 	n := p.node(name)
 	n.ports = append(n.ports, added)
-	// Endpoints are what a port reaches through patch panels, peers what its cable ends at.
+	// Endpoints are what the port reaches through patch panels, peers are the other ends of its
+	// cable.
 	reached := item.Reached
 	if item.ReachedOne != nil {
 		reached = append(reached, *item.ReachedOne)
@@ -216,8 +217,8 @@ func (p *netboxParser) addInterface(item *netboxItem) {
 	}
 }
 
-// end returns an interface that another object names; ok is false for ports of patch panels, circuits
-// and power.
+// end returns an interface to which another object refers; ok is false for ports of patch panels,
+// circuits and power.
 func (r *netboxRef) end() (e end, ok bool) {
 	if r.Device == nil || r.Device.Name == "" || r.Name == "" {
 		return e, false
@@ -242,8 +243,8 @@ func (p *netboxParser) addCable(item *netboxItem) {
 	}
 }
 
-// breakOut makes n ports of the only end of a breakout cable, as the switch has them: et-0/0/0 is
-// et-0/0/0:0 to et-0/0/0:3.
+// breakOut makes n ports from the single end of a breakout cable, as the switch names them:
+// et-0/0/0 becomes et-0/0/0:0 to et-0/0/0:3.
 func (p *netboxParser) breakOut(ends []end, n int) []end {
 	if len(ends) != 1 || n < 2 {
 		return ends

@@ -60,8 +60,8 @@ func (m *merger) findRacks(switches []*device) *racks {
 	return r
 }
 
-// findPrefixes collects the prefixes that switches route for hosts, and those of the hosts' own
-// interfaces, and gives them to racks by the switches that have them.
+// findPrefixes collects the prefixes that switches route for hosts and those of the hosts' own
+// interfaces, and assigns them to racks by the switches that have them.
 func (r *racks) findPrefixes(switches []*device) {
 	owners := map[netip.Prefix][]*device{} // the first three
 	var order []netip.Prefix
@@ -124,10 +124,10 @@ func (r *racks) rackOf(known map[string]*rack, leaves []*device) *rack {
 	return k
 }
 
-// routedPrefixes calls yield for prefixes of VLANs and ports that lead to hosts, and notes the
+// routedPrefixes calls yield for prefixes of VLANs and ports that lead to hosts, and records the
 // ports among them whose hosts no file names.
 func (r *racks) routedPrefixes(d *device, yield func(netip.Prefix)) {
-	members := map[string][]netip.Prefix{} // prefixes of the VLANs that a port or LAG is a member of
+	members := map[string][]netip.Prefix{} // prefixes of the VLANs of which a port or LAG is a member
 	for n := range d.stated {
 		for _, v := range d.stated[n].vlans {
 			if len(v.members) == 0 && r.isLeaf[d] {
@@ -158,7 +158,7 @@ func (r *racks) routedPrefixes(d *device, yield func(netip.Prefix)) {
 	}
 }
 
-// addressByPort takes the addresses that a port says are behind it.
+// addressByPort assigns the addresses that a port states to be behind it.
 func (r *racks) addressByPort(i *iface) {
 	h := i.faces()
 	if h == nil || h.kind != hostKind {
@@ -174,7 +174,7 @@ func (r *racks) addressByPort(i *iface) {
 	}
 }
 
-// otherEnd returns the other address of a subnet that has room for two.
+// otherEnd returns the other address of a subnet for two.
 func otherEnd(p netip.Prefix) (netip.Addr, bool) {
 	if !isPointToPoint(p) {
 		return netip.Addr{}, false
@@ -193,8 +193,8 @@ func otherEnd(p netip.Prefix) (netip.Addr, bool) {
 	return a, ok
 }
 
-// addressByHost takes a host's own addresses. Those that may be of the management network count
-// where a rack's prefix holds them, and an inventory's where nothing else is known.
+// addressByHost assigns a host's own addresses. Those that may belong to the management network
+// count if a rack's prefix holds them, and an inventory's if nothing else is known.
 func (r *racks) addressByHost(h *device) {
 	var primary []netip.Addr
 	for _, i := range h.ports {
@@ -247,7 +247,7 @@ func (r *racks) give(h *device, a netip.Addr) {
 	}
 }
 
-// addLoneAddresses gives addresses that no prefix holds to the rack of their host.
+// addLoneAddresses adds addresses that no prefix holds to the rack of their host.
 func (r *racks) addLoneAddresses() {
 	known := map[string]*rack{}
 	for _, k := range r.list {
@@ -272,7 +272,7 @@ func (r *racks) addLoneAddresses() {
 	}
 }
 
-// prefixSet tells fast whether one of many prefixes holds an address.
+// prefixSet finds fast whether one of many prefixes holds an address.
 type prefixSet struct {
 	prefixes map[netip.Prefix]bool
 	lengths  [2][129]bool // in use, of IPv4 and IPv6
@@ -306,8 +306,8 @@ func (s *prefixSet) contains(a netip.Addr) bool {
 	return false
 }
 
-// aggregatePrefixes sorts prefixes, drops those within others and joins halves: the 64 subnets of
-// a rack's links become one prefix.
+// aggregatePrefixes sorts prefixes, drops those within others and joins halves: the 64 subnets of a
+// rack's links become one prefix.
 func aggregatePrefixes(list []netip.Prefix) []netip.Prefix {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(x, y netip.Prefix) int {
@@ -331,8 +331,8 @@ func aggregatePrefixes(list []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// groupName returns how a rack is called: as the inventory does, if it calls no other rack so, else
-// after its switches.
+// groupName returns the name of a rack: the inventory's, if no other rack has it, else one from its
+// switches.
 func (k *rack) groupName(taken map[string]bool) string {
 	name := ""
 	for _, d := range k.leaves {

@@ -13,14 +13,14 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Result is a fabric, with what has to be added to it.
+// Result is a fabric, with the list of what is missing.
 type Result struct {
 	Spec *fabric.Spec
-	// Missing is what no file states and a person has to add.
+	// Missing lists data that no file states and a person has to add.
 	Missing []string
-	// Warnings are contradictions between files, with the one that holds, and what was left out.
+	// Warnings are contradictions between files, with the chosen one, and skipped data.
 	Warnings []string
-	// Incomplete is what a command says that reads the fabric as it is; nil: it is complete.
+	// Incomplete is the error of a command that reads the fabric as it is; nil: it is complete.
 	Incomplete error
 
 	files    int
@@ -37,7 +37,7 @@ func (r *Result) Write(w io.Writer) error {
 	return r.Spec.WriteCommented(w, strings.Join(append(head, r.locators()...), "\n"), r.comments)
 }
 
-// locators returns a layout for the words of this fabric, to be corrected.
+// locators returns a locator layout with the words of this fabric, for a person to correct.
 func (r *Result) locators() []string {
 	var stages, orientations, speeds []string
 	add := func(list *[]string, s string) {
@@ -68,7 +68,7 @@ func (r *Result) locators() []string {
 	return lines
 }
 
-// speedText returns a speed in kbit/s as fabric files have it.
+// speedText returns a speed in kbit/s in the notation of fabric files.
 func speedText(kbps uint64) string {
 	switch {
 	case kbps >= 1e6:
@@ -79,7 +79,7 @@ func speedText(kbps uint64) string {
 	return strconv.FormatUint(kbps, 10) + "kbps"
 }
 
-// assembly makes the fabric of what was found out about the network.
+// assembly makes the fabric from the merged network.
 type assembly struct {
 	*merger
 	options  Options
@@ -88,7 +88,7 @@ type assembly struct {
 	out      *Result
 
 	standIns map[*rack]string
-	rackAt   map[*iface]*rack // of ports whose hosts a stand-in is for
+	rackAt   map[*iface]*rack // of ports whose hosts a stand-in represents
 	noSpeed, noNeighbour, noAddress,
 	noFarPort, noStage, noPrefix []string
 }
@@ -160,8 +160,8 @@ func (a *assembly) addFarPorts() {
 	}
 }
 
-// standIn gives racks whose prefixes are known and whose hosts are not a host that stands for
-// them: it ties the prefix to the switches.
+// standIn adds a host for each rack with known prefixes and unknown hosts: it ties the prefix to
+// the switches.
 func (a *assembly) standIn() {
 	known := map[*rack]bool{}
 	for _, h := range a.racks.hosts {
@@ -236,8 +236,8 @@ func (a *assembly) addDevice(d *device) {
 	a.out.Spec.Devices = append(a.out.Spec.Devices, out)
 }
 
-// speed returns that of a port, of the other end of its link, of the medium or the name at one of the
-// ends, or of the options; "" where none says it.
+// speed returns the speed of a port, of the other end of its link, of the medium or the name at one
+// of the ends, or of the options; "" if none states it.
 func (a *assembly) speed(i *iface) string {
 	kbps, noted := i.speed, cmp.Or(i.noted, speedOfName(i.name))
 	if i.far != nil {
@@ -307,7 +307,7 @@ func (a *assembly) addGroups() {
 	}
 }
 
-// report says what is missing, with the first names of each kind.
+// report lists missing data, with the first names of each kind.
 func (a *assembly) report() {
 	a.out.Missing = []string{"the locator layout, under csig: without it, locations are raw values of locator metadata"}
 	for _, m := range []struct {
@@ -333,7 +333,7 @@ func (a *assembly) report() {
 	a.out.Incomplete = err
 }
 
-// some returns the first few of a list, and how many more there are.
+// some returns the first names of a list, and the number of others.
 func some(names []string) string {
 	const most = 5
 	names = slices.Compact(slices.Clone(names))

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// sonicTables are the tables of config_db.json that say something about the fabric. Keys of
-// several parts are joined by "|".
+// sonicTables are the tables of config_db.json about the fabric. Keys of several parts are joined
+// by "|".
 type sonicTables struct {
 	metadata    map[string]sonicMetadata
 	ports       map[string]sonicPort
@@ -49,7 +49,7 @@ type sonicMembers struct {
 type sonicNeighbour struct {
 	Name      text `json:"name"`
 	Port      text `json:"port"`
-	LocalPort text `json:"local_port"` // in older versions, whose key is the name
+	LocalPort text `json:"local_port"` // in older versions, where the key is the name
 }
 
 type sonicSession struct {
@@ -97,10 +97,10 @@ func decodeTable(doc map[string]json.RawMessage, name string, into any) error {
 	return nil
 }
 
-// defaultHostname is what SONiC calls a switch that nobody has named.
+// defaultHostname is SONiC's name for a switch without a configured one.
 const defaultHostname = "sonic"
 
-// parseSONiC reads config_db.json of one switch. fallback is its name where the file has none.
+// parseSONiC reads config_db.json of one switch. fallback is its name if the file has none.
 func parseSONiC(doc map[string]json.RawMessage, fallback string) (*document, error) {
 	t, err := newSonicTables(doc)
 	if err != nil {
@@ -134,7 +134,7 @@ type sonicParser struct {
 	vlans  map[string]int // in self.vlans
 }
 
-// members reads which ports LAGs and VLANs consist of.
+// members reads the members of LAGs and VLANs.
 func (p *sonicParser) members() {
 	for _, key := range slices.Sorted(maps.Keys(p.tables.lagMembers)) {
 		if lag, member, ok := strings.Cut(key, "|"); ok {
@@ -231,7 +231,7 @@ func (p *sonicParser) addAddresses() {
 	}
 }
 
-// addNeighbours adds the links that the switch was configured for, and what it says of the nodes at
+// addNeighbours adds the links for which the switch was configured, and its data about the nodes at
 // their ends.
 func (p *sonicParser) addNeighbours() {
 	for _, key := range slices.Sorted(maps.Keys(p.tables.neighbours)) {
@@ -255,8 +255,8 @@ func (p *sonicParser) addNeighbours() {
 	p.addSessions()
 }
 
-// addSessions takes BGP sessions over the addresses of a port for links, where a session has the
-// name of a node.
+// addSessions turns BGP sessions over the addresses of a port into links, if a session has the name
+// of a node.
 func (p *sonicParser) addSessions() {
 	owner := map[netip.Addr]string{}
 	for i := range p.self.ports {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// classify finds out which devices are switches and of which stage: by their roles, else by their
-// names, else by SONiC's types. rankByLinks finds the stages of the others.
+// classify finds the switches and their stages: by role, else by name, else by SONiC type.
+// rankByLinks finds the stages of the others.
 func (m *merger) classify() {
 	for _, d := range m.devices {
 		m.classifyByWords(d)
@@ -57,7 +57,7 @@ func (d *device) classifyByName() {
 	stage, height, kind := roleOfText(d.name)
 	switch {
 	case kind == switchKind && d.kind == unknownKind && d.sonic == nil && d.hasCards():
-		d.kind = hostKind // that is named after the switch that it is behind
+		d.kind = hostKind // named after its switch
 	case kind == switchKind && d.kind != hostKind:
 		d.kind, d.stage, d.height, d.ranked = kind, stage, height, true
 	case d.kind == unknownKind || kind == otherKind && d.sonic == nil:
@@ -65,16 +65,17 @@ func (d *device) classifyByName() {
 	}
 }
 
-// sonicHeights are SONiC's types of switches, and names of the stages if no device names them.
+// sonicHeights are SONiC's types of switches, with the names of their stages if no device names
+// them.
 var sonicHeights = map[string]roleWord{
 	"ToRRouter": {stage: "leaf", height: 10}, "BackEndToRRouter": {stage: "leaf", height: 10},
 	"LeafRouter": {stage: "agg", height: 20}, "BackEndLeafRouter": {stage: "agg", height: 20},
 	"SpineRouter": {stage: "spine", height: 30}, "UpperSpineRouter": {stage: "spine", height: 32}, "LowerSpineRouter": {stage: "spine", height: 31},
 }
 
-// learnSONiCTypes gives the switches that only SONiC's type describes the stage of those of the
-// same type that have a name: small fabrics call leaves LeafRouter and spines SpineRouter, large
-// ones leaves ToRRouter and what is above them LeafRouter.
+// learnSONiCTypes gives switches that are described only by SONiC's type the stage of named ones
+// with the same type: small fabrics call leaves LeafRouter and spines SpineRouter, large ones call
+// leaves ToRRouter and the stage above them LeafRouter.
 func (m *merger) learnSONiCTypes() {
 	learned := map[string]map[roleWord]int{}
 	for _, d := range m.devices {
@@ -131,7 +132,7 @@ func commonest(counts map[roleWord]int) (best roleWord) {
 	return best
 }
 
-// sonicType returns the type that the switch states, else the one that a neighbour states.
+// sonicType returns the type that the switch states, else one that a neighbor states.
 func (d *device) sonicType() (t string) {
 	for i := range d.stated {
 		if s := d.stated[i].sonicType; s != "" && (t == "" || d.stated[i].own) {
@@ -141,13 +142,13 @@ func (d *device) sonicType() (t string) {
 	return t
 }
 
-// hasCards reports whether all ports that files name are network cards.
+// hasCards reports whether all named ports are network cards.
 func (d *device) hasCards() bool {
 	return len(d.ports) > 0 && !slices.ContainsFunc(d.ports, func(i *iface) bool { return !looksLikeCard(i.name) })
 }
 
-// kindByPorts tells a switch from a host by the names of its ports: a host is what nothing says
-// more of.
+// kindByPorts distinguishes a switch from a host by the names of its ports: without further
+// evidence, a node is a host.
 func (d *device) kindByPorts() nodeKind {
 	if slices.ContainsFunc(d.ports, func(i *iface) bool { return looksLikeSwitchPort(i.name) }) {
 		return switchKind
@@ -155,7 +156,7 @@ func (d *device) kindByPorts() nodeKind {
 	return hostKind
 }
 
-// hideManagement takes ports of the management network, and links to them, out of the fabric.
+// hideManagement removes ports of the management network, and links to them, from the fabric.
 func (d *device) hideManagement() {
 	for _, i := range d.ports {
 		if d.kind == switchKind && isManagement(i.name) {
@@ -169,7 +170,7 @@ func (d *device) hideManagement() {
 	}
 }
 
-// faces is what a port faces within the fabric, or nil.
+// faces returns the peer of a port within the fabric, or nil.
 func (i *iface) faces() *device {
 	if i.hidden || i.logical || i.peer == nil || i.peer.kind == otherKind || i.far != nil && (i.far.hidden || i.peer.kind == switchKind && isManagement(i.far.name)) {
 		return nil
@@ -177,7 +178,7 @@ func (i *iface) faces() *device {
 	return i.peer
 }
 
-// neighbours returns the devices that links lead to, whichever end states them.
+// neighbours returns the devices at the ends of links, whichever end states them.
 func (m *merger) neighbours() map[*device][]*device {
 	next := map[*device][]*device{}
 	for _, d := range m.devices {
@@ -191,12 +192,12 @@ func (m *merger) neighbours() map[*device][]*device {
 	return next
 }
 
-// defaultStages are the names of stages that nothing names, from the hosts up.
+// defaultStages are the names of unnamed stages, from the hosts up.
 var defaultStages = [][]string{{"leaf"}, {"leaf", "spine"}, {"leaf", "agg", "spine"}, {"leaf", "agg", "spine", "core"}}
 
-// rankByLinks places the switches that no word describes. Those that face hosts are the lowest;
-// without any placed switch the others are as high as they are far from hosts. Beside placed ones
-// they are between, above or below their neighbours.
+// rankByLinks places the switches that no word describes. Those that face hosts are the lowest. If
+// no switch is placed, the height of the others is their distance from hosts. Otherwise they are
+// between, above or below their placed neighbors.
 func (m *merger) rankByLinks() {
 	next := m.neighbours()
 	var heights []int
@@ -218,7 +219,7 @@ func (m *merger) rankByLinks() {
 		m.rankByDistance(open, next)
 		return
 	}
-	for range 4 { // each round places what faces a switch of the one before
+	for range 4 { // each round places switches that face one of the previous round
 		for _, d := range open {
 			if h, ok := heightAmong(d, next[d], heights); ok && !d.ranked {
 				d.height, d.stage = h, stageAt[h]
@@ -234,7 +235,7 @@ func (m *merger) rankByLinks() {
 	}
 }
 
-// heightAmong returns the height of a switch whose neighbours' heights are known.
+// heightAmong returns the height of a switch whose neighbors' heights are known.
 func heightAmong(d *device, neighbours []*device, heights []int) (h int, ok bool) {
 	lowest := heights[0]
 	var around []int
@@ -254,7 +255,7 @@ func heightAmong(d *device, neighbours []*device, heights []int) (h int, ok bool
 	case top-bottom > 1:
 		return heights[bottom+1], true
 	case top > bottom:
-		return (heights[bottom] + heights[top]) / 2, true // a stage that nothing names
+		return (heights[bottom] + heights[top]) / 2, true // an unnamed stage
 	case bottom > 0:
 		return heights[bottom-1], true
 	case len(heights) > 1:
@@ -289,7 +290,7 @@ func (m *merger) rankByDistance(open []*device, next map[*device][]*device) {
 	}
 }
 
-// orientation says which way a port faces; nil stands for hosts that no file names.
+// orientation returns the direction of a port; a nil peer stands for hosts that no file names.
 func (d *device) orientation(peer *device) string {
 	switch {
 	case peer == nil || peer.kind == hostKind || d.height > peer.height:
@@ -300,8 +301,8 @@ func (d *device) orientation(peer *device) string {
 	return "side"
 }
 
-// findPods divides the switches below the highest stage into those that are linked without it:
-// a fabric of three stages or more consists of pods. It returns no pods where there is but one.
+// findPods divides the switches below the highest stage into those that are linked without it: a
+// fabric of three or more stages consists of pods. It returns none if there is only one.
 func (m *merger) findPods(switches []*device) (podOf map[*device]string, names []string) {
 	heights := map[int]bool{}
 	top := 0

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// rank says which of two statements holds where they differ: the neighbour that a port hears is
-// plugged in, a cable in an inventory should be, and what was configured once may be old.
+// rank decides between two different statements: a neighbor that a port hears is plugged in, a
+// cable in an inventory should be, and a configured neighbor may be outdated.
 type rank uint8
 
 const (
@@ -25,41 +25,41 @@ const (
 	kindContainerlab = "containerlab topology"
 )
 
-// document is what one file states.
+// document is the statements of one file.
 type document struct {
 	file, kind string
 	nodes      []node
 	links      []link
-	notes      []string // what was left out of it
-	// interfaces are NetBox's, by their ids, for cables that name no more.
+	notes      []string // skipped parts of it
+	// interfaces are NetBox's, by id, for cables that give only the id.
 	interfaces map[int64]end
 }
 
-// node is what a file states about a switch or a host.
+// node is a file's statements about a switch or a host.
 type node struct {
 	name string
-	// own is set where the file lists all ports of the node.
+	// own is set if the file lists all ports of the node.
 	own  bool
 	kind nodeKind
-	// role is in the words of the source; sonicType is DEVICE_METADATA's, whose words have
-	// another meaning.
+	// role is in the words of the source; sonicType is DEVICE_METADATA's, whose words have another
+	// meaning.
 	role, sonicType string
 	mac             string // xx:xx:xx:xx:xx:xx
 	rack, pod       string
-	addresses       []netip.Addr // that the fabric delivers to
+	addresses       []netip.Addr // to which the fabric delivers
 	perhaps         []netip.Addr // the same, or of the management network
-	primary         []netip.Addr // by which an inventory knows it
+	primary         []netip.Addr // an inventory's primary addresses
 	ports           []port
 	vlans           []vlan
-	// positional is set where ethN is the N-th port, as of containerlab's SONiC nodes.
+	// positional is set if ethN is the N-th port, as in containerlab's SONiC nodes.
 	positional bool
 }
 
-// port is what a file states about one.
+// port is a file's statements about a port.
 type port struct {
 	name, alias string
 	speed       uint64 // kbit/s; 0: not stated
-	lag         string // that it is a member of
+	lag         string // LAG of which it is a member
 	logical     bool   // a LAG, a loopback, a VLAN interface
 	management  bool
 	up          bool           // administratively
@@ -74,25 +74,25 @@ type vlan struct {
 	members   []string
 }
 
-// link is what a file states about two ends.
+// link is a file's statement about two ends.
 type link struct {
 	a, b end
 	by   rank
-	// known is set for links to nodes that count only where another statement names them too.
+	// known is set for links to nodes that count only if another statement names them too.
 	known bool
 }
 
 // end is one end of a link.
 type end struct {
-	node  string // "" where only mac is known
+	node  string // "" if only mac is known
 	mac   string
-	port  string // "" where it is not stated
+	port  string // "" if not stated
 	label string // another name of the port
 	id    int64  // of a NetBox interface; 0: none
 	speed uint64 // of the link, kbit/s
 }
 
-// text is a JSON string, or another scalar in its place: files written by hand have numbers.
+// text is a JSON string, or another scalar in its place: hand-written files have numbers.
 type text string
 
 // UnmarshalJSON implements json.Unmarshaler. Objects and lists are "".
@@ -108,7 +108,7 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// many is a list, or its only element in its place.
+// many is a list, or its single element in its place.
 type many[T any] []T
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -146,7 +146,7 @@ func parsePrefix(s string) (netip.Prefix, bool) {
 	return p, true
 }
 
-// usable tells addresses of a network from those that mean something else on each link.
+// usable reports whether an address is global to a network, and not link-local or special.
 func usable(a netip.Addr) bool {
 	return !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast() && !a.IsLinkLocalUnicast()
 }
