@@ -7,7 +7,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// hotFrames are what taps see most.
+// hotFrames are the most common frames at taps.
 var hotFrames = []string{
 	"compact_ietf01_tcp", "tag_and_reflection", "reflection", "untagged_tcp", "untagged_udp",
 	"wide_uec050_udp", "compact_uec050_trimmed_ipv6", "qinq_tcp", "ipv6_extensions", "vxlan", "mpls_stack",
@@ -62,8 +62,8 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkUnwrap returns the cost of looking for a mirror session in a frame that
-// has none, and of taking one off.
+// BenchmarkUnwrap measures the search for a mirror session in a frame that has none, and the
+// removal of one.
 func BenchmarkUnwrap(b *testing.B) {
 	for _, bench := range []struct {
 		name  string

@@ -10,8 +10,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestCutEverywhere cuts every frame at every byte: what a cut frame says is a
-// prefix of what the whole one says, whichever header names the endpoints.
+// TestCutEverywhere truncates every frame at every byte: the observations of a truncated frame are
+// a prefix of those of the whole one, whichever header names the endpoints.
 func TestCutEverywhere(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range configs(domain(t, reflectingSpec())) {
@@ -33,13 +33,13 @@ func TestCutEverywhere(t *testing.T) {
 	}
 }
 
-// walkerOf returns a decoder that keeps segments, and so reads headers one by one.
+// walkerOf returns a decoder that keeps segments, and so parses headers one by one.
 func walkerOf(t *testing.T, cfg decode.Config) *decode.Decoder {
 	cfg.Segments = true
 	return decoderOf(t, cfg)
 }
 
-// checkWalked asserts that a frame says the same when its headers are read one by one.
+// checkWalked checks that parsing headers one by one gives the same result.
 func checkWalked(t *testing.T, walker *decode.Decoder, frame []byte, got *decode.Result) {
 	t.Helper()
 	var want decode.Result
@@ -49,7 +49,7 @@ func checkWalked(t *testing.T, walker *decode.Decoder, frame []byte, got *decode
 	}
 }
 
-// configs are decoders that read tunnels differently.
+// configs returns decoder configurations that treat tunnels differently.
 func configs(dom *csig.Domain) map[string]decode.Config {
 	return map[string]decode.Config{
 		"outer":            {Domain: dom},
@@ -75,7 +75,7 @@ func checkPrefix(t *testing.T, name string, n int, cut, whole *decode.Result) {
 	}
 }
 
-// contradicts says what a has that b lacks.
+// contradicts returns a field that a has and b does not have.
 func contradicts(a, b *decode.Observation) string {
 	switch {
 	case a.Kind != b.Kind || a.Tag != b.Tag:
@@ -98,8 +98,8 @@ func contradicts(a, b *decode.Observation) string {
 	return ""
 }
 
-// The reasons of cuts: a span reaches from its number of bytes to the next one's,
-// the last span is one cut.
+// The reasons of truncated frames: a span reaches from its number of bytes to the next one's; the
+// last span is one length.
 func TestCutReasons(t *testing.T) {
 	t.Parallel()
 	d := decoder(t, domain(t, csig.DefaultSpec()))
@@ -141,7 +141,7 @@ func TestCutReasons(t *testing.T) {
 		}},
 		{"compact_uec050_trimmed_ipv6", []span{
 			{58, decode.CutTransport, 1, proto},
-			{66, decode.OK, 1, proto | decode.HasPorts}, // a cut payload costs nothing
+			{66, decode.OK, 1, proto | decode.HasPorts}, // a truncated payload loses nothing
 		}},
 		{"ipv4_options", []span{
 			{38, decode.CutIP, 1, proto},
@@ -174,8 +174,8 @@ func TestCutReasons(t *testing.T) {
 	}
 }
 
-// TestStripped takes the outermost tag out of every frame that has one, as network
-// cards do: the result is that of the frame as it was sent.
+// TestStripped removes the outermost tag from every frame that has one, as network cards do: the
+// result is that of the original frame.
 func TestStripped(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, csig.DefaultSpec())
@@ -204,7 +204,7 @@ func TestStripped(t *testing.T) {
 	}
 }
 
-// decodeStripped decodes a frame whose outermost tag is beside it.
+// decodeStripped decodes a frame with its outermost tag beside it.
 func decodeStripped(d *decode.Decoder, frame []byte, tpid, tci uint16, r *decode.Result) {
 	d.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &decode.Frame{Data: frame, TPID: tpid, TCI: tci}, r)
 }

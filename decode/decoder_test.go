@@ -45,8 +45,8 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// What a frame says does not depend on the one before it, in a Result that is used
-// again: only the caller's own members stay.
+// The result for a frame does not depend on the previous one, in a reused Result: only the caller's
+// own members remain.
 func TestResultIsReused(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, csig.DefaultSpec())
@@ -98,7 +98,7 @@ func TestJSONLeavesOut(t *testing.T) {
 	}
 }
 
-// TestText: a line for people says what JSON says, in words, and leaves out what it leaves out.
+// TestText: a line for people has the same content as JSON, in words, and omits the same fields.
 func TestText(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, csig.DefaultSpec())
@@ -126,7 +126,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestBare: the ends of frames without a tag, and whether they carry data.
+// TestBare: the endpoints of untagged frames, and whether they carry data.
 func TestBare(t *testing.T) {
 	d := decoder(t, domain(t, csig.DefaultSpec()))
 	for _, c := range []struct {
@@ -195,7 +195,7 @@ func bareFrame(t *testing.T, version int, proto layers.IPProtocol, payload int) 
 	return b.Bytes()
 }
 
-// What L2 carries stays the same when headers are put before it, and any cut is survived.
+// Network returns the same packet behind added L2 headers, and survives any truncation.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	d := decoder(t, domain(t, csig.DefaultSpec()))

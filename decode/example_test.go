@@ -9,7 +9,7 @@ import (
 // A frame of a tap that receives mirror sessions.
 func ExampleUnwrapper() {
 	u := decode.NewUnwrapper(decode.Mirrors{ERSPAN: true})
-	var f decode.Frame // as it was captured
+	var f decode.Frame // as captured
 	switch inner, session, m := u.Unwrap(&f); m {
 	case decode.MirrorNone:
 		fmt.Println("an ordinary frame of", len(f.Data), "bytes")

@@ -10,9 +10,9 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// FuzzDecode asserts of any bytes what holds of every frame, however tunnels are
-// read: bounds, counters that add up, JSON that is valid, and that a cut frame says
-// a prefix of the whole one.
+// FuzzDecode checks properties of every frame for any bytes, however tunnels are treated: bounds,
+// counters that add up, valid JSON, and that a truncated frame gives a prefix of the whole one's
+// observations.
 func FuzzDecode(f *testing.F) {
 	for i, g := range goldens(f) {
 		f.Add(g.frame, uint16(len(g.frame)/2), uint8(i))
@@ -35,7 +35,7 @@ func FuzzDecode(f *testing.F) {
 		checkWalked(t, walker, frame, &whole)
 		checkWalked(t, walker, frame[:n:n], &cut)
 
-		// A frame has the same ends with its tag and without.
+		// A frame has the same endpoints with its tag and without.
 		var bare decode.Observation
 		if _, ok := d.Bare(frame, &bare); ok && whole.N > 0 {
 			if o := &whole.Obs[0]; o.Flags&(decode.HasPorts|decode.Orphan) == decode.HasPorts && bare.Flags&decode.HasPorts != 0 && o.Kind == decode.Tag && len(whole.Encap.Layers()) == 0 &&
@@ -96,8 +96,8 @@ func checkResult(t *testing.T, d *decode.Decoder, dom *csig.Domain, r *decode.Re
 	}
 }
 
-// FuzzUnwrap takes anything for a mirrored frame: what comes out lies at the end
-// of the packet that went in, and unwrapping again and again comes to an end.
+// FuzzUnwrap treats any bytes as a mirrored frame: the inner frame lies at the end of the outer
+// packet, and repeated unwrapping ends.
 func FuzzUnwrap(f *testing.F) {
 	for _, tt := range mirrorCases {
 		f.Add(join(f, append(tt.outer, mirrored)...), uint32(0))
@@ -137,8 +137,8 @@ func FuzzUnwrap(f *testing.F) {
 	})
 }
 
-// checkHeld: at a tap that holds sessions a frame says what the mirrored frame says
-// elsewhere, and one without a session what it says anywhere.
+// checkHeld: at a tap that holds sessions, a session gives the results of its mirrored frame
+// elsewhere, and a frame without a session the same results as anywhere.
 func checkHeld(t *testing.T, dom *csig.Domain, frame *decode.Frame) {
 	t.Helper()
 	held, elsewhere := decoder(t, dom), decoder(t, dom)
@@ -146,7 +146,7 @@ func checkHeld(t *testing.T, dom *csig.Domain, frame *decode.Frame) {
 	held.DecodeFrame(decode.Framing{Link: decode.Ethernet, Mirrors: everyKind}, frame, &got)
 	inner, session, m := everyMirror.Unwrap(frame)
 	mirrored, s, ok := held.Mirrored()
-	if got.Carrier > 0 { // the Unwrapper knows no CSIG
+	if got.Carrier > 0 { // the Unwrapper does not parse CSIG
 		checkCarried(t, elsewhere, mirrored, &got)
 		return
 	}
@@ -163,8 +163,8 @@ func checkHeld(t *testing.T, dom *csig.Domain, frame *decode.Frame) {
 	}
 }
 
-// checkCarried: behind tags of its carrier, a mirrored frame says what it says elsewhere, as
-// far as there is room for it.
+// checkCarried: behind tags of its carrier, a mirrored frame gives the same observations as
+// elsewhere, as far as there is room.
 func checkCarried(t *testing.T, elsewhere *decode.Decoder, mirrored *decode.Frame, got *decode.Result) {
 	t.Helper()
 	var want decode.Result

@@ -89,8 +89,8 @@ func decoderOf(t testing.TB, cfg decode.Config) *decode.Decoder {
 	return d
 }
 
-// TestGolden holds what each frame says: the reason, the JSON of its observations
-// and the counters that only the reflections' encodings move.
+// TestGolden checks the result of each frame: the reason, the JSON of its observations and the
+// counters that only the reflections' encodings change.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, csig.DefaultSpec())

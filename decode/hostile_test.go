@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// repeated returns the start of a frame, then a header again and again up to 64 KiB.
+// repeated returns the start of a frame, then a header repeated up to 64 KiB.
 func repeated(t *testing.T, start, header string) []byte {
 	t.Helper()
 	b, err := unhex("020000000002020000000001" + start)
@@ -22,8 +22,8 @@ func repeated(t *testing.T, start, header string) []byte {
 	return append(b, bytes.Repeat(h, (1<<16-len(b))/len(h))...)
 }
 
-// TestHostileStacks: whatever a frame piles up, the walk ends after a bounded
-// number of headers, with what came before.
+// TestHostileStacks: however many headers a frame has, the walk ends after a bounded number of
+// them, with the observations so far.
 func TestHostileStacks(t *testing.T) {
 	t.Parallel()
 	const (
@@ -70,7 +70,7 @@ func TestHostileStacks(t *testing.T) {
 				t.Errorf("%s, %s: %s, %d layers, %d observations, want %s, %d, %d",
 					tc.name, name, r.Reason, len(r.Encap.Layers()), r.N, tc.want, tc.layers, tc.n)
 			}
-			// What lies beyond the bounds is not even looked at.
+			// Bytes beyond the bounds are not even read.
 			var short decode.Result
 			d.Decode(frame[:1000], &short)
 			if short.Reason != r.Reason || short.N != r.N {
@@ -110,8 +110,8 @@ func TestHostileOptions(t *testing.T) {
 	}
 }
 
-// TestLengthsLie sets every 16-bit field of the headers to extremes: no panic, and
-// nothing beyond the frame is read.
+// TestLengthsLie sets every 16-bit field of the headers to extremes: no panic, and no read beyond
+// the frame.
 func TestLengthsLie(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, reflectingSpec())

@@ -10,8 +10,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestLinkTypes puts the header of each link type in place of the addresses of
-// every frame, whole and cut: the result stays the same.
+// TestLinkTypes puts the header of each link type in place of the addresses of every frame, whole
+// and truncated: the result stays the same.
 func TestLinkTypes(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, csig.DefaultSpec())

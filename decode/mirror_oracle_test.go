@@ -19,8 +19,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// tsharkFields runs tshark over frames and returns its lines, one a packet, fields
-// separated by tabs; the test is skipped where tshark is not installed.
+// tsharkFields runs tshark over frames and returns its lines, one for each packet, fields separated
+// by tabs; it skips the test if tshark is not installed.
 func tsharkFields(t *testing.T, frames [][]byte, fields ...string) []string {
 	t.Helper()
 	tshark, err := exec.LookPath("tshark")
@@ -48,7 +48,7 @@ func tsharkFields(t *testing.T, frames [][]byte, fields ...string) []string {
 	return strings.Split(strings.TrimRight(string(out), "\n"), "\n")
 }
 
-// TestUnwrapAgainstTshark compares random sessions with tshark's reading.
+// TestUnwrapAgainstTshark compares random sessions with tshark's dissection.
 func TestUnwrapAgainstTshark(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	frames := make([][]byte, 500)

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// join reads a frame written in groups for the reader's eye.
+// join reads a frame written in groups for readability.
 func join(tb testing.TB, groups ...string) []byte {
 	tb.Helper()
 	p, err := unhex(strings.Join(groups, ""))
@@ -39,7 +39,7 @@ const (
 
 var switchV4 = netip.MustParseAddr("192.0.2.1")
 
-// mirrorCases are frames that carry ERSPAN, with what is to come out.
+// mirrorCases are frames with ERSPAN, with the expected sessions.
 var mirrorCases = []struct {
 	name  string
 	outer []string // before the mirrored frame
@@ -136,8 +136,8 @@ var (
 	everyMirror = decode.NewUnwrapper(everyKind)
 )
 
-// TestUnwrap checks what comes out of each kind of session, with padding behind
-// it and an outer packet that was cut, and that nothing does unasked.
+// TestUnwrap checks the inner frame of each kind of session, with padding behind it and a truncated
+// outer packet, and that other kinds are left alone.
 func TestUnwrap(t *testing.T) {
 	payload := join(t, mirrored)
 	for _, tt := range mirrorCases {
@@ -169,8 +169,8 @@ func TestUnwrap(t *testing.T) {
 	}
 }
 
-// TestUnwrapCutAtEveryByte checks that a cut frame gives its first bytes or the
-// word that it is cut, never a session made up.
+// TestUnwrapCutAtEveryByte checks that a truncated frame gives its first bytes or MirrorCut, never
+// a wrong session.
 func TestUnwrapCutAtEveryByte(t *testing.T) {
 	payload := join(t, mirrored)
 	for _, tt := range mirrorCases {
@@ -241,8 +241,7 @@ func TestUnwrapRefuses(t *testing.T) {
 	}
 }
 
-// TestUnwrapOffloaded takes the length from the frame where offloading left the
-// packet without one.
+// TestUnwrapOffloaded takes the length from the frame if offloading left the packet without one.
 func TestUnwrapOffloaded(t *testing.T) {
 	data := join(t, outerMAC, "0800 4500 0000 0000 4000 402f 0000 c0000201 c0000202", "0000 88be", mirrored)
 	inner, _, m := onlyERSPAN.Unwrap(&decode.Frame{Data: data, WireLen: uint32(len(data)) + 70000})
@@ -251,7 +250,7 @@ func TestUnwrapOffloaded(t *testing.T) {
 	}
 }
 
-// TestUnwrapNested takes a mirror of a mirror apart, one session at a time.
+// TestUnwrapNested unwraps a mirror of a mirror, one session at a time.
 func TestUnwrapNested(t *testing.T) {
 	first := join(t, append(mirrorCases[0].outer, mirrored)...)
 	outer := join(t, outerMAC, "0800 4500 0050 0000 4000 402f 0000 c0000209 c0000202", "0000 88be")
@@ -332,7 +331,7 @@ var kindCases = []struct {
 	},
 }
 
-// TestMirrorsText: kinds are read back as they are written, in flags and in YAML.
+// TestMirrorsText: kinds survive a round trip, in flags and in YAML.
 func TestMirrorsText(t *testing.T) {
 	for text, want := range map[string]decode.Mirrors{
 		"":                         {},
@@ -367,8 +366,8 @@ func TestMirrorsText(t *testing.T) {
 	}
 }
 
-// TestUnwrapStripped: a tag that the kernel took out is in front of a session only if it is
-// one of a VLAN, as in the frame.
+// TestUnwrapStripped: a tag stripped by the kernel may precede a session only if it is a VLAN tag,
+// as in the frame.
 func TestUnwrapStripped(t *testing.T) {
 	packet := append(join(t, mirrorCases[0].outer...), join(t, mirrored)...)
 	for tpid, want := range map[uint16]decode.Mirror{0x8100: decode.MirrorOK, 0x88a8: decode.MirrorOK, 0x9100: decode.MirrorOK, 0x9900: decode.MirrorNone, 0x88e5: decode.MirrorNone} {
@@ -441,8 +440,8 @@ func TestUnwrapKindsRefuses(t *testing.T) {
 const carried = "0a0000000001 0a0000000002 9900 4483 0800" +
 	"4500 0030 0001 0000 4006 0000 0a000001 0a000102 9c40 01bb 00000001 00001000 7010 ffff 0000 0000 fd06c516 4483 0101"
 
-// TestMirroredOnEveryLink: on every link type a mirrored frame says what it says alone, and a
-// tag of the packet that carries it is an observation of its own.
+// TestMirroredOnEveryLink: on every link type a mirrored frame gives the same observations as
+// alone, and a tag of the carrying packet is an observation of its own.
 func TestMirroredOnEveryLink(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, csig.DefaultSpec())
@@ -509,8 +508,8 @@ func TestMirroredTooMany(t *testing.T) {
 	}
 }
 
-// TestUnwrapFragment: the first fragment of a packet holds the session and the start of the
-// frame, whose length UDP tells.
+// TestUnwrapFragment: the first fragment of a packet holds the session and the start of the frame,
+// whose length is in the UDP header.
 func TestUnwrapFragment(t *testing.T) {
 	t.Parallel()
 	const v6 = "20010db8000000000000000000000001 20010db8000000000000000000000002"

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// said is what both decoders can say about a frame.
+// said is the part of a frame's result that both decoders give.
 type said struct {
 	src, dst         netip.Addr
 	proto            uint8
@@ -31,7 +31,7 @@ func ours(o *decode.Observation) said {
 	}
 }
 
-// theirs is what gopacket says about the same packet without the tag: it knows no
+// theirs returns gopacket's result for the same packet without the tag: gopacket does not parse
 // CSIG.
 func theirs(t *testing.T, untagged []byte) said {
 	t.Helper()
@@ -79,8 +79,8 @@ func upperProtocol(p gopacket.Packet, ip *layers.IPv6) uint8 {
 	return uint8(next)
 }
 
-// TestAgainstGopacket builds random packets with gopacket, tags them, and compares
-// what both decoders say.
+// TestAgainstGopacket builds random packets with gopacket, tags them, and compares the results of
+// both decoders.
 func TestAgainstGopacket(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, csig.DefaultSpec())

@@ -15,8 +15,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// headers is what gopacket says about each IP header of a frame, and the tunnels
-// that it finds, by their names.
+// headers returns gopacket's result for each IP header of a frame, and the tunnels found, by name.
 func headers(p gopacket.Packet) (said []said, tunnels []string) {
 	var before gopacket.LayerType
 	for _, l := range p.Layers() {
@@ -45,7 +44,7 @@ func headers(p gopacket.Packet) (said []said, tunnels []string) {
 	return said, tunnels
 }
 
-// appendHeader adds what one layer says to the last IP header.
+// appendHeader adds the fields of one layer to the last IP header.
 func appendHeader(all []said, l gopacket.Layer) []said {
 	var s *said
 	if len(all) > 0 {
@@ -75,9 +74,8 @@ func ipSaid(src, dst []byte, proto layers.IPProtocol) said {
 	return said{src: a.Unmap(), dst: b.Unmap(), proto: uint8(proto)}
 }
 
-// TestTunnelsAgainstGopacket puts random packets into random tunnels, up to three
-// of them inside each other, and compares the outermost header, the innermost one
-// and the tunnels between with what gopacket finds.
+// TestTunnelsAgainstGopacket puts random packets into random tunnels, up to three nested ones, and
+// compares the outermost header, the innermost one and the tunnels between with gopacket's.
 func TestTunnelsAgainstGopacket(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, csig.DefaultSpec())
@@ -121,7 +119,7 @@ func TestTunnelsAgainstGopacket(t *testing.T) {
 	}
 }
 
-// tunnelNames returns the layers that gopacket knows as tunnels, as it names them.
+// tunnelNames returns the layers that are tunnels to gopacket, by its names.
 func tunnelNames(r *decode.Result) (names []string) {
 	for _, l := range r.Encap.Layers() {
 		switch l.Encap {
@@ -184,7 +182,7 @@ func randomTunnel(t *testing.T, rng *rand.Rand, frame []byte) []byte {
 	return inIP(t, rng, layers.IPProtocolUDP, &layers.UDP{DstPort: 2152}, gtpuMessage(rng, packet))
 }
 
-// payloadOf is what follows the VLAN tags of a frame, and its EtherType.
+// payloadOf returns the packet behind the VLAN tags of a frame, and its EtherType.
 func payloadOf(frame []byte) (packet []byte, etherType uint16) {
 	at := 12 + 4*int(vlans(frame))
 	return frame[at+2:], binary.BigEndian.Uint16(frame[at:])
@@ -225,8 +223,7 @@ func gtpuMessage(rng *rand.Rand, packet []byte) []byte {
 	return append(append(b, optional...), packet...)
 }
 
-// inIP returns an Ethernet frame with an IP header of either version, and below it UDP
-// where there is one.
+// inIP returns an Ethernet frame with an IP header of either version, and below it UDP if given.
 func inIP(t *testing.T, rng *rand.Rand, proto layers.IPProtocol, udp *layers.UDP, payload []byte) []byte {
 	t.Helper()
 	addr := func(n int) []byte {

@@ -206,7 +206,7 @@ func TestUDPReflections(t *testing.T) {
 	}
 }
 
-// A datagram in a tunnel reflects too, and a tag stands before the reflection.
+// A datagram in a tunnel reflects too, and a tag comes before the reflection.
 func TestUDPReflectionInTunnel(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, csig.Spec{

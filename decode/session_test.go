@@ -7,7 +7,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// TestSessionKeys: keys survive being written, and nothing else is taken for one.
+// TestSessionKeys: keys survive a round trip, and nothing else is accepted as one.
 func TestSessionKeys(t *testing.T) {
 	for text, want := range map[string]decode.SessionKey{
 		"erspan/192.0.2.1/1023":              {decode.MirrorERSPAN, switchV4, 1023},

@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// tcpFrame returns one byte of data over IPv4, of a fragment's flags and a stated length.
+// tcpFrame returns one byte of data over IPv4, with a fragment's flags and a stated length.
 func tcpFrame(flags uint16, total uint16) []byte {
 	b := make([]byte, 14+20+20+1)
 	binary.BigEndian.PutUint16(b[12:], 0x0800)
@@ -20,8 +20,7 @@ func tcpFrame(flags uint16, total uint16) []byte {
 	return b
 }
 
-// TestSegment: a whole segment of a stated length is kept until the next frame, where that is
-// asked for.
+// TestSegment: a whole segment of a stated length is kept until the next frame, if requested.
 func TestSegment(t *testing.T) {
 	t.Parallel()
 	domain, err := csig.DefaultSpec().Compile()

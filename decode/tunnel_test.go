@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// brief says who an observation belongs to: "tag 10.0.0.1:1 > 10.0.0.2:2/17", and
-// whether it is an orphan.
+// brief returns the endpoints of an observation, "tag 10.0.0.1:1 > 10.0.0.2:2/17", and whether it
+// is an orphan.
 func brief(o *decode.Observation) string {
 	var b strings.Builder
 	b.WriteString(o.Kind.String())
@@ -41,7 +41,7 @@ func briefs(r *decode.Result) []string {
 	return all
 }
 
-// TestTunnelEndpoints reads the same frames in each way that tunnels can be read.
+// TestTunnelEndpoints reads the same frames with each treatment of tunnels.
 func TestTunnelEndpoints(t *testing.T) {
 	t.Parallel()
 	const (
@@ -93,8 +93,8 @@ func TestTunnelEndpoints(t *testing.T) {
 	}
 }
 
-// Where the innermost header was asked for and the capture may end before it, the
-// outer one is no answer.
+// If the innermost header is requested and the capture may end before it, the outer one is not
+// used.
 func TestInnerEndpointsOfCuts(t *testing.T) {
 	t.Parallel()
 	d := decoderOf(t, decode.Config{Domain: domain(t, csig.DefaultSpec()), Endpoints: decode.Inner})

@@ -36,7 +36,7 @@ func TestHonestDevice(t *testing.T) {
 	}
 }
 
-// Whatever bit of one tag a device changes besides what it may, it is found.
+// A change of any bit of one tag that a device must not change is found.
 func TestEveryBitIsFound(t *testing.T) {
 	t.Parallel()
 	for _, layout := range layouts {
@@ -64,7 +64,7 @@ func TestEveryBitIsFound(t *testing.T) {
 	}
 }
 
-// Each rule is found broken by a device that breaks it, and named.
+// Each rule is found broken, and named, for a device that breaks it.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	uec := csig.Layout{Format: csig.Wide, Profile: csig.UEC050}
@@ -152,8 +152,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestSameEachTime: the same captures give the same report, in whichever order their parts
-// are judged.
+// TestSameEachTime: the same captures give the same report, in whatever order their parts are
+// judged.
 func TestSameEachTime(t *testing.T) {
 	for name, port := range map[string]func(*flight) int{
 		"the tag's type": func(f *flight) int { return int(f.tag.T & 1) },
@@ -179,7 +179,7 @@ func TestSameEachTime(t *testing.T) {
 
 func twoPorts(l *lab) { l.cfg.Ports, l.flows = []string{"up1", "up2"}, 4 }
 
-// each spoils every packet.
+// each modifies every packet.
 func each(f func(*lab, *flight)) func(*lab, []flight, []flight) []flight {
 	return func(l *lab, _, after []flight) []flight {
 		for i := range after {
@@ -191,8 +191,8 @@ func each(f func(*lab, *flight)) func(*lab, []flight, []flight) []flight {
 
 func crowd(l *lab) { l.loss, l.flows, l.untag = 0, 6, 0 }
 
-// crowded leaves tags to 90 % of the packets of half of the flows and to 10 % of the others. The
-// queue that the first half meets loses 30 % of its packets, and more of the tagged ones.
+// crowded leaves tags on 90 % of the packets of half of the flows and on 10 % of the others. The
+// queue of the first half loses 30 % of its packets, and more of the tagged ones.
 func crowded(more float64) func(*lab, []flight, []flight) []flight {
 	meets := func(f *flight) bool {
 		if f.ip[0]>>4 == 6 {

@@ -24,7 +24,7 @@ func network(t testing.TB) *csig.Domain {
 	return domain
 }
 
-// flight is a packet on its way: what is above L2, and its tag.
+// flight is a packet on its way: its bytes above L2, and its tag.
 type flight struct {
 	ip     []byte
 	tag    csig.Tag
@@ -34,8 +34,8 @@ type flight struct {
 	time   int64
 }
 
-// lab makes packets, sends them through a device that keeps all rules, and lets a test
-// spoil what comes out.
+// lab makes packets, sends them through a device that keeps all rules, and lets a test modify the
+// output.
 type lab struct {
 	testing.TB
 	*rand.Rand
@@ -82,7 +82,7 @@ func (l *lab) send(n int) (before []flight) {
 	return before
 }
 
-// packet is IPv4 or IPv6 with UDP or TCP of random content.
+// packet returns IPv4 or IPv6 with UDP or TCP of random content.
 func (l *lab) packet() []byte {
 	flow := l.IntN(l.flows)
 	payload := make([]byte, 20+l.IntN(60))
@@ -110,7 +110,7 @@ func (l *lab) packet() []byte {
 	return append(b, payload...)
 }
 
-// tag is what earlier hops left: the initial value, or a code with their locator metadata.
+// tag returns the tag of earlier hops: the initial value, or a code with their locator metadata.
 func (l *lab) tag() csig.Tag {
 	types := 3
 	if l.layout.Profile == csig.UEC050 {
@@ -131,7 +131,7 @@ func (l *lab) tag() csig.Tag {
 	return tag
 }
 
-// forward returns the device: it compares and replaces, counts TTLs down and loses packets.
+// forward is the device: it compares and replaces tags, decrements TTLs and loses packets.
 func (l *lab) forward(before []flight) (after []flight) {
 	for _, f := range before {
 		if l.Float64() < l.loss {
@@ -156,7 +156,7 @@ func (l *lab) forward(before []flight) (after []flight) {
 	return after
 }
 
-// metrics are what the device's port measured, as its counters say.
+// metrics returns the counters of the device's port.
 func (l *lab) metrics(length time.Duration) *Metrics {
 	var csv strings.Builder
 	csv.WriteString("time,port,signal,value\n")
@@ -180,7 +180,7 @@ func (l *lab) metrics(length time.Duration) *Metrics {
 	return m
 }
 
-// frame returns a packet as it is captured.
+// frame returns a packet as captured.
 func (l *lab) frame(f *flight, mac byte) []byte {
 	b := make([]byte, 12, 22+len(f.ip))
 	b[5], b[11] = mac, mac+1
@@ -195,7 +195,7 @@ func (l *lab) frame(f *flight, mac byte) []byte {
 	return append(binary.BigEndian.AppendUint16(b, etherType), f.ip...)
 }
 
-// judge shows a Judge both sides.
+// judge gives both sides to a Judge.
 func (l *lab) judge(before, after []flight) *Report {
 	l.Helper()
 	var in, out [][]byte
@@ -231,7 +231,7 @@ func (l *lab) judgeFrames(before, after []flight, in, out [][]byte) *Report {
 	return j.Report()
 }
 
-// broken returns the names of the rules that a report finds broken.
+// broken returns the names of the rules that a report lists as broken.
 func broken(r *Report) string {
 	var names []string
 	for i := range r.Findings {

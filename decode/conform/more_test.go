@@ -16,8 +16,8 @@ import (
 
 var uecWide = csig.Layout{Format: csig.Wide, Profile: csig.UEC050}
 
-// With local metrics values are judged: what was written, what was not, and what was
-// written although there was nothing to write.
+// With local metrics values are judged: written values, missing ones, and those written although
+// there was nothing to write.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -96,7 +96,7 @@ func TestMetricsFile(t *testing.T) {
 	}
 }
 
-// A trimmed packet is known by its headers, and its D bit is then no invention.
+// A trimmed packet is matched by its headers, and its D bit then counts as justified.
 func TestTrimmed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, uecWide, 5)
@@ -123,7 +123,7 @@ func TestTrimmed(t *testing.T) {
 	}
 }
 
-// A TPID that is broken on the way is told from a packet of somebody else.
+// A TPID that breaks on the way is not taken for an unrelated packet.
 func TestBrokenTPID(t *testing.T) {
 	t.Parallel()
 	for _, layout := range layouts {
@@ -150,7 +150,7 @@ func TestBrokenTPID(t *testing.T) {
 	}
 }
 
-// Packets that look alike prove nothing where one of them is missing.
+// Equal packets prove nothing if one of them is missing.
 func TestAlike(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, uecWide, 1)
@@ -192,7 +192,8 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// The files say the same at any cut, and a cut of both sides is matched by what is left.
+// Reports are the same for any truncation, and packets truncated on both sides are matched by the
+// rest.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, uecWide, 2)

@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Every mistake names the part of the file at fault.
+// Every error names the wrong part of the file.
 func TestCompileErrors(t *testing.T) {
 	t.Parallel()
 	table := func(rest string) string {

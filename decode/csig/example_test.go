@@ -31,7 +31,7 @@ func ExampleParse() {
 	// wide/uec050 T 2 S 156 LM 5: max_delay from 19968 to 20096 ns
 }
 
-// A table gives a type that the profile leaves open a unit and an aggregation.
+// A table gives a unit and an aggregation to a type that the profile leaves open.
 func ExampleSpec_Compile() {
 	const text = `
 tables:

@@ -44,8 +44,8 @@ func FuzzParseQuantity(f *testing.F) {
 	})
 }
 
-// FuzzCompile feeds configuration text: whatever it says, Compile answers with an
-// error or with a domain whose tables and locators hold together.
+// FuzzCompile feeds configuration text: Compile returns an error, or a domain whose tables and
+// locators are consistent.
 func FuzzCompile(f *testing.F) {
 	text, err := yaml.Marshal(csig.DefaultSpec())
 	if err != nil {

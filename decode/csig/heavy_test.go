@@ -45,8 +45,8 @@ func TestHeavyCodes(t *testing.T) {
 	}
 }
 
-// The definition, code by code, on wide tables: a code is heavy when its whole
-// range is at or beyond the threshold.
+// The definition, code by code, on wide tables: a code is heavy when its whole range is at or
+// beyond the threshold.
 func TestHeavyCodesOfWideTables(t *testing.T) {
 	t.Parallel()
 	d := compile(t, csig.DefaultSpec())

@@ -126,7 +126,7 @@ func TestLocatorKeepsItsOwnValues(t *testing.T) {
 	}
 }
 
-// The TTL counts down from what hosts send, and its low bits do so as well.
+// The TTL counts down from the hosts' initial value, and so do its low bits.
 func TestHop(t *testing.T) {
 	for _, test := range []struct {
 		bits uint8

@@ -21,7 +21,7 @@ func configured() (list []csig.Signal) {
 	return list
 }
 
-// The number of a signal is stored: each meaning of each type has one of its own.
+// Signal numbers are stored: each meaning of each type has its own.
 func TestConfiguredSignals(t *testing.T) {
 	t.Parallel()
 	seen := map[csig.Signal]bool{}
@@ -48,7 +48,7 @@ func TestConfiguredSignals(t *testing.T) {
 			t.Errorf("%s: direction and place do not follow from the aggregation", s.FullName())
 		}
 	}
-	// What is stored keeps its meaning.
+	// Stored numbers keep their meaning.
 	for s, want := range map[csig.Signal]string{
 		0: "min_abw", 3: "max_nqd", 16 + 9: "type_9:unknown",
 		32 + 5: "type_5:min:count", 48: "type_0:min:bit/s", 96 + 48 + 5: "type_5:max:ns", 160 + 32 + 15: "type_15:sum:ratio", 224 + 15: "type_15:count:count",
@@ -108,8 +108,8 @@ func TestFindSignal(t *testing.T) {
 	}
 }
 
-// Each profile and type has a table of its own: sentinel, mask and shift, scale, unit,
-// threshold and aggregation of one say nothing about another.
+// Each profile and type has its own table: sentinel, mask and shift, scale, unit, threshold and
+// aggregation of one do not affect another.
 func TestTablesOfProfilesAndTypes(t *testing.T) {
 	t.Parallel()
 	mask3, mask5, shift, initial, steps := uint32(0x1c), uint32(31), uint8(2), uint32(9), uint8(3)

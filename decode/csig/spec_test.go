@@ -170,7 +170,7 @@ func TestShipped(t *testing.T) {
 	}
 }
 
-// Table 2 of Appendix A, read off the draft.
+// Table 2 of Appendix A, copied from the draft.
 func TestShippedAppendixA(t *testing.T) {
 	t.Parallel()
 	d := shippedDomain(t, "appendix-a")
@@ -196,7 +196,7 @@ func TestShippedAppendixA(t *testing.T) {
 	}
 }
 
-// Bounds may be written with exponents, whose sign is no range.
+// Bounds may be written with exponents, whose sign does not separate a range.
 func TestBucketsWithExponents(t *testing.T) {
 	t.Parallel()
 	table := tableOf(t, csig.TableSpec{Format: "compact", Signal: "max_delay", Buckets: []string{"0s-1e-6s", "1e-6s", "2E-6s-1e+3us"}})
@@ -225,7 +225,7 @@ func TestShippedSwitch(t *testing.T) {
 	}
 }
 
-// A configuration names shipped tables and changes one of theirs.
+// A configuration names shipped tables and overrides one of them.
 func TestShippedByName(t *testing.T) {
 	t.Parallel()
 	spec := csig.Spec{
@@ -250,7 +250,7 @@ func TestShippedByName(t *testing.T) {
 	}
 }
 
-// Types to come have a table of their own, whose unit and aggregation it names.
+// Future types have a table of their own, with its unit and aggregation.
 func TestTableOfAnUnknownType(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

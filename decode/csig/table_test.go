@@ -60,8 +60,8 @@ func TestDefaultTables(t *testing.T) {
 	}
 }
 
-// stride returns the step between the codes of a table that a test looks at: every code
-// counts, except that coverage under the race detector costs 20 times more.
+// stride is the step between the codes of a table that a test checks: every code, except that
+// coverage under the race detector costs 20 times more.
 func stride(table *csig.Table) uint32 {
 	if testing.CoverMode() == "atomic" && table.Codes() > 1000 {
 		return 61
@@ -69,7 +69,7 @@ func stride(table *csig.Table) uint32 {
 	return 1
 }
 
-// checkInvertible asserts that codes, raw values and ranges of a table agree.
+// checkInvertible checks that codes, raw values and ranges of a table agree.
 func checkInvertible(t *testing.T, table *csig.Table) {
 	t.Helper()
 	for code := uint32(0); code < table.Codes(); code += stride(table) {
@@ -90,7 +90,7 @@ func checkInvertible(t *testing.T, table *csig.Table) {
 		if most := table.Unit().Max(); value > most {
 			t.Fatalf("code %d: value %d is beyond its unit", code, value)
 		} else if low == most {
-			continue // a bucket beyond it, which no value is quantized to but the first one's
+			continue // a bucket beyond it: such values are quantized to the first of these buckets
 		}
 		if table.Quantize(low) != code || table.Quantize(value) != code || table.Quantize(top) != code {
 			t.Fatalf("code %d: values %d, %d, %d are quantized to %d, %d, %d", code, low, value, top,
@@ -131,8 +131,8 @@ func TestQuantizeClamps(t *testing.T) {
 	}
 }
 
-// The IETF 124 slides define B = (O - bV) >> b and then show examples, some of
-// which contradict it. Where they do, the formula holds.
+// The IETF 124 slides define B = (O - bV) >> b and then show examples, some of which contradict it.
+// There, the formula holds.
 func TestStepFormula(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -56,7 +56,7 @@ func TestUDPReflectionCompiles(t *testing.T) {
 	}
 }
 
-// Two places may share a port when no datagram is read from the same bytes twice.
+// Two places may share a port if they never read the same bytes of one datagram.
 func TestUDPReflectionsBesideEachOther(t *testing.T) {
 	t.Parallel()
 	const first = "udp_reflections:\n- {ports: [7000], offset: 4, format: wide, profile: uec050, match_mask: 3, match_value: 1}\n- "

@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 )
 
-// fanoutMachine runs a fanout program on whole frames, as it sees those that are sent.
+// fanoutMachine runs a fanout program on whole frames, as for sent frames.
 func fanoutMachine(t *testing.T, cfg Config) func(frame []byte) int {
 	t.Helper()
 	code, err := buildFanout(cfg, func(a *assembler) {
@@ -34,8 +34,8 @@ func fanoutMachine(t *testing.T, cfg Config) func(frame []byte) int {
 	}
 }
 
-// TestFanoutKeepsPairsTogether sends all that is said of a pair of hosts, by both of
-// them, to one place, whatever tags and tunnels are around it.
+// TestFanoutKeepsPairsTogether: all frames about a pair of hosts, from both of them, go to one
+// place, whatever tags and tunnels are around them.
 func TestFanoutKeepsPairsTogether(t *testing.T) {
 	cfg := Config{Decode: decode.Config{Domain: domain(t, nil)}}
 	hash := fanoutMachine(t, cfg)
@@ -68,7 +68,7 @@ func TestFanoutKeepsPairsTogether(t *testing.T) {
 	}
 }
 
-// TestFanoutSpreads shares the pairs of neighbouring hosts fairly.
+// TestFanoutSpreads distributes the pairs of neighboring hosts evenly.
 func TestFanoutSpreads(t *testing.T) {
 	hash := fanoutMachine(t, Config{Decode: decode.Config{Domain: domain(t, nil)}})
 	for _, rings := range []int{2, 3, 4, 8} {

@@ -28,8 +28,8 @@ func domain(t testing.TB, change func(*csig.Spec)) *csig.Domain {
 	return d
 }
 
-// machine runs the program that a configuration gives in place of the kernel. The
-// stripped tag, which the machine knows nothing of, is written into its program.
+// machine runs the program of a configuration instead of the kernel. The machine has no stripped
+// tags, so the tag is written into its program.
 type machine struct {
 	t   testing.TB
 	cfg Config
@@ -60,7 +60,7 @@ func (m *machine) run(frame []byte, tpid uint16) int {
 	return n
 }
 
-// strip takes the tag out that the kernel strips.
+// strip removes the tag that the kernel strips.
 func strip(frame []byte) (rest []byte, tpid uint16) {
 	if len(frame) < 16 {
 		return frame, 0
@@ -71,8 +71,8 @@ func strip(frame []byte) (rest []byte, tpid uint16) {
 	return append(append([]byte{}, frame[:12]...), frame[16:]...), tpid
 }
 
-// finds reports whether the decoder finds something in the frame: an observation, or
-// what only a tap that sees the frame can count.
+// finds reports whether the decoder finds something in the frame: an observation, or a count that
+// only a tap that sees the frame can make.
 func finds(t testing.TB, cfg decode.Config, frame []byte) bool {
 	t.Helper()
 	d, err := decode.New(cfg)
@@ -85,7 +85,7 @@ func finds(t testing.TB, cfg decode.Config, frame []byte) bool {
 	return r.N > 0 || r.Reason == decode.Hidden || c.EmptyReflections+c.InvalidReflections+c.ExcessReflections > 0
 }
 
-// goldens returns the frames of the decoder's tests, which take every way through it.
+// goldens returns the frames of the decoder's tests, which cover every path through it.
 func goldens(t testing.TB) [][]byte {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("..", "testdata", "frames", "*.hex"))
@@ -126,8 +126,8 @@ func configs(t testing.TB) map[string]decode.Config {
 	}
 }
 
-// check holds the filter against the decoder: what it finds something in passes, as it
-// was sent and with its VLAN tag stripped.
+// check compares the filter with the decoder: a frame in which the decoder finds something passes,
+// as it was sent and with its VLAN tag stripped.
 func check(t *testing.T, m *machine, frame []byte) (passed bool) {
 	t.Helper()
 	rest, tpid := strip(frame)
@@ -138,8 +138,8 @@ func check(t *testing.T, m *machine, frame []byte) (passed bool) {
 	return whole > 0
 }
 
-// TestPassesWhatDecodes runs every frame of the decoder's tests and of the emitter, cut
-// and changed in places too.
+// TestPassesWhatDecodes runs every frame of the decoder's tests and of the emitter, also truncated
+// and with changed bytes.
 func TestPassesWhatDecodes(t *testing.T) {
 	emitted := emittertest.EveryEncapsulation(t)
 	step := 1
@@ -170,8 +170,8 @@ func TestPassesWhatDecodes(t *testing.T) {
 	}
 }
 
-// TestDropsPlainTraffic lets nothing pass of what the emitter sends without tags and
-// reflections, whatever it is in, but for what is encrypted.
+// TestDropsPlainTraffic: no frame of the emitter without tags and reflections passes, whatever its
+// encapsulation, except encrypted ones.
 func TestDropsPlainTraffic(t *testing.T) {
 	cfg := decode.Config{Domain: domain(t, nil)}
 	m := newMachine(t, Config{Decode: cfg})

@@ -21,8 +21,8 @@ func TestNewNeedsADomain(t *testing.T) {
 	}
 }
 
-// TestFitsTheKernel configures as much as csig takes: fewer tunnels are followed
-// then, and the rest passes.
+// TestFitsTheKernel configures the maximum that csig accepts: then the filter follows fewer
+// tunnels, and passes the rest.
 func TestFitsTheKernel(t *testing.T) {
 	dom := domain(t, func(s *csig.Spec) {
 		s.TPIDs, s.Reflections, s.UDPReflections = nil, nil, nil
@@ -51,7 +51,7 @@ func TestFitsTheKernel(t *testing.T) {
 	}
 }
 
-// TestStrippedTPID passes frames whose stripped tag is itself one of CSIG.
+// TestStrippedTPID passes frames whose stripped tag is itself a CSIG tag.
 func TestStrippedTPID(t *testing.T) {
 	m := newMachine(t, Config{Decode: decode.Config{Domain: domain(t, nil)}, SnapLen: 99})
 	for tpid, want := range map[uint16]int{0: 0, 0x8100: 0, 0x9900: 99} {
@@ -96,8 +96,8 @@ func inERSPAN(kind int, frame []byte) []byte {
 	return append(b, frame...)
 }
 
-// TestMirrors passes mirrored frames by what is in them, whether the tap holds mirrors or
-// not: what it does not hold is an orphan, which decode counts.
+// TestMirrors passes mirrored frames by their content, whether the tap holds mirrors or not: in
+// sessions that it does not hold, decode counts orphans.
 func TestMirrors(t *testing.T) {
 	dec := decode.Config{Domain: domain(t, nil)}
 	m := newMachine(t, Config{Decode: dec})

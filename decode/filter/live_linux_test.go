@@ -46,8 +46,7 @@ func open(t *testing.T, cfg capture.TapConfig) *capture.Tap {
 	return tap
 }
 
-// drain decodes what waits in a ring, and gives what it says in print, with how
-// often.
+// drain decodes the frames waiting in a ring, and counts the results by their printed form.
 func drain(t *testing.T, cfg decode.Config, r *capture.Ring, said map[string]int) (frames int) {
 	t.Helper()
 	d, err := decode.New(cfg)
@@ -75,14 +74,14 @@ func drain(t *testing.T, cfg decode.Config, r *capture.Ring, said map[string]int
 
 func note(r *decode.Result, said map[string]int) {
 	for i := range r.Obs[:r.N] {
-		r.Obs[i].Bytes = 0 // Decode knows none
+		r.Obs[i].Bytes = 0 // Decode does not set it
 		said[fmt.Sprint(r.Obs[i], r.Encap.Layers())]++
 	}
 }
 
-// TestKernelPassesWhatDecodes sends frames of every encapsulation through the kernel's
-// filter: what decoding a tap's frames says is what decoding all of them does, and
-// frames without anything never reach the tap.
+// TestKernelPassesWhatDecodes sends frames of every encapsulation through the kernel's filter:
+// decoding a tap's frames gives the same as decoding all frames, and frames without CSIG never
+// reach the tap.
 func TestKernelPassesWhatDecodes(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
@@ -131,8 +130,8 @@ func TestKernelPassesWhatDecodes(t *testing.T) {
 	}
 }
 
-// TestKernelFansOutBothWays sends frames of one pair of hosts in both directions,
-// received and sent: one ring has them all.
+// TestKernelFansOutBothWays sends frames of one pair of hosts in both directions, received and
+// sent: one ring gets them all.
 func TestKernelFansOutBothWays(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return

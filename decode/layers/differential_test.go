@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// tally counts what could be compared, and by reason what could not.
+// tally counts the compared frames, and the others by reason.
 type tally struct {
 	frames, tags, transports int
 	orphans, inside          int
@@ -20,9 +20,8 @@ type tally struct {
 	not                      map[string]int
 }
 
-// TestDifferential holds the fast decoder against gopacket: over every golden
-// frame and fuzz corpus, over segments that gopacket has written, and over mutations
-// of them all.
+// TestDifferential compares the fast decoder with gopacket: over every golden frame and fuzz
+// corpus, over segments written by gopacket, and over mutations of them all.
 func TestDifferential(t *testing.T) {
 	t.Parallel()
 	domain := compile(t, testSpec())
@@ -61,7 +60,7 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// FuzzDifferential asserts of any bytes that both decoders agree.
+// FuzzDifferential checks for any bytes that both decoders agree.
 func FuzzDifferential(f *testing.F) {
 	for _, frame := range frames(f) {
 		f.Add(frame)
@@ -82,7 +81,7 @@ func newDecoder(t testing.TB, domain *csig.Domain) *decode.Decoder {
 	return d
 }
 
-// compare decodes the frame with both and counts; it fails where they disagree.
+// compare decodes the frame with both and counts; it fails if they disagree.
 func (n *tally) compare(t testing.TB, domain *csig.Domain, d *decode.Decoder, frame []byte) {
 	t.Helper()
 	var r decode.Result
@@ -178,14 +177,14 @@ func observed(r *decode.Result, kind decode.Kind) []decode.Observation {
 	return found
 }
 
-// tunnelled reports whether the decoder has walked more than the tags of one L2.
+// tunnelled reports whether the decoder has parsed more than the tags of one L2.
 func tunnelled(r *decode.Result) bool {
 	return slices.ContainsFunc(r.Encap.Layers(), func(l decode.Layer) bool {
 		return l.Encap != decode.VLAN && l.Encap != decode.MACsec
 	})
 }
 
-// String lists the counts, and the reasons for what was not compared.
+// String lists the counts, and the reasons for frames that were not compared.
 func (n *tally) String() string {
 	var b strings.Builder
 	share := func(what string, count int) {

@@ -74,7 +74,7 @@ func firstBytes(text string) ([]byte, bool) {
 	return nil, false
 }
 
-// etherTypes are those that mean something to either decoder.
+// etherTypes are those known to either decoder.
 var etherTypes = []uint16{
 	0x9900, 0x88b5, 0x88b6, wideIETFTPID, 0x8100, 0x88a8, 0x9100, 0x88e5,
 	0x0800, 0x86dd, 0x0806, 0x8847, 0x6558, 0x0040,
@@ -106,8 +106,8 @@ func mutate(rng *rand.Rand, frame []byte) []byte {
 	return frame
 }
 
-// insertL2 puts a tag or a VLAN tag before the first EtherType: the mutation that
-// matters most here, and one that blind changes seldom make.
+// insertL2 puts a tag or a VLAN tag before the first EtherType: the most important mutation here,
+// and one that random changes seldom make.
 func insertL2(rng *rand.Rand, frame []byte) []byte {
 	const etherType = 12
 	if len(frame) < etherType {

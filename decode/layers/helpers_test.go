@@ -23,8 +23,8 @@ var (
 
 const wideIETFTPID = 0x88b7
 
-// testSpec returns the default domain with a TPID for every layout and a reflection for
-// every kind of encoding.
+// testSpec returns the default domain with a TPID for every layout and a reflection for every kind
+// of encoding.
 func testSpec() csig.Spec {
 	spec := csig.DefaultSpec()
 	spec.TPIDs = append(slices.Clone(spec.TPIDs), csig.TPIDSpec{TPID: wideIETFTPID, Format: "wide", Profile: "ietf01"})
@@ -37,8 +37,7 @@ func testSpec() csig.Spec {
 	return spec
 }
 
-// TestMain registers testSpec before any test runs: later would be at the same time
-// as other tests decode.
+// TestMain registers testSpec before any test runs, because other tests decode at the same time.
 func TestMain(m *testing.M) {
 	domain, err := testSpec().Compile()
 	if err == nil {
@@ -62,7 +61,7 @@ func compile(t testing.TB, s csig.Spec) *csig.Domain {
 	return d
 }
 
-// randomTag is any tag of the layout.
+// randomTag returns any tag of the layout.
 func randomTag(rng *rand.Rand, l csig.Layout) csig.Tag {
 	return csig.Parse(l, randomBytes(rng, l.Format.DataLen()))
 }

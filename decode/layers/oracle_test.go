@@ -49,15 +49,15 @@ func readBits(l csig.Layout, data []byte) csig.Tag {
 	return t
 }
 
-// foundTag is a tag that gopacket has found. It is an orphan when another tag of L2 follows
-// it, and behind a fifth VLAN tag.
+// foundTag is a tag that gopacket found. It is an orphan when another tag of L2 follows it, and
+// behind a fifth VLAN tag.
 type foundTag struct {
 	tag    csig.Tag
 	orphan bool
 }
 
-// heard is what gopacket says about a frame. The reasons say what it could not
-// read, empty when it could.
+// heard is gopacket's result for a frame. The reasons say why it could not read a part, empty if it
+// could.
 type heard struct {
 	l2     []foundTag // of the outermost L2
 	noL2   string
@@ -126,7 +126,7 @@ func readTag(t testing.TB, l *csiglayers.Tag) csig.Tag {
 	return tag
 }
 
-// listenInside reads what follows the outermost L2.
+// listenInside reads the layers behind the outermost L2.
 func (h *heard) listenInside(t testing.TB, domain *csig.Domain, rest []gopacket.Layer) {
 	t.Helper()
 	for _, l := range rest {

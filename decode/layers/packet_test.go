@@ -26,8 +26,8 @@ func taggedUDP(t testing.TB, domain *csig.Domain, tag csig.Tag) []byte {
 	)
 }
 
-// TestPacket finds each layout behind a VLAN tag, where gopacket hands on a layer
-// type and no EtherType.
+// TestPacket finds each layout behind a VLAN tag, where gopacket passes on a layer type and no
+// EtherType.
 func TestPacket(t *testing.T) {
 	t.Parallel()
 	domain := compile(t, testSpec())
@@ -51,8 +51,8 @@ func TestPacket(t *testing.T) {
 	}
 }
 
-// TestPacketCut holds that gopacket knows a packet to be cut, at every byte, and
-// keeps a tag whose data fields came whole.
+// TestPacketCut checks that gopacket marks a truncated packet, at every byte, and keeps a tag whose
+// data fields are complete.
 func TestPacketCut(t *testing.T) {
 	t.Parallel()
 	domain := compile(t, testSpec())
@@ -69,7 +69,7 @@ func TestPacketCut(t *testing.T) {
 	}
 }
 
-// TestLength takes what follows a length for LLC, without the padding.
+// TestLength treats the bytes behind a length as LLC, without the padding.
 func TestLength(t *testing.T) {
 	t.Parallel()
 	frame := binary.BigEndian.AppendUint16(make([]byte, 12), 0x9900)
@@ -85,7 +85,7 @@ func TestLength(t *testing.T) {
 	}
 }
 
-// TestParser decodes into tags of its own, without allocating.
+// TestParser decodes into reused tags, without allocating.
 func TestParser(t *testing.T) {
 	domain := compile(t, testSpec())
 	var (

@@ -15,7 +15,7 @@ import (
 	csiglayers "github.com/csigscope/csigscope/decode/layers"
 )
 
-// encoding is compact/ietf01 and wide/uec050 data in the option of the kind.
+// encoding returns compact/ietf01 and wide/uec050 data in the option of the kind.
 func encoding(kind uint8, exID uint32, exIDLen uint8, payload bool) csig.Reflection {
 	return csig.Reflection{
 		Kind: kind, ExID: exID, ExIDLen: exIDLen, Payload: payload,
@@ -118,8 +118,8 @@ func TestReflectionErrors(t *testing.T) {
 	}
 }
 
-// TestReflections writes segments with both readings of the length octet and finds
-// in them what was written.
+// TestReflections writes segments with both meanings of the length octet and reads the same
+// reflections back.
 func TestReflections(t *testing.T) {
 	t.Parallel()
 	domain := compile(t, testSpec())
@@ -142,8 +142,8 @@ func TestReflections(t *testing.T) {
 		}
 		tcp.Padding = make([]byte, int(tcp.DataOffset)*4-len(serialize(t, gopacket.SerializeOptions{}, &tcp)))
 		read := layers.TCP{}
-		// gopacket refuses some options whose length octet counts the data alone; it
-		// has the header all the same.
+		// gopacket refuses some options whose length octet counts the data alone, but still sets
+		// the header.
 		_ = read.DecodeFromBytes(serialize(t, gopacket.SerializeOptions{}, &tcp), gopacket.NilDecodeFeedback)
 		if got := csiglayers.Reflections(&read, domain); !slices.Equal(got, want) {
 			t.Fatalf("%+v, want %+v, in %x", got, want, read.Contents)

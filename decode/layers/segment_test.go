@@ -11,8 +11,8 @@ import (
 	csiglayers "github.com/csigscope/csigscope/decode/layers"
 )
 
-// segment returns a TCP segment with up to two VLAN tags, up to two CSIG tags and up to
-// two reflections.
+// segment returns a TCP segment with up to two VLAN tags, up to two CSIG tags and up to two
+// reflections.
 func segment(t testing.TB, rng *rand.Rand, domain *csig.Domain) []byte {
 	t.Helper()
 	eth := &layers.Ethernet{SrcMAC: make([]byte, 6), DstMAC: make([]byte, 6)}
@@ -34,7 +34,7 @@ func segment(t testing.TB, rng *rand.Rand, domain *csig.Domain) []byte {
 	for range rng.IntN(3) {
 		tcp.Options = append(tcp.Options, randomReflection(t, rng, domain))
 	}
-	// Set here, since FixLengths would count all of an option in its length octet.
+	// Set here, because FixLengths would count all of an option in its length octet.
 	n := 0
 	for _, o := range tcp.Options {
 		n += 2 + len(o.OptionData)

@@ -13,8 +13,7 @@ import (
 	csiglayers "github.com/csigscope/csigscope/decode/layers"
 )
 
-// TestTagVectors returns the bytes that public switch code prints as examples, and wide
-// tags by hand.
+// TestTagVectors are the example bytes of public switch code, and wide tags by hand.
 func TestTagVectors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -67,7 +66,7 @@ func TestTagVectors(t *testing.T) {
 	}
 }
 
-// TestTagRoundTrip writes and reads random tags, and reads them cut at every byte.
+// TestTagRoundTrip writes and reads random tags, and reads them truncated at every byte.
 func TestTagRoundTrip(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))

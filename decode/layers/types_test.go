@@ -27,8 +27,8 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// TestRegisterTaken holds that a TPID with another meaning is an error, and that
-// nothing is registered then.
+// TestRegisterTaken checks that a TPID with another meaning is an error, and that nothing is
+// registered then.
 func TestRegisterTaken(t *testing.T) {
 	const (
 		free = 0x88f0

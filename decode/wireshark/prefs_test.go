@@ -52,7 +52,7 @@ func options(prefs ...string) []string {
 	return args
 }
 
-// TestLayouts compares random fields in all layouts, and so that every type occurs.
+// TestLayouts compares random fields in all layouts, with every type.
 func TestLayouts(t *testing.T) {
 	t.Parallel()
 	spec := csig.DefaultSpec()
@@ -166,8 +166,8 @@ func variedFrames() []capture {
 	return frames
 }
 
-// TestBadPreference expects the message to name the preference and the value, and
-// the other preferences to count.
+// TestBadPreference expects the message to name the preference and the value, and the other
+// preferences to apply.
 func TestBadPreference(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ pref, value string }{

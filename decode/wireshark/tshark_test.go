@@ -1,6 +1,6 @@
-// Package wireshark_test holds the dissector csig.lua to what package decode says of
-// the same frames. It knows the names of the dissector's fields and how to ask
-// tshark; it must never decode a tag itself.
+// Package wireshark_test compares the dissector csig.lua with package decode on the same frames. It
+// knows the names of the dissector's fields and how to run tshark. It must never decode a tag
+// itself.
 package wireshark_test
 
 import (
@@ -15,14 +15,14 @@ import (
 	"testing"
 )
 
-// capture is a frame of which only its first bytes were captured.
+// capture is a truncated frame.
 type capture struct {
 	name  string
 	bytes []byte
 	whole int // length of the frame on the wire
 }
 
-// seen is what one tag or reflection says, as both sides can tell it.
+// seen is one tag or reflection, with the fields that both sides give.
 type seen struct {
 	Kind            string
 	Format, Profile string
@@ -33,7 +33,7 @@ type seen struct {
 	Noted           bool // an expert note says that reserved bits are set
 }
 
-// dissection is what csig.lua says of one frame.
+// dissection is csig.lua's result for one frame.
 type dissection struct {
 	seen           []seen
 	next           []next
@@ -41,7 +41,7 @@ type dissection struct {
 	tooDeep        bool
 }
 
-// next is the EtherType after a tag and where in the frame it stands.
+// next is the EtherType after a tag and its offset in the frame.
 type next struct {
 	offset    int
 	etherType uint16
@@ -61,8 +61,8 @@ type pdml struct {
 	} `xml:"packet"`
 }
 
-// dissect has tshark dissect the frames, with further arguments. The answer is in
-// the order of the frames.
+// dissect makes tshark dissect the frames, with further arguments. The result is in the order of
+// the frames.
 func dissect(t *testing.T, frames []capture, args ...string) []dissection {
 	t.Helper()
 	var doc pdml
@@ -82,8 +82,7 @@ func dissect(t *testing.T, frames []capture, args ...string) []dissection {
 	return all
 }
 
-// tshark runs tshark with csig.lua over the frames, away from the plugins and
-// preferences of whoever runs the test.
+// tshark runs tshark with csig.lua over the frames, without the user's plugins and preferences.
 func tshark(t *testing.T, frames []capture, args ...string) (stdout, stderr []byte) {
 	t.Helper()
 	path, err := exec.LookPath("tshark")
@@ -99,7 +98,7 @@ func tshark(t *testing.T, frames []capture, args ...string) (stdout, stderr []by
 	if err := os.WriteFile(file, pcap(frames), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Fragments stay apart: frames of different tests are no parts of one packet.
+	// Fragments stay separate: frames of different tests are not parts of one packet.
 	cmd := exec.CommandContext(t.Context(), path, append([]string{
 		"-n", "-r", file, "-X", "lua_script:csig.lua",
 		"-o", "ip.defragment:FALSE", "-o", "ipv6.defragment:FALSE",
@@ -139,7 +138,7 @@ func pcap(frames []capture) []byte {
 	return b
 }
 
-// add takes what the dissector said in one of a packet's protocols.
+// add takes the dissector's output in one of a packet's protocols.
 func (d *dissection) add(t *testing.T, proto *pdmlField) {
 	t.Helper()
 	if f := proto.find("_ws.lua.error"); f != nil {

@@ -14,7 +14,7 @@ var (
 	addresses = []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1}
 )
 
-// ipv4 returns an EtherType and the packet that it announces.
+// ipv4 returns an EtherType and the packet behind it.
 func ipv4(proto byte, payload []byte) []byte {
 	b := []byte{0x08, 0x00, 0x45, 0}
 	b = binary.BigEndian.AppendUint16(b, uint16(20+len(payload)))
@@ -30,8 +30,8 @@ func udp(port uint16, payload []byte) []byte {
 	return append(append(b, 0, 0), payload...)
 }
 
-// TestTunnels compares tags outside and inside of tunnels, where they are orphans,
-// and reflections inside.
+// TestTunnels compares tags outside and inside of tunnels, where they are orphans, and reflections
+// inside.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	const (

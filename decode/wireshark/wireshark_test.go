@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// fixtures returns the frames that package decode is tested with.
+// fixtures returns the frames of package decode's tests.
 func fixtures(t *testing.T) []capture {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("..", "testdata", "frames", "*.hex"))
@@ -44,13 +44,13 @@ func fixtures(t *testing.T) []capture {
 	return frames
 }
 
-// reading is what package decode says of one frame.
+// reading is package decode's result for one frame.
 type reading struct {
 	seen   []seen
 	reason decode.Reason
 	empty  uint64 // reflections without data fields
 	bad    uint64 // reflections of impossible length
-	excess uint64 // reflections that one frame has too many
+	excess uint64 // reflections beyond the bound of one frame
 	macsec bool   // there is a SecTAG
 	// pseudowire is the label above an Ethernet pseudowire, or 0.
 	pseudowire uint32
@@ -113,11 +113,11 @@ func (r *reader) read(frame []byte) reading {
 	return got
 }
 
-// compare holds a dissection to what package decode says of the same bytes.
+// compare checks a dissection against package decode's result for the same bytes.
 func compare(t *testing.T, frame capture, want reading, got dissection) {
 	t.Helper()
 	all := got.seen
-	// The decoder bounds what one frame yields. Wireshark shows the rest as well.
+	// The decoder bounds the observations of one frame. Wireshark shows the rest as well.
 	excess := len(got.seen) - len(want.seen)
 	more := want.reason == decode.TooDeep || want.excess > 0 && uint64(excess) == want.excess
 	if more && excess > 0 {
@@ -137,8 +137,8 @@ func compare(t *testing.T, frame capture, want reading, got dissection) {
 	}
 }
 
-// compareAll holds csig.lua to package decode over all frames. Nothing on the wire
-// says what an MPLS label carries: tshark is told which ones are pseudowires.
+// compareAll checks csig.lua against package decode over all frames. Nothing on the wire names the
+// payload of an MPLS label, so tshark gets the labels of pseudowires.
 func compareAll(t *testing.T, frames []capture) {
 	t.Helper()
 	decoder := newReader(t, csig.DefaultSpec())
@@ -170,9 +170,9 @@ func TestCut(t *testing.T) {
 	decoder := newReader(t, csig.DefaultSpec())
 	var frames []capture
 	for _, f := range fixtures(t) {
-		// Whether a header claims more than its packet has can only be told from a
-		// whole frame: a dissector in Lua is not told how long a cut one was. After a
-		// SecTAG, Wireshark takes the last bytes that it has for the ICV.
+		// Whether a header claims more than its packet has is known only for a whole frame: a Lua
+		// dissector does not get the length of a truncated one. After a SecTAG, Wireshark takes the
+		// last captured bytes as the ICV.
 		r := decoder.read(f.bytes)
 		if r.reason == decode.BadTransport || r.macsec {
 			continue
@@ -184,7 +184,7 @@ func TestCut(t *testing.T) {
 	compareAll(t, frames)
 }
 
-// TestBounds holds the dissector to a few tags of a frame that is full of them.
+// TestBounds checks that the dissector shows only a few tags of a frame full of them.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	const tags = 10000
@@ -204,8 +204,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestReadme runs each filter that the README shows, over frames among which it has
-// something to find.
+// TestReadme runs each filter of the README over frames in which it finds something.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("README.md")
