@@ -1,8 +1,8 @@
 -- csig.lua dissects CSIG tags and their reflections in TCP, for Wireshark and tshark.
 --
--- Section numbers refer to draft-ravi-ippm-csig-01. README.md beside this file says
--- how to install it. It names signals and shows raw fields; what they are worth in
--- bit/s or nanoseconds is each network's configuration, which csigscope knows.
+-- Section numbers refer to draft-ravi-ippm-csig-01. README.md beside this file explains
+-- the installation. The dissector names signals and shows raw fields; their values in
+-- bit/s or nanoseconds depend on the network's configuration, which csigscope reads.
 
 local csig = Proto("csig", "Congestion Signaling")
 local reflection = Proto("csig.reflection", "Congestion Signaling Reflection")
@@ -64,7 +64,7 @@ local function part_field(prefix, layout, part)
 end
 
 -- make_fields makes the filter fields of the data fields. Layouts share their names:
--- Wireshark allows a name more than once, with another mask.
+-- Wireshark allows several fields with one name and different masks.
 local function make_fields(prefix)
     local fields = {
         format = ProtoField.string(prefix .. "format", "Format"),
@@ -115,8 +115,7 @@ table.insert(reflection_fields.all, reflection_orphan)
 reflection.fields = reflection_fields.all
 reflection.experts = { reflection_fields.reserved, reflection_empty, reflection_invalid, reflection_mirrored }
 
--- add_data shows the data fields at the start of range, and returns what they say in
--- a few words.
+-- add_data shows the data fields at the start of range, and returns a short summary.
 local function add_data(tree, range, layout, fields)
     local data = range(0, layout.bytes)
     tree:add(fields.format, data, layout.format):set_generated()
@@ -142,14 +141,15 @@ local llc = Dissector.get("llc")
 local ip_version, ipv6_version = Field.new("ip.version"), Field.new("ipv6.version")
 local mpls_label = Field.new("mpls.label")
 
--- GRE has a table of its own for what it carries.
+-- GRE has its own table of payload types.
 local tables = { ethertypes, DissectorTable.get("gre.proto") }
 
--- The layout of each configured TPID, and who had the EtherType before in each table.
+-- The layout of each configured TPID, and the previous dissector of the EtherType in each
+-- table.
 local layout_of, displaced = {}, {}
 
--- What stands before the tag or the reflection at hand: Wireshark opens more headers than
--- csigscope, and goes on behind them.
+-- Headers before the current tag or reflection: Wireshark opens more headers than csigscope,
+-- and continues behind them.
 local vlan_tags = { Field.new("vlan.id"), Field.new("ieee8021ad.id"), Field.new("ieee8021ad.svid"), Field.new("ieee8021ad.cvid") }
 local geneve_version, geneve_oam = Field.new("geneve.version"), Field.new("geneve.flags.oam")
 local vxlan_has_id, vxlan_gpe_version, vxlan_gpe_oam = Field.new("vxlan.flag_i"), Field.new("vxlan.ver"), Field.new("vxlan.o_bit")
@@ -165,8 +165,8 @@ local function is_not_zero(info)
     return info ~= nil and tonumber(info.value) ~= 0
 end
 
--- closed is true behind a header at which csigscope ends its walk: of an unknown version,
--- of a control packet, or no tunnel of that kind.
+-- closed is true behind a header where csigscope ends its walk: one of an unknown version,
+-- of a control packet, or of no such tunnel.
 local function closed()
     if is_not_zero(geneve_version()) or is_set(geneve_oam()) or is_not_zero(vxlan_gpe_version()) or is_set(vxlan_gpe_oam()) then
         return true
@@ -183,7 +183,7 @@ local function closed()
     return tonumber(version.value) ~= (protos[#protos].value == 0x22eb and 2 or 1)
 end
 
--- count_vlans counts the VLAN tags before the tag at hand.
+-- count_vlans counts the VLAN tags before the current tag.
 local function count_vlans()
     local n = 0
     for _, field in ipairs(vlan_tags) do
@@ -192,7 +192,7 @@ local function count_vlans()
     return n
 end
 
--- user_data_end is where the last SecTAG says that its user data ends, if it does.
+-- user_data_end returns the end of user data that the last SecTAG states, if it does.
 local function user_data_end()
     local lengths = { macsec_length() }
     local last = lengths[#lengths]
@@ -206,16 +206,16 @@ end
 local MAX_VLANS = 4
 local VLAN_OR_SECTAG = { [0x8100] = true, [0x88a8] = true, [0x9100] = true, [0x88e5] = true }
 
--- Tags around the one at hand. A hostile frame can hold thousands.
+-- Maximum number of nested tags. A hostile frame can hold thousands.
 local MAX_DEPTH = 16
 local depth = 0
 
--- dissect_rest hands on what follows a tag. Below 0x0600 an EtherType is the length
--- of an LLC frame (IEEE 802.3).
+-- dissect_rest dissects the bytes after a tag. An EtherType below 0x0600 is the length of
+-- an LLC frame (IEEE 802.3).
 local function dissect_rest(ethertype, rest, pinfo, tree)
     depth = depth + 1
-    -- What is wrong with the rest, its dissector has noted in the tree by the time
-    -- that it raises an error. The tag itself is sound.
+    -- If the dissector of the rest raises an error, it has already noted it in the tree.
+    -- The tag itself is sound.
     if ethertype < 0x0600 then
         pcall(llc.call, llc, rest, pinfo, tree)
     else
@@ -224,9 +224,9 @@ local function dissect_rest(ethertype, rest, pinfo, tree)
     depth = depth - 1
 end
 
--- add_place shows the EtherType after a tag, unless it was not captured, and whether
--- a tag belongs in this place. It is valid only as the last tag of L2 (section 4.1), behind
--- at most four VLAN tags, and csigscope by default expects none inside tunnels.
+-- add_place shows the EtherType after a tag, if it was captured, and whether the tag belongs
+-- in this place. A tag is valid only as the last tag of L2 (section 4.1), behind at most four
+-- VLAN tags, and csigscope by default expects none inside tunnels.
 local function add_place(tree, range, ethertype)
     if ethertype then
         tree:add(tag_next, range(range:len() - 2))
@@ -268,7 +268,7 @@ local function dissect_tag(layout, tvb, pinfo, tree)
     return have
 end
 
--- Nothing but the TPID that led here tells the layout.
+-- Only the TPID that led here gives the layout.
 function csig.dissector(tvb, pinfo, tree)
     local layout = layout_of[pinfo.match_uint]
     return layout and dissect_tag(layout, tvb, pinfo, tree) or 0
@@ -279,7 +279,7 @@ end
 local tcp_options = Field.new("tcp.options")
 local icmp_type, icmpv6_type = Field.new("icmp.type"), Field.new("icmpv6.type")
 
--- How a reflection is told from other options, by the preferences.
+-- How to recognize a reflection among the options, from the preferences.
 local encoding = {}
 
 local function add_empty(range, head, tree)
@@ -352,16 +352,16 @@ local function walk_options(range, pinfo, tree)
     end
 end
 
--- overruns is true for a TCP header that claims more bytes than its packet has: what
--- stands in the place of its options is something else. A header that the capture
--- cut may still hold whole reflections.
+-- overruns is true for a TCP header that claims more bytes than its packet has: the bytes in
+-- place of its options are not options. A header that the capture truncated may still hold
+-- whole reflections.
 local function overruns(options, pinfo)
     local words = options.source(options.offset - 8, 1):bitfield(0, 4)
     return pinfo.caplen == pinfo.len and options.range:len() < words * 4 - 20
 end
 
 function reflection.dissector(_, pinfo, tree)
-    -- What an ICMP error quotes was reflected on another packet.
+    -- An ICMP error quotes another packet, with its reflection.
     if not encoding.kind or icmp_type() or icmpv6_type() or closed() then
         return
     end
@@ -408,13 +408,13 @@ local function complain(pref, value, expected)
     report_failure(string.format("csig.%s: %q: expected %s", pref, value, expected))
 end
 
--- EtherTypes that csigscope itself walks: as a TPID they would hide their protocol.
+-- EtherTypes that csigscope itself parses. One of them as a TPID would hide its protocol.
 local RESERVED = {
     [0x0800] = true, [0x0806] = true, [0x86dd] = true, [0x8100] = true, [0x88a8] = true, [0x9100] = true,
     [0x88e5] = true, [0x8847] = true, [0x8848] = true, [0x88cc] = true, [0x8808] = true,
 }
 
--- unregister gives the EtherTypes back to whoever had them.
+-- unregister gives the EtherTypes back to their previous dissectors.
 local function unregister()
     for tpid in pairs(layout_of) do
         for i, dissectors in ipairs(tables) do
