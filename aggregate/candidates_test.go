@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// places are locations by number: their ports, and how many these are where not all are listed.
+// places are locations by number: the listed ports, and their number if not all are listed.
 var places = map[LocationID]struct {
 	ports []string
 	count int
@@ -95,7 +95,8 @@ func TestCandidatesCoverDivisions(t *testing.T) {
 	}
 }
 
-// TestCandidatesAreBounded has as many sets as are taken, of as many ports as are listed.
+// TestCandidatesAreBounded has the maximum number of sets, each with the maximum number of listed
+// ports.
 func TestCandidatesAreBounded(t *testing.T) {
 	names := make([]string, 64)
 	for i := range names {

@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestTrend: the later half of the range against the earlier one, of cells and of what names a link.
+// TestTrend: the later half of the range minus the earlier one, of cells and of cells' locations.
 func TestTrend(t *testing.T) {
 	const most = math.MaxUint64
 	for name, c := range map[string]struct {

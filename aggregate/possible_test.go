@@ -32,7 +32,7 @@ func soundBlock() *aggregate.Block {
 	}
 }
 
-// TestCheck: what contradicts itself is told from what no network has.
+// TestCheck: contradictions and impossible values are distinguished.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	wide := uint8(csig.Layout{Format: csig.Wide, Profile: csig.IETF01}.Index())
@@ -129,7 +129,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestBoundsDoNotWrap: what the bounds promise about sums.
+// TestBoundsDoNotWrap: the bounds' guarantees about sums.
 func TestBoundsDoNotWrap(t *testing.T) {
 	t.Parallel()
 	minute := aggregate.MaxPackets(time.Minute)
@@ -144,7 +144,7 @@ func TestBoundsDoNotWrap(t *testing.T) {
 			t.Errorf("%s: %d packets, want %d", d, got, want)
 		}
 	}
-	// Blocks of a tap that stands at the bound for long stop at the largest integer.
+	// Blocks of a tap that is at the bound for long stop at the largest integer.
 	s := table.New(table.Bounds{Resolution: time.Second, Rows: 10})
 	b := soundBlock()
 	b.Observations[0], b.Heavy[0] = math.MaxUint64-1, math.MaxUint64-1

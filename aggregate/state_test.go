@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TestHistory: the latest window that decides does, for Horizon windows at most.
+// TestHistory: the latest deciding window counts, for at most Horizon windows.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	const second = int64(1e9)
@@ -74,8 +74,8 @@ func TestHistoryForgets(t *testing.T) {
 	}
 }
 
-// TestFewerTransitions: cells whose heavy share wanders, as those of ring and incast traffic do, had
-// a state a second by their last window alone; the rule holds it. Printed with -v.
+// TestFewerTransitions: the heavy share of cells with ring and incast traffic varies, so their
+// state by the last window alone changes often; the rule keeps it stable. Printed with -v.
 func TestFewerTransitions(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(20, 1))

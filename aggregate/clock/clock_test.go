@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// truth is two clocks and the ways between their taps.
+// truth is two clocks and the paths between their taps.
 type truth struct {
 	start            int64 // Unix ns, of A's clock
 	offset           int64 // ns, at start
@@ -17,7 +17,7 @@ type truth struct {
 	error            int64 // ns, of both timestamps together
 	forward, back    int64 // least delays, ns
 	queue            float64
-	empty            float64 // share of packets that meet no queue
+	empty            float64 // share of packets without queueing
 	length           time.Duration
 	forwards, backws int
 }
@@ -26,7 +26,7 @@ func (c *truth) offsetAt(a int64) float64 {
 	return float64(c.offset) + c.drift*float64(a-c.start)/1e9
 }
 
-// pairs are packets of one direction, not in order.
+// pairs returns packets of one direction, not in order.
 func (c *truth) pairs(rng *rand.Rand, n int, least int64, side direction) []Pair {
 	list := make([]Pair, n)
 	for i := range list {
@@ -49,8 +49,8 @@ func (c *truth) measure(rng *rand.Rand) (forwards, backwards []Pair) {
 	return c.pairs(rng, c.forwards, c.forward, forward), c.pairs(rng, c.backws, c.back, backward)
 }
 
-// example returns the case that accuracy is asked for: 1 ms off, 20 ppm, 5 us of jitter at each
-// tap, 10,000 packets both ways together.
+// example returns the case with the required accuracy: 1 ms off, 20 ppm, 5 us of jitter at each
+// tap, 10,000 packets in both directions together.
 func example() truth {
 	return truth{
 		start: 1_767_225_600_000_000_000, offset: 1_000_000, drift: 20_000, error: 10_000, forward: 4_000, back: 4_000,
@@ -58,7 +58,7 @@ func example() truth {
 	}
 }
 
-// TestAccuracy: within 2 us and 1 ppm of the truth, at both ends of the time as well.
+// TestAccuracy: within 2 us and 1 ppm of the truth, also at both ends of the time.
 func TestAccuracy(t *testing.T) {
 	var worstOffset, worstDrift float64
 	for seed := range uint64(200) {
@@ -79,7 +79,7 @@ func TestAccuracy(t *testing.T) {
 	}
 }
 
-// random is any clocks and ways.
+// random returns any clocks and paths.
 func random(rng *rand.Rand) truth {
 	return truth{
 		start: rng.Int64N(1 << 61), offset: rng.Int64N(2e9) - 1e9, drift: rng.Float64()*2e5 - 1e5, error: rng.Int64N(20_000),
@@ -88,14 +88,14 @@ func random(rng *rand.Rand) truth {
 	}
 }
 
-// TestBound: the truth is always within what is said of it, the estimate as well, and what
-// is known of the ways makes the bound tighter and never wrong.
+// TestBound: the truth and the estimate are always within the bound, and knowledge of the paths
+// makes the bound tighter and never wrong.
 func TestBound(t *testing.T) {
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		c := random(rng)
 		forwards, backwards := c.measure(rng)
-		o := Options{Error: time.Duration(c.error + 1)} // and rounding
+		o := Options{Error: time.Duration(c.error + 1)} // plus rounding
 		r, err := Between(forwards, backwards, o)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -125,8 +125,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestHalfRoundTrip: without errors of timestamps the offset is within half of the least
-// round trip, however uneven the ways are.
+// TestHalfRoundTrip: without timestamp errors the offset is within half of the least round trip,
+// however uneven the paths are.
 func TestHalfRoundTrip(t *testing.T) {
 	c := example()
 	c.error, c.drift, c.empty, c.back = 0, 0, 1, 40_000
@@ -148,8 +148,8 @@ func TestHalfRoundTrip(t *testing.T) {
 	}
 }
 
-// TestReflections: what goes back are reflections, which receivers hold for a while. The
-// bound holds, and knows the least time that they are held.
+// TestReflections: the backward packets are reflections, which receivers hold for a while. The
+// bound holds, and uses the least holding time.
 func TestReflections(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -173,7 +173,7 @@ func TestReflections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Few are held no longer than the least time: the envelope is less sharp on that side.
+		// Few have the least holding time: the envelope is less sharp on that side.
 		if math.Abs(known.Offset-c.offsetAt(known.At)) > float64(c.error)/2 || math.Abs(known.Drift-c.drift) > 1000 {
 			t.Errorf("seed %d: off by %.0f ns, %.0f ppb", seed, known.Offset-c.offsetAt(known.At), known.Drift-c.drift)
 		}
@@ -197,7 +197,7 @@ func TestOneWay(t *testing.T) {
 			if err != nil || !r.OneWay {
 				t.Fatalf("%+v, %v", r, err)
 			}
-			// The envelope is that of the luckiest timestamps.
+			// The envelope comes from the most favorable timestamps.
 			if math.Abs(r.Drift-c.drift) > 1000 || math.Abs(r.Offset-c.offsetAt(r.At)) > float64(c.error)+1000 {
 				t.Errorf("seed %d: off by %.0f ns, %.0f ppb", seed, r.Offset-c.offsetAt(r.At), r.Drift-c.drift)
 			}
@@ -211,8 +211,8 @@ func TestOneWay(t *testing.T) {
 	}
 }
 
-// TestInvariances: order, repetition and queues change nothing; exchanging the taps turns
-// the sign.
+// TestInvariances: order, repetition and queues change nothing; exchanging the taps changes the
+// sign.
 func TestInvariances(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -247,7 +247,7 @@ func TestInvariances(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The bound holds on either clock, which drift against each other by 100 ppm at most.
+		// The bound holds on either clock; they drift against each other by 100 ppm at most.
 		l, h := back.Bound(want.ToB(want.At))
 		if slack := 1 + 2e-4*(high-low); math.Abs(-h-low) > slack || math.Abs(-l-high) > slack {
 			t.Errorf("seed %d: exchanged %.1f to %.1f, want %.1f to %.1f", seed, -h, -l, low, high)
@@ -255,7 +255,7 @@ func TestInvariances(t *testing.T) {
 	}
 }
 
-// TestClocks: what one clock shows is what the other shows, there and back.
+// TestClocks: converting a time to the other clock and back gives the same time.
 func TestClocks(t *testing.T) {
 	r := Relation{At: 1_767_225_600_000_000_000, Offset: -1_000_000, Drift: -20_000}
 	if got, want := r.ToB(r.At+1e9), r.At+1e9-1_000_000-20_000; got != want {

@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// packet is what of a packet no hop changes.
+// packet is the part of a packet that no hop changes.
 type packet [36]byte
 
 // identity finds a packet of IPv4 and TCP behind Ethernet and a wide tag, if there is one:
@@ -36,9 +36,9 @@ func identity(frame []byte) (id packet, src byte, ok bool) {
 	return id, ip[14], true
 }
 
-// TestEmitted: of what two taps of a simulated fabric captured, whose clocks are 1 ms and
-// 20 ppm apart and whose timestamps are off by up to 5 us, 10,000 packets that both saw
-// give the offset within 2 us and the drift within 1 ppm.
+// TestEmitted: two taps of a simulated fabric, with clocks 1 ms and 20 ppm apart and timestamp
+// errors of up to 5 us, have 10,000 packets in common. These give the offset within 2 us and the
+// drift within 1 ppm.
 func TestEmitted(t *testing.T) {
 	const jitter, offset, drift, wanted = 5 * time.Microsecond, time.Millisecond, 20_000, 10_000
 	s, err := scenario.Named("alltoall")
@@ -89,8 +89,8 @@ func TestEmitted(t *testing.T) {
 	}
 }
 
-// match reads a capture of two taps, and finds the packets that went from one rack to the
-// other and that both have seen once, in the order in which the first tap did.
+// match reads a capture of two taps, and finds the packets that went from one rack to the other and
+// that both have seen once, in the order of the first tap.
 func match(t *testing.T, from io.Reader) (forwards, backwards []clock.Pair) {
 	t.Helper()
 	r, err := capture.NewReader(from, "emitted", capture.Options{})

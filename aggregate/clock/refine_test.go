@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// loaded is 10,000 packets of two lengths in one second, most of which meet a queue.
+// loaded returns 10,000 packets of two lengths in one second, most of which are queued.
 func loaded(seed uint64) (c truth, forwards, backwards []Pair) {
 	c = example()
 	c.length, c.empty = time.Second, 0.2
 	rng := rand.New(rand.NewPCG(seed, 8))
-	for i, more := range []int64{0, 32_000} { // what the longer ones take to be sent
+	for i, more := range []int64{0, 32_000} { // additional transmission time of the longer ones
 		c.forwards, c.backws = 500+4000*i, 500+4000*i
 		f, b := c.pairs(rng, c.forwards, c.forward+more, forward), c.pairs(rng, c.backws, c.back+more, backward)
 		for _, list := range [][]Pair{f, b} {
@@ -26,8 +26,8 @@ func loaded(seed uint64) (c truth, forwards, backwards []Pair) {
 	return c, forwards, backwards
 }
 
-// misses returns how far drifts are off, in ppb, the least first, and how many are by no more than
-// three times what they say.
+// misses returns the errors of drifts, in ppb, the smallest first, and the number of those within
+// three times their stated error.
 func misses(t *testing.T, seeds uint64, measure func(seed uint64) (drift float64, r *Relation)) (off []float64, sure int) {
 	t.Helper()
 	for seed := range seeds {
@@ -44,8 +44,8 @@ func misses(t *testing.T, seeds uint64, measure func(seed uint64) (drift float64
 	return off, sure
 }
 
-// TestKinds: packets of one length tell the drift where queues hide the least delay; what the
-// error is said to be is about right.
+// TestKinds: packets of one length determine the drift where queues hide the least delay, and the
+// stated error is about right.
 func TestKinds(t *testing.T) {
 	const seeds = 40
 	run := func(known bool) (off []float64, sure int) {
@@ -77,8 +77,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestFullQueues: queues that never empty tell the drift as long as they stay full, and it is
-// said that they did.
+// TestFullQueues: queues that never empty determine the drift as long as they stay full, and the
+// result reports them.
 func TestFullQueues(t *testing.T) {
 	const seeds = 20
 	off, sure := misses(t, seeds, func(seed uint64) (float64, *Relation) {
@@ -87,11 +87,11 @@ func TestFullQueues(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 9))
 		forwards, backwards := c.measure(rng)
 		for i := range forwards {
-			if rng.Float64() < 0.9 { // full but for what came just before
+			if rng.Float64() < 0.9 { // full, except for those just before
 				forwards[i].B += 200_000
 			}
 		}
-		// Two packets met no queue, of which one came too early.
+		// Two packets were not queued, one of which came too early.
 		forwards = append(forwards, Pair{A: c.start, B: c.start + c.offset - 9_000}, Pair{A: c.start + 1e8, B: c.start + 1e8 + c.offset + 2_000})
 		r, err := Between(forwards, backwards[:50], Options{Error: time.Duration(c.error)})
 		if err != nil {
@@ -108,8 +108,8 @@ func TestFullQueues(t *testing.T) {
 	}
 }
 
-// TestUnsure: where the packets are too few to tell how sure a drift is, or their timestamps are
-// said to be right, nothing is said.
+// TestUnsure: if the packets are too few for an error of the drift, or their timestamps are stated
+// to be exact, there is none.
 func TestUnsure(t *testing.T) {
 	c := example()
 	forwards, backwards := c.measure(rand.New(rand.NewPCG(1, 10)))

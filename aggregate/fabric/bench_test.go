@@ -22,7 +22,7 @@ func clos(leaves, spines, hosts int) *Spec {
 	}}}
 	id := uint32(0)
 	add := func(d *DeviceSpec, name, orientation, peer, speed string) {
-		// Uplinks and downlinks of spines have identifiers, as many as there are.
+		// Uplinks and downlinks of spines have identifiers, as long as there are any left.
 		id++
 		p := PortSpec{Name: name, Orientation: orientation, Peer: peer, Speed: speed}
 		if id < 1<<15 {
@@ -55,14 +55,14 @@ func clos(leaves, spines, hosts int) *Spec {
 	return s
 }
 
-// asked is what Locate is asked.
+// asked is the input of Locate.
 type asked struct {
 	src, dst netip.Addr
 	lm       uint16
 }
 
-// worstCase are pseudo-random pairs of hosts with locator metadata that changes each
-// time: little use for any memory of earlier answers. Every value names some port.
+// worstCase returns pseudo-random pairs of hosts with changing locator metadata: a cache of earlier
+// results helps little. Every value names some port.
 func worstCase(s *Spec, f *Fabric, l csig.Layout, n int) []asked {
 	state := uint64(1)
 	next := func(below int) int {
@@ -107,7 +107,7 @@ func BenchmarkLocate(b *testing.B) {
 	}
 }
 
-// BenchmarkNew is what a fabric costs at the start.
+// BenchmarkNew measures the construction of a fabric.
 func BenchmarkNew(b *testing.B) {
 	for _, size := range []struct{ leaves, spines, hosts int }{{64, 8, 32}, {512, 64, 16}} {
 		s := clos(size.leaves, size.spines, size.hosts)

@@ -8,14 +8,14 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestLocateDoesNotAllocate: whatever the locator metadata, once the places of a
-// fabric have been met.
+// TestLocateDoesNotAllocate: Locate does not allocate for any locator metadata, once the locations
+// of a fabric have been seen.
 func TestLocateDoesNotAllocate(t *testing.T) {
 	s := clos(16, 4, 4)
 	f := compile(t, s)
 	for _, l := range []csig.Layout{wide, compact} {
 		list := worstCase(s, f, l, 1<<12)
-		for i := range list { // some values that name nothing, too
+		for i := range list { // also some values that name nothing
 			list[i].lm += uint16(i) & 1
 		}
 		locateAll(f, l, list)
@@ -25,7 +25,7 @@ func TestLocateDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestSearchDoesNotAllocate: neither do paths that the cache has lost.
+// TestSearchDoesNotAllocate: neither do paths that are no longer in the cache.
 func TestSearchDoesNotAllocate(t *testing.T) {
 	s := clos(16, 4, 4)
 	f := compile(t, s)
@@ -39,8 +39,7 @@ func TestSearchDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestSmallCacheForgetsNothingThatMatters: answers do not depend on what the cache
-// remembers.
+// TestSmallCacheForgetsNothingThatMatters: results do not depend on the content of the cache.
 func TestSmallCacheForgetsNothingThatMatters(t *testing.T) {
 	s := clos(24, 4, 2)
 	f, g := compile(t, s), compile(t, s)
@@ -60,8 +59,8 @@ func TestSmallCacheForgetsNothingThatMatters(t *testing.T) {
 	}
 }
 
-// TestDistancesAreBounded: past the bound the topology has no paths, so that places
-// become coarser and nothing is called a contradiction.
+// TestDistancesAreBounded: past the bound the topology has no paths, so that locations become
+// coarser and nothing counts as a contradiction.
 func TestDistancesAreBounded(t *testing.T) {
 	_, f := load(t, "leafspine.yaml")
 	f.resolve.paths.hops.limit = 2 * len(f.topo.devices)
@@ -114,7 +113,7 @@ func TestLongPaths(t *testing.T) {
 		{2, 1, false},
 		{maxHops + 1, maxHops, false},
 		{maxHops + 1, maxHops, true},
-		{maxHops + 2, maxHops + 1, false}, // no path: all that fit
+		{maxHops + 2, maxHops + 1, false}, // no path: all ports that fit
 		{2000, 1999, false},
 	} {
 		s := chainOf(c.devices, c.oneWay)
@@ -130,8 +129,8 @@ func TestLongPaths(t *testing.T) {
 	}
 }
 
-// TestCircles: switches that face each other in a ring, in both directions and in
-// one, have the shortest way round.
+// TestCircles: switches that face each other in a ring, in both directions and in one, use the
+// shortest way around.
 func TestCircles(t *testing.T) {
 	for _, oneWay := range []bool{false, true} {
 		s := chainOf(9, oneWay)

@@ -1,4 +1,4 @@
 package fabric
 
-// MaxDerived is how many groups addresses may make.
+// MaxDerived is the maximum number of derived groups.
 const MaxDerived = maxDerived

@@ -73,8 +73,8 @@ func TestFingerprintSeesWhatMatters(t *testing.T) {
 	}
 }
 
-// manySets returns a fabric in which every pair of racks has a set of its own: spines
-// have names only a digest can tell apart.
+// manySets returns a fabric in which every pair of racks has its own set: the names of spines allow
+// only a digest to distinguish them.
 func manySets(leaves, spines int) *Spec {
 	s := &Spec{Version: SpecVersion, CSIG: csig.Spec{Locators: []csig.LocatorSpec{{
 		Format: "compact", Fields: []csig.FieldSpec{{Field: "stage", Bits: 2, Values: map[uint16]string{1: "leaf", 2: "spine"}}},
@@ -99,8 +99,8 @@ func manySets(leaves, spines int) *Spec {
 	return s
 }
 
-// TestSetsAreBounded: a leaf's stage alone leaves the source's uplinks and the
-// destination's port, a set of its own for every pair.
+// TestSetsAreBounded: a leaf's stage alone gives the source's uplinks and the destination's port, a
+// different set for every pair.
 func TestSetsAreBounded(t *testing.T) {
 	const leaves = 140
 	s := manySets(leaves, 2)
@@ -131,8 +131,7 @@ func TestSetsAreBounded(t *testing.T) {
 	}
 }
 
-// TestOffPathIsBounded: metadata that names every port of a device that is on no
-// path.
+// TestOffPathIsBounded: metadata that names every port of a device that is on no path.
 func TestOffPathIsBounded(t *testing.T) {
 	const extra = 10
 	s, _ := load(t, "leafspine.yaml")
@@ -220,8 +219,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkEverywhere resolves a few values between all hosts: whatever the topology,
-// every answer is known and has known ancestors.
+// checkEverywhere resolves a few values between all hosts: in any topology, every result is known
+// and has known ancestors.
 func checkEverywhere(t *testing.T, f *Fabric, s *Spec) {
 	t.Helper()
 	ends := []string{"", "10.0.3.99"}
@@ -274,7 +273,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// FuzzRestore: no text of an exporter stops the collector.
+// FuzzRestore: no text from an exporter stops the collector.
 func FuzzRestore(f *testing.F) {
 	_, known := load(f, "leafspine.yaml")
 	f.Add(known.Fingerprint())
@@ -312,7 +311,7 @@ func TestWrites(t *testing.T) {
 	}{
 		{"leaf1", "up1", compact, 0, true, true},
 		{"leaf1", "up1", compact, 1, false, true},
-		{"leaf1", "up1", compact, 2, false, true}, // a spine, of which there is none
+		{"leaf1", "up1", compact, 2, false, true}, // a spine, which does not exist
 		{"leaf1", "up1", compact, 99, false, true},
 		{"leaf1", "down1", compact, 1, true, true},
 		{"leaf1", "down2", compact, 1, false, false},

@@ -52,7 +52,7 @@ func TestGroupsInFileOrder(t *testing.T) {
 	}
 }
 
-// TestPrefixes: what the file gives to groups, groups have, and nothing else.
+// TestPrefixes: groups have the prefixes of the file, and no others.
 func TestPrefixes(t *testing.T) {
 	s, _ := load(t, "threetier.yaml")
 	f := compile(t, s)
@@ -112,8 +112,8 @@ func TestNoneDerivesGroups(t *testing.T) {
 	}
 }
 
-// TestForgetting: only what has been idle for long, and whose name is stored, makes room; that
-// has the same group when it comes back, and shards are told.
+// TestForgetting: only groups that have been idle for long, and whose names are stored, make room.
+// They get the same group when they come back, and shards learn of the change.
 func TestForgetting(t *testing.T) {
 	f := None(defaultDomain(t))
 	ids := make([]uint64, 0, maxDerived)
@@ -186,8 +186,8 @@ func TestNoneLocatesRaw(t *testing.T) {
 	}
 }
 
-// TestNoneReadsCapacity: the speed of the bottleneck is in the metadata even where
-// no topology says which port it is.
+// TestNoneReadsCapacity: the speed of the bottleneck is in the metadata even if no topology has its
+// port.
 func TestNoneReadsCapacity(t *testing.T) {
 	s, _ := load(t, "leafspine.yaml")
 	loc, capacity := locate(t, None(domainOf(t, s)), compact, 0, class(leaf, up, g50), "", "")

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestGroupWatch: the first time is said at once, then once a minute, with what was left out.
+// TestGroupWatch: the first warning comes at once, later ones once a minute, with the sums since
+// the last one.
 func TestGroupWatch(t *testing.T) {
 	type word struct {
 		unknown, forgotten uint64

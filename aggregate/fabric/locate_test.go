@@ -149,8 +149,8 @@ func TestPortIDNamesItsPortOnEveryPath(t *testing.T) {
 	}
 }
 
-// TestNeverOneOfSeveral holds every answer against a brute-force enumeration of
-// shortest paths: all ports that fit on some path are candidates, and no others.
+// TestNeverOneOfSeveral compares every result with a brute-force enumeration of shortest paths: all
+// ports that fit on some path are candidates, and no others.
 func TestNeverOneOfSeveral(t *testing.T) {
 	for _, file := range []string{"leafspine.yaml", "threetier.yaml"} {
 		s, f := load(t, file)
@@ -198,8 +198,8 @@ func checkAgainst(t *testing.T, f *Fabric, s *Spec, lm uint16, src, dst HostSpec
 	}
 }
 
-// bruteForcePaths walks all ways of growing length from each device of src until
-// some reach dst, and returns the ports of those.
+// bruteForcePaths walks all ways of growing length from each device of src until some reach dst,
+// and returns their ports.
 func bruteForcePaths(s *Spec, src, dst string) map[string]bool {
 	devices := map[string]DeviceSpec{}
 	for _, d := range s.Devices {
@@ -232,7 +232,7 @@ func bruteForcePaths(s *Spec, src, dst string) map[string]bool {
 	return used
 }
 
-// Bits beyond AddressBits say nothing of an address.
+// Bits beyond AddressBits do not matter.
 func TestAddressBits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 24))
 	racks := &Spec{Version: SpecVersion, Groups: []GroupSpec{
@@ -276,8 +276,8 @@ func TestAddressBits(t *testing.T) {
 	}
 }
 
-// Addresses of one group and class can stand for each other, in their role: whatever
-// the locator metadata, the answer is the same.
+// Addresses of one group and class are interchangeable in their role: for any locator metadata, the
+// result is the same.
 func TestClassesDecideLocations(t *testing.T) {
 	for _, file := range []string{"leafspine.yaml", "threetier.yaml"} {
 		s, f := load(t, file)

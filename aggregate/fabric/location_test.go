@@ -160,7 +160,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// meet asks for much of what traffic could.
+// meet resolves much of what traffic could contain.
 func meet(f *Fabric) {
 	hosts := []netip.Addr{{}}
 	for _, a := range []string{"10.0.1.1", "10.0.1.2", "10.0.2.1", "10.0.3.1", "10.0.3.99", "192.0.2.1", "2001:db8::1"} {
@@ -178,8 +178,8 @@ func meet(f *Fabric) {
 	}
 }
 
-// TestIdentitiesCanBeChecked: whoever is told a location can see that its identity and those
-// of what it belongs to are its own.
+// TestIdentitiesCanBeChecked: a receiver can check that a location's identity and those of the
+// locations above it are right.
 func TestIdentitiesCanBeChecked(t *testing.T) {
 	_, leafspine := load(t, "leafspine.yaml")
 	_, threetier := load(t, "threetier.yaml")
@@ -211,7 +211,7 @@ func TestIdentitiesCanBeChecked(t *testing.T) {
 	}
 }
 
-// A digest is of members alone: faster ports, or more of the kind, are no other set.
+// A digest depends on members alone: faster ports, or more of the kind, are the same set.
 func TestDigestOutlivesTopologyChanges(t *testing.T) {
 	s := manySets(6, 2)
 	find := func() Location {

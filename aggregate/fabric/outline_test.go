@@ -39,8 +39,8 @@ func TestOutline(t *testing.T) {
 	}
 }
 
-// TestOutlineWorst: the most oversubscribed device of a stage is named, links of two speeds and
-// side links are counted apart, each once.
+// TestOutlineWorst: the most oversubscribed device of a stage is named; links of two speeds and
+// side links are counted separately, each once.
 func TestOutlineWorst(t *testing.T) {
 	text := `version: 1
 devices:

@@ -10,8 +10,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TestPassed holds the ports that a tag surely passed against a list of all paths of the pair, for
-// every location of whole fabrics and for tags that no hop touched.
+// TestPassed compares the ports that a tag surely passed with a list of all paths of the pair, for
+// every location of whole fabrics and for untouched tags.
 func TestPassed(t *testing.T) {
 	for _, file := range []string{"leafspine.yaml", "threetier.yaml"} {
 		_, f := load(t, file)
@@ -39,7 +39,7 @@ func TestPassed(t *testing.T) {
 	}
 }
 
-// allRoutes returns all paths of a pair of groups, the last hop included port by port.
+// allRoutes returns all paths of a pair of groups, including the last hop port by port.
 func allRoutes(t *testing.T, f *Fabric, src, dst aggregate.GroupID) (all [][]aggregate.LocationID) {
 	t.Helper()
 	e, from, to, ok := f.topo.ends(src, dst)
@@ -57,7 +57,7 @@ func allRoutes(t *testing.T, f *Fabric, src, dst aggregate.GroupID) (all [][]agg
 	return w.routes
 }
 
-// sharedBy returns the ports, by name, of all paths that take a port of the place.
+// sharedBy returns the ports, by name, on all paths through a port of the place.
 func sharedBy(f *Fabric, routes [][]aggregate.LocationID, place *Location) []aggregate.LocationID {
 	var shared []aggregate.LocationID
 	first := true
@@ -80,7 +80,8 @@ func sharedBy(f *Fabric, routes [][]aggregate.LocationID, place *Location) []agg
 	return shared
 }
 
-// TestGroupRoutes: the paths of a pair are as many as its hops have ports, and cut at a bound.
+// TestGroupRoutes: the number of paths of a pair follows from the ports of its hops, and is cut at
+// a bound.
 func TestGroupRoutes(t *testing.T) {
 	_, f := load(t, "leafspine.yaml")
 	src, dst := GroupIDOf("rack1"), GroupIDOf("rack3")

@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TestHops: what packets may take on their way between groups, hop by hop.
+// TestHops: the ports that packets may take between groups, hop by hop.
 func TestHops(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ file, src, dst, want string }{
@@ -37,8 +37,8 @@ func TestHops(t *testing.T) {
 	}
 }
 
-// TestHopsAreOnPaths: each port of a hop is one that a packet between the groups may take,
-// and every such port is in one hop.
+// TestHopsAreOnPaths: each port of a hop is one that a packet between the groups may take, and
+// every such port is in one hop.
 func TestHopsAreOnPaths(t *testing.T) {
 	t.Parallel()
 	_, f := load(t, "threetier.yaml")
@@ -70,7 +70,7 @@ func TestHopsAreOnPaths(t *testing.T) {
 	}
 }
 
-// TestRoutes: the equal-cost paths as ports, and no more than are asked for.
+// TestRoutes: the equal-cost paths as ports, at most the requested number.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	_, f := load(t, "leafspine.yaml")
@@ -105,8 +105,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestRoutesAgree: every port of a route is one that the path uses, and all those are on a
-// route, as Locate has it.
+// TestRoutesAgree: every port of a route is on a path according to Locate, and all such ports are
+// on a route.
 func TestRoutesAgree(t *testing.T) {
 	t.Parallel()
 	_, f := load(t, "threetier.yaml")

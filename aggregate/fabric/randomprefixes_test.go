@@ -15,9 +15,9 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestRandomPrefixesBlindNobody: addresses are made up by the million. A prefix that talked
-// before keeps its group, one that begins to talk meanwhile or afterwards gets its own, and
-// every observation is in some row.
+// TestRandomPrefixesBlindNobody: addresses are forged by the million. A prefix that was active
+// before keeps its group, one that becomes active meanwhile or afterwards gets its own, and every
+// observation is in some row.
 func TestRandomPrefixesBlindNobody(t *testing.T) {
 	const (
 		calm, attack, silence, end = 5, 65, 200, 230 // seconds

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// standAt numbers a place, which has to exist.
+// standAt numbers a place, which must exist.
 func standAt(t *testing.T, f *Fabric, names ...string) uint32 {
 	t.Helper()
 	n, err := f.StandAt(names)
@@ -17,7 +17,7 @@ func standAt(t *testing.T, f *Fabric, names ...string) uint32 {
 	return n
 }
 
-// TestSightings: a flow that taps in the fabric saw passes them, around the time at which they did.
+// TestSightings: a flow that taps in the fabric saw passes them, around the time of the sighting.
 func TestSightings(t *testing.T) {
 	t.Parallel()
 	second, up1 := int64(time.Second), class(leaf, up, g100)
@@ -25,7 +25,7 @@ func TestSightings(t *testing.T) {
 	both := "leaf1:up1 leaf1:up2"
 	for _, test := range []struct {
 		name string
-		seen []string // devices, one a second
+		seen []string // devices, one each second
 		port uint16
 		at   int64 // after the first
 		want string
@@ -63,7 +63,7 @@ func TestSightings(t *testing.T) {
 	}
 }
 
-// TestSightingsInAnyOrder: what was seen is the same whatever was seen first.
+// TestSightingsInAnyOrder: the result does not depend on the order of sightings.
 func TestSightingsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	fl := flowBetween("10.0.1.1", "10.0.2.1", 1, 80)
@@ -90,7 +90,7 @@ func TestSightingsInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestStandErrors: a tap in the fabric stands at places that exist.
+// TestStandErrors: a tap in the fabric needs places that exist.
 func TestStandErrors(t *testing.T) {
 	t.Parallel()
 	_, f := load(t, "leafspine.yaml")
@@ -106,7 +106,7 @@ func TestStandErrors(t *testing.T) {
 	}
 }
 
-// TestPredictions: hashes and paths are held against where taps saw flows.
+// TestPredictions: hashes and paths are compared with the sightings of taps.
 func TestPredictions(t *testing.T) {
 	t.Parallel()
 	spec, _ := load(t, "leafspine.yaml")
@@ -119,7 +119,7 @@ func TestPredictions(t *testing.T) {
 		f.See(up2, flowBetween("10.0.1.1", "10.0.2.2", 2*port+1, 80), noon.UnixNano())
 	}
 	f.See(spine1, flowBetween("10.0.1.1", "10.0.1.2", 1, 80), noon.UnixNano()) // stays below leaf1
-	f.See(spine1, flowBetween("10.0.1.1", "10.9.9.9", 1, 80), noon.UnixNano()) // of an unknown host
+	f.See(spine1, flowBetween("10.0.1.1", "10.9.9.9", 1, 80), noon.UnixNano()) // from an unknown host
 	want := []Prediction{{"path", 10, 10}, {"ecmp", 15, 21}}
 	if got := f.Predictions(); !slices.Equal(got, want) {
 		t.Errorf("predictions %+v, want %+v", got, want)

@@ -68,7 +68,7 @@ func TestWriteKeepsEmptyLists(t *testing.T) {
 	}
 }
 
-// small is a fabric that the error cases damage.
+// small is a fabric that the error cases modify.
 const small = `version: 1
 csig:
   locators:

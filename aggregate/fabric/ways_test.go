@@ -32,8 +32,8 @@ func candidatesOn(t *testing.T, f *Fabric, fl *aggregate.Flow, lm uint16, ns int
 	return strings.Join(l.Candidates, " ")
 }
 
-// TestEvidenceOfAnswers: an answer has the evidence of a way where that changed what the locator names
-// on all paths, whatever else is known of the flow.
+// TestEvidenceOfAnswers: a result has the evidence of a way if that changed the ports that the
+// locator names on all paths, whatever else is known of the flow.
 func TestEvidenceOfAnswers(t *testing.T) {
 	t.Parallel()
 	byPath := []PathSpec{{Src: "h11", Dst: "h21", Via: []string{"spine2"}}}
@@ -77,8 +77,8 @@ func TestEvidenceOfAnswers(t *testing.T) {
 	}
 }
 
-// TestPathTable: the rule that says most about a flow at a time decides which of the ports that
-// the locator allows may be the bottleneck.
+// TestPathTable: the most specific rule for a flow at a time decides which of the ports that the
+// locator allows may be the bottleneck.
 func TestPathTable(t *testing.T) {
 	t.Parallel()
 	up1, down1 := class(leaf, up, g100), class(spine, down, g100)
@@ -88,7 +88,7 @@ func TestPathTable(t *testing.T) {
 		paths []PathSpec
 		port  uint16 // of the source
 		lm    uint16
-		after int64 // noon
+		after int64 // after noon
 		want  string
 	}{
 		{"without paths", nil, 1, up1, 0, "leaf1:up1 leaf1:up2"},
@@ -127,7 +127,7 @@ func TestPathTable(t *testing.T) {
 	}
 }
 
-// TestContradictedPath: a path that does not pass any port of the locator's is not used, and counted.
+// TestContradictedPath: a path without any port of the locator is not used, and counted.
 func TestContradictedPath(t *testing.T) {
 	t.Parallel()
 	spec, _ := load(t, "leafspine.yaml")
@@ -141,7 +141,7 @@ func TestContradictedPath(t *testing.T) {
 	}
 }
 
-// TestECMPHashes returns the check values of the functions (the catalogue of parametrised CRC
+// TestECMPHashes compares the functions with their check values (the catalogue of parametrised CRC
 // algorithms by G. Cook: CRC-16/IBM-3740, CRC-32/ISO-HDLC, CRC-32/ISCSI).
 func TestECMPHashes(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,7 @@ func TestECMPHashes(t *testing.T) {
 	}
 }
 
-// TestECMP: the hash of a flow names one port of each device whose hash is known.
+// TestECMP: the hash of a flow selects one port of each device with a known hash.
 func TestECMP(t *testing.T) {
 	t.Parallel()
 	up1 := class(leaf, up, g100)
@@ -192,7 +192,7 @@ func TestECMP(t *testing.T) {
 	}
 }
 
-// TestEvidenceErrors: mistakes in paths and hashes are named.
+// TestEvidenceErrors: errors in paths and hashes are named.
 func TestEvidenceErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -215,7 +215,7 @@ func TestEvidenceErrors(t *testing.T) {
 	}
 }
 
-// TestEvidenceIsInTheFingerprint: rows under other evidence are of another epoch.
+// TestEvidenceIsInTheFingerprint: rows under other evidence belong to another epoch.
 func TestEvidenceIsInTheFingerprint(t *testing.T) {
 	t.Parallel()
 	spec, plain := load(t, "leafspine.yaml")

@@ -50,7 +50,7 @@ func (c clos) Routes(src, dst netip.Addr, most int) (routes [][]aggregate.Locati
 
 func (clos) Edges(a netip.Addr) []string { return []string{fmt.Sprintf("leaf%d", a.As16()[14])} }
 
-// Locate allocates nothing, as benchmarks want it.
+// Locate does not allocate, for benchmarks.
 func (clos) Locate(_ csig.Layout, _ uint8, lm uint16, src, dst netip.Addr) (aggregate.LocationID, uint64) {
 	s, d := src.As16(), dst.As16()
 	from, to := int(s[14]), int(d[14])
@@ -84,17 +84,17 @@ func (clos) Location(id aggregate.LocationID) (fabric.Location, bool) {
 	return l, true
 }
 
-// network shows a detector packets of flows through the fabric.
+// network gives a detector packets of flows through the fabric.
 type network struct {
 	*Detector
 	t       testing.TB
 	packets uint64
-	// tag changes the tag of a packet on its way by a spine; nil: it arrives as it was sent.
+	// tag changes the tag of a packet on its way by a spine; nil: it arrives unchanged.
 	tag func(n int, f closFlow, t *csig.Tag) (arrives bool)
-	// mark changes what receivers see of a packet beside its tag.
+	// mark changes other parts of a packet that receivers see.
 	mark func(f closFlow, o *decode.Observation)
-	// watch shows the detector what senders send as well: nothing in the tags of flows that
-	// are barely sent, forged values of a forger.
+	// watch also gives the detector the packets at senders: no tags for flows that are barely sent,
+	// forged values of a forger.
 	watch, forger bool
 	barely        func(closFlow) bool
 	lm            func(closFlow) uint16
@@ -116,9 +116,8 @@ func newNetwork(t testing.TB) *network {
 	return &network{Detector: d, t: t}
 }
 
-// mesh sends packets between all hosts of three racks of two, in two flows for each
-// pair that takes the one spine and the other. Each flow's packets carry delays of the
-// ports that it passes in turn.
+// mesh sends packets between all hosts of three racks of two, in two flows for each pair, one by
+// each spine. Each flow's packets carry in turn the delays of its ports.
 func (n *network) mesh(packets int) {
 	var flows []closFlow
 	for a := range 6 {
@@ -136,7 +135,7 @@ func (n *network) mesh(packets int) {
 	}
 }
 
-// send shows what becomes of the i-th packet of a flow.
+// send gives the detector the i-th packet of a flow.
 func (n *network) send(i int, f closFlow) {
 	n.packets++
 	address := func(h [2]int) [16]byte { return netip.AddrFrom4([4]byte{10, 0, byte(h[0]), byte(h[1])}).As16() }
@@ -178,7 +177,7 @@ func (n *network) send(i int, f closFlow) {
 	n.Observe(receiver, &o)
 }
 
-// found are kinds with devices, or candidates.
+// found returns the kinds with devices, or candidates.
 func (n *network) found() string {
 	var out []string
 	for _, f := range n.Findings() {

@@ -9,8 +9,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestTestable: explanations count once that the same flows pass, and not those that too few
-// do, whichever of the flows are affected.
+// TestTestable: explanations that the same flows pass count once, and those that too few pass do
+// not count, whichever flows are affected.
 func TestTestable(t *testing.T) {
 	t.Parallel()
 	for _, affected := range []int{0, 3, 12} {
@@ -22,17 +22,17 @@ func TestTestable(t *testing.T) {
 			flows = append(flows, &flow{key: flowOf(&o), path: path{[maxNamed]aggregate.LocationID{aggregate.LocationID(upID(1, 1+i%2))}}})
 		}
 		of, _, _ := c.suspects(flows[:affected], flows[affected:])
-		// The host and its leaf, which all flows pass; either of two spines with the port to
-		// it; the leaf of ten destinations with its port to the host, in a way by each
-		// spine. The leaf of the other two is passed by too few.
+		// The host and its leaf, which all flows pass; each of two spines with the port to it; the
+		// leaf of ten destinations with its port to the host, in a way by each spine. Too few flows
+		// pass the leaf of the other two.
 		if got := testable(of); got >= len(of) || got < 3 || got > 6 {
 			t.Errorf("%d affected: %d of %d explanations can be told apart", affected, got, len(of))
 		}
 	}
 }
 
-// TestPassedTogether: values of a forger count together, but for those that come too seldom
-// or that others have as well.
+// TestPassedTogether: values of a forger count together, except those that are too rare or that
+// others have as well.
 func TestPassedTogether(t *testing.T) {
 	t.Parallel()
 	forger, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
@@ -54,7 +54,7 @@ func TestPassedTogether(t *testing.T) {
 				s.sources[forger].arrived.add(at)
 				s.sources[forger].touched++
 				s.all.touched++
-				s.all.touched += 2 // of others
+				s.all.touched += 2 // from others
 				if test.shared {
 					s.sources[other].arrived.add(at)
 				}

@@ -22,8 +22,8 @@ var (
 	wide = csig.Layout{Format: csig.Wide, Profile: csig.UEC050}
 )
 
-// ports is a fabric in which locator metadata 10 to 29 are ports of 1 Gbit/s, and all else
-// is unknown.
+// ports is a fabric in which locator metadata 10 to 29 are ports of 1 Gbit/s, and all others are
+// unknown.
 type ports struct{}
 
 func (ports) Locate(l csig.Layout, _ uint8, lm uint16, _, _ netip.Addr) (aggregate.LocationID, uint64) {
@@ -40,14 +40,14 @@ func (ports) Location(id aggregate.LocationID) (fabric.Location, bool) {
 	return fabric.Location{ID: id, Name: fmt.Sprintf("unknown lm %d", (uint64(id)-1000)&0xffff), Kind: fabric.KindUnknown}, true
 }
 
-// shown is a detector and the observations that a test shows it.
+// shown is a detector with a test's observations.
 type shown struct {
 	*Detector
 	tap Tap
 	n   uint64
 }
 
-// configured returns a configuration with the signals that are built in.
+// configured returns a configuration with the built-in signals.
 func configured(t testing.TB, l Locator, change func(*Config)) Config {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
@@ -70,7 +70,7 @@ func newShown(t testing.TB, change func(*Config)) *shown {
 	return &shown{Detector: d, tap: Tap{Name: "tap1", File: "a.pcap"}}
 }
 
-// see shows a tag of a host, one each millisecond.
+// see gives the detector a tag of a host, one each millisecond.
 func (s *shown) see(host byte, tag csig.Tag) {
 	s.n++
 	o := decode.Observation{TimeNS: int64(s.n) * int64(time.Millisecond), Packet: s.n, Kind: decode.Tag, Flags: decode.HasAddrs, Tag: tag}
@@ -78,7 +78,7 @@ func (s *shown) see(host byte, tag csig.Tag) {
 	s.Observe(&s.tap, &o)
 }
 
-// kinds are what was found, with subjects.
+// kinds returns the findings, with subjects.
 func (s *shown) kinds() string {
 	var out []string
 	for _, f := range s.Findings() {
@@ -161,7 +161,7 @@ func TestDetector(t *testing.T) {
 		}, "unknown-locator unknown lm 62"},
 		{"the other profile", nil, func(s *shown) {
 			for i := range 1000 {
-				// LM 10 to 29 in 6 bits, D clear: 20 to 58 in 7 bits, of which most are none.
+				// LM 10 to 29 in 6 bits, D clear: 20 to 58 in 7 bits, most of which are no ports.
 				tag := csig.Parse(ietf, csig.Tag{Layout: uec, T: 2, S: uint32(1 + i%20), LM: uint16(15 + i%15)}.Append(nil))
 				s.see(byte(i%10), tag)
 			}
@@ -186,7 +186,7 @@ func TestDetector(t *testing.T) {
 	}
 }
 
-// Whatever is shown, memory is bounded and counts are exact.
+// For any input, memory is bounded and counts are exact.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	s := newShown(t, func(c *Config) {
@@ -229,7 +229,7 @@ func TestNewDetector(t *testing.T) {
 	}
 }
 
-// TestFindingsStay: a list that was given does not change when more is seen.
+// TestFindingsStay: a returned list does not change with further observations.
 func TestFindingsStay(t *testing.T) {
 	t.Parallel()
 	s := newShown(t, func(c *Config) { c.Senders = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })

@@ -8,9 +8,9 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestFeigned: a sender is found that writes values in the name of a port which tells others
-// something else, with the edge that lets it; not a port that tells all of them so, nor a flow
-// that has the port for itself.
+// TestFeigned: a sender is found that writes values with the locator of a port which writes
+// different ones for others, together with the edge that lets it; but not a port that writes the
+// same for all, nor a flow that has the port for itself.
 func TestFeigned(t *testing.T) {
 	t.Parallel()
 	feigns := func(f closFlow, tag *csig.Tag, s uint32) {

@@ -11,10 +11,10 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// stepBytes is how many bytes make an observation in FuzzDetector.
+// stepBytes is the number of bytes of an observation in FuzzDetector.
 const stepBytes = 20
 
-// read makes an observation of bytes: of 16 hosts in 4 racks, or of others.
+// read makes an observation from bytes: of 16 hosts in 4 racks, or of others.
 func read(b []byte, n uint64) (tap Tap, o decode.Observation, bare bool) {
 	tap = Tap{Name: "tap", File: "f.pcap", Place: Place(b[0] & 3)}
 	o = decode.Observation{
@@ -34,9 +34,9 @@ func read(b []byte, n uint64) (tap Tap, o decode.Observation, bare bool) {
 	return tap, o, b[1]&32 != 0
 }
 
-// FuzzDetector asserts of any observations what holds of all: findings that have a subject
-// and evidence, times in order, no more packets than are named, and counts of at most what
-// they are of; and that the same ones come of the same observations.
+// FuzzDetector checks properties for any observations: findings have a subject and evidence,
+// ordered times, at most the maximum number of packets, and counts of at most their totals; and the
+// same observations give the same findings.
 func FuzzDetector(f *testing.F) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	random := make([]byte, 40*stepBytes)
@@ -76,8 +76,8 @@ func FuzzDetector(f *testing.F) {
 	})
 }
 
-// TestNoAllocations: observations of any kind and packets without tags allocate nothing
-// once their subjects are known.
+// TestNoAllocations: observations of any kind and untagged packets allocate nothing once their
+// subjects are known.
 func TestNoAllocations(t *testing.T) {
 	n := newNetwork(t)
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -102,15 +102,14 @@ func TestNoAllocations(t *testing.T) {
 		}
 	}
 	for range 100 {
-		show() // until all have the packets that they name
+		show() // until all have their named packets
 	}
 	if got := testing.AllocsPerRun(10, show); got != 0 {
 		t.Errorf("%g allocations of %d observations", got, many)
 	}
 }
 
-// BenchmarkObserve is what an observation costs: of a fabric without a fault, and at
-// random.
+// BenchmarkObserve measures the cost of an observation: in a fabric without a fault, and at random.
 func BenchmarkObserve(b *testing.B) {
 	n := newNetwork(b)
 	tap := Tap{Name: "tap", File: "f.pcap"}

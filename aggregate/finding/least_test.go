@@ -6,12 +6,12 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestLostValue: a device is found that sets back or writes over what the first ports of paths
-// write; not one that adds more delay itself, nor what first devices leave to others.
+// TestLostValue: a device is found that overwrites the values of the first ports of paths; but not
+// one that adds more delay itself, nor first devices that leave the value to others.
 func TestLostValue(t *testing.T) {
 	t.Parallel()
 	const least, more = 100, 130
-	// sound is the tag of a quiet fabric, where another port has a queue now and then.
+	// sound is the tag of a quiet fabric, where another port sometimes has a queue.
 	sound := func(i int, f closFlow, tag *csig.Tag) {
 		tag.S, tag.LM = least, upID(f.src[0], f.spine)
 		if i%7 == 0 {

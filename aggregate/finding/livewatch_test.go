@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// long shows tags of packets of a length, and how many of each window have a value at a port.
+// long passes tags of packets of a length, and sets how many of each window have a value at a port.
 func (w *Watcher) long(n int, bytes uint32, d bool) {
 	for range n {
 		o := decode.Observation{TimeNS: 1e18, Kind: decode.Tag, Flags: decode.HasAddrs, Bytes: bytes, Tag: csig.Tag{Layout: wide, T: 2, S: 7, LM: 12, D: d}}
@@ -19,7 +19,7 @@ func (w *Watcher) long(n int, bytes uint32, d bool) {
 	}
 }
 
-// TestWatcherLive: what one tap shows of itself, and of D.
+// TestWatcherLive: the faults of one tap that it shows itself, and those of D.
 func TestWatcherLive(t *testing.T) {
 	t.Parallel()
 	encoding := aggregate.Encoding(wide.Index())
@@ -54,7 +54,7 @@ func TestWatcherLive(t *testing.T) {
 			for i := range int64(1000) {
 				w.Compared(i*1e7, uint64(i), i%40 == 0)
 			}
-		}, "duplicate-frames a 23"}, // those of the last second wait
+		}, "duplicate-frames a 23"}, // those of the last second are pending
 		{"frames three times", func(w *Watcher) {
 			for i := range int64(1000) {
 				w.Compared(i*1e7, uint64(i), false)
@@ -110,8 +110,8 @@ func TestWatcherLive(t *testing.T) {
 	}
 }
 
-// TestWatcherLiveSwap: ports whose locators are exchanged are found by flows of two times ten
-// windows, and a reroute, which looks like it for once, is not.
+// TestWatcherLiveSwap: exchanged locators of ports are found by flows of two times ten windows; a
+// reroute, which looks the same once, is not.
 func TestWatcherLiveSwap(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)

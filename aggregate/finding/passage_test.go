@@ -10,8 +10,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TestPassages: pieces of a capture find together what one that is not cut finds, wherever it
-// is cut.
+// TestPassages: the pieces of a capture together find the same as the whole capture, wherever it is
+// divided.
 func TestPassages(t *testing.T) {
 	t.Parallel()
 	encoding := aggregate.Encoding(wide.Index())
@@ -68,7 +68,7 @@ func TestPassages(t *testing.T) {
 	}
 }
 
-// randomRows returns those of a few ports in a window, most of which go on as before.
+// randomRows returns the rows of a few ports in a window, most of which continue as before.
 func randomRows(random *rand.Rand, window int64) (rows []wrote) {
 	for port := range uint64(3) {
 		r := steady(window, 60+random.Uint64N(60))

@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// reflect shows a reflection of what a host sent, by its address.
+// reflect passes a reflection of a host's tag, by its address.
 func (s *shown) reflect(host netip.Addr, tag csig.Tag) {
 	s.n++
 	o := decode.Observation{TimeNS: int64(s.n) * int64(time.Millisecond), Packet: s.n, Kind: decode.Reflection, Flags: decode.HasAddrs, Tag: tag}
@@ -18,7 +18,7 @@ func (s *shown) reflect(host netip.Addr, tag csig.Tag) {
 	s.Observe(&s.tap, &o)
 }
 
-// reflections shows one of each of so many flows, of which nothing else is seen.
+// reflections passes one for each of n flows without other packets.
 func (s *shown) reflections(n int, tag csig.Tag) {
 	for i := range n {
 		addr := binary.BigEndian.AppendUint32(nil, 0x0b000000+uint32(i))
@@ -26,7 +26,7 @@ func (s *shown) reflections(n int, tag csig.Tag) {
 	}
 }
 
-// TestReflectionsTakeNoFlows: whoever sends reflections leaves room for flows.
+// TestReflectionsTakeNoFlows: reflections leave room for flows.
 func TestReflectionsTakeNoFlows(t *testing.T) {
 	t.Parallel()
 	for _, place := range []Place{Receiver, Mid, Sender, Outside} {

@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestPaths: what happens to flows is found, and blamed on what they have in common; what
-// only looks like it is not found.
+// TestPaths: faults of flows are found, and blamed on the common element; similar observations
+// without a fault are not reported.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	strips := func(by func(closFlow) bool) func(*network) {
@@ -159,7 +159,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// moved makes a locator the one of the same hop by the other spine.
+// moved replaces a locator by that of the same hop by the other spine.
 func moved(f closFlow, tag *csig.Tag) {
 	switch tag.LM {
 	case upID(f.src[0], f.spine):
@@ -169,8 +169,8 @@ func moved(f closFlow, tag *csig.Tag) {
 	}
 }
 
-// TestFlowBounds: flows past the bound are counted, and say nothing; without flows there is
-// neither a bound nor what flows tell.
+// TestFlowBounds: flows past the bound are counted, and give no findings; without flows there is
+// neither a bound nor a finding from flows.
 func TestFlowBounds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -190,8 +190,8 @@ func TestFlowBounds(t *testing.T) {
 	}
 }
 
-// TestReference: every kind has a name, a definition, and what else would explain it; what is
-// not seen follows.
+// TestReference: every kind has a name, a definition, and other explanations; the unseen faults
+// follow.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
@@ -214,7 +214,7 @@ func TestReference(t *testing.T) {
 // forgedDelay is a delay that a forger writes.
 const forgedDelay = 9000
 
-// forges makes host 1 of rack 1 write delays with a locator that nobody has.
+// forges makes host 1 of rack 1 write delays with a locator that no port has.
 func forges(n *network) {
 	n.forger = true
 	n.tag = func(i int, f closFlow, tag *csig.Tag) bool {

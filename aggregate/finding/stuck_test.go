@@ -15,31 +15,31 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// wrote is a row of what names a port in a window.
+// wrote is a row for a port in a window.
 type wrote struct {
 	window   int64 // number
 	at       uint64
 	min, max uint64
 	n, heavy uint64
 	trimmed  uint64
-	least    uint64 // that a flow through the port has, 0: min
-	hidden   bool   // no flow is known that names the port
-	left     uint64 // bandwidth that the port says is left at least, kbit/s; 0: nothing is known
+	least    uint64 // of a flow through the port, 0: min
+	hidden   bool   // no known flow names the port
+	left     uint64 // minimum bandwidth that the port reports, kbit/s; 0: unknown
 	source   byte   // of all flows, 0: two
 }
 
-// from returns a row of which all flows are of one source.
+// from returns the row with all flows from one source.
 func (r wrote) from(source byte) wrote {
 	r.source = source
 	return r
 }
 
-// steady is n observations of one heavy value of the port 12.
+// steady returns n observations of one heavy value of port 12.
 func steady(window int64, n uint64) wrote {
 	return wrote{window: window, at: 12, min: 5000, max: 5000, n: n, heavy: n}
 }
 
-// close hands rows over, those of one window as one block.
+// close passes rows, those of one window as one block.
 func (w *Watcher) close(encoding aggregate.Encoding, length time.Duration, weight uint64, rows ...wrote) {
 	for i := 0; i < len(rows); {
 		b := &aggregate.Block{Resolution: int64(length), WindowStart: 1e18 + rows[i].window*int64(length)}
@@ -67,8 +67,8 @@ func (w *Watcher) close(encoding aggregate.Encoding, length time.Duration, weigh
 	}
 }
 
-// TestWatcherStuck: a port is stuck that writes one fine, heavy value that is not the
-// tightest one for three windows, and nothing else.
+// TestWatcherStuck: a port is stuck if for three windows it only writes one fine-grained, heavy
+// value that is not the tightest.
 func TestWatcherStuck(t *testing.T) {
 	t.Parallel()
 	encoding := aggregate.Encoding(wide.Index())
@@ -172,9 +172,9 @@ func TestWatcherStuck(t *testing.T) {
 	}
 }
 
-// TestStuckCoarse: of values of 32 codes, a delay is stuck that says that there is always a long
-// queue, where the port says that bandwidth is left all the time. A full queue and a steady load say
-// one value for long as well.
+// TestStuckCoarse: with 32 codes, a delay is stuck if it means a permanently long queue while the
+// port always reports available bandwidth. A full queue and a steady load also give one value for a
+// long time.
 func TestStuckCoarse(t *testing.T) {
 	t.Parallel()
 	const found = "stuck-port leaf1:up12 max_delay 270"
@@ -213,8 +213,8 @@ func TestStuckCoarse(t *testing.T) {
 	}
 }
 
-// TestStuckOfOneSource: where all flows that name a port are of one source, that may write the
-// value itself, until another one has it too.
+// TestStuckOfOneSource: if all flows that name a port have one source, that may write the value
+// itself, until another source has it too.
 func TestStuckOfOneSource(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t, "", nil)
@@ -241,8 +241,8 @@ func TestStuckOfOneSource(t *testing.T) {
 	}
 }
 
-// TestStuckOfDetector: a Detector has the stuck ports of the windows of its taps, a port once,
-// but for those of a layout that is misread, and nothing else of its Watchers.
+// TestStuckOfDetector: a Detector has the stuck ports of its taps' windows, each port once, except
+// those of a misread layout, and no other findings of its Watchers.
 func TestStuckOfDetector(t *testing.T) {
 	t.Parallel()
 	s := newShown(t, func(c *Config) { c.Senders = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
@@ -270,7 +270,7 @@ func TestStuckOfDetector(t *testing.T) {
 	}
 }
 
-// TestWatcherStuckGoesOn: wherever a Watcher takes over from another one, the same is found.
+// TestWatcherStuckGoesOn: wherever one Watcher continues another one, the findings are the same.
 func TestWatcherStuckGoesOn(t *testing.T) {
 	t.Parallel()
 	encoding := aggregate.Encoding(wide.Index())
@@ -291,14 +291,14 @@ func TestWatcherStuckGoesOn(t *testing.T) {
 	}
 }
 
-// anywhere is a locator of which each location is a port.
+// anywhere is a locator for which each location is a port.
 type anywhere struct{ ports }
 
 func (anywhere) Location(id aggregate.LocationID) (fabric.Location, bool) {
 	return fabric.Location{ID: id, Name: fmt.Sprint("leaf1:up", id), Kind: fabric.KindPort, Device: "leaf1"}, true
 }
 
-// steadyPorts are windows in which as many ports, from one on, write one value.
+// steadyPorts returns windows in which n ports, from first on, write one value.
 func steadyPorts(window int64, first, n int) []wrote {
 	list := make([]wrote, n)
 	for i := range list {
@@ -308,8 +308,8 @@ func steadyPorts(window int64, first, n int) []wrote {
 	return list
 }
 
-// TestWatcherStuckBounds: ports past the bound are not followed, those of findings past it are
-// told as others, and windows without anything odd cost no memory.
+// TestWatcherStuckBounds: ports past the bound are not tracked, findings past it become others, and
+// windows without anything unusual need no memory.
 func TestWatcherStuckBounds(t *testing.T) {
 	w := newWatcher(t, "", func(c *Config) { c.Locator, c.MaxSubjects = anywhere{}, 4 })
 	encoding := aggregate.Encoding(wide.Index())
@@ -329,7 +329,7 @@ func TestWatcherStuckBounds(t *testing.T) {
 		Resolution: int64(time.Second), WindowStart: 2e18, Signal: []uint8{uint8(csig.MaxDelay)}, Kind: []uint8{1}, Encoding: []uint8{uint8(encoding)},
 		Location: []uint64{12}, Observations: []uint64{10}, Trimmed: []uint64{0}, Untouched: []uint64{0}, Heavy: []uint64{3}, Min: []uint64{5}, Max: []uint64{9000},
 	}
-	w.Closed(sound, 1) // what was large is gone
+	w.Closed(sound, 1) // the large maps are gone
 	if n := testing.AllocsPerRun(100, func() { w.Closed(sound, 1) }); n != 0 {
 		t.Errorf("%v allocations for a window without anything odd", n)
 	}
@@ -353,8 +353,8 @@ func TestWatcherStuckSilentPorts(t *testing.T) {
 	}
 }
 
-// TestWatcherStuckRawLocations: locations that no flow names cost no memory, however many there
-// are that say one value.
+// TestWatcherStuckRawLocations: locations that no flow names need no memory, however many of them
+// have one value.
 func TestWatcherStuckRawLocations(t *testing.T) {
 	w := newWatcher(t, "", nil)
 	b := &aggregate.Block{Resolution: int64(time.Second), WindowStart: 2e18}

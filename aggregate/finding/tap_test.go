@@ -9,13 +9,13 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestTaps: what is wrong with a tap itself is found by its frames, and nothing where they only
-// look like it.
+// TestTaps: faults of a tap itself are found from its frames, but similar frames without a fault
+// are not.
 func TestTaps(t *testing.T) {
 	t.Parallel()
 	const ms = int64(time.Millisecond)
 	type show func(tap string, f Frame)
-	// steady shows 1000 frames of each of two taps, 1 ms apart, a second of TCP with its
+	// steady gives 1000 frames to each of two taps, 1 ms apart: a second of TCP with its
 	// acknowledgements at the other tap.
 	steady := func(change func(tap string, n int, f *Frame) (captured bool)) func(show) {
 		return func(to show) {
@@ -108,7 +108,7 @@ func TestTaps(t *testing.T) {
 	}
 }
 
-// TestTapBounds: whatever segments taps show, memory for them has a bound.
+// TestTapBounds: whatever segments taps see, memory for them is bounded.
 func TestTapBounds(t *testing.T) {
 	t.Parallel()
 	d, err := New(configured(t, ports{}, func(c *Config) { c.MaxFlows, c.MaxSubjects = 10, 5 }))
@@ -124,8 +124,7 @@ func TestTapBounds(t *testing.T) {
 	}
 }
 
-// TestStrippedClass: the VLAN or DSCP is named that flows without their tags share, and others
-// do not.
+// TestStrippedClass: names the VLAN or DSCP that flows without their tags share, and others do not.
 func TestStrippedClass(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t)

@@ -20,14 +20,14 @@ func newWatcher(t *testing.T, file string, change func(*Config)) *Watcher {
 	return w
 }
 
-// show hands over an observation of a host.
+// show passes an observation of a host.
 func (w *Watcher) show(host byte, why aggregate.WatchReason, tag csig.Tag, at aggregate.LocationID) {
 	o := decode.Observation{TimeNS: 100 + int64(host), Packet: uint64(host), Kind: decode.Tag, Flags: decode.HasAddrs, Tag: tag}
 	o.Src, o.Dst = netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", host)).As16(), netip.MustParseAddr("10.9.9.9").As16()
 	w.Watched([]aggregate.Watched{{Observation: &o, Why: why, Location: at}})
 }
 
-// text is what was found.
+// text returns the findings.
 func (w *Watcher) text() string {
 	var out []string
 	for _, f := range w.Findings() {
@@ -74,7 +74,7 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// TestWatcherFrom holds the least code that is watched against each code by itself.
+// TestWatcherFrom compares the least watched code with a check of each code.
 func TestWatcherFrom(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t, "", nil)
@@ -100,8 +100,8 @@ func TestWatcherFrom(t *testing.T) {
 	}
 }
 
-// TestWatcherBounds: past the bound of subjects all is counted, in one more; what goes on
-// counts on, and what begins again does not.
+// TestWatcherBounds: past the bound of subjects everything is counted, in one more; a resumed
+// Watcher continues the counts, and a new start does not.
 func TestWatcherBounds(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t, "", func(c *Config) { c.MaxSubjects = 4 })
@@ -137,7 +137,7 @@ func TestWatcherBounds(t *testing.T) {
 	}
 }
 
-// TestWatcherAllocs: once a subject is met, it costs no memory.
+// TestWatcherAllocs: a known subject needs no memory.
 func TestWatcherAllocs(t *testing.T) {
 	w := newWatcher(t, "a.pcap", func(c *Config) { c.Senders = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })
 	var list []aggregate.Watched

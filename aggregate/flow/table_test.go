@@ -15,8 +15,8 @@ func numbered(n uint32) Flow {
 	return f
 }
 
-// count counts a heavy observation of a flow the way that shards do: under a key, which
-// here is its own reference, and at a place that depends on the value.
+// count counts a heavy observation of a flow as shards do: under a key, which here is its own
+// reference, and at a place that depends on the value.
 func count(t *Table, seeds *Seeds, f Flow, key uint32, value uint64) {
 	list := [1]Heavy{{Hash: seeds.of(&f, key), Place: value % 4, Value: value, Bytes: 100}}
 	t.Find(list[:])
@@ -51,7 +51,7 @@ func checkPlaces(t *testing.T, table *Table) {
 	}
 }
 
-// skewed are flows of which the lower numbers are the more frequent ones.
+// skewed returns flows; lower numbers are more frequent.
 func skewed(rng *rand.Rand, n int) []uint32 {
 	list := make([]uint32, n)
 	for i := range list {
@@ -73,7 +73,7 @@ func exact(list []uint32) map[keyed]uint64 {
 	return totals
 }
 
-// plain is what a table holds, without what differs between seeds.
+// plain returns the content of a table, without differences between seeds.
 func plain(t *Table) (entries []Entry, places [][]Place) {
 	entries = entriesOf(t)
 	for i := range entries {
@@ -82,7 +82,7 @@ func plain(t *Table) (entries []Entry, places [][]Place) {
 	return entries, places
 }
 
-// Within the budget all flows are there with all that was counted of them.
+// Within the budget all flows are there with complete counts.
 func TestTableExact(t *testing.T) {
 	list := skewed(rand.New(rand.NewPCG(1, 1)), 50_000)
 	table, seeds := Table{Budget: 5000}, NewSeeds()
@@ -100,8 +100,7 @@ func TestTableExact(t *testing.T) {
 	}
 }
 
-// Past the budget the flows that were counted most are there, with no more than was
-// counted and little less than it.
+// Past the budget the most frequent flows are there, with at most their counts and little less.
 func TestTableBound(t *testing.T) {
 	for _, budget := range []int{2, 3, 100, 1000} {
 		list := skewed(rand.New(rand.NewPCG(2, uint64(budget))), 50_000)
@@ -119,10 +118,10 @@ func TestTableBound(t *testing.T) {
 	}
 }
 
-// checkPast checks a table that has forgotten.
+// checkPast checks a table that has forgotten flows.
 func checkPast(t *testing.T, table *Table, want map[keyed]uint64) {
 	t.Helper()
-	const sure = 8 // times what the table says that entries lack
+	const sure = 8 // times the table's stated lack of entries
 	for _, e := range entriesOf(table) {
 		k := keyed{e.Flow, e.Ref}
 		if n := want[k]; e.Heavy > n || e.Heavy+sure*table.Lacks < n {
@@ -160,7 +159,7 @@ func TestTableRepeats(t *testing.T) {
 	}
 }
 
-// The counts of parts that are merged are as far off as they say.
+// The counts of merged parts are within their stated error.
 func TestTableMerge(t *testing.T) {
 	list := skewed(rand.New(rand.NewPCG(4, 4)), 30_000)
 	for _, budget := range []int{200, 5000} {
@@ -182,7 +181,7 @@ func TestTableMerge(t *testing.T) {
 	}
 }
 
-// Parts that are numbered again are found by their new numbers.
+// Renumbered parts are found by their new numbers.
 func TestTableRenumber(t *testing.T) {
 	table, seeds := Table{Budget: 1000}, NewSeeds()
 	for n := range uint32(600) {
@@ -202,7 +201,7 @@ func TestTableRenumber(t *testing.T) {
 	}
 }
 
-// What is counted in steady state allocates nothing.
+// Counting in steady state allocates nothing.
 func TestTableAllocations(t *testing.T) {
 	list := skewed(rand.New(rand.NewPCG(5, 5)), 10_000)
 	seeds := NewSeeds()

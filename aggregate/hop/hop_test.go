@@ -9,8 +9,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// way are sightings of n packets at two taps, some time apart, the later with fewer hops to
-// go.
+// sightings returns n packets at two taps, some time apart, the later with fewer remaining hops.
 func sightings(first uint64, n int, delay, offset time.Duration, back bool) (a, b []Sighting) {
 	rng := rand.New(rand.NewPCG(first, 1))
 	for i := range n {
@@ -73,8 +72,8 @@ func TestOneDirection(t *testing.T) {
 	}
 }
 
-// Tags and their reflections tell clocks apart where no packet passes both taps; what was
-// sent twice, what another tag's reflection is, and repeated ones prove nothing.
+// Tags and their reflections relate clocks even if no packet passes both taps. Data sent twice,
+// reflections of other tags, and repeated ones prove nothing.
 func TestReflected(t *testing.T) {
 	t.Parallel()
 	const offset, way = 3 * time.Millisecond, 40 * time.Microsecond
@@ -93,7 +92,7 @@ func TestReflected(t *testing.T) {
 		switch i % 10 {
 		case 0: // sent again after it was acknowledged
 			from.Tags = append(from.Tags, Mark{Segment: i, Tag: tag, TimeNS: later + shift + int64(time.Second)})
-		case 1: // reflected before: of another packet
+		case 1: // reflected before, from another packet
 			to.Reflections = append(to.Reflections, Mark{Segment: i, Tag: csig.Tag{S: 99}, TimeNS: at + shiftTo - int64(time.Second)})
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// measured counts draws in 32 buckets, as compact tags have them.
+// measured counts draws in 32 buckets, like compact tags.
 func measured(rng *rand.Rand, n int, draw func() float64) []Count {
 	const buckets = 32
 	var times [buckets]uint64
@@ -25,7 +25,7 @@ func measured(rng *rand.Rand, n int, draw func() float64) []Count {
 	return list
 }
 
-// TestDescribe: loads of the same mean that are spread differently are told apart.
+// TestDescribe: loads with the same mean and different distributions are distinguished.
 func TestDescribe(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -55,7 +55,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestDescribeTurned: what is bandwidth left for one is bandwidth used for another.
+// TestDescribeTurned: available bandwidth instead of used bandwidth mirrors the result.
 func TestDescribeTurned(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 2))

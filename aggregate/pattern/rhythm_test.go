@@ -13,16 +13,16 @@ type job struct {
 	windows  int
 	period   float64
 	duty     float64
-	jitter   float64 // share of the period by which steps are late at most, each for itself
+	jitter   float64 // share of the period by which each step is late at most
 	wander   float64 // share by which each period is longer or shorter at most
 	noise    float64 // standard deviation of a busy window's load, which is 1
 	rest     float64 // load of others, exponentially distributed
 	unknown  float64 // share of windows
 	late     float64 // windows by which it ends later
-	realized float64 // mean period that came out
+	realized float64 // resulting mean period
 }
 
-// series counts what falls into each window, also of steps that begin within one.
+// series counts the load in each window, also of steps that begin within one.
 func (j *job) series(rng *rand.Rand) []float64 {
 	values := make([]float64, j.windows)
 	var first, last float64
@@ -51,8 +51,8 @@ func (j *job) series(rng *rand.Rand) []float64 {
 	return values
 }
 
-// TestPeriod: periods from 5 ms to 2 s in windows of 1 ms, with steps that are late by up
-// to a tenth of the period or periods that are off by as much, are found within 1 %.
+// TestPeriod: periods from 5 ms to 2 s in windows of 1 ms are found within 1 %, with steps that are
+// late by up to a tenth of the period or periods that vary by as much.
 func TestPeriod(t *testing.T) {
 	t.Parallel()
 	worst := 0.0
@@ -121,7 +121,7 @@ func fill(n int, f func(i int) float64) []float64 {
 	return values
 }
 
-// remembering is noise of which a share is left in the next window.
+// remembering is noise that partly carries over to the next window.
 func remembering(share float64) func(rng *rand.Rand, n int) []float64 {
 	return func(rng *rand.Rand, n int) []float64 {
 		v := 0.0
@@ -129,7 +129,7 @@ func remembering(share float64) func(rng *rand.Rand, n int) []float64 {
 	}
 }
 
-// bursts are on and off for lengths of a distribution.
+// bursts alternate between on and off, with lengths from a distribution.
 func bursts(length func(rng *rand.Rand) float64) func(rng *rand.Rand, n int) []float64 {
 	return func(rng *rand.Rand, n int) []float64 {
 		on, left := 0.0, 0.0
@@ -165,7 +165,7 @@ func TestNoPeriod(t *testing.T) {
 	}
 }
 
-// TestTwoBursts: a step of two bursts is one step, at its own period.
+// TestTwoBursts: a step of two bursts is one step, with its own period.
 func TestTwoBursts(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 4))
@@ -183,7 +183,7 @@ func TestTwoBursts(t *testing.T) {
 	}
 }
 
-// TestDuty: how long steps and rests are, and how many.
+// TestDuty: the lengths and number of steps and rests.
 func TestDuty(t *testing.T) {
 	j := job{windows: 8000, period: 200, duty: 0.3, noise: 0.2, rest: 0.05}
 	r, err := Find(j.series(rand.New(rand.NewPCG(1, 1))))
@@ -195,7 +195,7 @@ func TestDuty(t *testing.T) {
 	}
 }
 
-// TestScale: what a value is measured in, where it begins and a slow trend change nothing.
+// TestScale: the unit of the values, their origin and a slow trend change nothing.
 func TestScale(t *testing.T) {
 	j := job{windows: 4000, period: 64.5, duty: 0.4, jitter: 0.1, noise: 0.3, rest: 0.1}
 	values := j.series(rand.New(rand.NewPCG(2, 2)))
@@ -252,8 +252,8 @@ func TestTransform(t *testing.T) {
 	}
 }
 
-// TestSignificance: the stronger a period is, the less likely chance has one as strong, and at
-// the level of chance it is as likely as false alarms are.
+// TestSignificance: the stronger a period is, the less likely it is by chance; at the level of
+// chance its probability is that of false alarms.
 func TestSignificance(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))

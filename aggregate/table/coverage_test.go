@@ -30,8 +30,8 @@ func clocked(t *testing.T, o table.MemoryOptions, f func(m *table.Memory, start 
 	})
 }
 
-// announce has producers write the window that ends now, provisionally and for good, and waits for the
-// end of the next one.
+// announce makes producers write the window that ends now, provisionally and finally, and waits for
+// the end of the next one.
 func announce(t *testing.T, m *table.Memory, second int, cells map[uint64]int) {
 	t.Helper()
 	time.Sleep(time.Until(begin.Add(time.Duration(second+1)*time.Second + 20*time.Millisecond)))
@@ -42,8 +42,8 @@ func announce(t *testing.T, m *table.Memory, second int, cells map[uint64]int) {
 	synctest.Wait()
 }
 
-// cellStates returns the cells of the last n windows as answers have them: how many have numbers, and how
-// many have no data.
+// cellStates returns the cells of the last n windows as clients get them: the number with values,
+// and the number without data.
 func cellStates(s *table.State, n int) (numbers, silent int, covers []table.CellCoverage) {
 	windows := s.Last(n)
 	cells, covers := s.Coverage.Cells(table.Merge(windows).Without(s.Old(windows)).Cells(csig.MaxDelay, nil), csig.MaxDelay, true)
@@ -57,8 +57,8 @@ func cellStates(s *table.State, n int) (numbers, silent int, covers []table.Cell
 	return numbers, silent, covers
 }
 
-// TestSilence: when the only sender falls silent, its cells have no data after MaxAge, in answers of any
-// number of windows, and windows without rows follow by the clock until it is back.
+// TestSilence: when the only sender falls silent, its cells have no data after MaxAge, over any
+// number of windows, and windows without rows follow the clock until it is back.
 func TestSilence(t *testing.T) {
 	clocked(t, table.MemoryOptions{Windows: 20}, func(m *table.Memory, start int) {
 		for i := range 8 {
@@ -99,8 +99,8 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestOneIsSilent: completeness stays below 1 for as long as a producer is silent, its cells say which
-// one is missing, and cells of it alone have no data. Once it is forgotten, it is expected no more.
+// TestOneIsSilent: completeness stays below 1 while a producer is silent, its cells name it as
+// missing, and cells of it alone have no data. Once it is forgotten, it is no longer expected.
 func TestOneIsSilent(t *testing.T) {
 	clocked(t, table.MemoryOptions{Windows: 10}, func(m *table.Memory, start int) {
 		// Blocks of the producer 1 have the ID 2.
@@ -128,7 +128,7 @@ func TestOneIsSilent(t *testing.T) {
 	})
 }
 
-// TestNeverSpoke: a producer that should write counts before its first window, and before that of any.
+// TestNeverSpoke: an expected producer counts before its first window, and before any window.
 func TestNeverSpoke(t *testing.T) {
 	clocked(t, table.MemoryOptions{}, func(m *table.Memory, start int) {
 		never := table.Producer{ID: 9, Name: "eth9"}
@@ -145,8 +145,8 @@ func TestNeverSpoke(t *testing.T) {
 	})
 }
 
-// TestLastIsTime: the last n windows are those of the last n seconds. An outage among them is there as
-// windows without rows, and windows before it are not counted in their place.
+// TestLastIsTime: the last n windows are those of the last n seconds. An outage among them appears
+// as windows without rows, and earlier windows do not replace them.
 func TestLastIsTime(t *testing.T) {
 	m := table.NewMemory(table.MemoryOptions{Windows: 20, Now: tabletest.Still})
 	for _, second := range []int{0, 1, 2, 8, 9} {
@@ -184,7 +184,8 @@ func TestCoverageBound(t *testing.T) {
 	}
 }
 
-// TestMaxLag: windows that come long after their time, as from a spool, say nothing of now.
+// TestMaxLag: windows that come long after their time, as from a spool, do not describe the
+// present.
 func TestMaxLag(t *testing.T) {
 	clocked(t, table.MemoryOptions{MaxLag: 10 * time.Second}, func(m *table.Memory, start int) {
 		for i := range 60 {
@@ -193,7 +194,7 @@ func TestMaxLag(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)                 // until it is published
 			s, late := m.State(), 50-2*min(i, 25)
 			numbers, silent, _ := cellStates(s, 10)
-			// Between, newer windows follow by the clock, and some of the last ones have rows.
+			// Between, newer windows follow the clock, and some of the last ones have rows.
 			if late > 12 && silent != 4 || late < 10 && numbers != 4 {
 				t.Fatalf("%d s behind: %d cells with numbers, %d without data, the newest window ends %s ago", late, numbers, silent, s.Published.Sub(s.Newest().End))
 			}

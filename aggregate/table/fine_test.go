@@ -20,7 +20,7 @@ import (
 
 const fineLength, fineLateness = 100 * time.Millisecond, 200 * time.Millisecond
 
-// fineBlock returns a block of a short window that begins at a time.
+// fineBlock returns a block of a short window that begins at start.
 func fineBlock(producer uint64, start time.Time, cells int) *aggregate.Block {
 	number := uint64(start.UnixNano()) / uint64(fineLength)
 	b := tabletest.Block(rand.New(rand.NewPCG(producer, number)), producer, start, cells, csig.MinABWRatio, csig.MaxDelay)
@@ -28,8 +28,8 @@ func fineBlock(producer uint64, start time.Time, cells int) *aggregate.Block {
 	return b
 }
 
-// fineMemories are both memories, which publish until stop. start is the end of the only window of 1 s,
-// which two producers wrote.
+// fineMemories returns both memories, which publish until stop. start is the end of the only 1 s
+// window, which two producers wrote.
 func fineMemories(t *testing.T) (seconds, fine *table.Memory, start time.Time, stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	seconds = table.NewMemory(table.MemoryOptions{Lateness: 400 * time.Millisecond})
@@ -48,8 +48,8 @@ func fineMemories(t *testing.T) (seconds, fine *table.Memory, start time.Time, s
 	}
 }
 
-// TestFine: a short window is shown when somebody has rows of it, and without rows when its lateness has
-// passed. It is final when the blocks of all rows that were announced are there, or never came.
+// TestFine: a short window is shown when a producer has rows of it, and without rows when its
+// lateness has passed. It is final when the blocks of all announced rows are there, or are overdue.
 func TestFine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seconds, fine, start, stop := fineMemories(t)
@@ -133,8 +133,8 @@ func TestFine(t *testing.T) {
 	})
 }
 
-// TestFineStates: cells of short windows have the states of the windows of 1 s, whatever their own rows
-// say, and none where no window of 1 s has judged them.
+// TestFineStates: cells of short windows have the states of the 1 s windows, whatever their own
+// rows, and none if no 1 s window has judged them.
 func TestFineStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seconds, fine, start, stop := fineMemories(t)
@@ -142,7 +142,7 @@ func TestFineStates(t *testing.T) {
 		b := fineBlock(1, start, 9)
 		clear(b.Heavy)
 		clear(b.HeavySum)
-		b.SrcGroup[0]++ // of no window of 1 s
+		b.SrcGroup[0]++ // not in any 1 s window
 		time.Sleep(fineLength)
 		fine.WriteProvisional(provisionalOf(b))
 		synctest.Wait()
@@ -184,8 +184,8 @@ func TestFineStates(t *testing.T) {
 	})
 }
 
-// TestFineOld: sums of short windows leave out cells of which nobody has rows any more, but not those that
-// came back before a window of 1 s knows them.
+// TestFineOld: sums of short windows leave out cells without current rows, but not those that came
+// back before a 1 s window includes them.
 func TestFineOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, fine, start, stop := fineMemories(t)
@@ -210,8 +210,8 @@ func TestFineOld(t *testing.T) {
 	})
 }
 
-// TestFineSameAsTable: final short windows hold what a Table makes of the same blocks, whatever was
-// announced before, in whatever order and how often blocks come.
+// TestFineSameAsTable: final short windows hold the same as a Table of the same blocks, whatever
+// was announced earlier, in whatever order and however often blocks come.
 func TestFineSameAsTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, fine, start, stop := fineMemories(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// loadedBlock returns a block of which some cells are heavy for minutes and others have too few samples.
+// loadedBlock returns a block with cells that are heavy for minutes, and others with too few
+// samples.
 func loadedBlock(rng *rand.Rand, producer uint64, second int) *aggregate.Block {
 	b := tabletest.Block(rng, producer, begin.Add(time.Duration(second)*time.Second), 9, csig.MinABWRatio)
 	for i := range b.Len() {
@@ -29,7 +30,7 @@ func loadedBlock(rng *rand.Rand, producer uint64, second int) *aggregate.Block {
 	return b
 }
 
-// TestJudged: cells of captures that were read in any order are judged as cells in memory are, by
+// TestJudged: cells of captures that were read in any order are judged like cells in memory, by
 // their last windows.
 func TestJudged(t *testing.T) {
 	thresholds := aggregate.Thresholds{Onset: 0.3, Clear: 0.1}
@@ -70,8 +71,8 @@ func TestJudged(t *testing.T) {
 	}
 }
 
-// TestJudgedBound: past its bound, a cell is judged by its newest windows, and one that came too late
-// by its sums.
+// TestJudgedBound: past its bound, a cell is judged by its newest windows, and one that came too
+// late by its sums.
 func TestJudgedBound(t *testing.T) {
 	j, whole := table.NewJudged(aggregate.DefaultThresholds(), time.Second, 2), table.New(table.Bounds{Resolution: time.Second, Rows: 100})
 	if from, to := j.Extent(); !from.IsZero() || !to.IsZero() {

@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// observations counts those of a state, in tags and reflections.
+// observations counts the observations of a state, in tags and reflections.
 func observations(s *table.State) (n uint64) {
 	for _, w := range s.Windows {
 		for _, signal := range w.Signals() {
@@ -26,7 +26,7 @@ func observations(s *table.State) (n uint64) {
 	return n
 }
 
-// seconds returns the starts of windows, from begin on.
+// seconds returns the starts of windows, in seconds after begin.
 func seconds(s *table.State) (list []int) {
 	for _, w := range s.Windows {
 		list = append(list, int(w.Start.Sub(begin)/time.Second))
@@ -34,8 +34,8 @@ func seconds(s *table.State) (list []int) {
 	return list
 }
 
-// TestOnce: a block counts once, however often and whenever it comes, and whatever became of
-// its window.
+// TestOnce: a block counts once, however often and whenever it comes, whatever the state of its
+// window.
 func TestOnce(t *testing.T) {
 	m := table.NewMemory(table.MemoryOptions{MaxRows: 400, Now: tabletest.Still})
 	other := block(1, 0, 8)
@@ -73,7 +73,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestCrowded: a producer that makes ever more blocks takes a bounded place.
+// TestCrowded: a producer with ever more blocks takes bounded room.
 func TestCrowded(t *testing.T) {
 	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
 	const bound = 1 << 12
@@ -89,14 +89,14 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-// TestNewest: the median of producers decides what is newest, and what is ahead waits for it.
+// TestNewest: the median of producers decides which window is newest; windows ahead wait for it.
 func TestNewest(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		ahead  time.Duration
 		blocks [][2]int // producer, second
 		now    int      // seconds after begin
-		want   []int    // windows that are shown
+		want   []int    // shown windows
 		counts table.Counts
 	}{
 		{"one alone", 0, [][2]int{{1, 0}, {1, 1}}, 0, []int{0, 1}, table.Counts{}},
@@ -125,7 +125,7 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// TestFloodAhead: rows of windows ahead push out no window that is shown.
+// TestFloodAhead: rows of windows ahead do not push out shown windows.
 func TestFloodAhead(t *testing.T) {
 	m := table.NewMemory(table.MemoryOptions{MaxRows: 400, Now: func() time.Time { return begin }})
 	for producer := range uint64(3) {
@@ -134,14 +134,14 @@ func TestFloodAhead(t *testing.T) {
 	write(t, m, block(0, 1, 300), block(0, 2, 300))
 	m.Publish()
 	counts := m.Counts()
-	counts.UncoveredCells = 0 // of 300 cells
+	counts.UncoveredCells = 0 // from 300 cells
 	if got := seconds(m.State()); !slices.Equal(got, []int{-1, 0}) || counts != (table.Counts{}) {
 		t.Errorf("windows %v, counts %+v", got, counts)
 	}
 }
 
-// TestClockSetBack: once the clock is right again, windows of its future are gone, and those
-// of now count.
+// TestClockSetBack: once the clock is right again, windows of its future are gone, and current ones
+// count.
 func TestClockSetBack(t *testing.T) {
 	now := begin.Add(time.Hour)
 	m := table.NewMemory(table.MemoryOptions{Windows: 4, Now: func() time.Time { return now }})
@@ -157,8 +157,8 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestPresence: windows ahead are shown when those that they wait for are present no more,
-// though nobody writes by then.
+// TestPresence: windows ahead are shown when the producers for which they wait are no longer
+// present, even without a write.
 func TestPresence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -181,8 +181,8 @@ func TestPresence(t *testing.T) {
 	})
 }
 
-// TestAheadSame: windows hold the same, whether producers are in step or up to two seconds
-// apart and repeat themselves.
+// TestAheadSame: windows hold the same, whether producers are in step or up to two seconds apart
+// and repeat themselves.
 func TestAheadSame(t *testing.T) {
 	now := begin.Add(10 * time.Second)
 	options := table.MemoryOptions{Now: func() time.Time { return now }}
@@ -205,7 +205,7 @@ func TestAheadSame(t *testing.T) {
 	}
 }
 
-// TestExpected: completeness counts those that should write, whether or not they ever did.
+// TestExpected: completeness counts expected producers, whether or not they ever wrote.
 func TestExpected(t *testing.T) {
 	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
 	want := func(producers, expected int, missing ...string) {
@@ -224,13 +224,13 @@ func TestExpected(t *testing.T) {
 		list = append(list, table.Producer{ID: uint64(i) + 2, Name: string(rune('a' + i%3))})
 	}
 	m.Expect(list, nil)
-	write(t, m, block(1, 0, 2)) // whose ID is 2
+	write(t, m, block(1, 0, 2)) // with the ID 2
 	m.Publish()
 	if w := m.State().Newest(); w.Completeness() != 0.01 || len(w.Coverage.Silent) != 99 {
 		t.Errorf("one of 100 wrote: completeness %v, %d are missing", w.Completeness(), len(w.Coverage.Silent))
 	}
 	m.Expect([]table.Producer{{ID: 2, Name: "one"}, {ID: 7, Name: "silent"}, {ID: 8, Name: "never"}}, nil)
-	write(t, m, block(1, 1, 2), block(2, 1, 2)) // the second is a stranger
+	write(t, m, block(1, 1, 2), block(2, 1, 2)) // the second is unknown
 	want(2, 4, "never", "silent")
 	m.Expect([]table.Producer{{ID: 8, Name: "never"}}, nil) // the others are forgotten
 	write(t, m, block(1, 2, 2), block(2, 2, 2))

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// codesBlock returns a window of 1 s in which a cell measured two codes.
+// codesBlock returns a 1 s window in which a cell measured two codes.
 func codesBlock(second int64, src uint64, codes ...uint16) *aggregate.Block {
 	b := &aggregate.Block{
 		Resolution: int64(time.Second), WindowStart: second * int64(time.Second),
@@ -27,7 +27,7 @@ func codesBlock(second int64, src uint64, codes ...uint16) *aggregate.Block {
 	return b
 }
 
-// TestDistributions: whatever the bounds, all codes are counted, in few enough steps.
+// TestDistributions: for any bounds, all codes are counted, in few enough steps.
 func TestDistributions(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -61,7 +61,7 @@ func TestDistributions(t *testing.T) {
 				t.Errorf("%s: %+v in steps of %s", name, n, step)
 			}
 		})
-		// Codes of the overflow group are beside the others.
+		// Codes of the overflow group are counted separately.
 		if got != want || len(starts) > test.steps || entries > test.codes+2 || c.Full() != test.full || step != test.step {
 			t.Errorf("%s: %d of %d codes in %d steps of %s and %d entries, full %t", name, got, want, len(starts), step, entries, c.Full())
 		}
@@ -76,8 +76,8 @@ func suffering(host byte, kind decode.Kind, heavy, location uint64) aggregate.Fl
 	}
 }
 
-// TestFlowTotals: flows add up over windows, tags come before reflections of the same flow,
-// and the location is the one that most of them all name.
+// TestFlowTotals: flows add up over windows, tags have priority over reflections of the same flow,
+// and the location is the one that most of them name.
 func TestFlowTotals(t *testing.T) {
 	t.Parallel()
 	totals := table.NewFlowTotals(time.Minute, 4)
@@ -112,8 +112,8 @@ func TestFlowTotals(t *testing.T) {
 	}
 }
 
-// heavyBlock returns a 1 s block of min_abw_ratio tags, a row for each location with its
-// heavy observations, of ten each.
+// heavyBlock returns a 1 s block of min_abw_ratio tags, with a row of ten observations for each
+// location and its number of heavy ones.
 func heavyBlock(second int64, heavy map[uint64]uint64) *aggregate.Block {
 	b := &aggregate.Block{Resolution: int64(time.Second), WindowStart: second * int64(time.Second)}
 	for location, n := range heavy {
@@ -122,7 +122,7 @@ func heavyBlock(second int64, heavy map[uint64]uint64) *aggregate.Block {
 		b.Location = append(b.Location, location)
 		b.Observations = append(b.Observations, 10)
 		b.Heavy = append(b.Heavy, n)
-		b.Seq += location<<8 + n // another one for other rows
+		b.Seq += location<<8 + n // a different one for different rows
 	}
 	return b
 }
@@ -172,7 +172,7 @@ func TestTopBottlenecks(t *testing.T) {
 	}
 }
 
-// TestTopBottlenecksBounded: locations past the bound are one, and nothing of the total is lost.
+// TestTopBottlenecksBounded: locations past the bound become one, and the total stays complete.
 func TestTopBottlenecksBounded(t *testing.T) {
 	w := table.NewTopBottlenecks(time.Second, time.Minute, 32)
 	heavy := make(map[uint64]uint64)

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table"
 )
 
-// provisionalOf returns a block's rows before it is final, of its part.
+// provisionalOf returns a block's rows as provisional ones, of its part.
 func provisionalOf(b *aggregate.Block) *aggregate.Provisional {
 	p := aggregate.Provisional(*b.Clone())
 	p.Seq = b.Part() << aggregate.PartShift
@@ -27,7 +27,7 @@ func partBlock(producer uint64, second, cells int, part uint64) *aggregate.Block
 	return b
 }
 
-// observed returns how many observations a block has.
+// observed returns the number of observations of blocks.
 func observed(blocks ...*aggregate.Block) (n uint64) {
 	for _, b := range blocks {
 		for _, o := range b.Observations {
@@ -37,15 +37,15 @@ func observed(blocks ...*aggregate.Block) (n uint64) {
 	return n
 }
 
-// atSecond returns a memory whose clock, at least, has come to the end of a window.
+// atSecond returns a memory whose clock is at the end of a window.
 func atSecond(second int, o table.MemoryOptions) (m *table.Memory, now *time.Time) {
 	at := begin.Add(time.Duration(second+1) * time.Second)
 	o.Now = func() time.Time { return at }
 	return table.NewMemory(o), &at
 }
 
-// TestProvisional: rows that producers announce are shown until their blocks come, part by part, never
-// beside them, and neither as durable nor as final. States that readers have do not change.
+// TestProvisional: announced rows are shown until their blocks come, part by part, never beside the
+// blocks, and neither as durable nor as final. States that readers have do not change.
 func TestProvisional(t *testing.T) {
 	m, now := atSecond(0, table.MemoryOptions{})
 	a0, a1, b := partBlock(1, 0, 8, 0), partBlock(1, 0, 9, 1), block(2, 0, 7)
@@ -81,7 +81,7 @@ func TestProvisional(t *testing.T) {
 	*now = now.Add(2*time.Second + 30*time.Millisecond)
 	write(t, m, a0)
 	check("one part is final", observed(a0, a1, b), 2, false, false)
-	m.WriteProvisional(early) // comes after its block
+	m.WriteProvisional(early) // after its block
 	write(t, m, b)
 	check("one producer is final", observed(a0, a1, b), 2, false, false)
 	synced()
@@ -104,8 +104,8 @@ func TestProvisional(t *testing.T) {
 	}
 }
 
-// TestProvisionalFinal: without a block, a window becomes final when its lateness has passed and no present
-// producer can still have rows of it. Rows of a producer that went away are dropped.
+// TestProvisionalFinal: without a block, a window becomes final when its lateness has passed and no
+// present producer can still have rows of it. Rows of a producer that went away are dropped.
 func TestProvisionalFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -113,7 +113,7 @@ func TestProvisionalFinal(t *testing.T) {
 		m := table.NewMemory(table.MemoryOptions{Lateness: 400 * time.Millisecond})
 		var running sync.WaitGroup
 		running.Go(func() { _ = m.Run(ctx) })
-		// after is how long after its end a window became final.
+		// after returns how long after its end a window became final.
 		after := func(second int) time.Duration {
 			t.Helper()
 			for s := m.State(); ; {
@@ -173,8 +173,8 @@ func TestProvisionalFinal(t *testing.T) {
 	})
 }
 
-// TestProvisionalBounds: one producer cannot take the place of others, however many rows, parts or
-// incarnations it announces, nor can all together take more than the rows of a window.
+// TestProvisionalBounds: one producer cannot take the room of others, however many rows, parts or
+// incarnations it announces, and all together cannot take more than the rows of a window.
 func TestProvisionalBounds(t *testing.T) {
 	const rows = 4 * 4000 // 4000 in a step, 1000 of a producer
 	m, _ := atSecond(0, table.MemoryOptions{MaxRows: rows})
@@ -212,8 +212,8 @@ func TestProvisionalBounds(t *testing.T) {
 	}
 }
 
-// TestProvisionalOracle: whatever order blocks and provisional rows come in, each part shows its blocks
-// where it has any, else its latest provisional rows.
+// TestProvisionalOracle: in whatever order blocks and provisional rows come, each part shows its
+// blocks if it has any, else its latest provisional rows.
 func TestProvisionalOracle(t *testing.T) {
 	type key struct {
 		producer, incarnation, part uint64
@@ -238,7 +238,7 @@ func TestProvisionalOracle(t *testing.T) {
 				continue
 			}
 			if closed[key{k.producer, 0, k.part, 0}] > k.second {
-				continue // parts close windows in turn
+				continue // parts close windows in order
 			}
 			write(t, m, b)
 			final[k] += observed(b)
@@ -268,8 +268,8 @@ func TestProvisionalOracle(t *testing.T) {
 	}
 }
 
-// checkShown holds windows that are not final against what they should have: of final ones,
-// provisional rows are not taken any more.
+// checkShown compares windows that are not final with their expected content. Final ones no longer
+// accept provisional rows.
 func checkShown(t *testing.T, why string, m *table.Memory, want func(second int) uint64) {
 	t.Helper()
 	for _, w := range m.State().Windows {

@@ -39,7 +39,7 @@ func write(t *testing.T, m aggregate.Sink, blocks ...*aggregate.Block) {
 // unjudged leaves out the verdicts on windows, which tables do not have.
 var unjudged = cmpopts.IgnoreFields(aggregate.CellStats{}, "Verdict", "State", "JudgedWindows", "CongestedWindows")
 
-// TestSameAsTable: windows hold what a Table makes of the same blocks, alone and merged.
+// TestSameAsTable: windows hold the same as a Table of the same blocks, alone and merged.
 func TestSameAsTable(t *testing.T) {
 	m := table.NewMemory(table.MemoryOptions{Windows: 3, Now: tabletest.Still})
 	all := table.New(table.Bounds{Resolution: time.Second, Rows: 1 << 20})
@@ -140,7 +140,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestRunSettles: blocks of the same moment make one revision, which readers do not poll for.
+// TestRunSettles: blocks of the same moment make one revision, and readers do not have to poll for
+// it.
 func TestRunSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -170,7 +171,7 @@ func TestRunSettles(t *testing.T) {
 	})
 }
 
-// TestRunGoesOn: a window waits for those who told of one that is kept, and no longer.
+// TestRunGoesOn: a window waits for producers that wrote a kept one, and no longer.
 func TestRunGoesOn(t *testing.T) {
 	const settle = 10 * time.Millisecond
 	seq := uint64(0)
@@ -226,7 +227,7 @@ func TestRunGoesOn(t *testing.T) {
 	})
 }
 
-// TestWatchers: who is slow is told so and begins anew; who comes back goes on.
+// TestWatchers: a slow watcher gets a Lagging step and starts again; one that comes back resumes.
 func TestWatchers(t *testing.T) {
 	m := table.NewMemory(table.MemoryOptions{Log: 8, Now: tabletest.Still})
 	step := func(w *table.Watcher) table.Step {
@@ -276,8 +277,8 @@ func TestWatchers(t *testing.T) {
 	}
 }
 
-// TestDurable: windows are durable when a Sync that began after their last block has ended,
-// and watchers learn of it without another revision.
+// TestDurable: windows are durable when a Sync that began after their last block has ended, and
+// watchers learn of it without another revision.
 func TestDurable(t *testing.T) {
 	m := table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
 	w := m.Watch(0)
@@ -328,8 +329,8 @@ func TestDurable(t *testing.T) {
 		t.Error("a state in the log does not know of a later Sync")
 	}
 
-	// Late rows make a window of the past not durable again; rows of a revision that is made
-	// after the Sync are durable in it.
+	// Late rows make an older window not durable again; rows of a revision after the Sync are
+	// durable in it.
 	write(t, m, block(2, 0, 4), block(1, 2, 4))
 	if err := sync(done); err != nil {
 		t.Fatal(err)

@@ -59,9 +59,8 @@ func TestSampledSeries(t *testing.T) {
 	}
 }
 
-// TestSampledSeriesAreBounded: what is held is within the bounds, spread over the time, and the
-// same in whatever order blocks come, also from several goroutines, whose turns are left to
-// the scheduler.
+// TestSampledSeriesAreBounded: held steps are within the bounds, spread over the time, and the same
+// in whatever order blocks come, also from several goroutines, in the order of the scheduler.
 func TestSampledSeriesAreBounded(t *testing.T) {
 	t.Parallel()
 	const windows = 3000
@@ -115,8 +114,8 @@ func TestSampledSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestSampledSeriesOfOurTime: numbers of stretches are far from 0, and none may be left long
-// before there are no more multiples to try.
+// TestSampledSeriesOfOurTime: numbers of stretches are far from 0, and there may be none left long
+// before the largest multiple.
 func TestSampledSeriesOfOurTime(t *testing.T) {
 	t.Parallel()
 	const now = 1_763_000_000_000                            // ms

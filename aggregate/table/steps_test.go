@@ -10,7 +10,7 @@ import (
 )
 
 // TestRows compares rows with a map, with cells of few and of very many locations, and with
-// clones that are written to.
+// modified clones.
 func TestRows(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	table, want := newRows[aggregate.LocationID, aggregate.Sums](), map[tableKey]uint64{}
@@ -18,7 +18,7 @@ func TestRows(t *testing.T) {
 	add := func(table *tableRows, want map[tableKey]uint64) {
 		k := tableKey{aggregate.CellKey{Signal: 1, Kind: decode.Tag, Src: aggregate.GroupID(random.IntN(40)), Dst: aggregate.GroupID(random.IntN(3))}, aggregate.LocationID(random.IntN(4))}
 		if random.IntN(3) == 0 {
-			k.cell.Src, k.key = 7, aggregate.LocationID(random.IntN(500)) // a cell of many
+			k.cell.Src, k.key = 7, aggregate.LocationID(random.IntN(500)) // a cell with many locations
 		}
 		want[k]++
 		if r := table.find(k); r != nil {

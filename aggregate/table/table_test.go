@@ -133,7 +133,7 @@ func TestLocations(t *testing.T) {
 	}
 }
 
-// Steps add up to all that a table was given, however far apart windows are.
+// Steps add up to all blocks of a table, however far apart windows are.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	second := int64(time.Second)
@@ -185,8 +185,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestWidening: steps are the shortest whose number and rows are within the bounds, in
-// whatever order blocks come, and nothing is lost. Rows that were handed out never change.
+// TestWidening: steps are the shortest whose number and rows are within the bounds, in whatever
+// order blocks come, and nothing is lost. Rows that were handed out never change.
 func TestWidening(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -219,8 +219,8 @@ func TestWidening(t *testing.T) {
 	}
 }
 
-// stepsOf counts the observations of each step by brute force, and the rows that there would
-// be if the number of steps alone were bounded.
+// stepsOf counts the observations of each step by brute force, and the rows that there would be if
+// only the number of steps were bounded.
 func stepsOf(blocks []*aggregate.Block, b table.Bounds) (map[int64]uint64, int) {
 	first, last := blocks[0].WindowStart, blocks[0].WindowStart
 	for _, b := range blocks {

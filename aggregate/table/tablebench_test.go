@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// BenchmarkTable adds up what two producers tell of a window of 4096 cells and three
-// signals, and gives the cells of one.
+// BenchmarkTable adds the blocks of two producers for a window of 4096 cells and three signals, and
+// reads the cells of one signal.
 func BenchmarkTable(b *testing.B) {
 	var blocks []*aggregate.Block
 	for producer := range uint64(2) {
@@ -44,8 +44,8 @@ func BenchmarkTable(b *testing.B) {
 	})
 }
 
-// BenchmarkMemoryWriteBlock is what a block costs a live table: blocks of 64 cells from 500
-// producers, and of 4096 cells and three signals from two, window after window.
+// BenchmarkMemoryWriteBlock measures the cost of a block in a live table: blocks of 64 cells from
+// 500 producers, and of 4096 cells and three signals from two, window after window.
 func BenchmarkMemoryWriteBlock(b *testing.B) {
 	for _, fleet := range []struct {
 		name      string

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// flowBlock returns a block of a second with so many flows, of one heavy observation each.
+// flowBlock returns a block of a second with that many flows, each with one heavy observation.
 func flowBlock(second int64, seq uint64, flows int) *aggregate.Block {
 	b := tabletest.Block(rand.New(rand.NewPCG(1, 1)), 1, time.Unix(second, 0), 1, csig.MinABWRatio)
 	b.Seq = seq
@@ -26,8 +26,8 @@ func flowBlock(second int64, seq uint64, flows int) *aggregate.Block {
 	return b
 }
 
-// TestWindowFlowsBounded: flows past the bound are one row, and no observation is lost; windows whose
-// flows made room are reported.
+// TestWindowFlowsBounded: flows past the bound are one row, and no observation is lost; windows
+// whose flows were dropped to make room are reported.
 func TestWindowFlowsBounded(t *testing.T) {
 	m := table.NewMemory(table.MemoryOptions{Windows: 8, MaxRows: 8 * 64, Ahead: -1}) // 64 flows, 16 in a window
 	for second := range int64(8) {
@@ -53,7 +53,8 @@ func TestWindowFlowsBounded(t *testing.T) {
 	}
 }
 
-// TestWindowFlowsNeverChange: a late block makes another window, and leaves the flows of the first.
+// TestWindowFlowsNeverChange: a late block makes another window, and does not change the flows of
+// the first.
 func TestWindowFlowsNeverChange(t *testing.T) {
 	m := table.NewMemory(table.MemoryOptions{Ahead: -1})
 	write := func(b *aggregate.Block) []*table.Window {

@@ -28,8 +28,8 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// clockCost is what reading the processor time adds to the time between two
-// readings, some 300 ns.
+// clockCost returns the time that reading the processor time adds between two readings, some 300
+// ns.
 func clockCost(b *testing.B) time.Duration {
 	const n = 1000
 	begin := cpuTime(b)
@@ -60,8 +60,7 @@ func BenchmarkAdd(b *testing.B) {
 			tr := bench.traffic
 			tr.round = 0
 			ctx := context.Background()
-			// Only Add is timed, by the processor time that it takes: making up traffic
-			// costs as much.
+			// Only Add is timed, by its processor time: generating traffic costs as much.
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			var spent time.Duration

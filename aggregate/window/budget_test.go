@@ -14,8 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// totalsBySignal adds rows up over everything but signal, kind, encoding and
-// resolution.
+// totalsBySignal adds rows up over everything but signal, kind, encoding and resolution.
 func totalsBySignal(c *collector) map[rowKey]rowSums {
 	sums := map[rowKey]*rowSums{}
 	for k, s := range c.rows {
@@ -32,8 +31,8 @@ func totalsBySignal(c *collector) map[rowKey]rowSums {
 	return out
 }
 
-// Past the budget every total stays exact, and what has a row of its own is still
-// right or missing, never wrong.
+// Past the budget every total stays exact, and cells with their own row are still right or missing,
+// never wrong.
 func TestOverflow(t *testing.T) {
 	obs := randomObservations(rand.New(rand.NewPCG(5, 5)), 4000)
 	var all, few collector
@@ -64,7 +63,7 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// Series that nothing is counted for any more make room for others.
+// Series without further observations make room for others.
 func TestDeadSeries(t *testing.T) {
 	var sink collector
 	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, MaxKeys: 100}, &sink)
@@ -90,7 +89,7 @@ func TestDeadSeries(t *testing.T) {
 	}
 }
 
-// What arrives while the series are renumbered is counted where it belongs.
+// Observations that arrive while series are renumbered are counted correctly.
 func TestOracleUnderChurn(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	obs := make([]decode.Observation, 40000)
@@ -198,8 +197,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestAllocs plays traffic until every window, series and cache has been met, and
-// expects no allocation from then on, windows that close included.
+// TestAllocs plays traffic until every window, series and cache is known, and expects no allocation
+// from then on, including closing windows.
 func TestAllocs(t *testing.T) {
 	for _, format := range []csig.Format{csig.Compact, csig.Wide} {
 		var sink discard

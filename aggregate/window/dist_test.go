@@ -28,7 +28,7 @@ func TestDistribution(t *testing.T) {
 	const entries = 40
 	var of [2]distribution
 	want := make(map[[2]uint32]uint64)
-	for range 3 { // the memory of a reset one serves again
+	for range 3 { // a reset one reuses its memory
 		clear(want)
 		for w := range of {
 			of[w].reset()

@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// countingResolver counts what it is asked.
+// countingResolver counts its calls.
 type countingResolver struct {
 	fakeResolver
 	groups, locations int
@@ -28,15 +28,14 @@ func (r *countingResolver) Locate(l csig.Layout, t uint8, lm uint16, src, dst ne
 	return r.fakeResolver.Locate(l, t, lm, src, dst)
 }
 
-// classifier tells addresses of one group apart no further, which is all that
-// fakeResolver depends on.
+// classifier puts all addresses of a group into one class: fakeResolver depends on nothing else.
 type classifier struct{ countingResolver }
 
 func (*classifier) Classes(netip.Addr) (src, dst uint64) { return 0, 0 }
 
 func (*classifier) AddressBits() (v4, v6 int) { return 24, 0 }
 
-// A resolver that is a classifier is asked for fewer locations and gives equal blocks.
+// A Classifier gets fewer Locate calls and gives equal blocks.
 func TestClassifier(t *testing.T) {
 	obs := randomObservations(rand.New(rand.NewPCG(1, 7)), 3000)
 	hosts, prefixes := map[[16]byte]bool{}, map[netip.Prefix]bool{}
@@ -76,7 +75,7 @@ func TestClassifier(t *testing.T) {
 	}
 }
 
-// Addresses beyond what the cache holds cost time, nothing else.
+// More addresses than the cache holds cost time, nothing else.
 func TestManyAddresses(t *testing.T) {
 	const n = 150_000
 	obs := make([]decode.Observation, n)

@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// sequential keeps a test out of short ones, which look for data races: all of it is done by
-// one goroutine, as shards are used.
+// sequential skips a test in short mode, which looks for data races: it runs in one goroutine, as
+// shards do.
 func sequential(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -20,8 +20,8 @@ func sequential(t *testing.T) {
 	}
 }
 
-// fakeResolver groups IPv4 addresses by /24 and knows one location for each
-// locator metadata value, of one of three speeds.
+// fakeResolver groups IPv4 addresses by /24 and has one location for each locator metadata value,
+// of one of three speeds.
 type fakeResolver struct{}
 
 func (fakeResolver) Group(a netip.Addr) aggregate.GroupID {
@@ -47,7 +47,7 @@ type rowKey struct {
 	location          aggregate.LocationID
 }
 
-// rowSums are the sums of a row. dist is printed as a whole in failures.
+// rowSums are the sums of a row. Failures print dist as a whole.
 type rowSums struct {
 	observations, samples, unjudged, bytes, sum, min, max, untouched, trimmed, heavy, heavySum uint64
 
@@ -55,8 +55,8 @@ type rowSums struct {
 	dist     map[uint16]uint64
 }
 
-// valued reports whether min and max mean anything: whether a bucket of a signal
-// with a table is counted.
+// valued reports whether min and max have a meaning: whether there is a counted bucket of a signal
+// with a table.
 func (s *rowSums) valued(k rowKey) bool { return k.signal.HasValue() && len(s.dist) > 0 }
 
 func (s *rowSums) add(k rowKey, o *rowSums) {
@@ -85,7 +85,7 @@ type collector struct {
 	rows   map[rowKey]*rowSums
 }
 
-// WriteBlock refuses blocks that a collector would refuse.
+// WriteBlock refuses blocks that a real collector would refuse.
 func (c *collector) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	if err := b.Check(); err != nil {
 		return err
@@ -154,8 +154,7 @@ func newShard(t testing.TB, cfg window.Config, sink aggregate.Sink) *window.Shar
 	return s
 }
 
-// run adds the observations in batches of the size, flushes, and checks that
-// nothing got lost.
+// run adds the observations in batches of the size, flushes, and checks that nothing got lost.
 func run(t testing.TB, s *window.Shard, obs []decode.Observation, batch int) aggregate.Counts {
 	t.Helper()
 	for len(obs) > 0 {

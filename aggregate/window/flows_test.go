@@ -70,7 +70,7 @@ func checkFlowTotals(t *testing.T, b *aggregate.Block) {
 		o := of{f.Signal, f.Kind}
 		g := got[o]
 		got[o] = total{g.observations + f.Observations, g.bytes + f.Bytes, g.measured + f.Measured, g.sum + f.Sum, g.heavy + f.Heavy, g.heavySum + f.HeavySum}
-		// Wide sums are products of what is far above 64 bits only in made-up tables.
+		// Wide sums are products far above 64 bits only in artificial tables.
 		if f.Measured > 0 && f.Sum < math.MaxUint64/2 && (f.Sum < f.Min*f.Measured || f.Sum/f.Measured > f.Max) {
 			t.Errorf("flow %+v: the mean is not between min and max", f)
 		}
@@ -86,7 +86,7 @@ func checkFlowTotals(t *testing.T, b *aggregate.Block) {
 	}
 }
 
-// countFlow is what the oracle knows of flows.
+// countFlow counts flows in the oracle.
 func (or *oracle) countFlow(o *decode.Observation, k rowKey, s *rowSums) {
 	if or.flows == nil || s.heavy == 0 || o.Flags&decode.HasAddrs == 0 || k.resolution < int64(time.Second) {
 		return
@@ -112,8 +112,8 @@ type flowAt struct {
 	location aggregate.LocationID
 }
 
-// Within the budget flows have exactly what an oracle counted, whatever the order, the
-// kinds, the lateness and the shards that saw a part of them.
+// Within the budget flows have exactly the oracle's counts, whatever the order, the kinds, the
+// lateness and the shards that saw a part of them.
 func TestFlowsAgainstOracle(t *testing.T) {
 	for i, resolutions := range [][]time.Duration{
 		{time.Second, time.Minute}, {10 * time.Millisecond, time.Second, time.Minute},
@@ -147,7 +147,7 @@ func TestFlowsAgainstOracle(t *testing.T) {
 	}
 }
 
-// checkLocations checks the locations of flows that one block alone names.
+// checkLocations checks the locations of flows that only one block names.
 func (or *oracle) checkLocations(t *testing.T, blocks []aggregate.Block) {
 	t.Helper()
 	times, checked := map[flowKey]int{}, 0
@@ -176,8 +176,7 @@ func (or *oracle) checkLocations(t *testing.T, blocks []aggregate.Block) {
 	}
 }
 
-// flowTraffic has flows of which each is heavy as often a second as its number says, and
-// as often clear.
+// flowTraffic has flows that are heavy as often a second as their number says, and as often clear.
 func flowTraffic(flows, seconds int) (obs []decode.Observation) {
 	for second := range seconds {
 		for n := range flows {
@@ -195,8 +194,7 @@ func flowTraffic(flows, seconds int) (obs []decode.Observation) {
 	return obs
 }
 
-// topPorts returns the flows of a window by their source ports, the worst first, over all
-// blocks.
+// topPorts returns the flows of a window by their source ports, the worst first, over all blocks.
 func topPorts(blocks []aggregate.Block, resolution time.Duration, start int64, n int) (ports []uint16) {
 	totals := map[uint16]uint64{}
 	for k, s := range flowTotals(blocks) {
@@ -211,8 +209,7 @@ func topPorts(blocks []aggregate.Block, resolution time.Duration, start int64, n
 	return ports[:min(n, len(ports))]
 }
 
-// A window that a shard has seen whole names its top flows and no more, and all else is
-// in the rest.
+// A window that a shard has seen whole names its top flows only, and all others are in the rest.
 func TestTopFlows(t *testing.T) {
 	var got collector
 	run(t, newShard(t, window.Config{Tap: window.Tap{Tags: true}, Flows: window.FlowLimits{Top: 5}}, &got), flowTraffic(40, 8), 256)
@@ -239,8 +236,7 @@ func TestTopFlows(t *testing.T) {
 	}
 }
 
-// The top flows are the same however a capture is cut into pieces, each for a shard of
-// its own.
+// The top flows are the same however a capture is divided into pieces, each with its own shard.
 func TestTopFlowsInPieces(t *testing.T) {
 	obs := flowTraffic(60, 6)
 	for _, pieces := range []int{1, 2, 3, 7, 20} {
@@ -262,8 +258,8 @@ func TestTopFlowsInPieces(t *testing.T) {
 	}
 }
 
-// Past the budget the worst flows are still there, with no more than they had, and the
-// rest holds all that others had.
+// Past the budget the worst flows are still there, with at most their own counts, and the rest
+// holds those of the others.
 func TestFlowBudget(t *testing.T) {
 	var obs []decode.Observation
 	for i := range 20_000 {
@@ -293,7 +289,7 @@ func TestFlowBudget(t *testing.T) {
 	}
 }
 
-// Cells without a flow among the first are one row.
+// Cells without a top flow are one row.
 func TestFlowsOfManyCells(t *testing.T) {
 	var obs []decode.Observation
 	for i := range 4000 {
@@ -317,7 +313,7 @@ func TestFlowsOfManyCells(t *testing.T) {
 	}
 }
 
-// A reload goes on with flows, and a shard without limits has none.
+// A reload continues the flows, and a shard without limits has none.
 func TestFlowsSucceed(t *testing.T) {
 	var got collector
 	cfg := window.Config{Tap: window.Tap{Tags: true}}

@@ -13,7 +13,7 @@ import (
 // fuzzRecord is the length of an observation in the fuzzer's input.
 const fuzzRecord = 24
 
-// fuzzObservation fills every field with what the fuzzer likes, possible or not.
+// fuzzObservation fills every field with fuzzer data, possible or not.
 func fuzzObservation(b []byte) decode.Observation {
 	o := decode.Observation{
 		TimeNS: int64(binary.LittleEndian.Uint64(b)), Bytes: uint32(b[8]),
@@ -37,8 +37,8 @@ func appendFuzz(b []byte, o *decode.Observation) []byte {
 	return append(b, 0, o.Src[14]<<4|o.Dst[14]&15)
 }
 
-// FuzzAdd checks that no observation breaks a shard, that none gets lost, and that
-// every resolution has all that the finest one has.
+// FuzzAdd checks that no observation breaks a shard, that none gets lost, and that every resolution
+// has the same totals as the finest one.
 func FuzzAdd(f *testing.F) {
 	var seed []byte
 	for i := range 8 {

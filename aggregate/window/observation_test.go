@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestObservation says what a single observation becomes.
+// TestObservation checks the outcome of single observations.
 func TestObservation(t *testing.T) {
 	compact := csig.Layout{Format: csig.Compact, Profile: csig.UEC050}
 	wide := csig.Layout{Format: csig.Wide, Profile: csig.UEC050}
@@ -205,7 +205,7 @@ func TestReflectionEvictions(t *testing.T) {
 	}
 }
 
-// Reflections are of whole paths wherever a tap stands; tags are at receivers alone.
+// Reflections measure whole paths at any tap; tags do so only at receivers.
 func TestPlaces(t *testing.T) {
 	tag, reflection := at(0), at(0)
 	reflection.Kind, reflection.Flags = decode.Reflection, decode.HasAddrs|decode.HasPorts|decode.HasAck

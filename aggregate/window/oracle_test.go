@@ -20,7 +20,7 @@ type acknowledged struct {
 	tag    csig.Tag
 }
 
-// oracle computes what a shard has to, one observation at a time and with maps.
+// oracle computes the expected result of a shard, one observation at a time and with maps.
 type oracle struct {
 	cfg     window.Config
 	rows    collector
@@ -31,7 +31,7 @@ type oracle struct {
 	late     uint64
 	rejected [aggregate.NumRejections]uint64
 
-	flows   map[flowKey]flowSums // nil where they are not asked for
+	flows   map[flowKey]flowSums // nil if not requested
 	flowsAt map[flowAt]uint64
 }
 
@@ -135,8 +135,8 @@ func (or *oracle) count(o *decode.Observation, resolution int64) {
 	}
 }
 
-// randomObservations are in and out of order, late, far ahead, trimmed, untouched,
-// of every layout, kind and flaw.
+// randomObservations are in and out of order, late, far ahead, trimmed, untouched, of every layout,
+// kind and flaw.
 func randomObservations(r *rand.Rand, n int) []decode.Observation {
 	obs := make([]decode.Observation, n)
 	now := benchStart
@@ -206,8 +206,7 @@ func randomTag(r *rand.Rand) csig.Tag {
 	return t
 }
 
-// domainWithTypes has tables for types that the profiles do not define. Type 4 of
-// ietf01 has none.
+// domainWithTypes has tables for types that the profiles do not define. Type 4 of ietf01 has none.
 func domainWithTypes(t testing.TB) *csig.Domain {
 	t.Helper()
 	table := func(format, profile, signal, unit, aggregation, quantum, heavy string) csig.TableSpec {
@@ -253,7 +252,7 @@ func checkOracle(t *testing.T, cfg window.Config, obs []decode.Observation) {
 	for i := range obs {
 		or.add(&obs[i])
 	}
-	cfg.Lateness = nil // the defaults are the oracle's
+	cfg.Lateness = nil // the oracle uses the defaults
 	var got collector
 	counts := run(t, newShard(t, cfg, &got), obs, 100)
 

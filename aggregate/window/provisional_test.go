@@ -21,8 +21,8 @@ func (a *announced) WriteProvisional(p *aggregate.Provisional) {
 }
 
 // TestProvisional: when a window of 1 s has ended, or one of the longest shorter resolution, its
-// provisional rows are those that its block has once it closes, also where finer windows still hold
-// some. Blocks and counts are the same without.
+// provisional rows are those that its block will have, even while finer windows still hold some.
+// Blocks and counts are the same without.
 func TestProvisional(t *testing.T) {
 	sequential(t)
 	ms := time.Millisecond
@@ -96,8 +96,8 @@ func TestProvisional(t *testing.T) {
 	}
 }
 
-// TestProvisionalLate: an observation that comes after its window's provisional rows is in its block,
-// and a window that was closed has none.
+// TestProvisionalLate: an observation that comes after its window's provisional rows is in its
+// block, and a closed window has none.
 func TestProvisionalLate(t *testing.T) {
 	sequential(t)
 	var c collector
@@ -128,7 +128,7 @@ func TestProvisionalLate(t *testing.T) {
 	if got := observations(c.blocks, benchStart); !slices.Equal(got, []uint64{3, 1}) {
 		t.Errorf("observations in blocks %d, want 3 and a late one", got)
 	}
-	if got := len(early); got != 2 { // 0 s and 5 s; 1 s was closed when time went on to 5 s
+	if got := len(early); got != 2 { // 0 s and 5 s; 1 s was closed when time moved on to 5 s
 		t.Errorf("provisional rows of %d windows", got)
 	}
 }

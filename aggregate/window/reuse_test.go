@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// captures are observations of several captures, which share some of their keys.
+// captures returns observations of several captures, which share some keys.
 func captures(n int) [][]decode.Observation {
 	list := make([][]decode.Observation, n)
 	for i := range list {
@@ -27,8 +27,8 @@ func captures(n int) [][]decode.Observation {
 	return list
 }
 
-// A shard that was reset gives what a new one gives, whatever came before, also
-// where the budget of keys runs out and where series are dropped in between.
+// A reset shard gives the same as a new one, whatever came before, also if the budget of keys runs
+// out or series are dropped in between.
 func TestReset(t *testing.T) {
 	sequential(t)
 	caps := captures(6)

@@ -46,8 +46,7 @@ func frame(head ...byte) *capture.Frame {
 	return &capture.Frame{Data: data, TimeNS: time.Now().UnixNano(), WireLen: uint32(len(data))}
 }
 
-// TestStripped: a tag that came beside its frame counts as the one that was sent, also a
-// VLAN tag before it.
+// TestStripped: a tag beside its frame counts like the sent one, and so does a VLAN tag before it.
 func TestStripped(t *testing.T) {
 	l := stream(t, decode.Ethernet, decode.Mirrors{})
 	sent := frame(0x99, 0x00, 0x2b, 0x85, 0x08, 0x00)
@@ -89,9 +88,9 @@ func reflecting() *capture.Frame {
 	return f
 }
 
-// TestMirrors: tags and reflections in a mirror session count where the tap holds such
-// sessions. Elsewhere anybody can have sent them: they are orphans of the packet that they
-// are in, whatever it is in, and enter no window.
+// TestMirrors: tags and reflections in a mirror session count if the tap holds such sessions.
+// Elsewhere anybody can have sent them: they are orphans of the packet around them, whatever its
+// encapsulation, and enter no window.
 func TestMirrors(t *testing.T) {
 	const gre, udp = 47, 17
 	every := decode.Mirrors{ERSPAN: true, GRETAP: true, VXLAN: decode.DefaultVXLANPort, TZSP: decode.DefaultTZSPPort}
@@ -103,7 +102,7 @@ func TestMirrors(t *testing.T) {
 		protocol byte
 		head     []byte
 		holds    decode.Mirrors
-		tunnel   bool // else: reflections inside are those of its ends
+		tunnel   bool // else: reflections inside belong to its endpoints
 	}{
 		"erspan I":   {gre, []byte{0, 0, 0x88, 0xbe}, decode.Mirrors{ERSPAN: true}, false},
 		"erspan II":  {gre, erspan, decode.Mirrors{ERSPAN: true}, false},
@@ -190,8 +189,8 @@ func cooked(f *capture.Frame) *capture.Frame {
 	return f
 }
 
-// checkEnds: an observation has the addresses and the length of the mirrored frame where
-// the tap holds such sessions, else those of the packet.
+// checkEnds: an observation has the addresses and the length of the mirrored frame if the tap holds
+// such sessions, else those of the packet.
 func checkEnds(t *testing.T, name string, holds decode.Mirrors, f, inner *capture.Frame) {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
@@ -223,7 +222,7 @@ func checkEnds(t *testing.T, name string, holds decode.Mirrors, f, inner *captur
 	}
 }
 
-// TestNoAllocations holds the way of a packet to none.
+// TestNoAllocations: the path of a packet does not allocate.
 func TestNoAllocations(t *testing.T) {
 	for _, holds := range []decode.Mirrors{{}, {ERSPAN: true, VXLAN: decode.DefaultVXLANPort}} {
 		l := stream(t, decode.Ethernet, holds)
@@ -249,8 +248,8 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestLiveTap: a stream of live frames finds what its tap shows of itself, and one of a file
-// leaves that to a report.
+// TestLiveTap: a stream of live frames finds the faults of its tap, and one of a file leaves them
+// to a report.
 func TestLiveTap(t *testing.T) {
 	for file, want := range map[string][]finding.Kind{"": {finding.DuplicateFrames, finding.ClockSet}, "a.pcap": nil} {
 		domain, err := csig.DefaultSpec().Compile()
@@ -264,7 +263,7 @@ func TestLiveTap(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := frame(0x99, 0x00, 0x2b, 0x85, 0x08, 0x00)
-		plain, start := f.Data, int64(1)<<60 // of a time in which frames are compared
+		plain, start := f.Data, int64(1)<<60 // in an interval in which frames are compared
 		for i := range int64(200) {
 			f.Data, f.TimeNS = binary.BigEndian.AppendUint16(plain[:len(plain):len(plain)], uint16(i/2)), start+i // each comes twice
 			if i >= 100 {
@@ -274,7 +273,7 @@ func TestLiveTap(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		f.Data, f.TimeNS = plain, start+3<<29 // no sender has sent them again by then
+		f.Data, f.TimeNS = plain, start+3<<29 // no sender has repeated them by then
 		if err := s.Add(t.Context(), []capture.Frame{*f}); err != nil {
 			t.Fatal(err)
 		}

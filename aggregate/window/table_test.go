@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Two taps give the same table in either order, and merging the rows of two tables is the
-// same as writing to one.
+// Two taps give the same table in either order, and merging the rows of two tables is the same as
+// writing to one.
 func TestTableOrder(t *testing.T) {
 	a := randomObservations(rand.New(rand.NewPCG(1, 9)), 3000)
 	b := randomObservations(rand.New(rand.NewPCG(2, 9)), 3000)

@@ -11,8 +11,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// traffic is a repeating second of observations, whose times advance each time it
-// is played.
+// traffic is a repeating second of observations, whose times advance each time it is played.
 type traffic struct {
 	obs   []decode.Observation
 	times []int64
@@ -50,8 +49,8 @@ func setAddr(a *[16]byte, group, host uint32) {
 	a[15] = byte(host)
 }
 
-// fabricTraffic has 64 hosts in 16 racks, a bottleneck of two ports a rack pair and
-// two signals: about 1,000 series of 100 and more observations a second.
+// fabricTraffic has 64 hosts in 16 racks, a bottleneck of two ports for each rack pair and two
+// signals: about 1,000 series of 100 and more observations a second.
 func fabricTraffic(n int, format csig.Format) *traffic {
 	return newTraffic(n, func(r *rand.Rand, i int, o *decode.Observation) {
 		src, dst := r.Uint32N(64), r.Uint32N(64)

@@ -16,11 +16,11 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// heavyWatch watches sources of odd addresses, all values at one location in three, and
-// those from code 10 on at another.
+// heavyWatch watches sources with odd addresses, all values at one location in three, and those
+// from code 10 on at another.
 type heavyWatch struct {
 	seen    map[string]int
-	longest uint32 // packet that expect has met
+	longest uint32 // packet that expect has seen
 }
 
 func (*heavyWatch) Strange(a netip.Addr) bool { return a.As16()[15]&1 == 1 }
@@ -39,8 +39,8 @@ func (w *heavyWatch) Watched(list []aggregate.Watched) {
 
 func (*heavyWatch) Closed(*aggregate.Block, uint64) {}
 
-// expect adds what is to be noticed of an observation. Of those of strange sources the
-// watch is shown all values that name a location.
+// expect adds the expected notices for an observation. For strange sources, the watch gets all
+// values that name a location.
 func (w *heavyWatch) expect(o *decode.Observation, place string) {
 	note := func(why aggregate.WatchReason, at aggregate.LocationID) {
 		w.seen[fmt.Sprint(o.Packet, " ", why, " ", at)]++
@@ -84,7 +84,7 @@ func initialOf(t uint8) uint32 {
 	return 31
 }
 
-// strangeTraffic has something of everything.
+// strangeTraffic has observations of every kind.
 func strangeTraffic(n int) []decode.Observation {
 	obs := newTraffic(n, func(r *rand.Rand, i int, o *decode.Observation) {
 		setAddr(&o.Src, r.Uint32N(3), r.Uint32N(20))
@@ -104,8 +104,8 @@ func strangeTraffic(n int) []decode.Observation {
 	return obs.obs
 }
 
-// TestWatch: what is out of the ordinary is shown once for each reason, whatever the
-// batches, past the budget of keys and of all places, and windows are as without a watch.
+// TestWatch: unusual observations are passed once for each reason, whatever the batches, past the
+// budget of keys and of all places, and windows are the same as without a watch.
 func TestWatch(t *testing.T) {
 	obs := strangeTraffic(3000)
 	for _, test := range []struct {
@@ -132,7 +132,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchWaiting: what waited, since its time was far ahead, is shown as it came.
+// TestWatchWaiting: observations that waited because their time was far ahead are passed unchanged.
 func TestWatchWaiting(t *testing.T) {
 	obs := strangeTraffic(600)
 	for i := range obs[300:] {

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// at returns a tag that is seen a time after the start of the tests.
+// at returns a tag seen at a time after the start of the tests.
 func at(d time.Duration) decode.Observation {
 	o := decode.Observation{TimeNS: benchStart + int64(d), Bytes: 100, Kind: decode.Tag, Flags: decode.HasAddrs}
 	setAddr(&o.Src, 1, 1)
@@ -31,7 +31,7 @@ func repeated(o decode.Observation, n int) []decode.Observation {
 	return obs
 }
 
-// written is what a block says, in short.
+// written is a short form of a block.
 type written struct {
 	start        time.Duration // after the start of the tests
 	seq          uint64
@@ -59,8 +59,8 @@ func TestWatermark(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		obs     []decode.Observation
-		open    []written // what is written before Flush
-		flushed []written // what Flush adds
+		open    []written // written before Flush
+		flushed []written // added by Flush
 		want    aggregate.Counts
 	}{
 		{
@@ -164,8 +164,8 @@ func rejected(r aggregate.Rejection, n uint64) (all [aggregate.NumRejections]uin
 	return all
 }
 
-// A minute closes after the seconds that it is made of, and what comes too late for
-// it is a delta of the minute as well.
+// A minute closes after its seconds, and observations that are too late for it are also a delta of
+// the minute.
 func TestCoarseDelta(t *testing.T) {
 	var sink collector
 	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}}, &sink)
@@ -216,7 +216,7 @@ func TestAdvanceTo(t *testing.T) {
 	}
 	var sink collector
 	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, Resolutions: []time.Duration{time.Second}}, &sink)
-	advance(s, time.Hour) // nothing to close: no sense of time yet
+	advance(s, time.Hour) // nothing to close: there is no time yet
 	if err := s.Add(ctx, []decode.Observation{at(0)}); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestAdvanceTo(t *testing.T) {
 	if got, want := s.Watermark(), benchStart+int64(3*time.Second); got != want {
 		t.Errorf("watermark %d went back from %d", got, want)
 	}
-	// What waits is believed once the clock has come near it.
+	// Waiting observations are accepted once the clock has come near them.
 	if err := s.Add(ctx, []decode.Observation{at(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestAdvanceTo(t *testing.T) {
 	if err := s.Add(ctx, []decode.Observation{at(time.Hour + 1)}); err != nil {
 		t.Fatal(err)
 	}
-	// But not what is far ahead of the clock too.
+	// But not those that are far ahead of the clock too.
 	if err := s.Add(ctx, []decode.Observation{at(2 * time.Hour), at(240 * time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
@@ -253,8 +253,8 @@ func TestAdvanceTo(t *testing.T) {
 	}
 }
 
-// TestRejectAfter: observations after the limit are rejected and move no watermark, and others
-// count, in whatever order they come and the limit moves.
+// TestRejectAfter: observations after the limit are rejected and do not move the watermark, and
+// others count, in whatever order they come and the limit moves.
 func TestRejectAfter(t *testing.T) {
 	var sink collector
 	s := newShard(t, window.Config{Tap: window.Tap{Tags: true}, Resolutions: []time.Duration{time.Second}}, &sink)

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// wayfinder knows four ways, of which each flow takes another one every half second.
+// wayfinder has four ways; each flow takes another one every half second.
 type wayfinder struct {
 	fakeResolver
 	calls *int
@@ -32,7 +32,7 @@ func (w wayfinder) Way(f *flow.Flow, ns int64) (way uint32, from, until int64) {
 	return wayOf(f.SrcPort, ns), from, from + halfSecond
 }
 
-// wayLMs keeps the speed of what a locator names on another way.
+// wayLMs keeps the speed of a locator's location on another way.
 const wayLMs = 99
 
 func (wayfinder) See(uint32, *flow.Flow, int64) {}
@@ -42,11 +42,11 @@ func (w wayfinder) LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, 
 	return id, capacity, evidenceOf(way)
 }
 
-// evidenceOf returns the evidence of a way, none of every second one.
+// evidenceOf returns the evidence of a way, none for every second one.
 func evidenceOf(way uint32) aggregate.Evidence { return aggregate.Evidence(way % 2 * way) }
 
-// TestWays: what a locator names on the way of a flow at a time is counted, as if the locator
-// named it, for tags and for reflections of the flow.
+// TestWays: the location that a locator names on the way of a flow at a time is counted as if the
+// locator named it, for tags and for reflections of the flow.
 func TestWays(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -56,7 +56,7 @@ func TestWays(t *testing.T) {
 	kept := obs[:0]
 	for _, o := range obs {
 		if o.Tag.Layout.Format != csig.Wide || o.Kind != decode.Tag && o.Kind != decode.Reflection {
-			continue // whose locators have room for the ways
+			continue // their locators have room for the ways
 		}
 		o.Tag.LM, o.SrcPort, o.DstPort = o.Tag.LM%64, uint16(len(kept)%16), 7
 		kept = append(kept, o)
@@ -128,7 +128,7 @@ func TestReflectionsOnWays(t *testing.T) {
 	}
 }
 
-// TestWaysDoNotAllocate: known flows on known ways cost no allocation, and no call.
+// TestWaysDoNotAllocate: known flows on known ways need no allocation, and no call.
 func TestWaysDoNotAllocate(t *testing.T) {
 	sequential(t)
 	calls := 0
@@ -145,7 +145,7 @@ func TestWaysDoNotAllocate(t *testing.T) {
 	}
 	add()
 	calls = 0
-	// Flows of which two share a slot, which happens by chance, are asked about again and again.
+	// Two flows that share a slot, which happens by chance, are looked up again and again.
 	if n := testing.AllocsPerRun(20, add); n != 0 || calls > 21*40 {
 		t.Errorf("%v allocations and %d calls in 21 batches of flows that are known", n, calls)
 	}

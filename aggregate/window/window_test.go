@@ -50,11 +50,10 @@ func (r *recordedBlock) WriteBlock(_ context.Context, b *aggregate.Block) error 
 	return nil
 }
 
-// oneGroup is never asked.
+// oneGroup is never called.
 type oneGroup struct{ aggregate.Resolver }
 
-// A count that reaches its largest value goes on in a second entry, and both make
-// one row.
+// A count that reaches its largest value continues in a second entry, and both make one row.
 func TestCountsPast32Bits(t *testing.T) {
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {

@@ -31,7 +31,7 @@ var imports = []struct {
 	{"clab-without-speeds", []string{"clab"}, Options{}},
 }
 
-// TestImport holds the fabric files, and what is said about them, against golden ones.
+// TestImport compares the fabric files, and the messages about them, with golden ones.
 func TestImport(t *testing.T) {
 	for _, c := range imports {
 		t.Run(c.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func written(t testing.TB, r *Result) []byte {
 	return b.Bytes()
 }
 
-// sonicFile is config_db.json of a switch with ports that face others.
+// sonicFile returns config_db.json of a switch with ports that face others.
 func sonicFile(hostname string, neighbours map[string]string, more string) File {
 	ports, links := map[string]any{}, map[string]any{}
 	for name, peer := range neighbours {
@@ -99,7 +99,7 @@ func sonicFile(hostname string, neighbours map[string]string, more string) File 
 	return File{Name: hostname + ".json", Data: body}
 }
 
-// lldpFile is what a device hears, as port to "device|port".
+// lldpFile returns the neighbors that a device hears, as port to "device|port".
 func lldpFile(device string, heard map[string]string) File {
 	var list []string
 	for port, peer := range heard {
@@ -110,14 +110,14 @@ func lldpFile(device string, heard map[string]string) File {
 	return File{Name: "lldp/" + device + ".json", Data: []byte(`{"lldp": {"interface": [` + strings.Join(list, ",") + `]}}`)}
 }
 
-// TestMerge: what several files state about one device, port or link.
+// TestMerge: the statements of several files about one device, port or link.
 func TestMerge(t *testing.T) {
 	spine := map[string]string{"Ethernet0": "leaf1|Ethernet0", "Ethernet4": "leaf2|Ethernet0"}
 	leaf1, leaf2 := map[string]string{"Ethernet0": "spine1|Ethernet0"}, map[string]string{"Ethernet0": "spine1|Ethernet4"}
 	for _, c := range []struct {
 		name  string
 		files []File
-		ports []string // "device:port orientation peer", in their order
+		ports []string // "device:port orientation peer", in order
 		says  string   // in a warning
 		fails string
 	}{
@@ -241,7 +241,7 @@ topology:
 	}
 }
 
-// TestRefused: files that cannot be read say what is wrong and where.
+// TestRefused: the errors for unreadable files have the fault and its place.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ name, data, want string }{
 		{"x.json", ``, "x.json: is empty"},
@@ -272,7 +272,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestFolder: what lies beside the files of a folder is left out, and hidden folders are not read.
+// TestFolder: unrelated files in a folder are skipped, and hidden folders are not read.
 func TestFolder(t *testing.T) {
 	dir := t.TempDir()
 	for name, data := range map[string]string{
@@ -300,8 +300,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestManyStatements: thousands of statements about one port, device or LAG are taken, or refused
-// in a few lines.
+// TestManyStatements: thousands of statements about one port, device or LAG are accepted, or
+// refused in a few lines.
 func TestManyStatements(t *testing.T) {
 	const many = 8000
 	list := func(format string) string {
@@ -359,11 +359,11 @@ func samples(t testing.TB) (files []File) {
 	return files
 }
 
-// TestCut cuts files at every byte: JSON that lacks its end is refused, and nothing panics.
+// TestCut truncates files at every byte: truncated JSON is refused, and nothing panics.
 func TestCut(t *testing.T) {
 	for _, f := range samples(t) {
 		data := bytes.TrimSpace(f.Data)
-		if len(data) > 12<<10 { // cutting takes time by its square: the first devices, cables and ports do
+		if len(data) > 12<<10 { // truncating takes quadratic time: the first devices, cables and ports are enough
 			var page struct{ Results []json.RawMessage }
 			if err := json.Unmarshal(data, &page); err != nil {
 				t.Fatal(err)
@@ -379,8 +379,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// FuzzImport: whatever two files hold, importing ends, says the same twice, and its fabric file can
-// be read unless it says that it cannot.
+// FuzzImport: whatever two files hold, importing ends, gives the same twice, and its fabric file
+// can be read unless it says that it cannot.
 func FuzzImport(f *testing.F) {
 	all := samples(f)
 	for i := range all {

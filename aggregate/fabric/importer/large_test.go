@@ -59,7 +59,7 @@ func largeFabric(t testing.TB) (files []File) {
 	return files
 }
 
-// TestLarge: nothing is lost of a large fabric.
+// TestLarge: nothing of a large fabric is lost.
 func TestLarge(t *testing.T) {
 	r, err := Import(largeFabric(t), Options{})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPortKey: names that one port has in several systems, and such that are two ports.
+// TestPortKey: names that one port has in several systems, and names of two different ports.
 func TestPortKey(t *testing.T) {
 	for _, same := range [][]string{
 		{"Ethernet1/1", "Eth1/1", "et-1/1", "e1-1", "ethernet-1/1", "eth1_1", "Ethernet1/1"},

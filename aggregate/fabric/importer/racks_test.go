@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestRacks: which prefixes and hosts are behind which switches.
+// TestRacks: the prefixes and hosts behind each switch.
 func TestRacks(t *testing.T) {
 	vlan := func(prefix string, ports ...string) string {
 		var members []string

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// TestStages: stages of switches whose names say nothing, from the lowest of a chain up.
+// TestStages: stages of switches with meaningless names, from the lowest of a chain up.
 func TestStages(t *testing.T) {
 	for _, c := range []struct{ chain, want string }{
 		{"a=ToRRouter b=LeafRouter", "a=leaf b=spine"},
 		{"a=LeafRouter b=SpineRouter", "a=leaf b=spine"},
 		{"a=ToRRouter b=LeafRouter c=SpineRouter", "a=leaf b=agg c=spine"},
-		{"a=ToRRouter tor7=ToRRouter b=LeafRouter", "a=tor tor7=tor b=spine"}, // a is what tor7 is
+		{"a=ToRRouter tor7=ToRRouter b=LeafRouter", "a=tor tor7=tor b=spine"}, // a is like tor7
 		{"a= spine1=", "a=leaf spine1=spine"},
 		{"leaf1= a= core1=", "leaf1=leaf a=agg core1=core"},
 		{"leaf1= a=MgmtToRRouter spine1=", "leaf1=leaf spine1=spine"},
