@@ -180,7 +180,7 @@ func (h *History) Get(window int64) Judgement {
 // End returns the number of the window after the newest one.
 func (h *History) End() int64 { return h.end }
 
-// Verdict returns the verdict at the start of window number end. length is that of windows, in ns.
+// Verdict returns the verdict at the start of window number end. Windows are length ns long.
 func (h *History) Verdict(end, length int64) Verdict {
 	var v Verdict
 	if end == h.end && h.loaded == 0 { // the most common case: nothing was heavy

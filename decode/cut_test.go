@@ -174,8 +174,8 @@ func TestCutReasons(t *testing.T) {
 	}
 }
 
-// TestStripped removes the outermost tag from every frame that has one, as network cards do: the
-// result is that of the original frame.
+// TestStripped removes the outermost tag from every frame that has one, as network cards do. The
+// result must not change.
 func TestStripped(t *testing.T) {
 	t.Parallel()
 	dom := domain(t, csig.DefaultSpec())
@@ -231,7 +231,8 @@ func TestStrippedOddities(t *testing.T) {
 	}
 }
 
-// TestVLANTPID: a VLAN TPID that is configured for tags is one of CSIG, in the frame and stripped.
+// TestVLANTPID checks that a VLAN TPID configured for CSIG marks a CSIG tag, in the frame and
+// stripped.
 func TestVLANTPID(t *testing.T) {
 	t.Parallel()
 	spec := csig.DefaultSpec()

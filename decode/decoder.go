@@ -115,7 +115,7 @@ func New(cfg Config) (*Decoder, error) {
 		keeps:       cfg.Segments,
 	}
 	d.setEtherTypes()
-	for _, id := range cfg.Domain.TPIDs() { // after those of VLANs, which they may take
+	for _, id := range cfg.Domain.TPIDs() { // after the VLAN TPIDs, which a domain may use for CSIG
 		if l, ok := cfg.Domain.LayoutOf(id); ok {
 			d.classes[id] = firstTag + class(l.Index())
 		}
@@ -280,7 +280,7 @@ const mplsLabel = 4
 
 // Network returns the packet behind all L2 headers of a frame: VLAN tags, SecTAGs in clear, CSIG
 // tags and MPLS labels, all of which devices change on the way. The EtherType is the packet's;
-// behind MPLS labels it is that of IP if the packet's first four bits say so, or else that of MPLS.
+// behind MPLS labels it is the one of IP if the packet's first four bits say so, or else of MPLS.
 // ok is false if the frame is truncated before the packet, or hides it. The packet is a part of the
 // frame.
 //

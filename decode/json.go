@@ -23,7 +23,7 @@ import (
 //	lm                  the LM field, 0 to 127, 63, 65535 or 32767
 //	untouched           code is the initial value: no hop replaced the tag
 //	trimmed             the D bit
-//	orphan              it stands where none belongs
+//	orphan              the tag is where none belongs
 //	src, dst            the packet's own addresses; left out without IP
 //	proto               IP protocol, 0 to 255; left out where the capture ends before it, or
 //	                    behind more than eight extension headers

@@ -3,7 +3,7 @@
 // locator metadata can stand for on such a path.
 //
 // It knows addresses and locator metadata. It must never know traffic: how often or how much was
-// sent, or what was measured.
+// sent, or the measured values.
 //
 // Locator metadata is compressed (draft-ravi-ippm-csig-01, section 5.5): "a leaf,
 // upward, 100 Gbit/s" fits many ports. A location is therefore a set of ports,

@@ -49,7 +49,7 @@ type Group struct {
 }
 
 // derived makes groups of /24 and /64 prefixes as addresses are seen. Safe for concurrent use. Its
-// clock is that of windows, in seconds.
+// clock is the time of windows, in seconds.
 type derived struct {
 	mu       sync.RWMutex
 	groups   map[netip.Prefix]*derivedGroup

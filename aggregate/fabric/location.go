@@ -276,7 +276,7 @@ func LocationIDOf(kind, name string) aggregate.LocationID {
 }
 
 // Check returns an error unless the location's identity matches its kind and name, and each
-// location above it is itself or that of its direction, device, stage or far end.
+// location above it is itself or the one of its direction, device, stage or far end.
 func (l *Location) Check() error {
 	switch l.Kind {
 	case KindPort, KindSet, KindRaw, KindUnknown:

@@ -160,7 +160,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// meet resolves much of what traffic could contain.
+// meet resolves many combinations of addresses and locators that traffic could contain.
 func meet(f *Fabric) {
 	hosts := []netip.Addr{{}}
 	for _, a := range []string{"10.0.1.1", "10.0.1.2", "10.0.2.1", "10.0.3.1", "10.0.3.99", "192.0.2.1", "2001:db8::1"} {

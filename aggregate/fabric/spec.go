@@ -232,7 +232,7 @@ func decodeSpec(text []byte, name string) (*Spec, error) {
 	return s, nil
 }
 
-// SpecError is one error in a fabric: its place, the expectation, and what to do about it.
+// SpecError is one error in a fabric: its place, the expectation, and the remedy.
 type SpecError struct {
 	File string // empty if the specification was not read from a file
 	Line int    // from 1; 0 if unknown

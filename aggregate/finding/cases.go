@@ -79,7 +79,7 @@ func newCases(cfg *Config, sizes *[NumKinds]int) cases {
 	return cases{of: make(map[caseKey]*Finding), sizes: sizes, most: cfg.MaxSubjects, locator: cfg.Locator}
 }
 
-// get returns the finding of a subject, or past the bound that of all other subjects of its kind.
+// get returns the finding of a subject. Past the bound, all other subjects of a kind share one.
 func (c *cases) get(k caseKey) *Finding {
 	f := c.of[k]
 	if f == nil && c.sizes[k.kind] >= c.most {

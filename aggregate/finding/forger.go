@@ -87,7 +87,7 @@ func (d *Detector) constant(l csig.Layout, one *sourceState) bool {
 	return false
 }
 
-// exceeds reports whether a source's share of strays is many times that of others.
+// exceeds reports whether a source's share of strays is many times the share of others.
 func (one *sourceState) exceeds(stray, touched uint64) bool {
 	return float64(one.stray)*float64(touched) >= strayFactor*float64(stray)*float64(one.touched)
 }

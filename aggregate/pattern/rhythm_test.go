@@ -252,8 +252,8 @@ func TestTransform(t *testing.T) {
 	}
 }
 
-// TestSignificance: the stronger a period is, the less likely it is by chance; at the level of
-// chance its probability is that of false alarms.
+// TestSignificance checks that a stronger period is less likely by chance, and that a period at the
+// level of chance has the probability of false alarms.
 func TestSignificance(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -87,8 +87,8 @@ func (m *Memory) writeCells(b *aggregate.Block) {
 	}
 }
 
-// producersOf returns the number of producers that wrote a window. For a short window, which they
-// need not write, it is that of the newest window of seconds.
+// producersOf returns the number of producers that wrote a window. Producers need not write short
+// windows; for these it counts the producers of the newest window of seconds.
 func (m *Memory) producersOf(w *openWindow) int {
 	if m.seconds == nil {
 		return w.producers()

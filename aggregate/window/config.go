@@ -236,7 +236,7 @@ type Settings struct {
 	Epoch    uint64 // hash of the configuration behind Decode and Resolver
 
 	Resolutions []time.Duration
-	// Lateness is that of windows of aggregate.LiveResolution; 0 is the default. It is an upper
+	// Lateness applies to windows of aggregate.LiveResolution; 0 is the default. It is an upper
 	// bound for shorter windows and a lower bound for longer ones.
 	Lateness        time.Duration
 	FineHeavyOnly   bool

@@ -380,8 +380,8 @@ func (s *Shard) Counts() aggregate.Counts {
 	return c
 }
 
-// Watermark returns the latest accepted time in Unix nanoseconds, or that of the latest AdvanceTo;
-// 0 before the first observation.
+// Watermark returns the latest accepted time in Unix nanoseconds, or the time of the latest
+// AdvanceTo; 0 before the first observation.
 func (s *Shard) Watermark() int64 { return s.clock.now }
 
 // StateBytes returns the approximate memory use of the shard's state, in bytes.
@@ -401,8 +401,8 @@ func (s *Shard) StateBytes() uint64 {
 // of blocks, keeps the counts and the watermark, and remembers the reflections that may still be
 // repeated. So a configuration can change while packets arrive, and each is counted once.
 //
-// The configuration's SeqBase is what it would be for a new shard. Succeed fails after an error of
-// the sink, when windows are open, or when the configuration is invalid.
+// Set the configuration's SeqBase as for a new shard. Succeed fails after an error of the sink,
+// when windows are open, or when the configuration is invalid.
 func (s *Shard) Succeed(cfg Config) (*Shard, error) {
 	if s.err != nil {
 		return nil, s.err

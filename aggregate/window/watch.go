@@ -8,9 +8,9 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Watch looks for unusual observations. For new sources and locations it decides what to watch;
-// then the shard passes it the watched observations and the closing windows. If nothing is unusual,
-// it is hardly called. One shard uses it.
+// Watch looks for unusual observations. For new sources and locations it chooses the observations
+// to watch; then the shard passes it these observations and the closing windows. If nothing is
+// unusual, it is hardly called. One shard uses it.
 type Watch interface {
 	// Strange reports whether to watch all observations of a source. A shard remembers the result.
 	Strange(src netip.Addr) bool

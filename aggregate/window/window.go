@@ -208,8 +208,8 @@ func (w *window) merge(entry uint32, o *window, from uint32) (room bool) {
 	return room
 }
 
-// indexed returns the index of all entries. Entries are added in order, so that of each series the
-// index ends with the entry that is not sealed.
+// indexed returns the index of all entries. It adds them in order; the last entry of a series, the
+// unsealed one, replaces the others.
 func (w *window) indexed() *table32 {
 	for to := &w.indexedTo.compact; *to < len(w.compact); *to++ {
 		slot, _ := w.index.at(w.compact[*to].series)

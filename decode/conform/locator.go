@@ -39,7 +39,7 @@ type named struct {
 
 func compareNamed(a, b named) int { return cmp.Or(cmp.Compare(a.lm, b.lm), cmp.Compare(a.by, b.by)) }
 
-// usage counts what happened to one value of locator metadata.
+// usage counts the writes of one value of locator metadata, and the tags that kept it.
 type usage struct {
 	wrote, kept     uint64
 	wrotes, keeps   Example // the first ones

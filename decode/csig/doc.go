@@ -1,7 +1,7 @@
 // Package csig is the protocol's vocabulary: tag layouts, signal types,
 // quantization tables and locator layouts, as pure functions over integers.
 //
-// It knows what the bits of a CSIG tag mean. It must never know packets (package decode finds the
+// It knows the bits of a CSIG tag. It must never know packets (package decode finds the
 // tag in a frame) or networks (package fabric finds the port that a locator names).
 //
 // Section numbers refer to draft-ravi-ippm-csig-01, Congestion Signaling (CSIG), of
@@ -96,9 +96,9 @@
 //
 // # Locator metadata
 //
-// The deployment decides what LM holds, the same on all of its switches (section 5.5.1). A Locator
-// lists fields from the most significant bit to the least. Bits that no field uses are the highest
-// ones, and are 0:
+// The deployment chooses the content of LM, the same on all of its switches (section 5.5.1). A
+// Locator lists fields from the most significant bit to the least. Bits that no field uses are the
+// highest ones, and are 0:
 //
 //	field         width          holds                                          section 5.5.2
 //	stage         1 bit and up   index of a table of names                      compact attribute

@@ -262,8 +262,8 @@ func (d Direction) Tighter(a, b uint32) bool {
 
 // Numbers of configured signals follow those of types without a table, by aggregation, unit and
 // type: 32 + 64*aggregation + 16*unit + T. Units are ordered by their numbers modulo 4: count,
-// bit/s, ratio, ns. AggregateCount allows only the unit count, so the last number is that of type
-// 15 with both.
+// bit/s, ratio, ns. AggregateCount allows only the unit count, so type 15 with both
+// has the last number.
 const (
 	configuredBase = 32
 	configuredUnit = 16

@@ -16,8 +16,8 @@ const (
 	tcpOptionSteps   = 20
 )
 
-// ipv4 goes to the transport header, with its protocol in A. It drops later fragments: nothing
-// tells what they carry. It passes packets with an authentication header, which are rare.
+// ipv4 moves to the transport header, with its protocol in A. It drops later fragments, which have
+// no transport header. It passes packets with an authentication header, which are rare.
 func (w *writer) ipv4(transport label) {
 	const version4, fragmentOffset, authentication = 4, 0x1fff, 51
 	w.load(0, 1)

@@ -215,7 +215,7 @@ func (m *merger) device(name, mac string) *device {
 	return m.byMAC[strings.ToLower(mac)]
 }
 
-// addNodes adds what a file states about nodes and their ports.
+// addNodes adds a file's statements about nodes and their ports.
 func (m *merger) addNodes(doc *document) {
 	for i := range doc.nodes {
 		n := &doc.nodes[i]

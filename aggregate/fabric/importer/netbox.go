@@ -201,8 +201,8 @@ func (p *netboxParser) addInterface(item *netboxItem) {
 	}
 	n := p.node(name)
 	n.ports = append(n.ports, added)
-	// Endpoints are what the port reaches through patch panels, peers are the other ends of its
-	// cable.
+	// Endpoints are the ports at the far side of patch panels, peers are the other ends of the
+	// port's cable.
 	reached := item.Reached
 	if item.ReachedOne != nil {
 		reached = append(reached, *item.ReachedOne)

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Result is a fabric, with the list of what is missing.
+// Result is a fabric, with the list of missing facts.
 type Result struct {
 	Spec *fabric.Spec
 	// Missing lists data that no file states and a person has to add.
