@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// Role is what a client may do.
+// Role says which requests a client may make.
 type Role string
 
-// The roles. An admin may do what a reader may, and see and end the requests of others.
+// The roles. An admin may also see and end the requests of other clients.
 const (
 	Read  Role = "read"
 	Admin Role = "admin"
@@ -28,29 +28,30 @@ const (
 // Roles returns all roles.
 func Roles() []Role { return []Role{Read, Admin} }
 
-// AdminPath begins the paths that need the role Admin.
+// AdminPath is the prefix of the paths that need the role Admin.
 const AdminPath = "/api/v1/admin/"
 
-// Access holds identified clients to their role and their budget.
+// Access enforces roles and budgets of identified clients.
 type Access struct {
 	Settings
-	// Open reports which requests need no credential, since their answers hold no data, such as
-	// the files of a page; nil: none. Their budget is their address's.
+	// Open reports whether a request needs no credential because its response contains no data,
+	// such as the files of a page; nil: none. It counts against the budget of the client's
+	// address.
 	Open func(*http.Request) bool
-	// Admin are further resources below AdminPath, by pattern without it, such as
+	// Admin holds further resources below AdminPath, keyed by their pattern without it, such as
 	// "DELETE producers/{name...}".
 	Admin map[string]http.Handler
 }
 
-// Settings may change while requests are served; see Server.Use.
+// Settings may change while the server runs; see Server.Use.
 type Settings struct {
 	Limits Limits
-	// Origins are the web sites, such as "https://te.example", whose scripts may send requests;
-	// none by default.
+	// Origins lists the web sites, such as "https://te.example", whose scripts may send
+	// requests; none by default.
 	Origins []string
 }
 
-// Check finds mistakes. Its error names the setting.
+// Check validates the settings. Its error names the setting.
 func (s *Settings) Check() error {
 	_, err := s.inUse()
 	return err
@@ -71,15 +72,15 @@ func (s *Settings) inUse() (*settings, error) {
 	return in, nil
 }
 
-// settings are Settings that are in use.
+// settings are validated Settings with the accounts of their clients.
 type settings struct {
 	limits    Limits
 	origins   origins
 	named     table // clients with a credential
-	addresses table // the others
+	addresses table // clients without one
 }
 
-// control decides over requests before a handler sees them. It is safe for concurrent use.
+// control admits or refuses requests before a handler sees them. It is safe for concurrent use.
 type control struct {
 	gate     *gate
 	check    func(*http.Request) error // refuses requests before they are identified
@@ -109,16 +110,16 @@ func (a *control) use(s Settings) error {
 	return err
 }
 
-// request is one request on its way, with its part of the client's budget.
+// request is one running request and its share of the client's budget.
 type request struct {
 	Budget
 	began    time.Time
 	address  string
 	peer     Peer
 	open     bool // see Access.Open
-	counted  bool // counts as running, or watching, in its client's account
+	counted  bool // counts as running or watching in its client's account
 	cancel   context.CancelFunc
-	stillHas func() bool // reports whether the credential still holds
+	stillHas func() bool // reports whether the credential is still valid
 }
 
 func (a *control) guard(next http.Handler) http.Handler {
@@ -131,7 +132,7 @@ func (a *control) guard(next http.Handler) http.Handler {
 func (a *control) serve(next http.Handler, out http.ResponseWriter, r *http.Request) {
 	w := &StatusWriter{ResponseWriter: out}
 	q := &request{began: a.now(), address: addressOf(r)}
-	// A mux writes its pattern to the request that it is given, so all of this uses inner.
+	// A mux writes its pattern to the request it receives, so all code below uses inner.
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), budgetKey{}, &q.Budget))
 	defer cancel()
 	inner := r.WithContext(ctx)
@@ -145,7 +146,7 @@ func (a *control) serve(next http.Handler, out http.ResponseWriter, r *http.Requ
 	next.ServeHTTP(w, inner)
 }
 
-// admit answers requests that must not pass, and reports whether q may.
+// admit reports whether q may proceed, and answers it otherwise.
 func (a *control) admit(q *request, w http.ResponseWriter, r *http.Request) bool {
 	s := a.settings.Load()
 	if err := a.check(r); err != nil {
@@ -184,9 +185,9 @@ func (a *control) admit(q *request, w http.ResponseWriter, r *http.Request) bool
 	return true
 }
 
-// identify finds the client of a request. Requests with wrong credentials are limited by
-// address, and those with a good one never are, whoever shares the address: tokens are too long
-// to be guessed, and checking one costs less than refusing it.
+// identify determines the client of a request. Requests with wrong credentials are limited by
+// address. Requests with a valid one never are, whoever shares the address: tokens are too long
+// to guess, and checking one costs less than refusing it.
 func (a *control) identify(q *request, s *settings, w http.ResponseWriter, r *http.Request) bool {
 	peer, err := a.gate.Identify(r)
 	if err != nil {
@@ -206,7 +207,7 @@ func (a *control) identify(q *request, s *settings, w http.ResponseWriter, r *ht
 	return true
 }
 
-// limit refuses a request that may come later.
+// limit refuses a request that may be retried later.
 func (a *control) limit(q *request, w http.ResponseWriter, why refusal, l *LimitError) bool {
 	w.Header().Set("Retry-After", l.RetryAfter())
 	return a.refuse(q, w, http.StatusTooManyRequests, why, l.Detail)
@@ -218,13 +219,13 @@ func (a *control) refuse(q *request, w http.ResponseWriter, code int, why refusa
 	return false
 }
 
-// StatusCanceled is the status of a request whose client left before its answer. RFC 9110 has
-// none for it; servers and proxies commonly log this one.
+// StatusCanceled is the status of a request whose client left before the response. RFC 9110
+// defines none; servers and proxies commonly log this one.
 const StatusCanceled = 499
 
-// settle counts and logs a request that has been answered.
+// settle counts and logs a finished request.
 func (a *control) settle(q *request, w *StatusWriter, r *http.Request) {
-	took, code := a.now().Sub(q.began), cmp.Or(w.Status, http.StatusOK) // net/http's status of an empty answer
+	took, code := a.now().Sub(q.began), cmp.Or(w.Status, http.StatusOK) // net/http's status of an empty response
 	if r.Context().Err() != nil && !q.streamed.Load() {
 		code = StatusCanceled // whatever was written last, the client has not read it all
 	}
@@ -241,12 +242,12 @@ func (a *control) settle(q *request, w *StatusWriter, r *http.Request) {
 	a.audit.write(q, code, r, took, a.now())
 }
 
-// recheckEvery is how long a credential that was good is trusted. With the second in which
-// files are not looked at again, the requests of a revoked one end within 5 s.
+// recheckEvery is the interval between checks of a credential. Since files are checked at most
+// once a second, the requests of a revoked credential end within 5 s.
 const recheckEvery = 3 * time.Second
 
-// recheck ends the request when its credential is no longer good, until stop is called.
-// Requests that are answered sooner cost no more than a timer.
+// recheck ends the request when its credential is no longer valid, until stop is called. A
+// request that finishes earlier costs only a timer.
 func (q *request) recheck() (stop func()) {
 	var mu sync.Mutex
 	var timer *time.Timer
@@ -273,11 +274,11 @@ func (q *request) recheck() (stop func()) {
 	}
 }
 
-// loopback is the address of this machine's clients.
+// loopback is the address of clients on this machine.
 const loopback = "loopback"
 
-// addressOf identifies a client without a credential: this machine, an IPv4 address, or an IPv6
-// /64.
+// addressOf returns the key of a client without a credential: loopback, an IPv4 address, or an
+// IPv6 /64.
 func addressOf(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -292,10 +293,11 @@ func addressOf(r *http.Request) string {
 	return networkOf(at.Addr()).String()
 }
 
-// secretParameters are names that credentials go by (RFC 6750, section 2.3, and habit).
+// secretParameters are common names of credential parameters (RFC 6750, section 2.3, and common
+// practice).
 var secretParameters = []string{"access_token", "token", "authorization", "api_key", "apikey", "password", "secret"}
 
-// credentialIn returns the name of a parameter that holds a credential, empty for none.
+// credentialIn returns the name of a parameter that holds a credential, empty if none does.
 func credentialIn(rawQuery string) string {
 	for pair := range strings.SplitSeq(rawQuery, "&") {
 		name, _, _ := strings.Cut(pair, "=")
@@ -309,7 +311,7 @@ func credentialIn(rawQuery string) string {
 	return ""
 }
 
-// running are the requests that are being answered. It is safe for concurrent use.
+// running lists the running requests. It is safe for concurrent use.
 type running struct {
 	mu   sync.Mutex
 	next uint64
@@ -344,7 +346,8 @@ func (l *running) count() int {
 	return len(l.list)
 }
 
-// registerAdmin serves the list of clients, the list of running requests, and their end.
+// registerAdmin serves the list of clients, the list of running requests, and their
+// cancellation.
 func (a *control) registerAdmin(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+AdminPath+"askers", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.askers()) })
 	mux.HandleFunc("GET "+AdminPath+"requests", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.requests()) })
@@ -360,13 +363,13 @@ func (a *control) registerAdmin(mux *http.ServeMux) {
 	})
 }
 
-// askerStatus is what an admin reads about one client.
+// askerStatus describes one client to an admin.
 type askerStatus struct {
 	Name         string    `json:"name"` // or address
 	Role         Role      `json:"role"`
 	Last         time.Time `json:"last"`
 	Requests     uint64    `json:"requests"`
-	Limited      uint64    `json:"limited"` // of them
+	Limited      uint64    `json:"limited"` // refused requests
 	Running      int64     `json:"running"`
 	Watching     int64     `json:"watching"`
 	Rows         uint64    `json:"rows"`
@@ -378,7 +381,7 @@ func (a *control) askers() map[string][]askerStatus {
 	all := []askerStatus{}
 	for _, c := range append(s.named.list(), s.addresses.list()...) {
 		if c.requests.Load() == 0 {
-			continue // an address whose credentials were all refused or good
+			continue // an address whose credentials were all wrong or all valid
 		}
 		all = append(all, askerStatus{
 			Name: c.key, Role: *c.role.Load(), Last: time.Unix(0, c.last.Load()).UTC(), Requests: c.requests.Load(), Limited: c.refused.Load(),
@@ -388,7 +391,7 @@ func (a *control) askers() map[string][]askerStatus {
 	return map[string][]askerStatus{"askers": all}
 }
 
-// requestStatus is what an admin reads about a request that is being answered.
+// requestStatus describes a running request to an admin.
 type requestStatus struct {
 	ID           uint64  `json:"id"`
 	Asker        string  `json:"asker"`
@@ -413,7 +416,7 @@ func (a *control) requests() map[string][]requestStatus {
 	return map[string][]requestStatus{"requests": all}
 }
 
-// end cancels a request: its query of the store, its wait or its watch.
+// end cancels a request: its store query, its wait or its watch.
 func (a *control) end(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	a.running.mu.Lock()

@@ -22,8 +22,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// TestOpen: what holds no data is for everybody, whatever they show, within the limits of an
-// address and without credentials in the URL; it does not name the client.
+// TestOpen: resources without data are served with any credential or none, within the limits of
+// the address, but not with credentials in the URL. The response does not name the client.
 func TestOpen(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /file.js", func(http.ResponseWriter, *http.Request) {})
@@ -62,8 +62,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenAtATime: a browser asks for all files of a page at once, and none is refused, nor
-// counts among the requests that are answered at a time.
+// TestOpenAtATime: a browser requests all files of a page at once; none is refused or counts as
+// a running request.
 func TestOpenAtATime(t *testing.T) {
 	const files = 40
 	var inside, answered sync.WaitGroup
@@ -87,8 +87,8 @@ func TestOpenAtATime(t *testing.T) {
 	answered.Wait()
 }
 
-// newNamed makes a server that lets in clients whose token is a name in the file, and clients
-// that show none as anonymous readers.
+// newNamed makes a server that admits clients whose token is a name in the file, and clients
+// without a token as anonymous readers.
 func newNamed(t testing.TB, c Config, names map[string]Role) (s *Server, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "clients")
@@ -112,7 +112,7 @@ func writeNames(t testing.TB, file string, names map[string]Role) {
 	}
 }
 
-// fixture is a server's guard before a handler, with a clock of its own and its log.
+// fixture is a server's guard in front of a handler, with a fake clock and a captured log.
 type fixture struct {
 	*Server
 	http.Handler
@@ -136,14 +136,14 @@ func newFixture(t *testing.T, s Settings, next http.Handler) *fixture {
 	return f
 }
 
-// Write takes the log in.
+// Write appends to the captured log.
 func (f *fixture) Write(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.log.Write(b)
 }
 
-// ask comes from an address, as somebody, with further headers.
+// ask sends a request from an address with the token who and further headers.
 func (f *fixture) ask(method, target, from, who string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, nil)
 	r.RemoteAddr = from + ":1234"
@@ -168,8 +168,8 @@ func hello() http.Handler {
 	return mux
 }
 
-// TestWho: who is not known is refused, and readers may not do what takes an admin. No
-// credential is taken from a URL, and none comes into the log.
+// TestWho: unknown clients are refused, and readers cannot do an admin's work. Credentials in a
+// URL are not accepted, and none appears in the log.
 func TestWho(t *testing.T) {
 	f := newFixture(t, Settings{}, hello())
 	for _, tc := range []struct {
@@ -211,8 +211,8 @@ func TestWho(t *testing.T) {
 	}
 }
 
-// TestAudit: this machine's requests without a credential are not logged; refused ones are
-// sampled, with how many were left out.
+// TestAudit: local requests without a credential are not logged. Refused ones are sampled, with
+// the number of suppressed lines.
 func TestAudit(t *testing.T) {
 	f := newFixture(t, Settings{}, hello())
 	f.ask("GET", "/api/v1/cells", "127.0.0.1", "")
@@ -234,8 +234,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestLeft: a client that leaves while its answer is made has an outcome of its own, whatever
-// is written for nobody to read, or cut off.
+// TestLeft: a client that leaves early has its own status, whatever the handler writes
+// afterwards.
 func TestLeft(t *testing.T) {
 	for name, write := range map[string]func(http.ResponseWriter){
 		"nothing": func(http.ResponseWriter) {}, "a failure": func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) },
@@ -259,7 +259,7 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestRate: beyond its rate an asker is told when to come again, and nobody else is.
+// TestRate: a client beyond its rate gets a Retry-After, and other clients are not affected.
 func TestRate(t *testing.T) {
 	f := newFixture(t, Settings{Limits: Limits{Requests: 2, Burst: 3}}, hello())
 	codes := func(n int, from, who string) (good int) {
@@ -278,10 +278,10 @@ func TestRate(t *testing.T) {
 	}{
 		{"192.0.2.1", "", 3},
 		{"192.0.2.1", "te", 3},
-		{"192.0.2.2", "te", 0}, // one asker, wherever it comes from
+		{"192.0.2.2", "te", 0}, // one client from any address
 		{"192.0.2.2", "", 3},
 		{"[2001:db8::1]", "", 3},
-		{"[2001:db8::2]", "", 0}, // of the same /64
+		{"[2001:db8::2]", "", 0}, // same /64
 		{"[2001:db8:0:1::1]", "", 3},
 		{"[::ffff:192.0.2.2]", "", 0},
 		{"127.0.0.1", "", 3},
@@ -298,8 +298,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestFailures: an address that tries credentials is held back for a while, and whoever shows
-// a good one from there never is.
+// TestFailures: an address that tries many credentials is blocked for a while, but a valid one
+// from it never is.
 func TestFailures(t *testing.T) {
 	for _, from := range []string{"192.0.2.1", "127.0.0.1", "[2001:db8::1]"} {
 		f := newFixture(t, Settings{}, hello())
@@ -331,7 +331,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestManyAskers: however many addresses come, so many are remembered.
+// TestManyAskers: the number of remembered clients stays bounded with any number of addresses.
 func TestManyAskers(t *testing.T) {
 	const most = 64
 	f := newFixture(t, Settings{Limits: Limits{Askers: most, Requests: 1, Burst: 1}}, hello())
@@ -343,7 +343,7 @@ func TestManyAskers(t *testing.T) {
 	if s := f.Stats(); s.Askers != most || s.Forgotten != 2000-most {
 		t.Errorf("%d remembered, %d forgotten", s.Askers, s.Forgotten)
 	}
-	// Those at work are not forgotten: who comes then shares what one has.
+	// Accounts in use are not evicted: new clients then share one.
 	in := f.control.settings.Load()
 	for n := range most {
 		in.addresses.get(fmt.Sprint("busy", n), f.now)
@@ -359,8 +359,8 @@ func TestManyAskers(t *testing.T) {
 	}
 }
 
-// TestStoreTime: who has used up the store's time is refused what takes more of it, and may
-// ask the rest.
+// TestStoreTime: a client that has used up its store time is refused store queries, and other
+// requests still work.
 func TestStoreTime(t *testing.T) {
 	const each = 20 * time.Second
 	f := newFixture(t, Settings{Limits: Limits{StoreTime: 30 * time.Second}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -401,8 +401,8 @@ func TestStoreTime(t *testing.T) {
 	}
 }
 
-// TestAtATime: requests at a time are limited, watchers apart from them; an admin sees
-// requests and ends them.
+// TestAtATime: concurrent requests are limited, watchers separately. An admin sees requests and
+// ends them.
 func TestAtATime(t *testing.T) {
 	var inside sync.WaitGroup
 	f := newFixture(t, Settings{Limits: Limits{Concurrent: 2, Watchers: 3}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -444,7 +444,7 @@ func TestAtATime(t *testing.T) {
 	ended, watching := 0, 0
 	for _, q := range list.Requests {
 		if q.Asker != "te" {
-			continue // the question itself
+			continue // this request itself
 		}
 		if q.Watching {
 			watching++
@@ -475,7 +475,7 @@ func TestAtATime(t *testing.T) {
 	}
 }
 
-// TestOrigins: scripts of other web sites are kept out, but for those that are listed.
+// TestOrigins: scripts of web sites that are not listed are refused.
 func TestOrigins(t *testing.T) {
 	const site, other = "https://te.example", "https://evil.example"
 	open, closed := newFixture(t, Settings{Origins: []string{site}}, hello()), newFixture(t, Settings{}, hello())
@@ -507,7 +507,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestUse: other settings hold from the next request on; wrong ones change nothing.
+// TestUse: new settings apply from the next request on; invalid ones change nothing.
 func TestUse(t *testing.T) {
 	f := newFixture(t, Settings{Limits: Limits{Requests: 1, Burst: 1}}, hello())
 	want := func(code int) {
@@ -531,7 +531,7 @@ func TestUse(t *testing.T) {
 	want(200)
 }
 
-// TestEndpoints: endpoints are told apart by who answers, not by what is asked.
+// TestEndpoints: endpoints are distinguished by handler, not by path.
 func TestEndpoints(t *testing.T) {
 	f := newFixture(t, Settings{}, hello())
 	for n := range 200 {
@@ -545,7 +545,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestAbort: an answer that is cut off is settled too.
+// TestAbort: an aborted response is settled too.
 func TestAbort(t *testing.T) {
 	f := newFixture(t, Settings{Limits: Limits{Concurrent: 1}}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	for range 3 {
@@ -560,8 +560,9 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// TestRevoked: a watch or a long answer ends soon after its credential is revoked or loses
-// rights. Clients with a good credential stay, and so do those without one where none is needed.
+// TestRevoked: a watch or a long response ends soon after its credential is revoked or loses
+// rights. Clients with a valid credential stay, and so do those without one where none is
+// needed.
 func TestRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &bytes.Buffer{}
@@ -609,7 +610,7 @@ func TestRevoked(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		check("nothing happened", "te", "noc", "spy", "ops", "slow", "")
-		writeNames(t, file, map[string]Role{"te": Read, "noc": Admin, "ops": Read}) // spy and slow are gone, ops is no admin any more
+		writeNames(t, file, map[string]Role{"te": Read, "noc": Admin, "ops": Read}) // spy and slow are removed, ops is no longer an admin
 		time.Sleep(recheckEvery)
 		check("after the change", "te", "noc", "")
 		for _, end := range ends {
@@ -622,7 +623,7 @@ func TestRevoked(t *testing.T) {
 	})
 }
 
-// BenchmarkGuard is what a request costs beside its answer.
+// BenchmarkGuard measures the overhead of Guard per request.
 func BenchmarkGuard(b *testing.B) {
 	s, _ := newNamed(b, Config{Access: &Access{Settings: Settings{Limits: Limits{Requests: 1e6}}}}, map[string]Role{"te": Read})
 	h := s.Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -635,7 +636,7 @@ func BenchmarkGuard(b *testing.B) {
 	}
 }
 
-// TestAdmin: further resources are for admins alone, at their method alone.
+// TestAdmin: further resources are for admins only, and with their method only.
 func TestAdmin(t *testing.T) {
 	f := newFixture(t, Settings{}, hello())
 	for _, tc := range []struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// Bounds are the upper bounds of the classes of EndpointStats.Took; a further class counts the
-// answers that took longer.
+// Bounds returns the upper bounds of the buckets of EndpointStats.Took. One more bucket counts
+// slower responses.
 func Bounds() []time.Duration { return slices.Clone(bounds) }
 
 var bounds = []time.Duration{
@@ -21,27 +21,27 @@ var bounds = []time.Duration{
 	100 * time.Millisecond, 500 * time.Millisecond, time.Second, 5 * time.Second, 10 * time.Second,
 }
 
-// Stats is a snapshot of the counts of a server with Access.
+// Stats is a snapshot of the counters of a server with Access.
 type Stats struct {
-	Endpoints []EndpointStats   // in the order of their names
+	Endpoints []EndpointStats   // sorted by name
 	Refused   map[string]uint64 // requests and connections, by reason
 	Rows      uint64
 	StoreTime time.Duration
 	Running   int // requests
-	Askers    int // that are remembered
+	Askers    int // remembered
 	Forgotten uint64
 }
 
-// EndpointStats are the counts of one endpoint.
+// EndpointStats holds the counters of one endpoint.
 type EndpointStats struct {
 	Name  string
 	Codes map[int]uint64
-	// Took counts the answers by duration, in the classes of Bounds; without streams.
+	// Took counts responses by duration, in the buckets of Bounds, without streams.
 	Took  []uint64
 	Total time.Duration
 }
 
-// maxEndpoints bounds the endpoints that are counted apart.
+// maxEndpoints is the maximum number of endpoints with counters of their own.
 const maxEndpoints = 64
 
 // counts is safe for concurrent use.
@@ -61,8 +61,8 @@ var connReasons = []Reason{
 	TooManyConns, Handshake, AddressConns, DisplacedConn,
 }
 
-// endpointOf is the pattern of the handler that answered a request: there are few of them,
-// whatever clients ask for.
+// endpointOf returns the pattern of the handler that answered a request. There are few
+// patterns, whatever clients request.
 func endpointOf(r *http.Request) string {
 	pattern := r.Pattern
 	if _, path, ok := strings.Cut(pattern, " "); ok {
@@ -132,10 +132,10 @@ func (a *control) stats() Stats {
 	return s
 }
 
-// refusal is why a request was not passed on, or not answered in full.
+// refusal says why a request was not passed on, or not answered in full.
 type refusal uint8
 
-// The zero value is none.
+// The zero value means no refusal.
 const (
 	none refusal = iota
 	preflight
@@ -158,12 +158,12 @@ var refusalNames = [numRefusals]string{
 	"failures", "requests", "concurrent", "watchers", "store_time", "revoked",
 }
 
-// String is the reason as metrics and logs name it.
+// String returns the name of the reason in metrics and logs.
 func (r refusal) String() string { return refusalNames[r] }
 
-// audit writes a line for each request from another machine or with a credential, but not for
-// files without data: strangers could fill the log with them. Refused requests are sampled: each
-// reason has a line now and then.
+// audit logs each request from another machine or with a credential. It skips files without
+// data, since strangers could fill the log with them, and limits the log rate of refused
+// requests for each reason.
 type audit struct {
 	logger  *slog.Logger
 	refused [numRefusals]retry.LogThrottle
@@ -183,7 +183,7 @@ func (a *audit) write(q *request, status int, r *http.Request, took time.Duratio
 		a.refused[q.why()].Warn(a.logger, now, "api request refused", append(line, slog.String("reason", q.why().String()))...)
 		return
 	}
-	if status < http.StatusBadRequest { // wrong parameters may be anything
+	if status < http.StatusBadRequest { // parameters of bad requests may contain anything
 		line = append(line, slog.String("query", Limited(r.URL.RawQuery)))
 	}
 	line = append(line, slog.Int64("rows", q.rows.Load()), slog.Float64("store_ms", float64(q.storeTime.Load())/float64(time.Millisecond)))

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits are what one client may take. A client with a credential is its name, others are their
-// address, of IPv6 their /64. The zero value of a field means its default.
+// Limits bounds the resources of one client. A client with a credential is identified by its
+// name, others by their address (an IPv6 client by its /64). A zero field means its default.
 type Limits struct {
-	Requests float64 // a second; 100
-	// Burst is how many requests may come at once; twice a second's.
+	Requests float64 // per second; 100
+	// Burst is the maximum number of requests at once; default: twice Requests.
 	Burst      int
-	Concurrent int // answered at a time; 16
-	Watchers   int // requests that wait or watch at a time; 128
-	// StoreTime is how long the store may work for the client in a minute; 1 min: one query at
-	// all times. A query that takes longer is answered, and later ones have to wait.
+	Concurrent int // running at a time; 16
+	Watchers   int // waiting or watching requests at a time; 128
+	// StoreTime is the store's working time for the client per minute; 1 min: one query at all
+	// times. A longer query is still answered, and later ones have to wait.
 	StoreTime time.Duration
-	// Askers are the clients that are remembered, with a credential and without one; 4096 each.
-	// Those beyond it share the budget of one.
+	// Askers is the maximum number of remembered clients, with a credential and without one;
+	// 4096 each. Clients beyond it share one budget.
 	Askers int
 }
 
@@ -64,19 +64,19 @@ func (l Limits) withDefaults() (Limits, error) {
 	return l, nil
 }
 
-// Of requests whose credential is no good, from one address.
+// Limits for requests with wrong credentials from one address.
 const (
-	failureRate  = 5 // a second
+	failureRate  = 5 // per second
 	failureBurst = 50
 )
 
-// Budget is a request's part of its client's budget. A nil Budget has no bounds: it is that of
-// work that no server's request is waiting for. It is safe for concurrent use.
+// Budget is a request's share of its client's budget. A nil Budget is unlimited; it is used for
+// work that no request waits for. It is safe for concurrent use.
 type Budget struct {
 	account *account
 	limits  Limits
 	now     func() time.Time
-	refusal atomic.Uint32 // why the request was refused
+	refusal atomic.Uint32 // reason for a refused request
 
 	rows      atomic.Int64
 	storeTime atomic.Int64 // ns
@@ -86,28 +86,28 @@ type Budget struct {
 
 type budgetKey struct{}
 
-// BudgetOf returns the budget of the request that a context belongs to; nil for none.
+// BudgetOf returns the budget of the request that a context belongs to, nil if there is none.
 func BudgetOf(ctx context.Context) *Budget {
 	b, _ := ctx.Value(budgetKey{}).(*Budget)
 	return b
 }
 
-// LimitError is the error of a client that has used up its budget.
+// LimitError is the error for an exhausted budget.
 type LimitError struct {
-	Detail string        // the limit, and what to change
-	Retry  time.Duration // when to come again
+	Detail string        // the limit and a way out
+	Retry  time.Duration // when to retry
 }
 
 func (l *LimitError) Error() string { return l.Detail }
 
-// RetryAfter is the value of the header Retry-After: whole seconds, at least one.
+// RetryAfter returns the value of the header Retry-After: whole seconds, at least one.
 func (l *LimitError) RetryAfter() string {
 	return fmt.Sprint(max(1, int64((l.Retry+time.Second-1)/time.Second)))
 }
 
-// Check is called before each query of the store that may take long; its error is a LimitError.
-// A request whose first query was allowed may go on to its end: if it were cut off half way, the
-// client would repeat it and never finish.
+// Check must be called before each store query that may take long; its error is a LimitError. A
+// request that has run its first query may finish: if it were cut off half way, the client
+// would repeat it and never finish.
 func (b *Budget) Check() error {
 	if b == nil || b.storeTime.Load() > 0 {
 		return nil
@@ -120,22 +120,23 @@ func (b *Budget) Check() error {
 	return nil
 }
 
-// ChargeTime charges the time that the store has worked.
+// ChargeTime charges working time of the store.
 func (b *Budget) ChargeTime(d time.Duration) {
 	if b == nil {
 		return
 	}
 	b.storeTime.Add(int64(d))
 	b.account.storeTime.Add(int64(d))
-	// At least a millisecond, so that nothing is free. The limiter may be overdrawn, since the
-	// price of a query is known afterwards, but gives at most its burst at once.
+	// Charge at least a millisecond, so that nothing is free. The limiter may be overdrawn,
+	// since the cost of a query is known only afterwards, but it grants at most its burst per
+	// call.
 	now, store := b.now(), b.account.store
 	for ms := int(max(1, math.Ceil(float64(d)/float64(time.Millisecond)))); ms > 0; ms -= store.Burst() {
 		store.ReserveN(now, min(ms, store.Burst()))
 	}
 }
 
-// ChargeRows counts rows of the answer.
+// ChargeRows counts rows of the response.
 func (b *Budget) ChargeRows(n int) {
 	if b == nil {
 		return
@@ -144,8 +145,8 @@ func (b *Budget) ChargeRows(n int) {
 	b.account.rows.Add(uint64(n))
 }
 
-// AcquireStream is called before the request waits or watches: until release it counts among
-// the client's watchers, for which there is a limit of its own. Its error is a LimitError.
+// AcquireStream must be called before the request waits or watches. Until release it counts as
+// one of the client's watchers, which have their own limit. Its error is a LimitError.
 func (b *Budget) AcquireStream() (release func(), err error) {
 	if b == nil {
 		return func() {}, nil
@@ -161,14 +162,14 @@ func (b *Budget) AcquireStream() (release func(), err error) {
 	return func() {
 		b.watching.Store(false)
 		b.account.watching.Add(-1)
-		b.account.running.Add(1) // there is something left to do, if only to end
+		b.account.running.Add(1) // the request still has to finish
 	}, nil
 }
 
 func (b *Budget) why() refusal { return refusal(b.refusal.Load()) }
 
-// take takes one from a limiter, or returns how long until it has one. Reserving and canceling
-// would use up more than was asked for while several clients do so.
+// take takes a token from a limiter, or returns the time until one is available. Reserving and
+// canceling would consume too many tokens with concurrent clients.
 func take(l *rate.Limiter, now time.Time) time.Duration {
 	if l.AllowN(now, 1) {
 		return 0
@@ -176,16 +177,16 @@ func take(l *rate.Limiter, now time.Time) time.Duration {
 	return max(untilOne(l, now), 1)
 }
 
-// untilOne returns how long until a limiter has one; 0 or less if it has one.
+// untilOne returns the time until a limiter has a token; 0 or less if it has one.
 func untilOne(l *rate.Limiter, now time.Time) time.Duration {
 	return time.Duration((1 - l.TokensAt(now)) / float64(l.Limit()) * float64(time.Second))
 }
 
-// account is the budget of one client and what it has used. It is safe for concurrent use.
+// account holds the budget and the usage of one client. It is safe for concurrent use.
 type account struct {
 	key      string
 	rate     *rate.Limiter // requests
-	store    *rate.Limiter // milliseconds of the store's time
+	store    *rate.Limiter // milliseconds of store time
 	failures *rate.Limiter
 
 	holders  atomic.Int64 // requests that use it
@@ -194,7 +195,7 @@ type account struct {
 
 	role      atomic.Pointer[Role] // of the last request
 	requests  atomic.Uint64
-	refused   atomic.Uint64 // of requests
+	refused   atomic.Uint64 // refused requests
 	rows      atomic.Uint64
 	storeTime atomic.Int64 // ns
 	last      atomic.Int64 // Unix ns
@@ -209,9 +210,8 @@ func newAccount(key string, l *Limits) *account {
 	}
 }
 
-// begin counts a request that is to be answered, or returns why it may not be. Open requests
-// cost nothing to answer, and a browser asks for all files of a page at once: they do not count
-// among the running ones.
+// begin counts a new request, or returns the reason for its refusal. Open requests do not count
+// as running: they cost nothing, and a browser requests all files of a page at once.
 func (c *account) begin(now time.Time, l *Limits, open bool) (refusal, *LimitError) {
 	if wait := take(c.rate, now); wait > 0 {
 		return rateLimit, &LimitError{fmt.Sprintf("more than %g requests a second: ask less often, or watch what you ask for again and again", l.Requests), wait}
@@ -222,7 +222,7 @@ func (c *account) begin(now time.Time, l *Limits, open bool) (refusal, *LimitErr
 	return none, nil
 }
 
-// enter counts one more, up to a limit.
+// enter adds one to n and reports true, unless n is at its limit.
 func enter(n *atomic.Int64, limit int) bool {
 	if n.Add(1) > int64(limit) {
 		n.Add(-1)
@@ -233,15 +233,15 @@ func enter(n *atomic.Int64, limit int) bool {
 
 func (c *account) release() { c.holders.Add(-1) }
 
-// table remembers a number of accounts and forgets those that were unused for longest. It is
-// safe for concurrent use.
+// table holds a bounded number of accounts and evicts the least recently used. It is safe for
+// concurrent use.
 type table struct {
 	limits Limits
 
 	mu     sync.Mutex
 	known  map[string]*list.Element // of *account
-	order  *list.List               // the latest is in front
-	others *account                 // of all clients beyond the limit
+	order  *list.List               // latest first
+	others *account                 // shared by all clients beyond the limit
 	forgot uint64
 }
 
@@ -250,10 +250,10 @@ func (t *table) init(l Limits) {
 	t.others = newAccount("others", &l)
 }
 
-// maxPassed bounds the accounts that are looked at to find one that can be forgotten.
+// maxPassed is the maximum number of accounts examined to find one to evict.
 const maxPassed = 16
 
-// get returns the account, which is held until release.
+// get returns the account of a key and holds it until release.
 func (t *table) get(key string, now time.Time) *account {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -276,7 +276,8 @@ func (t *table) find(key string) *account {
 	return c
 }
 
-// forget makes room if one of the oldest accounts is not in use.
+// forget evicts one of the oldest accounts that is not in use, and reports whether it found
+// one.
 func (t *table) forget() bool {
 	e := t.order.Back()
 	for range maxPassed {
@@ -294,7 +295,7 @@ func (t *table) forget() bool {
 	return false
 }
 
-// list returns all accounts, the latest first.
+// list returns all accounts, latest first.
 func (t *table) list() []*account {
 	t.mu.Lock()
 	defer t.mu.Unlock()

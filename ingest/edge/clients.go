@@ -19,14 +19,14 @@ import (
 const (
 	maxClients         = 1 << 16
 	maxClientFileBytes = 16 << 20
-	// MaxTokenBytes bounds a token, in bytes.
+	// MaxTokenBytes is the maximum length of a token in bytes.
 	MaxTokenBytes = 4096
 )
 
-// clients are the contents of a file of clients.
+// clients is the content of a clients file.
 type clients struct {
 	tokens map[[sha256.Size]byte]token
-	names  []string        // of tokens, in the order of the file
+	names  []string        // of tokens, in file order
 	roles  map[string]Role // of certificates, by name
 }
 
@@ -37,10 +37,10 @@ type token struct {
 	expires time.Time // zero: never
 }
 
-// readClients reads a file of lines "NAME: SHA256 [EXPIRES]": the owner of a token, its hash in
-// hex, and when it expires (RFC 3339). With roles, a line is "NAME: ROLE SHA256 [EXPIRES]", or
-// "NAME: ROLE certificate" for clients with a certificate of that name. Empty lines and those
-// that begin with # are ignored. A name may have several tokens, for their rotation.
+// readClients reads a file of lines "NAME: SHA256 [EXPIRES]": the owner of a token, the token's
+// hash in hex, and its expiry (RFC 3339). With roles, a line is "NAME: ROLE SHA256 [EXPIRES]",
+// or "NAME: ROLE certificate" for clients with a certificate of that name. Empty lines and
+// lines that begin with # are ignored. A name may have several tokens, for rotation.
 func readClients(path string, roles bool) (*clients, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -93,16 +93,16 @@ func parseClients(text []byte, roles bool) (*clients, error) {
 	return c, lines.Err()
 }
 
-// certificateWord is in a line in place of a token's hash.
+// certificateWord replaces the hash in a line for a certificate.
 const certificateWord = "certificate"
 
-// parseClient reads a line: the hash of a token, or none for a certificate.
+// parseClient parses a line and returns the hash of its token, or nil for a certificate.
 func parseClient(line string, roles bool) (t token, hash []byte, err error) {
 	expected := errors.New("expected NAME: SHA256 [EXPIRES]")
 	if roles {
 		expected = fmt.Errorf("expected NAME: ROLE SHA256 [EXPIRES] or NAME: ROLE %s, with a role of %v", certificateWord, Roles())
 	}
-	// A name may be a URI: what ends it is a colon and a space, where there is one.
+	// A name may be a URI, so it ends at a colon with a space if the line has one.
 	name, rest, ok := strings.Cut(line, ": ")
 	if !ok {
 		name, rest, ok = strings.Cut(line, ":")
@@ -138,9 +138,9 @@ func parseClient(line string, roles bool) (t token, hash []byte, err error) {
 	return t, hash, nil
 }
 
-// find returns the token that was presented. Its cost does not depend on the number of tokens,
-// so wrong ones are cheap to refuse; its duration may tell a guesser about a hash, and nothing
-// about a token.
+// find returns the entry of a presented token. Its cost does not depend on the number of
+// tokens, so wrong ones are cheap to refuse. Its timing may reveal something about a hash but
+// nothing about a token.
 func (c *clients) find(presented string, now time.Time) (t token, why Reason, ok bool) {
 	if len(presented) > MaxTokenBytes {
 		return t, UnknownToken, false
@@ -155,24 +155,24 @@ func (c *clients) find(presented string, now time.Time) (t token, why Reason, ok
 	return t, 0, true
 }
 
-// certificate is a client's certificate that was verified.
+// certificate is a verified client certificate.
 type certificate struct {
 	name  string
-	pool  *x509.CertPool // against
-	until time.Time      // the first certificate of its chain expires
+	pool  *x509.CertPool // authority that verified it
+	until time.Time      // earliest expiry in its chain
 }
 
-// maxVerified bounds the certificates that are remembered.
+// maxVerified is the maximum number of cached certificates.
 const maxVerified = 1 << 14
 
-// verified remembers certificates that were verified: connections last long, and each request
-// on them is identified again. Safe for concurrent use.
+// verified caches verified certificates, because each request on a long-lived connection is
+// identified again. It is safe for concurrent use.
 type verified struct {
 	mu   sync.Mutex
 	list map[[sha256.Size]byte]certificate
 }
 
-// verify returns the name of a client's certificate.
+// verify returns the name in a client certificate.
 func (v *verified) verify(chain []*x509.Certificate, pool *x509.CertPool, now time.Time) (string, *refusedPeer) {
 	sum := sha256.Sum256(chain[0].Raw)
 	v.mu.Lock()
@@ -194,7 +194,7 @@ func (v *verified) verify(chain []*x509.Certificate, pool *x509.CertPool, now ti
 	return name, nil
 }
 
-// verifyClient returns the name of a client's certificate, and when its chain expires.
+// verifyClient returns the name in a client certificate and the earliest expiry of its chain.
 func verifyClient(chain []*x509.Certificate, pool *x509.CertPool, now time.Time) (string, time.Time, *refusedPeer) {
 	leaf := chain[0]
 	between := x509.NewCertPool()
@@ -224,8 +224,8 @@ func verifyClient(chain []*x509.Certificate, pool *x509.CertPool, now time.Time)
 	return name, until, nil
 }
 
-// nameOf is the name of a certificate: its first URI (as in SPIFFE), or else its first DNS
-// name, or else its common name.
+// nameOf returns the name in a certificate: its first URI (as in SPIFFE), else its first DNS
+// name, else its common name.
 func nameOf(c *x509.Certificate) (string, error) {
 	name := c.Subject.CommonName
 	switch {

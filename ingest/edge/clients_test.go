@@ -12,7 +12,7 @@ func line(name, role, secret, expires string) string {
 	return fmt.Sprintf("%s: %s %x %s\n", name, role, sha256.Sum256([]byte(secret)), expires)
 }
 
-// TestClients: a token belongs to whoever the file says, with the role there, until it
+// TestClients: a token belongs to the client named in the file, with its role, until it
 // expires.
 func TestClients(t *testing.T) {
 	text := "# who may come\n\n" + line("te", "read", "one", "") + line("spiffe://dc/noc", "admin", "two", "2026-01-02T00:00:00Z") +
@@ -48,7 +48,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestClientMistakes: a mistake is named with its line.
+// TestClientMistakes: the error names the line of a mistake.
 func TestClientMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"te":                                    "line 1: expected NAME: ROLE SHA256",
@@ -69,7 +69,7 @@ func TestClientMistakes(t *testing.T) {
 	}
 }
 
-// TestTokenFiles: without roles a line has none.
+// TestTokenFiles: a line has no role if roles are off.
 func TestTokenFiles(t *testing.T) {
 	good := fmt.Sprintf("a: %x", sha256.Sum256([]byte("x")))
 	for text, want := range map[string]string{
@@ -92,7 +92,7 @@ func TestTokenFiles(t *testing.T) {
 	}
 }
 
-// FuzzClients reads any bytes as a file of clients.
+// FuzzClients parses arbitrary bytes as a clients file.
 func FuzzClients(f *testing.F) {
 	f.Add([]byte(line("a", "", "x", "2030-01-01T00:00:00Z")+"\n# comment\n\n"+line("b", "", "y", "")), false)
 	f.Add([]byte(line("a", "read", "x", "")+"b: admin certificate\n"), true)

@@ -14,21 +14,22 @@ import (
 	"time"
 )
 
-// TLSFiles names the PEM files of one end of a connection. They are read again when they
-// change. Connections that are open stay open at the end that opened them; a Server closes those
-// that it would refuse by now.
+// TLSFiles names the PEM files of one end of a connection. They are reloaded when they change.
+// An open connection survives a change at the client; a Server closes it if the new files no
+// longer admit the client.
 type TLSFiles struct {
 	Cert, Key string // of this end
 	CA        string // the authorities that sign the other end's certificates
 }
 
-// Keys are the contents of TLS files. They are read-only.
+// Keys are the loaded TLS files. They are read-only.
 type Keys struct {
-	Cert *tls.Certificate // nil without
-	Pool *x509.CertPool   // nil without
+	Cert *tls.Certificate // nil: none
+	Pool *x509.CertPool   // nil: none
 }
 
-// Check reports a certificate without its key, or the reverse. It reads no file.
+// Check reports a certificate without its key, or a key without its certificate. It reads no
+// file.
 func (f TLSFiles) Check() error {
 	if (f.Cert == "") != (f.Key == "") {
 		return errors.New("expected a certificate and its key, or neither")
@@ -36,7 +37,7 @@ func (f TLSFiles) Check() error {
 	return nil
 }
 
-// watch reads the files; nil where none are named.
+// watch loads the files and reloads them on change. It returns nil if no file is named.
 func (f TLSFiles) watch(now func() time.Time, logger *slog.Logger) (*watched[Keys], error) {
 	if f == (TLSFiles{}) {
 		return nil, nil
@@ -57,7 +58,7 @@ func (f TLSFiles) watch(now func() time.Time, logger *slog.Logger) (*watched[Key
 	return w, nil
 }
 
-// Load reads the files as they are now.
+// Load reads the files once.
 func (f TLSFiles) Load() (k Keys, err error) {
 	if f.Cert != "" {
 		cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
@@ -79,10 +80,10 @@ func (f TLSFiles) Load() (k Keys, err error) {
 	return k, nil
 }
 
-// NewClient returns a client that shows the certificate and the token in the files, which are
-// read again when they change; either may be missing. It follows no redirect: requests and
-// credentials are for one server. base says how connections are made otherwise, and belongs to
-// the client from now on.
+// NewClient returns a client that presents the certificate and the token in the files and
+// reloads them when they change. Either may be missing. It follows no redirect, because
+// requests and credentials are for one server only. base configures all other aspects of the
+// connections; the client owns it from then on.
 func NewClient(base *http.Transport, files TLSFiles, tokenFile string, now func() time.Time, logger *slog.Logger) (*http.Client, error) {
 	t := &transport{base: base}
 	var err error
@@ -100,7 +101,7 @@ func NewClient(base *http.Transport, files TLSFiles, tokenFile string, now func(
 	}, nil
 }
 
-// ReadToken reads a bearer token from a file that holds nothing else.
+// ReadToken reads a bearer token from a file that contains nothing else.
 func ReadToken(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -113,16 +114,15 @@ func ReadToken(path string) (string, error) {
 	return t, nil
 }
 
-// transport makes connections with the credentials that the files hold at the time. It is safe
-// for concurrent use.
+// transport opens connections with the current credentials. It is safe for concurrent use.
 type transport struct {
-	base  *http.Transport  // is only copied
+	base  *http.Transport  // cloned, never used itself
 	keys  *watched[Keys]   // nil: none
 	token *watched[string] // nil: none
 
 	mu     sync.Mutex
 	latest *http.Transport
-	of     Keys // of the latest
+	of     Keys // the keys of latest
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -134,11 +134,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.current().RoundTrip(r)
 }
 
-// CloseIdleConnections is for http.Client.
+// CloseIdleConnections closes idle connections for http.Client.
 func (t *transport) CloseIdleConnections() { t.current().CloseIdleConnections() }
 
-// current is a transport with the keys that the files hold now. Connections that were made with
-// earlier ones are not used again.
+// current returns a transport with the current keys. Connections with earlier keys are not
+// reused.
 func (t *transport) current() *http.Transport {
 	var k Keys
 	if t.keys != nil {
@@ -160,11 +160,11 @@ func (t *transport) current() *http.Transport {
 	return t.latest
 }
 
-// watchEvery is the least time between two looks at the files.
+// watchEvery is the minimum time between two checks of the files.
 const watchEvery = time.Second
 
-// watched is the contents of files, read again when one of them changes. A change that cannot
-// be read is logged, and the earlier contents stay in force. Safe for concurrent use.
+// watched holds the content of files and reloads it when one of them changes. If a reload
+// fails, it logs the error and keeps the earlier content. It is safe for concurrent use.
 type watched[T any] struct {
 	paths  []string
 	load   func() (T, error)
@@ -175,21 +175,21 @@ type watched[T any] struct {
 	looked time.Time
 	stamps []stamp
 	value  T
-	logged string // the error that was logged last; each one is logged once
+	logged string // last error logged; a repeated error is logged once
 }
 
-// stamp identifies a state of a file.
+// stamp identifies a version of a file.
 type stamp struct {
 	modified time.Time
 	size     int64
 	file     os.FileInfo
 }
 
-// watch reads files by load, and again when one of them has changed. It fails where they
-// cannot be read now.
+// watch loads files by calling load, and again after a change. It returns an error if the first
+// load fails.
 func watch[T any](load func() (T, error), now func() time.Time, logger *slog.Logger, paths ...string) (*watched[T], error) {
 	w := &watched[T]{paths: paths, load: load, now: now, logger: logger, looked: now()}
-	// Stamps come first: a change in between is noticed later.
+	// Take the stamps first, so that a change during the load is noticed later.
 	stamps, err := w.stat()
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (w *watched[T]) stat() ([]stamp, error) {
 	return list, nil
 }
 
-// get returns what the files held at most a second ago.
+// get returns the content, at most a second old.
 func (w *watched[T]) get() T {
 	w.mu.Lock()
 	defer w.mu.Unlock()

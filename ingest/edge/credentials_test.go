@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestNewClient: the token in the file is shown, and to nobody that a server redirects to.
+// TestNewClient: the client sends the token in the file, and follows no redirect with it.
 func TestNewClient(t *testing.T) {
 	var shown []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +51,7 @@ func TestNewClient(t *testing.T) {
 	}
 }
 
-// replace puts a file in place of an older one.
+// replace atomically replaces a file.
 func replace(name, text string) error {
 	if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
 		return err
@@ -59,8 +59,8 @@ func replace(name, text string) error {
 	return os.Rename(name+".new", name)
 }
 
-// TestWatched: a file is read again when it changes, or is put in place of another one;
-// what cannot be read changes nothing.
+// TestWatched: a file is reloaded when it changes or is replaced; an unreadable file changes
+// nothing.
 func TestWatched(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	put := func(text string) {
@@ -97,7 +97,7 @@ func TestWatched(t *testing.T) {
 	}
 	want("one")
 	put("two")
-	want("one") // looked at a moment ago
+	want("one") // checked a moment ago
 	now = now.Add(time.Minute)
 	want("two")
 	before := reads

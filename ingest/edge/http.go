@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// WriteProblem answers with an error as RFC 9457 describes it, which no cache keeps.
+// WriteProblem writes an error response in the format of RFC 9457, with caching disabled.
 func WriteProblem(w http.ResponseWriter, code int, detail string, errors ...ProblemDetail) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	// A client that left needs no answer.
+	// An error means that the client has left.
 	_ = json.NewEncoder(w).Encode(struct {
 		Title  string          `json:"title"`
 		Status int             `json:"status"`
@@ -26,17 +26,17 @@ func WriteProblem(w http.ResponseWriter, code int, detail string, errors ...Prob
 	}{http.StatusText(code), code, detail, errors})
 }
 
-// ProblemDetail is one part of a request that is wrong.
+// ProblemDetail describes one invalid part of a request.
 type ProblemDetail struct {
-	Message  string `json:"message"`         // what was expected
+	Message  string `json:"message"`         // expected value
 	Location string `json:"location"`        // such as query.NAME
-	Value    string `json:"value,omitempty"` // what was given
+	Value    string `json:"value,omitempty"` // given value
 }
 
-// StatusWriter notes the status of an answer.
+// StatusWriter records the status of a response.
 type StatusWriter struct {
 	http.ResponseWriter
-	Status int // 0: nothing is written yet
+	Status int // 0: nothing written yet
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -55,19 +55,19 @@ func (w *StatusWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Flush implements http.Flusher, which some handlers look for by its type.
+// Flush implements http.Flusher, because some handlers test for that type.
 func (w *StatusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the wrapped writer for http.ResponseController.
 func (w *StatusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// origins are the web sites whose scripts may send requests (CORS, as the Fetch standard has it).
+// origins are the web sites whose scripts may send requests (CORS, Fetch standard).
 type origins struct {
 	allowed []string
-	unsafe  *http.CrossOriginProtection // of requests that change something
+	unsafe  *http.CrossOriginProtection // checks requests that change something
 }
 
-// maxOrigins bounds the web sites that are listed.
+// maxOrigins is the maximum number of listed web sites.
 const maxOrigins = 64
 
 func newOrigins(list []string) (o origins, err error) {
@@ -97,8 +97,8 @@ const (
 	corsMaxAge  = "600" // seconds
 )
 
-// preflight answers a browser that asks whether a script may send a request, and marks the
-// answers to scripts that may.
+// preflight answers a CORS preflight request, and adds the CORS headers to responses for
+// scripts of allowed origins. It reports whether it has answered.
 func (o *origins) preflight(w http.ResponseWriter, r *http.Request) bool {
 	if len(o.allowed) == 0 {
 		return false
@@ -121,8 +121,8 @@ func (o *origins) preflight(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// check refuses scripts of other web sites that would change something: a browser hides answers
-// from them, but sends their requests.
+// check refuses requests by scripts of other web sites that would change something: a browser
+// hides the responses from such scripts but sends their requests.
 func (o *origins) check(r *http.Request) error {
 	if o.unsafe.Check(r) != nil {
 		return errors.New("the request comes from another web site: list it among the origins of the configuration, if it is to be let in")

@@ -17,40 +17,40 @@ import (
 	"unicode/utf8"
 )
 
-// Auth says how clients prove who they are: by certificates of the authority in TLS.CA, by the
-// bearer tokens of a file, or by either. A name is the same client in both.
+// Auth configures how clients authenticate: by certificates that the authority in TLS.CA
+// signed, by bearer tokens from a file, or by either. A name is the same client in both cases.
 type Auth struct {
-	// TLS is the server's certificate and the authority of the clients' certificates. Without
-	// a certificate the server speaks in the clear.
+	// TLS names the server's certificate and the authority for client certificates. Without a
+	// certificate the server uses plain HTTP.
 	TLS TLSFiles
-	// Clients is the file of names and tokens, read again when it changes; see readClients.
+	// Clients is the file of names and tokens, reloaded when it changes; see readClients.
 	Clients string
-	// Anonymous is the identity of clients that show no credential; without a name they are
-	// refused.
+	// Anonymous is the identity of clients without a credential. If its name is empty, such
+	// clients are refused.
 	Anonymous Peer
-	// Allows reports whether a client of this name may come in, however it proved it; nil:
-	// every client may. It is asked for each request and again while a connection is open, so
-	// its answer may change. It is safe for concurrent use.
+	// Allows reports whether a client of this name is admitted, whatever its credential; nil
+	// admits every client. It is called for each request and periodically for open connections,
+	// so its result may change. It must be safe for concurrent use.
 	Allows func(name string) bool
 }
 
-// Peer is the other end of a connection.
+// Peer is the client at the other end of a connection.
 type Peer struct {
 	Name string
-	Role Role // empty where there are no roles
+	Role Role // empty if the server has no roles
 	How  How
 }
 
-// How is the proof of a peer's name. The zero value is no proof.
+// How is the kind of credential that proved a peer's name. The zero value means no proof.
 type How string
 
-// The proofs.
+// The kinds of credential.
 const (
 	ByCertificate How = "certificate"
 	ByToken       How = "token"
 )
 
-// Check finds mistakes. It reads no file.
+// Check validates the settings. It reads no file.
 func (a *Auth) Check() error {
 	if a.TLS.CA != "" && a.TLS.Cert == "" {
 		return errors.New("tls: ca: an authority for client certificates needs a certificate of this end")
@@ -68,8 +68,8 @@ func (a *Auth) Check() error {
 	return nil
 }
 
-// Exposed returns why an address beyond loopback is not safe: unless every client is identified
-// and nothing can be read or changed on the way.
+// Exposed returns the reason an address beyond loopback is unsafe: a client may be
+// unidentified, or traffic can be read or changed on the way. It returns nil if neither holds.
 func (a *Auth) Exposed() error {
 	switch {
 	case a == nil:
@@ -84,7 +84,7 @@ func (a *Auth) Exposed() error {
 	return nil
 }
 
-// Reason is why a client is refused before it has an identity.
+// Reason says why a client is refused before it has an identity.
 type Reason uint8
 
 // The reasons.
@@ -92,17 +92,17 @@ const (
 	NoCredential Reason = iota
 	UnknownToken
 	ExpiredToken
-	ForeignCertificate // not of our authority, or not for clients
+	ForeignCertificate // not signed by our authority, or not for clients
 	ExpiredCertificate // or not valid yet
 	NamelessCertificate
-	NotListed     // a valid credential whose name no list has
-	TooManyConns  // at a time
-	Handshake     // of TLS that failed, for another reason than the certificate
-	ForeignOrigin // a request for a host that is not this machine, or sent by a web page
-	AddressConns  // too many connections of one address at a time
-	DisplacedConn // a connection without a valid credential that gave its place to another
+	NotListed     // valid credential whose name is on no list
+	TooManyConns  // too many connections at a time
+	Handshake     // TLS handshake that failed for a reason other than the certificate
+	ForeignOrigin // request for a host other than this machine, or sent by a web page
+	AddressConns  // too many connections from one address at a time
+	DisplacedConn // connection without a valid credential, closed to make room for another
 
-	// NumReasons bounds every Reason.
+	// NumReasons is the number of reasons.
 	NumReasons
 )
 
@@ -111,7 +111,7 @@ var reasonNames = [NumReasons]string{
 	"connections", "handshake", "foreign_origin", "address_connections", "displaced_connection",
 }
 
-// String is the reason as metrics and logs name it, in snake case.
+// String returns the name of the reason in metrics and logs, in snake case.
 func (r Reason) String() string {
 	if r < NumReasons {
 		return reasonNames[r]
@@ -119,11 +119,11 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason_%d", uint8(r))
 }
 
-// refusedPeer is why a peer was refused. Its text is for logs, not for the peer.
+// refusedPeer is the error for a refused peer. Its text is for logs, not for the peer.
 type refusedPeer struct {
 	reason Reason
-	name   string // as far as it is known
-	cause  error  // nil for none
+	name   string // empty if unknown
+	cause  error  // nil if none
 }
 
 func (e *refusedPeer) Error() string {
@@ -139,30 +139,30 @@ func (e *refusedPeer) Error() string {
 
 func (e *refusedPeer) Unwrap() error { return e.cause }
 
-// Errors of Identify, as the refused peer reads them; the log says more.
+// Errors of Identify, worded for the refused peer; the log has more detail.
 var (
 	ErrUnknown   = errors.New("no valid credential: expected a client certificate or a bearer token")
 	ErrNotListed = errors.New("the credential is valid, and no list here has its name")
 )
 
-// gate identifies peers and refuses the others. It is safe for concurrent use.
+// gate identifies peers and refuses unknown ones. It is safe for concurrent use.
 type gate struct {
 	auth    Auth
-	roles   bool // a certificate counts only where the file of clients gives its name a role
+	roles   bool // a certificate counts only if the clients file gives its name a role
 	now     func() time.Time
 	refused func(Reason, ...slog.Attr) // of requests
 	// refusedConn is called for connections that are refused in the handshake, or closed.
 	refusedConn func(Reason, ...slog.Attr)
-	keys        *watched[Keys]     // nil: in the clear
+	keys        *watched[Keys]     // nil: plain HTTP
 	clients     *watched[*clients] // nil: no file
 
 	verified verified
 
 	mu   sync.Mutex
-	open map[*tls.Conn][]*x509.Certificate // connections of peers that showed a certificate
+	open map[*tls.Conn][]*x509.Certificate // connections with a client certificate
 }
 
-// newGate checks the configuration and reads the files.
+// newGate validates the configuration and loads the files.
 func newGate(c *Config) (*gate, error) {
 	g := &gate{auth: *c.Auth, roles: c.Access != nil, now: c.Now, refused: c.Refused}
 	err := g.auth.Check()
@@ -178,8 +178,8 @@ func newGate(c *Config) (*gate, error) {
 	return g, err
 }
 
-// tlsConfig is the configuration of the listener, nil for none. Each handshake uses the
-// certificates that the files hold then.
+// tlsConfig returns the TLS configuration of the listener, nil for plain HTTP. Each handshake
+// uses the certificates current at that time.
 func (g *gate) tlsConfig() *tls.Config {
 	if g == nil || g.keys == nil || g.auth.TLS.Cert == "" {
 		return nil
@@ -193,8 +193,8 @@ func (g *gate) tlsConfig() *tls.Config {
 	}
 }
 
-// configFor verifies by itself, so that the log and the counts know whom it refuses: crypto/tls
-// would not say.
+// configFor verifies certificates itself, because crypto/tls does not report the refused client
+// and the reason for the log and the counters.
 func (g *gate) configFor(peer net.Addr) *tls.Config {
 	k := g.keys.get()
 	c := &tls.Config{
@@ -231,7 +231,7 @@ func describe(peer string, c *x509.Certificate, err error) []slog.Attr {
 	}
 }
 
-// Identify returns the peer that a request comes from; see Server.Identify.
+// Identify returns the peer that sent a request; see Server.Identify.
 func (g *gate) Identify(r *http.Request) (Peer, error) {
 	p, refused := g.identify(r)
 	if refused == nil {
@@ -255,7 +255,7 @@ func (g *gate) identify(r *http.Request) (Peer, *refusedPeer) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.auth.TLS.CA != "" {
 		return g.certified(r.TLS.PeerCertificates)
 	}
-	// The scheme's case is free (RFC 9110, section 11.1).
+	// The scheme is case-insensitive (RFC 9110, section 11.1).
 	scheme, bearer, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	hasToken := ok && strings.EqualFold(scheme, "Bearer")
 	switch {
@@ -271,7 +271,7 @@ func (g *gate) identify(r *http.Request) (Peer, *refusedPeer) {
 	return Peer{}, &refusedPeer{reason: NoCredential}
 }
 
-// certified returns the peer of a certificate chain, by the files and lists as they are now.
+// certified returns the peer of a certificate chain, by the current files and lists.
 func (g *gate) certified(chain []*x509.Certificate) (Peer, *refusedPeer) {
 	name, refused := g.verified.verify(chain, g.keys.get().Pool, g.now())
 	if refused != nil {
@@ -296,12 +296,13 @@ func (g *gate) allowed(p Peer) (Peer, *refusedPeer) {
 	return p, nil
 }
 
-// sweepEvery is how often open connections are checked. With watchEvery, the connection of a
-// certificate that is no longer valid ends within 3 s.
+// sweepEvery is the interval between checks of open connections. Together with watchEvery, it
+// closes the connection of an invalid certificate within 3 s.
 const sweepEvery = 2 * time.Second
 
-// run closes connections whose certificate is no longer valid, or whose name is no longer let
-// in, until ctx ends. It knows the connections of the http.Server whose hook connState is.
+// run closes connections whose certificate is no longer valid or whose name is no longer
+// admitted, until ctx ends. It knows the connections of the http.Server that uses connState as
+// its hook.
 func (g *gate) run(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -315,7 +316,7 @@ func (g *gate) run(ctx context.Context) {
 	}
 }
 
-// sweep closes the sockets below TLS, so that no peer holds up the others.
+// sweep closes the sockets below TLS, so that no peer can delay the sweep.
 func (g *gate) sweep() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -337,7 +338,7 @@ func (g *gate) connState(c net.Conn, state http.ConnState) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch state {
-	case http.StateActive: // the first request has come, after the handshake
+	case http.StateActive: // first request after the handshake
 		if _, known := g.open[conn]; known {
 			return
 		}
@@ -361,10 +362,10 @@ func (g *gate) names() []string {
 	return g.clients.get().names
 }
 
-// MaxNameBytes bounds a name, in bytes.
+// MaxNameBytes is the maximum length of a name in bytes.
 const MaxNameBytes = 256
 
-// CheckName refuses names that would spoil a log or a metric.
+// CheckName rejects names that would garble a log or a metric.
 func CheckName(name string) error {
 	if name == "" || len(name) > MaxNameBytes || !utf8.ValidString(name) {
 		return fmt.Errorf("name %.64q: expected 1 to %d bytes of UTF-8", name, MaxNameBytes)
@@ -377,7 +378,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Limited bounds a text that a stranger writes into a log line.
+// Limited truncates untrusted text for a log line.
 func Limited(s string) string {
 	if len(s) > MaxNameBytes {
 		return s[:MaxNameBytes] + "..."
@@ -385,18 +386,18 @@ func Limited(s string) string {
 	return s
 }
 
-// IsLoopback reports whether only this machine reaches a host.
+// IsLoopback reports whether only this machine can reach a host.
 func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// InClear reports whether others can read and change on the way what is sent to a URL.
+// InClear reports whether traffic to a URL can be read and changed on the way.
 func InClear(u *url.URL) bool { return u.Scheme == "http" && !IsLoopback(u.Hostname()) }
 
-// CheckHost refuses a request that names another host than this machine's loopback. It is for
-// listeners on loopback: a web site that points its own name at 127.0.0.1 would otherwise
-// reach them through the browser of a visitor on this machine.
+// CheckHost rejects a request for any host other than loopback. It is for listeners on
+// loopback: otherwise a web site that points its own name at 127.0.0.1 could reach them through
+// the browser of a visitor on this machine.
 func CheckHost(r *http.Request) error {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {

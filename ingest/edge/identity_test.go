@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// identifying is a server with roles that answers with its client's identity.
+// identifying is a server with roles that answers with the identity of its client.
 type identifying struct {
 	*edge.Server
 	refused [edge.NumReasons]atomic.Uint64
@@ -34,7 +34,7 @@ func newIdentifying(t *testing.T, c edge.Config) *identifying {
 	return d
 }
 
-// ask comes with the certificate of the files, and a header.
+// ask sends a request with the certificate in the files and an Authorization header.
 func (d *identifying) ask(t *testing.T, files edge.TLSFiles, ca *edgetest.Authority, authorization string) string {
 	t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool()}
@@ -68,8 +68,8 @@ func (d *identifying) ask(t *testing.T, files edge.TLSFiles, ca *edgetest.Author
 	return response.Header.Get("X-Peer")
 }
 
-// TestRoles: certificates and tokens have the roles of the file; a certificate of the
-// authority that the file does not list opens nothing.
+// TestRoles: certificates and tokens have the roles in the file. A valid certificate that the
+// file does not list is refused.
 func TestRoles(t *testing.T) {
 	ca := edgetest.NewAuthority(t)
 	file := filepath.Join(t.TempDir(), "clients")
@@ -107,7 +107,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestReload: who is taken out of the file is out, and who is put in is in.
+// TestReload: names removed from the file are refused, and added names are admitted.
 func TestReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "clients")
 	var ahead atomic.Int64
@@ -124,12 +124,12 @@ func TestReload(t *testing.T) {
 	}
 	want("Bearer secret", "te read token")
 	want("", "anonymous read")
-	want("Bearer other", "refused") // a wrong credential is not none
+	want("Bearer other", "refused") // a wrong credential is not the same as none
 	edgetest.WriteTokens(t, file, edgetest.TokenLine("te", "admin", "other", ""))
 	ahead.Add(int64(time.Minute))
 	want("Bearer secret", "refused")
 	want("Bearer other", "te admin token")
 	edgetest.WriteTokens(t, file, "te: root")
 	ahead.Add(int64(time.Minute))
-	want("Bearer other", "te admin token") // a file that cannot be read changes nothing
+	want("Bearer other", "te admin token") // an unreadable file changes nothing
 }

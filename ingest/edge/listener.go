@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// listener accepts connections as long as there are places and completes their TLS handshake, so
-// that those that fail are counted by reason: net/http would only log them.
+// listener accepts connections while places are free and completes their TLS handshake. It
+// counts failed handshakes by reason; net/http would only log them.
 type listener struct {
 	net.Listener
-	tls       *tls.Config // nil: in the clear
+	tls       *tls.Config // nil: plain HTTP
 	handshake time.Duration
 	refused   func(Reason, ...slog.Attr)
 	places    *places
@@ -55,7 +55,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. It ends handshakes that are under way.
+// Close implements net.Listener. It aborts running handshakes.
 func (l *listener) Close() error {
 	l.end()
 	err := l.Listener.Close()
@@ -63,8 +63,8 @@ func (l *listener) Close() error {
 	return err
 }
 
-// accept returns the next connection that there is a place for. Others are answered and closed:
-// waiting, they would hold a descriptor and their client would not learn why.
+// accept returns the next connection that gets a place. It answers and closes the others: a
+// waiting connection would hold a descriptor, and its client would not learn the reason.
 func (l *listener) accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -88,7 +88,7 @@ func (l *listener) accept() (net.Conn, error) {
 	}
 }
 
-// run accepts until the listener is closed.
+// run accepts connections until the listener is closed.
 func (l *listener) run() {
 	for l.ctx.Err() == nil {
 		conn, err := l.accept()
@@ -100,7 +100,7 @@ func (l *listener) run() {
 	}
 }
 
-// deliver passes a on to Accept, and reports whether it did before the end.
+// deliver passes a to Accept. It returns false if the listener closes first.
 func (l *listener) deliver(a accepted) bool {
 	select {
 	case l.accepted <- a:
@@ -122,18 +122,18 @@ func (l *listener) shake(conn *tls.Conn) {
 	}
 }
 
-// refuse reports a handshake that failed. The gate has reported its own refusals,
-// and accept the connections that were displaced.
+// refuse reports a failed handshake. The gate has reported its own refusals, and accept has
+// reported displaced connections.
 func (l *listener) refuse(peer net.Addr, err error) {
 	_, reported := errors.AsType[*refusedPeer](err)
 	switch {
-	case reported, errors.Is(err, net.ErrClosed): // the latter gave its place to another
-	case errors.Is(err, io.EOF): // the health check of a balancer connects and says nothing
+	case reported, errors.Is(err, net.ErrClosed): // the latter was displaced by another
+	case errors.Is(err, io.EOF): // health checks of load balancers connect and send nothing
 		l.refused(Handshake)
 	default:
 		l.refused(Handshake, slog.String("peer", peer.String()), slog.String("error", Limited(err.Error())))
 	}
-	// Tell a client that speaks HTTP in the clear what is wrong.
+	// Answer a plain-HTTP client with the cause.
 	inClear, ok := errors.AsType[tls.RecordHeaderError](err)
 	if !ok || inClear.Conn == nil {
 		return

@@ -11,32 +11,31 @@ import (
 	"sync/atomic"
 )
 
-// places are the connections that a listener holds open, up to a maximum. Where clients prove who
-// they are, a connection is proven by its first request with a valid credential, and keeps its
-// place. Others give way: once all places are taken, the oldest unproven connection is closed for
-// each new one. A quarter of the places is for connections that are not proven yet, so that a
-// valid client has time to prove itself however many others do not; beyond the other three
-// quarters a proven connection counts as unproven.
+// places limits the open connections of a listener. If clients authenticate, the first request
+// with a valid credential proves a connection, and it keeps its place. Unproven connections
+// give way: once all places are taken, each new connection closes the oldest unproven one. A
+// quarter of the places is reserved for unproven connections, so that a valid client always has
+// time to authenticate. Proven connections beyond the other three quarters count as unproven.
 //
-// An address, or an IPv6 /64, has at most half of the places, and a sixteenth for unproven
-// connections: a flood from one address is refused before it displaces anybody. It is safe for
-// concurrent use.
+// An address, or an IPv6 /64, gets at most half of the places, and a sixteenth for unproven
+// connections, so a flood from one address is refused before it displaces other clients. It is
+// safe for concurrent use.
 type places struct {
 	most       int
-	mostProven int // 0: nobody can prove anything
-	ofAddress  int // connections; 0: no bounds of addresses
-	unprovenOf int // connections of an address that are not proven
+	mostProven int // 0: clients do not authenticate
+	ofAddress  int // connections; 0: no limit per address
+	unprovenOf int // unproven connections per address
 
 	mu        sync.Mutex
 	open      int
 	proven    int
-	unproven  list.List // of *placedConn, the oldest first
+	unproven  list.List // of *placedConn, oldest first
 	addresses map[netip.Prefix]*addressPlaces
 }
 
 type addressPlaces struct{ open, unproven int }
 
-// fewPlaces is the least that an address has, so that its share of a small number is of use.
+// fewPlaces is the minimum share of an address, so that a small maximum still leaves it usable.
 const fewPlaces = 16
 
 func newPlaces(most int, g *gate) *places {
@@ -51,8 +50,8 @@ func newPlaces(most int, g *gate) *places {
 	return p
 }
 
-// take gives a connection a place, and returns the connection that it displaces; the caller closes
-// that. Without a place it returns nil and why.
+// take gives a connection a place and returns the connection that it displaces, which the
+// caller closes. Without a free place it returns nil and the reason.
 func (p *places) take(c net.Conn) (placed, displaced *placedConn, why Reason) {
 	from := remoteNetwork(c)
 	p.mu.Lock()
@@ -105,15 +104,15 @@ func (p *places) leave(c *placedConn) {
 	}
 }
 
-// placedConn has a place until it closes.
+// placedConn holds a place until it closes.
 type placedConn struct {
 	net.Conn
 	places *places
 	from   netip.Prefix
 	proven atomic.Bool
 
-	// Guarded by the mu of places.
-	waiting *list.Element // among the unproven; nil for others
+	// Guarded by places.mu.
+	waiting *list.Element // its element in places.unproven; nil if proven
 	left    bool
 }
 
@@ -125,7 +124,7 @@ func (c *placedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// prove has the connection keep its place, if there is room among those that do.
+// prove lets the connection keep its place if the quota of proven connections has room.
 func (c *placedConn) prove() {
 	if c.proven.Load() {
 		return
@@ -145,7 +144,7 @@ func (c *placedConn) prove() {
 
 type placeKey struct{}
 
-// connContext is a hook for http.Server, by which provenBy finds a request's connection.
+// connContext is a hook for http.Server that lets provenBy find the connection of a request.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -153,15 +152,15 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, placeKey{}, c)
 }
 
-// provenBy notes that a request has proven who its client is.
+// provenBy marks the connection of an authenticated request as proven.
 func provenBy(r *http.Request) {
 	if c, ok := r.Context().Value(placeKey{}).(*placedConn); ok {
 		c.prove()
 	}
 }
 
-// remoteNetwork is the IPv4 address or the IPv6 /64 that a connection comes from, the zero Prefix
-// for a Unix socket.
+// remoteNetwork returns the IPv4 address or the IPv6 /64 at the other end of a connection, the
+// zero Prefix for a Unix socket.
 func remoteNetwork(c net.Conn) netip.Prefix {
 	a, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -170,14 +169,14 @@ func remoteNetwork(c net.Conn) netip.Prefix {
 	return networkOf(a.AddrPort().Addr())
 }
 
-// networkOf is an IPv4 address or an IPv6 /64, in which everybody has as many addresses as they
-// like.
+// networkOf returns an IPv4 address as a /32 and an IPv6 address as its /64, since one client
+// can use any address of its /64.
 func networkOf(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := 64
 	if a.Is4() {
 		bits = 32
 	}
-	p, _ := a.Prefix(bits) // fails for no address
+	p, _ := a.Prefix(bits) // fails only without an address
 	return p
 }

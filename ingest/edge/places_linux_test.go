@@ -18,11 +18,11 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// crowd are the connections of a test to one server, from any address of loopback.
+// crowd holds the connections of a test to one server, from any loopback address.
 type crowd struct {
 	t      *testing.T
 	server *edge.Server
-	tls    *tls.Config // nil: in the clear
+	tls    *tls.Config // nil: plain HTTP
 
 	mu      sync.Mutex
 	refused map[edge.Reason]int
@@ -51,7 +51,7 @@ func (c *crowd) count(r edge.Reason) int {
 	return c.refused[r]
 }
 
-// connect opens a connection from 127.0.0.HOST that says nothing.
+// connect opens an idle connection from 127.0.0.HOST.
 func (c *crowd) connect(host int) net.Conn {
 	c.t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(host))}}
@@ -63,7 +63,7 @@ func (c *crowd) connect(host int) net.Conn {
 	return conn
 }
 
-// client is a connection that asks.
+// client is a connection that sends requests.
 type client struct {
 	net.Conn
 	in *bufio.Reader
@@ -77,7 +77,7 @@ func (c *crowd) client(host int) *client {
 	return &client{conn, bufio.NewReader(conn)}
 }
 
-// ask sends a request, with the token unless it is empty, and returns the status; 0 where the
+// ask sends a request, with the token unless it is empty, and returns the status; 0 if the
 // connection is closed.
 func (c *client) ask(token string) int {
 	header := ""
@@ -96,7 +96,7 @@ func (c *client) ask(token string) int {
 	return answer.StatusCode
 }
 
-// closed waits until the server has closed a connection, whatever it said before.
+// closed waits until the server has closed a connection.
 func closed(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
 func withToken(t *testing.T, role string) *edge.Auth {
@@ -105,7 +105,8 @@ func withToken(t *testing.T, role string) *edge.Auth {
 	return &edge.Auth{Clients: file}
 }
 
-// withCertificates is a server that asks for certificates, and a client's configuration.
+// withCertificates returns a server's Auth that requires certificates, and a client's TLS
+// configuration.
 func withCertificates(t *testing.T) (*edge.Auth, *tls.Config) {
 	ca := edgetest.NewAuthority(t)
 	files := ca.Issue("exporter", time.Now().Add(time.Hour))
@@ -116,10 +117,10 @@ func withCertificates(t *testing.T) (*edge.Auth, *tls.Config) {
 	return &edge.Auth{TLS: ca.Server()}, &tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1", Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 }
 
-// TestFloods: connections that prove nothing, from one address or from many, leave room for
-// clients that prove who they are, new ones and those that are there, in the clear and by TLS.
+// TestFloods: floods of unproven connections, from one address or many, leave room for new and
+// existing clients that authenticate, with and without TLS.
 func TestFloods(t *testing.T) {
-	const places = 64 // 16 of an address without a credential
+	const places = 64 // 16 for an address without a credential
 	for _, by := range []string{"token", "token and role", "certificate"} {
 		t.Run(by, func(t *testing.T) {
 			cfg, token, connection := edge.Config{MaxConns: places}, "", (*tls.Config)(nil)
@@ -169,10 +170,10 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// TestProvenPlaces: clients that prove who they are cannot take the places in which others do,
-// and one address not all of them.
+// TestProvenPlaces: proven clients cannot take the places reserved for authentication, and one
+// address cannot take all places.
 func TestProvenPlaces(t *testing.T) {
-	const places = 64 // 48 of proven connections, 32 of an address
+	const places = 64 // 48 for proven connections, 32 for an address
 	c := newCrowd(t, edge.Config{MaxConns: places, Auth: withToken(t, "")})
 	var there []*client
 	for i := range 32 {
@@ -191,7 +192,8 @@ func TestProvenPlaces(t *testing.T) {
 			t.Fatalf("client %d: %d", 32+i, got)
 		}
 	}
-	// All places are taken. Newcomers displace those beyond three quarters, and are served.
+	// All places are taken. New clients displace the proven ones beyond three quarters and are
+	// served.
 	for i := range places {
 		if got := c.client(10 + i).ask("secret"); got != http.StatusOK {
 			t.Fatalf("newcomer %d: %d", i, got)
@@ -206,7 +208,7 @@ func TestProvenPlaces(t *testing.T) {
 			t.Errorf("client %d: %d, want %d", i, got, want)
 		}
 	}
-	// A place that is given back is a proven one again.
+	// A freed place can be proven again.
 	there[0].Close()
 	for c.client(100).ask("secret") != http.StatusOK || c.count(edge.TooManyConns) > 0 {
 		t.Fatal("no place is free")

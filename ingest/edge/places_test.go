@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestNetworks: an IPv6 /64 is one address, and an IPv4 address is the same in IPv6's form.
+// TestNetworks: an IPv6 /64 is one address, and an IPv4-mapped IPv6 address equals its IPv4
+// address.
 func TestNetworks(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.1": "192.0.2.1/32", "::ffff:192.0.2.1": "192.0.2.1/32", "2001:db8::1": "2001:db8::/64", "2001:db8:0:0:ffff::1": "2001:db8::/64",

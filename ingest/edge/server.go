@@ -1,8 +1,8 @@
-// Package edge is where clients reach this process over HTTP, and how this process reaches
-// other servers: listeners, TLS, who the other end is, its role, and how much it may take.
+// Package edge connects this process over HTTP: it serves clients and reaches other servers,
+// with listeners, TLS, identities, roles and budgets.
 //
-// It knows listeners, TLS, identities, roles and budgets. It must never know what is served
-// behind it.
+// It knows listeners, TLS, identities, roles and budgets. It must never know the service behind
+// it.
 package edge
 
 import (
@@ -31,50 +31,49 @@ const (
 	defaultGrace     = 5 * time.Second
 )
 
-// Config says who may reach a server and what each connection may hold.
+// Config configures access to a server and the limits of each connection.
 type Config struct {
-	// Auth says how clients prove who they are; nil: nobody has to, and the server speaks in
-	// the clear.
+	// Auth configures authentication; nil: none, and the server uses plain HTTP.
 	Auth *Auth
-	// Access holds identified clients to roles and budgets, and keeps an audit log. With it, a
-	// certificate counts only where the file of clients lists its name. Without it, the handler
-	// decides, by Identify.
+	// Access enforces roles and budgets of identified clients and keeps an audit log. With it,
+	// a certificate counts only if the clients file lists its name. Without it, the handler
+	// decides by calling Identify.
 	Access *Access
-	// Exposed lets Listen open an address beyond loopback without TLS or identities.
+	// Exposed lets Listen open an address beyond loopback without TLS or authentication.
 	Exposed bool
 
-	// MaxConns bounds the connections that are open at a time; 0: 4096. Where clients are
-	// identified, an address has half of them, and connections without a valid credential give
-	// way to others. Further ones are refused.
+	// MaxConns limits the open connections; 0: 4096. If clients authenticate, an address gets
+	// at most half of them, and connections without a valid credential give way to others.
+	// Connections beyond the limit are refused.
 	MaxConns  int
 	MaxHeader int           // bytes of a request's header; 0: 16 KiB
-	Header    time.Duration // to shake hands, and to read a request's header; 0: 10 s
-	Read      time.Duration // of a whole request; 0: 10 s, -1: no bound
-	Write     time.Duration // of an answer; 0: 1 min, -1: no bound
+	Header    time.Duration // for the handshake, and for a request's header; 0: 10 s
+	Read      time.Duration // for a whole request; 0: 10 s, -1: unlimited
+	Write     time.Duration // for a response; 0: 1 min, -1: unlimited
 	Idle      time.Duration // of a connection between requests; 0: 2 min
-	Grace     time.Duration // for requests that are under way when serving ends; 0: 5 s
+	Grace     time.Duration // for running requests when serving ends; 0: 5 s
 	HTTP2     *http.HTTP2Config
 
-	// Refused is called for each client that is refused before a handler sees it, without
-	// attributes where a line in the log would say nothing; nil: each reason is logged now and
-	// then. It is safe for concurrent use.
+	// Refused is called for each client refused before a handler sees it, without attributes if
+	// a log line would add nothing; nil: each reason is logged at a limited rate. It must be
+	// safe for concurrent use.
 	Refused func(Reason, ...slog.Attr)
 	Now     func() time.Time // nil: time.Now
 	Logger  *slog.Logger     // nil: silent
 }
 
-// Server serves HTTP/1.1 and HTTP/2 at an address, by TLS or in the clear. Its methods are
-// safe for concurrent use after Listen.
+// Server serves HTTP/1.1 and HTTP/2 on an address, with or without TLS. Its methods are safe
+// for concurrent use after Listen.
 type Server struct {
 	cfg      Config
-	gate     *gate    // nil: nobody is identified
+	gate     *gate    // nil: no authentication
 	control  *control // nil: no roles or budgets
 	pages    *http.CrossOriginProtection
 	listener net.Listener
-	loopback bool // only this machine reaches it
+	loopback bool // only this machine can reach it
 }
 
-// New checks the configuration and reads the files that it names.
+// New validates the configuration and loads the files that it names.
 func New(cfg Config) (*Server, error) {
 	cfg.MaxConns, cfg.MaxHeader = cmp.Or(cfg.MaxConns, defaultMaxConns), cmp.Or(cfg.MaxHeader, defaultMaxHeader)
 	cfg.Header, cfg.Read, cfg.Write = cmp.Or(cfg.Header, defaultHeader), cmp.Or(cfg.Read, defaultRead), cmp.Or(cfg.Write, defaultWrite)
@@ -107,7 +106,7 @@ func New(cfg Config) (*Server, error) {
 	return s, err
 }
 
-// logRefused logs clients that are refused, each reason now and then.
+// logRefused logs refused clients, at a limited rate for each reason.
 func logRefused(logger *slog.Logger, now func() time.Time) func(Reason, ...slog.Attr) {
 	var throttles [NumReasons]retry.LogThrottle
 	return func(why Reason, attrs ...slog.Attr) {
@@ -118,12 +117,13 @@ func logRefused(logger *slog.Logger, now func() time.Time) func(Reason, ...slog.
 	}
 }
 
-// ErrExposed is the error of an address that other machines reach although they should not.
+// ErrExposed is returned for an address that is reachable from other machines without
+// protection.
 var ErrExposed = errors.New("other machines reach this address")
 
-// CheckAddress refuses an address that is not HOST:PORT, and one beyond loopback where clients
-// are not identified or the connection is not encrypted, unless the configuration is Exposed.
-// The second error wraps ErrExposed.
+// CheckAddress rejects an address that is not HOST:PORT, and one beyond loopback without
+// authentication or encryption, unless the configuration is Exposed. The second error wraps
+// ErrExposed.
 func (c *Config) CheckAddress(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -152,16 +152,16 @@ func (s *Server) Listen(ctx context.Context, address string) error {
 	return nil
 }
 
-// ListenOn takes a listener in place of Listen, such as one of a Unix socket. The caller knows
+// ListenOn uses an open listener, such as a Unix socket, instead of Listen. The caller ensures
 // that its address is safe.
 func (s *Server) ListenOn(l net.Listener) {
-	host, _, _ := net.SplitHostPort(l.Addr().String()) // of a socket that has no port: not loopback
+	host, _, _ := net.SplitHostPort(l.Addr().String()) // a socket without a port is not loopback
 	s.loopback = IsLoopback(host)
 	s.listener = newListener(l, s)
 }
 
-// Close stops listening. It is for a server that Serve is not called on, or to free the
-// address before Serve has let requests finish. Closing again does nothing.
+// Close stops listening. Call it on a server without Serve, or to free the address before Serve
+// has finished the running requests. A second call does nothing.
 func (s *Server) Close() error {
 	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -169,10 +169,10 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Addr is the address that the server listens on, with the port that was chosen for 0.
+// Addr returns the listening address, with the actual port if 0 was requested.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// URL is the address as clients write it.
+// URL returns the address as a URL.
 func (s *Server) URL() string {
 	if s.gate.tlsConfig() != nil {
 		return "https://" + s.Addr().String()
@@ -180,8 +180,8 @@ func (s *Server) URL() string {
 	return "http://" + s.Addr().String()
 }
 
-// Serve answers clients with h until ctx ends, then closes the address and lets requests that
-// are under way finish for a while. A stop by ctx is no error. It may be called once.
+// Serve answers requests with h until ctx ends, then closes the address and gives running
+// requests the grace period to finish. It returns nil when ctx ends it. It may be called once.
 func (s *Server) Serve(ctx context.Context, h http.Handler) error {
 	server := s.httpServer(s.Guard(h))
 	g, ctx := errgroup.WithContext(ctx)
@@ -203,14 +203,14 @@ func (s *Server) Serve(ctx context.Context, h http.Handler) error {
 		defer cancel()
 		if err := server.Shutdown(grace); err != nil {
 			s.cfg.Logger.Warn("requests are cut off", slog.String("address", s.Addr().String()), slog.String("error", err.Error()))
-			_ = server.Close() // fails for connections that are gone
+			_ = server.Close() // fails for closed connections
 		}
 		return nil
 	})
 	return g.Wait()
 }
 
-// httpServer speaks HTTP/2 without TLS as well, for clients of gRPC.
+// httpServer also speaks HTTP/2 without TLS, for gRPC clients.
 func (s *Server) httpServer(h http.Handler) *http.Server {
 	clear := s.gate.tlsConfig() == nil
 	server := &http.Server{
@@ -235,8 +235,8 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 	return server
 }
 
-// errorLog logs what net/http has to say now and then: some of it comes from any client that
-// breaks the protocol.
+// errorLog logs errors of net/http at a limited rate, since any client that breaks the protocol
+// causes them.
 type errorLog struct {
 	slog.Handler
 	logger   *slog.Logger
@@ -250,8 +250,7 @@ func (l *errorLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Guard passes requests to next as far as their client may make them. Serve guards its handler
-// by itself.
+// Guard passes permitted requests to next. Serve applies it to its own handler.
 func (s *Server) Guard(next http.Handler) http.Handler {
 	if s.control != nil {
 		return s.control.guard(next)
@@ -270,7 +269,7 @@ func (s *Server) Guard(next http.Handler) http.Handler {
 	})
 }
 
-// checkHost refuses requests that reach a loopback address under a foreign name.
+// checkHost refuses requests that reach a loopback address under a foreign host name.
 func (s *Server) checkHost(r *http.Request) error {
 	if s.loopback {
 		return CheckHost(r)
@@ -278,19 +277,19 @@ func (s *Server) checkHost(r *http.Request) error {
 	return nil
 }
 
-// Identify returns the client that a request comes from. It verifies certificates again, since
-// connections outlive certificates, authorities and lists. Its error is ErrUnknown or
-// ErrNotListed. The server has Auth.
+// Identify returns the client that sent a request. It verifies certificates again, because a
+// connection can outlive its certificate, the authority and the lists. Its error is ErrUnknown
+// or ErrNotListed. It requires Auth.
 func (s *Server) Identify(r *http.Request) (Peer, error) { return s.gate.Identify(r) }
 
 // Names returns the names that have a token.
 func (s *Server) Names() []string { return s.gate.names() }
 
-// Use puts other settings in force, for requests that come from now on. What clients have used
-// of their budgets is forgotten. The server has Access.
+// Use applies new settings to requests from now on and resets the budgets of all clients. It
+// requires Access.
 func (s *Server) Use(settings Settings) error { return s.control.use(settings) }
 
-// refusedConn counts and reports a connection that is refused.
+// refusedConn counts and reports a refused connection.
 func (s *Server) refusedConn(why Reason, attrs ...slog.Attr) {
 	if s.control != nil {
 		s.control.counts.connections[why].Add(1)
@@ -298,5 +297,5 @@ func (s *Server) refusedConn(why Reason, attrs ...slog.Attr) {
 	s.cfg.Refused(why, attrs...)
 }
 
-// Stats are the counts of requests and refusals. The server has Access.
+// Stats returns the counts of requests and refusals. It requires Access.
 func (s *Server) Stats() Stats { return s.control.stats() }

@@ -25,8 +25,8 @@ import (
 
 var everybody = &edge.Auth{Anonymous: edge.Peer{Name: "anonymous", Role: edge.Read}}
 
-// serve serves h at the address until the test ends, or end is called. All requests have been
-// answered and counted then.
+// serve serves h at the address until the test ends or end is called; by then all requests are
+// answered and counted.
 func serve(t *testing.T, cfg edge.Config, address string, h http.Handler) (d *edge.Server, end func()) {
 	t.Helper()
 	cfg.Exposed = true
@@ -52,7 +52,7 @@ func serve(t *testing.T, cfg edge.Config, address string, h http.Handler) (d *ed
 	return d, end
 }
 
-// ask is the status of an answer, and its protocol; 0 when there was none.
+// ask returns the status and the HTTP major version of a response; 0 if there was none.
 func ask(t *testing.T, c *http.Client, url, token, host string) (status, major int) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -82,16 +82,16 @@ func plain(t *testing.T) *http.Client {
 
 var answered = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "answer") })
 
-// TestCredentials: askers come at the same time, over HTTP/2, while settings change and
-// somebody looks at what was counted. Who has a token or a listed certificate is answered,
-// and nobody else but for what is open; the log says who asked and holds no token.
+// TestCredentials: clients send requests concurrently over HTTP/2 while settings change and the
+// counters are read. Clients with a token or a listed certificate are answered; others get open
+// files only. The log names each client and contains no token.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	ca := edgetest.NewAuthority(t)
 	noc, stranger := ca.Issue("noc.example", time.Now().Add(time.Hour)), ca.Issue("stranger", time.Now().Add(time.Hour))
 	clients := filepath.Join(t.TempDir(), "clients")
 	edgetest.WriteTokens(t, clients, edgetest.TokenLine("te", "read", "sesame", ""), "noc.example: admin certificate")
-	var log bytes.Buffer // which the logger locks, and is read when the server has ended
+	var log bytes.Buffer // locked by the logger, read after the server has ended
 	mux := http.NewServeMux()
 	mux.Handle("/answer", answered)
 	mux.Handle("/file", answered)
@@ -120,7 +120,7 @@ func TestCredentials(t *testing.T) {
 	} {
 		name := asker.path
 		if asker.want == http.StatusUnauthorized {
-			name = "other" // nobody has looked at what was asked
+			name = "other" // refused before a handler's pattern is known
 		}
 		if codes[name] == nil {
 			codes[name] = make(map[int]uint64)
@@ -177,8 +177,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestWrongBesideGood: however many wrong certificates and tokens come from an address, a good
-// one from there is answered.
+// TestWrongBesideGood: a valid credential is accepted from an address that sends any number of
+// wrong certificates and tokens.
 func TestWrongBesideGood(t *testing.T) {
 	t.Parallel()
 	ca, foreign, hour := edgetest.NewAuthority(t), edgetest.NewAuthority(t), time.Now().Add(time.Hour)
@@ -233,7 +233,7 @@ func TestWrongBesideGood(t *testing.T) {
 	}
 }
 
-// TestRevokedConnection: a connection whose certificate is listed no more is cut.
+// TestRevokedConnection: a connection is cut when its certificate is no longer listed.
 func TestRevokedConnection(t *testing.T) {
 	t.Parallel()
 	ca, clients := edgetest.NewAuthority(t), filepath.Join(t.TempDir(), "clients")
@@ -261,7 +261,7 @@ func TestRevokedConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	edgetest.WriteTokens(t, clients, "other.example: admin certificate")
-	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // a silent connection ends in 2
+	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // an idle connection would end after 2 minutes
 		t.Fatal(err)
 	}
 	if more, err := io.ReadAll(answer); len(more) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -272,7 +272,7 @@ func TestRevokedConnection(t *testing.T) {
 	}
 }
 
-// TestUse: limits hold, and other ones hold from Use on.
+// TestUse: limits hold, and new ones apply after Use.
 func TestUse(t *testing.T) {
 	t.Parallel()
 	limits := func(perSecond float64) edge.Settings {
@@ -297,7 +297,8 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestLocal: a server on loopback answers under no foreign name, and counts that; others do.
+// TestLocal: a server on loopback refuses requests under foreign names and counts them; other
+// servers answer.
 func TestLocal(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]int{"127.0.0.1:0": http.StatusForbidden, "0.0.0.0:0": http.StatusOK} {
@@ -318,8 +319,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestServeEnds: when serving ends, a request that is being answered is answered, and no
-// other one.
+// TestServeEnds: when serving ends, a running request is still answered, and no new one is.
 func TestServeEnds(t *testing.T) {
 	t.Parallel()
 	asked, proceed := make(chan struct{}), make(chan struct{})
@@ -355,10 +355,11 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// TestCutOff: requests that outlast the grace are cut off, which is no error; the log says so.
+// TestCutOff: requests that outlast the grace period are cut off without an error, and this is
+// logged.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer // read when the server has ended
+	var log bytes.Buffer // read after the server has ended
 	asked := make(chan struct{})
 	s, end := serve(t, edge.Config{Grace: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))}, "127.0.0.1:0",
 		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -380,10 +381,10 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestPanics: a handler that panics is logged, and again only after a while.
+// TestPanics: a panic in a handler is logged, and again only after a while.
 func TestPanics(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer // which the logger locks, and is read when the server has ended
+	var log bytes.Buffer // locked by the logger, read after the server has ended
 	s, end := serve(t, edge.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, "127.0.0.1:0",
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("out of order") }))
 	for range 3 {
@@ -398,7 +399,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestHandshakes: connections whose handshake fails are reported, and hold up nobody.
+// TestHandshakes: failed handshakes are reported and delay no other client.
 func TestHandshakes(t *testing.T) {
 	ca := edgetest.NewAuthority(t)
 	failed := make(chan string, 1)
@@ -423,7 +424,7 @@ func TestHandshakes(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		do   func(net.Conn)
-		want string // in the error
+		want string // expected in the error
 	}{
 		{"speaks in the clear", say("GET / HTTP/1.1\r\n\r\n"), "does not look like a TLS handshake"},
 		{"speaks nonsense", say(strings.Repeat("\x00", 100)), "does not look like a TLS handshake"},
@@ -466,7 +467,7 @@ func TestHandshakes(t *testing.T) {
 	if answer, err := io.ReadAll(peer); err != nil || !strings.Contains(string(answer), "answer") {
 		t.Errorf("after a handshake: %q, %v", answer, err)
 	}
-	// A handshake that is under way does not hold up the end.
+	// A running handshake does not delay the end.
 	silent, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -478,8 +479,8 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
-// TestConnections: connections beyond the limit are answered and reported, and a place that is
-// given back can be taken again.
+// TestConnections: connections beyond the limit are answered and reported, and a freed place
+// can be taken again.
 func TestConnections(t *testing.T) {
 	refused := make(chan edge.Reason, 1)
 	s, _ := serve(t, edge.Config{MaxConns: 1, Refused: func(r edge.Reason, _ ...slog.Attr) { refused <- r }}, "127.0.0.1:0", answered)
@@ -522,7 +523,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestAddresses: beyond loopback there is no server without TLS and identities, unless exposed.
+// TestAddresses: an address beyond loopback needs TLS and authentication, unless exposed.
 func TestAddresses(t *testing.T) {
 	ca := edgetest.NewAuthority(t)
 	tokens := &edge.Auth{TLS: edge.TLSFiles{Cert: "c", Key: "k"}, Clients: "t"}
@@ -560,8 +561,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestForeignOrigin: without Access too, a server on loopback answers under no foreign name, and
-// none changes something for a web page.
+// TestForeignOrigin: without Access, a server on loopback still refuses foreign host names, and
+// every server refuses changes by a foreign web page.
 func TestForeignOrigin(t *testing.T) {
 	refused := make(chan edge.Reason, 1)
 	s, _ := serve(t, edge.Config{Refused: func(r edge.Reason, _ ...slog.Attr) { refused <- r }}, "127.0.0.1:0", answered)

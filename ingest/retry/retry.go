@@ -1,5 +1,4 @@
-// Package retry is for work that fails again and again: how long to wait before the next
-// attempt, and how to keep the log of the failures short.
+// Package retry paces repeated attempts after failures and throttles the log of the failures.
 //
 // It knows durations and log lines. It must never know what is attempted.
 package retry
@@ -12,18 +11,18 @@ import (
 	"time"
 )
 
-// Backoff gives the pauses between attempts: First, then each twice as long as the one before, up
-// to Longest. It is for one goroutine at a time; a copy starts where the original is.
+// Backoff computes the pauses between attempts: First, then doubling up to Longest. It is for
+// one goroutine at a time; a copy continues from the original's state.
 type Backoff struct {
 	First, Longest time.Duration
-	// Jitter shortens each pause at random, by up to a half. It is for clients that lose their
-	// server at the same moment and must not return together.
+	// Jitter shortens each pause at random, by up to a half, so that clients that lose their
+	// server at the same moment do not return together.
 	Jitter bool
 
 	next time.Duration // 0: First
 }
 
-// Pause returns how long to wait before the next attempt.
+// Pause returns the pause before the next attempt.
 func (b *Backoff) Pause() time.Duration {
 	pause := max(b.next, b.First)
 	b.next = min(2*pause, b.Longest)
@@ -33,7 +32,7 @@ func (b *Backoff) Pause() time.Duration {
 	return pause
 }
 
-// Wait waits for Pause, and reports whether ctx goes on.
+// Wait sleeps for Pause. It returns false if ctx ends.
 func (b *Backoff) Wait(ctx context.Context) bool { return Sleep(ctx, b.Pause()) }
 
 // Slow makes the next pause the longest one.
@@ -42,7 +41,7 @@ func (b *Backoff) Slow() { b.next = b.Longest }
 // Reset makes the next pause the first one, after an attempt that succeeded.
 func (b *Backoff) Reset() { b.next = 0 }
 
-// Sleep waits for d, or until ctx ends, and reports whether ctx goes on.
+// Sleep waits for d or until ctx ends. It returns false if ctx has ended.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -57,27 +56,27 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// DefaultEvery is the least time between two lines of a LogThrottle unless it has another one.
+// DefaultEvery is the default minimum time between two lines of a LogThrottle.
 const DefaultEvery = 10 * time.Second
 
-// LogThrottle keeps the log of one kind of failure short: the first one is logged, and then at
-// most one in each Every, with the number of those that were left out. The zero value is ready.
+// LogThrottle limits the log of one kind of failure: it logs the first failure, and then at
+// most one in each Every, with the number of suppressed lines. The zero value is ready to use.
 // It is safe for concurrent use.
 type LogThrottle struct {
 	Every time.Duration // 0: DefaultEvery
 
 	mu      sync.Mutex
-	last    time.Time // of the last line
-	leftOut uint64    // since then
+	last    time.Time // time of the last line
+	leftOut uint64    // lines suppressed since
 	failing bool      // a line was logged since the last Over
 }
 
-// Warn logs a failure as a warning, or counts it as left out. It reports whether it logged.
+// Warn logs a failure as a warning, or counts it as suppressed. It reports whether it logged.
 func (t *LogThrottle) Warn(logger *slog.Logger, now time.Time, message string, attrs ...slog.Attr) bool {
 	return t.Log(logger, slog.LevelWarn, now, message, attrs...)
 }
 
-// Log is Warn at another level.
+// Log works like Warn, at the given level.
 func (t *LogThrottle) Log(logger *slog.Logger, level slog.Level, now time.Time, message string, attrs ...slog.Attr) bool {
 	leftOut, due := t.due(now)
 	if !due {
@@ -106,8 +105,8 @@ func (t *LogThrottle) due(now time.Time) (leftOut uint64, due bool) {
 	return leftOut, true
 }
 
-// Over reports whether failures were logged since the last call, so that their end is worth a
-// line.
+// Over reports whether failures were logged since the last call, so that the caller can log
+// their end.
 func (t *LogThrottle) Over() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

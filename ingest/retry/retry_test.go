@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestBackoff: pauses double up to the longest one, and begin again after a success.
+// TestBackoff: pauses double up to the maximum and restart after a success.
 func TestBackoff(t *testing.T) {
 	b := Backoff{First: time.Second, Longest: 5 * time.Second}
 	want := func(pauses ...time.Duration) {
@@ -28,7 +28,7 @@ func TestBackoff(t *testing.T) {
 	want(5, 5)
 }
 
-// TestJitter: pauses are between a half and the whole, and not all alike.
+// TestJitter: pauses lie between half and the whole, and differ.
 func TestJitter(t *testing.T) {
 	b := Backoff{First: time.Second, Longest: time.Second, Jitter: true}
 	seen := map[time.Duration]bool{}
@@ -44,7 +44,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// TestWait: a wait takes its pause, and ends with the context.
+// TestWait: a wait takes its pause and ends with the context.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, begin := Backoff{First: time.Second, Longest: time.Minute}, time.Now()
@@ -62,8 +62,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestLogThrottle: failures are logged at first and then seldom, with the number of those that
-// were left out, and their end is worth one line.
+// TestLogThrottle: failures are logged at first and then rarely, with the number of suppressed
+// lines, and their end is reported once.
 func TestLogThrottle(t *testing.T) {
 	var log bytes.Buffer
 	logger, now := slog.New(slog.NewTextHandler(&log, nil)), time.Unix(1e9, 0)

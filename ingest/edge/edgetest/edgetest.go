@@ -23,7 +23,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// Authority signs certificates of a test.
+// Authority signs the certificates of a test.
 type Authority struct {
 	File string // its own certificate
 
@@ -34,7 +34,8 @@ type Authority struct {
 	n    int64
 }
 
-// NewAuthority makes an authority that holds for an hour. Its files go with the test.
+// NewAuthority makes an authority that is valid for an hour. Its files are removed after the
+// test.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, dir: t.TempDir()}
@@ -74,7 +75,7 @@ func (a *Authority) write(name, kind string, der []byte) {
 	}
 }
 
-// Issue writes a certificate of a name that holds until a time.
+// Issue writes a certificate for a name, valid until the given time.
 func (a *Authority) Issue(name string, until time.Time, change ...func(*x509.Certificate)) edge.TLSFiles {
 	a.t.Helper()
 	a.n++
@@ -98,7 +99,7 @@ func (a *Authority) Issue(name string, until time.Time, change ...func(*x509.Cer
 	return f
 }
 
-// Server writes a certificate of this end, for loopback.
+// Server writes a server certificate for loopback.
 func (a *Authority) Server() edge.TLSFiles {
 	a.t.Helper()
 	return a.Issue("collector", time.Now().Add(time.Hour), func(c *x509.Certificate) {
@@ -107,14 +108,14 @@ func (a *Authority) Server() edge.TLSFiles {
 	})
 }
 
-// Pool is the authority as those hold it who trust it.
+// Pool returns a pool that trusts the authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// WithURI gives a certificate the URI as its name.
+// WithURI sets the URI name of a certificate.
 func WithURI(text string) func(*x509.Certificate) {
 	return func(c *x509.Certificate) {
 		u, _ := url.Parse(text)
@@ -122,7 +123,7 @@ func WithURI(text string) func(*x509.Certificate) {
 	}
 }
 
-// WriteTokens writes a token file of lines.
+// WriteTokens writes a token file with the given lines.
 func WriteTokens(t testing.TB, name string, lines ...string) {
 	t.Helper()
 	text := "# tokens of a test\n\n"
@@ -134,13 +135,13 @@ func WriteTokens(t testing.TB, name string, lines ...string) {
 	}
 }
 
-// TokenLine is a line of a token file, for the secret. Role and expires may be empty.
+// TokenLine returns a line of a token file for the secret. Role and expires may be empty.
 func TokenLine(name, role, secret, expires string) string {
 	return fmt.Sprintf("%s: %s %x %s", name, role, sha256.Sum256([]byte(secret)), expires)
 }
 
-// Limited serves h to a client that has used up its budget: the store's time for retry, and its
-// watchers for good. 0: nothing of it is used.
+// Limited serves h to a client that has exhausted its budget: its store time, until retry has
+// passed, and its watchers, for good. With 0, the store time is unused.
 func Limited(t testing.TB, retry time.Duration, h http.Handler) http.Handler {
 	t.Helper()
 	now := time.Now()
@@ -157,7 +158,7 @@ func Limited(t testing.TB, retry time.Duration, h http.Handler) http.Handler {
 		s.Guard(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			b := edge.BudgetOf(r.Context())
 			b.ChargeTime(time.Minute + retry - time.Millisecond)
-			_, err = b.AcquireStream() // which is never released
+			_, err = b.AcquireStream() // never released
 		})).ServeHTTP(httptest.NewRecorder(), spend)
 	}
 	if err != nil {
