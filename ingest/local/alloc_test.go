@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// steady is a source whose frames are of four sessions in turn.
+// steady is a source whose frames belong to four sessions in turn.
 type steady struct {
 	frame []byte
 	at    int64
@@ -41,14 +41,14 @@ type nowhere struct{}
 func (nowhere) WriteBlock(context.Context, *aggregate.Block) error { return io.ErrClosedPipe }
 func (nowhere) Commit(context.Context, []Mark) error               { return io.ErrClosedPipe }
 
-// TestNoAllocations holds a worker's way of a batch to none, with sessions and without, also
-// where each packet is one that is found.
+// TestNoAllocations: a worker processes a batch without allocating, with and without sessions,
+// even if each packet is a finding.
 func TestNoAllocations(t *testing.T) {
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := &steady{frame: make([]byte, 60), at: time.Now().UnixNano() >> 29 << 29} // frames of that time are compared with each other
+	source := &steady{frame: make([]byte, 60), at: time.Now().UnixNano() >> 29 << 29} // a multiple of 2^29 ns: frames of one such interval are compared with each other
 	copy(source.frame[12:], []byte{0x99, 0x00, 0x2b, 0x85, 0x08, 0x00, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 1, 10, 0, 2, 1})
 	senders := &finding.Config{Domain: domain, Locator: fabric.None(domain), Senders: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 	for _, sessions := range []func(string) SessionTap{nil, func(string) SessionTap { return SessionTap{Name: "a", Tap: window.Tap{Tags: true}} }} {
@@ -82,7 +82,7 @@ func TestNoAllocations(t *testing.T) {
 			}
 			packets += l.way.Tally().Packets
 			for _, f := range l.way.Findings() {
-				if f.Kind == finding.UnauthorisedSender { // they are duplicates as well
+				if f.Kind == finding.UnauthorisedSender { // the packets are also found to be duplicates
 					found += f.Count
 				}
 			}

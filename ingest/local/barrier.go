@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// barrier has each worker answer its next order and makes a round of all answers. A worker
-// that does not answer in time keeps its last mark, and answers to a later barrier. It fails where the journal does, and where a worker has.
+// barrier has each worker answer its next order and commits all answers in one round. A worker
+// that does not answer in time keeps its last mark and answers at a later barrier. It returns
+// errors of the journal and of workers.
 func (p *Pipeline) barrier(ctx context.Context) error {
 	p.began = time.Now()
 	for _, w := range p.workers {
@@ -23,9 +24,9 @@ func (p *Pipeline) barrier(ctx context.Context) error {
 }
 
 const (
-	// gather is how long a round waits for further windows of the same moment.
+	// gather is how long a round waits for further windows that close at the same time.
 	gather = 10 * time.Millisecond
-	// leastBetween is the least time between rounds that windows ask for.
+	// leastBetween is the minimum time between rounds that windows request.
 	leastBetween = 50 * time.Millisecond
 )
 
@@ -37,13 +38,13 @@ func (p *Pipeline) hasten() {
 	}
 }
 
-// schedule has the next round begin after a time.
+// schedule starts the next round after a delay.
 func (p *Pipeline) schedule(after time.Duration) {
 	p.due = time.Now().Add(after)
 	p.round.Reset(after)
 }
 
-// ask gives the worker its next order, unless one is unanswered.
+// ask sends the worker its next order, unless one is unanswered.
 func (w *worker) ask() {
 	if w.asked || w.gone {
 		return
@@ -52,8 +53,8 @@ func (w *worker) ask() {
 	w.asked, w.next = true, order{}
 }
 
-// collect waits for the answers that are due, and lets go of workers that have ended. One
-// that was late before is not waited for again.
+// collect waits for pending answers and removes workers that have ended. It does not wait for a
+// worker that was already late.
 func (p *Pipeline) collect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
 	defer cancel()
@@ -76,7 +77,7 @@ func (p *Pipeline) collect(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// poll takes an answer that is there already.
+// poll takes an answer if it has already arrived.
 func (p *Pipeline) poll(w *worker) {
 	select {
 	case c := <-w.answers:
@@ -89,7 +90,7 @@ func (p *Pipeline) poll(w *worker) {
 	}
 }
 
-// accept takes over what a worker handed over.
+// accept processes a worker's cut.
 func (p *Pipeline) accept(w *worker, c *cut) {
 	w.asked, w.late, w.gone = false, false, c.last
 	w.saved, w.through = c.marks, c.through
@@ -106,7 +107,7 @@ func (p *Pipeline) accept(w *worker, c *cut) {
 	})
 }
 
-// commit makes what was handed over durable, with the last marks.
+// commit makes the collected blocks durable, with the latest marks.
 func (p *Pipeline) commit(ctx context.Context) error {
 	err := p.failed
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 // silence between them.
 type card struct {
 	frame []byte
-	later []byte               // the frames after the first; nil for the same
+	later []byte               // the frames after the first; nil: the same
 	ahead func() time.Duration // of the card's clock
 
 	known int64
@@ -47,8 +47,9 @@ func (s *card) QuietUntil() int64 { return s.quiet }
 func (s *card) Ahead() int64      { return s.known }
 func (s *card) Close() error      { return nil }
 
-// A card's clock decides when its windows close, whatever the system's shows. One that is
-// set back by less than the horizon of 5 minutes loses nothing, not even over a reload.
+// TestCardClocks: a card's clock decides when its windows close, whatever the system clock
+// shows. Setting it back by less than the horizon of 5 minutes loses nothing, even over a
+// reload.
 func TestCardClocks(t *testing.T) {
 	for name, ahead := range map[string]func(run time.Duration) time.Duration{
 		"right":       func(time.Duration) time.Duration { return 0 },
@@ -100,8 +101,8 @@ func TestCardClocks(t *testing.T) {
 	}
 }
 
-// TestObserved: a tap that sees nothing is ever further behind, though its windows close by the clock, and
-// so is one that never saw anything.
+// TestObserved: a tap that sees nothing falls further and further behind, although its windows
+// close by the clock, and so does one that never saw anything.
 func TestObserved(t *testing.T) {
 	for name, packets := range map[string]bool{"once": true, "never": false} {
 		t.Run(name, func(t *testing.T) {

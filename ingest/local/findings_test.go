@@ -9,8 +9,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// TestFindingsOverReloads: under configurations of which each lets others send, what is
-// found counts on.
+// TestFindingsOverReloads: findings keep counting over reloads that change the authorized
+// senders.
 func TestFindingsOverReloads(t *testing.T) {
 	rec := record(t)
 	var more atomic.Int64
@@ -34,7 +34,7 @@ func TestFindingsOverReloads(t *testing.T) {
 	for _, next := range []struct {
 		epoch   uint64
 		senders string
-	}{{1, "198.51.100.0/24"}, {2, "192.0.2.0/24"}} { // the first one of the same epoch
+	}{{1, "198.51.100.0/24"}, {2, "192.0.2.0/24"}} { // the first has the same epoch
 		more.Add(400)
 		if err := p.Reload(t.Context(), plan(next.epoch, next.senders, again)); err != nil {
 			t.Fatal(err)

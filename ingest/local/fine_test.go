@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// shown is a journal and a sink of provisional rows that live views see.
+// shown is a journal and a sink of provisional rows, as live views see them.
 type shown struct {
 	*journal
 	seconds, fine *table.Memory
@@ -33,8 +33,9 @@ func (s *shown) WriteProvisional(p *aggregate.Provisional) {
 	s.fine.WriteProvisional(p)
 }
 
-// TestFineWindows: a watcher sees a window of 100 ms right after its end, and as it is stored once its
-// rows are. It holds cells with something heavy alone, with the states of the windows of 1 s.
+// TestFineWindows: a watcher sees a 100 ms window right after its end, and its stored form once
+// its rows are stored. It contains only cells with heavy observations, with the states of the 1
+// s windows.
 func TestFineWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const length, soon = 100 * time.Millisecond, 20 * time.Millisecond
@@ -45,7 +46,7 @@ func TestFineWindows(t *testing.T) {
 			t.Fatal(err)
 		}
 		heavy, clear := tick(), tick()
-		heavy.frame[14], clear.frame[29] = 0x20, 9 // no bandwidth is left; another source
+		heavy.frame[14], clear.frame[29] = 0x20, 9 // no bandwidth left; another source
 		plan := tapsPlan(t, tapOf("heavy", 0, heavy), tapOf("clear", 0, clear))
 		plan.Resolutions, plan.FineHeavyOnly = []time.Duration{length, time.Second, time.Minute}, true
 		p, err := local.New(local.Config{Instance: "test", Journal: s, Provisional: s}, plan)

@@ -83,7 +83,7 @@ func (r *recording) fabric(t *testing.T) *fabric.Fabric {
 	return f
 }
 
-// plan has a tap for each file, with its source from open.
+// plan returns a plan with a tap for each file, with its source from open.
 func (r *recording) plan(t *testing.T, epoch uint64, open func(path string) local.Source) local.Plan {
 	t.Helper()
 	p := local.Plan{Settings: window.Settings{
@@ -99,15 +99,14 @@ func (r *recording) plan(t *testing.T, epoch uint64, open func(path string) loca
 	return p
 }
 
-// file is a capture file as a tap. Frames come in batches of at most size, with a pause
-// between them.
+// file is a capture file as a tap. Batches have at most size frames, with a pause between them.
 type file struct {
 	r      *capture.Reader
 	batch  capture.Batch
 	at     int
 	size   int
 	pause  time.Duration
-	more   *atomic.Int64 // how many frames there are so far; nil for all
+	more   *atomic.Int64 // number of frames available so far; nil for all
 	given  atomic.Int64
 	cut    atomic.Bool // no more frames
 	closed atomic.Bool
@@ -144,7 +143,7 @@ func (f *file) ReadBatch(b *capture.Batch) error {
 	return nil
 }
 
-// QuietUntil does not tell: the frames' own times do.
+// QuietUntil returns 0: only the frames' own times advance the clock.
 func (f *file) QuietUntil() int64 { return 0 }
 func (f *file) Ahead() int64      { return 0 }
 
@@ -155,7 +154,7 @@ func (f *file) Close() error {
 	return f.r.Close()
 }
 
-// identity is that of a block.
+// identity identifies a block.
 type identity struct {
 	producer, incarnation, seq uint64
 }
@@ -183,7 +182,7 @@ func (j *journal) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// Commit stores what is held. A block that is stored again has to be the same.
+// Commit stores the held blocks. A block that is stored again must be the same.
 func (j *journal) Commit(_ context.Context, marks []local.Mark) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -211,7 +210,7 @@ func (j *journal) marks() []local.Mark {
 	return slices.Clone(j.saved)
 }
 
-// after is the highest incarnation of the last round.
+// after returns the highest incarnation of the last round.
 func (j *journal) after() (last uint64) {
 	for _, m := range j.marks() {
 		last = max(last, m.Source.Incarnation)
@@ -226,7 +225,7 @@ func sum(b *aggregate.Block) (n uint64) {
 	return n
 }
 
-// total is how many observations are stored at a resolution, in all epochs.
+// total returns the number of stored observations at a resolution, in all epochs.
 func (j *journal) total(resolution time.Duration) (n uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -238,7 +237,7 @@ func (j *journal) total(resolution time.Duration) (n uint64) {
 	return n
 }
 
-// rows adds up what is stored at a resolution, as rows of a window and a key.
+// rows returns the sums of stored values at a resolution, by window and key.
 func (j *journal) rows(resolution time.Duration) map[row]values {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -290,7 +289,7 @@ func addUp(blocks func(func(aggregate.Block) bool), resolution time.Duration) ma
 	return rows
 }
 
-// conserved checks that all observations of a pipeline that has ended are accounted for.
+// conserved checks that a finished pipeline accounts for all observations.
 func conserved(t *testing.T, s local.Stats) {
 	t.Helper()
 	c := s.Counts()
@@ -299,7 +298,7 @@ func conserved(t *testing.T, s local.Stats) {
 	}
 }
 
-// contextWithStop is a context that the test ends.
+// contextWithStop returns a context that the test ends.
 func contextWithStop(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }

@@ -14,27 +14,27 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// A lane is the stream of one tap's frames, and who its rows are of. The worker that it is in
-// uses it alone.
+// A lane is the stream of one tap's frames and the identity of its rows. Only its worker uses
+// it.
 type lane struct {
 	SessionTap
 	ring    int
-	of      string // the tap whose session it is; empty for the tap itself
-	session string // of the tap's source
+	of      string // tap of the session; empty for the tap itself
+	session string // name in the tap's source
 	link    decode.Link
 	hold    *hold
 
-	provisional aggregate.ProvisionalSink // nil for none
+	provisional aggregate.ProvisionalSink // nil: none
 
 	source aggregate.Source
-	wrote  aggregate.Source // that of the rows before the last cut
+	wrote  aggregate.Source // identity of the rows before the last cut
 	way    *window.Stream
 
 	last   int64     // time of the last frame
-	seen   uint64    // observations up to the last cut
+	seen   uint64    // observations as of the last cut
 	heard  int64     // RingStats.Observed
-	due    int64     // when a window that live views show ends or closes next, by the lane's clock
-	before RingStats // of the same name, before it was this lane's
+	due    int64     // next end or close of a window in live views, by the lane's clock
+	before RingStats // RingStats of an earlier ring of this name
 }
 
 // open makes the stream of the lane.
@@ -49,7 +49,7 @@ func (l *lane) open(plan *Plan) (err error) {
 	return nil
 }
 
-// settings are those of the lane under a plan.
+// settings returns the settings of the lane under a plan.
 func (l *lane) settings(plan *Plan) *window.Settings {
 	s := plan.Settings
 	if l.session != "" {
@@ -59,7 +59,7 @@ func (l *lane) settings(plan *Plan) *window.Settings {
 	return &s
 }
 
-// add takes frames in.
+// add processes frames.
 func (l *lane) add(ctx context.Context, frames []capture.Frame) error {
 	if err := l.way.Add(ctx, frames); err != nil {
 		return err
@@ -70,8 +70,8 @@ func (l *lane) add(ctx context.Context, frames []capture.Frame) error {
 	return nil
 }
 
-// advance closes the windows that are due at a time of the worker's source, and announces those that
-// have ended.
+// advance closes the windows that are due at a time of the worker's source, and announces those
+// that have ended.
 func (l *lane) advance(ctx context.Context, at int64) error {
 	l.wrote = l.source
 	at -= int64(l.Behind)
@@ -91,7 +91,7 @@ func (l *lane) close(ctx context.Context) error {
 	return l.way.Flush(ctx)
 }
 
-// change goes on under another plan and at another place.
+// change switches to another plan and place.
 func (l *lane) change(ctx context.Context, plan *Plan, to SessionTap) error {
 	l.Behind, l.Tap = to.Behind, to.Tap
 	if err := l.way.Reconfigure(ctx, l.settings(plan), l.Tap); err != nil {
@@ -101,13 +101,13 @@ func (l *lane) change(ctx context.Context, plan *Plan, to SessionTap) error {
 	return nil
 }
 
-// mark is how far the lane has come, at a time of the worker's source.
+// mark returns the progress of the lane, at a time of the worker's source.
 func (l *lane) mark(at int64, closed bool) Mark {
 	return Mark{Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, At: at, Closed: closed}
 }
 
-// cut is a snapshot for a round, at a time. The shard's watermark goes on by the clock and does not show
-// when the last observation came: their number does.
+// cut returns a snapshot for a round. The shard's watermark advances by the clock and does not
+// show the time of the last observation, so a change in their number does.
 func (l *lane) cut(at time.Time, ended bool) RingStats {
 	shard := l.way.Shard()
 	s := RingStats{
@@ -132,34 +132,34 @@ func (l *lane) cut(at time.Time, ended bool) RingStats {
 	return s
 }
 
-// seqBase is the number of a ring's first block: the rings of a tap are parts of one producer. No
-// block has the number 0.
+// seqBase returns the number of a ring's first block: the rings of a tap are parts of one
+// producer. No block has the number 0.
 func seqBase(ring int) uint64 { return uint64(ring)<<aggregate.PartShift | 1 }
 
-// RingOf is the ring that a block with this number came from.
+// RingOf returns the ring that wrote the block with this number.
 func RingOf(seq uint64) int { return int(seq >> aggregate.PartShift) }
 
-// Producer identifies what a tap of an instance measures.
+// Producer returns the identity of a tap of an instance.
 func Producer(instance, tap string) uint64 {
 	return xxhash.Sum64String(fmt.Sprintf("live %q %q", instance, tap))
 }
 
-// incarnation is a new one, above all before it. It is that of a ring without a state,
-// whose numbers begin again; rings that begin together have the same.
+// incarnation returns a new incarnation, above all earlier ones. It is for rings without state,
+// whose block numbers begin again; rings that begin together share it.
 func (p *Pipeline) incarnation() uint64 {
 	p.last = max(p.last+1, uint64(max(p.cfg.Now().UnixNano(), 0)))
 	return p.last
 }
 
-// Mark is how far the rows of one ring go, as of a round.
+// Mark records how far the rows of one ring go, as of a round.
 type Mark struct {
 	Name string // of the tap
 	Ring int
 	// Of and Session are as in RingStats.
 	Of, Session string
 	Source      aggregate.Source
-	// At is the time (Unix ns) up to which the ring has taken frames in; 0 before the first.
+	// At is the time (Unix ns) up to which the ring has processed frames; 0 before the first.
 	At int64
-	// Closed says that all of its windows have closed: none was open at At.
+	// Closed reports that all of its windows are closed: none was open at At.
 	Closed bool
 }

@@ -1,21 +1,21 @@
-// Package local runs taps through the pipeline all day: frames to observations, to
-// windows that close by the clock, to a journal.
+// Package local runs taps continuously through the pipeline: frames to observations, to windows
+// that close by the clock, to a journal.
 //
-// It knows when windows close and what must be durable before what. It must never know
-// SQL, HTTP or the formats of files: where frames come from and who makes closed windows
-// durable is behind Source and Journal.
+// It knows when windows close and the order in which records become durable. It must never know
+// SQL, HTTP or file formats: Source hides where frames come from, and Journal hides how closed
+// windows become durable.
 //
-// Each ring of a tap has a worker with a decoder and a shard of its own, and one more of
-// each for every session that its source tells apart; per packet workers share nothing.
-// What their shards close is held until the next barrier: soon after windows have closed, and
-// once an interval, each worker stops between two batches, advances its watermark and hands
-// over the blocks that it holds, with a mark of how far it has come. Rows of windows that have
-// ended and are open go to a sink of their own at once, and never to the journal. The journal makes all of them durable in one
-// round.
+// Each ring of a tap has a worker with its own decoder and shard, and one more decoder and
+// shard for each session of its source; per packet, workers share nothing. Closed blocks are
+// held until the next barrier. Soon after windows have closed, and once per interval, each
+// worker stops between two batches, advances its watermark and hands over its held blocks with
+// a mark of its progress. The journal makes all of them durable in one round. Provisional rows
+// of windows that have ended but are still open go to a separate sink at once, and never to the
+// journal.
 //
-// A process that is killed loses the windows that are open in its shards. The next one has
-// an incarnation of its own, so that no row of one can stand for a row of the other, and
-// the marks of the last round say from when on windows are missing.
+// A killed process loses the windows that are open in its shards. The next process has a new
+// incarnation, so that their rows cannot be confused, and the marks of the last round say from
+// when on windows are missing.
 package local
 
 import (
@@ -32,30 +32,29 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// Source is where the frames of one ring come from. One goroutine uses it.
+// Source delivers the frames of one ring. One goroutine uses it.
 type Source interface {
-	// ReadBatch fills b with the next frames, oldest first, and waits for them for some
-	// milliseconds: without an error, b.N is 0 where none came. What b refers to is valid
-	// until the next call. io.EOF says that no more will come; any other error ends the
-	// pipeline.
+	// ReadBatch fills b with the next frames, oldest first. It waits some milliseconds for
+	// them; b.N is 0 if none arrived. Data in b is valid until the next call. io.EOF means that
+	// no more frames will arrive; any other error ends the pipeline.
 	ReadBatch(b *capture.Batch) error
-	// QuietUntil is a time (Unix ns, system clock) before which no frame was received that
-	// is yet to be delivered, as of the last ReadBatch without frames; 0 before the first.
+	// QuietUntil returns a time (Unix ns, system clock), as of the last ReadBatch without
+	// frames: all frames received before it have been delivered. It returns 0 before the first
+	// such call.
 	QuietUntil() int64
-	// Ahead is how far the clock that frames have their times from is at least ahead of the
-	// system's, in ns, as the source knows it now: a network card has a clock of its own.
+	// Ahead returns how far the clock of frame times is known to be ahead of the system clock
+	// at least, in ns: a network card has its own clock.
 	Ahead() int64
 	// Close is called after the last ReadBatch.
 	Close() error
 }
 
-// Journal makes what workers hand over durable, and hands it on. One goroutine uses it.
+// Journal makes the workers' blocks durable and forwards them. One goroutine uses it.
 type Journal interface {
-	// WriteBlock takes a block over, which is durable after the next Commit.
+	// WriteBlock takes ownership of a block, which is durable after the next Commit.
 	aggregate.Sink
-	// Commit makes the blocks that were written durable, and then the marks of how far
-	// they go. Where it cannot, it is tried again later: nil says that the pipeline may go
-	// on.
+	// Commit makes the written blocks durable, and then the marks. It returns nil if the
+	// pipeline may continue, even if it has to retry later.
 	Commit(context.Context, []Mark) error
 }
 
@@ -66,52 +65,52 @@ const (
 	DefaultDrain    = 10 * time.Second
 )
 
-// Config is what a Pipeline is from its beginning to its end.
+// Config holds the settings that a Pipeline keeps for its lifetime.
 type Config struct {
-	// Instance names this process among others: with the name of a tap, it identifies
-	// what the tap measures.
+	// Instance distinguishes this process from others: together with the name of a tap it
+	// identifies a producer.
 	Instance string
-	// Interval is the longest time between rounds. Windows of aggregate.LiveResolution that close
-	// have one made soon. Default 1 s.
+	// Interval is the maximum time between rounds. A window of aggregate.LiveResolution that
+	// closes triggers one soon. Default 1 s.
 	Interval time.Duration
-	// Patience is how long a barrier waits for a worker before it goes on without it.
-	// Default 2 s.
+	// Patience is how long a barrier waits for a worker before it continues without it. Default
+	// 2 s.
 	Patience time.Duration
-	// Drain is how long Run may go on after its context has ended. Default 10 s.
+	// Drain is how long Run may continue after its context has ended. Default 10 s.
 	Drain time.Duration
-	// MaxHeldRows bounds the rows that wait in a worker for a round; at the bound it
-	// takes no more frames. One batch of frames may go beyond it by as many rows as it
-	// closes. Default 1<<20.
+	// MaxHeldRows is the maximum number of rows that a worker holds for a round; at the limit
+	// it takes no more frames. One batch of frames may exceed it by the rows that it closes.
+	// Default 1<<20.
 	MaxHeldRows int
 
 	Journal Journal // required
-	// Provisional takes rows of windows that have ended, before they close; nil: there are none.
+	// Provisional receives rows of windows that have ended, before they close; nil: none.
 	Provisional aggregate.ProvisionalSink
-	// After is the highest incarnation of earlier processes; those of this one are above.
+	// After is the highest incarnation of earlier processes; this process uses higher ones.
 	After uint64
 
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: silent
 }
 
-// Plan is what a reload may change.
+// Plan holds the settings that a reload may change.
 type Plan struct {
 	window.Settings
 	Rings []Ring
 }
 
-// Ring is one ring of a tap. Its key is its name and its ring.
+// Ring is one ring of a tap. Its key is its name and its number.
 type Ring struct {
 	Name string
 	Ring int // 0 to 65535
 	window.Tap
-	// Source is owned by the pipeline once Run or Reload has been called with it. Nil, in
-	// a reload, is that of the ring of the same key.
+	// Source belongs to the pipeline once Run or Reload is called with it. In a reload, nil
+	// means the source of the running ring with the same key.
 	Source Source
-	// Link is how frames start. Default Ethernet.
+	// Link is the link type of frames. Default Ethernet.
 	Link decode.Link
-	// Sessions says what a session of the Source, which is a Sessions then, counts as; it
-	// is called rarely. Frames of index 0 are of the tap itself. With nil all frames are.
+	// Sessions returns the tap of a session; Source must then implement Sessions. It is called
+	// rarely. Frames with index 0 belong to the tap itself; if nil, all frames do.
 	Sessions func(session string) SessionTap
 }
 
@@ -128,25 +127,25 @@ type Pipeline struct {
 	plan *Plan
 
 	workers []*worker
-	left    []Mark     // of rings that ended, for the gaps of the next process
-	events  chan event // of workers, to the coordinator
+	left    []Mark     // marks of ended rings, for the gaps of the next process
+	events  chan event // from workers to the coordinator
 	reloads chan reload
-	closed  chan struct{} // holds one when a round is asked for
-	last    uint64        // incarnation given last
-	ended   chan struct{} // closed when Run has returned
+	closed  chan struct{} // holds one if a round is requested
+	last    uint64        // latest incarnation
+	ended   chan struct{} // closed when Run returns
 
-	round *time.Timer // of the next round
-	due   time.Time   // when that is
-	began time.Time   // the last one
+	round *time.Timer // fires at the next round
+	due   time.Time   // time of the next round
+	began time.Time   // begin of the last round
 
-	failed    error // of the journal
-	finishing bool  // marks of rings that end are left
+	failed    error // error of the journal
+	finishing bool  // keep the marks of ending rings
 
 	mu    sync.Mutex
 	stats Stats
 }
 
-// New checks the configuration.
+// New validates the configuration.
 func New(cfg Config, plan Plan) (*Pipeline, error) {
 	switch {
 	case cfg.Instance == "":
@@ -186,7 +185,7 @@ func setDefault[T comparable](field *T, value T) {
 
 const maxRing = 1<<16 - 1
 
-// check makes what the plan's workers will make, so that they cannot fail at it.
+// check builds what the plan's workers will build, so that they cannot fail at it.
 func (p *Plan) check(running []*worker) error {
 	seen := make(map[key]bool)
 	for i := range p.Rings {

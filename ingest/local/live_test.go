@@ -24,7 +24,7 @@ func config(j *journal) local.Config {
 	return local.Config{Instance: "test", Interval: 3 * time.Millisecond, Journal: j}
 }
 
-// start runs a pipeline; wait returns what Run does.
+// start runs a pipeline; wait returns the error of Run.
 func start(ctx context.Context, t *testing.T, p *local.Pipeline) (wait func() error) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -33,14 +33,14 @@ func start(ctx context.Context, t *testing.T, p *local.Pipeline) (wait func() er
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(5 * time.Minute): // however busy the machine is
+		case <-time.After(5 * time.Minute): // long enough for a busy machine
 			t.Fatal("the pipeline does not end")
 			return nil
 		}
 	}
 }
 
-// collected are the blocks of a replay.
+// collected holds the blocks of a replay.
 type collected struct {
 	mu   sync.Mutex
 	list []aggregate.Block
@@ -53,8 +53,8 @@ func (c *collected) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// TestEqualsReplay: what taps saw gives the rows that a replay of the same captures
-// gives, over many commits, at every resolution, and the counts of the truth.
+// TestEqualsReplay: taps give the same rows as a replay of the same captures, over many
+// commits, at every resolution, and the counts of the truth.
 func TestEqualsReplay(t *testing.T) {
 	rec := record(t)
 	j := newJournal(t)
@@ -99,7 +99,7 @@ func TestEqualsReplay(t *testing.T) {
 	compareTruth(t, rec, j.rows(time.Second))
 }
 
-// compareTruth checks all tags against what the simulator says of them.
+// compareTruth checks all tags against the simulator's truth.
 func compareTruth(t *testing.T, rec *recording, rows map[row]values) {
 	t.Helper()
 	got := values{}
@@ -129,8 +129,8 @@ func compareTruth(t *testing.T, rec *recording, rows map[row]values) {
 	}
 }
 
-// TestCrash kills a pipeline early and late. What is stored is exactly what came in rounds
-// before it and after the restart, under an incarnation of its own each.
+// TestCrash kills a pipeline early and late. The stored observations are exactly those of the
+// rounds before the kill and after the restart, each under its own incarnation.
 func TestCrash(t *testing.T) {
 	rec := record(t)
 	for _, kill := range []uint64{1, 2000, 20000} {
@@ -221,7 +221,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// skip has a source begin behind n frames. Those of them that no commit has are lost.
+// skip makes a source begin after n frames. Those that no commit contains are lost.
 func skip(t *testing.T, f *file, n int64) {
 	t.Helper()
 	for n > 0 {
@@ -237,8 +237,8 @@ func skip(t *testing.T, f *file, n int64) {
 	}
 }
 
-// TestReload changes the configuration 20 times while frames come: each is counted once,
-// under one epoch.
+// TestReload changes the configuration 20 times while frames arrive: each frame is counted
+// once, under one epoch.
 func TestReload(t *testing.T) {
 	rec := record(t)
 	j := newJournal(t)

@@ -11,13 +11,13 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// early keeps when windows had provisional rows, and their observations.
+// early records when windows had provisional rows, and their observations.
 type early struct {
 	mu   sync.Mutex
 	came map[part]seen
 }
 
-// part is a window of a part of a producer.
+// part identifies a window of a part of a producer.
 type part struct {
 	producer, part uint64
 	start          int64
@@ -35,7 +35,7 @@ func (e *early) WriteProvisional(p *aggregate.Provisional) {
 	e.came[part{b.Producer, b.Part(), b.WindowStart}] = seen{time.Now(), sum(b)}
 }
 
-// final is a journal that keeps when windows of 1 s came.
+// final is a journal that records when windows of 1 s arrived.
 type final struct {
 	*journal
 	early
@@ -49,8 +49,8 @@ func (f *final) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	return f.journal.WriteBlock(ctx, b)
 }
 
-// TestProvisional: two rings of a tap and an idle tap announce each window right after its end, and the
-// journal has it right after its lateness, in few rounds however long the interval is.
+// TestProvisional: two rings of a tap and an idle tap announce each window right after its end,
+// and the journal has it right after its lateness, in few rounds however long the interval is.
 func TestProvisional(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lateness = 300 * time.Millisecond

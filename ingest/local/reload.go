@@ -10,20 +10,19 @@ import (
 // ErrEnded is returned by Reload after Run.
 var ErrEnded = errors.New("the pipeline has ended")
 
-// reload is a plan for a running pipeline.
+// reload is a new plan for a running pipeline.
 type reload struct {
 	plan *Plan
 	done chan error
 }
 
-// Reload goes on under another plan. Where that changes what rows mean (the epoch, the
-// resolutions, the place of a tap), windows close under the old one at a barrier, and
-// frames that come later are counted under the new one: each frame once. A tap that the
-// plan has no more ends as it does at the end of Run; one whose Source is given begins
-// anew.
+// Reload replaces the plan of the running pipeline. If the new plan changes the meaning of rows
+// (the epoch, the resolutions, the place of a tap), windows close under the old plan at a
+// barrier and later frames count under the new one; each frame counts once. A tap missing from
+// the new plan ends as at the end of Run; one with a Source starts from scratch.
 //
-// A plan that cannot be is refused with an error and changes nothing; its sources are
-// closed. Run has to be running.
+// Reload rejects an invalid plan with an error, changes nothing and closes the plan's sources.
+// Run has to be running.
 func (p *Pipeline) Reload(ctx context.Context, plan Plan) error {
 	r := reload{plan: &plan, done: make(chan error, 1)}
 	select {
@@ -41,7 +40,7 @@ func (p *Pipeline) Reload(ctx context.Context, plan Plan) error {
 	}
 }
 
-// close closes the sources of a plan that is not taken.
+// close closes the sources of a rejected plan.
 func (p *Plan) close() error {
 	var failed []error
 	for i := range p.Rings {
@@ -52,7 +51,7 @@ func (p *Plan) close() error {
 	return errors.Join(failed...)
 }
 
-// reload is Reload, in the coordinator. It fails where the pipeline does.
+// reload implements Reload in the coordinator. It returns an error if the pipeline fails.
 func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reload) error {
 	if err := r.plan.check(p.workers); err != nil {
 		r.done <- errors.Join(fmt.Errorf("taps: %w", err), r.plan.close())
@@ -71,8 +70,8 @@ func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reloa
 	return err
 }
 
-// change has the workers take over a plan at the next barrier. It returns those that end
-// there, and the taps that begin after it.
+// change gives the workers a new plan for the next barrier. It returns the workers that end
+// there and the rings that begin after it.
 func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Ring) {
 	same := p.plan.Equal(&to.Settings)
 	kept := make(map[*worker]bool)
@@ -90,7 +89,7 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Ring) {
 	}
 	for _, w := range p.workers {
 		if !kept[w] && !w.leaving {
-			w.leave(p.cfg.Patience * 3 / 4) // or the barrier goes on without it
+			w.leave(p.cfg.Patience * 3 / 4) // or the barrier continues without it
 			leaving = append(leaving, w)
 		}
 	}
@@ -98,8 +97,9 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Ring) {
 	return leaving, begin
 }
 
-// until is the time up to which a ring that ends has all frames: the one after it must
-// not count them again. It is a frame's, not the clock's: cards have clocks of their own.
+// until returns the time up to which an ending ring has all frames; the ring that replaces it
+// must not count them again. It is a frame's time, not the system clock's, since network cards
+// have their own clocks.
 func until(leaving []*worker, k key) int64 {
 	for _, w := range leaving {
 		if w.key == k && w.gone {

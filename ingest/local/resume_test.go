@@ -10,9 +10,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// TestKilledEarly: there are marks as soon as a pipeline runs, which say that nothing was
-// taken in before the first frame; the next process has an incarnation above, whatever the
-// clock says.
+// TestKilledEarly: marks exist as soon as a pipeline runs, and say that nothing was processed
+// before the first frame; the next process has a higher incarnation, whatever the clock shows.
 func TestKilledEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJournal(t)
@@ -22,7 +21,7 @@ func TestKilledEarly(t *testing.T) {
 			cfg := config(j)
 			cfg.Interval, cfg.After = 4*time.Second, j.after()
 			before := time.Now()
-			var hours atomic.Int64 // that the clock was set back
+			var hours atomic.Int64 // how far the clock was set back
 			hours.Store(int64(j.commits))
 			cfg.Now = func() time.Time { return time.Now().Add(-time.Duration(hours.Load()) * time.Hour) }
 			p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a)))

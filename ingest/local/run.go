@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Run takes frames until ctx ends, then what was captured by then, closes all windows and
-// hands them to the journal, for which it has Config.Drain. It also ends when no source
-// will have another frame. An error of a source or the journal ends it too, after what the
-// other taps captured was handed over as far as that is possible.
+// Run processes frames until ctx ends. It then takes the frames captured so far, closes all
+// windows and hands them to the journal within Config.Drain. It also ends when all sources have
+// ended, and on an error of a source or the journal, after handing over the frames of the other
+// taps as far as possible.
 func (p *Pipeline) Run(ctx context.Context) error {
 	defer close(p.ended)
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -40,7 +40,7 @@ func (p *Pipeline) begin(ctx context.Context, running *sync.WaitGroup) error {
 	return nil
 }
 
-// start makes a worker and lets it run.
+// start makes a worker and runs it.
 func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Ring, fresh uint64, from int64) error {
 	w, err := p.newWorker(t, fresh)
 	if err != nil {
@@ -52,9 +52,8 @@ func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Ring, 
 	return nil
 }
 
-// serve makes rounds and reloads until ctx ends, all sources have ended or something
-// fails. The first round is made at once, so that even a process that is killed early
-// leaves marks.
+// serve makes rounds and reloads until ctx ends, all sources have ended or an error occurs. The
+// first round is made at once, so that even a process that is killed early leaves marks.
 func (p *Pipeline) serve(ctx, life context.Context, running *sync.WaitGroup) error {
 	p.round = time.NewTimer(p.cfg.Interval)
 	defer p.round.Stop()
@@ -87,7 +86,7 @@ func (p *Pipeline) serve(ctx, life context.Context, running *sync.WaitGroup) err
 	}
 }
 
-// handle notes what a worker tells, and fails where it has failed.
+// handle processes an event of a worker, and returns its error.
 func (p *Pipeline) handle(e event) error {
 	e.w.ended = e.w.ended || e.ended || e.gone
 	if e.w.gone = e.gone; e.gone {
@@ -96,7 +95,7 @@ func (p *Pipeline) handle(e event) error {
 	return e.err
 }
 
-// allEnded tells whether there are taps, and no frame will come from any.
+// allEnded reports whether there are taps and all of them have ended.
 func (p *Pipeline) allEnded() bool {
 	for _, w := range p.workers {
 		if !w.ended {
@@ -106,7 +105,7 @@ func (p *Pipeline) allEnded() bool {
 	return len(p.workers) > 0
 }
 
-// runs is the worker of a ring, nil if there is none.
+// runs returns the running worker of a ring, nil if there is none.
 func runs(workers []*worker, k key) *worker {
 	for _, w := range workers {
 		if w.key == k && !w.leaving && !w.gone {
@@ -116,8 +115,8 @@ func runs(workers []*worker, k key) *worker {
 	return nil
 }
 
-// finish ends all workers and hands over all that they held, for which half of the time
-// is left.
+// finish ends all workers and commits everything that they held. Workers have half of the drain
+// time for it.
 func (p *Pipeline) finish(ctx context.Context) error {
 	for _, w := range p.workers {
 		w.leave(p.cfg.Drain / 2)
@@ -125,7 +124,7 @@ func (p *Pipeline) finish(ctx context.Context) error {
 	p.finishing = true
 	for len(p.workers) > 0 {
 		for _, w := range p.workers {
-			w.late = false // there is nothing left but to wait
+			w.late = false // nothing is left to do but wait
 		}
 		if err := errors.Join(p.barrier(ctx), ctx.Err()); err != nil {
 			return fmt.Errorf("hand over what is left: %w", err)
@@ -139,7 +138,7 @@ func (w *worker) leave(within time.Duration) {
 	w.leaving, w.next.end, w.next.within = true, true, within
 }
 
-// marks are those of all rings, by name and ring.
+// marks returns the marks of all rings, sorted by name and ring.
 func (p *Pipeline) marks() []Mark {
 	list := slices.Clone(p.left)
 	for _, w := range p.workers {

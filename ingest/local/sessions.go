@@ -10,44 +10,44 @@ import (
 	"github.com/csigscope/csigscope/capture"
 )
 
-// Sessions is a Source whose frames are of several taps, such as those that switches
-// mirror to one address.
+// Sessions is a Source with the frames of several taps, such as those that switches mirror to
+// one address.
 type Sessions interface {
 	Source
-	// Interfaces are what Frame.Interface indexes: first what is of the tap itself, then
-	// its sessions by name. The list grows as frames come, up to a bound that the source
-	// has to have, and its entries never change.
+	// Interfaces returns the list that Frame.Interface indexes: first the tap itself, then its
+	// sessions by name. It grows as frames arrive, up to a limit that the source must enforce,
+	// and its entries never change.
 	Interfaces() []capture.Interface
-	// Received is when the last packet was received (Unix ns, by the source's clock),
-	// with a frame in it or not; 0 before the first. Times of frames may be by other
-	// clocks: see SessionTap.
+	// Received returns when the last packet was received (Unix ns, by the source's clock), with
+	// or without a frame in it; 0 before the first. Frames may have times of other clocks: see
+	// SessionTap.
 	Received() int64
 }
 
-// SessionTap is what a session counts as.
+// SessionTap is the tap that a session counts as.
 type SessionTap struct {
-	Name string // of the tap, which no other tap or session has
+	Name string // of the tap, unique among taps and sessions
 	window.Tap
-	// Behind is how far the times of its frames may be behind the source's clock.
+	// Behind is how far its frames' times may lag the source's clock.
 	Behind time.Duration
 }
 
-// SessionCounters are the totals of one session.
+// SessionCounters holds the totals of one session.
 type SessionCounters struct {
 	Name   string // as in Sessions.Interfaces
 	Frames uint64
-	Lost   uint64 // gaps in its sequence numbers, in frames
-	// SwitchTimes are frames that have the time of the switch, Unusable those that have
-	// the time of reception since that of the switch is missing, without a known unit or
-	// more than a minute off.
+	Lost   uint64 // missing sequence numbers, in frames
+	// SwitchTimes counts frames with the switch's time. Unusable counts frames with the time of
+	// reception because the switch's is missing, has no known unit or is more than a minute
+	// off.
 	SwitchTimes, Unusable uint64
 }
 
-// SessionShare is the part of Plan.MaxKeys, and of the budget of flows, that a session has:
+// SessionShare is the divisor of Plan.MaxKeys and of the flow budget for each session, since
 // anybody may open sessions.
 const SessionShare = 16
 
-// placeOf is what a session of the worker's tap is, or the tap itself.
+// placeOf returns the tap of a session, or the worker's own tap for "".
 func (w *worker) placeOf(session string) SessionTap {
 	if session == "" {
 		return SessionTap{Name: w.tap.Name, Tap: w.tap.Tap}
@@ -70,7 +70,7 @@ func (w *worker) newLane(session string) (*lane, error) {
 	return l, nil
 }
 
-// put gives frames of an index their lane.
+// put assigns a lane to an interface index.
 func (w *worker) put(index uint32, l *lane) {
 	for len(w.byIndex) <= int(index) {
 		w.byIndex = append(w.byIndex, nil)
@@ -79,7 +79,7 @@ func (w *worker) put(index uint32, l *lane) {
 	w.lanes = append(w.lanes, l)
 }
 
-// split takes frames into the lanes of their sessions.
+// split adds frames to the lanes of their sessions.
 func (w *worker) split(ctx context.Context, frames []capture.Frame) error {
 	for i := range frames {
 		f := &frames[i]
@@ -97,7 +97,7 @@ func (w *worker) split(ctx context.Context, frames []capture.Frame) error {
 	return nil
 }
 
-// meet makes the lane of a session that is new.
+// meet makes the lane of a new session.
 func (w *worker) meet(index uint32) error {
 	l, err := w.newLane(w.sessions.Interfaces()[index].Name)
 	if err != nil {
@@ -108,8 +108,8 @@ func (w *worker) meet(index uint32) error {
 	return nil
 }
 
-// received takes over when a source with sessions received its last packet, and reports
-// whether one came, with a frame in it or not.
+// received updates the reception time from a source with sessions, and reports whether a packet
+// arrived, with or without a frame in it.
 func (w *worker) received() bool {
 	if w.sessions == nil || w.sessions.Received() == w.last {
 		return false

@@ -13,12 +13,12 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// mirrored is a ticking source of sessions: frame n of a batch is of session n.
+// mirrored is a ticking source of sessions: frame n of a batch belongs to session n.
 type mirrored struct {
 	*ticking
 	received int64
-	behind   time.Duration // of the times of frames
-	foreign  bool          // packets come, and no frame is in them
+	behind   time.Duration // lag of the frames' times
+	foreign  bool          // packets arrive without frames in them
 
 	mu    sync.Mutex
 	names []string
@@ -67,8 +67,8 @@ func (m *mirrored) frames(session string) uint64 {
 	return m.given[session]
 }
 
-// mirrorTap is a tap with sessions; those in the middle have seen half of the path, and
-// each of their frames stands for weight.
+// mirrorTap returns a tap with sessions. Those in the middle have seen half of the path, and
+// each of their frames counts as weight.
 func mirrorTap(m *mirrored, weight uint64, middle string) local.Ring {
 	t := tapOf("spine", 0, nil)
 	if m != nil {
@@ -84,7 +84,7 @@ func mirrorTap(m *mirrored, weight uint64, middle string) local.Ring {
 	return t
 }
 
-// storedOf is how many observations are stored of a tap, in how many incarnations.
+// storedOf returns the number of stored observations of a tap, and of its incarnations.
 func (j *journal) storedOf(tap string) (n uint64, incarnations int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -141,7 +141,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestSessionCrash: sessions have marks of their own, and those that come back begin again.
+// TestSessionCrash: sessions have marks of their own, and returning ones start again.
 func TestSessionCrash(t *testing.T) {
 	j := newJournal(t)
 	m := mirror("a")
@@ -183,8 +183,8 @@ func TestSessionCrash(t *testing.T) {
 	}
 }
 
-// TestSessionClocks: where frames have times of a clock that is behind, their windows wait
-// for it, and close by the clock; packets without a frame keep nobody from ending.
+// TestSessionClocks: if frames have times of a clock that is behind, their windows wait for it,
+// and close by the clock; packets without a frame do not delay the end.
 func TestSessionClocks(t *testing.T) { synctest.Test(t, sessionClocks) }
 
 func sessionClocks(t *testing.T) {
@@ -219,7 +219,7 @@ func sessionClocks(t *testing.T) {
 	}
 }
 
-// TestSessionsNeedASource: a tap with sessions has a source that tells them.
+// TestSessionsNeedASource: a tap with sessions needs a source that implements Sessions.
 func TestSessionsNeedASource(t *testing.T) {
 	tap := mirrorTap(nil, 1, "")
 	tap.Source = tick()

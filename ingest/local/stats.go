@@ -9,42 +9,42 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// Stats is what a pipeline has counted until its last barrier.
+// Stats is a snapshot of a pipeline's counters, as of its last barrier.
 type Stats struct {
-	Rings       []RingStats // those that run, and those that ran
+	Rings       []RingStats // running and ended ones
 	Barriers    uint64
-	LastBarrier time.Time // the zero Time before the first one
-	Stalled     uint64    // times that a ring did not stop for a barrier in time
-	Full        uint64    // times that a ring held so many rows that it had to wait
+	LastBarrier time.Time // zero before the first
+	Stalled     uint64    // times that a ring did not stop in time for a barrier
+	Full        uint64    // times that a ring waited because it held too many rows
 	Reloads     uint64
 }
 
-// RingStats is what one ring of a tap has counted, or a session of its source, which is a
+// RingStats holds the counters of one ring of a tap, or of a session of its source, which is a
 // tap of its own.
 type RingStats struct {
 	Name string // of the tap
 	Ring int
-	// Of is the tap that the session arrived at, and Session what its source calls it;
-	// empty for the tap itself.
+	// Of is the tap that received the session, Session its name in the source; empty for the
+	// tap itself.
 	Of, Session string
 
-	Ended bool      // no frame will come, or the ring was removed
-	Cut   time.Time // when it was counted: a ring that hangs stays as it was
+	Ended bool      // no more frames will arrive, or the ring was removed
+	Cut   time.Time // time of these counters: those of a hanging ring stay as they were
 	// Source is the identity of the ring's rows since the last barrier.
 	Source aggregate.Source
-	// Wrote is that of the rows before it: another one where a reload changed the epoch.
+	// Wrote is the identity of its earlier rows; it differs if a reload changed the epoch.
 	Wrote aggregate.Source
 
 	window.Tally                   // frames
-	Decoded      decode.Counters   // frames and what was in them
+	Decoded      decode.Counters   // frames and their contents
 	Counts       aggregate.Counts  // observations
-	Findings     []finding.Finding // since the process began
-	Observed     int64             // up to when there were observations, Unix ns; before the first, since when there is none
-	LastFrame    time.Time         // when it was captured; the zero Time for none
-	StateBytes   uint64            // memory of the aggregation
+	Findings     []finding.Finding // since the process started
+	Observed     int64             // time of the last observation, Unix ns; before the first: begin of the wait for it
+	LastFrame    time.Time         // capture time; zero if none
+	StateBytes   uint64            // memory of the aggregation, in bytes
 }
 
-// Stats is a snapshot. It is safe to call at any time.
+// Stats returns a snapshot. It is safe for concurrent use.
 func (p *Pipeline) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *Pipeline) count(change func(*Stats)) {
 	change(&p.stats)
 }
 
-// ring is what was counted of a ring before.
+// ring returns the counters of an earlier ring of this key.
 func (p *Pipeline) ring(k key) RingStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +71,7 @@ func (p *Pipeline) ring(k key) RingStats {
 	return RingStats{}
 }
 
-// set replaces what is known of a ring.
+// set replaces the counters of a ring.
 func (s *Stats) set(r *RingStats) {
 	for i := range s.Rings {
 		if s.Rings[i].Name == r.Name && s.Rings[i].Ring == r.Ring {
@@ -82,7 +82,7 @@ func (s *Stats) set(r *RingStats) {
 	s.Rings = append(s.Rings, *r)
 }
 
-// Counts are those of all rings.
+// Counts returns the sum over all rings.
 func (s Stats) Counts() (sum aggregate.Counts) {
 	for i := range s.Rings {
 		sum.Merge(&s.Rings[i].Counts)
@@ -90,7 +90,7 @@ func (s Stats) Counts() (sum aggregate.Counts) {
 	return sum
 }
 
-// Decoded are the counters of all rings.
+// Decoded returns the sum of the decoders' counters over all rings.
 func (s Stats) Decoded() (sum decode.Counters) {
 	for i := range s.Rings {
 		sum.Add(&s.Rings[i].Decoded)
@@ -98,8 +98,8 @@ func (s Stats) Decoded() (sum decode.Counters) {
 	return sum
 }
 
-// Open is how many observations are in windows that are not closed yet, or wait to be
-// believed: those that no other count has.
+// Open returns the number of observations in windows that are not closed yet, or that wait to
+// be accepted: those that no other counter contains.
 func Open(c *aggregate.Counts) uint64 {
 	known := c.Stored + c.Overflow + c.Late
 	for _, n := range c.Rejected {

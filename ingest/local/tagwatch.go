@@ -7,27 +7,27 @@ import (
 )
 
 const (
-	// watchEvery is how often WatchTags looks.
+	// watchEvery is the interval between checks of WatchTags.
 	watchEvery = time.Second
-	// silentFor and silentPackets are how long, and over how many packets, no CSIG is to be
-	// seen before that is worth a word.
+	// silentFor and silentPackets are the time and the number of packets without CSIG after
+	// which WatchTags warns.
 	silentFor     = 30 * time.Second
 	silentPackets = 1000
 )
 
-// TagSource has the counts that WatchTags watches.
+// TagSource supplies the counts for WatchTags.
 type TagSource struct {
-	// Packets counts those that have passed the taps, also those that the kernel keeps from
-	// them. It is called until it was said that there is no CSIG.
+	// Packets returns the number of packets that passed the taps, including those that the
+	// kernel filtered out. It is called until the warning is logged.
 	Packets func() uint64
-	// Seen counts decoded tags and reflections.
+	// Seen returns the numbers of decoded tags and reflections.
 	Seen func() (tags, reflections uint64)
-	// About says which taps these are.
+	// About describes the taps for the log.
 	About func() []slog.Attr
 }
 
-// WatchTags says in the log, once, that packets come and none of them carries CSIG, and then
-// when the first one does. It returns when ctx ends.
+// WatchTags warns once if packets arrive without CSIG, and then logs the first one that has it.
+// It returns when ctx ends.
 func WatchTags(ctx context.Context, of TagSource, logger *slog.Logger) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -53,12 +53,12 @@ func WatchTags(ctx context.Context, of TagSource, logger *slog.Logger) {
 	<-ctx.Done()
 }
 
-// tagWatch finds out when to say so. Its zero value watches from the first look on.
+// tagWatch decides when to log. Its zero value starts with the first look.
 type tagWatch struct {
 	began time.Time
 	from  uint64 // packets at that time
-	told  bool   // that there is no CSIG
-	over  bool   // it has come
+	told  bool   // the warning was logged
+	over  bool   // CSIG was seen
 }
 
 // tagWord is the result of a look.
@@ -70,7 +70,7 @@ const (
 	tagsCame
 )
 
-// look takes the number of packets and observations so far. Packets are ignored after
+// look evaluates the numbers of packets and observations so far. It ignores packets after
 // tagsMissing.
 func (w *tagWatch) look(now time.Time, packets, observations uint64) tagWord {
 	switch {
@@ -80,7 +80,7 @@ func (w *tagWatch) look(now time.Time, packets, observations uint64) tagWord {
 			return tagsCame
 		}
 	case w.told:
-	case w.began.IsZero() || packets < w.from: // an interface that was made again counts from 0
+	case w.began.IsZero() || packets < w.from: // the counter of a re-created interface restarts at 0
 		w.began, w.from = now, packets
 	case now.Sub(w.began) >= silentFor && packets-w.from >= silentPackets:
 		w.told = true

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestTagWatch: that there is no CSIG is told once, after 30 s and 1000 packets of this
-// process, and that it came only where it was missed.
+// TestTagWatch: the absence of CSIG is logged once, after 30 s and 1000 packets of this
+// process, and its arrival only after such a warning.
 func TestTagWatch(t *testing.T) {
 	t.Parallel()
 	type look struct {

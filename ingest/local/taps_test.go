@@ -21,7 +21,7 @@ import (
 // until waits for a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	// However busy the machine is: what has not come by then never does.
+	// The timeout is long, so that a busy machine cannot cause a failure.
 	for begun := time.Now(); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Since(begun) > 2*time.Minute {
 			t.Fatalf("%s: does not come true", what)
@@ -29,11 +29,11 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// ticking gives frames with a tag each time it is asked, of the time at hand.
+// ticking returns tagged frames with the current time on each read.
 type ticking struct {
 	frame  []byte
-	burst  int           // frames each time; 0 is 1
-	behind time.Duration // the clock that stamps frames
+	burst  int           // frames per read; 0 is 1
+	behind time.Duration // lag of the clock that stamps frames
 	n      atomic.Int64
 	hang   atomic.Bool // in ReadBatch
 	fail   atomic.Bool
@@ -64,7 +64,7 @@ func (s *ticking) QuietUntil() int64 { return time.Now().UnixNano() }
 func (s *ticking) Ahead() int64      { return 0 }
 func (s *ticking) Close() error      { s.closed.Store(true); return nil }
 
-// tagged is a frame with a compact tag and IPv4.
+// tagged returns a frame with a compact tag and IPv4.
 func tagged() []byte {
 	b := make([]byte, 60)
 	copy(b[12:], []byte{0x99, 0x00, 0x2b, 0x85, 0x08, 0x00, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 1, 10, 0, 2, 1})
@@ -73,7 +73,7 @@ func tagged() []byte {
 
 func tick() *ticking { return &ticking{frame: tagged()} }
 
-// tapOf is a ring.
+// tapOf returns a ring.
 func tapOf(name string, ring int, s local.Source) local.Ring {
 	return local.Ring{Name: name, Ring: ring, Source: s, Tap: window.Tap{Tags: true, Weight: 1}}
 }
@@ -87,8 +87,8 @@ func tapsPlan(t *testing.T, taps ...local.Ring) local.Plan {
 	return local.Plan{Settings: window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Epoch: 1}, Rings: taps}
 }
 
-// TestTapsComeAndGo adds, removes and replaces taps of a running pipeline. Every frame
-// that a source gave is stored, under identities that never repeat.
+// TestTapsComeAndGo adds, removes and replaces taps of a running pipeline. Every frame of a
+// source is stored, under identities that never repeat.
 func TestTapsComeAndGo(t *testing.T) {
 	j := newJournal(t)
 	a, b, c, a2, b2 := tick(), tick(), tick(), tick(), tick()
@@ -110,14 +110,14 @@ func TestTapsComeAndGo(t *testing.T) {
 	flow(a)
 	reload(tapOf("a", 0, nil), tapOf("a", 1, nil), tapOf("c", 0, c))
 	flow(c)
-	reload(tapOf("c", 0, nil), tapOf("a", 1, nil)) // a/0 goes
+	reload(tapOf("c", 0, nil), tapOf("a", 1, nil)) // a/0 is removed
 	until(t, "the tap that was removed is closed", a.closed.Load)
 	if b.closed.Load() || c.closed.Load() {
 		t.Error("a tap that stays is closed")
 	}
-	reload(tapOf("c", 0, nil), tapOf("a", 1, nil), tapOf("a", 0, a2)) // and comes again
+	reload(tapOf("c", 0, nil), tapOf("a", 1, nil), tapOf("a", 0, a2)) // and added again
 	flow(a2)
-	reload(tapOf("a", 0, nil), tapOf("a", 1, b2)) // c goes, a/1 begins anew
+	reload(tapOf("a", 0, nil), tapOf("a", 1, b2)) // c is removed, a/1 starts from scratch
 	flow(b2)
 	extra := tick()
 	for _, bad := range [][]local.Ring{
@@ -138,15 +138,15 @@ func TestTapsComeAndGo(t *testing.T) {
 	conserved(t, p.Stats())
 	given := a.n.Load() + b.n.Load() + c.n.Load() + a2.n.Load() + b2.n.Load()
 	counted := p.Stats().Counts()
-	// The first frames of a ring that takes over belong to the ring before it.
+	// The first frames of a ring that takes over belong to the replaced ring.
 	if counted.In > uint64(given) || counted.In+5 < uint64(given) || j.total(time.Second) != counted.In {
 		t.Errorf("%d frames given, %d counted, %d stored", given, counted.In, j.total(time.Second))
 	}
 }
 
-// TestClockBehind: a tap whose card's clock is behind ends although its frames never come
-// to when it was told to, in half of the time that there is, and the one that takes over
-// goes on where it ended.
+// TestClockBehind: a tap whose card's clock is behind ends within half of the drain time,
+// although its frames never reach the time of the order, and its replacement continues where it
+// ended.
 func TestClockBehind(t *testing.T) { synctest.Test(t, clockBehind) }
 
 func clockBehind(t *testing.T) {
@@ -178,8 +178,8 @@ func clockBehind(t *testing.T) {
 	}
 }
 
-// TestClockAhead: frames of a card whose clock is ahead of the host's are rejected and counted,
-// and those of another one count meanwhile.
+// TestClockAhead: frames from a card whose clock is ahead of the host's are rejected and
+// counted, while another card's frames count normally.
 func TestClockAhead(t *testing.T) { synctest.Test(t, clockAhead) }
 
 func clockAhead(t *testing.T) {
@@ -204,8 +204,7 @@ func clockAhead(t *testing.T) {
 	}
 }
 
-// TestStalledTap: a ring that hangs keeps no other from closing windows, and loses
-// nothing.
+// TestStalledTap: a hanging ring does not keep others from closing windows, and loses nothing.
 func TestStalledTap(t *testing.T) {
 	j := newJournal(t)
 	a, b := tick(), tick()
@@ -239,7 +238,7 @@ func TestStalledTap(t *testing.T) {
 	}
 }
 
-// TestSourceFails: what all taps gave before is stored, and the failure is told.
+// TestSourceFails: earlier frames of all taps are stored, and the failure is returned.
 func TestSourceFails(t *testing.T) {
 	j := newJournal(t)
 	a, b := tick(), tick()
@@ -258,9 +257,9 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
-// TestIdleTap: the windows of a tap that goes silent close by the clock, and a ring with
-// more rows than it may hold waits for a commit. Time is that of a bubble, so that a
-// busy machine closes as many windows as an idle one.
+// TestIdleTap: the windows of a silent tap close by the clock, and a ring that holds too many
+// rows waits for a commit. It uses the time of a synctest bubble, so that a busy machine closes
+// as many windows as an idle one.
 func TestIdleTap(t *testing.T) { synctest.Test(t, idleTap) }
 
 func idleTap(t *testing.T) {
@@ -286,7 +285,7 @@ func idleTap(t *testing.T) {
 	}
 }
 
-// TestBadConfig: what cannot be is told before anything runs.
+// TestBadConfig: invalid settings are rejected before anything runs.
 func TestBadConfig(t *testing.T) {
 	good := func() local.Config { return config(newJournal(t)) }
 	for name, change := range map[string]func(*local.Config, *local.Plan){

@@ -14,78 +14,78 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// A worker takes the frames of one ring. Its goroutine alone uses it, but for the
-// channels and what is the coordinator's.
+// A worker processes the frames of one ring. Only its goroutine uses it, except for the
+// channels and the coordinator's fields.
 type worker struct {
 	key
 	p        *Pipeline
 	plan     *Plan
 	tap      Ring
-	sessions Sessions // the source, where it has sessions
-	lanes    []*lane  // the tap itself, and its sessions
-	byIndex  []*lane  // by Frame.Interface; nil of sessions that have none yet
-	fresh    uint64   // incarnation of the lanes
+	sessions Sessions // the source, if it has sessions
+	lanes    []*lane  // the tap itself, then its sessions
+	byIndex  []*lane  // by Frame.Interface; nil for sessions without a lane yet
+	fresh    uint64   // incarnation of its lanes
 	hold     hold
 
-	last   int64 // when the last frame was received
-	quiet  int64 // what the source is quiet until by the system's clock, 0 while it has frames
-	eof    bool  // no frame will come
-	ending bool  // has taken the last one
-	from   int64 // frames before it are another worker's
+	last   int64 // reception time of the last frame
+	quiet  int64 // Source.QuietUntil; 0 while frames arrive
+	eof    bool  // no more frames will arrive
+	ending bool  // has taken its last frame
+	from   int64 // earlier frames belong to another worker
 
 	orders  chan order // at most one, until it is answered
 	answers chan *cut  // at most one
 	coordinated
 }
 
-// coordinated is what the coordinator knows of a worker.
+// coordinated is the coordinator's state of a worker.
 type coordinated struct {
 	place   window.Tap // in the plan
-	next    order      // to be asked at the next barrier
-	asked   bool       // an answer is due
-	late    bool       // and a barrier went on without it
-	saved   []Mark     // of the last cut
-	through int64      // of the last cut of all: it has every frame up to then
-	leaving bool       // has been told to end
-	ended   bool       // no frame will come
-	gone    bool       // answers no more
+	next    order      // for the next barrier
+	asked   bool       // an answer is pending
+	late    bool       // a barrier continued without that answer
+	saved   []Mark     // marks of the last cut
+	through int64      // with the final cut: it has all frames up to then
+	leaving bool       // was told to end
+	ended   bool       // no more frames will arrive
+	gone    bool       // will not answer again
 }
 
-// An order asks a worker for a cut between two batches.
+// An order requests a cut between two batches.
 type order struct {
-	plan *Plan // what is to be done from then on; nil as before
+	plan *Plan // the plan from then on; nil: unchanged
 	tap  Ring  // with a plan
-	end  bool  // take what was captured by now, close all windows, and end
+	end  bool  // take the frames captured so far, close all windows, and end
 
-	within time.Duration // with end: how long to wait for a frame that came later
+	within time.Duration // with end: maximum wait for a later frame
 }
 
-// A cut is what a worker hands over.
+// A cut is a worker's answer to an order.
 type cut struct {
 	marks  []Mark
 	stats  []RingStats
 	blocks []*aggregate.Block
 	last   bool
 
-	through int64 // with last: when the last frame was received, by its own time
+	through int64 // with last: reception time of the last frame, by its clock
 }
 
-// event tells the coordinator of a worker.
+// event notifies the coordinator about a worker.
 type event struct {
 	w     *worker
-	full  bool  // holds as many rows as it may
-	ended bool  // no frame will come
-	gone  bool  // answers no more
-	err   error // why
+	full  bool  // holds the maximum number of rows
+	ended bool  // no more frames will arrive
+	gone  bool  // will not answer again
+	err   error // cause
 }
 
-// newWorker makes a worker, whose lanes have the incarnation.
+// newWorker makes a worker whose lanes have the given incarnation.
 func (p *Pipeline) newWorker(t *Ring, fresh uint64) (*worker, error) {
 	w := &worker{key: t.key(), p: p, plan: p.plan, tap: *t, fresh: fresh, orders: make(chan order, 1), answers: make(chan *cut, 1)}
 	w.place = t.Tap
 	setDefault(&w.tap.Link, decode.Ethernet)
 	if t.Sessions != nil {
-		w.sessions = t.Source.(Sessions) // has been checked
+		w.sessions = t.Source.(Sessions) // checked before
 	}
 	l, err := w.newLane("")
 	if err != nil {
@@ -95,7 +95,7 @@ func (p *Pipeline) newWorker(t *Ring, fresh uint64) (*worker, error) {
 	return w, nil
 }
 
-// run takes frames until it is ordered to end.
+// run processes frames until an order ends it.
 func (w *worker) run(ctx context.Context) {
 	err := w.loop(ctx)
 	if closed := w.tap.Source.Close(); closed != nil {
@@ -149,8 +149,8 @@ func (w *worker) loop(ctx context.Context) error {
 	return nil
 }
 
-// take reads one batch and feeds it. A source that fails has no more frames; what it gave
-// before counts.
+// take reads one batch and processes it. After an error the source has no more frames; its
+// earlier frames count.
 func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 	batch.N = 0
 	if err := w.tap.Source.ReadBatch(batch); err != nil {
@@ -186,8 +186,8 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 	return w.advance(ctx)
 }
 
-// advance takes lanes on whose clocks a window ends or closes, and asks for a round where one
-// has closed.
+// advance advances lanes with windows that have ended or closed by their clocks, and requests a
+// round if one has closed.
 func (w *worker) advance(ctx context.Context) error {
 	at := w.at()
 	for _, l := range w.lanes {
@@ -202,17 +202,17 @@ func (w *worker) advance(ctx context.Context) error {
 		w.hold.live = false
 		select {
 		case w.p.closed <- struct{}{}:
-		default: // a round was asked for already
+		default: // already requested
 		}
 	}
 	return nil
 }
 
-// maxOverlap is how long a ring and the one that takes its place may both have frames.
+// maxOverlap is the longest time during which a ring and its replacement may both have frames.
 const maxOverlap = 10 * time.Second
 
-// after leaves out the frames that the ring before this one had: the first ones, up to the
-// time where it ended. Earlier times are of a clock that was set back.
+// after drops the frames that the replaced ring has: the first ones, up to the time at which it
+// ended. Much earlier times come from a clock that was set back.
 func (w *worker) after(frames []capture.Frame) []capture.Frame {
 	for len(frames) > 0 && frames[0].TimeNS < w.from && w.from-frames[0].TimeNS <= int64(maxOverlap) {
 		frames = frames[1:]
@@ -223,7 +223,8 @@ func (w *worker) after(frames []capture.Frame) []capture.Frame {
 	return frames
 }
 
-// wait waits for an order, once no frame will come. ended is that it was the last one.
+// wait waits for an order once no more frames will arrive. ended reports that it was the last
+// one.
 func (w *worker) wait(ctx context.Context, batch *capture.Batch) (ended bool, err error) {
 	select {
 	case <-ctx.Done():
@@ -236,13 +237,13 @@ func (w *worker) wait(ctx context.Context, batch *capture.Batch) (ended bool, er
 	}
 }
 
-// full asks for a barrier, to get rid of what is held.
+// full requests a barrier, to release the held rows.
 func (w *worker) full(ctx context.Context, batch *capture.Batch) (ended bool, err error) {
 	w.tell(ctx, event{w: w, full: true})
 	return w.wait(ctx, batch)
 }
 
-// answer hands over a cut and goes on.
+// answer hands over a cut and continues.
 func (w *worker) answer(ctx context.Context, o *order) error {
 	at := w.at()
 	for _, l := range w.lanes {
@@ -259,8 +260,8 @@ func (w *worker) answer(ctx context.Context, o *order) error {
 	return nil
 }
 
-// at is the time that the tap has come to by the source's clock: the present where it is
-// idle or has ended, else its frames tell, with or without CSIG.
+// at returns how far the tap has come, by the source's clock: the present if it is idle or has
+// ended, else the time of its last frame, with or without CSIG.
 func (w *worker) at() int64 {
 	now := w.now()
 	switch {
@@ -272,10 +273,10 @@ func (w *worker) at() int64 {
 	return min(w.last, now)
 }
 
-// now is the present by the source's clock.
+// now returns the current time by the source's clock.
 func (w *worker) now() int64 { return w.p.cfg.Now().UnixNano() + w.tap.Source.Ahead() }
 
-// change goes on under another plan.
+// change switches to another plan.
 func (w *worker) change(ctx context.Context, o *order) error {
 	o.tap.Source = w.tap.Source
 	if o.tap.Link == 0 {
@@ -290,7 +291,7 @@ func (w *worker) change(ctx context.Context, o *order) error {
 	return nil
 }
 
-// handOver answers with the cut.
+// handOver completes the cut and sends it.
 func (w *worker) handOver(c *cut) {
 	c.blocks = w.hold.take()
 	for _, l := range w.lanes {
@@ -299,8 +300,8 @@ func (w *worker) handOver(c *cut) {
 	w.answers <- c
 }
 
-// end takes what was captured before the order came, closes all windows and hands over
-// the last cut.
+// end takes the frames captured before the order, closes all windows and hands over the final
+// cut.
 func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Duration) error {
 	ordered := w.p.cfg.Now()
 	stop := ordered.UnixNano()
@@ -325,11 +326,11 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 	return nil
 }
 
-// hold is the sink of a worker's shards: it keeps what they close until the next barrier.
+// hold is the sink of a worker's shards: it keeps closed blocks until the next barrier.
 type hold struct {
 	blocks []*aggregate.Block
 	rows   int
-	live   bool // one of them is of a window of aggregate.LiveResolution, and no round was asked for it
+	live   bool // it has a block of aggregate.LiveResolution for which no round is requested yet
 }
 
 // WriteBlock implements aggregate.Sink. It never fails.
@@ -340,7 +341,7 @@ func (h *hold) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// take hands over what is held.
+// take returns the held blocks and empties hold.
 func (h *hold) take() []*aggregate.Block {
 	blocks := h.blocks
 	h.blocks, h.rows, h.live = nil, 0, false

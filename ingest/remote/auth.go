@@ -9,50 +9,51 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// Permit lets exporters in by name.
+// Permit admits exporters by name.
 type Permit struct {
-	// Name is an exporter's name, or a pattern in which * stands for any text: rack1-*.
+	// Name is an exporter's name, or a pattern in which * matches any text: rack1-*.
 	Name string
-	// Limits are those of each exporter of that name. Those that are 0, and those that hold for
-	// all exporters together, are the collector's.
+	// Limits apply to each exporter of that name. Zero fields, and the limits for all exporters
+	// together, have the collector's values.
 	Limits Limits
 }
 
-// Admission says who may export, and how much each exporter may do.
+// Admission says which clients may export, and their limits.
 type Admission struct {
-	// Permits is the list of exporters; of several that fit a name the first one counts. With
-	// a list, nobody else exports, whoever vouches for the name. Without one, everybody may
-	// whom the token file names; an authority in TLS.CA needs a list, since it may sign
-	// certificates that are meant for something else.
+	// Permits lists the exporters; the first match for a name counts. With a list, no other
+	// client may export, whatever its credential. Without one, every name in the token file may
+	// export; an authority in TLS.CA requires a list, since it may sign certificates for other
+	// purposes.
 	Permits []Permit
-	Limits  Limits // of each exporter that has no other ones, and of all together
-	// Peers are the names of collectors that may share their windows with this one. They may
-	// not export, whoever vouches for them; a name is an exporter's or a peer's.
+	Limits  Limits // of each exporter without its own, and of all together
+	// Peers names the collectors that may share their windows with this one. They may not
+	// export, whatever their credential; a name belongs to an exporter or to a peer.
 	Peers []string
 }
 
-// maxPeers bounds the collectors of a fleet beside this one.
+// maxPeers is the maximum number of other collectors in a fleet.
 const maxPeers = 64
 
-// Check finds mistakes.
+// Check validates the settings.
 func (a *Admission) Check(auth *edge.Auth) error {
 	_, err := newAdmitted(a, auth)
 	return err
 }
 
-// admitted is an Admission in force: the one place that decides whether an exporter may hand
-// in, and under which limits. It is read-only.
+// admitted is an Admission in force. It alone decides whether a client may export, and under
+// which limits. It is read-only.
 type admitted struct {
-	everybody *Limits // nil where there is a list
+	everybody *Limits // nil if there is a list
 	limits    []*Limits
 	exact     map[string]int // into limits
 	patterns  []pattern
 	peers     []string
-	peer      Limits   // of each
-	named     []string // exact names, in the order of the list
+	peer      Limits   // of each peer
+	named     []string // exact names, in list order
 }
 
-// pattern is what has to stand between, before and after any text.
+// pattern is a name with wildcards: its parts must occur in this order, with any text in
+// between.
 type pattern struct {
 	parts []string
 	at    int // into limits
@@ -100,7 +101,7 @@ func newAdmitted(a *Admission, auth *edge.Auth) (*admitted, error) {
 	return in, nil
 }
 
-// checkPeers refuses peers that could be taken for exporters.
+// checkPeers rejects peers that could be mistaken for exporters.
 func (in *admitted) checkPeers(a *Admission, auth *edge.Auth) error {
 	if len(in.peers) > maxPeers {
 		return fmt.Errorf("%d of them: expected at most %d", len(in.peers), maxPeers)
@@ -120,12 +121,12 @@ func (in *admitted) checkPeers(a *Admission, auth *edge.Auth) error {
 	return nil
 }
 
-// lets reports whether a client may come in, as an exporter or as a peer.
+// lets reports whether a client is admitted, as an exporter or as a peer.
 func (in *admitted) lets(name string) bool {
 	return slices.Contains(in.peers, name) || in.of(name) != nil
 }
 
-// of returns the limits of an exporter, nil for one that may not hand in.
+// of returns the limits of an exporter, nil if it may not export.
 func (in *admitted) of(name string) *Limits {
 	if slices.Contains(in.peers, name) {
 		return nil
@@ -166,9 +167,9 @@ func (p *pattern) fits(name string) bool {
 	return strings.HasSuffix(name, p.parts[last])
 }
 
-// Use puts another admission in force, at once: requests and connections of exporters that
-// are out end within a few seconds. Of its Limits, those that hold for all exporters together
-// stay as they were at the start.
+// Use applies another admission at once: requests and connections of removed exporters end
+// within a few seconds. Its limits for all exporters together are ignored; those of the start
+// remain.
 func (s *Server) Use(a Admission) error {
 	in, err := newAdmitted(&a, &s.cfg.Auth)
 	if err != nil {

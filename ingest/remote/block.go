@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// toWire makes a message of the rows [from, to), which share the block's memory but for
+// toWire converts the rows [from, to) to a message. It shares the block's memory, except for
 // the distribution.
 func toWire(b *aggregate.Block, from, to int) *wire.Block {
 	m := &wire.Block{
@@ -37,7 +37,7 @@ func toWire(b *aggregate.Block, from, to int) *wire.Block {
 	return m
 }
 
-// distStart is where the distribution of row i begins.
+// distStart returns the index at which the distribution of row i begins.
 func distStart(b *aggregate.Block, i int) uint32 {
 	if i == 0 {
 		return 0
@@ -45,8 +45,8 @@ func distStart(b *aggregate.Block, i int) uint32 {
 	return b.DistEnd[i-1]
 }
 
-// fromWire makes a block of a message, whose memory it shares, but for the source and
-// the number. It fails where no aggregator can have made the message.
+// fromWire converts a message to a block without source and number. The block shares the
+// message's memory. It returns an error if no aggregator could have produced the message.
 func fromWire(m *wire.Block) (*aggregate.Block, error) {
 	b := &aggregate.Block{
 		Resolution: m.GetResolutionNs(), WindowStart: m.GetWindowStartNs(),
@@ -109,8 +109,8 @@ func checkColumns(b *aggregate.Block, m *wire.Block) error {
 	return nil
 }
 
-// takeCounts fills in the columns that an older exporter does not send: its observations are taken
-// as unweighted, as judged, and as located by their locators.
+// takeCounts fills in columns that older exporters do not send: observations then count as
+// unweighted, as judged, and as located by their locators.
 func takeCounts(b *aggregate.Block) {
 	if len(b.Unjudged) == 0 {
 		b.Unjudged = make([]uint64, b.Len())
@@ -127,7 +127,7 @@ func takeCounts(b *aggregate.Block) {
 	}
 }
 
-// takeDist fills in where distributions end, and their buckets.
+// takeDist fills in the ends of the distributions and their buckets.
 func takeDist(b *aggregate.Block, m *wire.Block) error {
 	codes := m.GetDistCode()
 	b.DistCode = make([]uint16, 0, len(codes))

@@ -14,13 +14,12 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// Client hands blocks to a collector. What it was given goes to a spool
-// on disk first, and stays there until a collector has it for good. Its methods are safe
-// for concurrent use.
+// Client sends blocks to a collector. It first writes them to a spool on disk, where they stay
+// until a collector has stored them. Its methods are safe for concurrent use.
 type Client struct {
 	cfg         ClientConfig
 	log         *outbox.Log
-	life        uint64 // incarnation
+	life        uint64 // incarnation of this process
 	endpoints   []endpoint
 	provisional *provisionalSender
 	http        *http.Client
@@ -29,70 +28,70 @@ type Client struct {
 	streams map[streamKey]*Stream
 	latest  map[uint64]*wire.Description // by epoch
 	pending record
-	missing missing      // what was lost, and is to be told
-	beside  []missingKey // the streams beside the last loss in the spool
+	missing missing      // losses to be reported
+	beside  []missingKey // streams next to the last loss in the spool
 	stats   ClientStats
 	lost    map[string]uint64
 	closed  bool
-	bounded bool  // no more is kept for a newer version than may be
-	err     error // of the spool, at the last try
+	bounded bool  // records of a newer version are within their limit
+	err     error // last error of the spool
 	moved   chan struct{}
-	current int // index of the collector in use
+	current int // index of the current collector
 
-	// The sender's.
+	// Only the sender uses these.
 	scratch      []byte
-	before       []byte // label of the last record that was read
+	before       []byte // label of the last record read
 	released     time.Time
 	describedFor int
-	answered     time.Time // when a collector answered last
+	answered     time.Time // time of the last answer
 
 	failing retry.LogThrottle // pushes
-	unread  retry.LogThrottle // the spool
+	unread  retry.LogThrottle // reading the spool
 	untidy  retry.LogThrottle
 	refused [NumReasons]retry.LogThrottle // blocks
 }
 
-// quietFor is the least time between two lines of the log about one lasting failure.
+// quietFor is the minimum time between two log lines about one lasting failure.
 const quietFor = time.Minute
 
-// endpoint is a collector's.
+// endpoint is the address of a collector.
 type endpoint struct {
 	url  string
 	call *connect.Client[rawRequest, wire.PushResponse]
 }
 
-// ClientStats counts what became of what the client was given, in this process. Items
-// are blocks, parts of large ones, and records.
+// ClientStats counts the items of this process by outcome. Items are blocks, parts of large
+// blocks, and records.
 type ClientStats struct {
-	Items, Observations uint64 // given
-	FoldedFlows         uint64 // rows of flows that went into rests, since their block had too many
+	Items, Observations uint64 // accepted from the caller
+	FoldedFlows         uint64 // flow rows added to rests because their block had too many
 	Stored, Repeated    uint64 // items that a collector has
 	Refused             map[string]uint64
-	// Lost is what was given up, by reason: "full", "disk", "undescribed", "refused",
-	// "newer", or the outbox's own; in items. What gave way while it was being sent may be among
-	// Stored too.
+	// Lost counts dropped items by reason: "full", "disk", "undescribed", "refused", "newer",
+	// or a reason of the outbox. An item dropped while it was being sent may also count as
+	// Stored.
 	Lost          map[string]uint64
 	Waiting       uint64    // items in the spool
-	Oldest        time.Time // when the oldest item in the spool came, or somewhat before; the zero Time for none
+	Oldest        time.Time // when the oldest item in the spool arrived, or somewhat earlier; zero for none
 	SpoolBytes    int64     // on disk
 	SpoolLimit    int64
-	Answering     bool // whether the last push was answered; false before the first one
+	Answering     bool // the last push was answered; false before the first one
 	Pushes        uint64
-	Failures      uint64 // pushes that failed
+	Failures      uint64 // failed pushes
 	SentBytes     uint64 // uncompressed
-	Collector     string // in use
+	Collector     string // current one
 	Incarnation   uint64
 	LastAnswerNS  int64 // Unix ns; 0: none so far
 	DescribeParts uint64
 	Provisional   ProvisionalStats
 }
 
-// saveEvery is how often the spool's position is written: seldom, since what is sent
-// again after a crash is not counted again.
+// saveEvery is the interval at which the spool's position is written. It is long, because items
+// that are sent again after a crash do not count twice.
 const saveEvery = 10 * time.Second
 
-// OpenClient takes possession of the spool. Run sends what is in it; the caller closes
-// the client after Run has ended.
+// OpenClient opens the spool and takes ownership of it. Run sends its content; the caller
+// closes the client after Run has ended.
 func OpenClient(cfg ClientConfig) (*Client, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -122,8 +121,8 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// Run spools what is gathered and sends what is spooled until the context ends. What
-// is left then is sent by the next client that opens the spool.
+// Run spools gathered items and sends spooled ones until the context ends. The next client that
+// opens the spool sends the rest.
 func (c *Client) Run(ctx context.Context) error {
 	var spooling sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)
@@ -132,7 +131,7 @@ func (c *Client) Run(ctx context.Context) error {
 	spooling.Go(func() { c.provisional.run(ctx) })
 	spooling.Go(func() {
 		for retry.Sleep(ctx, c.cfg.SpoolEvery) {
-			_ = c.Sync(ctx) // Commit and WriteBlock tell
+			_ = c.Sync(ctx) // Commit and WriteBlock report its errors
 		}
 	})
 	err := c.send(ctx)
@@ -140,7 +139,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return err
 }
 
-// Flush waits until a collector has all that was given so far. Run must be under way.
+// Flush waits until a collector has stored all items so far. Run must be running.
 func (c *Client) Flush(ctx context.Context) error {
 	if err := c.Sync(ctx); err != nil {
 		return err
@@ -160,10 +159,10 @@ func (c *Client) Flush(ctx context.Context) error {
 	}
 }
 
-// Sync puts all that was given so far onto the disk.
+// Sync writes all items so far to disk.
 func (c *Client) Sync(ctx context.Context) error { return c.Commit(ctx, nil) }
 
-// Close spools what is gathered and lets go of the spool. Run must have ended.
+// Close spools gathered items and releases the spool. Run must have ended.
 func (c *Client) Close() error {
 	err := c.Sync(context.Background())
 	c.mu.Lock()
@@ -176,11 +175,11 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Stats is a snapshot of the client's counts.
+// Stats returns a snapshot of the client's counters.
 func (c *Client) Stats() ClientStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	logged := c.log.Stats() // of the same moment: what is pending goes there under mu
+	logged := c.log.Stats() // consistent: pending items move there under mu
 	s := c.stats
 	s.Refused, s.Lost = map[string]uint64{}, map[string]uint64{}
 	for k, n := range c.stats.Refused {

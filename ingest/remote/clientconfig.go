@@ -11,36 +11,36 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// ClientConfig is what an exporter needs to know.
+// ClientConfig configures an exporter.
 type ClientConfig struct {
-	// Collectors are base URLs, such as "https://collector.example:4319". The first one
-	// that answers is used until it does not; so may be a balancer before several.
+	// Collectors lists base URLs, such as "https://collector.example:4319". The client uses the
+	// first one that answers until it fails. A URL may be a load balancer in front of several.
 	Collectors []string
-	// Exporter is who the exporter thinks it is: a collector refuses another name than
-	// that of the edge. Empty: whatever the credential says.
+	// Exporter is the exporter's own name: a collector refuses one that differs from the name
+	// in the credential. Empty: the name in the credential.
 	Exporter string
-	// TLS has the exporter's certificate, and the authority of the collectors' unless
-	// the system's are meant.
+	// TLS names the exporter's certificate, and the authority of the collectors' certificates
+	// unless the system's authorities apply.
 	TLS edge.TLSFiles
-	// TokenFile holds a bearer token, and is read again when it changes; empty: none.
+	// TokenFile contains a bearer token and is reloaded when it changes; empty: none.
 	TokenFile string
 
-	// Dir is the spool's folder: what waits there survives the process. One process at a
-	// time may have it.
+	// Dir is the spool's folder; items in it survive the process. Only one process at a time
+	// may use it.
 	Dir string
-	// MaxBytes bounds the spool, 1 GiB unless set. Beyond it the oldest blocks that wait
-	// give way, and are counted.
+	// MaxBytes is the maximum size of the spool, 1 GiB by default. Beyond it the oldest waiting
+	// blocks are dropped and counted.
 	MaxBytes int64
-	// SpoolEvery is how long blocks are gathered for one write to disk: a process that is
-	// killed loses those. 100 ms unless set; Sync does it at once.
+	// SpoolEvery is how long blocks are gathered for one write to disk; a killed process loses
+	// them. 100 ms by default; Sync writes at once.
 	SpoolEvery time.Duration
-	// Timeout is how long a collector may take to answer, 40 s unless set: longer than
-	// its own patience with its store.
+	// Timeout is the time limit for an answer, 40 s by default: longer than a collector waits
+	// for its store.
 	Timeout time.Duration
-	// HelloEvery is how often an exporter that has nothing to send pushes an empty request,
-	// so that both sides know that the other is there; 15 s unless set.
+	// HelloEvery is the interval at which an idle exporter pushes an empty request, so that
+	// each side sees that the other is alive; 15 s by default.
 	HelloEvery time.Duration
-	// NoCompression sends as is; otherwise Zstandard is used.
+	// NoCompression turns off compression with Zstandard.
 	NoCompression bool
 
 	FS     outbox.FS        // nil: the operating system's
@@ -48,7 +48,7 @@ type ClientConfig struct {
 	Logger *slog.Logger     // nil: silent
 }
 
-// defaultSpoolBytes bounds a spool.
+// defaultSpoolBytes is the default of ClientConfig.MaxBytes.
 const defaultSpoolBytes = 1 << 30
 
 func (c ClientConfig) withDefaults() (ClientConfig, error) {
@@ -76,7 +76,7 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 	return c, CheckSpoolBytes(c.MaxBytes)
 }
 
-// CheckSpoolBytes finds a ClientConfig.MaxBytes out of bounds.
+// CheckSpoolBytes validates ClientConfig.MaxBytes.
 func CheckSpoolBytes(n int64) error {
 	if n < 4*recordBytes {
 		return fmt.Errorf("spool of %d bytes: expected at least %d", n, 4*recordBytes)
@@ -84,8 +84,8 @@ func CheckSpoolBytes(n int64) error {
 	return nil
 }
 
-// CheckCollector finds mistakes in the URL of a collector. Beyond loopback it is https: whoever
-// is on the way could otherwise read what the exporter measures, change it, and take its token.
+// CheckCollector validates the URL of a collector. Beyond loopback it must be https: otherwise
+// anybody on the way could read and change the exporter's measurements and take its token.
 func CheckCollector(text string, files edge.TLSFiles) error {
 	u, err := url.Parse(text)
 	switch {

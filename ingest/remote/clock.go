@@ -12,26 +12,25 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// sentAt is the metadata that tells when a request was sent, by the exporter's clock, in
-// ns of Unix time. A request is made once and sent perhaps often, from the spool: the time
-// is not part of it.
+// sentAt is the header with the time at which a request was sent, by the exporter's clock, in
+// Unix ns. The time is not part of the request, which may be sent repeatedly from the spool.
 const sentAt = "sent-unix-ns"
 
-// offsetSpan is how long a sample of a clock counts, at least; at most twice as long.
+// offsetSpan is the minimum lifetime of a clock sample; the maximum is twice that.
 const offsetSpan = 5 * time.Minute
 
-// clockOffset estimates how far a clock is ahead, by when requests say that they were sent
-// and when they came. Each sample is too small by the time that the request took. The
-// largest one of a while is of the fastest request: the estimate is the offset less the
-// one-way delay of that, with the making of a connection where there was no other. Safe
-// for concurrent use; the zero value knows nothing.
+// clockOffset estimates how far a clock is ahead, from the times at which requests were sent
+// and received. Each sample is too small by the delay of its request. The largest recent sample
+// belongs to the fastest request, so the estimate is the offset less the one-way delay of that
+// request, including the connection setup if there was no faster one. It is safe for concurrent
+// use; the zero value has no samples.
 type clockOffset struct {
 	mu          sync.Mutex
-	since       time.Time // that now is of
+	since       time.Time // begin of now
 	now, before sample
 }
 
-// sample is the largest of a while.
+// sample is the largest of its period.
 type sample struct {
 	ahead time.Duration
 	known bool
@@ -44,22 +43,22 @@ func (s sample) or(o sample) sample {
 	return s
 }
 
-// aheadEvery is how often the finding about an exporter whose clock is ahead is written again,
-// with the count that it has come to.
+// aheadEvery is the interval at which the finding about an exporter's fast clock is rewritten
+// with its new count.
 const aheadEvery = time.Minute
 
 // clockAhead is the finding that an exporter's windows began too far ahead of the collector's
-// clock. Safe for concurrent use; the zero value found nothing.
+// clock. It is safe for concurrent use; the zero value has found nothing.
 type clockAhead struct {
 	mu             sync.Mutex
-	of             aggregate.Source // the first that it was found of
+	of             aggregate.Source // the first source that it was found for
 	first, last    int64            // Unix ns, by the collector's clock
-	count, written uint64           // refusals of blocks and batches, which may come twice
+	count, written uint64           // refusals of blocks and batches, which may arrive twice
 	wrote          time.Time
-	most           time.Duration // that one was ahead
+	most           time.Duration // maximum lead of a window
 }
 
-// findAhead counts a block or a batch that was refused for a time that is ahead.
+// findAhead counts a block or a batch that was refused because its time is ahead.
 func (p *push) findAhead(it *item, v verdict, producer func(identity, stream string) uint64) {
 	if v.outcome != wire.Outcome_OUTCOME_FUTURE || p.own(it, producer) != toStore {
 		return
@@ -76,8 +75,8 @@ func (p *push) findAhead(it *item, v verdict, producer func(identity, stream str
 	c.count++
 }
 
-// finding is what is to be written about the exporter at a time, nil for nothing, and what to
-// call once it is.
+// finding returns the finding to write about the exporter, nil if there is none, and a function
+// to call once it is written.
 func (c *clockAhead) finding(exporter string, limit time.Duration, now time.Time) (f *Finding, written func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +98,7 @@ func (c *clockAhead) finding(exporter string, limit time.Duration, now time.Time
 // clockAheadKind is the kind of the finding; see package finding.
 const clockAheadKind = "clock-ahead"
 
-// observe takes a request in. What is no time is passed over.
+// observe takes the sample of a request. It ignores an invalid time.
 func (c *clockOffset) observe(h http.Header, came time.Time) {
 	sent, err := strconv.ParseInt(h.Get(sentAt), 10, 64)
 	if err != nil || sent <= 0 {
@@ -108,11 +107,11 @@ func (c *clockOffset) observe(h http.Header, came time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.turn(came)
-	// Both are positive: the difference is within bounds.
+	// Both are positive, so the difference cannot overflow.
 	c.now = c.now.or(sample{time.Duration(sent - came.UnixNano()), true})
 }
 
-// turn begins a new while where it is time. The caller holds the lock.
+// turn starts a new period when the current one is over. The caller holds the lock.
 func (c *clockOffset) turn(at time.Time) {
 	switch age := at.Sub(c.since); {
 	case age >= 2*offsetSpan || age < 0:
@@ -122,7 +121,7 @@ func (c *clockOffset) turn(at time.Time) {
 	}
 }
 
-// ahead is the estimate as of the time; 0 where nothing is known.
+// ahead returns the estimate at the given time; 0 if there is none.
 func (c *clockOffset) ahead(at time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// options are what both halves of the protocol's library need at a collector.
+// options returns the options of handlers and error writers at a collector.
 func (s *Server) options() []connect.HandlerOption {
 	most := s.limits.MaxMessage
 	return []connect.HandlerOption{
@@ -28,7 +28,7 @@ func (s *Server) options() []connect.HandlerOption {
 	}
 }
 
-// scanningCodec decodes requests that are within the protocol's bounds.
+// scanningCodec decodes requests that are within the protocol's limits.
 type scanningCodec struct{}
 
 // Name implements connect.Codec.
@@ -63,7 +63,7 @@ func unmarshal(data []byte, m proto.Message) error {
 	return proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)
 }
 
-// noJSON stands in for the library's own codec, which knows no bounds.
+// noJSON replaces the library's own codec, which has no limits.
 type noJSON struct{}
 
 var errJSON = errors.New("JSON is not taken")
@@ -77,14 +77,14 @@ func (noJSON) Marshal(any) ([]byte, error) { return nil, errJSON }
 // Unmarshal implements connect.Codec.
 func (noJSON) Unmarshal([]byte, any) error { return errJSON }
 
-// Compressions of ClientConfig.
+// Values for the compression of requests.
 const (
 	CompressionZstd = "zstd"
 	compressionGzip = "gzip"
 )
 
-// bounded decompresses no more than it has to: the library reads on to the end of a
-// message that is too large.
+// bounded limits decompression: the library would decompress a message that is too large to its
+// end.
 type bounded struct {
 	most int
 	open func(previous io.Reader, r io.Reader) (io.Reader, error)
@@ -92,7 +92,7 @@ type bounded struct {
 	left int
 }
 
-// errBomb ends a message that is too large.
+// errBomb is the error for a message that is too large when decompressed.
 var errBomb = errors.New("message too large when decompressed")
 
 // Reset implements connect.Decompressor.
@@ -115,7 +115,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements connect.Decompressor. The library closes before it pools.
+// Close implements connect.Decompressor. The library calls it before it pools the decompressor.
 func (b *bounded) Close() error { return nil }
 
 func openGzip(previous, r io.Reader) (io.Reader, error) {
@@ -127,7 +127,7 @@ func openGzip(previous, r io.Reader) (io.Reader, error) {
 
 func newGzip() connect.Compressor { return gzip.NewWriter(io.Discard) }
 
-// maxZstdWindow bounds the memory of a decoder.
+// maxZstdWindow limits the memory of a decoder.
 const maxZstdWindow = 8 << 20
 
 func openZstd(previous, r io.Reader) (io.Reader, error) {
@@ -147,10 +147,10 @@ func newZstd() connect.Compressor {
 	return z
 }
 
-// Tap hands in what the stream's tap took in over a period and found in it, at most
-// MaxFindings, under the configuration of the epoch, which must have been described. It goes
-// to the collector behind the blocks that were given before, as all records do. The client
-// owns t and what was found from then on.
+// Tap sends the input of the stream's tap over a period and its findings, at most MaxFindings,
+// under the configuration of the epoch, which must have been described. Like all records, it
+// reaches the collector after the blocks that were written before it. The client takes
+// ownership of t and found.
 func (s *Stream) Tap(_ context.Context, epoch uint64, t *wire.Tap, found ...*wire.Finding) error {
 	if len(found) > MaxFindings {
 		return fmt.Errorf("tell of stream %s: %d findings: expected at most %d", s.name, len(found), MaxFindings)
@@ -158,19 +158,18 @@ func (s *Stream) Tap(_ context.Context, epoch uint64, t *wire.Tap, found ...*wir
 	return s.record(epoch, &wire.Record{What: &wire.Record_Tap{Tap: t}, Findings: found})
 }
 
-// Gap tells of a time of which blocks of the stream are missing. The client owns g from
-// then on.
+// Gap reports an interval in which blocks of the stream are missing. The client takes ownership
+// of g.
 func (s *Stream) Gap(_ context.Context, epoch uint64, g *wire.Gap) error {
 	return s.record(epoch, &wire.Record{What: &wire.Record_Gap{Gap: g}})
 }
 
-// Begin tells that blocks of the stream come again, which had ended or whose process was
-// killed.
+// Begin reports that a stream resumes after it ended or its process was killed.
 func (s *Stream) Begin(_ context.Context, epoch uint64) error {
 	return s.record(epoch, &wire.Record{What: &wire.Record_Begin{Begin: &wire.Begin{}}})
 }
 
-// End tells that no more blocks of the stream come under the configuration of the epoch,
+// End reports that no more blocks of the stream follow under the configuration of the epoch,
 // for now.
 func (s *Stream) End(_ context.Context, epoch uint64) error {
 	return s.record(epoch, &wire.Record{What: &wire.Record_End{End: &wire.End{}}})
@@ -194,14 +193,14 @@ func (s *Stream) record(epoch uint64, m *wire.Record) error {
 	return nil
 }
 
-// TapRow is what a tap of an exporter's stream took in, and found.
+// TapRow is the input of a tap of an exporter's stream, with its findings.
 type TapRow struct {
 	Run
 	*wire.Tap
 	Findings []*wire.Finding
 }
 
-// Gap is a time of which blocks of an exporter's stream are missing.
+// Gap is an interval in which blocks of an exporter's stream are missing.
 type Gap struct {
 	aggregate.Source
 	*wire.Gap

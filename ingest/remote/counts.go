@@ -8,37 +8,37 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// Counts is what became of what exporters handed in. Blocks and batches of observations
-// are items. Once nothing is on the way,
+// Counts holds the outcomes of exporters' items: blocks and batches of observations. When no
+// request is in progress,
 //
 //	Items == StoredItems + RepeatedItems + UndescribedItems + RetriedItems + the sum of RefusedItems
-//	Observed == StoredObservations + what repeated, undescribed, retried and refused items held
+//	Observed == StoredObservations + the observations in repeated, undescribed, retried and refused items
 //
-// and StoredObservations holds OverflowObservations.
+// and StoredObservations includes OverflowObservations.
 type Counts struct {
-	Requests, Bytes uint64 // as they came over the network
-	Items, Observed uint64 // items that came, and the observations in them
+	Requests, Bytes uint64 // as received from the network
+	Items, Observed uint64 // received items, and the observations in them
 
 	StoredItems, StoredRows, StoredObservations uint64
-	// OverflowRows were folded into overflow rows, with OverflowObservations in them.
+	// OverflowRows were folded into overflow rows, and contained OverflowObservations.
 	OverflowRows, OverflowObservations uint64
-	// StoredFlows are rows of flows of StoredItems; OverflowFlows were folded into rests.
+	// StoredFlows are the flow rows of StoredItems; OverflowFlows were folded into rests.
 	StoredFlows, OverflowFlows uint64
 	StoredFindings             uint64 // with StoredItems
-	RepeatedItems              uint64 // answered, and not counted again
-	UndescribedItems           uint64 // to be sent again with their description
-	RetriedItems               uint64 // to be sent again, since the store did not take them in time
-	// Provisional are provisional rows that live views were given, in parts of producers, of
-	// ProvisionalRows. They are no items.
+	RepeatedItems              uint64 // acknowledged but not counted again
+	UndescribedItems           uint64 // to be sent again after their description
+	RetriedItems               uint64 // to be sent again, because the store did not accept them in time
+	// Provisional counts provisional rows passed to live views, in parts of producers with
+	// ProvisionalRows rows. They are not items.
 	Provisional, ProvisionalRows uint64
 
-	Refused      [NumReasons]uint64 // requests, connections, names, items and findings of stored ones, by reason
-	RefusedItems uint64             // of Refused, the items
-	// Rejected is how many observations of stored batches the aggregation rejected.
+	Refused      [NumReasons]uint64 // requests, connections, names, items and findings in stored items, by reason
+	RefusedItems uint64             // the items in Refused
+	// Rejected is the number of observations in stored batches that aggregation rejected.
 	Rejected uint64
 }
 
-// counts are Counts of one exporter, or of what is no exporter's.
+// counts are the Counts of one exporter, or of unidentified clients.
 type counts struct {
 	requests, bytes, items, observed                          atomic.Uint64
 	provisional, provisionalRows                              atomic.Uint64
@@ -66,7 +66,7 @@ func (c *counts) snapshot() Counts {
 	return out
 }
 
-// Merge adds what another exporter's counts hold.
+// Merge adds the counts of another exporter.
 func (c *Counts) Merge(o *Counts) {
 	c.Requests += o.Requests
 	c.Bytes += o.Bytes
@@ -92,8 +92,8 @@ func (c *Counts) Merge(o *Counts) {
 	}
 }
 
-// countUp adds to a counter of observations, of which exporters say how many there are. It
-// stops at the largest integer.
+// countUp adds to a counter of observations. It saturates, because exporters choose the
+// numbers.
 func countUp(c *atomic.Uint64, n uint64) {
 	for {
 		before := c.Load()
@@ -103,7 +103,7 @@ func countUp(c *atomic.Uint64, n uint64) {
 	}
 }
 
-// refuse counts and, now and then, logs.
+// refuse counts a refusal and logs it at a limited rate.
 func (c *counts) refuse(logger *slog.Logger, now time.Time, r Reason, attrs ...slog.Attr) {
 	c.refused[r].Add(1)
 	c.throttles[r].Warn(logger, now, "refused", append([]slog.Attr{slog.String("reason", r.String())}, attrs...)...)

@@ -15,19 +15,18 @@ import (
 )
 
 const (
-	// maxKept bounds the descriptions that are kept beside the spool.
+	// maxKept is the maximum number of descriptions kept next to the spool.
 	maxKept = 64
-	// describeBytes and describeNames end a part of a description.
+	// describeBytes and describeNames limit a part of a description.
 	describeBytes = 512 << 10
 	describeNames = 4096
 
 	descriptionPrefix = "description-"
 )
 
-// Describe says what the numbers in blocks of d's epoch mean, from now on. It may be
-// called again for an epoch when there are more names; not more often than every few
-// seconds, since it is sent as a whole. Descriptions are kept beside the spool, as long
-// as blocks may need them.
+// Describe sets the meaning of the numbers in blocks of d's epoch from now on. Call it again
+// for an epoch when there are more names, but only every few seconds, since the whole
+// description is sent. Descriptions are kept next to the spool as long as blocks may need them.
 func (c *Client) Describe(d Description) error {
 	if d.Text == "" || len(d.Text) > maxTextBytes {
 		return fmt.Errorf("describe epoch: text of %d bytes: expected 1 to %d", len(d.Text), maxTextBytes)
@@ -57,11 +56,11 @@ func (c *Client) descriptionFile(id uint64) string {
 	return filepath.Join(c.cfg.Dir, fmt.Sprintf("%s%016x", descriptionPrefix, id))
 }
 
-// descriptionFiles are those that are kept, the latest last.
+// descriptionFiles returns the kept files, latest last.
 func (c *Client) descriptionFiles() []string {
 	names, err := filepath.Glob(filepath.Join(c.cfg.Dir, descriptionPrefix+"*"))
 	if err != nil {
-		return nil // the pattern is sound
+		return nil // the pattern is valid
 	}
 	written := func(name string) time.Time {
 		info, err := os.Stat(name)
@@ -74,7 +73,7 @@ func (c *Client) descriptionFiles() []string {
 	return names
 }
 
-// forgetDescriptions removes the oldest files beyond the bound.
+// forgetDescriptions removes the oldest files beyond the limit.
 func (c *Client) forgetDescriptions() {
 	names := c.descriptionFiles()
 	for _, n := range names[:max(len(names)-maxKept, 0)] {
@@ -84,7 +83,7 @@ func (c *Client) forgetDescriptions() {
 	}
 }
 
-// description finds one by its id, nil if it is lost.
+// description returns the description with an id, nil if it is lost.
 func (c *Client) description(id uint64) *wire.Description {
 	c.mu.Lock()
 	for _, d := range c.latest {
@@ -101,7 +100,7 @@ func (c *Client) description(id uint64) *wire.Description {
 	return nil
 }
 
-// readDescription is nil for a file that holds none.
+// readDescription returns nil if the file contains no valid description.
 func readDescription(name string) *wire.Description {
 	text, err := os.ReadFile(name)
 	d := &wire.Description{}
@@ -111,8 +110,8 @@ func readDescription(name string) *wire.Description {
 	return d
 }
 
-// descriptionOf is the id of the latest description of an epoch, of this process or of one
-// before. The caller holds mu.
+// descriptionOf returns the id of the latest description of an epoch, from this or an earlier
+// process. The caller holds mu.
 func (c *Client) descriptionOf(epoch uint64) (uint64, error) {
 	if d := c.latest[epoch]; d != nil {
 		return d.GetId(), nil
@@ -126,8 +125,8 @@ func (c *Client) descriptionOf(epoch uint64) (uint64, error) {
 	return 0, errUndescribed
 }
 
-// describeAll sends the descriptions that a collector asked for, and tells how many of
-// them there are.
+// describeAll sends the descriptions that a collector asked for, and returns how many of them
+// exist.
 func (c *Client) describeAll(ctx context.Context, ids []uint64) (described int, err error) {
 	for _, id := range ids {
 		d := c.description(id)
@@ -151,7 +150,8 @@ func (c *Client) describeAll(ctx context.Context, ids []uint64) (described int, 
 	return described, nil
 }
 
-// split cuts a description into parts that fit into messages; the text comes last.
+// split cuts a description into parts that fit into messages; each has the text, the last one
+// completes it.
 func split(d *wire.Description) []*wire.Description {
 	var parts []*wire.Description
 	part := &wire.Description{Id: d.GetId(), Epoch: d.GetEpoch()}

@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// reviewEvery is how often the directory is asked whether names were unpinned that
-	// exporters describe otherwise.
+	// reviewEvery is the interval at which the directory is asked whether disputed names were
+	// unpinned.
 	reviewEvery = 5 * time.Second
-	// maxDisputes bounds the disputes that are remembered, and maxExporterDisputes those of one
-	// exporter. Further ones push out older ones, which are remembered again when the exporter
-	// describes the name again.
+	// maxDisputes is the maximum number of remembered disputes, maxExporterDisputes that of one
+	// exporter. Further ones evict older ones, which return when the exporter describes the
+	// name again.
 	maxDisputes         = 1024
 	maxExporterDisputes = maxDisputes / 8
-	// maxToldDisputes is how many findings go with a request.
+	// maxToldDisputes is the maximum number of findings about disputes per request.
 	maxToldDisputes = 64
 	// contestedName is the kind of the finding; see package finding.
 	contestedName = "contested-name"
 )
 
-// Finding is what the collector found about an exporter, beside one of its runs.
+// Finding is a finding of the collector about an exporter, attached to one of its runs.
 type Finding struct {
 	aggregate.Source
 	*wire.Finding
@@ -41,16 +41,16 @@ type disputeKey struct {
 	exporter string
 }
 
-// dispute is a name that an exporter describes otherwise than whoever holds it.
+// dispute is a name whose description by an exporter differs from the pinned one.
 type dispute struct {
 	refusal
-	own         bool // the collector's fabric file holds it
+	own         bool // the collector's fabric file defines it
 	first, last int64
 	count, told uint64
 }
 
-// dispute counts what an exporter describes otherwise than others, and remembers it: for a
-// finding, and for when it is unpinned.
+// dispute counts and remembers an exporter's refused descriptions, for a finding and for the
+// time when a name is unpinned.
 func (s *Server) dispute(e *exporter, refused []refusal) {
 	if len(refused) == 0 {
 		return
@@ -74,8 +74,7 @@ func (s *Server) dispute(e *exporter, refused []refusal) {
 	}
 }
 
-// contested takes the directory's word for how a name is held that an exporter described
-// otherwise.
+// contested handles a refusal by the directory: the name is held under another description.
 func (s *Server) contested(refused, held fabric.Name) {
 	s.names.mu.Lock()
 	s.names.hold(refused.Exporter, &held)
@@ -88,7 +87,8 @@ func (s *Server) contested(refused, held fabric.Name) {
 	}
 }
 
-// disputed are findings about an exporter that were not told, and what to call when they are.
+// disputed returns new findings about disputes of an exporter, and a function to call once they
+// are written.
 func (r *registry) disputed(exporter string, of aggregate.Source) (list []Finding, told func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,19 +140,19 @@ func holderOf(exporter string) string {
 	return fmt.Sprintf("exporter %q, which came first,", exporter)
 }
 
-// review takes descriptions that were refused once their names are unpinned, until ctx ends.
-// Of several, the one that was refused first is taken.
+// review accepts refused descriptions once their names are unpinned, until ctx ends. Of several
+// descriptions, the one refused first is accepted.
 func (s *Server) review(ctx context.Context) {
 	for retry.Sleep(ctx, s.reviewEvery) {
-		// Where the store is away, that is tried again.
+		// If the store is down, this is retried.
 		if keys, names := s.names.waiting(); len(names) > 0 && s.names.review(ctx, names) == nil {
 			s.names.settleTaken(keys, names, s.logger)
 		}
 	}
 }
 
-// review asks how names are held, and takes the first description of each that is unpinned.
-// One that is not stored yet waits for that.
+// review queries the current descriptions of names, and pins the first refused description of
+// each unpinned name. A name that is not stored yet waits until it is.
 func (r *registry) review(ctx context.Context, names []fabric.Name) error {
 	var groups []aggregate.GroupID
 	var locations []aggregate.LocationID
@@ -199,7 +199,7 @@ func (r *registry) review(ctx context.Context, names []fabric.Name) error {
 	return nil
 }
 
-// waiting are the names that would be taken if they were unpinned.
+// waiting returns the names to pin once they are unpinned.
 func (r *registry) waiting() (keys []disputeKey, names []fabric.Name) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,7 +218,7 @@ func (r *registry) waiting() (keys []disputeKey, names []fabric.Name) {
 	return keys, names
 }
 
-// settleTaken ends disputes about names that are as their exporter has them by now.
+// settleTaken ends disputes about names whose description is now the exporter's.
 func (r *registry) settleTaken(keys []disputeKey, names []fabric.Name, logger *slog.Logger) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

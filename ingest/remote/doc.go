@@ -1,8 +1,8 @@
-// Package remote is how host exporters hand in partial aggregates: the client with its spool,
-// and the collector's side with identity and limits, which also takes decoded tags. The
-// protocol is described in wire/ingest.proto.
+// Package remote carries partial aggregates from host exporters to collectors: the client with
+// its spool, and the collector's side with identities and limits, which also accepts decoded
+// tags. The protocol is described in wire/ingest.proto.
 //
-// It knows who hands in what, and that each counts once. It must never know how tags are
-// decoded (of package decode it uses what an observation is, and no more), SQL, or what
-// becomes of the blocks behind Sink.
+// It knows who exports what, and that each block counts once. It must never know how tags are
+// decoded (it uses only the observation type of package decode), SQL, or how blocks are used
+// behind Sink.
 package remote

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// exporter is what a collector remembers of one identity, an exporter's or a peer's. It is
-// bounded by Limits.
+// exporter is a collector's state of one identity, an exporter's or a peer's. Limits bound its
+// size.
 type exporter struct {
 	name                          string
 	peer                          bool
@@ -21,12 +21,12 @@ type exporter struct {
 	last                          atomic.Int64 // Unix ns of the last request
 	counts                        counts
 	clock                         clockOffset
-	owned                         int // producers; guarded by the server's mu
+	owned                         int // number of producers; guarded by the server's mu
 	ahead                         clockAhead
 
 	mu        sync.Mutex
 	streams   map[uint64]*stream // by producer
-	described []described        // what it gave, latest last
+	described []described        // its descriptions, latest last
 }
 
 // stream is a series of numbered blocks.
@@ -37,12 +37,12 @@ type stream struct {
 // life is one incarnation of a stream.
 type life struct {
 	incarnation uint64
-	epochs      []uint64 // under which it was announced
+	epochs      []uint64 // under which its runs were announced
 	seqs        seqs
 }
 
 const (
-	maxLives      = 16 // of a stream; an exporter that is killed often sends blocks of several
+	maxLives      = 16 // of a stream; an exporter that is often killed sends blocks of several
 	maxLifeEpochs = 4  // of a life
 	maxDescribed  = 16 // of an exporter
 )
@@ -60,7 +60,7 @@ func (e *exporter) limiters() [5]**rate.Limiter {
 	return [...]**rate.Limiter{&e.requests, &e.bytes, &e.rows, &e.naming, &e.provisional}
 }
 
-// use holds the exporter to these limits from now on.
+// use applies these limits to the exporter from now on.
 func (e *exporter) use(l *Limits, now time.Time) {
 	if e.limits.Swap(l) == l {
 		return
@@ -72,20 +72,20 @@ func (e *exporter) use(l *Limits, now time.Time) {
 	}
 }
 
-// arrive begins a request of the exporter, under these limits.
+// arrive begins a request of the exporter under these limits.
 func (e *exporter) arrive(l *Limits, now time.Time) {
 	e.use(l, now)
 	e.last.Store(now.UnixNano())
 	e.inFlight.Add(1)
 }
 
-// budget fills up at a rate, to a burst.
+// budget refills at a rate, up to a burst.
 type budget struct {
 	perSecond rate.Limit
 	burst     int
 }
 
-// budgets are those of requests, bytes, rows, names and provisional rows.
+// budgets returns the budgets for requests, bytes, rows, names and provisional rows.
 func (l *Limits) budgets() [5]budget {
 	of := func(perSecond float64) budget { return budget{rate.Limit(perSecond), max(1, int(perSecond*l.Burst))} }
 	return [...]budget{
@@ -95,12 +95,12 @@ func (l *Limits) budgets() [5]budget {
 	}
 }
 
-// placeOf is where a number of a stream is kept.
+// placeOf identifies a block or batch of a stream.
 type placeOf struct {
 	producer, incarnation, seq uint64
 }
 
-// begin takes a number. Finish must follow where the state is seqNew.
+// begin takes a number. finish must follow if the state is seqNew.
 func (e *exporter) begin(at placeOf, maxStreams int) (seqState, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -114,7 +114,7 @@ func (e *exporter) begin(at placeOf, maxStreams int) (seqState, bool) {
 	return l.seqs.begin(at.seq), true
 }
 
-// meet remembers a life of which something is told.
+// meet registers the life of a record.
 func (e *exporter) meet(at placeOf, maxStreams int) (seqState, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -125,8 +125,8 @@ func (e *exporter) meet(at placeOf, maxStreams int) (seqState, bool) {
 	return seqNew, ok
 }
 
-// life finds or begins a life: nil for one older than those that are remembered, and
-// false where there are too many streams. The caller holds mu.
+// life finds or adds a life. It returns nil for one older than the remembered ones, and false
+// if there are too many streams. The caller holds mu.
 func (e *exporter) life(at placeOf, maxStreams int) (*life, bool) {
 	s := e.streams[at.producer]
 	if s == nil {
@@ -139,7 +139,7 @@ func (e *exporter) life(at placeOf, maxStreams int) (*life, bool) {
 	return s.life(at.incarnation), true
 }
 
-// finish ends what begin began.
+// finish ends the work on a number that begin returned as new.
 func (e *exporter) finish(at placeOf, durable bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,7 +150,7 @@ func (e *exporter) finish(at placeOf, durable bool) {
 	}
 }
 
-// unannounced tells whether a life has not been announced under the epoch.
+// unannounced reports whether a life has not been announced under the epoch.
 func (e *exporter) unannounced(at placeOf, epoch uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -158,7 +158,7 @@ func (e *exporter) unannounced(at placeOf, epoch uint64) bool {
 	return l != nil && !slices.Contains(l.epochs, epoch)
 }
 
-// announced remembers that a life was announced.
+// announced records that a life was announced.
 func (e *exporter) announced(at placeOf, epoch uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -167,17 +167,17 @@ func (e *exporter) announced(at placeOf, epoch uint64) {
 	}
 }
 
-// described is a description that is known, and the epoch that it is of.
+// described is a known description and its epoch.
 type described struct{ id, epoch uint64 }
 
-// describe remembers that the exporter gave a description.
+// describe records that the exporter sent a description.
 func (e *exporter) describe(d described) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.described = appendRecent(e.described, d, maxDescribed)
 }
 
-// epochOf is the epoch of a description that the exporter gave.
+// epochOf returns the epoch of a description that the exporter sent.
 func (e *exporter) epochOf(id uint64) (epoch uint64, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -193,7 +193,7 @@ func find(list []described, id uint64) (epoch uint64, ok bool) {
 	return 0, false
 }
 
-// appendRecent adds a value as the latest one, and forgets the oldest beyond a number.
+// appendRecent adds a value as the latest one, and drops the oldest beyond a number.
 func appendRecent[T comparable](list []T, v T, most int) []T {
 	list = slices.DeleteFunc(list, func(x T) bool { return x == v })
 	if len(list) >= most {
@@ -211,7 +211,7 @@ func (s *stream) find(incarnation uint64) *life {
 	return nil
 }
 
-// life finds or begins a life; nil for one older than those that are remembered.
+// life finds or adds a life; it returns nil for one older than the remembered ones.
 func (s *stream) life(incarnation uint64) *life {
 	if l := s.find(incarnation); l != nil {
 		return l

@@ -2,21 +2,21 @@ package remote
 
 import "iter"
 
-// fairCache keeps the entries that were used last, of several owners who share its memory. An
-// owner keeps at most share entries, and gives up its least recently used one beyond them. Beyond
-// total entries of all, the owner with the most gives up its oldest: one that adds entries
-// without end pushes out its own. It is not safe for concurrent use.
+// fairCache is an LRU cache shared by several owners. An owner holds at most share entries;
+// beyond that its least recently used one is evicted. Beyond total entries, the owner with the
+// most entries loses its oldest ones, so an owner that adds entries without end evicts only its
+// own. It is not safe for concurrent use.
 type fairCache[K comparable, V any] struct {
 	share, total int
 	onEvict      func(K, V) // nil: none
-	evicted      uint64     // entries that gave way to others
+	evicted      uint64     // number of evicted entries
 
 	entries map[K]*cacheEntry[K, V]
 	owners  map[string]*cacheOwner[K, V]
 }
 
-// cacheOwner is the entries of one owner as a ring around root: root.newer is the oldest of them,
-// root.older the newest.
+// cacheOwner holds the entries of one owner in a ring around root: root.newer is the oldest
+// entry, root.older the newest.
 type cacheOwner[K comparable, V any] struct {
 	name string
 	n    int
@@ -30,15 +30,15 @@ type cacheEntry[K comparable, V any] struct {
 	newer, older *cacheEntry[K, V]
 }
 
-// evictShare is the part of the largest owner's entries that gives way at once: looking for that
-// owner costs a step for each owner.
+// evictShare means that one in evictShare of the largest owner's entries is evicted at once,
+// since finding that owner takes a step for each owner.
 const evictShare = 8
 
 func newFairCache[K comparable, V any](share, total int) *fairCache[K, V] {
 	return &fairCache[K, V]{share: share, total: total, entries: map[K]*cacheEntry[K, V]{}, owners: map[string]*cacheOwner[K, V]{}}
 }
 
-// get finds a value and marks it as used. The pointer is valid until the entry is removed.
+// get returns a value and marks it as used. The pointer is valid until the entry is removed.
 func (c *fairCache[K, V]) get(k K) *V {
 	e := c.entries[k]
 	if e == nil {
@@ -49,7 +49,7 @@ func (c *fairCache[K, V]) get(k K) *V {
 	return &e.value
 }
 
-// put sets a value. A new entry counts for the owner; one that is there keeps its own.
+// put sets a value. A new entry belongs to the owner; an existing one keeps its own.
 func (c *fairCache[K, V]) put(owner string, k K, v V) {
 	if have := c.get(k); have != nil {
 		*have = v
@@ -75,7 +75,7 @@ func (c *fairCache[K, V]) put(owner string, k K, v V) {
 	o.n++
 }
 
-// remove takes an entry out, if it is there.
+// remove removes an entry, if it exists.
 func (c *fairCache[K, V]) remove(k K) {
 	e := c.entries[k]
 	if e == nil {
@@ -88,7 +88,7 @@ func (c *fairCache[K, V]) remove(k K) {
 	}
 }
 
-// of yields the entries of an owner, the one that was used last first.
+// of yields the entries of an owner, most recently used first.
 func (c *fairCache[K, V]) of(owner string) iter.Seq2[K, *V] {
 	return func(yield func(K, *V) bool) {
 		o := c.owners[owner]

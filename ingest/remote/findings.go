@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// MaxFindings is how many findings go with what a tap took in over a period.
+	// MaxFindings is the maximum number of findings in a record of a tap.
 	MaxFindings = 256
-	// MaxEvidence is how long the evidence of a finding may be, in bytes.
+	// MaxEvidence is the maximum length of a finding's evidence in bytes.
 	MaxEvidence = 1 << 10
 
-	maxFindingBytes = 2 << 10 // of one: its texts are shorter together
+	maxFindingBytes = 2 << 10 // of one finding: its texts together are shorter
 	maxKindBytes    = 32
 )
 
@@ -29,13 +29,12 @@ var (
 	errFinding       = errors.New("a finding of nothing, or of no time")
 )
 
-// severities are those that findings have.
+// severities are the valid severities of findings.
 var severities = []string{"info", "warning", "error"}
 
-// checkFindings holds the findings of a record to what wire.Finding says of them. Those of
-// times that no clock explains are taken out of it, alone: the tap is not at fault when a
-// packet has a wrong time. What they say cannot be given another time here, which would
-// differ when the record comes again.
+// checkFindings validates the findings of a record against wire.Finding. It removes only those
+// whose times are implausible: a packet with a wrong time is not the tap's fault. It cannot
+// give them another time, which would differ when the record is sent again.
 func (p *push) checkFindings(it *item, m *wire.Record) error {
 	if len(m.GetFindings()) > 0 && m.GetTap() == nil {
 		return errStrayFindings
@@ -62,7 +61,7 @@ func (p *push) checkFindings(it *item, m *wire.Record) error {
 	return nil
 }
 
-// refuseFindings counts and logs those that were taken out of a record that is stored.
+// refuseFindings counts and logs the findings removed from a stored record.
 func (p *push) refuseFindings(it *item, r Reason, n uint64) {
 	if n > 0 {
 		p.e.counts.refused[r].Add(n - 1)

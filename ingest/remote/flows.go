@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// flowsToWire makes a message of the rows.
+// flowsToWire converts flow rows to a message.
 func flowsToWire(rows []aggregate.FlowRow) *wire.Flows {
 	m := &wire.Flows{}
 	for i := range rows {
@@ -29,7 +29,7 @@ func flowsToWire(rows []aggregate.FlowRow) *wire.Flows {
 	return m
 }
 
-// takeFlows fills in the flows of a block. Nil is no flows.
+// takeFlows fills in the flows of a block. Nil means no flows.
 func takeFlows(b *aggregate.Block, m *wire.Flows) error {
 	n := len(m.GetKind())
 	if n == 0 {
@@ -59,8 +59,8 @@ func takeFlows(b *aggregate.Block, m *wire.Flows) error {
 	return nil
 }
 
-// checkFlows holds the flows of a block that has been checked to each other, and to its rows
-// where those are all that the flows are of.
+// checkFlows checks that the flows of a valid block are distinct, and that they add up to its
+// rows if the block contains all rows of those flows.
 func checkFlows(b *aggregate.Block, blocks uint32) error {
 	if !flowsApart(b.Flows) {
 		return errFlowTwice
@@ -89,13 +89,13 @@ func flowOf(m *wire.Flows, i int) aggregate.FlowRow {
 	}
 }
 
-// flowPair is what rows of flows add up within.
+// flowPair is the key within which flow rows add up.
 type flowPair struct{ signal, kind uint8 }
 
 func pairOf(f *aggregate.FlowRow) flowPair { return flowPair{f.Signal, f.Kind} }
 
-// flowsApart tells whether each flow has one row: it is of one cell, and of the overflow's
-// where there are too many cells. All others are told cell by cell.
+// flowsApart reports whether each flow has one row in its cell; with too many cells it may have
+// one more in the overflow. Other rows are distinguished by cell.
 func flowsApart(rows []aggregate.FlowRow) bool {
 	type key struct {
 		flow.Flow
@@ -114,7 +114,7 @@ func flowsApart(rows []aggregate.FlowRow) bool {
 	return len(seen) == len(rows)
 }
 
-// flowSums are what the rows of a signal and kind come to.
+// flowSums are the totals of the rows of a signal and kind.
 type flowSums struct{ observations, bytes, measured, sum, heavy, heavySum uint64 }
 
 func (s flowSums) plus(o flowSums) flowSums {
@@ -124,7 +124,7 @@ func (s flowSums) plus(o flowSums) flowSums {
 	}
 }
 
-// flowsFit tells whether a block's flows come to what its rows do.
+// flowsFit reports whether the totals of a block's flows equal those of its rows.
 func flowsFit(b *aggregate.Block) bool {
 	rows, flows := map[flowPair]flowSums{}, map[flowPair]flowSums{}
 	for i := range b.Len() {
@@ -148,10 +148,10 @@ func flowsFit(b *aggregate.Block) bool {
 	return len(flows) == len(rows)
 }
 
-// foldFlows leaves as many rows as keep says, the same number of each signal and kind, the
-// worst flows first. It adds the others up in the rest of all cells, so that totals stay
-// exact. What comes out hangs on the rows and keep alone. It returns the rows themselves
-// where they are not too many, and how many were folded.
+// foldFlows keeps at most keep rows, the same number of each signal and kind, worst flows
+// first. It adds the others to the rest of all cells, so totals stay exact. The result depends
+// only on rows and keep. If there are not too many rows, it returns them unchanged. folded is
+// the number of folded rows.
 func foldFlows(rows []aggregate.FlowRow, keep int) (out []aggregate.FlowRow, folded int) {
 	if len(rows) <= keep {
 		return rows, 0
@@ -187,7 +187,7 @@ func foldFlows(rows []aggregate.FlowRow, keep int) (out []aggregate.FlowRow, fol
 	return out, folded
 }
 
-// restOf is an empty rest of all cells.
+// restOf returns an empty rest of all cells.
 func restOf(p flowPair) *aggregate.FlowRow {
 	all := uint64(aggregate.OverflowGroup)
 	return &aggregate.FlowRow{Signal: p.signal, Kind: p.kind, SrcGroup: all, DstGroup: all}

@@ -10,11 +10,11 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// errDuplicate is the error of a block with two rows of one key: they would be one row
-// in a table, and one of them would be lost.
+// errDuplicate is the error for a block with two rows of one key: a table would merge them and
+// lose one.
 var errDuplicate = errors.New("two rows with the same key")
 
-// rowKey is what rows are merged by.
+// rowKey is the key by which rows are merged.
 type rowKey struct {
 	signal, kind, encoding uint8
 	src, dst, location     uint64
@@ -24,22 +24,21 @@ func keyOf(b *aggregate.Block, i int) rowKey {
 	return rowKey{b.Signal[i], b.Kind[i], b.Encoding[i], b.SrcGroup[i], b.DstGroup[i], b.Location[i]}
 }
 
-// overflowOf is the key that a row has in the overflow.
+// overflowOf returns the key of a row's overflow row.
 func overflowOf(k rowKey) rowKey {
 	k.src, k.dst, k.location = uint64(aggregate.OverflowGroup), uint64(aggregate.OverflowGroup), uint64(aggregate.OverflowLocation)
 	return k
 }
 
-// folder checks that rows are apart, and folds those beyond a limit. Its memory serves
-// one block at a time.
+// folder checks that the keys of rows are unique. It reuses its memory, one block at a time.
 type folder struct {
 	keys map[rowKey]struct{}
 }
 
-// maxFolderKeys bounds the memory that a folder keeps.
+// maxFolderKeys limits the memory that a folder keeps.
 const maxFolderKeys = 4096
 
-// unique fails if two rows have one key.
+// unique returns an error if two rows have the same key.
 func (f *folder) unique(b *aggregate.Block) error {
 	if f.keys == nil || len(f.keys) > maxFolderKeys {
 		f.keys = make(map[rowKey]struct{}, b.Len())
@@ -54,10 +53,9 @@ func (f *folder) unique(b *aggregate.Block) error {
 	return nil
 }
 
-// fold leaves the first keep rows by their keys and adds the others up in overflow rows,
-// in which totals stay exact. What comes out hangs on the block and keep alone. It
-// returns the block itself where nothing is beyond the limit, and how many rows and
-// observations were folded.
+// fold keeps the first keep rows under their keys and adds the others up in overflow rows, so
+// totals stay exact. The result depends only on b and keep. Within the limit, it returns the
+// block itself. rows and observations are the numbers of folded ones.
 func fold(b *aggregate.Block, keep int) (out *aggregate.Block, rows int, observations uint64) {
 	if keep >= b.Len() {
 		return b, 0, 0
@@ -89,20 +87,20 @@ func fold(b *aggregate.Block, keep int) (out *aggregate.Block, rows int, observa
 	return out, rows, observations
 }
 
-// keptWindows counts the rows that a collector kept of each window by their own keys, so that a
-// stream keeps no more of a window than its limit, whatever its blocks say.
+// keptWindows counts the rows of each window that a collector keeps under their own keys, to
+// hold a stream to its limit per window, whatever its blocks claim.
 //
-// Which rows of a block are folded hangs on its rows_before alone. It must: a block that comes
-// again after a lost answer, perhaps at another collector or at this one after a restart, has to
-// come to the same rows, and no two of them have counted the same blocks. So the count folds
-// nothing. It tells whether rows_before is true: true blocks of a window follow each other, and
-// the rows that they keep add up to the limit at most, in whatever order they come and however
-// many of them come to another collector. A block that goes beyond that is refused as a whole,
-// so that no row is ever stored twice in two forms.
+// Only a block's rows_before determines which of its rows are folded. This is necessary: a
+// block that is sent again after a lost answer, perhaps to another collector or to this one
+// after a restart, must give the same rows, although neither may have counted the same blocks.
+// So the count folds nothing, but verifies rows_before: honest blocks of a window follow each
+// other, and their kept rows add up to the limit at most, in any order and however many of them
+// go to another collector. A block beyond that is refused as a whole, so that no row is ever
+// stored in two forms.
 //
-// Each number counts once: a block that is not stored is released, and one that was stored comes no
-// more. Windows are forgotten when others are used more (a stream that has one counted again pays
-// for the rows that push it out), and start from nothing. Safe for concurrent use.
+// Each number counts once: a block that is not stored is released, and a stored one is not sent
+// again. Windows are evicted when others are used more (the cost falls on the exporter that
+// adds them), and then start from zero. It is safe for concurrent use.
 type keptWindows struct {
 	mu      sync.Mutex
 	windows *fairCache[windowKey, *keptWindow]
@@ -113,27 +111,27 @@ type windowKey struct {
 	resolution, start int64
 }
 
-// countedRows are rows that an item keeps of a window.
+// countedRows are the rows that an item keeps of a window.
 type countedRows struct {
 	windowKey
 	rows windowRows
 }
 
-// keptWindow is what a stream keeps of a window.
+// keptWindow holds the kept rows of one window of a stream.
 type keptWindow struct {
-	kept  windowRows // of all its incarnations
-	lives []keptRows // the latest ones, at most maxLives
+	kept  windowRows // of all incarnations
+	lives []keptRows // the latest incarnations, at most maxLives
 }
 
-// keptRows are what one incarnation keeps of a window, under the limits of then.
+// keptRows are the kept rows of one incarnation, under the limits at that time.
 type keptRows struct {
 	incarnation  uint64
 	limits, kept windowRows
 }
 
 const (
-	// maxCountedWindows bounds the windows of all exporters that are counted, at about 200 bytes
-	// each, and maxExporterWindows those of one.
+	// maxCountedWindows is the maximum number of counted windows of all exporters, at about 200
+	// bytes each; maxExporterWindows is that of one exporter.
 	maxCountedWindows  = 1 << 17
 	maxExporterWindows = 2048
 )
@@ -145,7 +143,7 @@ func newKeptWindows() *keptWindows {
 var errRowsBefore = errors.New("rows_before is too low: earlier blocks of the window kept as many rows as a stream may")
 
 // take counts the rows that a block keeps, and reports whether its stream may keep them: each
-// incarnation up to the limits, and all of them together as much as maxLives.
+// incarnation up to the limits, all together up to maxLives times the limits.
 func (w *keptWindows) take(exporter string, k windowKey, incarnation uint64, rows, limits windowRows) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,7 +153,7 @@ func (w *keptWindows) take(exporter string, k windowKey, incarnation uint64, row
 	}
 	life := keptRows{incarnation: incarnation, limits: limits}
 	i := slices.IndexFunc(window.lives, func(r keptRows) bool { return r.incarnation == incarnation })
-	if i >= 0 && window.lives[i].limits == limits { // what was kept under others says nothing
+	if i >= 0 && window.lives[i].limits == limits { // rows kept under other limits do not count
 		life = window.lives[i]
 	}
 	life.kept = life.kept.plus(rows)
@@ -174,7 +172,7 @@ func (w *keptWindows) take(exporter string, k windowKey, incarnation uint64, row
 	return true
 }
 
-// release takes back what a block counted that was not stored.
+// release subtracts the rows of a block that was not stored.
 func (w *keptWindows) release(k windowKey, incarnation uint64, rows windowRows) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,7 +189,7 @@ func (w *keptWindows) release(k windowKey, incarnation uint64, rows windowRows) 
 	}
 }
 
-// forget lets go of an exporter's windows.
+// forget drops an exporter's windows.
 func (w *keptWindows) forget(exporter string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

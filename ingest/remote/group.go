@@ -10,15 +10,16 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// errClosed is the error of what comes after the end of Run.
+// errClosed is the error for requests after the end of Run.
 var errClosed = errors.New("collector is ending")
 
-// group does one thing for all that wait for it, as a commit of many. It holds the items of
-// those that wait, and no others: whoever leaves before a round began takes the item along.
+// group does one action for all goroutines that wait for it, such as a group commit. It holds
+// only the items of goroutines that still wait: one that leaves before its round begins takes
+// its item along.
 type group[T any] struct {
 	do    func(context.Context, []T) error
-	every time.Duration // between two rounds, at least
-	most  time.Duration // that a round may take
+	every time.Duration // minimum time between two rounds
+	most  time.Duration // time limit of a round
 
 	wake chan struct{}
 	mu   sync.Mutex
@@ -26,7 +27,7 @@ type group[T any] struct {
 	over bool
 }
 
-// round is what is done together.
+// round is a set of items processed together.
 type round[T any] struct {
 	items []*waiter[T]
 	done  chan struct{} // closed when err is set
@@ -42,7 +43,7 @@ func newGroup[T any](every, most time.Duration, do func(context.Context, []T) er
 	return &group[T]{do: do, every: every, most: most, wake: make(chan struct{}, 1)}
 }
 
-// wait returns what doing it gave, which began after wait did, or the context's error.
+// wait adds item to the next round and returns the round's error, or the context's.
 func (g *group[T]) wait(ctx context.Context, item T) error {
 	g.mu.Lock()
 	if g.over {
@@ -69,7 +70,7 @@ func (g *group[T]) wait(ctx context.Context, item T) error {
 	}
 }
 
-// leave takes an item out of a round that has not begun.
+// leave removes an item from a round that has not begun.
 func (g *group[T]) leave(r *round[T], w *waiter[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,7 +79,7 @@ func (g *group[T]) leave(r *round[T], w *waiter[T]) {
 	}
 }
 
-// run does rounds until the context ends; whoever still waits then gets an error.
+// run executes rounds until the context ends; remaining waiters then get an error.
 func (g *group[T]) run(ctx context.Context) {
 	defer g.end()
 	for {
@@ -100,7 +101,7 @@ func (g *group[T]) run(ctx context.Context) {
 	}
 }
 
-// round does what is asked for, in bounded time.
+// round executes one round within the time limit.
 func (g *group[T]) round(ctx context.Context, r *round[T]) error {
 	ctx, cancel := context.WithTimeout(ctx, g.most)
 	defer cancel()
@@ -111,7 +112,7 @@ func (g *group[T]) round(ctx context.Context, r *round[T]) error {
 	return g.do(ctx, items)
 }
 
-// take gives the round that is to begin, nil where nobody waits.
+// take returns the next round, nil if nobody waits.
 func (g *group[T]) take() *round[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()

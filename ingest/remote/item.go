@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// item is a block or a batch of observations on its way through the collector.
+// item is a block, a batch of observations or a record in a request.
 type item struct {
 	stream   string
 	at       placeOf
@@ -19,14 +19,14 @@ type item struct {
 	outcome  wire.Outcome
 	began    bool // its number is taken
 	blocks   []*aggregate.Block
-	told     *wire.Record // in place of blocks
-	observed uint64       // observations that came
+	told     *wire.Record // instead of blocks
+	observed uint64       // received observations
 
 	rows, folded, foldedObservations, rejected uint64
 	flows, foldedFlows, findings               uint64
-	futureFindings, pastFindings               uint64 // that were taken out of told
+	futureFindings, pastFindings               uint64 // findings removed from told
 
-	kept []countedRows // unless it is not stored
+	kept []countedRows // rows counted in keptWindows, to be released unless stored
 }
 
 func blockItem(b *wire.Block) *item {
@@ -43,10 +43,10 @@ func batchItem(o *wire.Observations) *item {
 	}
 }
 
-// drop lets go of the item's columns.
+// drop releases the item's columns.
 func (it *item) drop() { it.blocks = nil }
 
-// reasons of the outcomes that are final, but for those that are no refusals.
+// outcomeReasons maps final outcomes to reasons, except those that are not refusals.
 var outcomeReasons = map[wire.Outcome]Reason{
 	wire.Outcome_OUTCOME_INVALID:     ReasonInvalid,
 	wire.Outcome_OUTCOME_FUTURE:      ReasonFuture,
@@ -58,7 +58,8 @@ var outcomeReasons = map[wire.Outcome]Reason{
 	wire.Outcome_OUTCOME_IMPOSSIBLE:  ReasonImpossible,
 }
 
-// reasonOf is why an item was refused; one of a newer collector is invalid.
+// reasonOf returns the reason for a refused item; unknown outcomes of newer collectors are
+// invalid.
 func reasonOf(o wire.Outcome) Reason {
 	if r, known := outcomeReasons[o]; known {
 		return r
@@ -66,15 +67,15 @@ func reasonOf(o wire.Outcome) Reason {
 	return ReasonInvalid
 }
 
-// verdict is what became of an item, and why.
+// verdict is the outcome of an item and its cause.
 type verdict struct {
 	outcome wire.Outcome
-	err     error // for the log, nil without
+	err     error // for the log; may be nil
 }
 
 var toStore = verdict{outcome: wire.Outcome_OUTCOME_STORED}
 
-// invalid is the verdict on what no exporter hands in, and why.
+// invalid returns the verdict for an item that no correct exporter sends.
 func invalid(err error) verdict {
 	if errors.Is(err, aggregate.ErrImpossible) {
 		return verdict{wire.Outcome_OUTCOME_IMPOSSIBLE, err}
@@ -82,7 +83,7 @@ func invalid(err error) verdict {
 	return verdict{wire.Outcome_OUTCOME_INVALID, err}
 }
 
-// add puts an item into the answer.
+// add adds an item to the answer.
 func (p *push) add(it *item, v verdict) {
 	it.outcome = v.outcome
 	p.items = append(p.items, it)
@@ -95,7 +96,7 @@ func (p *push) add(it *item, v verdict) {
 	}
 }
 
-// checkBlock finds out whether a block is to be stored, and prepares it for that.
+// checkBlock decides whether a block is stored, and prepares it.
 func (p *push) checkBlock(it *item, m *wire.Block, f *folder) verdict {
 	b, err := fromWire(m)
 	if err == nil {
@@ -129,7 +130,8 @@ func (p *push) checkBlock(it *item, m *wire.Block, f *folder) verdict {
 	return toStore
 }
 
-// keep counts rows that a block keeps of its window, and reports whether its stream may keep them.
+// keep counts the rows that a block keeps of its window, and reports whether its stream may
+// keep them.
 func (p *push) keep(it *item, b *aggregate.Block, rows windowRows, l *Limits) bool {
 	k := windowKey{it.at.producer, b.Resolution, b.WindowStart}
 	if !p.kept.take(p.e.name, k, it.at.incarnation, rows, windowRows{uint64(l.MaxWindowRows), uint64(l.MaxWindowFlows)}) {
@@ -139,10 +141,11 @@ func (p *push) keep(it *item, b *aggregate.Block, rows windowRows, l *Limits) bo
 	return true
 }
 
-// keeps is how many rows a block keeps under a window's limit, of which earlier blocks held some.
+// keeps returns how many rows a block keeps under a window's limit, given the number in earlier
+// blocks.
 func keeps(limit int, before uint64) int { return limit - int(min(before, uint64(limit))) }
 
-// checkDescribed asks for the description of an item where it is not known.
+// checkDescribed requests the description of an item if it is unknown.
 func (p *push) checkDescribed(it *item, description uint64) verdict {
 	epoch, known := p.e.epochOf(description)
 	if !known {
@@ -158,7 +161,8 @@ func (p *push) checkDescribed(it *item, description uint64) verdict {
 	return toStore
 }
 
-// checkTime refuses windows from first to last, Unix ns, that no clock explains.
+// checkTime refuses windows from first to last (Unix ns) that are too far in the future or the
+// past.
 func (p *push) checkTime(first, last int64) verdict {
 	now := p.now()
 	if first > now.Add(p.limits.MaxAhead).UnixNano() {
@@ -175,14 +179,14 @@ type outsideError struct{ by time.Duration }
 
 func (e outsideError) Error() string { return "a window " + e.by.String() + " from now" }
 
-// ask adds a description to those that the exporter is asked for.
+// ask adds a description to those requested from the exporter.
 func (p *push) ask(id uint64) {
 	if i, there := slices.BinarySearch(p.answer.Describe, id); !there {
 		p.answer.Describe = slices.Insert(p.answer.Describe, i, id)
 	}
 }
 
-// begin takes an item's number, and announces its life where that is new.
+// begin takes an item's number, and announces its life if it is new.
 func (p *push) begin(it *item, producer func(identity, stream string) uint64) verdict {
 	if it.at.seq == 0 {
 		return invalid(errNumber)
@@ -206,7 +210,7 @@ func (p *push) begin(it *item, producer func(identity, stream string) uint64) ve
 	return toStore
 }
 
-// own finds the producer of an item's stream.
+// own determines the producer of an item's stream.
 func (p *push) own(it *item, producer func(identity, stream string) uint64) verdict {
 	if it.at.incarnation == 0 || edge.CheckName(it.stream) != nil {
 		return invalid(errNumber)
@@ -218,7 +222,7 @@ func (p *push) own(it *item, producer func(identity, stream string) uint64) verd
 	return toStore
 }
 
-// announce has the item's run announced, unless it was.
+// announce schedules the announcement of the item's run, unless it was announced.
 func (p *push) announce(it *item) {
 	if p.e.unannounced(it.at, it.epoch) {
 		p.begun.add(p.run(it))
@@ -229,7 +233,7 @@ func (p *push) run(it *item) Run {
 	return Run{aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}, p.e.name, it.stream}
 }
 
-// add adds a run unless it is there.
+// add adds a run unless it is in the list.
 func (a *announcement) add(r Run) {
 	if !slices.Contains(a.runs, r) {
 		a.runs = append(a.runs, r)

@@ -15,8 +15,8 @@ import (
 
 const incarnationFile = "incarnation"
 
-// nextIncarnation begins a life of the spool in a folder: higher than any before, and,
-// where the folder was lost, than those before that by the clock.
+// nextIncarnation returns the incarnation of a new process for the spool in a folder: higher
+// than all before, and, if the folder was lost, higher than earlier ones by the clock.
 func nextIncarnation(dir string, now time.Time) (uint64, error) {
 	name := filepath.Join(dir, incarnationFile)
 	last := uint64(0)
@@ -26,14 +26,14 @@ func nextIncarnation(dir string, now time.Time) (uint64, error) {
 	case err != nil:
 		return 0, fmt.Errorf("read incarnation: %w", err)
 	default:
-		// A file that is torn is no reason to stop: the clock decides then.
+		// A damaged file is no reason to stop: the clock then decides.
 		last, _ = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 63)
 	}
 	next := max(last+1, uint64(max(now.UnixNano(), 1)))
 	return next, writeFile(name, []byte(strconv.FormatUint(next, 10)+"\n"))
 }
 
-// writeFile puts a file in place of an older one, durably and as a whole.
+// writeFile replaces a file durably and atomically.
 func writeFile(name string, data []byte) error {
 	temp := name + ".new"
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -61,15 +61,15 @@ func writeFile(name string, data []byte) error {
 	return d.Sync()
 }
 
-// Producer is the producer of an exporter's stream, as in aggregate.Source: a hash of
-// who the exporter is and of the stream's name, so that rows of another identity cannot
-// be written. It is cryptographic, since an exporter chooses names of streams.
+// Producer returns the producer of an exporter's stream, as in aggregate.Source: a hash of the
+// exporter's identity and the stream's name, so that a client cannot write rows of another
+// identity. It is cryptographic because exporters choose stream names.
 func Producer(identity, stream string) uint64 {
 	return producerOf("partials", identity, stream)
 }
 
-// observedProducer is the producer of observations, whose numbers are apart from those
-// of blocks.
+// observedProducer returns the producer of a stream's observations, whose numbers are
+// independent of those of blocks.
 func observedProducer(identity, stream string) uint64 {
 	return producerOf("observations", identity, stream)
 }

@@ -9,52 +9,53 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// Limits are what one exporter may do at one collector, but for MaxMessage, MaxAhead, MaxAge and
-// the last group, which hold for all together. The zero value of a field means its default.
+// Limits bounds one exporter at one collector; MaxMessage, MaxAhead, MaxAge and the last group
+// apply to all exporters together. A zero field means its default.
 //
-// Collectors behind one balancer need the same MaxWindowRows and MaxWindowFlows: which rows of a
-// block are folded hangs on them, and a block may come to two of them.
+// Collectors behind one load balancer need the same MaxWindowRows and MaxWindowFlows: they
+// determine which rows of a block are folded, and a block may reach two collectors.
 type Limits struct {
-	RequestRate float64 // a second; 50
-	ByteRate    float64 // as they come over the network, a second; 8 MiB
-	RowRate     float64 // of blocks and their flows, and observations, a second; 50,000
-	// Burst is how many seconds of its rates an exporter may use at once; 10.
+	RequestRate float64 // per second; 50
+	ByteRate    float64 // network bytes per second; 8 MiB
+	RowRate     float64 // rows of blocks and flows, and observations, per second; 50,000
+	// Burst is the number of seconds of its rates that an exporter may use at once; 10.
 	Burst float64
 
-	// MaxWindowRows is how many rows of a stream's window are stored by their own keys;
-	// further ones are folded into overflow rows, one for each signal, kind and
-	// encoding. The collector counts what it keeps, and refuses blocks that say less. 20,000.
+	// MaxWindowRows is the maximum number of rows of a stream's window that are stored under
+	// their own keys; further ones are folded into one overflow row per signal, kind and
+	// encoding. The collector counts the rows it keeps, and refuses blocks that claim fewer.
+	// 20,000.
 	MaxWindowRows int
-	// MaxWindowFlows is the same of rows of flows, which are folded into the rest of their
-	// signal and kind. 10,000.
+	// MaxWindowFlows is the same for flow rows, which are folded into the rest of their signal
+	// and kind. 10,000.
 	MaxWindowFlows int
 	MaxStreams     int // 64
 	MaxInFlight    int // requests at a time; 4
 
 	MaxMessage int // bytes, uncompressed; 2 MiB, at most 64 MiB
-	// MaxNames is how many groups and locations an exporter may describe in an hour;
-	// 200,000.
+	// MaxNames is the maximum number of groups and locations that an exporter may describe per
+	// hour; 200,000.
 	MaxNames int
 
-	// MaxAhead and MaxAge say which windows are taken, by the collector's clock: not
-	// further ahead than aggregate.MaxAhead, not older than 7 days.
+	// MaxAhead and MaxAge limit the times of windows, by the collector's clock: by default at
+	// most aggregate.MaxAhead ahead, at most 7 days old.
 	MaxAhead, MaxAge time.Duration
 
-	MaxExporters int // that are remembered; 4096
+	MaxExporters int // remembered exporters; 4096
 	MaxConns     int // network connections; twice MaxExporters
-	MaxDecoding  int // requests that are decoded at a time; 8
-	MaxBuffered  int // bytes of all requests that are under way; 256 MiB
+	MaxDecoding  int // requests decoded at a time; 8
+	MaxBuffered  int // bytes of all running requests; 256 MiB
 }
 
 // defaultMaxMessage is the default of MaxMessage, in bytes.
 const defaultMaxMessage = 2 << 20
 
-// Bounds of the protocol. Beyond them a message is refused before it is decoded.
+// Limits of the protocol. A message beyond them is refused before it is decoded.
 const (
 	maxStreamBytes    = 64      // of a stream's name
 	maxTextBytes      = 1 << 20 // of a configuration
 	maxItems          = 1024    // blocks, batches and descriptions in a message
-	maxRows           = 1 << 16 // of a message, observations too
+	maxRows           = 1 << 16 // in a message, observations included
 	maxMessageNames   = 1 << 14 // groups and locations in a message
 	maxCandidates     = 64
 	maxMessageBytes   = 64 << 20
@@ -95,7 +96,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	if min(l.RequestRate, l.ByteRate, l.RowRate, l.Burst) <= 0 || min(l.MaxAhead, l.MaxAge) < 0 {
 		return l, fmt.Errorf("limits: expected positive rates and durations")
 	}
-	// A request that is larger than the burst could never pass.
+	// A request larger than the burst could never pass.
 	if l.ByteRate*l.Burst < float64(l.MaxMessage) || l.RowRate*l.Burst < maxRows {
 		return l, fmt.Errorf("limits: %g s of %g bytes and %g rows a second: expected room for a message of %d bytes and %d rows",
 			l.Burst, l.ByteRate, l.RowRate, l.MaxMessage, maxRows)
@@ -103,7 +104,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	return l, nil
 }
 
-// over returns an exporter's own limits where they are set, and otherwise those of all.
+// over returns l with the fields that own sets.
 func (l Limits) over(own *Limits) Limits {
 	for _, f := range []struct{ to, from *float64 }{
 		{&l.RequestRate, &own.RequestRate}, {&l.ByteRate, &own.ByteRate}, {&l.RowRate, &own.RowRate}, {&l.Burst, &own.Burst},
@@ -122,12 +123,12 @@ func (l Limits) over(own *Limits) Limits {
 	return l
 }
 
-// peerExporters is how many times an exporter's rates a peer may use, since it shares the windows
-// of all of its exporters.
+// peerExporters is the factor between an exporter's rates and those of a peer, which shares the
+// windows of all of its exporters.
 const peerExporters = 20
 
 // ofPeer returns the limits of a collector that shares its windows. It sends one request at a
-// time, and one of provisional rows; another one may come while one is given up.
+// time, and one of provisional rows; one more may start while another is being canceled.
 func (l Limits) ofPeer() Limits {
 	l.RequestRate *= peerExporters
 	l.ByteRate *= peerExporters
@@ -143,10 +144,10 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Reason is why something was refused.
+// Reason says why something was refused.
 type Reason uint8
 
-// The reasons. Those before ReasonForged concern peers that are nobody yet.
+// The reasons. Those before ReasonForged concern unidentified clients.
 const (
 	ReasonNoCredential        = Reason(edge.NoCredential)
 	ReasonUnknownToken        = Reason(edge.UnknownToken)
@@ -162,27 +163,27 @@ const (
 
 // Further reasons follow those of the edge.
 const (
-	ReasonExporters Reason = Reason(edge.NumReasons) + iota // too many of them
+	ReasonExporters Reason = Reason(edge.NumReasons) + iota // too many exporters
 
-	ReasonForged    // calls itself by another one's name
+	ReasonForged    // claims another exporter's name
 	ReasonRole      // a peer that exports, or an exporter that shares
 	ReasonOversized // beyond a hard limit of size
-	ReasonMalformed // no message of the protocol
+	ReasonMalformed // not a message of the protocol
 	ReasonInFlight  // too many requests at a time
-	ReasonBuffered  // all exporters' requests together are too large
+	ReasonBuffered  // the requests of all exporters together are too large
 	ReasonRequestRate
 	ReasonByteRate
 	ReasonRowRate
 	ReasonNames       // more names than an exporter may describe
-	ReasonContested   // a name that a fabric file or another exporter describes otherwise
-	ReasonDescription // whose text and epoch do not fit, or whose strings are too long
-	ReasonSink        // the store did not take it, or not in time
-	ReasonEnds        // ends of earlier runs that the store did not take
+	ReasonContested   // a name with another description by a fabric file or an exporter
+	ReasonDescription // text and epoch do not match, or strings are too long
+	ReasonSink        // the store did not accept it, or not in time
+	ReasonEnds        // ends of earlier runs that the store did not accept
 	ReasonProvisional // provisional rows beyond their rate, or before their description
 
 	// The outcomes of blocks and batches; see the protocol.
 	ReasonInvalid
-	ReasonImpossible // more than a network carries, or a value that its unit does not have
+	ReasonImpossible // more than a network carries, or a value outside its unit's range
 	ReasonFuture
 	ReasonPast
 	ReasonStale
@@ -190,7 +191,7 @@ const (
 	ReasonForeign
 	ReasonUnsupported
 
-	// NumReasons bounds every Reason.
+	// NumReasons is the number of reasons.
 	NumReasons
 )
 
@@ -200,7 +201,7 @@ var reasonNames = [NumReasons]string{
 	"invalid", "impossible", "future", "past", "stale", "streams", "foreign", "unsupported",
 }
 
-// String is the reason as metrics and logs name it, in snake case.
+// String returns the name of the reason in metrics and logs, in snake case.
 func (r Reason) String() string {
 	switch {
 	case r < Reason(edge.NumReasons):

@@ -10,37 +10,37 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// missing is what was lost, until it is told: so that whoever asks the collector's store
-// for those windows learns that they are not whole.
+// missing collects losses until they are reported, so that queries of the collector's store
+// show that those windows are incomplete.
 type missing struct {
 	parts   map[missingKey]*wire.Gap
-	records []*wire.Record // that were lost themselves, and are told again
+	records []*wire.Record // lost records that are sent again
 	unknown []unknownLoss
-	extent  outbox.Extent // of all that was added
+	extent  outbox.Extent // of all losses
 }
 
-// unknownLoss is a record of the spool of which nothing but its time is left.
+// unknownLoss is a lost record of the spool of which only the time is known.
 type unknownLoss struct {
 	reason string
 	outbox.Extent
 	id uint64
 }
 
-// missingKey is a stream's windows that are missing for one reason.
+// missingKey identifies the missing windows of a stream, by reason.
 type missingKey struct {
 	streamKey
 	epoch      uint64
-	resolution int64 // 0: all, since what a tap took in is missing
+	resolution int64 // 0: all, since the input of a tap is missing
 	reason     string
 }
 
-// maxMissing bounds what waits to be told.
+// maxMissing limits the losses that wait to be reported.
 const maxMissing = 1024
 
-// lostHere begins the reasons of gaps that an exporter tells of.
+// lostHere is the prefix of gap reasons that an exporter reports.
 const lostHere = "exporter_"
 
-// add notes an item that is lost.
+// add records a lost item.
 func (m *missing) add(reason string, item proto.Message) {
 	switch item := item.(type) {
 	case *wire.Block:
@@ -50,7 +50,8 @@ func (m *missing) add(reason string, item proto.Message) {
 	}
 }
 
-// addEntry notes a record of the spool by its label, or by its time where that is lost too.
+// addEntry records a lost record of the spool by its label, or by its time if the label is lost
+// too.
 func (m *missing) addEntry(reason string, e *outbox.Entry) {
 	list := standIns(e.Label)
 	for _, r := range list {
@@ -67,7 +68,7 @@ func (m *missing) addEntry(reason string, e *outbox.Entry) {
 	}
 }
 
-// addAll notes what is in a record of the spool.
+// addAll records all items of a record of the spool.
 func (m *missing) addAll(reason string, body []byte) {
 	items := itemsOf(body)
 	for _, b := range items.GetBlocks() {
@@ -78,7 +79,7 @@ func (m *missing) addAll(reason string, body []byte) {
 	}
 }
 
-// itemsOf reads a record of the spool, whose checksum was right.
+// itemsOf decodes a record of the spool whose checksum is correct.
 func itemsOf(body []byte) *wire.PushRequest {
 	items := &wire.PushRequest{}
 	if err := proto.Unmarshal(body, items); err != nil {
@@ -99,8 +100,8 @@ func (m *missing) addBlock(reason string, b *wire.Block) {
 	})
 }
 
-// addRecord keeps gaps and ends. What a tap took in is many numbers: that they are missing
-// is told.
+// addRecord keeps gaps and ends. The many numbers of a tap's input are not kept; a gap reports
+// that they are missing.
 func (m *missing) addRecord(reason string, r *wire.Record) {
 	if t := r.GetTap(); t != nil {
 		k := missingKey{streamKey{r.GetStream(), r.GetIncarnation()}, r.GetEpoch(), 0, reason}
@@ -131,7 +132,7 @@ func (m *missing) merge(k missingKey, g *wire.Gap) {
 	}
 }
 
-// list has all that is missing as records, without descriptions where they are gaps.
+// list returns all losses as records; those that are gaps have no description.
 func (m *missing) list() []*wire.Record {
 	list := slices.Clone(m.records)
 	for k, g := range m.parts {
@@ -140,7 +141,7 @@ func (m *missing) list() []*wire.Record {
 	return list
 }
 
-// missRefused notes which blocks of a record of the spool a collector refused for good.
+// missRefused records the blocks of a spool record that a collector refused for good.
 func (c *Client) missRefused(body []byte, outcomes []wire.Outcome) {
 	var items *wire.PushRequest
 	for i, o := range outcomes {
@@ -148,7 +149,7 @@ func (c *Client) missRefused(body []byte, outcomes []wire.Outcome) {
 		case wire.Outcome_OUTCOME_STORED, wire.Outcome_OUTCOME_REPEAT, wire.Outcome_OUTCOME_UNDESCRIBED:
 			continue
 		case wire.Outcome_OUTCOME_FUTURE:
-			continue // the collector would refuse the gap as well, and has a finding
+			continue // the collector would refuse the gap too, and has a finding
 		}
 		if items == nil {
 			items = itemsOf(body)
@@ -161,8 +162,8 @@ func (c *Client) missRefused(body []byte, outcomes []wire.Outcome) {
 	}
 }
 
-// tellMissing gathers records of what was lost. What the collector cannot know the meaning
-// of is not told. The caller holds mu.
+// tellMissing gathers records of losses. It skips those whose epoch has no description. The
+// caller holds mu.
 func (c *Client) tellMissing() {
 	c.attribute()
 	told := c.missing
@@ -187,7 +188,7 @@ func (c *Client) tellMissing() {
 	}
 }
 
-// latestEpoch is the current configuration.
+// latestEpoch returns the current configuration.
 func (c *Client) latestEpoch() (epoch, description uint64, err error) {
 	for _, name := range slices.Backward(c.descriptionFiles()) {
 		if d := readDescription(name); d != nil {
@@ -197,9 +198,8 @@ func (c *Client) latestEpoch() (epoch, description uint64, err error) {
 	return 0, 0, errUndescribed
 }
 
-// attribute makes gaps of losses of which only the time is known: one in each stream that
-// the records beside them were of or, without any, in each that there is. Until there is one
-// they wait.
+// attribute turns losses of which only the time is known into gaps: one in each stream of the
+// adjacent records, or in every stream if there are none. They wait until there is a stream.
 func (c *Client) attribute() {
 	if len(c.missing.unknown) == 0 {
 		return
@@ -226,10 +226,10 @@ func (c *Client) attribute() {
 	c.missing.unknown = nil
 }
 
-// maxBeside bounds the streams in which a loss of which only the time is known leaves gaps.
+// maxBeside is the maximum number of streams in which such a loss leaves gaps.
 const maxBeside = 64
 
-// besideOf are the streams of a record of the spool, by its label.
+// besideOf adds the streams of a spool record, according to its label.
 func besideOf(keys []missingKey, label []byte) []missingKey {
 	for _, r := range standIns(label) {
 		k := missingKey{streamKey: streamKey{r.GetStream(), r.GetIncarnation()}, epoch: r.GetEpoch()}
@@ -240,14 +240,14 @@ func besideOf(keys []missingKey, label []byte) []missingKey {
 	return keys
 }
 
-// pass counts what is lost at the head of the spool, and spools its gap before it goes on.
+// pass counts a loss at the head of the spool, and spools its gap before reading continues.
 func (c *Client) pass(e *outbox.Entry, reason string) {
 	c.mu.Lock()
 	c.lost[reason] += max(e.Weight, 1)
 	c.missing.addEntry(reason, e)
 	c.beside = c.besideLoss(e.Last)
 	c.tellMissing()
-	_ = c.spoolPending(nil) // tells itself; the gap stays in memory then
+	_ = c.spoolPending(nil) // logs its own error; the gap then stays in memory
 	c.mu.Unlock()
 	c.log.Ack(e)
 	c.mu.Lock()
@@ -255,7 +255,7 @@ func (c *Client) pass(e *outbox.Entry, reason string) {
 	c.mu.Unlock()
 }
 
-// besideLoss are the streams of the records around a place in the spool.
+// besideLoss returns the streams of the records around a place in the spool.
 func (c *Client) besideLoss(number uint64) []missingKey {
 	keys := besideOf(nil, c.before)
 	s, ok := c.log.Oldest(pushClass)
@@ -278,17 +278,17 @@ func (c *Client) besideLoss(number uint64) []missingKey {
 	}
 }
 
-// seqState is what is known of a number.
+// seqState is the state of a number.
 type seqState uint8
 
 const (
 	seqNew    seqState = iota
-	seqBusy            // taken, and not durable yet
+	seqBusy            // taken but not durable yet
 	seqRepeat          // durable
-	seqStale           // older than what is remembered
+	seqStale           // older than the remembered ones
 )
 
-// seqs remembers which of a life's last numbers were taken. The zero value has seen none.
+// seqs remembers the latest numbers of a life. The zero value has seen none.
 type seqs struct {
 	top        uint64
 	busy, done [maxInFlightBlocks / 64]uint64 // by number modulo maxInFlightBlocks
@@ -311,7 +311,7 @@ func (s *seqs) begin(n uint64) seqState {
 	return seqNew
 }
 
-// end tells whether the number is durable now; otherwise it may be taken again.
+// end records whether the number is durable; otherwise it may be taken again.
 func (s *seqs) end(n uint64, durable bool) {
 	if n > s.top || s.top-n >= maxInFlightBlocks {
 		return
@@ -323,7 +323,7 @@ func (s *seqs) end(n uint64, durable bool) {
 	}
 }
 
-// advance forgets what the numbers up to n take the place of.
+// advance forgets the numbers that fall out of the range ending at n.
 func (s *seqs) advance(n uint64) {
 	if n-s.top >= maxInFlightBlocks {
 		*s = seqs{}

@@ -18,17 +18,17 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// Description says what the numbers in blocks stand for.
+// Description gives the numbers in blocks their meaning.
 type Description struct {
 	Text      string // the configuration; its xxhash64 is the epoch of the blocks
 	Groups    []fabric.Group
 	Locations []fabric.Location
 }
 
-// Epoch is the configuration's.
+// Epoch returns the hash of the configuration.
 func (d *Description) Epoch() uint64 { return xxhash.Sum64String(d.Text) }
 
-// toWire makes a message of it, without what everybody knows.
+// toWire converts it to a message, without the predefined groups and locations.
 func (d *Description) toWire() *wire.Description {
 	m := &wire.Description{Epoch: d.Epoch(), Text: d.Text}
 	for i := range d.Groups {
@@ -73,14 +73,14 @@ func locationOf(l *wire.Location) *fabric.Location {
 	}
 }
 
-// descriptionID is a hash of all but the id. Nobody who knows one description finds
-// another with its id.
+// descriptionID returns a hash of everything except the id. It is second-preimage resistant for
+// given content: nobody who knows one description can find another with its id.
 func descriptionID(m *wire.Description) uint64 {
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(&wire.Description{
 		Epoch: m.GetEpoch(), Text: m.GetText(), Groups: m.GetGroups(), Locations: m.GetLocations(),
 	})
 	if err != nil {
-		return 0 // no UTF-8: refused everywhere
+		return 0 // invalid UTF-8: refused everywhere
 	}
 	sum := sha256.Sum256(text)
 	return binary.LittleEndian.Uint64(sum[:8])
@@ -89,39 +89,39 @@ func descriptionID(m *wire.Description) uint64 {
 // Run is one life of an exporter's stream.
 type Run struct {
 	aggregate.Source
-	Exporter, Stream string // for people
+	Exporter, Stream string // for display
 }
 
-// Directory is where the collector puts what its blocks mean, and what else is told of
-// them. All may be put again, and is durable after that: a store that is away keeps nobody
-// waiting.
+// Directory stores the meaning of the collector's blocks and exporters' records. All of it may
+// be written repeatedly, and is durable after a call returns: a store that is down delays
+// nobody.
 type Directory interface {
 	WriteEpoch(ctx context.Context, epoch uint64, text string) error
-	// PinNames writes names, but for those of which another description is pinned: it is the
-	// arbiter of which descriptions hold, between restarts and among the collectors of one
-	// store. It may decide later.
+	// PinNames writes names, except those with another pinned description: the directory
+	// decides which descriptions hold, across restarts and among the collectors of one store.
+	// It may decide later.
 	PinNames(context.Context, []fabric.Name) error
-	// NotifyContested has a function called for each name that was refused, with the one that
-	// is held; several goroutines may call it.
+	// NotifyContested registers a function that is called for each refused name, with the held
+	// one; several goroutines may call it.
 	NotifyContested(func(refused, held fabric.Name))
-	// Names are those of these groups and locations that are stored, pinned or not. It asks
-	// the store.
+	// Names returns the stored descriptions of these groups and locations, pinned or not. It
+	// queries the store.
 	Names(context.Context, []aggregate.GroupID, []aggregate.LocationID) ([]fabric.Name, error)
 	// BeginRuns announces live runs before their first blocks.
 	BeginRuns(context.Context, []Run) error
 	// EndRuns ends runs whose blocks are all in the sink.
 	EndRuns(context.Context, []Run) error
-	// EndEarlier ends the runs of the same streams that came before these and that nobody
-	// ended: an exporter's stream has one life at a time.
+	// EndEarlier ends earlier, unended runs of the same streams: an exporter's stream has one
+	// life at a time.
 	EndEarlier(context.Context, []Run) error
 	WriteTaps(context.Context, []TapRow) error
 	WriteGaps(context.Context, []Gap) error
-	// WriteFindings is given what the collector itself finds about exporters. A finding that
-	// comes again, with a larger count, replaces the one before.
+	// WriteFindings writes the collector's own findings about exporters. A repeated finding
+	// with a larger count replaces the earlier one.
 	WriteFindings(context.Context, []Finding) error
 }
 
-// announcement is what one exporter adds to the directory.
+// announcement is one exporter's addition to the directory.
 type announcement struct {
 	text  string // with epoch
 	epoch uint64
@@ -129,24 +129,24 @@ type announcement struct {
 	runs  []Run
 }
 
-// refusal is a name as it was not taken, and whose description holds.
+// refusal is a refused name and the holder of the valid description.
 type refusal struct {
 	fabric.Name
 	holder string // an exporter; empty for a fabric file
 }
 
-// registry remembers what the directory has, so that exporters that describe the same names again
-// cost nothing. The directory alone decides which description of a name holds: a name that the
-// registry forgot is given to the directory once more, which changes nothing or refuses it. Safe
-// for concurrent use.
+// registry caches the content of the directory, so that exporters with equal descriptions cost
+// nothing. Only the directory decides which description of a name holds: a name that the
+// registry forgot is passed to the directory again, which changes nothing or refuses it. It is
+// safe for concurrent use.
 type registry struct {
 	to     Directory
 	logger *slog.Logger
 
 	mu       sync.Mutex
-	common   []described // descriptions that are what their id says, whoever gave them
+	common   []described // complete descriptions, whose id is their hash, from any exporter
 	epochs   map[uint64]struct{}
-	own      map[nameKey]uint64 // contents of the collector's names, which no exporter changes and which stay
+	own      map[nameKey]uint64 // hashes of the collector's own names, which exporters cannot change and which are never evicted
 	names    *fairCache[nameKey, nameEntry]
 	disputes *fairCache[disputeKey, *dispute]
 }
@@ -156,21 +156,21 @@ type nameKey struct {
 	id       uint64
 }
 
-// nameEntry is the descriptions of a name that the directory was given, as hashes, or the one that
-// it holds. Only the latter refuses others.
+// nameEntry holds the hashes of descriptions that were passed to the directory, or the one that
+// the directory holds. Only the latter refuses others.
 type nameEntry struct {
 	content uint64
-	rival   uint64 // another one, which the directory was given later; 0 for none
-	held    bool   // the directory said that it holds content
-	holder  string // the exporter whose description is held; empty for a fabric file
+	rival   uint64 // another one passed to the directory later; 0: none
+	held    bool   // the directory confirmed content
+	holder  string // exporter of the held description; empty for a fabric file
 }
 
 func (e *nameEntry) given(content uint64) bool { return content == e.content || content == e.rival }
 
 const (
-	// maxNames bounds the names of exporters that a collector remembers, at about 120 bytes each,
-	// and maxExporterNames those that one exporter brought: twice as many as the groups that a
-	// fabric derives from addresses (fabric.maxDerived).
+	// maxNames is the maximum number of cached names of exporters, at about 120 bytes each;
+	// maxExporterNames is that of one exporter: twice the number of groups that a fabric
+	// derives from addresses (fabric.maxDerived).
 	maxNames         = 1 << 19
 	maxExporterNames = maxNames / 4
 	maxEpochs        = 256 // whose text is known to be in the directory
@@ -184,8 +184,8 @@ func newRegistry(to Directory, logger *slog.Logger) *registry {
 	}
 }
 
-// adopt makes descriptions of the collector's own known, in the place of earlier ones. The
-// caller writes them.
+// adopt registers the collector's own descriptions and replaces earlier ones. The caller writes
+// them.
 func (r *registry) adopt(list []Description) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +208,7 @@ func (r *registry) epochOf(id uint64) (uint64, bool) {
 	return find(r.common, id)
 }
 
-// share makes a description known for all exporters if it is whole.
+// share registers a complete description for all exporters.
 func (r *registry) share(m *wire.Description) {
 	if m.GetId() == descriptionID(m) {
 		r.mu.Lock()
@@ -217,7 +217,7 @@ func (r *registry) share(m *wire.Description) {
 	}
 }
 
-// checkDescription refuses what cannot be a description.
+// checkDescription rejects invalid descriptions.
 func checkDescription(m *wire.Description) error {
 	if m.GetText() != "" && xxhash.Sum64String(m.GetText()) != m.GetEpoch() {
 		return fmt.Errorf("epoch %016x: not the hash of its text", m.GetEpoch())
@@ -247,7 +247,7 @@ func printable(list ...string) bool {
 	return true
 }
 
-// namesOf are the names of a description.
+// namesOf returns the names of a description.
 func namesOf(m *wire.Description, exporter string) []fabric.Name {
 	list := make([]fabric.Name, 0, len(m.GetGroups())+len(m.GetLocations()))
 	for _, g := range m.GetGroups() {
@@ -266,8 +266,8 @@ func nameKeyOf(n *fabric.Name) nameKey {
 	return nameKey{true, uint64(n.Location.ID)}
 }
 
-// contentOf is a hash of what a description says, never 0. The order of groups is that of
-// whoever came first: it moves with every group that a fabric file gets.
+// contentOf returns a hash of a description's content, never 0. It ignores the order of groups,
+// which shifts with every group added to a fabric file.
 func contentOf(n *fabric.Name) uint64 {
 	var m proto.Message
 	if n.Group != nil {
@@ -279,13 +279,13 @@ func contentOf(n *fabric.Name) uint64 {
 	}
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		text = nil // no UTF-8: in no description
+		text = nil // invalid UTF-8: in no description
 	}
 	return max(xxhash.Sum64(text), 1)
 }
 
-// news is what of an exporter's description the directory may not have, and which of its names
-// others hold.
+// news returns the parts of an exporter's description that the directory may lack, and the
+// refused names.
 func (r *registry) news(m *wire.Description, exporter string) (a announcement, refused []refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -314,7 +314,7 @@ func (r *registry) news(m *wire.Description, exporter string) (a announcement, r
 	return a, refused
 }
 
-// wrote remembers that the directory has the text of a description.
+// wrote records that the directory has the text of a description.
 func (r *registry) wrote(m *wire.Description) {
 	if m.GetText() == "" {
 		return
@@ -327,7 +327,7 @@ func (r *registry) wrote(m *wire.Description) {
 	r.epochs[m.GetEpoch()] = struct{}{}
 }
 
-// announce puts announcements into the directory, together.
+// announce writes several announcements to the directory.
 func (r *registry) announce(ctx context.Context, list []announcement) error {
 	var runs []Run
 	epochs := map[uint64]bool{}
@@ -352,8 +352,8 @@ func (r *registry) announce(ctx context.Context, list []announcement) error {
 	return nil
 }
 
-// choose returns the names of announcements that the directory has not been given yet, each
-// description of a name once.
+// choose returns the names that were not passed to the directory yet, each description of a
+// name once.
 func (r *registry) choose(list []announcement) (names []fabric.Name) {
 	type saying struct {
 		nameKey
@@ -377,7 +377,7 @@ func (r *registry) choose(list []announcement) (names []fabric.Name) {
 	return names
 }
 
-// given remembers names that the directory was given, unless it has said how they are held.
+// given records names passed to the directory, unless it has confirmed a description for them.
 func (r *registry) given(list []fabric.Name) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -393,7 +393,8 @@ func (r *registry) given(list []fabric.Name) {
 	}
 }
 
-// hold remembers how the directory holds a name, for the exporter that asked. The caller holds mu.
+// hold records the description that the directory holds, for the exporter that asked. The
+// caller holds mu.
 func (r *registry) hold(exporter string, n *fabric.Name) {
 	k := nameKeyOf(n)
 	if _, own := r.own[k]; !own {

@@ -23,18 +23,18 @@ var (
 )
 
 const (
-	// maxSpan bounds how long a batch of observations may be.
+	// maxSpan is the maximum time span of a batch of observations.
 	maxSpan = 5 * time.Minute
-	// blocksBits of a row's number count the blocks that a batch makes.
+	// blocksBits is the number of low bits of a row's number that count the blocks of a batch.
 	blocksBits = 16
 	maxSeq     = 1<<(64-blocksBits) - 1
 
 	flagTrimmed, flagAck = 1, 2
 )
 
-// observer aggregates batches of observations, each for itself: what comes out hangs on
-// the batch alone, so that a batch that comes twice makes the same rows. Coarse windows
-// are sums of the rows of several batches. Safe for concurrent use.
+// observer aggregates each batch of observations on its own: the result depends only on the
+// batch, so a batch that arrives twice gives the same rows. Coarse windows are sums over the
+// rows of several batches. It is safe for concurrent use.
 type observer struct {
 	cfg window.Config
 	mu  sync.Mutex
@@ -44,12 +44,12 @@ type observer struct {
 	obs   []decode.Observation
 }
 
-// defaultObserverKeys bounds the memory of an observer.
+// defaultObserverKeys limits the memory of an observer.
 const defaultObserverKeys = 1 << 16
 
 func newObserver(cfg window.Config) (*observer, error) {
 	setDefault(&cfg.MaxKeys, defaultObserverKeys)
-	cfg.MaxAhead = 2 * maxSpan // one batch holds no wild times: they were checked
+	cfg.MaxAhead = 2 * maxSpan // the times within a batch were checked
 	cfg.Horizon = 2 * maxSpan
 	got := new([]*aggregate.Block)
 	shard, err := window.NewShard(cfg, collect{got})
@@ -70,7 +70,7 @@ func (c collect) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// blocks are those that a batch makes.
+// blocks returns the blocks of a batch.
 func (o *observer) blocks(obs []decode.Observation, source aggregate.Source, seq uint64) ([]*aggregate.Block, aggregate.Counts, error) {
 	ctx := context.Background()
 	*o.got = nil
@@ -86,7 +86,7 @@ func (o *observer) blocks(obs []decode.Observation, source aggregate.Source, seq
 	return *o.got, o.shard.Counts(), nil
 }
 
-// checkBatch finds out whether observations are to be stored, and aggregates them.
+// checkBatch decides whether observations are stored, and aggregates them.
 func (p *push) checkBatch(it *item, m *wire.Observations) verdict {
 	if p.observer == nil {
 		return verdict{outcome: wire.Outcome_OUTCOME_UNSUPPORTED}
@@ -135,10 +135,10 @@ func (p *push) checkBatch(it *item, m *wire.Observations) verdict {
 	return toStore
 }
 
-// keepBatch folds what is beyond the limit of a window in each of a batch's blocks, which hangs
-// on the batch alone, and reports whether the stream may keep the rest besides its earlier
-// batches. Only windows of 1 s are counted over batches: finer ones have the same keys, and the
-// rows of a minute are those of its seconds.
+// keepBatch folds the rows beyond the limit of a window in each block of a batch, which depends
+// only on the batch, and reports whether the stream may keep the rest in addition to its
+// earlier batches. Only windows of 1 s are counted across batches: finer ones have the same
+// keys, and the rows of a minute are those of its seconds.
 func (p *push) keepBatch(it *item, blocks []*aggregate.Block) bool {
 	l := p.e.limits.Load()
 	for _, b := range blocks {

@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// provisionalShare is the part of its rate of rows that an exporter has for provisional rows, beside
-	// its blocks, and provisionalBurst how many seconds of that it may use at once: an exporter takes
-	// little of the room that live views have for the provisional rows of all.
+	// provisionalShare is the fraction of its row rate that an exporter has for provisional
+	// rows in addition to its blocks, and provisionalBurst the number of seconds of it that may
+	// be used at once, so that one exporter takes little of the room for provisional rows in
+	// live views.
 	provisionalShare = 0.2
 	provisionalBurst = 2
 )
 
-// takeProvisional gives an exporter's or a peer's provisional rows to a sink. They have no outcome: what is
-// not taken is counted.
+// takeProvisional passes provisional rows of an exporter or a peer to a sink. They have no
+// outcome; dropped rows are counted.
 func (p *push) takeProvisional(list []*wire.Provisional, to aggregate.ProvisionalSink) {
 	if to == nil || len(list) == 0 {
 		return
@@ -57,8 +58,8 @@ func (p *push) refuseProvisional(it *item, r Reason, err error) {
 	p.refuse(p.e, r, attrs...)
 }
 
-// checkProvisional holds rows to what holds for a block of them, and prepares them for live views. It
-// takes no number: a stream may have as many provisional rows as it likes within its rate.
+// checkProvisional validates rows like a block and prepares them for live views. It takes no
+// number: a stream may send any number of provisional rows within its rate.
 func (p *push) checkProvisional(it *item, m *wire.Provisional, f *folder) verdict {
 	if m.GetBlock() == nil {
 		return invalid(errShared)
@@ -97,7 +98,7 @@ func (p *push) checkProvisional(it *item, m *wire.Provisional, f *folder) verdic
 	return toStore
 }
 
-// checkStream finds out whether an exporter may hand in rows of a stream.
+// checkStream decides whether an exporter may send rows of a stream.
 func (p *push) checkStream(it *item, description uint64) verdict {
 	if v := p.checkDescribed(it, description); v != toStore {
 		return v

@@ -16,58 +16,60 @@ import (
 )
 
 const (
-	// provisionalGather is how long rows of further parts, whose windows end at the same time, are gathered.
+	// provisionalGather is how long rows of further parts are gathered, since their windows end
+	// at the same time.
 	provisionalGather = 3 * time.Millisecond
-	// provisionalTimeout is how long a collector may take to answer: rows that come later are of no use.
+	// provisionalTimeout is the time limit for a collector: later rows are useless.
 	provisionalTimeout = time.Second
-	// provisionalBytes bounds what waits, and what is sent at once.
+	// provisionalBytes limits the waiting rows, and the size of a request.
 	provisionalBytes = defaultMaxMessage
 )
 
-// The reasons of ProvisionalStats.Dropped.
+// The reasons in ProvisionalStats.Dropped.
 const (
-	dropBusy  = "busy"  // later rows came, or needed the room, before the link was free
-	dropAway  = "away"  // the collector did not take the request that they were in
-	dropLarge = "large" // they do not fit into a message
-	dropNames = "names" // nobody described their epoch
+	dropBusy  = "busy"  // later rows replaced them, or needed the room, before the link was free
+	dropAway  = "away"  // the collector did not accept their request
+	dropLarge = "large" // too large for a message
+	dropNames = "names" // their epoch has no description
 )
 
-// ProvisionalStats is what became of provisional rows on the way to one collector, in parts of
-// producers.
+// ProvisionalStats counts provisional rows to one collector, in parts of producers.
 type ProvisionalStats struct {
 	Sent    uint64
 	Dropped map[string]uint64 // by reason: "busy", "away", "large", "names"
 }
 
-// Results are the counts by result: "sent", or the reason of dropped ones.
+// Results returns the counts by result: "sent", or the reason for the drop.
 func (s *ProvisionalStats) Results() map[string]uint64 {
 	all := maps.Clone(s.Dropped)
 	all["sent"] = s.Sent
 	return all
 }
 
-// provisionalPart is the encoding of a part's provisional rows as a field of a request. It never changes.
+// provisionalPart is a part's provisional rows, encoded as a field of a request. It is
+// immutable.
 type provisionalPart struct {
-	part any // tells parts apart
+	part any // identifies the part
 	body []byte
 	rows int
 }
 
-// encodeProvisional encodes rows of a part, without its number, as a field of a request.
+// encodeProvisional encodes the rows of a part, without their number, as a field of a request.
 func encodeProvisional(part any, field protowire.Number, m *wire.Provisional) provisionalPart {
 	size := proto.Size(m)
 	body := protowire.AppendTag(make([]byte, 0, size+8), field, protowire.BytesType)
 	body = protowire.AppendVarint(body, uint64(size))
-	// A message of numbers, and of names that were checked, cannot fail to encode.
+	// Encoding numbers and validated names cannot fail.
 	body, _ = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(body, m)
 	return provisionalPart{part, body, len(m.GetBlock().GetSignal())}
 }
 
-// provisionalSender sends provisional rows to a collector, one request at a time and each once. Of every part
-// only the latest rows wait, and nobody waits for them. Its methods are safe for concurrent use.
+// provisionalSender sends provisional rows to a collector, one request at a time and each once.
+// Only the latest rows of each part wait, and no caller waits for them. Its methods are safe
+// for concurrent use.
 type provisionalSender struct {
 	send  func(context.Context, []byte) error
-	ready chan struct{} // holds one when there is something to send
+	ready chan struct{} // holds one if there are rows to send
 
 	mu      sync.Mutex
 	waiting []provisionalPart
@@ -80,7 +82,7 @@ func newProvisionalSender(send func(context.Context, []byte) error) *provisional
 	return &provisionalSender{send: send, ready: make(chan struct{}, 1), dropped: map[string]uint64{}}
 }
 
-// add has rows sent in the place of earlier ones of their part. Without room the oldest give way.
+// add queues rows and replaces earlier ones of their part. Without room the oldest are dropped.
 func (a *provisionalSender) add(n provisionalPart) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,7 +106,7 @@ func (a *provisionalSender) add(n provisionalPart) {
 	}
 }
 
-// cut takes announcements out of the queue. The caller holds mu.
+// cut removes parts from the queue. The caller holds mu.
 func (a *provisionalSender) cut(from, to int) {
 	for _, n := range a.waiting[from:to] {
 		a.bytes -= len(n.body)
@@ -142,7 +144,8 @@ func (a *provisionalSender) run(ctx context.Context) {
 	}
 }
 
-// take makes a request of what waits, as much as fits into a message, and returns of how many parts.
+// take builds a request of as many waiting parts as fit into a message, and returns their
+// number.
 func (a *provisionalSender) take() (body []byte, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -162,16 +165,16 @@ func (a *provisionalSender) stats() ProvisionalStats {
 	return ProvisionalStats{Sent: a.sent, Dropped: maps.Clone(a.dropped)}
 }
 
-// provisionalStream tells the parts apart of which an exporter sends rows.
+// provisionalStream identifies a part of an exporter.
 type provisionalStream struct {
 	streamKey
 	epoch      uint64
 	resolution int64
 }
 
-// WriteProvisional sends provisional rows of a stream's incarnation to the collector in use, beside the
-// spool: at once or never. It takes nothing of them over, and waits for nothing but memory. Their epoch
-// must have been described. What is not sent is counted in the client's Stats.
+// WriteProvisional sends provisional rows of a stream's incarnation to the current collector,
+// outside of the spool: at once or never. It keeps no reference to p and does not block on I/O.
+// The epoch must have been described. Dropped rows are counted in the client's Stats.
 func (c *Client) WriteProvisional(stream string, p *aggregate.Provisional) {
 	c.mu.Lock()
 	description, err := c.descriptionOf(p.Epoch)
@@ -185,7 +188,7 @@ func (c *Client) WriteProvisional(stream string, p *aggregate.Provisional) {
 	c.provisional.add(encodeProvisional(provisionalStream{streamKey{stream, p.Incarnation}, p.Epoch, p.Resolution}, fieldProvisional, m))
 }
 
-// sendProvisional sends provisional rows to the collector in use, once.
+// sendProvisional sends provisional rows to the current collector, once.
 func (c *Client) sendProvisional(ctx context.Context, rows []byte) error {
 	c.mu.Lock()
 	at := c.endpoints[c.current]
@@ -194,7 +197,7 @@ func (c *Client) sendProvisional(ctx context.Context, rows []byte) error {
 	return err
 }
 
-// provisionalToWire makes a message of provisional rows, which shares their memory.
+// provisionalToWire converts provisional rows to a message, which shares their memory.
 func provisionalToWire(p *aggregate.Provisional) *wire.Provisional {
 	b := (*aggregate.Block)(p)
 	m := &wire.Provisional{Block: toWire(b, 0, b.Len())}

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// service is the collector as the protocol's library calls it.
+// service implements the handler of the protocol's library.
 type service struct{ *Server }
 
 // Push implements wire.IngestServiceHandler.
@@ -30,19 +30,19 @@ func (s service) Push(ctx context.Context, r *connect.Request[wire.PushRequest])
 	return connect.NewResponse(answer), nil
 }
 
-// push is the work on one request.
+// push is the processing of one request.
 type push struct {
 	*Server
 	e       *exporter
 	answer  *wire.PushResponse
 	items   []*item
 	begun   announcement
-	written int // items that are in the sink
+	written int // items written to the sink
 
-	announced []Run // that began with this push
+	announced []Run // runs that began in this request
 }
 
-// take does what a request asks, and answers when that is durable.
+// take processes a request, and answers when its items are durable.
 func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.PushResponse, error) {
 	e := c.exporter
 	if name := m.GetExporter(); name != "" && name != e.name {
@@ -62,7 +62,7 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 	p.admit(m)
 	err := p.write(ctx, c)
 	c.release()
-	// What was decoded may be large, and waiting for the disk takes long.
+	// Decoded items may be large, and waiting for the disk takes long.
 	m.Reset()
 	for i := range p.items {
 		p.items[i].drop()
@@ -76,7 +76,8 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 	if err == nil {
 		p.tell(ctx)
 	}
-	// After what is told of them: their gaps come with what the next process begins with.
+	// The ends follow the records: their gaps arrive with the first records of the next
+	// process.
 	p.endEarlier(ctx)
 	p.finish(err == nil)
 	if err != nil {
@@ -98,7 +99,7 @@ func rowsOf(m *wire.PushRequest) (n int) {
 	return n
 }
 
-// unavailable is for what the store did not take: the exporter comes again.
+// unavailable returns the error for a store that accepts nothing now; the exporter retries.
 func (s *Server) unavailable(ctx context.Context, e *exporter, err error) error {
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		s.refuse(e, ReasonSink, slog.String("error", err.Error()))
@@ -106,7 +107,7 @@ func (s *Server) unavailable(ctx context.Context, e *exporter, err error) error 
 	return connect.NewError(connect.CodeUnavailable, errors.New("the store does not take it now"))
 }
 
-// describe takes a part of a description.
+// describe processes a part of a description.
 func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) error {
 	e := c.exporter
 	if err := checkDescription(d); err != nil {
@@ -120,7 +121,7 @@ func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) err
 		}
 	}
 	if a.text != "" || len(a.names) > 0 {
-		c.release() // others go on while the directory is slow
+		c.release() // let others decode while the directory is slow
 		if err := s.announces.wait(ctx, a); err != nil {
 			return s.unavailable(ctx, e, err)
 		}
@@ -134,7 +135,7 @@ func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) err
 	return nil
 }
 
-// admit finds an outcome for every item, and begins those that are to be written.
+// admit determines the outcome of every item, and takes the numbers of those to be written.
 func (p *push) admit(m *wire.PushRequest) {
 	f, _ := p.folders.Get().(*folder)
 	if f == nil {
@@ -155,8 +156,8 @@ func (p *push) admit(m *wire.PushRequest) {
 	}
 }
 
-// write gives what is new to the sink, first of runs that are known: a run that begins waits
-// for the directory. Items behind one that fails are left.
+// write passes new items to the sink, those of known runs first: a run that begins waits for
+// the directory. It skips the items after one that fails.
 func (p *push) write(ctx context.Context, c *call) error {
 	var known, begin []*item
 	for _, it := range p.items {
@@ -190,7 +191,7 @@ func (p *push) write(ctx context.Context, c *call) error {
 	return p.writeItems(ctx, begin)
 }
 
-// leave has items come again.
+// leave makes the exporter send items again.
 func leave(list []*item) {
 	for _, it := range list {
 		it.outcome = wire.Outcome_OUTCOME_UNSPECIFIED
@@ -219,7 +220,7 @@ func (p *push) writeItem(ctx context.Context, it *item) error {
 	return nil
 }
 
-// finish counts the items, and answers for them.
+// finish counts the items and completes the answer.
 func (p *push) finish(durable bool) {
 	c := &p.e.counts
 	for _, it := range p.items {

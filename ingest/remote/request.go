@@ -20,19 +20,19 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// retryAfter is the metadata that tells when to come again, in milliseconds.
+// retryAfter is the header that says when to retry, in milliseconds.
 const retryAfter = "retry-after-ms"
 
-// call is one request on its way through the collector.
+// call is one request at the collector.
 type call struct {
 	exporter *exporter
-	release  func() // gives the right to decode back
+	release  func() // gives the decoding token back
 	decoded  bool
 }
 
 type callKey struct{}
 
-// errRole is the error of peers that export, and of exporters that share.
+// errRole is the error for peers that export, and for exporters that share.
 var errRole = errors.New("an exporter pushes, and a collector that is listed as a peer shares")
 
 func callOf(ctx context.Context) *call {
@@ -40,8 +40,8 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// ServeHTTP implements http.Handler: it finds out who is there, holds the exporter to
-// its limits, and hands the request on. It serves while Serve runs, behind its edge.
+// ServeHTTP implements http.Handler: it identifies the client, enforces its limits, and passes
+// the request on. It works while Serve runs, behind its edge.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	client, err := s.edge.Identify(r)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch limits := in.of(client.Name); {
 	case slices.Contains(in.peers, client.Name):
 		e = s.peer(client.Name, &in.peer)
-	case limits == nil: // it was taken off the list a moment ago
+	case limits == nil: // removed from the list a moment ago
 		s.fail(w, r, connect.NewError(connect.CodeUnauthenticated, edge.ErrNotListed))
 		return
 	default:
@@ -98,7 +98,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 		body = new(bytes.Buffer)
 	}
 	body.Reset()
-	// A request that is cut off may still be read by its handler: no way back then.
+	// The handler of an aborted request may still read body, so it is not reused then.
 	if err := s.readBody(w, r, e, body); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 	}
 	c := &call{exporter: e, release: sync.OnceFunc(func() { <-s.decoding })}
 	defer c.release()
-	// A slow request gives time to revoke a edge.
+	// A credential may be revoked during a slow request.
 	if peer, err := s.edge.Identify(r); err != nil || peer.Name != e.name {
 		return connect.NewError(connect.CodeUnauthenticated, edge.ErrUnknown)
 	}
@@ -128,9 +128,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, e *exporter) erro
 	return nil
 }
 
-// readBody reads what an exporter sends, in bounded time and space.
+// readBody reads a request within limits of time and size.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, e *exporter, into *bytes.Buffer) error {
-	const frame = 5 // of gRPC
+	const frame = 5 // header of a gRPC message
 	most := int64(s.limits.MaxMessage + frame)
 	tooLarge := connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("message larger than %d bytes", s.limits.MaxMessage))
 	if r.ContentLength > most {
@@ -155,7 +155,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, e *exporter, i
 	return s.spend(e, e.bytes, int(n), ReasonByteRate)
 }
 
-// spend takes from an exporter's budget, or says when there will be enough.
+// spend takes from an exporter's budget, or returns an error that says when there will be
+// enough.
 func (s *Server) spend(e *exporter, from *rate.Limiter, n int, r Reason) error {
 	now := s.now()
 	booked := from.ReserveN(now, n)
@@ -172,7 +173,7 @@ func (s *Server) spend(e *exporter, from *rate.Limiter, n int, r Reason) error {
 	return later(wait)
 }
 
-// later tells an exporter to come again.
+// later returns an error that makes the exporter retry after wait.
 func later(wait time.Duration) error {
 	err := connect.NewError(connect.CodeResourceExhausted, errBusy)
 	err.Meta().Set(retryAfter, strconv.FormatInt(max(wait, time.Millisecond).Milliseconds(), 10))
@@ -189,7 +190,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// reasonOfAnswer is why the protocol's library refused a request, by how it answered.
+// reasonOfAnswer derives from the response why the protocol's library refused a request.
 func reasonOfAnswer(w *edge.StatusWriter) Reason {
 	exhausted := strconv.Itoa(int(connect.CodeResourceExhausted))
 	for _, h := range []string{"Grpc-Status", http.TrailerPrefix + "Grpc-Status"} {

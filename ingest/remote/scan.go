@@ -10,10 +10,10 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// errHardLimit is the error of a message that would cost too much to decode.
+// errHardLimit is the error for a message that would cost too much to decode.
 var errHardLimit = errors.New("beyond a hard limit of the protocol")
 
-// The numbers of fields that scan looks at; see ingest.proto.
+// The field numbers that scan uses; see ingest.proto.
 const (
 	fieldExporter, fieldDescriptions, fieldBlocks, fieldObservations, fieldRecords = 1, 2, 3, 4, 5
 	fieldProvisional, fieldProvisionalBlock                                        = 6, 2
@@ -29,15 +29,15 @@ const (
 	fieldSharedProvisional        = 2
 )
 
-// census counts what a message holds. A message is small next to what it makes a decoder
-// allocate only where it has many empty messages and strings: those are bounded here,
-// before anything is allocated. Numbers take at most 8 times their size.
+// census counts the contents of a message. A decoder allocates much more than the size of a
+// message only for many empty messages and strings; these are limited here before anything is
+// allocated. Numbers take at most 8 times their size.
 type census struct {
 	items, rows, names int
 	findings           int // of a record
 }
 
-// scan refuses a PushRequest that is malformed or beyond the protocol's bounds.
+// scan rejects a PushRequest that is malformed or beyond the protocol's limits.
 func scan(data []byte) error {
 	var c census
 	return eachField(data, func(n protowire.Number, v []byte) error {
@@ -60,7 +60,7 @@ func scan(data []byte) error {
 	})
 }
 
-// scanShared refuses a ShareRequest that is malformed or beyond the protocol's bounds.
+// scanShared rejects a ShareRequest that is malformed or beyond the protocol's limits.
 func scanShared(data []byte) error {
 	var c census
 	return eachField(data, func(n protowire.Number, v []byte) error {
@@ -74,7 +74,7 @@ func scanShared(data []byte) error {
 	})
 }
 
-// within is for messages that have a block in a field.
+// within scans a message with a block in the given field.
 func (c *census) within(field protowire.Number) func(protowire.Number, []byte) error {
 	return func(n protowire.Number, v []byte) error {
 		if n == field {
@@ -92,7 +92,7 @@ func (c *census) item(data []byte, field func(protowire.Number, []byte) error) e
 	return eachField(data, field)
 }
 
-// columns is for messages whose rows show in the length of one column.
+// columns scans a message whose number of rows is the length of one column.
 func (c *census) columns(column protowire.Number) func(protowire.Number, []byte) error {
 	return func(n protowire.Number, v []byte) error {
 		switch n {
@@ -106,7 +106,7 @@ func (c *census) columns(column protowire.Number) func(protowire.Number, []byte)
 	}
 }
 
-// block counts the rows of a block's flows as well.
+// block also counts the rows of a block's flows.
 func (c *census) block(n protowire.Number, v []byte) error {
 	if n == fieldFlows {
 		return eachField(v, c.columns(fieldFlowKind))
@@ -119,7 +119,7 @@ func (c *census) record(n protowire.Number, v []byte) error {
 	case fieldStream:
 		return atMost("name of a stream", len(v), maxStreamBytes)
 	case fieldTap, fieldGap:
-		// Its strings are no longer than it is, and each entry of a map is some bytes.
+		// Its strings are shorter than the record, and each map entry takes some bytes.
 		return atMost("bytes of a record", len(v), maxRecordBytes)
 	case fieldFindings:
 		c.findings++
@@ -159,7 +159,7 @@ func atMost(what string, n, limit int) error {
 	return nil
 }
 
-// eachField visits the fields of a message; v is nil but for those that have a length.
+// eachField visits the fields of a message; v is nil for fields without a length.
 func eachField(data []byte, visit func(n protowire.Number, v []byte) error) error {
 	for len(data) > 0 {
 		n, typ, size := protowire.ConsumeTag(data)

@@ -23,7 +23,7 @@ const (
 	longestPause = 10 * time.Second
 )
 
-// sheaf is what is sent at once: records in the order of the spool.
+// sheaf is the content of one request: records in spool order.
 type sheaf struct {
 	body    []byte
 	records []sheafRecord
@@ -37,14 +37,14 @@ type sheafRecord struct {
 	weight   uint64
 }
 
-// send sends what is in the spool, oldest first, until the context ends.
+// send sends the content of the spool, oldest first, until the context ends.
 func (c *Client) send(ctx context.Context) error {
 	backoff := retry.Backoff{First: firstPause, Longest: longestPause, Jitter: true}
 	var sh sheaf
-	single := false // after a request was refused as a whole: find out which record it is
+	single := false // after a request was refused as a whole: find the offending record
 	for ctx.Err() == nil {
 		if err := c.collect(&sh, single); err != nil {
-			// Also when what was being read gave way to newer blocks.
+			// This also happens if newer blocks displaced the record being read.
 			c.unread.Warn(c.cfg.Logger, c.cfg.Now(), "spool cannot be read, trying again", slog.String("error", err.Error()))
 			backoff.Wait(ctx)
 			continue
@@ -83,8 +83,8 @@ func (c *Client) send(ctx context.Context) error {
 	return nil
 }
 
-// awaitHello waits until there is something to send, which is false, or it is time to say
-// that there is nothing.
+// awaitHello waits. It returns false if there may be items to send, and true if it is time for
+// an empty request.
 func (c *Client) awaitHello(ctx context.Context) bool {
 	wait := c.cfg.HelloEvery - c.cfg.Now().Sub(c.answered)
 	if wait <= 0 {
@@ -101,8 +101,7 @@ func (c *Client) awaitHello(ctx context.Context) bool {
 	return false
 }
 
-// judge tells how long the collector wants to be left alone, or that it will never take
-// the request.
+// judge returns how long the collector asks to wait, or that it will never accept the request.
 func judge(err error) (wait time.Duration, poison bool) {
 	var e *connect.Error
 	if !errors.As(err, &e) {
@@ -121,8 +120,8 @@ func judge(err error) (wait time.Duration, poison bool) {
 	return 0, false
 }
 
-// fail logs a push that did not work, and turns to the next collector. The next push
-// makes a connection of its own, with the certificates of then.
+// fail logs a failed push and switches to the next collector. The next push opens a new
+// connection with the current certificates.
 func (c *Client) fail(err error) {
 	c.http.CloseIdleConnections()
 	c.mu.Lock()
@@ -132,7 +131,7 @@ func (c *Client) fail(err error) {
 	c.failing.Warn(c.cfg.Logger, c.cfg.Now(), "push failed, trying again", slog.String("collector", from), slog.String("error", err.Error()))
 }
 
-// recovered says that a collector answers again, where it was said that none does.
+// recovered logs that a collector answers again, if the failure was logged.
 func (c *Client) recovered() {
 	if c.failing.Over() {
 		s := c.Stats()
@@ -140,8 +139,8 @@ func (c *Client) recovered() {
 	}
 }
 
-// collect reads the oldest records of the spool, as many as make a request. What is
-// damaged there is counted as lost.
+// collect reads the oldest records of the spool, as many as fit into a request. It counts
+// damaged ones as lost.
 func (c *Client) collect(sh *sheaf, single bool) error {
 	*sh = sheaf{body: c.appendExporter(sh.body[:0]), records: sh.records[:0]}
 	for {
@@ -153,14 +152,14 @@ func (c *Client) collect(sh *sheaf, single bool) error {
 				return nil
 			}
 		}
-		// Nothing can be read: what waits is lost, or gone meanwhile.
+		// Nothing is readable: the waiting records are lost or were dropped.
 		if lost, err := c.passLosses(); err != nil || !lost {
 			return err
 		}
 	}
 }
 
-// appendExporter begins a request with who the exporter thinks it is.
+// appendExporter begins a request with the exporter's own name.
 func (c *Client) appendExporter(body []byte) []byte {
 	if c.cfg.Exporter == "" {
 		return body
@@ -188,7 +187,7 @@ func (c *Client) readSegment(sh *sheaf, segment outbox.Segment, single bool) err
 			return err
 		}
 		if buf == nil || !one.parseLabel(e.Label) && !one.countItems(buf) {
-			return nil // damage ends the sheaf: what is behind it waits until it is counted
+			return nil // damage ends the sheaf: later records wait until the loss is counted
 		}
 		c.before = e.Label
 		if len(sh.records) > 0 && (len(sh.body)+len(buf) > pushBytes || sh.items+one.items() > pushItems) {
@@ -203,7 +202,7 @@ func (c *Client) readSegment(sh *sheaf, segment outbox.Segment, single bool) err
 	return nil
 }
 
-// passLosses counts what is lost at the head of the spool.
+// passLosses counts losses at the head of the spool.
 func (c *Client) passLosses() (any bool, err error) {
 	for {
 		e, ok, err := c.log.Next(nil)
@@ -224,7 +223,7 @@ func (c *Client) passLosses() (any bool, err error) {
 	}
 }
 
-// ack ends records up to a number.
+// ack acknowledges records up to a number.
 func (c *Client) ack(number uint64) {
 	for {
 		e, ok, err := c.log.Next(c.scratch)
@@ -247,14 +246,14 @@ func (c *Client) ack(number uint64) {
 	c.broadcast()
 }
 
-// broadcast wakes those that wait for the spool to be empty. The caller holds mu.
+// broadcast wakes callers that wait for an empty spool. The caller holds mu.
 func (c *Client) broadcast() {
 	close(c.moved)
 	c.moved = make(chan struct{})
 }
 
-// release gives disk space back now and then: segments that are acknowledged, but for
-// the last one, which is written to, unless it is large.
+// release periodically frees acknowledged segments, except the last one, which is still written
+// to, unless it is large.
 func (c *Client) release() {
 	now := c.cfg.Now()
 	if now.Sub(c.released) < releaseEvery {
@@ -278,7 +277,7 @@ const (
 	releaseBytes = 4 << 20
 )
 
-// drop gives a record up.
+// drop gives up a record.
 func (c *Client) drop(sh *sheaf, r *sheafRecord, reason string) {
 	c.mu.Lock()
 	c.lost[reason] += r.weight
@@ -287,7 +286,7 @@ func (c *Client) drop(sh *sheaf, r *sheafRecord, reason string) {
 	c.ack(r.number)
 }
 
-// checkAnswer refuses an answer that is not one to the request.
+// checkAnswer rejects an answer that does not match the request.
 func checkAnswer(sh *sheaf, answer *wire.PushResponse) error {
 	if n := len(answer.GetOutcomes()); n != sh.items {
 		return fmt.Errorf("collector answered for %d items: expected %d", n, sh.items)
@@ -295,9 +294,9 @@ func checkAnswer(sh *sheaf, answer *wire.PushResponse) error {
 	return nil
 }
 
-// settle acknowledges the records whose items all have final outcomes, up to the first
-// that has not, and describes what the collector asks for. An error means that it is to
-// be tried again.
+// settle acknowledges the records up to the first one that has an item without a final outcome,
+// and sends the descriptions that the collector asks for. It returns an error if the request
+// has to be repeated.
 func (c *Client) settle(ctx context.Context, sh *sheaf, answer *wire.PushResponse) error {
 	described, err := c.describeAll(ctx, answer.GetDescribe())
 	if err != nil {
@@ -329,11 +328,11 @@ func (c *Client) settle(ctx context.Context, sh *sheaf, answer *wire.PushRespons
 	return nil
 }
 
-// maxDescribedFor is how often in a row a collector may ask for descriptions, as several do
-// behind a balancer.
+// maxDescribedFor is how often in a row a collector may ask for descriptions, as several behind
+// a load balancer do.
 const maxDescribedFor = 4
 
-// describedAgain makes the sender pause where descriptions are to no avail.
+// describedAgain returns an error, so that the sender pauses, if descriptions do not help.
 func (c *Client) describedAgain() error {
 	if c.describedFor++; c.describedFor > maxDescribedFor {
 		return errAsked
@@ -341,10 +340,10 @@ func (c *Client) describedAgain() error {
 	return nil
 }
 
-// errAsked is the error of a collector that keeps asking for a description.
+// errAsked is the error for a collector that keeps asking for a description.
 var errAsked = errors.New("collector keeps asking for a description that it was given")
 
-// count counts the items of a record that is over.
+// count counts the items of a finished record.
 func (c *Client) count(outcomes []wire.Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,42 +22,42 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// Sink takes what exporters handed in; *store.Store is one.
+// Sink receives exporters' blocks; *store.Store is one.
 type Sink interface {
-	// WriteBlock takes rows; it copies what it keeps. An error concerns this block alone.
-	// It is called from several goroutines.
+	// WriteBlock takes rows and copies those it keeps. An error concerns only this block. It is
+	// called from several goroutines.
 	WriteBlock(context.Context, *aggregate.Block) error
-	// Sync returns nil when all that WriteBlock took before is durable.
+	// Sync returns nil once all earlier blocks are durable.
 	Sync(context.Context) error
 }
 
-// ServerConfig is what a collector needs to know.
+// ServerConfig configures a collector.
 type ServerConfig struct {
-	// Listen is the address of Run, such as "127.0.0.1:4319". Beyond loopback it takes
-	// TLS and authentication.
+	// Listen is the address of Run, such as "127.0.0.1:4319". Beyond loopback it requires TLS
+	// and authentication.
 	Listen string
 	// DangerouslyExposed lets Run listen beyond loopback without them.
 	DangerouslyExposed bool
-	Auth               edge.Auth // Allows is the Admission's
+	Auth               edge.Auth // Allows is set from the Admission
 	Admission                    // at the start; see Use
-	// CommitEvery is how long blocks are gathered for one Sync, at least; 500 ms unless
-	// set. It is part of the time until they can be asked for; a store has less to do
-	// where it is longer.
+	// CommitEvery is the minimum time for which blocks are gathered for one Sync; 500 ms by
+	// default. It adds to the delay until they can be queried; a longer time reduces the
+	// store's work.
 	CommitEvery time.Duration
-	// Timeout is how long a request may take, for the store to be slow; 30 s unless set.
+	// Timeout is the time limit of a request, which may wait for the store; 30 s by default.
 	Timeout time.Duration
-	// Known are descriptions that the caller writes to the directory: exporters that were
-	// configured alike need not hand them in, and cannot change what they name.
+	// Known lists descriptions that the caller writes to the directory: exporters with the same
+	// configuration need not send them, and no exporter can change these names.
 	Known []Description
-	// Observations is how observations are aggregated; nil: they are refused. Source,
-	// SeqBase and Sink are not used, but for Source.Epoch. The groups and locations that
-	// its resolver finds are the caller's to write.
+	// Observations configures the aggregation of observations; nil: they are refused. Of Source
+	// only Epoch is used; SeqBase and Sink are not. The caller writes the groups and locations
+	// that its resolver finds.
 	Observations *window.Config
-	// Live takes the windows that peers share; nil: they are refused. It copies what it keeps,
-	// and is called from several goroutines.
+	// Live receives the windows that peers share; nil: they are refused. It copies what it
+	// keeps, and is called from several goroutines.
 	Live aggregate.Sink
-	// Provisional takes provisional rows of exporters, and LiveProvisional those that peers share; nil:
-	// they are passed over.
+	// Provisional receives provisional rows of exporters, and LiveProvisional those that peers
+	// share; nil: they are ignored.
 	Provisional, LiveProvisional aggregate.ProvisionalSink
 
 	Now    func() time.Time // nil: time.Now
@@ -85,22 +85,22 @@ type Server struct {
 	errors    *connect.ErrorWriter
 	folders   sync.Pool
 	bodies    sync.Pool
-	buffered  atomic.Int64 // bytes of requests under way
+	buffered  atomic.Int64 // bytes of running requests
 
 	reviewEvery time.Duration
 
-	strangers counts // of peers that are nobody
+	strangers counts // unidentified clients
 
 	mu        sync.Mutex
 	exporters map[string]*exporter
-	peers     map[string]*exporter // collectors that share their windows; at most those listed so far
-	owners    map[uint64]string    // of producers
-	gone      Counts               // of exporters that were forgotten
+	peers     map[string]*exporter // collectors that share their windows; at most as many as were ever listed
+	owners    map[uint64]string    // exporter of each producer
+	gone      Counts               // of forgotten exporters
 	forgotten uint64
 }
 
-// NewServer makes a collector that gives what it takes to the sink, and what it means to
-// the directory. It reads credentials, and does nothing else before Run or Serve.
+// NewServer makes a collector that writes blocks to the sink and their meaning to the
+// directory. It reads credentials, and does nothing else before Run or Serve.
 func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error) {
 	limits, err := cfg.Limits.withDefaults()
 	if err != nil {
@@ -148,16 +148,15 @@ func (s *Server) refuseStranger(r Reason, attrs ...slog.Attr) {
 	s.strangers.refuse(s.logger, s.now(), r, attrs...)
 }
 
-// refuse counts and logs what an exporter may not do.
+// refuse counts and logs a refusal of an exporter.
 func (s *Server) refuse(e *exporter, r Reason, attrs ...slog.Attr) {
 	e.counts.refuse(s.logger, s.now(), r, append([]slog.Attr{slog.String("exporter", e.name)}, attrs...)...)
 }
 
-// HoldNames replaces the descriptions that are Known by another one of the collector's own.
+// HoldNames replaces the Known descriptions by another one.
 func (s *Server) HoldNames(d Description) { s.names.adopt([]Description{d}) }
 
-// exporter finds or remembers an exporter under its limits; nil where there are too many that
-// are busy.
+// exporter returns or adds an exporter under its limits; nil if there are too many busy ones.
 func (s *Server) exporter(name string, l *Limits) *exporter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +172,7 @@ func (s *Server) exporter(name string, l *Limits) *exporter {
 	return e
 }
 
-// peer finds or remembers a collector that shares its windows, under its limits.
+// peer returns or adds a collector that shares its windows, under its limits.
 func (s *Server) peer(name string, l *Limits) *exporter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,8 +186,7 @@ func (s *Server) peer(name string, l *Limits) *exporter {
 	return e
 }
 
-// forget drops the exporter that was silent for longest, and is not at work. The caller
-// holds mu.
+// forget evicts the idle exporter that has been silent for longest. The caller holds mu.
 func (s *Server) forget() bool {
 	var oldest *exporter
 	for _, e := range s.exporters {
@@ -208,7 +206,7 @@ func (s *Server) forget() bool {
 	return true
 }
 
-// owns tells whether a producer is the exporter's, or nobody's so far.
+// owns reports whether a producer belongs to the exporter, and claims a free one for it.
 func (s *Server) owns(e *exporter, producer uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,31 +218,31 @@ func (s *Server) owns(e *exporter, producer uint64) bool {
 	return !taken || owner == e.name
 }
 
-// ExporterStats is what became of one exporter's blocks.
+// ExporterStats holds the outcomes of one exporter's items.
 type ExporterStats struct {
 	Name string
-	Last time.Time // of its last request; the zero Time for one that has not come
-	// ClockOffset is how far its clock is ahead of the collector's, less the delay of the
-	// fastest of its requests in the last minutes; 0 where that is not known.
+	Last time.Time // of its last request; zero if there was none
+	// ClockOffset is how far its clock is ahead of the collector's, less the delay of its
+	// fastest request in the last minutes; 0 if unknown.
 	ClockOffset time.Duration
 	Counts
 }
 
-// ServerStats is a snapshot of a collector's counts.
+// ServerStats is a snapshot of a collector's counters.
 type ServerStats struct {
-	Total     Counts // of all exporters, those too that were forgotten
-	Strangers Counts // of peers that are nobody: Refused alone
+	Total     Counts // of all exporters, including forgotten ones
+	Strangers Counts // of unidentified clients: only Refused
 	Exporters []ExporterStats
-	Peers     []ExporterStats // collectors that share their windows, which are not in Total
+	Peers     []ExporterStats // collectors that share their windows; not in Total
 	Forgotten uint64
-	// Names are the groups and locations of exporters that are remembered, and ForgottenNames those
-	// that gave way to others. A name that comes again after that is given to the directory again.
+	// Names is the number of cached groups and locations of exporters, ForgottenNames that of
+	// evicted ones. An evicted name that returns is passed to the directory again.
 	Names          int
 	ForgottenNames uint64
 }
 
-// Stats is a snapshot of the collector's counts, by exporter in the order of names. Exporters
-// whose name is listed, or has a token, are there before they come.
+// Stats returns a snapshot of the collector's counters, with exporters sorted by name. It
+// includes exporters that are listed or have a token but have not connected yet.
 func (s *Server) Stats() ServerStats {
 	s.mu.Lock()
 	st := ServerStats{Total: s.gone, Forgotten: s.forgotten, Strangers: s.strangers.snapshot()}
@@ -281,18 +279,18 @@ func (e *exporter) stats(now time.Time) ExporterStats {
 	return ExporterStats{e.name, time.Unix(0, e.last.Load()), e.clock.ahead(now), e.counts.snapshot()}
 }
 
-// errBusy says that an exporter has to come again.
+// errBusy makes an exporter retry.
 var errBusy = errors.New("come again later")
 
 const (
-	headerTime    = 10 * time.Second // to read a request's head, or its body
+	headerTime    = 10 * time.Second // to read a request's header, or its body
 	idleTime      = 3 * time.Minute  // of a connection
-	shutdownTime  = 10 * time.Second // for requests that are under way at the end
-	maxConnStream = 16               // requests at a time on a connection
+	shutdownTime  = 10 * time.Second // for running requests at the end
+	maxConnStream = 16               // concurrent requests per connection
 	receiveBuffer = 256 << 10
 )
 
-// newEdge makes the server that tells exporters from each other.
+// newEdge makes the server that identifies exporters.
 func (s *Server) newEdge() (*edge.Server, error) {
 	auth := s.cfg.Auth
 	auth.Allows = func(name string) bool { return s.admitted.Load().lets(name) }
@@ -321,8 +319,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.serveEdge(ctx)
 }
 
-// Serve serves a listener until the context ends, and closes it. Whoever calls it
-// instead of Run has checked that the address is safe. It may be called once.
+// Serve serves a listener until the context ends, and closes it. The caller has to check that
+// the address is safe. It may be called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	s.edge.ListenOn(ln)
 	return s.serveEdge(ctx)
@@ -341,7 +339,7 @@ func (s *Server) serveEdge(ctx context.Context) error {
 	return nil
 }
 
-// work does what requests wait for, until the context ends.
+// work runs the groups and loops that requests depend on, until the context ends.
 func (s *Server) work(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { s.commits.run(ctx) })

@@ -28,11 +28,11 @@ func (s service) Share(ctx context.Context, r *connect.Request[wire.ShareRequest
 	return connect.NewResponse(answer), nil
 }
 
-// takeShared gives a peer's blocks to the live sink. They go nowhere else: their own collector
-// stores them and shares them with everybody, so that no block goes round in circles.
+// takeShared passes a peer's blocks to the live sink only: their own collector stores them and
+// shares them with all peers, so that no block is forwarded in circles.
 //
-// A peer is trusted to say which producer its rows are of, as it is by the store that it
-// writes to. Beyond that its blocks are held to what holds for an exporter's.
+// A peer is trusted to name the producer of its rows, as it is by the store that it writes to.
+// Otherwise its blocks are checked like an exporter's.
 func (s *Server) takeShared(ctx context.Context, e *exporter, m *wire.ShareRequest) (*wire.ShareResponse, error) {
 	rows := 0
 	for _, b := range m.GetBlocks() {
@@ -70,7 +70,7 @@ var (
 	errLiveLength   = fmt.Errorf("expected windows of at most %s", aggregate.LiveResolution)
 )
 
-// checkShared finds out whether a peer's block is to be seen, and prepares it for that.
+// checkShared decides whether a peer's block is shown, and prepares it.
 func (p *push) checkShared(it *item, m *wire.SharedBlock, f *folder) verdict {
 	if p.cfg.Live == nil {
 		return verdict{outcome: wire.Outcome_OUTCOME_UNSUPPORTED}
@@ -98,8 +98,8 @@ func (p *push) checkShared(it *item, m *wire.SharedBlock, f *folder) verdict {
 	return toStore
 }
 
-// partSeq is the number of a part of a block. The first part has the block's own, so that a
-// block that came whole, from its exporter, counts once.
+// partSeq returns the number of a part of a block. The first part has the block's own number,
+// so that a block that its exporter sent as a whole counts once.
 func partSeq(seq uint64, part uint32) uint64 {
 	if part == 0 {
 		return seq

@@ -22,28 +22,28 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// SharingConfig says with which collectors windows are shared.
+// SharingConfig configures the sharing of windows with other collectors.
 type SharingConfig struct {
-	// Peers are base URLs, such as "https://collector2.example:4319"; see Peers of Admission
-	// for their side.
+	// Peers lists base URLs, such as "https://collector2.example:4319"; the other side needs
+	// this collector in Admission.Peers.
 	Peers []string
-	// TLS has this collector's certificate as a client, and the authority of the peers' unless
-	// the system's are meant.
+	// TLS names this collector's client certificate, and the authority of the peers'
+	// certificates unless the system's authorities apply.
 	TLS edge.TLSFiles
-	// TokenFile holds a bearer token, and is read again when it changes; empty: none.
+	// TokenFile contains a bearer token and is reloaded when it changes; empty: none.
 	TokenFile string
-	// MaxWaiting bounds what waits for each peer, in bytes as encoded; 64 MiB unless set.
-	// Blocks of the same windows that wait for several are in memory once.
+	// MaxWaiting limits the encoded bytes that wait for each peer; 64 MiB by default. Blocks
+	// that wait for several peers are in memory once.
 	MaxWaiting int
-	// Gather is how long blocks are gathered for one request; 5 ms unless set. It is part of
-	// the time until a peer has a window.
+	// Gather is how long blocks are gathered for one request; 5 ms by default. It adds to the
+	// delay until a peer has a window.
 	Gather time.Duration
 
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: silent
 }
 
-// Check finds mistakes in the URLs and credentials. It reads no file.
+// Check validates the URLs and credentials. It reads no file.
 func (c *SharingConfig) Check() error {
 	if len(c.Peers) > maxPeers {
 		return fmt.Errorf("%d peers: expected at most %d", len(c.Peers), maxPeers)
@@ -63,32 +63,33 @@ func (c *SharingConfig) Check() error {
 }
 
 const (
-	// shareBytes ends a request to a peer; a part of a block that is larger goes alone.
+	// shareBytes limits a request to a peer; a larger part of a block is sent alone.
 	shareBytes = 1 << 20
-	// sharedFor is how old a window may be that is sent to a peer: live views keep no more.
+	// sharedFor is the maximum age of a window that is sent to a peer: live views keep no older
+	// ones.
 	sharedFor = time.Minute
-	// shareTimeout is how long a peer may take to answer.
+	// shareTimeout is the time limit of a request to a peer.
 	shareTimeout = 10 * time.Second
-	// lastShare is how long the last windows may take to reach a peer at the end.
+	// lastShare is the time limit for sending the last windows at the end.
 	lastShare = time.Second
 
 	firstSharePause   = 50 * time.Millisecond
 	longestSharePause = 2 * time.Second
 )
 
-// The reasons of PeerStats.Dropped.
+// The reasons in PeerStats.Dropped.
 const (
-	dropFull    = "full"    // newer windows needed the room, while the peer was away or slow
-	dropOld     = "old"     // the peer was away until no live view shows the window
-	dropRefused = "refused" // by the peer, which counts why
+	dropFull    = "full"    // newer windows needed the room, while the peer was down or slow
+	dropOld     = "old"     // the peer was down until no live view showed the window
+	dropRefused = "refused" // by the peer, which counts the reason
 )
 
-// Sharing sends the windows of 1 s that a collector closes or takes from exporters to its
-// peers, provisional rows before them, so that each of them has the live windows of all. It is an aggregate.Sink; its methods
-// are safe for concurrent use.
+// Sharing sends the windows of 1 s that a collector closes or receives from exporters to its
+// peers, preceded by their provisional rows, so that each collector has the live windows of
+// all. It is an aggregate.Sink; its methods are safe for concurrent use.
 //
-// Nothing waits for a peer: what it does not take in time is dropped and counted. That a block
-// may come twice, after a cut connection, is the live view's to notice.
+// Nothing waits for a peer: windows that it does not accept in time are dropped and counted. A
+// block may arrive twice after a cut connection; the live view has to detect that.
 type Sharing struct {
 	cfg   SharingConfig
 	links []*link
@@ -129,8 +130,8 @@ func NewSharing(cfg SharingConfig) (*Sharing, error) {
 	return s, nil
 }
 
-// WriteBlock implements aggregate.Sink. It encodes the block once for all peers, if it is of a
-// window that is shared. It never fails and waits for nobody.
+// WriteBlock implements aggregate.Sink. If the block's window is shared, it encodes the block
+// once for all peers. It never fails or blocks.
 func (s *Sharing) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	if b.Resolution != int64(aggregate.LiveResolution) || b.Len() == 0 {
 		return nil
@@ -143,11 +144,11 @@ func (s *Sharing) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// sharedSource tells the parts apart whose provisional rows are shared.
+// sharedSource identifies a part whose provisional rows are shared.
 type sharedSource struct{ producer, incarnation, part uint64 }
 
-// WriteProvisional implements aggregate.ProvisionalSink. It encodes the rows once for all peers, if they
-// are of a window that is shared. Each peer gets them at once or never.
+// WriteProvisional implements aggregate.ProvisionalSink. If the rows' window is shared, it
+// encodes them once for all peers. Each peer gets them at once or never.
 func (s *Sharing) WriteProvisional(p *aggregate.Provisional) {
 	b := (*aggregate.Block)(p)
 	if b.Resolution != int64(aggregate.LiveResolution) {
@@ -161,7 +162,7 @@ func (s *Sharing) WriteProvisional(p *aggregate.Provisional) {
 	}
 }
 
-// Run sends until ctx ends, and then what is left, for a moment.
+// Run sends until ctx ends, and then briefly continues with the rest.
 func (s *Sharing) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, l := range s.links {
@@ -172,20 +173,20 @@ func (s *Sharing) Run(ctx context.Context) error {
 	return nil
 }
 
-// PeerStats is what became of the blocks for one peer. A block that is too large for a message
-// counts as its parts.
+// PeerStats counts the blocks for one peer. A block that is too large for a message counts as
+// its parts.
 type PeerStats struct {
 	URL           string
-	Away          bool              // whether the last request failed
+	Away          bool              // the last request failed
 	Sent, Rows    uint64            // blocks that the peer has, and their rows
-	Bytes         uint64            // of requests that were answered, uncompressed
+	Bytes         uint64            // of answered requests, uncompressed
 	Dropped       map[string]uint64 // blocks, by reason: "full", "old", "refused"
 	WaitingBlocks int
 	WaitingBytes  int
 	Provisional   ProvisionalStats
 }
 
-// Stats is a snapshot of the counts of each peer, in the order of the configuration.
+// Stats returns the counters of each peer, in the order of the configuration.
 func (s *Sharing) Stats() (list []PeerStats) {
 	for _, l := range s.links {
 		list = append(list, l.snapshot())
@@ -193,15 +194,15 @@ func (s *Sharing) Stats() (list []PeerStats) {
 	return list
 }
 
-// sharedPart is a block, or a part of a large one, as it is in a request. It never changes.
+// sharedPart is a block, or a part of a large one, encoded for a request. It is immutable.
 type sharedPart struct {
 	body []byte
-	end  int64 // of its window, Unix ns
+	end  int64 // end of its window, Unix ns
 	rows int
 }
 
-// encodeShared cuts a block into parts that fit into messages. What came in one message from
-// an exporter fits into one.
+// encodeShared cuts a block into parts that fit into messages. A block that an exporter sent in
+// one message fits into one.
 func encodeShared(b *aggregate.Block) []sharedPart {
 	whole := encodePart(b, 0, b.Len(), 0)
 	if b.Len() <= maxRows && len(whole.body) <= defaultMaxMessage {
@@ -223,18 +224,18 @@ func encodePart(b *aggregate.Block, from, to int, part uint32) sharedPart {
 	body := make([]byte, 0, size+8)
 	body = protowire.AppendTag(body, fieldShared, protowire.BytesType)
 	body = protowire.AppendVarint(body, uint64(size))
-	// A message of numbers alone cannot fail to encode.
+	// Encoding numbers cannot fail.
 	body, _ = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(body, m)
 	return sharedPart{body, b.WindowStart + b.Resolution, to - from}
 }
 
-// link is the way to one peer.
+// link is the connection to one peer.
 type link struct {
 	cfg   *SharingConfig
 	url   string
 	http  *http.Client
 	call  *connect.Client[rawRequest, wire.ShareResponse]
-	ready chan struct{} // holds one when there is something to send
+	ready chan struct{} // holds one if there are parts to send
 
 	provisional *provisionalSender
 
@@ -243,9 +244,9 @@ type link struct {
 
 	mu      sync.Mutex
 	queue   []sharedPart
-	waiting int // bytes of the queue
+	waiting int // bytes in the queue
 	dropped map[string]uint64
-	stats   PeerStats // without what snapshot adds
+	stats   PeerStats // without the fields that snapshot adds
 }
 
 func (l *link) snapshot() PeerStats {
@@ -257,7 +258,7 @@ func (l *link) snapshot() PeerStats {
 	return s
 }
 
-// add queues a part. Without room the oldest ones give way.
+// add queues a part. Without room the oldest parts are dropped.
 func (l *link) add(p sharedPart) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -277,16 +278,16 @@ func (l *link) add(p sharedPart) {
 	}
 }
 
-// cutQueue takes parts off the queue's head. The caller holds mu.
+// cutQueue removes parts from the queue's head. The caller holds mu.
 func (l *link) cutQueue(n int) {
-	clear(l.queue[:n]) // what was encoded goes, though the array stays
+	clear(l.queue[:n]) // free the encoded parts, since the array stays
 	if l.queue = l.queue[n:]; len(l.queue) == 0 {
 		l.queue = nil
 	}
 }
 
-// take moves the oldest parts from the queue into a batch, as many as make a request. Those
-// that no live view shows any more are dropped.
+// take moves the oldest parts from the queue into a batch, as many as fit into a request. It
+// drops those that no live view shows any more.
 func (l *link) take(batch []sharedPart) []sharedPart {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,8 +311,8 @@ func (l *link) take(batch []sharedPart) []sharedPart {
 	return batch
 }
 
-// run sends until ctx ends, and then what is left, for a moment. A request that is under way then
-// has that moment too, so that it is not sent twice.
+// run sends until ctx ends, and then briefly continues with the rest. A running request gets
+// that time too, so that it is not sent twice.
 func (l *link) run(ctx context.Context) {
 	defer l.http.CloseIdleConnections()
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -335,7 +336,7 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// deliver sends a batch until the peer has it or it is too old. It reports false where a request
+// deliver sends a batch until the peer has it or it is too old. It returns false if a request
 // failed and ctx has ended.
 func (l *link) deliver(ctx, sending context.Context, batch []sharedPart) bool {
 	backoff := retry.Backoff{First: firstSharePause, Longest: longestSharePause, Jitter: true}
@@ -356,7 +357,7 @@ func (l *link) deliver(ctx, sending context.Context, batch []sharedPart) bool {
 		case wait > 0:
 			retry.Sleep(ctx, wait)
 		default:
-			// The next request makes a connection of its own, with the certificates of then.
+			// The next request opens a new connection with the current certificates.
 			l.http.CloseIdleConnections()
 			l.failing.Warn(l.cfg.Logger, l.cfg.Now(), "peer does not take windows, trying again", slog.String("peer", l.url), slog.String("error", err.Error()))
 			backoff.Wait(ctx)
@@ -382,10 +383,10 @@ func (l *link) drop(reason string, n int) {
 	l.dropped[reason] += uint64(n)
 }
 
-// errAnswer is the error of an answer that is not one to the request.
+// errAnswer is the error for an answer that does not match the request.
 var errAnswer = errors.New("peer did not answer for each block")
 
-// send sends a batch once, and counts what the peer says to it.
+// send sends a batch once and counts the outcomes.
 func (l *link) send(ctx context.Context, batch []sharedPart) error {
 	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
 	defer cancel()

@@ -15,29 +15,29 @@ import (
 )
 
 const (
-	// recordBytes and recordItems end a record of the spool.
+	// recordBytes and recordItems limit a record of the spool.
 	recordBytes = 1 << 18
 	recordItems = 256
-	// pushBytes and pushItems bound what is sent at once.
+	// pushBytes and pushItems limit a request.
 	pushBytes = 1 << 20
 	pushItems = 512
 )
 
-// Reasons of what is lost, besides the outbox's own.
+// Reasons for losses, besides the outbox's own.
 const (
-	lostFull        = "full"        // gave way to newer blocks
-	lostDisk        = "disk"        // could not be written
-	lostUndescribed = "undescribed" // the collector does not know what they mean, nor does the spool
-	lostRefused     = "refused"     // the collector refused the message that they were in
-	lostNewer       = "newer"       // a newer csigscope wrote them, and too many wait for it
+	lostFull        = "full"        // displaced by newer blocks
+	lostDisk        = "disk"        // not writable
+	lostUndescribed = "undescribed" // neither the collector nor the spool has their description
+	lostRefused     = "refused"     // the collector refused their message
+	lostNewer       = "newer"       // written by a newer csigscope, and beyond the limit for such records
 )
 
-// record is the encoding of a wire.PushRequest, to which items are added: records behind
-// each other are the request that holds the items of all.
+// record is an encoded wire.PushRequest to which items are appended: concatenated records form
+// one request with all of their items.
 type record struct {
 	body         []byte
-	blocks, told int     // items: told are wire.Records
-	stands       missing // what is missing without the record
+	blocks, told int     // number of items: told counts wire.Records
+	stands       missing // gaps to report if the record is lost
 }
 
 func (r *record) items() int { return r.blocks + r.told }
@@ -60,8 +60,8 @@ func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 	return nil
 }
 
-// label says what is in a record, and which gaps it leaves if it is lost: as much of them
-// as there is room for.
+// label encodes the number of items in a record, and the gaps to report if it is lost, as far
+// as there is room.
 func (r *record) label() []byte {
 	var label []byte
 	for _, n := range [...]int{r.blocks, r.told} {
@@ -76,7 +76,7 @@ func (r *record) label() []byte {
 	return label
 }
 
-// standIns are the gaps and other records that a label says are missing without its record.
+// standIns returns the gaps and other records to send if the label's record is lost.
 func standIns(label []byte) []*wire.Record {
 	for range 2 {
 		_, n := binary.Uvarint(label)
@@ -85,7 +85,7 @@ func standIns(label []byte) []*wire.Record {
 	return itemsOf(label).GetRecords()
 }
 
-// parseLabel reads how many items of each kind a label says there are.
+// parseLabel reads the numbers of items from a label.
 func (r *record) parseLabel(label []byte) bool {
 	for _, to := range [...]*int{&r.blocks, &r.told} {
 		n, size := binary.Uvarint(label)
@@ -107,16 +107,16 @@ func (r *record) countItems(body []byte) bool {
 // The classes of the spool.
 const (
 	pushClass  = iota
-	marksClass // of which the last record counts
+	marksClass // only the last record counts
 )
 
 func spoolClasses() []outbox.Class {
 	return []outbox.Class{pushClass: {Name: "push"}, marksClass: {Name: "marks", Latest: true}}
 }
 
-// Commit puts all that was given so far onto the disk, and marks with it, in the place of
-// those before: a crash leaves both or neither, unless the items were more than one record
-// holds. nil leaves the marks as they are.
+// Commit writes all items so far to disk together with marks, which replace the previous marks:
+// a crash leaves both or neither, unless the items exceed one record. If marks is nil, the
+// previous ones remain.
 func (c *Client) Commit(_ context.Context, marks []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,8 +125,7 @@ func (c *Client) Commit(_ context.Context, marks []byte) error {
 	return c.spoolPending(marks)
 }
 
-// Marks are those that an earlier process has committed last. It is for the beginning,
-// before Run.
+// Marks returns the marks that an earlier process committed last. Call it before Run.
 func (c *Client) Marks() ([][]byte, error) {
 	e, ok, err := c.log.Latest(marksClass)
 	if err != nil || !ok {
@@ -135,10 +134,10 @@ func (c *Client) Marks() ([][]byte, error) {
 	return [][]byte{e.Payload}, nil
 }
 
-// boundNewer gives up the oldest records of classes that this version does not know, down to
-// a 16th of the spool, once there is a stream that their gap can be told of. Only the time of
-// such a record is certain. The gap goes first, unless the spool is full of them. The caller
-// holds mu.
+// boundNewer drops the oldest records of classes that this version does not know, down to a
+// 16th of the spool, once there is a stream that can report their gap. Only the time of such a
+// record is certain. The gap is written first, unless the spool is full of such records. The
+// caller holds mu.
 func (c *Client) boundNewer() {
 	for !c.bounded && len(c.streams) > 0 {
 		s, bytes := c.log.Held()
@@ -159,7 +158,7 @@ func (c *Client) boundNewer() {
 		n.Weight = s.Weight
 		c.beside, c.missing.unknown = nil, append(c.missing.unknown, loss)
 		c.tellMissing()
-		_ = c.spoolPending(nil) // tells itself; the gap stays in memory then
+		_ = c.spoolPending(nil) // logs its own error; the gap then stays in memory
 		if err := c.log.Discard(s, lostNewer, n); err != nil {
 			c.cfg.Logger.Error("records of a newer csigscope cannot be dropped", slog.String("error", err.Error()))
 			return
@@ -169,8 +168,8 @@ func (c *Client) boundNewer() {
 	}
 }
 
-// gather adds an item to the pending record. An item for which the disk has no room is
-// lost, and counted: what measures goes on. The caller holds mu.
+// gather adds an item to the pending record. If the disk has no room for it, the item is lost
+// and counted, so that measuring continues. The caller holds mu.
 func (c *Client) gather(field protowire.Number, m proto.Message) error {
 	r := &c.pending
 	c.stats.Items++
@@ -184,8 +183,8 @@ func (c *Client) gather(field protowire.Number, m proto.Message) error {
 	return r.add(field, m)
 }
 
-// spoolPending writes the pending record, and marks behind it unless they are nil; where the
-// disk fails it stays pending. The caller holds mu.
+// spoolPending writes the pending record, followed by marks unless nil; if the disk fails, the
+// record stays pending. The caller holds mu.
 func (c *Client) spoolPending(marks []byte) error {
 	r := &c.pending
 	var list []outbox.Record
@@ -208,7 +207,7 @@ func (c *Client) spoolPending(marks []byte) error {
 	}
 }
 
-// tell logs the first of a series of errors, and tells whether this is one.
+// tell logs the first of a series of errors, and reports whether err is one.
 func (c *Client) tell(err error) bool {
 	if err != nil && c.err == nil {
 		c.cfg.Logger.Error("spool cannot be written", slog.String("error", err.Error()))
@@ -217,7 +216,7 @@ func (c *Client) tell(err error) bool {
 	return err != nil
 }
 
-// giveWay drops the oldest records that wait.
+// giveWay drops the oldest waiting records.
 func (c *Client) giveWay() bool {
 	s, ok := c.log.Oldest(pushClass)
 	if !ok {
@@ -240,7 +239,7 @@ func (c *Client) giveWay() bool {
 		}
 		r.Close()
 	}
-	if s.Weight > n.Weight { // of records that are damaged
+	if s.Weight > n.Weight { // some records are damaged
 		c.missing.unknown = append(c.missing.unknown, unknownLoss{reason: string(outbox.Damaged)})
 		n.Weight = s.Weight
 	}

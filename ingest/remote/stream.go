@@ -12,15 +12,15 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// Stream is a series of blocks of one tap, or of one core of it: its Sink. Several
-// shards may share one, since it numbers blocks in the order in which they come: what
-// Source.Producer, Source.Incarnation and Seq hold is passed over.
+// Stream is a sink for the blocks of one tap, or of one core of it. Several shards may share
+// one: it numbers blocks in order of arrival and ignores their Source.Producer,
+// Source.Incarnation and Seq.
 type Stream struct {
 	client *Client
 	streamKey
 
 	// Guarded by the client's mu.
-	blocks  uint64                 // number of the last one
+	blocks  uint64                 // number of the last block
 	windows map[int64]*sentWindows // by resolution, ns
 }
 
@@ -29,14 +29,14 @@ type streamKey struct {
 	incarnation uint64
 }
 
-// windowRows are numbers of rows of a window.
+// windowRows are numbers of rows in a window.
 type windowRows struct{ rows, flows uint64 }
 
 func (r windowRows) plus(o windowRows) windowRows {
 	return windowRows{r.rows + o.rows, r.flows + o.flows}
 }
 
-// minus is not below zero.
+// minus subtracts and stops at zero.
 func (r windowRows) minus(o windowRows) windowRows {
 	return windowRows{r.rows - min(r.rows, o.rows), r.flows - min(r.flows, o.flows)}
 }
@@ -45,26 +45,26 @@ func (r windowRows) minus(o windowRows) windowRows {
 const (
 	partRows = 2048
 	partDist = 1 << 15
-	// partFlows are rows of flows of a block, which all go with its last part. Further ones
-	// are folded.
+	// partFlows is the maximum number of flow rows of a block, which are all in its last part.
+	// Further ones are folded.
 	partFlows = 1 << 12
-	// maxWindows is how many windows of a stream and resolution are counted at least, and half as
-	// many as are counted at most.
+	// maxWindows is the minimum number of windows counted per stream and resolution, and half
+	// of the maximum.
 	maxWindows = 4096
 )
 
-// errUndescribed is the error of blocks under a configuration that nobody described.
+// errUndescribed is the error for blocks whose configuration was not described.
 var errUndescribed = errors.New("no description of the block's epoch: call Describe before")
 
-// errEnded is the error of what comes after Close.
+// errEnded is the error for calls after Close.
 var errEnded = errors.New("exporter is closed")
 
-// Stream makes a stream, or finds that of the name: 1 to 64 printable bytes. Its blocks
-// are those of this process.
+// Stream returns the stream of this name, and adds it if it is new. The name has 1 to 64
+// printable bytes. The stream's blocks have this process's incarnation.
 func (c *Client) Stream(name string) (*Stream, error) { return c.StreamOf(name, c.life) }
 
-// StreamOf is Stream with the incarnation of its blocks, not 0. Blocks of an incarnation come
-// from one process alone; others may tell what is missing of it.
+// StreamOf is Stream with a given incarnation, not 0. Only one process may write blocks of an
+// incarnation; others may report its gaps.
 func (c *Client) StreamOf(name string, incarnation uint64) (*Stream, error) {
 	if incarnation == 0 {
 		return nil, errors.New("stream: expected an incarnation")
@@ -83,16 +83,16 @@ func (c *Client) StreamOf(name string, incarnation uint64) (*Stream, error) {
 	return s, nil
 }
 
-// Forget lets go of a stream that nothing more is written to.
+// Forget removes a stream that is not written to any more.
 func (s *Stream) Forget() {
 	s.client.mu.Lock()
 	defer s.client.mu.Unlock()
 	delete(s.client.streams, s.streamKey)
 }
 
-// WriteBlock implements aggregate.Sink: it copies the block and gathers it for the
-// spool. The block's epoch must have been described. What a full or failing disk does
-// not take is counted in the client's Stats and is no error.
+// WriteBlock implements aggregate.Sink: it copies the block and gathers it for the spool. The
+// block's epoch must have been described. Losses by a full or failing disk are counted in the
+// client's Stats and are no error.
 func (s *Stream) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	c := s.client
 	c.mu.Lock()
@@ -116,7 +116,7 @@ func (s *Stream) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// cut is where the part that begins at a row ends.
+// cut returns the end of the part that begins at a row.
 func cut(b *aggregate.Block, from int) int {
 	to := from + 1
 	for to < b.Len() && to-from < partRows && b.DistEnd[to]-distStart(b, from) <= partDist {
@@ -125,8 +125,8 @@ func cut(b *aggregate.Block, from int) int {
 	return to
 }
 
-// writePart writes the rows [from, to), which are part number n of the block, and the
-// block's flows with the last part.
+// writePart writes the rows [from, to) as part number n of the block, and the block's flows
+// with the last part.
 func (s *Stream) writePart(b *aggregate.Block, from, to int, n uint32, description uint64) error {
 	c := s.client
 	m, wrote := toWire(b, from, to), windowRows{rows: uint64(to - from)}
@@ -156,13 +156,13 @@ func (s *Stream) writePart(b *aggregate.Block, from, to int, n uint32, descripti
 	return nil
 }
 
-// sentWindows are the windows of a resolution, and the rows that a stream wrote of each. The
-// collector holds the stream to them, so a count is never too low; that of a window that is long
-// past may be too high.
+// sentWindows counts the rows that a stream wrote of each window of a resolution. The collector
+// verifies the counts, so they are never too low; the count of a long-past window may be too
+// high.
 type sentWindows struct {
-	list  []sentWindow // by start
-	floor int64        // start of the last window that is not in the list any more
-	most  windowRows   // at least the rows of each window up to the floor
+	list  []sentWindow // sorted by start
+	floor int64        // start of the last window removed from list
+	most  windowRows   // upper bound of the rows of each window up to floor
 }
 
 type sentWindow struct {
@@ -170,7 +170,7 @@ type sentWindow struct {
 	windowRows
 }
 
-// add counts rows of a window, and returns how many there were before.
+// add counts rows of a window, and returns the earlier count.
 func (w *sentWindows) add(start int64, more windowRows) (before windowRows) {
 	if start <= w.floor {
 		before = w.most

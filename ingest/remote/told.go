@@ -13,14 +13,14 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// telling is what exporters told beside blocks.
+// telling holds the records of exporters besides blocks.
 type telling struct {
 	taps  []TapRow
 	gaps  []Gap
 	found []Finding
 }
 
-// teller gives it to the directory.
+// teller writes records to the directory.
 type teller struct{ to Directory }
 
 func (t teller) write(ctx context.Context, list []telling) error {
@@ -46,10 +46,10 @@ func (t teller) write(ctx context.Context, list []telling) error {
 	return nil
 }
 
-// ending is live runs that end, and those whose streams have earlier ones that end.
+// ending holds live runs that end, and runs whose streams may have earlier, unended runs.
 type ending struct{ runs, earlier []Run }
 
-// end has the directory end runs, those of all in one go.
+// end passes all ending runs to the directory in one call each.
 func (t teller) end(ctx context.Context, list []ending) error {
 	var all ending
 	for _, one := range list {
@@ -67,8 +67,8 @@ func (t teller) end(ctx context.Context, list []ending) error {
 	return nil
 }
 
-// endEarlier has the earlier runs of streams ended that began with this push. Where that
-// fails, the next run of a stream has it done.
+// endEarlier ends earlier runs of the streams that began with this push. If that fails, the
+// next run of a stream repeats it.
 func (p *push) endEarlier(ctx context.Context) {
 	if len(p.announced) == 0 {
 		return
@@ -90,11 +90,11 @@ var (
 	errGap    = errors.New("a gap of no windows, or for no reason")
 )
 
-// endOfTime is 2106, Unix ns: stores take no later times, and all that came with one would
-// come again for ever.
+// endOfTime is 2106, Unix ns: stores accept no later times, and a batch of records with one
+// would be retried forever.
 const endOfTime = int64(4_291_747_200e9)
 
-// checkRecord finds out whether a record is to be stored.
+// checkRecord decides whether a record is stored.
 func (p *push) checkRecord(it *item, m *wire.Record) verdict {
 	var from, to int64
 	var err error
@@ -140,7 +140,7 @@ func (p *push) checkRecord(it *item, m *wire.Record) verdict {
 	return toStore
 }
 
-// checkTap holds what a tap took in to what wire.Tap says of it.
+// checkTap validates a tap's input against wire.Tap.
 func checkTap(t *wire.Tap) error {
 	for _, text := range []string{t.GetName(), t.GetPlace(), t.GetInterface(), t.GetLink(), t.GetTimestamps()} {
 		if !printable(text) {
@@ -166,20 +166,20 @@ func checkTap(t *wire.Tap) error {
 	return nil
 }
 
-// maxTickNS is a second: the resolution of no clock is coarser.
+// maxTickNS is a second: no clock has a coarser resolution.
 const maxTickNS = 1e9
 
-// A tap tells of itself every minute, and of what it counts besides packets by its own
-// clock: so a period is no shorter. It is no longer than shutdowns and outages make it.
+// A tap sends a record every minute and counts some values by its own clock, so no period is
+// taken as shorter. Shutdowns and outages bound the maximum.
 const minPeriod, maxPeriod = time.Minute, time.Hour
 
-// packetsIn is how many packets a tap takes in from one time to another, at most. Packets
-// have tags and reflections, so that observations are twice as many at most.
+// packetsIn returns the maximum number of packets of a tap in an interval. A packet may have a
+// tag and a reflection, so there are at most twice as many observations.
 func packetsIn(from, to int64) uint64 {
 	return aggregate.MaxPackets(min(max(time.Duration(to-from), minPeriod), maxPeriod))
 }
 
-// checkTraffic refuses more of anything than a tap takes in.
+// checkTraffic rejects counts beyond a tap's capacity.
 func checkTraffic(t *wire.Tap, rejected uint64) error {
 	packets := packetsIn(t.GetFromNs(), t.GetToNs())
 	bytes := packets * (aggregate.MaxByteRate / aggregate.MaxPacketRate)
@@ -216,7 +216,7 @@ func sumOf(counts map[string]uint64) (sum uint64, err error) {
 
 const maxReasonBytes = 32
 
-// checkReason refuses what would spoil a table.
+// checkReason rejects reasons that would garble a table.
 func checkReason(reason string) error {
 	if reason == "" || len(reason) > maxReasonBytes || strings.Trim(reason, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
 		return fmt.Errorf("reason %.64q: expected up to %d lower case letters", reason, maxReasonBytes)
@@ -224,7 +224,7 @@ func checkReason(reason string) error {
 	return nil
 }
 
-// neverTaken are the reasons of gaps of packets that were in no row.
+// neverTaken are the gap reasons for packets that were in no row.
 var neverTaken = []string{"restart", "drops", "mirror"}
 
 func checkGap(g *wire.Gap) error {
@@ -238,13 +238,13 @@ func checkGap(g *wire.Gap) error {
 	return checkReason(g.GetReason())
 }
 
-// tell gives the records to the directory, and what was found about the exporter. Records
-// that it does not take now are to come again; the blocks are stored.
+// tell passes the records and the findings about the exporter to the directory. Records that it
+// does not accept now are to be sent again; the blocks are stored.
 func (p *push) tell(ctx context.Context) {
 	var t telling
 	var ends []Run
 	var told, ended []*item
-	var written []func() // what to call once the findings are
+	var written []func() // to call once the findings are written
 	if i := slices.IndexFunc(p.items, func(it *item) bool { return it.outcome == wire.Outcome_OUTCOME_STORED }); i >= 0 {
 		if found, done := p.names.disputed(p.e.name, p.run(p.items[i]).Source); len(found) > 0 {
 			t.found, written = found, append(written, done)
@@ -287,7 +287,7 @@ func (p *push) tell(ctx context.Context) {
 	}
 }
 
-// wait has items come again that the directory has not taken.
+// wait makes the exporter send items again that the directory did not accept.
 func (p *push) wait(list []*item, err error) {
 	if err == nil {
 		return
@@ -296,8 +296,8 @@ func (p *push) wait(list []*item, err error) {
 	leave(list)
 }
 
-// patience bounds how long a request waits for the directory, so that what is durable of it
-// is answered for in time.
+// patience limits how long a request waits for the directory, so that its durable items are
+// acknowledged in time.
 func (s *Server) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.cfg.Timeout/2)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// rawRequest is a wire.PushRequest that is encoded already.
+// rawRequest is an encoded wire.PushRequest.
 type rawRequest struct{ body []byte }
 
-// rawCodec sends requests as they lie in the spool.
+// rawCodec sends requests in their spooled form.
 type rawCodec struct{}
 
 // Name implements connect.Codec.
@@ -35,7 +35,7 @@ func (rawCodec) Marshal(m any) ([]byte, error) {
 	return r.body, nil
 }
 
-// maxOutcomes bounds what an answer may make the client allocate.
+// maxOutcomes is the maximum size of an answer, which bounds the client's allocation.
 const maxOutcomes = 1 << 16
 
 // Unmarshal implements connect.Codec.
@@ -50,7 +50,7 @@ func (rawCodec) Unmarshal(data []byte, m any) error {
 	return proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, message)
 }
 
-// dial prepares connections; they are made when they are needed.
+// dial prepares connections; they are opened on demand.
 func (c *Client) dial() (err error) {
 	if c.http, err = newHTTPClient(c.cfg.TLS, c.cfg.TokenFile, c.cfg.Now, c.cfg.Logger); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (c *Client) dial() (err error) {
 	return nil
 }
 
-// newHTTPClient prepares connections to collectors, which show these credentials.
+// newHTTPClient prepares connections to collectors with these credentials.
 func newHTTPClient(files edge.TLSFiles, tokenFile string, now func() time.Time, logger *slog.Logger) (*http.Client, error) {
 	dialer := &net.Dialer{Timeout: dialTime, KeepAlive: 15 * time.Second}
 	base := &http.Transport{
@@ -82,10 +82,10 @@ func clientOptions(plain bool) []connect.ClientOption {
 	return append(options, connect.WithAcceptCompression(CompressionZstd, decompressor, newZstd), connect.WithSendCompression(CompressionZstd))
 }
 
-// dialTime bounds the making of a connection, and its handshake.
+// dialTime is the time limit for opening a connection, and for its handshake.
 const dialTime = 10 * time.Second
 
-// push sends one request to a collector.
+// push sends one request to the current collector.
 func (c *Client) push(ctx context.Context, body []byte) (*wire.PushResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -105,7 +105,7 @@ func (c *Client) push(ctx context.Context, body []byte) (*wire.PushResponse, err
 	return response.Msg, nil
 }
 
-// newRequest makes a request of an encoded message, which tells when it was sent.
+// newRequest makes a request of an encoded message, with its sending time as a header.
 func newRequest(body []byte, now time.Time) *connect.Request[rawRequest] {
 	request := connect.NewRequest(&rawRequest{body})
 	request.Header().Set(sentAt, strconv.FormatInt(now.UnixNano(), 10))

@@ -1,5 +1,5 @@
-// Package wire is the protocol of ingest as generated from ingest.proto. It knows the
-// messages, and never what they mean.
+// Package wire is the protocol of ingest, generated from ingest.proto. It knows the messages.
+// It must never know what they mean.
 package wire
 
 //go:generate protoc --plugin=../../.cache/tools/protoc-gen-go --plugin=../../.cache/tools/protoc-gen-connect-go --go_out=. --go_opt=paths=source_relative --connect-go_out=. --connect-go_opt=paths=source_relative,package_suffix= ingest.proto

@@ -1,9 +1,9 @@
-// Package agent captures on a host: it opens taps, runs the pipeline behind them, commits the
-// windows that close through a journal, and goes on under a changed configuration without losing
-// or repeating a packet.
+// Package agent captures on a host: it opens taps, runs the pipeline behind them, commits
+// closed windows through a journal, and applies a changed configuration without losing or
+// repeating a packet.
 //
 // It knows the order in which taps, pipeline and journal begin, change and end. It must never
-// know files of configuration, what keeps the log, or who asks about it.
+// know configuration files, the implementation of the log, or who queries it.
 package agent
 
 import (
@@ -24,27 +24,27 @@ import (
 	"github.com/csigscope/csigscope/ingest/local/taps"
 )
 
-// Setup is what is captured, and how, under one configuration.
+// Setup is everything that a configuration determines about capturing.
 type Setup struct {
 	// Instance identifies the rows of this agent. It cannot change.
 	Instance string
 	Taps     taps.Config
 	Settings window.Settings
 	Network  journal.Network
-	Interval time.Duration // between commits; it changes at the next start
+	Interval time.Duration // between commits; a change applies at the next start
 }
 
-// Names says what the numbers in rows stand for, beside the rows.
+// Names writes names for the numbers in rows.
 type Names interface {
-	// Use names what rows under a network mean, from now on. Rows under the one before
-	// may still come.
+	// Use makes rows from now on refer to the names of this network. Rows under the previous
+	// one may still arrive.
 	Use(journal.Network)
-	// Run writes names until ctx ends, and the last ones then.
+	// Run writes names until ctx ends, and then the last ones.
 	Run(ctx context.Context) error
 }
 
-// Agent captures on a host. Open, Resume and Start begin it in that order, Run runs it. Taps,
-// Stats and Commits are safe for concurrent use once it has been started.
+// Agent captures on a host. Call Open, Resume and Start in that order, then Run. Taps, Stats
+// and Commits are safe for concurrent use after Start.
 type Agent struct {
 	logger *slog.Logger
 	setup  Setup // in use
@@ -55,11 +55,11 @@ type Agent struct {
 	journal  *journal.Journal
 	names    Names
 	pipeline *local.Pipeline
-	after    uint64                          // the latest incarnation of an earlier process
-	running  atomic.Pointer[context.Context] // Run's; once it has ended no more frames are taken
+	after    uint64                          // highest incarnation of earlier processes
+	running  atomic.Pointer[context.Context] // Run's context; capturing ends with it
 }
 
-// Open opens the taps of a setup, whose rings hold what comes while the rest begins.
+// Open opens the taps of a setup. Their rings buffer frames until the pipeline runs.
 func Open(s Setup, logger *slog.Logger) (*Agent, error) {
 	a := &Agent{logger: logger, setup: s}
 	var err error
@@ -69,12 +69,11 @@ func Open(s Setup, logger *slog.Logger) (*Agent, error) {
 	return a, err
 }
 
-// Close closes the taps of an agent that was never run.
+// Close closes the taps of an agent that never ran.
 func (a *Agent) Close() error { return a.taps.Close() }
 
-// Resume opens the journal and returns the marks of an earlier process, of each of which missing
-// is told what is not there. Rows of taps, with what they found and did not take in, go to the
-// writers.
+// Resume opens the journal and returns the marks of an earlier process. It calls missing for
+// each mark with its gaps. The writers receive the rows of taps, their findings and their gaps.
 func (a *Agent) Resume(cfg journal.Config, to journal.Writers, missing func(*local.Mark, []store.Gap) error) ([]local.Mark, error) {
 	cfg.Opened, cfg.Logger = a.opened, a.logger
 	cfg.Records = journal.NewRecorder(journal.RecorderConfig{
@@ -99,8 +98,8 @@ func (a *Agent) Resume(cfg journal.Config, to journal.Writers, missing func(*loc
 	return marks, err
 }
 
-// Start makes the pipeline behind the taps. Rows of windows that have ended go to provisional before
-// they close; nil is for none. Nothing runs before Run.
+// Start makes the pipeline behind the taps. Rows of windows that have ended go to provisional
+// before they close; nil: none. Nothing runs before Run.
 func (a *Agent) Start(names Names, provisional aggregate.ProvisionalSink) error {
 	a.names = names
 	names.Use(a.setup.Network)
@@ -110,13 +109,13 @@ func (a *Agent) Start(names Names, provisional aggregate.ProvisionalSink) error 
 	return err
 }
 
-// plan is what the pipeline does with taps, after those of before.
+// plan returns the pipeline's plan for the taps of a set that replaces before.
 func plan(s *Setup, set, before taps.Set) local.Plan {
 	return local.Plan{Settings: s.Settings, Rings: set.Rings(before)}
 }
 
-// Run captures until ctx ends. What comes before the pipeline ends with ctx; what others do
-// behind it goes on until it has ended.
+// Run captures until ctx ends. The functions in before end with ctx; those in behind continue
+// until the pipeline has ended.
 func (a *Agent) Run(ctx context.Context, before, behind []func(context.Context) error) error {
 	a.running.Store(&ctx)
 	around, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -141,10 +140,10 @@ func (a *Agent) Run(ctx context.Context, before, behind []func(context.Context) 
 	return errors.Join(err, back.Wait())
 }
 
-// Reload goes on under another setup, or under the one in use where it fails. Taps that are in
-// both go on. Adopt takes over the rest of the configuration, before windows do: they take their
-// time to close, and credentials may have been revoked. It is for one of the functions that Run
-// runs before the pipeline.
+// Reload applies another setup, and keeps the one in use if that fails. Taps in both continue
+// without interruption. adopt applies the rest of the configuration before windows close, since
+// that takes time and credentials may have been revoked. Call Reload only from a function that
+// Run runs before the pipeline.
 func (a *Agent) Reload(ctx context.Context, s Setup, adopt func() error) error {
 	if s.Instance != a.setup.Instance {
 		return fmt.Errorf("instance %q was %q: changing it takes a restart", s.Instance, a.setup.Instance)
@@ -165,16 +164,16 @@ func (a *Agent) Reload(ctx context.Context, s Setup, adopt func() error) error {
 	return nil
 }
 
-// Taps are those that are open.
+// Taps returns the open taps.
 func (a *Agent) Taps() taps.Set { return *a.using.Load() }
 
-// Stats is a snapshot of the pipeline.
+// Stats returns a snapshot of the pipeline.
 func (a *Agent) Stats() local.Stats { return a.pipeline.Stats() }
 
-// Commits is a snapshot of the journal.
+// Commits returns a snapshot of the journal.
 func (a *Agent) Commits() journal.Stats { return a.journal.Stats() }
 
-// Left is what a process that ends at once leaves to the next one.
+// Left describes the loss if the process ends at once.
 func (a *Agent) Left() string {
 	return fmt.Sprintf("windows that are open are lost, and the next process records as a gap what came since %s", a.Commits().Last.UTC().Format(time.RFC3339))
 }

@@ -22,14 +22,14 @@ import (
 	"github.com/csigscope/csigscope/ingest/local/journal"
 )
 
-// log keeps nothing.
+// log discards everything.
 type log struct{}
 
 func (log) WriteBlock(context.Context, *aggregate.Block) error { return nil }
 func (log) Commit(context.Context, []byte) error               { return nil }
 func (log) Marks() ([][]byte, error)                           { return nil, nil }
 
-// names notes the epochs that it is to name, and how it ended.
+// names records the epochs passed to Use, and how Run ended.
 type names struct {
 	mu     sync.Mutex
 	epochs []uint64
@@ -50,7 +50,7 @@ func (n *names) Run(ctx context.Context) error {
 	return nil
 }
 
-// setup captures from no interface, as a collector of exporters does.
+// setup captures from no interface, as a collector for exporters does.
 func setup(t *testing.T, instance string, epoch uint64) agent.Setup {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
@@ -64,8 +64,8 @@ func setup(t *testing.T, instance string, epoch uint64) agent.Setup {
 	}
 }
 
-// TestAgent: work before the pipeline ends with the context, and work behind it after the
-// pipeline; a reload that is refused changes nothing.
+// TestAgent: work before the pipeline ends with the context, work behind it after the pipeline;
+// a refused reload changes nothing.
 func TestAgent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,16 +10,16 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// find adds what the ring has found since the last barrier to what is found since the last
-// cut. Pipelines count on, and from 0 in another process. The first one of a barrier came
-// after the last one of the barrier before.
+// find adds the ring's findings since the last barrier to those since the last cut. Counts in a
+// pipeline are cumulative, and start at 0 in a new process. The first finding after a barrier
+// is later than the last one before it.
 func (g *ringRecord) find(s *local.RingStats, before, now time.Time) {
 	earlier := make(map[uint64]*finding.Finding, len(g.seen.Findings))
 	for i := range g.seen.Findings {
 		earlier[g.seen.Findings[i].ID] = &g.seen.Findings[i]
 	}
 	for i := range s.Findings {
-		f := s.Findings[i] // a copy
+		f := s.Findings[i] // copy
 		if was := earlier[f.ID]; was != nil {
 			if f.Count = since(f.Count, was.Count); f.Count == 0 {
 				continue
@@ -27,8 +27,8 @@ func (g *ringRecord) find(s *local.RingStats, before, now time.Time) {
 			f.From = min(max(was.To, before.UnixNano()), f.To)
 		}
 		if f.To > now.Add(aggregate.MaxAhead).UnixNano() {
-			// By one packet of a clock that stepped, all later rows of the finding would be of
-			// the future.
+			// Otherwise one packet of a clock that stepped would put all later rows of the
+			// finding into the future.
 			f.To = now.UnixNano()
 			f.From = min(f.From, f.To)
 		}
@@ -41,13 +41,15 @@ func (g *ringRecord) find(s *local.RingStats, before, now time.Time) {
 	}
 }
 
-// MaxFindings is how many findings go with a row of a tap at most.
+// MaxFindings is the maximum number of findings per row of a tap.
 const MaxFindings = 256
 
-// maxRowFindings is how many of them are told apart: one of each kind is of all others.
+// maxRowFindings is the number of individual findings among them; one more per kind counts all
+// others.
 const maxRowFindings = MaxFindings - finding.NumKinds
 
-// found adds a finding to the row; past the bound, to that of all others of its kind.
+// found adds a finding to the row, or beyond the limit to the finding for all others of its
+// kind.
 func (g *ringRecord) found(f *finding.Finding) {
 	if row := g.finding(f.ID); row != nil {
 		row.Count += f.Count
@@ -70,7 +72,7 @@ func (g *ringRecord) finding(id uint64) *store.FindingRow {
 	return &g.Findings[at]
 }
 
-// cutFindings makes rows of what was found, under the number of the ring's row.
+// cutFindings returns the findings as rows under the number of the ring's row.
 func (g *ringRecord) cutFindings(seq uint64) []store.FindingRow {
 	list := g.Findings
 	for i := range list {

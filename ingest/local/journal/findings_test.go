@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// foundIdentity is that of a row of findings.
+// foundIdentity identifies a row of findings.
 type foundIdentity struct {
 	aggregate.Source
 	seq, id uint64
@@ -21,7 +21,7 @@ type foundIdentity struct {
 
 // find makes the ring find n more of a subject, now.
 func (r *recording) find(id, n uint64) {
-	// A pipeline never changes a list that it gave.
+	// A pipeline never changes a list that it returned.
 	list := append([]finding.Finding(nil), r.ring.Findings...)
 	at := r.at.Add(time.Second).UnixNano()
 	for i := range list {
@@ -37,7 +37,7 @@ func (r *recording) find(id, n uint64) {
 	r.second(1, 0)
 }
 
-// sums are the findings of all rows: how often, when first and when last.
+// sums returns the findings of all rows: count, first and last time.
 func (r *recording) sums() map[uint64][3]int64 {
 	sums := map[uint64][3]int64{}
 	for k, row := range r.found {
@@ -50,8 +50,8 @@ func (r *recording) sums() map[uint64][3]int64 {
 	return sums
 }
 
-// TestFindingsRecorded: what a ring finds is written by the minute, and adds up over a kill
-// to what was found until the last commit and after it.
+// TestFindingsRecorded: a ring's findings are written every minute, and over a kill they add up
+// to the findings until the last commit and after it.
 func TestFindingsRecorded(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	r := newRecording(t, start)
@@ -62,7 +62,7 @@ func TestFindingsRecorded(t *testing.T) {
 	r.find(7, 2)
 	r.find(8, 1)
 	saved, last := append([]byte(nil), r.section...), r.at
-	r.find(8, 100) // is lost: no round has it
+	r.find(8, 100) // lost: no round has it
 	if got := r.sums(); len(r.found) != 1 || got[7] != [3]int64{3, start.Add(time.Second).UnixNano(), start.Add(time.Second).UnixNano()} {
 		t.Errorf("after a minute: %v", r.found)
 	}
@@ -103,8 +103,8 @@ func TestFindingsRecorded(t *testing.T) {
 	}
 }
 
-// TestFindingsOfTheFuture: a packet of a clock that has stepped ahead makes neither its own
-// row nor later ones of the same finding those of another time than it was found at.
+// TestFindingsOfTheFuture: a packet from a clock that stepped ahead does not shift its own row
+// or later rows of the same finding into the future.
 func TestFindingsOfTheFuture(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	r := newRecording(t, start)
@@ -134,8 +134,8 @@ func TestFindingsOfTheFuture(t *testing.T) {
 	}
 }
 
-// TestTapAhead: observations that a tap rejected as of the future are a finding about the tap,
-// whose row keeps the host's time.
+// TestTapAhead: observations that a tap rejected as too far in the future become a finding
+// about the tap, with the host's time.
 func TestTapAhead(t *testing.T) {
 	r := newRecording(t, time.Unix(1_700_000_000, 0))
 	r.second(1, 0)
@@ -154,9 +154,9 @@ func TestTapAhead(t *testing.T) {
 	}
 }
 
-// TestWaitingFindingsBounded: while nothing can be written, the oldest findings go where
-// too many wait, and the rows of their taps stay. What one barrier brings is written, however
-// much it is.
+// TestWaitingFindingsBounded: while writes fail, the oldest findings beyond the limit are
+// dropped and the rows of their taps stay. The findings of one barrier are written, however
+// many there are.
 func TestWaitingFindingsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("of one goroutine: left out by -short")
@@ -199,8 +199,8 @@ func TestWaitingFindingsBounded(t *testing.T) {
 	}
 }
 
-// TestFindingsBounded: of more findings than an exporter may hand in with a row, those
-// beyond are counted with all others of their kind.
+// TestFindingsBounded: findings beyond the maximum per row are counted with all others of their
+// kind.
 func TestFindingsBounded(t *testing.T) {
 	g := new(ringRecord)
 	sums := func() (sum, rest uint64) {

@@ -1,9 +1,9 @@
-// Package journal keeps what live taps come to in a log: windows that have closed, and
-// beside them rows of what each tap took in and found, gaps of what it missed, names of
-// what the numbers in rows stand for, and marks of how far all that goes.
+// Package journal writes the results of live taps to a log: closed windows, rows of each tap's
+// input and findings, gaps in that input, names for the numbers in rows, and marks of each
+// ring's progress.
 //
-// It knows what has to be durable before what, so that all of it adds up over kills and
-// reloads. It must never know how frames are captured, what a configuration looks like, or
+// It knows the order in which records must become durable, so that totals are exact over kills
+// and reloads. It must never know how frames are captured, the format of configurations, or
 // SQL.
 package journal
 
@@ -22,32 +22,33 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// ErrNotDurable is wrapped by errors of a Log that cannot be written for the moment: rows
-// that it has taken wait in memory, and the round's marks with them.
+// ErrNotDurable is wrapped by errors of a Log that cannot be written at the moment: its rows
+// and the marks of the round wait in memory.
 var ErrNotDurable = errors.New("rows are not durable yet")
 
-// Log is where rows become durable.
+// Log makes rows durable.
 type Log interface {
 	aggregate.Sink
-	// Commit returns nil when all blocks that were written before are durable, and marks
-	// with them, in the place of those before: a crash leaves both or neither. After an
-	// ErrNotDurable it is called again at the next round; any other error ends the pipeline.
+	// Commit returns nil once all earlier blocks and the marks, which replace the previous
+	// marks, are durable: a crash leaves both or neither. After an ErrNotDurable it is called
+	// again in the next round; any other error ends the pipeline.
 	Commit(ctx context.Context, marks []byte) error
-	// Marks are those that earlier processes have committed last, of whatever name.
+	// Marks returns the marks that earlier processes committed last, of any name.
 	Marks() ([][]byte, error)
 }
 
-// Config is what a Journal needs.
+// Config configures a Journal.
 type Config struct {
 	Log Log
-	// Begin is told of each round before its rows are durable: the sources of its blocks
-	// and those that more may come of. End is told after it. Either may be nil.
+	// Begin is called in each round before its rows are durable, with the sources of its blocks
+	// and the marks of the rings that may write more. End is called after the round. Either may
+	// be nil.
 	Begin func(wrote map[aggregate.Source]bool, marks []local.Mark)
 	End   func(context.Context, []local.Mark)
 
-	// Name tells the marks of this command and instance from others in the same log.
+	// Name distinguishes the marks of this command and instance from others in the same log.
 	Name string
-	// Opened is when the taps were opened: what came before was captured by nobody.
+	// Opened is the time at which the taps were opened: earlier frames were not captured.
 	Opened  time.Time
 	Records *Recorder
 	Logger  *slog.Logger
@@ -55,16 +56,16 @@ type Config struct {
 
 // Stats is a snapshot of a Journal.
 type Stats struct {
-	Taken  uint64 // rounds that are durable
+	Taken  uint64 // durable rounds
 	Failed uint64 // rounds that could not be written
 	Last   time.Time
 }
 
-// Journal makes rounds of a pipeline durable: rows, and the marks that stand for them. It
-// implements local.Journal. One goroutine uses it, but for Stats.
+// Journal makes rounds of a pipeline durable: rows, and the marks that describe them. It
+// implements local.Journal. Only one goroutine may use it, except for Stats.
 type Journal struct {
 	cfg   Config
-	wrote map[aggregate.Source]bool // since the last round
+	wrote map[aggregate.Source]bool // sources written since the last round
 
 	mu    sync.Mutex
 	stats Stats
@@ -81,7 +82,7 @@ func (j *Journal) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	return j.cfg.Log.WriteBlock(ctx, b)
 }
 
-// round is what a log keeps of a round.
+// round is the record of a round in the log.
 type round struct {
 	Name   string
 	Opened int64 // Unix ns
@@ -131,17 +132,17 @@ func (j *Journal) count(now time.Time, err error) {
 	j.stats.Last = now
 }
 
-// Stats is a snapshot. It is safe to call at any time.
+// Stats returns a snapshot. It is safe for concurrent use.
 func (j *Journal) Stats() Stats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.stats
 }
 
-// Resume gives the marks of the round that an earlier process left, none without one.
-// Rows of taps that were open are cut. missing is told of each mark what nobody captured
-// since, until the taps were opened, and which windows were open in between; its error ends
-// Resume.
+// Resume returns the marks of the last round of an earlier process, nil if there is none, and
+// cuts its unfinished rows of taps. It calls missing for each mark with the gaps: the time from
+// the mark until the taps were opened, and the windows open at the mark. An error of missing
+// ends Resume.
 func (j *Journal) Resume(windows *window.Settings, missing func(*local.Mark, []store.Gap) error) ([]local.Mark, error) {
 	last, err := j.last()
 	if last == nil || err != nil {
@@ -152,13 +153,13 @@ func (j *Journal) Resume(windows *window.Settings, missing func(*local.Mark, []s
 	}
 	for i := range last.Marks {
 		m := &last.Marks[i]
-		since := time.Unix(0, last.Opened) // nothing has been taken yet
+		since := time.Unix(0, last.Opened) // of a ring without frames
 		if m.At > 0 {
 			since = time.Unix(0, m.At)
 		}
 		gaps := append(OpenWindows(m, windows), store.Gap{Source: m.Source, From: since, To: j.cfg.Opened, Reason: store.GapRestart})
 		if gap := &gaps[len(gaps)-1]; gap.To.Before(gap.From) {
-			gap.To = gap.From // of a clock that was ahead
+			gap.To = gap.From // the earlier clock was ahead
 		}
 		if err := missing(m, gaps); err != nil {
 			return nil, err
@@ -167,7 +168,7 @@ func (j *Journal) Resume(windows *window.Settings, missing func(*local.Mark, []s
 	return last.Marks, nil
 }
 
-// last is the round of the process before, nil for none.
+// last returns the last round of an earlier process, nil if there is none.
 func (j *Journal) last() (last *round, err error) {
 	list, err := j.cfg.Log.Marks()
 	if err != nil {
@@ -186,8 +187,8 @@ func (j *Journal) last() (last *round, err error) {
 	return last, nil
 }
 
-// OpenWindows are the gaps of the windows that were open at a mark, of each resolution of the
-// settings. Windows of 1 min are made of the stored ones of 1 s, where there are any.
+// OpenWindows returns the gaps for the windows that were open at a mark, for each resolution in
+// the settings. Windows of 1 min are derived from stored windows of 1 s if those exist.
 func OpenWindows(m *local.Mark, windows *window.Settings) (list []store.Gap) {
 	if m.At == 0 || m.Closed {
 		return nil

@@ -19,7 +19,7 @@ import (
 type kept struct {
 	blocks []uint64
 	marks  [][]byte
-	err    error // of Commit
+	err    error // returned by Commit
 }
 
 func (k *kept) WriteBlock(_ context.Context, b *aggregate.Block) error {
@@ -36,16 +36,16 @@ func (k *kept) Commit(_ context.Context, marks []byte) error {
 
 func (k *kept) Marks() ([][]byte, error) { return k.marks, nil }
 
-// process is one life of a process with one tap, which has recorded nothing.
+// process returns the journal of a process with one tap, which has recorded nothing.
 func process(t *testing.T, cfg Config) *Journal {
 	t.Helper()
 	cfg.Name, cfg.Logger, cfg.Records = "test", slog.New(slog.DiscardHandler), newRecording(t, cfg.Opened).Recorder
 	return New(cfg)
 }
 
-// TestResume: a process is told what the one before it missed: since the last frame of a tap
-// or, where none came, since the taps were opened; and the windows that were open. Marks
-// stand for durable rows alone. Those of another name, or damaged ones, are none.
+// TestResume: a process gets the gaps of the previous one: from the last frame of a tap, or
+// from the opening of the taps if there was none, and the open windows. Marks cover only
+// durable rows. Marks of another name and damaged ones are ignored.
 func TestResume(t *testing.T) {
 	opened := time.Unix(1_700_000_000, 0)
 	var first kept
@@ -116,7 +116,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestOpenWindows: of each resolution, the windows that were open at the last frame.
+// TestOpenWindows: for each resolution, the windows that were open at the last frame.
 func TestOpenWindows(t *testing.T) {
 	at := time.Unix(1_700_000_000, 5e8)
 	got := OpenWindows(&local.Mark{At: at.UnixNano()}, &window.Settings{Resolutions: []time.Duration{time.Second, time.Minute}})

@@ -23,10 +23,10 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// killsEnv says how often TestKills kills a process.
+// killsEnv overrides the number of kills in TestKills.
 const killsEnv = "CSIGSCOPE_TEST_KILLS"
 
-// killsOf is that often, unless it is said: 200 times, and 40 with -short.
+// killsOf returns the number of kills: killsEnv, or 200, or 40 with -short.
 func killsOf(t *testing.T) int {
 	if text := os.Getenv(killsEnv); text != "" {
 		n, err := strconv.Atoi(text)
@@ -43,12 +43,12 @@ func killsOf(t *testing.T) int {
 
 var errKilled = errors.New("killed")
 
-// clockwork is a tap with a tagged packet every 10 ms, as long as somebody reads it.
+// clockwork is a tap with a tagged packet every 10 ms, as long as it is read.
 type clockwork struct {
 	mu   sync.Mutex
 	data []byte
 	next time.Time
-	sent map[int64]int // packets by the millisecond
+	sent map[int64]int // packets per millisecond
 	over bool
 }
 
@@ -75,7 +75,7 @@ func (*clockwork) QuietUntil() int64 { return 0 }
 func (*clockwork) Ahead() int64      { return 0 }
 func (*clockwork) Close() error      { return nil }
 
-// world is what outlives processes: durable rows and marks.
+// world is the state that survives processes: durable rows and marks.
 type world struct {
 	t      *testing.T
 	marks  []byte
@@ -83,18 +83,18 @@ type world struct {
 	domain *csig.Domain
 	clock  *clockwork
 	rows   map[time.Duration]map[int64]uint64 // durable observations by window
-	blocks map[[3]uint64]uint64               // their identities
+	blocks map[[3]uint64]uint64               // identities of rows
 	gaps   []store.Gap
 	kills  int
-	losses int              // of marks
-	before aggregate.Source // of the last process
+	losses int              // number of lost marks
+	before aggregate.Source // source of the last process
 }
 
-// logOf is the log of one process, which is killed at a moment of a round.
+// logOf is the log of one process, which is killed in a round.
 type logOf struct {
 	*world
 	held   []*aggregate.Block
-	rounds int // until it is killed
+	rounds int // until the kill
 }
 
 func (l *logOf) WriteBlock(_ context.Context, b *aggregate.Block) error {
@@ -102,8 +102,8 @@ func (l *logOf) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// Commit makes blocks and marks durable. A process that is killed while it does leaves
-// nothing of the round, all of it, or some blocks: where they were more than fit into memory.
+// Commit makes blocks and marks durable. A process killed in Commit leaves nothing of the
+// round, all of it, or some blocks if they exceeded memory.
 func (l *logOf) Commit(_ context.Context, marks []byte) error {
 	if l.rounds == 0 {
 		return errKilled
@@ -171,7 +171,7 @@ func (w *world) live(kill bool) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if marks == nil { // as the store does, which knows the last seconds of each run
+	if marks == nil { // like the store, which knows the last seconds of each run
 		w.missAfter(last)
 	}
 	cfg := local.Config{Instance: "kills", Interval: 500 * time.Millisecond, Journal: j, After: w.before.Incarnation}
@@ -186,12 +186,12 @@ func (w *world) live(kill bool) {
 		w.t.Fatal(err)
 	}
 	if kill && w.marks != nil && w.random.IntN(4) == 0 {
-		w.marks = nil // damage, which the log does not give out
+		w.marks = nil // damaged: the log does not return them
 		w.losses++
 	}
 }
 
-// missAfter is the gap of a run without marks.
+// missAfter adds the gap of a run without marks.
 func (w *world) missAfter(of aggregate.Source) {
 	from := int64(0)
 	for start := range w.rows[time.Second] {
@@ -202,10 +202,9 @@ func (w *world) missAfter(of aggregate.Source) {
 	}
 }
 
-// TestKills kills a process in one of its rounds again and again: before or after the round
-// is durable, or with a part of its rows. A quarter of the marks are lost. Each packet that
-// was sent outside of all gaps is stored, none is stored twice, and no row has the identity
-// of another.
+// TestKills repeatedly kills a process in one of its rounds: before or after the round is
+// durable, or with a part of its rows. A quarter of the marks are lost. Each packet outside of
+// all gaps is stored, none is stored twice, and no row has the identity of another.
 func TestKills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		domain, err := csig.DefaultSpec().Compile()
@@ -220,7 +219,7 @@ func TestKills(t *testing.T) {
 		}
 		for range w.kills {
 			w.live(true)
-			away := time.Duration(w.random.IntN(3000)) * time.Millisecond // nobody is there
+			away := time.Duration(w.random.IntN(3000)) * time.Millisecond // no process runs
 			time.Sleep(away)
 			w.clock.next = time.Now().Truncate(10 * time.Millisecond)
 		}

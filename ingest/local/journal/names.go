@@ -16,27 +16,27 @@ import (
 )
 
 const (
-	// lastNames is how long the last names may take when the process ends.
+	// lastNames is the time limit for the last names when the process ends.
 	lastNames = 10 * time.Second
-	// writeEvery is how often names are written that the store has.
+	// writeEvery is the interval at which known names are written again.
 	writeEvery = 24 * time.Hour
 )
 
-// RecentNetworks is under how many networks, the latest ones, rows may still come.
+// RecentNetworks is the number of recent networks under which rows may still arrive.
 const RecentNetworks = 2
 
-// Network is what rows are made under: the configuration and the fabric by which their
-// numbers have names. Networks that are equal mean the same by them.
+// Network is the configuration and the fabric that give the numbers in rows their names. Equal
+// networks give the same names.
 type Network struct {
-	Epoch  uint64 // that rows name
-	Text   string // what Epoch is the hash of
+	Epoch  uint64 // in rows
+	Text   string // configuration whose hash is Epoch
 	Fabric *fabric.Fabric
 }
 
-// Names gives a store the meaning of the numbers in rows, and the beginnings and ends of
-// runs, each once and before the rows that need it: with an outbox they are on disk then. What
-// fails is in the log, and tried again in the next round. Its methods are safe for concurrent
-// use; Run is called once.
+// Names writes names for the numbers in rows to a store, and the beginnings and ends of runs,
+// each once and before the rows that need it; with an outbox they are on disk by then. Failures
+// are logged and retried in the next round. Its methods are safe for concurrent use; Run is
+// called once.
 type Names struct {
 	store  *store.Store
 	logger *slog.Logger
@@ -44,23 +44,23 @@ type Names struct {
 	failing retry.LogThrottle
 
 	mu       sync.Mutex
-	networks []*naming                 // the latest last
+	networks []*naming                 // latest last
 	taps     map[uint64]string         // names by producer
-	runs     map[aggregate.Source]bool // that have rows and are not over; true once they have begun
-	killed   []store.Run               // of the process before this one, until they are ended
-	looked   bool                      // for runs of earlier processes that left no marks
+	runs     map[aggregate.Source]bool // runs with rows that have not ended; true once their beginning is written
+	killed   []store.Run               // runs of the previous process, until they are ended
+	looked   bool                      // runs of earlier processes without marks were searched
 }
 
-// naming is a network, and how much of it the store was given.
+// naming is a network and the progress of writing its names.
 type naming struct {
 	Network
 	text      bool
-	groups    uint64 // of those that were met
+	groups    uint64 // number of groups written
 	locations map[aggregate.LocationID]bool
 }
 
-// NewNames makes one that has written nothing. It ends the runs of an earlier process too,
-// whose marks may be nil.
+// NewNames returns Names that has written nothing. It will also end the runs of an earlier
+// process, whose marks may be nil.
 func NewNames(db *store.Store, earlier []local.Mark, logger *slog.Logger) *Names {
 	n := &Names{store: db, logger: logger, taps: make(map[uint64]string), runs: make(map[aggregate.Source]bool)}
 	for _, m := range earlier {
@@ -72,8 +72,8 @@ func NewNames(db *store.Store, earlier []local.Mark, logger *slog.Logger) *Names
 	return n
 }
 
-// Use names what rows under a network mean, from now on. Rows under the one before may still
-// come.
+// Use makes rows from now on refer to the names of this network. Rows under the previous one
+// may still arrive.
 func (n *Names) Use(net Network) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -84,7 +84,7 @@ func (n *Names) Use(net Network) {
 	n.tell(n.describe(context.Background()))
 }
 
-// Begin is for Config: it writes the names and the beginnings of runs that a round needs.
+// Begin is for Config.Begin: it writes the names and the beginnings of runs that a round needs.
 func (n *Names) Begin(wrote map[aggregate.Source]bool, marks []local.Mark) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,8 +98,8 @@ func (n *Names) Begin(wrote map[aggregate.Source]bool, marks []local.Mark) {
 	n.tell(n.begin(context.Background()))
 }
 
-// End is for Config: it ends runs that no more rows come from. Under another configuration a
-// tap's rows are another run.
+// End is for Config.End: it ends runs without further rows. A new configuration starts a new
+// run of a tap.
 func (n *Names) End(ctx context.Context, marks []local.Mark) {
 	under := make(map[aggregate.Source]bool, len(marks))
 	for i := range marks {
@@ -116,9 +116,9 @@ func (n *Names) meet(source aggregate.Source) {
 	}
 }
 
-// Run writes the names in use once a day, since the store forgets names that nothing uses, until
-// ctx ends. It ends all runs then: no more rows come. It returns nil: what cannot be written is in
-// the log.
+// Run writes the names in use once a day until ctx ends, since the store forgets unused names.
+// It then ends all runs, since no more rows will arrive. Failures are logged, and it returns
+// nil.
 func (n *Names) Run(ctx context.Context) error {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
@@ -141,7 +141,7 @@ func (n *Names) Run(ctx context.Context) error {
 	return nil
 }
 
-// writeAgain writes the names of the networks that rows may come under.
+// writeAgain writes the names of all recent networks.
 func (n *Names) writeAgain(ctx context.Context) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -152,19 +152,19 @@ func (n *Names) writeAgain(ctx context.Context) {
 	n.tell(n.describe(ctx))
 }
 
-// tell logs a failure now and then.
+// tell logs a failure at a limited rate.
 func (n *Names) tell(err error) {
 	if err != nil {
 		n.failing.Log(n.logger, slog.LevelError, time.Now(), "names are not written yet", slog.String("error", err.Error()))
 	}
 }
 
-// begin writes what has not been written.
+// begin writes pending names and beginnings of runs.
 func (n *Names) begin(ctx context.Context) error {
 	return errors.Join(n.describe(ctx), n.beginRuns(ctx))
 }
 
-// end ends runs but for those that rows may come from.
+// end ends all runs except those that may get more rows.
 func (n *Names) end(ctx context.Context, under map[aggregate.Source]bool) error {
 	if err := n.endEarlier(ctx, under); err != nil {
 		return err
@@ -204,10 +204,10 @@ func (n *Names) beginRuns(ctx context.Context) error {
 	return nil
 }
 
-// endEarlier ends the runs of processes before this one: those that left marks, and those
-// that the store knows of taps of this one.
+// endEarlier ends the runs of earlier processes: those with marks, and those of this process's
+// taps that the store lists.
 func (n *Names) endEarlier(ctx context.Context, under map[aggregate.Source]bool) error {
-	// Their process may have been killed before it could say that they had begun.
+	// An earlier process may have been killed before it wrote their beginnings.
 	if err := errors.Join(n.store.BeginRuns(ctx, n.killed), n.store.EndKilled(ctx, n.killed)); err != nil {
 		return err
 	}
@@ -224,8 +224,8 @@ func (n *Names) endEarlier(ctx context.Context, under map[aggregate.Source]bool)
 	return err
 }
 
-// describe writes what was met of networks, the oldest first, and forgets those under which
-// no rows come any more.
+// describe writes new names of networks, oldest network first, and drops networks under which
+// no more rows arrive.
 func (n *Names) describe(ctx context.Context) error {
 	for _, net := range n.networks {
 		if err := net.write(ctx, n.store); err != nil {

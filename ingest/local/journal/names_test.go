@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { chdbtest.Main(m) }
 
-// openStore is a store over the engine, which may be away, with an outbox in the folder.
+// openStore opens a store over the engine, which may be down, with an outbox in the folder.
 func openStore(t *testing.T, engine *chdb.Engine, dir string) *store.Store {
 	t.Helper()
 	db, err := store.Open(t.Context(), store.Options{
@@ -37,7 +37,7 @@ func openStore(t *testing.T, engine *chdb.Engine, dir string) *store.Store {
 	return db
 }
 
-// configured is a network whose file has a rack, of a name of its own.
+// configured returns a network whose file has a rack with its own name.
 func configured(t *testing.T, epoch uint64, rack string) Network {
 	t.Helper()
 	text := fmt.Sprintf("version: 1\nname: %s\ngroups:\n  - {name: %[1]s, level: rack, prefixes: [10.0.%d.0/24]}\ndevices:\n  - {name: leaf-%[1]s, stage: leaf, id: 1, ports: [{name: up1, id: 1, orientation: up, speed: 100Gbps}]}\n", rack, epoch)
@@ -56,7 +56,7 @@ func configured(t *testing.T, epoch uint64, rack string) Network {
 	return Network{Epoch: epoch, Text: "configuration of " + rack, Fabric: f}
 }
 
-// derived is a network without topology: it meets groups as addresses come.
+// derived returns a network without topology: it makes groups as addresses arrive.
 func derived(t *testing.T, epoch uint64) Network {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
@@ -66,7 +66,7 @@ func derived(t *testing.T, epoch uint64) Network {
 	return Network{Epoch: epoch, Text: "no topology", Fabric: fabric.None(domain)}
 }
 
-// rowOf is a row of a window, of a group and a location of the network.
+// rowOf returns a row of a window, with a group and a location of the network.
 func rowOf(source aggregate.Source, net Network, seq uint64, resolution time.Duration, at time.Time) *aggregate.Block {
 	group, none := uint64(net.Fabric.Groups()[0].ID), []uint64{0}
 	return &aggregate.Block{
@@ -78,9 +78,9 @@ func rowOf(source aggregate.Source, net Network, seq uint64, resolution time.Dur
 	}
 }
 
-// TestNamesOutliveProcess: one process is killed while the store is away, the next one
-// reloads and ends before it is back, the third one has another configuration and the store.
-// Rows under each configuration have names, runs and configurations.
+// TestNamesOutliveProcess: one process is killed while the store is down; the next one reloads
+// and ends before the store is back; the third has another configuration and the store. Rows
+// under each configuration have names, runs and configurations.
 func TestNamesOutliveProcess(t *testing.T) {
 	dir, logger := t.TempDir(), slog.New(slog.NewTextHandler(t.Output(), nil))
 	engine, err := chdb.Start(t.Context(), chdbtest.Options(t, filepath.Join(dir, "store")))
@@ -96,7 +96,7 @@ func TestNamesOutliveProcess(t *testing.T) {
 	}
 	mark := func(net Network) local.Mark { return local.Mark{Name: "eth0", Source: source(net)} }
 	at := time.Now()
-	// took is a round of one tap, whose rows are under a network.
+	// took makes a round of one tap with rows under a network.
 	took := func(db *store.Store, n *Names, net Network) {
 		for i, r := range []time.Duration{time.Second, time.Minute} {
 			if err := db.WriteBlock(t.Context(), rowOf(source(net), net, uint64(i+1), r, at)); err != nil {
@@ -139,7 +139,7 @@ func TestNamesOutliveProcess(t *testing.T) {
 	took(db, n, b)
 	n.Use(c)
 	took(db, n, c)
-	// The group of an address is made when that comes.
+	// The group of an address is made when the address first appears.
 	c.Fabric.Group(netip.MustParseAddr("192.0.2.1"))
 	run(n)
 	closeStore(db)
@@ -154,7 +154,7 @@ func TestNamesOutliveProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := db.Verify(t.Context(), store.VerifyOptions{Now: time.Now().Add(24 * time.Hour)}, func(f store.Finding) error {
-		if !f.Info || f.Table != "gaps" { // what nobody took in after the first process
+		if !f.Info || f.Table != "gaps" { // the gap after the first process
 			t.Errorf("%+v", f)
 		}
 		return nil
@@ -179,7 +179,7 @@ func TestNamesOutliveProcess(t *testing.T) {
 	}
 }
 
-// TestNamesAreWrittenAgain: names in use are written once more, for a store that would forget them.
+// TestNamesAreWrittenAgain: names in use are rewritten before the store forgets them.
 func TestNamesAreWrittenAgain(t *testing.T) {
 	dir := t.TempDir()
 	db := openStore(t, chdbtest.StartIn(t, filepath.Join(dir, "store")), filepath.Join(dir, "outbox"))

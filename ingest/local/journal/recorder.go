@@ -16,38 +16,37 @@ import (
 )
 
 const (
-	// tapPeriod is how much a row of a tap is of.
+	// tapPeriod is the period that one row of a tap covers.
 	tapPeriod = time.Minute
-	// maxTapRows bounds the rows that wait while they cannot be written.
+	// maxTapRows is the maximum number of rows that wait while the store cannot be written.
 	maxTapRows = 10_000
-	// maxFindingRows bounds the findings that wait with them, all of which are in the marks
-	// of every round: those of 128 rows at most, about 10 MB.
+	// maxFindingRows is the maximum number of findings that wait with them: the findings of 128
+	// rows, about 10 MB. The marks of every round contain all of them.
 	maxFindingRows = 128 * MaxFindings
-	// ringSeq is where the ring is in the number of a row.
+	// ringSeq is the bit position of the ring in a row number.
 	ringSeq = 48
 )
 
-// Tap is a tap whose rings are recorded. Any goroutine may call it.
+// Tap is a tap whose rings are recorded. Its methods must be safe for concurrent use.
 type Tap interface {
-	// At is where the tap stands, or one of its sessions unless that is "", and what it is
-	// captured from: an interface, an address or the session.
+	// At returns the place of the tap, or of one of its sessions unless session is "", and
+	// where it captures from: an interface, an address or the session.
 	At(session string) (at window.Tap, from string)
-	// Counters are what all taps of the name took in since the process began.
+	// Counters returns the totals of all taps of this name since the process started.
 	Counters() capture.TapCounters
-	// Session is what came of a session; false where there is none of that name.
+	// Session returns the totals of a session; false if there is none of that name.
 	Session(name string) (local.SessionCounters, bool)
 }
 
-// Writers take what is recorded. What they return an error for comes again.
+// Writers store the records. Records that fail are passed again in the next round.
 type Writers struct {
-	// Taps takes rows of taps, and what was found under the numbers of these: MaxFindings
-	// for each at most.
+	// Taps stores rows of taps and the findings under their numbers, at most MaxFindings per
+	// row.
 	Taps func(context.Context, []store.TapRow, []store.FindingRow) error
 	Gaps func(context.Context, []store.Gap) error
 }
 
-// ToStore writes what is recorded into a store, where rows that are there already are
-// replaced.
+// ToStore writes records into a store, which replaces rows that it already has.
 func ToStore(db *store.Store) Writers {
 	return Writers{Gaps: db.WriteGaps, Taps: func(ctx context.Context, rows []store.TapRow, found []store.FindingRow) error {
 		if err := db.WriteTaps(ctx, rows); err != nil || len(found) == 0 {
@@ -57,44 +56,44 @@ func ToStore(db *store.Store) Writers {
 	}}
 }
 
-// RecorderConfig is what a Recorder needs; all of it is required.
+// RecorderConfig configures a Recorder. All fields are required.
 type RecorderConfig struct {
-	// Stats are those of the pipeline's rings, at the barrier of a round.
+	// Stats returns the counts of the pipeline's rings at the barrier of a round.
 	Stats func() []local.RingStats
-	// Tap is the tap of a name, nil for none.
+	// Tap returns the tap of a name, nil if there is none.
 	Tap func(name string) Tap
-	// Ending says that no more frames are taken: rows are cut at every barrier then.
+	// Ending reports that capturing has ended; rows are then cut at every barrier.
 	Ending func() bool
 	Writers
 	Logger *slog.Logger
 }
 
-// Recorder makes the rows of what taps took in: one for each ring and minute, and for each
-// identity of its blocks. They are made of the pipeline's counts at the barrier of a round,
-// are in that round's marks, and are written after it, under numbers that it holds: after a
-// kill the next process writes the same rows again, and those that were begun. The goroutine
-// of the journal alone uses it.
+// Recorder records the input of taps: one row for each ring and minute, and for each identity
+// of its blocks. It computes rows from the pipeline's counts at the barrier of a round, stores
+// them in the marks of that round, and writes them after it under fixed numbers: after a kill,
+// the next process writes the same rows again, including unfinished ones. Only the journal's
+// goroutine may use it.
 type Recorder struct {
 	cfg RecorderConfig
 
-	cut, before time.Time // when rows were cut last; the barrier before
+	cut, before time.Time // time of the last cut; time of the previous barrier
 	state       tapRecords
 }
 
-// NewRecorder makes one that has recorded nothing.
+// NewRecorder returns an empty Recorder.
 func NewRecorder(cfg RecorderConfig) *Recorder { return &Recorder{cfg: cfg} }
 
-// tapRecords is kept with the marks of a round.
+// tapRecords is saved with the marks of a round.
 type tapRecords struct {
 	Rings []*ringRecord
-	Rows  []store.TapRow // to be written
-	Gaps  []store.Gap    // likewise
+	Rows  []store.TapRow // waiting to be written
+	Gaps  []store.Gap    // waiting to be written
 
-	Findings []store.FindingRow // likewise
+	Findings []store.FindingRow // waiting to be written
 }
 
-// resume takes over what another process has kept, and cuts the rows that were begun in it as
-// of its time: the rings of this one have identities of their own.
+// resume restores the records of an earlier process and cuts its unfinished rows at the time of
+// its last round; the rings of this process have identities of their own.
 func (r *Recorder) resume(kept []byte, at time.Time) error {
 	if len(kept) == 0 {
 		return nil
@@ -112,8 +111,8 @@ func (r *Recorder) resume(kept []byte, at time.Time) error {
 	return nil
 }
 
-// barrier counts what came since the last one, and returns what is kept with the marks. A
-// ring without a mark has ended.
+// barrier counts the input since the previous barrier and returns the records to save with the
+// marks. A ring without a mark has ended.
 func (r *Recorder) barrier(now time.Time, marks []local.Mark) (json.RawMessage, error) {
 	if r.cut.IsZero() {
 		r.cut, r.before = now, now
@@ -144,7 +143,7 @@ func (r *Recorder) barrier(now time.Time, marks []local.Mark) (json.RawMessage, 
 	return kept, nil
 }
 
-// forget lets go of the first n rows, and of what was found under their numbers.
+// forget drops the first n rows and the findings under their numbers.
 func (r *Recorder) forget(n int) {
 	lost := r.state.Rows[:n]
 	r.state.Findings = slices.DeleteFunc(r.state.Findings, func(f store.FindingRow) bool {
@@ -153,8 +152,8 @@ func (r *Recorder) forget(n int) {
 	r.state.Rows = slices.Delete(r.state.Rows, 0, n)
 }
 
-// forgetFindings lets go of the oldest ones beyond the bound. What is cut at a barrier is
-// written at its end, however much that is: only what came back from there waits.
+// forgetFindings drops the oldest findings beyond the limit. Only findings that failed to be
+// written count: those cut at a barrier are written at its end, however many there are.
 func (r *Recorder) forgetFindings() {
 	if n := len(r.state.Findings) - maxFindingRows; n > 0 {
 		r.cfg.Logger.Error("findings of taps are lost: too many wait", slog.Int("findings", n))
@@ -162,7 +161,7 @@ func (r *Recorder) forgetFindings() {
 	}
 }
 
-// flush writes the rows and gaps that wait; what cannot be written is tried again.
+// flush writes the waiting rows and gaps; those that fail are retried in the next round.
 func (r *Recorder) flush(ctx context.Context) {
 	if len(r.state.Rows) > 0 {
 		if err := r.cfg.Taps(ctx, r.state.Rows, r.state.Findings); err != nil {
@@ -180,7 +179,7 @@ func (r *Recorder) flush(ctx context.Context) {
 	}
 }
 
-// take counts a ring.
+// take adds the counts of a ring.
 func (r *Recorder) take(s *local.RingStats, t Tap, now time.Time, due bool) {
 	i := slices.IndexFunc(r.state.Rings, func(g *ringRecord) bool { return g.Name == s.Name && g.Ring == s.Ring })
 	if i < 0 {
@@ -207,7 +206,7 @@ func (r *Recorder) take(s *local.RingStats, t Tap, now time.Time, due bool) {
 	g.seen = *s
 }
 
-// finish cuts a row, unless there is nothing to tell.
+// finish cuts a row, unless it is empty.
 func (r *Recorder) finish(g *ringRecord, now time.Time) {
 	row := g.Row
 	if row.Packets|row.Observations|row.KernelDrops|row.Freezes|row.SuperFrames|row.Lost == 0 && len(g.Findings) == 0 {

@@ -14,20 +14,20 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// rowIdentity is that of a row of a tap.
+// rowIdentity identifies a row of a tap.
 type rowIdentity struct {
 	aggregate.Source
 	seq uint64
 }
 
-// recording is a Recorder over a made-up ring.
+// recording is a Recorder over a fake ring.
 type recording struct {
 	*Recorder
 	ring     local.RingStats
 	kernel   capture.TapCounters
 	last     bool
 	written  map[rowIdentity]store.TapRow // rows that are written again replace themselves
-	gone     map[int64]store.Gap          // by their begin
+	gone     map[int64]store.Gap          // by begin
 	found    map[foundIdentity]store.FindingRow
 	failing  error
 	section  []byte
@@ -48,7 +48,7 @@ func newRecording(t *testing.T, at time.Time) *recording {
 	return r
 }
 
-// leaf is the tap of the ring, whose packets stand for two each.
+// leaf is the tap of the ring; each of its packets counts as two.
 type leaf struct{ kernel *capture.TapCounters }
 
 func (leaf) At(string) (window.Tap, string)                   { return window.Tap{Place: "receiver", Weight: 2}, "eth1" }
@@ -79,8 +79,8 @@ func (r *recording) writers() Writers {
 	}
 }
 
-// second is a second of n frames with tags and m with reflections. What came before it is
-// in closed windows then.
+// second simulates a second with n tagged frames and m frames with reflections. All earlier
+// windows are then closed.
 func (r *recording) second(n, m uint64) {
 	r.t.Helper()
 	c := &r.ring.Counts
@@ -109,9 +109,8 @@ func (r *recording) barrier() {
 	r.flush(r.t.Context())
 }
 
-// TestRecorder: rows are cut every minute, at another epoch and at the end, and add up
-// over a kill to what was counted until the last round and after it, but for what was in
-// open windows.
+// TestRecorder: rows are cut every minute, at a new epoch and at the end. Over a kill they add
+// up to the counts until the last round and after it, without those in open windows.
 func TestRecorder(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	r := newRecording(t, start)
@@ -122,7 +121,7 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("%d rows after 150 s, want 2", len(r.written))
 	}
 	saved, at := append([]byte(nil), r.section...), r.at
-	r.second(1000, 1000) // is lost: no round has it
+	r.second(1000, 1000) // lost: no round has it
 
 	next := newRecording(t, r.at)
 	next.written, next.gone = r.written, r.gone
@@ -136,7 +135,7 @@ func TestRecorder(t *testing.T) {
 		next.second(10, 5)
 	}
 	next.failing = nil
-	// Another epoch: all windows close at that barrier, under the one before.
+	// New epoch: all windows close at that barrier, under the old one.
 	next.ring.Counts.Stored = next.ring.Counts.In
 	next.ring.Source.Epoch = 4
 	next.barrier()
@@ -178,8 +177,8 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestDropsAreApart: losses that follow each other are one gap, from before they were known
-// to the last; others are another.
+// TestDropsAreApart: losses in quick succession are one gap, from before they were noticed to
+// the last; others are a separate gap.
 func TestDropsAreApart(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	r := newRecording(t, start)
@@ -207,8 +206,8 @@ func TestDropsAreApart(t *testing.T) {
 	}
 }
 
-// TestDropsCoverTheStall: a ring that hangs for a minute counts its drops at the end. The
-// gap begins before the stall.
+// TestDropsCoverTheStall: a ring that hangs for a minute counts its drops at the end. The gap
+// begins before the stall.
 func TestDropsCoverTheStall(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	r := newRecording(t, start)
@@ -219,7 +218,7 @@ func TestDropsCoverTheStall(t *testing.T) {
 	cut := r.at
 	for range 60 {
 		r.at = r.at.Add(time.Second)
-		r.ring.Cut = cut // as the pipeline has it
+		r.ring.Cut = cut // as in the pipeline
 		if _, err := r.Recorder.barrier(r.at, []local.Mark{{Name: "leaf"}}); err != nil {
 			t.Fatal(err)
 		}

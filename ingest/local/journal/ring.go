@@ -10,28 +10,28 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// linkName is how frames of live taps start.
+// linkName is the link type of live taps.
 const linkName = "Ethernet"
 
-// ringRecord is what is counted of a ring since its last row.
+// ringRecord accumulates the counts of a ring since its last row.
 type ringRecord struct {
 	Name string
 	Ring int
 	Next uint64 // number of the next row
 	Row  store.TapRow
-	// Findings are made since, without numbers yet.
+	// Findings were made since the last row and have no numbers yet.
 	Findings []store.FindingRow
-	// Tags and Reflections are in windows that are open.
+	// Tags and Reflections are in open windows.
 	Tags, Reflections uint64
-	Drops             missing // by the kernel
-	Mirror            missing // on the way of a mirror session
+	Drops             missing // dropped by the kernel
+	Mirror            missing // lost on the way to a mirror session
 
 	seen  local.RingStats
 	taken capture.TapCounters
 	lost  uint64
 }
 
-// since is what a counter counted; one that begins anew counts from 0.
+// since returns the increase of a counter; a counter that restarted counts from 0.
 func since(now, before uint64) uint64 {
 	if now < before {
 		return now
@@ -39,8 +39,7 @@ func since(now, before uint64) uint64 {
 	return now - before
 }
 
-// frames adds what the ring took in. What the kernel counts is of the tap: its first ring
-// has it.
+// frames adds the ring's frames. Kernel counters are per tap, and go to its first ring.
 func (g *ringRecord) frames(s *local.RingStats, t Tap, before, now time.Time) {
 	row := &g.Row
 	row.Name, row.Link, row.TickNS = g.Name, linkName, 1
@@ -52,7 +51,7 @@ func (g *ringRecord) frames(s *local.RingStats, t Tap, before, now time.Time) {
 		row.Bytes += since(s.WireBytes, g.seen.WireBytes)
 		last := s.LastFrame.UnixNano()
 		row.SkewNS = max(row.SkewNS, last-now.UnixNano(), 0)
-		last = min(last, now.UnixNano()) // of a clock that is ahead: collectors refuse rows of the future
+		last = min(last, now.UnixNano()) // a clock may be ahead: collectors refuse rows from the future
 		if row.From == 0 {
 			row.From = min(before.UnixNano(), last)
 			if at := g.seen.LastFrame; !at.IsZero() {
@@ -78,7 +77,7 @@ func (g *ringRecord) frames(s *local.RingStats, t Tap, before, now time.Time) {
 		drops := since(taken.Dropped, g.taken.Dropped)
 		from := before
 		if last := g.seen.Cut; !last.IsZero() && last.Before(from) {
-			from = last // it hung since: nobody read what the kernel counts
+			from = last // the ring hung: nobody read the kernel's counters
 		}
 		g.Drops.add(drops*max(at.Weight, 1), from.Add(-statisticsAge), now)
 		row.KernelDrops += drops
@@ -88,7 +87,7 @@ func (g *ringRecord) frames(s *local.RingStats, t Tap, before, now time.Time) {
 	}
 }
 
-// session adds what is known of a mirror's session alone.
+// session adds the counts that only mirror sessions have.
 func (g *ringRecord) session(s *local.RingStats, t Tap, before, now time.Time) {
 	row := &g.Row
 	at, from := t.At(s.Session)
@@ -106,8 +105,8 @@ func (g *ringRecord) session(s *local.RingStats, t Tap, before, now time.Time) {
 	g.lost = c.Lost
 }
 
-// observations adds those of windows that have closed. Which of them are tags is known
-// for all windows together: those that came first are told first.
+// observations adds the observations of closed windows. Tags and reflections are known only as
+// totals over all windows, so the earliest ones are assigned first.
 func (g *ringRecord) observations(s *local.RingStats, t Tap) {
 	weight := uint64(1)
 	if t != nil {
@@ -139,7 +138,7 @@ func (g *ringRecord) observations(s *local.RingStats, t Tap) {
 	row.Observations += closed
 }
 
-// addCounts adds n counts that are not 0 to those by name.
+// addCounts adds n counts to a map by name, without zeros.
 func addCounts(to map[string]uint64, n int, at func(i int) (string, uint64)) map[string]uint64 {
 	if to == nil {
 		to = make(map[string]uint64)
@@ -153,20 +152,20 @@ func addCounts(to map[string]uint64, n int, at func(i int) (string, uint64)) map
 }
 
 const (
-	// statisticsAge is how old what the kernel counts may be.
+	// statisticsAge is the maximum age of the kernel's counters.
 	statisticsAge = time.Second
-	// togetherWithin is how far apart losses are one gap: a ring leaves at most so many
-	// gaps in a minute.
+	// togetherWithin is the maximum distance between losses in one gap. It bounds the number of
+	// gaps of a ring per minute.
 	togetherWithin = 5 * time.Second
 )
 
-// missing is a time in which packets of a ring were lost.
+// missing is an interval in which a ring lost packets.
 type missing struct {
 	From, To time.Time
-	Count    uint64 // observations; 0 is nothing
+	Count    uint64 // observations; 0: no loss
 }
 
-// add counts what was lost between two barriers.
+// add records a loss between two barriers.
 func (m *missing) add(n uint64, from, to time.Time) {
 	if n == 0 {
 		return
@@ -178,7 +177,8 @@ func (m *missing) add(n uint64, from, to time.Time) {
 	m.To = to
 }
 
-// endMissing makes gaps of what is missing, once nothing more has been for a while, or now.
+// endMissing turns losses into gaps: at once with end, otherwise after a while without further
+// losses.
 func (r *Recorder) endMissing(g *ringRecord, now time.Time, end bool) {
 	for m, reason := range map[*missing]string{&g.Drops: store.GapDrops, &g.Mirror: store.GapMirror} {
 		if m.Count == 0 || !end && now.Sub(m.To) < togetherWithin {

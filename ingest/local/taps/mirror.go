@@ -9,23 +9,24 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// Mirror is an address that switches send mirrored frames to.
+// Mirror is an address to which switches send mirrored frames.
 type Mirror struct {
 	Name   string
-	From   string     // the address, as people write it
-	At     window.Tap // frames of no session, and sessions that nothing else is said of
+	From   string     // the address as users write it
+	At     window.Tap // place of frames without a session and of sessions without settings
 	Socket capture.MirrorSocketConfig
-	Kinds  decode.Mirrors // of sessions that are expected
-	// MaxSessions are taps of their own; further ones count together.
+	Kinds  decode.Mirrors // expected kinds of sessions
+	// MaxSessions is the maximum number of sessions that are taps of their own; others count
+	// together.
 	MaxSessions int
 	Clock       Clock
 	Sessions    map[SessionMatch]Session
-	// Placed is where a session's tap of a name stands, if anything is said of it.
+	// Placed returns the place of a session's tap by name, if one is configured.
 	Placed func(name string) (window.Tap, bool)
 }
 
-// mirrorHow is how frames of a mirror are taken in. It is as it was at the start: what a
-// running socket brings cannot be had twice.
+// mirrorHow holds the capture settings of a mirror. They are fixed at the start, because a
+// running socket cannot be opened twice.
 type mirrorHow struct {
 	socket   capture.MirrorSocketConfig
 	mirrors  decode.Mirrors
@@ -47,7 +48,7 @@ func (m *Mirror) how() mirrorHow {
 func newMirror(m *Mirror) (*Tap, error) {
 	own := *m
 	m = &own
-	m.At.Mirrors = decode.Mirrors{} // frames are taken out by then: one in them is not the switch's
+	m.At.Mirrors = decode.Mirrors{} // frames are already unwrapped: a mirror inside them is not the switch's
 	t := &Tap{name: m.Name, from: m.From, how: m.how(), fixed: true, feed: m.At, sessions: m.session}
 	socket, err := capture.NewMirrorSocket(m.Socket)
 	if err != nil {

@@ -10,33 +10,33 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// OtherSessions is the name of what Interfaces has at index 0: all sessions that were not
-// told apart.
+// OtherSessions is the name of index 0 in Interfaces: all sessions without an index of their
+// own.
 const OtherSessions = "others"
 
-// MirrorConfig is what a MirrorReader needs to know.
+// MirrorConfig configures a MirrorReader.
 type MirrorConfig struct {
 	Mirrors decode.Mirrors
-	// MaxSessions is how many sessions are told apart. Anybody may send frames of further
-	// ones: they count as OtherSessions.
+	// MaxSessions is the maximum number of sessions with an index of their own. Anybody may
+	// send more; they count as OtherSessions.
 	MaxSessions int
-	// Known, unless nil, tells sessions that are to be expected. Reserved of MaxSessions
-	// are kept for them, whatever else arrives. It is called once for each session.
+	// Known, unless nil, reports whether a session is expected. Reserved of the MaxSessions are
+	// kept for expected sessions, whatever else arrives. It is called once for each session.
 	Known    func(decode.SessionKey) bool
 	Reserved int
-	// SwitchTime, unless nil, tells sessions whose frames have the time of their switch,
-	// as far as it can be used: see local.SessionCounters. It is called once for each session.
+	// SwitchTime, unless nil, reports whether the frames of a session get the time of their
+	// switch, if it is usable: see local.SessionCounters. It is called once for each session.
 	SwitchTime func(decode.SessionKey) bool
 }
 
-// MirrorCounters are the totals of a MirrorReader.
+// MirrorCounters holds the totals of a MirrorReader.
 type MirrorCounters struct {
-	Results [decode.NumMirrorResults]uint64 // packets, by what Unwrap made of them
-	Excess  uint64                          // frames of sessions that were not told apart
+	Results [decode.NumMirrorResults]uint64 // packets, by result of Unwrap
+	Excess  uint64                          // frames of sessions beyond MaxSessions
 }
 
-// MirrorReader reads the frames that switches mirrored, out of the packets that a
-// source brings. It belongs to one goroutine, except for Counters and Sessions.
+// MirrorReader extracts mirrored frames from the packets of a source. It belongs to one
+// goroutine, except for Counters, Session and Sessions.
 type MirrorReader struct {
 	source   local.Source
 	cfg      MirrorConfig
@@ -44,13 +44,13 @@ type MirrorReader struct {
 	of       map[decode.SessionKey]*sessionState
 	last     *sessionState
 	others   *sessionState
-	unknown  int // sessions that were not to be expected
+	unknown  int // number of sessions that are not expected
 	list     []capture.Interface
 	received int64 // see Received
 
 	local   MirrorCounters
 	batch   uint64          // number of the last one
-	touched []*sessionState // by it
+	touched []*sessionState // sessions in the last batch
 
 	mu      sync.Mutex
 	count   MirrorCounters
@@ -58,26 +58,26 @@ type MirrorReader struct {
 	indexes map[string]uint32       // by name
 }
 
-// sessionState is what is kept of a session.
+// sessionState is the state of a session.
 type sessionState struct {
 	key      decode.SessionKey
 	index    uint32
-	next     uint32 // sequence number
-	expected bool   // next is known
+	next     uint32 // expected sequence number
+	expected bool   // next is valid
 	count    local.SessionCounters
-	batch    uint64 // in which it was touched last
-	switched bool   // its frames have the switch's time
+	batch    uint64 // last batch with a frame of it
+	switched bool   // its frames get the switch's time
 	clock    switchTime
 }
 
-// NewMirrorReader makes a reader of the source's packets, which it owns from then on.
+// NewMirrorReader makes a reader of the source's packets, and takes ownership of the source.
 func NewMirrorReader(source local.Source, cfg MirrorConfig) *MirrorReader {
 	r := &MirrorReader{source: source, cfg: cfg, unwrap: decode.NewUnwrapper(cfg.Mirrors), of: make(map[decode.SessionKey]*sessionState), indexes: make(map[string]uint32)}
 	r.others = r.add(&sessionState{count: local.SessionCounters{Name: OtherSessions}})
 	return r
 }
 
-// add gives a session its index.
+// add assigns an index to a session.
 func (r *MirrorReader) add(s *sessionState) *sessionState {
 	s.index = uint32(len(r.list))
 	r.list = append(r.list, capture.Interface{Name: s.count.Name, Link: capture.LinkEthernet, NanosPerTick: 1})
@@ -88,10 +88,9 @@ func (r *MirrorReader) add(s *sessionState) *sessionState {
 	return s
 }
 
-// ReadBatch fills b with the next mirrored frames, whose Interface indexes Interfaces:
-// one for each session. Like the source's, it returns an empty batch where none came,
-// and what b refers to is valid until the next call. TimeNS is when the packet was
-// received here, unless MirrorConfig.SwitchTime says else.
+// ReadBatch fills b with the next mirrored frames; their Interface indexes Interfaces. Like the
+// source's, it returns an empty batch if none arrived, and data in b is valid until the next
+// call. TimeNS is the time of reception, unless MirrorConfig.SwitchTime selects the switch's.
 func (r *MirrorReader) ReadBatch(b *capture.Batch) error {
 	if err := r.source.ReadBatch(b); err != nil {
 		return err
@@ -112,7 +111,7 @@ func (r *MirrorReader) ReadBatch(b *capture.Batch) error {
 		}
 		f := &b.Frames[n]
 		*f = *packet
-		f.Data, f.WireLen, f.TPID, f.TCI = inner.Data, inner.WireLen, 0, 0 // the tag was of the packet
+		f.Data, f.WireLen, f.TPID, f.TCI = inner.Data, inner.WireLen, 0, 0 // the tag belonged to the outer packet
 		r.take(f, &session)
 		n++
 	}
@@ -145,7 +144,7 @@ func (r *MirrorReader) take(f *capture.Frame, session *decode.Session) {
 	state.count.SwitchTimes++
 }
 
-// publish lets others see what the last batch counted.
+// publish makes the counts of the last batch visible to other goroutines.
 func (r *MirrorReader) publish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,8 +155,7 @@ func (r *MirrorReader) publish() {
 	r.touched = r.touched[:0]
 }
 
-// state finds a session, or makes it known; a session that there is no room for is one of
-// the others.
+// state returns the state of a session and adds new ones; without room it returns others.
 func (r *MirrorReader) state(s *decode.Session) *sessionState {
 	key := s.Key()
 	if r.last != nil && r.last.key == key {
@@ -175,7 +173,7 @@ func (r *MirrorReader) state(s *decode.Session) *sessionState {
 	return state
 }
 
-// admit makes a session known; nil says that there is no room for it.
+// admit adds a session; nil means that there is no room.
 func (r *MirrorReader) admit(key decode.SessionKey) *sessionState {
 	known := r.cfg.Known != nil && r.cfg.Known(key)
 	if len(r.of) >= r.cfg.MaxSessions || !known && r.unknown >= r.cfg.MaxSessions-r.cfg.Reserved {
@@ -189,7 +187,7 @@ func (r *MirrorReader) admit(key decode.SessionKey) *sessionState {
 	return state
 }
 
-// follow counts gaps in sequence numbers. A large one is a switch that began anew.
+// follow counts gaps in sequence numbers. A very large gap means that the switch restarted.
 func (r *MirrorReader) follow(state *sessionState, s *decode.Session) {
 	const largest = 1 << 20
 	if !s.Sequenced {
@@ -197,7 +195,7 @@ func (r *MirrorReader) follow(state *sessionState, s *decode.Session) {
 	}
 	gap := s.Sequence - state.next
 	if state.expected && gap >= 1<<31 && -gap <= largest {
-		return // it was overtaken on the way
+		return // reordered on the way
 	}
 	if state.expected && gap <= largest {
 		state.count.Lost += uint64(gap)
@@ -205,28 +203,28 @@ func (r *MirrorReader) follow(state *sessionState, s *decode.Session) {
 	state.next, state.expected = s.Sequence+1, true
 }
 
-// Interfaces are OtherSessions and the sessions that are told apart, each named by its
-// key. The list grows while frames are read, and its entries never change.
+// Interfaces returns OtherSessions and the sessions, each named by its key. The list grows
+// while frames are read, and its entries never change.
 func (r *MirrorReader) Interfaces() []capture.Interface { return r.list[:len(r.list):len(r.list)] }
 
-// QuietUntil asks the source.
+// QuietUntil returns the source's value.
 func (r *MirrorReader) QuietUntil() int64 { return r.source.QuietUntil() }
 
-// Ahead asks the source.
+// Ahead returns the source's value.
 func (r *MirrorReader) Ahead() int64 { return r.source.Ahead() }
 
-// Received is when the last packet was received, with a mirrored frame or not.
+// Received returns when the last packet was received, with or without a mirrored frame.
 func (r *MirrorReader) Received() int64 { return r.received }
 
-// Counters are the totals up to the last batch. It is safe to call at any time.
+// Counters returns the totals up to the last batch. It is safe for concurrent use.
 func (r *MirrorReader) Counters() MirrorCounters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count
 }
 
-// Session are the totals of the session of a name, up to the last batch. It is safe to
-// call at any time.
+// Session returns the totals of the named session, up to the last batch. It is safe for
+// concurrent use.
 func (r *MirrorReader) Session(name string) (c local.SessionCounters, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,8 +235,8 @@ func (r *MirrorReader) Session(name string) (c local.SessionCounters, ok bool) {
 	return c, ok
 }
 
-// Sessions are the totals of each session up to the last batch, by index. It is safe to
-// call at any time.
+// Sessions returns the totals of each session up to the last batch, by index. It is safe for
+// concurrent use.
 func (r *MirrorReader) Sessions() []local.SessionCounters {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// mirroredFrames reads until want frames are there, or nothing has come for a while,
-// and gives session and frame of each, in print.
+// mirroredFrames reads until want frames have arrived, or none for a while, and returns session
+// and frame of each as text.
 func mirroredFrames(t *testing.T, r *MirrorReader, want int) []string {
 	t.Helper()
 	var b capture.Batch
@@ -43,8 +43,8 @@ func mirroredFrames(t *testing.T, r *MirrorReader, want int) []string {
 	return got
 }
 
-// TestMirrorSockets sends every kind of session to sockets: the frames come out as the
-// switch saw them.
+// TestMirrorSockets sends every kind of session to sockets: the frames come out as the switch
+// saw them.
 func TestMirrorSockets(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
@@ -118,8 +118,8 @@ func sendTo(t *testing.T, to string, packet []byte) {
 	}
 }
 
-// TestMirrorsByTap sends what switches of the emitter mirror through the link: the tap
-// has the frames as they were in the switch, those behind a stripped VLAN tag too.
+// TestMirrorsByTap sends the mirrored packets of the emitter's switches through the link: the
+// tap gets the frames as they were in the switch, including those behind a stripped VLAN tag.
 func TestMirrorsByTap(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return

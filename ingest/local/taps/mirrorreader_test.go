@@ -15,7 +15,7 @@ import (
 
 var everyMirror = decode.Mirrors{ERSPAN: true, GRETAP: true, VXLAN: decode.DefaultVXLANPort, TZSP: decode.DefaultTZSPPort}
 
-// unhex reads a frame written in groups for the reader's eye.
+// unhex decodes a frame written in groups of hex digits.
 func unhex(t *testing.T, groups ...string) []byte {
 	t.Helper()
 	p, err := hex.DecodeString(strings.ReplaceAll(strings.Join(groups, ""), " ", ""))
@@ -33,7 +33,7 @@ const (
 	typeII   = "0800 4500 0036 0000 4000 402f 0000 c0000201 c0000202 1000 88be 00000007 1064 b555 000abcde"
 )
 
-// batches is a source of batches made by hand; their frames have the data given.
+// batches is a source of prepared batches; their frames have the given data.
 type batches struct {
 	list   [][][]byte
 	from   int64 // time of the first frame of each
@@ -60,8 +60,8 @@ func (b *batches) Close() error {
 	return nil
 }
 
-// TestMirrorReader tells sessions apart, leaves out what is none, and counts what is
-// lost on the way.
+// TestMirrorReader distinguishes sessions, skips packets that are no mirrored frames, and
+// counts losses.
 func TestMirrorReader(t *testing.T) {
 	gretap := func(key, sequence byte) []byte {
 		p := unhex(t, outerMAC, "0800 4500 0032 0000 4000 402f 0000 c0000201 c0000202", "3000 6558 00000000 00000000", mirrored)
@@ -108,8 +108,7 @@ func TestMirrorReader(t *testing.T) {
 	}
 }
 
-// TestSequences counts gaps of frames, not of switches that begin anew or packets that
-// overtake each other.
+// TestSequences counts missing frames, but no restarts of switches and no reordered packets.
 func TestSequences(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -181,8 +180,8 @@ func TestSessionRoom(t *testing.T) {
 	}
 }
 
-// TestMirrorReaderSwitchTime: the frames of sessions that it is asked for have the time of
-// their switch, as far as it has one.
+// TestMirrorReaderSwitchTime: the frames of selected sessions have the time of their switch, if
+// it is usable.
 func TestMirrorReaderSwitchTime(t *testing.T) {
 	const (
 		head    = "0800 4500 003a 0000 4000 402f 0000 c0000201 c0000202 1000 22eb 00000008"

@@ -10,29 +10,28 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// Clock is whose times frames of a session have.
+// Clock selects the source of frame times in a session.
 type Clock string
 
-// The clocks. "" is that of the mirror and, of a mirror, ClockCollector.
+// The clocks. "" means the mirror's clock for a session, and ClockCollector for a mirror.
 const (
 	ClockCollector Clock = "collector"
-	ClockSwitch    Clock = "switch" // where the switch sends times that can be compared
+	ClockSwitch    Clock = "switch" // the switch's time, if it is usable
 )
 
-// Session is what is said of one session, or of some; what it leaves out is as the mirror
-// has it.
+// Session holds settings for one or several sessions; empty fields have the mirror's values.
 type Session struct {
 	Place  string
 	Weight uint64
 	Clock  Clock
 }
 
-// SessionMatch is what sessions are called: any of a switch, one of any switch, or one of
-// one.
+// SessionMatch selects sessions: all of a switch, one number of any switch, or one number of
+// one switch.
 type SessionMatch struct {
-	source netip.Addr // the zero Addr for any
+	source netip.Addr // zero: any
 	id     uint64
-	any    bool // whatever the id
+	any    bool // any id
 }
 
 // ParseSession reads ADDRESS/SESSION, SESSION or ADDRESS.
@@ -51,7 +50,7 @@ func ParseSession(kind decode.MirrorKind, text string) (k SessionMatch, err erro
 	return k, err
 }
 
-// find has what says most of a session first.
+// find returns the settings of the most specific match.
 func (m *Mirror) find(k decode.SessionKey) (s Session, found bool) {
 	for _, try := range [...]SessionMatch{{source: k.Source, id: k.ID}, {id: k.ID}, {source: k.Source, any: true}} {
 		if s, found = m.Sessions[try]; found {
@@ -61,13 +60,13 @@ func (m *Mirror) find(k decode.SessionKey) (s Session, found bool) {
 	return s, false
 }
 
-// switched tells whether frames of a session have the time of their switch.
+// switched reports whether frames of a session get the time of their switch.
 func (m *Mirror) switched(k decode.SessionKey) bool {
 	s, _ := m.find(k)
 	return cmp.Or(s.Clock, m.Clock) == ClockSwitch
 }
 
-// session says what a session of the mirror is, which may be placed by its name,
+// session returns the tap of a mirror's session, which may be placed by its name,
 // NAME/ADDRESS/SESSION.
 func (m *Mirror) session(session string) local.SessionTap {
 	k, err := decode.ParseSessionKey(session)
@@ -77,7 +76,7 @@ func (m *Mirror) session(session string) local.SessionTap {
 	t := local.SessionTap{Name: fmt.Sprintf("%s/%s/%s", m.Name, k.Source, decode.SessionIDText(k.Kind, k.ID)), Tap: m.At}
 	if named, ok := m.Placed(t.Name); ok {
 		t.Tap = named
-		t.Mirrors = m.At.Mirrors // none
+		t.Mirrors = m.At.Mirrors // empty: frames are already unwrapped
 	}
 	s, _ := m.find(k)
 	t.Tap = t.With(s.Place, s.Weight)

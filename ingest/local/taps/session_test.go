@@ -9,8 +9,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// TestSessions: what says most of a session holds, over what is said of its tap's name, over
-// what the mirror is.
+// TestSessions: the most specific session settings override those of its tap's name, which
+// override the mirror's.
 func TestSessions(t *testing.T) {
 	m := Mirror{
 		Name: "spine", At: window.TapAt("mid", 3), Clock: ClockSwitch, Sessions: make(map[SessionMatch]Session),
@@ -46,7 +46,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestParseSession: what sessions cannot be called.
+// TestParseSession: invalid session names.
 func TestParseSession(t *testing.T) {
 	for _, text := range []string{"", "x", "192.0.2.1/x", "/7", "192.0.2/7", "192.0.2.1/7/8", "1024", "-1"} {
 		if k, err := ParseSession(decode.MirrorERSPAN, text); err == nil {
@@ -55,8 +55,8 @@ func TestParseSession(t *testing.T) {
 	}
 }
 
-// TestClockChanged: a mirror is captured in another way when a clock has changed, and in the
-// same when only places have.
+// TestClockChanged: a changed clock changes the capture settings of a mirror, a changed place
+// does not.
 func TestClockChanged(t *testing.T) {
 	match, err := ParseSession(decode.MirrorVXLAN, "7")
 	if err != nil {

@@ -6,35 +6,35 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// MaxSwitchError is how far a switch's time may be from that of reception in a frame's
-// TimeNS: nothing that anybody sends moves a frame further.
+// MaxSwitchError is the maximum difference in a frame's TimeNS between a switch's time and that
+// of reception, whatever a sender claims.
 const MaxSwitchError = 500 * time.Millisecond
 
 const (
 	maxSwitchError = int64(MaxSwitchError)
-	// maxSwitchOffset is how far the switch's clock itself may be off. Atomic time (TAI)
-	// is 37 s ahead of UTC.
+	// maxSwitchOffset is the maximum offset of the switch's clock itself. Atomic time (TAI) is
+	// 37 s ahead of UTC.
 	maxSwitchOffset = 60 * nanosPerSecond
 	nanosPerSecond  = int64(time.Second)
-	// maxSwitchDrift is one part in how many a switch's clock may run slow.
+	// maxSwitchDrift means that a switch's clock may run slow by one part in maxSwitchDrift.
 	maxSwitchDrift = 10_000
 )
 
-// switchTime turns the timestamps of one session (draft-foschiano-erspan-03) into Unix
-// times that can be compared with others. Where they are of IEEE 1588, the part of the
-// second is the switch's and the second is the one nearest to reception: whether the
-// switch counts TAI or UTC does not matter. Counters without a known epoch give the time
-// between frames; the frame that was the least under way tells when that was.
+// switchTime converts the timestamps of one session (draft-foschiano-erspan-03) to comparable
+// Unix times. For IEEE 1588 timestamps it takes the subsecond part from the switch and the
+// second nearest to reception, so it does not matter whether the switch counts TAI or UTC.
+// Counters without a known epoch give the time between frames; the frame with the shortest
+// delay anchors them.
 type switchTime struct {
 	known    bool
-	last     int64 // timestamp as it came
-	ticks    int64 // of the same frame, without wraps, ns
+	last     int64 // raw timestamp
+	ticks    int64 // of the same frame, unwrapped, ns
 	offset   int64 // from ticks to Unix ns
 	received int64 // Unix ns
 }
 
-// at is the switch's time of a frame (Unix ns), within maxSwitchError of when it was
-// received; ok is false where it cannot be told.
+// at returns the switch's time of a frame (Unix ns), within maxSwitchError of its reception; ok
+// is false if it is unknown.
 func (t *switchTime) at(s *decode.Session, received int64) (ns int64, ok bool) {
 	switch s.SwitchClock {
 	case decode.ClockPTP:
@@ -55,7 +55,7 @@ func (t *switchTime) at(s *decode.Session, received int64) (ns int64, ok bool) {
 	return 0, false
 }
 
-// nearestSecond is the time nearest to the one given with this part of a second.
+// nearestSecond returns the time nearest to the given one with this subsecond part.
 func nearestSecond(part, to int64) int64 {
 	d := part - to%nanosPerSecond
 	if d > maxSwitchError {
@@ -84,7 +84,7 @@ func (t *switchTime) follow(s *decode.Session, received, perTick int64) int64 {
 	t.received = received
 	under := received - t.ticks - t.offset
 	if !t.known || under > maxSwitchError || under < -maxSwitchError {
-		t.ticks, t.offset, t.known, under = 0, received, true, 0 // it began, or began anew
+		t.ticks, t.offset, t.known, under = 0, received, true, 0 // first frame, or the switch restarted
 	}
 	t.offset += min(under, 0)
 	return t.ticks + t.offset

@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// second is some time of reception.
+// second is an arbitrary time of reception.
 const second = int64(1_700_000_000) * nanosPerSecond
 
 // TestSwitchTime: timestamps of switches become Unix times near reception, or none.
@@ -19,7 +19,7 @@ func TestSwitchTime(t *testing.T) {
 		clock    decode.SwitchClock
 		switchNS int64
 		received int64
-		want     int64 // 0: cannot be used
+		want     int64 // 0: not usable
 	}{
 		{"UTC", decode.ClockPTP, second - 3*ms, second, second - 3*ms},
 		{"TAI", decode.ClockPTP, second + 37*nanosPerSecond - 3*ms, second, second - 3*ms},
@@ -39,15 +39,15 @@ func TestSwitchTime(t *testing.T) {
 	}
 }
 
-// TestSwitchCounter: a counter without an epoch tells the time between frames, whatever
-// the way does to them, over its wrap, a slow clock and a switch that begins anew.
+// TestSwitchCounter: a counter without an epoch gives the time between frames despite varying
+// delays, its wrap, a slow clock and a restart of the switch.
 func TestSwitchCounter(t *testing.T) {
 	const us = int64(time.Microsecond)
 	var c switchTime
 	ticks := int64(1<<32) - 5000 // of 100 ns: it wraps after 0.5 ms
 	begun := int64(0)
 	for i := range int64(200_000) {
-		sent := second + i*100*us // a frame each 100 us by a good clock
+		sent := second + i*100*us // a frame each 100 us by an exact clock
 		under := 50*us + (i*7919%23)*10*us
 		s := decode.Session{SwitchClock: decode.Clock100ns, SwitchBits: 32, SwitchNS: (ticks + i*1000 - i*1000/20_000) & (1<<32 - 1) * 100} // 50 ppm slow
 		got, ok := c.at(&s, sent+under)
@@ -57,13 +57,13 @@ func TestSwitchCounter(t *testing.T) {
 		if begun == 0 {
 			begun = got
 		}
-		// It is known up to the shortest way and what drift adds until the next one.
+		// The error is at most the shortest delay plus the drift until the next such frame.
 		if off := got - sent - 50*us; i > 23 && (off < -10*us || off > 5*us) {
 			t.Fatalf("frame %d is %d us off", i, off/us)
 		}
 	}
 	at := second + 100*nanosPerSecond
-	for _, again := range []int64{0, 1 << 40, math.MaxInt64, 3} { // of hostile senders, too
+	for _, again := range []int64{0, 1 << 40, math.MaxInt64, 3} { // hostile senders too
 		if got, _ := c.at(&decode.Session{SwitchClock: decode.Clock100us, SwitchBits: 64, SwitchNS: again}, at); got != at && at-got > maxSwitchError || got > at {
 			t.Errorf("counter %d: %d ns from reception", again, got-at)
 		}

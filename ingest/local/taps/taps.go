@@ -1,9 +1,8 @@
-// Package taps holds the taps of a process open: interfaces, and addresses that switches
-// mirror frames to, of which each session is a tap of its own.
+// Package taps keeps the taps of a process open: interfaces, and addresses to which switches
+// mirror frames, each session of which is a tap of its own.
 //
-// It knows which of them go on over a reload, what each counts as, and which session a
-// mirrored frame is of. It must never know what becomes of frames, or what a configuration
-// looks like.
+// It knows which taps continue over a reload, what each counts as, and the session of each
+// mirrored frame. It must never know how frames are used, or the format of configurations.
 package taps
 
 import (
@@ -22,11 +21,12 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// Config is what Open opens. Names of interfaces and mirrors differ from each other.
+// Config lists the taps to open. Names of interfaces and mirrors are unique.
 type Config struct {
 	Interfaces []Interface
 	Mirrors    []Mirror
-	// Decode is how frames are decoded: the kernel lets pass what can have CSIG then.
+	// Decode configures decoding: the kernel filter passes only frames that can have CSIG under
+	// it.
 	Decode decode.Config
 	Logger *slog.Logger
 }
@@ -35,37 +35,36 @@ type Config struct {
 type Interface struct {
 	Name string
 	At   window.Tap
-	// Capture is how, but for Filter, Fanout and Logger. A SnapLen of 0 is what decoding
-	// needs.
+	// Capture configures capturing, except for Filter, Fanout and Logger. A SnapLen of 0 means
+	// the length that decoding needs.
 	Capture capture.TapConfig
-	// Unfiltered takes in frames without CSIG as well.
+	// Unfiltered also captures frames without CSIG.
 	Unfiltered bool
 }
 
-// Tap is a place to capture at, which is open. Its methods are safe for concurrent use.
+// Tap is an open capture point. Its methods are safe for concurrent use.
 type Tap struct {
 	name string
 	from string // interface or address
-	how  any    // how frames are captured: equal for taps that need not be opened anew
-	// fixed is that it cannot be opened anew while it is open from the same place.
+	how  any    // capture settings: a tap with equal ones need not be opened again
+	// fixed means that it cannot be reopened while it is open at the same place.
 	fixed bool
 	open  func() error
 	feed  window.Tap
 
-	sources  []local.Source // of each ring, once it is open
+	sources  []local.Source // one for each ring, once it is open
 	state    func() capture.LinkState
 	count    func() capture.TapCounters
-	mirror   *MirrorReader // nil unless there are sessions
+	mirror   *MirrorReader // nil without sessions
 	sessions func(session string) local.SessionTap
-	earlier  capture.TapCounters // of taps of the same name that were closed
+	earlier  capture.TapCounters // totals of closed taps of the same name
 }
 
-// Set is the taps of a process, by name. It does not change.
+// Set holds the taps of a process, by name. It does not change.
 type Set map[string]*Tap
 
-// Open opens what cfg names, but for taps of a set before, nil for none, that are captured
-// in the same way: they go on in both sets. When it fails, it leaves those of before open
-// and no others.
+// Open opens the taps of cfg. Taps of the set before, which may be nil, with equal capture
+// settings continue in both sets. If it fails, only the taps of before stay open.
 func Open(cfg Config, before Set) (Set, error) {
 	taps := make(Set, len(cfg.Interfaces)+len(cfg.Mirrors))
 	var opened []*Tap
@@ -91,7 +90,7 @@ func Open(cfg Config, before Set) (Set, error) {
 	return taps, nil
 }
 
-// goOn takes over what the tap of the name had open, or opens anew.
+// goOn takes over the old tap's open sources, or opens new ones.
 func (t *Tap) goOn(old *Tap) (anew bool, err error) {
 	switch {
 	case old == nil:
@@ -154,14 +153,14 @@ func newInterface(c *Interface, of *Config) (*Tap, error) {
 	return t, nil
 }
 
-// Name is what the tap is called.
+// Name returns the name of the tap.
 func (t *Tap) Name() string { return t.name }
 
-// State is that of the worst link of the tap's rings.
+// State returns the worst link state of the tap's rings.
 func (t *Tap) State() capture.LinkState { return t.state() }
 
-// At is where the tap stands, or one of its sessions unless that is "", and what it is
-// captured from: an interface, an address or the session.
+// At returns the place of the tap, or of one of its sessions unless session is "", and where it
+// captures from: an interface, an address or the session.
 func (t *Tap) At(session string) (at window.Tap, from string) {
 	if session == "" {
 		return t.feed, t.from
@@ -169,14 +168,14 @@ func (t *Tap) At(session string) (at window.Tap, from string) {
 	return t.sessions(session).Tap, session
 }
 
-// Counters are those of all taps of the name, from the first set on.
+// Counters returns the totals of all taps of this name, from the first set on.
 func (t *Tap) Counters() capture.TapCounters {
 	sum, own := t.earlier, t.count()
 	sum.Add(&own)
 	return sum
 }
 
-// Session is what came of a session; false where there is none of that name.
+// Session returns the totals of a session; false if there is none of that name.
 func (t *Tap) Session(name string) (c local.SessionCounters, ok bool) {
 	if t.mirror == nil {
 		return c, false
@@ -184,10 +183,10 @@ func (t *Tap) Session(name string) (c local.SessionCounters, ok bool) {
 	return t.mirror.Session(name)
 }
 
-// Mirror is what reads the sessions of a mirror; nil for an interface.
+// Mirror returns the reader of a mirror's sessions; nil for an interface.
 func (t *Tap) Mirror() *MirrorReader { return t.mirror }
 
-// SessionName is what the tap of a session is called; t is one with a Mirror.
+// SessionName returns the name of a session's tap; t must have a Mirror.
 func (t *Tap) SessionName(session string) string { return t.sessions(session).Name }
 
 func closeTaps(list []*Tap) error {
@@ -200,8 +199,8 @@ func closeTaps(list []*Tap) error {
 	return errors.Join(failed...)
 }
 
-// Rings are what a pipeline runs; the sources of those that it runs already, since they
-// were open in the set before, are left out.
+// Rings returns the rings for a pipeline's plan. Rings that were open in the set before already
+// run, so they have no Source.
 func (s Set) Rings(before Set) (list []local.Ring) {
 	for _, t := range s {
 		old := before[t.name]
@@ -216,7 +215,8 @@ func (s Set) Rings(before Set) (list []local.Ring) {
 	return list
 }
 
-// Up is nil while the links of all taps are up: a dead tap is no quiet one.
+// Up returns nil if the links of all taps are up. Otherwise a dead tap would look like a quiet
+// one.
 func (s Set) Up() error {
 	for _, t := range s {
 		if state := t.state(); state != capture.LinkUp {
@@ -239,5 +239,5 @@ func (s Set) String() string {
 	return strings.Join(list, ", ")
 }
 
-// Close closes all taps, for a set that no pipeline has.
+// Close closes all taps. It is for a set that no pipeline uses.
 func (s Set) Close() error { return closeTaps(slices.Collect(maps.Values(s))) }

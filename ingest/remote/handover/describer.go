@@ -10,41 +10,42 @@ import (
 	"github.com/csigscope/csigscope/ingest/remote"
 )
 
-// describeEvery is how often names that appeared are told.
+// describeEvery is the interval at which new names are sent.
 const describeEvery = 5 * time.Second
 
-// Describer tells collectors what the numbers in blocks stand for. It is safe for
-// concurrent use; Run is called once.
+// Describer sends the meaning of the numbers in blocks to collectors. It is safe for concurrent
+// use; Run is called once.
 type Describer struct {
 	client *remote.Client
 	logger *slog.Logger
 
 	mu        sync.Mutex
 	networks  []journal.Network
-	described map[uint64]uint64 // how many names had been met when they were told, by epoch
+	described map[uint64]uint64 // number of names sent, by epoch
 }
 
-// NewDescriber makes one that has told nothing. The client stays its owner's.
+// NewDescriber returns a Describer that has sent nothing. The caller keeps ownership of the
+// client.
 func NewDescriber(client *remote.Client, logger *slog.Logger) *Describer {
 	return &Describer{client: client, logger: logger, described: make(map[uint64]uint64)}
 }
 
-// Use tells what rows under a network mean, from now on. Rows under the one before may
-// still come.
+// Use makes rows from now on refer to the names of this network. Rows under the previous one
+// may still arrive.
 func (d *Describer) Use(n journal.Network) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.networks) > 0 && d.networks[len(d.networks)-1] == n {
 		return
 	}
-	d.describe() // what is let go of
+	d.describe() // send the names of a network that is about to be dropped
 	if d.networks = append(d.networks, n); len(d.networks) > journal.RecentNetworks {
 		d.networks = d.networks[1:]
 	}
 	d.describe()
 }
 
-// describe tells what was not told. The caller holds the lock.
+// describe sends new names. The caller holds the lock.
 func (d *Describer) describe() {
 	for _, n := range d.networks {
 		groups, met := n.Fabric.GroupsSince(0)
@@ -62,15 +63,15 @@ func (d *Describer) describe() {
 	}
 }
 
-// tell describes what was not described, without waiting for its time.
+// tell sends new names at once.
 func (d *Describer) tell() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.describe()
 }
 
-// Run tells names as they appear, until ctx ends, and the last ones then. It returns nil:
-// what cannot be told is in the log, and tried again.
+// Run sends names as they appear, until ctx ends, and then the last ones. It returns nil:
+// failures are logged and retried.
 func (d *Describer) Run(ctx context.Context) error {
 	ticker := time.NewTicker(describeEvery)
 	defer ticker.Stop()

@@ -10,8 +10,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// Directory keeps what exporters' blocks mean in the store, and what they tell beside them.
-// It implements ingest.Directory, and is as safe for concurrent use as the Store.
+// Directory stores the meaning of exporters' blocks and their records. It implements
+// remote.Directory, and is as safe for concurrent use as the Store.
 type Directory struct{ *store.Store }
 
 func runsOf(list []remote.Run) []store.Run {
@@ -22,23 +22,23 @@ func runsOf(list []remote.Run) []store.Run {
 	return runs
 }
 
-// BeginRuns implements ingest.Directory.
+// BeginRuns implements remote.Directory.
 func (d Directory) BeginRuns(ctx context.Context, list []remote.Run) error {
 	return d.Store.BeginRuns(ctx, runsOf(list))
 }
 
-// EndRuns implements ingest.Directory.
+// EndRuns implements remote.Directory.
 func (d Directory) EndRuns(ctx context.Context, list []remote.Run) error {
 	return d.Store.EndRuns(ctx, runsOf(list))
 }
 
-// EndEarlier implements ingest.Directory.
+// EndEarlier implements remote.Directory.
 func (d Directory) EndEarlier(ctx context.Context, list []remote.Run) error {
 	return d.Store.EndEarlier(ctx, runsOf(list))
 }
 
-// WriteTaps implements ingest.Directory. Exporters name their taps as they like: here they
-// are named after both. What they found is stored under their numbers.
+// WriteTaps implements remote.Directory. Exporters choose the names of their taps, so stored
+// names begin with the exporter's. Findings are stored under the numbers of the rows.
 func (d Directory) WriteTaps(ctx context.Context, list []remote.TapRow) error {
 	rows := make([]store.TapRow, len(list))
 	var found []store.FindingRow
@@ -52,7 +52,7 @@ func (d Directory) WriteTaps(ctx context.Context, list []remote.TapRow) error {
 	return journal.ToStore(d.Store).Taps(ctx, rows, found)
 }
 
-// WriteGaps implements ingest.Directory.
+// WriteGaps implements remote.Directory.
 func (d Directory) WriteGaps(ctx context.Context, list []remote.Gap) error {
 	gaps := make([]store.Gap, len(list))
 	for i, g := range list {
@@ -64,7 +64,7 @@ func (d Directory) WriteGaps(ctx context.Context, list []remote.Gap) error {
 	return d.Store.WriteGaps(ctx, gaps)
 }
 
-// WriteFindings implements ingest.Directory.
+// WriteFindings implements remote.Directory.
 func (d Directory) WriteFindings(ctx context.Context, list []remote.Finding) error {
 	rows := make([]store.FindingRow, len(list))
 	for i, f := range list {
@@ -73,7 +73,7 @@ func (d Directory) WriteFindings(ctx context.Context, list []remote.Finding) err
 	return d.Store.WriteFindings(ctx, rows)
 }
 
-// wireGap is what WriteGaps makes a gap of.
+// wireGap is the inverse of the conversion in WriteGaps.
 func wireGap(g *store.Gap) *wire.Gap {
 	return &wire.Gap{
 		FromNs: g.From.UnixNano(), ToNs: g.To.UnixNano(), Reason: g.Reason, ResolutionNs: int64(g.Resolution),
@@ -81,7 +81,7 @@ func wireGap(g *store.Gap) *wire.Gap {
 	}
 }
 
-// tapOfWire is what a tap of an exporter took in, without its identity.
+// tapOfWire converts a tap's record to a row without its source.
 func tapOfWire(t *wire.Tap) store.TapRow {
 	return store.TapRow{
 		Seq: t.GetSeq(), Name: t.GetName(), Place: t.GetPlace(), Interface: t.GetInterface(), Link: t.GetLink(),
@@ -95,7 +95,7 @@ func tapOfWire(t *wire.Tap) store.TapRow {
 	}
 }
 
-// wireTap is tapOfWire's inverse.
+// wireTap is the inverse of tapOfWire.
 func wireTap(r *store.TapRow) *wire.Tap {
 	return &wire.Tap{
 		Seq: r.Seq, Name: r.Name, Place: r.Place, Interface: r.Interface, Link: r.Link,

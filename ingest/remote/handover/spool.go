@@ -1,9 +1,8 @@
-// Package handover makes what live taps leave behind into what exporters hand over, and
-// that into rows of a collector's store: blocks, rows of taps, gaps, and the names of
-// numbers.
+// Package handover converts the output of live taps to exporters' requests, and requests to
+// rows of a collector's store: blocks, rows of taps, gaps, and the names of numbers.
 //
-// It knows which stream of an exporter stands for which ring, and what a row is on the way.
-// It must never know how frames are captured, how requests travel, or SQL.
+// It knows which stream of an exporter belongs to which ring, and the wire form of each row. It
+// must never know how frames are captured, how requests travel, or SQL.
 package handover
 
 import (
@@ -21,9 +20,9 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// Spool hands blocks to a collector by way of a client's spool: each ring of a tap is a
-// stream, with the incarnations of its blocks. It implements journal.Log. The goroutine of
-// the pipeline alone uses it, but for Know and WriteProvisional.
+// Spool sends blocks to a collector through a client's spool: each ring of a tap is a stream,
+// with the incarnations of its blocks. It implements journal.Log. Only the pipeline's goroutine
+// may use it, except for Know and WriteProvisional.
 type Spool struct {
 	logger *slog.Logger
 	client *remote.Client
@@ -31,14 +30,15 @@ type Spool struct {
 	taps   sync.Map // producer to name of the tap
 
 	streams map[streamKey]*remote.Stream
-	met     map[runKey]bool // that blocks may come from, or came from
-	behind  int             // rows since the spool was durable last
+	met     map[runKey]bool // runs with blocks that have not ended
+	behind  int             // rows since the last durable commit
 }
 
-// maxBehind bounds the rows that marks wait for while the spool cannot be written.
+// maxBehind is the maximum number of rows that wait for marks while the spool cannot be
+// written.
 const maxBehind = 400_000
 
-// streamKey is one life of a ring; runKey is that under one configuration.
+// streamKey is one life of a ring; runKey is one under a configuration.
 type streamKey struct {
 	producer, incarnation uint64
 	ring                  int
@@ -53,7 +53,7 @@ func ringRun(s *aggregate.Source, ring int) runKey {
 	return runKey{streamKey{s.Producer, s.Incarnation, ring}, s.Epoch}
 }
 
-// NewSpool makes one that has handed over nothing. The client stays its owner's.
+// NewSpool returns an empty Spool. The caller keeps ownership of the client.
 func NewSpool(client *remote.Client, names *Describer, logger *slog.Logger) *Spool {
 	return &Spool{
 		logger: logger, client: client, names: names,
@@ -61,11 +61,11 @@ func NewSpool(client *remote.Client, names *Describer, logger *slog.Logger) *Spo
 	}
 }
 
-// Know remembers the name of an instance's tap, before blocks of its come. It is safe to
-// call at any time.
+// Know registers the name of an instance's tap. Call it before the tap's first block. It is
+// safe for concurrent use.
 func (s *Spool) Know(instance, tap string) { s.taps.Store(local.Producer(instance, tap), tap) }
 
-// Writers tell collectors what taps took in and found, and what they missed.
+// Writers returns writers that send the input, findings and gaps of taps to collectors.
 func (s *Spool) Writers() journal.Writers {
 	return journal.Writers{Taps: s.writeTaps, Gaps: s.writeGaps}
 }
@@ -81,13 +81,14 @@ func (s *Spool) stream(k streamKey) (*remote.Stream, error) {
 	return stream, err
 }
 
-// streamName is the name of a ring's stream.
+// streamName returns the name of a ring's stream.
 func (s *Spool) streamName(producer uint64, ring int) string {
 	name, _ := s.taps.Load(producer)
 	return fmt.Sprintf("%v/%d", name, ring)
 }
 
-// WriteProvisional implements aggregate.ProvisionalSink: rows go to the collector beside the spool.
+// WriteProvisional implements aggregate.ProvisionalSink: rows go to the collector without the
+// spool.
 func (s *Spool) WriteProvisional(p *aggregate.Provisional) {
 	s.client.WriteProvisional(s.streamName(p.Producer, local.RingOf(p.Seq)), p)
 }
@@ -107,8 +108,8 @@ func (s *Spool) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 // Marks implements journal.Log.
 func (s *Spool) Marks() ([][]byte, error) { return s.client.Marks() }
 
-// Commit implements journal.Log. Names go to the spool before the rows that need them. Where
-// the spool cannot be written for long, the client counts what it loses.
+// Commit implements journal.Log. Names go to the spool before the rows that need them. If the
+// spool cannot be written for a long time, the client counts its losses.
 func (s *Spool) Commit(ctx context.Context, marks []byte) error {
 	s.names.tell()
 	if err := s.client.Commit(ctx, marks); err != nil && s.behind < maxBehind {
@@ -118,7 +119,7 @@ func (s *Spool) Commit(ctx context.Context, marks []byte) error {
 	return nil
 }
 
-// Round tells of the runs that are over, after a round whose rows are durable.
+// Round reports runs that have ended, after a round whose rows are durable.
 func (s *Spool) Round(ctx context.Context, marks []local.Mark) {
 	going := make(map[runKey]bool, len(marks))
 	for i := range marks {
@@ -128,14 +129,14 @@ func (s *Spool) Round(ctx context.Context, marks []local.Mark) {
 	s.endRuns(ctx, func(k runKey) bool { return !going[k] })
 }
 
-// End tells that no more blocks come, when the pipeline has ended: nothing uses the Spool
+// End reports the end of all runs after the pipeline has ended. The Spool must not be used
 // after it.
 func (s *Spool) End(ctx context.Context) {
 	s.endRuns(ctx, func(runKey) bool { return true })
 }
 
-// endRuns tells of runs that are over, all of whose blocks were handed over, with the
-// names that these may have.
+// endRuns reports ended runs, whose blocks are all in the spool, and the names that their
+// blocks need.
 func (s *Spool) endRuns(ctx context.Context, over func(runKey) bool) {
 	described := false
 	for k := range s.met {
@@ -157,7 +158,7 @@ func (s *Spool) endRuns(ctx context.Context, over func(runKey) bool) {
 	}
 }
 
-// uses tells whether a life has a run that is not over.
+// uses reports whether a life has a run that has not ended.
 func (s *Spool) uses(k streamKey) bool {
 	for r := range s.met {
 		if r.streamKey == k {
@@ -167,8 +168,7 @@ func (s *Spool) uses(k streamKey) bool {
 	return false
 }
 
-// tell says something of a run. What cannot be said, since nobody knows any more what it
-// means, is in the log.
+// tell writes a record of a run. It logs a failure, such as a lost description.
 func (s *Spool) tell(k runKey, what func(*remote.Stream) error) {
 	stream, err := s.stream(k.streamKey)
 	if err == nil {
@@ -179,7 +179,7 @@ func (s *Spool) tell(k runKey, what func(*remote.Stream) error) {
 	}
 }
 
-// writeTaps tells what taps took in and found, with the names of where that is.
+// writeTaps sends the input and findings of taps, with the names of their locations.
 func (s *Spool) writeTaps(ctx context.Context, rows []store.TapRow, found []store.FindingRow) error {
 	if len(found) > 0 {
 		s.names.tell()
@@ -193,14 +193,14 @@ func (s *Spool) writeTaps(ctx context.Context, rows []store.TapRow, found []stor
 	return nil
 }
 
-// writeGaps tells what taps did not take in. What the kernel drops is counted of a whole
-// tap: its first ring has it.
+// writeGaps sends the gaps of taps. Kernel drops are counted per tap, so they go to its first
+// ring.
 func (s *Spool) writeGaps(ctx context.Context, list []store.Gap) error {
 	s.Missing(ctx, 0, list...)
 	return nil
 }
 
-// Missing tells what is missing of a ring.
+// Missing reports the gaps of a ring.
 func (s *Spool) Missing(ctx context.Context, ring int, list ...store.Gap) {
 	for i := range list {
 		g := &list[i]
@@ -208,17 +208,17 @@ func (s *Spool) Missing(ctx context.Context, ring int, list ...store.Gap) {
 	}
 }
 
-// Resume tells what is missing of a ring that an earlier process has left, whose run the
-// collector ends when the next one of its stream begins.
+// Resume reports the gaps of a ring that an earlier process used. The collector ends its run
+// when the next run of its stream begins.
 func (s *Spool) Resume(ctx context.Context, m *local.Mark, gaps []store.Gap) {
 	s.taps.Store(m.Source.Producer, m.Name)
 	s.Missing(ctx, m.Ring, gaps...)
 }
 
-// What a row of a tap brings with it has room in a record.
+// Compile-time check: the findings of a tap's row fit into a record.
 const _ = uint(remote.MaxFindings - journal.MaxFindings)
 
-// wireFindings are the findings under the number of a tap's row.
+// wireFindings returns the findings under the number of a tap's row.
 func wireFindings(list []store.FindingRow, of *store.TapRow) (found []*wire.Finding) {
 	for i := range list {
 		f := &list[i]
@@ -233,8 +233,8 @@ func wireFindings(list []store.FindingRow, of *store.TapRow) (found []*wire.Find
 	return found
 }
 
-// findingOfWire is a finding of an exporter, under the number of its tap's row. Packets of
-// live taps have no numbers.
+// findingOfWire converts an exporter's finding to a row under the number of its tap's row.
+// Packets of live taps have no numbers.
 func findingOfWire(f *wire.Finding, source aggregate.Source, seq uint64) store.FindingRow {
 	return store.FindingRow{
 		Source: source, Seq: seq, Kind: f.GetKind(), ID: f.GetId(), Severity: f.GetSeverity(), From: f.GetFromNs(), To: f.GetToNs(), Count: f.GetCount(),
