@@ -23,8 +23,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// TestPermits: the first entry that fits a name counts, with its limits; a name that none fits
-// has none.
+// TestPermits: the first matching entry of a name gives its limits; without a match there are
+// none.
 func TestPermits(t *testing.T) {
 	a := Admission{
 		Limits: Limits{RequestRate: 9},
@@ -80,8 +80,8 @@ func TestPermits(t *testing.T) {
 	}
 }
 
-// TestNotListed: an authority vouches for more than exporters. A name that is not listed can
-// export neither by a certificate nor by a token, and the log names it.
+// TestNotListed: an authority may sign for clients other than exporters. An unlisted name
+// cannot export by certificate or token, and the log names it.
 func TestNotListed(t *testing.T) {
 	ca, dir, log := edgetest.NewAuthority(t), t.TempDir(), &logBuffer{}
 	tokens := filepath.Join(dir, "tokens")
@@ -120,8 +120,8 @@ func TestNotListed(t *testing.T) {
 	}
 }
 
-// TestPermitLimits: each exporter has the limits of its entry, others from the moment they are
-// put in force, and what it has used up stays used up.
+// TestPermitLimits: each exporter has the limits of its entry, and new ones as soon as they are
+// applied, without a fresh budget.
 func TestPermitLimits(t *testing.T) {
 	cfg, clock := testConfig(t), newClock()
 	cfg.Auth, cfg.Now, cfg.Logger = edge.Auth{Anonymous: edge.Peer{Name: "slow"}}, clock.now, nil
@@ -161,14 +161,14 @@ func TestPermitLimits(t *testing.T) {
 	}
 }
 
-// taken is how many blocks came.
+// taken returns the number of stored blocks.
 func (l *ledger) taken() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.blocks
 }
 
-// rawPush begins a request, and gives its second half.
+// rawPush sends the first half of a request and returns the second.
 func rawPush(t *testing.T, conn net.Conn, header string) (rest []byte) {
 	t.Helper()
 	body, err := proto.Marshal(validRequest(t, 1))
@@ -183,7 +183,7 @@ func rawPush(t *testing.T, conn net.Conn, header string) (rest []byte) {
 	return body[half:]
 }
 
-// atWork tells how many requests of an exporter are under way.
+// atWork returns the number of running requests of an exporter.
 func (c *collector) atWork(name string) int32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,8 +193,8 @@ func (c *collector) atWork(name string) int32 {
 	return 0
 }
 
-// TestRevoked: an exporter that is taken off the list, or out of the token file, is out:
-// requests that have begun hand in nothing, and connections of certificates are cut.
+// TestRevoked: an exporter removed from the list or the token file is refused: running requests
+// store nothing, and connections with certificates are cut.
 func TestRevoked(t *testing.T) {
 	ca, tokens := edgetest.NewAuthority(t), filepath.Join(t.TempDir(), "tokens")
 	edgetest.WriteTokens(t, tokens, edgetest.TokenLine("byToken", "", "good", ""))
@@ -235,7 +235,7 @@ func TestRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []*tls.Conn{begun, idle} {
-		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // a silent connection ends in 3
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // an idle connection would end after 3 minutes
 			t.Fatal(err)
 		}
 		if text, err := io.ReadAll(c); bytes.Contains(text, []byte("200 OK")) || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -262,8 +262,8 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// TestForeignOrigin: on loopback nothing is taken under a foreign name, nowhere what a web page
-// sends, and both are counted.
+// TestForeignOrigin: on loopback, requests under a foreign host name are refused, and
+// everywhere those of a web page; both are counted.
 func TestForeignOrigin(t *testing.T) {
 	for _, tc := range []struct {
 		address, host, header string
@@ -309,7 +309,7 @@ func TestForeignOrigin(t *testing.T) {
 	}
 }
 
-// TestCheckCollector: beyond loopback rows travel by TLS alone.
+// TestCheckCollector: beyond loopback, rows require TLS.
 func TestCheckCollector(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://collector.example:4319": "", "http://127.0.0.1:4319": "", "http://localhost:4319": "", "http://[::1]:4319": "",
@@ -328,8 +328,7 @@ func TestCheckCollector(t *testing.T) {
 	}
 }
 
-// TestWrongBesideGood: wrong credentials from the address of a good exporter hold it back
-// nowhere.
+// TestWrongBesideGood: wrong credentials from the address of a valid exporter do not delay it.
 func TestWrongBesideGood(t *testing.T) {
 	ca, foreign, dir := edgetest.NewAuthority(t), edgetest.NewAuthority(t), t.TempDir()
 	tokens := filepath.Join(dir, "tokens")
@@ -371,7 +370,7 @@ func TestWrongBesideGood(t *testing.T) {
 		}
 		clock.add(time.Second / each)
 	}
-	// An HTTP/2 client dials again when the alert comes before its request is written, so a
+	// An HTTP/2 client dials again if the alert arrives before its request is written, so a
 	// push may be refused on two connections.
 	if st := s.Stats().Strangers.Refused; st[ReasonUnknownToken] != seconds*each || st[ReasonForeignCertificate] < seconds*each {
 		t.Errorf("refused %+v", st)

@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/finding"
 )
 
-// TestClockAhead: an exporter whose clock is ahead is refused for good, so that its spool goes
-// on, and found; what is within the bound is stored.
+// TestClockAhead: windows too far ahead are refused for good, so that the exporter's spool
+// drains, and lead to a finding; windows within the limit are stored.
 func TestClockAhead(t *testing.T) {
 	l, cfg := newLedger(), testConfig(t)
 	start := time.Now().Truncate(time.Second)
@@ -56,7 +56,7 @@ func TestClockAhead(t *testing.T) {
 	if st.Stored != 2 || st.Refused["future"] != 2 || l.taken() != 2 || before == 0 {
 		t.Errorf("exporter %+v, %d blocks in the store, %d found", st, l.taken(), before)
 	}
-	now.Add(int64(2 * time.Minute)) // the finding is written again, and the clock is right by now
+	now.Add(int64(2 * time.Minute)) // the finding is due again, and the clock is correct by now
 	write(3 * time.Minute)
 	write(3 * time.Second)
 	if got := s.Stats().Total; found("1m0s") <= before || got.Refused[ReasonFuture] < 3 || l.taken() != 3 {

@@ -20,7 +20,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// pushOnce sends a request with a client's credentials and nothing more.
+// pushOnce sends one request with a client's credentials.
 func pushOnce(t *testing.T, cfg ClientConfig, m *wire.PushRequest) (*wire.PushResponse, error) {
 	t.Helper()
 	c, err := OpenClient(cfg)
@@ -35,8 +35,8 @@ func pushOnce(t *testing.T, cfg ClientConfig, m *wire.PushRequest) (*wire.PushRe
 	return c.push(t.Context(), body)
 }
 
-// TestCertificates: who has a good one is let in under its name; others are refused,
-// counted and named in the log.
+// TestCertificates: a client with a valid certificate is admitted under its name; others are
+// refused, counted and named in the log.
 func TestCertificates(t *testing.T) {
 	ca, foreign := edgetest.NewAuthority(t), edgetest.NewAuthority(t)
 	hour := time.Now().Add(time.Hour)
@@ -84,8 +84,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestCertificateExpiresOnConnection: a connection that is open does not outlive the
-// edge.
+// TestCertificateExpiresOnConnection: an open connection does not outlive its certificate.
 func TestCertificateExpiresOnConnection(t *testing.T) {
 	ca := edgetest.NewAuthority(t)
 	cfg := testConfig(t)
@@ -135,7 +134,7 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s: %v", secret, err)
 		}
 	}
-	// A forged name is refused, whoever it is.
+	// A forged name is refused with any valid credential.
 	if err := try("good", "host2"); connect.CodeOf(err) != connect.CodePermissionDenied {
 		t.Errorf("forged: %v", err)
 	}
@@ -150,7 +149,7 @@ func TestTokens(t *testing.T) {
 	if n := s.Stats().Total.Refused[ReasonForged]; n != 1 {
 		t.Errorf("%d forged, want 1", n)
 	}
-	// The file changes: a token goes, a bad file changes nothing.
+	// The file changes: a removed token is refused, a bad file changes nothing.
 	edgetest.WriteTokens(t, file, edgetest.TokenLine("host1", "", "next", ""))
 	clock.add(2 * time.Second)
 	if err := try("good", ""); connect.CodeOf(err) != connect.CodeUnauthenticated {
@@ -164,8 +163,8 @@ func TestTokens(t *testing.T) {
 }
 
 // TestRotation: certificates of both ends and the authority change without a restart. A new
-// connection has the new ones, what the old authority vouches for is out and cut off, and files
-// that cannot be read change nothing.
+// connection uses the new ones, connections vouched for by the old authority are cut and
+// refused, and unreadable files change nothing.
 func TestRotation(t *testing.T) {
 	ca, log := edgetest.NewAuthority(t), &logBuffer{}
 	files := ca.Server()
@@ -228,11 +227,11 @@ func TestRotation(t *testing.T) {
 	if _, err := c.push(t.Context(), nil); err != nil {
 		t.Errorf("after rotation: %v", err)
 	}
-	// The connection that is open was made with a certificate that is foreign by now.
+	// The open connection used a certificate that is now foreign.
 	if _, err := left.push(t.Context(), nil); err == nil {
 		t.Error("the old authority still vouches for exporters")
 	}
-	copyFile(t, staleCA, next.File) // it knows the collector, and shows what is foreign
+	copyFile(t, staleCA, next.File) // it trusts the collector, and shows a foreign certificate
 	clock.add(2 * time.Second)
 	if _, err := left.push(t.Context(), nil); err == nil {
 		t.Error("the old authority still vouches for new connections")
@@ -263,8 +262,8 @@ func loadPair(t *testing.T, files edge.TLSFiles) tls.Certificate {
 	return pair
 }
 
-// TestServerIsVerified: an exporter does not hand anything to a collector that is not
-// vouched for, or has another name.
+// TestServerIsVerified: an exporter sends nothing to a collector with a foreign certificate or
+// another name.
 func TestServerIsVerified(t *testing.T) {
 	ca, foreign := edgetest.NewAuthority(t), edgetest.NewAuthority(t)
 	cfg := testConfig(t)
@@ -285,7 +284,7 @@ func TestServerIsVerified(t *testing.T) {
 	}
 }
 
-// TestExposure: a collector that everybody could export to stays on loopback.
+// TestExposure: a collector without authentication stays on loopback.
 func TestExposure(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Listen = "0.0.0.0:0"

@@ -9,10 +9,10 @@ import (
 	"os"
 )
 
-// childVariable has the errand of a child of the test binary, in JSON.
+// childVariable holds the errand of a child process of the test binary, in JSON.
 const childVariable = "CSIGSCOPE_TEST_INGEST"
 
-// errand is what a child does, until it is killed or its standard input ends.
+// errand is the task of a child, which runs until it is killed or its standard input ends.
 type errand struct {
 	Exporters *exportersErrand `json:",omitempty"`
 	Collector *collectorErrand `json:",omitempty"`
@@ -26,7 +26,7 @@ func (e *errand) String() string {
 	return string(text)
 }
 
-// runChild does an errand, and ends the process.
+// runChild runs an errand and ends the process.
 func runChild(text string) {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	var e errand

@@ -16,8 +16,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
-// TestOutage: what is handed in while no collector is there waits on disk, over lives of
-// the exporter, and is counted once afterwards.
+// TestOutage: items exported while no collector runs wait on disk over restarts of the
+// exporter, and are counted once afterwards.
 func TestOutage(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -54,8 +54,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestBalancer: each request goes to another of three collectors, whose answers are lost
-// now and then. All is counted once, although no collector knows of the others.
+// TestBalancer: requests go to three collectors in turn, and some answers are lost. Everything
+// is counted once, although no collector knows the others.
 func TestBalancer(t *testing.T) {
 	l := newLedger()
 	var backends []*httputil.ReverseProxy
@@ -137,7 +137,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestSinkFails: nothing is acknowledged that is not durable.
+// TestSinkFails: only durable items are acknowledged.
 func TestSinkFails(t *testing.T) {
 	l := newLedger()
 	cfg := testConfig(t)
@@ -167,7 +167,7 @@ func TestSinkFails(t *testing.T) {
 	checkConservation(t, s.Stats().Total)
 }
 
-// TestSpoolIsBounded: the oldest blocks give way, and are counted.
+// TestSpoolIsBounded: the oldest blocks are dropped and counted.
 func TestSpoolIsBounded(t *testing.T) {
 	client := clientConfig(t, "http://127.0.0.1:1")
 	log := &logBuffer{}
@@ -183,7 +183,7 @@ func TestSpoolIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := c.Stats()
-	// Each time that some gave way tells of blocks that were lost, and of gaps that were.
+	// Each drop reports a gap for lost blocks, and one for lost gaps.
 	gaps := 2 * uint64(strings.Count(log.String(), "dropped its oldest blocks"))
 	if s.Items <= items || s.Items > items+gaps || s.Lost[lostFull] == 0 || s.Lost[lostFull]+s.Waiting != s.Items || s.SpoolBytes > client.MaxBytes {
 		t.Errorf("%+v, want %d items waiting or lost beside up to %d gaps, and at most %d bytes", s, items, gaps, client.MaxBytes)
@@ -201,7 +201,7 @@ func TestSpoolIsBounded(t *testing.T) {
 	}
 }
 
-// TestDamagedSpool: what the disk has spoiled is counted, and the rest is sent.
+// TestDamagedSpool: damaged records are counted, and the others are sent.
 func TestDamagedSpool(t *testing.T) {
 	client := clientConfig(t, "http://127.0.0.1:1")
 	client.Logger = nil
@@ -239,8 +239,8 @@ func TestDamagedSpool(t *testing.T) {
 	}
 }
 
-// TestDescriptions: blocks of several configurations, in the spool since before a
-// restart; one of which nobody knows any more.
+// TestDescriptions: the spool has blocks of several configurations from before a restart, one
+// of which has lost its description.
 func TestDescriptions(t *testing.T) {
 	client := clientConfig(t, "http://127.0.0.1:1")
 	client.Logger = nil
@@ -287,8 +287,8 @@ func TestDescriptions(t *testing.T) {
 	}
 }
 
-// TestQuietOutage: an outage is told of at its begin, then at most once a minute with how
-// many pushes were left out, and at its end.
+// TestQuietOutage: an outage is logged at its start, then at most once a minute with the number
+// of suppressed pushes, and at its end.
 func TestQuietOutage(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// TestClockOffset: the fastest request of the last minutes counts.
+// TestClockOffset: the fastest request of the last minutes determines the offset.
 func TestClockOffset(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	var c clockOffset
@@ -22,8 +22,8 @@ func TestClockOffset(t *testing.T) {
 	}
 	for _, step := range []struct {
 		after       time.Duration // since the first one
-		ahead, took time.Duration // what is true
-		text        string        // instead
+		ahead, took time.Duration // true values
+		text        string        // raw header instead
 		want        time.Duration
 	}{
 		{0, 3 * time.Second, 100 * time.Millisecond, "", 2900 * time.Millisecond},
@@ -32,7 +32,7 @@ func TestClockOffset(t *testing.T) {
 		{3 * time.Second, 0, 0, "soon", 2999 * time.Millisecond},
 		{3 * time.Second, 0, 0, "-1", 2999 * time.Millisecond},
 		{3 * time.Second, 0, 0, "99999999999999999999", 2999 * time.Millisecond},
-		{offsetSpan, -time.Second, time.Millisecond, "", 2999 * time.Millisecond}, // set back: the sample before still counts
+		{offsetSpan, -time.Second, time.Millisecond, "", 2999 * time.Millisecond}, // set back: the earlier sample still counts
 		{2 * offsetSpan, -time.Second, 2 * time.Millisecond, "", -1001 * time.Millisecond},
 		{4 * offsetSpan, time.Second, 0, "9223372036854775807", 9223372036854775807 - time.Duration(start.Add(4*offsetSpan).UnixNano())},
 	} {
@@ -54,7 +54,7 @@ func TestClockOffset(t *testing.T) {
 // wait waits for a condition.
 func wait(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	// However busy the machine is: what has not come by then never does.
+	// The timeout is long, so that a busy machine cannot cause a failure.
 	for begun := time.Now(); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Since(begun) > 2*time.Minute {
 			t.Fatalf("%s: does not come true", what)
@@ -62,8 +62,7 @@ func wait(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// TestHello: an exporter that has nothing to hand in is known to be there, on both sides,
-// and its clock is compared.
+// TestHello: an idle exporter is known to be alive on both sides, and its clock is compared.
 func TestHello(t *testing.T) {
 	const behind = time.Hour
 	cfg := testConfig(t)
@@ -96,8 +95,8 @@ func TestHello(t *testing.T) {
 	wait(t, "the spool holds it", func() bool { return x.Stats().SpoolBytes > 0 && !x.Stats().Oldest.IsZero() })
 }
 
-// TestExpected: exporters that have tokens, or are listed by name, are in the counts before they
-// come. An exporter with a token that the list leaves out is not.
+// TestExpected: exporters with a token or listed by name are in the counts before they connect.
+// An exporter with a token that the list omits is not.
 func TestExpected(t *testing.T) {
 	const secret = "a-token-of-host1"
 	tokens := filepath.Join(t.TempDir(), "tokens")

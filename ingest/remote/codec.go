@@ -77,7 +77,7 @@ func (noJSON) Marshal(any) ([]byte, error) { return nil, errJSON }
 // Unmarshal implements connect.Codec.
 func (noJSON) Unmarshal([]byte, any) error { return errJSON }
 
-// Values for the compression of requests.
+// The compressions of requests.
 const (
 	CompressionZstd = "zstd"
 	compressionGzip = "gzip"

@@ -50,11 +50,11 @@ func openStore(ctx context.Context, engine *chdb.Engine, dir string, logger *slo
 	})
 }
 
-// collectorErrand makes a child a collector with the real store, in an engine that runs.
+// collectorErrand makes a child a collector with the real store in a running engine.
 type collectorErrand struct {
 	Address string
 	TLS     edge.TLSFiles
-	Dir     string // with the outbox
+	Dir     string // contains the outbox
 	Engine  string // its folder
 	Library string
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox/outboxtest"
 )
 
-// TestCorruptedSpool damages a spool in every way: each block is at the collector once, or in
-// a gap of its stream and time there, and the observations of both add up where gaps have
-// counts.
+// TestCorruptedSpool damages a spool in many ways: each block is stored once, or is in a gap of
+// its stream and time, and the observations of blocks and gaps with counts add up.
 func TestCorruptedSpool(t *testing.T) {
 	client := clientConfig(t, "http://127.0.0.1:1")
 	client.Logger, client.MaxBytes, client.FS = nil, 4*recordBytes, lazyDisk{}
@@ -53,7 +52,7 @@ func TestCorruptedSpool(t *testing.T) {
 			again := startClient(t, client)
 			again.stream(t, "eth0")
 			again.flush(t)
-			if err := again.Sync(t.Context()); err != nil { // losses that nobody knew the stream of
+			if err := again.Sync(t.Context()); err != nil { // losses of unknown streams
 				t.Fatal(err)
 			}
 			again.flush(t)
@@ -63,8 +62,8 @@ func TestCorruptedSpool(t *testing.T) {
 	}
 }
 
-// TestNewerSpool: records of a class that this version does not know wait for a newer one, to
-// a bound, beyond which they are a gap of their time; they stop no others.
+// TestNewerSpool: records of an unknown class wait for a newer version, up to a limit, beyond
+// which they become a gap of their time; they delay no others.
 func TestNewerSpool(t *testing.T) {
 	l, start := newLedger(), time.Now().Add(-time.Hour).Truncate(time.Second)
 	client := clientConfig(t, startCollector(t, testConfig(t), l, "").url)
@@ -73,7 +72,7 @@ func TestNewerSpool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const records = 900 // which nearly fill the spool
+	const records = 900 // nearly fill the spool
 	for i := range int64(records) {
 		at := start.UnixNano() + i
 		if err := newer.Append(outbox.Record{Weight: 1, Extent: outbox.Extent{From: at, To: at + 1}, Payload: make([]byte, 1000)}); err != nil {

@@ -150,8 +150,7 @@ func (c *Client) describeAll(ctx context.Context, ids []uint64) (described int, 
 	return described, nil
 }
 
-// split cuts a description into parts that fit into messages; each has the text, the last one
-// completes it.
+// split cuts a description into parts that fit into messages. Only the last part has the text.
 func split(d *wire.Description) []*wire.Description {
 	var parts []*wire.Description
 	part := &wire.Description{Id: d.GetId(), Epoch: d.GetEpoch()}

@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// rewritten is the description of the tests with other properties of the same names.
+// rewritten is the description of the tests with other properties for the same names.
 func rewritten() Description {
 	d := testDescription()
 	d.Text = "another configuration"
@@ -26,7 +26,7 @@ func rewritten() Description {
 	return d
 }
 
-// describing is a request with a description and a block of it.
+// describing returns a request with a description and a block under it.
 func describing(t *testing.T, d Description, seq uint64) *wire.PushRequest {
 	m := validRequest(t, seq)
 	described := d.toWire()
@@ -35,7 +35,7 @@ func describing(t *testing.T, d Description, seq uint64) *wire.PushRequest {
 	return m
 }
 
-// pushAs hands a request to the collector as an exporter of that name.
+// pushAs passes a request to the collector as an exporter of that name.
 func pushAs(t *testing.T, s *collector, name string, m *wire.PushRequest) {
 	t.Helper()
 	e := s.exporter(name, &s.limits)
@@ -46,7 +46,7 @@ func pushAs(t *testing.T, s *collector, name string, m *wire.PushRequest) {
 	}
 }
 
-// holds checks what the names of the tests stand for.
+// holds checks the descriptions of the tests' names.
 func holds(t *testing.T, l *ledger, step string, want Description) {
 	t.Helper()
 	l.mu.Lock()
@@ -56,9 +56,9 @@ func holds(t *testing.T, l *ledger, step string, want Description) {
 	}
 }
 
-// TestNamesArePinned: what a name stands for is what the first exporter said, over restarts of
-// the collector; who says otherwise is refused, counted and shown, and taken once that is
-// unpinned. Rows are stored in any case.
+// TestNamesArePinned: a name keeps the first exporter's description over restarts of the
+// collector. Another description is refused, counted and reported, and accepted once the name
+// is unpinned. Rows are stored in any case.
 func TestNamesArePinned(t *testing.T) {
 	l, log := newLedger(), &logBuffer{}
 	cfg := testConfig(t)
@@ -108,15 +108,15 @@ func TestNamesArePinned(t *testing.T) {
 		defer l.mu.Unlock()
 		return l.groups[other.Groups[0].ID] == other.Groups[0] && l.locations[other.Locations[0].ID].Capacity == 1
 	}
-	for !taken() { // until the test's own time is up
+	for !taken() { // until the test times out
 		time.Sleep(time.Millisecond)
 	}
 	pushAs(t, s, "host1", describing(t, first, 4))
 	holds(t, l, "pinned again", other)
 }
 
-// TestOwnNamesHold: what the collector's fabric file says is not for exporters to change, nor
-// what another one's in the same store says.
+// TestOwnNamesHold: exporters cannot change names of the collector's fabric file, and neither
+// can another collector of the same store.
 func TestOwnNamesHold(t *testing.T) {
 	l := newLedger()
 	cfg := testConfig(t)
@@ -144,8 +144,8 @@ func TestOwnNamesHold(t *testing.T) {
 	}
 }
 
-// TestTwoFirstExporters: the directory decides among those that come together, and is given each
-// description once.
+// TestTwoFirstExporters: the directory decides between exporters that connect at the same time,
+// and gets each description once.
 func TestTwoFirstExporters(t *testing.T) {
 	l := newLedger()
 	var refused []fabric.Name
@@ -167,9 +167,9 @@ func TestTwoFirstExporters(t *testing.T) {
 	}
 }
 
-// TestConflictFoundLater: of two collectors of one store, each takes a name as its exporter
-// describes it. The one whose description the store has refused, later, disputes it, and
-// refuses it from then on.
+// TestConflictFoundLater: two collectors of one store accept different descriptions of a name.
+// When the store refuses one of them later, that collector disputes it and refuses it from then
+// on.
 func TestConflictFoundLater(t *testing.T) {
 	l := newLedger()
 	s := startCollector(t, testConfig(t), l, "")
@@ -196,8 +196,8 @@ func TestConflictFoundLater(t *testing.T) {
 	}
 }
 
-// TestNamesWaitForTheDisk: names that the directory does not take are given to it again when
-// their exporter comes again, and rows are not taken before.
+// TestNamesWaitForTheDisk: names that the directory does not accept are passed to it again when
+// their exporter retries, and rows are not accepted before.
 func TestNamesWaitForTheDisk(t *testing.T) {
 	l := newLedger()
 	s := startCollector(t, testConfig(t), l, "")
@@ -231,7 +231,7 @@ func manyNames(exporter string, from, to int) *wire.Description {
 	return m
 }
 
-// countingDirectory counts the names that it is given, and keeps none.
+// countingDirectory counts the names passed to it, and keeps none.
 type countingDirectory struct {
 	*ledger
 	given int
@@ -242,8 +242,8 @@ func (d *countingDirectory) PinNames(_ context.Context, list []fabric.Name) erro
 	return nil
 }
 
-// TestMillionNames: an exporter that describes a million names (with -short, fewer) takes the
-// memory of its share, and other exporters' names are taken and remembered meanwhile.
+// TestMillionNames: an exporter that describes a million names (fewer with -short) uses the
+// memory of its share only, while other exporters' names are accepted and cached.
 func TestMillionNames(t *testing.T) {
 	names := 1_000_000
 	if testing.Short() {
@@ -287,8 +287,8 @@ func TestMillionNames(t *testing.T) {
 	runtime.KeepAlive(r)
 }
 
-// TestForgottenNamesAreArbitrated: once the registry forgot how a name is held, an exporter that
-// describes it otherwise is refused by the directory and not the one that was there first.
+// TestForgottenNamesAreArbitrated: after the registry has evicted a name, the directory refuses
+// a different description, and not the first exporter's.
 func TestForgottenNamesAreArbitrated(t *testing.T) {
 	l := newLedger()
 	s := startCollector(t, testConfig(t), l, "")
@@ -315,7 +315,7 @@ func TestForgottenNamesAreArbitrated(t *testing.T) {
 			t.Errorf("%d names of host1 and %d of host2 are contested, want 0 and %d", one, two, 2*(n+1))
 		}
 	}
-	// While the directory has not decided, neither is refused, and each is given to it once.
+	// Until the directory decides, neither is refused, and each is passed to it once.
 	forget()
 	l.mu.Lock()
 	clear(l.pins)
@@ -337,8 +337,8 @@ func TestForgottenNamesAreArbitrated(t *testing.T) {
 	}
 }
 
-// TestDisputesOfOneExporterLeaveRoom: the disputes of an exporter that contests names without end
-// push out its own.
+// TestDisputesOfOneExporterLeaveRoom: an exporter that contests names without end evicts only
+// its own disputes.
 func TestDisputesOfOneExporterLeaveRoom(t *testing.T) {
 	l := newLedger()
 	s := startCollector(t, testConfig(t), l, "")
@@ -361,7 +361,7 @@ func TestDisputesOfOneExporterLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestDescriptionsAreChecked: identities are those of names.
+// TestDescriptionsAreChecked: ids must match names.
 func TestDescriptionsAreChecked(t *testing.T) {
 	s := startCollector(t, testConfig(t), newLedger(), "")
 	for name, change := range map[string]func(*Description){

@@ -17,8 +17,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// distant is a ledger whose directory does not answer while it is away, but for what the
-// store's outbox takes.
+// distant is a ledger whose directory does not answer while it is away, except for calls that
+// the store's outbox absorbs.
 type distant struct {
 	*ledger
 	away    atomic.Bool
@@ -67,7 +67,7 @@ func (d *distant) EndEarlier(ctx context.Context, _ []Run) error {
 	return nil
 }
 
-// distantServer is a collector at work, which the tests of a bubble hand requests to.
+// distantServer returns a running collector for requests inside a synctest bubble.
 func distantServer(t *testing.T) (*Server, *distant, context.CancelFunc) {
 	t.Helper()
 	cfg := testConfig(t)
@@ -84,7 +84,7 @@ func distantServer(t *testing.T) (*Server, *distant, context.CancelFunc) {
 	return s, d, stop
 }
 
-// handIn is a request of an exporter as ServeHTTP hands it on, and how long it took.
+// handIn passes an exporter's request as ServeHTTP does, and returns the time it took.
 func handIn(t *testing.T, s *Server, exporter string, m *wire.PushRequest) (*wire.PushResponse, time.Duration, error) {
 	t.Helper()
 	e, began := s.exporter(exporter, &s.limits), time.Now()
@@ -95,7 +95,7 @@ func handIn(t *testing.T, s *Server, exporter string, m *wire.PushRequest) (*wir
 	return answer, time.Since(began), err
 }
 
-// told is a request with a block of a stream and with records of it.
+// told returns a request with a block of a stream and with records of it.
 func told(t *testing.T, stream string, seq uint64, records ...*wire.Record) *wire.PushRequest {
 	m := validRequest(t, seq)
 	m.Blocks[0].Stream = stream
@@ -112,8 +112,8 @@ func tellTap() *wire.Record {
 	return &wire.Record{What: &wire.Record_Tap{Tap: validTap(time.Now())}}
 }
 
-// TestEndHoldsNobody: while a store without an outbox is away an exporter ends, and tells of
-// it again and again. What others hand in is acknowledged as before; the end comes when the
+// TestEndHoldsNobody: while a store without an outbox is down, an exporter ends and reports it
+// repeatedly. Other exporters' blocks are acknowledged as before; the end is stored when the
 // store is back.
 func TestEndHoldsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestEndHoldsNobody(t *testing.T) {
 				t.Fatalf("%v, %v", answer, err)
 			}
 		}
-		synctest.Wait() // until runs before these have ended
+		synctest.Wait() // until earlier runs have ended
 		d.away.Store(true)
 		end := told(t, "eth0", 2, tellEnd())
 		var ending sync.WaitGroup
@@ -162,9 +162,9 @@ func TestEndHoldsNobody(t *testing.T) {
 	})
 }
 
-// TestNewNamesWait: while a store without an outbox is away, blocks of new runs and under new names wait, and
-// those of known runs are acknowledged, in the same request too. What left before the store
-// came back is not written then.
+// TestNewNamesWait: while a store without an outbox is down, blocks of new runs or under new
+// names wait, and those of known runs are acknowledged, even in the same request. Requests that
+// ended before the store is back are not written then.
 func TestNewNamesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d, stop := distantServer(t)

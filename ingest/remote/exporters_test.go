@@ -19,36 +19,36 @@ import (
 // exportersErrand makes a child the exporters of several hosts.
 type exportersErrand struct {
 	URL   string
-	Dir   string // with a spool for each
+	Dir   string // contains a spool for each
 	Names []string
 	TLS   []edge.TLSFiles
-	Next  []int // number of each one's first block
+	Next  []int // number of each exporter's first block
 	Cells int
-	Every time.Duration // between an exporter's blocks; they are spread over a tenth of it
-	// Count is how many blocks each one hands in; 0: until standard input ends.
+	Every time.Duration // between an exporter's blocks; exporters are spread over a tenth of it
+	// Count is the number of blocks of each exporter; 0: until standard input ends.
 	Count int
-	// Confirm has each block put onto the disk at once, and told of on standard output.
+	// Confirm writes each block to disk at once and reports it on standard output.
 	Confirm bool
 }
 
 const (
-	// confirmedFormat is a line that tells of a block on the disk: index of the exporter,
-	// and number of the block.
+	// confirmedFormat is the line for a block on disk: index of the exporter, and number of the
+	// block.
 	confirmedFormat = "confirmed %d %d\n"
-	// blockMark is what the first row's source group has above the number of its block.
+	// blockMark is added to the number of a block in the source group of its first row.
 	blockMark = uint64(1) << 32
 )
 
-// loadBlock is what all blocks of an exporter are made of.
+// loadBlock returns the block that all blocks of an exporter are copies of.
 func loadBlock(name string, cells int) *aggregate.Block {
 	h := fnv.New64()
 	fmt.Fprint(h, name)
 	return testBlock(rand.New(rand.NewPCG(h.Sum64(), 1)), time.Now(), cells)
 }
 
-// number makes a block of loadBlock the n-th one: the source group of its first row
-// says which it is, the destination group when it was handed in, and the bytes of every
-// row tell it from others.
+// number makes a copy of loadBlock the n-th block: the source group of its first row holds its
+// number, the destination group the time of export, and the bytes of every row make it
+// distinct.
 func number(b *aggregate.Block, n int, now time.Time) {
 	b.SrcGroup[0], b.DstGroup[0] = blockMark+uint64(n), uint64(now.UnixNano())
 	for i := range b.Bytes {
@@ -57,7 +57,7 @@ func number(b *aggregate.Block, n int, now time.Time) {
 	b.Flows = testFlows(b)
 }
 
-// run hands in blocks, then waits until a collector has all of them.
+// run exports blocks, then waits until a collector has all of them.
 func (e *exportersErrand) run(ctx context.Context, logger *slog.Logger) error {
 	clients := make([]*Client, len(e.Names))
 	working, stop := context.WithCancel(context.Background())
@@ -73,7 +73,7 @@ func (e *exportersErrand) run(ctx context.Context, logger *slog.Logger) error {
 	}
 	begin := time.Now()
 	if e.Count > 0 {
-		// That all join at once is no part of the load.
+		// The load begins after all exporters have connected.
 		for i := 0; i < len(clients) && ctx.Err() == nil; {
 			if clients[i].Stats().Answering {
 				i++
@@ -103,7 +103,7 @@ func (e *exportersErrand) run(ctx context.Context, logger *slog.Logger) error {
 		if err := c.Close(); err != nil {
 			return err
 		}
-		// What was torn was being written when the process was killed.
+		// A torn record was being written when the process was killed.
 		s := c.Stats()
 		delete(s.Lost, "torn")
 		if len(s.Refused) > 0 || len(s.Lost) > 0 {
@@ -131,7 +131,7 @@ func (e *exportersErrand) export(ctx context.Context, i int, c *Client, begin ti
 		return err
 	}
 	b := loadBlock(e.Names[i], e.Cells)
-	// Clocks and lateness differ a little from host to host.
+	// Clocks and lateness differ slightly from host to host.
 	begin = begin.Add(e.Every / 10 * time.Duration(i%100) / 100)
 	for n := 0; e.Count == 0 || n < e.Count; n++ {
 		due := begin.Add(time.Duration(n) * e.Every)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestFairCache: each owner keeps what it used last, and the one with the most gives way.
+// TestFairCache: each owner keeps its most recently used entries, and the largest owner loses
+// entries.
 func TestFairCache(t *testing.T) {
 	c := newFairCache[int, string](4, 8)
 	var evicted []int
@@ -44,7 +45,7 @@ func TestFairCache(t *testing.T) {
 	check("beyond its share", map[string][]int{"a": {5, 1, 4, 3}}, 2)
 	put("b", 11, 12)
 	put("c", 21)
-	put("b", 3) // is a's already: used, and the value set
+	put("b", 3) // belongs to a: marked as used, and the value set
 	c.put("a", 3, "a3")
 	put("d", 31, 32)
 	check("beyond the total", map[string][]int{"a": {3, 5, 1}, "b": {12, 11}, "c": {21}, "d": {32, 31}}, 2, 4)

@@ -24,7 +24,7 @@ func validFinding(now time.Time) *wire.Finding {
 	}
 }
 
-// manyFindings are n different ones.
+// manyFindings returns n different findings.
 func manyFindings(now time.Time, n int) (list []*wire.Finding) {
 	for i := range n {
 		f := validFinding(now)
@@ -34,8 +34,8 @@ func manyFindings(now time.Time, n int) (list []*wire.Finding) {
 	return list
 }
 
-// TestFindings: what a tap found comes with what it took in, under its identity, as often
-// as it is told.
+// TestFindings: a tap's findings arrive with its record, under its identity, however often the
+// record is sent.
 func TestFindings(t *testing.T) {
 	l := newLedger()
 	s := startCollector(t, testConfig(t), l, "")
@@ -69,7 +69,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestHostileFindings: a finding that is none spoils its record, and nothing else.
+// TestHostileFindings: an invalid finding invalidates its record only.
 func TestHostileFindings(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
@@ -112,8 +112,8 @@ func TestHostileFindings(t *testing.T) {
 	}
 }
 
-// TestMisdatedFindings: findings of times that no clock explains are left out of their
-// record, and counted once, although it has to come again for its description.
+// TestMisdatedFindings: findings with implausible times are removed from their record and
+// counted once, although the record is sent again after its description.
 func TestMisdatedFindings(t *testing.T) {
 	now := time.Now()
 	cfg := testConfig(t)
@@ -144,7 +144,7 @@ func TestMisdatedFindings(t *testing.T) {
 	checkConservation(t, c)
 }
 
-// TestFindingsOfAllKinds: what finding finds is taken, under the names that it has there.
+// TestFindingsOfAllKinds: all kinds of package finding are accepted under their names.
 func TestFindingsOfAllKinds(t *testing.T) {
 	for k := range finding.Kind(finding.NumKinds) {
 		f := validFinding(time.Now())
@@ -167,8 +167,7 @@ func requestOf(r *wire.Record) *wire.PushRequest {
 	return &wire.PushRequest{Descriptions: []*wire.Description{d.toWire()}, Records: []*wire.Record{r}}
 }
 
-// TestFindingsBounds: more or larger findings than a record holds are refused before they
-// are decoded.
+// TestFindingsBounds: too many or too large findings in a record are refused before decoding.
 func TestFindingsBounds(t *testing.T) {
 	now := time.Now()
 	request := func(n, evidence int) []byte {
@@ -192,9 +191,9 @@ func TestFindingsBounds(t *testing.T) {
 	}
 }
 
-// TestUnknownFindings: a collector that knows no findings has the rest of the record, as one
-// of today has of a record with a field of tomorrow. An exporter that knows none sends
-// records as they were before, to the byte.
+// TestUnknownFindings: a collector that does not know findings accepts the rest of the record,
+// as a current one does with an unknown field. An exporter without findings sends records that
+// are byte for byte the same as before.
 func TestUnknownFindings(t *testing.T) {
 	now := time.Now()
 	r := tapRecord(now)

@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// testConfig is a collector's in the clear that takes anybody.
+// testConfig configures a plain-HTTP collector that admits anybody.
 func testConfig(t testing.TB) ServerConfig {
 	return ServerConfig{
 		Auth: edge.Auth{Anonymous: edge.Peer{Name: "tester"}}, CommitEvery: time.Millisecond,
@@ -19,7 +19,7 @@ func testConfig(t testing.TB) ServerConfig {
 	}
 }
 
-// everybody lets in all whom an authority vouches for.
+// everybody admits all clients that the authority vouches for.
 var everybody = []Permit{{Name: "*"}}
 
 // collector is a server that runs until it is stopped.
@@ -29,13 +29,13 @@ type collector struct {
 	stop func()
 }
 
-// storage is all that a collector needs of a store.
+// storage is the part of a store that a collector uses.
 type storage interface {
 	Sink
 	Directory
 }
 
-// startCollector runs a collector on an address of loopback, until the test ends.
+// startCollector runs a collector on a loopback address until the test ends.
 func startCollector(t testing.TB, cfg ServerConfig, to storage, address string) *collector {
 	t.Helper()
 	s, err := NewServer(cfg, to, to)
@@ -78,8 +78,8 @@ func clientConfig(t testing.TB, urls ...string) ClientConfig {
 	}
 }
 
-// startClient runs a client, which has described the configuration of test blocks, until
-// the test ends.
+// startClient runs a client that has described the configuration of test blocks, until the test
+// ends.
 func startClient(t testing.TB, cfg ClientConfig) *exporterUnderTest {
 	t.Helper()
 	c, err := OpenClient(cfg)
@@ -116,7 +116,7 @@ func (c *exporterUnderTest) stream(t testing.TB, name string) *Stream {
 	return s
 }
 
-// flush waits until all is acknowledged.
+// flush waits until everything is acknowledged.
 func (c *exporterUnderTest) flush(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

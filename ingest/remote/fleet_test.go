@@ -21,7 +21,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// fleet is collectors that share their windows, and exporters of each.
+// fleet holds collectors that share their windows, and exporters of each.
 type fleet struct {
 	*testing.T
 	clock     *clock
@@ -31,12 +31,12 @@ type fleet struct {
 	exporters []*fleetExporter
 }
 
-// member is one collector of a fleet, over the lives of its process.
+// member is one collector of a fleet, over restarts of its process.
 type member struct {
 	name    string
-	address string // of its own, which nothing else takes while it is away
+	address string // its own, which nothing else uses while it is down
 	url     string
-	*ledger // what it stored, which outlives it
+	*ledger // its stored rows, which outlive it
 	failing atomic.Bool
 	live    *table.Memory
 	sharing *Sharing
@@ -45,7 +45,7 @@ type member struct {
 	restarted   bool
 }
 
-// remembered is cells without what a new life does not know: the windows before it decide states too.
+// remembered returns cells without the fields that depend on windows before a restart.
 func (m *member) remembered(cells []aggregate.CellStats) []aggregate.CellStats {
 	if !m.restarted {
 		return cells
@@ -58,7 +58,7 @@ func (m *member) remembered(cells []aggregate.CellStats) []aggregate.CellStats {
 	return cells
 }
 
-// memberSink is a collector's way of a block: the store, then whoever looks at live windows.
+// memberSink is a collector's path of a block: the store, then the live windows.
 type memberSink struct {
 	*member
 	watching aggregate.Sinks
@@ -92,8 +92,8 @@ type fleetExporter struct {
 	stream *Stream
 }
 
-// newFleet starts collectors, and so many exporters of each that turn to the next one where
-// theirs fails. The peer "evil" is among those that all collectors trust.
+// newFleet starts collectors with the given number of exporters each; an exporter switches to
+// the next collector if its own fails. All collectors trust the peer "evil".
 func newFleet(t *testing.T, collectors, exporters int) *fleet {
 	t.Helper()
 	f := &fleet{T: t, clock: newClock()}
@@ -137,7 +137,7 @@ func (f *fleet) listen(m *member) net.Listener {
 	return ln
 }
 
-// start begins a life of a collector: its live view is empty.
+// start starts or restarts a collector with an empty live view.
 func (f *fleet) start(m *member, ln net.Listener) {
 	f.Helper()
 	peers, urls := []string{"evil"}, []string(nil)
@@ -170,8 +170,8 @@ func (f *fleet) start(m *member, ln net.Listener) {
 	m.collector = &collector{s, m.url, stop}
 }
 
-// block is an exporter's rows of a window: half of its cells are its own, half all others'
-// too, so that live views add up.
+// block returns an exporter's rows of a window: half of its cells are its own, half are shared
+// by all exporters, so that live views add up.
 func (f *fleet) block(e *fleetExporter, window, cells int) *aggregate.Block {
 	b := testBlock(newRand(f, Producer(e.name, "eth0")+uint64(window)), f.windowStart(window), cells)
 	for i := range cells {
@@ -188,13 +188,13 @@ func (f *fleet) windowStart(window int) time.Time {
 	return f.clock.now().Add(time.Duration(window-20) * time.Second)
 }
 
-// write has exporters write a window, and the oracle see it once.
+// write has exporters write a window, and adds it to the oracle once.
 func (f *fleet) write(window, cells int, oracle *table.Memory, exporters ...*fleetExporter) {
 	f.Helper()
 	f.writeAs(window, window, cells, oracle, exporters...)
 }
 
-// writeAs is write of a window that is an exporter's nth one.
+// writeAs is write for a window that is an exporter's nth one.
 func (f *fleet) writeAs(n, window, cells int, oracle *table.Memory, exporters ...*fleetExporter) {
 	f.Helper()
 	for _, e := range exporters {
@@ -210,8 +210,8 @@ func (f *fleet) writeAs(n, window, cells int, oracle *table.Memory, exporters ..
 	}
 }
 
-// announce has exporters announce the provisional rows of a window until all live views have those of
-// all, as the oracle has.
+// announce has exporters announce the provisional rows of a window until all live views have
+// the same as the oracle.
 func (f *fleet) announce(window, cells int, oracle *table.Memory) {
 	f.Helper()
 	at := f.windowStart(window).Truncate(time.Second)
@@ -235,7 +235,7 @@ func (f *fleet) announce(window, cells int, oracle *table.Memory) {
 				return false
 			}
 			sent = time.Now()
-			for _, e := range f.exporters { // none of which waits for an answer
+			for _, e := range f.exporters { // none of them waits for an answer
 				b := f.block(e, window, cells)
 				b.Incarnation = e.Stats().Incarnation
 				e.WriteProvisional("eth0", (*aggregate.Provisional)(b))
@@ -245,8 +245,8 @@ func (f *fleet) announce(window, cells int, oracle *table.Memory) {
 	}
 }
 
-// settle waits until collectors have all that exporters wrote, and nothing waits for a peer that
-// is there.
+// settle waits until collectors have all blocks of the exporters, and nothing waits for a
+// running peer.
 func (f *fleet) settle(gone *member) {
 	f.Helper()
 	for _, e := range f.exporters {
@@ -267,8 +267,8 @@ func (f *fleet) settle(gone *member) {
 	}
 }
 
-// awaitSame waits until a member's live view of windows has what the oracle's has, to the last
-// observation, and holds it to that.
+// awaitSame waits until a member's live view of windows has as many observations as the
+// oracle's, and compares the two.
 func (f *fleet) awaitSame(m *member, oracle *table.Memory, windows ...int) {
 	f.Helper()
 	oracle.Publish()
@@ -309,10 +309,9 @@ func observedIn(w *table.Window) (n uint64) {
 	return n
 }
 
-// TestFleet: whichever collector is asked, its live windows are those of all exporters, each
-// counted once: while one collector is killed with blocks that it took and did not confirm, and
-// comes back, and while a peer is hostile. Rows are stored by the collector that took them
-// alone.
+// TestFleet: every collector's live windows are those of all exporters, each counted once, even
+// if a collector is killed with unconfirmed blocks and restarted, and one peer is hostile. Only
+// the collector that received rows stores them.
 func TestFleet(t *testing.T) {
 	collectors, exporters, cells := 10, 50, 20
 	if testing.Short() {
@@ -328,8 +327,8 @@ func TestFleet(t *testing.T) {
 		f.awaitSame(m, oracle, 0, 1)
 	}
 
-	// One fails to make blocks durable which its live view has and its peers got: its exporters
-	// turn to the next one, with the same blocks. Then it is gone.
+	// One collector fails to make blocks durable that its live view and its peers already have:
+	// its exporters send the same blocks to the next one. Then it is stopped.
 	victim, its := f.members[1], f.exporters[exporters:2*exporters]
 	victim.failing.Store(true)
 	f.write(2, cells, oracle, its...)
@@ -348,7 +347,7 @@ func TestFleet(t *testing.T) {
 		}
 	}
 
-	// It comes back with an empty live view, and gets what came while it was away.
+	// It restarts with an empty live view, and gets the windows that arrived while it was down.
 	victim.failing.Store(false)
 	f.start(victim, f.listen(victim))
 	f.write(4, cells, oracle, f.exporters...)
@@ -357,7 +356,8 @@ func TestFleet(t *testing.T) {
 		f.awaitSame(m, oracle, 3, 4)
 	}
 
-	// Provisional rows of a window that has just ended are with all collectors before its blocks.
+	// All collectors have the provisional rows of a window that has just ended before its
+	// blocks.
 	f.announce(18, cells, oracle)
 	f.awaitSame(f.members[0], oracle, 18)
 	f.writeAs(5, 18, cells, oracle, f.exporters...)
@@ -384,13 +384,12 @@ func TestFleet(t *testing.T) {
 	f.checkStored(exporters)
 }
 
-// checkStored: each collector stored what its exporters handed in, and nothing that came from
-// peers.
+// checkStored: each collector stored its exporters' blocks, and none from peers.
 func (f *fleet) checkStored(exporters int) {
 	f.Helper()
 	for i, m := range f.members {
 		producers := map[uint64]bool{}
-		for _, at := range []int{i, (i + len(f.members) - 1) % len(f.members)} { // its own, and those of the one before
+		for _, at := range []int{i, (i + len(f.members) - 1) % len(f.members)} { // its own, and those of the previous one
 			for _, e := range f.exporters[at*exporters : (at+1)*exporters] {
 				producers[Producer(e.name, "eth0")] = true
 			}
@@ -411,8 +410,8 @@ func (f *fleet) checkStored(exporters int) {
 	}
 }
 
-// attack has a peer send to all collectors what it can think of, until the function that it
-// returns is called, which gives how many requests were sent.
+// attack has a peer send all kinds of hostile requests to all collectors until end is called,
+// which returns the number of requests.
 func (f *fleet) attack() (end func() int) {
 	ctx, cancel := context.WithCancel(f.Context())
 	var attacking sync.WaitGroup
@@ -425,7 +424,7 @@ func (f *fleet) attack() (end func() int) {
 				f.attackOnce(ctx, client, m.url, n)
 				requests++
 			}
-			time.Sleep(20 * time.Millisecond) // leave most of the machine to the others
+			time.Sleep(20 * time.Millisecond) // leave most of the CPU to the others
 		}
 	})
 	stop := sync.OnceFunc(func() { cancel(); attacking.Wait() })
@@ -463,7 +462,7 @@ func (f *fleet) attackOnce(ctx context.Context, client *http.Client, url string,
 		r.Header().Set("Authorization", "Bearer secret-of-evil")
 		_, _ = ingest.Push(ctx, r)
 		return
-	case 6: // no message at all
+	case 6: // not a message
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+wire.IngestServiceShareProcedure, bytes.NewReader(bytes.Repeat([]byte{0xff}, 1<<10)))
 		if err != nil {
 			f.Error(err)
@@ -481,7 +480,7 @@ func (f *fleet) attackOnce(ctx context.Context, client *http.Client, url string,
 	_, _ = ingest.Share(ctx, r)
 }
 
-// checkAttack: of a hostile peer nothing was taken, and each reason was counted.
+// checkAttack: nothing of a hostile peer was accepted, and each reason was counted.
 func (f *fleet) checkAttack(requests int) {
 	f.Helper()
 	if requests < 7*len(f.members) {
@@ -505,9 +504,8 @@ func (f *fleet) checkAttack(requests int) {
 	}
 }
 
-// TestFleetFailover: an exporter whose blocks reached the fleet through a collector that confirmed
-// none of them hands them to another one, and nothing is counted twice: neither there nor at
-// any peer.
+// TestFleetFailover: blocks that reached the fleet through a collector without confirmation are
+// sent to another collector, and nothing is counted twice, neither there nor at any peer.
 func TestFleetFailover(t *testing.T) {
 	const cells = 20
 	f := newFleet(t, 3, 1)
@@ -523,7 +521,7 @@ func TestFleetFailover(t *testing.T) {
 	for _, m := range f.members {
 		f.awaitSame(m, oracle, 0, 1, 2, 3, 4)
 	}
-	// A peer that sends other rows by the identity of one of its blocks changes nothing.
+	// A peer that sends other rows under the identity of an existing block changes nothing.
 	forged := sharedMessage(t, 1, f.windowStart(0))
 	forged.Blocks[0].Producer, forged.Blocks[0].Block.Incarnation = Producer("host0-0", "eth0"), f.exporters[0].Stats().Incarnation
 	for _, m := range f.members {

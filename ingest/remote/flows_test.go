@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// flowIdentity is what rows of flows are merged by.
+// flowIdentity is the key by which flow rows are merged.
 type flowIdentity struct {
 	aggregate.Source
 	seq               uint64
@@ -26,7 +26,7 @@ type flowIdentity struct {
 	src, dst uint64
 }
 
-// testFlows are flows of a block of compact tags: one in some of its rows, and the rests.
+// testFlows returns flows of a block of compact tags: one in some of its rows, and the rests.
 func testFlows(b *aggregate.Block) (rows []aggregate.FlowRow) {
 	rests := map[flowPair]*aggregate.FlowRow{}
 	var order []flowPair
@@ -64,7 +64,7 @@ func testFlows(b *aggregate.Block) (rows []aggregate.FlowRow) {
 	return rows
 }
 
-// wholeToWire makes a message of a block in one part.
+// wholeToWire converts a block to a message in one part.
 func wholeToWire(b *aggregate.Block) *wire.Block {
 	m := toWire(b, 0, b.Len())
 	m.Flows = flowsToWire(b.Flows)
@@ -72,7 +72,7 @@ func wholeToWire(b *aggregate.Block) *wire.Block {
 	return m
 }
 
-// flowTotals are what flows come to, by signal and kind.
+// flowTotals returns the totals of flows, by signal and kind.
 func flowTotals(rows []aggregate.FlowRow) map[flowPair]flowSums {
 	totals := map[flowPair]flowSums{}
 	for i := range rows {
@@ -82,11 +82,11 @@ func flowTotals(rows []aggregate.FlowRow) map[flowPair]flowSums {
 	return totals
 }
 
-// TestFoldFlows: totals stay exact, each signal and kind keeps as many rows, and the same
-// comes out each time.
+// TestFoldFlows: totals stay exact, each signal and kind keeps the same number of rows, and the
+// result is deterministic.
 func TestFoldFlows(t *testing.T) {
 	rows := testBlock(newRand(t, 1), time.Now(), 300).Flows
-	of := map[flowPair]int{} // named flows, beside which each has a rest
+	of := map[flowPair]int{} // named flows; each signal and kind also has a rest
 	for i := range rows {
 		n := 1
 		if rows[i].Flow == (flow.Flow{}) {
@@ -127,8 +127,7 @@ func TestFoldFlows(t *testing.T) {
 	}
 }
 
-// TestFlowsTravel: flows come out of a block's message as they were, from the last part of
-// a large one.
+// TestFlowsTravel: flows arrive unchanged, in the last part of a large block.
 func TestFlowsTravel(t *testing.T) {
 	l := newLedger()
 	s := startCollector(t, testConfig(t), l, "")
@@ -167,8 +166,7 @@ func orderOf(f *aggregate.FlowRow) []uint64 {
 	return []uint64{uint64(f.Signal), uint64(f.SrcPort), f.SrcGroup, f.DstGroup, f.Observations, f.Bytes, f.Sum}
 }
 
-// TestFlowsRefused: what no aggregator can have made of a window's flows is refused with
-// the block.
+// TestFlowsRefused: a block with flows that no aggregator could have produced is refused.
 func TestFlowsRefused(t *testing.T) {
 	block := testBlock(newRand(t, 1), time.Now(), 12)
 	for name, change := range map[string]func(m *wire.Block){

@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// TestFlowsVerified: flows of exporters are asked for as all others are, and what is wrong
-// with them, which a collector cannot see in one part of a window, is found in the store.
+// TestFlowsVerified: exporters' flows are queried like all others, and errors that a collector
+// cannot see in one part of a window are found in the store.
 func TestFlowsVerified(t *testing.T) {
 	engine, _ := startEngine(t, t.TempDir())
 	db, err := openStore(t.Context(), engine, t.TempDir(), slog.New(slog.DiscardHandler))
@@ -56,7 +56,7 @@ func TestFlowsVerified(t *testing.T) {
 		t.Errorf("%d flows with others that are %d times heavy, want at least %d and %d", named, heavy, want, 2*sums.heavy)
 	}
 
-	// Flows that are said to be of rows that never came.
+	// These flows claim to belong to rows that never arrive.
 	m := validRequest(t, 1)
 	m.Blocks[0].Stream, m.Blocks[0].Flows.Blocks = "eth1", 2
 	m.Blocks[0].Flows.Observations[0] += 1000
@@ -73,7 +73,7 @@ func TestFlowsVerified(t *testing.T) {
 	}
 }
 
-// verifyFlows is what the store finds wrong with flows.
+// verifyFlows returns the errors that the store finds in flows.
 func verifyFlows(t *testing.T, db *store.Store) (found []store.Finding) {
 	t.Helper()
 	err := db.Verify(t.Context(), store.VerifyOptions{Now: time.Now()}, func(f store.Finding) error {

@@ -99,8 +99,8 @@ func fold(b *aggregate.Block, keep int) (out *aggregate.Block, rows int, observa
 // stored in two forms.
 //
 // Each number counts once: a block that is not stored is released, and a stored one is not sent
-// again. Windows are evicted when others are used more (the cost falls on the exporter that
-// adds them), and then start from zero. It is safe for concurrent use.
+// again. Windows are evicted when others are used more, and then start from zero; a stream that
+// forces this spends rows of its own rate. It is safe for concurrent use.
 type keptWindows struct {
 	mu      sync.Mutex
 	windows *fairCache[windowKey, *keptWindow]

@@ -12,11 +12,10 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// TestFold: totals stay exact, the kept rows are untouched, and the same comes out each
-// time.
+// TestFold: totals stay exact, the kept rows are unchanged, and the result is deterministic.
 func TestFold(t *testing.T) {
 	b := testBlock(newRand(t, 1), time.Now(), 300)
-	// A row that is overflow already lies among those that are kept.
+	// One kept row is already an overflow row.
 	b.SrcGroup[3], b.DstGroup[3], b.Location[3] = uint64(aggregate.OverflowGroup), uint64(aggregate.OverflowGroup), uint64(aggregate.OverflowLocation)
 	for _, keep := range []int{-5, 0, 1, 3, 4, 100, 299, 300, 1000} {
 		out, rows, observations := fold(b, keep)
@@ -53,7 +52,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestRoundTrip: a block that travels in parts comes out as it was.
+// TestRoundTrip: a block sent in parts arrives unchanged.
 func TestRoundTrip(t *testing.T) {
 	b := testBlock(newRand(t, 3), time.Now(), 40)
 	for _, cut := range []int{1, 17, 40} {
@@ -81,8 +80,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestWithoutSamples: rows of an exporter that does not send samples are taken as unweighted; those
-// of one that does are what it says, also where all rows are trimmed.
+// TestWithoutSamples: rows of an exporter that does not send samples count as unweighted;
+// otherwise its numbers count, even if all rows are trimmed.
 func TestWithoutSamples(t *testing.T) {
 	b := testBlock(newRand(t, 4), time.Now(), 3)
 	b.Samples[0] = 1
@@ -123,7 +122,7 @@ func TestWithoutSamples(t *testing.T) {
 	}
 }
 
-// TestSeqs holds the numbers to a model of a set.
+// TestSeqs compares the numbers with a model based on a set.
 func TestSeqs(t *testing.T) {
 	rng := newRand(t, 5)
 	var s seqs

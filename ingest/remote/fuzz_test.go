@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// FuzzPush hands any bytes to a collector: it takes what holds together and a network can
-// have, counts all of it, and takes the same again as a repeat.
+// FuzzPush sends arbitrary bytes to a collector: it accepts consistent and plausible items,
+// counts all of them, and treats the same items as repeats the second time.
 func FuzzPush(f *testing.F) {
 	start := time.Unix(1.8e9, 0)
 	for _, rows := range []int{1, 5, 100} {
@@ -25,7 +25,7 @@ func FuzzPush(f *testing.F) {
 	for _, change := range []func(*wire.Block){
 		func(b *wire.Block) { b.Observations[0], b.Trimmed[0] = 1<<63, 1<<63 },
 		func(b *wire.Block) { b.Observations[0], b.Trimmed[0] = b.Observations[0]+1<<37, b.Trimmed[0]+1<<37 },
-		func(b *wire.Block) { b.Max[1], b.Sum[1] = 5e6, b.Sum[1]+5e6-b.Max[1] }, // of ratios
+		func(b *wire.Block) { b.Max[1], b.Sum[1] = 5e6, b.Sum[1]+5e6-b.Max[1] }, // ratios
 		func(b *wire.Block) { b.Bytes[0] = 1<<64 - 1 },
 		func(b *wire.Block) { b.HeavySum[0] = b.Sum[0] },
 	} {
@@ -87,7 +87,7 @@ func FuzzPush(f *testing.F) {
 	})
 }
 
-// FuzzAnswer gives a client any bytes as an answer.
+// FuzzAnswer gives a client arbitrary bytes as an answer.
 func FuzzAnswer(f *testing.F) {
 	f.Add(encode(f, &wire.PushResponse{Outcomes: []wire.Outcome{1, 2, 3}, Describe: []uint64{7}}))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestGroup: many wait for one round, which began after they did; errors reach those
-// that it concerns.
+// TestGroup: many wait for one round that began after they did, and errors reach only those in
+// the round.
 func TestGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rounds [][]int
@@ -36,7 +36,7 @@ func TestGroup(t *testing.T) {
 		}
 		wait(1, nil, 300*time.Millisecond)
 		time.Sleep(100 * time.Millisecond)
-		// These come while the first round is under way: they are of the second one.
+		// These arrive during the first round, so they belong to the second.
 		wait(2, bad, 1200*time.Millisecond)
 		wait(3, bad, 1200*time.Millisecond)
 		time.Sleep(1500 * time.Millisecond)
@@ -64,8 +64,8 @@ func TestGroup(t *testing.T) {
 	})
 }
 
-// TestGroupLeaves: whoever leaves takes the item along, and a round that does not end is cut
-// off for the next one.
+// TestGroupLeaves: a caller that leaves takes its item along, and a round that does not end is
+// canceled.
 func TestGroupLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rounds [][]int

@@ -22,7 +22,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// validRequest is one that a collector takes, with its description.
+// validRequest returns a request that a collector accepts, with its description.
 func validRequest(t testing.TB, seq uint64) *wire.PushRequest {
 	d := testDescription()
 	described := d.toWire()
@@ -40,7 +40,7 @@ func encode(t testing.TB, m proto.Message) []byte {
 	return text
 }
 
-// pushTo hands a request to a collector over the network.
+// pushTo sends a request to a collector over the network.
 func pushTo(t testing.TB, s *collector, m *wire.PushRequest) (*wire.PushResponse, error) {
 	t.Helper()
 	client := wire.NewIngestServiceClient(http.DefaultClient, s.url)
@@ -52,7 +52,7 @@ func pushTo(t testing.TB, s *collector, m *wire.PushRequest) (*wire.PushResponse
 	return answer.Msg, nil
 }
 
-// outcomeOf is that of a request with one item.
+// outcomeOf sends a request with one item and returns its outcome.
 func outcomeOf(t testing.TB, s *collector, m *wire.PushRequest) wire.Outcome {
 	t.Helper()
 	answer, err := pushTo(t, s, m)
@@ -62,7 +62,7 @@ func outcomeOf(t testing.TB, s *collector, m *wire.PushRequest) wire.Outcome {
 	return answer.GetOutcomes()[0]
 }
 
-// post sends any bytes as a request.
+// post sends arbitrary bytes as a request.
 func post(t testing.TB, s *collector, encoding string, body []byte) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+wire.IngestServicePushProcedure, bytes.NewReader(body))
@@ -83,7 +83,7 @@ func post(t testing.TB, s *collector, encoding string, body []byte) int {
 	return answer.StatusCode
 }
 
-// TestCutRequests: a request that is cut anywhere is refused, or is a shorter one.
+// TestCutRequests: a request cut at any byte is refused, or is a valid shorter one.
 func TestCutRequests(t *testing.T) {
 	whole := encode(t, validRequest(t, 1))
 	for n := range whole {
@@ -102,7 +102,7 @@ func TestCutRequests(t *testing.T) {
 	}
 }
 
-// TestFlippedBits: whatever the collector takes of a damaged request holds together.
+// TestFlippedBits: everything that the collector accepts of a damaged request is consistent.
 func TestFlippedBits(t *testing.T) {
 	l := newLedger()
 	cfg := testConfig(t)
@@ -140,7 +140,7 @@ func TestFlippedBits(t *testing.T) {
 	checkConservation(t, s.Stats().Total)
 }
 
-// TestOversized: too much is refused and counted, and costs nothing.
+// TestOversized: too large requests are refused and counted, and cost nothing.
 func TestOversized(t *testing.T) {
 	l, log := newLedger(), &logBuffer{}
 	cfg := testConfig(t)
@@ -201,7 +201,7 @@ func TestOversized(t *testing.T) {
 	}
 }
 
-// TestReplays: a repeat is answered and not counted; what is long past is refused.
+// TestReplays: a repeat is acknowledged but not counted; a number that is too old is refused.
 func TestReplays(t *testing.T) {
 	l, log := newLedger(), &logBuffer{}
 	cfg := testConfig(t)
@@ -240,7 +240,7 @@ func TestReplays(t *testing.T) {
 	}
 }
 
-// TestForeignProducer: nobody writes under a producer that is another one's.
+// TestForeignProducer: nobody can write under another exporter's producer.
 func TestForeignProducer(t *testing.T) {
 	cfg, log := testConfig(t), &logBuffer{}
 	cfg.Logger = log.logger()
@@ -260,8 +260,8 @@ func TestForeignProducer(t *testing.T) {
 	}
 }
 
-// TestInvalidBlocks: what no aggregator makes is refused for good, and the rest of the
-// request is taken.
+// TestInvalidBlocks: a block that no aggregator could have produced is refused for good, and
+// the rest of the request is accepted.
 func TestInvalidBlocks(t *testing.T) {
 	for name, change := range map[string]func(*wire.Block){
 		"column":       func(b *wire.Block) { b.Sum = b.Sum[1:] },
@@ -309,11 +309,11 @@ func TestInvalidBlocks(t *testing.T) {
 	}
 }
 
-// TestImpossibleItems: counts that no network has and values beyond their unit are refused for
-// good, each item alone, and are not stored.
+// TestImpossibleItems: counts beyond any network and values beyond their unit are refused for
+// good, each item on its own, and are not stored.
 func TestImpossibleItems(t *testing.T) {
 	now := time.Now()
-	// counts makes the first row one of n observations of a value.
+	// counts gives the first row n observations of a value.
 	counts := func(b *wire.Block, n, value uint64) {
 		size := b.DistSize[0]
 		b.DistSize[0], b.DistCode, b.DistCount = 1, b.DistCode[size-1:], b.DistCount[size-1:]
@@ -456,7 +456,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestJSONIsNotTaken: the library's JSON knows no bounds.
+// TestJSONIsNotTaken: the library's JSON codec has no limits.
 func TestJSONIsNotTaken(t *testing.T) {
 	s := startCollector(t, testConfig(t), newLedger(), "")
 	client := wire.NewIngestServiceClient(http.DefaultClient, s.url, connect.WithProtoJSON())

@@ -7,7 +7,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TestHandIn: what goes in comes out, once, with its names, under the identity of the
+// TestHandIn: exported items are stored once, with their names, under the identity of the
 // credential.
 func TestHandIn(t *testing.T) {
 	l := newLedger()
@@ -49,7 +49,7 @@ func checkConservation(t testing.TB, c Counts) {
 	}
 }
 
-// TestLargeBlock is cut into parts, which together are the block.
+// TestLargeBlock: a large block is cut into parts that add up to it.
 func TestLargeBlock(t *testing.T) {
 	l := newLedger()
 	s := startCollector(t, testConfig(t), l, "")

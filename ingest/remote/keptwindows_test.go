@@ -9,7 +9,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// pushBlocks hands blocks to a collector as the exporter host1, and returns their outcomes.
+// pushBlocks sends blocks to a collector as the exporter host1, and returns their outcomes.
 func pushBlocks(t *testing.T, s *Server, list ...*wire.Block) []wire.Outcome {
 	t.Helper()
 	d := testDescription()
@@ -23,7 +23,7 @@ func pushBlocks(t *testing.T, s *Server, list ...*wire.Block) []wire.Outcome {
 	return answer.GetOutcomes()
 }
 
-// numbered makes a block one of an exporter, of rows that come after others of its window.
+// numbered makes a block one of an exporter, with rows that follow others of its window.
 func numbered(b *aggregate.Block, incarnation, seq, before uint64) *wire.Block {
 	d := testDescription()
 	m := wholeToWire(b)
@@ -32,8 +32,8 @@ func numbered(b *aggregate.Block, incarnation, seq, before uint64) *wire.Block {
 	return m
 }
 
-// TestRowsBeforeLies: a stream that says that each of its blocks is a window's first keeps no more
-// rows than its limit, in whatever order its numbers come, in how many incarnations.
+// TestRowsBeforeLies: a stream that claims that each of its blocks is a window's first keeps no
+// more rows than its limit, with any order of numbers and any number of incarnations.
 func TestRowsBeforeLies(t *testing.T) {
 	const limit, rows = 1000, 100
 	at := time.Now().Truncate(time.Minute)
@@ -78,8 +78,8 @@ func TestRowsBeforeLies(t *testing.T) {
 	}
 }
 
-// TestTrueCountsAreNeverRefused: an exporter that counts its rows is refused nothing, and its
-// blocks come to the same rows each time: in any order, again after failures of the disk, at two
+// TestTrueCountsAreNeverRefused: an exporter that counts its rows is never refused, and its
+// blocks give the same rows each time: in any order, repeated after disk failures, at two
 // collectors that restart, and under limits that change.
 func TestTrueCountsAreNeverRefused(t *testing.T) {
 	rng := newRand(t, 11)
@@ -158,8 +158,8 @@ func TestTrueCountsAreNeverRefused(t *testing.T) {
 	}
 }
 
-// TestSentWindows: a stream counts exactly the windows that are not long past, and never too few
-// rows of those that are.
+// TestSentWindows: a stream counts recent windows exactly, and never counts too few rows of
+// older ones.
 func TestSentWindows(t *testing.T) {
 	rng := newRand(t, 12)
 	w := &sentWindows{floor: math.MinInt64}
@@ -188,8 +188,8 @@ func TestSentWindows(t *testing.T) {
 	}
 }
 
-// TestObservationsBeyondTheLimit: a stream of observations keeps no more rows of a second than its
-// limit, however many batches it sends, and a batch is the same rows at each collector.
+// TestObservationsBeyondTheLimit: a stream of observations keeps no more rows of a second than
+// its limit, with any number of batches, and a batch gives the same rows at each collector.
 func TestObservationsBeyondTheLimit(t *testing.T) {
 	const limit = 200
 	l := newLedger()
@@ -197,7 +197,7 @@ func TestObservationsBeyondTheLimit(t *testing.T) {
 	cfg.Logger, cfg.Limits, cfg.Observations = nil, Limits{MaxWindowRows: limit, RowRate: 1e9}, observing(t)
 	servers := []*collector{startCollector(t, cfg, l, ""), startCollector(t, cfg, l, "")}
 	push := func(seq uint64) {
-		obs := observations(t, seq, 2000) // of three seconds, each of more keys than the limit
+		obs := observations(t, seq, 2000) // of three seconds, each with more keys than the limit
 		for i := range obs {
 			obs[i].Src[13], obs[i].Src[14] = byte(seq), byte(i%100)
 		}

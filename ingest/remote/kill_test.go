@@ -16,15 +16,15 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// Variables of the load and kill tests.
+// Environment variables of the load and kill tests.
 const (
-	loadVariable = "CSIGSCOPE_TEST_INGEST_LOAD" // how long, with 500 exporters
-	seedVariable = "CSIGSCOPE_TEST_INGEST_SEED" // of kills, to repeat a run
+	loadVariable = "CSIGSCOPE_TEST_INGEST_LOAD" // duration, with 500 exporters
+	seedVariable = "CSIGSCOPE_TEST_INGEST_SEED" // seed of the kills, to repeat a run
 )
 
-// TestKills kills processes of exporters and the collector, which has the real store,
-// while they work. What an exporter's spool had accepted is in the tables in the end,
-// whole and once, and nothing else is but what its process was killed at.
+// TestKills kills processes of exporters and the collector, which has the real store, while
+// they work. In the end the tables contain all blocks that an exporter's spool had accepted,
+// complete and once, and otherwise only blocks that were in progress at a kill.
 func TestKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: what kills processes has nothing for the race detector")
@@ -116,8 +116,8 @@ func startEngine(t testing.TB, dir string) (*chdb.Engine, driver.Conn) {
 	return engine, reader
 }
 
-// checkKills compares the tables with what spools had accepted, and counts blocks that
-// were accepted, and those stored that may have been.
+// checkKills compares the tables with the blocks that spools had accepted. It counts accepted
+// blocks, and stored ones whose acceptance is unknown.
 func checkKills(t *testing.T, reader driver.Conn, s *spread, cells int) (accepted, doubtful int) {
 	t.Helper()
 	stored := storedBlocks(t, reader)
@@ -156,13 +156,13 @@ func checkKills(t *testing.T, reader driver.Conn, s *spread, cells int) (accepte
 	return accepted, doubtful
 }
 
-// storedBlock is what the tables have of a block: its number, rows, and sums.
+// storedBlock is a block in the tables: its number, rows, and sums.
 type storedBlock struct {
 	number                                   int
 	rows, observations, bytes, sum, heavySum uint64
 }
 
-// storedBlocks are the blocks in the tables, by producer.
+// storedBlocks returns the blocks in the tables, by producer.
 func storedBlocks(t *testing.T, reader driver.Conn) map[uint64][]storedBlock {
 	t.Helper()
 	query := fmt.Sprintf(`SELECT producer, toUInt64(maxIf(src_group, src_group >= %[1]d) - %[1]d), count(), sum(observations), sum(bytes), sum(sum), sum(heavy_sum)
@@ -188,8 +188,8 @@ func storedBlocks(t *testing.T, reader driver.Conn) map[uint64][]storedBlock {
 	return stored
 }
 
-// checkStoredFlows checks that the flows of each block in the tables come to what its rows
-// do, in at least so many blocks.
+// checkStoredFlows checks that the flows of each block in the tables add up to its rows, in at
+// least the given number of blocks.
 func checkStoredFlows(t *testing.T, reader driver.Conn, blocks int) {
 	t.Helper()
 	const key, sums = "producer, incarnation, seq, window_start, signal, source_kind", "observations, bytes, sum, heavy, heavy_sum"

@@ -21,7 +21,7 @@ func TestIncarnation(t *testing.T) {
 	}
 	next()
 	next()
-	now = now.Add(-time.Hour) // a clock that is set back
+	now = now.Add(-time.Hour) // the clock is set back
 	next()
 	now = now.Add(2 * time.Hour)
 	if err := os.Remove(filepath.Join(dir, incarnationFile)); err != nil {

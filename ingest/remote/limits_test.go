@@ -41,7 +41,7 @@ func TestRates(t *testing.T) {
 			for n := range uint64(30) {
 				m := validRequest(t, n+1)
 				if tc.reason == ReasonRowRate {
-					m.Blocks[0].Signal = make([]byte, maxRows/20) // costs its rows, whatever they are
+					m.Blocks[0].Signal = make([]byte, maxRows/20) // its rows are charged whatever their content
 				}
 				if _, err := pushTo(t, s, m); err != nil {
 					refused = err
@@ -59,8 +59,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestRefusedNamesAreNotKept: names beyond what an exporter may describe take no room that
-// all exporters share, however often it says them, and are taken when it may again.
+// TestRefusedNamesAreNotKept: names beyond an exporter's rate take no shared memory, however
+// often they are sent, and are accepted when the rate allows it again.
 func TestRefusedNamesAreNotKept(t *testing.T) {
 	cfg, clock := testConfig(t), newClock()
 	cfg.Limits, cfg.Now, cfg.Logger = Limits{MaxNames: 3600}, clock.now, nil
@@ -97,8 +97,7 @@ func TestRefusedNamesAreNotKept(t *testing.T) {
 	}
 }
 
-// TestBuffered: requests that are under way hold a bounded number of bytes, whoever they
-// are from.
+// TestBuffered: running requests of all exporters hold a bounded number of bytes.
 func TestBuffered(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Logger, cfg.Limits = nil, Limits{MaxMessage: 1 << 16, MaxBuffered: 1 << 17}
@@ -113,7 +112,7 @@ func TestBuffered(t *testing.T) {
 	}
 }
 
-// TestInFlight: an exporter that floods is held back, and another one is not.
+// TestInFlight: an exporter that floods is held back, and others are not.
 func TestInFlight(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tokens")
@@ -174,7 +173,7 @@ func TestStreamsAndExporters(t *testing.T) {
 		t.Errorf("%d producers are remembered, want those of the streams that were taken", len(s.owners))
 	}
 	s.mu.Unlock()
-	// Those that are silent make room; those that are at work do not.
+	// Idle exporters make room; busy ones do not.
 	a := s.exporter("a", &s.limits)
 	if a == nil || s.exporter("b", &s.limits) == nil || s.exporter("c", &s.limits) != nil {
 		t.Error("expected room for one beside the one that is at work")
@@ -188,9 +187,8 @@ func TestStreamsAndExporters(t *testing.T) {
 	}
 }
 
-// TestRandomKeys: one exporter hands in nothing but new keys. The others' rows are as
-// they should be, its totals too, and memory is bounded. CSIGSCOPE_TEST_INGEST_KEYS=10000000
-// does it with so many.
+// TestRandomKeys: one exporter sends only new keys. The rows of others are correct, its totals
+// too, and memory is bounded. CSIGSCOPE_TEST_INGEST_KEYS=10000000 sets the number of keys.
 func TestRandomKeys(t *testing.T) {
 	keys := 200_000
 	if text := os.Getenv("CSIGSCOPE_TEST_INGEST_KEYS"); text != "" {
@@ -249,7 +247,7 @@ func TestRandomKeys(t *testing.T) {
 	if n := l.rows[Producer("calm", "eth0")]; n != windows*100 {
 		t.Errorf("calm exporter has %d rows, want %d", n, windows*100)
 	}
-	// The parts that lie beyond the limit are 3 overflow rows each.
+	// The parts beyond the limit are 3 overflow rows each.
 	if n := l.rows[Producer("flood", "eth0")]; n > windows*(window+3*(perWindow/partRows+2)) {
 		t.Errorf("%d rows of %d windows, want at most %d a window and overflow", n, windows, window)
 	}
@@ -271,7 +269,7 @@ func TestRandomKeys(t *testing.T) {
 	}
 }
 
-// sums is a sink that keeps totals alone, whose memory is nothing beside the collector's.
+// sums is a sink that keeps only totals, so that its memory is negligible.
 type sums struct {
 	*ledger
 	mu     sync.Mutex
@@ -303,13 +301,13 @@ func TestLimitsAreChecked(t *testing.T) {
 	}
 }
 
-// memory is what the heap holds, MiB.
+// memory returns the live heap after a garbage collection, in MiB.
 func memory() uint64 {
 	runtime.GC()
 	return liveHeap()
 }
 
-// liveHeap is what the last collection of garbage has left, MiB.
+// liveHeap returns the live heap as of the last garbage collection, in MiB.
 func liveHeap() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)

@@ -22,26 +22,26 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// loadTest is a collector with the real store in this process, exporters in another one,
-// and the engine in a third one: so each one's share is known.
+// loadTest runs a collector with the real store in this process, exporters in another one, and
+// the engine in a third one, so that the cost of each is known.
 type loadTest struct {
 	testing.TB
 	cells  int
 	reader driver.Conn
 	store  *store.Store
 	server *Server
-	engine int // process
+	engine int // process id
 
 	blocks sync.Mutex // held while a block goes to the store
 	mu     sync.Mutex
-	handed []int64 // when the blocks were handed in, Unix ns, in the order of the store
+	handed []int64 // export times of the blocks, Unix ns, in store order
 
-	delays []time.Duration // until they could be asked for
-	heap   []uint64        // that the collector held, MiB, second by second
+	delays []time.Duration // until they could be queried
+	heap   []uint64        // of the collector, MiB, one per second
 }
 
-// loadSink remembers in which order blocks came to the store, which is that in which
-// they become visible.
+// loadSink records the order in which blocks reach the store, which is the order in which they
+// become visible.
 type loadSink struct {
 	storeSink
 	*loadTest
@@ -61,7 +61,7 @@ func (s loadSink) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// newLoadTest starts a collector, and gives its URL.
+// newLoadTest starts a collector and returns its URL.
 func newLoadTest(t testing.TB, ca *edgetest.Authority, cells int) (l *loadTest, url string) {
 	t.Helper()
 	l = &loadTest{TB: t, cells: cells}
@@ -96,11 +96,11 @@ func newLoadTest(t testing.TB, ca *edgetest.Authority, cells int) (l *loadTest, 
 	return l, "https://" + ln.Addr().String()
 }
 
-// lookEvery is how much too late a block may be seen. To ask more often would take the
-// engine some of its time.
+// lookEvery is the resolution of the delays. More frequent queries would take CPU time from the
+// engine.
 const lookEvery = 100 * time.Millisecond
 
-// watch takes the times when blocks can be asked for, until all can.
+// watch records when blocks can be queried, until all can.
 func (l *loadTest) watch(blocks int, patience time.Duration) {
 	l.Helper()
 	late, second := time.Now().Add(patience), time.Now()
@@ -117,8 +117,8 @@ func (l *loadTest) watch(blocks int, patience time.Duration) {
 	}
 }
 
-// look asks how many rows can be asked for. The table knows: questions about the rows
-// themselves, many a second, would be a load of their own.
+// look queries the number of visible rows from the table's metadata: many queries per second of
+// the rows themselves would add load.
 func (l *loadTest) look() {
 	l.Helper()
 	var rows uint64
@@ -134,7 +134,7 @@ func (l *loadTest) look() {
 	}
 }
 
-// peerOf is the process that serves a socket.
+// peerOf returns the process that serves a socket.
 func peerOf(t testing.TB, socket string) int {
 	t.Helper()
 	conn, err := net.Dial("unix", socket)
@@ -156,14 +156,14 @@ func peerOf(t testing.TB, socket string) int {
 	return int(peer.Pid)
 }
 
-// used is the CPU time of a process, and its resident memory in MiB.
+// used returns the CPU time of a process, and its resident memory in MiB.
 func used(t testing.TB, process int) (cpu time.Duration, resident int) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Behind the name, which may hold anything: state is the third field, utime and
+	// The name may contain anything, so parse after it: state is the third field, utime and
 	// stime are the 14th and 15th, in hundredths of a second, rss the 24th, in pages.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	number := func(field int) (n int) {
@@ -175,10 +175,10 @@ func used(t testing.TB, process int) (cpu time.Duration, resident int) {
 	return time.Duration(number(14)+number(15)) * 10 * time.Millisecond, number(24) * os.Getpagesize() >> 20
 }
 
-// TestLoad hands in windows of 200 cells a second from many exporters, with TLS, through
-// the real store, and takes the time until they can be asked for.
-// CSIGSCOPE_TEST_INGEST_LOAD=10m (make load) does it for so long, with 500 exporters, and holds
-// it to the delay promised; the machine must have nothing else to do then.
+// TestLoad sends windows of 200 cells a second from many exporters, with TLS, through the real
+// store, and measures the time until they can be queried. CSIGSCOPE_TEST_INGEST_LOAD=10m (make
+// load) runs it for that long with 500 exporters and checks the promised delay; the machine
+// must be otherwise idle.
 func TestLoad(t *testing.T) {
 	const cells = 200
 	exporters, length := 50, 3*time.Second
@@ -219,7 +219,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// checkLoad: nothing is lost, and nothing is there twice.
+// checkLoad: nothing is lost, and nothing is stored twice.
 func (l *loadTest) checkLoad(s *spread, windows int) {
 	l.Helper()
 	if err := l.store.Flush(l.Context()); err != nil {
@@ -266,7 +266,7 @@ func quantiles(d []time.Duration) string {
 	return fmt.Sprintf("median %s, 90th percentile %s, 99th percentile %s, worst %s", at(50), at(90), at(99), at(100))
 }
 
-// quarters are the largest values in each fourth of the time.
+// quarters returns the largest value in each quarter of the time.
 func quarters(values []uint64) (out [4]uint64) {
 	for i, v := range values {
 		q := &out[i*4/len(values)]

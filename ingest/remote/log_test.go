@@ -29,7 +29,7 @@ func (l *logBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// clock is a time that tests move.
+// clock is a fake clock.
 type clock struct {
 	mu sync.Mutex
 	at time.Time

@@ -73,8 +73,8 @@ func locationOf(l *wire.Location) *fabric.Location {
 	}
 }
 
-// descriptionID returns a hash of everything except the id. It is second-preimage resistant for
-// given content: nobody who knows one description can find another with its id.
+// descriptionID returns a hash of everything except the id. Given one description, nobody can
+// find another with the same id.
 func descriptionID(m *wire.Description) uint64 {
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(&wire.Description{
 		Epoch: m.GetEpoch(), Text: m.GetText(), Groups: m.GetGroups(), Locations: m.GetLocations(),

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// observing is how a collector without a topology aggregates.
+// observing configures aggregation without a topology.
 func observing(t testing.TB) *window.Config {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
@@ -25,7 +25,7 @@ func observing(t testing.TB) *window.Config {
 	}
 }
 
-// observations are random tags and reflections of some seconds.
+// observations returns random tags and reflections of some seconds.
 func observations(t testing.TB, seed uint64, n int) []decode.Observation {
 	rng := newRand(t, seed)
 	begin := time.Now().Add(-10 * time.Second)
@@ -76,8 +76,8 @@ func observationsToWire(obs []decode.Observation) *wire.Observations {
 	return m
 }
 
-// TestObservations: what the collector stores of observations is what a shard makes of
-// them, and a batch that comes again is the same rows.
+// TestObservations: the collector stores the same rows that a shard makes of the observations,
+// and a repeated batch gives the same rows.
 func TestObservations(t *testing.T) {
 	l := newLedger()
 	cfg := testConfig(t)

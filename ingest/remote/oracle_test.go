@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// identity is what rows of a table are merged by: the same row twice is one row.
+// identity is the key by which a table merges rows: the same row twice is one row.
 type identity struct {
 	aggregate.Source
 	seq               uint64
@@ -26,7 +26,7 @@ type identity struct {
 	rowKey
 }
 
-// values of a row.
+// values are the values of a row.
 type values struct {
 	observations, samples, unjudged, bytes, sum, min, max, untouched, trimmed, heavy, heavySum, dist uint64
 	evidence                                                                                         uint8
@@ -56,18 +56,18 @@ func valuesOf(b *aggregate.Block, i int) values {
 	return v
 }
 
-// ledger is a sink that counts each row once, as the tables do, and forgets what is not
-// durable when it is told to.
+// ledger is a sink that counts each row once, as the tables do, and can simulate a crash that
+// loses rows that are not durable.
 type ledger struct {
 	mu      sync.Mutex
 	rows    map[identity]values // durable
-	written map[identity]values // and not durable yet
+	written map[identity]values // not durable yet
 	flows   map[flowIdentity]aggregate.FlowRow
 	blocks  int
 	syncs   int
-	fails   error // of every write
-	changed bool  // a row came again with other values
-	wrong   error // of a block that no aggregator can have made
+	fails   error // returned by every write
+	changed bool  // a row arrived again with other values
+	wrong   error // for a block that no aggregator could have produced
 	wait    chan struct{}
 
 	epochs    map[uint64]string
@@ -83,7 +83,7 @@ type ledger struct {
 	disputes  map[string]*wire.Finding
 }
 
-// tapKey, foundKey and gapKey are what records replace themselves by.
+// tapKey, foundKey and gapKey are the keys under which records replace each other.
 type tapKey struct {
 	Run
 	seq uint64
@@ -161,7 +161,7 @@ func (l *ledger) Sync(ctx context.Context) error {
 	return nil
 }
 
-// crash forgets what is not durable.
+// crash drops rows that are not durable.
 func (l *ledger) crash() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +213,7 @@ func (l *ledger) PinNames(_ context.Context, list []fabric.Name) error {
 
 func (l *ledger) NotifyContested(f func(refused, held fabric.Name)) { l.contested = f }
 
-// unpin has the next descriptions of all names taken.
+// unpin makes the ledger accept the next descriptions of all names.
 func (l *ledger) unpin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,7 +273,7 @@ func (l *ledger) WriteGaps(_ context.Context, list []Gap) error {
 	return l.fails
 }
 
-// totals are sums over all rows by producer.
+// totals returns the sums over all rows by producer.
 func (l *ledger) totals() map[uint64]values {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -288,7 +288,7 @@ func (l *ledger) totals() map[uint64]values {
 
 var errSink = errors.New("sink fails")
 
-// totalsOf are those that the blocks should have.
+// totalsOf returns the expected totals of blocks.
 func totalsOf(blocks ...*aggregate.Block) (t values) {
 	for _, b := range blocks {
 		for i := range b.Len() {
@@ -313,7 +313,7 @@ func testDescription() Description {
 	}
 }
 
-// testBlock makes a block with valid random rows, all with keys of their own.
+// testBlock makes a block with valid random rows, all with distinct keys.
 func testBlock(rng *rand.Rand, start time.Time, rows int) *aggregate.Block {
 	b := &aggregate.Block{Resolution: int64(time.Second), WindowStart: start.Truncate(time.Second).UnixNano()}
 	d := testDescription()

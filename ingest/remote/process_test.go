@@ -18,10 +18,10 @@ type process struct {
 	testing.TB
 	cmd   *exec.Cmd
 	stdin io.Closer
-	read  sync.WaitGroup // of what it prints
+	read  sync.WaitGroup // of its output
 }
 
-// startProcess starts a child. Each line that it prints is given to said, if there is one.
+// startProcess starts a child. It passes each line of output to said, unless nil.
 func startProcess(t testing.TB, e errand, said func(line string)) *process {
 	t.Helper()
 	p := &process{TB: t, cmd: exec.Command(os.Args[0])}
@@ -48,7 +48,7 @@ func startProcess(t testing.TB, e errand, said func(line string)) *process {
 	return p
 }
 
-// kill ends the child at once; one that has ended already, it leaves.
+// kill ends the child at once, unless it has already ended.
 func (p *process) kill() {
 	p.Helper()
 	if p.cmd.ProcessState != nil {
@@ -58,14 +58,14 @@ func (p *process) kill() {
 		p.Error(err)
 	}
 	p.read.Wait()
-	_ = p.cmd.Wait() // its error is that it was killed
+	_ = p.cmd.Wait() // the error reports the kill
 	p.stdin.Close()
 }
 
-// finish tells the child to come to an end; await waits for that.
+// finish tells the child to end; await waits for that.
 func (p *process) finish() { p.stdin.Close() }
 
-// await waits until the child has done its errand.
+// await waits until the child has finished its errand.
 func (p *process) await(patience time.Duration) {
 	p.Helper()
 	late := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
@@ -77,23 +77,23 @@ func (p *process) await(patience time.Duration) {
 	p.stdin.Close()
 }
 
-// spread are the exporters of a test, in a few processes.
+// spread holds the exporters of a test, in a few processes.
 type spread struct {
 	testing.TB
 	hosts []*host
 }
 
-// host is a process of exporters that is killed and started again.
+// host is a process of exporters that is killed and restarted.
 type host struct {
 	*process
 	errand exportersErrand
 
 	mu        sync.Mutex
-	confirmed []map[int]bool // blocks on the disk, by exporter
-	doubtful  []map[int]bool // killed before they were confirmed: on the disk or not
+	confirmed []map[int]bool // blocks on disk, by exporter
+	doubtful  []map[int]bool // killed before confirmation: on disk or not
 }
 
-// newSpread prepares exporters in processes, not more than some in each.
+// newSpread prepares exporters in processes with a maximum number each.
 func newSpread(t testing.TB, ca *edgetest.Authority, exporters, each int, like exportersErrand) *spread {
 	t.Helper()
 	s := &spread{TB: t}
@@ -133,8 +133,7 @@ func (h *host) start(t testing.TB) {
 	})
 }
 
-// kill ends the process at once. What its exporters were at is in doubt, and is not done
-// again.
+// kill ends the process at once. The blocks in progress are in doubt and are not repeated.
 func (h *host) kill() {
 	h.process.kill()
 	for i := range h.errand.Next {

@@ -32,16 +32,15 @@ func (e *early) list() []*aggregate.Block {
 	return e.rows
 }
 
-// earlyBlock is a test block as a tap's ring announces it.
+// earlyBlock returns a test block as a tap's ring announces it.
 func earlyBlock(t testing.TB, seed uint64, rows int) *aggregate.Provisional {
 	b := testBlock(newRand(t, seed), time.Now().Add(-time.Second), rows)
 	b.Producer, b.Incarnation, b.Seq = 99, 7, 3<<aggregate.PartShift
 	return (*aggregate.Provisional)(b)
 }
 
-// TestProvisional: an exporter's provisional rows are given to the live sink under its identity, and
-// nowhere else; a peer has the rows of the parts that are shared. Before their description is known
-// they are dropped.
+// TestProvisional: an exporter's provisional rows go only to the live sink, under its identity;
+// a peer gets the rows of shared parts. They are dropped until their description is known.
 func TestProvisional(t *testing.T) {
 	file, of := tokens(t, "host1", "collector1")
 	cfg, l, own, shared := testConfig(t), newLedger(), &early{}, &early{}
@@ -92,8 +91,8 @@ func TestProvisional(t *testing.T) {
 	}
 }
 
-// TestProvisionalHostile: rows that no exporter hands in, or that are another's, are refused and
-// counted, and one that sends more than its share leaves the room of others.
+// TestProvisionalHostile: invalid rows, and rows under another exporter's identity, are refused
+// and counted, and an exporter beyond its share leaves the room of others.
 func TestProvisionalHostile(t *testing.T) {
 	file, _ := tokens(t, "evil", "host1")
 	cfg, l := testConfig(t), newLedger()
@@ -129,11 +128,11 @@ func TestProvisionalHostile(t *testing.T) {
 		}
 	}
 	push("evil", 1, func(m *wire.Provisional) { m.Block = nil })
-	push("evil", 1, func(m *wire.Provisional) { m.Producer = Producer("host1", "eth0") }) // is its own all the same
+	push("evil", 1, func(m *wire.Provisional) { m.Producer = Producer("host1", "eth0") }) // counts as its own anyway
 	if n := s.Stats().Total.Provisional; n != 1 {
 		t.Errorf("rows of %d parts were taken, want 1", n)
 	}
-	for i := range 200 { // streams beyond what an exporter may have
+	for i := range 200 { // more streams than an exporter may have
 		push("evil", 1, func(m *wire.Provisional) { m.Block.Stream = string(rune('A'+i%26)) + string(rune('a'+i/26)) })
 	}
 	if st := s.Stats().Total; st.Refused[ReasonStreams] == 0 || st.Provisional > 64 {
@@ -160,8 +159,8 @@ func TestProvisionalHostile(t *testing.T) {
 	}
 }
 
-// TestProvisionalAway: nothing waits for provisional rows. Of a part only the latest rows wait for the
-// link, and what a collector that is away does not take is dropped.
+// TestProvisionalAway: nothing waits for provisional rows. Only the latest rows of a part wait
+// for the link, and rows that an absent collector does not accept are dropped.
 func TestProvisionalAway(t *testing.T) {
 	c := startClient(t, clientConfig(t, "http://127.0.0.1:1"))
 	c.WriteProvisional("eth0/0", earlyBlock(t, 1, 5))
@@ -189,7 +188,7 @@ func TestProvisionalAway(t *testing.T) {
 	}
 }
 
-// pushWith hands a request to a collector with the token of a name.
+// pushWith sends a request to a collector with the token of a name.
 func pushWith(t testing.TB, s *collector, name string, m *wire.PushRequest) (*wire.PushResponse, error) {
 	t.Helper()
 	r := connect.NewRequest(m)
@@ -202,15 +201,15 @@ func pushWith(t testing.TB, s *collector, name string, m *wire.PushRequest) (*wi
 	return answer.Msg, nil
 }
 
-// fineBlock is a test block of a window of 100 ms, as a tap's ring announces it.
+// fineBlock returns a test block of a 100 ms window, as a tap's ring announces it.
 func fineBlock(t testing.TB, seed uint64, rows int) *aggregate.Provisional {
 	p := earlyBlock(t, seed, rows)
 	p.Resolution = int64(100 * time.Millisecond)
 	return p
 }
 
-// TestProvisionalFine: rows of windows below 1 s are sent beside those of 1 s, never in their place, and
-// reach live views. Peers neither send nor take them.
+// TestProvisionalFine: rows of windows below 1 s are sent in addition to those of 1 s, never
+// instead of them, and reach live views. Peers neither send nor accept them.
 func TestProvisionalFine(t *testing.T) {
 	file, _ := tokens(t, "host1", "collector1")
 	cfg, own, shared := testConfig(t), &early{}, &early{}
@@ -246,7 +245,7 @@ func TestProvisionalFine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := OpenClient(clientConfig(t, "http://127.0.0.1:1")) // does not run: what it sends waits
+	client, err := OpenClient(clientConfig(t, "http://127.0.0.1:1")) // does not run: its rows wait
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// validTap took in what is consistent.
+// validTap returns consistent counts.
 func validTap(now time.Time) *wire.Tap {
 	return &wire.Tap{
 		Seq: 3, Name: "eth0", Place: "receiver", Interface: "eth0", Link: "Ethernet", Timestamps: "software", TickNs: 1,
@@ -25,8 +25,8 @@ func validGap(now time.Time) *wire.Gap {
 	return &wire.Gap{FromNs: now.UnixNano() - 2e9, ToNs: now.UnixNano(), Reason: "restart"}
 }
 
-// TestRecords: what is told of a stream comes to the directory behind its blocks, under
-// its identity, once.
+// TestRecords: records of a stream reach the directory after its blocks, under its identity,
+// once.
 func TestRecords(t *testing.T) {
 	l := newLedger()
 	s := startCollector(t, testConfig(t), l, "")
@@ -69,8 +69,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestRecordsWait: what the directory does not take comes again, while blocks are stored
-// once.
+// TestRecordsWait: records that the directory does not accept are sent again, while blocks are
+// stored once.
 func TestRecordsWait(t *testing.T) {
 	l := newLedger()
 	s := startCollector(t, testConfig(t), l, "")
@@ -103,7 +103,7 @@ func TestRecordsWait(t *testing.T) {
 	}
 }
 
-// TestHostileRecords: what contradicts itself is refused, each for its reason.
+// TestHostileRecords: inconsistent records are refused, each for its reason.
 func TestHostileRecords(t *testing.T) {
 	now := time.Now()
 	d := testDescription()
@@ -159,8 +159,8 @@ func TestHostileRecords(t *testing.T) {
 	}
 }
 
-// TestLossesAreTold: of blocks that gave way in a full spool, or that the collector
-// refuses, gaps say how many observations they held.
+// TestLossesAreTold: gaps report the number of observations in blocks that were dropped from a
+// full spool or refused by the collector.
 func TestLossesAreTold(t *testing.T) {
 	l := newLedger()
 	client := clientConfig(t, "http://127.0.0.1:1")

@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// TestHandshakesAreCounted: connections that do not come about have a reason and a line
-// in the log, which is not made longer by many of them.
+// TestHandshakesAreCounted: failed connections have a reason and a line in the log, whose
+// length does not grow with their number.
 func TestHandshakesAreCounted(t *testing.T) {
 	ca, log, now := edgetest.NewAuthority(t), &logBuffer{}, newClock()
 	cfg := testConfig(t)
@@ -33,7 +33,7 @@ func TestHandshakesAreCounted(t *testing.T) {
 		}
 		_, _ = io.ReadAll(conn) // until the collector has closed it
 	}
-	say("") // a balancer's check
+	say("") // a load balancer's health check
 	if text := log.String(); text != "" {
 		t.Errorf("a check is logged: %s", text)
 	}
@@ -51,7 +51,7 @@ func TestHandshakesAreCounted(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded: who comes when there are too many is counted.
+// TestConnectionsAreBounded: connections beyond the limit are counted.
 func TestConnectionsAreBounded(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Limits.MaxConns = 2

@@ -19,14 +19,14 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// sharedBlock is a numbered block of a producer.
+// sharedBlock returns a numbered block of a producer.
 func sharedBlock(t testing.TB, producer, seq uint64, at time.Time, rows int) *aggregate.Block {
 	b := testBlock(newRand(t, producer<<32|seq), at, rows)
 	b.Producer, b.Incarnation, b.Seq = producer, 7, seq
 	return b
 }
 
-// seen is a live sink that keeps what it is given.
+// seen is a live sink that keeps its blocks.
 type seen struct {
 	mu     sync.Mutex
 	blocks []*aggregate.Block
@@ -46,7 +46,8 @@ func (s *seen) list() []*aggregate.Block {
 	return s.blocks
 }
 
-// tokens writes a token for each name, and returns the file of all, and each one's.
+// tokens writes a token for each name, and returns the file of all tokens and one file for
+// each.
 func tokens(t testing.TB, names ...string) (all string, of map[string]string) {
 	t.Helper()
 	dir, of := t.TempDir(), map[string]string{}
@@ -82,8 +83,8 @@ func startSharing(t testing.TB, cfg SharingConfig) (s *Sharing, stop func()) {
 	return s, stop
 }
 
-// TestShared: a peer has the windows of 1 s of a collector in its live view, rows and
-// identity, and nothing else has them; the last ones come when the collector ends.
+// TestShared: a peer gets the 1 s windows of a collector in its live view only, with rows and
+// identity; the last ones arrive when the collector ends.
 func TestShared(t *testing.T) {
 	ca := edgetest.NewAuthority(t)
 	cfg, l, live := testConfig(t), newLedger(), &seen{}
@@ -132,8 +133,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestSharedParts: a block that is too large for a message comes in parts that are apart, and
-// lose nothing; one that fits has its own number, as where it came from its exporter.
+// TestSharedParts: a block that is too large for a message arrives in distinct parts without
+// loss; one that fits has its own number, as if it came from its exporter.
 func TestSharedParts(t *testing.T) {
 	for _, rows := range []int{1, partRows + 1, 40_000} {
 		b := sharedBlock(t, 5, 9, time.Now(), rows)
@@ -175,7 +176,7 @@ func share(t testing.TB, s *collector, token string, m *wire.ShareRequest) (*wir
 	return answer.Msg, nil
 }
 
-// sharedMessage is a request with one block that a collector takes.
+// sharedMessage returns a request with one block that a collector accepts.
 func sharedMessage(t testing.TB, seq uint64, at time.Time) *wire.ShareRequest {
 	m := &wire.ShareRequest{}
 	if err := unmarshal(encodePart(sharedBlock(t, 5, seq, at, 3), 0, 3, 0).body, m); err != nil {
@@ -184,8 +185,8 @@ func sharedMessage(t testing.TB, seq uint64, at time.Time) *wire.ShareRequest {
 	return m
 }
 
-// TestRoles: an exporter shares nothing, a peer exports nothing, strangers do neither, and all
-// of it is counted.
+// TestRoles: an exporter cannot share, a peer cannot export, other clients can do neither, and
+// all refusals are counted.
 func TestRoles(t *testing.T) {
 	file, _ := tokens(t, "host1", "collector1", "other")
 	cfg, l, live := testConfig(t), newLedger(), &seen{}
@@ -201,7 +202,7 @@ func TestRoles(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name        string
-		push, share connect.Code // 0: taken
+		push, share connect.Code // 0: accepted
 	}{
 		{"host1", 0, connect.CodePermissionDenied},
 		{"collector1", connect.CodePermissionDenied, 0},
@@ -223,7 +224,7 @@ func TestRoles(t *testing.T) {
 	if l.taken() != 1 || len(live.list()) != 1 {
 		t.Errorf("%d blocks stored, %d seen; want one of each", l.taken(), len(live.list()))
 	}
-	// One that is taken off the list is out.
+	// A peer removed from the list is refused.
 	if err := s.Use(Admission{Permits: []Permit{{Name: "host*"}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +233,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestSharedRefused: what no collector shares is refused, block by block.
+// TestSharedRefused: invalid blocks are refused one by one.
 func TestSharedRefused(t *testing.T) {
 	clock := newClock()
 	file, _ := tokens(t, "collector1")
@@ -274,13 +275,13 @@ func TestSharedRefused(t *testing.T) {
 		}
 	}
 	checkConservation(t, s.Stats().Peers[0].Counts)
-	// Without a live view a peer is told so.
+	// Without a live view, shared blocks are refused as unsupported.
 	cfg.Live = nil
 	blind := startCollector(t, cfg, newLedger(), "")
 	if answer, err := share(t, blind, "secret-of-collector1", sharedMessage(t, 1, clock.now())); err != nil || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_UNSUPPORTED {
 		t.Errorf("no live view: %v, %v", answer, err)
 	}
-	// A flood meets the peer's rates, and no more than a request's rows are decoded at once.
+	// A flood hits the peer's rates, and no more rows than a request's are decoded at once.
 	flood := &wire.ShareRequest{Blocks: []*wire.SharedBlock{{Producer: 1, Block: &wire.Block{Signal: make([]byte, maxRows+1)}}}}
 	if _, err := share(t, s, "secret-of-collector1", flood); connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("too many rows: %v", err)
@@ -297,13 +298,13 @@ func TestSharedRefused(t *testing.T) {
 	}
 }
 
-// keyColumns are the columns of a row's key that test blocks differ in.
+// keyColumns returns the key columns in which test blocks differ.
 func keyColumns(b *wire.Block, i int) (src, dst, location uint64, signal byte) {
 	return b.SrcGroup[i], b.DstGroup[i], b.Location[i], b.Signal[i]
 }
 
-// TestSharedWaits: what a peer does not take is bounded by bytes and by age, the oldest goes
-// first, and each drop is counted.
+// TestSharedWaits: blocks that a peer does not accept are bounded by bytes and by age, the
+// oldest are dropped first, and each drop is counted.
 func TestSharedWaits(t *testing.T) {
 	clock := newClock()
 	size := len(encodeShared(sharedBlock(t, 5, 1, clock.now(), 3))[0].body) + 20
@@ -356,7 +357,7 @@ func seqOf(t testing.TB, p sharedPart) uint64 {
 	return m.GetBlocks()[0].GetBlock().GetSeq()
 }
 
-// TestSharedBatches: a request holds no more than a peer takes.
+// TestSharedBatches: a request holds no more than a peer accepts.
 func TestSharedBatches(t *testing.T) {
 	s, err := NewSharing(SharingConfig{Peers: []string{"http://127.0.0.1:1"}})
 	if err != nil {
@@ -424,7 +425,7 @@ func TestPeersChecked(t *testing.T) {
 	}
 }
 
-// FuzzShare hands any bytes to a collector as a peer: what it sees holds together.
+// FuzzShare sends arbitrary bytes to a collector as a peer: the accepted blocks are consistent.
 func FuzzShare(f *testing.F) {
 	start := time.Unix(1.8e9, 0)
 	for _, rows := range []int{1, 5, 100} {
@@ -459,8 +460,8 @@ func FuzzShare(f *testing.F) {
 	})
 }
 
-// BenchmarkEncodeShared is what sharing costs the sender's pipeline, whatever the number of
-// peers; BenchmarkTakeShared what it costs a receiver without the live view's own work.
+// BenchmarkEncodeShared measures the cost for the sender's pipeline, for any number of peers;
+// BenchmarkTakeShared that for a receiver, without the live view's own work.
 func BenchmarkEncodeShared(b *testing.B) {
 	for _, rows := range []int{20, 200, 2000} {
 		b.Run(fmt.Sprint(rows), func(b *testing.B) {

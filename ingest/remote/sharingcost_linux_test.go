@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// arrivals is a live sink that takes the time of blocks by their number.
+// arrivals is a live sink that records when blocks arrive, by number.
 type arrivals struct {
 	mu   sync.Mutex
 	sent map[uint64]time.Time
@@ -35,9 +35,9 @@ func (a *arrivals) count() int {
 	return len(a.took)
 }
 
-// BenchmarkPeerLink is what a link costs both of its ends, with TLS and compression, where a
-// window is what 50 exporters hand in within 100 ms: CPU time by rusage, and the time until a
-// block is in the peer's live sink, whose own work is not part of it.
+// BenchmarkPeerLink measures the cost of a link for both ends, with TLS and compression, where
+// 50 exporters send a window within 100 ms: CPU time by rusage, and the time until a block is
+// in the peer's live sink, without that sink's own work.
 func BenchmarkPeerLink(b *testing.B) {
 	const exporters, rows = 50, 200
 	ca := edgetest.NewAuthority(b)
@@ -76,7 +76,7 @@ func BenchmarkPeerLink(b *testing.B) {
 	b.ReportMetric(float64(s.Stats().Peers[0].Requests)/float64(n/exporters), "requests/window")
 }
 
-// cpuTime is the CPU time of this process so far.
+// cpuTime returns the CPU time of this process so far.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

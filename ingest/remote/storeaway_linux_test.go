@@ -11,12 +11,12 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// outageVariable is how long the server of TestStoreAway is away: 5m unless set.
+// outageVariable sets how long the server of TestStoreAway is down; default 5m.
 const outageVariable = "CSIGSCOPE_TEST_INGEST_OUTAGE"
 
-// TestStoreAway stops the server for 5 minutes while 100 exporters hand in a window a second each.
-// The collector goes on to take them all, its memory stays flat, and the server gets every row
-// once when it comes back. make nightly takes 30 minutes.
+// TestStoreAway stops the server for 5 minutes while 100 exporters send a window a second each.
+// The collector continues to accept them, its memory stays flat, and the server gets every row
+// once when it is back. make nightly takes 30 minutes.
 func TestStoreAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short; the server is away for 5 minutes, which make test-all waits for")

@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/remote"
 )
 
-// TestDescriber: names appear while taps and reloads ask for them to be told. In the end all
-// are told of the last networks.
+// TestDescriber: names appear while taps and reloads request their description. In the end all
+// names of the last networks are described.
 func TestDescriber(t *testing.T) {
 	t.Parallel()
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))

@@ -7,8 +7,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
-// TestWireTap: nothing that a row of a tap has is left behind on the way from an exporter,
-// but for its identity, which is the collector's to give.
+// TestWireTap: every field of a tap's row survives the way from an exporter, except its
+// identity, which the collector assigns.
 func TestWireTap(t *testing.T) {
 	var row store.TapRow
 	v := reflect.ValueOf(&row).Elem()

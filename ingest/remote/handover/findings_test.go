@@ -9,8 +9,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
-// TestWireFinding: nothing that a finding of a live tap has is left behind on the way from
-// an exporter, and it goes with the row of its tap alone.
+// TestWireFinding: every field of a live tap's finding survives the way from an exporter, and
+// it goes only with the row of its tap.
 func TestWireFinding(t *testing.T) {
 	row := store.FindingRow{
 		Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}, Seq: 4, Kind: "orphan-tag", ID: 5, Severity: store.SeverityWarning,

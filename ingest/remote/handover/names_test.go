@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { chdbtest.Main(m) }
 
-// collecting serves exporters, who show no credential, under a name, until it is stopped.
+// collecting serves exporters without a credential under a name, until it is stopped.
 func collecting(t *testing.T, db *store.Store, exporter string) (url string, stop func()) {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -43,7 +43,7 @@ func collecting(t *testing.T, db *store.Store, exporter string) (url string, sto
 	}
 }
 
-// exports hands in one row under a description.
+// exports sends one row under a description.
 func exports(t *testing.T, url string, d remote.Description) {
 	t.Helper()
 	c, err := remote.OpenClient(remote.ClientConfig{Collectors: []string{url}, Dir: t.TempDir(), SpoolEvery: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
@@ -81,7 +81,7 @@ func exports(t *testing.T, url string, d remote.Description) {
 	}
 }
 
-// describe says what a port and a rack are.
+// describe returns a description of a port and a rack.
 func describe(capacity uint64, parent string) remote.Description {
 	l := fabric.Location{ID: fabric.PortLocationID("leaf1", "up1"), Name: "leaf1:up1", Kind: fabric.KindPort, Capacity: capacity, Candidates: []string{"leaf1:up1"}, CandidateCount: 1}
 	l.Set, l.DeviceLoc, l.StageLoc = l.ID, l.ID, l.ID
@@ -91,9 +91,9 @@ func describe(capacity uint64, parent string) remote.Description {
 	}
 }
 
-// TestConflictOfCollectors: two collectors of one store take names as their exporters describe
-// them, each on its own disk. The later one to reach the store finds the conflict there, and
-// shows it with what its exporter hands in next.
+// TestConflictOfCollectors: two collectors of one store accept their exporters' descriptions,
+// each on its own disk. The one that reaches the store later finds the conflict there and
+// reports it with its exporter's next items.
 func TestConflictOfCollectors(t *testing.T) {
 	engine := chdbtest.StartIn(t, t.TempDir())
 	var dbs [2]*store.Store
@@ -139,9 +139,9 @@ func TestConflictOfCollectors(t *testing.T) {
 	}
 }
 
-// TestPinsOutliveCollector: in the store itself, names keep the meaning that the first exporter
-// gave them over a restart of the collector, the finding is there for everybody to see, and a
-// collector that runs notices that they are unpinned.
+// TestPinsOutliveCollector: in the store, names keep the first exporter's description over a
+// restart of the collector, everybody can see the finding, and a running collector notices when
+// the names are unpinned.
 func TestPinsOutliveCollector(t *testing.T) {
 	engine := chdbtest.StartIn(t, t.TempDir())
 	db, err := store.Open(t.Context(), store.Options{
@@ -194,6 +194,6 @@ func TestPinsOutliveCollector(t *testing.T) {
 		t.Fatalf("unpinned %+v, %v", list, err)
 	}
 	for capacity, parent := meaning(); capacity != 1 || parent != "pod2"; capacity, parent = meaning() {
-		time.Sleep(10 * time.Millisecond) // until the test's own time is up
+		time.Sleep(10 * time.Millisecond) // until the test times out
 	}
 }
