@@ -11,36 +11,36 @@ import (
 	"github.com/csigscope/csigscope/ingest/remote"
 )
 
-// TLS names files in PEM. They are read again when they change.
+// TLS names PEM files. They are reloaded when they change.
 type TLS struct {
 	Cert string `yaml:"cert,omitempty" unit:"file" help:"file of the certificate of this end (PEM); read again when it changes, as the other two"`
 	Key  string `yaml:"key,omitempty" unit:"file" help:"file of its key (PEM)"`
 	CA   string `yaml:"ca,omitempty" unit:"file" help:"file of the authorities that sign the certificates of the other end (PEM)"`
 }
 
-// Files are the same for the room that reads them.
+// Files returns the files for package edge.
 func (c TLS) Files() edge.TLSFiles {
 	return edge.TLSFiles{Cert: c.Cert, Key: c.Key, CA: c.CA}
 }
 
-// Credentials are how this end of a connection to collectors proves who it is.
+// Credentials authenticate this end of a connection to collectors.
 type Credentials struct {
 	TLS       TLS    `yaml:"tls,omitempty" help:"ca is the authority of the collectors' certificates"`
 	TokenFile string `yaml:"token_file,omitempty" unit:"file" help:"file with the bearer token of this host"`
 }
 
-// Files are those that are read again later.
+// Files returns the files that are reloaded later.
 func (c *Credentials) Files() []string {
 	return []string{c.TokenFile, c.TLS.Cert, c.TLS.Key, c.TLS.CA}
 }
 
-// Peers are the other collectors of a fleet, which get the windows of this one.
+// Peers are the other collectors of a fleet, which receive this collector's windows.
 type Peers struct {
 	Collectors  []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of the other collectors of a fleet, at most 64: each gets the closed windows of 1s of this one, so that whichever is asked answers for all"`
 	Credentials `yaml:",inline"`
 }
 
-// Sharing is the same for the room that shares.
+// Sharing returns the settings for package remote.
 func (c *Peers) Sharing() remote.SharingConfig {
 	return remote.SharingConfig{Peers: c.Collectors, TLS: c.TLS.Files(), TokenFile: c.TokenFile}
 }
@@ -53,7 +53,7 @@ func (c *Peers) check() error {
 	return nil
 }
 
-// Ingest says which exporters may send batches, how they are known, and how much they may send.
+// Ingest configures which exporters may send, how they authenticate, and their limits.
 type Ingest struct {
 	Listen    Address        `yaml:"listen,omitempty" help:"address that exporters send to, such as 127.0.0.1:4319; beyond loopback it needs TLS and credentials"`
 	TLS       TLS            `yaml:"tls,omitempty" help:"ca is the authority of the exporters' certificates"`
@@ -64,19 +64,19 @@ type Ingest struct {
 	Peers     []string       `yaml:"peers,omitempty,flow" unit:"name" help:"names of other collectors, as their certificates or the file of tokens say: what they share is shown by --api-listen and never stored. They may not export; each may send as much as 20 exporters"`
 }
 
-// Exporter is an exporter that may send, or all of a pattern.
+// Exporter is an exporter, or a pattern of exporters, that may send.
 type Exporter struct {
 	Name   Text `yaml:"name" help:"name, or a pattern such as rack1-*; required"`
 	Limits `yaml:",inline"`
 }
 
-// ExporterLimits bound each exporter, and how many there are.
+// ExporterLimits bounds each exporter, and their number.
 type ExporterLimits struct {
 	Limits    `yaml:",inline"`
 	Exporters Quantity `yaml:"exporters,omitempty" default:"4096" help:"exporters that are remembered"`
 }
 
-// Limits bound one exporter; see remote.Limits, which has the defaults.
+// Limits bounds one exporter; see remote.Limits for the defaults.
 type Limits struct {
 	Requests    Quantity `yaml:"requests,omitempty" default:"50" help:"requests in a second"`
 	Bytes       Bytes    `yaml:"bytes,omitempty" default:"8MiB" help:"bytes in a second"`
@@ -93,12 +93,12 @@ func (l *Limits) limits() remote.Limits {
 	}
 }
 
-// Auth is how exporters are known.
+// Auth returns how exporters authenticate.
 func (c *Ingest) Auth() edge.Auth {
 	return edge.Auth{TLS: c.TLS.Files(), Clients: c.Tokens, Anonymous: edge.Peer{Name: c.Anonymous}}
 }
 
-// Admission says which exporters may send, and how much.
+// Admission returns which exporters may send, and their limits.
 func (c *Ingest) Admission() remote.Admission {
 	a := remote.Admission{Limits: c.Limits.limits(), Peers: c.Peers}
 	a.Limits.MaxExporters = c.Limits.Exporters.Int()
@@ -126,7 +126,7 @@ func (c *Ingest) check() error {
 	return nil
 }
 
-// CheckListen refuses an address that others can reach, where that is not safe.
+// CheckListen rejects an address that other machines can reach without protection.
 func (c *Ingest) CheckListen() error {
 	if c.Listen == "" || edge.IsLoopback(c.Listen.host()) {
 		return nil
@@ -138,7 +138,7 @@ func (c *Ingest) CheckListen() error {
 	return nil
 }
 
-// API says who may ask the query API and the page, and how much.
+// API configures access to the query API and the page, and the limits of clients.
 type API struct {
 	TLS        TLS                    `yaml:"tls,omitempty" help:"ca is the authority of the clients' certificates"`
 	Clients    string                 `yaml:"clients,omitempty" unit:"file" help:"file of lines NAME: read|admin SHA256-OF-THE-TOKEN [EXPIRES], and NAME: read|admin certificate; read again when it changes"`
@@ -148,7 +148,7 @@ type API struct {
 	AnswerTime Duration               `yaml:"answer_time" range:"1s..1m" help:"time that one answer may take; store: {limits: {time}} bounds each query of the store within it. Exported tables may take 15 s longer"`
 }
 
-// APILimits bound each client; see edge.Limits.
+// APILimits bounds each client; see edge.Limits.
 type APILimits struct {
 	Requests   Quantity `yaml:"requests" range:"1..1000000" help:"requests in a second"`
 	Concurrent Quantity `yaml:"concurrent" range:"1..1048576" help:"requests that are answered at the same time"`
@@ -164,7 +164,7 @@ func defaultAPI() API {
 	}}
 }
 
-// roleNone is the role of nobody, in the configuration.
+// roleNone is the configured role that admits nobody.
 const roleNone = "none"
 
 var roles = []string{string(edge.Read), string(edge.Admin)}
@@ -191,7 +191,7 @@ func (c *API) check() error {
 	return nil
 }
 
-// Settings say how much clients may ask, and from which web sites.
+// Settings returns the limits of clients and the permitted web sites.
 func (c *API) Settings() edge.Settings {
 	l := &c.Limits
 	return edge.Settings{Origins: c.Origins, Limits: edge.Limits{
@@ -200,10 +200,10 @@ func (c *API) Settings() edge.Settings {
 	}}
 }
 
-// Files are those that are read again later.
+// Files returns the files that are reloaded later.
 func (c *API) Files() []string { return []string{c.Clients, c.TLS.Cert, c.TLS.Key, c.TLS.CA} }
 
-// Auth is how clients are known.
+// Auth returns how clients authenticate.
 func (c *API) Auth() edge.Auth {
 	a := edge.Auth{TLS: c.TLS.Files(), Clients: c.Clients}
 	role := string(c.Anonymous)
@@ -216,7 +216,7 @@ func (c *API) Auth() edge.Auth {
 	return a
 }
 
-// CheckListen refuses an address that others can reach, where that is not safe.
+// CheckListen rejects an address that other machines can reach without protection.
 func (c *API) CheckListen(a Address) error {
 	auth := c.Auth()
 	if why := auth.Exposed(); why != nil && !edge.IsLoopback(a.host()) {

@@ -21,7 +21,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/remote"
 )
 
-// Capture is what collecting and exporting have in common.
+// Capture holds the keys that collect and export share.
 type Capture struct {
 	Instance       Text     `yaml:"instance,omitempty" unit:"name" default:"the host's name" help:"name of this process, by which its rows are identified: it has to stay the same, and no other process that stores in the same place may have it; at most 200 bytes"`
 	Taps           []Tap    `yaml:"taps,omitempty" help:"interfaces to capture from; at most 256 with mirrors"`
@@ -29,7 +29,7 @@ type Capture struct {
 	Lateness       Duration `yaml:"lateness" range:"50ms..1m" help:"how long a window of 1s stays open for late packets after its end, before it is final and stored; shorter windows wait no longer, longer ones no less"`
 }
 
-// Collect is what collect does beside what the other sections say.
+// Collect holds the keys of collect.
 type Collect struct {
 	Capture `yaml:",inline"`
 	MaxAge  Duration `yaml:"max_age" range:"1s..1m" help:"after how long a silence live answers have no data: of a cell, a tap and an exporter; whole seconds"`
@@ -38,7 +38,7 @@ type Collect struct {
 	Peers   Peers    `yaml:"peers,omitempty"`
 }
 
-// Export is what export does.
+// Export holds the keys of export.
 type Export struct {
 	Capture     `yaml:",inline"`
 	Collectors  []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of collectors; the first that answers is used"`
@@ -46,7 +46,7 @@ type Export struct {
 	Spool       Spool `yaml:"spool"`
 }
 
-// Spool is where windows wait on disk for a collector.
+// Spool is the place where windows wait on disk for a collector.
 type Spool struct {
 	Dir  string `yaml:"dir,omitempty" unit:"folder" default:"in the user's data folder" help:"folder in which windows wait on disk for a collector"`
 	Size Bytes  `yaml:"size" range:"1MiB.." help:"largest size of the spool; when it is full, the oldest windows give way"`
@@ -65,13 +65,13 @@ func defaultCapture() Capture {
 	return Capture{CommitInterval: Duration(local.DefaultInterval), Lateness: Duration(s.LatenessOf(aggregate.LiveResolution))}
 }
 
-// Bounds of the sections.
+// Limits of the sections.
 const (
 	maxTaps         = 256
 	maxInstanceName = 200
 )
 
-// Name is the instance, or the name of the host.
+// Name returns the instance, or else the name of the host.
 func (c *Capture) Name() (string, error) {
 	if c.Instance != "" {
 		return string(c.Instance), nil
@@ -83,12 +83,12 @@ func (c *Capture) Name() (string, error) {
 	return name, nil
 }
 
-// Check finds values out of bounds, also those that came from flags.
+// Check validates the values, including those from flags.
 func (c *Collect) Check() error {
 	return errors.Join(c.checkTaps("collect", c.Mirrors), c.Ingest.check(), c.Peers.check())
 }
 
-// Check finds values out of bounds, also those that came from flags.
+// Check validates the values, including those from flags.
 func (c *Export) Check() error {
 	for i, url := range c.Collectors {
 		if err := remote.CheckCollector(url, c.TLS.Files()); err != nil {
@@ -104,7 +104,7 @@ func (c *Export) Check() error {
 	return c.checkTaps("export", nil)
 }
 
-// checkTaps checks what the section of a name captures.
+// checkTaps validates the taps and mirrors of a section.
 func (c *Capture) checkTaps(section string, mirrors []Mirror) error {
 	if len(c.Instance) > maxInstanceName {
 		return fmt.Errorf("%s: instance: expected at most %d bytes", section, maxInstanceName)
@@ -138,7 +138,7 @@ func (c *Capture) checkTaps(section string, mirrors []Mirror) error {
 	return nil
 }
 
-// The words of sections. Those of places are the fabric file's.
+// The words of choices. The places are those of the fabric file.
 type (
 	places      struct{}
 	directions  struct{}
@@ -155,7 +155,7 @@ func (clocks) words() []string {
 	return []string{string(taps.ClockCollector), string(taps.ClockSwitch)}
 }
 
-// Place says where a tap is on the way of packets. Only receiver taps enter the heatmaps.
+// Place is the position of a tap on the path of packets. Only receiver taps enter the heatmaps.
 type Place = Choice[places]
 
 // Tap is one interface to capture from.
@@ -174,7 +174,7 @@ type Tap struct {
 	Mirrors     decode.Mirrors     `yaml:"mirrors,omitempty,flow" unit:"list" default:"as place, else none" help:"kinds of mirror sessions to unwrap, such as [erspan]; tags in other sessions are orphans, since anybody can send them"`
 }
 
-// TapName is the name of the tap, or of its interface.
+// TapName returns the name of the tap, or else of its interface.
 func (t *Tap) TapName() string { return string(cmp.Or(t.Name, t.Interface)) }
 
 func (t *Tap) check() error {
@@ -188,7 +188,8 @@ func (t *Tap) check() error {
 	return err
 }
 
-// checkTapName checks the name of an interface, a mirror or a session as the fabric file's.
+// checkTapName validates the name of an interface, a mirror or a session like the fabric
+// file's.
 func checkTapName(name string) error {
 	err := fabric.CheckTaps([]fabric.TapSpec{{Name: name, Place: fabric.TapPlaces[0]}})
 	if wrong, ok := errors.AsType[*fabric.SpecError](err); ok {
@@ -197,7 +198,7 @@ func checkTapName(name string) error {
 	return nil
 }
 
-// config is how the tap captures.
+// config returns the capture settings of the tap.
 func (t *Tap) config() capture.TapConfig {
 	stamp, _ := capture.ParseStamp(string(t.Timestamps)) // one of the words
 	return capture.TapConfig{
@@ -206,7 +207,7 @@ func (t *Tap) config() capture.TapConfig {
 	}
 }
 
-// Mirror is an address that switches send mirrored frames to.
+// Mirror is an address to which switches send mirrored frames.
 type Mirror struct {
 	Listen      Text                     `yaml:"listen" help:"IP:PORT for vxlan and tzsp; IP for erspan and gretap, which takes CAP_NET_RAW; required"`
 	Kind        Choice[mirrorKinds]      `yaml:"kind" help:"encapsulation; required"`
@@ -219,7 +220,7 @@ type Mirror struct {
 	MaxSessions Quantity                 `yaml:"max_sessions,omitempty" range:"1..1024" default:"64" help:"sessions that are taps of their own; further ones count together"`
 }
 
-// MirrorSession is how frames of one session of a mirror count.
+// MirrorSession holds settings for one session of a mirror.
 type MirrorSession struct {
 	Place  Place          `yaml:"place,omitempty" default:"of the mirror" help:"place of the session"`
 	Weight Quantity       `yaml:"weight,omitempty" range:"1..1073741824" default:"of the mirror" help:"packets that one mirrored packet stands for"`
@@ -255,7 +256,7 @@ func (m *Mirror) check() error {
 	return err
 }
 
-// socket is where the mirror's packets arrive.
+// socket returns the settings of the socket that receives the mirror's packets.
 func (m *Mirror) socket() (capture.MirrorSocketConfig, error) {
 	cfg := capture.MirrorSocketConfig{Buffer: int(min(m.Buffer, math.MaxInt32))}
 	var err error
@@ -274,7 +275,7 @@ func (m *Mirror) socket() (capture.MirrorSocketConfig, error) {
 	return cfg, nil
 }
 
-// kinds are the sessions that are expected at a port.
+// kinds returns the expected kinds of sessions at a port.
 func (m *Mirror) kinds(port uint16) (kinds decode.Mirrors) {
 	switch m.Kind {
 	case "erspan":
@@ -289,7 +290,7 @@ func (m *Mirror) kinds(port uint16) (kinds decode.Mirrors) {
 	return kinds
 }
 
-// sessions are those that the section names.
+// sessions returns the sessions that the section names.
 func (m *Mirror) sessions() (map[taps.SessionMatch]taps.Session, error) {
 	if n, most := len(m.Sessions), m.maxSessions(); n > most {
 		return nil, fmt.Errorf("%s: %d sessions: expected at most max_sessions, %d", m.name(), n, most)

@@ -1,11 +1,12 @@
-// Package config is the configuration file: its keys with their defaults, bounds and meaning,
-// and what the rooms of the program are configured with by it.
+// Package config is the configuration file: its keys with their defaults, ranges and meaning,
+// and the settings that it gives to other packages.
 //
-// A file is decoded onto the defaults and checked once, as a whole. What a key means, and
-// between which bounds it may be, stands in the tags of its field: default and range are what
-// the reference of the keys prints, and range is what a value is checked by.
+// A file is decoded over the defaults and checked once, as a whole. The tags of a field define
+// its key: default and range are printed by the reference of the keys, and range is also
+// enforced.
 //
-// It must never know commands: they name the flags that come before keys, and what they do with
+// It knows keys and values. It must never know commands: they choose the flags that override
+// keys, and use the values.
 // values is theirs.
 package config
 
@@ -24,13 +25,13 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// maxBytes bounds a configuration file.
+// maxBytes is the maximum size of a configuration file.
 const maxBytes = 4 << 20
 
 // Config is the configuration file over the defaults.
 type Config struct {
-	// CSIG is what the file alone says: it is laid over the fabric file's section, and both
-	// over csig.DefaultSpec.
+	// CSIG is the section of this file only: it is laid over the fabric file's section, and
+	// both over csig.DefaultSpec.
 	CSIG     csig.Spec        `yaml:"csig,omitempty" default:"below" help:"meaning of TPIDs, signal values and locator metadata, laid over the section csig of the fabric file; see the tables below"`
 	Decode   Decode           `yaml:"decode"`
 	Windows  Windows          `yaml:"windows"`
@@ -42,7 +43,7 @@ type Config struct {
 	Collect  Collect          `yaml:"collect"`
 	Export   Export           `yaml:"export"`
 	API      API              `yaml:"api"`
-	// MemoryLimit is divided by Config.Memory.
+	// Config.Memory divides MemoryLimit.
 	MemoryLimit Bytes `yaml:"memory_limit,omitempty" range:"256MiB.." default:"90 % of the limit of the process's cgroup, else none" help:"memory of collect, export or query serve together with the embedded engine that it starts: what grows in them gets bounds that add up to it. The environment variable GOMEMLIMIT, of the Go heap alone, comes first"`
 }
 
@@ -54,7 +55,7 @@ func Default() Config {
 	}
 }
 
-// Load reads and checks a configuration file; an empty path is the empty file. Its errors are
+// Load reads and checks a configuration file; an empty path means an empty file. Its errors are
 // one line, and name the file, lines and keys.
 func Load(path string) (Config, error) {
 	if path == "" {
@@ -79,11 +80,11 @@ func Load(path string) (Config, error) {
 	return c, nil
 }
 
-// Parse decodes the text of a file onto the defaults, and checks it.
+// Parse decodes the text of a file over the defaults, and checks it.
 func Parse(text []byte) (Config, error) {
 	c := Default()
 	var tree yaml.Node
-	_ = yaml.Unmarshal(text, &tree) // the decoder reports bad YAML
+	_ = yaml.Unmarshal(text, &tree) // the decoder reports invalid YAML
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	switch err := d.Decode(&c); {
@@ -107,9 +108,9 @@ func Parse(text []byte) (Config, error) {
 	return c, nil
 }
 
-// check finds what is wrong with values, first by their ranges, and then by the functions that
-// commands make things with: what it lets pass, no command refuses because of its value. What
-// needs the fabric file is not checked here. Errors begin with the keys of the value.
+// check validates values, first by their ranges and then with the functions that commands use,
+// so that no command later refuses a value that passed. It does not check values that depend on
+// the fabric file. Errors begin with the keys of the value.
 func (c *Config) check() (wrong []error) {
 	if wrong = outOfRange(reflect.ValueOf(c).Elem()); wrong != nil {
 		return wrong
@@ -125,8 +126,8 @@ func (c *Config) check() (wrong []error) {
 	return wrong
 }
 
-// checkCSIG checks the section csig alone, so that an error counts the tables of this file, and
-// then with the defaults that it is laid over.
+// checkCSIG checks the section csig on its own, so that table numbers in errors are those of
+// this file, and then laid over the defaults.
 func (c *Config) checkCSIG() error {
 	if _, err := c.CSIG.Compile(); err != nil {
 		return fmt.Errorf("csig: %s", strings.TrimPrefix(err.Error(), "compile "))
@@ -139,7 +140,7 @@ func (c *Config) checkCSIG() error {
 	return err
 }
 
-// Dump writes the configuration, with defaults that depend on other keys.
+// Dump writes the configuration, including defaults that depend on other keys.
 func (c Config) Dump(w io.Writer) error {
 	c.CSIG = csig.DefaultSpec().Overlay(c.CSIG)
 	if limits, err := c.Flows.limits(); err == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// dump is a configuration as config dump prints it.
+// dump returns a configuration as config dump prints it.
 func dump(t *testing.T, c Config) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -35,7 +35,7 @@ func parse(t *testing.T, text string) Config {
 	return c
 }
 
-// TestDump: a dump is the configuration, but for its password.
+// TestDump: a dump equals the configuration, except for its password.
 func TestDump(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "windows:\nstore:\n  limits:\n", `store:
@@ -68,7 +68,7 @@ collect: {taps: [{interface: lo, mirrors: [vxlan], timestamps: software}], mirro
 	}
 }
 
-// TestStoreSection: what the section says is what stores are opened with.
+// TestStoreSection: stores are opened with the values of the section.
 func TestStoreSection(t *testing.T) {
 	t.Parallel()
 	c := parse(t, `store:
@@ -116,7 +116,7 @@ func TestStoreSection(t *testing.T) {
 	}
 }
 
-// TestMistakes names lines and keys, and prints no password.
+// TestMistakes: errors name lines and keys, and contain no password.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -192,7 +192,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestNetwork: the epoch is of what makes other rows; findings can be switched off.
+// TestNetwork: the epoch depends only on settings that change rows; detection can be switched
+// off.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	open := func(text string) *Network {
@@ -226,7 +227,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestAPILimits: what the section says is what clients may.
+// TestAPILimits: clients have the limits of the section.
 func TestAPILimits(t *testing.T) {
 	c := parse(t, `api: {origins: ["https://te.example"], limits: {requests: 5, concurrent: 6, watchers: 7, store_time: 8s, askers: 9}}`)
 	want := edge.Settings{Origins: []string{"https://te.example"}, Limits: edge.Limits{Requests: 5, Concurrent: 6, Watchers: 7, StoreTime: 8 * time.Second, Askers: 9}}
@@ -235,8 +236,8 @@ func TestAPILimits(t *testing.T) {
 	}
 }
 
-// TestKeys: each key has a meaning, and what the reference says of its range holds: config
-// check takes both ends of it.
+// TestKeys: each key has a meaning, and config check accepts both ends of the range in the
+// reference.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	ends := 0
@@ -280,7 +281,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestFlag: a flag that was given comes before the file, and has the key's default and range.
+// TestFlag: a given flag overrides the file, and has the key's default and range.
 func TestFlag(t *testing.T) {
 	t.Parallel()
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -314,7 +315,7 @@ func TestFlag(t *testing.T) {
 	}
 }
 
-// TestSettings: a list of exporters is no reason for a restart, and the way to a store is.
+// TestSettings: a new list of exporters needs no restart, a new store does.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	settings := func(text string) Settings {

@@ -9,9 +9,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// lineOf is the line of the value that an error is about, 0 for none: the error begins with
-// the keys on the way to it, as in "api: limits: askers 0: " or "taps[1].weight: ". Of keys
-// that the file does not have, it is the line where they are missed.
+// lineOf returns the line of the value that an error is about, 0 for none. The error begins
+// with the path of keys, as in "api: limits: askers 0: " or "taps[1].weight: ". If the file
+// lacks a key, it returns the line of the innermost parent in the file.
 func lineOf(tree *yaml.Node, text string) (line int) {
 	if tree.Kind == yaml.DocumentNode && len(tree.Content) > 0 {
 		tree = tree.Content[0]
@@ -28,7 +28,7 @@ func lineOf(tree *yaml.Node, text string) (line int) {
 	return line
 }
 
-// below is the value of a key such as limits, or the element of an index such as [1].
+// below returns the value of a key such as limits, or the element of an index such as [1].
 func below(n *yaml.Node, key string) *yaml.Node {
 	index, list := strings.CutPrefix(strings.TrimSuffix(key, "]"), "[")
 	if i, err := strconv.Atoi(index); err == nil && list && n.Kind == yaml.SequenceNode && i < len(n.Content) {
@@ -42,7 +42,7 @@ func below(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// nameKeys says which key each line of an error is about, unless it is about the key itself.
+// nameKeys adds the key to each line of an error, unless the line is about the key itself.
 func nameKeys(text string, tree *yaml.Node) string {
 	parts := strings.Split(text, "; ")
 	for i, part := range parts {
@@ -59,8 +59,8 @@ func nameKeys(text string, tree *yaml.Node) string {
 	return strings.Join(parts, "; ")
 }
 
-// keysAt are the keys, from the outermost on, of the value on a line that a text quotes, or
-// else those that all values on it have in common.
+// keysAt returns the path of keys, outermost first, of the value on a line that a text quotes,
+// or else the common path of all values on it.
 func keysAt(tree *yaml.Node, line int, text string) (keys []string) {
 	var all, quoted [][]string
 	kind := yaml.ScalarNode
@@ -115,14 +115,14 @@ var (
 	yamlWrongType  = regexp.MustCompile("cannot unmarshal !!(\\w+)( `.*`)? into (\\S+)")
 )
 
-// yamlTab is what the parser says of a tab where text may begin.
+// yamlTab is the parser's message for a tab in the indentation.
 const yamlTab = "found character that cannot start any token"
 
-// yamlKinds are the kinds of values as YAML names them.
+// yamlKinds are plain names for YAML's kinds of values.
 var yamlKinds = map[string]string{"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "null": "nothing", "seq": "a list", "map": "keys with values"}
 
-// PlainYAMLError says a YAML mistake without the names of Go types. known is the command
-// that prints the keys that there are.
+// PlainYAMLError returns the text of a YAML error without the names of Go types. known is the
+// command that prints the known keys.
 func PlainYAMLError(err error, known string) string {
 	text := strings.Replace(err.Error(), "yaml: ", "", 1)
 	text = strings.Replace(text, "unmarshal errors:\n", "", 1)
@@ -137,7 +137,7 @@ func PlainYAMLError(err error, known string) string {
 	switch {
 	case strings.Contains(text, yamlTab):
 		if !yamlLine.MatchString(text) {
-			text = strings.Replace(text, yamlTab, "line 1: "+yamlTab, 1) // the parser counts from 0, and leaves that out
+			text = strings.Replace(text, yamlTab, "line 1: "+yamlTab, 1) // the parser counts from 0 and omits line 0
 		}
 		text += ": YAML is indented by spaces, not by tabs"
 	case strings.Contains(text, `unknown key "devices"`), strings.Contains(text, `unknown key "groups"`):
@@ -146,7 +146,7 @@ func PlainYAMLError(err error, known string) string {
 	return text
 }
 
-// plainYAMLType says that a value is of another type than its key has.
+// plainYAMLType rewords the error for a value of the wrong type.
 func plainYAMLType(text string) string {
 	parts := yamlWrongType.FindStringSubmatch(text)
 	kind, value, into := parts[1], strings.TrimSpace(parts[2]), parts[3]
@@ -171,7 +171,7 @@ func plainYAMLType(text string) string {
 	return strings.TrimSpace(value+" is "+kind) + ", expected " + expected
 }
 
-// atLine begins an error about a line, if it is known.
+// atLine returns the prefix of an error for a line, empty if it is unknown.
 func atLine(n int) string {
 	if n == 0 {
 		return ""

@@ -14,17 +14,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// setter is a type of values.
+// setter is a value that can be set from a text.
 type setter interface{ Set(string) error }
 
-// own tells whether a type is a section of this package, of keys of its own.
+// own reports whether a type is a section of this package, with keys of its own.
 func own(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t.PkgPath() == reflect.TypeFor[Config]().PkgPath() && !reflect.PointerTo(t).Implements(reflect.TypeFor[setter]())
 }
 
-// walk visits the keys of a section and of those below it, with their steps from the file's top:
-// elements of lists are "taps[0]", those of mappings have steps of their own. With example, an
-// empty list has one element "taps[]", and an empty mapping one of "{}".
+// walk visits the keys of a section and its subsections, with their path from the top of the
+// file: list elements are "taps[0]", map keys are path elements. With example, an empty list
+// has one element "taps[]", and an empty map one "{}".
 func walk(path []string, section reflect.Value, example bool, visit func(path []string, f reflect.StructField, v reflect.Value)) {
 	for f, v := range section.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
@@ -55,7 +55,7 @@ func walk(path []string, section reflect.Value, example bool, visit func(path []
 	}
 }
 
-// outOfRange finds values that are not in the range of their keys.
+// outOfRange returns an error for each value outside the range of its key.
 func outOfRange(section reflect.Value) (wrong []error) {
 	walk(nil, section, false, func(path []string, f reflect.StructField, v reflect.Value) {
 		if err := checkRange(f, v); err != nil {
@@ -65,7 +65,7 @@ func outOfRange(section reflect.Value) (wrong []error) {
 	return wrong
 }
 
-// checkRange checks a value by the tag range of its field. One that was not given is in range.
+// checkRange checks a value against the range tag of its field. A missing value passes.
 func checkRange(f reflect.StructField, v reflect.Value) error {
 	low, high, ok := strings.Cut(f.Tag.Get("range"), "..")
 	if !ok || v.IsZero() && strings.Contains(f.Tag.Get("yaml"), "omitempty") {
@@ -80,7 +80,7 @@ func checkRange(f reflect.StructField, v reflect.Value) error {
 	return nil
 }
 
-// rangeText is the tag range as people say it.
+// rangeText returns the range tag in words.
 func rangeText(f reflect.StructField) string {
 	low, high, _ := strings.Cut(f.Tag.Get("range"), "..")
 	switch {
@@ -94,16 +94,16 @@ func rangeText(f reflect.StructField) string {
 	return ""
 }
 
-// parsed is the value that a text of a tag stands for.
+// parsed returns the value of a text in a tag.
 func parsed(t reflect.Type, text string) reflect.Value {
 	v := reflect.New(t).Elem()
 	if err := set(v, text); err != nil {
-		panic(fmt.Sprintf("tag range: %q: %v", text, err)) // a mistake of this package
+		panic(fmt.Sprintf("tag range: %q: %v", text, err)) // a bug in this package
 	}
 	return v
 }
 
-// number is a value with a range.
+// number returns a value with a range as a float.
 func number(v reflect.Value) float64 {
 	if v.CanUint() {
 		return float64(v.Uint())
@@ -111,7 +111,7 @@ func number(v reflect.Value) float64 {
 	return float64(v.Int())
 }
 
-// set sets the value of a key from a text of the command line.
+// set sets the value of a key from a text on the command line.
 func set(v reflect.Value, text string) error {
 	if s, ok := v.Addr().Interface().(setter); ok {
 		return s.Set(text)
@@ -131,7 +131,7 @@ func set(v reflect.Value, text string) error {
 	return nil
 }
 
-// text is the value of a key as errors, the reference and the help of flags print it.
+// text returns the value of a key as errors, the reference and the help of flags print it.
 func text(v reflect.Value) string {
 	if v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()
@@ -145,7 +145,7 @@ func text(v reflect.Value) string {
 	return strings.Trim(fmt.Sprint(v), "[] ")
 }
 
-// override is a flag that comes before a key of the file.
+// override is a flag that overrides a key of the file.
 type override struct {
 	field reflect.StructField
 	path  []string
@@ -153,8 +153,8 @@ type override struct {
 	given bool
 }
 
-// Flag adds a flag that comes before a key of the file such as store.outbox.size, and that has
-// its default, range and meaning. Config.Override takes over the flags that were given.
+// Flag adds a flag that overrides a key of the file such as store.outbox.size, with the key's
+// default, range and meaning. Config.Override applies the flags that were given.
 func Flag(flags *pflag.FlagSet, name, key string) {
 	c := Default()
 	o := &override{}
@@ -164,7 +164,7 @@ func Flag(flags *pflag.FlagSet, name, key string) {
 		}
 	})
 	if o.path == nil {
-		panic("flag for the unknown key " + key) // a mistake of the program
+		panic("flag for the unknown key " + key) // a bug in the program
 	}
 	usage := o.field.Tag.Get("help")
 	if fallback := o.field.Tag.Get("default"); fallback != "" {
@@ -173,7 +173,7 @@ func Flag(flags *pflag.FlagSet, name, key string) {
 	flags.Var(o, name, usage)
 }
 
-// Set implements pflag.Value. An empty text leaves the key to the file.
+// Set implements pflag.Value. An empty text keeps the file's value.
 func (o *override) Set(text string) error {
 	if text == "" {
 		return nil
@@ -190,7 +190,7 @@ func (o *override) Set(text string) error {
 
 // String implements pflag.Value.
 func (o *override) String() string {
-	if o.path == nil { // pflag asks the zero value
+	if o.path == nil { // pflag calls it on the zero value
 		return ""
 	}
 	return text(o.value)
@@ -214,7 +214,7 @@ func (c *Config) Override(flags *pflag.FlagSet) {
 	})
 }
 
-// kind is what the values of a key are.
+// kind returns the type of a key's values in words.
 func kind(f reflect.StructField) string {
 	if unit := f.Tag.Get("unit"); unit != "" {
 		return unit
@@ -241,8 +241,8 @@ func kind(f reflect.StructField) string {
 	return "text"
 }
 
-// WriteReference writes a table of all keys. Those of the section csig are in tables of their
-// own.
+// WriteReference writes a table of all keys except those of the section csig, which have their
+// own tables.
 func WriteReference(w io.Writer) error {
 	c := Default()
 	if _, err := fmt.Fprint(w, "| key | value | default | meaning |\n|---|---|---|---|\n"); err != nil {
@@ -266,10 +266,10 @@ func WriteReference(w io.Writer) error {
 	return failed
 }
 
-// Settings are values by their keys, such as store.dsn.
+// Settings holds values by key, such as store.dsn.
 type Settings map[string]string
 
-// SettingsOf are those of sections by their names.
+// SettingsOf returns the settings in sections, which are given by name.
 func SettingsOf(sections map[string]any) (Settings, error) {
 	text, err := yaml.Marshal(sections)
 	if err != nil {
@@ -295,7 +295,7 @@ func (s Settings) add(at string, value any) {
 	}
 }
 
-// Differ are the keys whose values are not the same in both, in order.
+// Differ returns the keys whose values differ between s and o, sorted.
 func (s Settings) Differ(o Settings) []string {
 	list := make(map[string]bool)
 	for _, side := range [...]Settings{s, o} {

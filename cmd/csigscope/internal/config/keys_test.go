@@ -33,7 +33,7 @@ func checkFile(flag, path string) error {
 	return nil
 }
 
-// writeFile writes a file of a test and gives its path.
+// writeFile writes a file of a test and returns its path.
 func writeFile(t *testing.T, path, text string) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -42,11 +42,11 @@ func writeFile(t *testing.T, path, text string) string {
 	return path
 }
 
-// mistakes are values that are refused, at least one of each key. What stands beside a key in
-// its mapping is in besides.
+// mistakes maps each key to at least one invalid value. besides holds further lines of the same
+// mapping.
 type mistakes map[string][]string
 
-// keysOf are the keys of a file of a type: [] is an element of a list, {} of a mapping.
+// keysOf returns the keys of a type's file: [] is a list element, {} a map element.
 func keysOf(at string, t reflect.Type) (keys []string) {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.Unmarshaler]()) {
 		return []string{at}
@@ -79,8 +79,8 @@ func keysOf(at string, t reflect.Type) (keys []string) {
 	return []string{at}
 }
 
-// fileWith is a file in which a key has a value, beside which further lines of it stand, and
-// the lines of that and of what it is in.
+// fileWith returns a file in which a key has a value, with further lines beside it, and the
+// lines of the value and its parents.
 func fileWith(key, value string, besides map[string]string) (text string, lines []int) {
 	var b strings.Builder
 	line := 0
@@ -139,8 +139,8 @@ func atoi(text string) int {
 	return n
 }
 
-// refused checks that each key of a file has mistakes, and that config check refuses them
-// with their line and key.
+// refused checks that each key of a file has mistakes, and that config check refuses them with
+// their line and key.
 func refused(t *testing.T, flag string, file reflect.Type, all mistakes, besides map[string]string) {
 	t.Helper()
 	keys := keysOf("", file)
@@ -176,7 +176,7 @@ func refused(t *testing.T, flag string, file reflect.Type, all mistakes, besides
 	}
 }
 
-// csigMistakes are those of a section csig, which both files have.
+// csigMistakes are mistakes in the section csig, which both files have.
 var csigMistakes = mistakes{
 	"csig.tpids":                          {"5"},
 	"csig.tpids[].tpid":                   {"-1", "0x100", "0x0800", "70000", "many"},
@@ -239,7 +239,7 @@ var csigBesides = map[string]string{
 	"csig.udp_reflections[]":   "ports: [5000]\noffset: 0\nformat: compact\nprofile: ietf01",
 }
 
-// TestConfigurationKeys: of each key of the configuration, config check refuses a wrong value.
+// TestConfigurationKeys: config check refuses a wrong value of each key of the configuration.
 func TestConfigurationKeys(t *testing.T) {
 	t.Parallel()
 	all := maps.Clone(csigMistakes)
@@ -380,7 +380,7 @@ func TestConfigurationKeys(t *testing.T) {
 	refused(t, "--config", reflect.TypeFor[Config](), all, besides)
 }
 
-// TestFabricKeys is the same of the fabric file.
+// TestFabricKeys does the same for the fabric file.
 func TestFabricKeys(t *testing.T) {
 	t.Parallel()
 	all := maps.Clone(csigMistakes)

@@ -10,52 +10,52 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// What parts of a process take at most, in bytes. Each is above what was measured.
+// Upper bounds of the memory of each part, in bytes. Each is above the measured maximum.
 const (
 	processBytes = 64 << 20  // the runtime, the code, names of the fabric
-	writerBytes  = 210 << 20 // rows on their way to the store's log, and batches for the next
-	topBytes     = 20 << 20  // the top bottlenecks
+	writerBytes  = 210 << 20 // rows on their way to the store's log, and the next batches
+	topBytes     = 20 << 20  // top bottlenecks
 	spoolBytes   = 32 << 20  // items between an exporter's spool and its collector
-	sharedBytes  = 80 << 20  // windows that wait for peers, whose queues hold the same bytes
-	namesBytes   = 64 << 20  // names that exporters described
-	apiBytes     = 256 << 20 // answers and tables under way, names, and 128 stalled watchers
-	blockBytes   = 256 << 10 // of a ring
+	sharedBytes  = 80 << 20  // windows that wait for peers, whose queues share the same bytes
+	namesBytes   = 64 << 20  // names from exporters' descriptions
+	apiBytes     = 256 << 20 // answers and tables in progress, names, and 128 stalled watchers
+	blockBytes   = 256 << 10 // block of a ring
 	defaultRing  = 256       // blocks
-	mirrorBytes  = 64 << 20  // packets that wait for a mirror, unless configured
+	mirrorBytes  = 64 << 20  // packets that wait for a mirror, by default
 
-	keyBytes     = 1200 // a key in all windows that are open, and its rows until they are durable
-	liveRowBytes = 900  // a row of live windows, also provisional, in their log of revisions too, and its answers
+	keyBytes     = 1200 // a key in all open windows, and its rows until they are durable
+	liveRowBytes = 900  // a row of live windows, also provisional, in their revision log too, and its answers
 
 	defaultLiveRows = 1 << 20
-	defaultAnswers  = 256 << 20 // answers that are kept for others who ask the same
-	defaultBuffered = 256 << 20 // requests of exporters that are under way
+	defaultAnswers  = 256 << 20 // answers cached for identical requests
+	defaultBuffered = 256 << 20 // running requests of exporters
 
-	// leastPart is the smallest part of a default that is of use: below it a process does not
+	// leastPart is the smallest useful fraction of a default: below it a process does not
 	// start.
 	leastPart = 1. / 16
-	// headroom is the part of Go's limit that bounds may add up to. The rest is for garbage:
-	// without it, collecting it would take all of the time.
+	// headroom is the fraction of Go's limit that the bounds may add up to. The rest is for
+	// garbage: without it, garbage collection would take all of the CPU time.
 	headroom = 0.8
 
 	leastEngine = 512 << 20
 	mostEngine  = 2 << 30 // the engine's own default
 )
 
-// MemoryUse says which parts a process has.
+// MemoryUse lists the parts that a process has.
 type MemoryUse struct {
 	Capture   *Capture // nil: no taps
 	Mirrors   []Mirror
 	Embedded  bool // the process may start the embedded engine
 	Writes    bool // rows go to a store
 	Spools    bool // windows go to a collector
-	Exporters bool // exporters hand in
-	API       bool // clients ask
-	Live      bool // the last windows are in memory
+	Exporters bool // accepts exporters
+	API       bool // serves the API
+	Live      bool // keeps the last windows in memory
 	Shares    bool // windows go to other collectors
 }
 
-// Memory is how large each part of a process may grow, so that all of them fit under one limit.
-// Zero values are the parts' own defaults: nothing limits the process.
+// Memory holds the maximum size of each part of a process, so that all of them fit under one
+// limit. Zero values mean the parts' own defaults.
 type Memory struct {
 	Go       uint64 // limit of the Go heap, bytes
 	Engine   uint64 // limit of the embedded engine, bytes
@@ -65,16 +65,15 @@ type Memory struct {
 	Windows  uint64 // of all streams, bytes; see MaxKeys
 }
 
-// part is something that grows up to a bound.
+// part is a consumer of memory with an upper bound.
 type part struct {
 	name  string
 	bytes uint64
 }
 
 // Memory divides a limit, in bytes, between the parts of a process and the engine that it
-// starts. inGo is what GOMEMLIMIT leaves to the Go heap. Either may be 0 for none. What has no
-// bound of its own in the configuration shrinks, all by one factor. The error says what does not
-// fit.
+// starts. inGo is the GOMEMLIMIT for the Go heap. Either may be 0 for none. Parts without a
+// configured bound shrink by a common factor. The error lists the parts that do not fit.
 func (c *Config) Memory(limit, inGo uint64, use MemoryUse) (m Memory, err error) {
 	if limit == 0 && inGo == 0 {
 		return m, nil
@@ -111,8 +110,8 @@ func (c *Config) Memory(limit, inGo uint64, use MemoryUse) (m Memory, err error)
 	return m, nil
 }
 
-// parts are those that do not change with the limit, and those that shrink with it, apart from
-// open windows.
+// parts returns the parts of fixed size and those that shrink with the limit, without open
+// windows.
 func (u *MemoryUse) parts() (fixed, shrinking []part) {
 	fixed = []part{{"the process", processBytes}}
 	add := func(to *[]part, has bool, name string, bytes uint64) {
@@ -131,7 +130,7 @@ func (u *MemoryUse) parts() (fixed, shrinking []part) {
 	return fixed, shrinking
 }
 
-// streams is how many keys limits there are: one for each ring and mirror, and a part for
+// streams returns the number of key limits: one for each ring and mirror, and a fraction for
 // each session.
 func (u *MemoryUse) streams() (n float64) {
 	if u.Capture == nil {
@@ -146,7 +145,7 @@ func (u *MemoryUse) streams() (n float64) {
 	return n
 }
 
-// outside is what rings and sockets take beside the Go heap, in bytes.
+// outside returns the memory of rings and sockets outside of the Go heap, in bytes.
 func (u *MemoryUse) outside() (n uint64) {
 	if u.Capture == nil {
 		return 0
@@ -161,8 +160,8 @@ func (u *MemoryUse) outside() (n uint64) {
 	return n
 }
 
-// MaxKeys is the bound on the keys of each stream that a capture has under the configuration. A
-// reload that adds taps divides the same memory again; the error says that it is too little.
+// MaxKeys returns the maximum number of keys of each stream under the configuration. A reload
+// that adds taps divides the same memory again; the error says that it is too little.
 func (m *Memory) MaxKeys(c *Config, use MemoryUse) (int, error) {
 	wanted, n := c.Windows.MaxKeys.Int(), use.streams()
 	if m.Windows == 0 || n == 0 {
@@ -179,7 +178,7 @@ func (m *Memory) MaxKeys(c *Config, use MemoryUse) (int, error) {
 	return wanted, nil
 }
 
-// tooSmall is the error of a limit that the parts do not fit under.
+// tooSmall returns the error for a limit under which the parts do not fit.
 func (m *Memory) tooSmall(needed, outside uint64, fixed, shrinking []part) error {
 	var list []string
 	for _, p := range slices.Concat(fixed, shrinking) {
@@ -204,7 +203,7 @@ func sum(parts []part) (n uint64) {
 	return n
 }
 
-// less is a-b, at least 0.
+// less returns a-b, at least 0.
 func less(a, b uint64) uint64 { return a - min(a, b) }
 
 func mib(bytes uint64) string { return fmt.Sprintf("%d MiB", bytes>>20) }

@@ -7,7 +7,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/window"
 )
 
-// TestMemoryAddsUp: whatever the limit, what a process may hold is below it, or it does not start.
+// TestMemoryAddsUp: for any limit, the bounds of a process add up to less, or it does not
+// start.
 func TestMemoryAddsUp(t *testing.T) {
 	taps := func(n int) *Capture {
 		c := new(Capture)

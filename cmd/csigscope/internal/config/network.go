@@ -17,15 +17,15 @@ import (
 	"github.com/csigscope/csigscope/ingest/local/taps"
 )
 
-// Network is what the configuration and the fabric file say together: the domain, the
-// topology, and the epoch that rows made under them name.
+// Network combines the configuration and the fabric file: the domain, the topology, and the
+// epoch that rows refer to.
 type Network struct {
 	Config Config
 	Domain *csig.Domain
 	Decode decode.Config
 	Fabric *fabric.Fabric
 	Epoch  uint64
-	Text   string // the epoch is its hash
+	Text   string // configuration whose hash is the epoch
 
 	stands map[string]uint32 // places of taps in the middle of the fabric
 }
@@ -42,8 +42,8 @@ func OpenNetwork(configPath, fabricPath string) (*Network, error) {
 	return NewNetwork(configPath, topology, fabricPath)
 }
 
-// NewNetwork reads the configuration and takes the fabric, which may be nil, from the place of
-// a name.
+// NewNetwork reads the configuration and combines it with the fabric, which may be nil; name
+// appears in errors.
 func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network, error) {
 	c, err := Load(configPath)
 	if err != nil {
@@ -75,7 +75,7 @@ func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network
 	return n, nil
 }
 
-// placeTaps finds the places of taps that are said to be in the middle of the fabric.
+// placeTaps resolves the places of taps in the middle of the fabric.
 func (n *Network) placeTaps() error {
 	n.stands = make(map[string]uint32)
 	for _, name := range n.TapNames() {
@@ -91,15 +91,15 @@ func (n *Network) placeTaps() error {
 	return nil
 }
 
-// Naming is how the numbers of rows that are made under the network have names.
+// Naming returns the network that names the numbers in rows.
 func (n *Network) Naming() journal.Network {
 	return journal.Network{Epoch: n.Epoch, Text: n.Text, Fabric: n.Fabric}
 }
 
-// Settings are what all streams of the network have in common.
+// Settings returns the settings that all streams of the network share.
 func (n *Network) Settings() window.Settings {
 	w := &n.Config.Windows
-	flows, _ := n.Config.Flows.limits() // has been checked
+	flows, _ := n.Config.Flows.limits() // checked before
 	return window.Settings{
 		Decode: n.Decode, Resolver: n.Fabric, Epoch: n.Epoch, Finding: n.Finding(),
 		Resolutions: w.Lengths(), FineHeavyOnly: w.FineHeavyOnly, MaxKeys: cmp.Or(w.MaxKeys.Int(), window.DefaultMaxKeys),
@@ -107,10 +107,10 @@ func (n *Network) Settings() window.Settings {
 	}
 }
 
-// maxStoredSubjects bounds the subjects of a kind that one tap's findings tell apart.
+// maxStoredSubjects is the maximum number of subjects per kind in one tap's findings.
 const maxStoredSubjects = 512
 
-// Finding is what taps look for, nil for nothing.
+// Finding returns the configuration of detection at taps, nil if it is off.
 func (n *Network) Finding() *finding.Config {
 	if !n.Config.Findings.Detect {
 		return nil
@@ -120,14 +120,14 @@ func (n *Network) Finding() *finding.Config {
 	}
 }
 
-// TapDefaults are for taps that neither the configuration nor the fabric file places.
+// TapDefaults apply to taps that neither the configuration nor the fabric file places.
 type TapDefaults struct {
 	Place   Place
 	Mirrors decode.Mirrors
 }
 
-// Tap says how packets of a capture interface count: by the configuration, else by the fabric
-// file, else by the defaults.
+// Tap returns how packets of a capture interface count: by the configuration, else by the
+// fabric file, else by the defaults.
 func (n *Network) Tap(name string, defaults TapDefaults) window.Tap {
 	spec, found := n.named(name)
 	if !found {
@@ -138,7 +138,7 @@ func (n *Network) Tap(name string, defaults TapDefaults) window.Tap {
 	return tap
 }
 
-// TapNames are the names of the taps of the fabric file and of the configuration.
+// TapNames returns the names of the taps in the fabric file and the configuration.
 func (n *Network) TapNames() []string {
 	var list []string
 	for _, t := range slices.Concat(n.Fabric.Taps(), n.Config.Taps) {
@@ -149,7 +149,7 @@ func (n *Network) TapNames() []string {
 	return list
 }
 
-// named is what the configuration, else the fabric file, says of a tap.
+// named returns the entry of a tap in the configuration, or else in the fabric file.
 func (n *Network) named(name string) (spec fabric.TapSpec, found bool) {
 	spec, found = n.Fabric.Tap(name)
 	for _, t := range n.Config.Taps {
@@ -166,7 +166,7 @@ func (n *Network) placedAs(spec fabric.TapSpec) window.Tap {
 	return tap
 }
 
-// Taps are the interfaces and mirrors to capture from, of sections that have been checked.
+// Taps returns the interfaces and mirrors to capture from, for sections that have been checked.
 func (n *Network) Taps(interfaces []Tap, mirrors []Mirror, defaults TapDefaults) (taps.Config, error) {
 	cfg := taps.Config{Decode: n.Decode}
 	for i := range interfaces {

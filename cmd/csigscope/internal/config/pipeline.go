@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Decode says how frames with tunnels are read. It is part of the epoch.
+// Decode configures the decoding of frames with tunnels. It is part of the epoch.
 type Decode struct {
 	Endpoints  Choice[endpoints] `yaml:"endpoints" help:"IP header of a tunnel that names the ends of a path"`
 	InnerTags  bool              `yaml:"inner_tags,omitempty" help:"accept tags inside tunnels, which are orphans otherwise"`
@@ -27,7 +27,7 @@ func defaultDecode() Decode {
 	return Decode{Endpoints: "outer", UDPTunnels: decode.DefaultUDPTunnels()}
 }
 
-// Decoder returns how frames are decoded in a domain.
+// Decoder returns the decoder's configuration in a domain.
 func (c *Decode) Decoder(domain *csig.Domain) (d decode.Config, err error) {
 	d = decode.Config{Domain: domain, InnerTags: c.InnerTags, UDPTunnels: c.UDPTunnels}
 	if d.Endpoints, err = decode.ParseEndpoints(string(c.Endpoints)); err == nil {
@@ -39,7 +39,7 @@ func (c *Decode) Decoder(domain *csig.Domain) (d decode.Config, err error) {
 	return d, nil
 }
 
-// Windows says what observations are added up over.
+// Windows configures the windows over which observations are aggregated.
 type Windows struct {
 	Resolutions     []Duration `yaml:"resolutions,flow" help:"lengths of windows, each a whole part of the next; below 1s at most one, of at least 100us; from 10ms on, collect --api-listen serves its windows too"`
 	FineHeavyOnly   bool       `yaml:"fine_heavy_only" help:"keep rows below 1s only where something was heavily loaded"`
@@ -52,7 +52,7 @@ func defaultWindows() Windows {
 	return Windows{Resolutions: []Duration{Duration(time.Second), Duration(time.Minute)}, FineHeavyOnly: true, UDPRepeat: Duration(window.DefaultUDPRepeat)}
 }
 
-// States says when cells and links are congested.
+// States configures when cells and links count as congested.
 type States struct {
 	Onset float64 `yaml:"onset" help:"share of heavily loaded observations from which on a window of 1s with at least 10 samples makes a cell or a link congested"`
 	Clear float64 `yaml:"clear" help:"share below which a window ends that; at most onset"`
@@ -63,7 +63,7 @@ func defaultStates() States {
 	return States{Onset: t.Onset, Clear: t.Clear}
 }
 
-// Thresholds are the states' as the aggregation has them.
+// Thresholds returns the thresholds for package aggregate.
 func (c *States) Thresholds() aggregate.Thresholds {
 	return aggregate.Thresholds{Onset: c.Onset, Clear: c.Clear}
 }
@@ -75,7 +75,7 @@ func (c *States) check() error {
 	return nil
 }
 
-// Lengths are the resolutions.
+// Lengths returns the resolutions.
 func (c *Windows) Lengths() (list []time.Duration) {
 	for _, r := range c.Resolutions {
 		list = append(list, time.Duration(r))
@@ -83,7 +83,7 @@ func (c *Windows) Lengths() (list []time.Duration) {
 	return list
 }
 
-// check finds values out of bounds. Each resolution has to have a table in stores.
+// check validates the values. Each resolution needs a table in stores.
 func (c *Windows) check() error {
 	if err := window.CheckResolutions(c.Lengths(), c.FineHeavyOnly); err != nil {
 		return fmt.Errorf("windows: resolutions: %w", err)
@@ -96,7 +96,7 @@ func (c *Windows) check() error {
 	return nil
 }
 
-// Flows says how many flows windows name.
+// Flows configures the number of named flows in windows.
 type Flows struct {
 	Top    int      `yaml:"top" range:"0..10000" help:"flows that a window names for each signal and kind; 0 names none"`
 	Budget Quantity `yaml:"budget,omitempty" default:"4 times top, at least 4096" help:"flows that are remembered to find them; at least top and 2"`
@@ -104,7 +104,7 @@ type Flows struct {
 
 func defaultFlows() Flows { return Flows{Top: 100} }
 
-// limits are those of shards, with the budget that is meant where there is none.
+// limits returns the limits for shards, including the default budget.
 func (c *Flows) limits() (window.FlowLimits, error) {
 	return window.FlowLimits{Top: c.Top, Budget: c.Budget.Int()}.WithDefaults()
 }
@@ -116,13 +116,13 @@ func (c *Flows) check() error {
 	return nil
 }
 
-// Findings says what observations are looked at for while they are added up.
+// Findings configures detection during aggregation.
 type Findings struct {
 	Detect  bool     `yaml:"detect" help:"look for violations of the protocol and the configuration in packets and windows, and store them"`
 	Senders []Prefix `yaml:"senders,omitempty,flow" default:"all" help:"hosts that may send tags"`
 }
 
-// Prefixes are the senders; none where all hosts may send.
+// Prefixes returns the senders; none if all hosts may send.
 func (c *Findings) Prefixes() (list []netip.Prefix) {
 	for _, p := range c.Senders {
 		list = append(list, p.Prefix)

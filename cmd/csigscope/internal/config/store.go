@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
-// Store is where rows go, for the commands with --store. It is no part of the epoch.
+// Store configures where rows go, for commands with --store. It is not part of the epoch.
 type Store struct {
 	DSN       DSN         `yaml:"dsn" help:"the store, as --store names it: none, embedded[:DIR] or clickhouse://USER@HOST:PORT/DB"`
 	Cluster   string      `yaml:"cluster,omitempty" default:"none: the database is on one server" help:"cluster of the server's remote_servers that the database is sharded over; for a clickhouse:// dsn"`
@@ -22,7 +22,7 @@ type Store struct {
 	Outbox    Outbox      `yaml:"outbox"`
 }
 
-// StoreLimits bound each query; see store.Limits.
+// StoreLimits bounds each query; see store.Limits.
 type StoreLimits struct {
 	Time       Duration `yaml:"time" range:"1ms.." help:"time of a query; limits in the dsn come before these"`
 	ReadRows   Quantity `yaml:"read_rows" help:"rows that a query reads"`
@@ -30,20 +30,20 @@ type StoreLimits struct {
 	ResultRows Quantity `yaml:"result_rows" help:"rows of an answer"`
 }
 
-// Retention is how long rows are kept after they were written. What is nil was not given: it
-// stays as the database has it.
+// Retention is how long rows are kept after they were written. Nil values were not given: the
+// database keeps its own.
 type Retention struct {
 	Fine   *Duration `yaml:"fine,omitempty" range:"1h..18250d" default:"as the database has it; 6h in a new one" help:"how long rows below 1s are kept, in whole seconds"`
 	Second *Duration `yaml:"1s,omitempty" range:"1h..18250d" default:"as the database has it; 14d in a new one" help:"how long rows of 1s are kept"`
 	Minute *Duration `yaml:"1m,omitempty" range:"1h..18250d" default:"as the database has it; 400d in a new one" help:"how long rows of 1m are kept"`
 }
 
-// Outbox is where rows wait on disk for the store. Flags may come before its keys.
+// Outbox configures where rows wait on disk for the store. Flags may override its keys.
 type Outbox struct {
 	Dir       string   `yaml:"dir,omitempty" unit:"folder" default:"in the embedded store's folder, for a server in the user's data folder" help:"folder in which rows wait on disk until the store has them, or none"`
 	Size      Bytes    `yaml:"size" range:"64MiB.." help:"largest size of the outbox; when it is full, replays wait for the store"`
 	Retention Duration `yaml:"retention" range:"0s..1h" help:"how long rows are kept after the store took them, to be sent again if it comes back without them"`
-	// Interval has a default that depends on the store: nil is that.
+	// Interval is nil for the default, which depends on the store.
 	Interval *Duration `yaml:"interval,omitempty" range:"0s..10m" default:"10s for a server, 1s for an embedded store" help:"how long rows wait to be sent with others"`
 }
 
@@ -60,7 +60,7 @@ func defaultOutbox() Outbox {
 	return Outbox{Size: store.DefaultOutboxBytes, Retention: Duration(store.DefaultOutboxKeep)}
 }
 
-// NoOutbox is the folder of a store without an outbox.
+// NoOutbox is the folder that turns the outbox off.
 const NoOutbox = "none"
 
 func (c *Store) check() error {
@@ -83,7 +83,7 @@ func (c *Store) check() error {
 	return nil
 }
 
-// LimitsOf are those of a target, and for what it leaves open those of the section.
+// LimitsOf returns the limits of a target, completed by those of the section.
 func (c *Store) LimitsOf(target store.Limits) store.Limits {
 	return store.Limits{
 		Time: cmp.Or(target.Time, time.Duration(c.Limits.Time)), ReadRows: cmp.Or(target.ReadRows, uint64(c.Limits.ReadRows)),
@@ -91,13 +91,13 @@ func (c *Store) LimitsOf(target store.Limits) store.Limits {
 	}
 }
 
-// Keep is the retention; 0 is what was not given.
+// Keep returns the retention; 0 for values that were not given.
 func (c *Retention) Keep() store.Retention {
 	return store.Retention{c.Fine.or(0), c.Second.or(0), c.Minute.or(0)}
 }
 
-// Options are how rows wait for a target, nil for no outbox. data finds the folder of what
-// outlives a command.
+// Options returns the outbox for a target, nil for none. data returns the folder for persistent
+// data.
 func (c *Outbox) Options(target store.Target, data func() (string, error)) (*store.Outbox, error) {
 	if c.Dir == NoOutbox {
 		return nil, nil
@@ -117,8 +117,8 @@ func (c *Outbox) Options(target store.Target, data func() (string, error)) (*sto
 	return o, nil
 }
 
-// Folder is where rows for a target wait. Each store has a folder of its own, since what waits
-// for one must not go to another.
+// Folder returns the folder in which rows for a target wait. Each store has its own, since rows
+// for one store must not go to another.
 func (c *Outbox) Folder(target store.Target, data func() (string, error)) (string, error) {
 	embedded := target.Kind == store.KindEmbedded
 	if embedded && c.Dir == "" {

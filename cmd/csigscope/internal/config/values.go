@@ -18,13 +18,13 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// The types of values are the same in the file, in flags and in environment variables. Set, of
-// pflag.Value, reads what String writes, and refuses an empty text.
+// The types of values have the same syntax in the file, in flags and in environment variables.
+// Set, of pflag.Value, reads the output of String and rejects an empty text.
 
-// unmarshal sets a value from the file. Its error is one of a yaml.TypeError, beside which the
-// decoder reports those of other keys.
+// unmarshal sets a value from the file. Its error is a yaml.TypeError, so the decoder continues
+// and also reports errors of other keys.
 func unmarshal(n *yaml.Node, v interface{ Set(string) error }) error {
-	err := v.Set(n.Value) // "" where n is a list or a mapping
+	err := v.Set(n.Value) // "" if n is a list or a mapping
 	if err == nil {
 		return nil
 	}
@@ -35,10 +35,10 @@ func unmarshal(n *yaml.Node, v interface{ Set(string) error }) error {
 	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %s", n.Line, text)}}
 }
 
-// Bytes is a size such as 50GB, 4GiB or 4096. The file has no size of 0.
+// Bytes is a size such as 50GB, 4GiB or 4096. The file does not allow a size of 0.
 type Bytes int64
 
-// byteUnits are tried in this order. String writes the largest that divides a size.
+// byteUnits are tried in this order. String uses the largest unit that divides a size.
 var byteUnits = []struct {
 	name string
 	size float64
@@ -117,7 +117,7 @@ func (d *Duration) Set(text string) error {
 	return errors.New("expected a time with a unit, such as 500ms, 90s, 6h or 14d")
 }
 
-// parseDuration is time.ParseDuration that knows days.
+// parseDuration is time.ParseDuration with days.
 func parseDuration(text string) (time.Duration, error) {
 	digits, ok := strings.CutSuffix(text, "d")
 	if !ok {
@@ -152,7 +152,7 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error { return unmarshal(n, d) }
 // MarshalYAML implements yaml.Marshaler.
 func (d Duration) MarshalYAML() (any, error) { return d.String(), nil }
 
-// or is the time, or another where there is none.
+// or returns the time, or other if d is nil.
 func (d *Duration) or(other time.Duration) time.Duration {
 	if d == nil {
 		return other
@@ -160,7 +160,7 @@ func (d *Duration) or(other time.Duration) time.Duration {
 	return time.Duration(*d)
 }
 
-// Quantity is a whole number above 0, such as 1048576 or 4e9. 0 is one that was not given.
+// Quantity is a whole number above 0, such as 1048576 or 4e9. 0 means not given.
 type Quantity uint64
 
 // Set implements pflag.Value.
@@ -182,10 +182,10 @@ func (Quantity) Type() string { return "number" }
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (q *Quantity) UnmarshalYAML(n *yaml.Node) error { return unmarshal(n, q) }
 
-// Int is the quantity, or more than any bound where an int of 32 bits has no room for it.
+// Int returns the quantity, or a value above all limits if it does not fit into 32 bits.
 func (q Quantity) Int() int { return int(min(q, 1<<31)) }
 
-// Text is a text that is not empty where it is given.
+// Text is a text that must not be empty if given.
 type Text string
 
 // Set implements pflag.Value.
@@ -206,7 +206,7 @@ func (Text) Type() string { return "text" }
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (t *Text) UnmarshalYAML(n *yaml.Node) error { return unmarshal(n, t) }
 
-// Address is HOST:PORT to listen on, such as 127.0.0.1:4319.
+// Address is a HOST:PORT to listen on, such as 127.0.0.1:4319.
 type Address string
 
 // Set implements pflag.Value.
@@ -231,13 +231,13 @@ func (Address) Type() string { return "address" }
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (a *Address) UnmarshalYAML(n *yaml.Node) error { return unmarshal(n, a) }
 
-// host is the address without its port.
+// host returns the address without its port.
 func (a Address) host() string {
 	host, _, _ := net.SplitHostPort(string(a))
 	return host
 }
 
-// Choice is one of the words of W, or "" where none was given.
+// Choice is one of the words of W, or "" if not given.
 type Choice[W interface{ words() []string }] string
 
 // Set implements pflag.Value.
@@ -284,20 +284,20 @@ func (p *Prefix) UnmarshalYAML(n *yaml.Node) error { return unmarshal(n, p) }
 // MarshalYAML implements yaml.Marshaler.
 func (p Prefix) MarshalYAML() (any, error) { return p.String(), nil }
 
-// DSN names a store as --store does. One of the file knows its line, for errors that show when
-// the store is opened.
+// DSN names a store, like --store. A DSN from the file keeps its line for errors on opening the
+// store.
 type DSN struct {
 	text string
 	line int
 }
 
-// NewDSN is a DSN of the command line.
+// NewDSN returns a DSN from the command line.
 func NewDSN(text string) DSN { return DSN{text: text} }
 
-// Secret is the text of the DSN, with its password.
+// Secret returns the text of the DSN, with its password.
 func (d DSN) Secret() string { return d.text }
 
-// Target reads the DSN, with the files that it names.
+// Target parses the DSN and reads the files that it names.
 func (d DSN) Target() (store.Target, error) {
 	t, err := store.ParseDSN(d.text)
 	switch {
@@ -327,8 +327,8 @@ func (d DSN) String() string {
 // Type implements pflag.Value.
 func (DSN) Type() string { return "store" }
 
-// UnmarshalYAML implements yaml.Unmarshaler. Its error has no text of the DSN, which may hold
-// a password.
+// UnmarshalYAML implements yaml.Unmarshaler. Its error does not quote the DSN, which may
+// contain a password.
 func (d *DSN) UnmarshalYAML(n *yaml.Node) error {
 	err := store.ErrTarget
 	if n.Kind == yaml.ScalarNode {
@@ -351,7 +351,7 @@ func (d DSN) MarshalYAML() (any, error) {
 	return n, nil
 }
 
-// UDPTunnels are the tunnels over UDP by destination port.
+// UDPTunnels maps UDP destination ports to tunnels.
 type UDPTunnels map[uint16]decode.Encap
 
 // tunnelNames are the tunnels that a port can be configured for.
@@ -394,7 +394,7 @@ func (u UDPTunnels) MarshalYAML() (any, error) {
 	return names, nil
 }
 
-// String lists the tunnels in the order of their ports.
+// String lists the tunnels, sorted by port.
 func (u UDPTunnels) String() string {
 	text := ""
 	for _, port := range slices.Sorted(maps.Keys(u)) {

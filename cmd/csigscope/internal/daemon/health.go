@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// checkTimeout bounds each question whether a part is ready.
+// checkTimeout is the time limit of each readiness check.
 const checkTimeout = 5 * time.Second
 
-// Health knows whether the process is alive, which is that its loops turn, and whether it
-// is ready, which is that it could take work now. It is safe for concurrent use.
+// Health reports whether the process is alive (its loops turn) and whether it is ready (it
+// could take work now). It is safe for concurrent use.
 type Health struct {
 	now func() time.Time
 
@@ -31,19 +31,18 @@ type check struct {
 	ready func(context.Context) error
 }
 
-// NewHealth makes a Health of a process that is alive, and ready.
+// NewHealth returns the Health of a process that is alive and ready.
 func NewHealth(now func() time.Time) *Health { return &Health{now: now} }
 
-// Beat is the pulse of one loop.
+// Beat is the heartbeat of one loop.
 type Beat struct {
 	name     string
 	patience time.Duration
-	last     atomic.Int64 // Unix ns; 0 once it has ended
+	last     atomic.Int64 // Unix ns; 0 after End
 	now      func() time.Time
 }
 
-// Watch takes a loop under observation, from now on: it has to Turn at least once in
-// every patience.
+// Watch starts to observe a loop, which has to call Turn at least once per patience.
 func (h *Health) Watch(name string, patience time.Duration) *Beat {
 	b := &Beat{name: name, patience: patience, now: h.now}
 	b.Turn()
@@ -53,23 +52,23 @@ func (h *Health) Watch(name string, patience time.Duration) *Beat {
 	return b
 }
 
-// Turn says that the loop turns.
+// Turn reports that the loop turns.
 func (b *Beat) Turn() { b.last.Store(b.now().UnixNano()) }
 
-// End says that the loop has ended as it should.
+// End reports that the loop has ended normally.
 func (b *Beat) End() { b.last.Store(0) }
 
-// Require makes the process ready only while the function gives nil.
+// Require makes the process ready only while ready returns nil.
 func (h *Health) Require(name string, ready func(context.Context) error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.checks = append(h.checks, check{name, ready})
 }
 
-// Drain says that the process is ending: it is alive, and not ready.
+// Drain reports that the process is ending: alive but not ready.
 func (h *Health) Drain() { h.draining.Store(true) }
 
-// Alive is nil while all loops turn, and names those that do not.
+// Alive returns nil while all loops turn, and otherwise names the stuck ones.
 func (h *Health) Alive() error {
 	h.mu.Lock()
 	beats := slices.Clone(h.beats)
@@ -88,7 +87,8 @@ func (h *Health) Alive() error {
 	return errors.Join(stuck...)
 }
 
-// Ready is nil when the process could take work now, and names what it waits for.
+// Ready returns nil if the process could take work now, and otherwise names the missing
+// conditions.
 func (h *Health) Ready(ctx context.Context) error {
 	if h.draining.Load() {
 		return errors.New("ending: takes no more work")
@@ -111,7 +111,7 @@ func (h *Health) Ready(ctx context.Context) error {
 	return cmp.Or(errors.Join(missing...), h.Alive())
 }
 
-// handle answers 200 and "ok", or 503 and what is wrong, line by line.
+// handle answers 200 and "ok", or 503 and the errors, one per line.
 func handle(state func(context.Context) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

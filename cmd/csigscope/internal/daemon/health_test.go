@@ -44,7 +44,7 @@ func TestHealth(t *testing.T) {
 	want("ready while draining", h.Ready(t.Context()), "ending")
 }
 
-// TestReadyHangs: a check that does not answer is cut off, and named.
+// TestReadyHangs: a check that does not answer is cut off and named.
 func TestReadyHangs(t *testing.T) {
 	h := NewHealth(time.Now)
 	h.Require("store", func(ctx context.Context) error {

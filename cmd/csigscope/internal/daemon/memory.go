@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// MemoryLimit is how much memory this process and those that it starts may take together.
+// MemoryLimit is the maximum memory of this process and its children together.
 type MemoryLimit struct {
-	// Bytes of all processes together; 0 where nothing limits them.
+	// Bytes is for all processes together; 0: no limit.
 	Bytes uint64
-	// Source says where Bytes come from, for the log.
+	// Source says where Bytes comes from, for the log.
 	Source string
-	// Go is what the environment variable GOMEMLIMIT leaves to this process's Go heap, in
-	// bytes; 0 where it is not set. It comes before all else.
+	// Go is the limit of this process's Go heap in the environment variable GOMEMLIMIT, in
+	// bytes; 0 if it is not set. It takes precedence.
 	Go uint64
 }
 
-// String is where the limit comes from, for the log.
+// String returns the source of the limit, for the log.
 func (l *MemoryLimit) String() string {
 	switch {
 	case l.Go > 0 && l.Source != "":
@@ -31,13 +31,13 @@ func (l *MemoryLimit) String() string {
 	return l.Source
 }
 
-// cgroupShare is the part of a cgroup's limit that is used: the kernel kills at the limit, and
-// counts pages of sockets and files as well.
+// cgroupShare is the usable fraction of a cgroup's limit: the kernel kills at the limit, and
+// also counts pages of sockets and files.
 const cgroupShare = 0.9
 
-// FindMemoryLimit returns the limit that a configuration gives, in bytes, 0 for none, else 90 % of
-// the smallest limit of the cgroups that this process is in (v1 and v2), as the files below root
-// say, which is os.DirFS("/"). A file that cannot be read limits nothing.
+// FindMemoryLimit returns the configured limit in bytes, or for 0 else 90 % of the smallest
+// limit of the cgroups (v1 and v2) that contain this process, according to the files below
+// root, which is os.DirFS("/"). An unreadable file sets no limit.
 func FindMemoryLimit(configured uint64, root fs.FS, getenv func(string) string) MemoryLimit {
 	l := MemoryLimit{Bytes: configured, Source: "memory_limit"}
 	if configured == 0 {
@@ -47,15 +47,16 @@ func FindMemoryLimit(configured uint64, root fs.FS, getenv func(string) string) 
 		}
 	}
 	if text := getenv("GOMEMLIMIT"); text != "" && text != "off" {
-		l.Go = uint64(debug.SetMemoryLimit(-1)) // the runtime has read it
+		l.Go = uint64(debug.SetMemoryLimit(-1)) // the runtime has parsed it
 	}
 	return l
 }
 
-// unlimited is above all limits: cgroup v1 says 2^63 less a page where there is none.
+// unlimited is above all limits: cgroup v1 reports 2^63 minus a page for no limit.
 const unlimited = 1 << 62
 
-// cgroupLimit is the smallest limit of the cgroups around this process, in bytes; 0 for none.
+// cgroupLimit returns the smallest limit of the cgroups around this process, in bytes; 0 for
+// none.
 func cgroupLimit(root fs.FS) uint64 {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -74,7 +75,7 @@ func cgroupLimit(root fs.FS) uint64 {
 		case fields[1] != "":
 			continue
 		}
-		// A container may not see its own folder, and its cgroup is at the top then.
+		// A container may not see its own folder; its cgroup is then at the top.
 		for at := path.Clean("/" + fields[2]); ; at = path.Dir(at) {
 			if text, err := fs.ReadFile(root, path.Join(base, at, file)); err == nil {
 				if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil {

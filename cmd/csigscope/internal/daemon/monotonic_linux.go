@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic is the time of CLOCK_MONOTONIC, by which systemd tells reloads apart.
+// monotonic returns CLOCK_MONOTONIC, by which systemd distinguishes reloads.
 func monotonic() (time.Duration, bool) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

@@ -4,5 +4,5 @@ package daemon
 
 import "time"
 
-// monotonic is not needed where there is no systemd.
+// monotonic is not needed without systemd.
 func monotonic() (time.Duration, bool) { return 0, false }

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// Notifier tells systemd what the process is doing (sd_notify(3)). Without systemd it
-// does nothing.
+// Notifier notifies systemd of the state of the process (sd_notify(3)). Without systemd it does
+// nothing.
 type Notifier struct {
 	socket   string
-	watchdog time.Duration // 0: not asked for
+	watchdog time.Duration // 0: not requested
 	logger   *slog.Logger
 }
 
-// NewNotifier reads from the environment where to tell, and how often.
+// NewNotifier reads the socket and the watchdog interval from the environment.
 func NewNotifier(getenv func(string) string, pid int, logger *slog.Logger) *Notifier {
 	n := &Notifier{socket: getenv("NOTIFY_SOCKET"), logger: logger}
 	if p := getenv("WATCHDOG_PID"); p == "" || p == strconv.Itoa(pid) {
@@ -30,10 +30,10 @@ func NewNotifier(getenv func(string) string, pid int, logger *slog.Logger) *Noti
 	return n
 }
 
-// Ready says that the process has started.
+// Ready reports that the process has started.
 func (n *Notifier) Ready() { n.tell("READY=1") }
 
-// Reloading says that the process reads its configuration again; Ready ends that.
+// Reloading reports that the process reloads its configuration; Ready ends that.
 func (n *Notifier) Reloading() {
 	state := "RELOADING=1"
 	if now, ok := monotonic(); ok {
@@ -42,11 +42,11 @@ func (n *Notifier) Reloading() {
 	n.tell(state)
 }
 
-// Stopping says that the process is ending.
+// Stopping reports that the process is ending.
 func (n *Notifier) Stopping() { n.tell("STOPPING=1") }
 
-// Run keeps systemd's watchdog quiet while the process is alive, until the context ends.
-// A process that is not alive is restarted by systemd then.
+// Run feeds systemd's watchdog while the process is alive, until the context ends. If the
+// process is not alive, systemd restarts it.
 func (n *Notifier) Run(ctx context.Context, h *Health) error {
 	if n.socket == "" || n.watchdog == 0 {
 		<-ctx.Done()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// manager is what systemd does: it listens. next is what it hears within the time, empty for
-// nothing.
+// manager simulates systemd's end of the socket. next returns the next message within the time,
+// empty for none.
 func manager(t *testing.T) (socket string, next func(within time.Duration) string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "notify")
@@ -31,7 +31,7 @@ func manager(t *testing.T) (socket string, next func(within time.Duration) strin
 }
 
 func TestNotify(t *testing.T) {
-	const soon = time.Minute // however busy the machine is
+	const soon = time.Minute // long enough for a busy machine
 	socket, next := manager(t)
 	env := map[string]string{"NOTIFY_SOCKET": socket, "WATCHDOG_USEC": strconv.Itoa(30_000), "WATCHDOG_PID": "42"}
 	getenv := func(key string) string { return env[key] }
@@ -55,7 +55,7 @@ func TestNotify(t *testing.T) {
 		}
 	}
 	h.Watch("loop", time.Nanosecond)
-	// What was told before waits in the socket, as much as the scheduler left time for.
+	// Earlier messages may still wait in the socket.
 	for late := time.Now().Add(soon); next(200*time.Millisecond) != ""; {
 		if time.Now().After(late) {
 			t.Fatal("the watchdog is told that a stuck process is alive")

@@ -1,8 +1,8 @@
-// Package daemon is what a long-running command owes the machine that it runs on: to say
-// whether it is alive and ready, to whoever asks over HTTP and to systemd, and to give up
-// what it does not need.
+// Package daemon integrates a long-running command with its machine: it reports over HTTP and
+// to systemd whether the process is alive and ready, and gives up privileges that it does not
+// need.
 //
-// It knows processes. It must never know what the command does: checks are handed in.
+// It knows processes. It must never know what the command does: checks are passed in.
 package daemon
 
 import (
@@ -19,18 +19,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Process is a command that runs for long: its metrics, its health, and what it tells systemd.
+// Process is a long-running command: its metrics, its health, and its notifications to systemd.
 type Process struct {
 	Registry *prometheus.Registry
 	Health   *Health
 	Notifier *Notifier
 
 	server    *Server       // nil without an address
-	listening chan struct{} // closed when the server does
+	listening chan struct{} // closed when the server listens
 }
 
-// NewProcess checks the configuration, of which Metrics and Health are the process's own: those
-// of the Go runtime, and what is added with Export. Without Listen nothing is served.
+// NewProcess validates the configuration and sets its Metrics and Health to the process's own:
+// those of the Go runtime and the collectors added with Export. Without Listen nothing is
+// served.
 func NewProcess(c Config) (*Process, error) {
 	p := &Process{
 		Registry: prometheus.NewRegistry(), Health: NewHealth(time.Now),
@@ -56,7 +57,7 @@ func NewProcess(c Config) (*Process, error) {
 	return p, err
 }
 
-// Export adds collectors to what is served at /metrics.
+// Export adds collectors to /metrics.
 func (p *Process) Export(list ...prometheus.Collector) error {
 	for _, c := range list {
 		if err := p.Registry.Register(c); err != nil {
@@ -66,7 +67,7 @@ func (p *Process) Export(list ...prometheus.Collector) error {
 	return nil
 }
 
-// Run runs the work of the process until ctx ends. Metrics and health are served until the work
+// Run runs the work of the process until ctx ends. It serves metrics and health until the work
 // has ended, also while it drains.
 func (p *Process) Run(ctx context.Context, work func(context.Context) error) error {
 	stop := context.AfterFunc(ctx, func() {
@@ -98,8 +99,8 @@ func (p *Process) Run(ctx context.Context, work func(context.Context) error) err
 	return g.Wait()
 }
 
-// ExitOnSecond ends the process with a code at the first interrupt or termination after the
-// end of ctx, once it has said what that means.
+// ExitOnSecond exits with a code at the first interrupt or termination signal after the end of
+// ctx, after printing lastWords.
 func ExitOnSecond(ctx context.Context, code int, lastWords func() string) {
 	context.AfterFunc(ctx, func() {
 		again := make(chan os.Signal, 1)

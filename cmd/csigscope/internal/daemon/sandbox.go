@@ -9,26 +9,26 @@ import (
 	"slices"
 )
 
-// ErrNoSandbox is the error of a machine that cannot restrict a process in this way.
+// ErrNoSandbox is returned on a machine that cannot restrict a process in this way.
 var ErrNoSandbox = errors.New("no Landlock here")
 
-// Folders are what a process may open once it is restricted, and the processes that it
-// starts from then on. Those that do not exist are left out.
+// Folders lists the files that a restricted process and its later children may open. Missing
+// ones are ignored.
 type Folders struct {
-	Read  []string // folders and files: to read, and to run what is in them
+	Read  []string // folders and files: to read, and to execute files in them
 	Write []string // folders: to read and to change
 }
 
-// systemFolders are what any program reads: libraries, time zones, names of hosts,
-// authorities for TLS, what the machine has.
+// systemFolders are paths that any program reads: libraries, time zones, host names, TLS
+// authorities, hardware information.
 var systemFolders = []string{"/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", "/run/systemd/resolve", "/dev/urandom"}
 
-// Restrict gives up for good what is not in the folders (Landlock), for this process and
-// all that it starts. It must come before the first file that only the folders may
-// reach, and after the last other one. It keeps what is open already, and sockets.
+// Restrict permanently limits file access to the folders (Landlock), for this process and its
+// children. Call it before opening the first file that must be restricted, and after opening
+// the last file outside of the folders. Open files and sockets stay usable.
 //
-// What the machine cannot do is told and no error: the folders are a second line of
-// defence. Where Landlock exists, a failure is an error.
+// A machine without Landlock causes a log line and no error: the restriction is a second line
+// of defense. If Landlock exists, a failure is an error.
 func Restrict(f Folders, logger *slog.Logger) error {
 	f = Folders{Read: absolute(f.Read), Write: absolute(f.Write)}
 	system := systemFolders
@@ -46,7 +46,8 @@ func Restrict(f Folders, logger *slog.Logger) error {
 	return err
 }
 
-// absolute names the paths that are not empty, whatever the working folder will be.
+// absolute returns the non-empty paths as absolute paths, independent of later changes of the
+// working folder.
 func absolute(paths []string) []string {
 	var list []string
 	for _, path := range paths {
@@ -57,8 +58,8 @@ func absolute(paths []string) []string {
 	return list
 }
 
-// Holding are the folders that hold files, and those that links to files lead to: a file
-// that is replaced is another one, in the same folder. Empty names are passed over.
+// Holding returns the folders of files, and those of the targets of links: a replaced file is a
+// new file in the same folder. It ignores empty names.
 func Holding(files ...string) (folders []string) {
 	for _, file := range files {
 		if file == "" {
@@ -72,8 +73,8 @@ func Holding(files ...string) (folders []string) {
 	return folders
 }
 
-// Make makes the folders to write that are not there, for their owner alone: a rule can only
-// be of what is.
+// Make creates missing folders in Write, accessible to their owner only: a rule needs an
+// existing folder.
 func (f *Folders) Make() error {
 	for _, dir := range f.Write {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

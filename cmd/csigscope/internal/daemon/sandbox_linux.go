@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices are what libraries write to.
+// devices are written to by libraries.
 var devices = []string{"/dev/null", "/dev/tty"}
 
-// restrict asks for what Linux 6.15 has (version 7 of the interface), and takes what this
-// kernel has of it. Moving and linking files between folders is allowed: that is how the
-// engine makes parts of tables.
+// restrict requests the features of Linux 6.15 (Landlock version 7), and uses those that this
+// kernel has. Moving and linking files between folders is allowed, since the engine creates
+// parts of tables that way.
 func restrict(f Folders) error {
 	if version, err := ll.LandlockGetABIVersion(); err != nil || version < 1 {
 		return fmt.Errorf("%w: the kernel has none, or it is switched off (Linux 5.13, CONFIG_SECURITY_LANDLOCK, lsm=landlock)", ErrNoSandbox)

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 
 var errAllowed = errors.New("was not refused")
 
-// sandboxed restricts this process to dir/own and dir/config, and tries what is allowed
-// and what is not.
+// sandboxed restricts this process to dir/own and dir/config, and tries allowed and forbidden
+// operations.
 func sandboxed(dir string) error {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	open, err := os.Open(at("secret"))
@@ -91,7 +91,7 @@ func sandboxed(dir string) error {
 	}))...)
 }
 
-// onAllThreads runs f on many threads at a time, those from before Restrict too.
+// onAllThreads runs f on many threads at once, including those from before Restrict.
 func onAllThreads(f func() error) error {
 	const threads = 20
 	errs := make([]error, threads)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFolders: of a link, the folder with it and the one with what it leads to; folders to
-// write are made.
+// TestFolders: a link adds its own folder and that of its target; missing folders in Write are
+// created.
 func TestFolders(t *testing.T) {
 	dir := t.TempDir()
 	f := Folders{Write: []string{filepath.Join(dir, "a", "b"), filepath.Join(dir, "links")}}

@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// ErrAddress is the error of an address that cannot be served as it is asked for.
+// ErrAddress is returned for an address that cannot be served as requested.
 var ErrAddress = errors.New("address not served")
 
 const (
@@ -25,29 +25,30 @@ const (
 	maxScrapes    = 4 // at a time
 )
 
-// Config says what is served where.
+// Config configures the server.
 type Config struct {
-	// Listen is HOST:PORT. What is served has no authentication, so hosts other than
-	// loopback are refused unless Remote is set.
+	// Listen is HOST:PORT. There is no authentication, so hosts other than loopback are refused
+	// unless Remote is set.
 	Listen string
 	Remote bool
-	// Pprof serves /debug/pprof, on loopback alone: profiles tell much and cost time.
+	// Pprof serves /debug/pprof, on loopback only: profiles reveal much and cost CPU time.
 	Pprof bool
 
 	Metrics prometheus.Gatherer // served at /metrics
 	Health  *Health             // at /healthz and /readyz
 	Logger  *slog.Logger
-	// Listening is told the address, with the port that was chosen for 0; nil is not.
+	// Listening is called with the address, with the actual port if 0 was requested; may be
+	// nil.
 	Listening func(net.Addr)
 }
 
-// Server answers whoever looks after the process.
+// Server serves metrics and health.
 type Server struct {
 	c    Config
 	edge *edge.Server
 }
 
-// NewServer checks the configuration. Nothing is opened before Run. The errors wrap
+// NewServer validates the configuration. It opens nothing before Run. Its errors wrap
 // ErrAddress.
 func NewServer(c Config) (*Server, error) {
 	e := edge.Config{Exposed: c.Remote && !c.Pprof, Write: writeTimeout, Logger: c.Logger}
@@ -61,12 +62,12 @@ func NewServer(c Config) (*Server, error) {
 	return &Server{c, server}, err
 }
 
-// Handler serves /metrics, /healthz and /readyz, to GET and HEAD alone.
+// Handler serves /metrics, /healthz and /readyz, to GET and HEAD only.
 func Handler(m prometheus.Gatherer, h *Health, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError),
-		// What can be told is told: one bad number must not blind all alerts.
+		// One bad metric must not hide all others from alerts.
 		ErrorHandling:       promhttp.ContinueOnError,
 		MaxRequestsInFlight: maxScrapes,
 		Timeout:             scrapeTimeout,
@@ -89,8 +90,8 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
-// Run answers until the context ends, and then lets open requests finish: it goes on
-// answering while the process drains if its context ends last.
+// Run serves until the context ends, and then lets open requests finish: it can serve while the
+// process drains if its context ends last.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.edge.Listen(ctx, s.c.Listen); err != nil {
 		return fmt.Errorf("%w: choose another port", err)

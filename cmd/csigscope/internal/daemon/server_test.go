@@ -25,7 +25,7 @@ func config(t *testing.T) Config {
 	return Config{Listen: "127.0.0.1:0", Metrics: r, Health: NewHealth(time.Now), Logger: logger(t)}
 }
 
-// start runs a server until the test ends, and gives its address.
+// start runs a server until the test ends, and returns its address.
 func start(t *testing.T, c Config) string {
 	t.Helper()
 	address := make(chan net.Addr, 1)
@@ -110,7 +110,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestPartialScrape: one collector that fails does not hide the others.
+// TestPartialScrape: one failing collector does not hide the others.
 func TestPartialScrape(t *testing.T) {
 	c := config(t)
 	r := c.Metrics.(*prometheus.Registry)
@@ -147,7 +147,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestHugeHeader: what a client may send is bounded.
+// TestHugeHeader: the size of a client's header is limited.
 func TestHugeHeader(t *testing.T) {
 	url := start(t, config(t))
 	request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/healthz", nil)
