@@ -29,19 +29,19 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// capturer is what collect and export run, once it is open.
+// capturer is the running part of collect and export.
 type capturer interface {
-	// watch makes it part of the process's metrics and health.
+	// watch adds it to the process's metrics and health.
 	watch(*operations) error
-	// run captures until ctx ends, and reads the files again when it is told to.
+	// run captures until ctx ends, and reloads the files on each signal from reload.
 	run(ctx context.Context, reload <-chan os.Signal) error
-	// lastWords are what ending at once means.
+	// lastWords describes the consequences of ending at once.
 	lastWords() string
-	// close lets go of what is open.
+	// close releases its resources.
 	close() error
 }
 
-// runCapturing opens a capturer and runs it until the command is told to end.
+// runCapturing opens a capturer and runs it until the command ends.
 func runCapturing(cmd *cobra.Command, f *operationsFlags, open func(*operations) (capturer, error)) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
@@ -61,29 +61,29 @@ func runCapturing(cmd *cobra.Command, f *operationsFlags, open func(*operations)
 	return errors.Join(err, c.close())
 }
 
-// capturing is what commands that capture live packets have in common: an agent, and reloads of
-// the files that it is set up by.
+// capturing is the common part of commands that capture live packets: an agent, and reloads of
+// the files that configure it.
 type capturing struct {
 	cmd    *cobra.Command
 	logger *slog.Logger
-	read   func() (*network, error) // the files as they are now, under the flags
+	read   func() (*network, error) // reads the current files, with the flags over them
 	taps   tapFlags
-	// section is what is captured under a network.
+	// section returns the taps and mirrors under a network.
 	section func(*network) (*config.Capture, []config.Mirror)
-	// use says which parts of the process take memory under a network.
+	// use returns the memory consumers of the process under a network.
 	use func(*network) config.MemoryUse
-	// fixed are settings that a reload does not take over, started those that are in use.
+	// fixed returns the settings that a reload does not change; started holds those in use.
 	fixed   func(*network) (config.Settings, error)
 	started config.Settings
 
-	lateness time.Duration // of windows; it changes at the next start
+	lateness time.Duration // of windows; a change applies at the next start
 	network  *network
 	memory   config.Memory
 	using    atomic.Pointer[network] // the same, for other goroutines
 	agent    *agent.Agent
 	ops      *operations
 	opsFlags *operationsFlags
-	// reloaded takes over a configuration that has been checked, before windows do.
+	// reloaded applies a checked configuration before windows use it.
 	reloaded func(*network) error
 }
 
@@ -109,7 +109,7 @@ func (c *capturing) begin() (err error) {
 	return err
 }
 
-// setup is what is captured under a network, and how.
+// setup returns the agent's setup under a network.
 func (c *capturing) setup(n *network) (s agent.Setup, err error) {
 	section, mirrors := c.section(n)
 	s = agent.Setup{Settings: n.Settings(), Network: n.Naming(), Interval: time.Duration(section.CommitInterval)}
@@ -125,7 +125,7 @@ func (c *capturing) setup(n *network) (s agent.Setup, err error) {
 	return s, err
 }
 
-// run captures until ctx ends, with further work before and behind the pipeline.
+// run captures until ctx ends, with further work in front of and behind the pipeline.
 func (c *capturing) run(ctx context.Context, reload <-chan os.Signal, before, behind []func(context.Context) error) error {
 	began := time.Now()
 	err := c.agent.Run(ctx, append(before, func(ctx context.Context) error {
@@ -139,13 +139,13 @@ func (c *capturing) run(ctx context.Context, reload <-chan os.Signal, before, be
 		}
 	}), append(behind, c.beat, c.watchTags, c.watchPrefixes))
 	if err != nil {
-		return err // windows may be open: there is no account of all
+		return err // windows may be open, so the account would be incomplete
 	}
 	return c.account(time.Since(began))
 }
 
-// account prints what became of all that was captured since the process began, as replay does,
-// and what the taps missed.
+// account prints the fate of all packets captured since the process started, as replay does,
+// and the losses of the taps.
 func (c *capturing) account(took time.Duration) error {
 	stats, out := c.agent.Stats(), c.cmd.OutOrStdout()
 	if len(stats.Rings) == 0 {
@@ -171,7 +171,7 @@ func (c *capturing) account(took time.Duration) error {
 	return nil
 }
 
-// reload goes on under the files as they are now, or tells why not.
+// reload applies the current files, or logs why it cannot.
 func (c *capturing) reload(ctx context.Context) {
 	c.ops.Notifier.Reloading()
 	defer c.ops.Notifier.Ready()
@@ -188,7 +188,7 @@ func (c *capturing) tryReload(ctx context.Context) error {
 		return err
 	}
 	if n.Epoch == c.network.Epoch {
-		n.Fabric, n.Domain, n.Decode = c.network.Fabric, c.network.Domain, c.network.Decode // what it has met stays known
+		n.Fabric, n.Domain, n.Decode = c.network.Fabric, c.network.Domain, c.network.Decode // keep the names that it has met
 	}
 	setup, err := c.setup(n)
 	if err != nil {
@@ -203,7 +203,7 @@ func (c *capturing) tryReload(ctx context.Context) error {
 	return nil
 }
 
-// warnFixed warns of what a reload has not taken over.
+// warnFixed warns of changed settings that a reload does not apply.
 func (c *capturing) warnFixed(n *network) {
 	now, err := c.fixed(n)
 	if err != nil {
@@ -216,15 +216,15 @@ func (c *capturing) warnFixed(n *network) {
 }
 
 const (
-	// pulse is the time between two looks at the pipeline.
+	// pulse is the interval between checks of the pipeline.
 	pulse = time.Second
-	// patientIntervals is how many intervals may pass without a commit, and patience how
-	// long at least, before the process is not alive.
+	// patientIntervals is the number of intervals without a commit after which the process is
+	// not alive; patience is the minimum time.
 	patientIntervals = 10
 	patience         = 30 * time.Second
 )
 
-// watchPipeline makes the taps and what is behind them part of metrics and health.
+// watchPipeline adds the taps and the pipeline to metrics and health.
 func (c *capturing) watchPipeline(o *operations) error {
 	o.Health.Require("taps", c.tapsUp)
 	stats := c.agent.Stats
@@ -238,7 +238,7 @@ func (c *capturing) watchPipeline(o *operations) error {
 	)
 }
 
-// beat tells health that commits go on, until ctx ends.
+// beat reports to health that commits continue, until ctx ends.
 func (c *capturing) beat(ctx context.Context) error {
 	section, _ := c.section(c.using.Load())
 	beat := c.ops.Health.Watch("commits", max(patience, patientIntervals*time.Duration(section.CommitInterval)))
@@ -258,10 +258,10 @@ func (c *capturing) beat(ctx context.Context) error {
 	}
 }
 
-// tapsUp is nil while the links of all taps are up.
+// tapsUp returns nil while the links of all taps are up.
 func (c *capturing) tapsUp(context.Context) error { return c.agent.Taps().Up() }
 
-// tapMetrics are the taps that are open.
+// tapMetrics returns the metrics of the open taps.
 func (c *capturing) tapMetrics() (list []metrics.Tap) {
 	frames := make(map[string]time.Time)
 	for _, r := range c.agent.Stats().Rings {
@@ -276,7 +276,7 @@ func (c *capturing) tapMetrics() (list []metrics.Tap) {
 			Stripped: n.Stripped, SuperFrames: n.SuperFrames, HardwareStamps: n.HardwareStamps, Restamped: n.Restamped,
 			Malformed: n.Malformed, Downs: n.Downs, Ups: n.Ups, Reopens: n.Reopens, LastFrame: frames[t.Name()],
 		}
-		// Frames from the future are of a clock that is ahead; one that is behind looks
+		// Frames from the future come from a clock that is ahead; a clock that is behind looks
 		// like silence.
 		m.ClockOffset = max(time.Until(m.LastFrame), 0)
 		list = append(list, m)
@@ -284,8 +284,8 @@ func (c *capturing) tapMetrics() (list []metrics.Tap) {
 	return list
 }
 
-// mirrorMetrics are the mirrors that are open. A fixed set of results is what packets came
-// to.
+// mirrorMetrics returns the metrics of the open mirrors. The results of packets are a fixed
+// set.
 func (c *capturing) mirrorMetrics() (list []metrics.Mirror) {
 	for _, t := range c.agent.Taps() {
 		mirror := t.Mirror()
@@ -308,7 +308,7 @@ func (c *capturing) mirrorMetrics() (list []metrics.Mirror) {
 }
 
 func (c *capturing) producers() (list []metrics.Producer) {
-	at := make(map[string]int) // a tap has observations if one of its rings does
+	at := make(map[string]int) // a tap has observations if any of its rings has
 	for _, r := range c.agent.Stats().Rings {
 		i, known := at[r.Name]
 		if !known {
@@ -323,7 +323,7 @@ func (c *capturing) producers() (list []metrics.Producer) {
 	return list
 }
 
-// liveMetrics is what the pipeline counts of itself, and its commits.
+// liveMetrics returns the pipeline's counters and its commits.
 func (c *capturing) liveMetrics() metrics.Live {
 	s := c.agent.Stats()
 	m := metrics.Live{Stalled: s.Stalled, Full: s.Full, Reloads: s.Reloads}
@@ -332,7 +332,7 @@ func (c *capturing) liveMetrics() metrics.Live {
 	return m
 }
 
-// watchTags says in the log that there is no CSIG, until some comes or ctx ends.
+// watchTags warns in the log while there is no CSIG, until the first arrives or ctx ends.
 func (c *capturing) watchTags(ctx context.Context) error {
 	local.WatchTags(ctx, local.TagSource{
 		Packets: c.passed,
@@ -347,17 +347,17 @@ func (c *capturing) watchTags(ctx context.Context) error {
 	return nil
 }
 
-// watchPrefixes says in the log when there is no room for prefixes of addresses, until ctx ends.
+// watchPrefixes warns in the log when there is no room for address prefixes, until ctx ends.
 func (c *capturing) watchPrefixes(ctx context.Context) error {
 	fabric.WatchGroups(ctx, func() *fabric.Fabric { return c.using.Load().Fabric }, c.logger)
 	return nil
 }
 
-// passed is how many packets have passed the taps. Most of those without CSIG the kernel
-// keeps from them, so that interfaces are asked.
+// passed returns the number of packets that passed the taps. It queries the interfaces, since
+// the kernel filters out most packets without CSIG.
 func (c *capturing) passed() (packets uint64) {
 	if len(c.agent.Taps()) == 0 {
-		return 0 // a collector of exporters alone, which systemd may keep from asking
+		return 0 // a collector only for exporters, which systemd may not allow to query interfaces
 	}
 	passed, err := capture.Passed()
 	if err != nil {
@@ -365,7 +365,7 @@ func (c *capturing) passed() (packets uint64) {
 	}
 	for _, t := range c.agent.Taps() {
 		_, from := t.At("")
-		packets += max(passed[from], t.Counters().Frames) // a mirror's address is no interface
+		packets += max(passed[from], t.Counters().Frames) // a mirror's address is not an interface
 	}
 	return packets
 }

@@ -68,7 +68,7 @@ of the flows that they saw the paths and the ECMP hashes of the fabric file are 
 	return cmd
 }
 
-// predict prints how well the fabric file says where captures saw flows.
+// predict prints how well the fabric file predicts where captures saw flows.
 func predict(cmd *cobra.Command, n *network, captures []string) error {
 	var f pipelineFlags
 	f.taps.place, f.workers = "receiver", runtime.NumCPU()

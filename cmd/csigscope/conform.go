@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// conformFlags are those of the command conform.
+// conformFlags are the flags of conform.
 type conformFlags struct {
 	network       networkFlags
 	role, strip   string

@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// dashboardFlags are those of all commands that make dashboards.
+// dashboardFlags are the common flags of all dashboards commands.
 type dashboardFlags struct {
 	network    networkFlags
 	clickhouse string

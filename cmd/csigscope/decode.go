@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// decodeFlags are those of the command decode.
+// decodeFlags are the flags of decode.
 type decodeFlags struct {
 	network  networkFlags
 	taps     tapFlags
@@ -94,7 +94,7 @@ func (f *decodeFlags) run(cmd *cobra.Command, files []string) (err error) {
 		defer func() { err = errors.Join(err, annotated.Close()) }()
 		c.Annotate = annotated
 	}
-	var failed error // captures may fail after much was printed, which stays
+	var failed error // a capture may fail after much output, which is kept
 	err = f.out.write(cmd, func(w io.Writer) error {
 		c.Out = w
 		failed = list(cmd, c, files)
@@ -111,12 +111,12 @@ func list(cmd *cobra.Command, c replay.ListConfig, files []string) error {
 	}
 	err = l.Run(cmd.Context(), files)
 	counts := l.Counts()
-	if err == nil || counts.Packets > 0 { // else no capture could be opened
+	if err == nil || counts.Packets > 0 { // otherwise no capture could be opened
 		counts.WriteText(cmd.ErrOrStderr())
 	}
 	replay.NoteNoCSIG(cmd.ErrOrStderr(), counts.Packets-counts.SkippedLink.Total(), counts.Observations, c.Decode.Domain)
 	if c.Follow && errors.Is(err, context.Canceled) {
-		return nil // an interrupt is how following ends
+		return nil // an interrupt ends following
 	}
 	return err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// demoFlags are those of the command demo.
+// demoFlags are the flags of demo.
 type demoFlags struct {
 	scenario         scenarioFlags
 	pipeline         pipelineFlags
@@ -67,14 +67,13 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	if f.now {
 		s.Start = time.Now().UTC().Add(-s.Duration).Truncate(time.Second)
 	}
-	// Two demos in one folder must not add up: each scenario has captures and a store
-	// of its own.
+	// Two demos in one folder must not add up: each scenario has its own captures and store.
 	id, err := s.ID()
 	if err != nil {
 		return err
 	}
 	own := filepath.Join(f.dir, fmt.Sprintf("%s-%08x", s.Name, uint32(id)))
-	// Simulating takes a while: a missing engine or a taken address is reported first.
+	// Simulating takes a while, so report a missing engine or a used address first.
 	defaults := config.Default()
 	d, err := openDoor(cmd.Context(), &defaults.API, "--listen", f.listen, false, newLogger(cmd, cmd.ErrOrStderr()), nil)
 	if err != nil {
@@ -126,7 +125,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	return show(cmd, db, n, memory, s.Name, d)
 }
 
-// simulate writes the captures of a scenario into a folder, and prints how much that is.
+// simulate writes the captures of a scenario into a folder and prints its size.
 func simulate(cmd *cobra.Command, s scenario.Scenario, captures string) (report simulation.Report, err error) {
 	network, err := scenario.Fabric(s)
 	if err != nil {
@@ -140,7 +139,7 @@ func simulate(cmd *cobra.Command, s scenario.Scenario, captures string) (report 
 	return report, err
 }
 
-// show serves the page behind the door until the command is interrupted.
+// show serves the page on the server d until the command is interrupted.
 func show(cmd *cobra.Command, db *openedStore, n *network, memory *table.Memory, name string, d *edge.Server) error {
 	server, err := newPageServer(db, name, memory, d, &config.API{}, &config.Memory{})
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/csigscope/csigscope/replay/flowplot"
 )
 
-// scenarioFlags choose a scenario.
+// scenarioFlags select a scenario.
 type scenarioFlags struct {
 	name, file string
 	set        []string
 }
 
-// setHelp is about the flag --set.
+// setHelp is the help of --set.
 const setHelp = `--set KEY=VALUE changes a scenario, and can be given several times. KEY is a path in the YAML that
 emit --dump prints, such as swift.target or workloads[0].rate, VALUE is YAML. Often useful are
 seed, duration, leaves, spines, hosts_per_leaf (racks that the scenario names move in proportion),
@@ -38,10 +38,10 @@ func (f *scenarioFlags) add(flags *pflag.FlagSet, name, when string) {
 	flags.StringArrayVar(&f.set, "set", nil, "set a key of the scenario: `KEY=VALUE`, such as duration=5s")
 }
 
-// chosen tells whether a scenario was asked for.
+// chosen reports whether the flags select a scenario.
 func (f *scenarioFlags) chosen() bool { return f.name != "" || f.file != "" || len(f.set) > 0 }
 
-// load is the scenario that the flags describe.
+// load returns the scenario that the flags describe.
 func (f *scenarioFlags) load() (s scenario.Scenario, err error) {
 	switch {
 	case f.file != "":
@@ -65,7 +65,7 @@ func (f *scenarioFlags) load() (s scenario.Scenario, err error) {
 	return s, nil
 }
 
-// emitFlags are those of the command emit.
+// emitFlags are the flags of emit.
 type emitFlags struct {
 	scenario             scenarioFlags
 	dir                  string
@@ -208,7 +208,7 @@ func emitInto(cmd *cobra.Command, s scenario.Scenario, dir string) (simulation.R
 	return simulation.Run(cmd.Context(), s, dir, progress)
 }
 
-// showSimulation shows how far a simulation is that is given progress, until stop is called.
+// showSimulation shows the progress of a simulation that calls progress, until stop is called.
 func showSimulation(cmd *cobra.Command) (progress simulation.Progress, stop func()) {
 	var share, packets atomic.Int64 // share in thousandths
 	stop = showProgress(cmd, 0, func() (int64, string) {

@@ -20,16 +20,17 @@ import (
 )
 
 const (
-	// expectEvery is how often the live windows take over who should write.
+	// expectEvery is the interval at which the live windows get the list of expected producers.
 	expectEvery = time.Minute
 	// expectAgain is the pause after the store did not answer.
 	expectAgain = 5 * time.Second
-	// heardWithin is how long after its last request an exporter is gone: it says hello every 15 s.
+	// heardWithin is the time after its last request after which an exporter counts as gone: it
+	// sends a hello every 15 s.
 	heardWithin = 45 * time.Second
 )
 
-// expect keeps the live windows told who should write, until ctx ends. While the store is away,
-// what it said last holds.
+// expect updates the producers that live windows expect, until ctx ends. While the store is
+// down, its last list remains in use.
 func (c *collector) expect(ctx context.Context) error {
 	var known []store.Producer
 	var failing retry.LogThrottle
@@ -62,7 +63,7 @@ func (c *collector) expect(ctx context.Context) error {
 	}
 }
 
-// expected are those of the configuration, of the fabric file and of the store.
+// expected returns the producers of the configuration, the fabric file and the store.
 func (c *collector) expected(known []store.Producer) ([]table.Producer, error) {
 	instance, err := c.network.Config.Collect.Name()
 	if err != nil {
@@ -89,9 +90,9 @@ func (c *collector) expected(known []store.Producer) ([]table.Producer, error) {
 	return expectedProducers(known, taps, silent, planned), nil
 }
 
-// expectedProducers are the taps of this host, the exporters that were silent so far, the taps of
-// the fabric file, and the producers that the store knows, less those that are forgotten. An
-// exporter or a tap of the fabric file that no producer is of yet counts for one.
+// expectedProducers returns the taps of this host, the exporters without requests, the taps of
+// the fabric file, and the producers in the store, without forgotten ones. An exporter or a tap
+// of the fabric file without a producer yet counts as one.
 func expectedProducers(known []store.Producer, taps []table.Producer, silent, planned []string) (list []table.Producer) {
 	forgotten := make(map[uint64]bool)
 	met := make(map[string]bool) // exporters, and taps of any host
@@ -121,8 +122,8 @@ func expectedProducers(known []store.Producer, taps []table.Producer, silent, pl
 	return list
 }
 
-// down names the silent producers that are known to be gone, in a process that began at a time: taps
-// of this host without a link, and exporters that are not heard from.
+// down returns the names of silent producers known to be gone, in a process that began at the
+// given time: taps of this host without a link, and exporters without recent requests.
 func (c *collector) down(began time.Time, silent []table.Producer) []string {
 	taps, gone := make(map[uint64]bool), make(map[string]bool)
 	if instance, err := c.network.Config.Collect.Name(); err == nil {
@@ -130,7 +131,7 @@ func (c *collector) down(began time.Time, silent []table.Producer) []string {
 			taps[local.Producer(instance, t.Name())] = t.State() == capture.LinkUp
 		}
 	}
-	if c.server != nil && c.log.sharing == nil { // in a fleet, exporters may have turned to another collector
+	if c.server != nil && c.log.sharing == nil { // in a fleet, exporters may have switched to another collector
 		for _, e := range c.server.Stats().Exporters {
 			gone[e.Name] = time.Since(began) > heardWithin && time.Since(e.Last) > heardWithin
 		}
@@ -138,8 +139,8 @@ func (c *collector) down(began time.Time, silent []table.Producer) []string {
 	return downProducers(silent, taps, gone)
 }
 
-// downProducers names those of silent producers that are taps without a link, or streams of exporters
-// that are gone. taps says whether the link of each tap of this host is up.
+// downProducers returns the names of those silent producers that are taps without a link or
+// streams of gone exporters. taps maps the taps of this host to the state of their link.
 func downProducers(silent []table.Producer, taps map[uint64]bool, gone map[string]bool) (list []string) {
 	for _, p := range silent {
 		up, tap := taps[p.ID]

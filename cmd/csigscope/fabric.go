@@ -74,7 +74,8 @@ setting of the switches. The exit code is 3 if other commands refuse the fabric 
 	return cmd
 }
 
-// importFabric writes the fabric of files, and says on standard error what is to be added.
+// importFabric writes the fabric file for the given files, and lists missing statements on
+// standard error.
 func importFabric(cmd *cobra.Command, paths []string, o importer.Options, out *outputFile) error {
 	files, err := importer.Read(paths)
 	if err != nil {
@@ -94,7 +95,7 @@ func importFabric(cmd *cobra.Command, paths []string, o importer.Options, out *o
 	return nil
 }
 
-// printReview prints what a fabric lacks, and what is odd about it.
+// printReview prints the gaps and oddities of a fabric.
 func printReview(cmd *cobra.Command, missing, warnings []string) {
 	for _, line := range missing {
 		fmt.Fprintln(cmd.ErrOrStderr(), "missing:", line)
@@ -166,7 +167,7 @@ that of those that face up. json has all of it, ndjson and csv a row a port.`,
 	return cmd
 }
 
-// portListing has a row for each port.
+// portListing returns a row for each port.
 func portListing(o *fabric.Outline) *tabular.Listing {
 	l := &tabular.Listing{Columns: []string{"pod", "stage", "device", "port", "orientation", "speed_bps", "peer", "peer_kind"}}
 	for i := range o.Pods {
@@ -180,7 +181,7 @@ func portListing(o *fabric.Outline) *tabular.Listing {
 	return l
 }
 
-// text is nil, no value, for "".
+// text returns nil, no value, for "".
 func text(s string) any {
 	if s == "" {
 		return nil

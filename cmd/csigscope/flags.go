@@ -25,13 +25,13 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// environmentPrefix begins the names of all environment variables of the program.
+// environmentPrefix is the prefix of all environment variables of the program.
 const environmentPrefix = "CSIGSCOPE_"
 
-// variable is the environment variable of a flag: CSIGSCOPE_QUERY_SERVE_LISTEN for --listen
-// of query serve, so that none reaches two commands. Only --config and --verbose, which mean
-// the same everywhere, have one for all commands. It is "" for flags without one: --help,
-// --version, and all of hidden commands, which other processes of csigscope start.
+// variable returns the environment variable of a flag: CSIGSCOPE_QUERY_SERVE_LISTEN for
+// --listen of query serve, so that none applies to two commands. Only --config and --verbose,
+// which mean the same everywhere, have one for all commands. It returns "" for --help,
+// --version, and all flags of hidden commands, which csigscope itself starts.
 func variable(cmd *cobra.Command, f *pflag.Flag) string {
 	path := cmd.CommandPath()
 	switch {
@@ -43,8 +43,8 @@ func variable(cmd *cobra.Command, f *pflag.Flag) string {
 	return strings.ToUpper(strings.NewReplacer(" ", "_", "-", "_").Replace(path + " " + f.Name))
 }
 
-// flagsFromEnvironment sets each flag that the command line leaves alone from its
-// variable, if there is one, and warns of variables that no command knows.
+// flagsFromEnvironment sets each flag that is not on the command line from its variable, if
+// there is one, and warns of unknown variables.
 func flagsFromEnvironment(cmd *cobra.Command) error {
 	if cmd.Hidden {
 		return nil
@@ -71,11 +71,11 @@ func flagsFromEnvironment(cmd *cobra.Command) error {
 	return failed
 }
 
-// testPrefix begins the variables of this project's own tests.
+// testPrefix is the prefix of the variables of this project's tests.
 const testPrefix = environmentPrefix + "TEST_"
 
-// variables are all environment variables that the program reads, each with the name that
-// it would have without its command.
+// variables returns all environment variables of the program, each with its name without the
+// command.
 func variables(cmd *cobra.Command) map[string]string {
 	list := map[string]string{store.PasswordVariable: store.PasswordVariable, chdb.LibraryEnv: chdb.LibraryEnv}
 	addVariables(list, cmd)
@@ -93,8 +93,8 @@ func addVariables(list map[string]string, cmd *cobra.Command) {
 	}
 }
 
-// likeVariable is the known variable that an unknown one was meant for: the one with the
-// fewest letters changed, with its command or without, and rather one of this command.
+// likeVariable returns the known variable that is closest to an unknown one by edit distance,
+// with or without its command, preferring variables of this command.
 func likeVariable(cmd *cobra.Command, name string, known map[string]string) (like string) {
 	least := math.MaxInt
 	try := func(k string) {
@@ -113,7 +113,7 @@ func likeVariable(cmd *cobra.Command, name string, known map[string]string) (lik
 	return like
 }
 
-// editDistance is how many bytes have to be added, removed or replaced to make a into b.
+// editDistance returns the number of bytes to add, remove or replace to turn a into b.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -134,7 +134,7 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// flagTypes is what the values of a flag look like, by the type that pflag has for it.
+// flagTypes describes the values of a flag by pflag's type.
 var flagTypes = map[string]string{
 	"bool":     "true or false",
 	"duration": "a time with a unit, such as 500ms, 10s or 1h30m",
@@ -143,14 +143,14 @@ var flagTypes = map[string]string{
 	"uint64":   "a whole number of at least 0",
 }
 
-// plainFlagError says what a flag's value should look like, in place of the parser's words.
+// plainFlagError describes the expected value of a flag instead of the parser's error.
 func plainFlagError(err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return err
 	}
 	name, value, cause := wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap()
-	if strings.HasPrefix(cause.Error(), "expected ") { // of the types of package config
+	if strings.HasPrefix(cause.Error(), "expected ") { // from the types of package config
 		return fmt.Errorf("--%s %q: %w", name, value, cause)
 	}
 	if expected, ok := flagTypes[wrong.GetFlag().Value.Type()]; ok {
@@ -159,13 +159,13 @@ func plainFlagError(err error) error {
 	return fmt.Errorf("--%s: %w", name, cause)
 }
 
-// addByteFlag adds a flag for a size in bytes, which begins as what n is.
+// addByteFlag adds a flag for a size in bytes with a default.
 func addByteFlag(flags *pflag.FlagSet, n *int64, name string, value int64, usage string) {
 	*n = value
 	flags.Var((*config.Bytes)(n), name, usage)
 }
 
-// noArgs refuses arguments. Most are files that a flag was forgotten before.
+// noArgs rejects arguments. Most are files whose flag was forgotten.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -180,7 +180,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("%s: unexpected argument %q%s (see %s --help)", cmd.Name(), args[0], hint, cmd.CommandPath())}
 }
 
-// folderArg asks for one folder.
+// folderArg requires one folder.
 func folderArg(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usageError{fmt.Errorf("%s: expected one FOLDER, got %d (see %s --help)", cmd.Name(), len(args), cmd.CommandPath())}
@@ -188,7 +188,7 @@ func folderArg(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// filesArgs asks for at least one file.
+// filesArgs requires at least one file.
 func filesArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usageError{fmt.Errorf("%s: no capture file given (see %s --help)", cmd.Name(), cmd.CommandPath())}
@@ -196,7 +196,7 @@ func filesArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// newLogger logs warnings to w, and with --verbose everything.
+// newLogger logs warnings to w, and everything with --verbose.
 func newLogger(cmd *cobra.Command, w io.Writer) *slog.Logger {
 	level := slog.LevelWarn
 	if verbose, err := cmd.Flags().GetBool("verbose"); err == nil && verbose {
@@ -205,7 +205,7 @@ func newLogger(cmd *cobra.Command, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
-// addCredentialFlags are for commands that ask a server.
+// addCredentialFlags adds the flags for commands that query a server.
 func addCredentialFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.String("token-file", "", "with --server: `FILE` that holds the bearer token to show")
@@ -214,10 +214,11 @@ func addCredentialFlags(cmd *cobra.Command) {
 	flags.String("client-key", "", "with --server: `FILE` of its key (PEM)")
 }
 
-// answerPatience is how long a server may take to begin an answer; api: {answer_time} is below it.
+// answerPatience is the time limit for the begin of a server's answer; api: {answer_time} is
+// below it.
 const answerPatience = 2 * time.Minute
 
-// newServerClient asks the server of a URL with the credentials that the flags name.
+// newServerClient returns a client for a server, with the credentials in the flags.
 func newServerClient(cmd *cobra.Command, server string) (*client.Client, error) {
 	wrong := func(err error) error { return usageError{fmt.Errorf("--server: %w", err)} }
 	files := edge.TLSFiles{Cert: flagText(cmd, "client-cert"), Key: flagText(cmd, "client-key"), CA: flagText(cmd, "server-ca")}

@@ -1,8 +1,8 @@
-// Command csigscope collects CSIG tags and reflections, works out where the
-// bottlenecks of a fabric are, and shows them.
+// Command csigscope collects CSIG tags and reflections, finds the bottlenecks of a fabric, and
+// shows them.
 //
-// It knows flags, configuration and wiring. It must never hold logic: a command's
-// work is done by the package that knows the matter.
+// It knows flags, configuration and wiring. It must never hold logic: the package that knows
+// the subject does a command's work.
 package main
 
 import (
@@ -35,7 +35,7 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// findingsError ends a command that did its work and found something wrong.
+// findingsError ends a command that succeeded and found problems.
 type findingsError struct{ error }
 
 func (e findingsError) Unwrap() error { return e.error }
@@ -44,7 +44,7 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run runs a command until it ends, ctx does or a signal comes, and gives its exit code.
+// run runs a command until it ends, ctx ends or a signal arrives, and returns its exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -125,8 +125,8 @@ func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command)
 	root.AddCommand(commands...)
 }
 
-// refuseUnknown makes commands that only have subcommands refuse unknown ones, where cobra would
-// print the help and succeed: a script that runs `schema migrat` has to fail.
+// refuseUnknown makes commands with only subcommands reject unknown ones. cobra would print the
+// help and succeed, but a script that runs `schema migrat` has to fail.
 func refuseUnknown(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		refuseUnknown(sub)
@@ -140,17 +140,17 @@ func refuseUnknown(cmd *cobra.Command) {
 			return cmd.Help()
 		}
 		see := cmd.CommandPath() + " --help"
-		cmd.SuggestionsMinimumDistance = 2 // as cobra has it where it suggests by itself
+		cmd.SuggestionsMinimumDistance = 2 // cobra's default for its own suggestions
 		if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
 			return usageError{fmt.Errorf("unknown command %q of %s: did you mean %s? (see %s)", args[0], cmd.CommandPath(), strings.Join(like, " or "), see)}
 		}
 		return usageError{fmt.Errorf("unknown command %q of %s (see %s)", args[0], cmd.CommandPath(), see)}
 	}
-	// They can be run, but nobody has to know.
+	// Hide from the help that such commands can be run.
 	cmd.SetUsageTemplate(strings.Replace(cmd.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}", 1))
 }
 
-// version is set by the linker to the tag or commit that was built.
+// version is set by the linker to the built tag or commit.
 var version = "unknown"
 
 func newVersionCommand() *cobra.Command {

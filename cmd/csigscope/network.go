@@ -11,10 +11,10 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// network is what the configuration and the fabric file say together.
+// network combines the configuration and the fabric file.
 type network = config.Network
 
-// networkFlags are the flags of commands that need to know the network.
+// networkFlags are the flags of commands that use the network.
 type networkFlags struct{ config, fabric string }
 
 func (f *networkFlags) add(flags *pflag.FlagSet) {
@@ -27,16 +27,16 @@ func openNetwork(configPath, fabricPath string) (*network, error) {
 	return orUsage(config.OpenNetwork(configPath, fabricPath))
 }
 
-// newNetwork reads the configuration and takes the fabric, which may be nil, from the place of
-// a name.
+// newNetwork reads the configuration and combines it with the fabric, which may be nil; name
+// appears in errors.
 func newNetwork(configPath string, topology *fabric.Spec, name string) (*network, error) {
 	return orUsage(config.NewNetwork(configPath, topology, name))
 }
 
-// loadConfig reads a configuration file; an empty path is the empty configuration.
+// loadConfig reads a configuration file; an empty path means an empty configuration.
 func loadConfig(path string) (config.Config, error) { return orUsage(config.Load(path)) }
 
-// orUsage marks an error as the mistake of a file.
+// orUsage marks an error as a mistake in a file.
 func orUsage[T any](v T, err error) (T, error) {
 	if err != nil {
 		err = usageError{err}
@@ -44,7 +44,7 @@ func orUsage[T any](v T, err error) (T, error) {
 	return v, err
 }
 
-// tapFlags say of taps what neither the configuration nor the fabric file does.
+// tapFlags describe taps that neither the configuration nor the fabric file places.
 type tapFlags struct {
 	place   string
 	mirrors decode.Mirrors
@@ -66,7 +66,7 @@ func (f *tapFlags) check() error {
 	return fmt.Errorf("--place %q: expected receiver, sender or mid", f.place)
 }
 
-// defaults are the same for the network.
+// defaults converts the flags for the network.
 func (f tapFlags) defaults() config.TapDefaults {
 	return config.TapDefaults{Place: config.Place(f.place), Mirrors: f.mirrors}
 }

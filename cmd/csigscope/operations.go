@@ -21,7 +21,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// operationsFlags are those of commands that run for long.
+// operationsFlags are the flags of long-running commands.
 type operationsFlags struct {
 	listen    string
 	remote    bool
@@ -38,13 +38,14 @@ func (f *operationsFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.pprof, "pprof", false, "also serve profiles at /debug/pprof of --metrics-listen, on loopback alone")
 }
 
-// operations is how a command that runs for long is looked after.
+// operations holds the metrics, the health and the logger of a long-running command.
 type operations struct {
 	*daemon.Process
 	logger *slog.Logger
 }
 
-// newOperations checks the flags, and knows the process; the command adds what it does.
+// newOperations validates the flags and adds the metrics of the process; the command adds its
+// own.
 func newOperations(cmd *cobra.Command, f *operationsFlags) (*operations, error) {
 	if f.listen == "" && (f.pprof || f.remote) {
 		return nil, usageError{errors.New("--pprof and --metrics-unauthenticated: are for --metrics-listen, which is not given")}
@@ -61,8 +62,9 @@ func newOperations(cmd *cobra.Command, f *operationsFlags) (*operations, error) 
 	return o, o.Export(metrics.NewBuild(version, runtime.Version()))
 }
 
-// divideMemory divides the memory limit of the configuration, of the cgroup or of the environment
-// between the parts of the process and the engine that it starts. Go's part holds from now on.
+// divideMemory divides the memory limit of the configuration, the cgroup or the environment
+// between the parts of the process and the engine that it starts. Go's part takes effect at
+// once.
 func (o *operations) divideMemory(f *operationsFlags, c *config.Config, use config.MemoryUse) (config.Memory, error) {
 	limit := daemon.FindMemoryLimit(uint64(c.MemoryLimit), os.DirFS("/"), os.Getenv)
 	m, err := c.Memory(limit.Bytes, limit.Go, use)
@@ -86,7 +88,8 @@ func embeddedStore(c *config.Config) bool {
 	return err == nil && target.Kind == store.KindEmbedded
 }
 
-// watchStore makes the process ready while its store answers, and exports what befalls it.
+// watchStore makes the process ready only while its store answers, and exports the store's
+// metrics.
 func (o *operations) watchStore(db *openedStore) error {
 	o.Health.Require("store", db.store.Ready)
 	if db.engine != nil {
@@ -97,7 +100,7 @@ func (o *operations) watchStore(db *openedStore) error {
 	return o.Export(metrics.NewTrim(db.store.TrimStats))
 }
 
-// watchDoor exports who comes in by a door, and asks the API behind it.
+// watchDoor exports the metrics of a server and of the API behind it.
 func (o *operations) watchDoor(d *edge.Server, a *api.API) error {
 	return o.Export(metrics.NewAPI(func() metrics.API {
 		watchers, lagging := a.Counts()
@@ -106,8 +109,8 @@ func (o *operations) watchDoor(d *edge.Server, a *api.API) error {
 	}))
 }
 
-// beside serves metrics and health beside what is served already, and counts its requests.
-// It is for behind a door.
+// beside adds metrics and health to the handler, and counts its requests. It is for use behind
+// an authenticating server.
 func (o *operations) beside(h http.Handler) (http.Handler, error) {
 	requests := metrics.NewHTTP()
 	if err := o.Export(requests); err != nil {

@@ -20,21 +20,21 @@ import (
 	"github.com/csigscope/csigscope/capture"
 )
 
-// output is the result of a command: a format, which -o names, to standard output or to the
-// file that --out names.
+// output is the result of a command, in the format of -o, to standard output or to the file of
+// --out.
 type output struct {
 	outputFile
 	format  string
 	formats []string // the first one is the default
 }
 
-// add adds both flags, which are checked before the command runs.
+// add adds both flags, which are validated before the command runs.
 func (o *output) add(cmd *cobra.Command, formats ...string) {
 	o.addFormat(cmd, formats...)
 	o.outputFile.add(cmd, "out", "`FILE` to write, - for standard output (the default)")
 }
 
-// addFormat adds the format alone, for commands that print without end.
+// addFormat adds only the format, for commands that print without end.
 func (o *output) addFormat(cmd *cobra.Command, formats ...string) {
 	o.formats = formats
 	cmd.Flags().StringVarP(&o.format, "output", "o", formats[0], "output `FORMAT`: "+o.known())
@@ -46,7 +46,7 @@ func (o *output) addFormat(cmd *cobra.Command, formats ...string) {
 	})
 }
 
-// known are the formats, for people.
+// known lists the formats in words.
 func (o *output) known() string {
 	last := len(o.formats) - 1
 	return strings.Join(o.formats[:last], ", ") + " or " + o.formats[last]
@@ -57,7 +57,7 @@ func (o *output) list(cmd *cobra.Command, t *tabular.Listing) error {
 	return o.write(cmd, func(w io.Writer) error { return t.Write(w, o.format) })
 }
 
-// json writes a value as JSON, where that is the format, and else calls the other function.
+// json writes a value as JSON if that is the format, and calls otherwise if not.
 func (o *output) json(cmd *cobra.Command, v any, otherwise func(io.Writer) error) error {
 	if o.format != "json" {
 		return o.write(cmd, otherwise)
@@ -72,7 +72,7 @@ func (o *output) json(cmd *cobra.Command, v any, otherwise func(io.Writer) error
 	})
 }
 
-// before lets a command check something before it runs. Mistakes are those of usage.
+// before adds a check that runs before the command. Its errors are usage errors.
 func before(cmd *cobra.Command, check func(args []string) error) {
 	first := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
@@ -91,13 +91,13 @@ func before(cmd *cobra.Command, check func(args []string) error) {
 // outputFile is a file that a command writes, "" or - for standard output.
 type outputFile struct {
 	flag, path string
-	// rotating lets no file lie in a folder among the arguments, whose captures are read as
-	// they come.
+	// rotating forbids an output file in a folder among the arguments, whose captures are read
+	// as they appear.
 	rotating bool
 }
 
-// add adds the flag. Before the command runs, it is refused where its folder is missing, or
-// where it would destroy a capture among the arguments.
+// add adds the flag. Before the command runs, it rejects a file whose folder is missing, or
+// that would overwrite a capture among the arguments.
 func (f *outputFile) add(cmd *cobra.Command, name, usage string) {
 	f.flag = "--" + name
 	cmd.Flags().StringVar(&f.path, name, "", usage)
@@ -111,8 +111,8 @@ func (f *outputFile) add(cmd *cobra.Command, name, usage string) {
 
 func (f *outputFile) named() bool { return f.path != "" && f.path != "-" }
 
-// checkFolder fails where the file's folder is missing, so that minutes of work are not lost in
-// the end.
+// checkFolder returns an error if the file's folder is missing, so that minutes of work are not
+// lost at the end.
 func (f *outputFile) checkFolder() error {
 	folder := filepath.Dir(f.path)
 	info, err := os.Stat(folder)
@@ -125,14 +125,14 @@ func (f *outputFile) checkFolder() error {
 	return nil
 }
 
-// spare fails where the file is one of the captures, or of those in a folder of them.
+// spare returns an error if the file is one of the captures, or one in a folder of captures.
 func (f *outputFile) spare(args []string) error {
 	out, err := os.Stat(f.path)
 	folder, folderErr := os.Stat(filepath.Dir(f.path))
 	for _, name := range f.captures(args) {
 		in, inErr := os.Stat(name)
 		switch {
-		case inErr != nil: // whoever reads it says so
+		case inErr != nil: // the reader of the capture reports it
 		case err == nil && os.SameFile(in, out):
 			return fmt.Errorf("%s %q: is a capture that is read: name another file", f.flag, f.path)
 		case f.rotating && folderErr == nil && os.SameFile(in, folder):
@@ -142,7 +142,7 @@ func (f *outputFile) spare(args []string) error {
 	return nil
 }
 
-// captures are those that arguments name, also as PORT=FILE, and those in folders.
+// captures returns the captures in the arguments, also as PORT=FILE, and those in folders.
 func (f *outputFile) captures(args []string) []string {
 	list := slices.Clone(args)
 	for _, arg := range args {
@@ -150,15 +150,15 @@ func (f *outputFile) captures(args []string) []string {
 			list = append(list, file)
 		}
 		if info, err := os.Stat(arg); err == nil && info.IsDir() {
-			found, _ := capture.Files(arg) // whoever reads the folder reports its errors
+			found, _ := capture.Files(arg) // the reader of the folder reports errors
 			list = append(list, found...)
 		}
 	}
 	return list
 }
 
-// write writes the file, or standard output. An earlier file is replaced when the new one is
-// complete, and stays if writing fails.
+// write writes the file or standard output. It replaces an earlier file only when the new one
+// is complete.
 func (f *outputFile) write(cmd *cobra.Command, write func(io.Writer) error) error {
 	if !f.named() {
 		return write(cmd.OutOrStdout())
@@ -192,7 +192,7 @@ func writeTo(path string, flags int, mode os.FileMode, write func(io.Writer) err
 	return errors.Join(write(out), out.Close())
 }
 
-// removed removes a file that may not be there.
+// removed removes a file that may not exist.
 func removed(path string) error {
 	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -200,18 +200,18 @@ func removed(path string) error {
 	return nil
 }
 
-// progressInterval is how often a progress bar is drawn.
+// progressInterval is the interval at which a progress bar is drawn.
 const progressInterval = 100 * time.Millisecond
 
-// isTerminal tells whether a person is looking at w.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// showProgress draws a bar on standard error until the returned function is called; poll returns
-// the part of total that is done, and a note beside the bar. A total above 0 is in bytes; with 0,
-// done is in thousandths. Nothing is drawn when standard error is not a terminal.
+// showProgress draws a bar on standard error until the returned function is called; poll
+// returns the completed part of total and a note for the bar. A positive total is in bytes;
+// with 0, done is in thousandths. It draws nothing if standard error is not a terminal.
 func showProgress(cmd *cobra.Command, total int64, poll func() (done int64, note string)) (stop func()) {
 	w := cmd.ErrOrStderr()
 	if !isTerminal(w) {

@@ -13,13 +13,13 @@ import (
 	"github.com/csigscope/csigscope/replay/persist"
 )
 
-// lookPatience bounds a last look at the store after an interrupt.
+// lookPatience is the time limit for a last query of the store after an interrupt.
 const lookPatience = 10 * time.Second
 
-// maxNamed bounds the names in one line.
+// maxNamed is the maximum number of names in one line.
 const maxNamed = 5
 
-// tellPartial says what became of files whose replay failed or was interrupted.
+// tellPartial prints the state of files whose replay failed or was interrupted.
 func tellPartial(cmd *cobra.Command, db *openedStore, r *persist.Recorder) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), lookPatience)
 	defer cancel()
@@ -37,7 +37,7 @@ func tellPartial(cmd *cobra.Command, db *openedStore, r *persist.Recorder) {
 	}
 }
 
-// notePartial warns who asks that some numbers are of captures in part.
+// notePartial warns that some numbers come from partially stored captures.
 func notePartial(ctx context.Context, w io.Writer, db *openedStore) ([]string, error) {
 	runs, err := db.store.PartialRuns(ctx)
 	if err != nil || len(runs) == 0 {
@@ -51,7 +51,7 @@ func notePartial(ctx context.Context, w io.Writer, db *openedStore) ([]string, e
 	return list, nil
 }
 
-// someOf joins the first of a list.
+// someOf joins the first elements of a list.
 func someOf(list []string) string {
 	if len(list) > maxNamed {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:maxNamed], ", "), len(list)-maxNamed)

@@ -85,13 +85,14 @@ func withStore(cmd *cobra.Command, open opener, run func(cmd *cobra.Command, db 
 	return cmd
 }
 
-// openForReading opens a store that has to exist. The schema of a server is left as it is, since
-// readers may not be allowed to change it.
+// openForReading opens a store that has to exist. It does not change the schema of a server,
+// since readers may lack the right.
 func openForReading(cmd *cobra.Command, dsn string) (*openedStore, error) {
 	return openForReadingIn(cmd, dsn, 0)
 }
 
-// openForReadingIn is openForReading with a limit of the embedded engine, bytes; 0: its default.
+// openForReadingIn is openForReading with a memory limit for the embedded engine in bytes; 0:
+// its default.
 func openForReadingIn(cmd *cobra.Command, dsn string, engineMemory uint64) (*openedStore, error) {
 	db, err := connect(cmd, dsn, mustExist, nil, engineMemory)
 	switch {
@@ -108,15 +109,15 @@ func openForReadingIn(cmd *cobra.Command, dsn string, engineMemory uint64) (*ope
 	return db, nil
 }
 
-// timeRange is a range that a command is asked for.
+// timeRange is the time range of a command.
 type timeRange struct {
 	from, to   string
 	since      time.Duration
-	begin, end time.Time // as they are unless a flag says otherwise
-	everything bool      // the range of a store begins and ends beyond its windows
+	begin, end time.Time // defaults, unless a flag sets them
+	everything bool      // the default range of a store extends beyond its windows
 }
 
-// add adds the flags; otherwise names the range without them.
+// add adds the flags; otherwise describes the default range.
 func (r *timeRange) add(cmd *cobra.Command, otherwise string) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.from, "from", "", "begin of the range (`TIME`, RFC 3339), default "+otherwise)
@@ -134,7 +135,7 @@ func (r *timeRange) add(cmd *cobra.Command, otherwise string) {
 	})
 }
 
-// given reports whether a flag says something of the range.
+// given reports whether a flag sets the range.
 func (r *timeRange) given() bool { return r.since > 0 || r.from != "" || r.to != "" }
 
 func (r *timeRange) parse(name, text string, to *time.Time) error {
@@ -149,7 +150,7 @@ func (r *timeRange) parse(name, text string, to *time.Time) error {
 	return nil
 }
 
-// cellFlags say which cells of a signal a question is about.
+// cellFlags select the cells of a signal.
 type cellFlags struct{ signal, level, src, dst string }
 
 func (f *cellFlags) add(cmd *cobra.Command) {

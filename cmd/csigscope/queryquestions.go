@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
 )
 
-// questionFlags are those of all questions.
+// questionFlags are the common flags of all questions.
 type questionFlags struct {
 	asking
 	out   output
@@ -26,10 +26,10 @@ type questionFlags struct {
 	sort  string
 }
 
-// asker puts a question to a server.
+// asker sends a question to a server.
 type asker func(context.Context, *client.Client, url.Values) (*answers.Answer, error)
 
-// command is a command that puts a question about a range: the flags named are its parameters.
+// command returns a command that asks about a range; the named flags are the parameters.
 func (f *questionFlags) command(use, short string, ask asker, parameters ...string) *cobra.Command {
 	cmd := f.question(use, short, func(cmd *cobra.Command, c *client.Client) (*answers.Answer, error) {
 		values, err := f.times.parameters(cmd, c, parameters...)
@@ -46,7 +46,7 @@ func (f *questionFlags) command(use, short string, ask asker, parameters ...stri
 	return cmd
 }
 
-// question is a command that prints an answer.
+// question returns a command that prints an answer.
 func (f *questionFlags) question(use, short string, ask func(*cobra.Command, *client.Client) (*answers.Answer, error)) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: noArgs}
 	f.out.add(cmd, tabular.ListingFormats()...)
@@ -72,12 +72,12 @@ func (f *questionFlags) addSort(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.sort, "sort", answers.Worst, "order of the rows: worst, or a `COLUMN` such as mean; -COLUMN has the largest first")
 }
 
-// addState adds a filter of cells.
+// addState adds a filter by state.
 func addState(cmd *cobra.Command) {
 	cmd.Flags().StringSlice("state", nil, "only cells in these `STATES`: congested, brief, clear, too_few, not_judged, no_data")
 }
 
-// addTop adds the number of rows; parameter is its name in the API.
+// addTop adds the maximum number of rows.
 func addTop(cmd *cobra.Command, top int, what string) {
 	cmd.Flags().Int("top", top, "how many "+what)
 	before(cmd, func([]string) error {
@@ -232,7 +232,7 @@ answers of the last hour that is stored, and with --windows from memory.`
 	return cmd
 }
 
-// topAsLimit asks for the first page alone, of so many rows.
+// topAsLimit requests only the first page, with top rows.
 func topAsLimit(ask asker) asker {
 	return func(ctx context.Context, c *client.Client, values url.Values) (*answers.Answer, error) {
 		if top, ok := values["top"]; ok {
@@ -312,7 +312,7 @@ func newQueryWindows() *cobra.Command {
 	return cmd
 }
 
-// exported writes a table, which fails where it was cut off.
+// exported writes a table, and returns an error if it was cut off.
 func (f *questionFlags) exported(cmd *cobra.Command, c *client.Client, export func(io.Writer) (*client.Exported, error)) error {
 	var end *client.Exported
 	err := f.out.write(cmd, func(w io.Writer) (err error) {
@@ -377,7 +377,7 @@ it goes, and the exit code is 1.`,
 	return cmd
 }
 
-// exportOf is the server's table of that name, and the flags that it takes as parameters.
+// exportOf returns the server's table of that name, and the flags that it takes as parameters.
 func exportOf(name string) (table string, parameters []string, ok bool) {
 	switch name {
 	case "cells", "windows":
@@ -390,7 +390,7 @@ func exportOf(name string) (table string, parameters []string, ok bool) {
 	return "", nil, false
 }
 
-// defaultServer is where collect --api-listen answers as a rule.
+// defaultServer is the usual address of collect --api-listen.
 const defaultServer = "http://127.0.0.1:9465"
 
 func newQueryWatch() *cobra.Command {
@@ -454,7 +454,8 @@ in between, a line on standard error reports it, and everything that holds is pr
 	return cmd
 }
 
-// followWith makes a command follow a stream of a server, which f prints until it has printed so many.
+// followWith makes a command follow a stream of a server; f prints it and ends after count
+// items.
 func followWith(cmd *cobra.Command, what string, f func(c *client.Client, count int) error) {
 	var server string
 	var count int

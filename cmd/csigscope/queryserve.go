@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// serveFlags are those of query serve.
+// serveFlags are the flags of query serve.
 type serveFlags struct {
 	dsn, listen, clickhouse, name string
 	exposed                       bool
@@ -110,8 +110,8 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	})
 }
 
-// reloadDoor reads the configuration again at each SIGHUP, until ctx ends. One that is wrong
-// changes nothing.
+// reloadDoor reloads the configuration at each SIGHUP, until ctx ends. An invalid one changes
+// nothing.
 func reloadDoor(ctx context.Context, d *edge.Server, path string, logger *slog.Logger) error {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP)

@@ -19,8 +19,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/client"
 )
 
-// asking is where a question goes: to the server that --server names, else to the store, which
-// this process answers for as query serve does.
+// asking selects the target of a question: the server in --server, else the store, for which
+// this process answers as query serve does.
 type asking struct{ server, dsn string }
 
 func (a *asking) add(cmd *cobra.Command) {
@@ -44,7 +44,7 @@ func (a *asking) run(cmd *cobra.Command, f func(c *client.Client) error) error {
 	return asked(f(c))
 }
 
-// Limits of answers from a store that nobody else waits for.
+// Limits of answers from a store that only this command uses.
 const (
 	storeAnswerTime = time.Hour
 	storeExportRows = 1 << 40
@@ -120,7 +120,7 @@ func (l *pipeListener) Close() error {
 // Addr implements net.Listener.
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "store", Net: "unix"} }
 
-// noteEmpty says where rows are, after an answer without any.
+// noteEmpty prints the time range that has rows, after an empty answer.
 func noteEmpty(cmd *cobra.Command, c *client.Client) error {
 	h, err := c.Health(cmd.Context())
 	if err != nil {
@@ -138,8 +138,8 @@ func noteEmpty(cmd *cobra.Command, c *client.Client) error {
 	return nil
 }
 
-// parameters are the flags that were given, as parameters of a question, with the range as
-// the server takes it. A server without recent windows is asked for the whole stored range.
+// parameters converts the given flags to parameters of a question, with the range in the
+// server's form. A server without recent windows is asked for the whole stored range.
 func (r *timeRange) parameters(cmd *cobra.Command, c *client.Client, names ...string) (url.Values, error) {
 	values := flagValues(cmd, names...)
 	if !r.given() && values.Has("windows") {
@@ -151,7 +151,7 @@ func (r *timeRange) parameters(cmd *cobra.Command, c *client.Client, names ...st
 		if err != nil {
 			return nil, err
 		}
-		// The API takes times until then.
+		// The API accepts times before this one.
 		endOfRanges := time.Date(2104, 1, 1, 0, 0, 0, 0, time.UTC)
 		first, last := h.GetStored().GetFirst().AsTime(), h.GetStored().GetLast().AsTime()
 		switch {
@@ -174,7 +174,7 @@ func (r *timeRange) parameters(cmd *cobra.Command, c *client.Client, names ...st
 	return values, nil
 }
 
-// flagValues are the flags that were given, as parameters.
+// flagValues converts the given flags to parameters.
 func flagValues(cmd *cobra.Command, names ...string) url.Values {
 	values := url.Values{}
 	for _, name := range names {
@@ -199,7 +199,7 @@ func flagText(cmd *cobra.Command, name string) string {
 	return ""
 }
 
-// asked makes errors of questions that the server refuses errors of usage, and adds a hint where
+// asked turns errors of questions that the server rejects into usage errors, and adds a hint if
 // no server answers.
 func asked(err error) error {
 	var refused *client.Error

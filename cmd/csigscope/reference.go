@@ -17,12 +17,12 @@ import (
 
 //go:generate sh -c "go run . reference > REFERENCE.md"
 
-// tablesReference is the part of the reference that no command knows.
+// tablesReference documents the tables of the section csig.
 //
 //go:embed tables.md
 var tablesReference string
 
-// findingsReference leads to the table of all findings.
+// findingsReference introduces the table of all findings.
 const findingsReference = `
 ## Findings
 
@@ -34,7 +34,7 @@ conform judges by rules of its own.
 
 `
 
-// metricsReference leads to the table of all metrics.
+// metricsReference introduces the table of all metrics.
 const metricsReference = `
 ## Metrics
 
@@ -45,8 +45,8 @@ The Go runtime and the process export theirs beside these.
 
 `
 
-// newReferenceCommand prints the reference of the command line, which is generated
-// from the commands themselves.
+// newReferenceCommand prints the reference of the command line, generated from the commands
+// themselves.
 func newReferenceCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:    "reference",

@@ -28,7 +28,7 @@ import (
 	"github.com/csigscope/csigscope/replay/persist"
 )
 
-// pipelineFlags are the flags of a replay, which replay and demo have in common.
+// pipelineFlags are the flags of a replay, shared by replay and demo.
 type pipelineFlags struct {
 	taps      tapFlags
 	fine      time.Duration
@@ -55,7 +55,7 @@ func addDedupFlag(flags *pflag.FlagSet, to *time.Duration) {
 	flags.DurationVar(to, "dedup", 0, "leave out frames that a tap captured within this time before, to the bit, such as 1ms; 0 counts them")
 }
 
-// config is the replay of files that the flags and the network describe.
+// config returns the configuration for a replay of files, by the flags and the network.
 func (f *pipelineFlags) config(files []string, n *network) (replay.Config, error) {
 	c := replay.Config{
 		Files: files, Settings: n.Settings(), Dedup: f.dedup, ChunkBytes: f.chunkSize, Workers: f.workers, Pace: f.pace,
@@ -75,7 +75,7 @@ func (f *pipelineFlags) config(files []string, n *network) (replay.Config, error
 	return c, nil
 }
 
-// check finds values out of bounds; finest is the shortest window beside --fine.
+// check validates the flags; finest is the shortest window besides --fine.
 func (f *pipelineFlags) check(finest time.Duration) error {
 	switch {
 	case f.dedup < 0:
@@ -90,7 +90,7 @@ func (f *pipelineFlags) check(finest time.Duration) error {
 	return nil
 }
 
-// replayFlags are those of the command replay.
+// replayFlags are the flags of replay.
 type replayFlags struct {
 	network  networkFlags
 	scenario scenarioFlags
@@ -197,8 +197,8 @@ func (f *replayFlags) simulate(cmd *cobra.Command) error {
 	return f.replay(cmd, c, n)
 }
 
-// replay checks the files first, then opens the store, so that a mistake in a file name costs
-// no engine start.
+// replay checks the files before it opens the store, so that a wrong file name does not cost an
+// engine start.
 func (f *replayFlags) replay(cmd *cobra.Command, c replay.Config, n *network) error {
 	r, err := newReplayRun(cmd, c, n)
 	if err != nil {
@@ -235,7 +235,7 @@ type replayRun struct {
 	judged  *table.Judged
 }
 
-// newReplayRun checks the files of a replay whose blocks go to further sinks as well.
+// newReplayRun checks the files of a replay whose blocks also go to further sinks.
 func newReplayRun(cmd *cobra.Command, c replay.Config, n *network, sinks ...aggregate.Sink) (*replayRun, error) {
 	r := &replayRun{network: n, summary: table.New(table.Bounds{
 		Resolution: c.Resolutions[len(c.Resolutions)-1], Rows: c.MaxKeys,
@@ -279,8 +279,8 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, out *output) error 
 	return errors.Join(append([]error{err}, result.Cuts...)...)
 }
 
-// cells are the cells of the rows as the query API writes them in JSON, those of each signal by source
-// and destination.
+// cells returns the cells of the rows in the query API's JSON form, for each signal sorted by
+// source and destination.
 func (r *replayRun) cells(rows table.Rows) ([]json.RawMessage, error) {
 	from, to := r.judged.Extent()
 	schema, list, signals := rest.NewSchema(), []json.RawMessage{}, rows.Signals()
@@ -300,7 +300,7 @@ func (r *replayRun) cells(rows table.Rows) ([]json.RawMessage, error) {
 func (r *replayRun) withProgress(ctx context.Context, cmd *cobra.Command) error {
 	_, total, _ := r.Progress()
 	if total == 0 {
-		return r.Run(ctx) // whoever makes the stream knows how far it is
+		return r.Run(ctx) // the writer of the stream shows the progress
 	}
 	begin := time.Now()
 	stop := showProgress(cmd, total, func() (int64, string) {

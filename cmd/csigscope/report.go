@@ -22,7 +22,7 @@ import (
 	"github.com/csigscope/csigscope/replay/persist"
 )
 
-// reportFlags are those of the command report.
+// reportFlags are the flags of report.
 type reportFlags struct {
 	network           networkFlags
 	taps              tapFlags
@@ -37,13 +37,13 @@ type reportFlags struct {
 
 const (
 	minReportMemory = 1 << 20 // bytes
-	maxReportSteps  = 100_000 // as a store answers for
+	maxReportSteps  = 100_000 // as many as a store answers for
 )
 
-// severities of findings, the least first.
+// severities of findings, least severe first.
 var severities = []string{store.SeverityInfo, store.SeverityWarning, store.SeverityError}
 
-// reportFiles are the names of reports by their format.
+// reportFiles are the default names of reports by format.
 var reportFiles = map[string]string{"html": "report.html", "json": "report.json", "markdown": "report.md"}
 
 func newReportCommand() *cobra.Command {
@@ -142,11 +142,11 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// captures describes the report of files, by the flags and the network.
+// captures configures the report of files, by the flags and the network.
 func (f *reportFlags) captures(cmd *cobra.Command, files []string, n *network) (*source.Captures, error) {
 	taps := f.taps
 	if taps.place == "outside" {
-		taps.place = "mid" // what is seen there enters no heatmap
+		taps.place = "mid" // packets seen there enter no heatmap
 	}
 	senders, err := f.prefixes(n)
 	if err != nil {
@@ -172,7 +172,7 @@ func (f *reportFlags) captures(cmd *cobra.Command, files []string, n *network) (
 	}, nil
 }
 
-// prefixes are those of the hosts that may send tags.
+// prefixes returns the prefixes of hosts that may send tags.
 func (f *reportFlags) prefixes(n *network) (list []netip.Prefix, err error) {
 	for _, text := range f.senders {
 		p, err := netip.ParsePrefix(text)
@@ -187,8 +187,8 @@ func (f *reportFlags) prefixes(n *network) (list []netip.Prefix, err error) {
 	return list, nil
 }
 
-// openSpill opens a store of the embedded engine in --spill-dir, or in a temporary folder,
-// whatever the configuration says of stores.
+// openSpill opens a store of the embedded engine in --spill-dir or in a temporary folder,
+// independent of the configured store.
 func (f *reportFlags) openSpill(cmd *cobra.Command, t aggregate.Thresholds) (*store.Store, func() error, error) {
 	dir, remove := f.spillDir, func() error { return nil }
 	if dir == "" {
@@ -209,7 +209,7 @@ func (f *reportFlags) openSpill(cmd *cobra.Command, t aggregate.Thresholds) (*st
 	return db.store, func() error { return errors.Join(db.Close(), remove()) }, nil
 }
 
-// openScratch makes a store of the folder, whatever else the configuration says of stores.
+// openScratch makes a store in the folder, independent of the configured store.
 func openScratch(cmd *cobra.Command, dir string, t aggregate.Thresholds) (*openedStore, error) {
 	db := &openedStore{
 		target: store.Target{Kind: store.KindEmbedded, Dir: dir, Database: store.DefaultDatabase},
@@ -244,7 +244,7 @@ func (f *reportFlags) write(cmd *cobra.Command, r *report.Report) error {
 	return nil
 }
 
-// verdict is an error if findings are as bad as --fail-on says.
+// verdict returns an error if a finding is at least as severe as --fail-on.
 func (f *reportFlags) verdict(r *report.Report) error {
 	if f.failOn == "" {
 		return nil

@@ -12,9 +12,10 @@ import (
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
 )
 
-// restricted opens a store in a process that gives up all files but those that folders gives.
-// The embedded engine is started after that: it is restricted as well, and may be started again
-// at any time. A server is reached before that: the file with its password is read once.
+// restricted opens a store in a process that gives up all files except those from folders. The
+// embedded engine is started after the restriction, which then applies to it as well, and to
+// its restarts. A server is connected before the restriction: the file with its password is
+// read once.
 func restricted(
 	cmd *cobra.Command, f *operationsFlags, folders func() (allowed daemon.Folders, embedded bool, err error), open func() (*openedStore, error),
 ) (*openedStore, error) {
@@ -42,8 +43,8 @@ func restricted(
 	return db, nil
 }
 
-// openRestricted opens a store for reading. The process keeps the files of the store, and the
-// folders of further files, which are read again later.
+// openRestricted opens a store for reading. The process keeps access to the files of the store,
+// and to the folders of files that are reloaded later.
 func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags, files ...string) (*openedStore, error) {
 	folders := func() (daemon.Folders, bool, error) {
 		allowed, embedded, err := engineFolders(cmd, dsn)
@@ -53,15 +54,15 @@ func openRestricted(cmd *cobra.Command, dsn string, f *operationsFlags, files ..
 	return restricted(cmd, f, folders, func() (*openedStore, error) { return openForReadingIn(cmd, dsn, f.engineMemory) })
 }
 
-// openStore opens the store of collect. The process keeps the files of the store, and the
-// folders of files that are read again later.
+// openStore opens the store of collect. The process keeps access to the files of the store, and
+// to the folders of files that are reloaded later.
 func (f *collectFlags) openStore(cmd *cobra.Command, n *network) (*openedStore, error) {
 	folders := func() (daemon.Folders, bool, error) { return f.folders(cmd, n) }
 	return restricted(cmd, &f.ops, folders, func() (*openedStore, error) { return openStoreLater(cmd, f.dsn, &f.box, f.ops.engineMemory) })
 }
 
-// engineFolders are those of the embedded engine and of the configuration, which is read
-// once more; of a server the TLS files, with embedded false.
+// engineFolders returns the folders of the embedded engine and of the configuration, which is
+// read once more; for a server, the folders of its TLS files, with embedded false.
 func engineFolders(cmd *cobra.Command, dsn string) (f daemon.Folders, embedded bool, err error) {
 	c, _, err := storeSettings(cmd, dsn)
 	if err != nil {
@@ -89,8 +90,8 @@ func engineFolders(cmd *cobra.Command, dsn string) (f daemon.Folders, embedded b
 	return f, true, err
 }
 
-// folders are those that collect needs; those to write are made. embedded is true for an
-// embedded store.
+// folders returns the folders that collect needs, and creates those to write. embedded is true
+// for an embedded store.
 func (f *collectFlags) folders(cmd *cobra.Command, n *network) (allowed daemon.Folders, embedded bool, err error) {
 	c, _, err := storeSettings(cmd, f.dsn)
 	if err != nil {
@@ -133,8 +134,8 @@ func (f *collectFlags) folders(cmd *cobra.Command, n *network) (allowed daemon.F
 	return allowed, embedded, allowed.Make()
 }
 
-// restrict gives up all files but those of the spool, and in the folders of files
-// that are read again later.
+// restrict gives up all files except the spool's and those in the folders of files that are
+// reloaded later.
 func (f *exportFlags) restrict(cmd *cobra.Command, c *config.Export, spool string) error {
 	if f.ops.noSandbox {
 		return nil

@@ -30,8 +30,8 @@ func newSchemaCommand() *cobra.Command {
 	return cmd
 }
 
-// asItIs opens the store that --store names and leaves its schema as it is; lacks completes the
-// error of --store none. A box is for commands that write.
+// asItIs opens the store that --store names without changing its schema; lacks completes the
+// error for --store none. A box is for commands that write.
 func asItIs(how opening, box *outboxFlags, lacks string) opener {
 	return func(cmd *cobra.Command, dsn string) (*openedStore, error) {
 		db, err := connect(cmd, dsn, how, box, 0)
@@ -42,7 +42,7 @@ func asItIs(how opening, box *outboxFlags, lacks string) opener {
 	}
 }
 
-// embedded opens the embedded store, for commands that no server has.
+// embedded opens the embedded store, for commands that do not apply to a server.
 func embedded(how opening, box *outboxFlags) opener {
 	return func(cmd *cobra.Command, dsn string) (*openedStore, error) {
 		db, err := connect(cmd, dsn, how, box, 0)
@@ -281,7 +281,7 @@ other commands refuse, is dropped.`,
 	return cmd
 }
 
-// askToDrop wants the name of the database from a person at a terminal.
+// askToDrop asks a person at a terminal for the name of the database.
 func askToDrop(cmd *cobra.Command, database string) error {
 	if in, ok := cmd.InOrStdin().(io.Writer); !ok || !isTerminal(in) {
 		return usageError{fmt.Errorf("schema drop: nobody to ask: give --yes to delete all of this")}
@@ -301,7 +301,7 @@ func confirm(in io.Reader, want string) error {
 	return fmt.Errorf("nothing was dropped: expected %s, got %q", want, strings.TrimSpace(answer))
 }
 
-// maxAnswer bounds a person's answer, in bytes.
+// maxAnswer is the maximum length of a person's answer, in bytes.
 const maxAnswer = 1024
 
 // firstLine reads a person's answer.
@@ -364,7 +364,7 @@ With --cluster, run the statements on every server of the cluster.`,
 	return cmd
 }
 
-// readPassword takes the first line, which must not be empty.
+// readPassword reads the first line, which must not be empty.
 func readPassword(in io.Reader, g *store.Grants) error {
 	password, err := firstLine(in)
 	if err != nil {
@@ -424,7 +424,7 @@ counted: replay their captures again. To have the backup and nothing else, give
 	return cmd
 }
 
-// restore fills an empty store from a backup, and makes it and its outbox agree.
+// restore fills an empty store from a backup, and reconciles it with its outbox.
 func restore(cmd *cobra.Command, db *openedStore, folder string, discard bool) error {
 	err := db.engine.Restore(cmd.Context(), db.target.Database, folder)
 	if errors.Is(err, chdb.ErrNotEmpty) {
@@ -435,7 +435,7 @@ func restore(cmd *cobra.Command, db *openedStore, folder string, discard bool) e
 	}
 	lost := uint64(0)
 	if discard {
-		if lost, err = db.store.DiscardOutbox(); err != nil { // before Migrate, which begins to send
+		if lost, err = db.store.DiscardOutbox(); err != nil { // before Migrate, which starts sending
 			return err
 		}
 	}
@@ -459,7 +459,7 @@ func restore(cmd *cobra.Command, db *openedStore, folder string, discard bool) e
 // retentionNames are the resolutions in the order of the store's tables.
 var retentionNames = []string{"fine", "1s", "1m"}
 
-// parseRetention reads a list of RESOLUTION=TIME.
+// parseRetention parses a list of RESOLUTION=TIME.
 func parseRetention(list []string) (store.Retention, error) {
 	var keep store.Retention
 	for _, item := range list {

@@ -22,15 +22,15 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// addExposedFlag adds the flag that opens a door beyond loopback to everybody.
+// addExposedFlag adds the flag that allows an unprotected address beyond loopback.
 func addExposedFlag(cmd *cobra.Command, of string, exposed *bool) {
 	cmd.Flags().BoolVar(exposed, "api-dangerously-exposed", false,
 		"let "+of+" be an address that other machines reach without TLS or credentials: everybody there can ask, and read on the way")
 }
 
-// openDoor listens at the address that a flag names, for the clients of the section api. Beyond
-// loopback there has to be a certificate, and clients have to have credentials, unless exposed.
-// admin are resources for admins beside those of every door; nil for none.
+// openDoor listens at the address of a flag, for the clients of the section api. Beyond
+// loopback it requires a certificate and client credentials, unless exposed. admin holds
+// further resources for admins; nil for none.
 func openDoor(ctx context.Context, c *config.API, flag, address string, exposed bool, logger *slog.Logger, admin map[string]http.Handler) (*edge.Server, error) {
 	if err := checkDoor(c, flag, address, exposed); err != nil {
 		return nil, err
@@ -48,7 +48,8 @@ func openDoor(ctx context.Context, c *config.API, flag, address string, exposed 
 	return d, nil
 }
 
-// checkDoor refuses what is no address, and one that others can reach where that is not safe.
+// checkDoor rejects an invalid address, and one that other machines can reach without
+// protection.
 func checkDoor(c *config.API, flag, address string, exposed bool) error {
 	var a config.Address
 	if err := a.Set(address); err != nil {
@@ -60,15 +61,15 @@ func checkDoor(c *config.API, flag, address string, exposed bool) error {
 	return nil
 }
 
-// pageServer is the page and the API over a store, behind a door.
+// pageServer is the page and the API over a store, behind an authenticating server.
 type pageServer struct {
 	handler http.Handler
 	api     *api.API
 	door    *edge.Server
 }
 
-// newPageServer serves what is stored, and the last windows where memory is not nil, within the
-// process's memory.
+// newPageServer serves stored rows, and the last windows if memory is not nil, within the
+// process's memory limits.
 func newPageServer(db *openedStore, name string, memory *table.Memory, d *edge.Server, c *config.API, m *config.Memory) (*pageServer, error) {
 	a, err := api.New(api.Config{Memory: memory, Reader: query.FromStore(db.store), Fabric: name, Thresholds: db.thresholds, Timeout: time.Duration(c.AnswerTime), Made: m.Answers, Logger: db.logger})
 	if err != nil {
@@ -89,8 +90,8 @@ func announce(cmd *cobra.Command, d *edge.Server) {
 	fmt.Fprintf(cmd.OutOrStdout(), "\nthe page is at %s/ (Ctrl-C ends it)\nnext: open it in a browser, or ask: csigscope query cells --server %[1]s\n", d.URL())
 }
 
-// liveFeed is the query API and the page of a process that windows pass through: memory is
-// a sink of theirs.
+// liveFeed is the query API and the page of a process with live windows: memory is a sink for
+// them.
 type liveFeed struct {
 	memory  *table.Memory
 	fine    *table.Memory // of shorter windows; nil for none
@@ -99,16 +100,17 @@ type liveFeed struct {
 	handler http.Handler
 }
 
-// clockError is how far the clocks of taps and exporters may be behind: live answers have no data of
-// clocks that are further behind.
+// clockError is how far the clocks of taps and exporters may be behind: live answers have no
+// data from clocks further behind.
 const clockError = 5 * time.Second
 
-// fineShare is the part of the rows in memory that is for windows shorter than 1 s, if there are any.
+// fineShare means that one in fineShare rows in memory is for windows shorter than 1 s, if
+// there are any.
 const fineShare = 4
 
-// newLiveFeed serves windows in memory, as the settings of their taps make them, with the options behind
-// the door. History is asked of the reader, names of the fabric in use, and down which silent producers
-// are gone.
+// newLiveFeed serves windows in memory with the options, behind the server d; taps are the
+// settings of the taps that produce the windows. History comes from the reader, names from the
+// fabric in use; down returns the silent producers that are gone.
 func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reader query.Reader, down func([]table.Producer) []string, c *config.API, m *config.Memory, taps *window.Settings, o table.MemoryOptions, logger *slog.Logger) (*liveFeed, error) {
 	o.Lateness = taps.LatenessOf(aggregate.LiveResolution)
 	o.MaxRows, o.MaxLag = cmp.Or(m.LiveRows, table.DefaultMaxRows), o.Lateness+o.MaxAge+clockError
@@ -131,7 +133,7 @@ func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reade
 	return f, nil
 }
 
-// memories are those that there are.
+// memories returns the memories in use.
 func (f *liveFeed) memories() []*table.Memory {
 	if f.fine == nil {
 		return []*table.Memory{f.memory}
@@ -139,7 +141,7 @@ func (f *liveFeed) memories() []*table.Memory {
 	return []*table.Memory{f.memory, f.fine}
 }
 
-// counts are those of all memories.
+// counts returns the sum over all memories.
 func (f *liveFeed) counts() (n table.Counts) {
 	for _, m := range f.memories() {
 		n.Add(m.Counts())
@@ -158,7 +160,7 @@ func (f *liveFeed) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// withALTO serves ALTO beside what is served already.
+// withALTO adds ALTO to the handler.
 func withALTO(h http.Handler, c alto.Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(alto.Path, alto.New(c))

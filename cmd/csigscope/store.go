@@ -21,11 +21,11 @@ import (
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 )
 
-// storeTargets are what --store names.
+// storeTargets describes the values of --store.
 const storeTargets = "embedded[:DIR] (DIR is ~/.local/share/csigscope/store unless given) or clickhouse://USER@HOST:PORT/DB?secure=true&ca=FILE"
 
-// addStoreFlag adds --store, and --config where the command has none: what the file says
-// of the store holds for all of them.
+// addStoreFlag adds --store, and --config if the command has none: the file's store section
+// applies to all commands.
 func addStoreFlag(cmd *cobra.Command, dsn *string) {
 	addStoreConfigFlag(cmd)
 	cmd.Flags().StringVar(dsn, "store", store.KindEmbedded, "the store: "+storeTargets)
@@ -37,8 +37,8 @@ func addStoreConfigFlag(cmd *cobra.Command) {
 	}
 }
 
-// outboxFlags are those of commands that write to the store; commands that only read have none.
-// They come before the file's section store.outbox.
+// outboxFlags are the flags of commands that write to the store; commands that only read have
+// none. They override the file's section store.outbox.
 type outboxFlags struct{}
 
 func (*outboxFlags) add(flags *pflag.FlagSet) {
@@ -53,7 +53,7 @@ func addClickHouseFlag(cmd *cobra.Command, address *string) {
 		"answer other programs over ClickHouse's HTTP interface, read-only, at this loopback `ADDRESS` such as 127.0.0.1:8123")
 }
 
-// openedStore is a store and, when it is embedded, the engine under it.
+// openedStore is a store and, if it is embedded, its engine.
 type openedStore struct {
 	store      *store.Store
 	engine     *chdb.Engine
@@ -66,26 +66,26 @@ type openedStore struct {
 	left     uint64 // rows in outboxes, after Close
 }
 
-// opening is how connect opens a store.
+// opening is the way in which connect opens a store.
 type opening int
 
 const (
 	makeMissing opening = iota // makes an embedded store that does not exist
 	mustExist                  // fails without one
-	toDrop                     // likewise; takes a schema from before version 1 too
-	whenThere                  // makeMissing, and waits for no server while there is an outbox
+	toDrop                     // fails without one; also accepts a schema from before version 1
+	whenThere                  // makeMissing, but does not wait for a server if there is an outbox
 )
 
-// serverPatience is how long a command waits for a server before it goes on without.
+// serverPatience is how long a command waits for a server before it continues without it.
 const serverPatience = 5 * time.Second
 
-// openStore opens what --store names for writing, through the outbox, and brings its
-// schema and its retention up to date; it is nil for none.
+// openStore opens the store of --store for writing, through the outbox, and updates its schema
+// and its retention; it returns nil for none.
 func openStore(cmd *cobra.Command, dsn string, f *outboxFlags) (*openedStore, error) {
 	return openStoreKeeping(cmd, dsn, f, store.Retention{})
 }
 
-// openStoreKeeping is openStore with a retention that comes before the file's.
+// openStoreKeeping is openStore with a retention that overrides the file's.
 func openStoreKeeping(cmd *cobra.Command, dsn string, f *outboxFlags, keep store.Retention) (*openedStore, error) {
 	db, err := connect(cmd, dsn, makeMissing, f, 0)
 	if err != nil || db == nil {
@@ -94,8 +94,8 @@ func openStoreKeeping(cmd *cobra.Command, dsn string, f *outboxFlags, keep store
 	return db, db.migrate(cmd, keep)
 }
 
-// openStoreLater is openStore that does not need the server: rows wait in the outbox until
-// it comes. Without an outbox there is nowhere to wait.
+// openStoreLater is openStore without the need for a running server: rows wait in the outbox
+// until it is up. Without an outbox, it has to be up.
 func openStoreLater(cmd *cobra.Command, dsn string, f *outboxFlags, engineMemory uint64) (*openedStore, error) {
 	db, err := connect(cmd, dsn, whenThere, f, engineMemory)
 	if err != nil || db == nil || db.config.Outbox.Dir != config.NoOutbox {
@@ -104,7 +104,7 @@ func openStoreLater(cmd *cobra.Command, dsn string, f *outboxFlags, engineMemory
 	return db, db.migrate(cmd, store.Retention{})
 }
 
-// migrate brings schema and retention up to date, or closes the store.
+// migrate updates schema and retention, or closes the store.
 func (db *openedStore) migrate(cmd *cobra.Command, keep store.Retention) error {
 	for g, d := range db.config.Retention.Keep() {
 		keep[g] = cmp.Or(keep[g], d)
@@ -119,8 +119,9 @@ func (db *openedStore) migrate(cmd *cobra.Command, keep store.Retention) error {
 	return nil
 }
 
-// connect opens what --store names and leaves its schema as it is. Without f it is for questions.
-// engineMemory limits an embedded engine that is started, in bytes; 0: the engine's default.
+// connect opens the store of --store without changing its schema. Without f it is for reading
+// only. engineMemory limits an embedded engine that it starts, in bytes; 0: the engine's
+// default.
 func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags, engineMemory uint64) (*openedStore, error) {
 	c, thresholds, err := storeSettings(cmd, dsn)
 	if err != nil {
@@ -161,9 +162,9 @@ func connect(cmd *cobra.Command, dsn string, how opening, f *outboxFlags, engine
 	return db, nil
 }
 
-// storeSettings is the section store of the command's configuration file, with the flags of the
-// command over it, and the target from the command line unless that is the command's default.
-// Thresholds are those of the states.
+// storeSettings returns the section store of the command's configuration file, overridden by
+// the command's flags, with the target of the command line unless that is the default. It also
+// returns the thresholds of the states.
 func storeSettings(cmd *cobra.Command, dsn string) (config.Store, aggregate.Thresholds, error) {
 	path, err := cmd.Flags().GetString("config")
 	if err != nil {
@@ -181,7 +182,7 @@ func storeSettings(cmd *cobra.Command, dsn string) (config.Store, aggregate.Thre
 	return c.Store, c.States.Thresholds(), nil
 }
 
-// keepTrimmed trims the store to the budget of the configuration until it is closed.
+// keepTrimmed trims the store to the configured disk budget until it is closed.
 func (db *openedStore) keepTrimmed(ctx context.Context) {
 	if db.config.MaxDisk == 0 || db.stopTrim != nil {
 		return
@@ -204,8 +205,8 @@ func (db *openedStore) keepTrimmed(ctx context.Context) {
 	}
 }
 
-// startEngine attaches to the embedded engine over the target's folder, or starts it
-// as a child process of this binary.
+// startEngine attaches to the embedded engine over the target's folder, or starts it as a child
+// process of this binary.
 func (db *openedStore) startEngine(ctx context.Context, how opening, memory uint64) error {
 	dir, err := embeddedFolder(db.target)
 	if err != nil {
@@ -234,7 +235,7 @@ func (db *openedStore) startEngine(ctx context.Context, how opening, memory uint
 	return nil
 }
 
-// askEngine makes a store ask the engine, for each purpose under a user of its own.
+// askEngine connects a store's options to the engine, with a separate user for each purpose.
 func (db *openedStore) askEngine(o *store.Options) {
 	o.Writer = db.engine.ClickHouseOptions(chdb.RoleWriter)
 	o.Migrator = db.engine.ClickHouseOptions(chdb.RoleMigrator)
@@ -248,7 +249,7 @@ func checkStoreExists(dir string, target store.Target) error {
 	return nil
 }
 
-// embeddedFolder is where an embedded store lies.
+// embeddedFolder returns the folder of an embedded store.
 func embeddedFolder(target store.Target) (string, error) {
 	if target.Dir != "" {
 		return target.Dir, nil
@@ -260,8 +261,8 @@ func embeddedFolder(target store.Target) (string, error) {
 	return filepath.Join(data, "store"), nil
 }
 
-// listen opens the embedded engine to other programs at a loopback address, until the
-// store is closed, and says where; "" does nothing.
+// listen opens the embedded engine to other programs at a loopback address, until the store is
+// closed, and prints the address; "" does nothing.
 func (db *openedStore) listen(cmd *cobra.Command, address string) error {
 	if address == "" {
 		return nil
@@ -280,7 +281,7 @@ func (db *openedStore) listen(cmd *cobra.Command, address string) error {
 	return nil
 }
 
-// dataFolder is where csigscope keeps what outlives a command.
+// dataFolder returns the folder for csigscope's persistent data.
 func dataFolder() (string, error) {
 	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
 		return filepath.Join(dir, "csigscope"), nil
@@ -292,7 +293,7 @@ func dataFolder() (string, error) {
 	return filepath.Join(home, ".local", "share", "csigscope"), nil
 }
 
-// Close writes what is buffered and leaves the engine. Closing twice does nothing.
+// Close writes buffered rows and detaches from the engine. A second call does nothing.
 func (db *openedStore) Close() error {
 	var failed error
 	if db.stopTrim != nil {
@@ -310,7 +311,7 @@ func (db *openedStore) Close() error {
 	return failed
 }
 
-// asUsage marks what the user asked for wrongly.
+// asUsage marks errors that the user's input caused.
 func asUsage(err error) error {
 	if errors.Is(err, store.ErrRetention) {
 		return usageError{err}
@@ -318,7 +319,7 @@ func asUsage(err error) error {
 	return err
 }
 
-// newEngineCommand is what the child process of the embedded engine runs.
+// newEngineCommand returns the command of the embedded engine's child process.
 func newEngineCommand() *cobra.Command {
 	var o chdb.ServerOptions
 	cmd := &cobra.Command{
@@ -332,8 +333,8 @@ func newEngineCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.Listen, "listen", "", "also answer read-only queries on this loopback `ADDRESS`")
 	cmd.Flags().Uint64Var(&o.MaxMemory, "max-memory", 0, "memory limit in `BYTES`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		// A Ctrl-C reaches every process of the terminal; the parent's last rows are
-		// still to be written then. The engine ends when nobody is attached.
+		// A Ctrl-C reaches every process of the terminal, but the parent still has to write its
+		// last rows. The engine ends when nobody is attached.
 		ctx, stop := signal.NotifyContext(context.WithoutCancel(cmd.Context()), syscall.SIGTERM)
 		defer stop()
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))

@@ -11,10 +11,10 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// maxTraced bounds the captures that are compared, each with each.
+// maxTraced is the maximum number of captures, which are compared in pairs.
 const maxTraced = 32
 
-// traceFlags are those of the command trace.
+// traceFlags are the flags of trace.
 type traceFlags struct {
 	network networkFlags
 	off     time.Duration

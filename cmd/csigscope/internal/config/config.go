@@ -7,7 +7,6 @@
 //
 // It knows keys and values. It must never know commands: they choose the flags that override
 // keys, and use the values.
-// values is theirs.
 package config
 
 import (
