@@ -26,12 +26,12 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// accuracyEnv asks for the full durations of scenarios, and names a file for the table;
-// make accuracy sets it.
+// accuracyEnv selects the full durations of scenarios and names a file for the table; make
+// accuracy sets it.
 const accuracyEnv = "CSIGSCOPE_TEST_ACCURACY"
 
-// shortRun is how long a scenario is simulated otherwise, and otherRuns how long those are
-// that congest later, or have as many packets within less.
+// shortRun is the default duration of a simulated scenario; otherRuns lists scenarios that
+// congest later or have as many packets in less time.
 const shortRun = 1200 * time.Millisecond
 
 var otherRuns = map[string]time.Duration{
@@ -39,7 +39,7 @@ var otherRuns = map[string]time.Duration{
 	"fabric-like": 300 * time.Millisecond,
 }
 
-// locatorLayouts are the tag layouts of the table and what their locators name.
+// locatorLayouts are the tag layouts of the table and the content of their locators.
 var locatorLayouts = []struct {
 	name   string
 	layout csig.Layout
@@ -49,16 +49,16 @@ var locatorLayouts = []struct {
 	{"compact ietf01", csig.Layout{Format: csig.Compact, Profile: csig.IETF01}},
 }
 
-// imperfect are the scenarios whose captures, or whose switches, do not tell what
-// happened: counts differ, and a mode may.
+// imperfect are the scenarios whose captures or switches do not show the truth: counts differ,
+// and a mode may.
 var imperfect = map[string]bool{"noisy-taps": true, "rogue": true}
 
 // unfit are the scenarios whose fabric does not fit the locator.
 var unfit = map[string]bool{"mixed-generations compact class": true}
 
-// TestAccuracy replays every named scenario in every locator layout, and holds the
-// location that each heavy cell and window names against the true port. With tags, and
-// taps that miss nothing, no location is ever wrong.
+// TestAccuracy replays every named scenario in every locator layout, and compares the location
+// of each heavy cell and window with the true port. With tags and lossless taps, no location is
+// ever wrong.
 func TestAccuracy(t *testing.T) {
 	t.Parallel()
 	file := os.Getenv(accuracyEnv)
@@ -130,8 +130,8 @@ func (a *accuracy) write(w io.Writer, scenario, locator string) {
 		share(a.exact), share(a.contains-a.exact), share(outweighs), share(a.wrong), median, most)
 }
 
-// judge emits a scenario, replays it in memory and compares every cell and window with
-// the truth, or of imperfect captures their modes alone.
+// judge emits a scenario, replays it in memory and compares every cell and window with the
+// truth; for imperfect captures only the modes.
 func judge(t *testing.T, s scenario.Scenario, imperfect bool) accuracy {
 	t.Helper()
 	dir := t.TempDir()
@@ -161,7 +161,7 @@ func judge(t *testing.T, s scenario.Scenario, imperfect bool) accuracy {
 	truth := truthCells(t, emitted{filepath.Clean(dir)}, "tag")
 	stored, _ := got.windows(n.Fabric)
 	if !imperfect {
-		for key := range stored { // cells without tags have reflections, whose truth is apart
+		for key := range stored { // cells without tags have reflections, which have a truth of their own
 			if stored[key].Kind != "tag" {
 				delete(stored, key)
 			}
@@ -181,7 +181,7 @@ func judge(t *testing.T, s scenario.Scenario, imperfect bool) accuracy {
 	return a
 }
 
-// modes is a sink that keeps what modes of the bottleneck are computed from.
+// modes is a sink that keeps the input for modes of the bottleneck.
 type modes struct {
 	mu   sync.Mutex
 	rows map[modeKey]*modeRow
@@ -220,9 +220,9 @@ func (m *modes) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// windows computes what query windows answers: of each cell its tags, or else its
-// reflections, and the location with the most heavy ones; ties go to the more severe
-// mean, then to the lower identity. ports are the candidates of the heavy ones.
+// windows computes the answer of query windows: the tags of each cell, or else its reflections,
+// and the location with the most heavy ones; ties go to the more severe mean, then to the lower
+// identity. ports are the candidates of the heavy ones.
 func (m *modes) windows(f *fabric.Fabric) (out map[string]storedWindow, ports map[string][]aggregate.Candidate) {
 	names := map[uint64]string{}
 	for _, g := range f.Groups() {
@@ -279,7 +279,7 @@ func (m *modes) windows(f *fabric.Fabric) (out map[string]storedWindow, ports ma
 	return out, ports
 }
 
-// worse tells whether a location comes before the best so far.
+// worse reports whether a location precedes the best so far.
 func worse(signal csig.Signal, r, best *modeRow, at, bestAt aggregate.LocationID) bool {
 	if best.heavy == 0 || r.heavy != best.heavy {
 		return r.heavy > best.heavy

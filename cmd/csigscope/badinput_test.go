@@ -15,8 +15,8 @@ func writeFile(t *testing.T, path, text string) string {
 	return path
 }
 
-// TestBadInput: each mistake gives one clear line on what is wrong, where, and what
-// to do, and the exit code of its class.
+// TestBadInput: each mistake gives one clear line with the problem, its place and the remedy,
+// and the exit code of its class.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -104,7 +104,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestCaptureIsKept: a capture that an output was to replace is as it was.
+// TestCaptureIsKept: a capture named as an output stays unchanged.
 func TestCaptureIsKept(t *testing.T) {
 	t.Parallel()
 	e := emit(t, "--scenario", "quickstart", "--set", "duration=50ms")
@@ -127,7 +127,7 @@ func TestCaptureIsKept(t *testing.T) {
 	}
 }
 
-// TestFabricWarnings: what is allowed and looks like a mistake is told by the check alone.
+// TestFabricWarnings: only the check warns of allowed values that look like mistakes.
 func TestFabricWarnings(t *testing.T) {
 	t.Parallel()
 	path := writeFile(t, filepath.Join(t.TempDir(), "fabric.yaml"), `version: 1
@@ -144,8 +144,8 @@ hosts:
 	}
 }
 
-// TestMissingEngine: without the library, what does not store works, and what does
-// says how to get it.
+// TestMissingEngine: without the library, commands that do not store work, and those that do
+// say how to get it.
 func TestMissingEngine(t *testing.T) {
 	t.Parallel()
 	e := emit(t, "--scenario", "quickstart", "--set", "duration=200ms")
@@ -158,8 +158,8 @@ func TestMissingEngine(t *testing.T) {
 	mustRun(t, env, append(args, "--store", "none")...)
 }
 
-// TestCutFile: a cut capture yields all of its intact packets, and then says where it
-// was cut; the other captures are not harmed.
+// TestCutFile: a cut capture yields all of its intact packets and the place of the cut; the
+// other captures are not affected.
 func TestCutFile(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -187,8 +187,7 @@ func TestCutFile(t *testing.T) {
 	}
 }
 
-// TestUnknownAddress: addresses that the fabric does not know are counted in a group
-// that shows it.
+// TestUnknownAddress: addresses unknown to the fabric are counted in a visible group.
 func TestUnknownAddress(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)

@@ -11,11 +11,11 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// using is how a link is used, and whether that is bursts shorter than a window.
+// using is a pattern of load on a link; bursts are shorter than a window.
 type using struct {
 	name   string
 	rate   scenario.Rate
-	period time.Duration // 0: all the time
+	period time.Duration // 0: always on
 	bursty bool
 }
 
@@ -26,7 +26,7 @@ var usings = []using{
 	{"bursts of 20 ms", 1200 * scenario.Mbps, 50 * time.Millisecond, true},
 }
 
-// used is a link down to a host, whose traffic few other packets measure.
+// used returns a scenario with a link to a host whose traffic few other packets measure.
 func (u *using) used(t *testing.T, layout csig.Layout, seed uint64) scenario.Scenario {
 	t.Helper()
 	s, err := scenario.Named("incast")
@@ -43,9 +43,9 @@ func (u *using) used(t *testing.T, layout csig.Layout, seed uint64) scenario.Sce
 	return s
 }
 
-// TestBursts: bursts that are shorter than a window are told from steady load, by each signal
-// that shows congestion; a queue that fills all through them is neither. make accuracy asks for
-// more, in both formats.
+// TestBursts: bursts shorter than a window are distinguished from steady load, by each signal
+// that shows congestion; a queue that fills throughout them is neither. make accuracy tests
+// more cases, in both formats.
 func TestBursts(t *testing.T) {
 	t.Parallel()
 	seeds, cases := uint64(1), usings[1:3]

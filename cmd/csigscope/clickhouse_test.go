@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// givenPorts are those of freeAddress.
+// givenPorts are the ports that freeAddress has returned.
 var givenPorts sync.Map
 
-// freeAddress is a loopback address that nobody listens on. Its port is below those that
-// kernels choose from, which may be another program's by the time that it is listened on.
+// freeAddress returns an unused loopback address. Its port is below the kernel's ephemeral
+// range, from which another program might get it before the test does.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 1000 {
@@ -34,8 +34,8 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// TestClickHouseListen opens a store to other programs, as the README shows it, and
-// has further commands meet the engine that runs.
+// TestClickHouseListen opens a store to other programs, as the README shows it, and runs
+// further commands against the running engine.
 func TestClickHouseListen(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -52,7 +52,7 @@ func TestClickHouseListen(t *testing.T) {
 	if got := ask(t, address, "DROP TABLE csigscope.partials_1s"); !strings.Contains(got, "Code: 164.") {
 		t.Errorf("a client that drops a table got %q, want code 164", got)
 	}
-	// Commands share the engine, and its one address.
+	// Commands share the engine and its one address.
 	serveBinary(t, env, "query", "serve", store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
 	mustRun(t, env, "query", "extent", store)
 	for _, tt := range []struct {
@@ -86,7 +86,7 @@ func ask(t *testing.T, address, sql string) string {
 	return out.String()
 }
 
-// TestBackupAndRestore moves a store by a backup: both answer alike.
+// TestBackupAndRestore moves a store by a backup: both give the same answers.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -104,7 +104,7 @@ func TestBackupAndRestore(t *testing.T) {
 			t.Errorf("%v: got %q, want %q", question, got, want)
 		}
 	}
-	// The restored store goes on storing.
+	// The restored store accepts new rows.
 	mustRun(t, env, append([]string{"replay", "--fabric", e.fabric(), to}, e.captures(t)...)...)
 	for _, tt := range []struct {
 		args []string

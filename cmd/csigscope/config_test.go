@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// TestExposedListenWarning: an address that collect takes with a flag alone is no mistake,
-// and is warned of.
+// TestExposedListenWarning: an address that collect accepts only with a flag causes a warning,
+// not an error.
 func TestExposedListenWarning(t *testing.T) {
 	t.Parallel()
 	var warnings strings.Builder
@@ -26,7 +26,7 @@ func TestExposedListenWarning(t *testing.T) {
 	}
 }
 
-// TestCheckSeen: the hashes of a fabric file are held against captures inside the fabric.
+// TestCheckSeen: the hashes in a fabric file are checked against captures inside the fabric.
 func TestCheckSeen(t *testing.T) {
 	t.Parallel()
 	s, err := scenario.Named("quickstart")

@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// leaf3 is captured on all sides.
+// leaf3Taps captures leaf3 on all sides.
 const leaf3Taps = `
 duration: 150ms
 taps:
@@ -23,7 +23,7 @@ taps:
 - {name: down4, ports: ["leaf3:down4"]}
 `
 
-// mergedTaps capture what comes out of all ports of leaf3 as one.
+// mergedTaps captures the output of all ports of leaf3 in one file.
 const mergedTaps = `
 duration: 150ms
 taps:
@@ -31,7 +31,7 @@ taps:
 - {name: out, ports: ["leaf3:*"]}
 `
 
-// leaf3 are the arguments of conform for captures with leaf3Taps.
+// leaf3 returns the arguments of conform for captures with leaf3Taps.
 func (e emitted) leaf3() []string {
 	args := []string{filepath.Join(e.dir, "in.pcapng")}
 	for _, port := range []string{"up1", "up2", "down1", "down2", "down3", "down4"} {
@@ -40,12 +40,12 @@ func (e emitted) leaf3() []string {
 	return args
 }
 
-// fromHosts are packets of hosts alone, one of which forges what it says.
+// fromHosts has only packets of hosts, one of which forges its values.
 const fromHosts = `faults: [{match: host3-1, kind: forge, values: {min_abw: 1Mbps, max_delay: 1ms}}]
 `
 
-// TestConform holds what conform finds against the fault that a simulated switch has, and
-// finds nothing in one without.
+// TestConform compares the findings of conform with the fault of a simulated switch, and
+// expects none without a fault.
 func TestConform(t *testing.T) {
 	tests := []struct {
 		name, yaml string
@@ -96,8 +96,8 @@ func TestConform(t *testing.T) {
 	}
 }
 
-// TestConformMerged: of one capture of all ports of a switch, the fabric file tells which port
-// each packet leaves by, and so which locator is its own.
+// TestConformMerged: with one capture of all ports of a switch, the fabric file gives the
+// egress port of each packet, and so its locator.
 func TestConformMerged(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"wide", "compact"} {
@@ -126,8 +126,8 @@ func TestConformMerged(t *testing.T) {
 	}
 }
 
-// TestConformMetrics judges values by the counters that emit writes: those of a switch that
-// quantizes by another table are not what it measured.
+// TestConformMetrics judges values by the counters that emit writes: a switch that quantizes
+// with another table contradicts its counters.
 func TestConformMetrics(t *testing.T) {
 	t.Parallel()
 	for fault, want := range map[string]int{"": exitDone, `faults: [{match: "leaf3", kind: misbucketed, shift: 300}]`: exitFound} {
@@ -141,7 +141,7 @@ func TestConformMetrics(t *testing.T) {
 	}
 }
 
-// TestConformForPeople reads what is printed, and what goes wrong.
+// TestConformForPeople checks the printed text and the errors.
 func TestConformForPeople(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), "base: ring\n"+leaf3Taps+`faults: [{match: "leaf3:*", kind: lm-only}]`+"\n")

@@ -14,20 +14,20 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// pairsEnv asks for TestConformSpeed, and says of how many packet pairs about; make
+// pairsEnv enables TestConformSpeed and sets the approximate number of packet pairs; make
 // bench-conform sets it.
 const pairsEnv = "CSIGSCOPE_TEST_CONFORM_PAIRS"
 
-// What conform is held to: packet pairs a second of one core's time, and memory that
-// --memory-packets bounds (120 bytes each, beside what the program itself takes).
+// Requirements for conform: packet pairs per second of one core's time, and memory that
+// --memory-packets bounds (120 bytes each, plus the program's own).
 const (
 	leastPairs   = 500_000
-	mostPairs    = 300_000 // in memory, of the bounded run
+	mostPairs    = 300_000 // in memory, in the bounded run
 	mostMemoryKB = 200 << 10
 )
 
-// TestConformSpeed judges a leaf by captures of many packets, with one core, three times,
-// and once more in parts that fit into a bounded memory.
+// TestConformSpeed judges a leaf by captures of many packets, with one core, three times, and
+// once more in parts that fit into bounded memory.
 func TestConformSpeed(t *testing.T) {
 	pairs, err := strconv.Atoi(os.Getenv(pairsEnv))
 	if err != nil {
@@ -55,8 +55,7 @@ func TestConformSpeed(t *testing.T) {
 	}
 }
 
-// measured runs the binary on one core, and gives the CPU time and the memory in KiB that
-// it took.
+// measured runs the binary on one core, and returns its CPU time and its memory in KiB.
 func measured(t *testing.T, args []string) (time.Duration, int64, replay.Conformance) {
 	t.Helper()
 	path, err := binary()

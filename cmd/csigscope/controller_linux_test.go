@@ -39,9 +39,9 @@ func (d *decision) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// TestController: a controller that knows the API alone lowers the weight of a path in the first
-// window that says that it is limited, or fails, and raises it again: two changes for each event, none
-// for an incast that all paths share, and none by what it was told before a tap died.
+// TestController: a controller that uses only the API lowers the weight of a path in the first
+// window that shows its limit or failure, and raises it again: two changes for each event, none
+// for an incast that all paths share, and none from data from before a tap died.
 func TestController(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: 75 s of traffic at its own pace")
@@ -56,7 +56,7 @@ func TestController(t *testing.T) {
 	dsn := "embedded:" + filepath.Join(dir, "store")
 	const scenario = "../../aggregate/query/client/example/scenario.yaml"
 	mustRun(t, env, "emit", "--scenario-file", scenario, "--set", "duration=1s", "--out", filepath.Join(dir, "fabric"))
-	// One tap has the frames of all of the scenario's.
+	// One tap has the frames of all taps in the scenario.
 	fabricFile := filepath.Join(dir, "fabric", "fabric.yaml")
 	text, err := os.ReadFile(fabricFile)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestController(t *testing.T) {
 	go func() {
 		sent <- runBinary(t, env, "emit", "--scenario-file", scenario, "--interface", livetest.SendEnd)
 	}()
-	// The link of the tap is down when the last event begins.
+	// The tap's link is down when the last event begins.
 	time.Sleep(time.Until(began.Add(56 * time.Second)))
 	livetest.IP(t, "link", "set", livetest.TapEnd, "down")
 	down := time.Now()
@@ -98,7 +98,8 @@ func TestController(t *testing.T) {
 	checkDecisions(t, got, answeredWindows(t, mustRun(t, env, "query", "windows", "--store", dsn, "--src", "rack1", "--dst", "rack2", "-o", "json")), down, up)
 }
 
-// runController builds and starts the controller; the function ends it, and gives what it decided.
+// runController builds and starts the controller; the returned function ends it and returns its
+// decisions.
 func runController(t *testing.T, dir string) (decisions func() []decision) {
 	t.Helper()
 	program := filepath.Join(dir, "controller")
@@ -118,7 +119,7 @@ func runController(t *testing.T, dir string) (decisions func() []decision) {
 	}
 }
 
-// startLines starts a command; the function ends it, and returns its output.
+// startLines starts a command; the returned function ends it and returns its output.
 func startLines(t *testing.T, cmd *exec.Cmd) (end func() (string, error)) {
 	t.Helper()
 	stdout, err := cmd.StdoutPipe()
@@ -141,7 +142,8 @@ func startLines(t *testing.T, cmd *exec.Cmd) (end func() (string, error)) {
 	}
 }
 
-// checkChanges: the limits of the pair begin and end once each, in turn, and so does the silence of the tap.
+// checkChanges: the limits of the pair begin and end once each, in turn, and so does the
+// silence of the tap.
 func checkChanges(t *testing.T, text string) {
 	t.Helper()
 	type change struct {
@@ -176,7 +178,7 @@ func checkChanges(t *testing.T, text string) {
 	}
 }
 
-// checkDecisions holds decisions to the windows as they were stored.
+// checkDecisions compares decisions with the stored windows.
 func checkDecisions(t *testing.T, got []decision, stored []answeredCell, down, up time.Time) {
 	t.Helper()
 	for i, d := range got {
@@ -197,7 +199,8 @@ func checkDecisions(t *testing.T, got []decision, stored []answeredCell, down, u
 			t.Errorf("decision %d: %+v, want %+v", i, d, w)
 		}
 	}
-	// The first window that says so decides, or the next one where it is late or has too little of it.
+	// The first window with the limit triggers the decision, or the next one if it is late or
+	// has too few observations.
 	onset := slices.IndexFunc(stored, func(c answeredCell) bool { return c.Mode.Location == "spine1:down2" })
 	if onset < 0 {
 		t.Fatal("no stored window has the limit")

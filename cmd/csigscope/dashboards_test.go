@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/dashboards/grafana/grafanatest"
 )
 
-// drawn is what of a panel decides about its data.
+// drawn is the part of a panel that determines its data.
 type drawn struct {
 	Title, Type string
 	Targets     []struct {
@@ -27,9 +27,9 @@ type drawn struct {
 	Transformations []json.RawMessage `json:"transformations"`
 }
 
-// TestDashboardQueries asks what every panel and variable asks, over the interface that
-// Grafana uses, and looks at the frames: a panel draws nothing, and says nothing, where
-// its frame has the wrong shape.
+// TestDashboardQueries runs the queries of every panel and variable over the interface that
+// Grafana uses, and checks the frames: a panel with a frame of the wrong shape draws nothing,
+// without an error.
 func TestDashboardQueries(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -39,7 +39,7 @@ func TestDashboardQueries(t *testing.T) {
 	page := serveBinary(t, env, "query", "serve", store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
 	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	for _, rows := range []grafanatest.Choice{{Text: "1s", Value: "1000000000"}, {Text: "1m", Value: "60000000000"}, {Text: "fine", Value: "10000000"}} {
-		// A second before and after that nothing is known of.
+		// The range extends by a second of unknown data on both sides.
 		v := grafanatest.Viewer{
 			URL: "http://" + address + "/?database=csigscope", From: start.Add(-time.Second), To: start.Add(11 * time.Second), Interval: 200 * time.Millisecond,
 			Choices: map[string]grafanatest.Choice{
@@ -72,8 +72,8 @@ func TestDashboardQueries(t *testing.T) {
 	}
 }
 
-// checkQuiet: in a second without a heavily loaded observation the panels over time have rows for
-// Grafana to draw, which say whether anything was seen.
+// checkQuiet: in a second without heavily loaded observations, the panels over time have rows
+// that show whether anything was observed.
 func checkQuiet(t *testing.T, v grafanatest.Viewer, from time.Time, says string) {
 	v.From, v.To = from, from.Add(time.Second)
 	all, err := grafana.Dashboards(grafana.DefaultOptions())
@@ -125,14 +125,14 @@ func askDashboard(t *testing.T, v *grafanatest.Viewer, text []byte) {
 	}](t, string(text))
 	for _, q := range board.Templating.List {
 		if q.Type != "query" || !bytes.HasPrefix(q.Query, []byte(`"SELECT`)) {
-			continue // of Prometheus
+			continue // from Prometheus
 		}
 		frame, err := v.Ask(decodeJSON[string](t, string(q.Query)))
 		if err != nil || len(frame.Fields) != 1 || q.Name != "rows" && frame.Rows() < 16 {
 			t.Errorf("variable %s: got %v, %v, want one column of groups", q.Name, frame, err)
 			continue
 		}
-		// The cell of the first choices is the worst one: of the slow uplinks, or into their rack.
+		// The first choices give the worst cell: from the slow uplinks, or into their rack.
 		if first := frame.Fields[0].At(0).(string); q.Name == "src" && first != "rack4" && first != "rack5" {
 			t.Errorf("the first source is %s, want one that is congested", first)
 		}
@@ -152,7 +152,7 @@ func askDashboard(t *testing.T, v *grafanatest.Viewer, text []byte) {
 	}
 }
 
-// checkFrame holds a frame against what the panel's plugin draws.
+// checkFrame compares a frame with the requirements of the panel's plugin.
 func checkFrame(t *testing.T, v *grafanatest.Viewer, p *drawn, frame *data.Frame, series bool) {
 	t.Helper()
 	rows := frame.Rows()
@@ -181,8 +181,8 @@ func checkFrame(t *testing.T, v *grafanatest.Viewer, p *drawn, frame *data.Frame
 	}
 }
 
-// mayBeEmpty tells panels that show what the demo has not: it breaks no protocol. Fine rows
-// are there only where something was heavy.
+// mayBeEmpty reports whether the demo has no data for a panel: it breaks no protocol. Fine rows
+// exist only for heavy observations.
 func mayBeEmpty(v *grafanatest.Viewer, title string) bool {
 	return title == "Findings" || v.Choices["resolution"].Text == "fine" || strings.HasPrefix(title, "Period") && v.Choices["resolution"].Text == "1m"
 }
@@ -194,15 +194,15 @@ func fieldNames(frame *data.Frame) (names []string) {
 	return names
 }
 
-// windows are how many a panel should show.
+// windows returns the number of windows that a panel should show.
 func windows(v *grafanatest.Viewer) int {
 	length, _ := time.ParseDuration(v.Choices["resolution"].Value + "ns")
 	length = max(v.Interval/length, 1) * length
 	return int((v.To.Sub(v.From) + length - 1) / length)
 }
 
-// checkHeatmap: one string column, the value called Value, each time once for each
-// location and none missing, and time the end of a window.
+// checkHeatmap: one string column, a value named Value, each time once for each location
+// without gaps, and time is the end of a window.
 func checkHeatmap(t *testing.T, v *grafanatest.Viewer, title string, frame *data.Frame) {
 	t.Helper()
 	if names := fieldNames(frame); len(names) != 3 || names[0] != "time" || names[2] != "Value" || frame.Fields[1].Type() != data.FieldTypeString {
@@ -234,7 +234,7 @@ func checkHeatmap(t *testing.T, v *grafanatest.Viewer, title string, frame *data
 			t.Errorf("%s: row %s %v adds up to %g, want something and one label", title, f.Name, f.Labels, total)
 		}
 	}
-	// Shares of a column add up to at most 1.
+	// The shares of a column add up to at most 1.
 	for i := 0; i < wide.Rows() && frame.Fields[1].Name == "location"; i++ {
 		sum := 0.0
 		for _, f := range wide.Fields[1:] {
@@ -247,7 +247,7 @@ func checkHeatmap(t *testing.T, v *grafanatest.Viewer, title string, frame *data
 	}
 }
 
-// checkWide makes series of a long frame, as the data source does.
+// checkWide converts a long frame to series, as the data source does.
 func checkWide(t *testing.T, title string, frame *data.Frame) *data.Frame {
 	t.Helper()
 	schema := frame.TimeSeriesSchema()
@@ -265,7 +265,7 @@ func checkWide(t *testing.T, title string, frame *data.Frame) *data.Frame {
 	return nil
 }
 
-// checkStates: every cell has a state in every window, so that silence is one too.
+// checkStates: every cell has a state in every window, so silence is a state too.
 func checkStates(t *testing.T, v *grafanatest.Viewer, title string, frame *data.Frame) {
 	t.Helper()
 	if names := fieldNames(frame); !slices.Equal(names, []string{"time", "src", "dst", "mode"}) {
@@ -290,7 +290,7 @@ func checkStates(t *testing.T, v *grafanatest.Viewer, title string, frame *data.
 	}
 }
 
-// checkCells: the plugin finds its columns by their names, and the groups of the axes.
+// checkCells: the plugin finds its columns and the groups of the axes by name.
 func checkCells(t *testing.T, v *grafanatest.Viewer, title string, frame *data.Frame) {
 	t.Helper()
 	names := fieldNames(frame)
@@ -319,7 +319,7 @@ func checkSteps(t *testing.T, v *grafanatest.Viewer, title string, frame *data.F
 	if v.Choices["resolution"].Text == "1m" {
 		return
 	}
-	// A gap begins and ends somewhere in a window.
+	// A gap begins and ends anywhere within a window.
 	window := 0.2
 	if v.Choices["resolution"].Text == "1s" {
 		window = 1
@@ -332,8 +332,8 @@ func checkSteps(t *testing.T, v *grafanatest.Viewer, title string, frame *data.F
 	}
 }
 
-// checkSquare: every pair of groups has its row, in one order, so that the matrix has the
-// groups in the fabric's order on both axes.
+// checkSquare: every pair of groups has a row, in one order, so that the matrix has the groups
+// in the fabric's order on both axes.
 func checkSquare(t *testing.T, title string, frame *data.Frame) {
 	t.Helper()
 	var axis []string
@@ -354,13 +354,13 @@ func checkSquare(t *testing.T, title string, frame *data.Frame) {
 			t.Fatalf("%s: row %d is of %s, want %s", title, i, got, want)
 		}
 	}
-	// Within a rack nothing is asked of the fabric.
+	// Traffic within a rack does not use the fabric.
 	if frame.Rows() > 0 && (known == 0 || known > len(axis)*(len(axis)-1)) {
 		t.Errorf("%s: %d of %d cells are known", title, known, frame.Rows())
 	}
 }
 
-// TestDashboardsWrite: colours come from the fabric file, and mistakes are named.
+// TestDashboardsWrite: colors come from the fabric file, and errors name the mistake.
 func TestDashboardsWrite(t *testing.T) {
 	t.Parallel()
 	e := emit(t, "--set", "duration=100ms")

@@ -18,15 +18,14 @@ import (
 	"github.com/csigscope/csigscope/dashboards/grafana/grafanatest"
 )
 
-// storePanel is a panel that asks the store, and what Grafana's own code makes of the
-// answer.
+// storePanel is a panel that queries the store, as drawn by Grafana's own code.
 type storePanel struct {
 	drawn
 	board string
 	shown grafanatest.Drawn
 }
 
-// writtenBoards are the dashboards of people who name the fabric file.
+// writtenBoards returns the dashboards written with the fabric file.
 func writtenBoards(t *testing.T) map[string]json.RawMessage {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,7 +41,7 @@ func writtenBoards(t *testing.T) map[string]json.RawMessage {
 	return boards
 }
 
-// askStore asks what the panels of a dashboard ask the store.
+// askStore runs the store queries of a dashboard's panels.
 func askStore(t *testing.T, v *grafanatest.Viewer, board json.RawMessage) (panels []storePanel, asked []grafanatest.Asked) {
 	t.Helper()
 	for _, panel := range decodeJSON[struct{ Panels []json.RawMessage }](t, string(board)).Panels {
@@ -55,7 +54,7 @@ func askStore(t *testing.T, v *grafanatest.Viewer, board json.RawMessage) (panel
 	return panels, asked
 }
 
-// drawPanels has Grafana draw all panels that ask the store, at once: it takes a second to
+// drawPanels has Grafana draw all panels with store queries at once, since it takes a second to
 // load.
 func drawPanels(t *testing.T, v *grafanatest.Viewer) (panels []storePanel) {
 	t.Helper()
@@ -64,7 +63,7 @@ func drawPanels(t *testing.T, v *grafanatest.Viewer) (panels []storePanel) {
 	for _, name := range []string{"fabric", "cells", "job"} {
 		of, a := askStore(t, v, boards[name])
 		for i := range of {
-			if of[i].board = name; len(a[i].Frames) > 0 { // no row of panels
+			if of[i].board = name; len(a[i].Frames) > 0 { // not a row of panels
 				panels, asked = append(panels, of[i]), append(asked, a[i])
 			}
 		}
@@ -75,8 +74,8 @@ func drawPanels(t *testing.T, v *grafanatest.Viewer) (panels []storePanel) {
 	return panels
 }
 
-// answerOf is the frame that comes to Grafana's page: the data source makes series of long
-// frames where a query asks for them.
+// answerOf returns the frame that reaches Grafana's page: the data source converts long frames
+// to series if a query asks for it.
 func answerOf(t *testing.T, v *grafanatest.Viewer, p *storePanel) *data.Frame {
 	t.Helper()
 	frame, err := v.Ask(p.Targets[0].RawSQL)
@@ -90,7 +89,7 @@ func answerOf(t *testing.T, v *grafanatest.Viewer, p *storePanel) *data.Frame {
 	return frame
 }
 
-// pageColors are the colours that the page gives locations.
+// pageColors returns the page's colors of locations.
 func pageColors(t *testing.T, page string) map[string]string {
 	t.Helper()
 	response, err := http.Get(page + "api/v1/bundle")
@@ -111,8 +110,8 @@ func pageColors(t *testing.T, page string) map[string]string {
 	return colors
 }
 
-// checkDrawn holds what panels show, by Grafana's own code, against what was stored and
-// against the page.
+// checkDrawn compares the panels, as drawn by Grafana's own code, with the stored rows and with
+// the page.
 func checkDrawn(t *testing.T, v *grafanatest.Viewer, page string) {
 	colors := pageColors(t, page)
 	for _, p := range drawPanels(t, v) {
@@ -133,11 +132,11 @@ func checkDrawn(t *testing.T, v *grafanatest.Viewer, page string) {
 	}
 }
 
-// counted are columns that are numbers of something, or names that are numbers.
+// counted are columns with counts, or with numbers as names.
 var counted = []string{"heavy", "heavily loaded", "source port", "destination port", "candidate ports", "cells", "observations", "windows", "count", "source_port", "destination_port"}
 
-// checkShown: variables in titles are replaced, something is there, series have names of
-// their own, and a quantity has its unit.
+// checkShown: variables in titles are replaced, there is data, series have distinct names, and
+// a quantity has its unit.
 func checkShown(t *testing.T, p *storePanel) {
 	t.Helper()
 	if strings.Contains(p.shown.Title, "$") || len(p.shown.Frames) == 0 {
@@ -166,15 +165,15 @@ func checkShown(t *testing.T, p *storePanel) {
 	}
 }
 
-// checkLinks: each leads to the cells with everything that is chosen, and no variable in it
-// is left as it is.
+// checkLinks: each link leads to the cells with all current choices, and contains no unresolved
+// variable.
 func checkLinks(t *testing.T, v *grafanatest.Viewer, p *storePanel) {
 	t.Helper()
 	for _, frame := range p.shown.Frames {
 		for _, f := range frame.Fields {
 			for _, x := range f.Values {
 				for _, l := range x.Links {
-					if p.Title == "Known" { // leads to the minute that is stored
+					if p.Title == "Known" { // leads to the stored minute
 						if l.Path != "/d/"+grafana.FabricUID || l.Query["from"] != "1767571200000" || l.Query["to"] != "1767571260000" {
 							t.Errorf("%q leads to %s", l.Title, l.Href)
 						}
@@ -194,7 +193,7 @@ func checkLinks(t *testing.T, v *grafanatest.Viewer, p *storePanel) {
 	}
 }
 
-// checkLink: the value's first link chooses that.
+// checkLink: the value's first link makes the given choices.
 func checkLink(t *testing.T, x grafanatest.DrawnValue, choices map[string]string) {
 	t.Helper()
 	if len(x.Links) != 1 {
@@ -207,14 +206,14 @@ func checkLink(t *testing.T, x grafanatest.DrawnValue, choices map[string]string
 	}
 }
 
-// colorOf is the colour of a state, or of a location on the page.
+// colorOf returns the color of a state, or of a location on the page.
 func colorOf(text string, colors map[string]string) string {
 	states := map[string]string{"clear": "#1e4d2b", "brief": "#4d4a1e", "too few": "#48525f", "not judged": "#48525f", "no data": "#1b1f26"}
 	return cmp.Or(states[text], colors[text])
 }
 
-// checkRows: the heatmap's times are the ends of windows of one length, without a gap, and
-// every row has a value at each.
+// checkRows: the heatmap's times are the ends of windows of one length without gaps, and every
+// row has a value at each.
 func checkRows(t *testing.T, p *storePanel) {
 	t.Helper()
 	fields := p.shown.Frames[0].Fields
@@ -234,7 +233,7 @@ func checkRows(t *testing.T, p *storePanel) {
 	}
 }
 
-// checkTimeline: a row for each cell, and each state with its text and colour.
+// checkTimeline: a row for each cell, and each state with its text and color.
 func checkTimeline(t *testing.T, p *storePanel, colors map[string]string) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -257,8 +256,8 @@ func checkTimeline(t *testing.T, p *storePanel, colors map[string]string) {
 	}
 }
 
-// checkMatrix: the same groups in rows and columns, with every pair, of which one that was
-// not measured has the colour of no data and not that of the worst or best value.
+// checkMatrix: the same groups in rows and columns, with every pair; an unmeasured pair has the
+// color of no data, and not that of the worst or best value.
 func checkMatrix(t *testing.T, p *storePanel, colors map[string]string) {
 	t.Helper()
 	fields := p.shown.Frames[0].Fields
@@ -281,7 +280,7 @@ func checkMatrix(t *testing.T, p *storePanel, colors map[string]string) {
 			case column.Type == "number":
 				known++
 				want = x.Color
-			case x.Text == "" && x.Color == colorOf("clear", nil): // has no word, since most cells are
+			case x.Text == "" && x.Color == colorOf("clear", nil): // has no text, since most cells are clear
 				known++
 				want = x.Color
 			case x.Text == "":
@@ -299,7 +298,7 @@ func checkMatrix(t *testing.T, p *storePanel, colors map[string]string) {
 	}
 }
 
-// checkPlaces: locations have the page's colours, and lead to what there is of them.
+// checkPlaces: locations have the page's colors, and link to their details.
 func checkPlaces(t *testing.T, p *storePanel, colors map[string]string) {
 	t.Helper()
 	for _, f := range p.shown.Frames[0].Fields {

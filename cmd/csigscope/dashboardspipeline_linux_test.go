@@ -19,7 +19,7 @@ import (
 
 // TestPipelineScreenshots draws the dashboard of csigscope itself as TestDashboardScreenshots
 // does the others: over a collector and an exporter with traffic for a minute and a half,
-// of which the exporter is gone in the end, as Prometheus scraped them every second.
+// scraped by Prometheus every second. The exporter is gone at the end.
 func TestPipelineScreenshots(t *testing.T) {
 	folder := os.Getenv(dashboardPicturesEnv)
 	if folder == "" {
@@ -44,14 +44,14 @@ func TestPipelineScreenshots(t *testing.T) {
 	photograph(t, grafanatest.NewStage(t), v, board, asked, filepath.Join(folder, "pipeline.png"))
 }
 
-// pipeline is what runs for the picture.
+// pipeline holds the processes of the picture.
 type pipeline struct {
 	host       *collecting
-	prometheus string // its URL
+	prometheus string // URL
 }
 
-// startPipeline starts a collector that an exporter hands over to, both with traffic, one
-// who asks the collector, and a Prometheus with the rules that are shipped.
+// startPipeline starts a collector with an exporter, both with traffic, a client that queries
+// the collector, and a Prometheus with the shipped rules.
 func startPipeline(t *testing.T, env []string) pipeline {
 	t.Helper()
 	livetest.MakeLink(t)
@@ -101,7 +101,7 @@ scrape_configs:
 	return pipeline{host, "http://" + prometheus}
 }
 
-// askPrometheus asks what the panels ask. What such a run must have is there.
+// askPrometheus runs the queries of the panels, and checks that the required data exist.
 func askPrometheus(t *testing.T, v *grafanatest.Viewer, server string, board json.RawMessage) (asked []grafanatest.Asked) {
 	t.Helper()
 	var silent []string

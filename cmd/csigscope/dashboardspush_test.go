@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestDashboardsPush: the token goes to Grafana and nowhere else, what Grafana says comes
-// to the terminal, and mistakes are found before anybody is asked.
+// TestDashboardsPush: the token goes only to Grafana, Grafana's errors reach the terminal, and
+// mistakes are found before any request.
 func TestDashboardsPush(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64

@@ -13,11 +13,11 @@ import (
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 )
 
-// dashboardPicturesEnv is the folder that pictures of dashboards are put into.
+// dashboardPicturesEnv names the folder for pictures of dashboards.
 const dashboardPicturesEnv = "CSIGSCOPE_TEST_GRAFANA_SCREENSHOTS"
 
-// TestDashboardScreenshots draws the dashboards over the demo: outside of Grafana, with its
-// own libraries.
+// TestDashboardScreenshots draws the dashboards over the demo, outside of Grafana with
+// Grafana's own libraries.
 func TestDashboardScreenshots(t *testing.T) {
 	folder := os.Getenv(dashboardPicturesEnv)
 	if folder == "" {
@@ -43,7 +43,7 @@ func TestDashboardScreenshots(t *testing.T) {
 	}
 }
 
-// photograph draws a dashboard as high as it is, and keeps the picture.
+// photograph draws a dashboard in full height and saves the picture.
 func photograph(t *testing.T, stage *grafanatest.Stage, v *grafanatest.Viewer, board json.RawMessage, asked []grafanatest.Asked, path string) {
 	t.Helper()
 	server := httptest.NewServer(stage.Page(t, v, board, asked))

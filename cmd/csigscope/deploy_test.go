@@ -18,14 +18,14 @@ import (
 
 const deployment = "../../dashboards/deploy"
 
-// deployed is a container with csigscope.
+// deployed is a container that runs csigscope.
 type deployed struct {
 	where       string
 	args        []string
 	environment map[string]string
 }
 
-// deployedContainers are those of the Compose file and of the DaemonSet.
+// deployedContainers returns the containers of the Compose file and of the DaemonSet.
 func deployedContainers(t *testing.T) (list []deployed) {
 	t.Helper()
 	for _, file := range []string{"compose.yaml", "daemonset.yaml"} {
@@ -42,7 +42,7 @@ func deployedContainers(t *testing.T) (list []deployed) {
 	return list
 }
 
-// findContainers looks for what has an image of this project and arguments.
+// findContainers finds nodes with an image of this project and arguments.
 func findContainers(where string, tree any, list *[]deployed) {
 	switch v := tree.(type) {
 	case []any:
@@ -78,8 +78,8 @@ func findContainers(where string, tree any, list *[]deployed) {
 	}
 }
 
-// TestDeployedCommands: containers give flags and variables that their commands have, with
-// values that these take.
+// TestDeployedCommands: containers use existing flags and variables of their commands, with
+// valid values.
 func TestDeployedCommands(t *testing.T) {
 	list := deployedContainers(t)
 	var commands []string
@@ -110,7 +110,7 @@ func TestDeployedCommands(t *testing.T) {
 	}
 }
 
-// checkVariable: a variable of this project's is that of a flag.
+// checkVariable: a variable of this project belongs to a flag.
 func checkVariable(t *testing.T, where string, cmd *cobra.Command, name, value string) {
 	t.Helper()
 	if !strings.HasPrefix(name, environmentPrefix) || name == store.PasswordVariable {
@@ -131,8 +131,8 @@ func checkVariable(t *testing.T, where string, cmd *cobra.Command, name, value s
 	}
 }
 
-// TestDeployedConfiguration: the configuration is good, and lets exporters and askers of
-// other machines in by TLS and tokens alone.
+// TestDeployedConfiguration: the configuration is valid, and admits exporters and clients from
+// other machines only with TLS and tokens.
 func TestDeployedConfiguration(t *testing.T) {
 	file := filepath.Join(deployment, "config", "csigscope.yaml")
 	var out bytes.Buffer

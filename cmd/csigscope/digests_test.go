@@ -28,11 +28,11 @@ var (
 )
 
 // digestsFile has one line for each text: scenario, format, kind, name, the first 8 bytes of
-// its SHA-256, and how many rows, lines, files or questions it is of.
+// its SHA-256, and its number of rows, lines, files or questions.
 const digestsFile = "testdata/digests.txt"
 
-// cuts keep captures small: as much of each scenario as shows congestion, several windows of
-// a second, flows and findings.
+// cuts keep captures small: just enough of each scenario for congestion, several windows of a
+// second, flows and findings.
 var cuts = map[string][]string{
 	"":                   {"--set", "duration=2500ms", "--set", "packets=150000"},
 	"fairness":           {"--set", "packets=30000"}, // these last milliseconds
@@ -43,12 +43,12 @@ var cuts = map[string][]string{
 	"worst-case":         {"--set", "duration=2500ms", "--set", "packets=10000"},
 }
 
-// thorough is the run in which views and the API are asked for every value of every parameter.
-// In each of the others they are asked once, views that differ by their resolution alone for one
-// of them: together the runs ask for all signals, levels, resolutions and formats.
+// thorough is the run that queries views and the API with every value of every parameter. The
+// other runs query each once, and only one of the views that differ by resolution: together
+// they cover all signals, levels, resolutions and formats.
 const thorough = "quickstart/wide"
 
-// digestKey names a text.
+// digestKey identifies a text.
 type digestKey struct{ scenario, format, kind, name string }
 
 func compareDigestKeys(a, b digestKey) int {
@@ -58,20 +58,20 @@ func compareDigestKeys(a, b digestKey) int {
 func (k digestKey) what() string { return k.kind + " " + k.name }
 func (k digestKey) run() string  { return k.scenario + "/" + k.format }
 
-// digest is the sum of a text.
+// digest is the checksum of a text.
 type digest struct {
 	sum  string
 	rows int
 }
 
-// everyRun is the scenario and the format of texts that are the same in all of them.
+// everyRun is the scenario and the format of texts that are the same in all runs.
 const everyRun = "all"
 
 // digests collects the digests of a test. It is safe for concurrent use.
 type digests struct {
 	mu   sync.Mutex
 	of   map[digestKey]digest
-	runs map[string]bool // scenario/format that came to an end
+	runs map[string]bool // completed scenario/format runs
 }
 
 func (d *digests) ended(r *digestRun) {
@@ -80,7 +80,7 @@ func (d *digests) ended(r *digestRun) {
 	d.runs[r.scenario+"/"+r.format] = true
 }
 
-// add digests a text of so many rows; less than 0 is one for each line.
+// add adds the digest of a text with the given number of rows; a negative number counts lines.
 func (d *digests) add(t *testing.T, key digestKey, text io.WriterTo, rows int) {
 	t.Helper()
 	sum, lines := sha256.New(), lineCounter(0)
@@ -120,21 +120,21 @@ func (n *lineCounter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestDigests holds what the command makes of every built-in scenario, in both formats,
-// against golden digests: captures and truth of emit, what decode prints, the rows of every
-// table and view, and the answer to every question of the API. A change that alters one on
-// purpose writes them again (make digests UPDATE=1), and its commit says which and why.
+// TestDigests compares the results of every built-in scenario, in both formats, with golden
+// digests: captures and truth of emit, the output of decode, the rows of every table and view,
+// and the answer to every question of the API. An intended change rewrites them (make digests
+// UPDATE=1), and its commit says which and why.
 func TestDigests(t *testing.T) {
 	t.Parallel()
 	env := shortEngineEnv(t)
 	scenarios := scenarioNames(t)
 	if testing.Short() {
-		scenarios = []string{"figure5"} // quickstart asks every view, which takes a minute
+		scenarios = []string{"figure5"} // quickstart queries every view, which takes a minute
 	}
 	template := filepath.Join(t.TempDir(), "store")
 	mustRun(t, env, "schema", "migrate", "--store", "embedded:"+template)
 	got := &digests{of: map[digestKey]digest{}, runs: map[string]bool{}}
-	t.Run("scenario", func(t *testing.T) { // ends with the last of them
+	t.Run("scenario", func(t *testing.T) { // ends with the last scenario
 		for _, scenario := range scenarios {
 			t.Run(scenario, func(t *testing.T) {
 				t.Parallel()
@@ -176,7 +176,7 @@ const howToSee = `To see the rows, keep the texts of both sides and compare them
   diff -r ../texts/old ../texts/new
 If the change is meant: make digests UPDATE=1, and say in the commit which digests changed, and why.`
 
-// scenarioNames are what emit lists.
+// scenarioNames returns the list of emit.
 func scenarioNames(t *testing.T) (names []string) {
 	t.Helper()
 	for line := range strings.Lines(mustRun(t, os.Environ(), "emit", "--list")) {
@@ -206,8 +206,7 @@ func readDigests(t *testing.T) map[digestKey]digest {
 	return all
 }
 
-// writeDigests replaces the digests of the runs that were made, and drops those of scenarios
-// that are there no longer.
+// writeDigests replaces the digests of completed runs, and drops those of removed scenarios.
 func writeDigests(t *testing.T, all map[digestKey]digest, got *digests) {
 	t.Helper()
 	known := scenarioNames(t)
@@ -226,7 +225,7 @@ func writeDigests(t *testing.T, all map[digestKey]digest, got *digests) {
 	}
 }
 
-// differences is a table of the digests that differ, a line for each text, "" where none do.
+// differences returns a table of the digests that differ, one line per text, "" if none do.
 func differences(want, got map[digestKey]digest) string {
 	where := map[string][]string{}
 	runs := map[string]bool{}
@@ -263,26 +262,26 @@ func differences(want, got map[digestKey]digest) string {
 	return b.String()
 }
 
-// checkGuarded: a table or view without a row in any scenario guards nothing.
+// checkGuarded: a table or view without rows in every scenario protects nothing.
 func checkGuarded(t *testing.T, all map[digestKey]digest) {
 	t.Helper()
 	rows := map[string]int{}
 	for k, d := range all {
 		what := k.what()
-		// Captures of some seconds have no steps of seconds: one resolution with rows will do.
+		// Captures of a few seconds have no steps of seconds: rows at one resolution suffice.
 		for _, suffix := range []string{"_1m", "_1s", "_fine"} {
 			what = strings.TrimSuffix(what, suffix)
 		}
 		rows[what] += d.rows
 	}
 	for what, n := range rows {
-		if n == 0 && what != "table forgotten" { // which a user alone fills
+		if n == 0 && what != "table forgotten" { // only a user fills it
 			t.Errorf("%s is empty in every scenario", what)
 		}
 	}
 }
 
-// digestRun is one scenario in one format on its way from captures to answers.
+// digestRun is one scenario in one format, from captures to answers.
 type digestRun struct {
 	*digests
 	t                *testing.T
@@ -297,8 +296,8 @@ type digestRun struct {
 
 func (r *digestRun) thorough() bool { return r.scenario+"/"+r.format == thorough }
 
-// choose gives the values of a parameter that the run asks for: all, or one by chance, but the
-// same each time and whatever other scenarios there are.
+// choose returns the values of a parameter that the run uses: all, or a pseudo-random one,
+// which does not depend on other scenarios.
 func (r *digestRun) choose(parameter string, values []string) []string {
 	if r.thorough() {
 		return values
@@ -314,7 +313,7 @@ func (r *digestRun) add(kind, name string, text []byte, rows int) {
 	r.digests.add(r.t, digestKey{r.scenario, r.format, kind, name}, bytes.NewReader(text), rows)
 }
 
-// printed is what the command prints, as it comes: it may be long.
+// printed is a command whose output is streamed, since it may be long.
 type printed struct{ cmd *exec.Cmd }
 
 func (p printed) WriteTo(w io.Writer) (int64, error) {
@@ -327,7 +326,7 @@ func (p printed) WriteTo(w io.Writer) (int64, error) {
 	return 0, nil
 }
 
-// run runs the command in the folder of the run, so that no output holds a path.
+// run runs the command in the folder of the run, so that no output contains a path.
 func (r *digestRun) run(args ...string) printed {
 	r.t.Helper()
 	path, err := binary()
@@ -339,7 +338,7 @@ func (r *digestRun) run(args ...string) printed {
 	return printed{cmd}
 }
 
-// output is all that the command prints.
+// output returns all output of the command.
 func (r *digestRun) output(args ...string) []byte {
 	r.t.Helper()
 	var b bytes.Buffer
@@ -360,7 +359,7 @@ func (r *digestRun) make(template string) {
 	r.emitted()
 	r.digests.add(t, digestKey{r.scenario, r.format, "decode", "ndjson"}, r.run("decode", "captures"), -1)
 
-	// The schema is made once, and the engine started once: replay meets that of query serve.
+	// Schema and engine are created once: replay uses the engine of query serve.
 	store := filepath.Join(r.dir, "store")
 	if err := os.CopyFS(store, os.DirFS(template)); err != nil {
 		t.Fatal(err)
@@ -380,7 +379,7 @@ func (r *digestRun) make(template string) {
 	r.askAPI()
 }
 
-// emitted digests what emit wrote.
+// emitted digests the output of emit.
 func (r *digestRun) emitted() {
 	t := r.t
 	entries, err := os.ReadDir(filepath.Join(r.dir, "captures"))

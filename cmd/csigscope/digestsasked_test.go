@@ -23,8 +23,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// notResults are columns of tables and fields of answers whose values differ from run to run,
-// or between machines, though the same was counted. Their values are left out of digests.
+// notResults are columns of tables and fields of answers whose values differ between runs or
+// machines without a change in results. Digests omit these values.
 var notResults = map[string]string{
 	"at": "when it was written", "stored_at": "when it was written", "used": "when it was used last",
 	"as_of": "when it was asked", "asOf": "when it was asked", "generated_at": "when it was asked",
@@ -34,19 +34,19 @@ var notResults = map[string]string{
 	"seq":             "how rows were packed into blocks on their way",
 }
 
-// definedIDs are the tables that say what identities are of. There they stay as they are; all
-// others, and answers, have names in their place, so that a change of how identities are
-// derived alters the digests of these tables alone.
+// definedIDs are the tables that define identities. They keep them; everywhere else identities
+// are replaced by names, so that a new derivation of identities changes only the digests of
+// these tables.
 var definedIDs = []string{"groups", "locations", "runs", "epochs"}
 
-// digits is how many a number has at least that may be an identity: a count has fewer.
+// digits is the minimum length of a number that may be an identity: counts are shorter.
 const digits = 12
 
-// precision is of numbers with a fraction: sums of floating point numbers differ in the last
-// digits with the order and the instructions of a machine.
+// precision is the number of digits kept of a fraction: the last digits of floating point sums
+// depend on the order and the instructions of a machine.
 const precision = 12
 
-// normalised reads JSON, drops values that are no result, and replaces identities by names.
+// normalised parses JSON, drops values that are not results, and replaces identities by names.
 func (r *digestRun) normalised(text []byte, names map[string]string) any {
 	r.t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -102,8 +102,8 @@ func rounded(text string) string {
 	return strconv.FormatFloat(f, 'g', precision, 64)
 }
 
-// filled leaves out the columns of a row that are no results, and those that are 0 or empty: a
-// further column alters only the digests of rows that have something in it.
+// filled drops the columns of a row that are not results, and those that are 0 or empty: a new
+// column then changes only the digests of rows that use it.
 func filled(row any) any {
 	columns := row.(map[string]any)
 	for name, v := range columns {
@@ -121,7 +121,7 @@ func filled(row any) any {
 	return columns
 }
 
-// sql gives the rows of a statement as JSON, each on a line.
+// sql returns the rows of a statement as JSON, one per line.
 func (r *digestRun) sql(statement string, args ...any) []byte {
 	r.t.Helper()
 	statement = fmt.Sprintf(statement, args...)
@@ -132,7 +132,7 @@ func (r *digestRun) sql(statement string, args ...any) []byte {
 	return body.text
 }
 
-// sqlRows are those rows in a column-by-column form.
+// sqlRows returns those rows decoded.
 func sqlRows[T any](r *digestRun, statement string, args ...any) (rows []T) {
 	r.t.Helper()
 	d := json.NewDecoder(bytes.NewReader(r.sql(statement, args...)))
@@ -149,7 +149,7 @@ func sqlRows[T any](r *digestRun, statement string, args ...any) (rows []T) {
 	}
 }
 
-// rowLines are rows in normal form, each on a line.
+// rowLines returns rows in normal form, one per line.
 func (r *digestRun) rowLines(rows []byte, names map[string]string) (lines []string) {
 	r.t.Helper()
 	for line := range bytes.Lines(rows) {
@@ -163,13 +163,13 @@ func (r *digestRun) rowLines(rows []byte, names map[string]string) (lines []stri
 	return lines
 }
 
-// fetched is an answer.
+// fetched is a response.
 type fetched struct {
 	text            []byte
 	header, trailer http.Header
 }
 
-// fetch asks until the server is not too busy to answer.
+// fetch repeats a request until the server is not too busy to answer.
 func (r *digestRun) fetch(method, address, body, contentType string) (f fetched, status int) {
 	r.t.Helper()
 	var problem error
@@ -201,8 +201,8 @@ func (r *digestRun) fetch(method, address, body, contentType string) (f fetched,
 	return f, status
 }
 
-// makeGaps stores two gaps, which no replay leaves behind: one of packets that were dropped
-// while others were taken in, and one of lost rows.
+// makeGaps stores two gaps, which no replay leaves behind: one of dropped packets next to
+// captured ones, and one of lost rows.
 func (r *digestRun) makeGaps(socket string) {
 	r.t.Helper()
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -224,16 +224,16 @@ func (r *digestRun) makeGaps(socket string) {
 	}
 }
 
-// digestFacts are what questions about a scenario name.
+// digestFacts are values that questions about a scenario use.
 type digestFacts struct {
 	from, to         time.Time // whole seconds around all windows
 	signals          []string  // numbers
 	groups           []string
-	src, dst         string // the pair with the most heavy observations
-	location, device string // that most heavy observations name
+	src, dst         string // pair with the most heavy observations
+	location, device string // named by the most heavy observations
 }
 
-// learn reads what identities are called and what there is to ask for.
+// learn reads the names of identities and the available values.
 func (r *digestRun) learn() {
 	type identity struct {
 		ID   json.Number
@@ -242,7 +242,7 @@ func (r *digestRun) learn() {
 	r.names = map[string]string{}
 	add := func(what, statement string) {
 		for _, i := range sqlRows[identity](r, statement) {
-			// Names of locations may be given twice, to sets of ports that are cut alike.
+			// Two locations may share a name if their sets of ports are abbreviated alike.
 			name := what + " " + i.Name
 			for n := 2; slices.Contains(slices.Collect(maps.Values(r.names)), name); n++ {
 				name = fmt.Sprintf("%s %s (%d)", what, i.Name, n)
@@ -282,14 +282,14 @@ func (r *digestRun) learn() {
 
 var viewParameters = regexp.MustCompile(`\{(\w+):`)
 
-// askTables digests the columns and rows of every table, and what every view answers to each
+// askTables digests the columns and rows of every table, and the result of every view for each
 // value of its parameters.
 func (r *digestRun) askTables() {
 	type relation struct {
 		Name, Engine string
 		SQL          string
 	}
-	// The same in every store; views have columns once they have parameters.
+	// These are the same in every store; views have columns only with parameters.
 	same := func(kind, name string, text []byte) {
 		r.digests.add(r.t, digestKey{everyRun, everyRun, kind, name}, bytes.NewReader(text), -1)
 	}
@@ -316,8 +316,8 @@ func (r *digestRun) askTables() {
 	}
 }
 
-// asks says whether the run asks a view: of several that differ by their resolution alone it
-// asks one, unless it is thorough.
+// asks reports whether the run queries a view: unless it is thorough, one of several that
+// differ only by resolution.
 func (r *digestRun) asks(view string) bool {
 	for _, resolution := range resolutions {
 		if name, several := strings.CutSuffix(view, resolution); several {
@@ -327,11 +327,11 @@ func (r *digestRun) asks(view string) bool {
 	return true
 }
 
-// resolutions are what names of tables and views end in.
+// resolutions are the suffixes of tables and views.
 var resolutions = []string{"_1s", "_1m", "_fine"}
 
-// askView asks a view as often as the parameter with the most values has some; others begin
-// with their first value again.
+// askView queries a view as often as the parameter with the most values has values; other
+// parameters cycle through theirs.
 func (r *digestRun) askView(name, sql string) {
 	values := map[string][]string{}
 	times := 1
@@ -357,7 +357,7 @@ func (r *digestRun) askView(name, sql string) {
 	r.add("view", name, text.Bytes(), rows)
 }
 
-// viewValues are those that a parameter of a view is given, in turn.
+// viewValues returns the values for a parameter of a view, in turn.
 func (r *digestRun) viewValues(view, parameter string) []string {
 	const form = "2006-01-02 15:04:05"
 	f := &r.facts
@@ -396,7 +396,7 @@ func (r *digestRun) viewValues(view, parameter string) []string {
 	return nil
 }
 
-// openAPI is what digests read of the API's description.
+// openAPI is the part of the API's description that digests use.
 type openAPI struct {
 	Paths map[string]map[string]struct {
 		Parameters []apiParameter
@@ -412,17 +412,17 @@ type apiParameter struct {
 	}
 }
 
-// pageQuestions are those of the page, which the API's description leaves out. After the
-// first two they are of the thorough run.
+// pageQuestions are the page's questions, which the API's description omits. Only the thorough
+// run uses those after the first two.
 var pageQuestions = []string{
 	"/api/v1/extent", "/api/v1/frames?fields=all&signal=min_abw_ratio",
 	"/api/v1/frames?fields=lean&signal=max_delay&level=device&step=2s", "/api/v1/bundle", "/api/v1/bundle?level=location,set,device,stage",
 }
 
-// askAPI asks every question of the API's description. In the thorough run that is once with
-// what it must have, and once for each value of each other parameter: those that the description
-// lists, else groups and locations of the scenario, else its examples. In other runs it is once,
-// with a value of each parameter that chooses among a few.
+// askAPI asks every question of the API's description. The thorough run asks it once with the
+// required parameters, and once for each value of each other parameter: those in the
+// description, else groups and locations of the scenario, else the examples. Other runs ask it
+// once, with a value for each parameter that has a fixed set of values.
 func (r *digestRun) askAPI() {
 	t, f := r.t, &r.facts
 	span := func(later time.Duration) url.Values {
@@ -432,7 +432,7 @@ func (r *digestRun) askAPI() {
 	description, _ := r.fetch(http.MethodGet, base+"/openapi.json", "", "")
 	for path, methods := range decodeJSON[openAPI](t, string(description.text)).Paths {
 		if strings.HasPrefix(path, edge.AdminPath) {
-			continue // these routes answer about the server, and digests are of stored data
+			continue // these routes describe the server, not stored data
 		}
 		question, get := methods["get"]
 		if !get || len(methods) > 1 {
@@ -456,7 +456,7 @@ func (r *digestRun) askAPI() {
 				if len(p.Schema.Enum) > 0 || p.Name == "signal" {
 					q.must[p.Name] = r.choose(p.Name, r.apiValues(path, &p))
 				}
-			case p.In == "header" || p.Name == "cursor" || p.Name == "to": // limit asks with cursors, from with to
+			case p.In == "header" || p.Name == "cursor" || p.Name == "to": // limit covers cursors, from covers to
 			case p.Name == "from":
 				q.ask(span(time.Second))
 			case p.Name == "limit":
@@ -473,7 +473,7 @@ func (r *digestRun) askAPI() {
 		r.add("api", path, q.text.Bytes(), q.asked)
 		name := strings.TrimPrefix(path, "/api/v1/")
 		if !r.thorough() || strings.Contains(name, "export") || name == "watch" || name == "changes" {
-			continue // tables are no calls; a stream begins with windows in memory
+			continue // tables have no calls; a stream begins with windows in memory
 		}
 		q = apiQuestion{digestRun: r, address: base + "/csigscope.query.v1.QueryService/" + strings.ToUpper(name[:1]) + name[1:], must: q.must}
 		q.call()
@@ -495,7 +495,7 @@ func (r *digestRun) askAPI() {
 	}
 }
 
-// apiValues are those that a parameter is given, one after the other.
+// apiValues returns the values for a parameter, in turn.
 func (r *digestRun) apiValues(path string, p *apiParameter) (values []string) {
 	f := &r.facts
 	switch p.Name {
@@ -526,7 +526,7 @@ func (r *digestRun) apiValues(path string, p *apiParameter) (values []string) {
 	return values
 }
 
-// apiQuestion is one question with its parameters, and what was answered.
+// apiQuestion is one question with its parameters, and its answers.
 type apiQuestion struct {
 	*digestRun
 	address string
@@ -535,8 +535,8 @@ type apiQuestion struct {
 	asked   int
 }
 
-// ask asks with parameters that come before those that there must be, and gives the cursor of
-// the next page. Of a refusal only its status is a result.
+// ask sends the question with parameters that override the required ones, and returns the
+// cursor of the next page. For a refusal, only the status is a result.
 func (q *apiQuestion) ask(with url.Values) (cursor string) {
 	values := url.Values{}
 	maps.Copy(values, q.must)
@@ -568,7 +568,7 @@ func (q *apiQuestion) ask(with url.Values) (cursor string) {
 		q.table(tabular.Parquet, answer.text)
 	case "application/vnd.apache.arrow.stream":
 		q.table(tabular.Arrow, answer.text)
-	case "application/octet-stream": // frames: the length of the head, the head, columns
+	case "application/octet-stream": // frames: length of the head, head, columns
 		length := int(answer.text[0]) | int(answer.text[1])<<8 | int(answer.text[2])<<16 // little-endian
 		q.text.Write(indented(q.t, q.normalised(answer.text[4:4+length], q.names)))
 		fmt.Fprintf(&q.text, "%x\n", answer.text[4+length:])
@@ -581,7 +581,7 @@ func (q *apiQuestion) ask(with url.Values) (cursor string) {
 	return ""
 }
 
-// askPages asks for the first pages of two.
+// askPages requests the first pages of two rows.
 func (q *apiQuestion) askPages() {
 	with := url.Values{"limit": {"2"}}
 	for range 3 {
@@ -593,7 +593,7 @@ func (q *apiQuestion) askPages() {
 	}
 }
 
-// table writes the rows of a table, each on a line.
+// table writes the rows of a table, one per line.
 func (q *apiQuestion) table(f tabular.Format, body []byte) {
 	rows, _, err := tabulartest.Read(f, body)
 	if err != nil {
@@ -607,8 +607,8 @@ func (q *apiQuestion) table(f tabular.Format, body []byte) {
 	}
 }
 
-// call asks the same by Connect, in JSON: once with what there must be and, where there are
-// signals, for delays.
+// call sends the same question over Connect, in JSON: once with the required parameters, and
+// for questions with a signal once for delays.
 func (q *apiQuestion) call() {
 	message := map[string]string{}
 	for name, values := range q.must {

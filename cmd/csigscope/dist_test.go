@@ -17,8 +17,8 @@ import (
 )
 
 // TestDist packs the command with a stand-in for the engine's library, which is too large for
-// every run: both packages hold all that an installation needs, and the same files give the same
-// bytes later, under another time zone and mask.
+// every run: both packages contain all files of an installation, and the same files give the
+// same bytes later, under another time zone and umask.
 func TestDist(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: builds the command, which make test-all does")
@@ -91,7 +91,8 @@ func sumsOf(t *testing.T, dir string) []byte {
 	return sums
 }
 
-// checkPackage checks the files below top, all of which are of one time; the binary will be in bin.
+// checkPackage checks the files below top, which must all have one time; the binary will be in
+// bin.
 func checkPackage(t *testing.T, from io.Reader, top, bin string, at time.Time) {
 	t.Helper()
 	files := make(map[string][]byte)

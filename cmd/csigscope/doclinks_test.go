@@ -16,7 +16,7 @@ var (
 	notInAnchors = regexp.MustCompile("[^a-z0-9 _-]")
 )
 
-// anchorsOf are the places in a document that links can name, as GitHub and GitLab make them of headings.
+// anchorsOf returns the anchors of a document's headings, as GitHub and GitLab derive them.
 func anchorsOf(text string) map[string]bool {
 	anchors := make(map[string]bool)
 	for _, h := range heading.FindAllStringSubmatch(fencedText.ReplaceAllString(text, ""), -1) {
@@ -25,7 +25,7 @@ func anchorsOf(text string) map[string]bool {
 	return anchors
 }
 
-// TestDocumentLinks: links from a document to files and headings of the repository lead somewhere.
+// TestDocumentLinks: links from documents to files and headings of the repository resolve.
 func TestDocumentLinks(t *testing.T) {
 	const root = "../.."
 	links := 0

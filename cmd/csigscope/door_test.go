@@ -27,7 +27,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// openTestDoor serves one window of 4 cells as the configuration says.
+// openTestDoor serves one window of 4 cells with the given configuration.
 func openTestDoor(t *testing.T, c *config.API) *edge.Server {
 	t.Helper()
 	memory := table.NewMemory(table.MemoryOptions{})
@@ -56,7 +56,7 @@ func openTestDoor(t *testing.T, c *config.API) *edge.Server {
 	return d
 }
 
-// newTestAsker is a client with the flags of query cells.
+// newTestAsker returns a client with the flags of query cells.
 func newTestAsker(t *testing.T, server string, flags ...string) (*client.Client, error) {
 	t.Helper()
 	cmd := &cobra.Command{}
@@ -67,8 +67,8 @@ func newTestAsker(t *testing.T, server string, flags ...string) (*client.Client,
 	return newServerClient(cmd, server)
 }
 
-// TestDoor: behind TLS, who has a token or a certificate that the file lists is answered, and
-// nobody else is but for the page's files.
+// TestDoor: behind TLS, clients with a token or a listed certificate are answered; others get
+// only the page's files.
 func TestDoor(t *testing.T) {
 	dir, ca := t.TempDir(), edgetest.NewAuthority(t)
 	server, noc, stranger := ca.Server(), ca.Issue("noc.example", time.Now().Add(time.Hour)), ca.Issue("stranger", time.Now().Add(time.Hour))
@@ -112,7 +112,7 @@ func TestDoor(t *testing.T) {
 	}
 }
 
-// getStatus asks without a credential.
+// getStatus sends a request without a credential.
 func getStatus(t *testing.T, ca *edgetest.Authority, url string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
@@ -129,8 +129,8 @@ func getStatus(t *testing.T, ca *edgetest.Authority, url string) int {
 	return answer.StatusCode
 }
 
-// TestDoorBeyondLoopback: an address that others reach takes TLS and credentials, or the flag
-// that names the danger.
+// TestDoorBeyondLoopback: an address that other machines can reach requires TLS and
+// credentials, or the flag that names the danger.
 func TestDoorBeyondLoopback(t *testing.T) {
 	ca := edgetest.NewAuthority(t)
 	server := ca.Server()
@@ -162,8 +162,8 @@ func TestDoorBeyondLoopback(t *testing.T) {
 	}
 }
 
-// TestDoorAnonymous: on loopback everybody reads by default; web sites that point their name
-// here do not.
+// TestDoorAnonymous: on loopback everybody may read by default, except web sites that point
+// their name here.
 func TestDoorAnonymous(t *testing.T) {
 	d := openTestDoor(t, &config.API{})
 	ask := func(method, path, host string) (int, string) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// summaryOutput is what the tests read of replay -o json.
+// summaryOutput is the part of replay -o json that tests use.
 type summaryOutput struct {
 	Packets      uint64         `json:"packets"`
 	Conserved    bool           `json:"conserved"`
@@ -40,9 +40,9 @@ func replayInto(t *testing.T, env []string, dsn string, e emitted, files []strin
 	return s
 }
 
-// TestModeEqualsTruth runs the demo scenario and three other seeds through the
-// built binary and the engine: with a locator that carries port ids, the mode of
-// every heavily loaded cell and window is the truth's.
+// TestModeEqualsTruth runs the demo scenario and three other seeds through the built binary and
+// the engine: with port ids in the locator, the mode of every heavily loaded cell and window is
+// the true port.
 func TestModeEqualsTruth(t *testing.T) {
 	t.Parallel()
 	env := shortEngineEnv(t)
@@ -64,8 +64,8 @@ func TestModeEqualsTruth(t *testing.T) {
 	}
 }
 
-// TestCompactLocator: seven bits name stage, orientation and capacity. The mode is an
-// honest set that holds the true port, at its stage.
+// TestCompactLocator: seven bits name stage, orientation and capacity. The mode is a set that
+// contains the true port, at its stage.
 func TestCompactLocator(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -83,8 +83,8 @@ func TestCompactLocator(t *testing.T) {
 		a.heavy, a.contains, a.exact, a.heavy-a.contains-a.wrong, a.candidates[len(a.candidates)/2], a.candidates[len(a.candidates)-1])
 }
 
-// TestReflections: where no tag is seen, what receivers reflect to senders tells the
-// same story, each measurement once.
+// TestReflections: without tags, reflections to senders give the same results, each measurement
+// once.
 func TestReflections(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -101,8 +101,8 @@ func TestReflections(t *testing.T) {
 	}
 }
 
-// TestReplayIsIdempotent replays the same captures again, renamed, in another order,
-// on another number of cores, in pieces and at a pace: no number changes.
+// TestReplayIsIdempotent replays the same captures again, renamed, in another order, on another
+// number of cores, in pieces and at a pace: no number changes.
 func TestReplayIsIdempotent(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestVariables: no two flags have one environment variable, nor one that means something
-// else; hidden commands, which other processes start, have none.
+// TestVariables: no two flags share an environment variable, and none has another meaning;
+// hidden commands, which csigscope itself starts, have none.
 func TestVariables(t *testing.T) {
 	root := newRoot()
 	root.InitDefaultCompletionCmd()
@@ -55,8 +55,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestUnknownVariables: variables that no command knows are warned of, with the one that
-// was meant; those of other commands are not, and change nothing.
+// TestUnknownVariables: unknown variables cause a warning with the closest known one; those of
+// other commands cause none and change nothing.
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
 	config := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), "windows: {max_keys: 77}\n")
@@ -82,8 +82,8 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// TestEngineEnvironment: the address of the page, whatever the variable of it is called,
-// opens no port of the engine, and neither the engine nor its clients see other settings.
+// TestEngineEnvironment: the environment variable of the page's address opens no port of the
+// engine, and neither the engine nor its clients see other settings.
 func TestEngineEnvironment(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("/proc tells of processes on Linux alone")
@@ -114,7 +114,7 @@ func TestEngineEnvironment(t *testing.T) {
 	}
 }
 
-// listening are the TCP addresses at which a process listens, as the kernel writes them.
+// listening returns the TCP addresses at which a process listens, as the kernel writes them.
 func listening(t *testing.T, pid int) (addresses []string) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))

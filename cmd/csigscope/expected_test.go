@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table"
 )
 
-// TestDownProducers: taps without a link and streams of exporters that are gone are down, and no tap
-// for the sake of an exporter's name.
+// TestDownProducers: taps without a link and streams of gone exporters are down, but no tap is
+// because an exporter shares its name.
 func TestDownProducers(t *testing.T) {
 	silent := []table.Producer{
 		{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}, {ID: 3, Name: "host1/p0"}, {ID: 4, Name: "host2/p0"}, {ID: 5, Name: "host2"}, {ID: 6, Name: "host3"}, {ID: 7, Name: "eth0"},
@@ -23,8 +23,8 @@ func TestDownProducers(t *testing.T) {
 	}
 }
 
-// TestExpectedProducers: each of the configuration, the fabric file and the store is expected
-// once, until it is forgotten.
+// TestExpectedProducers: each producer of the configuration, the fabric file and the store is
+// expected once, until it is forgotten.
 func TestExpectedProducers(t *testing.T) {
 	taps := []table.Producer{{ID: 1, Name: "eth0"}, {ID: 2, Name: "eth1"}}
 	for _, test := range []struct {

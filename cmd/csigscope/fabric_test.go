@@ -14,9 +14,10 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
-// TestImportedFabric writes the fabric of a simulation down as SONiC and as containerlab have it,
-// imports that, and finds the same ports, links and hosts. With the locator layout and the taps
-// that no such file states, replay locates what it does with the simulator's own file.
+// TestImportedFabric writes the fabric of a simulation in the formats of SONiC and
+// containerlab, imports it, and finds the same ports, links and hosts. With the locator layout
+// and the taps, which such files lack, replay gives the same locations as with the simulator's
+// own file.
 func TestImportedFabric(t *testing.T) {
 	t.Parallel()
 	for _, scenario := range []string{"quickstart", "three-tier"} {
@@ -40,7 +41,7 @@ func TestImportedFabric(t *testing.T) {
 					t.Fatal(err)
 				}
 				sameFabric(t, got, want, kind == "sonic")
-				if kind == "sonic" { // containerlab has no speeds, which the locator names
+				if kind == "sonic" { // containerlab has no speeds, which the locator needs
 					sameLocations(t, e, got, want)
 				}
 			})
@@ -125,7 +126,7 @@ func sameLocations(t *testing.T, e emitted, got, want *fabric.Spec) {
 	}
 }
 
-// rackPrefix is the prefix of the group that holds a host's address.
+// rackPrefix returns the prefix of the group that contains a host's address.
 func rackPrefix(t *testing.T, s *fabric.Spec, address string) netip.Prefix {
 	t.Helper()
 	for _, g := range s.Groups {
@@ -148,8 +149,8 @@ func hostAddress(s *fabric.Spec, name string) string {
 	return ""
 }
 
-// writeSONiC writes config_db.json of each switch: the far ends of links between switches are left
-// for the other switch to state.
+// writeSONiC writes config_db.json for each switch: one end of a link between switches omits
+// the far end.
 func writeSONiC(t *testing.T, s *fabric.Spec, dir string) {
 	t.Helper()
 	for i := range s.Devices {
@@ -177,7 +178,7 @@ func writeSONiC(t *testing.T, s *fabric.Spec, dir string) {
 	}
 }
 
-// writeContainerlab writes one topology, where each link is stated once.
+// writeContainerlab writes one topology, in which each link occurs once.
 func writeContainerlab(t *testing.T, s *fabric.Spec, dir string) {
 	t.Helper()
 	var b strings.Builder
@@ -202,7 +203,8 @@ func writeContainerlab(t *testing.T, s *fabric.Spec, dir string) {
 	writeFile(t, filepath.Join(dir, "lab.clab.yml"), b.String())
 }
 
-// portFacing is the port of a device that faces another: fabrics of the simulator have one.
+// portFacing returns the port of a device that faces another: fabrics of the simulator have
+// one.
 func portFacing(s *fabric.Spec, device, peer string) string {
 	for _, d := range s.Devices {
 		for _, p := range d.Ports {
@@ -245,7 +247,7 @@ func TestFabricCommands(t *testing.T) {
 	}
 }
 
-// TestOneCheck: config check says of a fabric file what fabric check does.
+// TestOneCheck: config check and fabric check agree about a fabric file.
 func TestOneCheck(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, filepath.Join(t.TempDir(), "fabric.yaml"), `version: 1

@@ -21,7 +21,7 @@ func storedFindingsOf(t *testing.T, env []string, dsn string) []storedFinding {
 	return decodeJSON[struct{ Findings []storedFinding }](t, mustRun(t, env, "query", "findings", "--store", dsn, "--top", "1000", "-o", "json")).Findings
 }
 
-// kindsFound are the kinds of findings, each once.
+// kindsFound returns the kinds of findings, each once.
 func kindsFound(list []storedFinding) []string {
 	var kinds []string
 	for _, f := range list {
@@ -31,7 +31,7 @@ func kindsFound(list []storedFinding) []string {
 	return slices.Compact(kinds)
 }
 
-// rogueScenario is quickstart with a switch that writes more than its ports can carry into
+// rogueScenario is quickstart with a switch that writes values above its ports' capacity into
 // every tag.
 func rogueScenario(t *testing.T, dir string) string {
 	t.Helper()
@@ -39,9 +39,9 @@ func rogueScenario(t *testing.T, dir string) string {
 	return writeFile(t, filepath.Join(dir, "rogue.yaml"), text+"faults: [{match: 'leaf1:down*', kind: overwrite, values: {min_abw: 5Gbps}}]\n")
 }
 
-// TestFindingsOfReplay: what a rogue switch writes is found while its captures are
-// replayed, by the name of its ports, once however often that is; under another
-// configuration other things are found instead. Its sound twin has none.
+// TestFindingsOfReplay: a replay finds the values of a rogue switch under the names of its
+// ports, once for any number of replays; another configuration gives other findings instead.
+// Its correct twin has none.
 func TestFindingsOfReplay(t *testing.T) {
 	t.Parallel()
 	env, dir := engineEnv(t), t.TempDir()
@@ -92,8 +92,8 @@ func TestFindingsOfReplay(t *testing.T) {
 	}
 }
 
-// TestFindingsWithoutStore: what is found is counted, by severity, with nothing to store it
-// in and so no hint where to look; nothing is where nothing was looked for.
+// TestFindingsWithoutStore: without a store, findings are counted by severity, without a hint
+// to look them up; with detection off there are none.
 func TestFindingsWithoutStore(t *testing.T) {
 	t.Parallel()
 	scenario := rogueScenario(t, t.TempDir())

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// flowCounts are the heavy observations of flows, the most first.
+// flowCounts are the heavy observations of flows, in descending order.
 type flowCounts []flowHeavy
 
 type flowHeavy struct {
@@ -27,8 +27,8 @@ func (c flowCounts) sorted() flowCounts {
 	return c
 }
 
-// decodedFlows counts by flow what decode prints of tags whose whole bucket is at 20 % of
-// the capacity or less. all are the tags of the signal with and without that.
+// decodedFlows counts by flow the tags in the output of decode whose whole bucket is at 20 % of
+// the capacity or less. all is the number of all tags of the signal.
 func decodedFlows(t *testing.T, files []string) (flows flowCounts, all uint64) {
 	t.Helper()
 	counts := map[string]uint64{}
@@ -57,7 +57,7 @@ func decodedFlows(t *testing.T, files []string) (flows flowCounts, all uint64) {
 	return flows.sorted(), all
 }
 
-// storedFlows are those that query flows lists. rest is what all others come to.
+// storedFlows returns the flows that query flows lists. rest is the sum of all others.
 func storedFlows(t *testing.T, env []string, args ...string) (flows flowCounts, all, rest uint64) {
 	t.Helper()
 	type row struct {
@@ -77,8 +77,8 @@ func storedFlows(t *testing.T, env []string, args ...string) (flows flowCounts, 
 	return flows.sorted(), all, rest
 }
 
-// TestFlows: a replay stores the flows that suffer with what decoding the captures by hand
-// counts, at 1 s and 1 min, the same in one piece and in many.
+// TestFlows: a replay stores the most affected flows with the counts from decoding the captures
+// by hand, at 1 s and 1 min, and the same in one piece and in many.
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)

@@ -17,11 +17,10 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 )
 
-// awaited is how long tests wait for what must come, however busy the machine is: what has
-// not come by then never does.
+// awaited is the timeout for awaited conditions, long enough for a busy machine.
 const awaited = 3 * time.Minute
 
-// comes waits until something holds, and says whether it came to that.
+// comes waits for a condition and reports whether it was met.
 func comes(holds func() bool) bool {
 	for begun := time.Now(); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Since(begun) > awaited {
@@ -31,10 +30,10 @@ func comes(holds func() bool) bool {
 	return true
 }
 
-// binaryEnv names the built command to the processes that tests make of the test binary.
+// binaryEnv passes the built command to processes that tests start from the test binary.
 const binaryEnv = "CSIGSCOPE_TEST_BINARY"
 
-// binary builds the command once, for child processes too, and gives its path.
+// binary builds the command once, for child processes too, and returns its path.
 var binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(binaryEnv); path != "" {
 		return path, nil
@@ -51,7 +50,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, os.Setenv(binaryEnv, path)
 })
 
-// TestMain runs the tests without the developer's settings of csigscope, known to it or not, but
+// TestMain runs the tests without the developer's CSIGSCOPE variables, known or unknown, except
 // for the engine's library.
 func TestMain(m *testing.M) {
 	for _, assignment := range os.Environ() {
@@ -68,8 +67,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// engineEnv is shortEngineEnv for tests that take part in make test-all alone: each drives
-// processes and an engine of its own.
+// engineEnv is shortEngineEnv for tests that only make test-all runs: each starts its own
+// processes and engine.
 func engineEnv(t *testing.T) []string {
 	t.Helper()
 	if testing.Short() {
@@ -78,7 +77,7 @@ func engineEnv(t *testing.T) []string {
 	return shortEngineEnv(t)
 }
 
-// shortEngineEnv is the environment of commands that use the embedded engine. Without the
+// shortEngineEnv returns the environment of commands that use the embedded engine. Without the
 // engine the test fails in CI and is skipped elsewhere.
 func shortEngineEnv(t *testing.T) []string {
 	t.Helper()
@@ -98,14 +97,14 @@ func shortEngineEnv(t *testing.T) []string {
 	return append(os.Environ(), chdb.LibraryEnv+"="+library)
 }
 
-// result is what a run of the binary came to.
+// result is the result of a run of the binary.
 type result struct {
 	stdout, stderr string
 	code           int
 }
 
-// runBinary runs a command to its end: in this process, unless it is to have another
-// environment, as what starts an engine has. That takes the built binary.
+// runBinary runs a command to its end: in this process, or with the built binary if it needs
+// another environment, as commands that start an engine do.
 func runBinary(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	if env == nil || slices.Equal(env, os.Environ()) {
@@ -130,7 +129,7 @@ func runBinary(t *testing.T, env []string, args ...string) result {
 	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// mustRun runs a command and fails the test unless it exits 0.
+// mustRun runs a command and fails the test unless it exits with 0.
 func mustRun(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	r := runBinary(t, env, args...)
@@ -161,7 +160,7 @@ func (e emitted) captures(t *testing.T) []string {
 	return files
 }
 
-// answeredCell is a cell as the query API, and query with it, has it in JSON.
+// answeredCell is a cell in the JSON of the query API and of query.
 type answeredCell struct {
 	From, Src, Dst, Kind, State    string
 	Observations, Untouched, Heavy uint64
@@ -175,7 +174,7 @@ type answeredBottleneck struct {
 	Heavy    uint64
 }
 
-// only is the one value of a measure, 0 for none.
+// only returns the one value of a measure, 0 for none.
 func only(measure map[string]float64) float64 {
 	for _, v := range measure {
 		return v
@@ -183,13 +182,13 @@ func only(measure map[string]float64) float64 {
 	return 0
 }
 
-// answeredCells are the cells of query cells -o json.
+// answeredCells returns the cells of query cells -o json.
 func answeredCells(t *testing.T, text string) []answeredCell {
 	t.Helper()
 	return decodeJSON[struct{ Cells []answeredCell }](t, text).Cells
 }
 
-// answeredWindows are the rows of query windows -o json.
+// answeredWindows returns the rows of query windows -o json.
 func answeredWindows(t *testing.T, text string) []answeredCell {
 	t.Helper()
 	return decodeJSON[struct{ Windows []answeredCell }](t, text).Windows

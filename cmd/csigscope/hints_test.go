@@ -16,8 +16,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 )
 
-// TestWithoutTags: captures without a tag say what tags are looked for, and where to say what
-// else; those with tags do not.
+// TestWithoutTags: a capture without tags causes a note about the tags looked for and how to
+// configure others; one with tags does not.
 func TestWithoutTags(t *testing.T) {
 	t.Parallel()
 	none := emit(t, "--scenario", "quickstart", "--set", "duration=100ms", "--set", "tag_every=-1", "--set", "capture_untagged=true")
@@ -35,7 +35,7 @@ func TestWithoutTags(t *testing.T) {
 	}
 }
 
-// TestDemoTellsBefore: a demo whose page cannot be served says so before it simulates.
+// TestDemoTellsBefore: a demo reports before it simulates that its page cannot be served.
 func TestDemoTellsBefore(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,7 +59,7 @@ func TestDemoTellsBefore(t *testing.T) {
 	}
 }
 
-// TestNothingThatFits: an answer without rows says that it is one.
+// TestNothingThatFits: an answer without rows comes with a note.
 func TestNothingThatFits(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -85,7 +85,7 @@ func TestNothingThatFits(t *testing.T) {
 	}
 }
 
-// TestServerWithoutRows: a server's answer without rows says that it is one.
+// TestServerWithoutRows: a server's answer without rows comes with a note.
 func TestServerWithoutRows(t *testing.T) {
 	t.Parallel()
 	h, err := api.New(api.Config{Memory: table.NewMemory(table.MemoryOptions{}), Names: tabletest.Names{Racks: 2}})
@@ -100,8 +100,8 @@ func TestServerWithoutRows(t *testing.T) {
 	}
 }
 
-// TestNext: a replay ends with the command that shows what it stored, and query serve begins with
-// how to ask it.
+// TestNext: a replay ends with the command that shows its results, and query serve begins with
+// how to query it.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	e := emit(t, "--scenario", "quickstart", "--set", "duration=100ms")
@@ -120,7 +120,7 @@ func TestNext(t *testing.T) {
 	runUntil(t, env, "next: open it in a browser, or ask: csigscope query cells --server http://127.0.0.1:", "query", "serve", "--store", dsn, "--listen", "127.0.0.1:0").end(syscall.SIGTERM)
 }
 
-// TestDecodeTable: the lines for people have the time of those for programs, as RFC 3339 too.
+// TestDecodeTable: the table has the same times as the JSON output, and also as RFC 3339.
 func TestDecodeTable(t *testing.T) {
 	t.Parallel()
 	e := emit(t, "--scenario", "quickstart", "--set", "duration=100ms")

@@ -40,11 +40,11 @@ func runWithInput(t *testing.T, input string, args ...string) result {
 	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// TestPipes: standard input and named pipes give what the file does.
+// TestPipes: standard input and named pipes give the same results as the file.
 func TestPipes(t *testing.T) {
 	e := emit(t, "--scenario", "quickstart", "--set", "duration=300ms")
 	file := e.captures(t)[0]
-	if _, err := binary(); err != nil { // which is not to lie in the folder below
+	if _, err := binary(); err != nil { // built here, not in the folder below
 		t.Fatal(err)
 	}
 	temp := t.TempDir()
@@ -104,7 +104,7 @@ func feedFile(fifo, file string) error {
 	return errors.Join(err, w.Close())
 }
 
-// TestNoCSIG: a capture of plain traffic is no mistake; there is just nothing in it.
+// TestNoCSIG: a capture without CSIG is not an error.
 func TestNoCSIG(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"classic=true", "classic=false"} {
@@ -124,7 +124,7 @@ func TestNoCSIG(t *testing.T) {
 	}
 }
 
-// TestRefusedLinkType: the error names what the capture is of.
+// TestRefusedLinkType: the error names the capture's link type.
 func TestRefusedLinkType(t *testing.T) {
 	t.Parallel()
 	file := writeLinkFrames(t, 105, []byte("no Ethernet"), []byte("neither"))

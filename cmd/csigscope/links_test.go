@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// linksOutput is what query links prints of ratios.
+// linksOutput is the output of query links for ratios.
 type linksOutput struct {
 	Links []struct {
 		Link         string `json:"link"`
@@ -22,10 +22,10 @@ type linksOutput struct {
 	} `json:"links"`
 }
 
-// portTruth is what the emitter says of ports.
+// portTruth is the emitter's truth about ports.
 type portTruth struct {
-	room  map[string]map[string]float64 // 1 - load by window and port
-	heavy map[string]uint64             // observations of min_abw_ratio that were heavy there
+	room  map[string]map[string]float64 // 1 - load, by window and port
+	heavy map[string]uint64             // heavy observations of min_abw_ratio at the port
 }
 
 func portTruths(t *testing.T, e emitted) portTruth {
@@ -60,9 +60,9 @@ func portTruths(t *testing.T, e emitted) portTruth {
 	return p
 }
 
-// TestLinksEqualTruth: in a fabric with steady load, the mean of what names a port is the room that
-// it had, and no bound of a port is above its room. Ports are named in windows after the first, in
-// which flows begin.
+// TestLinksEqualTruth: in a fabric with steady load, the mean of observations that name a port
+// is its free bandwidth, and no bound of a port exceeds it. It skips the first window, in which
+// flows begin.
 func TestLinksEqualTruth(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -87,7 +87,7 @@ func TestLinksEqualTruth(t *testing.T) {
 					t.Errorf("%s: is no port of the truth", l.Link)
 					continue
 				}
-				// The port measures over 10 ms and the truth over a second.
+				// The port measures over 10 ms, the truth is over a second.
 				const tolerance = 0.02
 				if l.Mean != nil && l.Observations >= 10 {
 					if named++; math.Abs(l.Mean.Ratio-truly) > tolerance {
@@ -107,8 +107,8 @@ func TestLinksEqualTruth(t *testing.T) {
 	}
 }
 
-// TestLinksHeavyEqualTruth: the heavy observations of each link are those that the emitter wrote
-// there, and the topology is the fabric file's.
+// TestLinksHeavyEqualTruth: the heavy observations of each link are those in the emitter's
+// truth, and the topology is the fabric file's.
 func TestLinksHeavyEqualTruth(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)

@@ -33,7 +33,7 @@ type watchedEvent struct {
 	}
 }
 
-// collectFeed: windows that close while packets come reach who watches, as they are stored.
+// collectFeed: windows that close while packets arrive reach watchers as they are stored.
 // SIGTERM does not wait for watchers.
 func collectFeed(t *testing.T, env []string) {
 	dsn := "embedded:" + filepath.Join(t.TempDir(), "store")
@@ -44,7 +44,7 @@ func collectFeed(t *testing.T, env []string) {
 	} else {
 		page.Body.Close()
 	}
-	for missing := false; !missing; { // a tap that never spoke
+	for missing := false; !missing; { // a tap that never saw anything
 		health, err := http.Get("http://" + address + "/api/v1/health")
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func collectFeed(t *testing.T, env []string) {
 			continue
 		}
 		for _, c := range e.Data.Cells {
-			seen[window] = totalsOf(&c) // the last word on each
+			seen[window] = totalsOf(&c) // the last event of each window
 		}
 	}
 	if len(early) < 3 {
@@ -127,8 +127,8 @@ func collectFeed(t *testing.T, env []string) {
 	}
 }
 
-// collectFineFeed: windows of 100 ms in which something is heavy reach who watches them before they are
-// final, and then as they are stored. A reload cannot change their length.
+// collectFineFeed: 100 ms windows with heavy observations reach watchers before they are final,
+// and then as they are stored. A reload cannot change their length.
 func collectFineFeed(t *testing.T, env []string) {
 	dir := t.TempDir()
 	config, dsn, address := filepath.Join(dir, "config.yaml"), "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
@@ -172,8 +172,8 @@ func collectFineFeed(t *testing.T, env []string) {
 	}
 }
 
-// collectSilence: when the only sender dies, and its link with it, no answer has a number of it soon after,
-// health and metrics say so, and all is well again when it is back.
+// collectSilence: soon after the only sender and its link die, no answer contains its numbers,
+// health and metrics report it, and all of them recover when it is back.
 func collectSilence(t *testing.T, env []string) {
 	const address, operations = "127.0.0.1:9465", "127.0.0.1:9466"
 	c := runUntil(t, env, "collecting", "collect", "--interface", livetest.TapEnd, "--store", "embedded:"+filepath.Join(t.TempDir(), "store"),
@@ -252,7 +252,8 @@ func collectSilence(t *testing.T, env []string) {
 	c.end(syscall.SIGTERM)
 }
 
-// logFreshness logs how soon after its end, and after its lateness of 2 s, a window reaches a watcher.
+// logFreshness logs how soon after its end, and after its lateness of 2 s, a window reaches a
+// watcher.
 func logFreshness(t *testing.T, address string) {
 	t.Helper()
 	answer, err := http.Get("http://" + address + "/api/v1/watch?signal=min_abw_ratio")
@@ -286,9 +287,9 @@ func logFreshness(t *testing.T, address string) {
 		ended[0], ended[len(ended)-1], final[0], final[len(final)-1], ended[len(ended)/2], final[len(final)/2])
 }
 
-// TestCollectPage visits the page of a collector that wants TLS and a token, while packets
-// come: it asks for the token, draws, shows each window as it closes with the numbers that are
-// stored, asks again when the token is revoked while it watches, and goes on with another.
+// TestCollectPage visits the page of a collector that requires TLS and a token, while packets
+// arrive: the page asks for the token, draws, shows each window as it closes with the stored
+// numbers, asks again when the token is revoked during the watch, and continues with another.
 func TestCollectPage(t *testing.T) {
 	env := engineEnv(t)
 	if !livetest.InNamespace(t) {
@@ -335,7 +336,8 @@ func TestCollectPage(t *testing.T) {
 	}
 }
 
-// note keeps on the page how many observations its only cell has in each window that it shows.
+// note makes the page record the number of observations of its only cell in each window that it
+// shows.
 func note(v *pagetest.Visitor) {
 	v.Import("App", "app.js")
 	v.Import("Live", "live.js")
@@ -344,9 +346,9 @@ func note(v *pagetest.Visitor) {
 	}, 20)`)
 }
 
-// checkNoted holds what the page has shown against the store. The newest window may be one that
-// was about to be drawn. Windows were told of as they closed: what was late for one came after
-// its time on the page, if the machine is that slow.
+// checkNoted compares the numbers on the page with the store. The newest window may not be
+// drawn yet. Windows were sent as they closed: on a slow machine, late observations came after
+// the window was shown.
 func checkNoted(t *testing.T, env []string, dsn string, noted map[string]uint64) {
 	t.Helper()
 	stored := map[string]uint64{}

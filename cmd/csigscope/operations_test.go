@@ -18,13 +18,13 @@ import (
 	"time"
 )
 
-// daemonProcess is a command that runs for long.
+// daemonProcess is a long-running command.
 type daemonProcess struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 	notify *net.UnixConn
-	urls   map[string]string // by the begin of the line that names them
+	urls   map[string]string // by the beginning of the line that names them
 }
 
 // startDaemon runs a command until the test ends, as systemd would. It must end cleanly.
@@ -34,7 +34,7 @@ func startDaemon(t *testing.T, env []string, args ...string) *daemonProcess {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "notify") // short enough for a socket
+	dir, err := os.MkdirTemp("", "notify") // short enough for a socket path
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func (p *daemonProcess) stop() {
 	}
 }
 
-// await waits for what the process tells systemd.
+// await waits for a notification to systemd.
 func (p *daemonProcess) await(state string) {
 	p.t.Helper()
 	b := make([]byte, 100)
@@ -87,7 +87,7 @@ func (p *daemonProcess) await(state string) {
 	}
 }
 
-// get asks one of the process's addresses.
+// get requests one of the process's addresses.
 func (p *daemonProcess) get(server, path string) (status int, body string) {
 	p.t.Helper()
 	answer, err := http.Get(p.urls[server] + path)
@@ -102,8 +102,8 @@ func (p *daemonProcess) get(server, path string) (status int, body string) {
 	return answer.StatusCode, string(text)
 }
 
-// TestServeOperations: the page's process says how it is, gives up its rights, and goes
-// on when the engine is killed, which is then started again without those rights.
+// TestServeOperations: the page's process reports its health, drops its privileges, and
+// continues when the engine is killed, which is restarted without those privileges.
 func TestServeOperations(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -130,7 +130,7 @@ func TestServeOperations(t *testing.T) {
 			t.Errorf("%s%s: %d %.300s, want %d %s", test.server, test.path, status, body, test.status, test.want)
 		}
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil { // reads its limits again, and goes on
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil { // reloads its limits and continues
 		t.Fatal(err)
 	}
 	unprivileged(t, p.cmd.Process.Pid)
@@ -148,7 +148,7 @@ func TestServeOperations(t *testing.T) {
 		status, why := p.get(ops, "/readyz")
 		t.Fatalf("the engine is not back: %d %s\n%s", status, why, p.stderr.String())
 	}
-	answered := comes(func() bool { // an engine that has just begun may take longer than a question may
+	answered := comes(func() bool { // a new engine may exceed the time limit of a question
 		status, _ := p.get(aPage, "/api/v1/bundle")
 		return status == http.StatusOK || status == http.StatusNotFound
 	})
@@ -159,7 +159,7 @@ func TestServeOperations(t *testing.T) {
 	unprivileged(t, childOf(t, p.cmd.Process.Pid))
 }
 
-// unprivileged checks that a process can get no more rights: Landlock asks for that.
+// unprivileged checks that a process cannot gain privileges, which Landlock requires.
 func unprivileged(t *testing.T, pid int) {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/status"); err != nil {
@@ -174,14 +174,14 @@ func unprivileged(t *testing.T, pid int) {
 	}
 }
 
-// landlock tells whether the kernel has Landlock.
+// landlock reports whether the kernel has Landlock.
 func landlock() bool {
 	const createRuleset, askVersion = 444, 1
 	_, _, failed := syscall.Syscall(createRuleset, 0, 0, askVersion)
 	return failed == 0
 }
 
-// childOf is the one child of a process.
+// childOf returns the only child of a process.
 func childOf(t *testing.T, pid int) int {
 	t.Helper()
 	child, err := findChild(pid)
@@ -204,7 +204,7 @@ func findChild(pid int) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(out)))
 }
 
-// TestOperationsUsage: addresses that others reach, and profiles there, are refused.
+// TestOperationsUsage: addresses that other machines can reach are refused, also for profiles.
 func TestOperationsUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{

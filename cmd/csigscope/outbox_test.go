@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestReplayKilled kills replays at any moment; one that is let through gives what an
-// undisturbed one gives.
+// TestReplayKilled kills replays at random moments; a replay that then completes gives the
+// results of an undisturbed one.
 func TestReplayKilled(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)

@@ -27,8 +27,8 @@ func outputCommand(out *output, failure error) *cobra.Command {
 	return cmd
 }
 
-// TestOutput: a result goes to standard output or to a file, which is replaced when the new
-// one is complete.
+// TestOutput: a result goes to standard output or to a file, which is replaced when the new one
+// is complete.
 func TestOutput(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -76,7 +76,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestOutputRefused: what cannot be written is refused before the work.
+// TestOutputRefused: an unwritable output is refused before the work.
 func TestOutputRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -100,7 +100,7 @@ func TestOutputRefused(t *testing.T) {
 	}
 }
 
-// TestOneSpelling: every command that has a format has it as -o, and its file as --out.
+// TestOneSpelling: every command with a format has it as -o, and its file as --out.
 func TestOneSpelling(t *testing.T) {
 	t.Parallel()
 	var check func(*cobra.Command)

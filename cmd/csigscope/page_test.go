@@ -16,8 +16,8 @@ import (
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 )
 
-// serveBinary runs a command that serves the page until the test ends, and gives the
-// page's address. The command must end cleanly on an interrupt.
+// serveBinary runs a command that serves the page until the test ends, and returns the page's
+// address. The command must end cleanly on an interrupt.
 func serveBinary(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	path, err := binary()
@@ -64,8 +64,8 @@ func queriedCells(t *testing.T, text string) (list []queriedCell) {
 	return list
 }
 
-// TestDemoPage runs the demo as a newcomer does and looks at its page: every cell is
-// drawn in the colour of its data, and the colours tell what the store answers.
+// TestDemoPage runs the demo as a new user does and checks its page: every cell is drawn in the
+// color of its data, and the colors match the store's answer.
 func TestDemoPage(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -86,7 +86,7 @@ func TestDemoPage(t *testing.T) {
 	cells := queriedCells(t, mustRun(t, env, "query", "cells", "-o", "json",
 		"--signal", signal, "--store", "embedded:"+onlyMatch(t, filepath.Join(dir, "demo-*", "store"))))
 	checkColors(t, cells, colors, racks)
-	// All of the demo's windows are in memory, and say the same there.
+	// All of the demo's windows are also in memory, with the same data.
 	live := queriedCells(t, mustRun(t, env, "query", "cells", "-o", "json",
 		"--signal", signal, "--server", url, "--windows", "60"))
 	if !slices.Equal(live, cells) {
@@ -94,7 +94,7 @@ func TestDemoPage(t *testing.T) {
 	}
 }
 
-// TestDemoNow: the data of demo --now end as the command begins.
+// TestDemoNow: the data of demo --now end when the command begins.
 func TestDemoNow(t *testing.T) {
 	t.Parallel()
 	env, dir, began := engineEnv(t), t.TempDir(), time.Now()
@@ -118,8 +118,8 @@ func onlyMatch(t *testing.T, pattern string) string {
 	return found[0]
 }
 
-// checkColors holds the mode matrix against the answer of the store: cells without
-// data have no colour, clear cells all have one, and congested ones have others.
+// checkColors compares the mode matrix with the store's answer: cells without data have no
+// color, clear cells share one, and congested cells have others.
 func checkColors(t *testing.T, cells []queriedCell, colors []*string, racks int) {
 	t.Helper()
 	var clear string
@@ -153,7 +153,7 @@ func checkColors(t *testing.T, cells []queriedCell, colors []*string, racks int)
 	}
 }
 
-// rackNumber is the position of rackN on the axes.
+// rackNumber returns the position of rackN on the axes.
 func rackNumber(t *testing.T, name string) int {
 	t.Helper()
 	n := 0

@@ -26,14 +26,14 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// pathEvidence is one kind of knowledge about paths beside the locator.
+// pathEvidence is one kind of evidence about paths besides the locator.
 type pathEvidence struct {
 	name string
-	full bool // says of every flow which path it takes
-	// tunnels: it is of the scenarios in which tunnels hide flows.
+	full bool // gives the path of every flow
+	// tunnels selects the scenarios in which tunnels hide flows.
 	tunnels bool
 	taps    string // patterns of taps in the fabric whose captures are read
-	// tell adds it to a fabric file without any.
+	// tell adds the evidence to a fabric file that has none.
 	tell func(f *fabric.Spec, emitted *fabric.Spec, flows []truth.Flow)
 }
 
@@ -59,14 +59,14 @@ func tellPaths(f, _ *fabric.Spec, flows []truth.Flow) {
 	}
 }
 
-// candidateScore says how right the candidates of modes are, over cells and windows with
+// candidateScore measures how right the candidates of modes are, over cells and windows with
 // heavy observations.
 type candidateScore struct {
 	windows     int
 	right       float64 // the likeliest port is the true one; ties count in part
-	singleWrong int     // one port is named, and another one is true
+	singleWrong int     // one port is named, and it is wrong
 	covered     int     // the true port is among the candidates
-	size        int     // candidates
+	size        int     // number of candidates
 	brier       float64
 	bins        [11]struct { // by probability, in tenths
 		n, true int
@@ -74,8 +74,8 @@ type candidateScore struct {
 	}
 }
 
-// add counts a mode whose candidates have these probabilities. Of true ports that tie, the
-// likeliest is taken for the true one.
+// add counts a mode whose candidates have these probabilities. If several true ports tie, the
+// likeliest counts as the true one.
 func (s *candidateScore) add(candidates []aggregate.Candidate, tied []string) {
 	p := map[string]float64{}
 	for _, c := range candidates {
@@ -124,7 +124,8 @@ func (s *candidateScore) add(candidates []aggregate.Candidate, tied []string) {
 	}
 }
 
-// miscalibration is how far probabilities are from the share of ports that are right, by tenths.
+// miscalibration is the mean difference between probabilities and the share of ports that are
+// right, by tenths.
 func (s *candidateScore) miscalibration() float64 {
 	sum, n := 0.0, 0
 	for i := range s.bins {
@@ -162,22 +163,22 @@ func (s *candidateScore) writeBins(w io.Writer, locator, evidence string) {
 	}
 }
 
-// tunneled are the scenarios whose tunnels hide flows from path tables, and whose switches hash headers
-// that no fabric file describes.
+// tunneled are the scenarios whose tunnels hide flows from path tables, and whose switches hash
+// headers that no fabric file describes.
 var tunneled = map[string]bool{"ipv6": true}
 
-// sampleScenarios are those of a run that is not asked to be whole: with two stages and three,
-// with uplinks of several speeds, and with flows that share ports.
+// sampleScenarios are the scenarios of a short run: with two stages and three, with uplinks of
+// several speeds, and with flows that share ports.
 var sampleScenarios = []string{"demo", "mixed-generations", "permutation", "three-tier", "ipv6"}
 
-// Bounds of probabilities, the second with full evidence.
+// Limits of the scores, the second with full evidence.
 const (
 	maxMiscalibration = 0.05
 	maxBrier          = 0.01
 )
 
-// TestPathAccuracy replays scenarios with several seeds, knowing more and more about paths, and
-// holds the ports that may be a cell's bottleneck against the true one.
+// TestPathAccuracy replays scenarios with several seeds and increasing evidence about paths,
+// and compares the candidate ports of each cell's bottleneck with the true one.
 func TestPathAccuracy(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -267,11 +268,11 @@ Miscalibration: mean distance of probabilities, by tenths, from the share of tru
 	each(func(s *candidateScore, locator, evidence string) { s.write(w, locator, evidence) })
 	fmt.Fprintln(w, "\nlocator\tevidence\tfrom\tports\tprobability\ttrue")
 	each(func(s *candidateScore, locator, evidence string) { s.writeBins(w, locator, evidence) })
-	_ = w.Flush() // to a Builder
+	_ = w.Flush() // cannot fail: writes to a Builder
 	return table.String()
 }
 
-// tapsInside are taps at every switch that joins racks, and at every link between racks.
+// tapsInside returns taps at every switch that joins racks, and at every link between racks.
 func tapsInside(t *testing.T, s scenario.Scenario) []scenario.Tap {
 	t.Helper()
 	f, err := scenario.Fabric(s)
@@ -351,7 +352,7 @@ func truthFlows(t *testing.T, dir string) (flows []truth.Flow) {
 	return flows
 }
 
-// scoreReplay replays captures under a network, and holds the candidates against the truth.
+// scoreReplay replays captures under a network, and compares the candidates with the truth.
 func scoreReplay(t *testing.T, n *network, s *scenario.Scenario, captures []string, cells map[string]truth.Cell) *candidateScore {
 	t.Helper()
 	got := &modes{rows: map[modeKey]*modeRow{}}

@@ -83,7 +83,8 @@ func runCommand(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// TestAskServer: JSON of questions is the server's, and CSV has the columns of exported tables.
+// TestAskServer: the JSON of questions is the server's, and CSV has the columns of exported
+// tables.
 func TestAskServer(t *testing.T) {
 	server := askedServer(t)
 	const past = "from=2026-01-20T09:00:00Z to=2026-01-20T09:00:10Z"
@@ -203,7 +204,7 @@ type sortedCell struct {
 	Mean         struct{ Ratio float64 }
 }
 
-// TestHistoryAlone: of a server without memory, questions take the range that it has stored.
+// TestHistoryAlone: for a server without memory, questions use its stored range.
 func TestHistoryAlone(t *testing.T) {
 	past := querytest.Fabric(4, 10)
 	a, err := api.New(api.Config{Reader: past})
@@ -223,7 +224,7 @@ func TestHistoryAlone(t *testing.T) {
 	}
 }
 
-// TestQueryExport: tables go to standard output or a file; one that is cut off is an error.
+// TestQueryExport: tables go to standard output or a file; a truncated table is an error.
 func TestQueryExport(t *testing.T) {
 	server := "--server=" + askedServer(t)
 	text, err := runCommand(t, "query", "export", server, "--src", "rack1")

@@ -22,9 +22,9 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// addressFlood is a tap whose packets have random addresses and ports, as fast as they are read.
-// One of 16 is between 1,024 prefixes, whose pairs are more than there is room for. It ends after
-// so many packets.
+// addressFlood is a tap whose packets have random addresses and ports, as fast as they are
+// read. One of 16 is between 1,024 prefixes, whose pairs exceed the available room. It ends
+// after a number of packets.
 type addressFlood struct {
 	left   int
 	random *rand.PCG
@@ -73,24 +73,25 @@ func (f *addressFlood) Ahead() int64      { return 0 }
 // Close implements local.Source.
 func (f *addressFlood) Close() error { return nil }
 
-// floodJournal gives blocks to live readers, and makes nothing durable.
+// floodJournal passes blocks to live readers, and makes nothing durable.
 type floodJournal struct{ aggregate.Sinks }
 
 // Commit implements local.Journal.
 func (floodJournal) Commit(context.Context, []local.Mark) error { return nil }
 
 const (
-	// addressesEnv is how many addresses TestRandomAddresses sends, two in a packet, floodEnv how many
-	// packets its child takes.
+	// addressesEnv is the number of addresses that TestRandomAddresses sends, two per packet;
+	// floodEnv is the number of packets for its child.
 	addressesEnv = "CSIGSCOPE_TEST_ADDRESSES"
 	floodEnv     = "CSIGSCOPE_TEST_FLOOD"
 	// floodLimit is the memory_limit of the child, in bytes.
 	floodLimit = 1 << 30
 )
 
-// TestRandomAddresses: packets with random addresses go through what collect is made of, as fast
-// as it takes them, with flows, findings, live windows and top bottlenecks. The process stays below
-// its memory limit. CSIGSCOPE_TEST_ADDRESSES=180000000 (make load) does it with so many.
+// TestRandomAddresses: packets with random addresses pass through the parts of collect as fast
+// as they accept them, with flows, findings, live windows and top bottlenecks. The process
+// stays below its memory limit. CSIGSCOPE_TEST_ADDRESSES=180000000 (make load) sets the number
+// of addresses.
 func TestRandomAddresses(t *testing.T) {
 	if text := os.Getenv(floodEnv); text != "" {
 		packets, err := strconv.Atoi(text)
@@ -175,7 +176,7 @@ func floodAddresses(t *testing.T, packets int) {
 	}
 }
 
-// residentBytes is the memory that this process has.
+// residentBytes returns the resident memory of this process.
 func residentBytes(t *testing.T) int {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

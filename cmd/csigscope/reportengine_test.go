@@ -12,7 +12,7 @@ import (
 )
 
 // TestReportThroughEngine: a report has the same numbers from memory and from the store, and
-// goes there by itself where memory does not suffice.
+// uses the store automatically if memory is too small.
 func TestReportThroughEngine(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()

@@ -41,7 +41,7 @@ func TestRestoreBesideOutbox(t *testing.T) {
 		t.Fatal("the second replay changed nothing")
 	}
 
-	// What was stored after the backup comes back, without the names of its run.
+	// Rows stored after the backup come back, without the names of their run.
 	lose()
 	said := restore()
 	if !strings.Contains(said, "batches that the backup lacks") || !strings.Contains(said, "1 runs came back without their names") {
@@ -59,7 +59,7 @@ func TestRestoreBesideOutbox(t *testing.T) {
 	}
 	mustRun(t, env, "schema", "verify", flags[0])
 
-	// The backup and nothing else, also for the commands to come.
+	// Only the backup remains, also for later commands.
 	lose()
 	if said := restore("--discard-outbox"); !strings.Contains(said, "discarded, with 0 rows") {
 		t.Errorf("restore said %q", said)

@@ -14,13 +14,13 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// reportOf emits a scenario, and gives what report says of its captures.
+// reportOf emits a scenario and returns the report of its captures.
 func reportOf(t *testing.T, s scenario.Scenario, args ...string) report.Report {
 	t.Helper()
 	return reporterOf(t, s)(args...)
 }
 
-// reporterOf emits a scenario, of whose captures there may be several reports.
+// reporterOf emits a scenario; the returned function makes reports of its captures.
 func reporterOf(t *testing.T, s scenario.Scenario) func(args ...string) report.Report {
 	t.Helper()
 	r, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
@@ -33,12 +33,12 @@ func reporterOf(t *testing.T, s scenario.Scenario) func(args ...string) report.R
 	}
 }
 
-// job is a ring over four racks in steps, whose beginnings are late by up to a tenth of the
-// period, and the second of which has slow uplinks.
+// job is a ring over four racks in steps, which start late by up to a tenth of the period; the
+// second rack has slow uplinks.
 func job(period time.Duration, seed uint64) scenario.Scenario {
 	s, err := scenario.Named("straggler")
 	if err != nil {
-		panic(err) // a scenario of the library is missing: a fault of this file
+		panic(err) // a missing scenario of the library is a bug in this file
 	}
 	s.Seed, s.TagEvery, s.SnapLen = seed, 1, 96
 	s.Duration = max(300*time.Millisecond, 16*period)
@@ -58,7 +58,7 @@ func job(period time.Duration, seed uint64) scenario.Scenario {
 	return s
 }
 
-// TestJobPeriods: report tells the period of emitted jobs within 1 %, from 5 ms to 2 s.
+// TestJobPeriods: report finds the period of emitted jobs within 1 %, from 5 ms to 2 s.
 func TestJobPeriods(t *testing.T) {
 	for _, period := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second} {
 		t.Run(period.String(), func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestJobPeriods(t *testing.T) {
 	}
 }
 
-// TestDemoPeriods: cells that see the job's congestion by few packets of other traffic have its
-// period too, or none: never that of the times at which those packets are sent.
+// TestDemoPeriods: cells that see the job's congestion through a few packets of other traffic
+// show its period or none, but never the period of those packets.
 func TestDemoPeriods(t *testing.T) {
 	t.Parallel()
 	const period = 4 * time.Second
@@ -100,10 +100,10 @@ func TestDemoPeriods(t *testing.T) {
 	}
 }
 
-// TestFastPeriod: a period of 5 ms is found in a long capture of few packets too, whose windows
-// have to be longer to hold enough of them; and in stretches of it, where all of it is known in
-// longer steps alone. Where steps are too long for it, nothing is made up. The report says so.
-// make accuracy asks about a capture that is longer than all steps by default.
+// TestFastPeriod: a period of 5 ms is also found in a long capture with few packets, whose
+// windows must be longer to hold enough of them, and in stretches of a capture that has longer
+// steps otherwise. If steps are too long for it, no period is invented, and the report says so.
+// make accuracy tests a capture longer than all default steps.
 func TestFastPeriod(t *testing.T) {
 	t.Parallel()
 	const period = 5 * time.Millisecond
@@ -143,11 +143,11 @@ func TestFastPeriod(t *testing.T) {
 	}
 }
 
-// rhythmsEnv asks for 100 seeds of what does not repeat, and names a file that what came of it
-// is added to; make accuracy sets it.
+// rhythmsEnv selects 100 seeds of aperiodic scenarios, and names a file for the results; make
+// accuracy sets it.
 const rhythmsEnv = "CSIGSCOPE_TEST_RHYTHMS"
 
-// aperiodicJobs are scenarios without steps. Probes keep to times, which are none of load.
+// aperiodicJobs are scenarios without steps. Probes are periodic, but are not load.
 var aperiodicJobs = []string{"storage", "permutation", "incast", "background", "probes"}
 
 // aperiodicJob is a short run of one of them in a small fabric.
@@ -178,7 +178,7 @@ func aperiodicJob(name string, seed uint64) scenario.Scenario {
 	return s
 }
 
-// TestNoJobPeriods: what does not repeat has no period.
+// TestNoJobPeriods: aperiodic load has no period.
 func TestNoJobPeriods(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(2)
@@ -216,7 +216,7 @@ func TestNoJobPeriods(t *testing.T) {
 	noteRhythms(t, text.String())
 }
 
-// noteRhythms logs lines, and adds them to the file that make accuracy names, if it does.
+// noteRhythms logs lines, and adds them to the file that make accuracy names, if any.
 func noteRhythms(t *testing.T, lines string) {
 	t.Helper()
 	t.Log("\n" + lines)

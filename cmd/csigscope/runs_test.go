@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// signaled starts a replay and, once something of it is stored, sends it a signal. It gives
-// the exit code of the command and its output.
+// signaled starts a replay and sends it a signal once some of it is stored. It returns the exit
+// code and the output of the command.
 func signaled(t *testing.T, env []string, signal syscall.Signal, ready func() bool, args ...string) (code int, said string) {
 	t.Helper()
 	path, err := binary()
@@ -39,7 +39,7 @@ func signaled(t *testing.T, env []string, signal syscall.Signal, ready func() bo
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// interrupted is signaled by Ctrl-C.
+// interrupted is signaled with an interrupt.
 func interrupted(t *testing.T, env []string, ready func() bool, args ...string) string {
 	t.Helper()
 	code, said := signaled(t, env, syscall.SIGINT, ready, args...)
@@ -49,14 +49,14 @@ func interrupted(t *testing.T, env []string, ready func() bool, args ...string) 
 	return said
 }
 
-// extentRow is what the tests read of query extent.
+// extentRow is the part of query extent that tests use.
 type extentRow struct {
 	Observations uint64  `json:"observations"`
 	Incomplete   *string `json:"incomplete"`
 }
 
-// TestInterruptedReplay: a first pass that was interrupted is shown and named as
-// incomplete, everywhere; a whole pass before it stays what is shown.
+// TestInterruptedReplay: an interrupted first pass is shown and marked as incomplete
+// everywhere; after a complete pass, that one is shown instead.
 func TestInterruptedReplay(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -99,7 +99,7 @@ func TestInterruptedReplay(t *testing.T) {
 		t.Errorf("whole: %+v, %q, in part %+v", whole, note, part)
 	}
 
-	// Under another configuration its rows are others, of which none may show.
+	// Under another configuration its rows differ, and none of them may show.
 	config := writeFile(t, filepath.Join(t.TempDir(), "config.yaml"), "decode: {inner_tags: true}\n")
 	shown := []string{"query", "windows", "--step", "10ms", "-o", "csv", dsn}
 	want := mustRun(t, env, shown...)
@@ -118,8 +118,8 @@ func TestInterruptedReplay(t *testing.T) {
 	}
 }
 
-// TestKilledReplay: a paced replay that is killed halfway and run again, at another pace, stores
-// the rows and totals of one that nobody kills.
+// TestKilledReplay: a paced replay that is killed halfway and repeated at another pace stores
+// the rows and totals of an undisturbed one.
 func TestKilledReplay(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)

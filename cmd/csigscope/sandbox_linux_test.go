@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/capture/livetest"
 )
 
-// collectSandboxed: collect takes in packets, reloads, survives its engine and is gone on
-// from in a process that has given up files elsewhere, as its engine has.
+// collectSandboxed: collect captures packets, reloads, survives a crash of its engine, and a
+// later process resumes, all without access to other files, for the engine too.
 func collectSandboxed(t *testing.T, env []string) {
 	if !landlock() {
 		t.Skip("SKIPPED: this kernel has no Landlock")
@@ -77,7 +77,7 @@ func collectSandboxed(t *testing.T, env []string) {
 	c.waitRounds(store, 2)
 	sent := stop()
 	c.end(syscall.SIGTERM)
-	// What came between the last round and the second process is in a gap.
+	// Packets between the last round and the second process are in a gap.
 	beside := outside(sent, from.UnixNano(), to.UnixNano())
 	got, dropped := stored(t, env, dsn), droppedBy(t, env, dsn)
 	if got == 0 || got+dropped > uint64(len(sent)) || got+dropped < beside {

@@ -10,9 +10,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// TestNamedScenariosReplay emits the scenarios that are about capturing and replays
-// them with the built binary, from files and without any: the summaries are equal but
-// for the time they took.
+// TestNamedScenariosReplay emits the scenarios about capturing and replays them with the built
+// binary, from files and without any: the summaries are equal except for the elapsed time.
 func TestNamedScenariosReplay(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
@@ -43,7 +42,7 @@ func TestNamedScenariosReplay(t *testing.T) {
 	}
 }
 
-// summaryOf is a summary without what differs between equal runs.
+// summaryOf returns a summary without the parts that differ between equal runs.
 func summaryOf(text string) string {
 	var kept []string
 	for line := range strings.Lines(text) {
@@ -54,7 +53,7 @@ func summaryOf(text string) string {
 	return strings.Join(kept, "")
 }
 
-// TestScenarioIsOneFile: what emit dumps, it reads back, and emits the same of.
+// TestScenarioIsOneFile: emit reads back its own dump, and emits the same captures from it.
 func TestScenarioIsOneFile(t *testing.T) {
 	t.Parallel()
 	list := mustRun(t, os.Environ(), "emit", "--list")
@@ -90,8 +89,8 @@ func TestScenarioIsOneFile(t *testing.T) {
 	}
 }
 
-// TestTunnelEndsAreConfigured: the fabric file knows hosts by the addresses outside and
-// inside of tunnels, so that either names the same cells and locations.
+// TestTunnelEndsAreConfigured: the fabric file has the addresses of hosts outside and inside of
+// tunnels, so either gives the same cells and locations.
 func TestTunnelEndsAreConfigured(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,8 +13,8 @@ import (
 
 var storedObservations = regexp.MustCompile(`(?m)^observations +\d+ += (\d+) stored .*: every one accounted for$`)
 
-// Every built-in scenario goes through the real commands: what emit writes, replay
-// reads with the fabric file beside it.
+// TestEveryScenarioReplays: every built-in scenario passes through the real commands: replay
+// reads the output of emit with its fabric file.
 func TestEveryScenarioReplays(t *testing.T) {
 	t.Parallel()
 	for _, name := range scenario.Names() {
@@ -33,7 +33,8 @@ func TestEveryScenarioReplays(t *testing.T) {
 	}
 }
 
-// The fairness scenarios draw their flows, and max(PD) is the fairer control.
+// TestFairnessIsDrawn: the fairness scenarios draw their flows, and max(PD) is the fairer
+// control.
 func TestFairnessIsDrawn(t *testing.T) {
 	t.Parallel()
 	ratio := regexp.MustCompile(`the fastest flow gets ([0-9.]+) times the rate`)

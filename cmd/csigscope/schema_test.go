@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 )
 
-// TestSchemaVerify has nothing to find in what replay stores, at every resolution, with
-// a second pass under another configuration and with few keys.
+// TestSchemaVerify finds nothing in the rows of replays at every resolution, with a second pass
+// under another configuration and with few keys.
 func TestSchemaVerify(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -47,7 +47,7 @@ func TestSchemaVerify(t *testing.T) {
 	}
 }
 
-// TestSchemaDrop deletes a store in the ways that it may and may not be.
+// TestSchemaDrop deletes a store in all permitted and forbidden ways.
 func TestSchemaDrop(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -75,8 +75,8 @@ func TestSchemaDrop(t *testing.T) {
 	}
 }
 
-// TestEarlierStore: every command refuses a store from before version 1 of the schema in
-// one line that says what to do, and doing that works.
+// TestEarlierStore: every command refuses a store from before version 1 of the schema in one
+// line with a remedy, and the remedy works.
 func TestEarlierStore(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -159,7 +159,7 @@ func TestSchemaGrants(t *testing.T) {
 	}
 }
 
-// TestSchemaTrim keeps rows for less long, and then in less room.
+// TestSchemaTrim shortens the retention, and then the disk budget.
 func TestSchemaTrim(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 )
 
-// TestScreenshots takes the pictures of the README: states of the page over the demo, in
-// the folder that CSIGSCOPE_TEST_README_SCREENSHOTS names.
+// TestScreenshots takes the pictures of the README: states of the page over the demo, in the
+// folder in CSIGSCOPE_TEST_README_SCREENSHOTS.
 func TestScreenshots(t *testing.T) {
 	folder := os.Getenv("CSIGSCOPE_TEST_README_SCREENSHOTS")
 	if folder == "" {

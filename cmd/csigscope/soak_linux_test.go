@@ -21,12 +21,12 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// soakEnv is how long TestSoak runs.
+// soakEnv sets the duration of TestSoak.
 const soakEnv = "CSIGSCOPE_TEST_SOAK"
 
-// TestSoak runs a collector with a tap, and an exporter that hands over to it through a
-// proxy, while one fault follows the other. In the end every packet that was sent outside
-// of the gaps is stored once, and memory and descriptors did not grow.
+// TestSoak runs a collector with a tap, and an exporter that sends to it through a proxy, under
+// a sequence of faults. In the end every packet outside of the gaps is stored once, and memory
+// and descriptors have not grown.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	duration := 10 * time.Second
@@ -56,7 +56,7 @@ func TestSoak(t *testing.T) {
 	s.checkFlat()
 }
 
-// taggedFrames are frames of the simulator with one tag, and nothing else to count.
+// taggedFrames returns frames of the simulator with one tag each, and no other observation.
 func taggedFrames(t *testing.T) [][]byte {
 	t.Helper()
 	s, err := scenario.Named("quickstart")
@@ -91,11 +91,11 @@ func taggedFrames(t *testing.T) [][]byte {
 	return frames
 }
 
-// soakRate is how many packets a second each link carries.
+// soakRate is the number of packets per second on each link.
 const soakRate = 2000
 
-// send loops the frames into a link until stop is called, which tells how many were sent
-// in each millisecond.
+// send loops the frames into a link until stop is called, which returns the number sent in each
+// millisecond.
 func send(t *testing.T, link string, frames [][]byte) (stop func() map[int64]int) {
 	t.Helper()
 	s := livetest.NewSender(t, link)
@@ -117,7 +117,7 @@ func send(t *testing.T, link string, frames [][]byte) (stop func() map[int64]int
 	}
 }
 
-// soak is what runs and what is done to it.
+// soak holds the processes and the state of their faults.
 type soak struct {
 	t       *testing.T
 	env     []string
@@ -133,10 +133,10 @@ type soak struct {
 	starts       int // of the exporter
 }
 
-// span is a time in Unix ms.
+// span is an interval in Unix ms.
 type span struct{ from, to int64 }
 
-// split counts what was sent outside and inside of the spans.
+// split counts packets sent outside and inside of the spans.
 func split(sent map[int64]int, spans []span) (outside, inside int) {
 	for at, n := range sent {
 		if slices.ContainsFunc(spans, func(g span) bool { return g.from <= at && at <= g.to }) {
@@ -148,7 +148,7 @@ func split(sent map[int64]int, spans []span) (outside, inside int) {
 	return outside, inside
 }
 
-// soakSample is what the collector took at a time.
+// soakSample is the resource usage of the collector at one time.
 type soakSample struct {
 	at  time.Duration
 	rss int64 // KiB
@@ -165,7 +165,7 @@ func newSoak(t *testing.T, env []string, hostTap string) *soak {
 func (s *soak) store() string  { return "embedded:" + filepath.Join(s.dir, "store") }
 func (s *soak) config() string { return filepath.Join(s.dir, "collect.yaml") }
 
-// writeConfig writes one that differs each time, in what the epoch is the hash of.
+// writeConfig writes a configuration that differs each time in the content of the epoch.
 func (s *soak) writeConfig() {
 	writeFile(s.t, s.config(), fmt.Sprintf("csig:\n  tables:\n  - {format: compact, profile: ietf01, signal: type_5, unit: ns, aggregation: max, quantum: %dus, heavy: 20us}\n"+
 		"collect:\n  instance: soak\n  taps:\n  - interface: %s\n  ingest: {listen: %q, anonymous: host1}\n", s.reloads%20+1, livetest.TapEnd, s.address))
@@ -209,7 +209,7 @@ func (s *soak) reload() {
 	}
 }
 
-// restartExporter leaves nobody to capture on the host for a moment.
+// restartExporter leaves the host without a capture for a moment.
 func (s *soak) restartExporter(signal syscall.Signal) {
 	s.host.end(signal)
 	s.host = s.export()
@@ -222,7 +222,7 @@ func (s *soak) killCollector() {
 	s.lives = append(s.lives, nil)
 }
 
-// killEngine kills the process of the embedded engine of this store.
+// killEngine kills the process of this store's embedded engine.
 func (s *soak) killEngine() {
 	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -279,7 +279,7 @@ func (s *soak) sample(at time.Duration) {
 	s.t.Logf("%s: collector %d MiB, %d descriptors", at.Round(time.Second), x.rss>>10, x.fds)
 }
 
-// finish ends all, once the collector has what the exporter captured.
+// finish ends all processes, once the collector has the exporter's captures.
 func (s *soak) finish() {
 	s.proxy.cut(0)
 	for range 10 {
@@ -293,8 +293,8 @@ func (s *soak) finish() {
 	s.server.end(syscall.SIGTERM)
 }
 
-// checkConservation holds what is stored against what was sent, of the collector's tap and
-// of the exporter's: what was sent in a gap may be stored or not.
+// checkConservation compares stored rows with sent packets, for the collector's tap and for the
+// exporter's; packets in a gap may be stored or not.
 func (s *soak) checkConservation(tapped, handed map[int64]int) {
 	t := s.t
 	address := freeAddress(t)
@@ -317,10 +317,12 @@ func (s *soak) checkConservation(tapped, handed map[int64]int) {
 	}
 }
 
-// ofExporter are the rows of the exporter's tap; with NOT before it, those of the collector's.
+// ofExporter selects the rows of the exporter's tap; with NOT before it, those of the
+// collector's.
 const ofExporter = " producer IN (SELECT producer FROM csigscope.runs WHERE name LIKE 'host1/%')"
 
-// gaps are those of seconds and of all windows, and how many of them are between two processes.
+// gaps returns the gaps of seconds and of all windows, and how many of them are between two
+// processes.
 func (s *soak) gaps(address, not string) (gaps []span, restarts int) {
 	for line := range strings.Lines(ask(s.t, address, "SELECT toUnixTimestamp64Milli(window_from), toUnixTimestamp64Milli(window_to), reason FROM csigscope.gaps FINAL "+
 		"WHERE resolution_ns IN (0, 1000000000) AND "+not+ofExporter+" ORDER BY 1")) {
@@ -385,7 +387,7 @@ func medianOf(list []soakSample, of func(soakSample) int64) int64 {
 	return values[len(values)/2]
 }
 
-// proxy passes connections on, until it is told to cut them.
+// proxy forwards connections until it is told to cut them.
 type proxy struct {
 	t        *testing.T
 	listener net.Listener
@@ -393,7 +395,7 @@ type proxy struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
-	until time.Time // nobody gets through before
+	until time.Time // no connection is forwarded before
 }
 
 func newProxy(t *testing.T, to string) *proxy {
@@ -410,7 +412,7 @@ func newProxy(t *testing.T, to string) *proxy {
 
 func (p *proxy) address() string { return p.listener.Addr().String() }
 
-// cut ends all connections, and lets none through for a while.
+// cut closes all connections, and forwards none for a while.
 func (p *proxy) cut(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 )
 
-// TestDocumentedStoreSection: the examples of the store's README are accepted.
+// TestDocumentedStoreSection: the examples in the store's README are accepted.
 func TestDocumentedStoreSection(t *testing.T) {
 	text, err := os.ReadFile("../../aggregate/store/README.md")
 	if err != nil {
@@ -50,7 +50,7 @@ func startEngine(t *testing.T, env []string, dir string) *chdb.Engine {
 	return engine
 }
 
-// retention asks the embedded store in a folder.
+// retention queries the embedded store in a folder.
 func retention(t *testing.T, env []string, dir string) store.Retention {
 	t.Helper()
 	engine := startEngine(t, env, dir)
@@ -67,7 +67,8 @@ func retention(t *testing.T, env []string, dir string) store.Retention {
 	return r
 }
 
-// TestStoreSectionIsUsed by all that store and ask, after flags and environment.
+// TestStoreSectionIsUsed: all commands that store or query use the section, overridden by flags
+// and environment.
 func TestStoreSectionIsUsed(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -115,7 +116,7 @@ func TestStoreSectionIsUsed(t *testing.T) {
 	}
 }
 
-// TestServeTrims: a command that goes on keeps the store within its budget.
+// TestServeTrims: a long-running command keeps the store within its budget.
 func TestServeTrims(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)

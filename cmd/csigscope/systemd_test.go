@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// unitCapabilities are the units, and all that each of them may do beyond other users.
+// unitCapabilities are the units, and the capabilities of each.
 var unitCapabilities = map[string]string{
 	"csigscope-collect.service": "",
 	"csigscope-export.service":  "CAP_NET_RAW",
@@ -33,7 +33,7 @@ func systemdAnalyze(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// exposure is the worst that a unit may score, in tenths.
+// exposure is the worst permitted score of a unit, in tenths.
 const exposure = "--threshold=20"
 
 func TestUnits(t *testing.T) {
@@ -51,7 +51,7 @@ func TestUnits(t *testing.T) {
 			if out, err := systemdAnalyze(t, "security", "--offline=true", exposure, file); err != nil || strings.Contains(out, "ignoring") {
 				t.Errorf("%v\n%s", err, out)
 			}
-			// What is to be run is not installed here.
+			// The binary is not installed here, so use another one.
 			const path = "ExecStart=/usr/local/bin/csigscope "
 			installed := filepath.Join(t.TempDir(), filepath.Base(file))
 			if err := os.WriteFile(installed, []byte(strings.Replace(unit, path, "ExecStart=/bin/true ", 1)), 0o600); err != nil {
@@ -78,7 +78,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// knownCommand checks that a command line is one that this program takes.
+// knownCommand checks that this program accepts a command line.
 func knownCommand(t *testing.T, args []string) {
 	t.Helper()
 	cmd, flags, err := newRoot().Find(args)
@@ -95,7 +95,7 @@ func knownCommand(t *testing.T, args []string) {
 	}
 }
 
-// TestOpenUnit: the check of the units fails on one that is open.
+// TestOpenUnit: the check of the units fails on an unrestricted one.
 func TestOpenUnit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "open.service")
 	if err := os.WriteFile(file, []byte("[Service]\nExecStart=/bin/true\nDynamicUser=yes\n"), 0o600); err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestQueryTaps: what taps took in is what the replay says, also after a second replay,
-// and answers are covered.
+// TestQueryTaps: the packets of taps equal those of the replay, also after a second replay, and
+// the answers have their coverage.
 func TestQueryTaps(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)

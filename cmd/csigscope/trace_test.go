@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// TestTrace follows packets between two taps, one of which has a clock of its own.
+// TestTrace follows packets between two taps, one of which has its own clock.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, filepath.Join(t.TempDir(), "s.yaml"), `
@@ -26,7 +26,8 @@ taps:
 	if len(hops) != 1 || hops[0].OffsetNS == nil || *hops[0].OffsetNS < 998_000 || *hops[0].OffsetNS > 1_002_000 {
 		t.Fatalf("%+v", hops)
 	}
-	// Between the two are the ports of leaf1 and spines, and those of leaf2 on the way back.
+	// Between the two are the ports of leaf1 and the spines, and those of leaf2 on the way
+	// back.
 	for i, way := range []replay.TracedWay{hops[0].Forward, hops[0].Backward} {
 		for _, c := range way.Changes {
 			if up := fmt.Sprintf("leaf%d:up", i+1); !strings.HasPrefix(c.Location, up) && !strings.HasPrefix(c.Location, "spine") {

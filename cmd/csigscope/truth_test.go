@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// storedWindow is a row of query windows, and what query locations says of its mode.
+// storedWindow is a row of query windows, with the row of its mode in query locations.
 type storedWindow struct {
 	WindowStart                    time.Time
 	Src, Dst, Kind                 string
@@ -82,17 +82,17 @@ func truthCells(t *testing.T, e emitted, source string) map[string]truth.Cell {
 	return cells
 }
 
-// accuracy is how stored modes compare with the truth.
+// accuracy compares stored modes with the truth.
 type accuracy struct {
 	heavy      int // cells and windows with heavy observations
-	exact      int // the mode names the true port and no other
+	exact      int // the mode names only the true port
 	contains   int // the mode's set contains the true port
 	wrong      int // it does not, although the set is no likelier
 	candidates []int
 }
 
-// compareWithTruth checks every cell and window of the truth against the store:
-// counts and means for all, modes for the heavy ones.
+// compareWithTruth checks every cell and window of the truth against the store: counts and
+// means for all, modes for the heavy ones.
 func compareWithTruth(t *testing.T, truth map[string]truth.Cell, stored map[string]storedWindow, unit map[string]float64) accuracy {
 	t.Helper()
 	var a accuracy
@@ -121,8 +121,8 @@ func compareWithTruth(t *testing.T, truth map[string]truth.Cell, stored map[stri
 	return a
 }
 
-// add judges one mode, which must be at the true port's stage if it contains that port,
-// and never hold more observations than its ports truly had.
+// add judges one mode. If it contains the true port, it must be at that port's stage, and it
+// must never have more observations than its ports truly had.
 func (a *accuracy) add(t *testing.T, key string, want *truth.Cell, got *storedWindow) {
 	t.Helper()
 	truly := a.judge(want, got)
@@ -135,9 +135,9 @@ func (a *accuracy) add(t *testing.T, key string, want *truth.Cell, got *storedWi
 }
 
 // judge counts one mode as exact, containing the true port, outweighing it or wrong, and
-// gives the number of observations that its ports truly had. A set of ports collects the
-// observations of all of its ports, so that it can be the mode although another port is
-// first among ports: then it must outweigh that port.
+// returns the true number of observations of its ports. A set of ports collects the
+// observations of all of its ports, so it can be the mode although a port outside of it leads
+// among single ports: it must then outweigh that port.
 func (a *accuracy) judge(want *truth.Cell, got *storedWindow) (truly uint64) {
 	a.heavy++
 	a.candidates = append(a.candidates, got.Candidates)
@@ -158,5 +158,5 @@ func (a *accuracy) judge(want *truth.Cell, got *storedWindow) (truly uint64) {
 	return truly
 }
 
-// units are what a stored integer of each signal is worth.
+// units are the values of one in each signal's stored integers.
 var units = map[string]float64{"min_abw": 1e3, "min_abw_ratio": 1e-6, "max_delay": 1, "max_nqd": 1e-6}

@@ -33,7 +33,7 @@ func writeLinkFrames(t *testing.T, link capture.LinkType, frames ...[]byte) stri
 	return writeFile(t, filepath.Join(t.TempDir(), "frames.pcapng"), out.String())
 }
 
-// vxlanOn is a tagged frame with VXLAN to a UDP port, from 10.0.0.1 to 10.0.0.2 around
+// vxlanOn returns a tagged frame with VXLAN to a UDP port, from 10.0.0.1 to 10.0.0.2, around
 // one from 10.9.0.1 to 10.9.0.2.
 func vxlanOn(port uint16) []byte {
 	ip := func(proto, length, net byte) []byte {
@@ -49,8 +49,8 @@ func vxlanOn(port uint16) []byte {
 	}, nil)
 }
 
-// TestUDPTunnels: a tunnel on a port of one's own is walked once it is configured, and
-// the ports that are configured replace the usual ones.
+// TestUDPTunnels: a tunnel on a custom port is decoded once it is configured, and the
+// configured ports replace the default ones.
 func TestUDPTunnels(t *testing.T) {
 	t.Parallel()
 	type object struct {
@@ -90,7 +90,7 @@ func TestUDPTunnels(t *testing.T) {
 	}
 }
 
-// mirrorHeads are what mirror sessions put between IP and a frame, by kind, and a protocol.
+// mirrorHeads are, by kind, a protocol and the headers between IP and a mirrored frame.
 var mirrorHeads = map[string][]byte{
 	"erspan": {47, 0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0, 7, 0, 0, 0, 0},
 	"gretap": {47, 0x20, 0, 0x65, 0x58, 0, 0, 0, 7},
@@ -98,7 +98,7 @@ var mirrorHeads = map[string][]byte{
 	"tzsp":   {17, 0xc0, 0, 37008 >> 8, 37008 & 0xff, 0, 0, 0, 0, 1, 0, 0, 1, 1},
 }
 
-// mirrored is a frame as a switch at 192.0.2.1 sends it to 192.0.2.2 in a session.
+// mirrored returns a frame in a mirror session from a switch at 192.0.2.1 to 192.0.2.2.
 func mirrored(kind string, frame []byte) []byte {
 	protocol, head := mirrorHeads[kind][0], mirrorHeads[kind][1:]
 	n := 20 + len(head) + len(frame)
@@ -106,9 +106,9 @@ func mirrored(kind string, frame []byte) []byte {
 	return slices.Concat([]byte{2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x08, 0x00}, ip, head, frame)
 }
 
-// TestForgedMirrors: what is in a mirror session counts where a flag, the configuration or
-// the fabric file says that the capture holds such sessions. Elsewhere, where anybody can
-// have sent it, its tag is printed, counted and found as an orphan, and in no heatmap.
+// TestForgedMirrors: frames in a mirror session count if a flag, the configuration or the
+// fabric file declares such sessions in the capture. Otherwise, where anybody can have sent
+// them, their tags are printed, counted and found as orphans, and enter no heatmap.
 func TestForgedMirrors(t *testing.T) {
 	t.Parallel()
 	type object struct {
@@ -142,7 +142,7 @@ func TestForgedMirrors(t *testing.T) {
 				}
 				want, n := []object{{"192.0.2.1", true}, {"192.0.2.1", true}}, uint64(0)
 				if test.held {
-					want[0], n = object{"10.0.0.1", false}, 1 // a mirror of a mirror is held nowhere
+					want[0], n = object{"10.0.0.1", false}, 1 // a mirror inside a mirror is never accepted
 				}
 				var got []object
 				for line := range strings.Lines(with("decode")) {
@@ -175,7 +175,7 @@ func TestForgedMirrors(t *testing.T) {
 	}
 }
 
-// TestMirrorMistakes names the place and the kinds.
+// TestMirrorMistakes: the error names the place and the kinds.
 func TestMirrorMistakes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// examples are the configuration files that a text shows.
+// examples returns the configuration files in a text.
 func examples(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -31,7 +31,7 @@ func examples(t *testing.T, path string) []string {
 	return list
 }
 
-// TestDocumentedConfiguration: what the documents tell users to write is accepted.
+// TestDocumentedConfiguration: the examples in the documents are accepted.
 func TestDocumentedConfiguration(t *testing.T) {
 	for path, want := range map[string]int{"REFERENCE.md": 4, "../../decode/README.md": 1} {
 		list := examples(t, path)
@@ -66,7 +66,7 @@ func TestDocumentedKeys(t *testing.T) {
 	}
 }
 
-// TestDocumentedFabric: the documented fabric file is a whole one.
+// TestDocumentedFabric: the documented fabric file is complete.
 func TestDocumentedFabric(t *testing.T) {
 	text, err := os.ReadFile("../../aggregate/README.md")
 	if err != nil {
@@ -81,8 +81,8 @@ func TestDocumentedFabric(t *testing.T) {
 	}
 }
 
-// typesConfig is the reference's example, which gives types 5 and 6 of compact ietf01
-// tags a meaning, and leaves 7 without.
+// typesConfig is the reference's example, which defines types 5 and 6 of compact ietf01 tags
+// and leaves 7 undefined.
 func typesConfig(t *testing.T) string {
 	t.Helper()
 	for _, text := range examples(t, "REFERENCE.md") {
@@ -142,7 +142,7 @@ type typedCell struct {
 	RunnerUp       string
 }
 
-// typedCells are the cells or windows of an answer.
+// typedCells returns the cells or windows of an answer.
 func typedCells(list []answeredCell) (out []typedCell) {
 	for _, c := range list {
 		t := typedCell{Window: c.From, State: c.State, Heavy: int(c.Heavy), Mode: c.Mode.Location, Count: int(c.Mode.Heavy), RunnerUp: c.RunnerUp.Location}
@@ -168,8 +168,8 @@ func (c *typedCell) check(t *testing.T, what string, want typedCell) {
 	}
 }
 
-// TestTypesToCome: a type that the profile does not define is decoded, aggregated,
-// stored and answered as its table says, and counted as unknown without one.
+// TestTypesToCome: a type that the profile does not define is decoded, aggregated, stored and
+// answered according to its table, and counted as unknown without one.
 func TestTypesToCome(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -231,7 +231,7 @@ func checkTypesText(t *testing.T, text string) {
 	}
 }
 
-// checkTypesJSON: the cells of a summary are those that query prints, but for their trend.
+// checkTypesJSON: the cells of a summary equal those that query prints, except for their trend.
 func checkTypesJSON(t *testing.T, text string, query func(...string) string) {
 	t.Helper()
 	summary := decodeJSON[struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// verdictOutput is what query verdict prints.
+// verdictOutput is the output of query verdict.
 type verdictOutput struct {
 	Kind, Text     string
 	Notes          []string
@@ -41,7 +41,7 @@ type statementOutput struct {
 	}
 }
 
-// heaviest are the true ports of heavy observations of tags, by their number.
+// heaviest returns the true ports of heavy observations of tags, with their numbers.
 func heaviest(t *testing.T, e emitted) (heavy map[string]uint64, total uint64) {
 	t.Helper()
 	heavy = map[string]uint64{}
@@ -54,8 +54,9 @@ func heaviest(t *testing.T, e emitted) (heavy map[string]uint64, total uint64) {
 	return heavy, total
 }
 
-// TestVerdictIsTrue: each statement about a fabric with a known cause has as many heavy observations as
-// its ports truly had, and the first ones name the cause. Locators of few bits name the same devices.
+// TestVerdictIsTrue: each statement about a fabric with a known cause has the true number of
+// heavy observations of its ports, and the first ones name the cause. Locators of few bits name
+// the same devices.
 func TestVerdictIsTrue(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -107,8 +108,8 @@ func TestVerdictIsTrue(t *testing.T) {
 	}
 }
 
-// TestVerdictOfMemory: the windows of the demo in memory and in the store give the same verdict, which
-// names the rack with slow uplinks and the incast, and when.
+// TestVerdictOfMemory: the windows of the demo in memory and in the store give the same
+// verdict, which names the rack with slow uplinks and the incast, and when.
 func TestVerdictOfMemory(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)

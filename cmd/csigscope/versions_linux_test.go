@@ -11,11 +11,11 @@ import (
 	"github.com/csigscope/csigscope/capture/livetest"
 )
 
-// earlierCommit is the version before this one, as far as the wire and the store go. It moves on
-// when a version is released.
+// earlierCommit is the previous version with respect to the wire and the store. It changes with
+// each release.
 const earlierCommit = "7238a897fcc4126fa8c5dac7dbe754165e872650"
 
-// earlierEnv names the built command of that version to the processes that tests make.
+// earlierEnv passes the built command of that version to processes that tests start.
 const earlierEnv = "CSIGSCOPE_TEST_EARLIER_BINARY"
 
 // earlierBinary builds the command of earlierCommit. A checkout without history skips the test.
@@ -45,9 +45,10 @@ func earlierBinary(t *testing.T) string {
 	return path
 }
 
-// TestVersions: an exporter and a collector one version apart work together in both directions, this
-// version upgrades the earlier one's store, and nothing is lost or counted twice on the way. The
-// earlier version refuses the upgraded store: the way back is a backup from before the upgrade.
+// TestVersions: an exporter and a collector one version apart work together in both directions,
+// this version upgrades the earlier one's store, and nothing is lost or counted twice on the
+// way. The earlier version refuses the upgraded store: the way back is a backup from before the
+// upgrade.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -106,7 +107,7 @@ func TestVersions(t *testing.T) {
 	check(back, early)
 }
 
-// runVersion runs another version's command, which is to end with the exit code.
+// runVersion runs another version's command, which must end with the exit code.
 func runVersion(t *testing.T, path string, env []string, code int, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), path, args...)
