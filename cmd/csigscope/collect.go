@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 )
 
-// collectFlags are what collect's command line says, beside flags of the section collect.
+// collectFlags are the flags of collect, besides flags of the section collect.
 type collectFlags struct {
 	network    networkFlags
 	ops        operationsFlags
@@ -118,7 +118,7 @@ func (f *collectFlags) read(cmd *cobra.Command) (*network, error) {
 	return n, nil
 }
 
-// withInterfaces are taps, and those of --interface.
+// withInterfaces returns the taps with those of --interface added.
 func withInterfaces(list []config.Tap, interfaces []string) []config.Tap {
 	for _, name := range interfaces {
 		list = append(list, config.Tap{Interface: config.Text(name)})

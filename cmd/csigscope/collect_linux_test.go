@@ -23,8 +23,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// TestCollect runs the built binary into the embedded engine, each part on a link of its
-// own.
+// TestCollect runs the built binary with the embedded engine, each part on its own link.
 func TestCollect(t *testing.T) {
 	env := engineEnv(t)
 	for _, part := range []struct {
@@ -71,13 +70,13 @@ func inNamespace(t *testing.T) bool {
 type collecting struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	says   string // on standard output, once it works
+	says   string // printed to standard output once it works
 	mu     sync.Mutex
 	stderr bytes.Buffer
-	ended  chan string // what it says after that, once it has ended
+	ended  chan string // further output, once it has ended
 }
 
-// Write takes the log.
+// Write appends to the log.
 func (c *collecting) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,8 +89,8 @@ func (c *collecting) log() string {
 	return c.stderr.String()
 }
 
-// runUntil starts a command that runs until it is told to end, and waits until it says on
-// standard output that it works.
+// runUntil starts a long-running command, and waits until it prints the given text to standard
+// output.
 func runUntil(t *testing.T, env []string, says string, args ...string) *collecting {
 	t.Helper()
 	path, err := binary()
@@ -131,8 +130,8 @@ func startUntil(t *testing.T, path string, env []string, says string, args ...st
 	return nil
 }
 
-// end sends the signal and waits; without SIGKILL the command has to end well. It has half a
-// minute for its store: on a busy machine the next one may have to store the rest.
+// end sends the signal and waits; except for SIGKILL, the command must end cleanly. It has half
+// a minute for its store: on a busy machine the next one may have to store the rest.
 func (c *collecting) end(signal syscall.Signal) {
 	c.t.Helper()
 	_ = c.cmd.Process.Signal(signal)
@@ -148,7 +147,7 @@ func (c *collecting) end(signal syscall.Signal) {
 	}
 }
 
-// waitLog waits for the text to be n times in the log.
+// waitLog waits until the text occurs n times in the log.
 func (c *collecting) waitLog(text string, n int) {
 	c.t.Helper()
 	if !comes(func() bool { return strings.Count(c.log(), text) >= n }) {
@@ -156,8 +155,8 @@ func (c *collecting) waitLog(text string, n int) {
 	}
 }
 
-// lastRound is the number of the last round of the one command whose outbox or spool is in
-// the folder, 0 for none, and its marks.
+// lastRound returns the number of the last round of the only command whose outbox or spool is
+// in the folder, 0 for none, and its marks.
 func lastRound(dir string) (number uint64, marks []byte) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == "position" {
@@ -172,7 +171,7 @@ func lastRound(dir string) (number uint64, marks []byte) {
 
 func isMarks(payload []byte) bool { return bytes.HasPrefix(payload, []byte(`{"Name":"`)) }
 
-// waitRounds waits for so many more rounds of a command that stores in the folder.
+// waitRounds waits for more rounds of a command that stores in the folder.
 func (c *collecting) waitRounds(dir string, more uint64) {
 	c.t.Helper()
 	before, _ := lastRound(dir)
@@ -185,20 +184,20 @@ func (c *collecting) waitRounds(dir string, more uint64) {
 	}
 }
 
-// waitCounted waits until a round has so many observations: metrics tell of them when
-// it is about to be made.
+// waitCounted waits until a round contains this many observations: metrics show them shortly
+// before their round.
 func (c *collecting) waitCounted(address, dir string, observations int) {
 	c.t.Helper()
 	c.waitSaid(address+"/metrics", fmt.Sprintf("\ncsigscope_observations_total %d\n", observations))
 	c.waitRounds(dir, 1)
 }
 
-// tapFrames are the lines of metrics with what a tap took in, and what the kernel dropped.
+// tapFrames matches the metrics with a tap's frames and kernel drops.
 var tapFrames = regexp.MustCompile(`(?m)^csigscope_tap_(frames|kernel_drops)_total{.*} (\d+)$`)
 
-// waitTaken waits until all that was sent was taken in or dropped by the kernel, and gives
-// how much was dropped: a ring holds what comes in a second or two, and a busy machine may
-// keep its reader waiting for longer.
+// waitTaken waits until all sent packets were captured or dropped by the kernel, and returns
+// the number of drops: a ring holds a second or two of traffic, and a busy machine may delay
+// its reader for longer.
 func (c *collecting) waitTaken(address string, sent int) (dropped int) {
 	c.t.Helper()
 	var lines [][]string
@@ -219,7 +218,8 @@ func (c *collecting) waitTaken(address string, sent int) (dropped int) {
 	return dropped
 }
 
-// droppedBy is how many packets of all taps of a store the kernel dropped; see waitTaken.
+// droppedBy returns the number of packets that the kernel dropped at all taps of a store; see
+// waitTaken.
 func droppedBy(t *testing.T, env []string, dsn string) (n uint64) {
 	t.Helper()
 	for _, tap := range askTaps(t, env, dsn) {
@@ -231,7 +231,7 @@ func droppedBy(t *testing.T, env []string, dsn string) (n uint64) {
 	return n
 }
 
-// waitSaid waits until a page of the command has the text.
+// waitSaid waits until a page of the command contains the text.
 func (c *collecting) waitSaid(url, text string) {
 	c.t.Helper()
 	if !comes(func() bool { return strings.Contains(fetch(c.t, url), text) }) {
@@ -239,7 +239,7 @@ func (c *collecting) waitSaid(url, text string) {
 	}
 }
 
-// storedCells are what is stored of all cells of all signals.
+// storedCells returns the stored totals of all cells of all signals.
 func storedCells(t *testing.T, env []string, dsn string) map[string]queriedTotals {
 	t.Helper()
 	cells := map[string]queriedTotals{}
@@ -252,7 +252,7 @@ func storedCells(t *testing.T, env []string, dsn string) map[string]queriedTotal
 	return cells
 }
 
-// queriedTotals are the numbers of a cell that do not depend on when packets came.
+// queriedTotals are the numbers of a cell that do not depend on the arrival times of packets.
 type queriedTotals struct {
 	Src, Dst, Kind   string
 	Observations     uint64
@@ -270,9 +270,9 @@ func totalsOf(c *answeredCell) queriedTotals {
 	}
 }
 
-// collectTruth: what tcpreplay sends from the simulator's captures is in the store as a
-// replay of the same captures has it there, and as many as the truth says. SIGTERM loses
-// nothing of what was sent just before it.
+// collectTruth: tcpreplay sends the simulator's captures, and the store has the rows of a
+// replay of the same captures, with the numbers of the truth. SIGTERM loses no packet sent just
+// before it.
 func collectTruth(t *testing.T, env []string) {
 	if _, err := exec.LookPath("tcpreplay"); err != nil {
 		livetest.Missing(t, "tcpreplay is not installed")
@@ -312,14 +312,14 @@ func collectTruth(t *testing.T, env []string) {
 	}
 }
 
-// traffic sends tagged frames into the link, at about the rate, until stop is called,
-// which tells when each was sent.
+// traffic sends tagged frames into the link, at about the rate, until stop is called, which
+// returns the times of sending.
 func traffic(t *testing.T, perSecond int) (stop func() []time.Time) {
 	t.Helper()
 	return taggedTraffic(t, perSecond, 0x99002b85)
 }
 
-// taggedTraffic is the same with a tag.
+// taggedTraffic does the same with a given tag.
 func taggedTraffic(t *testing.T, perSecond int, tag uint32) (stop func() []time.Time) {
 	t.Helper()
 	s := livetest.NewSender(t, livetest.SendEnd)
@@ -344,10 +344,10 @@ func taggedTraffic(t *testing.T, perSecond int, tag uint32) (stop func() []time.
 	}
 }
 
-// outside counts what was sent before from (Unix ns), and after to.
+// outside counts the packets sent before from (Unix ns) or after to.
 func outside(sent []time.Time, from, to int64) (n uint64) {
 	for i, at := range sent {
-		// One was on its way by the time that the next one was due.
+		// One was on its way when the next one was due.
 		if at.UnixNano() > to || i+1 < len(sent) && sent[i+1].UnixNano() < from {
 			n++
 		}
@@ -355,9 +355,9 @@ func outside(sent []time.Time, from, to int64) (n uint64) {
 	return n
 }
 
-// kept kills a collect that stores in the folder, once what was sent by now is in windows
-// that have closed, and gives the time at hand: 20 rounds are 4 s at least, and a window of
-// 1 s waits 2 s for what is late.
+// kept kills a collect that stores in the folder, once all packets sent so far are in closed
+// windows, and returns the time at the call: 20 rounds take at least 4 s, and a window of 1 s
+// waits 2 s for late packets.
 func (c *collecting) kept(dir string) (by time.Time) {
 	c.t.Helper()
 	by = time.Now()
@@ -366,7 +366,7 @@ func (c *collecting) kept(dir string) (by time.Time) {
 	return by
 }
 
-// stored is how many observations a store has.
+// stored returns the number of observations in a store.
 func stored(t *testing.T, env []string, dsn string) (n uint64) {
 	t.Helper()
 	for _, c := range storedCells(t, env, dsn) {
@@ -385,8 +385,8 @@ func fetch(t *testing.T, url string) string {
 	return string(out)
 }
 
-// collectReload reloads 20 times under traffic, now and then with a configuration that is
-// wrong: every packet is stored once.
+// collectReload reloads 20 times under traffic, sometimes with an invalid configuration: every
+// packet is stored once.
 func collectReload(t *testing.T, env []string) {
 	dir := t.TempDir()
 	config, dsn := filepath.Join(dir, "config.yaml"), "embedded:"+filepath.Join(dir, "store")
@@ -447,7 +447,7 @@ func collectReload(t *testing.T, env []string) {
 	if got := stored(t, env, dsn); got != uint64(taken) || got == 0 {
 		t.Errorf("%d packets sent over 20 reloads, %d of them taken in, %d observations stored", len(sent), taken, got)
 	}
-	// What a slow store was not told of the configurations, the next process tells it.
+	// The next process writes the configurations that a slow store does not have yet.
 	writeFile(t, config, section)
 	next := runUntil(t, env, "collecting", "collect", "--config", config, "--store", dsn)
 	if !comes(func() bool { return runBinary(t, env, "schema", "verify", "--store", dsn).code == 0 }) {
@@ -462,8 +462,8 @@ func collectReload(t *testing.T, env []string) {
 	}
 }
 
-// collectKill kills collect under traffic. What was sent outside of the gap that the next
-// one records is stored, and the gap begins where the last round ended.
+// collectKill kills collect under traffic. Packets outside of the gap that the next process
+// records are stored, and the gap begins at the end of the last round.
 func collectKill(t *testing.T, env []string) {
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
@@ -473,7 +473,7 @@ func collectKill(t *testing.T, env []string) {
 	stop := traffic(t, 2000)
 	c.waitRounds(store, 4)
 	last, _ := lastRound(store)
-	time.Sleep(200 * time.Millisecond) // between two of them, as a rule
+	time.Sleep(200 * time.Millisecond) // usually between two rounds
 	killed := time.Now()
 	c.end(syscall.SIGKILL)
 	number, until := roundLeft(t, store)
@@ -514,8 +514,8 @@ func collectKill(t *testing.T, env []string) {
 	}
 }
 
-// roundLeft is the number of the last round of a killed collect, and the time (Unix ns) up
-// to which it has what its one tap saw.
+// roundLeft returns the number of the last round of a killed collect, and the time (Unix ns) up
+// to which it has the packets of its only tap.
 func roundLeft(t *testing.T, dir string) (number uint64, until int64) {
 	t.Helper()
 	number, marks := lastRound(dir)

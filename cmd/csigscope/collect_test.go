@@ -19,8 +19,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestCollectExample: the annotated example is a good configuration, and dumped it is
-// one again.
+// TestCollectExample: the annotated example is a valid configuration, and so is its dump.
 func TestCollectExample(t *testing.T) {
 	t.Parallel()
 	example := filepath.Join("testdata", "collect.yaml")
@@ -39,7 +38,7 @@ func TestCollectExample(t *testing.T) {
 	}
 }
 
-// TestCollectMistakes: each gives one line, with its place, and exit code 2.
+// TestCollectMistakes: each mistake gives one line with its place, and exit code 2.
 func TestCollectMistakes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -88,8 +87,8 @@ func TestCollectMistakes(t *testing.T) {
 	}
 }
 
-// TestCollectSettings: a list of exporters and their limits are no reason for a restart, and who
-// may be an exporter at all is.
+// TestCollectSettings: a changed list of exporters or their limits need no restart, a change of
+// their token file or maximum number does.
 func TestCollectSettings(t *testing.T) {
 	t.Parallel()
 	settings := func(text string) config.Settings {
@@ -113,7 +112,7 @@ func TestCollectSettings(t *testing.T) {
 	}
 }
 
-// slowLog takes blocks unless it is full, and makes them durable when it is released.
+// slowLog accepts blocks unless it is full, and makes them durable when it is released.
 type slowLog struct {
 	rowLog
 	full    error
@@ -124,7 +123,7 @@ func (l *slowLog) WriteBlock(context.Context, *aggregate.Block) error { return l
 
 func (l *slowLog) Commit(context.Context, []byte) error { return <-l.release }
 
-// TestWatchedStore: live readers see the blocks that the store has taken, as durable when a
+// TestWatchedStore: live readers see the blocks that the store has accepted, as durable once a
 // round is committed.
 func TestWatchedStore(t *testing.T) {
 	log, live := &slowLog{release: make(chan error)}, table.NewMemory(table.MemoryOptions{Now: tabletest.Still})
@@ -156,7 +155,7 @@ func TestWatchedStore(t *testing.T) {
 		if state.Durable(state.Windows) != (want == nil) {
 			t.Errorf("after Commit returned %v: durable %v", want, state.Durable(state.Windows))
 		}
-		if err := write(); err != nil { // an exporter that was told of the error comes again
+		if err := write(); err != nil { // an exporter that got the error retries
 			t.Fatal(err)
 		}
 		if again := live.State(); again.Revision != state.Revision || !reflect.DeepEqual(heavy, top.Top(1e18, 9)) || len(heavy) == 0 {

@@ -14,11 +14,11 @@ import (
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 )
 
-// hangingEngine makes an empty folder of a store whose engine takes connections and does
-// not answer, until it is let go: whoever needs the engine starts it then.
+// hangingEngine makes an empty folder of a store whose engine accepts connections but does not
+// answer, until letGo is called; the next command then starts the engine.
 func hangingEngine(t *testing.T) (dir string, letGo func()) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "away") // short enough for a socket
+	dir, err := os.MkdirTemp("", "away") // short enough for a socket path
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +46,8 @@ func hangingEngine(t *testing.T) (dir string, letGo func()) {
 	}
 }
 
-// sendCounted sends packets, and waits until a collect that stores nothing yet has them in
-// a round.
+// sendCounted sends packets, and waits until a collect that cannot store yet has them in a
+// round.
 func (c *collecting) sendCounted(address, rounds string, n int) {
 	c.t.Helper()
 	s := livetest.NewSender(c.t, livetest.SendEnd)
@@ -57,8 +57,8 @@ func (c *collecting) sendCounted(address, rounds string, n int) {
 	c.waitCounted(address, rounds, n)
 }
 
-// wholeStore checks that a store has what so many taps saw of all packets that were sent,
-// and that all of it adds up.
+// wholeStore checks that a store has all sent packets once for each of the taps, and that all
+// totals are consistent.
 func wholeStore(t *testing.T, env []string, dsn string, sent uint64, taps ...string) {
 	t.Helper()
 	if got, want := stored(t, env, dsn), sent*uint64(len(taps)); got != want {
@@ -72,9 +72,9 @@ func wholeStore(t *testing.T, env []string, dsn string, sent uint64, taps ...str
 	mustRun(t, env, "schema", "verify", "--store", dsn)
 }
 
-// collectAway starts collect while its engine hangs: it captures, and takes in what an
-// exporter captures, says why it is not ready, and the engine gets all when it comes, into
-// a schema that was not there before.
+// collectAway starts collect while its engine hangs: it captures, accepts an exporter's
+// windows, reports why it is not ready, and stores everything in a new schema when the engine
+// answers.
 func collectAway(t *testing.T, env []string) {
 	const sent = 3000
 	dir, letGo := hangingEngine(t)
@@ -92,8 +92,8 @@ func collectAway(t *testing.T, env []string) {
 	wholeStore(t, env, dsn, sent, livetest.TapEnd, "host1/"+livetest.TapEnd)
 }
 
-// collectNeverCame ends collect while its server never came: an engine that hangs, and a
-// server that nobody started. The next one stores what it left.
+// collectNeverCame ends collect before its server was ever up: an engine that hangs, and a
+// server that was never started. The next collect stores the rows that were left.
 func collectNeverCame(t *testing.T, env []string) {
 	const sent = 2000
 	dir, letGo := hangingEngine(t)
@@ -120,7 +120,7 @@ func collectNeverCame(t *testing.T, env []string) {
 	}
 	embedded := store.Target{Kind: store.KindEmbedded, Dir: dir}
 	capture(server.String())
-	// What waits for the server is as good for another one.
+	// Rows that wait for one server can go to another.
 	if err := os.Rename(folder(server), folder(embedded)); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func collectNeverCame(t *testing.T, env []string) {
 	wholeStore(t, env, "embedded:"+dir, 2*sent, livetest.TapEnd)
 }
 
-// endsAfter sends the signal and gives the exit code.
+// endsAfter sends the signal and returns the exit code.
 func (c *collecting) endsAfter(signal syscall.Signal) int {
 	c.t.Helper()
 	signalAll(c.t, signal, c.cmd.Process.Pid)
@@ -138,8 +138,8 @@ func (c *collecting) endsAfter(signal syscall.Signal) int {
 	return code
 }
 
-// exportAway starts export before there was ever a collector: the next one hands over what
-// it left.
+// exportAway runs export before any collector was up: the next export sends the windows that
+// were left.
 func exportAway(t *testing.T, env []string) {
 	dir := t.TempDir()
 	dsn, address := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)

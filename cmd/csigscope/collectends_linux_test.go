@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/capture/livetest"
 )
 
-// ends waits for the end of a command and gives its exit code and how long it took.
+// ends waits for the end of a command, and returns its exit code and the elapsed time.
 func (c *collecting) ends() (code int, took time.Duration) {
 	c.t.Helper()
 	began := time.Now()
@@ -30,10 +30,10 @@ func (c *collecting) ends() (code int, took time.Duration) {
 	return c.cmd.ProcessState.ExitCode(), time.Since(began)
 }
 
-// collectHanging stops the engines of two processes, which go on under another configuration:
-// one is told to end a second time, and does so at once; the other one ends in the time that
-// it has, and tells what waits. The next ones find all that is not in a gap, and what that
-// configuration means, for theirs is a third one.
+// collectHanging stops the engines of two processes, which continue under another
+// configuration: one gets a second signal and ends at once; the other ends within its time
+// limit and reports the waiting rows. The next processes, under a third configuration, find
+// everything outside of the gaps, and the meaning of the second configuration.
 func collectHanging(t *testing.T, env []string) {
 	const sentEach = 3000
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func collectHanging(t *testing.T, env []string) {
 		c.waitLog("msg=reloaded", 1)
 		signalAll(t, syscall.SIGTERM, c.cmd.Process.Pid)
 	}
-	// One that comes before the first one was seen to is lost.
+	// A signal before the first one is handled would be lost.
 	done := make(chan struct{})
 	go func() {
 		for {
@@ -85,7 +85,7 @@ func collectHanging(t *testing.T, env []string) {
 	}
 	began := time.Now()
 	hang[1].waitLog("rows wait in the outbox", 1)
-	signalAll(t, syscall.SIGKILL, engines[1]) // it has 25 s more otherwise
+	signalAll(t, syscall.SIGKILL, engines[1]) // otherwise it would take 25 s more
 	code, _ = hang[1].ends()
 	if took := time.Since(began); code != exitFailed || took > time.Minute || !strings.Contains(hang[1].log(), "end: the store did not take ") {
 		t.Errorf("a store that hangs: exit code %d after %s: %s", code, took, hang[1].log())
@@ -97,7 +97,7 @@ func collectHanging(t *testing.T, env []string) {
 		if got := askTaps(t, env, dsn)[livetest.TapEnd]; got.Packets != sentEach || got.Stored != sentEach {
 			t.Errorf("store %d: %+v of %d packets are stored", i, got, sentEach)
 		}
-		mustRun(t, env, "schema", "verify", "--store", dsn) // configurations, names and runs are there
+		mustRun(t, env, "schema", "verify", "--store", dsn) // configurations, names and runs are present
 	}
 }
 
@@ -110,8 +110,8 @@ func signalAll(t *testing.T, s syscall.Signal, pids ...int) {
 	}
 }
 
-// collectUnderSystemd is what systemd hears of a process that starts, reloads and ends, and
-// that it is alive meanwhile. What a reload does not take over is named.
+// collectUnderSystemd checks the notifications of a process that starts, reloads and ends, and
+// its watchdog messages. Settings that a reload does not apply are named.
 func collectUnderSystemd(t *testing.T, env []string) {
 	dir := t.TempDir()
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
@@ -142,7 +142,7 @@ func collectUnderSystemd(t *testing.T, env []string) {
 		}
 	}
 	const alive = "WATCHDOG=1"
-	// hear gives the next state that is no sign of life.
+	// hear returns the next state that is not a watchdog message.
 	hear := func() (state string) {
 		t.Helper()
 		for state = next(); state == alive; state = next() {
@@ -176,8 +176,8 @@ func collectUnderSystemd(t *testing.T, env []string) {
 	}
 }
 
-// collectDrops stops collect while more comes than its ring holds: what the kernel dropped
-// is in a gap of that time, coverage tells how much it was, and all that is stored adds up.
+// collectDrops stops collect while its ring overflows: the kernel's drops are in a gap of that
+// time, coverage shows their number, and all stored totals are consistent.
 func collectDrops(t *testing.T, env []string) {
 	dir := t.TempDir()
 	dsn := "embedded:" + filepath.Join(dir, "store")
@@ -205,7 +205,7 @@ func collectDrops(t *testing.T, env []string) {
 		t.Errorf("of %d packets sent: %+v", sent, tap)
 	}
 	lost := uint64(0)
-	earliest := begun.Add(-time.Second).Truncate(time.Second) // what the kernel counts may be a second old
+	earliest := begun.Add(-time.Second).Truncate(time.Second) // the kernel's counters may be a second old
 	for _, w := range decodeJSON[[]struct {
 		Window   time.Time `json:"window_start"`
 		Lost     uint64
@@ -226,12 +226,12 @@ func collectDrops(t *testing.T, env []string) {
 	}
 }
 
-// apart is how much two numbers differ.
+// apart returns the difference of two numbers.
 func apart(a, b uint64) uint64 { return max(a, b) - min(a, b) }
 
-// collectTapRows: what taps took in before and after a kill is what is stored, but
-// for windows that were open at the kill, as schema verify checks for whole runs, also of a configuration that went before; and what they
-// found, each packet of senders that may not send, is as much.
+// collectTapRows: the counts of taps before and after a kill equal the stored rows, except for
+// windows open at the kill, which schema verify checks for complete runs, also of an earlier
+// configuration. Their findings contain each packet of unauthorized senders.
 func collectTapRows(t *testing.T, env []string) {
 	dir := t.TempDir()
 	section := "collect:\n  taps:\n  - {interface: " + livetest.TapEnd + ", name: leaf}\nfindings: {senders: [192.0.2.0/24]}\n"
@@ -257,8 +257,7 @@ func collectTapRows(t *testing.T, env []string) {
 	c.end(syscall.SIGTERM)
 	sent, beside := uint64(len(times)), outside(times, kept.UnixNano(), again.UnixNano())
 	mustRun(t, env, "schema", "verify", "--store", dsn)
-	// A process that has nothing to take in goes on from the last round, and tells
-	// the same rows again.
+	// An idle process resumes from the last round and writes the same rows again.
 	start().end(syscall.SIGTERM)
 	out := mustRun(t, env, "schema", "verify", "--store", dsn)
 	taps := decodeJSON[[]struct {

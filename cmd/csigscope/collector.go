@@ -25,19 +25,19 @@ import (
 	"github.com/csigscope/csigscope/ingest/remote/handover"
 )
 
-// collector is what collect runs.
+// collector is the running part of collect.
 type collector struct {
 	capturing
 	flags *collectFlags
 	db    *openedStore
 	log   watchedStore // db's store
 
-	server *remote.Server // nil unless exporters are listened for
+	server *remote.Server // nil unless it listens for exporters
 	top    *table.TopBottlenecks
 	feed   *liveFeed // nil without --api-listen
 }
 
-// newCollector reads the configuration, and opens what it names.
+// newCollector reads the configuration and opens the taps, the store and the listeners.
 func newCollector(cmd *cobra.Command, f *collectFlags, o *operations) (c *collector, err error) {
 	c = &collector{flags: f}
 	c.cmd, c.logger, c.taps, c.ops, c.opsFlags = cmd, o.logger, f.taps, o, &f.ops
@@ -71,7 +71,7 @@ func newCollector(cmd *cobra.Command, f *collectFlags, o *operations) (c *collec
 	return c, nil
 }
 
-// openServer makes the side of exporters, where there is an address for it.
+// openServer makes the server for exporters, if it has an address.
 func (c *collector) openServer() (err error) {
 	ingest := &c.network.Config.Collect.Ingest
 	if ingest.Listen == "" {
@@ -90,15 +90,15 @@ func (c *collector) openServer() (err error) {
 	return nil
 }
 
-// admission says which exporters may hand in, within the memory that there is for all of them.
+// admission returns which exporters may send, within the memory for all of them.
 func (c *collector) admission(n *network) remote.Admission {
 	a := n.Config.Collect.Ingest.Admission()
 	a.Limits.MaxBuffered = c.memory.Buffered
 	return a
 }
 
-// collectSettings are those of collect that a reload does not take over. Flags, which do not
-// change with the files, are over them.
+// collectSettings returns the settings of collect that a reload does not change. They include
+// the flags, which do not change with the files.
 func collectSettings(n *network) (config.Settings, error) {
 	own := n.Config.Collect
 	own.Taps, own.Mirrors, own.Ingest.Exporters, own.Ingest.Peers, own.Ingest.Limits.Limits = nil, nil, nil, nil, config.Limits{}
@@ -106,20 +106,20 @@ func collectSettings(n *network) (config.Settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	s["store.dsn"] = n.Config.Store.DSN.Secret() // which is not printed
+	s["store.dsn"] = n.Config.Store.DSN.Secret() // is not printed
 	return s, nil
 }
 
-// holdNames keeps exporters from changing what the fabric file names. Without one, what the
-// first exporter says of a name holds.
+// holdNames prevents exporters from changing names of the fabric file. Without one, the first
+// exporter's description of a name holds.
 func (c *collector) holdNames(n *network) {
 	if c.server != nil && c.flags.network.fabric != "" {
 		c.server.HoldNames(remote.Description{Text: n.Text, Groups: n.Fabric.Groups(), Locations: n.Fabric.Locations()})
 	}
 }
 
-// takeOver gives a reloaded configuration to the listeners: who may come in, and the names of
-// the fabric file.
+// takeOver applies a reloaded configuration to the listeners: the permitted clients, and the
+// names of the fabric file.
 func (c *collector) takeOver(n *network) error {
 	was, is := aggregate.FineResolution(c.network.Config.Windows.Lengths()), aggregate.FineResolution(n.Config.Windows.Lengths())
 	if c.feed != nil && was != is { // clients would see windows without rows
@@ -137,7 +137,7 @@ func (c *collector) takeOver(n *network) error {
 	return nil
 }
 
-// openPipeline opens the store, and goes on from what an earlier process left.
+// openPipeline opens the store, and resumes from the state of an earlier process.
 func (c *collector) openPipeline() error {
 	var err error
 	if c.db, err = c.flags.openStore(c.cmd, c.network); err != nil {
@@ -202,8 +202,8 @@ func (c *collector) openFeed() error {
 	return nil
 }
 
-// openSharing prepares to share windows with the other collectors of a fleet, where there are
-// any.
+// openSharing prepares the sharing of windows with the other collectors of a fleet, if there
+// are any.
 func (c *collector) openSharing() (err error) {
 	section := &c.network.Config.Collect.Peers
 	if len(section.Collectors) == 0 {
@@ -237,10 +237,10 @@ func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 	return c.capturing.run(ctx, reload, before, behind)
 }
 
-// lastWords are what ending at once means.
+// lastWords describes the consequences of ending at once.
 func (c *collector) lastWords() string { return c.agent.Left() + "; rows in the outbox wait for it" }
 
-// close lets go of what is open.
+// close releases the resources.
 func (c *collector) close() error {
 	var failed error
 	if c.feed != nil {
@@ -255,7 +255,7 @@ func (c *collector) close() error {
 	return failed
 }
 
-// watch makes the pipeline part of the process's metrics and health.
+// watch adds the pipeline to the process's metrics and health.
 func (c *collector) watch(o *operations) error {
 	if err := errors.Join(c.watchPipeline(o), o.watchStore(c.db)); err != nil {
 		return err
@@ -281,7 +281,7 @@ func (c *collector) watch(o *operations) error {
 	)
 }
 
-// windowMetrics is what the live windows count.
+// windowMetrics returns the counters of the live windows.
 func (c *collector) windowMetrics() metrics.Windows {
 	n := c.feed.counts()
 	m := metrics.Windows{Repeated: n.RepeatedBlocks, Old: n.OldBlocks, Ahead: n.AheadBlocks, Crowded: n.CrowdedBlocks, Dropped: n.DroppedWindows, Uncovered: n.UncoveredCells, Untracked: n.UntrackedCells, Provisional: map[string]uint64{
@@ -292,7 +292,7 @@ func (c *collector) windowMetrics() metrics.Windows {
 	return m
 }
 
-// ingestMetrics are what exporters handed in.
+// ingestMetrics returns the counters of exporters' items.
 func ingestMetrics(s *remote.Server) metrics.Ingest {
 	st := s.Stats()
 	m := metrics.Ingest{Refused: make(map[string]uint64), Names: st.Names, NamesForgotten: st.ForgottenNames}
@@ -311,7 +311,7 @@ func ingestMetrics(s *remote.Server) metrics.Ingest {
 	return m
 }
 
-// peerMetrics are the windows that collectors share.
+// peerMetrics returns the counters of shared windows.
 func (c *collector) peerMetrics() (m metrics.Peers) {
 	if c.log.sharing != nil {
 		for _, p := range c.log.sharing.Stats() {
@@ -333,11 +333,11 @@ func (c *collector) peerMetrics() (m metrics.Peers) {
 }
 
 const (
-	// topSpan is the range of time, up to now, of the top bottlenecks.
+	// topSpan is the time range of the top bottlenecks, up to now.
 	topSpan = time.Minute
-	// topRows bounds the locations that are followed in it.
+	// topRows is the maximum number of locations tracked in it.
 	topRows = 6 << 14
-	// topCount is how many locations of each signal are exported.
+	// topCount is the number of exported locations per signal.
 	topCount = 10
 )
 
@@ -345,16 +345,15 @@ func newTopBottlenecks() *table.TopBottlenecks {
 	return table.NewTopBottlenecks(time.Second, topSpan, topRows)
 }
 
-// watchedStore is a store whose blocks others see once it has taken them, before they are on
-// disk.
+// watchedStore is a store that passes accepted blocks to other readers before they are on disk.
 type watchedStore struct {
 	rowLog
-	watching aggregate.Sinks // which see the blocks of peers as well
-	live     []*table.Memory // some of them; none without --api-listen
-	sharing  *remote.Sharing // with peers; nil without any
+	watching aggregate.Sinks // also get the blocks of peers
+	live     []*table.Memory // a part of watching; none without --api-listen
+	sharing  *remote.Sharing // nil without peers
 }
 
-// rowLog is where taps and exporters make rows durable.
+// rowLog makes the rows of taps and exporters durable.
 type rowLog interface {
 	journal.Log
 	remote.Sink
@@ -373,8 +372,8 @@ func (s *watchedStore) WriteBlock(ctx context.Context, b *aggregate.Block) error
 	return s.watching.WriteBlock(ctx, b)
 }
 
-// WriteProvisional implements aggregate.ProvisionalSink: rows of windows that are not closed go to live
-// readers and to peers, past the log.
+// WriteProvisional implements aggregate.ProvisionalSink: rows of windows that are not closed go
+// to live readers and to peers, but not to the log.
 func (s *watchedStore) WriteProvisional(p *aggregate.Provisional) {
 	for _, m := range s.live {
 		m.WriteProvisional(p)
@@ -392,7 +391,7 @@ func (s *watchedStore) Commit(ctx context.Context, marks []byte) error {
 	return s.durable(ctx, func(ctx context.Context) error { return s.rowLog.Commit(ctx, marks) })
 }
 
-// durable has live readers know which blocks a flush makes durable.
+// durable tells live readers which blocks a flush makes durable.
 func (s *watchedStore) durable(ctx context.Context, flush func(context.Context) error) error {
 	for _, m := range s.live {
 		next := flush
@@ -401,7 +400,7 @@ func (s *watchedStore) durable(ctx context.Context, flush func(context.Context) 
 	return flush(ctx)
 }
 
-// placeName is the name of a location under the configuration in use.
+// placeName returns the name of a location under the configuration in use.
 func (c *collector) placeName(id aggregate.LocationID) string {
 	if l, ok := c.using.Load().Fabric.Location(id); ok {
 		return l.Name

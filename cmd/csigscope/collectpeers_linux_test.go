@@ -11,9 +11,9 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// TestCollectPeers: a collector without a tap answers, by name, for the windows of another one
-// of the same store, and has stored none of their rows; what one of them counts as sent came to
-// the other.
+// TestCollectPeers: a collector without a tap serves the windows of another collector of the
+// same store, by name, and has stored none of their rows; the blocks that one counts as sent
+// reached the other.
 func TestCollectPeers(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -61,7 +61,7 @@ func TestCollectPeers(t *testing.T) {
 	b.waitSaid(opsB+"/metrics", "csigscope_store_rows_total 0\n")
 	a.waitSaid(opsA+"/metrics", `csigscope_peer_up{peer="http://`+listen["b"]+`"} 1`)
 
-	// A peer that is away is told of once, and holds up nothing.
+	// A peer that is down is logged once and delays nothing.
 	b.end(syscall.SIGTERM)
 	stop = traffic(t, 500)
 	a.waitSaid(opsA+"/metrics", `csigscope_peer_up{peer="http://`+listen["b"]+`"} 0`)

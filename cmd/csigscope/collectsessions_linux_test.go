@@ -46,9 +46,9 @@ func mirrorTo(t *testing.T, network, address string) func(packet ...byte) {
 	}
 }
 
-// collectMirrored takes in what switches mirror to this host: each session is a tap with
-// its place, weight, losses and clock, over a kill and a reload; what is beyond the bound
-// counts as the mirror itself.
+// collectMirrored captures frames that switches mirror to this host: each session is a tap with
+// its place, weight, losses and clock, over a kill and a reload; sessions beyond the limit
+// count as the mirror itself.
 func collectMirrored(t *testing.T, env []string) {
 	dir := t.TempDir()
 	dsn, address, metrics := "embedded:"+filepath.Join(dir, "store"), "127.0.0.1:4789", freeAddress(t)
@@ -77,7 +77,8 @@ func collectMirrored(t *testing.T, env []string) {
 			for _, network := range []byte{77, 78, 79} {
 				vxlan(8, 0, 0, 0, 0, 0, network, 0)
 			}
-			// ERSPAN of type III, whose timestamp is a part of a second; each tenth is lost.
+			// ERSPAN type III, whose timestamp is a part of a second; every tenth packet is
+			// lost.
 			at := time.Now().Nanosecond()
 			if i%10 != 5 {
 				erspan(0x10, 0, 0x22, 0xeb, 0, 0, byte(i>>8), byte(i), 0x20, 1, 0, 5, byte(at>>24), byte(at>>16), byte(at>>8), byte(at), 0, 0, 0, 4)
@@ -127,14 +128,14 @@ func collectMirrored(t *testing.T, env []string) {
 	if r := runBinary(t, env, "schema", "verify", "--store", dsn); r.code != 0 {
 		t.Errorf("schema verify: exit code %d: %s%s\n%s", r.code, r.stdout, r.stderr, c.log())
 	}
-	if strings.Count(c.log(), "level=ERROR") != 1 { // the reload that was refused
+	if strings.Count(c.log(), "level=ERROR") != 1 { // the refused reload
 		t.Errorf("the log tells of failures:\n%s", c.log())
 	}
 }
 
-// collectForged: frames come out of the mirror sessions at an interface from the reload on
-// that says that it holds them. Other sessions, and those inside of what a mirror brings,
-// reach the decoder and are orphans.
+// collectForged: after a reload that declares mirror sessions at an interface, their frames are
+// unwrapped. Other sessions, and sessions inside mirrored frames, reach the decoder and are
+// orphans.
 func collectForged(t *testing.T, env []string) {
 	dir := t.TempDir()
 	dsn, metrics := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/remote/handover"
 )
 
-// exportFlags are what export's command line says, beside flags of the section export.
+// exportFlags are the flags of export, besides flags of the section export.
 type exportFlags struct {
 	network    networkFlags
 	ops        operationsFlags
@@ -91,17 +91,17 @@ func (f *exportFlags) read(cmd *cobra.Command) (*network, error) {
 	return n, nil
 }
 
-// exporting is what export runs.
+// exporting is the running part of export.
 type exporting struct {
 	capturing
 	client *remote.Client
 	spool  *handover.Spool
 }
 
-// lastWords are what ending at once means.
+// lastWords describes the consequences of ending at once.
 func (e *exporting) lastWords() string { return e.agent.Left() + "; windows in the spool wait for it" }
 
-// close lets go of what is open.
+// close releases the resources.
 func (e *exporting) close() error { return e.client.Close() }
 
 func newExporting(cmd *cobra.Command, f *exportFlags, o *operations) (*exporting, error) {
@@ -136,7 +136,7 @@ func newExporting(cmd *cobra.Command, f *exportFlags, o *operations) (*exporting
 	return e, nil
 }
 
-// openSpool opens the way to collectors, in a process that gives up all other files.
+// openSpool restricts the process to its files and opens the client for collectors.
 func (e *exporting) openSpool(f *exportFlags) error {
 	section := &e.network.Config.Export
 	dir, err := spoolFolder(section)
@@ -156,7 +156,7 @@ func (e *exporting) openSpool(f *exportFlags) error {
 	return nil
 }
 
-// openPipeline goes on from what an earlier process left.
+// openPipeline resumes from the state of an earlier process.
 func (e *exporting) openPipeline() error {
 	names := handover.NewDescriber(e.client, e.logger)
 	names.Use(e.network.Naming())
@@ -178,7 +178,7 @@ func (e *exporting) openPipeline() error {
 	return e.agent.Start(names, e.spool)
 }
 
-// know tells the spool the names of taps, before blocks of theirs come.
+// know gives the spool the names of taps, before their first blocks.
 func (e *exporting) know(n *network) error {
 	section, _ := e.section(n)
 	instance, err := orUsage(section.Name())
@@ -191,7 +191,7 @@ func (e *exporting) know(n *network) error {
 	return nil
 }
 
-// spoolFolder is where windows wait.
+// spoolFolder returns the folder in which windows wait.
 func spoolFolder(c *config.Export) (string, error) {
 	if c.Spool.Dir != "" {
 		return c.Spool.Dir, nil
@@ -203,7 +203,7 @@ func spoolFolder(c *config.Export) (string, error) {
 	return filepath.Join(data, "spool"), nil
 }
 
-// lastPush is how long the last windows may take to a collector that answers.
+// lastPush is the time limit for sending the last windows to a collector that answers.
 const lastPush = 5 * time.Second
 
 // run captures until ctx ends.
@@ -212,7 +212,7 @@ func (e *exporting) run(ctx context.Context, reload <-chan os.Signal) error {
 	return e.capturing.run(ctx, reload, nil, []func(context.Context) error{e.push})
 }
 
-// push sends what is spooled until ctx ends, and then a little more.
+// push sends spooled windows until ctx ends, and then briefly continues.
 func (e *exporting) push(ctx context.Context) error {
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -228,7 +228,7 @@ func (e *exporting) push(ctx context.Context) error {
 	return e.client.Run(sending)
 }
 
-// watch makes the exporter part of the process's metrics and health.
+// watch adds the exporter to the process's metrics and health.
 func (e *exporting) watch(o *operations) error {
 	if err := e.watchPipeline(o); err != nil {
 		return err

@@ -13,9 +13,9 @@ import (
 	"github.com/csigscope/csigscope/capture/livetest"
 )
 
-// TestExport hands what is captured on one side over to a collector, which is killed and
-// away for a while: every packet is stored once, and what was found of them. An exporter
-// that ends while the collector is away leaves its windows to the next one.
+// TestExport captures on one side and sends to a collector, which is killed and down for a
+// while: every packet is stored once, with its findings. An exporter that ends while the
+// collector is down leaves its windows to the next one.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -39,14 +39,14 @@ func TestExport(t *testing.T) {
 	server.waitSaid(ops+"/metrics", handed)
 	server.end(syscall.SIGKILL)
 	host.waitRounds(dir, 2)
-	suffer := sendHeavy(t, 3) // while the collector is away
+	suffer := sendHeavy(t, 3) // while the collector is down
 	sendReserved(t, 7)
 	server = collect()
 	server.waitSaid(ops+"/metrics", handed)
 	sent := len(stop()) + int(suffer.all()) + 7
 	host.end(syscall.SIGTERM)
 
-	// The second exporter ends while nobody takes its windows.
+	// The second exporter ends while no collector accepts its windows.
 	server.end(syscall.SIGTERM)
 	host = export()
 	stop = traffic(t, 2000)
@@ -59,7 +59,7 @@ func TestExport(t *testing.T) {
 	}
 	server = collect()
 	host = export()
-	stop = traffic(t, 2000) // the share is one of the last minute
+	stop = traffic(t, 2000) // the share covers the last minute
 	server.waitSaid(ops+"/metrics", handed)
 	server.waitSaid(ops+"/metrics", `csigscope_heavy_ratio{signal="min_abw_ratio",source="tag"} 0`)
 	sent += len(stop())
@@ -80,8 +80,8 @@ func TestExport(t *testing.T) {
 	mustRun(t, env, "schema", "verify", "--store", dsn)
 }
 
-// handOver ends an exporter, and others after it while windows are left: each has some
-// seconds for them, which may be too few on a busy machine. It says how many others.
+// handOver ends an exporter, and starts and ends others while windows are left: each has some
+// seconds for them, which may be too few on a busy machine. It returns the number of others.
 func handOver(host *collecting, export func() *collecting) (others int) {
 	host.t.Helper()
 	for host.end(syscall.SIGTERM); strings.Contains(host.log(), "windows wait in the spool"); others++ {
@@ -103,8 +103,8 @@ func sendReserved(t *testing.T, n int) {
 	}
 }
 
-// sendHeavy sends packets of so many flows that met the worst bottleneck, each as often as
-// its number says times ten.
+// sendHeavy sends packets of the given number of flows through the worst bottleneck, flow n ten
+// times n packets.
 func sendHeavy(t *testing.T, flows int) (sent flowCounts) {
 	t.Helper()
 	s := livetest.NewSender(t, livetest.SendEnd)
@@ -117,7 +117,7 @@ func sendHeavy(t *testing.T, flows int) (sent flowCounts) {
 	return sent.sorted()
 }
 
-// all is how many heavy observations the flows have.
+// all returns the number of heavy observations of all flows.
 func (c flowCounts) all() (n uint64) {
 	for _, f := range c {
 		n += f.heavy
@@ -125,10 +125,10 @@ func (c flowCounts) all() (n uint64) {
 	return n
 }
 
-// TestExportKilled kills an exporter again and again while packets come, each time at
-// another moment, and lets it be reloaded and ended in between. Outside of the gaps that
-// the collector's store names every packet is stored once, none is ever stored twice, what
-// the taps say they took in is what is there, and all runs have ended.
+// TestExportKilled repeatedly kills an exporter while packets arrive, each time at another
+// moment, with reloads and clean ends in between. Outside of the gaps in the collector's store
+// every packet is stored once, none is ever stored twice, the counts of the taps equal the
+// stored rows, and all runs have ended.
 func TestExportKilled(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -153,10 +153,10 @@ func TestExportKilled(t *testing.T) {
 	host := export()
 	stop := traffic(t, 2000)
 	for n := range kills {
-		host.waitRounds(dir, 2) // of its own, and so 200 ms apart
+		host.waitRounds(dir, 2) // its own rounds, 200 ms apart
 		time.Sleep(time.Duration(rand.IntN(1500)) * time.Millisecond)
 		switch n {
-		case 2: // windows that are open close under the configuration that they began under
+		case 2: // open windows close under their configuration
 			configure(2)
 			if err := host.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 				t.Fatal(err)
@@ -194,9 +194,9 @@ func TestExportKilled(t *testing.T) {
 	checkTapOf(t, env, dsn, got, inside)
 }
 
-// exported is how many observations of a run are stored in windows of a second, and the
-// gaps in them, with how many are no losses of the kernel; see droppedBy. All runs of the name
-// must have begun and ended.
+// exported returns the number of observations of a run in windows of a second, and its gaps,
+// with the number of gaps that are not kernel drops; see droppedBy. All runs of the name must
+// have begun and ended.
 func exported(t *testing.T, env []string, dsn, run string) (stored int, gaps []span, restarts int) {
 	t.Helper()
 	address := freeAddress(t)
@@ -226,8 +226,8 @@ func exported(t *testing.T, env []string, dsn, run string) (stored int, gaps []s
 	return stored, gaps, restarts
 }
 
-// checkTapOf expects that the exporter's tap says of itself what is stored of it, but for
-// what was sent in gaps.
+// checkTapOf checks that the counts of the exporter's tap equal the stored rows, except for
+// packets sent in gaps.
 func checkTapOf(t *testing.T, env []string, dsn string, stored, inside int) {
 	t.Helper()
 	taps := decodeJSON[[]struct {
