@@ -12,10 +12,10 @@ import (
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/daemon"
 )
 
-// restricted opens a store in a process that gives up all files except those from folders. The
-// embedded engine is started after the restriction, which then applies to it as well, and to
-// its restarts. A server is connected before the restriction: the file with its password is
-// read once.
+// restricted opens a store in a process that gives up all files except those that folders
+// returns. The embedded engine is started after the restriction, which then applies to it as
+// well, and to its restarts. A server is connected before the restriction: the file with its
+// password is read once.
 func restricted(
 	cmd *cobra.Command, f *operationsFlags, folders func() (allowed daemon.Folders, embedded bool, err error), open func() (*openedStore, error),
 ) (*openedStore, error) {

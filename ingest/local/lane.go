@@ -107,7 +107,7 @@ func (l *lane) mark(at int64, closed bool) Mark {
 }
 
 // cut returns a snapshot for a round. The shard's watermark advances by the clock and does not
-// show the time of the last observation, so a change in their number does.
+// show the time of the last observation; a change in their number does.
 func (l *lane) cut(at time.Time, ended bool) RingStats {
 	shard := l.way.Shard()
 	s := RingStats{

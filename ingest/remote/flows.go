@@ -94,8 +94,8 @@ type flowPair struct{ signal, kind uint8 }
 
 func pairOf(f *aggregate.FlowRow) flowPair { return flowPair{f.Signal, f.Kind} }
 
-// flowsApart reports whether each flow has one row in its cell; with too many cells it may have
-// one more in the overflow. Other rows are distinguished by cell.
+// flowsApart reports whether each flow has one row, since it belongs to one cell; with too many
+// cells it may have one more in the overflow. Rests are distinguished by cell.
 func flowsApart(rows []aggregate.FlowRow) bool {
 	type key struct {
 		flow.Flow

@@ -294,9 +294,9 @@ func checkAnswer(sh *sheaf, answer *wire.PushResponse) error {
 	return nil
 }
 
-// settle acknowledges the records up to the first one that has an item without a final outcome,
-// and sends the descriptions that the collector asks for. It returns an error if the request
-// has to be repeated.
+// settle acknowledges the records before the first one that has an item without a final
+// outcome, and sends the descriptions that the collector asks for. It returns an error if the
+// request has to be repeated.
 func (c *Client) settle(ctx context.Context, sh *sheaf, answer *wire.PushResponse) error {
 	described, err := c.describeAll(ctx, answer.GetDescribe())
 	if err != nil {

@@ -64,7 +64,7 @@ type Tap struct {
 type Set map[string]*Tap
 
 // Open opens the taps of cfg. Taps of the set before, which may be nil, with equal capture
-// settings continue in both sets. If it fails, only the taps of before stay open.
+// settings continue in both sets. If it fails, only the taps of before, if any, stay open.
 func Open(cfg Config, before Set) (Set, error) {
 	taps := make(Set, len(cfg.Interfaces)+len(cfg.Mirrors))
 	var opened []*Tap

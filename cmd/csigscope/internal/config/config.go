@@ -42,7 +42,7 @@ type Config struct {
 	Collect  Collect          `yaml:"collect"`
 	Export   Export           `yaml:"export"`
 	API      API              `yaml:"api"`
-	// Config.Memory divides MemoryLimit.
+	// MemoryLimit is the limit that Config.Memory divides.
 	MemoryLimit Bytes `yaml:"memory_limit,omitempty" range:"256MiB.." default:"90 % of the limit of the process's cgroup, else none" help:"memory of collect, export or query serve together with the embedded engine that it starts: what grows in them gets bounds that add up to it. The environment variable GOMEMLIMIT, of the Go heap alone, comes first"`
 }
 

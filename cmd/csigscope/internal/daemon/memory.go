@@ -35,8 +35,8 @@ func (l *MemoryLimit) String() string {
 // also counts pages of sockets and files.
 const cgroupShare = 0.9
 
-// FindMemoryLimit returns the configured limit in bytes, or for 0 else 90 % of the smallest
-// limit of the cgroups (v1 and v2) that contain this process, according to the files below
+// FindMemoryLimit returns the configured limit in bytes or, if that is 0, 90 % of the smallest
+// limit of the cgroups (v1 and v2) that contain this process. It reads the cgroup files below
 // root, which is os.DirFS("/"). An unreadable file sets no limit.
 func FindMemoryLimit(configured uint64, root fs.FS, getenv func(string) string) MemoryLimit {
 	l := MemoryLimit{Bytes: configured, Source: "memory_limit"}
