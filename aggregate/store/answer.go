@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// saturated reads 128-bit sums, which views add up, as 64 bits: those beyond are held at
-// 2^64-1. The columns are separated by commas.
+// saturated selects 128-bit sums, which the views return, as 64-bit integers capped at 2^64-1.
+// The columns are separated by commas.
 func saturated(columns string) string {
 	list := strings.Split(columns, ", ")
 	for i, c := range list {
@@ -27,8 +27,8 @@ func saturatedMap(column string) string {
 	return fmt.Sprintf("mapApply((k, v) -> (k, %s), %s)", saturated("v"), column)
 }
 
-// scaled reads parts of the 128-bit sum of values and of their number as 64 bits: all divided by the
-// smallest number that makes both fit. The columns are separated by commas.
+// scaled selects parts of the 128-bit sum and count of values as 64-bit integers. It divides all
+// of them by the smallest number that makes both fit. The columns are separated by commas.
 func scaled(columns string) string {
 	list := strings.Split(columns, ", ")
 	for i, c := range list {
@@ -47,7 +47,7 @@ func cellColumns(windowed bool) string {
 		", mode_location, " + saturated("mode_count, mode_sum") + ", mode_evidence, runner_up, " + saturated("runner_up_count") + ", runner_up_evidence, votes.1, votes.2" + verdict
 }
 
-// cellScanner holds what the client scans into: it takes no named types.
+// cellScanner holds the variables for one row: the client scans no named types.
 type cellScanner struct {
 	kind, evidence, otherEvidence uint8
 	src, dst, location, secondary uint64
@@ -89,9 +89,9 @@ func (c *cellScanner) finish(r *aggregate.CellStats) {
 	r.Judge(c.thresholds)
 }
 
-// Cells has one row for each cell with observations, over the whole range, ordered by
-// source and destination: from its tags or, where it has none in the range, from its
-// reflections. As in all answers of a Store, counts and sums beyond 2^64-1 stay at that.
+// Cells returns one row for each cell with observations, over the whole range, ordered by source
+// and destination. A cell with tags in the range is made of its tags, any other of its
+// reflections. As in all answers of a Store, counts and sums are capped at 2^64-1.
 func (s *Store) Cells(ctx context.Context, q Question) ([]aggregate.CellStats, error) {
 	if err := s.resolve(ctx, &q, false); err != nil {
 		return nil, fmt.Errorf("read cells: %w", err)
@@ -114,8 +114,8 @@ func (s *Store) Cells(ctx context.Context, q Question) ([]aggregate.CellStats, e
 	return list, err
 }
 
-// CellWindows has one row for each cell and window of Step with observations, ordered
-// by window, source and destination. The windows of a cell add up to its row in Cells.
+// CellWindows returns one row for each cell and window of Step with observations, ordered by
+// window, source and destination. The windows of a cell add up to its row in Cells.
 func (s *Store) CellWindows(ctx context.Context, q Question) ([]aggregate.CellWindow, error) {
 	var list []aggregate.CellWindow
 	err := s.eachCellWindow(ctx, q, s.maxRows+1, func(r *aggregate.CellWindow) error {
@@ -125,8 +125,8 @@ func (s *Store) CellWindows(ctx context.Context, q Question) ([]aggregate.CellWi
 	return list, err
 }
 
-// EachCellWindow calls f with the first n rows of CellWindows as they come, and tells
-// whether there are more. A row is f's until it returns; an error of f ends it.
+// EachCellWindow calls f with the first n rows of CellWindows as they arrive, and reports whether
+// there are more. f may use a row until it returns; its first error ends the call.
 func (s *Store) EachCellWindow(ctx context.Context, q Question, n int, f func(*aggregate.CellWindow) error) (more bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -138,12 +138,12 @@ func (s *Store) EachCellWindow(ctx context.Context, q Question, n int, f func(*a
 			return nil
 		}
 		if stopped = f(r); stopped != nil {
-			cancel() // what is on its way still is not waited for
+			cancel() // do not wait for the rest
 		}
 		return stopped
 	})
 	if stopped != nil {
-		return more, stopped // which is not the server's
+		return more, stopped // f's error, not the server's
 	}
 	return more, err
 }
@@ -168,8 +168,8 @@ func (s *Store) eachCellWindow(ctx context.Context, q Question, limit int, f fun
 	})
 }
 
-// LocationWindows has one row for each location and window of Step, ordered by both.
-// Src and Dst of the question are not considered.
+// LocationWindows returns one row for each location and window of Step, ordered by location and
+// window. It ignores Src and Dst of the question.
 func (s *Store) LocationWindows(ctx context.Context, q Question) ([]aggregate.LocationWindow, error) {
 	if err := s.resolve(ctx, &q, true); err != nil {
 		return nil, fmt.Errorf("read location windows: %w", err)
@@ -191,8 +191,8 @@ func (s *Store) LocationWindows(ctx context.Context, q Question) ([]aggregate.Lo
 	return list, err
 }
 
-// TopLocations has the n locations with the most heavy observations, the most first.
-// Src and Dst of the question are not considered.
+// TopLocations returns the n locations with the most heavy observations, in descending order. It
+// ignores Src and Dst of the question.
 func (s *Store) TopLocations(ctx context.Context, q Question, n int) ([]aggregate.LocationStats, error) {
 	if err := s.resolve(ctx, &q, false); err != nil {
 		return nil, fmt.Errorf("read top locations: %w", err)
@@ -216,8 +216,8 @@ func (s *Store) TopLocations(ctx context.Context, q Question, n int) ([]aggregat
 	return list, err
 }
 
-// CellLocations has one row for each cell and location that its observations name, over the whole
-// range, ordered by source, destination and location. The question's level is not considered.
+// CellLocations returns one row for each cell and each location named by its observations, over
+// the whole range, ordered by source, destination and location. It ignores the question's level.
 func (s *Store) CellLocations(ctx context.Context, q Question) ([]aggregate.CellLocation, error) {
 	if err := s.resolve(ctx, &q, false); err != nil {
 		return nil, fmt.Errorf("read cell locations: %w", err)

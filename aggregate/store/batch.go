@@ -9,18 +9,18 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// maxBatchRows closes a batch. A server writes one part for each batch, so batches
-// are as large as memory allows and no larger.
+// maxBatchRows is the number of rows that closes a batch. A server writes one part for each
+// batch, so batches are as large as memory allows and no larger.
 const maxBatchRows = 100_000
 
-// batchKey is what all rows of a batch share: a batch that spans partitions would be
+// batchKey identifies the partition of a batch. A batch that spans partitions would become
 // several parts, of which a failure may leave some.
 type batchKey struct {
 	grain     int
 	partition int64
 }
 
-// batch holds rows of one partition as the columns that are sent.
+// batch holds rows of one partition as the columns of the insert.
 type batch struct {
 	batchKey
 	opened time.Time
@@ -34,7 +34,7 @@ type batch struct {
 	codesEnd, countsEnd []int
 	text                []string // reused for the packed columns
 
-	flows []FlowRow // of the blocks that the rows are of
+	flows []FlowRow // of the blocks of the rows
 }
 
 // The columns of a batch after window_start and resolution_ns, in the order of the
@@ -66,7 +66,7 @@ const (
 
 func (b *batch) rows() int { return len(b.windowStart) }
 
-// all is the number of rows with those of flows.
+// all is the number of rows, flows included.
 func (b *batch) all() int { return len(b.windowStart) + len(b.flows) }
 
 func (b *batch) reset(key batchKey, now time.Time) {
@@ -102,7 +102,7 @@ func (b *batch) copyRows(o *batch, from, to int) {
 	b.counts, b.countsEnd = copyPacked(b.counts, b.countsEnd, o.counts, o.countsEnd, from, to)
 }
 
-// copyPacked adds the rows [from, to) of a packed column to another one.
+// copyPacked appends the rows [from, to) of one packed column to another.
 func copyPacked(packed []byte, ends []int, other []byte, otherEnds []int, from, to int) ([]byte, []int) {
 	if from == to {
 		return packed, ends
@@ -146,8 +146,8 @@ func (b *batch) add(block *aggregate.Block, from, to int) {
 	b.addDist(block, from, to)
 }
 
-// addDist packs distributions. What they count has a value, except for unknown types,
-// whose raw codes are kept.
+// addDist packs distributions. Each counted observation has a value, except those of unknown
+// types, whose raw codes are kept.
 func (b *batch) addDist(block *aggregate.Block, from, to int) {
 	at := uint32(0)
 	if from > 0 {
@@ -172,8 +172,8 @@ func (b *batch) addDist(block *aggregate.Block, from, to int) {
 	}
 }
 
-// strings cuts packed bytes into rows. They share the batch's memory and are valid
-// until the next call or reset: the client copies them into its own buffer.
+// strings cuts packed bytes into rows. They share the batch's memory and are valid until the next
+// call or reset: the client copies them into its own buffer.
 func (b *batch) strings(packed []byte, ends []int) []string {
 	b.text = b.text[:0]
 	at := 0

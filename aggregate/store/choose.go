@@ -15,33 +15,33 @@ import (
 const maxChoices = 10_000
 
 // FlowQuestion asks for the flows of one signal with the most heavy observations, over the
-// windows that start in [From, To). What is left empty takes all flows, and what all others
-// come to.
+// windows that start in [From, To). Empty fields match all flows, including the rows that sum up
+// the flows without a name.
 type FlowQuestion struct {
 	Signal               csig.Signal
 	From, To             time.Time
 	Resolution           time.Duration       // of the windows: 1 s, which 0 is, or 1 min
 	SrcGroups, DstGroups []aggregate.GroupID // any of them
-	// Src and Dst are prefixes that addresses are in; the zero Prefix takes all. A prefix of
-	// IPv4 and the same one mapped into IPv6 are one.
+	// Src and Dst are prefixes of the addresses; the zero Prefix matches all. An IPv4 prefix and
+	// its IPv4-mapped IPv6 prefix are the same.
 	Src, Dst netip.Prefix
 	Kind     decode.Kind // 0: both
-	// Locations are those that most of a flow's heavy observations name; empty takes all.
+	// Locations match the location named by most of a flow's heavy observations; empty matches
+	// all.
 	Locations []aggregate.LocationID
 	MinHeavy  uint64
-	Limit     int // flows at most, 1 or more
+	Limit     int // maximum number of flows, 1 or more
 }
 
-// FindingQuestion asks for findings with something in [From, To). What is left empty takes
-// all.
+// FindingQuestion asks for findings that overlap [From, To). Empty fields match all.
 type FindingQuestion struct {
 	From, To                   time.Time
 	Kinds, Severities, Devices []string // any of them
 	Locations                  []aggregate.LocationID
-	Limit                      int // findings at most, 1 or more
+	Limit                      int // maximum number of findings, 1 or more
 }
 
-// where is the condition of rows of the view top_flows.
+// where is the condition on rows of the view top_flows.
 func (q *FlowQuestion) where() (string, error) {
 	c := conditions{}
 	anyOf(&c, "src_group", q.SrcGroups, groupNumber)
@@ -74,7 +74,7 @@ func groupNumber(id aggregate.GroupID) string { return fmt.Sprint(uint64(id)) }
 
 func locationNumber(id aggregate.LocationID) string { return fmt.Sprint(uint64(id)) }
 
-// conditions are what rows have to meet, all of them.
+// conditions is a list of SQL conditions, joined by AND.
 type conditions struct {
 	list []string
 	err  error
@@ -91,7 +91,7 @@ func (c *conditions) all() (string, error) {
 	return strings.Join(c.list, " AND "), c.err
 }
 
-// anyOf wants a column to be one of the values, if there are any.
+// anyOf requires the column to be one of the values, if there are any.
 func anyOf[T any](c *conditions, column string, values []T, text func(T) string) {
 	if len(values) == 0 {
 		return
@@ -107,7 +107,7 @@ func anyOf[T any](c *conditions, column string, values []T, text func(T) string)
 	c.add("%s IN (%s)", column, strings.Join(list, ", "))
 }
 
-// within wants an address to be in a prefix. What all other flows come to is in none.
+// within requires an address in the prefix. The sums of unnamed flows have no address.
 func (c *conditions) within(column string, p netip.Prefix) {
 	if !p.IsValid() {
 		return
@@ -125,7 +125,7 @@ func (c *conditions) within(column string, p netip.Prefix) {
 		column, netip.AddrFrom16(low), netip.AddrFrom16(high))
 }
 
-// literal is text as a string of SQL.
+// literal quotes text as an SQL string.
 func literal(text string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\x00", `\0`).Replace(text) + "'"
 }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// ErrCluster is the error of clusters that cannot be used: the server does not know the name,
-// or the database was made for another way of storing.
+// ErrCluster is the error for clusters that cannot be used: the server does not know the name, or
+// the database was created for a single server and not for a cluster, or the reverse.
 var ErrCluster = errors.New("cluster cannot be used")
 
-// clusterName is what a cluster may be called: names are part of statements.
+// clusterName matches valid names of clusters: they become part of statements.
 var clusterName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`)
 
-// CheckCluster says what is wrong with the name of a cluster.
+// CheckCluster returns an error if the name of a cluster is invalid.
 func CheckCluster(name string) error {
 	if !clusterName.MatchString(name) {
 		return fmt.Errorf("name cluster %q: expected letters, digits, _, - and ., at most 64", name)
@@ -28,12 +28,14 @@ const localSuffix = "_local"
 // shardsTable pins each producer's incarnation to a shard. Databases on one server lack it.
 const shardsTable = "shards"
 
-// layout says where a database keeps its tables: on one server, or on the servers of a cluster.
+// layout describes where a database keeps its tables: on one server, or on the servers of a
+// cluster.
 //
 // On a cluster, tables that grow with the traffic (partials and flows) are split: each shard
 // holds part of partials_1s in partials_1s_local, and partials_1s reads all shards. All other
-// tables are small, and whole on every server, so that views join them there. Statements that
-// change rows, partitions or columns go to local tables; questions go to the split ones.
+// tables are small, and each server has all of their rows, so that views join them locally.
+// Statements that change rows, partitions or columns go to local tables; queries read the split
+// ones.
 type layout struct {
 	database     string
 	cluster      string // empty: one server
@@ -42,10 +44,10 @@ type layout struct {
 
 func (l layout) clustered() bool { return l.cluster != "" }
 
-// split tells tables whose rows are on several shards. Each row is of one producer.
+// split reports whether a table's rows are spread over shards. Each row has one producer.
 func split(table string) bool { return strings.HasPrefix(table, "partials_") || table == "flows" }
 
-// local is the table of one server that holds rows of a table.
+// local is the name of a server's own table for a table of the schema.
 func (l layout) local(table string) string {
 	if l.clustered() && split(table) {
 		return table + localSuffix
@@ -60,8 +62,8 @@ var (
 	engineLine = regexp.MustCompile(`(?m)^ENGINE = ReplacingMergeTree(?:\((\w+)\))?$`)
 )
 
-// ClusterStatements is the whole schema as each server of a cluster has it, in order. The
-// servers know the macros {shard} and {replica}. Running it again changes nothing.
+// ClusterStatements returns the whole schema of each server of a cluster, in order. The servers
+// define the macros {shard} and {replica}. Running the statements again changes nothing.
 func ClusterStatements(database, cluster string) ([]string, error) {
 	if err := CheckCluster(cluster); err != nil {
 		return nil, err
@@ -69,8 +71,8 @@ func ClusterStatements(database, cluster string) ([]string, error) {
 	return statements(layout{database: database, cluster: cluster})
 }
 
-// bookkeeping are the statements that make the tables about the schema itself. Each server of
-// a cluster has its own record of versions, since each is migrated for itself.
+// bookkeeping returns the statements that create the tables about the schema itself. Each server
+// of a cluster has its own record of versions, since each is migrated separately.
 func (l layout) bookkeeping() []string {
 	list := []string{
 		"CREATE DATABASE IF NOT EXISTS " + l.database,
@@ -119,7 +121,7 @@ func (l layout) replicated(engine, table, arguments string) string {
 	return fmt.Sprintf("ENGINE = Replicated%s('/clickhouse/tables/%s/%s/%s', '%s'%s)", engine, path, l.database, l.local(table), replica, arguments)
 }
 
-// translate makes a statement for one server into those for each server of the cluster.
+// translate turns a statement for one server into those for each server of the cluster.
 func (l layout) translate(statement string) ([]string, error) {
 	if !l.clustered() {
 		return []string{statement}, nil
@@ -134,7 +136,7 @@ func (l layout) translate(statement string) ([]string, error) {
 	case alterHead.MatchString(statement):
 		name := alterHead.FindStringSubmatch(statement)[2]
 		list := []string{alterHead.ReplaceAllString(statement, "ALTER TABLE ${1}."+l.local(name))}
-		if split(name) { // which has columns of its own, and no rows
+		if split(name) { // the distributed table has its own columns, and no rows
 			list = append(list, "CREATE OR REPLACE TABLE "+l.distributed(name))
 		}
 		return list, nil
@@ -147,7 +149,7 @@ func (l layout) translateTable(statement, name string) ([]string, error) {
 	if found == nil {
 		return nil, fmt.Errorf("translate for a cluster: table %s has no replicated engine", name)
 	}
-	// Not as a template: $ has no meaning in it.
+	// A literal replacement: $ has no meaning in it.
 	statement = engineLine.ReplaceAllLiteralString(statement, l.replicated("ReplacingMergeTree", name, found[1]))
 	if !l.unreplicated {
 		statement = strings.ReplaceAll(statement, "non_replicated_deduplication_window", "replicated_deduplication_window")
@@ -159,8 +161,8 @@ func (l layout) translateTable(statement, name string) ([]string, error) {
 	return []string{statement, "CREATE TABLE IF NOT EXISTS " + l.distributed(name)}, nil
 }
 
-// distributed is the head of the statement that makes the table over all shards. Without a
-// sharding key ClickHouse refuses inserts into it, which could split an identity.
+// distributed is the head of the statement that creates the table over all shards. It has no
+// sharding key, so ClickHouse refuses inserts into it, which could split an identity.
 func (l layout) distributed(table string) string {
 	return fmt.Sprintf("%[1]s.%[2]s AS %[1]s.%[3]s\nENGINE = Distributed(`%[4]s`, %[1]s, %[3]s)", l.database, table, l.local(table), l.cluster)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// CodeRow says how often a code of a tag layout was measured.
+// CodeRow is the number of measurements of one code of a tag layout.
 type CodeRow struct {
 	Window       time.Time // start
 	Cell         Cell
@@ -19,9 +19,9 @@ type CodeRow struct {
 	Observations uint64
 }
 
-// Codes has one row for each code over the range and all cells that the question chooses,
-// ordered by layout and code; it has no Window and no Cell. A cell is made of its tags where
-// it has any in the range.
+// Codes returns one row for each layout and code, over the range and all selected cells, ordered
+// by layout and code. Window and Cell are not set. A cell with tags in the range is made of its
+// tags, any other of its reflections.
 func (s *Store) Codes(ctx context.Context, q Question) ([]CodeRow, error) {
 	if err := s.resolve(ctx, &q, false); err != nil {
 		return nil, fmt.Errorf("read codes: %w", err)
@@ -41,7 +41,7 @@ func (s *Store) Codes(ctx context.Context, q Question) ([]CodeRow, error) {
 	return list, err
 }
 
-// CodeWindows has one row for each window of Step, cell, layout and code, in that order.
+// CodeWindows returns one row for each window of Step, cell, layout and code, in that order.
 func (s *Store) CodeWindows(ctx context.Context, q Question) ([]CodeRow, error) {
 	if err := s.resolve(ctx, &q, true); err != nil {
 		return nil, fmt.Errorf("read code windows: %w", err)

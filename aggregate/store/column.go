@@ -7,9 +7,9 @@ import (
 
 var errColumns = errors.New("columns of a batch are cut or inconsistent")
 
-// appendColumn encodes integers in as few bytes each as the largest needs, none if all
-// are the same: the width, then one value or all of them, little-endian. Most columns
-// of partials are small or constant, and every byte is checksummed, written and synced.
+// appendColumn encodes integers in as few bytes each as the largest needs, none if all are the
+// same: the width, then one value or all of them, little-endian. Most columns of partials are
+// small or constant, and every byte is checksummed, written and synced.
 func appendColumn(b []byte, column []uint64) []byte {
 	all, same := uint64(0), true
 	for _, v := range column {
@@ -44,7 +44,7 @@ func appendColumn(b []byte, column []uint64) []byte {
 	return b
 }
 
-// takeColumn decodes n integers behind those of column, and gives what follows them.
+// takeColumn appends n decoded integers to column, and returns the rest of b.
 func takeColumn(b []byte, column []uint64, n int) (rest []byte, _ []uint64, err error) {
 	if len(b) == 0 {
 		return nil, nil, errColumns

@@ -10,20 +10,20 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// Coverage says what is known of a window, over all signals.
+// Coverage sums up the observations and gaps of a window, over all signals.
 type Coverage struct {
 	Window                       time.Time
 	Observations                 uint64
 	Tags, Reflections            uint64
 	Untouched, Trimmed, Overflow uint64
 	Producers                    uint64  // taps and captures with observations
-	Lost                         uint64  // observations that gaps are missing
-	GapNS                        int64   // time that at least one producer's rows are missing of
-	GapShare                     float64 // of the window's part in the range
+	Lost                         uint64  // observations missing in gaps
+	GapNS                        int64   // time in which rows of at least one producer are missing
+	GapShare                     float64 // GapNS as a share of the window's part in the range
 }
 
-// CoverageWindows has one row for each window of Step with observations or gaps, in
-// their order. Of the question it considers From, To, Resolution and Step.
+// CoverageWindows returns one row for each window of Step with observations or gaps, in order. It
+// uses From, To, Resolution and Step of the question.
 func (s *Store) CoverageWindows(ctx context.Context, q Question) ([]Coverage, error) {
 	if err := s.resolve(ctx, &q, true); err != nil {
 		return nil, fmt.Errorf("read coverage: %w", err)
@@ -40,7 +40,7 @@ FROM %s ORDER BY window_start LIMIT %d`, saturated("observations, tags, reflecti
 	return list, err
 }
 
-// CellCoverage says what is known of a cell and signal over a range.
+// CellCoverage sums up the observations of a cell and signal over a range.
 type CellCoverage struct {
 	Src, Dst                     aggregate.GroupID
 	Observations                 uint64
@@ -50,7 +50,7 @@ type CellCoverage struct {
 	Covered                      float64 // share of the range's windows with observations
 }
 
-// CoverageCells has one row for each cell with observations, the least covered first.
+// CoverageCells returns one row for each cell with observations, the least covered first.
 func (s *Store) CoverageCells(ctx context.Context, q Question) ([]CellCoverage, error) {
 	if err := s.resolve(ctx, &q, false); err != nil {
 		return nil, fmt.Errorf("read coverage: %w", err)

@@ -19,13 +19,13 @@ import (
 const gapsClass = numGrains
 
 const (
-	// tellEvery is how often a command that waits for the server looks whether to log it.
+	// tellEvery is how often a command that waits for the server may log that it waits.
 	tellEvery = 10 * time.Second
-	// closePatience is how long Close waits for what may still be sent.
+	// closePatience is how long Close waits for the remaining rows to be sent.
 	closePatience = 10 * time.Second
 )
 
-// target takes what an outbox holds: the server.
+// target is the destination of an outbox: the server.
 type target interface {
 	sendBatch(ctx context.Context, b *batch, token string) error
 	sendGaps(ctx context.Context, list []gap) error
@@ -35,23 +35,23 @@ type target interface {
 	trimmed(ctx context.Context, class int, list []part) ([]bool, error)
 }
 
-// delivery sends what is in one outbox, one record at a time, for as long as it takes.
+// delivery sends the records of one outbox, one at a time, and retries until each one succeeds.
 type delivery struct {
 	log    *outbox.Log
-	beside []*delivery // all of the store's, with this one
+	beside []*delivery // all deliveries of the store, including this one
 	to     target
-	server *readiness // of to
+	server *readiness // of target
 	logger *slog.Logger
 	keep   time.Duration
 	limit  int64         // bytes of the outbox
-	leave  int64         // bytes of acknowledged records that stay when this process ends
-	newer  int64         // bytes that are kept for a newer version
-	retry  time.Duration // how long a disk that fails is tried
+	leave  int64         // bytes of acknowledged records left on disk when this process ends
+	newer  int64         // maximum bytes kept for a newer version
+	retry  time.Duration // how long to retry a failing disk
 	now    func() time.Time
 
-	interval time.Duration // rows wait so long for others
-	hurried  atomic.Int32  // how many wait for all to be sent
-	wake     chan struct{} // holds a token when somebody began to
+	interval time.Duration // how long rows wait for others
+	hurried  atomic.Int32  // number of waiters for an empty outbox
+	wake     chan struct{} // holds a token when a waiter arrived
 
 	once    sync.Once
 	started atomic.Bool
@@ -59,37 +59,37 @@ type delivery struct {
 	ctx     context.Context
 	done    chan struct{}
 
-	live    atomic.Bool // rows cannot be had again: make room rather than wait
+	live    atomic.Bool // rows cannot be read again: make room rather than wait
 	closing atomic.Bool
 	taking  encoder // the writer's
 	records [][]byte
 	gaps    sync.Mutex
-	pending []gap   // that the disk did not take; guarded by gaps
-	sending encoder // the sender's, as all that follows
+	pending []gap   // gaps that the disk did not take; guarded by gaps
+	sending encoder // the sender's, as all fields below
 	batch   batch
 	payload []byte
-	// What follows a record, to be sent with it; up to apart, by class, nothing is.
+	// Records that follow and are sent together; records up to apart, by class, are sent alone.
 	more      batch
 	following []byte
 	apart     [numClasses]uint64
 	waits     [numClasses]*wait // for a class whose next record is not due
-	outage    bool              // a record could not be sent: see what the server has left
-	// sure says of each class that the record before was taken at the first attempt.
-	// Until then a record may have been sent before, by an earlier process even.
+	outage    bool              // a record could not be sent: verify the stored rows
+	// sure reports, by class, whether the server took the previous record at the first attempt.
+	// Until then a record may have been sent before, even by an earlier process.
 	sure [numGrains]bool
 
 	waiting retry.LogThrottle // rows for the server
 	full    retry.LogThrottle // the outbox
 
 	mu      sync.Mutex
-	failure error                       // why nothing is sent, nil while it is
+	failure error                       // why the last attempt failed; nil after a success
 	changed chan struct{}               // closed and replaced when a record is done or failure changes
 	sent    WriterStats                 // Rows, Batches and Retries
 	resent  uint64                      // batches that the server had lost
-	checked bool                        // all that is kept was looked up
+	checked bool                        // all kept records were verified
 	lost    map[aggregate.Source]uint64 // rows, since the outbox was opened
-	unknown uint64                      // lost records of whose rows nothing is known
-	before  []uint64                    // where the outbox stood then
+	unknown uint64                      // lost records whose rows are unknown
+	before  []uint64                    // position of the outbox when it was opened
 	earlier []uint64                    // the same without ends of runs
 }
 
@@ -113,7 +113,7 @@ func newDelivery(log *outbox.Log, to target, ready *readiness, o *Outbox, retryF
 	return d
 }
 
-// start runs the sender until close.
+// start starts the sender, which runs until close.
 func (d *delivery) start() {
 	d.once.Do(func() {
 		d.started.Store(true)
@@ -127,12 +127,12 @@ func (d *delivery) start() {
 	})
 }
 
-// run sends until the context ends, once the server is ready.
+// run waits for the server, then sends until the context ends.
 func (d *delivery) run(ctx context.Context) {
 	if d.server.wait(ctx) != nil {
 		return
 	}
-	d.outage = true // nobody knows what the server has been through meanwhile
+	d.outage = true // the server may have lost rows in the meantime
 	d.boundNewer()
 	backoff := newBackoff()
 	for ctx.Err() == nil {
@@ -157,8 +157,8 @@ func (d *delivery) run(ctx context.Context) {
 	}
 }
 
-// next is the next entry to send, passing over classes that are not due and those that are
-// held; wait is how long these are where there is nothing else.
+// next returns the next entry to send, skipping classes that are not due or held back. If there
+// is none, wait is the time until a held entry is due.
 func (d *delivery) next() (e outbox.Entry, ok bool, wait time.Duration, err error) {
 	passing := d.notDue()
 	for {
@@ -175,7 +175,7 @@ func (d *delivery) next() (e outbox.Entry, ok bool, wait time.Duration, err erro
 	}
 }
 
-// handle takes care of one entry, for as long as it takes.
+// handle sends or drops one entry, and retries until that is done.
 func (d *delivery) handle(ctx context.Context, e *outbox.Entry) {
 	defer d.note(func() {})
 	if e.Lost != "" {
@@ -198,7 +198,7 @@ func (d *delivery) handle(ctx context.Context, e *outbox.Entry) {
 		err = d.sendFew(ctx, e, class, payload)
 	}
 	if e.Last > first && err != nil && refused(err) {
-		d.apart[e.Class] = e.Last // which of them is refused?
+		d.apart[e.Class] = e.Last // send them one by one, to find the refused one
 		return
 	}
 	if errors.Is(err, errNewerBatch) {
@@ -207,7 +207,7 @@ func (d *delivery) handle(ctx context.Context, e *outbox.Entry) {
 	d.finish(ctx, e, err)
 }
 
-// sendRows sends a batch with those that follow, and makes sure that the server has it.
+// sendRows sends a batch together with those that follow it, and verifies that the server has it.
 func (d *delivery) sendRows(ctx context.Context, e *outbox.Entry, class int, payload []byte) error {
 	if err := d.sending.decode(payload, &d.batch); err != nil {
 		return err
@@ -225,7 +225,7 @@ func (d *delivery) sendRows(ctx context.Context, e *outbox.Entry, class int, pay
 	return err
 }
 
-// sendFew sends a record that is no batch; one of flows with those that follow.
+// sendFew sends a record that is not a batch; flow records are sent with those that follow.
 func (d *delivery) sendFew(ctx context.Context, e *outbox.Entry, class int, payload []byte) error {
 	if class != flowsClass || class != e.Class {
 		send, err := d.few(class, payload)
@@ -242,12 +242,12 @@ func (d *delivery) sendFew(ctx context.Context, e *outbox.Entry, class int, payl
 	return d.deliver(ctx, e, func(ctx context.Context) error { return d.to.sendRecords(ctx, in) })
 }
 
-// finish acknowledges what was sent, or gives up what never will be.
+// finish acknowledges a sent entry, or gives up one that can never be sent.
 func (d *delivery) finish(ctx context.Context, e *outbox.Entry, err error) {
 	switch {
 	case errors.Is(err, errHeld), errors.Is(err, errNotDue):
 	case err == nil:
-		if e.Class < numGrains { // counted first: who waits for the acknowledgement finds it counted
+		if e.Class < numGrains { // counted first, so that waiters for the acknowledgement see the count
 			d.note(func() {
 				d.sent.Rows += e.Weight
 				d.sent.Batches++
@@ -265,11 +265,11 @@ func (d *delivery) finish(ctx context.Context, e *outbox.Entry, err error) {
 	}
 }
 
-// errDropped is the error of a record that made room while it was being sent.
+// errDropped is the error of a record that was dropped for room while it was being sent.
 var errDropped = errors.New("dropped from the outbox")
 
-// deliver calls f until it succeeds, will never succeed, or the context ends. It gives
-// the error that f will always have, or the context's.
+// deliver calls f until it succeeds or fails permanently, or the context ends. It returns the
+// permanent error or the context's.
 func (d *delivery) deliver(ctx context.Context, e *outbox.Entry, f func(context.Context) error) error {
 	for backoff := newBackoff(); ; {
 		if !d.log.Waits(e) {
@@ -305,13 +305,13 @@ func (d *delivery) deliver(ctx context.Context, e *outbox.Entry, f func(context.
 	}
 }
 
-// fail remembers why nothing is sent.
+// fail records why nothing can be sent.
 func (d *delivery) fail(err error) {
 	d.note(func() { d.failure = err })
 	d.tell()
 }
 
-// tell says now and then what waits, and why.
+// tell logs from time to time how much waits, and why.
 func (d *delivery) tell() {
 	d.mu.Lock()
 	why := "no answer yet"
@@ -334,7 +334,7 @@ func (d *delivery) recovered() {
 	}
 }
 
-// note changes what others see, and wakes them.
+// note changes the shared state, and wakes all waiters.
 func (d *delivery) note(change func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -343,13 +343,13 @@ func (d *delivery) note(change func()) {
 	d.changed = make(chan struct{})
 }
 
-// idle waits for the next record, and looks after what is kept meanwhile.
+// idle waits for the next record, and maintains the kept records meanwhile.
 func (d *delivery) idle(ctx context.Context) {
 	if d.outage {
 		d.look(ctx)
 	}
 	d.tidy(ctx)
-	_ = d.appendPending() // has told, and is tried again
+	_ = d.appendPending() // logs its error, and is retried
 	d.log.Save()
 	wait := min(max(d.keep/10, time.Second), time.Minute)
 	if len(d.notDue()) > 0 {
@@ -364,9 +364,8 @@ func (d *delivery) idle(ctx context.Context) {
 	}
 }
 
-// flush waits until all that was appended so far is sent, or lost and its gaps are sent. It
-// fails early where the server answers and does not want the rows: waiting will not help
-// then.
+// flush waits until all records appended so far are sent, or are lost and their gaps are sent. It
+// fails early if the server answers and refuses the rows, since waiting would not help.
 func (d *delivery) flush(ctx context.Context) error {
 	mark := d.log.Mark()
 	for {
@@ -394,8 +393,8 @@ func (d *delivery) flush(ctx context.Context) error {
 	}
 }
 
-// close gives the sender a moment, ends it and closes the outbox. The rows that are left
-// there are sent by the next command.
+// close gives the sender a moment to finish, stops it and closes the outbox. The next command
+// sends the remaining rows.
 func (d *delivery) close() (left uint64, err error) {
 	d.once.Do(func() { close(d.done) })
 	if d.started.Load() {
@@ -413,7 +412,7 @@ func (d *delivery) close() (left uint64, err error) {
 	return left, errors.Join(d.appendPending(), d.log.Close())
 }
 
-// settle is a flush that gives up as soon as the server is away.
+// settle is a flush that gives up as soon as the server is unreachable.
 func (d *delivery) settle(ctx context.Context) {
 	defer d.hurry()()
 	mark := d.log.Mark()

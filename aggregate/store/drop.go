@@ -13,18 +13,18 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// ErrForeign is the error of databases that hold what csigscope did not make.
+// ErrForeign is the error for databases with tables that csigscope did not create.
 var ErrForeign = errors.New("not a database of csigscope's own")
 
-// Contents is what a database holds.
+// Contents sums up a database.
 type Contents struct {
 	Tables      []TableContents // of partials, finest first, and of records
-	First, Last time.Time       // start of the first and of the last window, in any of them; zero without rows
+	First, Last time.Time       // start of the first and last window of all tables; zero without rows
 	Bytes       uint64          // on disk, of all tables
-	Waiting     uint64          // rows that wait in the outbox for the database
+	Waiting     uint64          // rows in the outbox for this database
 }
 
-// WriteText writes for people what is in the database.
+// WriteText writes the contents for people to read.
 func (c *Contents) WriteText(w io.Writer) {
 	for _, t := range c.Tables {
 		fmt.Fprintf(w, "  %-14s %d rows\n", t.Name, t.Rows)
@@ -42,15 +42,15 @@ func (c *Contents) WriteText(w io.Writer) {
 // TableContents is one table of partials or records.
 type TableContents struct {
 	Name        string
-	Rows, Bytes uint64    // rows as stored: those written again may count twice
+	Rows, Bytes uint64    // stored rows: duplicates that are not merged yet count twice
 	First, Last time.Time // zero for records
 }
 
-// created finds the tables and views that statements make.
+// created matches the names of tables and views in statements that create them.
 var created = regexp.MustCompile(`^CREATE (?:TABLE IF NOT EXISTS|OR REPLACE VIEW) [A-Za-z0-9_]+\.([A-Za-z0-9_]+)`)
 
-// ownObjects are the names that the schema uses: those of views, then those of tables, and
-// last the record of versions. They are those of databases from before version 1 too.
+// ownObjects returns the names used by the schema, and by the schema before version 1: views
+// first, then tables, and last the record of versions.
 func (s *Store) ownObjects() []string {
 	var views, tables []string
 	for _, m := range s.schema {
@@ -71,14 +71,14 @@ func (s *Store) ownObjects() []string {
 	return slices.Concat(views, tables, []string{versionsTable, earlierTable})
 }
 
-// object is a table or view that is there.
+// object is an existing table or view.
 type object struct {
 	name  string
 	view  bool
 	bytes uint64
 }
 
-// maxObjects bounds what is read of a database that may not be ours.
+// maxObjects bounds the list of tables read from a database that may not be ours.
 const maxObjects = 10_000
 
 func (s *Store) objects(ctx context.Context, conn driver.Conn) ([]object, error) {
@@ -98,9 +98,9 @@ func (s *Store) objects(ctx context.Context, conn driver.Conn) ([]object, error)
 	return list, err
 }
 
-// own lists the tables and views of the database on one server, and fails with ErrForeign unless all of
-// them are csigscope's: migrated by it, now or before version 1, without a table that the
-// schema does not know.
+// own lists the tables and views of the database on one server. It fails with ErrForeign unless
+// all of them are csigscope's: migrated by it, now or before version 1, without a table that is
+// not in the schema.
 func (s *Store) own(ctx context.Context, conn driver.Conn) ([]object, error) {
 	there, err := s.objects(ctx, conn)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Store) own(ctx context.Context, conn driver.Conn) ([]object, error) {
 	return there, nil
 }
 
-// Contents tells what Drop would delete, and fails as Drop does.
+// Contents sums up everything that Drop would delete. It fails for the same databases as Drop.
 func (s *Store) Contents(ctx context.Context) (Contents, error) {
 	there, err := s.own(ctx, s.migrator)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *Store) Contents(ctx context.Context) (Contents, error) {
 	return c, nil
 }
 
-// add takes a table that is there.
+// add adds a table, unless it does not exist.
 func (c *Contents) add(t TableContents) {
 	if t.Name == "" {
 		return
@@ -184,8 +184,8 @@ func (c *Contents) add(t TableContents) {
 	c.Last = later(c.Last, t.Last)
 }
 
-// countTable is answered from what the server knows of parts. It has no name for a table
-// that is not there: a migration was killed before it.
+// countTable counts rows from the server's metadata of parts. The name of the result is empty if
+// the table does not exist: a migration was killed before it.
 func (s *Store) countTable(ctx context.Context, there []object, name, windows string) (t TableContents, err error) {
 	at := slices.IndexFunc(there, func(o object) bool { return o.name == name })
 	if at < 0 {
@@ -199,10 +199,10 @@ func (s *Store) countTable(ctx context.Context, there []object, name, windows st
 	return t, err
 }
 
-// Drop deletes the database and all that it holds, for good. It fails with ErrForeign
-// where there is anything that csigscope did not make, and deletes nothing then. A drop
-// that was interrupted is finished by the next. The database named default stays, empty.
-// What the outbox holds for it goes too, or the next store would send it again.
+// Drop deletes the database and all its data permanently, and the rows in the outbox for it,
+// which the next store would send again. If the database has any table that csigscope did not
+// create, Drop fails with ErrForeign and deletes nothing. The next Drop finishes an interrupted
+// one. The database named default is emptied and stays.
 //
 // On a cluster all servers must answer.
 func (s *Store) Drop(ctx context.Context) error {
@@ -220,7 +220,7 @@ func (s *Store) Drop(ctx context.Context) error {
 		_, err := s.own(ctx, conn)
 		if errors.Is(err, ErrNoSchema) {
 			if dropped++; dropped < len(servers) {
-				continue // by a drop that was interrupted, unless it is so on all servers
+				continue // an interrupted drop deleted it here, unless it is missing on all servers
 			}
 		}
 		if err != nil {
@@ -255,7 +255,7 @@ func (s *Store) dropOn(ctx context.Context, conn driver.Conn) error {
 		if there[at].view {
 			kind, limit = "VIEW", ""
 		}
-		// Servers hold back what is larger than a limit; the user was asked already.
+		// Servers refuse to drop tables above a size limit; the user has already confirmed.
 		statement := fmt.Sprintf("DROP %s IF EXISTS %s.%s SYNC%s", kind, s.database, name, limit)
 		if err := conn.Exec(ctx, statement); err != nil {
 			return s.describe("drop "+name, err)

@@ -30,23 +30,23 @@ const (
 	KindServer   = "clickhouse"
 )
 
-// ErrTarget is the error of a target that cannot be read.
+// ErrTarget is the error for a target that cannot be parsed.
 var ErrTarget = errors.New(`expected none, embedded[:DIR] or clickhouse://USER[:PASSWORD]@HOST[:PORT][/DB]`)
 
-// Target says where to store.
+// Target is the destination of stored rows.
 type Target struct {
 	Kind     string              // KindNone, KindEmbedded or KindServer
-	Dir      string              // data folder of the embedded engine; empty for the default one
+	Dir      string              // data folder of the embedded engine; empty for the default
 	Database string              // DefaultDatabase unless the target names another
 	Options  *clickhouse.Options // of a server; nil otherwise
-	// At says how another server of the same cluster is reached, by host:port: with the user,
+	// At returns the options for another server of the same cluster, at host:port, with the user,
 	// the password and the files of the target.
 	At     func(address string) (*clickhouse.Options, error)
-	Limits Limits   // of questions to a server; zero where the target names none
-	Files  []string // of TLS to a server, read for each connection; some may be empty
+	Limits Limits   // of queries to a server; zero where the target sets none
+	Files  []string // of TLS to a server, read again for each connection; some may be empty
 }
 
-// String names the target without its password.
+// String returns the target without its password.
 func (t Target) String() string {
 	switch {
 	case t.Kind == KindEmbedded && t.Dir != "":
@@ -58,14 +58,14 @@ func (t Target) String() string {
 	return u.String()
 }
 
-// ParseDSN reads a target. A server's may carry the parameters secure, ca, cert, key (files
-// in PEM), skip_verify and dial_timeout; ca, cert, key and skip_verify imply secure.
-// password_file names a file whose first line is the password. max_execution_time (a time
-// such as 30s), max_rows_to_read, max_memory_usage and max_result_rows limit each question.
-// The port defaults to 9000, with TLS to 9440. Errors never show the password.
+// ParseDSN parses a target. A server's may have the parameters secure, ca, cert, key (PEM files),
+// skip_verify and dial_timeout; ca, cert, key and skip_verify imply secure. password_file names a
+// file whose first line is the password. max_execution_time (a duration such as 30s),
+// max_rows_to_read, max_memory_usage and max_result_rows limit each query. The default port is
+// 9000, with TLS 9440. Errors never show the password.
 func ParseDSN(s string) (Target, error) { return parseDSN(s, true) }
 
-// CheckDSN says what is wrong with a target, as ParseDSN does, without the files that it names.
+// CheckDSN validates a target as ParseDSN does, but does not read the files that it names.
 func CheckDSN(s string) error {
 	_, err := parseDSN(s, false)
 	return err
@@ -138,7 +138,7 @@ func parseServer(s string, files bool) (Target, error) {
 	return t, nil
 }
 
-// options say how a server is reached.
+// options returns the connection options for one server.
 func (p parameters) options(address string, login clickhouse.Auth) (*clickhouse.Options, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -157,7 +157,7 @@ func (p parameters) options(address string, login clickhouse.Auth) (*clickhouse.
 
 const (
 	passwordFile = "password_file"
-	maxPassword  = 4096 // bytes that are read of it
+	maxPassword  = 4096 // bytes read from the file
 )
 
 // auth takes the password from the target, else from the file, else from the environment.
@@ -186,9 +186,8 @@ func auth(user *url.Userinfo, file string) (clickhouse.Auth, error) {
 	return a, nil
 }
 
-// WithoutPassword is the text of a target without the password that it may hold, and
-// whether it held one. Of a text that is no target nothing is left: it may hold one
-// anywhere.
+// WithoutPassword returns a target without its password, and whether it had one. For a text that
+// is not a target it returns the empty string, since the password could be anywhere in it.
 func WithoutPassword(dsn string) (string, bool) {
 	kind, rest, _ := strings.Cut(dsn, ":")
 	if dsn == "" || dsn == KindNone || kind == KindEmbedded {
@@ -213,7 +212,7 @@ func WithoutPassword(dsn string) (string, bool) {
 	return u.String(), true
 }
 
-// parameters are what follows the question mark.
+// parameters are the part of a target after the question mark.
 type parameters struct {
 	secure, skipVerify bool
 	ca, cert, key      string
@@ -282,7 +281,7 @@ func positiveNumber(text string) (uint64, error) {
 	return n, err
 }
 
-// check finds parameters that do not go together.
+// check rejects combinations of parameters that contradict each other.
 func (p parameters) check(user *url.Userinfo) error {
 	if _, given := user.Password(); given && p.passwordFile != "" {
 		return errors.New("a password and password_file: expected one of them")
@@ -298,13 +297,12 @@ func (p parameters) files() edge.TLSFiles {
 	return edge.TLSFiles{Cert: p.cert, Key: p.key, CA: p.ca}
 }
 
-// encrypted tells whether connections are made with TLS.
+// encrypted reports whether connections use TLS.
 func (p parameters) encrypted() bool {
 	return p.secure || p.skipVerify || p.files() != (edge.TLSFiles{})
 }
 
-// tls is nil for a connection in the clear. Each connection is made with the files as they are
-// then.
+// tls returns nil for plain connections. The files are read again for each connection.
 func (p parameters) tls(host string) (*tls.Config, error) {
 	if !p.encrypted() {
 		return nil, nil
@@ -321,7 +319,7 @@ func (p parameters) tls(host string) (*tls.Config, error) {
 		}
 	}
 	if p.ca != "" && !p.skipVerify {
-		config.InsecureSkipVerify = true // RootCAs are fixed; this verifies the same with those of the file
+		config.InsecureSkipVerify = true // RootCAs cannot change; VerifyConnection does the same checks with the current files
 		config.VerifyConnection = func(s tls.ConnectionState) error {
 			k, err := files.Load()
 			if err != nil {

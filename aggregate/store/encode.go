@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// batchFormat is the version of an encoded batch. Version 1 has no samples: there they are the
-// observations that are not trimmed, as in the rows that were stored before the column was. Neither
-// it nor version 2 has unjudged observations, or evidence: none were known.
+// batchFormat is the version of an encoded batch. Version 1 has no samples: they equal the
+// observations that are not trimmed, as in rows stored before the column existed. Versions 1 and
+// 2 have no unjudged observations and no evidence: none existed.
 const batchFormat = 3
 
-// errNewerBatch is the error of a batch that a newer program has left in the outbox.
+// errNewerBatch is the error for a batch left in the outbox by a newer program.
 var errNewerBatch = errors.New("batch was left by a newer csigscope: use that one to send it")
 
-// encoder turns rows of a batch into a record, and back. Its buffers serve all batches.
+// encoder converts rows of a batch to a record, and back. It reuses its buffers for all batches.
 type encoder struct {
 	values []uint64
 }
@@ -112,7 +112,7 @@ func (e *encoder) decode(in []byte, b *batch) error {
 	return e.decodeDist(in, b, n)
 }
 
-// untrimmed adds the observations of each row that are not trimmed to a column.
+// untrimmed appends each row's number of untrimmed observations to a column.
 func (b *batch) untrimmed(column []uint64) []uint64 {
 	for i, n := range b.words[observationsColumn] {
 		column = append(column, n-min(b.words[trimmedColumn][i], n))
@@ -145,7 +145,7 @@ func (e *encoder) decodeDist(in []byte, b *batch, n int) error {
 	return nil
 }
 
-// codesFrom is where the codes of the i-th row begin.
+// codesFrom is the offset of the first code of row i.
 func (b *batch) codesFrom(i int) int {
 	if i == 0 {
 		return 0
@@ -156,7 +156,7 @@ func (b *batch) codesFrom(i int) int {
 // maxRecordBytes bounds an encoded batch, with room for one row beyond.
 const maxRecordBytes = 32 << 20
 
-// cut is the end of the rows that, from a row on, fit into one record.
+// cut returns the end of the rows, starting with row from, that fit into one record.
 func (b *batch) cut(from int) int {
 	const row = 8 + 8 + numColumns8 + 8*numColumns64 + 8
 	size := 0

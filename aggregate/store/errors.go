@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/native"
 )
 
-// Errors that callers tell apart.
+// Errors for callers to tell apart.
 var (
 	ErrUnreachable = errors.New("server unreachable")
 	ErrBusy        = errors.New("store busy")
@@ -27,14 +27,14 @@ var (
 	ErrReadOnly    = errors.New("store opened without a writer")
 	ErrOutbox      = errors.New("outbox cannot be written: name a folder on another disk with --outbox, or switch it off with --outbox none")
 	ErrRowsLost    = errors.New("rows were lost on their way to the store")
-	// ErrMalformedAnswer is the error of a server that breaks the protocol.
+	// ErrMalformedAnswer is the error for a server that breaks the protocol.
 	ErrMalformedAnswer = native.ErrMalformed
 
-	// ErrEarlierSchema is the error of databases that no migration leads on from.
+	// ErrEarlierSchema is the error for databases too old for any migration.
 	ErrEarlierSchema = errors.New("schema is from before version 1, which this program does not read: run \"csigscope schema drop\" with the same --store and replay the captures again, or name a new store with --store")
 )
 
-// Server error codes that the store acts on.
+// Server error codes that change the store's behavior.
 const (
 	codeUnknownFunction  = 46 // a parameterized view that does not exist
 	codeUnknownTable     = 60
@@ -78,7 +78,7 @@ func exceptionCode(err error) int32 {
 	return 0
 }
 
-// transient tells errors that the same rows may overcome later: the server is away,
+// transient reports whether the same rows may succeed later: the server is unreachable,
 // restarting or busy.
 func transient(err error) bool {
 	switch code := exceptionCode(err); code {
@@ -93,7 +93,7 @@ func transient(err error) bool {
 	return connectionLost(err)
 }
 
-// serverFailed tells errors of one server that another one of its shard may not have.
+// serverFailed reports errors of one server that another server of its shard may not have.
 func serverFailed(err error) bool {
 	switch exceptionCode(err) {
 	case 0:
@@ -104,8 +104,8 @@ func serverFailed(err error) bool {
 	return false
 }
 
-// refused tells errors that these rows will always meet: the server can be reached,
-// has the table, and does not take what is in them.
+// refused reports errors that these rows will always meet: the server is reachable, has the
+// table, and rejects their values.
 func refused(err error) bool {
 	switch exceptionCode(err) {
 	case codeUnparsable, codeUnreadable, codeTypeMismatch, codeUnconvertible, codeIncorrectData, codeViolatedConstraint:
@@ -114,7 +114,7 @@ func refused(err error) bool {
 	return false
 }
 
-// connectionLost tells failures of the way to the server from its answers.
+// connectionLost tells failures of the connection from the server's own errors.
 func connectionLost(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
@@ -131,7 +131,7 @@ func connectionLost(err error) bool {
 	return false
 }
 
-// busy tells a server that does not answer in time from one that cannot be reached.
+// busy tells a server that does not answer in time from one that is unreachable.
 func busy(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return false
@@ -141,7 +141,7 @@ func busy(err error) bool {
 		errors.Is(err, clickhouse.ErrAcquireConnTimeout) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// describe makes one clear line of an error: who was asked, what failed, what to do.
+// describe formats an error as one clear line: which server, which step failed, how to fix it.
 func (s *Store) describe(what string, err error) error {
 	if err == nil {
 		return nil
@@ -182,7 +182,7 @@ func (s *Store) describe(what string, err error) error {
 	return fmt.Errorf("%s at %s: %w", what, host, &flat{err})
 }
 
-// flat is an error whose text is one line: servers answer with several.
+// flat is an error with its text on one line: servers answer with several.
 type flat struct{ err error }
 
 func (f *flat) Error() string { return oneLine(f.err) }

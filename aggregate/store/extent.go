@@ -12,13 +12,13 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Extent is what a store holds. It is empty when First equals Last.
+// Extent is the range of stored windows. It is empty when First equals Last.
 type Extent struct {
 	First, Last time.Time       // start of the first window, end of the last one
 	Resolutions []time.Duration // ascending
 
-	// Signals, Observations and Heavy are of the last 24 hours before Last:
-	// observations of both kinds, tags and reflections.
+	// Signals, Observations and Heavy cover the last 24 hours before Last, tags and reflections
+	// together.
 	Signals             []csig.Signal // ascending
 	Observations, Heavy uint64
 }
@@ -26,10 +26,10 @@ type Extent struct {
 // Empty reports whether nothing is stored.
 func (e Extent) Empty() bool { return !e.First.Before(e.Last) || len(e.Signals) == 0 }
 
-// recent bounds what is read to tell which signals there are.
+// recent is the time before Last in which Extent looks for signals.
 const recent = 24 * time.Hour
 
-// Extent tells what there is to ask for.
+// Extent returns the time range, resolutions and signals of the stored windows.
 func (s *Store) Extent(ctx context.Context) (Extent, error) {
 	var spans [numGrains]span
 	for g := range numGrains {
@@ -69,7 +69,7 @@ type span struct{ first, last time.Time }
 
 func (w span) empty() bool { return w.first.IsZero() }
 
-// within narrows the ends of a span of minutes to those of the seconds inside them.
+// within refines the ends of a span of minutes by those of the seconds inside it.
 func (w span) within(minutes span) span {
 	if w.empty() || minutes.empty() {
 		return span{later(w.first, minutes.first), later(w.last, minutes.last)}
@@ -91,8 +91,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// span of a table is known from its parts, without reading rows. Rows of superseded
-// runs count too.
+// span is read from the metadata of parts, without reading rows. Rows of superseded runs count
+// too.
 func (s *Store) span(ctx context.Context, g int) (span, error) {
 	at := grainAt(g)
 	query := fmt.Sprintf("SELECT min(window_start), max(window_start), count() FROM %s.%s", s.database, at.table())
@@ -109,11 +109,11 @@ func (s *Store) span(ctx context.Context, g int) (span, error) {
 	return w, err
 }
 
-// maxFineResolutions bounds how many lengths of fine windows are told apart.
+// maxFineResolutions bounds the list of lengths of fine windows.
 const maxFineResolutions = 16
 
-// fineResolutions are the lengths of the fine windows of the last minutes. A window
-// ends later than the span of its table knows: that has no one length.
+// fineResolutions are the lengths of the fine windows of the last minutes. The span of the fine
+// table ends with the start of its last window, since its windows differ in length.
 func (s *Store) fineResolutions(ctx context.Context, w span) ([]time.Duration, error) {
 	at := grainAt(fineGrain)
 	query := fmt.Sprintf("SELECT DISTINCT resolution_ns FROM %s.%s WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) LIMIT %d",
@@ -131,8 +131,8 @@ func (s *Store) fineResolutions(ctx context.Context, w span) ([]time.Duration, e
 	return list, err
 }
 
-// totals reads the signals of the last day of the extent from the table with the
-// fewest rows that holds it.
+// totals reads the signals of the extent's last day, from the table with the fewest rows that
+// covers it.
 func (s *Store) totals(ctx context.Context, e *Extent, seconds, minutes span) error {
 	from := later(e.First, e.Last.Add(-recent))
 	resolution := time.Minute
@@ -157,8 +157,8 @@ func (s *Store) totals(ctx context.Context, e *Extent, seconds, minutes span) er
 	})
 }
 
-// Signals are those of the 1 min windows that start in a range, ascending. Extent
-// knows the last day alone.
+// Signals returns the signals of the 1 min windows that start in a range, ascending. Unlike
+// Extent it can go back further than a day.
 func (s *Store) Signals(ctx context.Context, from, to time.Time) ([]csig.Signal, error) {
 	q := Question{From: from, To: to, Resolution: time.Minute}
 	if err := q.check(false); err != nil {

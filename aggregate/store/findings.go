@@ -20,16 +20,16 @@ const (
 	SeverityError   = "error"
 )
 
-// FindingRow says that something broke the protocol or the configuration. Rows with the
-// same Kind and ID are one finding, whose counts add up.
+// FindingRow is one violation of the protocol or of the configuration. Rows with the same Kind
+// and ID are one finding, whose counts add up.
 type FindingRow struct {
 	aggregate.Source
 	Seq uint64 // tells the rows of a producer apart, with Kind and ID
 
 	Kind     string
-	ID       uint64 // what it is about
+	ID       uint64 // of the violation's subject
 	Severity string
-	From, To int64 // of the first and of the last one, Unix ns
+	From, To int64 // of the first and of the last occurrence, Unix ns
 	Count    uint64
 
 	Device, Port string
@@ -38,7 +38,7 @@ type FindingRow struct {
 	Packets      []uint64 // numbers in the capture; the first 64 are kept
 }
 
-// What a row of findings holds at most.
+// Bounds of a row of findings.
 const (
 	maxEvidence       = 4 << 10
 	maxFindingPackets = 64
@@ -63,15 +63,14 @@ var findingTable = recordTable[FindingRow]{
 	part: func(r *FindingRow) part { return recordPart(r.Source, r.From, r.To) },
 }
 
-// WriteFindings stores findings. Rows that are there already are replaced. With an outbox
-// it returns when they are on disk.
+// WriteFindings stores findings and replaces rows with the same identity. With an outbox it
+// returns when they are on disk.
 func (s *Store) WriteFindings(ctx context.Context, rows []FindingRow) error {
 	return writeRecords(ctx, s, &findingTable, rows)
 }
 
-// Findings are those with something in a range, the most severe and latest first. What a
-// finding says besides its counts and times is of its first row. Source and Seq are not
-// set.
+// Findings returns the findings that overlap a range, the most severe and latest first. The first
+// row of a finding supplies all fields except its counts and times. Source and Seq are not set.
 func (s *Store) Findings(ctx context.Context, q FindingQuestion) ([]FindingRow, error) {
 	chosen, err := q.where()
 	if err = errors.Join(err, checkRange(q.From, q.To)); err != nil {
@@ -95,9 +94,8 @@ FROM %s WHERE %s ORDER BY severity DESC, last DESC, kind, id LIMIT %d`, saturate
 	return list, err
 }
 
-// NewFindingRow is a finding as it is stored, under the source of the blocks that it was
-// found beside. seq, with the finding's kind and ID, tells it apart from others of the
-// producer.
+// NewFindingRow converts a finding to its stored row, under the source of the blocks beside it.
+// seq, with the finding's kind and ID, identifies it among the producer's findings.
 func NewFindingRow(f *finding.Finding, source aggregate.Source, seq uint64) FindingRow {
 	row := FindingRow{
 		Source: source, Seq: seq, Kind: f.Kind.String(), ID: f.ID, Severity: string(f.Kind.Severity()), From: f.From, To: f.To, Count: f.Count,

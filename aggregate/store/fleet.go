@@ -47,7 +47,7 @@ type member struct {
 // maxMembers bounds the servers of a cluster.
 const maxMembers = 10_000
 
-// openFleet prepares for the servers of a cluster, which discover finds.
+// openFleet sets up the fleet with the configured server; discover finds the others.
 func (s *Store) openFleet(entry driver.Conn, o *Options) {
 	s.fleet = &fleet{entry: entry, any: newReplicas([]driver.Conn{entry}), conns: make(map[string]driver.Conn)}
 	s.fleet.dial = func(address string) (driver.Conn, error) {
@@ -65,8 +65,8 @@ type clusterServer struct {
 	address string
 }
 
-// discover finds the servers of the cluster. The configured server knows them and, while that is
-// away, any other.
+// discover finds the servers of the cluster. It asks the configured server or, if that is
+// unreachable, any other.
 func (s *Store) discover(ctx context.Context) error {
 	list, here, err := s.clusterServers(ctx, s.fleet.entry)
 	if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrBusy) {
@@ -78,7 +78,7 @@ func (s *Store) discover(ctx context.Context) error {
 	return s.fleet.adopt(list, here)
 }
 
-// clusterServers are in the order of shards; here is the index of the server that is asked.
+// clusterServers are in the order of shards; here is the index of the server that answers.
 func (s *Store) clusterServers(ctx context.Context, conn driver.Conn) (list []clusterServer, here int, err error) {
 	what := "find cluster " + s.layout.cluster
 	query := fmt.Sprintf("SELECT shard_num, host_name, port, is_local FROM system.clusters WHERE cluster = '%s' ORDER BY shard_num, replica_num LIMIT %d", s.layout.cluster, maxMembers)
@@ -103,7 +103,7 @@ func (s *Store) clusterServers(ctx context.Context, conn driver.Conn) (list []cl
 	return list, here, err
 }
 
-// adopt connects to the servers of a list, and keeps connections that are there.
+// adopt connects to the listed servers, and keeps existing connections.
 func (f *fleet) adopt(list []clusterServer, here int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,12 +129,12 @@ func (f *fleet) adopt(list []clusterServer, here int) error {
 		shards[i].conn = f.shardConn(&shards[i])
 	}
 	f.shards = shards
-	// Questions begin at the configured server where that is one of the cluster's.
+	// Queries start at the configured server if it is part of the cluster.
 	f.any.set(slices.Concat(all[here:], all[:here]))
 	return nil
 }
 
-// shardConn stays with the replica that answers while the shard has the same servers.
+// shardConn keeps the shard's connection to a replica as long as the shard has the same servers.
 func (f *fleet) shardConn(of *shard) driver.Conn {
 	for _, known := range f.shards {
 		if known.number == of.number && slices.Equal(known.members, of.members) {
@@ -148,7 +148,7 @@ func (f *fleet) shardConn(of *shard) driver.Conn {
 	return newReplicas(conns)
 }
 
-// shards are those of the cluster; one server is a single shard, which conn reaches.
+// shards are the cluster's shards, or for one server a single shard on conn.
 func (s *Store) shards(conn driver.Conn) []shard {
 	if s.fleet == nil {
 		return []shard{{conn: conn}}
@@ -158,8 +158,8 @@ func (s *Store) shards(conn driver.Conn) []shard {
 	return s.fleet.shards
 }
 
-// onServers calls f for each server: the migrator's, or all of the cluster. It passes over
-// servers that are away, as long as one of their shard answers.
+// onServers calls f for each server: the migrator's, or all of the cluster. It skips unreachable
+// servers, as long as one server of their shard answers.
 func (s *Store) onServers(ctx context.Context, f func(driver.Conn) error) error {
 	if s.fleet == nil {
 		return f(s.migrator)
@@ -184,8 +184,8 @@ func (s *Store) onServers(ctx context.Context, f func(driver.Conn) error) error 
 	return nil
 }
 
-// inserting is the context of an insert. On a cluster it returns once most replicas of a shard
-// have the rows, so that they survive the loss of a server.
+// inserting is the context of an insert. On a cluster the insert returns once most replicas of a
+// shard have the rows, so that they survive the loss of a server.
 func (s *Store) inserting(ctx context.Context, settings clickhouse.Settings) context.Context {
 	if settings == nil {
 		settings = clickhouse.Settings{}
@@ -196,10 +196,10 @@ func (s *Store) inserting(ctx context.Context, settings clickhouse.Settings) con
 	return clickhouse.Context(ctx, clickhouse.WithSettings(settings))
 }
 
-// replicas is a connection to one of several servers, any of which will do. It stays with a
-// server until that one fails. It is safe for concurrent use.
+// replicas is a connection to any of several equivalent servers. It stays with a server until
+// that one fails. It is safe for concurrent use.
 type replicas struct {
-	driver.Conn // the first, for what no server is asked
+	driver.Conn // the first, for methods that ask no server
 
 	list atomic.Pointer[[]driver.Conn]
 	at   atomic.Uint32 // modulo the length of list
@@ -211,7 +211,7 @@ func newReplicas(list []driver.Conn) *replicas {
 	return r
 }
 
-// set replaces the servers, and goes to the first unless they are the same.
+// set replaces the servers, and switches to the first unless the list is unchanged.
 func (r *replicas) set(list []driver.Conn) {
 	if !slices.Equal(*r.list.Load(), list) {
 		r.list.Store(&list)
@@ -219,7 +219,7 @@ func (r *replicas) set(list []driver.Conn) {
 	}
 }
 
-// try calls f with one server after the other until one does not fail.
+// try calls f with one server after another until one does not fail.
 func (r *replicas) try(ctx context.Context, f func(driver.Conn) error) (err error) {
 	list := *r.list.Load()
 	for range list {
@@ -264,8 +264,8 @@ func (r *replicas) Ping(ctx context.Context) error {
 	return r.try(ctx, func(c driver.Conn) error { return c.Ping(ctx) })
 }
 
-// PrepareBatch implements driver.Conn. A batch that cannot be sent is not sent elsewhere: the
-// next one is.
+// PrepareBatch implements driver.Conn. If sending a batch fails, the batch is not sent to another
+// server, but the next batch is.
 func (r *replicas) PrepareBatch(ctx context.Context, query string, options ...driver.PrepareBatchOption) (batch driver.Batch, err error) {
 	var at uint32
 	err = r.try(ctx, func(c driver.Conn) error {
@@ -281,7 +281,7 @@ func (r *replicas) PrepareBatch(ctx context.Context, query string, options ...dr
 
 type replicaBatch struct {
 	driver.Batch
-	leave func() // the server
+	leave func() // switches to the next server
 }
 
 // Send implements driver.Batch.

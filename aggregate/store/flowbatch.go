@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// addFlows copies the rows of flows of a block, and gives their number.
+// addFlows copies the flow rows of a block, and returns their number.
 func (b *batch) addFlows(block *aggregate.Block) int {
 	for i := range block.Flows {
 		f := &block.Flows[i]
@@ -56,8 +56,7 @@ func (r *FlowRow) setWords(w *[19]uint64) {
 // flowRowBytes is the length of an encoded row.
 const flowRowBytes = 2*16 + 2*2 + 19*8
 
-// encodeFlows encodes rows: as JSON they would cost more than all else that is done with
-// them.
+// encodeFlows encodes rows. Encoding them as JSON would cost more than all other work on them.
 func encodeFlows(rows []FlowRow) []byte {
 	out := make([]byte, 0, 1+len(rows)*flowRowBytes)
 	out = append(out, flowFormat)
@@ -76,7 +75,7 @@ func encodeFlows(rows []FlowRow) []byte {
 
 var errFlows = errors.New("is no list of flows")
 
-// decodeFlows reads what encodeFlows wrote.
+// decodeFlows decodes the rows of encodeFlows.
 func decodeFlows(in []byte) ([]FlowRow, error) {
 	if len(in) == 0 || in[0] != flowFormat || (len(in)-1)%flowRowBytes != 0 {
 		return nil, errFlows

@@ -15,16 +15,16 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Flow is who sent what to whom: the measured direction. The zero value is all flows
-// that are not named.
+// Flow is the source and destination of packets in the measured direction. The zero value stands
+// for all flows that are not named.
 type Flow struct {
 	Src, Dst         netip.Addr
 	SrcPort, DstPort uint16
 	Proto            uint8
 }
 
-// FlowRow is one flow in one window. Producers write the flows with the most heavy
-// observations of a window, and what all others come to in a row with the zero Flow.
+// FlowRow is one flow in one window. Producers write the flows with the most heavy observations
+// of a window, and the sum of all others in a row with the zero Flow.
 type FlowRow struct {
 	aggregate.Source
 	Seq        uint64
@@ -41,7 +41,7 @@ type FlowRow struct {
 	Sum, Min, Max       uint64 // in stored units
 	Heavy, HeavySum     uint64
 
-	Location      aggregate.LocationID // that most heavy observations name
+	Location      aggregate.LocationID // named by most heavy observations
 	LocationHeavy uint64               // heavy observations that name it
 }
 
@@ -62,7 +62,7 @@ var flowTable = recordTable[FlowRow]{
 	part: func(r *FlowRow) part { return recordPart(r.Source, r.Window, r.Window+r.Resolution) },
 }
 
-// wide is an address as IPv6; :: for none.
+// wide returns an address as IPv6; :: for none.
 func wide(a netip.Addr) netip.Addr {
 	if !a.IsValid() {
 		return netip.IPv6Unspecified()
@@ -70,7 +70,7 @@ func wide(a netip.Addr) netip.Addr {
 	return netip.AddrFrom16(a.As16())
 }
 
-// narrow is the address that wide was given.
+// narrow is the inverse of wide.
 func narrow(a netip.Addr) netip.Addr {
 	if a == netip.IPv6Unspecified() {
 		return netip.Addr{}
@@ -78,15 +78,14 @@ func narrow(a netip.Addr) netip.Addr {
 	return a.Unmap()
 }
 
-// WriteFlows stores flows of windows. Rows that are there already are replaced. With an
-// outbox it returns when they are on disk, and gives them up where there is no room for
-// them that partials do not need.
+// WriteFlows stores flows of windows and replaces rows with the same identity. With an outbox it
+// returns when they are on disk. It drops them if they need room that is reserved for partials.
 func (s *Store) WriteFlows(ctx context.Context, rows []FlowRow) error {
 	return writeRecords(ctx, s, &flowTable, rows)
 }
 
-// FlowTotal is a flow over a range, or what all flows that no window names come to in one cell:
-// without addresses then. Values are in the signal's unit, NaN when nothing was measured.
+// FlowTotal is a flow over a range, or the sum of all unnamed flows of one cell, which has no
+// addresses. Values are in the signal's unit, NaN when nothing was measured.
 type FlowTotal struct {
 	Flow
 	SrcGroup, DstGroup  aggregate.GroupID
@@ -94,12 +93,12 @@ type FlowTotal struct {
 	Observations, Bytes uint64
 	Mean, Min, Max      float64
 	Heavy               uint64
-	Windows             uint64               // that name it
-	Location            aggregate.LocationID // that most heavy observations name
+	Windows             uint64               // in which it is named
+	Location            aggregate.LocationID // named by most heavy observations
 	LocationHeavy       uint64
 }
 
-// Flows has the flows with the most heavy observations, the most first.
+// Flows returns the flows with the most heavy observations, in descending order.
 func (s *Store) Flows(ctx context.Context, q FlowQuestion) ([]FlowTotal, error) {
 	q.Resolution = defaultTo(q.Resolution, time.Second)
 	if err := (&Question{Signal: q.Signal, From: q.From, To: q.To, Resolution: q.Resolution}).check(false); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// part is the extent of some rows of one source and resolution: what a gap says is missing.
+// part is the extent of rows of one source and resolution that a gap reports as missing.
 type part struct {
 	Producer     uint64 `json:"producer"`
 	Incarnation  uint64 `json:"incarnation"`
@@ -31,10 +31,10 @@ func (p *part) source() aggregate.Source {
 	return aggregate.Source{Producer: p.Producer, Incarnation: p.Incarnation, Epoch: p.Epoch}
 }
 
-// maxParts bounds the parts of a batch; those beyond are summed up in one of producer 0.
+// maxParts bounds the parts of a batch; further ones are summed up in a part of producer 0.
 const maxParts = 64
 
-// addPart adds to the part of the same source and resolution.
+// addPart merges p into the part of the same source and resolution, or appends it.
 func addPart(parts []part, p part) []part {
 	for i := len(parts) - 1; i >= 0; i-- {
 		if parts[i].source() == p.source() && parts[i].Resolution == p.Resolution {
@@ -58,34 +58,33 @@ func (p *part) merge(o *part) {
 	p.Observations = aggregate.AddSat(p.Observations, o.Observations)
 }
 
-// gap is a row of the table gaps: rows that were taken and never stored.
+// gap is a row of the table gaps: rows that were accepted and never stored.
 type gap struct {
 	part
 	Reason string `json:"reason"`
-	ID     uint64 `json:"id"` // of what was lost: the same gap replaces itself
+	ID     uint64 `json:"id"` // of the lost rows: the same gap replaces itself
 	At     int64  `json:"at"` // Unix ns
 
-	// The class and the sequence numbers of the records of the outbox that held the rows;
-	// zero where none did, and the numbers where no record can be read.
+	// The class and the sequence numbers of the outbox records with the rows; zero if they were
+	// in none. The numbers are zero if no record can be read.
 	LogClass string `json:"log_class,omitempty"`
 	FirstSeq uint64 `json:"first_seq,omitempty"`
 	LastSeq  uint64 `json:"last_seq,omitempty"`
 }
 
-// Reasons of gaps. gapReasons has all of them, with the outbox's own.
+// Reasons of gaps. gapReasons lists all of them, with those of the outbox.
 const (
-	// GapRestart is the reason of gaps between two processes: packets that were captured
-	// after the last round of one, or before the next one began. No row is missing.
+	// GapRestart is the reason of gaps between two processes: packets captured after the last
+	// round of one process, or before the first round of the next. No stored row is missing.
 	GapRestart = "restart"
-	// GapDrops is the reason of packets that the kernel had no room for. All others of
-	// the time are there. No row is missing.
+	// GapDrops is the reason of packets dropped by the kernel for lack of room. The other packets
+	// of that time are counted. No stored row is missing.
 	GapDrops = "drops"
-	// GapMirror is the reason of packets missing in the numbers of a mirror session. All
-	// others of the time are there. No row is missing.
+	// GapMirror is the reason of packets missing in the numbers of a mirror session. The other
+	// packets of that time are counted. No stored row is missing.
 	GapMirror = "mirror"
-	// GapOpen is the reason of gaps of windows that were open when a process was killed.
-	// Some of their rows may be stored: those of finer windows that had closed, and of
-	// other rings.
+	// GapOpen is the reason of gaps of windows that were open when a process was killed. Some of
+	// their rows may be stored: those of finer windows that had closed, and of other rings.
 	GapOpen = "open"
 
 	lostFull    outbox.Reason = "full"
@@ -99,7 +98,7 @@ const (
 	gapTrimmedFindings = "trimmed_findings"
 )
 
-// gapReasons are all reasons of gaps, as the comment of the column reason explains them.
+// gapReasons are all reasons of gaps, as in the comment of the column reason.
 var gapReasons = []struct{ reason, meaning string }{
 	{GapRestart, "packets between two processes, never taken in"},
 	{GapDrops, "packets that the kernel dropped"},
@@ -119,7 +118,7 @@ var gapReasons = []struct{ reason, meaning string }{
 	{"exporter_*", "lost on the way from an exporter"},
 }
 
-// inLog says which records of the outbox held the rows of gaps.
+// inLog sets the outbox records that held the rows of the gaps.
 func inLog(list []gap, class string, first, last uint64) []gap {
 	for i := range list {
 		list[i].LogClass, list[i].FirstSeq, list[i].LastSeq = class, first, last
@@ -127,7 +126,7 @@ func inLog(list []gap, class string, first, last uint64) []gap {
 	return list
 }
 
-// gapsOf are the gaps that lost parts leave, or the one of rows that nothing is known of.
+// gapsOf returns the gaps for lost parts. Without parts it returns one gap for unknown rows.
 func gapsOf(parts []part, reason string, id uint64, at time.Time) []gap {
 	if len(parts) == 0 {
 		parts = []part{{}}
@@ -147,9 +146,8 @@ func decodeGaps(payload []byte) ([]gap, error) {
 	return list, nil
 }
 
-// maxGapAge bounds how old a gap may say that it is, against the server's clock. Gaps
-// expire by that time: those of a machine whose clock is years behind would be gone as
-// soon as they are stored.
+// maxGapAge bounds the age of a gap by the server's clock. Gaps expire after that time: those of
+// a machine whose clock is years behind would expire as soon as they are stored.
 const maxGapAge = 30 * 24 * time.Hour
 
 // sendGaps writes gap rows; writing them again replaces them.
@@ -182,28 +180,28 @@ func (g *gap) appendTo(to driver.Batch) error {
 		g.Rows, g.Observations, g.Reason, g.ID, utc(g.At), g.LogClass, g.FirstSeq, g.LastSeq)
 }
 
-// neverTaken are the reasons of packets that nobody took in, as SQL has them.
+// neverTaken is an SQL list of the reasons of packets that were never accepted.
 const neverTaken = "('" + GapRestart + "', '" + GapDrops + "', '" + GapMirror + "')"
 
-// Gap is a time of which a source has no rows, or not all.
+// Gap is a time range in which some or all rows of a source are missing.
 type Gap struct {
 	aggregate.Source
 	From, To time.Time
 	Reason   string
 
-	// Of which windows; 0 is all of them.
+	// Length of the windows; 0 is all of them.
 	Resolution time.Duration
-	// How many rows and observations are missing, 0 where nobody knows. Each packet that
-	// was dropped counts as an observation.
+	// Numbers of missing rows and observations, 0 if unknown. Each dropped packet counts as an
+	// observation.
 	Rows, Observations uint64
-	ID                 uint64 // tells gaps of one source, reason, resolution and beginning apart
+	ID                 uint64 // distinguishes gaps of one source, reason, resolution and start
 }
 
-// WriteGap is WriteGaps for one.
+// WriteGap is WriteGaps for one gap.
 func (s *Store) WriteGap(ctx context.Context, g Gap) error { return s.WriteGaps(ctx, []Gap{g}) }
 
-// WriteGaps records gaps. The same gap again replaces itself. With an outbox they are on
-// disk when WriteGaps returns nil, and come to the table when the server is there.
+// WriteGaps records gaps. Writing the same gap again replaces it. With an outbox they are on disk
+// when WriteGaps returns nil, and reach the table once the server is available.
 func (s *Store) WriteGaps(ctx context.Context, list []Gap) error {
 	if s.writer == nil {
 		return ErrReadOnly
@@ -241,10 +239,10 @@ func (g *Gap) row(at time.Time) gap {
 // Span is a time range; To is exclusive.
 type Span struct{ From, To time.Time }
 
-// Missing has the parts of a range that windows of 1 s of at least one producer are missing
-// of, ascending and apart: gaps of that resolution, those that WriteGap wrote, and those that
-// nobody knows the producer of; but not those in which only packets were dropped. It says
-// nothing of taps that were silent.
+// Missing returns the parts of a range in which windows of 1 s of at least one producer are
+// incomplete, ascending and disjoint: gaps of that resolution, gaps written by WriteGap, and gaps
+// with an unknown producer. It leaves out gaps with dropped packets only, and cannot report
+// silent taps.
 func (s *Store) Missing(ctx context.Context, from, to time.Time) ([]Span, error) {
 	if err := checkRange(from, to); err != nil {
 		return nil, fmt.Errorf("read gaps: %w", err)

@@ -7,8 +7,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// A server makes a part of each insert, and merges parts for ever after: rows are sent
-// together as far as they go to one partition, and wait for others for a while.
+// A server makes a part of each insert, and later has to merge the parts. So rows of one
+// partition are sent together, and wait a while for others.
 
 // Defaults of Outbox.Interval.
 const (
@@ -16,8 +16,8 @@ const (
 	EmbeddedInterval = time.Second
 )
 
-// hold is how long an entry waits for others to be sent with: until something waits for an
-// interval, there are rows for a full batch, or somebody waits for all to be sent.
+// hold is how long an entry waits to be sent together with others. The wait ends when the oldest
+// entry has waited for an interval, a batch is full, or a caller waits for all to be sent.
 func (d *delivery) hold(e *outbox.Entry) time.Duration {
 	if e.Lost != "" || e.Class >= numGrains && e.Class != flowsClass || d.hurried.Load() > 0 {
 		return 0
@@ -33,7 +33,7 @@ func (d *delivery) hold(e *outbox.Entry) time.Duration {
 	return d.interval - age
 }
 
-// hurry has nothing held until the returned function is called.
+// hurry stops holding back records until the returned function is called.
 func (d *delivery) hurry() (done func()) {
 	d.hurried.Add(1)
 	select {
@@ -43,8 +43,8 @@ func (d *delivery) hurry() (done func()) {
 	return func() { d.hurried.Add(-1) }
 }
 
-// rest waits for held records, but not when somebody hurries. Records that come meanwhile may
-// be of a class that is not held.
+// rest waits until held records are due, or until a caller hurries. It also ends when new records
+// arrive, since their class may not be held.
 func (d *delivery) rest(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -56,9 +56,9 @@ func (d *delivery) rest(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// gatherRows adds the records that follow an entry to the batch that it was decoded into, as
-// long as they are of the same partition and fit. The entry stands for all of them then.
-// What the server refused together is sent one by one.
+// gatherRows adds the records that follow an entry to its decoded batch, as long as they belong
+// to the same partition and fit. The entry then stands for all of them. After the server refused
+// a joint batch, its records are sent one by one.
 func (d *delivery) gatherRows(e *outbox.Entry) (probes []probe) {
 	probes = parseLabel(e.Label).Probes
 	for e.Last > d.apart[e.Class] {
@@ -77,7 +77,7 @@ func (d *delivery) gatherRows(e *outbox.Entry) (probes []probe) {
 	return probes
 }
 
-// gatherFlows is gatherRows for rows of flows.
+// gatherFlows is gatherRows for flow rows.
 func (d *delivery) gatherFlows(e *outbox.Entry, in insertion) insertion {
 	for e.Last > d.apart[e.Class] {
 		next, ok, err := d.log.After(e, d.following)

@@ -10,19 +10,18 @@ import (
 	"strings"
 )
 
-// Access says what a server's user may do.
+// Access is the set of rights of a server's user.
 type Access string
 
-// What users may do in the database, and nothing outside of it. A reader is what
-// Grafana and queries need, a writer what stores rows as well; an owner may also
-// migrate and drop.
+// Rights of users, within the database only. A reader can query, as Grafana needs; a writer can
+// also store rows; an owner can also migrate and drop.
 const (
 	AccessReader Access = "reader"
 	AccessWriter Access = "writer"
 	AccessOwner  Access = "owner"
 )
 
-// privileges are what an access adds to reading.
+// privileges are the SQL privileges of an access.
 func (a Access) privileges() (string, error) {
 	switch a {
 	case AccessReader:
@@ -42,19 +41,19 @@ type Grants struct {
 	Access   Access // empty: AccessReader
 	Cluster  bool   // the statements are run on every server of a cluster
 
-	// Password and Salt, of random bytes, become a hash; without a password the user
-	// must exist.
+	// Password is stored as a hash, with Salt of random bytes. Without a password the user must
+	// exist.
 	Password string
 	Salt     []byte
 
-	Limits         Limits // of each query of a reader; as for Options where unset
+	Limits         Limits // of each query of a reader; unset fields as for Options
 	QueriesPerHour uint64 // of a reader, 36,000 unless set
 }
 
 // saltBytes is the length of the salt of a password's hash.
 const saltBytes = 16
 
-// SetPassword sets the password of a user to be made, and a salt.
+// SetPassword sets the password of a new user, and a random salt.
 func (g *Grants) SetPassword(password string) {
 	g.Password, g.Salt = password, make([]byte, saltBytes)
 	_, _ = rand.Read(g.Salt) // never fails
@@ -63,7 +62,7 @@ func (g *Grants) SetPassword(password string) {
 // maxUserName bounds the name of a user.
 const maxUserName = 128
 
-// userName accepts what can stand in back quotes without escaping.
+// userName accepts names that need no escaping in back quotes.
 func userName(name string) error {
 	if name == "" || len(name) > maxUserName || strings.ContainsFunc(name, func(r rune) bool {
 		return r == '`' || r == '\\' || r < ' ' || r == 0x7f || r == 0xfffd
@@ -73,9 +72,9 @@ func userName(name string) error {
 	return nil
 }
 
-// Statements are what an administrator runs to create the user with its role, and for
-// readers a settings profile and a quota. Running them again changes nothing but the
-// limits, which they set anew. The password is in them as a salted hash alone.
+// Statements returns the statements for an administrator to create the user with its role, and
+// for readers a settings profile and a quota. Running them again only sets the limits again. They
+// contain the password only as a salted hash.
 func (g Grants) Statements() ([]string, error) {
 	database := defaultTo(g.Database, DefaultDatabase)
 	if !databaseName.MatchString(database) {
@@ -100,13 +99,13 @@ func (g Grants) Statements() ([]string, error) {
 	if access == AccessReader {
 		statements = append(statements, g.profile(role), "ALTER ROLE "+role+" SETTINGS PROFILE "+role)
 	} else {
-		// The databases that the migrations and verify read about themselves.
+		// For the queries of migrations and verify about the database's own tables.
 		statements = append(statements, "GRANT SELECT ON system.parts TO "+role)
 	}
 	if g.Cluster {
 		// Commands look up the cluster's servers there.
 		statements = append(statements, "GRANT SELECT ON system.clusters TO "+role)
-		if access == AccessOwner { // makes distributed tables
+		if access == AccessOwner { // creates distributed tables
 			statements = append(statements, "GRANT REMOTE ON *.* TO "+role)
 		}
 	}
@@ -124,9 +123,8 @@ func (g Grants) Statements() ([]string, error) {
 	return statements, nil
 }
 
-// profile bounds what a reader's queries cost. readonly = 2 lets clients choose
-// settings, which Grafana's does, between the constraints; the least is 1, since 0
-// is no limit.
+// profile bounds the cost of a reader's queries. readonly = 2 lets clients, as Grafana's does,
+// change settings within the constraints; the minimum is 1, since 0 means no limit.
 func (g Grants) profile(role string) string {
 	settings := []string{"readonly = 2", "allow_ddl = 0 CONST", "allow_introspection_functions = 0 CONST"}
 	limits := g.Limits.withDefaults().settings()
@@ -139,8 +137,8 @@ func (g Grants) profile(role string) string {
 	return "CREATE SETTINGS PROFILE OR REPLACE " + role + " SETTINGS\n    " + strings.Join(settings, ",\n    ")
 }
 
-// quota bounds what all queries of a user cost in an hour: that of a hundred of the
-// dearest ones.
+// quota bounds the cost of all queries of a user in an hour, at a hundred of the most expensive
+// ones.
 func (g Grants) quota(role string) string {
 	limits := g.Limits.withDefaults()
 	readRows := min(limits.ReadRows, math.MaxUint64/100)

@@ -13,13 +13,13 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// insertBatch writes the batch as one block, to the table of one server. A batch that was
-// written and whose answer was lost may be sent again: its rows are identities. With a token
-// the server knows it again, for a while, and spares itself the work.
+// insertBatch writes the batch as one block, to the table of one server. A batch whose
+// acknowledgement was lost may be sent again: its rows are identities. With a token the server
+// recognizes a repeated batch for a while, and skips it.
 func (s *Store) insertBatch(ctx context.Context, conn driver.Conn, b *batch, token string) error {
 	names, types := insertColumns(b.grain)
-	// FINAL and merges find rows that replace each other: a server need not look for them
-	// in every insert, which takes a third of its time.
+	// FINAL and merges find rows that replace each other: a server need not look for them in
+	// every insert, which takes a third of its time.
 	settings := clickhouse.Settings{"async_insert": 0, "optimize_on_insert": 0}
 	if token != "" {
 		settings["insert_deduplication_token"] = token
@@ -37,8 +37,8 @@ func (s *Store) insertBatch(ctx context.Context, conn driver.Conn, b *batch, tok
 	return to.Send()
 }
 
-// insertColumns are the columns of an insert. Over HTTP the client would ask the
-// server for their types before every batch.
+// insertColumns are the columns of an insert with their types. Over HTTP the client would
+// otherwise ask the server for the types before every batch.
 func insertColumns(g int) (names []string, types []clickhouse.ColumnNameAndType) {
 	add := func(kind string, columns ...string) {
 		for _, c := range columns {
@@ -94,11 +94,11 @@ const (
 	longestPause   = 5 * time.Second
 )
 
-// newBackoff gives the pauses between attempts that the server may answer later. They have no
-// jitter: few processes store in one database, and each sends one request at a time.
+// newBackoff returns the pauses between attempts. They have no jitter: few processes store in one
+// database, and each sends one request at a time.
 func newBackoff() retry.Backoff { return retry.Backoff{First: firstPause, Longest: longestPause} }
 
-// attempts repeat a write that the server may take later: rows are identities, so a write can be
+// attempts repeats a write that may succeed later: rows are identities, so a write can be
 // repeated.
 type attempts struct {
 	limit   time.Duration // from the first attempt to the last
@@ -106,8 +106,8 @@ type attempts struct {
 	retried func() // called before each attempt after the first; nil to ignore
 }
 
-// do calls f until it succeeds, fails for good, or time is up; it returns f's last
-// error then, or the context's.
+// do calls f until it succeeds, fails permanently, or time is up. It then returns f's last error,
+// or the context's.
 func (r attempts) do(ctx context.Context, f func(context.Context) error) error {
 	started, backoff := time.Now(), newBackoff()
 	for {

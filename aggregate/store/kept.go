@@ -12,12 +12,11 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// verify asks the server for the acknowledged batches that are still kept, and sends
-// those again that it has no longer: it may have lost its disk, been restored from a
-// backup, or been cut from power before its files were on disk. Gaps, taps and findings
-// are few and are sent again unasked; names are not, since later ones may have replaced
-// them. Rows that Trim deleted, in any process, stay deleted. It tells whether all were
-// looked at.
+// verify asks the server for the acknowledged batches that are still on disk, and sends missing
+// ones again: the server may have lost its disk, been restored from a backup, or lost power
+// before its files were on disk. Gaps, taps and findings are few and are sent again without
+// asking. Names are not, since later ones may have replaced them. Rows deleted by Trim, in any
+// process, stay deleted. It reports whether all batches were verified.
 func (d *delivery) verify(ctx context.Context) bool {
 	for _, s := range d.log.Acked() {
 		switch {
@@ -34,9 +33,9 @@ func (d *delivery) verify(ctx context.Context) bool {
 	return true
 }
 
-// ensure sends the rows of the batch that was sent last once more, without its token,
-// unless the server has them: one that dies while it takes a batch may come back
-// knowing the token and not the rows.
+// ensure sends the rows of the last sent batch once more, without its token, unless the server
+// has them. A server that dies while it takes a batch may come back with the token and without
+// the rows.
 func (d *delivery) ensure(ctx context.Context, e *outbox.Entry, class int, probes []probe) error {
 	if n := len(probes); n > 0 {
 		probes = probes[:min(n, maxProbes)] // the server took all rows or none
@@ -52,8 +51,8 @@ func (d *delivery) ensure(ctx context.Context, e *outbox.Entry, class int, probe
 	return d.to.sendBatch(ctx, &d.batch, "")
 }
 
-// tidy removes acknowledged segments that were kept long enough, after a last look
-// whether the server still has them.
+// tidy removes acknowledged segments that were kept long enough, after verifying once more that
+// the server has them.
 func (d *delivery) tidy(ctx context.Context) {
 	for _, s := range d.log.Acked() {
 		if !s.Acked || d.now().Sub(s.AckedAt) < d.keep {
@@ -69,8 +68,8 @@ func (d *delivery) tidy(ctx context.Context) {
 	}
 }
 
-// trim removes acknowledged segments, oldest first, down to a bound: a process that
-// ends cannot remove them when their time has come.
+// trim removes acknowledged segments, oldest first, down to atMost bytes: a process that ends
+// cannot remove them later.
 func (d *delivery) trim(atMost int64) {
 	list := d.log.Acked()
 	total := int64(0)
@@ -91,7 +90,7 @@ func (d *delivery) trim(atMost int64) {
 	}
 }
 
-// verifySegment looks at one segment. What cannot be asked now is asked later.
+// verifySegment verifies one segment. If the server cannot answer, that is done later.
 func (d *delivery) verifySegment(ctx context.Context, s outbox.Segment) bool {
 	missing, err := d.missing(ctx, s)
 	if err == nil && len(missing) > 0 {
@@ -104,7 +103,7 @@ func (d *delivery) verifySegment(ctx context.Context, s outbox.Segment) bool {
 	return err == nil
 }
 
-// missing are the sequence numbers of batches that the server has not.
+// missing returns the sequence numbers of the segment's batches that the server lacks.
 func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bool, error) {
 	r, err := d.log.Read(s)
 	if err != nil {
@@ -163,8 +162,8 @@ func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bo
 	}
 }
 
-// resend sends batches of a segment once more, without their tokens: a server may
-// remember a token whose rows it has lost.
+// resend sends batches of a segment once more, without their tokens: a server may remember a
+// token whose rows it has lost.
 func (d *delivery) resend(ctx context.Context, s outbox.Segment, batches map[uint64]bool) error {
 	r, err := d.log.Read(s)
 	if err != nil {
@@ -223,7 +222,7 @@ func (d *delivery) repeat(ctx context.Context, s outbox.Segment) error {
 			return err
 		}
 		if payload == nil {
-			continue // was sent once, and is of no use now
+			continue // was sent once, and is useless now
 		}
 		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 		err = d.sendAgain(attempt, s.Class, payload)
@@ -234,7 +233,7 @@ func (d *delivery) repeat(ctx context.Context, s outbox.Segment) error {
 	}
 }
 
-// sendAgain sends a record that is no batch, without its rows that Trim deleted.
+// sendAgain sends a record that is not a batch, without its rows that Trim deleted.
 func (d *delivery) sendAgain(ctx context.Context, class int, payload []byte) error {
 	if class == gapsClass {
 		send, err := d.few(class, payload)
@@ -257,7 +256,7 @@ func (d *delivery) sendAgain(ctx context.Context, class int, payload []byte) err
 	return d.to.sendRecords(ctx, in)
 }
 
-// few decodes a record that is no batch, for the server.
+// few decodes a record that is not a batch, and returns the function that sends it.
 func (d *delivery) few(class int, payload []byte) (send func(context.Context) error, err error) {
 	switch class {
 	case gapsClass:
@@ -275,8 +274,8 @@ func (d *delivery) few(class int, payload []byte) (send func(context.Context) er
 // errHeld is the error of a record that waits for a newer csigscope.
 var errHeld = errors.New("held for a newer csigscope")
 
-// keepNewer moves a record that this version cannot read aside, so that those behind it
-// are sent. The record waits for a newer version, among at most d.newer bytes.
+// keepNewer moves a record that this version cannot read aside, so that later records can be
+// sent. The record waits for a newer version, in at most d.newer bytes.
 func (d *delivery) keepNewer(e *outbox.Entry) error {
 	if e.Class == newerClass {
 		d.log.Hold(newerClass)
@@ -298,8 +297,8 @@ func (d *delivery) keepNewer(e *outbox.Entry) error {
 	return errHeld
 }
 
-// unwrapNewer gives the class and the payload of a record that was moved aside; a class
-// that this version does not know is numClasses.
+// unwrapNewer returns the class and the payload of a record that was moved aside; numClasses for
+// a class unknown to this version.
 func (d *delivery) unwrapNewer(payload []byte) (class int, rest []byte) {
 	name, rest, _ := bytes.Cut(payload, []byte("\n"))
 	for class := range numClasses {
@@ -310,7 +309,7 @@ func (d *delivery) unwrapNewer(payload []byte) (class int, rest []byte) {
 	return numClasses, nil
 }
 
-// boundNewer gives up the oldest rows that wait for a newer version, down to a bound.
+// boundNewer drops the oldest rows that wait for a newer version, down to a bound.
 func (d *delivery) boundNewer() {
 	for {
 		s, bytes := d.log.Held()

@@ -13,30 +13,29 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// A process that is killed leaves live runs that nobody has ended. All of their windows of
-// 1 s that had closed are stored, or on their way from a log; what is missing are the
-// windows that were open. Those of 1 min are made again here, of the stored ones of 1 s, so
-// that both add up to the same and no process has to keep minutes on disk beside seconds.
+// A killed process leaves live runs that were never ended. All of their closed 1 s windows are
+// stored, or on their way from a log; only the open windows are missing. The code below rebuilds
+// the 1 min windows from the stored 1 s windows, so that both have the same sums and no process
+// has to keep minutes on disk beside seconds.
 //
-// The runs of a host that never comes back are not ended: an exporter that is cut off looks
-// the same, keeps its minutes in its spool for as long as there is room, and hands them in
-// when it is connected again.
+// The runs of a host that never comes back are not ended. A disconnected exporter looks the same:
+// it keeps its minutes in its spool as long as there is room, and delivers them when it is
+// connected again.
 
-// EndKilled ends live runs of processes that were killed, once all of their rows that wait
-// in logs are stored: it makes the minutes again that were open, and records a gap of each
-// run that has none. Ending a run again changes nothing. With an outbox it returns when that
-// is on disk.
+// EndKilled ends live runs of killed processes, once all of their rows in logs are stored: it
+// rebuilds the minutes that were open, and records a gap for each run that has none. Ending a run
+// again changes nothing. With an outbox it returns when the request is on disk.
 func (s *Store) EndKilled(ctx context.Context, list []Run) error {
 	return s.endLater(ctx, &ending{Killed: list})
 }
 
-// EndEarlier is EndKilled for the live runs of the same producers whose incarnation is lower
-// and which nobody has ended. It is for producers that have one incarnation at a time.
+// EndEarlier is EndKilled for all live runs of the same producers that have a lower incarnation
+// and no end. It is for producers with one incarnation at a time.
 func (s *Store) EndEarlier(ctx context.Context, list []Run) error {
 	return s.endLater(ctx, &ending{Earlier: list})
 }
 
-// runsBefore are the runs that EndEarlier ends.
+// runsBefore returns the runs for EndEarlier to end.
 func (s *Store) runsBefore(ctx context.Context, list []Run) (earlier []Run, err error) {
 	var producers, incarnations []string
 	for _, r := range list {
@@ -56,7 +55,7 @@ GROUP BY producer, incarnation, epoch HAVING countIf(state = 'done') = 0`, s.dat
 	return earlier, err
 }
 
-// sourceList are the identities of runs, as SQL has them.
+// sourceList formats the identities of runs for SQL.
 func sourceList(list []Run) string {
 	var sources []string
 	for _, r := range list {
@@ -65,21 +64,21 @@ func sourceList(list []Run) string {
 	return strings.Join(sources, ", ")
 }
 
-// ringBits of a row's seq number the blocks of one ring; those above are the ring. The rows
-// of a minute that is made again have the last number, which no shard comes to.
+// ringBits is the number of low bits of a row's seq that number the blocks of one ring; the high
+// bits are the ring. Rebuilt rows of a minute have the last number, which no shard reaches.
 const (
 	ringBits = 48
 	lastSeq  = uint64(1)<<ringBits - 1
 )
 
-// folding is how minutes are made of seconds.
+// folding describes how to build minutes from seconds.
 type folding struct {
 	minutes, seconds       string // tables
 	minutesKey, secondsKey string // functions of window_start in their keys
 	ofMinutes, ofSeconds   string // conditions, where both are in one table
 	keys, columns          string
 	values                 string // of columns, over the seconds p
-	nothing                string // likewise, of a minute that has no rows
+	nothing                string // likewise, of a minute without rows
 }
 
 // foldings are of partials and of flows.
@@ -113,12 +112,12 @@ func foldings() []folding {
 	}
 }
 
-// rebuild makes windows of 1 min of those of 1 s, of sources that no rows come of any more
-// and of windows from a time on, where a ring has rows of the second and none of the minute:
-// it was open when the process was killed. The rows that it makes have one identity each, so
-// that making them again changes nothing. It repairs minutes that it made too early, since
-// rows still waited in the outbox of another process: with more seconds they are replaced,
-// and once the ring's own rows of the minute are there, by rows of nothing.
+// rebuild builds windows of 1 min from those of 1 s, for sources that receive no more rows and
+// windows that start at since or later, where a ring has rows of the second and none of the
+// minute: the minute was open when the process was killed. Each row that it makes has a fixed
+// identity, so that making it again changes nothing. It also repairs minutes that it built too
+// early, while rows still waited in the outbox of another process: further seconds replace them,
+// and once the ring's own rows of the minute arrive, empty rows do.
 func (s *Store) rebuild(ctx context.Context, sources string, since time.Time) error {
 	for _, f := range foldings() {
 		during := func(key string) string {
@@ -159,17 +158,17 @@ AND (window_start, producer, incarnation, config_epoch, {ring}) IN
 	return nil
 }
 
-// How often RunRebuild looks, and for how long after a gap of a killed run was written.
+// How often RunRebuild runs, and for how long after a killed run's gap was written.
 const (
 	rebuildEvery = 10 * time.Minute
 	rebuildFor   = 6 * time.Hour
 )
 
-// RunRebuild repairs the minutes of killed runs whose rows still waited in the outbox of
-// another process when the run was ended, such as a second collector: at once and then every
-// 10 minutes, for 6 hours after each kill, once the server is ready and until ctx ends. Until
-// then such a minute is short or counts twice, which Verify finds. A pass that fails is
-// logged and tried again by the next. Several stores may do it on one database.
+// RunRebuild repairs the minutes of killed runs whose rows still waited in the outbox of another
+// process, such as a second collector, when the run was ended. Until then such a minute is short
+// or counts twice, which Verify finds. It runs at once and then every 10 minutes, for 6 hours
+// after each kill, once the server is ready and until ctx ends. A failed pass is logged and
+// repeated by the next. Several stores may run it on one database.
 func (s *Store) RunRebuild(ctx context.Context) error {
 	if s.server.wait(ctx) != nil {
 		return nil
@@ -188,8 +187,8 @@ func (s *Store) RunRebuild(ctx context.Context) error {
 	}
 }
 
-// rebuildRecent is one pass. Each killed process leaves a gap of its open windows; no other
-// run does.
+// rebuildRecent is one pass. Each killed process leaves a gap for its open windows; no other run
+// does.
 func (s *Store) rebuildRecent(ctx context.Context) error {
 	var list []Run
 	since := time.Now()
@@ -214,9 +213,9 @@ GROUP BY producer, incarnation, epoch`, s.database, GapOpen, int(rebuildFor.Seco
 	return s.rebuild(ctx, sourceList(list), since.Add(-5*time.Minute).Truncate(time.Minute))
 }
 
-// missAfter records of processes without a gap of a restart that all is missing that came
-// after their last stored second, until now: their marks are lost. What a process stored
-// under several configurations is one.
+// missAfter records that everything after a process's last stored second, until now, is missing,
+// if the process has no gap of a restart: its marks are lost. Rows that a process stored under
+// several configurations count as one process.
 func (s *Store) missAfter(ctx context.Context, list []Run) error {
 	type process struct{ producer, incarnation uint64 }
 	var of []string

@@ -12,15 +12,15 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// label says what is in a record without reading it: what a gap would be missing, and
-// which rows tell whether the server has it.
+// label describes a record without decoding it: the extent of its rows, for gaps, and a few rows
+// whose presence shows that the server has it.
 type label struct {
 	Parts  []part  `json:"parts"`
 	Probes []probe `json:"probes"`
 }
 
-// probe is the identity of a row. A batch is stored as a whole, so a few rows of it
-// stand for all.
+// probe is the identity of a row. A batch is stored as a whole, so a few rows of it stand for
+// all.
 type probe struct {
 	Window      int64  `json:"window"` // Unix ns
 	Signal      uint8  `json:"signal"`
@@ -35,7 +35,7 @@ type probe struct {
 	Seq         uint64 `json:"seq"`
 }
 
-// part is the beginning of the row's window, whose length a probe does not know.
+// part is the start of the row's window; a probe does not have the window's length.
 func (p *probe) part() part {
 	return part{Producer: p.Producer, Incarnation: p.Incarnation, Epoch: p.Epoch, From: p.Window, To: p.Window + 1}
 }
@@ -65,7 +65,7 @@ func (l *label) extent() (all outbox.Extent) {
 	return all
 }
 
-// parseLabel gives an empty label where there is none.
+// parseLabel returns an empty label for invalid text.
 func parseLabel(text []byte) label {
 	var l label
 	if json.Unmarshal(text, &l) != nil {
@@ -111,10 +111,10 @@ func (b *batch) partOf(i int) part {
 	}
 }
 
-// maxProbes bounds the rows that one question asks for.
+// maxProbes bounds the rows of one query.
 const maxProbes = 300
 
-// present gives those of up to maxProbes rows that the server has.
+// present returns those of up to maxProbes rows that the server has.
 func (s *Store) present(ctx context.Context, g int, probes []probe) (map[probe]bool, error) {
 	found := make(map[probe]bool, len(probes))
 	if len(probes) == 0 {
@@ -144,7 +144,7 @@ func (s *Store) present(ctx context.Context, g int, probes []probe) (map[probe]b
 		found[p] = true
 		return nil
 	}
-	// Each shard by itself: the connection is to a server that took its rows.
+	// Each shard separately: the connection goes to a server that took its rows.
 	for _, sh := range s.shards(s.reader) {
 		if err := s.query(ctx, sh.conn, "check rows", query, read); err != nil {
 			return nil, err

@@ -13,12 +13,12 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// ErrLimit is the error of questions that cost more than they may.
+// ErrLimit is the error of questions that exceed a limit.
 var ErrLimit = errors.New("the question costs more than its limit")
 
-// Limits are what a server may spend on one question. They travel as settings, where
-// the server's user may change those, and only where they are stricter than what the
-// user has anyway. The embedded engine has limits of its own and takes none.
+// Limits bound the server's resources for one question. They are sent as settings, if the
+// server's user may change these and if they are stricter than the user's own limits. The
+// embedded engine has limits of its own and takes none.
 type Limits struct {
 	Time       time.Duration // 30 s unless set
 	ReadRows   uint64        // rows read from tables, 4e9 unless set
@@ -35,8 +35,7 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// The settings that limits travel as. What happens beyond them is an error, which
-// servers can be told otherwise.
+// The settings for limits. Exceeding one is an error, unless the server is configured otherwise.
 const (
 	settingTime       = "max_execution_time"
 	settingReadRows   = "max_rows_to_read"
@@ -45,7 +44,7 @@ const (
 	settingReadOnly   = "readonly"
 )
 
-// overflow says of each limit which setting makes it an error.
+// overflow names, for each limit, the setting that makes exceeding it an error.
 var overflow = map[string]string{
 	settingTime:       "timeout_overflow_mode",
 	settingReadRows:   "read_overflow_mode",
@@ -61,15 +60,15 @@ func (l Limits) settings() map[string]uint64 {
 	}
 }
 
-// probed is what a server says of one setting of its user.
+// probed is one setting of the server's user.
 type probed struct {
 	value    string
 	min, max *string // constraints; nil without
 	fixed    bool    // the user may not change it
 }
 
-// constrained gives the settings to send: a user that may not change one has what the
-// server's administrator gave it, and is not refused for asking.
+// constrained returns the settings to send. Settings that the user may not change keep the
+// administrator's values: sending them would be refused.
 func (l Limits) constrained(server map[string]probed) clickhouse.Settings {
 	send := clickhouse.Settings{}
 	changeable := func(name string) bool {
@@ -95,7 +94,7 @@ func (l Limits) constrained(server map[string]probed) clickhouse.Settings {
 	return send
 }
 
-// number reads a setting's value; 0, which is no limit, where it is no number.
+// number parses a setting's value; text that is not a number gives 0, which is no limit.
 func number(text string) uint64 {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(f >= 0) || f >= math.MaxUint64 {
@@ -104,7 +103,7 @@ func number(text string) uint64 {
 	return uint64(math.Ceil(f))
 }
 
-// limitQuestions asks once what the reader's user may change.
+// limitQuestions asks once which settings the reader's user may change.
 func (s *Store) limitQuestions(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.Time)
 	defer cancel()
@@ -116,7 +115,7 @@ func (s *Store) limitQuestions(ctx context.Context) error {
 	return nil
 }
 
-// probeSettings asks what the user of a connection may change.
+// probeSettings reads the settings and constraints of a connection's user.
 func (s *Store) probeSettings(ctx context.Context, conn driver.Conn) (map[string]probed, error) {
 	names := []string{settingReadOnly}
 	for name := range s.limits.settings() {
@@ -145,14 +144,14 @@ func (s *Store) probeSettings(ctx context.Context, conn driver.Conn) (map[string
 	return settings, s.describe("read settings", rows.Err())
 }
 
-// undated is a context that ends in time without telling when: the client would send
-// that as max_execution_time, which a constrained user may not change.
+// undated is a context with a deadline that Deadline does not report: the client would send the
+// deadline as max_execution_time, which a constrained user may not change.
 type undated struct{ context.Context }
 
 // Deadline implements context.Context.
 func (undated) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// within bounds a question by the limits, as far as the server's user may.
+// within applies the limits to a question, as far as the server's user may set them.
 func (s *Store) within(ctx context.Context) context.Context {
 	return clickhouse.Context(undated{ctx}, clickhouse.WithSettings(s.settings))
 }

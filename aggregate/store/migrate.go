@@ -22,32 +22,31 @@ type MigrationStatus struct {
 	Current bool      // the database has it with its present text
 }
 
-// versionsTable records the migrations that were applied. Databases from before version 1
-// have earlierTable in its place, with other migrations of the same numbers.
+// versionsTable records the applied migrations. Databases from before version 1 have earlierTable
+// instead, with other migrations of the same numbers.
 const (
 	versionsTable = "schema_versions"
 	earlierTable  = "schema_migrations"
 )
 
-// checksum tells whether a migration's text has changed since it was applied. Every
-// statement can run again, so a changed migration is applied again: that replaces views,
-// and leaves tables as they are, which change by further migrations only. Views are applied
-// again with every further migration too, since they keep the columns that they began with.
+// checksum changes with a migration's text, and a changed migration is applied again, since every
+// statement can run again. That replaces views, and leaves tables unchanged: only further
+// migrations change those. Views are also applied again after each further migration, since they
+// keep the columns that they were created with.
 func (m migration) checksum() uint64 {
 	return xxhash.Sum64String(strings.Join(m.Statements, ";\n")) + uint64(m.tables)
 }
 
-// Migrate brings the database to the schema of this program, creating it if it does
-// not exist. It changes nothing in a database that is current, and refuses one that a
-// newer program has migrated (ErrNewerSchema) or that is from before version 1
-// (ErrEarlierSchema). Two programs may run it at once, and one that was killed is resumed
-// by the next: every statement can run again. Rows that earlier stores left in the outbox
-// are sent from then on.
+// Migrate brings the database to the schema of this program, creating it if it does not exist. It
+// changes nothing in a current database, and refuses one migrated by a newer program
+// (ErrNewerSchema) or created before version 1 (ErrEarlierSchema). Two programs may run it at
+// once, and the next run resumes a killed one: every statement can run again. Afterwards rows
+// that earlier stores left in the outbox are sent.
 //
-// A schema that is current takes no right but to read it: a writer (AccessWriter) may not
-// create what is there already.
+// For a current schema it needs only the right to read: a writer (AccessWriter) may not create
+// existing objects.
 //
-// On a cluster it migrates each server, and passes over those that are away as long as one of
+// On a cluster it migrates each server, and skips unreachable servers as long as one server of
 // their shard answers: the next Migrate brings them up to date.
 func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.onServers(ctx, func(conn driver.Conn) error { return s.migrateOn(ctx, conn) }); err != nil {
@@ -95,8 +94,8 @@ func (s *Store) migrateOn(ctx context.Context, conn driver.Conn) error {
 	return s.keepNames(ctx, conn, rows)
 }
 
-// copyTables creates the tables that another server of the cluster has, as it has them: a
-// replica must be created with the columns and the retention that the others have by then.
+// copyTables creates the tables of another server of the cluster with their present definition: a
+// new replica must have the columns and the retention that the others have by then.
 func (s *Store) copyTables(ctx context.Context, conn driver.Conn) error {
 	if !s.layout.clustered() {
 		return nil
@@ -144,8 +143,8 @@ func (s *Store) apply(ctx context.Context, conn driver.Conn, m migration) error 
 	return s.describe(what, batch.Send())
 }
 
-// alter runs a statement of a migration. A replica that another one has just changed may still
-// learn of it.
+// alter runs a statement of a migration. It retries while a replica has not yet received an
+// earlier change by another one.
 func (s *Store) alter(ctx context.Context, conn driver.Conn, statement string) error {
 	for backoff := newBackoff(); ; {
 		err := conn.Exec(ctx, statement)
@@ -155,10 +154,9 @@ func (s *Store) alter(ctx context.Context, conn driver.Conn, statement string) e
 	}
 }
 
-// Status lists the migrations that this program knows, in the order in which Migrate
-// applies them: tables by their numbers, then the views. It fails with ErrNoSchema where
-// Migrate has never run, and otherwise where Migrate refuses the database. A cluster has a
-// migration when all servers that answer have it.
+// Status lists the migrations of this program, in the order of Migrate: tables by their numbers,
+// then the views. It fails with ErrNoSchema if Migrate has never run, and with Migrate's error if
+// Migrate refuses the database. A cluster has a migration when all servers that answer have it.
 func (s *Store) Status(ctx context.Context) (status []MigrationStatus, err error) {
 	var without error
 	err = s.onServers(ctx, func(conn driver.Conn) error {
@@ -217,7 +215,7 @@ func (s *Store) statusOf(ctx context.Context, conn driver.Conn) ([]MigrationStat
 }
 
 // refuseOthers fails with ErrEarlierSchema for a database from before version 1, and with
-// ErrCluster for one of a cluster where none is configured, or the other way round.
+// ErrCluster for one of a cluster where none is configured, or the reverse.
 func (s *Store) refuseOthers(ctx context.Context, conn driver.Conn) error {
 	seconds := grainAt(secondGrain).table()
 	query := fmt.Sprintf("SELECT name, engine FROM system.tables WHERE database = '%s' AND name IN ('%s', '%s') ORDER BY name = '%[2]s' DESC LIMIT 2",
@@ -245,7 +243,7 @@ type appliedMigration struct {
 	at       time.Time
 }
 
-// maxMigrations bounds what is read of a table that anyone may have written to.
+// maxMigrations bounds the rows read from a table that anyone may have written to.
 const maxMigrations = 10000
 
 func (s *Store) applied(ctx context.Context, conn driver.Conn) ([]appliedMigration, error) {

@@ -26,7 +26,7 @@ const (
 	pinColumns      = "exporter, pinned"
 )
 
-// nameRecord is a record of the meaning of numbers in rows, and of runs that begin.
+// nameRecord is a record of the names behind ids in rows, and of started runs.
 type nameRecord struct {
 	Epochs    []epochText       `json:",omitempty"`
 	Groups    []fabric.Group    `json:",omitempty"`
@@ -41,7 +41,7 @@ type epochText struct {
 	Text  []byte
 }
 
-// namesTarget takes names.
+// namesTarget is a destination of names.
 type namesTarget interface {
 	sendRecords(ctx context.Context, in insertion) error
 	pinNames(ctx context.Context, list []fabric.Name) error
@@ -65,8 +65,8 @@ func (r *nameRecord) send(ctx context.Context, to namesTarget) error {
 	return to.pinNames(ctx, r.Pins)
 }
 
-// writeNames stores a list of one kind. With an outbox it is on disk when writeNames returns,
-// and is sent before all rows; without one it waits for the server.
+// writeNames stores a list of one kind. With an outbox the names are on disk when writeNames
+// returns, and are sent before all rows; without one it waits for the server.
 func writeNames[T any](ctx context.Context, s *Store, what string, list []T, add func(*nameRecord, []T)) error {
 	if s.writer == nil {
 		return ErrReadOnly
@@ -87,9 +87,9 @@ func writeNames[T any](ctx context.Context, s *Store, what string, list []T, add
 	return nil
 }
 
-// WriteGroups stores what group ids stand for, as a fabric file says. Groups that are there
-// already are replaced, whoever described them. With an outbox it returns when they are on
-// disk, as all that writes names does.
+// WriteGroups stores the meaning of group ids from a fabric file. It replaces groups that exist,
+// whoever described them. Like all writers of names it returns when they are on disk if there is
+// an outbox.
 func (s *Store) WriteGroups(ctx context.Context, groups []fabric.Group) error {
 	return writeNames(ctx, s, "write groups", groups, func(r *nameRecord, part []fabric.Group) { r.Groups = part })
 }
@@ -99,8 +99,8 @@ var groupTable = recordTable[fabric.Group]{
 	append: func(to driver.Batch, g *fabric.Group) error { return to.Append(groupRow(g)...) },
 }
 
-// WriteLocations stores what location ids stand for, and which coarser locations they
-// belong to: the levels of questions. Locations that are there already are replaced.
+// WriteLocations stores the meaning of location ids, and their coarser locations, which are the
+// levels of questions. It replaces locations that exist.
 func (s *Store) WriteLocations(ctx context.Context, locations []fabric.Location) error {
 	return writeNames(ctx, s, "write locations", locations, func(r *nameRecord, part []fabric.Location) { r.Locations = part })
 }
@@ -121,18 +121,18 @@ func locationRow(l *fabric.Location) []any {
 	}
 }
 
-// PinNames stores groups and locations as exporters described them, but for those of which
-// another description is pinned: see NotifyContested.
+// PinNames stores groups and locations as described by exporters, except those with another
+// pinned description: see NotifyContested.
 func (s *Store) PinNames(ctx context.Context, list []fabric.Name) error {
 	return writeNames(ctx, s, "write names", list, func(r *nameRecord, part []fabric.Name) { r.Pins = part })
 }
 
-// NotifyContested has f called for each name that PinNames was given and that is not stored,
-// since another description of it holds. Several goroutines may call it.
+// NotifyContested sets f to be called for each name given to PinNames that is not stored, since
+// another description of it is pinned. Several goroutines may call f at once.
 func (s *Store) NotifyContested(f func(refused, held fabric.Name)) { s.contested.Store(&f) }
 
-// pinNames stores those names that nobody holds, and reports the others. Of two processes
-// that do so at once, the later one wins.
+// pinNames stores the names that are free, and reports the others. Of two processes that do so at
+// once, the later one wins.
 func (s *Store) pinNames(ctx context.Context, list []fabric.Name) error {
 	var groups []aggregate.GroupID
 	var locations []aggregate.LocationID
@@ -170,7 +170,7 @@ func (s *Store) pinNames(ctx context.Context, list []fabric.Name) error {
 		case holder != nil && !holder.Means(n):
 			refused, held = append(refused, *n), append(held, *holder)
 		case holder != nil:
-		case n.Group != nil: // the first one in the list holds
+		case n.Group != nil: // the first one in the list wins
 			pinnedGroups[n.Group.ID] = n
 			*free = append(*free, *n)
 		default:
@@ -178,7 +178,7 @@ func (s *Store) pinNames(ctx context.Context, list []fabric.Name) error {
 			*free = append(*free, *n)
 		}
 	}
-	// Names that are described again are in use.
+	// A repeated description shows that the name is in use.
 	for _, t := range []struct{ table, ids string }{{groupNames, idList(slices.Collect(maps.Keys(pinnedGroups)))}, {locationNames, idList(slices.Collect(maps.Keys(pinnedLocations)))}} {
 		if len(stored) == 0 || t.ids == "" {
 			continue
@@ -217,10 +217,10 @@ var pinnedLocationTable = recordTable[fabric.Name]{
 	},
 }
 
-// namesAtOnce is how many names fit into a record, and how many ids into a query.
+// namesAtOnce is the maximum number of names in a record, and of ids in a query.
 const namesAtOnce = 4096
 
-// Names are those of these groups and locations that are stored, in no order.
+// Names returns the stored names of these groups and locations, in no order.
 func (s *Store) Names(ctx context.Context, groups []aggregate.GroupID, locations []aggregate.LocationID) (list []fabric.Name, err error) {
 	for ids := range slices.Chunk(groups, namesAtOnce) {
 		query := fmt.Sprintf("SELECT %s, %s FROM %s.groups FINAL WHERE id IN (%s)", groupColumns, pinColumns, s.database, idList(ids))
