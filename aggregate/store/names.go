@@ -262,14 +262,14 @@ func idList[ID ~uint64](ids []ID) string {
 	return string(b)
 }
 
-// UnpinnedName is a group or location whose next description is taken.
+// UnpinnedName is a group or location that accepts its next description.
 type UnpinnedName struct {
 	Kind, Name, Exporter string // Kind is "group", or the location's kind
 	At                   time.Time
 }
 
-// Unpin has the next description of groups and locations with these names taken, whoever gives
-// it; without names, of all that exporters have described. It returns those that were pinned.
+// Unpin makes groups and locations with these names accept their next description, whoever gives
+// it; without names, all that exporters have described. It returns those that were pinned.
 func (s *Store) Unpin(ctx context.Context, names []string) (list []UnpinnedName, err error) {
 	if s.writer == nil {
 		return nil, ErrReadOnly
@@ -302,8 +302,7 @@ func (s *Store) Unpin(ctx context.Context, names []string) (list []UnpinnedName,
 	return list, nil
 }
 
-// WriteEpoch stores the configuration that rows of an epoch were made under; epoch is
-// a hash of text.
+// WriteEpoch stores the configuration behind the rows of an epoch; epoch is a hash of text.
 func (s *Store) WriteEpoch(ctx context.Context, epoch uint64, text string) error {
 	list := []epochText{{epoch, []byte(text)}}
 	return writeNames(ctx, s, "write epoch", list, func(r *nameRecord, part []epochText) { r.Epochs = part })
@@ -314,40 +313,39 @@ var epochTable = recordTable[epochText]{
 	append: func(to driver.Batch, e *epochText) error { return to.Append(e.Epoch, e.Text) },
 }
 
-// longestEpoch bounds the text of an epoch that is read back.
+// longestEpoch bounds the length of an epoch's text when it is read.
 const longestEpoch = 16 << 20
 
-// LatestEpoch is the text of the epoch that was written last, empty where there is none, or
-// where it is longer than 16 MiB.
+// LatestEpoch returns the text of the last written epoch. It is empty if there is none or if the
+// text is longer than 16 MiB.
 func (s *Store) LatestEpoch(ctx context.Context) (text string, err error) {
 	query := fmt.Sprintf("SELECT if(length(text) <= %d, text, '') FROM %s.epochs ORDER BY at DESC, epoch LIMIT 1", longestEpoch, s.database)
 	err = s.query(ctx, s.reader, "read epoch", query, func(rows driver.Rows) error { return rows.Scan(&text) })
 	return text, err
 }
 
-// Bounds of lists: names of exporters beyond the ones of fabric files, in all and of each exporter.
-// An API server holds them in memory, at about 500 bytes each, and lists all locations in one
-// answer.
+// Bounds of lists: names described by exporters only, in total and of each exporter. An API
+// server holds them in memory, at about 500 bytes each, and lists all locations in one answer.
 const (
 	maxListedGroups, maxListedGroupsOf       = 1 << 18, 1 << 16
 	maxListedLocations, maxListedLocationsOf = 1 << 16, 1 << 14
 )
 
-// listed is the condition of names that are in a list: those of fabric files, and of each exporter
-// the same number at most. An exporter's names that were used in the last two days come first,
-// among them those that it described first: new names push out no older one that is in use.
+// listed is the condition for names in a list: all of fabric files, and up to a bound of each
+// exporter. Of an exporter's names, those used in the last two days come first, and among them
+// those that it described first: new names do not displace older ones that are in use.
 func (s *Store) listed(table string, of, all int) string {
 	return fmt.Sprintf(`(exporter = '' OR id IN (SELECT id FROM (
 SELECT id, row_number() OVER (PARTITION BY exporter ORDER BY used < now('UTC') - INTERVAL 2 DAY, at, id) AS place FROM %s.%s FINAL WHERE exporter != '')
 WHERE place <= %d ORDER BY place, id LIMIT %d))`, s.database, table, of, all)
 }
 
-// countOf is an expression of how many names there are, in lists or not.
+// countOf is an expression for the number of names, listed or not.
 func (s *Store) countOf(table string) string {
 	return fmt.Sprintf("(SELECT count() FROM %s.%s FINAL)", s.database, table)
 }
 
-// noteUnlisted counts the names of a table that a list left out, and logs them now and then.
+// noteUnlisted counts the names of a table that a list left out, and logs them from time to time.
 func (s *Store) noteUnlisted(ctx context.Context, table string, n uint64) error {
 	s.unlisted[table].Store(n)
 	if n == 0 {
@@ -364,9 +362,9 @@ func (s *Store) noteUnlisted(ctx context.Context, table string, n uint64) error 
 	})
 }
 
-// Groups are the groups that cells may name, in the order of the axes: those of fabric files, and
-// of exporters at most 65,536 of each and 262,144 in all, which WriterStatus and the log count
-// beyond that. Those that no fabric file named, and that nobody wrote, are not among them.
+// Groups returns the described groups in the order of the axes: all of fabric files, and of
+// exporters at most 65,536 each and 262,144 in total. WriterStatus and the log count the others.
+// Groups without a description in the database are left out.
 func (s *Store) Groups(ctx context.Context) ([]fabric.Group, error) {
 	var list []fabric.Group
 	var all uint64
@@ -391,8 +389,8 @@ func scanGroup(rows driver.Rows, more ...any) (g fabric.Group, err error) {
 	return g, err
 }
 
-// Locations are the locations that answers may name, ordered by name: those of fabric files, and
-// of exporters at most 16,384 of each and 65,536 in all.
+// Locations returns the described locations, ordered by name: all of fabric files, and of
+// exporters at most 16,384 each and 65,536 in total.
 func (s *Store) Locations(ctx context.Context) ([]fabric.Location, error) {
 	var list []fabric.Location
 	var all uint64
@@ -423,19 +421,18 @@ func scanLocation(rows driver.Rows, more ...any) (l fabric.Location, err error) 
 }
 
 const (
-	// renewEvery is how often RunRenewNames looks which names are in use.
+	// renewEvery is how often RunRenewNames renews the names in use.
 	renewEvery = 24 * time.Hour
-	// renewAfter is the age of a last use that is worth noting another one.
+	// renewAfter is the minimum age of a recorded use before it is updated.
 	renewAfter = 20 * time.Hour
-	// renewOf and renewWindows bound the rows whose names are in use, by the time of writing and by
-	// their window. A replay of older windows writes its names itself.
+	// renewOf and renewWindows select the rows whose names are in use, by the time of writing and
+	// by window. A replay of older windows writes its names itself.
 	renewOf, renewWindows = 3 * 24 * time.Hour, 30 * 24 * time.Hour
 )
 
-// RunRenewNames notes once a day which groups and locations rows use, so that the server deletes
-// only names that no row needs: at once and then every day, once the server is ready and until ctx
-// ends. A pass that fails is logged and tried again by the next. Several stores may do it on one
-// database.
+// RunRenewNames records the groups and locations used by rows, so that the server deletes only
+// names that no row needs: at once and then daily, once the server is ready and until ctx ends. A
+// failed pass is logged and repeated by the next. Several stores may run it on one database.
 func (s *Store) RunRenewNames(ctx context.Context) error {
 	if s.server.wait(ctx) != nil {
 		return nil
@@ -454,8 +451,8 @@ func (s *Store) RunRenewNames(ctx context.Context) error {
 	}
 }
 
-// RenewNames notes that the names are in use which rows of the last days use, with the coarser
-// locations and the parents that those belong to: of parents one level at a time.
+// RenewNames records that the names in recent rows are in use, with their coarser locations and
+// their parents: each pass reaches one more level of parents.
 func (s *Store) RenewNames(ctx context.Context) error {
 	if s.names == nil {
 		return ErrReadOnly
@@ -471,9 +468,9 @@ OR id IN (SELECT arrayJoin([set_id, device_id, stage_id, far_end_id]) FROM %[2]s
 	)
 }
 
-// renew notes that those names of a table are in use that a condition selects, unless that was
-// noted in the last day. The version of a row stays: it replaces what was written before it and
-// not what is written at the same time.
+// renew records that the names selected by a condition are in use, unless that was recorded in
+// the last day. The version of a row stays the same: the row replaces earlier writes, but not
+// writes at the same time.
 func (s *Store) renew(ctx context.Context, table, where string) error {
 	columns := groupColumns
 	if table == locationNames {

@@ -12,26 +12,26 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// Outbox says where batches wait on disk for the server.
+// Outbox describes the folder on disk in which batches wait for the server.
 type Outbox struct {
-	// Dir holds the outboxes of one database: one for each process that writes to it
-	// at the same time. A process takes over what earlier ones left.
+	// Dir holds the outboxes of one database: one for each process that writes to it at the same
+	// time. A process takes over the outboxes of earlier processes.
 	Dir string
-	// MaxBytes bounds each outbox, 4 GiB unless set. At the bound batches that the
-	// server has give way. After that the rows of replays wait for the server; once a
-	// live run has begun, the oldest rows of the finest resolution are dropped, and
-	// leave rows in the table gaps.
+	// MaxBytes bounds each outbox, 4 GiB unless set. At the bound acknowledged batches are
+	// deleted first. After that the rows of replays wait for the server; once a live run has
+	// begun, the oldest rows of the finest resolution are dropped, and leave rows in the table
+	// gaps.
 	MaxBytes int64
-	// Keep is how long batches are kept after the server took them, to be sent again
-	// if it comes back without them; 10 min unless set, negative for not at all. When
-	// a process ends, at most a 16th of MaxBytes of them stays.
+	// Keep is how long batches are kept after the server took them, to be sent again if the
+	// server loses them; 10 min unless set, negative for not at all. When a process ends, at most
+	// a 16th of MaxBytes of them stays.
 	Keep time.Duration
-	// Interval is how long rows wait for others that go to the same partition, to be sent
-	// with them; nothing waits when somebody waits for all to be sent.
+	// Interval is how long rows wait for others of the same partition, to be sent together. Rows
+	// are not held back while a caller waits for all to be sent.
 	Interval time.Duration
 
 	FS  outbox.FS        // nil: the operating system's
-	Now func() time.Time // nil: time.Now; may differ by anything from one process to the next
+	Now func() time.Time // nil: time.Now; may jump by any amount between processes
 }
 
 // Defaults of Outbox.
@@ -43,7 +43,7 @@ const (
 // maxOutboxes bounds the processes that write to a database at the same time.
 const maxOutboxes = 32
 
-// claim opens the outboxes of a folder that no other process has, at least one.
+// claim opens all outboxes of a folder that no other process has open, at least one.
 func (o *Outbox) claim(logger *slog.Logger) ([]*outbox.Log, error) {
 	var logs []*outbox.Log
 	fail := func(err error) ([]*outbox.Log, error) {
@@ -91,7 +91,7 @@ func (o *Outbox) options(dir string, logger *slog.Logger) outbox.Options {
 	}
 }
 
-// openOutboxes claims the outboxes and prepares to send what is in them.
+// openOutboxes claims the outboxes and prepares to send their records.
 func (s *Store) openOutboxes(o *Outbox, to target, retry time.Duration) error {
 	logs, err := o.claim(s.logger)
 	if err != nil {
@@ -106,8 +106,8 @@ func (s *Store) openOutboxes(o *Outbox, to target, retry time.Duration) error {
 	return nil
 }
 
-// Marks are those that earlier processes have committed last, one of each of their outboxes.
-// It is for the beginning: whoever commits marks replaces those of this process's own.
+// Marks returns the marks last committed by earlier processes, one of each of their outboxes.
+// Call it before the first Commit, which replaces the marks in this process's own outbox.
 func (s *Store) Marks() (list [][]byte, err error) {
 	for _, d := range s.deliveries {
 		e, ok, err := d.log.Latest(marksClass)

@@ -15,21 +15,21 @@ import (
 type Producer struct {
 	ID        uint64
 	Name      string    // of the tap, or EXPORTER/STREAM
-	Last      time.Time // when it began last, or the start of its last minute with rows
+	Last      time.Time // its last start, or the start of its last minute with rows, whichever is later
 	Forgotten bool      // see Forget: it has written nothing since
 }
 
-// ExpectFor is for how long a producer is expected after it wrote last.
+// ExpectFor is how long a producer is expected after its last rows.
 const ExpectFor = 24 * time.Hour
 
 // MaxProducers bounds the producers that a store lists.
 const MaxProducers = 1 << 12
 
-// ErrNoProducer is wrapped by the error of Forget for a name that no producer has.
+// ErrNoProducer is wrapped by the error of Forget for an unknown name.
 var ErrNoProducer = errors.New("no live producer has this name")
 
-// Producers are the live producers that wrote since a time, and forgotten ones, the latest
-// first. It reads one column of the rows of 1 min since then.
+// Producers returns the live producers that wrote since a time, and the forgotten ones, the
+// latest first. It reads one column of the rows of 1 min since then.
 func (s *Store) Producers(ctx context.Context, since time.Time) ([]Producer, error) {
 	query := fmt.Sprintf(`SELECT producer, name, greatest(began, seen) AS last, forgotten >= last AS dismissed FROM
 (SELECT producer, argMax(name, at) AS name, maxIf(at, state = 'started') AS began FROM %[1]s.runs WHERE mode = 'live' GROUP BY producer) AS r
@@ -49,12 +49,12 @@ ORDER BY last DESC, producer LIMIT %[3]d`, s.database, stamp(since), MaxProducer
 	return list, err
 }
 
-// ProducerCounts are the producers of a range. Present ones wrote rows of its minutes, live or
-// replayed. Expected are those, and the live ones that wrote in the ExpectFor before its end and are
-// not forgotten since.
+// ProducerCounts are the producers of a range. Present producers have rows of its minutes, live
+// or replayed. Expected producers are the present ones, and the live ones that wrote in the
+// ExpectFor before its end and were not forgotten since.
 type ProducerCounts struct{ Expected, Present uint64 }
 
-// unclosed is for how long the rows of a minute may be missing after it began: those of its
+// unclosed is how long after the start of a minute its rows may still be missing: those of its
 // seconds come first.
 const unclosed = 5 * time.Minute
 
@@ -80,7 +80,7 @@ WHERE present OR seen >= '%[5]s' AND forgotten < seen AND producer IN (SELECT pr
 	return c, err
 }
 
-// lastWindows is the question for the last window of each run in a range.
+// lastWindows is the query for the last window of each run in a range.
 func (s *Store) lastWindows(g int, from, to time.Time) string {
 	at := grainAt(g)
 	return fmt.Sprintf(`SELECT producer, incarnation, config_epoch, max(window_start) AS last FROM %s.%s
@@ -88,9 +88,9 @@ WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) AND window_s
 GROUP BY producer, incarnation, config_epoch`, s.database, at.table(), at.KeyStart, stamp(from), stamp(to))
 }
 
-// Forget has collectors expect a producer no longer, until it writes again. The name is a
-// Producer's, or its ID in hexadecimal. Producers of several hosts may share a name; all of them
-// are forgotten, and returned.
+// Forget tells collectors not to expect a producer until it writes again. The name is a
+// Producer's, or its ID in hexadecimal. If producers of several hosts share a name, it forgets
+// and returns all of them.
 func (s *Store) Forget(ctx context.Context, name string) (list []Producer, err error) {
 	if s.writer == nil {
 		return nil, ErrReadOnly

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// ErrQuestion is the error of questions that have no answer as they are put.
+// ErrQuestion is the error of invalid questions.
 var ErrQuestion = errors.New("invalid question")
 
 // Question asks for one signal over the windows that start in [From, To).
@@ -22,24 +22,24 @@ type Question struct {
 	Signal   csig.Signal
 	From, To time.Time
 
-	// Resolution is the length of the windows that are read: 1 min, 1 s or less. 0
-	// takes the coarsest of 1 min and 1 s that divides From, To and Step and holds
-	// the range. Rows below 1 s may cover congested cells alone.
+	// Resolution is the length of the windows to read: 1 min, 1 s or less. For 0 it is the
+	// coarser of 1 min and 1 s that divides From, To and Step and covers the range. Rows below 1
+	// s may exist for congested cells only.
 	Resolution time.Duration
 	// Step is the length of the windows of the answer; see CellWindows.
 	Step time.Duration
-	// Level maps locations to the set, device, stage or far end they belong to.
+	// Level maps locations to their set, device, stage or far end.
 	Level fabric.Level
 	// Src and Dst choose cells; nil is all.
 	Src, Dst *aggregate.GroupID
-	// Among, unless empty, chooses among the cells that Src and Dst leave.
+	// Among, unless empty, restricts the cells further.
 	Among []Cell
 }
 
 // Cell is a source and a destination group.
 type Cell struct{ Src, Dst aggregate.GroupID }
 
-// check finds what is wrong with a question whose resolution is known.
+// check validates a question with a known resolution.
 func (q *Question) check(windowed bool) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrQuestion}, args...)...)
@@ -65,17 +65,17 @@ func (q *Question) check(windowed bool) error {
 	return nil
 }
 
-// Everything is the range of all times that can be stored.
+// Everything returns the range of all times that can be stored.
 func Everything() (from, to time.Time) { return time.Unix(0, 0).UTC(), time.Unix(0, endOfTime).UTC() }
 
 // maxSteps bounds the windows of an answer.
 const maxSteps = 100_000
 
-// stamp is a time as the server reads it.
+// stamp formats a time for the server.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000000000") }
 
-// view is the call of one of the parameterized views, with its parameters as literals
-// of our own making.
+// view formats a call of a parameterized view. Its parameters are literals that this package
+// formats.
 func (q *Question) view(database, name string, windowed bool, more ...string) string {
 	args := append([]string{q.signalArgs(), q.spanArgs(), fmt.Sprintf("level = %d", q.Level)}, more...)
 	if windowed {
@@ -84,7 +84,7 @@ func (q *Question) view(database, name string, windowed bool, more ...string) st
 	return q.call(database, name, args...)
 }
 
-// call names the view of the question's resolution.
+// call formats a call of the view for the question's resolution.
 func (q *Question) call(database, name string, args ...string) string {
 	g, _ := grainOf(q.Resolution)
 	return fmt.Sprintf("%s.%s_%s(%s)", database, name, grainAt(g).Suffix, strings.Join(args, ", "))
@@ -108,7 +108,7 @@ func judgedBy(t aggregate.Thresholds) string {
 
 func (q *Question) stepArgs() string { return fmt.Sprintf("step_ns = %d", q.Step.Nanoseconds()) }
 
-// cells is the condition that chooses cells.
+// cells is the SQL condition for the question's cells.
 func (q *Question) cells() string {
 	where := "1"
 	if q.Src != nil {
@@ -139,7 +139,7 @@ func (s *Store) resolve(ctx context.Context, q *Question, windowed bool) error {
 	return q.check(windowed)
 }
 
-// coarsest is the coarsest resolution that answers the question as the finest would.
+// coarsest returns the coarsest resolution with the same answer as the finest.
 func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool) (time.Duration, error) {
 	divides := func(d time.Duration) bool {
 		return q.From.UnixNano()%int64(d) == 0 && q.To.UnixNano()%int64(d) == 0 && (!windowed || q.Step%d == 0)
@@ -158,15 +158,14 @@ func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool) (time.
 	if err != nil {
 		return 0, err
 	}
-	// A minute closes long after its last second: until then seconds know more.
+	// A minute closes long after its last second: until then seconds cover more.
 	if minutes.IsZero() || seconds.Sub(minutes) >= time.Minute {
 		return time.Second, nil
 	}
 	return time.Minute, nil
 }
 
-// lastWindow is the start of the last window of the signal in the range, zero without
-// one.
+// lastWindow is the start of the last window of the signal in the range, zero without one.
 func (s *Store) lastWindow(ctx context.Context, q *Question, g int) (time.Time, error) {
 	at := grainAt(g)
 	query := fmt.Sprintf(`SELECT max(window_start) AS last, count() AS n FROM %s.%s

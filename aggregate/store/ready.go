@@ -11,34 +11,34 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// ErrNotReady is the error of questions to a server that was not found yet, or that
+// ErrNotReady is the error of questions to a server that has not been reached yet, or that
 // refuses the store.
 var ErrNotReady = errors.New("the store is not ready")
 
 // tellReadyEvery is how often the log repeats why the server is not ready.
 const tellReadyEvery = time.Minute
 
-// Later says how a store comes to a server that is away when the store is opened.
+// Later configures a store that opens before its server is available.
 type Later struct {
 	// Patience is how long Open waits at most for a server that does not answer.
 	Patience time.Duration
 	// Started waits for a server that this process starts itself: it returns nil once that
-	// answers, or the error of a start that failed. nil: others start the server.
+	// answers, or the error of a failed start. nil: the server is started elsewhere.
 	Started func(context.Context) error
-	// Retention is set once the schema is there, see SetRetention.
+	// Retention is set once the schema exists, see SetRetention.
 	Retention Retention
 }
 
-// readiness is whether the server can be asked and sent to: it was found, is new enough,
-// and has this program's schema. The zero value is ready. It is safe for concurrent use.
+// readiness records whether the server can be used: it was reached, is new enough, and has this
+// program's schema. The zero value is ready. It is safe for concurrent use.
 type readiness struct {
-	ready chan struct{} // closed when the server is ready; nil: it was when the store was opened
+	ready chan struct{} // closed when the server is ready; nil: ready when the store was opened
 
 	mu      sync.Mutex
-	failure error // of the last attempt, nil before one has ended
+	failure error // of the last attempt; nil before the first has ended
 }
 
-// err is nil when the server is ready, and otherwise says why it is not.
+// err returns nil when the server is ready, and otherwise the reason why not.
 func (r *readiness) err() error {
 	if r.ready == nil {
 		return nil
@@ -56,7 +56,7 @@ func (r *readiness) err() error {
 	return fmt.Errorf("%w: %w", ErrNotReady, r.failure)
 }
 
-// wait returns nil as soon as the server is ready, or why it is not when the context ends.
+// wait returns nil as soon as the server is ready, or the reason why not when the context ends.
 func (r *readiness) wait(ctx context.Context) error {
 	if r.ready == nil {
 		return nil
@@ -69,8 +69,8 @@ func (r *readiness) wait(ctx context.Context) error {
 	}
 }
 
-// openLater takes rows from now on, and prepares the server in the background. Who does not
-// wait for a server has rows that cannot be had again.
+// openLater accepts rows from now on, and prepares the server in the background. Its rows count
+// as live: callers that do not wait for a server cannot read their rows again.
 func (s *Store) openLater(ctx context.Context, o *Options) error {
 	if o.Outbox == nil || o.Writer == nil {
 		return errors.New("open store: expected a writer with an outbox, in which rows wait for the server")
@@ -89,8 +89,8 @@ func (s *Store) openLater(ctx context.Context, o *Options) error {
 	return s.prepareInBackground(ctx, o)
 }
 
-// prepareInBackground returns with the outcome of the first attempt, or when its time is
-// up. It fails if the server refuses the store, but not if the server is away.
+// prepareInBackground returns with the outcome of the first attempt, or when its time is up. It
+// fails if the server refuses the store, but not if the server is unreachable.
 func (s *Store) prepareInBackground(ctx context.Context, o *Options) error {
 	preparing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	first, ended := make(chan error), make(chan struct{})
@@ -126,11 +126,11 @@ func (s *Store) prepareInBackground(ctx context.Context, o *Options) error {
 	return nil
 }
 
-// refuses tells errors of a server that time does not cure: somebody has to mend them.
+// refuses reports errors of a server that do not pass with time: somebody has to fix them.
 func refuses(err error) bool { return err != nil && !transient(err) }
 
-// prepareUntilReady prepares the server, however often that takes, until ctx ends. err is
-// the error of the previous attempt.
+// prepareUntilReady retries until the server is prepared or ctx ends. err is the error of the
+// previous attempt.
 func (s *Store) prepareUntilReady(ctx context.Context, o *Options, err error) {
 	away, refused := retry.LogThrottle{Every: tellReadyEvery}, retry.LogThrottle{Every: tellReadyEvery}
 	for backoff := newBackoff(); err != nil; err = s.prepareOnce(ctx, o) {
@@ -153,7 +153,7 @@ func (s *Store) prepareUntilReady(ctx context.Context, o *Options, err error) {
 	}
 }
 
-// prepareOnce tries to prepare the server, and lets everybody see how that went.
+// prepareOnce tries to prepare the server, and publishes the outcome.
 func (s *Store) prepareOnce(ctx context.Context, o *Options) error {
 	err := s.prepare(ctx, o)
 	if ctx.Err() != nil {
@@ -171,7 +171,7 @@ func (s *Store) prepareOnce(ctx context.Context, o *Options) error {
 	return err
 }
 
-// prepare brings the server to where rows can be sent to it.
+// prepare starts the server if needed, checks it and migrates its schema.
 func (s *Store) prepare(ctx context.Context, o *Options) error {
 	if o.Later.Started != nil {
 		if err := o.Later.Started(ctx); err != nil {

@@ -15,42 +15,42 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// The classes of the outbox behind that of gaps. Their numbers are in files on disk.
+// The classes of the outbox after that of gaps. Their numbers are in files on disk.
 const (
 	tapsClass = gapsClass + 1 + iota
 	findingsClass
 	flowsClass
-	newerClass // records that another version wrote and this one cannot read
-	marksClass // how far a process has come, of which the last one counts
-	namesClass // the meaning of numbers in rows, and runs that begin: sent before rows
-	endsClass  // of runs: sent once the rows before are
+	newerClass // records written by another version that this one cannot read
+	marksClass // progress of a process; only the last one counts
+	namesClass // the meaning of ids in rows, and started runs: sent before rows
+	endsClass  // of runs: sent once all earlier rows are
 	numClasses
 )
 
-// What bounds the rows of one record of the outbox.
+// Bounds of the rows in one record of the outbox.
 const (
 	maxRecordRows = 1000
-	maxFlowRows   = 10_000 // that came with partials
+	maxFlowRows   = 10_000 // of rows that came with partials
 )
 
-// insertion is rows on their way to a table. Writing them again replaces them.
+// insertion is a set of rows for a table. Writing them again replaces them.
 type insertion struct {
 	into string // table and columns
 	rows int
 	fill func(to driver.Batch) error
 
 	parts   func() []part               // of each row
-	without func(gone []bool) insertion // all rows but those; of a single record, as parts is
-	joined  []insertion                 // the single ones that join made one; nil for a single one
+	without func(gone []bool) insertion // the rows not in gone; for a single record, as parts is
+	joined  []insertion                 // the single insertions behind a joined one; nil for a single one
 }
 
-// table is the one that the rows go to.
+// table is the name of the destination table.
 func (in insertion) table() string {
 	table, _, _ := strings.Cut(in.into, " ")
 	return table
 }
 
-// singles are the insertions that were joined to this one.
+// singles returns the insertions that were joined into this one.
 func (in insertion) singles() []insertion {
 	if in.joined == nil && in.rows > 0 {
 		return []insertion{in}
@@ -58,7 +58,7 @@ func (in insertion) singles() []insertion {
 	return in.joined
 }
 
-// join makes one insertion of two into the same table.
+// join combines two insertions into the same table.
 func (in insertion) join(o insertion) insertion {
 	all := insertion{into: in.into, rows: in.rows + o.rows, joined: slices.Concat(in.singles(), o.singles())}
 	all.fill = func(to driver.Batch) error {
@@ -72,14 +72,14 @@ func (in insertion) join(o insertion) insertion {
 	return all
 }
 
-// recordTable is how rows of a type come to their table.
+// recordTable describes how to write rows of a type to their table.
 type recordTable[T any] struct {
 	what   string // for people
 	class  int    // of the outbox
 	into   string
-	check  func(*T) error // what a row must be for the table to take it; may shorten it
+	check  func(*T) error // returns an error for an invalid row; may shorten fields
 	append func(to driver.Batch, r *T) error
-	part   func(*T) part // what is missing when it is lost
+	part   func(*T) part // the missing part if the row is lost
 
 	// Of tables with many rows, in place of append and of JSON in the outbox.
 	fill   func(to driver.Batch, rows []T) error
@@ -119,8 +119,8 @@ func (t *recordTable[T]) insertion(rows []T) insertion {
 	return in
 }
 
-// writeRecords stores rows. With an outbox they are on disk when it returns, and wait
-// there for the server; without one it waits itself.
+// writeRecords stores rows. With an outbox they are on disk when it returns, and wait there for
+// the server; without one writeRecords waits for the server.
 func writeRecords[T any](ctx context.Context, s *Store, t *recordTable[T], rows []T) error {
 	if s.writer == nil {
 		return ErrReadOnly
@@ -147,7 +147,7 @@ func writeRecords[T any](ctx context.Context, s *Store, t *recordTable[T], rows 
 	return nil
 }
 
-// takeRecords puts rows into the outbox as one record.
+// takeRecords appends rows to the outbox as one record.
 func takeRecords[T any](d *delivery, t *recordTable[T], rows []T) error {
 	d.start()
 	p, err := recordOf(t, rows)
@@ -183,8 +183,8 @@ func (t *recordTable[T]) encodeRows(rows []T) ([]byte, error) {
 	return payload, nil
 }
 
-// decodeRecords reads what takeRecords wrote. Payloads have checksums: one that makes no
-// sense is of a newer program (errNewerBatch).
+// decodeRecords decodes a record of takeRecords. Payloads have checksums: an invalid one was
+// written by a newer program (errNewerBatch).
 func decodeRecords(class int, payload []byte) (insertion, error) {
 	switch class {
 	case tapsClass:
@@ -212,7 +212,7 @@ func decodeRows[T any](t *recordTable[T], payload []byte) (insertion, error) {
 	return t.insertion(rows), nil
 }
 
-// decodeJSON wants no key that this version does not know.
+// decodeJSON fails for keys that this version does not know.
 func decodeJSON(class int, payload []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(payload))
 	d.DisallowUnknownFields()
@@ -222,7 +222,7 @@ func decodeJSON(class int, payload []byte, to any) error {
 	return nil
 }
 
-// takeJSON puts a record without rows into the outbox.
+// takeJSON appends a record without rows to the outbox.
 func (d *delivery) takeJSON(class int, record any) error {
 	d.start()
 	payload, err := json.Marshal(record)
@@ -239,7 +239,7 @@ func (d *delivery) takeJSON(class int, record any) error {
 // recordTables are the tables of records, in the order of their classes.
 func recordTables() []string { return []string{"taps", "findings", "flows"} }
 
-// className is what the rows of a class are called.
+// className is the name of a class, which for rows is their table's.
 func className(class int) string {
 	switch {
 	case class < numGrains:
@@ -252,13 +252,13 @@ func className(class int) string {
 	return recordTables()[class-tapsClass]
 }
 
-// recordPart is a part that no windows of partials are missing of: without a resolution
-// and observations.
+// recordPart is a part without missing windows of partials: it has no resolution and no
+// observations.
 func recordPart(s aggregate.Source, from, to int64) part {
 	return part{Producer: s.Producer, Incarnation: s.Incarnation, Epoch: s.Epoch, From: from, To: to}
 }
 
-// checkTimes wants a range that the server's times can hold.
+// checkTimes requires a range within the server's times.
 func checkTimes(from, to int64) error {
 	if from < 0 || to < from || to >= endOfTime {
 		return fmt.Errorf("times %d to %d ns: expected an order, in 1970 to 2105", from, to)
@@ -266,7 +266,7 @@ func checkTimes(from, to int64) error {
 	return nil
 }
 
-// bounded cuts text to n bytes at most, between characters.
+// bounded cuts text to at most n bytes, between characters.
 func bounded(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -282,12 +282,12 @@ const maxRecordName = 256
 
 func utcTime(ns int64) time.Time { return time.Unix(0, ns).UTC() }
 
-// recordView is how the views of records are called.
+// recordView formats a call of a view of records.
 func (s *Store) recordView(name string, from, to time.Time) string {
 	return fmt.Sprintf("%s.%s(from = '%s', to = '%s')", s.database, name, stamp(from), stamp(to))
 }
 
-// checkRange is the check of questions for records.
+// checkRange validates the range of questions for records.
 func checkRange(from, to time.Time) error {
 	q := Question{From: from, To: to, Resolution: time.Second}
 	return q.check(false)

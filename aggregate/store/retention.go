@@ -13,24 +13,23 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// Retention is how long rows of each table of partials are kept after they were written:
-// fine windows, 1 s and 1 min.
+// Retention is how long rows of each table of partials are kept after they were written: fine
+// windows, 1 s and 1 min.
 type Retention [numGrains]time.Duration
 
 // ErrRetention is the error of retentions out of bounds.
 var ErrRetention = errors.New("invalid retention")
 
-// expiry is how a server prints the retention of a table.
+// expiry matches the retention of a table as servers print it.
 var expiry = regexp.MustCompile(`TTL stored_at \+ toInterval(Second|Minute|Hour|Day)\(([0-9]+)\)`)
 
 var expiryUnits = map[string]time.Duration{"Second": time.Second, "Minute": time.Minute, "Hour": time.Hour, "Day": 24 * time.Hour}
 
-// forever is the retention of a table without one. Times of servers end in 2106: rows that
-// would expire later expire at once.
+// forever is the retention of a table without one. Times of servers end in 2106: rows that would
+// expire later expire at once.
 const forever = 50 * 365 * 24 * time.Hour
 
-// Retention tells what holds now; on a cluster, on the shard that keeps rows for the shortest
-// time.
+// Retention returns the present retentions; on a cluster, the shortest of all shards.
 func (s *Store) Retention(ctx context.Context) (Retention, error) {
 	kept := Retention{forever, forever, forever}
 	for _, sh := range s.shards(s.migrator) {
@@ -73,7 +72,7 @@ const (
 	MaxRetention = forever
 )
 
-// CheckRetention says what is wrong with how long rows are to be kept, as an ErrRetention.
+// CheckRetention returns an ErrRetention if a retention is out of bounds.
 func CheckRetention(d time.Duration) error {
 	if d < MinRetention || d > MaxRetention || d%time.Second != 0 {
 		return fmt.Errorf("%w: expected whole seconds, at least %s and at most %dd", ErrRetention, MinRetention, MaxRetention/(24*time.Hour))
@@ -81,7 +80,7 @@ func CheckRetention(d time.Duration) error {
 	return nil
 }
 
-// check says which of the retentions is out of bounds; 0 is in them.
+// check returns an error for the first retention out of bounds; 0 is valid.
 func (keep Retention) check() error {
 	for g, d := range keep {
 		if err := CheckRetention(d); err != nil && d != 0 {
@@ -91,10 +90,10 @@ func (keep Retention) check() error {
 	return nil
 }
 
-// SetRetention changes how long rows of each table of partials are kept after they were
-// written, finest first; 0 leaves a table as it is. It outlasts migrations. Setting
-// what holds already does nothing; what has expired by a new one is deleted by the
-// server in its own time. Names are kept at least as long.
+// SetRetention changes how long rows of each table of partials are kept after they were written,
+// finest first; 0 leaves a table unchanged. The setting survives migrations. Setting the present
+// retention again does nothing; the server deletes newly expired rows in its own time. Names are
+// kept at least as long.
 func (s *Store) SetRetention(ctx context.Context, keep Retention) error {
 	if err := keep.check(); err != nil || keep == (Retention{}) {
 		return err
@@ -129,14 +128,14 @@ func (s *Store) setRetention(ctx context.Context, conn driver.Conn, keep Retenti
 const (
 	recordRetention = 400 * 24 * time.Hour // of flows, taps, findings and gaps
 	// namesMargin is how much longer names are kept than the rows that use them: their last use
-	// is noted once a day, and an ancestor's use a day after its child's.
+	// is recorded once a day, and an ancestor's use a day after its child's.
 	namesMargin = 30 * 24 * time.Hour
 )
 
-// nameExpiry is how a server prints how long names are kept.
+// nameExpiry matches the retention of names as servers print it.
 var nameExpiry = regexp.MustCompile(`TTL used \+ toIntervalDay\(([0-9]+)\)`)
 
-// keepNames has names kept for as long after their last use as any rows after they were written.
+// keepNames keeps names as long after their last use as any rows after they were written.
 func (s *Store) keepNames(ctx context.Context, conn driver.Conn, rows Retention) error {
 	days := int64((max(slices.Max(rows[:]), recordRetention) + namesMargin + 24*time.Hour - 1) / (24 * time.Hour))
 	var differ []string
@@ -158,7 +157,7 @@ func (s *Store) keepNames(ctx context.Context, conn driver.Conn, rows Retention)
 	return err
 }
 
-// interval is a duration in the largest unit that holds it.
+// interval formats a duration in the largest unit that divides it.
 func interval(d time.Duration) string {
 	for _, unit := range []string{"Day", "Hour", "Minute"} {
 		if length := expiryUnits[unit]; d%length == 0 {

@@ -17,15 +17,15 @@ import (
 // RunMode tells whether a producer can be measured again.
 type RunMode uint8
 
-// A replayed capture gives the same observations each time, so only one run of it is
-// visible: the one done last or, while none is done, the one started last. Every run
-// of a live tap saw other packets, and all are visible.
+// A replayed capture gives the same observations each time, so only one run of it is visible: the
+// one that ended last or, if none has ended, the one that started last. Every run of a live tap
+// saw other packets, and all are visible.
 const (
 	RunReplay RunMode = 1
 	RunLive   RunMode = 2
 )
 
-// String is "replay" or "live".
+// String returns "replay" or "live".
 func (m RunMode) String() string {
 	if m == RunLive {
 		return "live"
@@ -33,21 +33,20 @@ func (m RunMode) String() string {
 	return "replay"
 }
 
-// Run is one pass of a producer under one configuration. Its Source is that of the
-// blocks it writes.
+// Run is one pass of a producer under one configuration. Its Source is the Source of its blocks.
 type Run struct {
 	aggregate.Source
 	Mode RunMode
 	Name string // file or tap, for people
 }
 
-// BeginRun announces a run before its first block. A run that was done before stays
-// visible while it is repeated. With an outbox it returns when that is on disk.
+// BeginRun announces a run before its first block. A run that has already ended stays visible
+// while it is repeated. With an outbox it returns when the announcement is on disk.
 func (s *Store) BeginRun(ctx context.Context, r Run) error {
 	return s.BeginRuns(ctx, []Run{r})
 }
 
-// BeginRuns is BeginRun for many, at the price of one.
+// BeginRuns is BeginRun for many runs, at the cost of one.
 func (s *Store) BeginRuns(ctx context.Context, list []Run) error {
 	for _, r := range list {
 		if r.Mode == RunLive && len(s.deliveries) > 0 {
@@ -57,8 +56,8 @@ func (s *Store) BeginRuns(ctx context.Context, list []Run) error {
 	return writeNames(ctx, s, "begin run", list, func(r *nameRecord, part []Run) { r.Runs = part })
 }
 
-// EndRun makes the run the visible one of its producer once its rows are written. A run that
-// failed is not ended: what was visible before it stays.
+// EndRun makes the run the visible one of its producer once its rows are written. Do not end a
+// failed run: the previously visible one then stays visible.
 //
 // It waits for the rows of a replay, and fails if some of them were lost on the way
 // (ErrRowsLost). With an outbox it returns for a live run when the end is on disk.
@@ -66,8 +65,7 @@ func (s *Store) EndRun(ctx context.Context, r Run) error {
 	return s.EndRuns(ctx, []Run{r})
 }
 
-// EndRuns is EndRun for many, at the price of one. Where one of them cannot be ended, none
-// is.
+// EndRuns is EndRun for many runs, at the cost of one. If one of them cannot be ended, none is.
 func (s *Store) EndRuns(ctx context.Context, list []Run) error {
 	if !slices.ContainsFunc(list, func(r Run) bool { return r.Mode == RunReplay }) {
 		return s.endLater(ctx, &ending{Done: list})
@@ -83,7 +81,7 @@ func (s *Store) EndRuns(ctx context.Context, list []Run) error {
 	return s.endNow(ctx, &ending{Done: list})
 }
 
-// runTable takes beginnings and ends.
+// runTable is the table of started and ended runs.
 func runTable(state string) *recordTable[Run] {
 	return &recordTable[Run]{
 		into: "runs (producer, incarnation, epoch, mode, state, name)",
@@ -95,14 +93,14 @@ func runTable(state string) *recordTable[Run] {
 
 // ending is a record of live runs that end.
 type ending struct {
-	Mark    []uint64 // of the outbox: all that was there is sent before
+	Mark    []uint64 // of the outbox: everything before it is sent first
 	Done    []Run
 	Killed  []Run // see EndKilled
 	Earlier []Run // see EndEarlier
 }
 
-// endLater ends live runs when all rows that were taken before are written: it returns when
-// that is on disk or, without an outbox, done.
+// endLater ends live runs once all earlier rows are written. It returns when the request is on
+// disk or, without an outbox, done.
 func (s *Store) endLater(ctx context.Context, e *ending) error {
 	if len(e.Done)+len(e.Killed)+len(e.Earlier) == 0 {
 		return nil
@@ -128,7 +126,7 @@ func (s *Store) endNow(ctx context.Context, e *ending) error {
 	return s.describe("end run", s.retry.do(ctx, func(ctx context.Context) error { return s.endRuns(ctx, e) }))
 }
 
-// runsAtOnce is how many runs fit into a statement.
+// runsAtOnce is the maximum number of runs in a statement.
 const runsAtOnce = 500
 
 // endRuns ends runs whose rows are written. Ending them again changes nothing.
@@ -155,18 +153,18 @@ func (s *Store) endRuns(ctx context.Context, e *ending) error {
 	return s.sendRecords(ctx, runTable("done").insertion(slices.Concat(e.Done, killed)))
 }
 
-// errNotDue is the error of a record that is tried again later, while others are sent.
+// errNotDue is the error of a record that is retried later, while others are sent.
 var errNotDue = errors.New("not due")
 
-// wait says when the next record of a class is due.
+// wait is the condition for the next record of a class to be due.
 type wait struct {
 	number uint64    // of the record
-	mark   []uint64  // once all of this is sent
-	until  time.Time // after an attempt that failed
+	mark   []uint64  // once everything before it is sent
+	until  time.Time // after a failed attempt
 	pauses retry.Backoff
 }
 
-// notDue are the classes whose next record waits for others.
+// notDue returns the classes whose next record waits for others.
 func (d *delivery) notDue() (list []int) {
 	for class, w := range d.waits {
 		if w != nil && !d.isDue(w) {
@@ -185,8 +183,8 @@ func (d *delivery) isDue(w *wait) bool {
 	return d.log.Reached(w.mark) && !time.Now().Before(w.until)
 }
 
-// sendEnds ends the runs of a record if it is due. A failure keeps no rows waiting: making
-// minutes again may fail for longer than sending them.
+// sendEnds ends the runs of a record if it is due. A failure does not hold up rows: rebuilding
+// minutes may fail for longer than sending them.
 func (d *delivery) sendEnds(ctx context.Context, e *outbox.Entry, payload []byte) error {
 	var end ending
 	if err := decodeJSON(endsClass, payload, &end); err != nil {
@@ -214,7 +212,7 @@ func (d *delivery) sendEnds(ctx context.Context, e *outbox.Entry, payload []byte
 	err := d.to.endRuns(attempt, &end)
 	if err != nil && !refused(err) && ctx.Err() == nil {
 		d.fail(err)
-		w.until = time.Now().Add(max(w.pauses.Pause(), time.Since(began))) // half of the time is for rows
+		w.until = time.Now().Add(max(w.pauses.Pause(), time.Since(began))) // leaves half of the time for rows
 		return errNotDue
 	}
 	d.waits[e.Class] = nil
@@ -224,8 +222,8 @@ func (d *delivery) sendEnds(ctx context.Context, e *outbox.Entry, payload []byte
 	return err
 }
 
-// lostOf counts rows of a source that were lost on their way through the outbox, and
-// those that may be of any source.
+// lostOf counts rows of a source that were lost on their way through the outbox, and lost rows of
+// unknown sources.
 func (s *Store) lostOf(source aggregate.Source) uint64 {
 	n := uint64(0)
 	for _, d := range s.deliveries {
@@ -236,26 +234,27 @@ func (s *Store) lostOf(source aggregate.Source) uint64 {
 	return n
 }
 
-// PartialRun is a replay that answers show although it is not done: it is under way, or
-// was interrupted. Rows of it may be missing.
+// PartialRun is a replay that answers include although it has not ended: it is running, or was
+// interrupted. Some of its rows may be missing.
 type PartialRun struct {
 	aggregate.Source
 	Name    string
 	Started time.Time
 }
 
-// maxPartialRuns bounds what is said of replays that are not done.
+// maxPartialRuns bounds the list of unfinished replays.
 const maxPartialRuns = 1000
 
-// partialRuns are replays without an end that no other pass of their capture hides.
+// partialRuns is the query for replays without an end that no other run of their capture
+// supersedes.
 func (s *Store) partialRuns() string {
 	return fmt.Sprintf(`SELECT producer, incarnation, epoch, any(name) AS name, maxIf(at, state = 'started') AS started FROM %[1]s.runs
 WHERE mode = 'replay' AND (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.superseded)
 GROUP BY producer, incarnation, epoch HAVING countIf(state = 'done') = 0`, s.database)
 }
 
-// PartialRuns are the first 1000 replays by name whose numbers are shown in part. A
-// capture that was replayed to its end before is none of them: that pass stays visible.
+// PartialRuns returns the first 1000 replays by name that answers include only in part. It leaves
+// out captures with an earlier complete replay: that run stays visible.
 func (s *Store) PartialRuns(ctx context.Context) ([]PartialRun, error) {
 	query := fmt.Sprintf("%s ORDER BY name, producer, incarnation, epoch LIMIT %d", s.partialRuns(), maxPartialRuns)
 	var list []PartialRun
@@ -270,7 +269,7 @@ func (s *Store) PartialRuns(ctx context.Context) ([]PartialRun, error) {
 	return list, err
 }
 
-// partial tells of replays that may still be under way. Those that cannot are faults.
+// partial reports replays that may still be running. Older ones are faults.
 func (v *verifier) partial(ctx context.Context) error {
 	return v.report(ctx, Finding{Check: "run under way or interrupted", Table: "runs", Info: true}, fmt.Sprintf(
 		"SELECT count(), any(concat('producer ', toString(producer), ', ', name)) FROM (%s) WHERE started >= '%s'",

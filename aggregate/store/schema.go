@@ -18,21 +18,21 @@ var migrationFiles embed.FS
 // DefaultDatabase is the database that holds the schema unless another is named.
 const DefaultDatabase = "csigscope"
 
-// databaseName is what a database may be called: names are part of statements, which
-// cannot take them as parameters.
+// databaseName matches valid names of databases: names are part of statements, which cannot take
+// them as parameters.
 var databaseName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
 // grain is one table of partials.
 type grain struct {
 	Suffix    string
-	Length    time.Duration // of a window; 0 in the fine table, whose rows say it
+	Length    time.Duration // of a window; 0 in the fine table, whose rows have a column for it
 	KeyStart  string        // function of window_start
 	Partition string
 	Retention string
 	Windows   string
 }
 
-// Fine tells the table whose rows have windows of any length below 1 s.
+// Fine reports the table whose rows have windows of any length below 1 s.
 func (g grain) Fine() bool { return g.Length == 0 }
 
 func (g grain) table() string { return "partials_" + g.Suffix }
@@ -44,8 +44,8 @@ const (
 	numGrains
 )
 
-// grainAt are the tables of partials, finest first. Partitions follow windows, never
-// the time of insertion, and are so long that a retention is some tens of them.
+// grainAt returns the tables of partials, finest first. Partitions follow windows, never the time
+// of insertion, and are so long that a retention is some tens of them.
 func grainAt(i int) grain {
 	switch i {
 	case fineGrain:
@@ -56,7 +56,7 @@ func grainAt(i int) grain {
 	return grain{"1m", time.Minute, "toStartOfHour", "toYYYYMM(window_start)", "400 DAY", "1 min windows"}
 }
 
-// partition is the start of the partition that a window lies in, Unix ns.
+// partition is the start of a window's partition, Unix ns.
 func partition(g int, windowStart int64) int64 {
 	t := time.Unix(0, windowStart).UTC()
 	switch g {
@@ -68,13 +68,13 @@ func partition(g int, windowStart int64) int64 {
 	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC).UnixNano()
 }
 
-// CheckResolution says why no table holds windows of a length.
+// CheckResolution returns an error if no table holds windows of this length.
 func CheckResolution(d time.Duration) error {
 	_, err := grainOf(d)
 	return err
 }
 
-// grainOf is the table that holds windows of a length.
+// grainOf is the table for windows of a length.
 func grainOf(resolution time.Duration) (int, error) {
 	switch {
 	case resolution == time.Minute:
@@ -115,8 +115,8 @@ func (g sqlGrain) InWindows() sqlGrain {
 	return g
 }
 
-// unpack is the expression that turns a packed column into an array of integers.
-// Servers since 25.8 do it in one step, six times as fast as element by element.
+// unpack is an expression that converts a packed column to an array of integers. Servers since
+// 25.8 do it in one step, six times as fast as element by element.
 func unpack(v version, column string, bits int) string {
 	if !v.before(version{25, 8}) {
 		return fmt.Sprintf("reinterpret(%s, 'Array(UInt%d)')", column, bits)
@@ -126,8 +126,8 @@ func unpack(v version, column string, bits int) string {
 		bits, column, width, width, column, width)
 }
 
-// migrations renders the schema of a database on servers of a version, in the order in
-// which it is applied: tables by their numbers, then the views, which read the newest tables.
+// migrations renders the schema of a database on servers of a version, in the order of
+// application: tables by their numbers, then the views, which read the newest tables.
 func migrations(l layout, server version) ([]migration, error) {
 	if !databaseName.MatchString(l.database) {
 		return nil, fmt.Errorf("name database %q: expected letters, digits and _, at most 64", l.database)
@@ -207,8 +207,8 @@ func cutStatements(text string) []string {
 	return statements
 }
 
-// Statements is the whole schema for a database, in order, as it is created on a
-// current server. Running it again changes nothing.
+// Statements returns the whole schema for a database on a current server, in order. Running the
+// statements again changes nothing.
 func Statements(database string) ([]string, error) { return statements(layout{database: database}) }
 
 func statements(l layout) ([]string, error) {
@@ -223,14 +223,13 @@ func statements(l layout) ([]string, error) {
 	return statements, nil
 }
 
-// ErrOldServer is the error of servers that lack what the schema needs.
+// ErrOldServer is the error for servers that are too old for the schema.
 var ErrOldServer = errors.New("server too old")
 
-// version is a server's, by which features are told apart.
+// version is a server's version, which decides the features to use.
 type version struct{ major, minor int }
 
-// The oldest server that the views run on, and one that has all that is used where
-// present.
+// The oldest server that supports the views, and one that supports every optional feature in use.
 var (
 	oldestServer  = version{24, 8}
 	currentServer = version{26, 7}
@@ -242,8 +241,8 @@ func (v version) before(o version) bool {
 
 func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
 
-// parseVersion reads the answer to SELECT version(), such as "26.7.2.1", and refuses
-// servers that are too old.
+// parseVersion parses the answer to SELECT version(), such as "26.7.2.1", and refuses servers
+// that are too old.
 func parseVersion(s string) (version, error) {
 	parts := strings.SplitN(s, ".", 3)
 	if len(parts) < 2 {

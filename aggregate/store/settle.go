@@ -10,16 +10,16 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// Settled is what a database got from its outboxes to be whole again.
+// Settled sums up the rows that a database received from its outboxes.
 type Settled struct {
 	Sent   uint64 // rows that had waited
-	Resent uint64 // batches that the server had taken once and has no longer
-	// Strangers are runs that rows are of and that the database does not know: their
-	// names and their end were not in the outbox. Replays of them make them whole.
+	Resent uint64 // batches that the server had taken once and has lost
+	// Strangers counts runs with rows but without an entry in runs: their names and their end
+	// were not in the outbox. Replaying their captures again completes them.
 	Strangers uint64
 }
 
-// WriteText writes for people what the database got.
+// WriteText writes the sums for people to read.
 func (s *Settled) WriteText(w io.Writer) {
 	if s.Sent > 0 || s.Resent > 0 {
 		fmt.Fprintf(w, "from the outbox: %d rows that had waited, %d batches that the backup lacks\n", s.Sent, s.Resent)
@@ -29,9 +29,9 @@ func (s *Settled) WriteText(w io.Writer) {
 	}
 }
 
-// Settle sends what waits in the outboxes, looks for what they keep of rows that the
-// server took, and sends again what it has no longer, as after a restore from a backup:
-// all of that is newer than the backup, or in it. It waits while the server is away.
+// Settle sends the rows that wait in the outboxes, and sends acknowledged rows again that the
+// server has lost, as after a restore from a backup: each such row is newer than the backup, or
+// in it. It waits while the server is unreachable.
 func (s *Store) Settle(ctx context.Context) (Settled, error) {
 	if err := s.Flush(ctx); err != nil {
 		return Settled{}, err
@@ -54,7 +54,7 @@ func (s *Store) Settle(ctx context.Context) (Settled, error) {
 	return done, err
 }
 
-// looked waits until the server was asked for all batches that are kept.
+// looked waits until all kept batches were verified.
 func (d *delivery) looked(ctx context.Context) error {
 	for {
 		d.mu.Lock()
@@ -73,7 +73,7 @@ func (d *delivery) looked(ctx context.Context) error {
 	}
 }
 
-// look asks the server for the batches that are kept.
+// look verifies the kept batches.
 func (d *delivery) look(ctx context.Context) {
 	d.outage = !d.verify(ctx)
 	if !d.outage {
@@ -96,9 +96,9 @@ func (s *Store) strangers(ctx context.Context) (uint64, error) {
 	return n, err
 }
 
-// DiscardOutbox forgets all that is in the outboxes, and gives the number of rows that
-// waited there and that no server has. It comes before Migrate and before the first write,
-// which begin to send, and fails after them.
+// DiscardOutbox deletes all records in the outboxes, and returns the number of waiting rows that
+// no server has. Call it before Migrate and before the first write: both start sending, and after
+// them it fails.
 func (s *Store) DiscardOutbox() (uint64, error) {
 	lost := uint64(0)
 	for _, d := range s.deliveries {

@@ -15,15 +15,14 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// On a cluster, all rows of one incarnation of a producer are on one shard: FINAL counts a row
-// that was written twice once only within a shard. The table shards says which shard it is,
-// for all collectors, so that a shard that is added later splits none: it gets the
-// incarnations that begin from then on.
+// On a cluster, all rows of one incarnation of a producer are on one shard: FINAL removes a
+// duplicate row only within a shard. The table shards records the shard for all collectors, so
+// that a shard added later splits no incarnation: it gets only those that begin afterwards.
 
-// identity is what is pinned to a shard.
+// identity is the unit that is pinned to a shard.
 type identity struct{ producer, incarnation uint64 }
 
-// identities are a set, in the order in which they came.
+// identities are a set, in insertion order.
 type identities struct {
 	list []identity
 	seen map[identity]bool
@@ -39,24 +38,24 @@ func (s *identities) add(id identity) {
 	}
 }
 
-// pins are the shards of identities as far as this process knows them.
+// pins caches the shards of identities.
 type pins struct {
 	mu    sync.Mutex
 	known map[identity]uint32
 }
 
 const (
-	// maxPins bounds the memory of pins; those beyond are read again.
+	// maxPins bounds the memory of pins; further ones are read again.
 	maxPins = 1 << 17
-	// pinsAtOnce is how many identities fit into a question.
+	// pinsAtOnce is the maximum number of identities in a query.
 	pinsAtOnce = 1000
 )
 
 // errUnpinned is the error of pins that were written and cannot be read yet.
 var errUnpinned = errors.New("the shard of new rows is not known yet")
 
-// pinned returns the shard of each identity. New ones are pinned to a shard of the cluster as
-// it is now, and on disk when pinned returns.
+// pinned returns the shard of each identity. New identities are pinned to a shard of the present
+// cluster, and their pins are on disk when pinned returns.
 func (s *Store) pinned(ctx context.Context, list []identity) (map[identity]uint32, error) {
 	s.pins.mu.Lock()
 	defer s.pins.mu.Unlock()
@@ -84,9 +83,9 @@ func (s *Store) pinned(ctx context.Context, list []identity) (map[identity]uint3
 	return known, nil
 }
 
-// pin reads the shards of identities, and records one for those that have none. Of several
-// collectors that do so at once the first one wins: the table drops a further insert with the
-// same token. The losers read what the winner wrote.
+// pin reads the shards of identities, and records one for those that have none. If several
+// collectors do so at once, the first one wins: the table drops further inserts with the same
+// token. The losers read the winner's shard.
 func (s *Store) pin(ctx context.Context, list []identity) (map[identity]uint32, error) {
 	found, err := s.readPins(ctx, list)
 	if err != nil || len(found) == len(list) {
@@ -128,7 +127,7 @@ func (s *Store) readPins(ctx context.Context, list []identity) (map[identity]uin
 	return found, err
 }
 
-// writePin is an insert for each identity, since its token stands for one.
+// writePin writes one insert for each identity, since its token stands for one.
 func (s *Store) writePin(ctx context.Context, id identity, number uint32) error {
 	settings := clickhouse.Settings{"async_insert": 0, "insert_deduplication_token": fmt.Sprintf("%d-%d", id.producer, id.incarnation)}
 	to, err := s.names.PrepareBatch(s.inserting(ctx, settings), "INSERT INTO "+s.database+"."+shardsTable+" (producer, incarnation, shard)")
@@ -142,8 +141,8 @@ func (s *Store) writePin(ctx context.Context, id identity, number uint32) error 
 	return to.Send()
 }
 
-// rendezvous chooses the shard whose hash with the identity is highest: collectors that know
-// the same shards choose alike.
+// rendezvous chooses the shard whose hash with the identity is highest: collectors that know the
+// same shards make the same choice.
 func rendezvous(id identity, shards []shard) (number uint32) {
 	highest := uint64(0)
 	for _, sh := range shards {
@@ -158,7 +157,7 @@ func rendezvous(id identity, shards []shard) (number uint32) {
 	return number
 }
 
-// shardConn is the connection to a shard that rows are pinned to.
+// shardConn is the connection to a shard with pinned rows.
 func (s *Store) shardConn(number uint32) (driver.Conn, error) {
 	for _, sh := range s.shards(nil) {
 		if sh.number == number {
@@ -175,8 +174,8 @@ type server struct {
 	parts   map[uint32]*batch // reused: the rows of each shard
 }
 
-// sendBatch writes a batch, on a cluster each shard's rows to that shard. A batch that fails
-// in part may be sent again.
+// sendBatch writes a batch, on a cluster each shard's rows to that shard. A batch that fails in
+// part may be sent again.
 func (s *server) sendBatch(ctx context.Context, b *batch, token string) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
@@ -213,7 +212,7 @@ func (s *server) sendParts(ctx context.Context, b *batch, token string) error {
 	return nil
 }
 
-// divide puts the rows of a batch into parts, by shard.
+// divide divides the rows of a batch into parts, by shard.
 func (s *server) divide(ctx context.Context, b *batch) error {
 	producer, incarnation := b.words[producerColumn], b.words[incarnationColumn]
 	at := func(i int) identity { return identity{producer[i], incarnation[i]} }
@@ -248,7 +247,7 @@ func (s *server) divide(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// sendRecords writes rows once. Those of a split table go to their shards.
+// sendRecords writes rows once. Rows of a split table go to their shards.
 func (s *Store) sendRecords(ctx context.Context, in insertion) error {
 	if !s.layout.clustered() || !split(in.table()) {
 		return s.insertRecords(ctx, s.names, in)

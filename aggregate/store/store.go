@@ -20,29 +20,28 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// Options say how a server or the embedded engine is reached. Writer, Migrator and
-// Reader may be the same; the embedded engine has a connection for each, which keeps
-// a slow question from delaying what is written.
+// Options describe how to reach a server or the embedded engine. Writer, Migrator and Reader may
+// be the same; the embedded engine has a connection for each, so that a slow query does not delay
+// writes.
 type Options struct {
-	Writer   *clickhouse.Options // nil: the store only answers
+	Writer   *clickhouse.Options // nil: the store is read-only
 	Migrator *clickhouse.Options // nil: as Writer, or else Reader
 	Reader   *clickhouse.Options // nil: as Writer
 
 	Database string // empty: DefaultDatabase
 
-	// Cluster names the cluster of the server's system.clusters that the database is sharded
-	// over; empty: the database is on that server alone. Reader then only finds the servers,
-	// and At is the way of all else.
+	// Cluster names the entry in the server's system.clusters over which the database is sharded;
+	// empty: the database is on that server alone. With a cluster, Reader only finds the servers,
+	// and At connects to them for everything else.
 	Cluster string
-	// At says how a server of the cluster is reached, by host:port; required with Cluster.
+	// At returns the options for a server of the cluster, at host:port; required with Cluster.
 	At func(address string) (*clickhouse.Options, error)
 	// unreplicated is for tests, see layout.
 	unreplicated bool
 
 	Logger *slog.Logger // nil: silent
 
-	// ToDrop opens databases from before version 1 too, of which Contents and Drop alone
-	// know something.
+	// ToDrop also opens databases from before version 1. Only Contents and Drop work on them.
 	ToDrop bool
 
 	// Thresholds say when cells are congested; zero: aggregate.DefaultThresholds.
@@ -50,14 +49,13 @@ type Options struct {
 
 	// Limits bound each question.
 	Limits Limits
-	// RetryFor is how long a batch is sent again while the server is away, 1 min
-	// unless set. Rows wait in memory meanwhile, and WriteBlock blocks when that is
-	// full.
+	// RetryFor is how long to retry a batch while the server is unreachable, 1 min unless set.
+	// Rows wait in memory meanwhile, and WriteBlock blocks when that is full.
 	RetryFor time.Duration
-	// Outbox keeps batches on disk until the server has them, however long that
-	// takes; nil: in memory, and no longer than RetryFor.
+	// Outbox keeps batches on disk until the server has them, however long that takes; nil: in
+	// memory, and no longer than RetryFor.
 	Outbox *Outbox
-	// Later opens a store with an Outbox while its server is away; nil: Open fails then.
+	// Later opens a store with an Outbox while its server is unreachable; nil: Open then fails.
 	Later *Later
 }
 
@@ -66,7 +64,7 @@ type Store struct {
 	database string
 	layout   layout
 	host     string
-	schema   []migration // in the order in which they are applied
+	schema   []migration // in the order of application
 	logger   *slog.Logger
 	limits   Limits
 	settings clickhouse.Settings // the limits that the reader's user may set
@@ -90,21 +88,21 @@ type Store struct {
 	stopPreparing func() // nil without Later
 
 	deliveries []*delivery // of outboxes, the own one first; none without
-	left       uint64      // in them, once they are closed
+	left       uint64      // in them after Close
 	trims      trimCounts
 
 	unlisted    map[string]*atomic.Uint64 // names that the last list of a table left out
 	unlistedLog retry.LogThrottle
 }
 
-// Open connects, and refuses servers before 24.8 (ErrOldServer) and databases from before
-// version 1 of the schema (ErrEarlierSchema). It changes nothing: the schema is made by
-// Migrate. The caller closes the store.
+// Open connects, and refuses servers before 24.8 (ErrOldServer) and databases from before version
+// 1 of the schema (ErrEarlierSchema). It changes nothing: Migrate creates the schema. The caller
+// closes the store.
 //
-// With Later Open does not need the server. Rows go into the outbox at once, and all of
-// that, Migrate included, is done in the background, again and again until it succeeds.
-// Until then questions fail with ErrNotReady. A server that answers in time and refuses the
-// store is an error of Open as without Later.
+// With Later, Open does not need the server. Rows go into the outbox at once, and the store
+// connects and migrates in the background, with retries until it succeeds. Until then questions
+// fail with ErrNotReady. If the server answers in time and refuses the store, Open returns the
+// same error as without Later.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		database:   defaultTo(o.Database, DefaultDatabase),
@@ -176,7 +174,8 @@ func (s *Store) connect(ctx context.Context, o *Options) error {
 	return s.openWriter(o)
 }
 
-// meet finds out what the server can do, and refuses what this program cannot work with.
+// meet reads the server's version and settings, and refuses servers and databases that this
+// program cannot use.
 func (s *Store) meet(ctx context.Context, o *Options) error {
 	version, err := s.serverVersion(ctx)
 	if err != nil {
@@ -199,7 +198,7 @@ func (s *Store) meet(ctx context.Context, o *Options) error {
 	return s.refuseOthers(ctx, s.migrator)
 }
 
-// openWriter takes rows from now on.
+// openWriter accepts rows from now on.
 func (s *Store) openWriter(o *Options) error {
 	if s.fleet != nil {
 		s.names = s.fleet.any
@@ -223,9 +222,10 @@ func (s *Store) openWriter(o *Options) error {
 			return err
 		}
 		send = s.deliveries[0].take
-		// What must not be lost waits on disk, so that what refers to it may wait too.
+		// Names and ends must not be lost, so they wait on disk, and so may the rows that refer
+		// to them.
 		s.retry.limit = math.MaxInt64
-		sending.limit = 0 // take knows itself how long to try
+		sending.limit = 0 // take itself limits how long it retries
 	}
 	s.writer = newWriter(send, o.Outbox != nil, sending)
 	s.writer.start()
@@ -254,10 +254,9 @@ func (s *Store) serverVersion(ctx context.Context) (version, error) {
 	return parseVersion(text)
 }
 
-// Close sends what is buffered, waits for it, and closes the connections. Its error
-// is that of rows that could not be written, which are lost then. With an outbox it
-// does not wait for a server that is away: the next store that opens the outbox sends
-// what is left there.
+// Close sends buffered rows, waits for them, and closes the connections. Its error reports rows
+// that could not be written, which are lost. With an outbox it does not wait for an unreachable
+// server: the next store that opens the outbox sends the remaining rows.
 func (s *Store) Close() error {
 	var failed error
 	for _, d := range s.deliveries {
@@ -284,11 +283,10 @@ func (s *Store) Close() error {
 	return failed
 }
 
-// Left is how many rows wait in outboxes for the next command, after Close.
+// Left returns, after Close, how many rows wait in outboxes for the next command.
 func (s *Store) Left() uint64 { return s.left }
 
-// query runs a bounded question to a server that is ready, and calls row for each row of
-// its answer.
+// query runs a bounded query on a server that is ready, and calls row for each row of its answer.
 func (s *Store) query(ctx context.Context, conn driver.Conn, what, query string, row func(driver.Rows) error) error {
 	if err := s.server.err(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -296,7 +294,7 @@ func (s *Store) query(ctx context.Context, conn driver.Conn, what, query string,
 	return s.ask(ctx, conn, what, query, row)
 }
 
-// ask is query for what makes the server ready.
+// ask is query for the preparation of the server, before it is ready.
 func (s *Store) ask(ctx context.Context, conn driver.Conn, what, query string, row func(driver.Rows) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.Time)
 	defer cancel()

@@ -21,18 +21,18 @@ type pending struct {
 	label *label
 }
 
-// newPending makes a record of rows. It is the payload's.
+// newPending makes a record of rows, which owns payload.
 func newPending(class int, rows uint64, l *label, payload []byte) (pending, error) {
 	text, err := l.encode()
 	return pending{outbox.Record{Class: class, Weight: rows, Extent: l.extent(), Label: text, Payload: payload}, l}, err
 }
 
-// maxGroupBytes bounds the records that are appended at once, as does a 16th of the outbox:
-// rows that had to wait for their turn may be more.
+// maxGroupBytes bounds the records in one append, as does a 16th of the outbox: rows that had to
+// wait for their turn may exceed it.
 const maxGroupBytes = 32 << 20
 
-// take puts batches into the outbox, and marks behind them; they are on disk when take
-// returns nil, or given up and counted. The writer calls it.
+// take appends batches, and marks after them, to the outbox; they are on disk when take returns
+// nil, or given up and counted. The writer calls it.
 func (d *delivery) take(_ context.Context, list []*batch, marks []byte) error {
 	d.start()
 	var group []pending
@@ -74,10 +74,11 @@ func (d *delivery) take(_ context.Context, list []*batch, marks []byte) error {
 	return d.append(group...)
 }
 
-// append writes records. At the bound of the outbox, and on a disk that is full while rows
-// wait on it, live rows make room, finest and oldest first, and never for finer ones; rows
-// that can be had again wait for the server. A disk that fails is tried again for a while.
-// Names and ends that find no room are an error: no gap could stand for them.
+// append writes records. When the outbox reaches its bound, or the disk is full and rows wait on
+// it, live rows make room by dropping others: finest and oldest first, and never in favor of
+// finer ones. Replayed rows, which can be read again, wait for the server. A failing disk is
+// retried for a while. Names and ends without room are an error, since no gap could stand for
+// them.
 func (d *delivery) append(group ...pending) error {
 	started, backoff := time.Now(), newBackoff()
 	for len(group) > 0 {
@@ -88,7 +89,7 @@ func (d *delivery) append(group ...pending) error {
 		for i := range group {
 			records[i] = group[i].Record
 		}
-		waiting := d.rowsWait() // asked before: what is sent while Append fails leaves room
+		waiting := d.rowsWait() // before Append: rows sent while it fails leave room
 		err := d.log.Append(records...)
 		full := errors.Is(err, outbox.ErrFull) || outbox.NoSpace(err) && waiting
 		waited := time.Since(started)
@@ -96,7 +97,7 @@ func (d *delivery) append(group ...pending) error {
 		expendable := live && group[0].Class < namesClass
 		switch {
 		case err == nil:
-			_ = d.appendPending() // has told, and is tried again
+			_ = d.appendPending() // logs its error, and is retried
 			return nil
 		case full && waiting && !d.rowsWait():
 			continue
@@ -122,7 +123,7 @@ func (d *delivery) append(group ...pending) error {
 	return nil
 }
 
-// leastOf is the class of a group that gives way first.
+// leastOf is the class of a group that is given up first.
 func leastOf(group []pending) int {
 	least := group[0].Class
 	for i := range group {
@@ -133,27 +134,26 @@ func leastOf(group []pending) int {
 	return least
 }
 
-// rowsWait tells whether the outbox holds rows whose place others could have.
+// rowsWait reports whether the outbox holds rows that could be dropped for others.
 func (d *delivery) rowsWait() bool {
 	_, ok := d.log.Oldest(numGrains - 1)
 	return ok
 }
 
-// makeRoom drops rows for a record of a class; it is false where there are none to drop.
+// makeRoom drops rows for a record of a class; it is false if there are none to drop.
 func (d *delivery) makeRoom(class int) bool {
 	s, ok := d.log.Oldest(class)
 	return ok && s.Class != namesClass && d.drop(s, lostFull)
 }
 
-// drop gives up the rows of a segment. The gap goes first: rows are never lost in
-// silence, not even in a crash between the two. Where the disk is full it takes the
-// place of what is dropped.
+// drop gives up the rows of a segment. It writes the gap first: rows are never lost silently, not
+// even in a crash between the two. On a full disk the gap takes the place of the dropped rows.
 func (d *delivery) drop(s outbox.Segment, reason outbox.Reason) bool {
 	c, err := d.contents(s)
 	if err != nil {
 		d.logger.Error("rows to drop cannot be read", slog.String("error", err.Error()))
 	}
-	if s.Weight > c.sum.Weight { // of records that are damaged
+	if s.Weight > c.sum.Weight { // of damaged records
 		c.parts = addPart(c.parts, d.partOf(s.Class, s.Weight-c.sum.Weight, c.extent))
 		c.sum.Weight = s.Weight
 	}
@@ -172,7 +172,7 @@ func (d *delivery) drop(s outbox.Segment, reason outbox.Reason) bool {
 	return true
 }
 
-// contents is what the labels of a segment say together.
+// contents sums up the labels of a segment.
 type contents struct {
 	parts  []part
 	sum    outbox.Lost
@@ -212,8 +212,7 @@ func (d *delivery) contents(s outbox.Segment) (c contents, err error) {
 // anyClass stands for all classes.
 const anyClass = -1
 
-// giveUp counts the records of a class that never came into the outbox, and returns the
-// others.
+// giveUp counts the records of a class that never reached the outbox, and returns the others.
 func (d *delivery) giveUp(reason outbox.Reason, group []pending, class int) (left []pending) {
 	for i := range group {
 		p := &group[i]
@@ -222,7 +221,7 @@ func (d *delivery) giveUp(reason outbox.Reason, group []pending, class int) (lef
 			continue
 		}
 		if p.label == nil {
-			continue // marks: those before stay
+			continue // marks: the previous ones stay
 		}
 		err := d.appendGaps(gapsOf(p.label.Parts, string(reason), xxhash.Sum64(p.Label), d.now()))
 		d.log.Count(reason, outbox.Lost{Records: 1, Weight: p.Weight})
@@ -233,8 +232,8 @@ func (d *delivery) giveUp(reason outbox.Reason, group []pending, class int) (lef
 	return left
 }
 
-// partsOf is what is missing without a record: what its label says or, where that is lost
-// as well, how many rows there were, and of which time.
+// partsOf returns the parts that are missing without a record: those of its label or, if that is
+// lost too, one part with the number and time of its rows.
 func (d *delivery) partsOf(e *outbox.Entry) []part {
 	if parts := parseLabel(e.Label).Parts; len(parts) > 0 {
 		return parts
@@ -242,8 +241,8 @@ func (d *delivery) partsOf(e *outbox.Entry) []part {
 	return []part{d.partOf(e.Class, e.Weight, e.Extent)}
 }
 
-// partOf is some rows of a class whose source nobody knows. Of gaps that are lost it
-// cannot be said how many rows they are about.
+// partOf is a part for rows of a class with an unknown source. For lost gaps the number of
+// affected rows is unknown too.
 func (d *delivery) partOf(class int, rows uint64, at outbox.Extent) part {
 	p := part{From: at.From, To: at.To, Rows: rows}
 	switch {
@@ -255,7 +254,7 @@ func (d *delivery) partOf(class int, rows uint64, at outbox.Extent) part {
 	return p
 }
 
-// report tells of lost records, and leaves a gap in the place of rows.
+// report logs lost records, and records a gap if they held rows.
 func (d *delivery) report(reason outbox.Reason, e *outbox.Entry) {
 	parts, gap := d.partsOf(e), e.Class < namesClass
 	if gap {
@@ -267,7 +266,7 @@ func (d *delivery) report(reason outbox.Reason, e *outbox.Entry) {
 		slog.Uint64("first", e.First), slog.Uint64("last", e.Last), slog.Uint64("rows", e.Weight), slog.Bool("gap", gap))
 }
 
-// appendPending tries again with gaps that the disk did not take.
+// appendPending retries gaps that the disk did not take.
 func (d *delivery) appendPending() error {
 	d.gaps.Lock()
 	n := len(d.pending)
@@ -278,8 +277,8 @@ func (d *delivery) appendPending() error {
 	return d.appendGaps(nil)
 }
 
-// appendGaps puts gaps into the outbox, so that they come to the table when the server
-// is back. Those that do not fit onto a failing disk come with the next ones.
+// appendGaps appends gaps to the outbox, so that they reach the table once the server is
+// available. Gaps that a failing disk does not take are written with the next ones.
 func (d *delivery) appendGaps(list []gap) error {
 	d.gaps.Lock()
 	defer d.gaps.Unlock()
@@ -307,8 +306,8 @@ func (d *delivery) appendGaps(list []gap) error {
 	return nil
 }
 
-// lose counts rows of this process's own that the table will not have, by their source
-// where it is known. What earlier processes left is not of any run of this one.
+// lose counts this process's own rows that will never be stored, by their source if it is known.
+// Rows left by earlier processes belong to no run of this one.
 func (d *delivery) lose(parts []part, records uint64, own bool) {
 	if !own {
 		return
@@ -329,7 +328,7 @@ func (d *delivery) lose(parts []part, records uint64, own bool) {
 }
 
 const (
-	// maxLostSources bounds what is remembered of sources with losses.
+	// maxLostSources bounds the number of sources with counted losses.
 	maxLostSources = 1 << 12
 	// maxPendingGaps bounds the gaps that wait for a disk.
 	maxPendingGaps = 1 << 12

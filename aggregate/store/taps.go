@@ -10,34 +10,34 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TapRow is what one tap took in over a period: a piece of a capture file, or some
-// seconds of a live tap. Rows of the same tap add up.
+// TapRow sums up the traffic of one tap over a period: a piece of a capture file, or some seconds
+// of a live tap. Rows of the same tap add up.
 type TapRow struct {
 	aggregate.Source
-	Seq uint64 // tells the periods and interfaces of a producer apart
+	Seq uint64 // distinguishes the periods and interfaces of a producer
 
 	Name       string  // of the tap; of a session MIRROR/SWITCH/SESSION
 	Place      string  // receiver, sender or mid
-	Interface  string  // as the capture names it; empty where it does not
+	Interface  string  // as in the capture; empty if unknown
 	Link       string  // link type
-	Timestamps string  // who wrote the times: file, software, hardware or switch
+	Timestamps string  // source of the times: file, software, hardware or switch
 	TickNS     float64 // resolution of the times, ns
 	From, To   int64   // earliest and latest packet, Unix ns; both 0 without times
 
 	Packets, Bytes uint64            // Bytes on the wire
-	Frames         map[string]uint64 // packets by what decoding them came to
+	Frames         map[string]uint64 // packets by result of decoding
 
-	// Weighted observations. Tags + Reflections = Observations = Stored + Overflow +
-	// Late + the sum of Rejected. Untouched and Trimmed are parts of Stored + Overflow.
+	// Weighted observations. Tags + Reflections = Observations = Stored + Overflow + Late + the
+	// sum of Rejected. Untouched and Trimmed are parts of Stored + Overflow.
 	Tags, Reflections                    uint64
 	Observations, Stored, Overflow, Late uint64
 	Rejected                             map[string]uint64 // by reason
 	Untouched, Trimmed                   uint64
 
-	KernelDrops, Freezes uint64 // packets the kernel had no room for; times its ring was full
-	SuperFrames          uint64 // packets that receive offload made of several
+	KernelDrops, Freezes uint64 // packets dropped by the kernel; times its ring was full
+	SuperFrames          uint64 // packets that receive offload merged from several
 	Lost                 uint64 // packets missing in the numbers of a mirror session
-	SkewNS               int64  // of the clock, as far as it is known
+	SkewNS               int64  // of the clock; 0 if unknown
 }
 
 var tapTable = recordTable[TapRow]{
@@ -56,20 +56,20 @@ var tapTable = recordTable[TapRow]{
 	part: func(r *TapRow) part { return recordPart(r.Source, r.From, r.To) },
 }
 
-// WriteTaps stores what taps took in. Rows that are there already are replaced. With an
-// outbox it returns when they are on disk.
+// WriteTaps stores rows of taps and replaces rows with the same identity. With an outbox it
+// returns when they are on disk.
 func (s *Store) WriteTaps(ctx context.Context, rows []TapRow) error {
 	return writeRecords(ctx, s, &tapTable, rows)
 }
 
-// TapTotal is what a tap took in over a range. Its Source and Seq are not set.
+// TapTotal is the sum of a tap over a range. Its Source and Seq are not set.
 type TapTotal struct {
 	TapRow
-	Runs uint64 // captures and lives of the tap
+	Runs uint64 // captures and live runs of the tap
 }
 
-// Taps has one row for each tap with packets in a range, ordered by name. Captures that
-// were replayed more than once count once.
+// Taps returns one row for each tap with packets in a range, ordered by name. Captures that were
+// replayed more than once count once.
 func (s *Store) Taps(ctx context.Context, from, to time.Time) ([]TapTotal, error) {
 	if err := checkRange(from, to); err != nil {
 		return nil, fmt.Errorf("read taps: %w", err)

@@ -26,18 +26,18 @@ type Dropped struct {
 	Rows, Bytes      uint64
 }
 
-// Trim deletes partitions until the database takes at most so many bytes on disk, of all
-// its tables: the fine windows first, then those of 1 s with the flows of their day, then
-// month by month the flows of 1 min windows and what was said of taps and findings; in each
-// the oldest first, and never the 1 min windows. Each is logged, and recorded in gaps by
-// producer, with the reason trimmed or, of records, one of their table's own. Gaps stay, as
-// do names, runs and configurations. It returns what it deleted, also with an error; ErrDisk
-// when that was not enough, and ErrForeign as Drop does. No outbox, of any process, sends
-// rows again that the server took and Trim deleted. Rows that still wait in one are sent,
-// into a deleted partition too: nobody has seen them yet, and a later pass deletes them with
-// a gap of their own if there is no room.
+// Trim deletes partitions until the tables of the database take at most budget bytes on disk. It
+// starts with the fine windows, continues with the 1 s windows together with the flows of their
+// day, and then month by month with the flows of 1 min windows and the rows of taps and findings;
+// in each step the oldest go first. It never deletes the 1 min windows. Each deletion is logged,
+// and recorded in gaps by producer, with the reason trimmed or, for records, a reason for their
+// table. Gaps, names, runs and configurations stay. Trim returns the deleted partitions, also
+// with an error; ErrDisk if that was not enough, and ErrForeign as Drop does. No outbox, of any
+// process, sends rows again that the server took and Trim deleted. Rows that still wait in one
+// are sent, into a deleted partition too: they were never visible, and if there is no room, a
+// later pass deletes them with a gap of their own.
 //
-// On a cluster the budget is that of each shard, which is trimmed for itself.
+// On a cluster the budget applies to each shard, which is trimmed separately.
 func (s *Store) Trim(ctx context.Context, budget uint64) (dropped []Dropped, failed error) {
 	for _, sh := range s.shards(s.migrator) {
 		list, err := s.trimShard(ctx, sh, budget)
@@ -65,7 +65,7 @@ func (s *Store) trimShard(ctx context.Context, sh shard, budget uint64) ([]Dropp
 	var dropped []Dropped
 	for i := range partitions {
 		p := &partitions[i]
-		// What is of the same time goes together.
+		// Partitions of the same time are deleted together.
 		if used <= budget && (i == 0 || !p.together(&partitions[i-1])) {
 			break
 		}
@@ -84,9 +84,9 @@ func (s *Store) trimShard(ctx context.Context, sh shard, budget uint64) ([]Dropp
 	return dropped, nil
 }
 
-// recordTrimmed leaves in gaps what a partition held of each producer: before it is
-// deleted, so that a failure in between leaves a gap too many and not one too few. The same
-// rows once more replace their gap; rows that came into the partition later have another.
+// recordTrimmed records in gaps the rows of a partition by producer. It runs before the deletion,
+// so that a failure in between leaves a gap too many rather than one too few. Recording the same
+// rows again replaces their gap; rows that arrive in the partition later have another.
 func (s *Store) recordTrimmed(ctx context.Context, conn driver.Conn, p *diskPartition) error {
 	statement := fmt.Sprintf(`INSERT INTO %[1]s.gaps (producer, incarnation, epoch, resolution_ns, window_from, window_to, rows, observations, reason, id, at)
 SELECT producer, incarnation, %[2]s AS run, toUInt64(%[3]s) AS length, min(%[4]s), max(%[5]s), count(), %[6]s, '%[7]s', cityHash64('%[8]s', '%[9]s', sum(cityHash64(seq, stored_at))), now64(3, 'UTC')
@@ -95,7 +95,7 @@ FROM %[1]s.%[10]s FINAL WHERE _partition_id = '%[9]s' GROUP BY producer, incarna
 	return s.describe("record what is trimmed of "+p.Table, conn.Exec(s.inserting(ctx, nil), statement))
 }
 
-// trimmed reports for each of some rows of a class whether a gap of Trim, in any process,
+// trimmed reports, for each of some rows of a class, whether a gap of Trim, in any process,
 // covers its source and time: the server did not lose such a row.
 func (s *Store) trimmed(ctx context.Context, class int, list []part) ([]bool, error) {
 	gone := make([]bool, len(list))
@@ -132,7 +132,7 @@ WHERE reason = '%s' AND %s AND window_from <= '%s' AND window_to >= '%s' AND (pr
 }
 
 func (s *Store) dropPartition(ctx context.Context, sh shard, p *diskPartition) error {
-	// Servers hold back what is larger than a limit.
+	// Servers refuse to drop partitions above a size limit.
 	statement := fmt.Sprintf("ALTER TABLE %s.%s DROP PARTITION ID '%s' SETTINGS max_partition_size_to_drop = 0", s.database, s.layout.local(p.Table), p.id)
 	if err := sh.conn.Exec(ctx, statement); err != nil {
 		return s.describe("trim "+p.Table, err)
@@ -146,12 +146,12 @@ func (s *Store) dropPartition(ctx context.Context, sh shard, p *diskPartition) e
 	return nil
 }
 
-// DefaultTrimEvery is how often RunTrim looks at the disk.
+// DefaultTrimEvery is how often RunTrim checks the disk.
 const DefaultTrimEvery = 10 * time.Minute
 
-// TrimStats counts what RunTrim did since the store was opened.
+// TrimStats counts the work of RunTrim since the store was opened.
 type TrimStats struct {
-	Passes     uint64 // started, but for one that was interrupted
+	Passes     uint64 // started, without interrupted ones
 	Failures   uint64 // passes that failed or could not make enough room
 	Partitions uint64 // deleted, with their rows and bytes
 	Rows       uint64
@@ -182,18 +182,18 @@ func (c *trimCounts) note(dropped []Dropped, err error) {
 	}
 }
 
-// TrimStats is a snapshot.
+// TrimStats returns a snapshot of the counts.
 func (s *Store) TrimStats() TrimStats {
 	s.trims.mu.Lock()
 	defer s.trims.mu.Unlock()
 	return s.trims.stats
 }
 
-// RunTrim trims the database to a disk budget in bytes, at once and then every so often,
-// DefaultTrimEvery for 0, once the server is ready and until ctx ends. Without a budget it returns at once. A pass
-// that fails is logged, counted and tried again by the next; RunTrim gives up only where
-// no later pass could do better: the user may not (ErrDenied), or the database is not
-// csigscope's (ErrForeign). Several stores may trim one database.
+// RunTrim trims the database to a disk budget in bytes, at once and then at intervals of every,
+// or DefaultTrimEvery for 0, once the server is ready and until ctx ends. Without a budget it
+// returns at once. A failed pass is logged, counted and repeated by the next. RunTrim returns an
+// error only if no later pass could succeed: the user lacks the right (ErrDenied), or the
+// database is not csigscope's (ErrForeign). Several stores may trim one database.
 func (s *Store) RunTrim(ctx context.Context, budget uint64, every time.Duration) error {
 	return s.runTrim(ctx, budget, every, s.Trim)
 }
@@ -223,21 +223,21 @@ func (s *Store) runTrim(ctx context.Context, budget uint64, every time.Duration,
 	}
 }
 
-// untouchedTaps are the reasons of gaps in records after which taps' own rows are still
-// all there, as SQL has them.
+// untouchedTaps is an SQL list of the reasons of gaps in records that leave the taps' own rows
+// complete.
 const untouchedTaps = "('" + gapTrimmedFlows + "', '" + gapTrimmedFindings + "')"
 
-// trimmable is how the rows of a table are put into gaps when they are deleted: columns
-// and expressions over them. What is no partial has no length and no observations there,
-// since no window of partials is missing of it.
+// trimmable describes how deleted rows of a table are recorded in gaps: columns and expressions
+// over them. Rows other than partials have no length and no observations there, since no window
+// of partials is missing.
 type trimmable struct {
 	table, reason          string
 	epoch, length          string
 	from, to, observations string
 }
 
-// trimmables are in the order in which they go where they are of the same time: windows
-// last, so that no flows are left of windows that are gone.
+// trimmables are in order of deletion within the same time: windows last, so that no flows remain
+// without their windows.
 func trimmables() []trimmable {
 	window := func(g int) trimmable {
 		at := grainAt(g)
@@ -265,7 +265,7 @@ type diskPartition struct {
 	id    string
 	of    trimmable
 	order int    // of its table in trimmables
-	turn  int    // fine windows, then those of 1 s, then what outlives both
+	turn  int    // fine windows, then those of 1 s, then tables that outlive both
 	begin string // of its windows, as text that sorts
 }
 
@@ -276,13 +276,12 @@ const (
 	recordTurn
 )
 
-// together tells whether two partitions are of the same turn and time.
+// together reports whether two partitions have the same turn and time.
 func (p *diskPartition) together(o *diskPartition) bool {
 	return p.turn == o.turn && p.begin == o.begin
 }
 
-// partitions are those that Trim may delete with what they hold, in the order in which it
-// does.
+// partitions returns the partitions that Trim may delete, in order of deletion.
 func (s *Store) partitions(ctx context.Context, conn driver.Conn) ([]diskPartition, error) {
 	tables := trimmables()
 	names := make([]string, 0, len(tables))
@@ -310,8 +309,8 @@ WHERE database = '%s' AND table IN (%s) AND active GROUP BY table, partition, pa
 	return list, err
 }
 
-// turnOf reads the partition of a table as the server prints it. That of flows is the
-// length of their windows and a day, or a month of those of 1 min.
+// turnOf parses the partition of a table as the server prints it. A partition of flows is the
+// length of their windows and a day, or a month for those of 1 min.
 func turnOf(table, partition string) (turn int, begin string) {
 	switch table {
 	case grainAt(fineGrain).table():

@@ -13,32 +13,30 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// Finding is something in a database that does not add up.
+// Finding is an inconsistency in a database.
 type Finding struct {
-	Check   string    // the rule that is broken
+	Check   string    // the broken rule
 	Table   string    // where
-	Day     time.Time // of the windows, UTC; zero for what has none
-	Count   uint64    // how often
+	Day     time.Time // of the windows, UTC; zero if it does not apply
+	Count   uint64    // number of occurrences
 	Example string    // one of them
-	Info    bool      // worth knowing, and no fault
+	Info    bool      // informational, not a fault
 }
 
-// VerifyOptions say what Verify passes over.
+// VerifyOptions are exceptions for Verify.
 type VerifyOptions struct {
-	// Grace is how long a run may be under way before it counts as one that never
-	// ended; 1 h unless set.
+	// Grace is how long a run may take before it counts as one that never ended; 1 h unless set.
 	Grace time.Duration
 	// Now is the time, by which rows expire.
 	Now time.Time
 }
 
-// Verify checks what must hold of all rows whatever was measured, and calls found for
-// what does not: what taps took in is stored, late, rejected, overflow or a gap; each
-// resolution is the exact fold of the finer one where a run is done and neither has
-// expired, numbers of a row fit together, no identity is of two records, and ids have
-// names, runs and configurations. It reads every row a few times, in pieces of a day or
-// less, so that memory does not grow with the store. Rows that arrive meanwhile may be
-// missed.
+// Verify checks the rules that hold for all rows, and calls found for each violation: each
+// observation of a tap is stored, late, rejected, overflow or in a gap; each resolution is the
+// exact sum of the finer one if the run has ended and neither has expired; the numbers of a row
+// are consistent; no two records share an identity; and ids have names, runs and configurations.
+// It reads every row a few times, in pieces of a day or less, so that memory does not grow with
+// the store. It may miss rows that arrive meanwhile.
 func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding) error) error {
 	o.Grace = defaultTo(o.Grace, time.Hour)
 	status, err := s.Status(ctx)
@@ -102,8 +100,8 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 	return nil
 }
 
-// trimmed tells of a day whose finer windows are gone before their time: as a whole
-// they were deleted to fit a disk, or by hand.
+// trimmed reports a day whose finer windows are all gone before their time: they were deleted to
+// fit a disk, or by hand.
 func (v *verifier) trimmed(ctx context.Context, g int, day time.Time) error {
 	table := grainAt(g + 1).table()
 	query := fmt.Sprintf("SELECT countIf(stored_at > '%s'), anyIf(%s, stored_at > '%[1]s') FROM %[3]s.%[4]s WHERE %[5]s",
@@ -111,8 +109,8 @@ func (v *verifier) trimmed(ctx context.Context, g int, day time.Time) error {
 	return v.report(ctx, Finding{Check: "finer windows of the whole day are gone", Table: table, Day: day, Info: true}, query)
 }
 
-// expired is the time before which rows that were stored may have expired in a table or
-// in the next coarser one.
+// expired is the time of storing before which rows may have expired in a table or in the next
+// coarser one.
 func (v *verifier) expired(g int) string {
 	return v.options.Now.Add(-min(v.expiry[g], v.expiry[g+1]) + expiryMargin).UTC().Format(time.DateTime)
 }
@@ -123,12 +121,12 @@ type verifier struct {
 	options  VerifyOptions
 	found    func(Finding) error
 	settings clickhouse.Settings
-	spill    string // clause that bounds the memory of groups, where it may be set
+	spill    string // clause that bounds the memory of groups, if it may be set
 	expiry   Retention
-	held     map[aggregate.Source]*holding // by done runs that taps tell of
+	held     map[aggregate.Source]*holding // by ended runs with rows of taps
 }
 
-// What a question of a verification may cost. Reading all rows is the point of it.
+// Limits of a query of Verify. Its purpose is to read all rows.
 const (
 	verifyTime  = 10 * time.Minute
 	verifySpill = 512 << 20
@@ -153,7 +151,7 @@ func (v *verifier) prepare(ctx context.Context) error {
 // maxVerifyRows bounds the slots of a table: days of three centuries, or pieces of a day.
 const maxVerifyRows = 100_000
 
-// ask runs a question of the verification.
+// ask runs a query of the verification.
 func (v *verifier) ask(ctx context.Context, query string, row func(driver.Rows) error) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTime)
 	defer cancel()
@@ -193,7 +191,7 @@ func during(g int, from time.Time, length time.Duration) string {
 		stamp(from), stamp(to), key)
 }
 
-// report asks for a count and an example of something wrong.
+// report runs a query for a count and an example of a violation.
 func (v *verifier) report(ctx context.Context, f Finding, query string) error {
 	err := v.ask(ctx, query, func(rows driver.Rows) error { return rows.Scan(&f.Count, &f.Example) })
 	if err != nil || f.Count == 0 {
@@ -217,7 +215,7 @@ func (v *verifier) day(ctx context.Context, g int, day time.Time) error {
 	return v.duplicates(ctx, Finding{Table: table, Day: day}, during(g, day, 24*time.Hour))
 }
 
-// rowExample names one row.
+// rowExample is an expression that describes one row.
 func rowExample(g int) string {
 	length := "''"
 	if grainAt(g).Fine() {
@@ -227,7 +225,7 @@ func rowExample(g int) string {
 ', signal ', toString(signal), ', kind ', toString(source_kind), ', cell ', toString(src_group), ' to ', toString(dst_group), ', location ', toString(location))`
 }
 
-// identities checks what holds within each row.
+// identities checks the rules within each row.
 func (v *verifier) identities(ctx context.Context, g int, day time.Time) error {
 	length := fmt.Sprint(grainAt(g).Length.Nanoseconds())
 	if grainAt(g).Fine() {
@@ -248,10 +246,10 @@ func (v *verifier) identities(ctx context.Context, g int, day time.Time) error {
 	})
 }
 
-// check is what must not hold of any row.
+// check is a condition that no row may meet.
 type check struct{ name, broken string }
 
-// each reports how many rows break each of the checks, and one of them.
+// each reports, for each check, the number of violating rows and one example.
 func (v *verifier) each(ctx context.Context, of Finding, example, where string, checks []check) error {
 	columns := make([]string, 0, len(checks))
 	for _, c := range checks {

@@ -10,22 +10,22 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// holding is what became of the observations of a done run: those that its taps counted
-// as stored, and where they are, by table; each held at 2^64-1.
+// holding accounts for the observations of an ended run: those that its taps counted as stored,
+// and those found, by table; each capped at 2^64-1.
 type holding struct {
 	counted        uint64
 	there, missing [numGrains]uint64 // in partials, in gaps
 	rows           [numGrains]bool
-	whole          [numGrains]bool // nothing of it has expired
+	whole          [numGrains]bool // no part of it has expired
 }
 
 // maxHoldings bounds the runs that are compared, the latest ones.
 const maxHoldings = 100_000
 
-// holdings reads what taps counted of runs that are done, and what gaps are missing of
-// them. Runs whose taps' own rows were lost cannot be compared, nor those of which windows
-// were given up that were open; what nobody took in is in no row. A live run that goes on is
-// not done.
+// holdings reads the taps' counts of ended runs, and the observations missing in their gaps. It
+// skips runs whose tap rows were lost, and runs whose open windows were given up, which cannot be
+// compared; packets that were never accepted are in no row. A live run that is still going has
+// not ended.
 func (v *verifier) holdings(ctx context.Context) error {
 	v.held = map[aggregate.Source]*holding{}
 	query := fmt.Sprintf(`SELECT producer, incarnation, epoch, %[8]s, least(started, oldest) > '%[2]s', least(started, oldest) > '%[3]s' FROM
@@ -60,7 +60,7 @@ ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outli
 	return nil
 }
 
-// hold adds what a day's partials hold. Fine ones are of some cells alone.
+// hold adds the sums of a day's partials. Fine ones exist for some cells only.
 func (v *verifier) hold(ctx context.Context, g int, day time.Time) error {
 	if g == fineGrain {
 		return nil
@@ -87,8 +87,8 @@ func (v *verifier) add(ctx context.Context, query string, to func(h *holding, n 
 	})
 }
 
-// conserved compares what taps counted as stored with what is there and what gaps are
-// missing. A run may have windows of one length alone, but not of none.
+// conserved compares the taps' stored counts with the stored rows and the gaps. A run may have
+// windows of only one length, but not of none.
 func (v *verifier) conserved() error {
 	for _, g := range []int{secondGrain, minuteGrain} {
 		f := Finding{Check: "taps counted other observations than are stored", Table: grainAt(g).table()}

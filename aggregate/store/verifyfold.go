@@ -10,11 +10,11 @@ import (
 // counters add up from one resolution to the next.
 var counters = []string{"observations", "bytes", "measured", "sum", "untouched", "trimmed", "heavy", "heavy_sum", "samples", "unjudged"}
 
-// folds compares the windows of a table with those of the next coarser one. Fine rows
-// may be of congested cells alone, so they are no more than what they fold into;
-// seconds fold into minutes exactly.
+// folds compares the windows of a table with those of the next coarser one. Fine rows may exist
+// for congested cells only, so they may add up to less than their second; seconds add up to
+// minutes exactly.
 func (v *verifier) folds(ctx context.Context, g int, day time.Time) error {
-	// So few windows at once that their cells fit in memory.
+	// Few enough windows at once for their cells to fit in memory.
 	piece, check := time.Hour, "seconds do not fold into minutes"
 	if grainAt(g).Fine() {
 		piece, check = 5*time.Minute, "fine windows exceed their second"
@@ -50,13 +50,13 @@ func (v *verifier) folds(ctx context.Context, g int, day time.Time) error {
 	return found(total)
 }
 
-// only is the finding before anything was found.
+// only returns the finding without count and example.
 func (f Finding) only() Finding {
 	f.Count, f.Example = 0, ""
 	return f
 }
 
-// merged are two ascending lists as one, each time once.
+// merged merges two ascending lists without duplicates.
 func merged(a, b []time.Time) []time.Time {
 	var list []time.Time
 	for len(a) > 0 || len(b) > 0 {
@@ -72,10 +72,10 @@ func merged(a, b []time.Time) []time.Time {
 	return list
 }
 
-// fold is the question for the windows of a piece that differ. Rows that may have
-// expired in either table, runs that are under way, and coarser windows that were given up
-// when a process was killed are left out. Past the key budget of a producer a cell may be one in one resolution and part of the overflow in
-// the other: then only their totals are compared.
+// fold is the query for the windows of a piece that differ. It leaves out rows that may have
+// expired in either table, runs that have not ended, and coarser windows that were given up when
+// a process was killed. Past a producer's key budget a cell may be separate in one resolution and
+// part of the overflow in the other: then only the totals are compared.
 func (v *verifier) fold(g int, from time.Time, piece time.Duration) string {
 	length := grainAt(g + 1).Length.Nanoseconds()
 	side := func(n, g int, resolution string) string {
@@ -120,11 +120,11 @@ WHERE oldest > '%[6]s' AND (%[7]s) AND (slot, producer, incarnation, config_epoc
 		length, overflow, strings.Join(sums, ",\n"), finer, coarser, v.expired(g), strings.Join(differ, " OR "), given)
 }
 
-// overflown are the windows of producers that were past their key budget.
+// overflown is the query for windows of producers past their key budget.
 func (v *verifier) overflown(g int, length int64, from time.Time, piece time.Duration) string {
 	return fmt.Sprintf("SELECT intDiv(toUnixTimestamp64Nano(window_start), %d), producer, incarnation, config_epoch FROM %s.%s WHERE src_group = 1 AND %s",
 		length, v.database, grainAt(g).table(), during(g, from, piece))
 }
 
-// expiryMargin is how long before its time a row counts as expired already.
+// expiryMargin is how long before its time a row counts as expired.
 const expiryMargin = time.Hour

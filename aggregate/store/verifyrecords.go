@@ -67,7 +67,7 @@ func (v *verifier) findings(ctx context.Context) error {
 	return v.identified(ctx, of, "1", recordSource, "seq, kind, id")
 }
 
-// gaps also tells of what is missing: that is no fault of what is there.
+// gaps also reports missing rows: they are not a fault of the stored ones.
 func (v *verifier) gaps(ctx context.Context) error {
 	of := Finding{Table: "gaps"}
 	example := "concat('producer ', toString(producer), ', incarnation ', toString(incarnation), ', ', reason, ', ', toString(window_from), ' to ', toString(window_to), if(log_class = '', '', concat(', records ', toString(first_seq), ' to ', toString(last_seq), ' of class ', log_class)))"
@@ -85,8 +85,8 @@ func (v *verifier) gaps(ctx context.Context) error {
 	return v.report(ctx, of, fmt.Sprintf("SELECT %s, example FROM (SELECT sum(toUInt128(greatest(rows, 1))) AS n, any(%s) AS example FROM %s.current_gaps)", saturated("n"), example, v.database))
 }
 
-// flows checks the windows of flows of one day. They are no more than the partials of
-// their windows, and exactly those where there is a row for all others.
+// flows checks the windows of flows of one day. Flows add up to no more than the partials of
+// their windows, and to exactly as much if there is a row for all others.
 func (v *verifier) flows(ctx context.Context, day time.Time) error {
 	of := Finding{Table: "flows", Day: day}
 	example := "concat('window ', toString(window_start), ' of ', toString(resolution_ns), ' ns, ', " + recordExample + ", ', ', toString(src), ' to ', toString(dst))"
@@ -105,8 +105,8 @@ func (v *verifier) flows(ctx context.Context, day time.Time) error {
 	if err := v.refer(ctx, of, when, referring{source: sourceColumns, groups: "arrayJoin([src_group, dst_group])", location: "location"}); err != nil {
 		return err
 	}
-	// A flow is of one cell, and of the overflow's past the budget of keys; all other flows
-	// may be told cell by cell.
+	// A flow belongs to one cell, and past the budget of keys to the overflow's; the sum of all
+	// other flows may be divided by cell.
 	apart := fmt.Sprintf("src = toIPv6('::') OR src_group = %d", aggregate.OverflowGroup)
 	identity := fmt.Sprintf("resolution_ns, window_start, signal, source_kind, src, dst, src_port, dst_port, proto, seq, if(%[1]s, src_group, 0), if(%[1]s, dst_group, 0)", apart)
 	if err := v.identified(ctx, of, when, sourceColumns, identity); err != nil {
@@ -133,8 +133,8 @@ func flowsDuring(from time.Time, length time.Duration) string {
 		stamp(from), stamp(to))
 }
 
-// flowWindows is the question for windows of an hour whose flows differ from their
-// partials. Those of which rows are missing are left out.
+// flowWindows is the query for windows of an hour whose flows differ from their partials. It
+// leaves out windows with missing rows.
 func (v *verifier) flowWindows(g int, from time.Time) string {
 	const key = "window_start, signal, source_kind, producer, incarnation, config_epoch"
 	length := grainAt(g).Length.Nanoseconds()
@@ -155,13 +155,13 @@ AND (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, 
 		key, length, v.database, flowsDuring(from, time.Hour), v.done(), grainAt(g).table(), during(g, from, time.Hour), v.outlived(g), neverTaken)
 }
 
-// outlived is the time before which rows that were stored may have expired in a table.
+// outlived is the time of storing before which rows of a table may have expired.
 func (v *verifier) outlived(g int) string {
 	return v.options.Now.Add(-v.expiry[g] + expiryMargin).UTC().Format(time.DateTime)
 }
 
-// identified checks that no identity is of two records: one that is written again is the
-// same, so that it replaces itself.
+// identified checks that no two different records have the same identity: a repeated record is
+// equal, so that it replaces itself.
 func (v *verifier) identified(ctx context.Context, of Finding, where, source, seq string) error {
 	columns := strings.Trim(source, "()") + ", " + seq
 	of.Check = "two records of one identity"

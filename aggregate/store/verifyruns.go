@@ -9,22 +9,20 @@ import (
 // sourceColumns identify a run in tables of partials.
 const sourceColumns = "(producer, incarnation, config_epoch)"
 
-// done are the sources of runs that came to their end: only of those are all rows and
-// names there.
+// done is the condition for rows of ended runs: only those have all rows and names.
 func (v *verifier) done() string { return v.doneOf(sourceColumns) }
 
 func (v *verifier) doneOf(source string) string {
 	return fmt.Sprintf("%s IN (SELECT producer, incarnation, epoch FROM %s.runs WHERE state = 'done')", source, v.database)
 }
 
-// runs checks what is said of runs, apart from their rows.
+// runs checks the entries of runs, apart from their rows.
 func (v *verifier) runs(ctx context.Context) error {
 	const example = "concat('producer ', toString(producer), ', incarnation ', toString(incarnation), ', epoch ', toString(epoch), ', ', name)"
 	passes := fmt.Sprintf(`SELECT producer, incarnation, epoch, any(mode) AS mode, any(name) AS name,
 countIf(state = 'done') AS done, maxIf(at, state = 'started') AS started, max(started) OVER (PARTITION BY producer) AS latest
 FROM %s.runs GROUP BY producer, incarnation, epoch`, v.database)
-	// A live run is under way until its producer begins another. Of one that another pass
-	// stands for nothing is shown.
+	// A live run goes on until its producer begins another. Superseded runs are not visible.
 	err := v.report(ctx, Finding{Check: "run never ended", Table: "runs"}, fmt.Sprintf(
 		"SELECT count(), any(%s) FROM (%s) WHERE done = 0 AND started < '%s' AND (mode = 'replay' OR started < latest) AND (producer, incarnation, epoch) NOT IN %s.superseded",
 		example, passes, stamp(v.options.Now.Add(-v.options.Grace)), v.database))
@@ -45,8 +43,8 @@ FROM %s.runs GROUP BY producer, incarnation, epoch`, v.database)
 		"SELECT count(), any(concat('producer ', toString(producer), ', incarnation ', toString(incarnation), ', epoch ', toString(epoch))) FROM %s.superseded", v.database))
 }
 
-// placement checks that rows are on the shard that their run is pinned to: on two shards a row
-// that was written twice would count twice.
+// placement checks that rows are on the shard that their run is pinned to: a duplicate row on
+// another shard would count twice.
 func (v *verifier) placement(ctx context.Context) error {
 	if !v.layout.clustered() {
 		return nil
@@ -64,14 +62,14 @@ WHERE (producer, incarnation, shard) NOT IN (SELECT producer, incarnation, argMi
 	return nil
 }
 
-// references checks that the ids in rows stand for something.
+// references checks that ids in rows have names, runs and configurations.
 func (v *verifier) references(ctx context.Context, g int, day time.Time) error {
 	return v.refer(ctx, Finding{Table: grainAt(g).table(), Day: day}, during(g, day, 24*time.Hour), referring{
 		source: sourceColumns, groups: "arrayJoin([src_group, dst_group])", location: "location",
 	})
 }
 
-// referring is how a table names other things; empty where it does not.
+// referring are the columns of a table that refer to others; empty if it has none.
 type referring struct{ source, groups, location string }
 
 func (v *verifier) refer(ctx context.Context, of Finding, where string, by referring) error {
@@ -106,8 +104,7 @@ func (v *verifier) refer(ctx context.Context, of Finding, where string, by refer
 	return nil
 }
 
-// duplicates counts rows that were written again and are not merged yet. Answers count
-// them once.
+// duplicates counts rows that were written again and are not merged yet. Answers count them once.
 func (v *verifier) duplicates(ctx context.Context, of Finding, where string) error {
 	query := fmt.Sprintf("SELECT (SELECT count() FROM %[1]s.%[2]s WHERE %[3]s) - (SELECT count() FROM %[1]s.%[2]s FINAL WHERE %[3]s) AS more, ''",
 		v.database, of.Table, where)

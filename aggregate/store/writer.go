@@ -12,49 +12,49 @@ import (
 )
 
 const (
-	// maxBatchAge closes a batch that does not fill up.
+	// maxBatchAge is the age at which a batch closes if it does not fill up.
 	maxBatchAge = time.Second
-	// maxBufferedRows bounds the memory of batches that are open, waiting or in
-	// flight; a row takes some 300 bytes.
+	// maxBufferedRows bounds the memory of batches that are open, waiting or in flight; a row
+	// takes some 300 bytes.
 	maxBufferedRows = 4 * maxBatchRows
 	// maxFreeBatches bounds the memory kept for the next batches.
 	maxFreeBatches = 3
 )
 
-// endOfTime is where the server's times of day end: windows lie in [0, endOfTime), Unix
-// ns, the years 1970 to 2105.
+// endOfTime is the end of the server's times: windows lie in [0, endOfTime), Unix ns, the years
+// 1970 to 2105.
 const endOfTime = int64(136*365+33) * 24 * int64(time.Hour)
 
-// WriterStats counts what the writer did since the store was opened.
+// WriterStats counts the writer's work since the store was opened.
 type WriterStats struct {
 	Rows    uint64 // written
 	Batches uint64
-	Retries uint64 // attempts after a first one, and batches that the server had lost
+	Retries uint64 // attempts after the first, and batches that the server had lost
 	Lost    uint64 // rows given up after an error
-	// Throttled is how often the server had so many parts to merge that it took none.
+	// Throttled counts refusals by the server because it had too many parts to merge.
 	Throttled uint64
 	Buffered  int    // rows not written yet, and not in the outbox
 	Waiting   uint64 // rows in the outbox
 }
 
-// writer collects rows in batches of one partition and sends one batch at a time, or all at
-// once to a log.
+// writer collects rows in batches of one partition and sends one batch at a time, or all at once
+// to a log.
 type writer struct {
 	send    func(ctx context.Context, list []*batch, marks []byte) error
 	grouped bool // send takes any number of batches, and marks
 	logger  *slog.Logger
 	retry   attempts
-	wake    chan struct{} // holds a token when there may be something to send
+	wake    chan struct{} // holds a token when there may be a batch to send
 	done    chan struct{} // closed when the sender has ended
 
 	mu       sync.Mutex
 	open     map[batchKey]*batch
 	ready    []*batch
-	marks    []byte // to be sent behind all that is ready; nil for none
+	marks    []byte // sent after all that is ready; nil for none
 	free     []*batch
 	buffered int
 	closing  bool
-	err      error         // the first batch's that was given up; sticky
+	err      error         // of the first batch that was given up; sticky
 	changed  chan struct{} // closed and replaced when buffered shrinks
 	stats    WriterStats
 }
@@ -74,8 +74,8 @@ func newWriter(send func(context.Context, []*batch, []byte) error, grouped bool,
 	return w
 }
 
-// start runs the sender until close. It has a life of its own: rows that were taken
-// are written even when the context they came with has ended.
+// start runs the sender until close. The sender has its own context: accepted rows are written
+// even if their context has ended.
 func (w *writer) start() {
 	go func() {
 		defer close(w.done)
@@ -83,9 +83,9 @@ func (w *writer) start() {
 	}()
 }
 
-// WriteBlock takes the rows of a closed window; it implements aggregate.Sink. The rows
-// are copied and written within about a second; Flush waits for that. It blocks while
-// the buffer is full, and fails for good once rows had to be given up.
+// WriteBlock accepts the rows of a closed window; it implements aggregate.Sink. It copies the
+// rows, which are written within about a second; Flush waits for that. It blocks while the buffer
+// is full, and always fails once rows had to be given up.
 func (s *Store) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	if s.writer == nil {
 		return ErrReadOnly
@@ -97,7 +97,7 @@ func (s *Store) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	return s.describe("write partials", s.writer.write(ctx, key, b))
 }
 
-// keyOf is where the rows of a block belong.
+// keyOf is the partition of a block's rows.
 func keyOf(b *aggregate.Block) (batchKey, error) {
 	g, err := grainOf(time.Duration(b.Resolution))
 	if err != nil {
@@ -109,14 +109,14 @@ func keyOf(b *aggregate.Block) (batchKey, error) {
 	return batchKey{g, partition(g, b.WindowStart)}, nil
 }
 
-// Flush waits until all rows, names and ends of runs taken so far are written. With an outbox
-// it also waits for records that earlier stores left there, and as long as the server is away.
+// Flush waits until all accepted rows, names and ends of runs are written. With an outbox it also
+// waits for the records of earlier stores, and as long as the server is unreachable.
 func (s *Store) Flush(ctx context.Context) error {
 	if s.writer == nil {
 		return nil
 	}
 	err := s.writer.flush(ctx, nil)
-	for _, d := range s.deliveries { // of one outbox, some records wait for the others
+	for _, d := range s.deliveries { // records of one outbox may wait for the others
 		d.start()
 		defer d.hurry()()
 	}
@@ -128,8 +128,8 @@ func (s *Store) Flush(ctx context.Context) error {
 	return s.describe("write partials", err)
 }
 
-// Sync waits until all rows taken so far are durable: in the outbox or, without one, at
-// the server. Rows that had to be given up, and left a gap, are not waited for.
+// Sync waits until all accepted rows are durable: in the outbox or, without one, at the server.
+// It does not wait for rows that were given up and left a gap.
 func (s *Store) Sync(ctx context.Context) error {
 	if s.writer == nil {
 		return nil
@@ -137,9 +137,9 @@ func (s *Store) Sync(ctx context.Context) error {
 	return s.describe("write partials", s.writer.flush(ctx, nil))
 }
 
-// Commit is a Sync that makes marks durable with the rows, in the place of those before: after
-// a crash both are in the outbox or neither is, unless the rows were more than fit into memory.
-// Without an outbox marks are not kept. One goroutine at a time may call it.
+// Commit is a Sync that also makes marks durable, in place of the previous marks: after a crash
+// both rows and marks are in the outbox or neither is, unless the rows did not fit into memory.
+// Without an outbox marks are dropped. One goroutine at a time may call it.
 func (s *Store) Commit(ctx context.Context, marks []byte) error {
 	if s.writer == nil {
 		return nil
@@ -150,7 +150,7 @@ func (s *Store) Commit(ctx context.Context, marks []byte) error {
 	return s.describe("write partials", s.writer.flush(ctx, marks))
 }
 
-// WriterStats is a snapshot of the writer's counts.
+// WriterStats returns a snapshot of the writer's counts.
 func (s *Store) WriterStats() WriterStats {
 	if s.writer == nil {
 		return WriterStats{}
@@ -209,7 +209,7 @@ func (w *writer) write(ctx context.Context, key batchKey, block *aggregate.Block
 	return w.err
 }
 
-// waitFor gives up the lock until the condition holds.
+// waitFor releases the lock until the condition holds.
 func (w *writer) waitFor(ctx context.Context, condition func() bool) error {
 	for w.err == nil && !condition() {
 		changed := w.changed
@@ -269,7 +269,7 @@ func (w *writer) flush(ctx context.Context, marks []byte) error {
 	return w.waitFor(ctx, func() bool { return w.stats.Rows+w.stats.Lost >= target && (marks == nil || w.marks == nil) })
 }
 
-// close writes what is left and ends the sender.
+// close writes the remaining rows and stops the sender.
 func (w *writer) close() error {
 	w.mu.Lock()
 	w.closing = true
@@ -301,7 +301,7 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// next is what is to be sent now, or how long to wait for it.
+// next returns the batches and marks to send now, or how long to wait for them.
 func (w *writer) next(now time.Time) (list []*batch, marks []byte, wait time.Duration, end bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -336,8 +336,7 @@ func (w *writer) oldest() *batch {
 	return oldest
 }
 
-// deliver sends batches, unless rows were given up before: what follows a gap is not
-// written either.
+// deliver sends batches, unless rows were given up before: no rows are written after a gap.
 func (w *writer) deliver(ctx context.Context, list []*batch, marks []byte) error {
 	if err := w.failed(); err != nil {
 		return err
@@ -358,7 +357,7 @@ func (w *writer) failed() error {
 	return w.err
 }
 
-// finish counts batches and takes their memory back.
+// finish counts batches and recycles their memory.
 func (w *writer) finish(list []*batch, marks []byte, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

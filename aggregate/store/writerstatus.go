@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// lostUnsent is the reason of rows that waited in memory, and not in an outbox.
+// lostUnsent is the reason for rows that waited in memory, and not in an outbox.
 const lostUnsent outbox.Reason = "unsent"
 
 // lostReasons are all reasons for losing rows.
@@ -18,23 +18,23 @@ var lostReasons = [...]outbox.Reason{
 	lostFull, lostDisk, lostRefused, lostNewer, outbox.Damaged, outbox.Missing, outbox.Torn, outbox.Uncertain, lostUnsent,
 }
 
-// WriterStatus is how the way of rows to the server is doing.
+// WriterStatus is the state of sending rows to the server.
 type WriterStatus struct {
 	WriterStats
 	LostBy  []LostRows // Lost by reason: all reasons, always in the same order
-	Failure error      // of the last attempt to send, nil since one succeeded
+	Failure error      // of the last attempt to send; nil after a success
 
 	Outboxes    int   // 0: rows wait in memory alone
-	OutboxBytes int64 // of all of them, as what follows
+	OutboxBytes int64 // of all of them, as the fields below
 	OutboxLimit int64
-	// OutboxAge is how long the oldest row that waits has waited; 0 when nothing waits.
+	// OutboxAge is how long the oldest waiting row has waited; 0 when nothing waits.
 	OutboxAge time.Duration
-	// Stalled reports that rows have waited for longer than rows do while the server takes them,
+	// Stalled reports that rows have waited longer than they do while the server takes them,
 	// whether or not an attempt has failed: the server may hang.
 	Stalled bool
 
-	// UnlistedNames are the names of exporters that the last lists of groups and locations left
-	// out; see Store.Groups.
+	// UnlistedNames counts the names of exporters that the last lists of groups and locations
+	// left out; see Store.Groups.
 	UnlistedNames uint64
 }
 
@@ -44,10 +44,10 @@ type LostRows struct {
 	Rows   uint64
 }
 
-// stalledAfter is how old a row in the outbox may be, beside the time that rows are gathered for.
+// stalledAfter is the maximum age of a row in the outbox beyond the interval for gathering rows.
 const stalledAfter = 2 * time.Minute
 
-// WriterStatus is a snapshot.
+// WriterStatus returns a snapshot of the status.
 func (s *Store) WriterStatus() WriterStatus {
 	st := WriterStatus{WriterStats: s.WriterStats(), Outboxes: len(s.deliveries)}
 	for _, n := range s.unlisted {
@@ -86,13 +86,13 @@ func (s *Store) WriterStatus() WriterStatus {
 	return st
 }
 
-// Ping asks the server for nothing, and says why it does not answer.
+// Ping checks that the server answers, without reading data.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.describe("reach store", s.reader.Ping(ctx))
 }
 
-// Ready says what keeps rows from the store: the server was never ready, it refuses them, rows
-// wait in the outbox for longer than a short outage explains, or the server does not answer and
+// Ready returns an error if rows cannot reach the store: the server was never ready, it refuses
+// them, rows wait in the outbox longer than in a short outage, or the server does not answer and
 // there is no outbox with room for them.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.server.err(); err != nil {
@@ -116,20 +116,20 @@ func (s *Store) Ready(ctx context.Context) error {
 	return err
 }
 
-// latencyBounds are the upper bounds of the buckets of Latency. Windows of 1 s close 2 s
-// after their end and wait for about another one in their batch.
+// latencyBounds are the upper bounds of the buckets of Latency. Windows of 1 s close 2 s after
+// their end, and their batch then collects rows for about another second.
 var latencyBounds = [...]time.Duration{
 	500 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second,
 	7500 * time.Millisecond, 10 * time.Second, 15 * time.Second, 30 * time.Second,
 	time.Minute, 2 * time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour,
 }
 
-// Latency is how long 1 s windows took from their end until the server had taken their
-// rows, which is when questions see them. It says something about windows that were
-// measured now; those of a replayed capture are as late as the capture is old.
+// Latency is the distribution of the time from the end of a 1 s window until the server had its
+// rows, which is when questions see them. It is meaningful for live windows only; those of a
+// replayed capture are as late as the capture is old.
 type Latency struct {
 	Bounds []time.Duration // upper, inclusive, ascending; read-only
-	Counts []uint64        // one more than Bounds: the last is what is beyond
+	Counts []uint64        // one more than Bounds: the last counts longer times
 	Sum    time.Duration
 }
 
@@ -140,8 +140,8 @@ type latency struct {
 	sum    time.Duration
 }
 
-// taken counts the windows of a batch that the server has taken at a time: once for each
-// run of rows of one producer and number, as a closed window leaves them.
+// taken counts the windows of a batch that the server has taken: one for each run of rows with
+// the same producer and number, as a closed window leaves them.
 func (l *latency) taken(b *batch, now time.Time) {
 	if b.grain != secondGrain {
 		return
@@ -166,7 +166,7 @@ func (l *latency) add(d time.Duration) {
 	l.sum += d
 }
 
-// Latency is a snapshot of what was counted since the store was opened.
+// Latency returns a snapshot of the counts since the store was opened.
 func (s *Store) Latency() Latency {
 	l := &s.latency
 	l.mu.Lock()
