@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// minuteOfCells is the fold of the 60 blocks of hourOfCells of one minute: 4096 rows.
+// minuteOfCells is the sum of the 60 blocks of hourOfCells of one minute: 4096 rows.
 func minuteOfCells(minute int) *aggregate.Block {
 	type key struct{ src, dst, location uint64 }
 	at := map[key]int{}
@@ -47,8 +47,7 @@ func minuteOfCells(minute int) *aggregate.Block {
 	return blockOf(list)
 }
 
-// Windows of 10 ms are kept where something was heavy: 256 of the cells, each in 2 of 5
-// windows.
+// Windows of 10 ms exist only for heavy traffic: 256 of the cells, each in 2 of 5 windows.
 const (
 	fineWindow  = 10 * time.Millisecond
 	hotCells    = 256
@@ -78,10 +77,10 @@ func hotWindow(window int) *aggregate.Block {
 	return b
 }
 
-// BenchmarkAnswers asks for one hour of 64 x 64 cells from 6 million 1 s rows and from
-// their 1 min rows, and for 10 minutes of one cell from 6 million 10 ms rows. The names
-// hold the goals on two idle cores; rows is the length of the answer, read-rows what it
-// takes by the query's plan, and B/row what the table takes on disk.
+// BenchmarkAnswers asks for one hour of 64 x 64 cells from 6 million 1 s rows and from their 1
+// min rows, and for 10 minutes of one cell from 6 million 10 ms rows. The names contain the goals
+// on two idle cores; rows is the length of the answer, read-rows the rows read according to the
+// query's plan, and B/row the table's bytes per row on disk.
 func BenchmarkAnswers(b *testing.B) {
 	s := openStore(b)
 	fill := func(blocks int, block func(int) *aggregate.Block) {
@@ -152,8 +151,8 @@ func BenchmarkAnswers(b *testing.B) {
 	}
 }
 
-// settle waits for the merges that follow from filling tables within seconds: hours of
-// live rows bring few at a time.
+// settle waits for the merges that follow from filling tables within seconds. In production rows
+// arrive slowly, and hours pass before that many merges.
 func settle(b *testing.B, s *Store) {
 	b.Helper()
 	for quiet := 0; quiet < 4; time.Sleep(time.Second) {
@@ -168,7 +167,7 @@ func settle(b *testing.B, s *Store) {
 	}
 }
 
-// ask puts one question and counts the rows of its answer.
+// ask asks one question and counts the rows of its answer.
 func ask(b *testing.B, s *Store, q Question, view, columns string) (int, error) {
 	switch {
 	case columns != "":
@@ -192,7 +191,7 @@ func ask(b *testing.B, s *Store, q Question, view, columns string) (int, error) 
 	return len(e.Signals), err
 }
 
-// readRows is what the plan of a question reads of tables of partials.
+// readRows is the number of rows of partials that a question reads, according to its plan.
 func readRows(b *testing.B, s *Store, q Question, view string) uint64 {
 	windowed := view == "cell_windows" || view == "location_windows"
 	query := fmt.Sprintf("EXPLAIN ESTIMATE SELECT * FROM %s WHERE %s", q.view(s.database, view, windowed, judgedBy(s.thresholds)), q.cells())
@@ -215,7 +214,7 @@ func readRows(b *testing.B, s *Store, q Question, view string) uint64 {
 	return sum
 }
 
-// bytesPerRow is what a table takes on disk.
+// bytesPerRow is a table's bytes per row on disk.
 func bytesPerRow(b *testing.B, s *Store, resolution time.Duration) float64 {
 	g, err := grainOf(resolution)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// hourOfCells are the 1 s blocks of a fabric of 64 x 64 cells, each of which has a row
-// in 5 of 12 windows: 6 million rows.
+// hourOfCells are the 1 s blocks of a fabric of 64 x 64 cells, each of which has a row in 5 of 12
+// windows: 6 million rows.
 func hourOfCells(window int) *aggregate.Block {
 	const rows, cells = 1700, 4096
 	b := &aggregate.Block{
@@ -62,7 +62,7 @@ func BenchmarkBatch(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*block.Len()), "ns/row")
 }
 
-// BenchmarkInsert writes blocks to the engine, with its work included.
+// BenchmarkInsert writes blocks to the engine, whose work is included.
 func BenchmarkInsert(b *testing.B) {
 	s := openStore(b)
 	n, rows := 0, 0

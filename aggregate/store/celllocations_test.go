@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table"
 )
 
-// TestCellLocations holds the view and the windows in memory equal, and both to sums by hand.
+// TestCellLocations compares the view with the windows in memory, and both with sums by hand.
 func TestCellLocations(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -48,7 +48,8 @@ func TestCellLocations(t *testing.T) {
 	}
 }
 
-// checkAddsUp holds the locations of cells to the cells, and their last values to the rows.
+// checkAddsUp compares the locations of cells with the cells, and their last values with the
+// rows.
 func checkAddsUp(t *testing.T, cells []aggregate.CellStats, got []aggregate.CellLocation, rows []row, signal string) {
 	t.Helper()
 	sums := make(map[aggregate.CellID]aggregate.Sums)

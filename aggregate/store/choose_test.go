@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestFlowQuestion: filters take what they say, whatever family addresses are of.
+// TestFlowQuestion: filters select exactly their rows, for both address families.
 func TestFlowQuestion(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -26,7 +26,7 @@ func TestFlowQuestion(t *testing.T) {
 	prefix := netip.MustParsePrefix
 	for name, tt := range map[string]struct {
 		chosen FlowQuestion
-		ports  []uint16 // 0 is what all others come to
+		ports  []uint16 // 0 is the sum of all others
 	}{
 		"all":             {FlowQuestion{}, []uint16{2, 0, 1}},
 		"groups":          {FlowQuestion{SrcGroups: []aggregate.GroupID{20, 99}, DstGroups: []aggregate.GroupID{21}}, []uint16{2}},
@@ -59,7 +59,7 @@ func TestFlowQuestion(t *testing.T) {
 	}
 }
 
-// TestFindingQuestion: names are looked up as they are, whatever is in them.
+// TestFindingQuestion: names match literally, whatever characters they contain.
 func TestFindingQuestion(t *testing.T) {
 	sequential(t)
 	s := openStore(t)

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// testCluster is the cluster of tests. The engine does not listen on the port that its
-// configuration gives it, but takes a shard there for itself and asks no network.
+// testCluster is the cluster of tests. The engine does not listen on the port in its
+// configuration, but recognizes itself as the shard on that port and uses no network.
 const (
 	testCluster = "prod"
 	thisServer  = 19000
 )
 
-// onCluster tells whether a test runs under TestOnCluster.
+// onCluster reports whether a test runs under TestOnCluster.
 func onCluster(t testing.TB) bool { return strings.HasPrefix(t.Name(), "TestOnCluster/") }
 
 // clusterConfig is the configuration file of the engine at a port. It names the servers of
@@ -47,8 +47,8 @@ func clusterConfig(t testing.TB, here int, clusters ...[][]int) string {
 	return path
 }
 
-// TestOnCluster runs tests of one server with the schema of a cluster of one shard, with all
-// questions through its distributed tables.
+// TestOnCluster runs tests of one server with the schema of a one-shard cluster, so that all
+// queries go through its distributed tables.
 func TestOnCluster(t *testing.T) {
 	sequential(t)
 	for _, test := range []struct {
@@ -85,7 +85,7 @@ func TestOnCluster(t *testing.T) {
 	}
 }
 
-// TestClusterStatements has the engine parse what a replicated cluster is made of.
+// TestClusterStatements lets the engine parse the statements of a replicated cluster.
 func TestClusterStatements(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -108,7 +108,7 @@ func TestClusterStatements(t *testing.T) {
 			created++
 		}
 	}
-	// Partials got three columns: samples, unjudged and evidence.
+	// Migrations added three columns to partials: samples, unjudged and evidence.
 	if created != numGrains+1 || replaced != 3*numGrains {
 		t.Errorf("%d distributed tables are created and %d replaced, want %d and %d", created, replaced, numGrains+1, 3*numGrains)
 	}
@@ -127,8 +127,8 @@ func TestClusterStatements(t *testing.T) {
 	}
 }
 
-// TestClusterIsNamed: a database of a cluster is opened with the cluster's name, any other
-// without one, and the server knows the name.
+// TestClusterIsNamed: a database of a cluster opens only with the cluster's name, any other only
+// without one, and the server must know the name.
 func TestClusterIsNamed(t *testing.T) {
 	sequential(t)
 	c := startServers(t, [][]int{{thisServer}})
@@ -157,7 +157,7 @@ func TestClusterIsNamed(t *testing.T) {
 }
 
 // TestClusterServersAway: schema and retention are set on every server that answers, as long as
-// each shard has one; a database is dropped when all answer.
+// each shard has one; dropping a database requires all servers.
 func TestClusterServersAway(t *testing.T) {
 	sequential(t)
 	const replica, other = 19001, 19002
@@ -190,7 +190,7 @@ func TestClusterServersAway(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil || tables(replica) != tables(thisServer) {
 		t.Errorf("%v, %s tables on the replica, want %s", err, tables(replica), tables(thisServer))
 	}
-	// The replica has what was changed while it was away.
+	// The replica catches up on changes made while it was unreachable.
 	for _, port := range []int{thisServer, replica, other} {
 		if ttl := c.on(t, port, "SELECT create_table_query FROM system.tables WHERE name = 'partials_fine_local'"); !strings.Contains(ttl[0], "toIntervalHour(3)") {
 			t.Errorf("server %d: %s", port, ttl)

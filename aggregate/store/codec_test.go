@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// secondOfRack is a second of what the tap of one rack of 64 sees: some cells of each
-// of two signals, with the noise of traffic in every number. Ids are hashes.
+// secondOfRack is one second of data from the tap of one rack of 64: some cells of each of two
+// signals, with realistic noise in every number. Ids are hashes.
 func secondOfRack(rng *rand.Rand, rack, window int) *aggregate.Block {
 	const hash = 0x9e3779b97f4a7c15
 	b := &aggregate.Block{
@@ -70,8 +70,8 @@ func secondOfRack(rng *rand.Rand, rack, window int) *aggregate.Block {
 
 type codecChoice struct{ name, times, counts, ids, dist string }
 
-// codecs are the choices that are compared: by columns of times, counts, ids and the
-// distribution. An empty one leaves what the schema says.
+// codecs are the compared choices: by columns of times, counts, ids and the distribution. An
+// empty one keeps the schema's codec.
 var codecs = []codecChoice{
 	{name: "schema"},
 	{"T64, ZSTD", "Delta, ZSTD(1)", "T64, ZSTD(1)", "ZSTD(1)", "ZSTD(1)"},
@@ -81,9 +81,8 @@ var codecs = []codecChoice{
 	{"none", "NONE", "NONE", "NONE", "NONE"},
 }
 
-// BenchmarkCodecs stores an hour of 64 racks under several codecs and logs, with -v, the
-// bytes a row of each column, and how long a scan of all columns takes. Each is run
-// once, with -benchtime 1x.
+// BenchmarkCodecs stores an hour of 64 racks under several codecs and logs, with -v, the bytes
+// per row of each column, and the time to scan all columns. Each is run once, with -benchtime 1x.
 func BenchmarkCodecs(b *testing.B) {
 	s, rng := openStore(b), rand.New(rand.NewPCG(1, 2))
 	for window := range 3600 {
@@ -102,7 +101,7 @@ func BenchmarkCodecs(b *testing.B) {
 	compareCodecs(b, s, "partials_1s", codecs)
 }
 
-// compareCodecs logs what each choice makes of a table.
+// compareCodecs logs the size of a table under each choice.
 func compareCodecs(b *testing.B, s *Store, from string, choices []codecChoice) {
 	b.Helper()
 	columns := storedColumns(b, s, from)
@@ -131,7 +130,7 @@ func compareCodecs(b *testing.B, s *Store, from string, choices []codecChoice) {
 	b.Logf("\n%s\n%s%s", head, report.String(), scans)
 }
 
-// codecOf is the choice for a column; what stands before observations is ids.
+// codecOf is the choice for a column; all columns before observations are ids.
 func codecOf(columns []string, column, times, counts, ids, dist string) string {
 	switch {
 	case column == "window_start" || column == "stored_at" || strings.HasPrefix(column, "time_"):
@@ -146,9 +145,9 @@ func codecOf(columns []string, column, times, counts, ids, dist string) string {
 	return ids
 }
 
-// BenchmarkRecordCodecs is BenchmarkCodecs for an hour of the 20 worst of 4000 flows a
-// second, from 16 producers, and for the taps of 1000 producers over an hour, in periods
-// of 10 s. Numbers and addresses are as random as the hash of what they are of.
+// BenchmarkRecordCodecs is BenchmarkCodecs for an hour of the 20 worst of 4000 flows a second,
+// from 16 producers, and for the taps of 1000 producers over an hour, in periods of 10 s. Numbers
+// and addresses are hashes, so as random as real ones.
 func BenchmarkRecordCodecs(b *testing.B) {
 	s := openStore(b)
 	for _, statement := range []string{
@@ -168,7 +167,7 @@ n, n * 700, map('ok', n - h % 100, 'no-csig', h % 100), n - h % 100, h % 100, n,
 			b.Fatal(err)
 		}
 	}
-	// Not all of their ids are numbers.
+	// Some of their ids are not numbers.
 	choices := slices.DeleteFunc(slices.Clone(codecs), func(c codecChoice) bool { return strings.Contains(c.ids, "Delta") })
 	compareCodecs(b, s, "flows", choices)
 	compareCodecs(b, s, "taps", choices)
@@ -195,7 +194,7 @@ func recode(b *testing.B, s *Store, from, table string, codec func(column string
 	exec("OPTIMIZE TABLE csigscope." + table + " FINAL")
 }
 
-// bytesOf adds the compressed bytes a row of each column, and of all.
+// bytesOf appends the compressed bytes per row of each column, and of all.
 func bytesOf(b *testing.B, s *Store, table string, sizes map[string][]float64) {
 	b.Helper()
 	query := fmt.Sprintf(`SELECT name, data_compressed_bytes / (SELECT count() FROM csigscope.%[1]s) FROM system.columns
@@ -217,7 +216,7 @@ WHERE database = 'csigscope' AND table = '%[1]s'`, table)
 	sizes["all"] = append(sizes["all"], all)
 }
 
-// scan reads every column, three times, and gives the shortest time.
+// scan reads every column three times, and returns the shortest time.
 func scan(b *testing.B, s *Store, table string, columns []string) time.Duration {
 	b.Helper()
 	best := time.Hour

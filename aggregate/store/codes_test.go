@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestCodes: codes add up to what was measured, tags alone where a cell has any, and
-// windows and cells are told apart.
+// TestCodes: codes add up to the number of measurements, from tags only where a cell has any, and
+// by window and cell.
 func TestCodes(t *testing.T) {
 	sequential(t)
 	s := openStore(t)

@@ -14,11 +14,11 @@ import (
 
 const (
 	corruptionBlocks = 40
-	corruptionRows   = 5 // of a block
+	corruptionRows   = 5 // in each block
 )
 
-// waitingRows is the folder of outboxes with rows of 1 s and of 1 min, which a killed
-// process leaves: the windows of 1 s follow each other.
+// waitingRows is a folder of outboxes with rows of 1 s and of 1 min, as a killed process leaves
+// it. The windows of 1 s are consecutive.
 func waitingRows(t *testing.T) string {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,8 +56,8 @@ func putAt(t *testing.T, s *Store, seq uint64, resolution time.Duration) {
 	}
 }
 
-// TestCorruption damages an outbox in every way: each row is at the server once, or in a gap
-// of its resolution and time, and both add up.
+// TestCorruption damages an outbox in every way: each row is at the server once, or in a gap of
+// its resolution and time, and both add up.
 func TestCorruption(t *testing.T) {
 	whole := waitingRows(t)
 	for _, c := range outboxtest.Cases() {

@@ -10,11 +10,11 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// notExpiredGap is when gaps of tests were given up: they expire by that.
+// notExpiredGap is the time of the tests' gaps, from which they expire.
 var notExpiredGap = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// covered writes windows 0, 1 and 3 of 1 s of one cell, the last with an overflow, and
-// gaps of two producers.
+// covered writes windows 0, 1 and 3 of 1 s of one cell, the last with an overflow, and gaps of
+// two producers.
 func covered(t *testing.T) *Store {
 	t.Helper()
 	s := openStore(t)
@@ -39,7 +39,7 @@ func covered(t *testing.T) *Store {
 	gaps := gapsOf([]part{
 		gap(1, time.Second, time.Second, 3*time.Second, 100),
 		gap(2, time.Second, 2*time.Second, 3*time.Second, 7),
-		gap(0, 0, 2500*time.Millisecond, 3500*time.Millisecond, 10), // of nobody knows which
+		gap(0, 0, 2500*time.Millisecond, 3500*time.Millisecond, 10), // of an unknown resolution
 		gap(1, time.Minute, 0, time.Minute, 1000),                   // of others
 		gap(1, 0, 0, time.Minute, 0),                                // of records
 	}, "full", 1, notExpiredGap)
@@ -64,7 +64,7 @@ func TestCoverageWindows(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	// Steps are cut at the range, and gaps in one window count once.
+	// Steps are cut at the range, and overlapping gaps in one window count once.
 	q.From, q.To, q.Step = at(1), at(4), time.Minute
 	want = []Coverage{{
 		Window: testStart, Observations: 20, Tags: 20, Untouched: 6, Trimmed: 4, Overflow: 10, Producers: 2,
@@ -76,8 +76,8 @@ func TestCoverageWindows(t *testing.T) {
 	}
 }
 
-// TestCoverageOfWhatNobodyTook: while nobody captured, time is missing; while packets were
-// dropped, packets are.
+// TestCoverageOfWhatNobodyTook: time is missing while no process captured; packets are missing
+// while the kernel dropped some.
 func TestCoverageOfWhatNobodyTook(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -122,7 +122,7 @@ func TestCoverageCells(t *testing.T) {
 	}
 }
 
-// TestMissing: gaps that overlap are one part, cut at the range; those of records are none.
+// TestMissing merges overlapping gaps, cuts them at the range, and ignores gaps in records.
 func TestMissing(t *testing.T) {
 	sequential(t)
 	s := covered(t)

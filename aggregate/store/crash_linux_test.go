@@ -13,8 +13,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TestEngineCrash kills the engine while rows are on their way: what was sent and not
-// answered is sent again, and nothing is lost or counted twice.
+// TestEngineCrash kills the engine while rows are on their way: unacknowledged rows are sent
+// again, and none is lost or counted twice.
 func TestEngineCrash(t *testing.T) {
 	s := openStore(t)
 	writeAncestry(t, s)
@@ -43,7 +43,7 @@ func TestEngineCrash(t *testing.T) {
 	}
 }
 
-// killChildren kills the processes that this one has started.
+// killChildren kills the processes started by this one.
 func killChildren(t *testing.T) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/task/*/children")

@@ -21,14 +21,14 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// fakeServer keeps the rows that it is sent, once each, and fails as it is told.
+// fakeServer keeps one copy of each row that it is sent, and fails as configured.
 type fakeServer struct {
 	mu     sync.Mutex
-	err    error // of everything
+	err    error // of every call
 	refuse uint64
-	dies   int              // inserts after which it comes back knowing the token, without the rows
+	dies   int              // inserts whose token it keeps but whose rows it loses
 	rows   map[probe]uint64 // observations
-	raw    int              // rows, as often as they came
+	raw    int              // rows, including duplicates
 	tokens map[string]int   // rows by token
 	gaps   map[gap]bool
 
@@ -36,7 +36,7 @@ type fakeServer struct {
 	pins    []fabric.Name
 	ended   []Run
 	endErr  error    // of ends of runs
-	order   []string // of all that came
+	order   []string // of all calls
 }
 
 func newFakeServer() *fakeServer {
@@ -153,7 +153,7 @@ func (f *fakeServer) observations() (sum uint64) {
 	return sum
 }
 
-// storeBefore is a store before a fake server.
+// storeBefore is a store in front of a fake server.
 func storeBefore(t *testing.T, f *fakeServer, o *Outbox) *Store {
 	t.Helper()
 	s := &Store{host: "fake", logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
@@ -190,7 +190,7 @@ func closeStore(t *testing.T, s *Store) {
 	}
 }
 
-// TestServerAway: what a server does not take for an hour waits, and is sent in the end.
+// TestServerAway: rows that a server refuses for an hour wait, and are sent in the end.
 func TestServerAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
@@ -221,8 +221,8 @@ func TestServerAway(t *testing.T) {
 	})
 }
 
-// TestNextCommandSends: a store that is closed while the server is away leaves its rows
-// to the next one, which sends them with the same tokens.
+// TestNextCommandSends: a store that closes while the server is unreachable leaves its rows to
+// the next one, which sends them with the same tokens.
 func TestNextCommandSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
@@ -242,7 +242,7 @@ func TestNextCommandSends(t *testing.T) {
 
 		f.setErr(nil)
 		s = storeBefore(t, f, o)
-		other := storeBefore(t, f, o) // a command beside it has an outbox of its own
+		other := storeBefore(t, f, o) // a parallel command has an outbox of its own
 		put(t, other, 2, 1, time.Second, 5)
 		if err := errors.Join(s.Flush(t.Context()), other.Flush(t.Context())); err != nil {
 			t.Fatal(err)
@@ -264,8 +264,7 @@ func TestNextCommandSends(t *testing.T) {
 	})
 }
 
-// TestServerForgets: a server that comes back without rows gets them again, as long as
-// they are kept.
+// TestServerForgets: a server that lost rows gets them again, as long as they are kept.
 func TestServerForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir(), Keep: 10 * time.Minute}
@@ -315,8 +314,8 @@ func TestServerForgets(t *testing.T) {
 	})
 }
 
-// TestServerDies: a server that dies in an insert may know its token and not its rows.
-// They are there before anybody is told that they are, in this process or the next.
+// TestServerDies: a server that dies in an insert may come back with the token and without the
+// rows. They are sent again before they are acknowledged, in this process or the next.
 func TestServerDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
@@ -330,12 +329,12 @@ func TestServerDies(t *testing.T) {
 		if err := s.Flush(t.Context()); err != nil || f.observations() != 20 {
 			t.Errorf("%d observations, %v, want 20", f.observations(), err)
 		}
-		f.dies = 1 << 20 // again and again, until the process ends
+		f.dies = 1 << 20 // repeatedly, until the process ends
 		put(t, s, 1, 3, time.Second, 10)
 		closeStore(t, s)
 		f.dies = 0
 		s = storeBefore(t, f, o)
-		put(t, s, 1, 4, time.Minute, 10) // is sent first
+		put(t, s, 1, 4, time.Minute, 10) // sent first
 		if err := s.Flush(t.Context()); err != nil || f.observations() != 40 {
 			t.Errorf("%d observations, %v, want 40", f.observations(), err)
 		}
@@ -343,8 +342,8 @@ func TestServerDies(t *testing.T) {
 	})
 }
 
-// TestOrder: after an outage names come before windows, and these before the rest. Rows that
-// wait for others hold up nothing.
+// TestOrder: after an outage names are sent before windows, and windows before the rest. Rows
+// that wait for others hold up nothing.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, source := newFakeServer(), aggregate.Source{Producer: 1}
@@ -385,8 +384,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestRefused: rows that the server will never take are given up, with a gap, and their
-// run is not done. Others are sent.
+// TestRefused: rows that the server refuses permanently are given up, with a gap, and their run
+// does not end. Others are sent.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
@@ -415,7 +414,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestDenied: a flush does not wait for a server that answers no; the rows stay.
+// TestDenied: a flush does not wait for a server that denies access; the rows stay.
 func TestDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
@@ -473,7 +472,7 @@ func TestFullLive(t *testing.T) {
 	})
 }
 
-// TestFullReplay: rows that can be had again wait for room.
+// TestFullReplay: rows that can be read again wait for room.
 func TestFullReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), smallOutbox(t)

@@ -24,7 +24,7 @@ func TestDrop(t *testing.T) {
 			t.Errorf("%s: %s rows, want %s", table.Name, got, want)
 		}
 	}
-	// A drop that was killed leaves a database that can still be dropped.
+	// After a killed drop the database can still be dropped.
 	alive := s.migrator
 	s.migrator = &mortal{alive, 20}
 	if err := s.Drop(t.Context()); !errors.Is(err, errKilled) {

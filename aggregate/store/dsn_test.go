@@ -58,8 +58,8 @@ func TestParseDSNOptions(t *testing.T) {
 	}
 }
 
-// TestTLSFiles: each connection to a server is made with the certificate and the authorities
-// that the files hold then.
+// TestTLSFiles: each connection to a server uses the present certificate and authorities in the
+// files.
 func TestTLSFiles(t *testing.T) {
 	ca := edgetest.NewAuthority(t)
 	files := ca.Issue("collector", time.Now().Add(time.Hour))
@@ -67,7 +67,7 @@ func TestTLSFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// shake is the name of the certificate that a server of an authority sees.
+	// shake returns the name of the certificate that a server of an authority sees.
 	shake := func(of *edgetest.Authority) (string, error) {
 		t.Helper()
 		server := of.Server()
@@ -227,7 +227,7 @@ func FuzzParseDSN(f *testing.F) {
 	})
 }
 
-// TestServersOfACluster: another server is reached as the target's is, by its own name.
+// TestServersOfACluster: the options for another server are the target's, with its own name.
 func TestServersOfACluster(t *testing.T) {
 	target, err := ParseDSN("clickhouse://u:p@db1:9440/db?secure=true&dial_timeout=3s")
 	if err != nil {

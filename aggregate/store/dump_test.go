@@ -20,9 +20,9 @@ import (
 
 //go:generate go test -count=1 -run ^TestDumpOfThisSchema$ . -write-dump
 
-// A dump is the database that a release leaves behind: the statements that make its tables
-// and views, as the engine prints them, and some rows. There is one for every version of the
-// schema from 1 on; none is ever changed.
+// A dump is the database of an earlier release: the statements that create its tables and views,
+// as the engine prints them, and some rows. There is one for every version of the schema from 1
+// on; none is ever changed.
 var writeDump = flag.Bool("write-dump", false, "write the dump of this schema, unless there is one")
 
 const dumpFolder = "testdata/schemas"
@@ -103,7 +103,7 @@ func readStrings(t testing.TB, s *Store, query string) []string {
 	return list
 }
 
-// storedColumns are the columns of a table whose values are kept.
+// storedColumns are the columns of a table with stored values.
 func storedColumns(t testing.TB, s *Store, table string) []string {
 	t.Helper()
 	return readStrings(t, s, fmt.Sprintf("SELECT name FROM system.columns WHERE database = '%s' AND table = '%s' AND default_kind NOT IN ('EPHEMERAL', 'ALIAS', 'MATERIALIZED') ORDER BY position", s.database, table))
@@ -114,11 +114,11 @@ func tablesLike(t testing.TB, s *Store, engine string) []string {
 	return readStrings(t, s, fmt.Sprintf("SELECT name FROM system.tables WHERE database = '%s' AND engine LIKE '%s' ORDER BY name", s.database, engine))
 }
 
-// notExpired replaces when rows were stored in dumps, so that a dump's rows outlive
-// their retention.
+// notExpired replaces the time of storing in dumps, so that a dump's rows outlive their
+// retention.
 const notExpired = "toDateTime('2100-01-01 00:00:00', 'UTC')"
 
-// dump is what the database holds as statements.
+// dump formats the database as statements.
 func dump(t testing.TB, s *Store) string {
 	t.Helper()
 	var out strings.Builder
@@ -138,11 +138,11 @@ func dump(t testing.TB, s *Store) string {
 	return out.String()
 }
 
-// newest is the number of the newest tables; the views are behind them.
+// newest is the number of the newest tables; the views come after them.
 func (s *Store) newest() uint32 { return s.schema[len(s.schema)-2].Version }
 
-// restore runs the statements of a dump. They name the database, and so do the checksums
-// of migrations: a dump goes nowhere else.
+// restore runs the statements of a dump. They contain the database's name, and so do the
+// checksums of migrations: a dump cannot be restored under another name.
 func restore(t testing.TB, s *Store, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -156,8 +156,8 @@ func restore(t testing.TB, s *Store, file string) {
 	}
 }
 
-// TestDumpOfThisSchema wants a dump of every version from now on, and writes it when
-// told to.
+// TestDumpOfThisSchema requires a dump of every version, and writes a missing one with
+// -write-dump.
 func TestDumpOfThisSchema(t *testing.T) {
 	sequential(t)
 	s := openStore(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// batchOf holds rows as drawn, of one grain.
+// batchOf is a batch of random rows of one grain.
 func batchOf(t testing.TB, resolution time.Duration, seed uint64) *batch {
 	t.Helper()
 	g := traffic{resolution: resolution, windows: 4, groups: 5, locations: 7, signals: allSignals}
@@ -71,8 +71,8 @@ func TestEncodeBatch(t *testing.T) {
 	}
 }
 
-// TestDecodeDamaged cuts and changes a record at every byte: it is refused, or gives a
-// batch that can be encoded.
+// TestDecodeDamaged cuts and changes a record at every byte: decoding fails, or gives a batch
+// that can be encoded.
 func TestDecodeDamaged(t *testing.T) {
 	var e encoder
 	b := batchOf(t, time.Second, 3)
@@ -91,7 +91,7 @@ func TestDecodeDamaged(t *testing.T) {
 	}
 }
 
-// checkDecoded decodes anything, and holds what is taken to the form of a batch.
+// checkDecoded decodes any bytes, and checks that the result is a valid batch.
 func checkDecoded(t *testing.T, record []byte) {
 	t.Helper()
 	var e encoder
@@ -169,8 +169,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestDecodeEarlier: a record that a program without samples left in the outbox is read, and its
-// rows are taken as unweighted, as the column's default takes those that were stored.
+// TestDecodeEarlier: a record from a program without samples is decoded, and its rows count as
+// unweighted, as the column's default treats stored rows.
 func TestDecodeEarlier(t *testing.T) {
 	record, err := os.ReadFile("testdata/batch-1.bin")
 	if err != nil {
@@ -192,7 +192,7 @@ func TestDecodeEarlier(t *testing.T) {
 	}
 }
 
-// earlierRows are those of the record.
+// earlierRows are the rows of the record.
 var earlierRows = []row{
 	{
 		resolution: int64(time.Second), window: testStart.UnixNano(), source: aggregate.Source{Producer: 1 << 63, Incarnation: 2, Epoch: 3}, seq: 4,

@@ -85,7 +85,7 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// TestBusy: a server that does not answer in time is busy; one that no connection leads to is
+// TestBusy: a server that does not answer in time is busy; one that refuses connections is
 // unreachable.
 func TestBusy(t *testing.T) {
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "unix", Err: err} }
@@ -121,7 +121,7 @@ func TestWriteBlockRefuses(t *testing.T) {
 	}
 }
 
-// TestEndsOfTime stores the first and the last windows that there are.
+// TestEndsOfTime stores the first and the last possible windows.
 func TestEndsOfTime(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -160,8 +160,8 @@ func TestReadOnlyStore(t *testing.T) {
 	}
 }
 
-// TestMalformedAnswer: of a server that breaks the protocol the user reads one line, which
-// names it.
+// TestMalformedAnswer: for a server that breaks the protocol the user gets one line, which names
+// it.
 func TestMalformedAnswer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// testStart is where the windows of tests lie: long ago, as in a replayed capture.
+// testStart is the start of the windows of tests: long ago, as in a replayed capture.
 var testStart = time.Date(2024, 2, 29, 23, 58, 0, 0, time.UTC)
 
 func testQuestion() Question {

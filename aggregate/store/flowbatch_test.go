@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Flows come back from the outbox as they were. Those of a later program wait for it.
+// Flows come back from the outbox unchanged. Flows of a later program wait for it.
 func TestFlowsEncoded(t *testing.T) {
 	source := aggregate.Source{Producer: 1<<63 + 1, Incarnation: 2, Epoch: 3}
 	rows := []FlowRow{aFlow(source, 4, testStart, 5), {Source: source, Seq: 1<<64 - 1, Resolution: 1e9, SrcGroup: 7, Observations: 1 << 60}}
@@ -37,7 +37,7 @@ func TestFlowsEncoded(t *testing.T) {
 	}
 }
 
-// withFlows is a block with a flow and what all others come to.
+// withFlows is a block with a flow and the sum of all others.
 func withFlows(seq uint64) *aggregate.Block {
 	b := blockOf([]row{{
 		resolution: int64(time.Second), window: testStart.UnixNano(), source: aggregate.Source{Producer: 1}, seq: seq,
@@ -52,8 +52,8 @@ func withFlows(seq uint64) *aggregate.Block {
 	return b
 }
 
-// Flows of blocks reach the server with the block's rows, once, with and without an
-// outbox, which has them on disk after Sync.
+// Flows of blocks reach the server with the block's rows, once, with and without an outbox, which
+// has them on disk after Sync.
 func TestFlowsOfBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
@@ -84,7 +84,7 @@ func TestFlowsOfBlocks(t *testing.T) {
 	})
 }
 
-// TestFlowsStored: what a block says of flows is what a question for them gets.
+// TestFlowsStored: a query returns the flows of a stored block.
 func TestFlowsStored(t *testing.T) {
 	s := openStore(t)
 	b := withFlows(1)

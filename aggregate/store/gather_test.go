@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TestGather: rows that come every second go to the server every interval, those of one
-// partition together; whoever waits for them waits for no interval.
+// TestGather: rows that arrive every second go to the server every interval, those of one
+// partition together; a caller that waits for them does not wait for the interval.
 func TestGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer()
@@ -40,8 +40,7 @@ func TestGather(t *testing.T) {
 	})
 }
 
-// TestGatherRefused: of rows that were sent together and refused, those are lost that are
-// refused alone.
+// TestGatherRefused: after a joint refusal, only the rows that are refused alone are lost.
 func TestGatherRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer()

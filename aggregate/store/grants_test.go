@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestGrantsInTheEngine runs the statements where the engine manages access, and else
-// has it parse them.
+// TestGrantsInTheEngine runs the statements if the engine manages access, and otherwise lets it
+// parse them.
 func TestGrantsInTheEngine(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -24,7 +24,7 @@ func TestGrantsInTheEngine(t *testing.T) {
 				t.Errorf("the password is in %s", statement)
 			}
 			readStrings(t, s, "EXPLAIN AST "+statement)
-			const unknownRole = 511 // which the statement before it could not create
+			const unknownRole = 511 // because the previous statement could not create it
 			switch err := s.migrator.Exec(t.Context(), statement); exceptionCode(err) {
 			case codeNotEnoughRights, unknownRole:
 			case 0:
@@ -66,7 +66,7 @@ func TestGrantStatements(t *testing.T) {
 		t.Errorf("owner on a cluster: %v:\n%s", err, text)
 	}
 	g = Grants{User: "grafana", Database: "db1"}
-	// The hash is that of the server: SHA256(password + salt), both in hex.
+	// The server computes the same hash: SHA256(password + salt), both in hex.
 	g.Password, g.Salt = "secret", bytes.Repeat([]byte{0xab}, 16)
 	statements, err = g.Statements()
 	if err != nil {

@@ -16,9 +16,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestEndKilled: of a run whose process was killed, the minutes that were open are made of
-// the stored seconds, ring by ring and flow by flow; what was there stays. A gap says what
-// is missing, once.
+// TestEndKilled: for a run whose process was killed, the open minutes are built from the stored
+// seconds, by ring and flow; existing rows stay. A gap records the missing time, once.
 func TestEndKilled(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -32,7 +31,7 @@ func TestEndKilled(t *testing.T) {
 	if err := s.BeginRun(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	writeKilled(t, s, other.Source) // is under way
+	writeKilled(t, s, other.Source) // still running
 	for round := range 2 {
 		if err := s.EndEarlier(t.Context(), []Run{other}); err != nil {
 			t.Fatal(err)
@@ -72,9 +71,9 @@ FROM csigscope.flows FINAL WHERE incarnation = 8 AND resolution_ns = %s GROUP BY
 	}
 }
 
-// TestRebuild: a run is ended as killed while seconds of one ring and a minute of the other
-// still wait in the outbox of another process. When they come, verification finds that the
-// minute is short, or counts twice, until it is repaired.
+// TestRebuild: a run is ended as killed while seconds of one ring and a minute of the other still
+// wait in the outbox of another process. When they arrive, verification finds that the minute is
+// short, or counts twice, until it is repaired.
 func TestRebuild(t *testing.T) {
 	sequential(t)
 	o := engineOptions(t)

@@ -62,8 +62,7 @@ func TestConstrained(t *testing.T) {
 	}
 }
 
-// TestProbe has one user that may not change settings, the engine's reader, and one
-// that may.
+// TestProbe has one user that may not change settings, the engine's reader, and one that may.
 func TestProbe(t *testing.T) {
 	engine := chdbtest.Start(t)
 	for _, tt := range []struct {
@@ -81,7 +80,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestLimitError has the engine refuse a question for what it costs.
+// TestLimitError: the engine refuses a question that is too expensive.
 func TestLimitError(t *testing.T) {
 	sequential(t)
 	s := openStore(t)

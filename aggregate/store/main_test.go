@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// sequential keeps a test out of short ones, which look for data races: it writes, and then
-// asks one question after the other. Those that are left write, send, trim and ask at once.
+// sequential skips a test in short runs, which look for data races: it writes, and then asks one
+// question after the other. The remaining tests write, send, trim and ask concurrently.
 func sequential(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -36,7 +36,7 @@ func sequential(t *testing.T) {
 	}
 }
 
-// engineOptions reaches a real engine of the test's own, without a store.
+// engineOptions starts an engine for the test, without a store, and returns options for it.
 func engineOptions(t testing.TB) Options {
 	t.Helper()
 	return optionsOf(t, startEngine(t, t.TempDir()))
@@ -81,8 +81,8 @@ func optionsOf(t testing.TB, engine *chdb.Engine) Options {
 	return o
 }
 
-// migrated are the folders of engines with an empty store, on one server and as a cluster.
-// They are made once: a copy takes less than migrating again.
+// migrated are the folders of engines with an empty store, on one server and as a cluster. They
+// are made once: copying them is faster than migrating again.
 var migrated [2]struct {
 	once sync.Once
 	dir  string
@@ -123,7 +123,7 @@ func openStore(t testing.TB) *Store {
 		t.Fatal(err)
 	}
 	s := open(t, optionsOf(t, startEngine(t, dir)))
-	if err := s.Migrate(t.Context()); err != nil { // nothing is to do, and rows are sent from now on
+	if err := s.Migrate(t.Context()); err != nil { // changes nothing, and starts sending
 		t.Fatal(err)
 	}
 	return s
@@ -143,7 +143,7 @@ func open(t testing.TB, o Options) *Store {
 	return s
 }
 
-// truncate deletes all rows of a table, as a server that has lost them.
+// truncate deletes all rows of a table, like a server that has lost them.
 func truncate(t testing.TB, s *Store, table string) {
 	t.Helper()
 	if err := s.migrator.Exec(t.Context(), "TRUNCATE TABLE "+s.database+"."+s.layout.local(table)); err != nil {

@@ -48,8 +48,8 @@ func TestMigrateTogether(t *testing.T) {
 	}
 }
 
-// TestMigrateWithoutRights: who may not create anything can go on with a schema that is
-// current, and makes none.
+// TestMigrateWithoutRights: a user who may not create anything can use a current schema, but not
+// make one.
 func TestMigrateWithoutRights(t *testing.T) {
 	sequential(t)
 	o := engineOptions(t)
@@ -66,8 +66,8 @@ func TestMigrateWithoutRights(t *testing.T) {
 	}
 }
 
-// TestMigrateChanged replaces a view whose text has changed, and refuses a database
-// that a newer program has migrated.
+// TestMigrateChanged replaces a view whose text has changed, and refuses a database that a newer
+// program has migrated.
 func TestMigrateChanged(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -97,8 +97,8 @@ func TestMigrateChanged(t *testing.T) {
 	}
 }
 
-// earlierStore is a database from before version 1, as far as this program knows it: with a
-// table of the same name and a record of migrations of the same numbers.
+// earlierStore is the part of a database from before version 1 that this program knows: a table
+// of the same name and a record of migrations of the same numbers.
 var earlierStore = []string{
 	"CREATE DATABASE csigscope",
 	`CREATE TABLE csigscope.schema_migrations (version UInt32, name String, checksum UInt64, at DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC'))
@@ -109,8 +109,8 @@ ENGINE = ReplacingMergeTree(at) ORDER BY version`,
 	"CREATE VIEW csigscope.superseded AS SELECT 1 AS producer",
 }
 
-// TestEarlierStore refuses a database from before version 1, whoever asks and however it
-// came there, and drops it.
+// TestEarlierStore: every operation refuses a database from before version 1, except Drop, which
+// deletes it.
 func TestEarlierStore(t *testing.T) {
 	sequential(t)
 	o := engineOptions(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
-// names are the names in a table for which a condition holds, in order.
+// namesWhere returns the names in a table that meet a condition, in order.
 func namesWhere(t *testing.T, s *Store, table, where string) string {
 	t.Helper()
 	return strings.Join(readStrings(t, s, fmt.Sprintf("SELECT name FROM csigscope.%s FINAL WHERE %s ORDER BY name", table, where)), " ")
@@ -89,7 +89,7 @@ func TestNamesAge(t *testing.T) {
 	}
 }
 
-// TestNamesOutliveRows: names are kept longer than any rows, whatever their retention is set to.
+// TestNamesOutliveRows: names are kept longer than any rows, whatever the rows' retention.
 func TestNamesOutliveRows(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -119,7 +119,7 @@ func TestNamesOutliveRows(t *testing.T) {
 	}
 }
 
-// TestPinnedTogether: of two descriptions in one list the first one holds.
+// TestPinnedTogether: of two descriptions in one list the first one wins.
 func TestPinnedTogether(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -138,8 +138,8 @@ func TestPinnedTogether(t *testing.T) {
 	}
 }
 
-// TestListsOfNames: an exporter with a million names (with -short, fewer) takes its share of lists,
-// those of its names first that it described first, and leaves no other name out.
+// TestListsOfNames: an exporter with a million names (with -short, fewer) gets its share of
+// lists, starting with the names that it described first, and displaces no other name.
 func TestListsOfNames(t *testing.T) {
 	sequential(t)
 	s := openStore(t)

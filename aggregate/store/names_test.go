@@ -25,7 +25,7 @@ func TestNames(t *testing.T) {
 		{ID: 7, Name: "leaf1:up1", Kind: fabric.KindPort, Device: "leaf1", Stage: "leaf", Orientation: "up", Capacity: 1e8, Candidates: []string{"leaf1:up1"}, CandidateCount: 1, Set: 8, DeviceLoc: 9, StageLoc: 10},
 		{ID: 8, Name: "leaf1:up*", Kind: fabric.KindSet, Candidates: []string{"leaf1:up1", "leaf1:up2"}, CandidateCount: 100, Set: 8, DeviceLoc: 9, StageLoc: 10},
 	}
-	for range 2 { // the second time replaces
+	for range 2 { // the second call replaces
 		if err := s.WriteGroups(ctx, groups); err != nil {
 			t.Fatal(err)
 		}
@@ -119,8 +119,8 @@ func checkSignals(t *testing.T, s *Store, r row) {
 	}
 }
 
-// TestDistribution reads back what was packed, at the ends of the ranges, with both
-// ways of unpacking.
+// TestDistribution reads packed distributions, at the ends of the ranges, with both ways of
+// unpacking.
 func TestDistribution(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -147,8 +147,8 @@ func TestDistribution(t *testing.T) {
 	}
 }
 
-// TestPinnedNames: the store says whose description of a name holds until it is unpinned, and
-// what a fabric file says replaces it.
+// TestPinnedNames: the first description of a name is pinned until it is unpinned, or until a
+// fabric file replaces it.
 func TestPinnedNames(t *testing.T) {
 	sequential(t)
 	s := openStore(t)

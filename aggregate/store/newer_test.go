@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// TestNewerIsHeld: records that this version cannot read stop no others, of their class or
-// another one. They wait, to a bound, beyond which they are a gap that says how many.
+// TestNewerIsHeld: records that this version cannot read hold up no others, of their class or
+// another. They wait up to a bound; beyond it they become a gap with their number.
 func TestNewerIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir(), MaxBytes: 256 << 10}

@@ -30,7 +30,7 @@ type row struct {
 	distCount              []uint64
 }
 
-// seen is how many samples stand behind the row.
+// seen is the number of samples in the row.
 func (r *row) seen() uint64 { return cmp.Or(r.samples, r.observations-r.trimmed) }
 
 // blockOf makes a block of rows that share window, source and seq.
@@ -65,8 +65,8 @@ func blockOf(rows []row) *aggregate.Block {
 	return b
 }
 
-// traffic draws blocks in which ties, single kinds, both kinds and cells without
-// anything heavy all happen often.
+// traffic draws blocks in which ties, single kinds, both kinds and cells without heavy
+// observations are all frequent.
 type traffic struct {
 	resolution time.Duration
 	windows    int
@@ -116,7 +116,7 @@ func (g traffic) cell(rng *rand.Rand, source aggregate.Source, seq uint64, w int
 	return rows
 }
 
-// numbers fills in counts that fit together.
+// numbers fills in consistent counts.
 func (g traffic) numbers(rng *rand.Rand, r *row) {
 	r.trimmed = rng.Uint64N(3)
 	measured := rng.Uint64N(6)
@@ -148,7 +148,7 @@ func (g traffic) numbers(rng *rand.Rand, r *row) {
 
 type cell struct{ src, dst uint64 }
 
-// chosen are the rows of a signal by cell: the tags of a cell that has any.
+// chosen groups the rows of a signal by cell: the tags of a cell that has any.
 func chosen(rows []row, signal csig.Signal) map[cell][]row {
 	best := map[cell]uint8{}
 	for _, r := range rows {
@@ -165,7 +165,7 @@ func chosen(rows []row, signal csig.Signal) map[cell][]row {
 	return byCell
 }
 
-// cellsOf works out by brute force what Cells answers from rows that are all visible.
+// cellsOf computes the answer of Cells by brute force, from rows that are all visible.
 func cellsOf(rows []row, signal csig.Signal, level func(uint64) uint64) []aggregate.CellStats {
 	var cells []aggregate.CellStats
 	for _, rows := range chosen(rows, signal) {
@@ -288,7 +288,7 @@ func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) aggregat
 	}
 	setMode(&c, places)
 	c.ModeEvidence, c.RunnerUpEvidence = evidence[c.Mode], evidence[c.RunnerUp]
-	if level(2) != 2 { // locations are not as resolved
+	if level(2) != 2 { // locations are not the original ones
 		c.Votes = nil
 	}
 	return c
@@ -296,8 +296,8 @@ func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) aggregat
 
 type place struct{ id, heavy, sum uint64 }
 
-// setMode compares means as fractions: more heavy observations first, then the more
-// severe mean, then the lower id.
+// setMode compares means as fractions: more heavy observations first, then the more severe mean,
+// then the lower id.
 func setMode(c *aggregate.CellStats, places map[uint64]*place) {
 	var order []*place
 	for _, p := range places {
@@ -357,7 +357,8 @@ func inRange(rows []row, from, to time.Time) (list []row) {
 	return list
 }
 
-// laterValues adds up the values of a cell in the windows that start in the later half of the range.
+// laterValues adds up the values of a cell in the windows that start in the later half of the
+// range.
 func laterValues(rows []row, q *Question, c *aggregate.CellStats) (measured, sum uint64) {
 	for _, r := range inRange(rows, q.From.Add(q.To.Sub(q.From)/2), q.To) {
 		if r.signal == uint8(c.Signal) && r.src == uint64(c.Src) && r.dst == uint64(c.Dst) && r.kind == uint8(c.Kind) {
@@ -390,14 +391,14 @@ func historyOf(rows []row, c *aggregate.CellStats, length, end int64) *aggregate
 	return h
 }
 
-// judgeWindows has the windows of cells judged at their ends.
+// judgeWindows judges the windows of cells at their ends.
 func judgeWindows(rows []row, q *Question, list []aggregate.CellWindow) {
 	length := int64(q.Resolution)
 	for i := range list {
 		c := &list[i].CellStats
 		end := min((list[i].Start+int64(q.Step))/length, (q.To.UnixNano()+length-1)/length)
 		c.Verdict = historyOf(rows, c, length, end).Verdict(end, length)
-		c.Since, c.Lasted = 0, 0 // not known of single windows
+		c.Since, c.Lasted = 0, 0 // unknown for single windows
 		c.Judge(aggregate.DefaultThresholds())
 	}
 }

@@ -37,9 +37,7 @@ func (*devNull) trimmed(_ context.Context, _ int, list []part) ([]bool, error) {
 	return make([]bool, len(list)), nil
 }
 
-// BenchmarkOutbox takes full batches through the outbox on a disk: encoded, synced, read
-// back, decoded and acknowledged.
-// takenBytes are the bytes of the records that were taken last.
+// takenBytes is the size of the records in the last take.
 func takenBytes(d *delivery) (n float64) {
 	for _, r := range d.records {
 		n += float64(len(r))
@@ -47,6 +45,8 @@ func takenBytes(d *delivery) (n float64) {
 	return n
 }
 
+// BenchmarkOutbox sends full batches through an outbox on disk: encoded, synced, read back, decoded
+// and acknowledged.
 func BenchmarkOutbox(b *testing.B) {
 	full := new(batch)
 	full.reset(batchKey{grain: secondGrain}, time.Time{})
@@ -79,8 +79,7 @@ func BenchmarkOutbox(b *testing.B) {
 	}
 }
 
-// BenchmarkEncode is the work that the outbox adds for the CPU, but for checksums and
-// copies to the disk.
+// BenchmarkEncode measures the CPU cost of the outbox, without checksums and copies to the disk.
 func BenchmarkEncode(b *testing.B) {
 	from := batchOf(b, time.Second, 1)
 	var e encoder

@@ -9,8 +9,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TestClockJumps: rows are kept for their time, no shorter and no longer, when the next
-// process has quite another clock; none is lost, and gaps carry the time that it has.
+// TestClockJumps: rows are kept for the right time, no shorter and no longer, even if the next
+// process has a very different clock; none is lost, and gaps carry that process's time.
 func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-200_000 * time.Hour, -26 * time.Hour, 26 * time.Hour, 200_000 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) { oneJump(t, jump) })

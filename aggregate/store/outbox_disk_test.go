@@ -14,12 +14,11 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// badDisk is the operating system's file system, on which nothing can be written while
-// it is bad.
+// badDisk is the operating system's file system, to which writes fail while it is bad.
 type badDisk struct {
 	outbox.OS
 	bad  atomic.Bool
-	full bool // what is removed makes room
+	full bool // removing a file makes room
 }
 
 func (b *badDisk) Open(name string, flag int) (outbox.File, error) {
@@ -51,7 +50,7 @@ func (f *badFile) Write(b []byte) (int, error) {
 }
 
 func (f *badFile) Sync() error {
-	if f.disk.bad.Load() && !f.disk.full { // one that is full has room for what is written in place
+	if f.disk.bad.Load() && !f.disk.full { // a full disk has room for writes in place
 		return syscall.EIO
 	}
 	return f.File.Sync()
@@ -77,8 +76,8 @@ func TestDiskComesBack(t *testing.T) {
 	})
 }
 
-// TestDiskFull: a disk that is full of rows that wait is like a full outbox. A replay
-// waits for the server for as long as it takes, live rows make room.
+// TestDiskFull: a disk full of waiting rows is like a full outbox. A replay waits for the server
+// for as long as it takes, live rows make room.
 func TestDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &badDisk{full: true}
@@ -91,7 +90,7 @@ func TestDiskFull(t *testing.T) {
 			time.Sleep(time.Hour)
 			f.setErr(nil)
 		}()
-		put(t, s, 1, 2, time.Second, 10) // the room is that of the first batch
+		put(t, s, 1, 2, time.Second, 10) // in the room of the first batch
 		if err := s.Flush(t.Context()); err != nil || f.observations() != 20 || len(f.gaps) != 0 {
 			t.Errorf("%d observations and %d gaps, %v, want 20 and none", f.observations(), len(f.gaps), err)
 		}
@@ -121,8 +120,8 @@ func TestDiskFull(t *testing.T) {
 	})
 }
 
-// TestDiskFails: a replay fails with what to do about it; live rows are given up, and
-// leave gaps as soon as there is room for those.
+// TestDiskFails: a replay fails with an error that says how to fix it; live rows are given up,
+// and leave gaps as soon as there is room for those.
 func TestDiskFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &badDisk{}
@@ -163,7 +162,7 @@ func TestDiskFails(t *testing.T) {
 	})
 }
 
-// TestDamagedOutbox: what the disk has spoiled between two commands leaves a gap.
+// TestDamagedOutbox: damage on disk between two commands leaves a gap.
 func TestDamagedOutbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}

@@ -34,8 +34,8 @@ func rawRows(t *testing.T, s *Store, table string) (n uint64) {
 	return n
 }
 
-// TestOutboxOnEngine: what went through the outbox is what was written; a repeated
-// token costs nothing; and a table that was emptied is filled again.
+// TestOutboxOnEngine: rows come through the outbox unchanged; a repeated token costs nothing; and
+// an emptied table is filled again.
 func TestOutboxOnEngine(t *testing.T) {
 	s := openWithOutbox(t)
 	writeAncestry(t, s)
@@ -67,9 +67,8 @@ func TestOutboxOnEngine(t *testing.T) {
 	}
 }
 
-// TestTrimmedStaysTrimmed: no outbox brings back rows that were deleted on purpose, neither
-// of the store that deleted them nor of another one; both bring back rows that the server
-// lost.
+// TestTrimmedStaysTrimmed: no outbox brings back rows that were deleted on purpose, neither of
+// the store that deleted them nor of another one; both bring back rows that the server lost.
 func TestTrimmedStaysTrimmed(t *testing.T) {
 	o := engineOptions(t)
 	var stores []*Store

@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestProducers: live producers are known by when they began and wrote last, until they are
+// TestProducers: live producers are listed with their last start or rows, until they are
 // forgotten, and again once they write.
 func TestProducers(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
@@ -71,11 +71,11 @@ func TestProducers(t *testing.T) {
 	}
 }
 
-// TestCountProducers: the producers of a range are those with rows of it, and the live ones that
+// TestCountProducers: the producers of a range are those with rows in it, and the live ones that
 // wrote in the day before its end.
 func TestCountProducers(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
-	noon := time.Now().UTC().Truncate(24 * time.Hour).Add(-12 * time.Hour) // before anything is forgotten
+	noon := time.Now().UTC().Truncate(24 * time.Hour).Add(-12 * time.Hour) // before any Forget
 	wrote := func(producer, incarnation uint64, mode RunMode, resolution time.Duration, at ...time.Duration) {
 		t.Helper()
 		run := Run{Source: aggregate.Source{Producer: producer, Incarnation: incarnation, Epoch: 1}, Mode: mode, Name: fmt.Sprint("tap", producer)}
@@ -100,8 +100,8 @@ func TestCountProducers(t *testing.T) {
 	wrote(4, 1, RunLive, time.Minute, -time.Hour)                            // forgotten below
 	wrote(5, 1, RunReplay, time.Minute, time.Minute)                         // the first pass,
 	wrote(5, 2, RunReplay, time.Minute, 2*time.Minute)                       // which the second one hides
-	wrote(6, 1, RunReplay, time.Minute, -2*time.Hour)                        // a capture of another time
-	wrote(7, 1, RunLive, time.Second, 2*time.Minute+time.Second, -time.Hour) // its minutes are not closed yet
+	wrote(6, 1, RunReplay, time.Minute, -2*time.Hour)                        // a capture from another time
+	wrote(7, 1, RunLive, time.Second, 2*time.Minute+time.Second, -time.Hour) // its minutes are still open
 	if err := s.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// TestReadersDoNotDelayWrites stores blocks beside readers that ask for all there is,
-// over the store itself and as guests who never read their answers.
+// TestReadersDoNotDelayWrites stores blocks beside readers that query everything, through the
+// store itself and as guests who never read their answers.
 func TestReadersDoNotDelayWrites(t *testing.T) {
 	engine := chdbtest.Start(t)
 	address, err := engine.Listen(t.Context(), "127.0.0.1:0")
@@ -47,7 +47,7 @@ func TestReadersDoNotDelayWrites(t *testing.T) {
 		return time.Since(began)
 	}
 	before, samples := 200, 20
-	if testing.Short() { // the race detector measures itself
+	if testing.Short() { // the race detector dominates the times
 		before, samples = 20, 5
 	}
 	measure := func() []time.Duration {
@@ -97,11 +97,11 @@ func TestReadersDoNotDelayWrites(t *testing.T) {
 			beside := measure()
 			cancel()
 			busy.Wait()
-			waitQuestions(t, s, false) // those of guests end once the engine sees that they hung up
+			waitQuestions(t, s, false) // queries of guests end once the engine notices the closed connection
 			n := len(beside)
 			t.Logf("a block of 1700 rows: median %v, slowest %v; alone %v, %v", beside[n/2], beside[n-1], alone[n/2], alone[n-1])
-			// Readers take a core of two, never the writer's turn: a writer that waited
-			// for them would wait for seconds.
+			// Readers take one core of two, but never delay the writer: a writer that waited for
+			// them would wait for seconds.
 			if bound := 4*alone[n/2] + time.Second; beside[n/2] > bound {
 				t.Errorf("median %v beside readers, want at most %v", beside[n/2], bound)
 			}
@@ -109,7 +109,7 @@ func TestReadersDoNotDelayWrites(t *testing.T) {
 	}
 }
 
-// waitQuestions waits until the engine answers some, or none.
+// waitQuestions waits until the engine runs some queries, or none.
 func waitQuestions(t *testing.T, s *Store, some bool) {
 	t.Helper()
 	const asked = "query_kind = 'Select' AND position(query, 'system.processes') = 0"
@@ -126,7 +126,7 @@ func waitQuestions(t *testing.T, s *Store, some bool) {
 	t.Fatalf("waited for a minute for questions to be under way: %v", some)
 }
 
-// unread asks over a connection with a small window and reads no answer.
+// unread sends a query over a connection with a small window and reads no answer.
 func unread(t *testing.T, address, sql string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -140,8 +140,8 @@ func unread(t *testing.T, address, sql string) net.Conn {
 	return conn
 }
 
-// TestReadersAreLimited: a question that costs too much ends by the store's limits, and a
-// guest's by the engine's.
+// TestReadersAreLimited: an expensive question ends by the store's limits, and a guest's by the
+// engine's.
 func TestReadersAreLimited(t *testing.T) {
 	engine := chdbtest.Start(t)
 	address, err := engine.Listen(t.Context(), "127.0.0.1:0")

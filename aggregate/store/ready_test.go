@@ -21,12 +21,12 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// doors is how the ways to a server are.
+// doors control whether connections to a server fail or hang.
 type doors struct {
 	shut, hanging atomic.Bool
 }
 
-// through makes a way to the engine lead through the doors.
+// through routes connections to the engine through the doors.
 func (d *doors) through(o *clickhouse.Options) *clickhouse.Options {
 	transport := o.TransportFunc
 	o.TransportFunc = func(t *http.Transport) (http.RoundTripper, error) {
@@ -49,7 +49,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// laterOptions open a store with an outbox whose engine is away until the doors are opened.
+// laterOptions open a store with an outbox whose engine is unreachable until the doors are
+// opened.
 func laterOptions(t *testing.T, engine *chdb.Engine) (Options, *doors) {
 	t.Helper()
 	d := new(doors)
@@ -67,7 +68,7 @@ func laterOptions(t *testing.T, engine *chdb.Engine) (Options, *doors) {
 	return o, d
 }
 
-// writeAway writes rows of a live run, and what goes beside them through the outbox.
+// writeAway writes rows of a live run, and the records that accompany them in the outbox.
 func writeAway(t *testing.T, s *Store, of aggregate.Source) []row {
 	t.Helper()
 	g := traffic{resolution: time.Second, windows: 5, groups: 3, locations: 4, signals: allSignals[:2]}
@@ -89,9 +90,8 @@ func writeAway(t *testing.T, s *Store, of aggregate.Source) []row {
 	return rows
 }
 
-// TestServerComesLater: a store takes rows while its server was never there. When that
-// comes, it gets the schema, the retention, the rows, what goes beside them, and the names
-// that waited.
+// TestServerComesLater: a store takes rows before its server has ever answered. Once it does, it
+// gets the schema, the retention, the rows, their accompanying records, and the waiting names.
 func TestServerComesLater(t *testing.T) {
 	t.Parallel()
 	o, doors := laterOptions(t, startEngine(t, t.TempDir()))
@@ -149,8 +149,8 @@ func TestServerComesLater(t *testing.T) {
 	}
 }
 
-// TestServerNeverComes: rows of a store whose server never came, and of one that was closed
-// before it had answered at all, are sent by the next one.
+// TestServerNeverComes: rows of a store whose server never answered, and of one closed before the
+// first answer, are sent by the next store.
 func TestServerNeverComes(t *testing.T) {
 	t.Parallel()
 	o, doors := laterOptions(t, chdbtest.Start(t))
@@ -181,8 +181,8 @@ func TestServerNeverComes(t *testing.T) {
 	compareCells(t, s, all, time.Second)
 }
 
-// TestRefusedLater: a server that comes with a schema from before version 1 is refused, and
-// rows wait until that is mended.
+// TestRefusedLater: a server that turns out to have a schema from before version 1 is refused,
+// and rows wait until that is fixed.
 func TestRefusedLater(t *testing.T) {
 	t.Parallel()
 	engine := chdbtest.Start(t)
@@ -220,8 +220,8 @@ func TestRefusedLater(t *testing.T) {
 	compareCells(t, s, rows, time.Second)
 }
 
-// TestRefusedAtOnce: what a server refuses when it is asked at once is an error of Open, and
-// so is a start that fails.
+// TestRefusedAtOnce: if the server answers at once and refuses the store, Open fails, and so it
+// does if the start fails.
 func TestRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	engine := chdbtest.Start(t)
@@ -248,7 +248,7 @@ func TestRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// TestStalled: a store is not ready once rows have waited for long in the outbox, though the
+// TestStalled: a store is not ready once rows have waited long in the outbox, even though the
 // attempt to send them hangs and has not failed.
 func TestStalled(t *testing.T) {
 	t.Parallel()

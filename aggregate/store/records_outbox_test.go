@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TestRecordsWait: taps, flows and findings wait for a server that is away, also for the
-// next command, and are sent again to one that came back without them.
+// TestRecordsWait: taps, flows and findings wait for an unreachable server, also for the next
+// command, and are sent again to a server that lost them.
 func TestRecordsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
@@ -62,8 +62,8 @@ func TestRecordsWait(t *testing.T) {
 	})
 }
 
-// TestFlowsGiveWay: in a full outbox flows make room for partials and for each other,
-// and leave gaps that are none of partials.
+// TestFlowsGiveWay: in a full outbox flows make room for partials and for each other, and leave
+// gaps in flows only.
 func TestFlowsGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), smallOutbox(t)
@@ -112,7 +112,7 @@ func TestFlowsGiveWay(t *testing.T) {
 	})
 }
 
-// TestNewerRecord: what a newer program left waits for it.
+// TestNewerRecord: records of a newer program wait for it.
 func TestNewerRecord(t *testing.T) {
 	for payload, want := range map[string]error{
 		`[{"Seq":1}]`:              nil,
@@ -128,7 +128,7 @@ func TestNewerRecord(t *testing.T) {
 	}
 }
 
-// TestRecordsOnEngine has the engine keep what went through an outbox.
+// TestRecordsOnEngine: the engine stores records that went through an outbox.
 func TestRecordsOnEngine(t *testing.T) {
 	s := openWithOutbox(t)
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}

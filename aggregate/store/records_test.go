@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// aTap is what a tap may have taken in from a time on.
+// aTap is a plausible row of a tap that starts at a time.
 func aTap(source aggregate.Source, seq uint64, at time.Time) TapRow {
 	return TapRow{
 		Source: source, Seq: seq, Name: "rack it's", Place: "receiver", Interface: "eth\t0", Link: "Ethernet", Timestamps: "file", TickNS: 0.5,
@@ -138,7 +138,7 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// TestFindings: rows of one finding add up; what is too long is cut.
+// TestFindings: rows of one finding add up; long fields are cut.
 func TestFindings(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -161,7 +161,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestRecordsRefused has rows that no table can hold.
+// TestRecordsRefused writes rows that no table can hold.
 func TestRecordsRefused(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -183,7 +183,7 @@ func TestRecordsRefused(t *testing.T) {
 	}
 }
 
-// TestBounded: text that is cut stays what it was, up to a character.
+// TestBounded: cut text is a prefix of the original, up to a character.
 func TestBounded(t *testing.T) {
 	for _, test := range []struct {
 		text string

@@ -24,7 +24,7 @@ import (
 
 func kindOf(k uint8) decode.Kind { return decode.Kind(k) }
 
-// blocks cuts rows into the blocks they were drawn as.
+// blocks groups rows into the blocks that they were drawn as.
 func blocks(rows []row) []*aggregate.Block {
 	var list []*aggregate.Block
 	for from := 0; from < len(rows); {
@@ -51,8 +51,8 @@ func write(t testing.TB, s *Store, list []*aggregate.Block) {
 	}
 }
 
-// ancestry is a small topology: locations 2 to 9 lie in sets of 3 and so on; those
-// above 9 have no row and stand for themselves.
+// ancestry is a small topology: locations 2 to 9 lie in sets of 3 and so on; those above 9 have
+// no row and are their own ancestors.
 func ancestry(level fabric.Level) func(uint64) uint64 {
 	return func(id uint64) uint64 {
 		if id <= 1 || id > 9 {
@@ -72,8 +72,8 @@ func ancestry(level fabric.Level) func(uint64) uint64 {
 	}
 }
 
-// portsOf are the ports of locations in tests, and how many there are: sets of up to three, one of
-// which has ports that are not listed, and some locations without any.
+// portsOf returns the ports of locations in tests, and their number: sets of up to three, one of
+// which has unlisted ports, and some locations without any.
 func portsOf(id aggregate.LocationID) (ports []string, count int) {
 	if id < 2 || id > 7 {
 		return nil, 0
@@ -99,13 +99,13 @@ func writeAncestry(t testing.TB, s *Store) {
 			Set: at(fabric.LevelSet), DeviceLoc: at(fabric.LevelDevice), StageLoc: at(fabric.LevelStage), FarEnd: at(fabric.LevelFarEnd),
 		})
 	}
-	if err := errors.Join(s.WriteLocations(t.Context(), list), s.Flush(t.Context())); err != nil { // with an outbox they come by and by
+	if err := errors.Join(s.WriteLocations(t.Context(), list), s.Flush(t.Context())); err != nil { // with an outbox they are sent in the background
 		t.Fatal(err)
 	}
 }
 
-// allSignals are the defined ones, and types that tables define: of every aggregation
-// and unit, and two meanings of one type.
+// allSignals are the defined signals, and types that tables define: of every aggregation and
+// unit, and two meanings of one type.
 var allSignals = []csig.Signal{
 	csig.MinABW, csig.MinABWRatio, csig.MaxDelay, csig.MaxNQD,
 	csig.ConfiguredSignal(5, csig.BitPerSecond, csig.AggregateMin),
@@ -114,8 +114,8 @@ var allSignals = []csig.Signal{
 	csig.ConfiguredSignal(15, csig.Count, csig.AggregateCount),
 }
 
-// compareCells asks for every signal and level, and compares with what brute force
-// makes of the rows, and with what is in the memories.
+// compareCells asks for every signal and level, and compares with brute force over the rows, and
+// with the memories.
 func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration, memories ...table.Rows) {
 	t.Helper()
 	for _, signal := range allSignals {
@@ -137,8 +137,8 @@ func compareCells(t *testing.T, s *Store, rows []row, resolution time.Duration, 
 	}
 }
 
-// checkView holds means, states and candidates of the view, which other programs read, to those of
-// the answer.
+// checkView compares means, states and candidates of the view, which other programs read, with
+// those of the answer.
 func checkView(t *testing.T, s *Store, q *Question, got []aggregate.CellStats) {
 	t.Helper()
 	query := fmt.Sprintf("SELECT mean, state, mode_ports FROM %s ORDER BY src_group, dst_group", q.view(s.database, "cells", false, judgedBy(s.thresholds)))
@@ -166,7 +166,7 @@ func checkView(t *testing.T, s *Store, q *Question, got []aggregate.CellStats) {
 	}
 }
 
-// possible are the ports that may be the mode, in the order of their names.
+// possible returns the ports that may be the mode, ordered by name.
 func possible(c *aggregate.CellStats, level fabric.Level) (ports []string) {
 	if level == fabric.LevelLocation {
 		for _, one := range c.Candidates(portsOf) {
@@ -198,7 +198,7 @@ func TestCells(t *testing.T) {
 			write(t, s, list)
 			compareCells(t, s, rows, resolution, memory.Total())
 
-			// The same blocks in another order, several times: nothing adds up.
+			// The same blocks in another order, several times: duplicates do not add up.
 			rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 			write(t, s, list)
 			write(t, s, list[:len(list)/2])
@@ -207,10 +207,10 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// withoutVerdict leaves out what is made of single windows, which totals in memory do not have.
+// withoutVerdict ignores fields computed from single windows, which totals in memory lack.
 var withoutVerdict = cmpopts.IgnoreFields(aggregate.CellStats{}, "Verdict", "State", "JudgedWindows", "CongestedWindows", "LaterMeasured", "LaterSum")
 
-// compareMemory holds the definition in SQL and the one in memory equal.
+// compareMemory checks that the SQL definition and the one in memory agree.
 func compareMemory(t *testing.T, memory table.Rows, signal csig.Signal, level fabric.Level, got []aggregate.CellStats) {
 	t.Helper()
 	var above func(aggregate.LocationID) aggregate.LocationID
@@ -225,8 +225,8 @@ func compareMemory(t *testing.T, memory table.Rows, signal csig.Signal, level fa
 	}
 }
 
-// TestWithoutValue has observations of a known type without a table, and of an
-// unknown type, whose distribution is of raw codes: they count and have no mean.
+// TestWithoutValue has observations of a known type without a table, and of an unknown type,
+// whose distribution is of raw codes: they count and have no mean.
 func TestWithoutValue(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -263,8 +263,8 @@ func (l *blockList) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// TestFewOfSampledTap: packets of a tap with a weight are as few as they are, however many others
-// each of them stands for, in memory and in the store.
+// TestFewOfSampledTap: the number of packets of a weighted tap is their actual number, however
+// many others each of them stands for, in memory and in the store.
 func TestFewOfSampledTap(t *testing.T) {
 	sequential(t)
 	domain, err := csig.DefaultSpec().Compile()

@@ -15,8 +15,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// runTest replays one capture under several configurations; each pass counts a
-// number of observations of its own, which tells which of them is visible.
+// runTest replays one capture under several configurations; each run has a different number of
+// observations, which shows which run is visible.
 type runTest struct {
 	*testing.T
 	s *Store
@@ -94,7 +94,7 @@ func TestReplaysSupersede(t *testing.T) {
 	rt.want("a visible run repeated, under way", 100)
 }
 
-// TestPartialRuns are those whose numbers are shown and not whole.
+// TestPartialRuns lists the runs whose numbers are visible and incomplete.
 func TestPartialRuns(t *testing.T) {
 	sequential(t)
 	rt := runTest{t, openStore(t)}
@@ -168,8 +168,7 @@ func TestOtherProducersStay(t *testing.T) {
 	rt.want("one capture replayed twice, another once", 1020)
 }
 
-// TestEndEarlier: of a producer that has one life at a time, those before the latest one
-// are over.
+// TestEndEarlier: for a producer with one incarnation at a time, all but the latest have ended.
 func TestEndEarlier(t *testing.T) {
 	sequential(t)
 	s := openStore(t)
@@ -195,8 +194,8 @@ func TestEndEarlier(t *testing.T) {
 	}
 }
 
-// TestRunsOutliveKill: names, beginnings and ends of runs that a killed process has taken are
-// there for the next one. Names come before rows, ends after the rows before them.
+// TestRunsOutliveKill: names, starts and ends of runs accepted by a killed process reach the next
+// one. Names come before rows, ends after the rows before them.
 func TestRunsOutliveKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir(), Interval: 10 * time.Second}
@@ -215,14 +214,14 @@ func TestRunsOutliveKill(t *testing.T) {
 		}
 		next := *o
 		next.Dir = t.TempDir()
-		if err := os.CopyFS(next.Dir, os.DirFS(o.Dir)); err != nil { // as a kill leaves it
+		if err := os.CopyFS(next.Dir, os.DirFS(o.Dir)); err != nil { // as after a kill
 			t.Fatal(err)
 		}
 		closeStore(t, s)
 		f.setErr(nil)
 		s = storeBefore(t, f, &next)
 		s.deliveries[0].start()
-		time.Sleep(time.Minute) // nobody hurries
+		time.Sleep(time.Minute) // no caller hurries
 		synctest.Wait()
 		if want := []string{"epochs", "runs", "rows", "rows", "ends", "ends"}; !slices.Equal(f.order, want) || !slices.Equal(f.ended, []Run{run, killed}) || len(f.pins) != 1 {
 			t.Errorf("came %q, want %q; pinned %v, ended %v", f.order, want, f.pins, f.ended)
@@ -231,8 +230,8 @@ func TestRunsOutliveKill(t *testing.T) {
 	})
 }
 
-// TestEndsWait: runs end once the rows that earlier processes left in other outboxes are
-// sent. While an end fails, rows and names are sent.
+// TestEndsWait: runs end once the rows that earlier processes left in other outboxes are sent.
+// While an end fails, rows and names are sent.
 func TestEndsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}
@@ -244,7 +243,7 @@ func TestEndsWait(t *testing.T) {
 		closeStore(t, first)
 
 		f.setErr(nil)
-		s := storeBefore(t, f, o) // has both
+		s := storeBefore(t, f, o) // has both outboxes
 		if err := s.EndKilled(t.Context(), []Run{run}); err != nil {
 			t.Fatal(err)
 		}
@@ -275,8 +274,8 @@ func TestEndsWait(t *testing.T) {
 	})
 }
 
-// TestNamesFindNoRoom: names take the place of live rows in a full outbox, and are an error
-// where there is none left, instead of a gap.
+// TestNamesFindNoRoom: names displace live rows in a full outbox, and without any left they
+// return an error instead of leaving a gap.
 func TestNamesFindNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), smallOutbox(t)
@@ -305,7 +304,7 @@ func TestNamesFindNoRoom(t *testing.T) {
 	})
 }
 
-// TestWriteGaps: gaps of one beginning are apart by what they are of, and replace
+// TestWriteGaps: gaps with the same start differ in source, reason or resolution, and replace
 // themselves.
 func TestWriteGaps(t *testing.T) {
 	sequential(t)

@@ -10,15 +10,15 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TestSettle brings rows into a database that had never seen them, and such as it has
-// lost; and forgets them where that is asked for.
+// TestSettle brings rows into a database that never had them, and into one that lost them; and
+// discards them on request.
 func TestSettle(t *testing.T) {
 	o := engineOptions(t)
 	dir := t.TempDir()
 	o.Outbox = &Outbox{Dir: dir}
 	g := traffic{resolution: time.Second, windows: 20, groups: 5, locations: 12, signals: allSignals}
 	rows := g.rows(rand.New(rand.NewPCG(8, 8)), aggregate.Source{Producer: 7, Incarnation: 2})
-	// leave has a store end before its server takes a row.
+	// leave closes a store before its server takes a row.
 	leave := func() {
 		t.Helper()
 		away := o

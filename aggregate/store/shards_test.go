@@ -26,9 +26,9 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// servers are engines of a cluster, by the ports that its configuration names. The first one is
-// the configured server. They do not replicate: tables that are whole on every server of a
-// cluster have rows on the first one alone.
+// servers are engines of a cluster, by the ports in its configuration. The first one is the
+// configured server. They do not replicate: tables that are complete on every server of a real
+// cluster have rows on the first one only.
 type servers struct {
 	clusters [][][]int
 	engines  map[int]*chdb.Engine
@@ -64,7 +64,7 @@ func (c *servers) options(t *testing.T) Options {
 	return c.optionsFrom(t, thisServer)
 }
 
-// optionsFrom are those of a store whose configured server is the one at a port.
+// optionsFrom are the options of a store whose configured server is the one at a port.
 func (c *servers) optionsFrom(t *testing.T, port int) Options {
 	return Options{
 		Writer: c.way(port), Cluster: testCluster, unreplicated: true,
@@ -76,7 +76,7 @@ func (c *servers) optionsFrom(t *testing.T, port int) Options {
 	}
 }
 
-// way is how the engine that a port has at the time is reached.
+// way connects to the engine that has a port at the time.
 func (c *servers) way(port int) *clickhouse.Options {
 	o := c.engines[port].ClickHouseOptions(chdb.RoleWriter)
 	o.TransportFunc = func(t *http.Transport) (http.RoundTripper, error) {
@@ -101,7 +101,7 @@ func (c *servers) conn(t *testing.T, port int) driver.Conn {
 	return conn
 }
 
-// on asks one server, also behind a shut door.
+// on queries one server, even behind a shut door.
 func (c *servers) on(t *testing.T, port int, query string) (list []string) {
 	t.Helper()
 	conn, err := clickhouse.Open(c.engines[port].ClickHouseOptions(chdb.RoleReader))
@@ -240,7 +240,7 @@ func TestPinsHold(t *testing.T) {
 	if n := c.on(t, thisServer, "SELECT toString((count(), uniqExact(producer))) FROM csigscope.shards"); n[0] != "(60,60)" {
 		t.Errorf("%s rows and producers are pinned, want 60 of each", n[0])
 	}
-	// A later shard gets new incarnations and none of the earlier ones.
+	// A later shard gets only new incarnations.
 	again, err := more.pinned(t.Context(), list)
 	if err != nil || !maps.Equal(again, pinned[0]) {
 		t.Errorf("with another shard: %v, %v, want %v", again, err, pinned[0])
@@ -262,7 +262,7 @@ func TestPinsHold(t *testing.T) {
 	}
 }
 
-// TestRendezvous: a shard more takes its part of the identities, and moves no others.
+// TestRendezvous: a new shard takes its part of the identities, and moves no others.
 func TestRendezvous(t *testing.T) {
 	three := []shard{{number: 1}, {number: 2}, {number: 3}}
 	got := map[uint32]int{}
@@ -281,7 +281,7 @@ func TestRendezvous(t *testing.T) {
 	}
 }
 
-// TestReplicas: what fails at one server is asked of the next, which is then the first.
+// TestReplicas: a call that fails at one server goes to the next, which is then the first.
 func TestReplicas(t *testing.T) {
 	busy, readOnly := &clickhouse.Exception{Code: codeTooManyParts}, &clickhouse.Exception{Code: codeTableReadOnly}
 	conns := []*fixedConn{{err: readOnly}, {}, {err: busy}}
@@ -302,7 +302,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// fixedConn has one answer.
+// fixedConn always gives one answer.
 type fixedConn struct {
 	driver.Conn
 	err   error
@@ -314,9 +314,9 @@ func (c *fixedConn) Exec(context.Context, string, ...any) error {
 	return c.err
 }
 
-// TestClusterQuestions asks everything with the same engine as both of two shards, which has
-// each row twice: no question needs more than one server may do, sums are double, and rows are
-// found to be on a shard too many.
+// TestClusterQuestions asks everything with one engine as both of two shards, so that each row
+// counts twice: no query exceeds the limits of one server, sums are double, and verification
+// finds rows on a second shard.
 func TestClusterQuestions(t *testing.T) {
 	sequential(t)
 	c := startServers(t, [][]int{{thisServer}, {thisServer}})
@@ -354,9 +354,9 @@ func TestClusterQuestions(t *testing.T) {
 	}
 }
 
-// TestLostShard is the drill of the README: of two shards one is backed up, takes more rows,
-// and is lost with its disk while rows go on coming. The outbox brings the rows that the backup
-// lacks and those that waited, the backup all others. Verification finds nothing on either shard.
+// TestLostShard is the drill in the README: one of two shards is backed up, takes more rows, and
+// is lost with its disk while rows keep arriving. The outbox supplies the waiting rows and those
+// missing in the backup, the backup all others. Verification finds nothing on either shard.
 func TestLostShard(t *testing.T) {
 	sequential(t)
 	const lost = 19001
@@ -420,7 +420,7 @@ func TestLostShard(t *testing.T) {
 		t.Fatal(err)
 	}
 	live(3)
-	for s.WriterStats().Retries == 0 { // the loss is noticed by what cannot be sent
+	for s.WriterStats().Retries == 0 { // a failed send reveals the loss
 		time.Sleep(time.Millisecond)
 	}
 	c.engines[lost] = c.start(t, lost)
@@ -431,7 +431,7 @@ func TestLostShard(t *testing.T) {
 	if n := c.on(t, lost, "SELECT toString(incarnation) FROM csigscope.partials_1s_local GROUP BY incarnation ORDER BY incarnation"); !slices.Equal(n, []string{"2", "3"}) {
 		t.Errorf("before the backup the shard has incarnations %q, want those of the outbox", n)
 	}
-	// Rows of the backup that come back beside those of the outbox replace each other.
+	// Rows of the backup and of the outbox replace each other.
 	c.restoreShard(t, lost, backup)
 	if got := c.on(t, lost, "SELECT toString((count(), sum(observations))) FROM csigscope.partials_1s_local FINAL WHERE incarnation < 3"); !slices.Equal(got, held) {
 		t.Errorf("rows and observations of the shard: %s, want %s", got, held)
@@ -447,7 +447,7 @@ func TestLostShard(t *testing.T) {
 		}
 		got += of
 		found := faults(t, from)
-		delete(found, twice) // a batch of both shards was sent again to both
+		delete(found, twice) // a batch for both shards was sent again to both
 		if len(found) > 0 {
 			t.Errorf("server %d: %v", port, found)
 		}
@@ -457,7 +457,7 @@ func TestLostShard(t *testing.T) {
 	}
 }
 
-// restoreShard brings back the split tables of a backup, beside rows that came since.
+// restoreShard restores the split tables of a backup, beside newer rows.
 func (c *servers) restoreShard(t *testing.T, port int, backup string) {
 	t.Helper()
 	if err := os.CopyFS(filepath.Join(c.dirs[port], "backups", "drill"), os.DirFS(backup)); err != nil {
@@ -469,9 +469,9 @@ func (c *servers) restoreShard(t *testing.T, port int, backup string) {
 	}
 }
 
-// replicate copies the tables that are whole on each server to one that lacks them, as
-// ZooKeeper would have it do, and has each server ask those shards alone that it can reach:
-// engines do not listen to one another.
+// replicate copies the tables that are complete on each server to one that lacks them, as
+// ZooKeeper would, and lets each server query only the shards that it can reach: engines do not
+// listen for each other.
 func (c *servers) replicate(t *testing.T, s *Store, to int) {
 	t.Helper()
 	from := c.conn(t, thisServer)

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
-// share is a number of a view, as the view gives it and as its parts say.
+// share is a share returned by a view, with the two numbers behind it.
 type share struct {
 	of, whole uint64
 	got       float64
@@ -27,8 +27,8 @@ func (s share) wrong() bool {
 	return !(math.Abs(s.got-want) <= 1e-12)
 }
 
-// TestShares: shares are of the window or the range that a row belongs to, and of what has
-// no location as well.
+// TestShares: shares relate to the window or the range of a row, including observations without a
+// location.
 func TestShares(t *testing.T) {
 	sequential(t)
 	s := openStore(t)

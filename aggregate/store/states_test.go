@@ -13,9 +13,10 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestStatesInMemory: the states of the last windows in memory, which outlast the windows that it
-// keeps, and the trends over them are those that the views find in the rows. Cells are congested and not, some windows have
-// few samples or no threshold, and more than aggregate.Horizon windows went by.
+// TestStatesInMemory: the states and trends of the last windows in memory, which outlast the
+// windows kept there, equal those of the views over the rows. Some cells are congested and some
+// are not, some windows have few samples or no threshold, and there are more than
+// aggregate.Horizon windows.
 func TestStatesInMemory(t *testing.T) {
 	sequential(t)
 	s := openStore(t)

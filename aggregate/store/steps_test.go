@@ -42,9 +42,9 @@ func steps(t *testing.T, s *Store, q *Question, group string) (list []step) {
 	return list
 }
 
-// worked is a store with a job (group 10) that sends to group 11 in the seconds of
-// pattern, a second of which is a letter: # busy, - a little, a space nothing. What others
-// do, and what reflections say again, is there as well.
+// worked is a store with a job (group 10) that sends to group 11. Each letter of pattern is a
+// second: # busy, - a little, a space nothing. It also has traffic of others, and reflections of
+// the job's.
 func worked(t *testing.T, pattern string) *Store {
 	t.Helper()
 	s := openStore(t)
@@ -82,7 +82,7 @@ func TestGroupSteps(t *testing.T) {
 	s := worked(t, pattern)
 	q := Question{Signal: csig.MaxDelay, From: testStart, To: testStart.Add(time.Duration(len(pattern)) * time.Second), Resolution: time.Second, Step: time.Second}
 	of := func(v float64) *float64 { return &v }
-	// The first step has nothing before it that is known.
+	// The traffic before the first step is unknown.
 	want := []step{{7 * time.Second, 3, nil}, {13 * time.Second, 3, of(6)}, {19 * time.Second, 4, of(6)}}
 	if got := steps(t, s, &q, "job''s"); !cmp.Equal(got, want) {
 		t.Errorf("steps (-want +got)\n%s", cmp.Diff(want, got))
@@ -103,7 +103,7 @@ func TestGroupSteps(t *testing.T) {
 	}
 }
 
-// TestGroupWindows: what the group does, and nobody else, once.
+// TestGroupWindows counts the group's own traffic once, and no other.
 func TestGroupWindows(t *testing.T) {
 	sequential(t)
 	s := worked(t, "# -")

@@ -24,22 +24,22 @@ import (
 // tortureVariable makes TestTortureChild a process that writes until it kills itself.
 const tortureVariable = "CSIGSCOPE_TEST_TORTURE"
 
-// errand is what a child is sent to do.
+// errand is the task of a child.
 type errand struct {
-	Socket   string // of the engine, or of a proxy before it
+	Socket   string // of the engine, or of a proxy in front of it
 	Dir      string // of the outbox
 	MaxBytes int64
 	Keep     time.Duration
-	Clock    time.Duration // how wrong the child's clock is
+	Clock    time.Duration // error of the child's clock
 	Live     bool
 	Producer uint64
 	From     uint64        // the first block to write
 	Point    string        // where to die; empty for nowhere
-	Pass     int           // at which pass of it, from 1
-	After    time.Duration // to die at, without a point; 0 for never
+	Pass     int           // at which pass of the point, from 1
+	After    time.Duration // when to die, without a point; 0 for never
 }
 
-// options reach the server of an errand.
+// options returns the options for the server of an errand.
 func (e *errand) options(p *points) Options {
 	connect := func(path string) *clickhouse.Options {
 		return &clickhouse.Options{
@@ -74,8 +74,8 @@ func (e *errand) options(p *points) Options {
 	return o
 }
 
-// TestTortureChild does an errand, and says after each block that it is in the outbox.
-// One that lives to the end says how often it has passed each point.
+// TestTortureChild runs an errand, and reports each block once it is in the outbox. If it
+// survives, it reports how often it has passed each point.
 func TestTortureChild(t *testing.T) {
 	text := os.Getenv(tortureVariable)
 	if text == "" {
@@ -105,7 +105,7 @@ func TestTortureChild(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Printf("\nconfirmed %d\n", seq)
-		time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // now and then the sender has nothing to do
+		time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // lets the sender run idle from time to time
 	}
 	if err := s.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -119,11 +119,11 @@ func TestTortureChild(t *testing.T) {
 	fmt.Printf("\npassed %s\n", text2)
 }
 
-// outcome is how a child ended.
+// outcome is the end of a child.
 type outcome struct {
-	next   uint64 // block behind the last one that it has confirmed, 0 for none
+	next   uint64 // block after the last confirmed one, 0 for none
 	killed bool
-	passed map[string]int // of one that lived
+	passed map[string]int // if it survived
 }
 
 // send runs a child to its end.

@@ -14,21 +14,21 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// tortureBlocks is how many blocks a producer of the fault runs writes.
+// tortureBlocks is the number of blocks of each producer in the fault runs.
 const tortureBlocks = 6
 
 // tortureSignals are measured by the producers of the fault runs.
 var tortureSignals = []csig.Signal{csig.MinABWRatio, csig.MaxDelay}
 
-// life is what one producer writes: the same blocks whenever it is asked, as a replay
-// would. Each block has a seq of its own.
+// life is the data of one producer: the same blocks each time, as in a replay. Each block has a
+// seq of its own.
 type life struct {
 	producer uint64
 	blocks   [][]row
 }
 
-// newLife draws the blocks of a producer, of all resolutions in turn. Producers lie a
-// minute apart, so that reading one does not read them all.
+// newLife draws the blocks of a producer, of all resolutions in turn. Producers lie a minute
+// apart, so that reading one does not read them all.
 func newLife(producer uint64) *life { return newLifeOf(producer, tortureBlocks) }
 
 func newLifeOf(producer, blocks uint64) *life {
@@ -65,10 +65,10 @@ type sum struct {
 	src, dst, location uint64
 }
 
-// total is what adds up below a key.
+// total is the sum for a key.
 type total struct{ rows, observations, bytes, sum, min, max, untouched, trimmed, heavy, heavySum uint64 }
 
-// totals is the oracle: what the store must say of one block.
+// totals is the oracle: the totals that the store must have for one block.
 func (l *life) totals(seq uint64) map[sum]total {
 	totals := map[sum]total{}
 	for _, r := range l.blocks[seq] {
@@ -85,7 +85,7 @@ func (l *life) totals(seq uint64) map[sum]total {
 	return totals
 }
 
-// stored is what the store says of one producer.
+// stored is the stored data of one producer.
 type stored struct {
 	blocks   map[uint64]map[sum]total // by seq, with FINAL
 	final    uint64                   // rows with FINAL
@@ -93,7 +93,7 @@ type stored struct {
 	raw      uint64
 }
 
-// storedOf reads what the store has of a producer.
+// storedOf reads the stored data of a producer.
 func storedOf(ctx context.Context, s *Store, producer uint64) (stored, error) {
 	st := stored{blocks: map[uint64]map[sum]total{}}
 	const keys = "producer, incarnation, config_epoch, seq, signal, source_kind, src_group, dst_group, location"
@@ -124,8 +124,8 @@ func storedOf(ctx context.Context, s *Store, producer uint64) (stored, error) {
 	return st, err
 }
 
-// ofLife asks a question of the minute of a producer in all tables: %s or %[1]s is the
-// table, the second the condition.
+// ofLife runs a query over the minute of a producer in all tables: %s or %[1]s is the table, the
+// second the condition.
 func ofLife(s *Store, producer uint64, question string) string {
 	from := testStart.UnixNano() + int64(producer)*int64(time.Minute)
 	where := fmt.Sprintf("window_start >= fromUnixTimestamp64Nano(toInt64(%d), 'UTC') AND window_start < fromUnixTimestamp64Nano(toInt64(%d), 'UTC') AND producer = %d",
@@ -137,8 +137,8 @@ func ofLife(s *Store, producer uint64, question string) string {
 	return strings.Join(all, " UNION ALL ")
 }
 
-// compare holds what is stored of a life against the oracle: all of it, or, of what was
-// lost in a crash before it was confirmed, whole blocks or nothing.
+// compare compares the stored data of a life with the oracle: every needed block must be
+// complete, and others, lost in a crash before they were confirmed, complete or absent.
 func (l *life) compare(ctx context.Context, s *Store, needed func(seq uint64) bool) error {
 	st, err := storedOf(ctx, s, l.producer)
 	if err != nil {

@@ -67,8 +67,8 @@ func diskLane(t *testing.T, home *errand, look *Store, count *tally, live bool) 
 	t.Logf("gaps by table: %v", gaps)
 }
 
-// compareGaps: what is stored is right, and together with the gaps it is all, table by
-// table. Coarser rows outlast finer ones.
+// compareGaps checks that the stored data is right and, together with the gaps, complete, table
+// by table. Coarser rows outlast finer ones.
 func (l *life) compareGaps(t *testing.T, st stored, gaps [numGrains]uint64) {
 	t.Helper()
 	var want, got [numGrains]uint64
@@ -97,7 +97,7 @@ func (l *life) compareGaps(t *testing.T, st stored, gaps [numGrains]uint64) {
 	}
 }
 
-// fillingDisk tells when it was full.
+// fillingDisk counts errors for a full disk.
 type fillingDisk struct {
 	outbox.OS
 	full atomic.Int64 // errors
@@ -130,8 +130,8 @@ func (f *fillingFile) Write(b []byte) (int, error) {
 // errNoDisk is the error of a machine that does not let a process mount a file system.
 var errNoDisk = errors.New("no file system of a process's own")
 
-// sendToDisk runs a child in a mount namespace of its own, and takes the engine away
-// and gives it back as the child says.
+// sendToDisk runs a child in a mount namespace of its own, and stops and restores the engine's
+// connection on the child's signals.
 func (e *errand) sendToDisk(t *testing.T, down *atomic.Bool) error {
 	t.Helper()
 	err := e.tryDisk(t, down, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS})
@@ -185,8 +185,8 @@ func (e *errand) tryDisk(t *testing.T, down *atomic.Bool, attr *syscall.SysProcA
 	return err
 }
 
-// TestTortureDiskChild writes to an outbox on a file system of its own. It has the
-// engine taken away before, and given back when the disk has been full.
+// TestTortureDiskChild writes to an outbox on a file system of its own. It asks for the engine's
+// removal first, and for its return once the disk has been full.
 func TestTortureDiskChild(t *testing.T) {
 	text := os.Getenv(tortureVariable)
 	if text == "" {

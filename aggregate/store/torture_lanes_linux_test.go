@@ -78,8 +78,8 @@ func engineLane(t *testing.T, home *errand, count *tally, rng *rand.Rand, kills 
 	}
 }
 
-// awayLane writes more rows than memory holds to an outbox that is soon full, while the
-// engine is away.
+// awayLane writes more rows than memory holds to an outbox that is soon full, while the engine is
+// away.
 func awayLane(t *testing.T, home *errand, count *tally) {
 	const perBlock, blocks = 20_000, 40 // twice maxBufferedRows
 	w, socket := startWire(t, home.Socket, 0, rand.New(rand.NewPCG(1, 1)), count)
@@ -101,7 +101,7 @@ func awayLane(t *testing.T, home *errand, count *tally) {
 		written <- nil
 	}()
 	most := 0
-	// Until nothing more is taken for a while; the disk may take its time before that.
+	// Until no more rows are accepted for a while; a slow disk may delay that.
 	for calm := 0; calm < 50 || most < maxBufferedRows && calm < 12_000; calm++ {
 		if n := s.WriterStats().Buffered; n > most {
 			most, calm = n, 0

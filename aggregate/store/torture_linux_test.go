@@ -23,13 +23,13 @@ import (
 // Variables of the fault runs.
 const (
 	tortureKills = "CSIGSCOPE_TEST_TORTURE_KILLS" // how many processes to kill
-	tortureSeed  = "CSIGSCOPE_TEST_TORTURE_SEED"  // another one chooses other moments
+	tortureSeed  = "CSIGSCOPE_TEST_TORTURE_SEED"  // selects other moments for the faults
 	tortureLine  = "CSIGSCOPE_TEST_TORTURE_LINE"  // file for the last line
 )
 
-// TestTorture kills processes at every point of a row's way to the server, cuts and
-// repeats what they send, kills the engine, takes it away, and fills the disk. After
-// each of these FINAL gives what the oracle gives.
+// TestTorture kills processes at every point of a row's way to the server, cuts and repeats their
+// requests, kills the engine, makes it unreachable, and fills the disk. After each fault FINAL
+// equals the oracle.
 func TestTorture(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: what kills processes has nothing for the race detector")
@@ -113,7 +113,7 @@ func (e *errand) open(t *testing.T) *Store {
 	return s
 }
 
-// openThrough opens a store over a way that fails now and then.
+// openThrough opens a store over a connection that fails from time to time.
 func openThrough(ctx context.Context, o Options) (*Store, error) {
 	for {
 		s, err := Open(ctx, o)
@@ -123,7 +123,7 @@ func openThrough(ctx context.Context, o Options) (*Store, error) {
 	}
 }
 
-// noGaps: nothing that was killed, cut or repeated leaves a gap.
+// noGaps: killed processes and cut or repeated requests leave no gap.
 func noGaps(t *testing.T, s *Store) {
 	t.Helper()
 	if n := rawRows(t, s, "gaps"); n > 0 {
@@ -131,7 +131,7 @@ func noGaps(t *testing.T, s *Store) {
 	}
 }
 
-// tally counts faults by kind and by what they hit.
+// tally counts faults by kind and target.
 type tally struct {
 	mu    sync.Mutex
 	kinds map[string]map[string]int
@@ -182,7 +182,7 @@ func (c *tally) String() string {
 	return fmt.Sprintf("%d faults: %s", all, strings.Join(text, ", "))
 }
 
-// lane is a series of processes that share an outbox and are killed one after the other.
+// lane is a series of processes that share an outbox and are killed one after another.
 type lane struct {
 	name string
 	errand
@@ -193,7 +193,7 @@ type lane struct {
 	tally    *tally
 	rng      *rand.Rand
 	producer uint64
-	passes   map[string]int // of a process that lives
+	passes   map[string]int // of a process that survives
 }
 
 func lanes() []*lane {
@@ -204,7 +204,7 @@ func lanes() []*lane {
 	}
 }
 
-// run kills so many processes.
+// run kills the given number of processes.
 func (l *lane) run(t *testing.T, kills int) {
 	l.Socket, l.Dir = l.home.Socket, filepath.Join(t.TempDir(), "outbox")
 	if l.wireRate > 0 {
@@ -216,7 +216,7 @@ func (l *lane) run(t *testing.T, kills int) {
 	}
 }
 
-// calibrate lets one process live, and tells how often it passes each point.
+// calibrate lets one process survive, and returns how often it passes each point.
 func (l *lane) calibrate(t *testing.T) map[string]int {
 	t.Helper()
 	e := l.errand
@@ -230,7 +230,7 @@ func (l *lane) calibrate(t *testing.T) map[string]int {
 	return out.passed
 }
 
-// round kills one or two processes that write the same life, and looks what is stored.
+// round kills one or two processes that write the same life, and checks the stored data.
 func (l *lane) round(t *testing.T) (kills int) {
 	t.Helper()
 	e, life := l.errand, newLife(l.producer)
@@ -254,7 +254,7 @@ func (l *lane) round(t *testing.T) (kills int) {
 		e.From = unconfirmed
 		switch {
 		case l.Live:
-			e.From = max(e.From, out.next) + 1 // nobody can write again what was lost
+			e.From = max(e.From, out.next) + 1 // lost live rows cannot be written again
 			unconfirmed = e.From
 		case l.rng.IntN(2) == 0:
 			e.From = 0
@@ -268,10 +268,10 @@ func (l *lane) round(t *testing.T) (kills int) {
 	return kills
 }
 
-// clocks are what the clock of a process may be off by.
+// clocks are possible errors of a process's clock.
 var clocks = []time.Duration{0, 0, 0, -26 * time.Hour, 26 * time.Hour, -1e5 * time.Hour, 1e5 * time.Hour}
 
-// choosePoint draws where the next process dies.
+// choosePoint draws the point where the next process dies.
 func (l *lane) choosePoint(e *errand) (group string) {
 	groups := slices.Sorted(maps.Keys(pointGroups))
 	group = groups[l.rng.IntN(len(groups))]
@@ -284,8 +284,8 @@ func (l *lane) choosePoint(e *errand) (group string) {
 	return group
 }
 
-// recover is the process after the last kill: it writes a life from a block on, if told
-// to, and sends all that is left.
+// recover is the process after the last kill: it writes a life from a block on, if given one, and
+// sends all remaining rows.
 func (l *lane) recover(t *testing.T, life *life, needed func(uint64) bool, from ...uint64) {
 	t.Helper()
 	e := l.errand

@@ -13,8 +13,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// points are the places at which a process may kill itself. Each is passed many times;
-// the process ends at one pass of one of them.
+// points are the places where a process may kill itself. Each is passed many times; the process
+// ends at one pass of one of them.
 type points struct {
 	name string // empty: nowhere
 	pass int    // from 1
@@ -23,10 +23,10 @@ type points struct {
 	passed map[string]int
 }
 
-// anyMoment is not bound to a place: it comes some time after the start.
+// anyMoment is not a place: it is some time after the start.
 const anyMoment = "any moment"
 
-// pointGroups are the points, by what the report counts them as.
+// pointGroups are the points, by their name in the report.
 var pointGroups = map[string][]string{
 	"append":      {"before append", "half of append", "after append"},
 	"fsync":       {"before fsync", "after fsync", "before folder fsync", "after folder fsync"},
@@ -47,7 +47,7 @@ func (p *points) at(name string) {
 	}
 }
 
-// willDie tells whether the next pass of a point is the last one.
+// willDie reports whether the next pass of a point is the last one.
 func (p *points) willDie(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +66,7 @@ type deadlyDisk struct {
 	*points
 }
 
-// isSegment tells records from the position, which acknowledges them.
+// isSegment distinguishes segments from the position file, which acknowledges records.
 func isSegment(name string) bool { return strings.HasSuffix(name, ".seg") }
 
 // Open implements outbox.FS.
@@ -101,7 +101,7 @@ func (d *deadlyDisk) SyncDir(dir string) error {
 type deadlyFile struct {
 	outbox.File
 	*points
-	write string // what writing to it is
+	write string // name of a write to it
 }
 
 // Write implements outbox.File.
@@ -131,7 +131,7 @@ func (f *deadlyFile) Sync() error {
 	return f.File.Sync()
 }
 
-// deadlyWire is the way to the server, with points in it.
+// deadlyWire is the connection to the server, with points in it.
 type deadlyWire struct {
 	http.RoundTripper
 	*points
@@ -160,7 +160,7 @@ func (w *deadlyWire) RoundTrip(request *http.Request) (*http.Response, error) {
 type lastWord struct{ *points }
 
 func (l *lastWord) Read([]byte) (int, error) {
-	time.Sleep(time.Millisecond) // for what was read to leave the process
+	time.Sleep(time.Millisecond) // lets the bytes already read leave the process
 	l.at("during send")
 	return 0, io.EOF
 }

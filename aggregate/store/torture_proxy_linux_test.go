@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// What the proxy does to a request.
+// Faults that the proxy injects into a request.
 const (
 	cutBefore      = "cut before the request"
 	cutRequest     = "cut in the request"
-	cutBeforeReply = "cut before the answer" // the server has taken it
+	cutBeforeReply = "cut before the answer" // after the server has taken it
 	cutReply       = "cut in the answer"
 	delayed        = "delay"
 	duplicated     = "duplicate"
-	duplicatedLate = "late duplicate" // after what follows it
+	duplicatedLate = "late duplicate" // after the following request
 )
 
 var wireFaults = []string{cutBefore, cutRequest, cutBeforeReply, cutReply, delayed, duplicated, duplicatedLate}
 
-// wire is a proxy before the engine that disturbs requests.
+// wire is a proxy in front of the engine that disturbs requests.
 type wire struct {
 	server string // socket
 	tally  *tally
@@ -41,7 +41,7 @@ type wire struct {
 	late [][]byte // requests to repeat
 }
 
-// startWire gives the proxy and the socket on which it listens.
+// startWire returns the proxy and its socket.
 func startWire(t *testing.T, server string, rate float64, rng *rand.Rand, count *tally) (*wire, string) {
 	t.Helper()
 	w := &wire{server: server, tally: count, rate: rate, rng: rng}
@@ -95,7 +95,7 @@ func (w *wire) serve(client net.Conn) {
 
 var errCut = errors.New("cut")
 
-// pass hands a request on, and may do something to it.
+// pass forwards a request, perhaps with a fault.
 func (w *wire) pass(client net.Conn, request []byte, insert bool) error {
 	w.mu.Lock()
 	fault := ""
@@ -156,7 +156,7 @@ func wireKind(fault string) string {
 	return "cuts"
 }
 
-// ask sends a request to the server and gives its whole answer.
+// ask sends a request to the server and returns its whole answer.
 func (w *wire) ask(request []byte) ([]byte, error) {
 	server, err := net.Dial("unix", w.server)
 	if err != nil {
@@ -174,7 +174,7 @@ func (w *wire) ask(request []byte) ([]byte, error) {
 	return httputil.DumpResponse(response, true)
 }
 
-// abandon sends the beginning of a request.
+// abandon sends only the beginning of a request.
 func (w *wire) abandon(part []byte) {
 	server, err := net.Dial("unix", w.server)
 	if err != nil {

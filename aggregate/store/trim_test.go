@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TestTrimRecords: flows go with the windows of their day, and what outlives windows goes
-// after them, month by month. What is left adds up, and what went is known.
+// TestTrimRecords: flows are deleted with the windows of their day, and longer-lived records
+// after them, month by month. The remaining rows add up, and gaps record the others.
 func TestTrimRecords(t *testing.T) {
 	sequential(t)
 	s := recorded(t)
@@ -32,7 +32,7 @@ func TestTrimRecords(t *testing.T) {
 		budget  func(used uint64) uint64
 		dropped []string
 		end     error
-		checks  []string // of a verification, where there is one
+		checks  []string // of a verification, if one runs
 	}{
 		{func(used uint64) uint64 { return used }, nil, nil, nil},
 		{func(used uint64) uint64 { return used - 1 }, []string{"partials_fine 2024-02-29 23:00:00"}, nil, nil},
@@ -70,8 +70,8 @@ func TestTrimRecords(t *testing.T) {
 	}
 }
 
-// TestTrimmedRunsAreCompared: a run of which flows and findings were deleted is still held
-// against what its taps counted.
+// TestTrimmedRunsAreCompared: a run whose flows and findings were deleted is still compared with
+// its taps' counts.
 func TestTrimmedRunsAreCompared(t *testing.T) {
 	sequential(t)
 	const broken = "taps counted other observations than are stored"

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// TestRunTrimKeepsTime runs the loop on a clock of its own over passes that are told what
-// to do.
+// TestRunTrimKeepsTime runs the loop on a fake clock with scripted passes.
 func TestRunTrimKeepsTime(t *testing.T) {
 	for name, tt := range map[string]struct {
 		budget uint64
@@ -68,7 +67,7 @@ func TestRunTrimKeepsTime(t *testing.T) {
 	}
 }
 
-// TestRunTrim trims a database that is above its budget, and again when it has grown.
+// TestRunTrim trims a database that is above its budget, and again after it has grown.
 func TestRunTrim(t *testing.T) {
 	s := verified(t, 4)
 	c, err := s.Contents(t.Context())
@@ -90,7 +89,7 @@ func TestRunTrim(t *testing.T) {
 		}
 	}
 	until("above the budget", func(n TrimStats) bool { return n.Partitions == 1 && n.Passes > 1 })
-	// Blocks of their own, so that they take room beside what is there.
+	// Separate blocks, so that they take additional room.
 	for window := range 20 {
 		if err := s.WriteBlock(t.Context(), hourOfCells(window)); err != nil {
 			t.Fatal(err)

@@ -12,8 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// schemaOf is everything that tells two schemas apart, with the database's name taken
-// out of it.
+// schemaOf returns all properties in which schemas can differ, without the database's name.
 func schemaOf(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	objects := map[string]string{}
@@ -29,7 +28,7 @@ is_in_partition_key, is_in_sorting_key, is_in_primary_key))) FROM system.columns
 	return objects
 }
 
-// rowsOf are the rows of all tables but the record of versions, column by column as named.
+// rowsOf are the rows of all tables except the record of versions, with the named columns.
 func rowsOf(t testing.TB, s *Store, columns map[string][]string) map[string][]string {
 	t.Helper()
 	rows := map[string][]string{}
@@ -50,8 +49,8 @@ func columnsOf(t testing.TB, s *Store) map[string][]string {
 	return columns
 }
 
-// addVersion gives the store the schema of a later program: one more migration, with every
-// kind of statement that a migration of tables may have, and a view that reads its columns.
+// addVersion gives the store the schema of a later program: one more migration, with every kind
+// of statement that a migration of tables may have, and a view that reads its columns.
 func addVersion(s *Store) {
 	tables, views := s.schema[:len(s.schema)-1], s.schema[len(s.schema)-1]
 	in := func(statement string) string { return strings.ReplaceAll(statement, "DB.", s.database+".") }
@@ -68,7 +67,7 @@ func addVersion(s *Store) {
 // programs are this one and a later one, whose migrations start from the dumps too.
 var programs = map[string]func(*Store){"this": func(*Store) {}, "later": addVersion}
 
-// upgradeTest is a database to be migrated beside a new one to compare with.
+// upgradeTest is a database to be migrated, with a new one for comparison.
 type upgradeTest struct {
 	old  *Store
 	want map[string]string // schema of the new one
@@ -113,9 +112,9 @@ func each(t *testing.T, files []string, test func(t *testing.T, program, file st
 	}
 }
 
-// TestMigrateDumps brings the database of every version from 1 on, with rows in it, to the
-// schema of this program and of a later one: it ends the same as a new one, and every row
-// is as before. This program refuses the later one's database.
+// TestMigrateDumps migrates the database of every version from 1 on, with rows in it, to the
+// schema of this program and of a later one: the schema equals a new one's, and every row is
+// unchanged. This program refuses the later one's database.
 func TestMigrateDumps(t *testing.T) {
 	sequential(t)
 	each(t, dumps(t), func(t *testing.T, program, file string) {
@@ -150,7 +149,7 @@ func TestMigrateDumps(t *testing.T) {
 
 var errKilled = errors.New("killed")
 
-// mortal is a connection that ends after some statements.
+// mortal is a connection that fails after some statements.
 type mortal struct {
 	driver.Conn
 	left int
@@ -178,8 +177,8 @@ func (m *mortal) PrepareBatch(ctx context.Context, query string, o ...driver.Pre
 	return m.Conn.PrepareBatch(ctx, query, o...)
 }
 
-// TestMigrateResumes migrates from nothing and from every dump, killed after each
-// statement: each attempt gets one statement further than the one before.
+// TestMigrateResumes migrates from nothing and from every dump, killed after each statement: each
+// attempt gets one statement further than the one before.
 func TestMigrateResumes(t *testing.T) {
 	sequential(t)
 	each(t, append([]string{""}, dumps(t)...), func(t *testing.T, program, file string) {
@@ -199,7 +198,7 @@ func TestMigrateResumes(t *testing.T) {
 	})
 }
 
-// applied is how many migrations are recorded.
+// applied is the number of recorded migrations.
 func applied(s *Store) int {
 	list, err := s.applied(context.Background(), s.migrator)
 	if err != nil {
@@ -208,7 +207,7 @@ func applied(s *Store) int {
 	return len(list)
 }
 
-// migrateKilled tells whether the migration came to its end within so many statements.
+// migrateKilled reports whether the migration finished within a number of statements.
 func migrateKilled(t *testing.T, s *Store, after int) (whole bool) {
 	t.Helper()
 	alive := s.migrator

@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 )
 
-// folded makes the coarser rows that rows add up to.
+// folded returns the coarser rows that rows add up to.
 func folded(rows []row, resolution time.Duration) []row {
 	type key struct {
 		window                 int64
@@ -63,8 +63,8 @@ func folded(rows []row, resolution time.Duration) []row {
 	return out
 }
 
-// verified is a store without a fault: one replayed and one live run, done, over
-// windows 50 s apart, of which the fourth is past midnight, at three resolutions.
+// verified is a store without faults: one replayed and one live run, both ended, over windows 50
+// s apart, of which the fourth is past midnight, at three resolutions.
 func verified(t *testing.T, windows int) *Store {
 	t.Helper()
 	s, rng := openStore(t), rand.New(rand.NewPCG(3, 4))
@@ -100,7 +100,7 @@ func verified(t *testing.T, windows int) *Store {
 	return s
 }
 
-// faults are how often each check fails.
+// faults are the numbers of failures of each check.
 func faults(t *testing.T, s *Store) map[string]uint64 {
 	t.Helper()
 	found := map[string]uint64{}
@@ -128,13 +128,13 @@ const (
 	missing = "rows that were taken are not stored"
 )
 
-// plant writes one row of a table again, changed: under its identity, which replaces it.
+// plant writes one row of a table again with changes: under its identity, so it replaces the row.
 func plant(t *testing.T, s *Store, table, where string, change map[string]string) {
 	t.Helper()
 	plantBy(t, s, table, where, fmt.Sprintf("cityHash64(seq, src_group, dst_group, location, '%s')", fmt.Sprint(change)), change)
 }
 
-// plantBy chooses the first row by an order.
+// plantBy chooses the first row in an order.
 func plantBy(t *testing.T, s *Store, table, where, order string, change map[string]string) {
 	t.Helper()
 	columns := storedColumns(t, s, table)
@@ -195,7 +195,7 @@ func TestVerify(t *testing.T) {
 		{"partials_1m", measured, map[string]string{"evidence": "8::UInt8"}, []string{"evidence that does not exist"}},
 	} {
 		t.Run(tt.want[0], func(t *testing.T) {
-			// Each fault is of cells of its own.
+			// Each fault is in separate cells.
 			cells := fmt.Sprintf("%s AND producer = 1 AND signal = %d AND src_group = %d", tt.where, allSignals[i%len(allSignals)], 10+i/len(allSignals))
 			plant(t, s, tt.table, cells, tt.change)
 			now := faults(t, s)

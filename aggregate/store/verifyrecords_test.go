@@ -13,8 +13,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// recorded is a store without a fault that has records, too: taps that counted what is
-// there and what two gaps are missing, flows of every window, and a finding.
+// recorded is a store without faults that also has records: taps whose counts match the stored
+// rows and two gaps, flows of every window, and a finding.
 func recorded(t *testing.T) *Store {
 	t.Helper()
 	s := verified(t, 2)
@@ -48,8 +48,8 @@ func recorded(t *testing.T) *Store {
 	return s
 }
 
-// flowsOfPartials makes flows of the windows of a length: half of each is one flow, the
-// rest all others.
+// flowsOfPartials makes flows from the windows of a length: half of each is one flow, the rest
+// all others.
 func flowsOfPartials(t *testing.T, s *Store, table string, resolution time.Duration) {
 	t.Helper()
 	for i, half := range []string{"intDiv(%[1]s, 2)", "%[1]s - intDiv(%[1]s, 2)"} {
@@ -65,13 +65,13 @@ GROUP BY window_start, signal, source_kind, src_group, dst_group, config_epoch, 
 	}
 }
 
-// checksOf are the names of what was found.
+// checksOf are the names of the failing checks.
 func checksOf(t *testing.T, s *Store) []string {
 	t.Helper()
 	return slices.Sorted(maps.Keys(faults(t, s)))
 }
 
-// recordFaults are how often the checks of records alone fail.
+// recordFaults are the numbers of failures of the checks of records.
 func recordFaults(t *testing.T, s *Store) map[string]uint64 {
 	t.Helper()
 	found := map[string]uint64{}
@@ -157,7 +157,7 @@ func TestVerifyRecords(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(i, tt.table, tt.want), func(t *testing.T) {
 			plantBy(t, s, tt.table, "1", "producer", tt.change)
-			// Gaps have no info on rows that were written again.
+			// Rewritten gaps cause no info.
 			want := slices.DeleteFunc(append([]string{missing}, tt.want...), func(c string) bool { return tt.table == "gaps" && c == twice })
 			slices.Sort(want)
 			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(recordFaults(t, s)))); diff != "" {
@@ -167,7 +167,7 @@ func TestVerifyRecords(t *testing.T) {
 			exec("INSERT INTO csigscope." + tt.table + " SELECT * FROM csigscope.kept_" + tt.table)
 		})
 	}
-	// Without the rows of a run in either table nothing else is missed.
+	// Without the rows of a run in either table no further fault is found.
 	exec("DROP TABLE csigscope.kept_taps, csigscope.kept_gaps, csigscope.kept_findings")
 	for _, table := range []string{"partials_fine", "partials_1s", "partials_1m"} {
 		truncate(t, s, table)
@@ -175,7 +175,7 @@ func TestVerifyRecords(t *testing.T) {
 	if diff := cmp.Diff([]string{missing, counted}, checksOf(t, s)); diff != "" {
 		t.Errorf("without partials (-want +got):\n%s", diff)
 	}
-	// Live runs are compared once they are done, also those that were killed meanwhile.
+	// Live runs are compared once they have ended, also killed ones.
 	live := func(state string) {
 		t.Helper()
 		exec("INSERT INTO csigscope.runs (producer, incarnation, epoch, mode, state, name) SELECT DISTINCT producer, incarnation, epoch, 'live', '" + state + "', name FROM csigscope.runs")
@@ -232,7 +232,7 @@ func TestVerifyFlows(t *testing.T) {
 		{map[string]string{"producer": "99::UInt64"}, []string{"rows outside of a run"}},
 	} {
 		t.Run(tt.want[0], func(t *testing.T) {
-			// Each fault is of windows of its own.
+			// Each fault is in separate windows.
 			where := fmt.Sprintf("measured > 1 AND observations > 1 AND src != toIPv6('::') AND signal = %d AND resolution_ns = %d", allSignals[i%len(allSignals)], []int64{1e9, 6e10}[i/len(allSignals)%2])
 			plantBy(t, s, "flows", where, "seq, window_start, src_group", tt.change)
 			now := recordFaults(t, s)

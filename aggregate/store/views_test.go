@@ -19,8 +19,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestViewsWithBoundParameters asks every parameterized view as other programs do, with
-// parameters of the query, and wants each of its parameters to be required.
+// TestViewsWithBoundParameters queries every parameterized view as other programs do, with
+// parameters of the query, and checks that each parameter is required.
 func TestViewsWithBoundParameters(t *testing.T) {
 	sequential(t)
 	s := covered(t)
@@ -72,8 +72,8 @@ func TestViewsWithBoundParameters(t *testing.T) {
 	}
 }
 
-// Rows as full as their columns allow: three of one location, and one of another, which a
-// sum that wraps would take for the mode.
+// Rows as full as their columns allow: three of one location, and one of another, which would be
+// the mode if a sum wrapped.
 const (
 	hugeRows     = 3
 	hugeSeen     = 1<<63 + 5
@@ -94,7 +94,7 @@ func times(n uint64, v uint64, w ...uint64) *big.Int {
 	return sum
 }
 
-// saturatedInt is a sum as readers hold it.
+// saturatedInt is a sum as readers return it, capped at 2^64-1.
 func saturatedInt(n *big.Int) uint64 {
 	if n.IsUint64() {
 		return n.Uint64()
@@ -151,8 +151,8 @@ func fillHuge(t *testing.T, s *Store) {
 	}
 }
 
-// TestViewsDoNotWrap asks every view that adds up for sums beyond 64 bits, and wants them
-// exactly; readers hold them at 2^64-1.
+// TestViewsDoNotWrap queries every view with sums beyond 64 bits, and requires exact sums;
+// readers cap them at 2^64-1.
 func TestViewsDoNotWrap(t *testing.T) {
 	sequential(t)
 	s := openStore(t)

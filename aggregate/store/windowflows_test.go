@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// flowBlocks are blocks of several producers and windows with flows, of which some are named twice,
+// flowBlocks are blocks of several producers and windows with flows. Some flows are named twice,
 // at other locations, or as tags and as reflections.
 func flowBlocks(rng *rand.Rand) (list []*aggregate.Block) {
 	for window := range int64(6) {
@@ -67,7 +67,7 @@ func onceEach(flows []aggregate.FlowRow) (out []aggregate.FlowRow) {
 	return out
 }
 
-// TestWindowFlows holds the flows of windows in memory and those of the view equal.
+// TestWindowFlows checks that the flows of windows in memory and those of the view are equal.
 func TestWindowFlows(t *testing.T) {
 	sequential(t)
 	s := openStore(t)

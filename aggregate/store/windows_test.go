@@ -95,8 +95,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestResolution has 1 min rows that know less than the 1 s rows: which of them
-// answered shows in the observations.
+// TestResolution has 1 min rows with fewer observations than the 1 s rows, which shows which of
+// them answered.
 func TestResolution(t *testing.T) {
 	sequential(t)
 	s := openStore(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// recorder stands at the end of the writer and takes notes of the batches it gets.
+// recorder is the writer's target and records its batches.
 type recorder struct {
 	mu    sync.Mutex
 	sent  []sent

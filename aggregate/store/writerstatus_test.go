@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// TestWriterStatus: what waits for a server, how long, and what was lost to what.
+// TestWriterStatus: rows that wait for a server, how long they wait, and losses by reason.
 func TestWriterStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir(), MaxBytes: 1 << 20}
@@ -49,7 +49,7 @@ func TestWriterStatus(t *testing.T) {
 	})
 }
 
-// TestLostReasons: every reason that a log counts is one that the status tells of.
+// TestLostReasons: the status includes every reason that a log counts.
 func TestLostReasons(t *testing.T) {
 	for _, reason := range []outbox.Reason{lostFull, lostDisk, lostRefused, outbox.Damaged, outbox.Missing, outbox.Torn} {
 		if !slices.Contains(lostReasons[:], reason) {
@@ -58,8 +58,8 @@ func TestLostReasons(t *testing.T) {
 	}
 }
 
-// latencyBatch has rows of closed windows that begin so long after testStart, each
-// window as often as it has rows.
+// latencyBatch has rows of closed windows that begin at offsets from testStart, each window as
+// often as it has rows.
 func latencyBatch(g int, windows ...time.Duration) *batch {
 	b := new(batch)
 	b.reset(batchKey{grain: g}, time.Time{})
