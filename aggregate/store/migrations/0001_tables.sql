@@ -1,25 +1,26 @@
--- The tables. A change of one is a further file with the next number: databases keep the
--- tables that they have, and this file is not applied to them again.
+-- The tables. A later change is a further file with the next number: databases keep their
+-- existing tables, and this file is not applied to them again.
 --
--- Rows of partials, flows, taps and findings are identities. Their keys end in the
--- producer's (producer, incarnation, seq): a row that is written again replaces itself,
--- and late data is a further row with a later seq, which adds up. Readers use FINAL.
+-- Rows of partials, flows, taps and findings are identities. Their keys end in the producer's
+-- (producer, incarnation, seq): a row that is written again replaces itself, and late data is a
+-- further row with a later seq, which adds up. Readers use FINAL.
 --
--- These rows expire by stored_at, the time of writing, and not by their window: a capture
--- from last year that is replayed today is wanted today. stored_at is not in the key;
+-- These rows expire by stored_at, the time of writing, and not by their window: a capture from
+-- last year that is replayed today must not expire today. stored_at is not in the key; writing a
+-- row again renews it.
 -- writing a row again renews it.
 
 -- Partial aggregates, one table per resolution: the observations of one producer in one
 -- window of one cell, signal and location.
 --
--- The key starts with the minute (the hour for 1 min rows), so that one signal of a
--- short range is read in one piece and rows of equal cells still lie side by side.
+-- The key starts with the minute (the hour for 1 min rows), so that one signal of a short range
+-- is read in one piece and rows of equal cells still lie side by side.
 --
 -- The server fills dist from two columns that are not stored: codes as packed
 -- little-endian UInt16, counts as packed little-endian UInt64. Packing spares the client
 -- one allocation for every bucket.
 --
--- Codecs, measured by BenchmarkCodecs on an hour of noisy traffic, bytes a row:
+-- Codecs, measured by BenchmarkCodecs on an hour of noisy traffic, bytes per row:
 --
 --                     as below   T64, ZSTD(1)   ZSTD(1)   Delta, LZ4    LZ4   none
 --   window_start           2.8            1.4       1.2          3.5    3.0      8
@@ -30,11 +31,11 @@
 --   dist                   5.5            5.5       5.5         17.1   17.1     50
 --   all                   32.2           24.0      26.5         59.2   56.1    182
 --
--- T64 is what makes counts small, with LZ4 as with ZSTD. ZSTD would make ids smaller, and
--- every read slower, by up to two thirds; dist, which few questions read, has it.
+-- T64 makes counts small, with LZ4 as with ZSTD. ZSTD would make ids smaller, and every read
+-- slower, by up to two thirds; dist has it because few queries read it.
 --
--- A batch that is sent again with its deduplication token, because the answer to it was
--- lost, costs the server nothing within 10,000 inserts. Rows are identities without it.
+-- A batch that is sent again with its deduplication token, after its acknowledgement was lost,
+-- costs the server nothing within 10,000 inserts. Rows are identities even without the token.
 {{range .Grains}}
 CREATE TABLE IF NOT EXISTS {{$.Database}}.partials_{{.Suffix}}
 (
@@ -75,11 +76,11 @@ TTL stored_at + INTERVAL {{.Retention}}
 SETTINGS ttl_only_drop_parts = 1, merge_with_ttl_timeout = 3600, non_replicated_deduplication_window = 10000
 COMMENT 'partial aggregates of {{.Windows}}';
 {{end}}
--- The flows with the most heavy observations of each window, and the sum of all others in
--- a row without addresses: together they are exactly the window.
+-- The flows with the most heavy observations of each window, and the sum of all others in a row
+-- without addresses: together they are exactly the window.
 --
--- Codecs of this table and the next, measured by BenchmarkRecordCodecs, bytes a row; as
--- with partials, ZSTD is for columns that few questions read:
+-- Codecs of this table and the next, measured by BenchmarkRecordCodecs, bytes per row; as with
+-- partials, ZSTD is for columns that few queries read:
 --
 --                      as below   T64, ZSTD(1)   ZSTD(1)    LZ4   none
 --   flows: times            2.8            1.1       3.4    4.4     12
@@ -130,9 +131,9 @@ TTL stored_at + toIntervalDay(if(resolution_ns < 60000000000, 14, 400))
 SETTINGS ttl_only_drop_parts = 1, merge_with_ttl_timeout = 3600
 COMMENT 'the flows with the most heavy observations';
 
--- Packets that a tap took in over a period, and what became of them: with partials and
--- gaps the proof that nothing is lost. A period is a piece of a capture file or some
--- seconds of a live tap. seq tells the periods and interfaces of a producer apart.
+-- Packets of a tap over a period, and their fate: together with partials and gaps the proof that
+-- nothing is lost. A period is a piece of a capture file or some seconds of a live tap. seq
+-- distinguishes the periods and interfaces of a producer.
 CREATE TABLE IF NOT EXISTS {{.Database}}.taps
 (
     name String COMMENT 'of the tap',
@@ -174,7 +175,7 @@ TTL stored_at + INTERVAL 400 DAY
 SETTINGS ttl_only_drop_parts = 1, merge_with_ttl_timeout = 3600
 COMMENT 'what taps took in, and what became of it';
 
--- Breaches of the protocol or of the configuration. Rows with the same kind and id are one
+-- Violations of the protocol or of the configuration. Rows with the same kind and id are one
 -- finding: their counts add up.
 CREATE TABLE IF NOT EXISTS {{.Database}}.findings
 (
@@ -203,9 +204,9 @@ TTL stored_at + INTERVAL 400 DAY
 SETTINGS ttl_only_drop_parts = 1, merge_with_ttl_timeout = 3600
 COMMENT 'what breaks the protocol or the configuration';
 
--- Rows that were taken and never stored: their producer and windows, how many, and why.
--- rows and observations are 0, and the producer too, where the record that held them was
--- beyond reading. A gap that is written again replaces itself.
+-- Rows that were accepted and never stored: their producer and windows, how many, and why. rows
+-- and observations are 0, and the producer too, if the record that held them was unreadable. A
+-- gap that is written again replaces itself.
 CREATE TABLE IF NOT EXISTS {{.Database}}.gaps
 (
     producer UInt64,
@@ -225,9 +226,9 @@ ORDER BY (producer, incarnation, epoch, resolution_ns, window_from, window_to, r
 TTL toDateTime(at) + INTERVAL 400 DAY
 COMMENT 'rows that were taken and never stored';
 
--- A run is one pass of a producer under one configuration. Each of its states is a row
--- of its own with the time when it was last reached: a run that was done once holds
--- all its rows, and stays done while it is repeated.
+-- A run is one pass of a producer under one configuration. Each of its states is a row of its own
+-- with the time when it was last reached: a run that ended once has all its rows, and stays ended
+-- while it is repeated.
 CREATE TABLE IF NOT EXISTS {{.Database}}.runs
 (
     producer UInt64,
@@ -242,9 +243,8 @@ ENGINE = ReplacingMergeTree(at)
 ORDER BY (producer, incarnation, epoch, mode, state);
 
 -- The meaning of the ids in the tables above, which is the same under all configurations. The
--- latest row of an id holds; 0003_names.sql says for how long.
--- Collectors do not let exporters replace a pinned row; when two write at once, the later
--- row holds.
+-- latest row of an id is valid; 0003_names.sql sets how long it is kept. Collectors do not let
+-- exporters replace a pinned row; when two write at once, the later row is valid.
 CREATE TABLE IF NOT EXISTS {{.Database}}.groups
 (
     id UInt64,
@@ -259,8 +259,8 @@ CREATE TABLE IF NOT EXISTS {{.Database}}.groups
 ENGINE = ReplacingMergeTree(at)
 ORDER BY id;
 
--- set_id, device_id and stage_id are the locations that a location belongs to at the
--- levels 1, 2 and 3; itself where it does not fit into one.
+-- set_id, device_id and stage_id are the locations above a location at the levels 1, 2 and 3; its
+-- own id if it does not fit into one.
 CREATE TABLE IF NOT EXISTS {{.Database}}.locations
 (
     id UInt64,

@@ -1,4 +1,4 @@
--- Which records of the outbox held the rows of a gap: records have consecutive numbers in
+-- The records of the outbox that held the rows of a gap: records have consecutive numbers in
 -- their class.
 ALTER TABLE {{.Database}}.gaps ADD COLUMN IF NOT EXISTS log_class LowCardinality(String) COMMENT 'class of the records that held the rows; empty where no record did';
 ALTER TABLE {{.Database}}.gaps ADD COLUMN IF NOT EXISTS first_seq UInt64 COMMENT 'sequence number of the first of them, 0 where none can be read';

@@ -1,5 +1,5 @@
--- Producers that csigscope query forget dismissed: nobody waits for their rows until they write
--- again, after at.
+-- Producers dismissed by csigscope query forget: collectors do not expect their rows until they
+-- write again, after at.
 CREATE TABLE IF NOT EXISTS {{.Database}}.forgotten
 (
     producer UInt64,

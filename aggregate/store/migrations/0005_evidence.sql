@@ -1,16 +1,16 @@
--- far_end_id is the location that a location belongs to at the level 4: all ports that face the
--- same device or host. It is 0 in rows that were written before, which stand for themselves.
+-- far_end_id is the location above a location at level 4: all ports that face the same device or
+-- host. It is 0 in older rows, which are their own far end.
 ALTER TABLE {{.Database}}.locations ADD COLUMN IF NOT EXISTS peer String COMMENT 'device or host that all candidates face' AFTER stage_id;
 ALTER TABLE {{.Database}}.locations ADD COLUMN IF NOT EXISTS far_end_id UInt64 AFTER peer;
--- samples is the number of observations behind a row that are not trimmed, without the weight
--- of the tap. Rows that were written before are taken as unweighted.
+-- samples is the number of observations in a row that are not trimmed, without the weight of the
+-- tap. Older rows count as unweighted.
 --
--- unjudged is the number of observations of which no threshold says whether they are heavy, such
--- as those of min ABW where the capacity of the port is not known. Of rows that were written before
--- none are known.
+-- unjudged is the number of observations without a threshold for heavy ones, such as those of min
+-- ABW if the capacity of the port is unknown. Older rows have none.
 --
--- evidence is what located observations more closely than their locators: 1 the path table, 2 the
--- hashes of the switches, 4 taps in the middle of the fabric, or a sum of them. 0: nothing.
+-- evidence is the evidence that located observations more closely than their locators: 1 the path
+-- table, 2 the hashes of the switches, 4 taps in the middle of the fabric, or a sum of them. 0:
+-- none.
 {{range .Grains}}
 ALTER TABLE {{$.Database}}.partials_{{.Suffix}} ADD COLUMN IF NOT EXISTS samples UInt64 DEFAULT observations - least(trimmed, observations) COMMENT 'observations that are not trimmed, without the weight' CODEC(T64, LZ4) AFTER heavy_sum;
 ALTER TABLE {{$.Database}}.partials_{{.Suffix}} ADD COLUMN IF NOT EXISTS unjudged UInt64 COMMENT 'observations that no threshold judges' CODEC(T64, LZ4) AFTER samples;

@@ -1,15 +1,14 @@
--- The views. They hold the analytics, so that Grafana, the API and the commands share one
--- definition. They are made after the tables of the newest number, and may be edited: a
--- database whose views have another text gets all of them again. All parameters of a view
--- are required.
+-- The views. They define the analytics, so that Grafana, the API and the commands share one
+-- definition. They are created after the newest tables, and may be edited: a database whose views
+-- have another text gets all of them again. All parameters of a view are required.
 --
--- Rows hold UInt64, which a few rows may fill. Views add them as UInt128, and what is made
--- of those sums stays so: 2^64 rows fit. Means and shares divide them as Float64.
+-- Rows hold UInt64, which a few rows may fill. Views add them as UInt128, and the results keep
+-- that type: 2^64 rows fit. Means and shares divide them as Float64.
 
--- A capture that is replayed under another configuration or with other pipeline
--- settings leaves other rows about the same packets: only one pass of it may count.
--- That is the one done last or, while none is done, the one started last; superseded
--- holds the others. Live producers have no others: each life saw other packets.
+-- A capture that is replayed under another configuration or with other pipeline settings leaves
+-- other rows about the same packets: only one of its runs may count. That is the one that ended
+-- last or, if none has ended, the one that started last; superseded holds the others. Live
+-- producers have none: each of their runs saw other packets.
 CREATE OR REPLACE VIEW {{.Database}}.superseded AS
 SELECT
     producer,
@@ -37,7 +36,7 @@ FROM
 )
 ARRAY JOIN passes AS pass;
 
--- Gaps but for those of captures that were replayed again since, to the end.
+-- Gaps, without those of captures that have since been replayed to the end.
 CREATE OR REPLACE VIEW {{.Database}}.current_gaps AS
 SELECT g.*
 FROM {{.Database}}.gaps AS g FINAL
@@ -51,34 +50,35 @@ LEFT JOIN
 WHERE NOT (r.started > g.at AND r.done > r.started)
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
--- The cells of a signal over a range, as a matrix shows them. source_kind is the tag where
--- the cell has one in the range, else the reflection.
+-- The cells of a signal over a range, as a matrix shows them. source_kind is the tag if the cell
+-- has one in the range, else the reflection.
 --
--- The mode of the bottleneck is the location with the most heavy observations; ties go
--- to the more severe mean, then to the lower id. Locations that tie have equal counts,
--- so the order of their sums is that of their means, and no division is needed: top
--- holds the two first of (count, severity, id), both inverted where more comes first.
--- Sums over hops have no location: they are heavy without a mode.
--- mode_evidence and runner_up_evidence are what located observations there more closely than their
--- locators: 1 the path table, 2 the hashes of the switches, 4 taps in the fabric, or a sum of them.
--- votes are the 32 first as resolved, with their counts, at level 0 alone. mode_ports are the ports that may
--- have the most heavy observations where each port of a set counts by itself: one alone is certain.
+-- The mode of the bottleneck is the location with the most heavy observations; ties go to the
+-- more severe mean, then to the lower id. Locations that tie have equal counts, so the order of
+-- their sums is that of their means, and no division is needed: top holds the two first of
+-- (count, severity, id), both inverted where more comes first. Sums over hops have no location:
+-- they are heavy without a mode. mode_evidence and runner_up_evidence are the evidence that
+-- located observations there more closely than their locators: 1 the path table, 2 the hashes of
+-- the switches, 4 taps in the fabric, or a sum of them. votes are the first 32 resolved
+-- locations, with their counts, at level 0 only. mode_ports are the ports that may have the most
+-- heavy observations if each port of a set is counted separately: a single one is certain.
 --
--- sum, min, max, heavy_sum and mode_sum are in stored units (kbit/s, ppm, ns, counts), mean
--- is in bit/s, as a ratio, in ns or a count, and nan where nothing was measured.
--- later_measured and later_sum are the values of the later half of the range.
--- heavy_share and trimmed_share are of all observations. samples are those that are not trimmed,
--- without the weight, and unjudged those of which no threshold says whether they are heavy.
+-- sum, min, max, heavy_sum and mode_sum are in stored units (kbit/s, ppm, ns, counts), mean is in
+-- bit/s, as a ratio, in ns or a count, and nan if nothing was measured. later_measured and
+-- later_sum are the values of the later half of the range. heavy_share and trimmed_share are of
+-- all observations. samples are those that are not trimmed, without the weight, and unjudged
+-- those without a threshold for heavy ones.
 --
--- state is that at the end of the range. Of the last 300 windows before it, those with at least 10
--- samples are judged: the latest whose heavy share is at or above onset, or below clear, decides
--- whether the cell is congested, since the first such onset. Else brief is what was heavy in any of
--- them, and clear what was not. Where none was judged, the sums of the range are judged as one
--- window: too_few, not_judged or one of the others. judged_windows are those of the last 300 of the range that
--- were judged, congested_windows those of them at whose end the cell was congested.
+-- state is the state at the end of the range. Of the last 300 windows before it, those with at
+-- least 10 samples are judged: the latest whose heavy share is at or above onset, or below clear,
+-- decides whether the cell is congested, since the first such onset. Otherwise the state is brief
+-- if any of them had a heavy observation, and clear if none had. If no window was judged, the
+-- sums of the range are judged as one window: too_few, not_judged or one of the others.
+-- judged_windows counts the judged ones of the last 300 windows of the range, congested_windows
+-- those of them at whose end the cell was congested.
 --
--- level: 0 the location as resolved, 1 its set, 2 its device, 3 its stage, 4 its far end. Locations without
--- a row, and the reserved 0 and 1, stand for themselves at every level.
+-- level: 0 the resolved location, 1 its set, 2 its device, 3 its stage, 4 its far end. Locations
+-- without a row, and the reserved 0 and 1, are their own location at every level.
 {{range .Grains}}
 CREATE OR REPLACE VIEW {{.Database}}.cells_{{.Suffix}} AS
 {{template "cells" .}}
@@ -86,8 +86,8 @@ ORDER BY source_kind
 LIMIT 1 BY src_group, dst_group
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
--- The same per window of step_ns. The kind is chosen for the whole range, so that the
--- windows of a cell add up to the cell.
+-- The same per window of step_ns. The kind is chosen for the whole range, so that the windows of
+-- a cell add up to the cell.
 CREATE OR REPLACE VIEW {{.Database}}.cell_windows_{{.Suffix}} AS
 SELECT * EXCEPT best
 FROM
@@ -101,10 +101,10 @@ FROM
 WHERE source_kind = best
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 {{end}}
--- How often locations were named, and how often when heavily loaded, per window of
--- step_ns and over a range. Reflections count for the cells that have no tag in the
--- range, as they do in cells. share is of all heavy observations in the window or the
--- range, with those that name no location: 0 where there are none.
+-- The number of observations, and of heavy ones, that name each location, per window of step_ns
+-- and over a range. Reflections count for the cells that have no tag in the range, as they do in
+-- cells. share is of all heavy observations in the window or the range, including those without a
+-- location: 0 if there are none.
 {{range .Grains}}
 CREATE OR REPLACE VIEW {{.Database}}.location_windows_{{.Suffix}} AS
 SELECT
@@ -167,9 +167,10 @@ GROUP BY location
 ORDER BY heavy DESC, location
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
--- The cells of a signal by the locations that their observations name, as resolved: what links
--- are made of. last_* are the values of the last window that has any, later_* those of the later
--- half of the range. A cell is made of its tags where it has any in the range, as in cells.
+-- The cells of a signal by the locations that their observations name: the basis of links.
+-- Locations are at level 0. last_* are the values of the last window that has any, later_*
+-- those of the later half of the range. A cell is made of its tags if it has any in the range, as
+-- in cells.
 CREATE OR REPLACE VIEW {{.Database}}.cell_locations_{{.Suffix}} AS
 SELECT
     src_group,
@@ -238,9 +239,9 @@ FROM {{.Database}}.partials_{{.Suffix}} AS p FINAL
 GROUP BY signal, source_kind
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 {{end}}
--- How often each code was seen, per window of step_ns and cell: the distribution behind
--- means and shares. Codes of different tag layouts (encoding) are different things. A cell
--- is made of its tags where it has any in the range, as in cells.
+-- How often each code was seen, per window of step_ns and cell: the distribution behind means and
+-- shares. The same code means different values in different tag layouts (encoding). A cell is
+-- made of its tags if it has any in the range, as in cells.
 {{range .Grains}}
 CREATE OR REPLACE VIEW {{.Database}}.code_windows_{{.Suffix}} AS
 SELECT
@@ -265,12 +266,11 @@ FROM
 ARRAY JOIN mapKeys(codes) AS code, mapValues(codes) AS seen
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 {{end}}
--- How much of a range is known. A window without a row has neither observations nor
--- gaps: it was silent.
+-- Coverage of a range. A window without a row has neither observations nor gaps: it was silent.
 {{range .Grains}}
--- Per window of step_ns, over all signals. gap_ns is how much of the window is missing of
--- at least one producer, and lost how many observations that is; those of a gap beyond the
--- window count by their part of the time.
+-- Per window of step_ns, over all signals. gap_ns is the time of the window in which rows of at
+-- least one producer are missing, and lost the number of missing observations; a gap that extends
+-- beyond the window counts by its part of the time.
 CREATE OR REPLACE VIEW {{.Database}}.coverage_windows_{{.Suffix}} AS
 SELECT
     fromUnixTimestamp64Nano(slot * toInt64({step_ns:UInt64}), 'UTC') AS window_start,
@@ -320,8 +320,8 @@ GROUP BY slot
 ORDER BY slot
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
--- Per cell of a signal over the range. covered is the share of the range's windows in
--- which the cell was observed at all.
+-- Per cell of a signal over the range. covered is the share of the range's windows in which the
+-- cell was observed at all.
 CREATE OR REPLACE VIEW {{.Database}}.coverage_cells_{{.Suffix}} AS
 SELECT
     src_group,
@@ -339,12 +339,12 @@ GROUP BY src_group, dst_group
 ORDER BY covered, src_group, dst_group
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 {{end}}
--- The work of one group, such as a training job: its load, sent and received, and the
--- steps in that. An unknown name gives no rows.
+-- The work of one group, such as a training job: its load, sent and received, and the steps in
+-- it. An unknown name gives no rows.
 {{range .Grains}}
--- Per window of step_ns: bytes of the observed packets, of one signal, and their rate in
--- bit/s; heavy_share is of the observations. A cell is made of its tags where it has any in
--- the range, as in cells.
+-- Per window of step_ns: bytes of the observed packets, of one signal, and their rate in bit/s;
+-- heavy_share is of the observations. A cell is made of its tags if it has any in the range, as
+-- in cells.
 CREATE OR REPLACE VIEW {{.Database}}.group_windows_{{.Suffix}} AS
 SELECT
     fromUnixTimestamp64Nano(slot * toInt64({step_ns:UInt64}), 'UTC') AS window_start,
@@ -359,8 +359,8 @@ FROM
 ORDER BY window_start
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
--- Per step: idle is how long it was quiet before, period how long ago the step before
--- began, in s, NULL for the first. Nothing shorter than two windows is told apart.
+-- Per step: idle is the quiet time before it, period the time since the start of the previous
+-- step, in s, NULL for the first. Steps and pauses shorter than two windows are not separated.
 CREATE OR REPLACE VIEW {{.Database}}.group_steps_{{.Suffix}} AS
 SELECT
     fromUnixTimestamp64Nano(slot * toInt64({step_ns:UInt64}), 'UTC') AS start,
@@ -372,7 +372,7 @@ FROM
 ORDER BY start
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
--- All steps of the range in one row: medians, and how long it was quiet in all.
+-- All steps of the range in one row: medians, and the total quiet time.
 CREATE OR REPLACE VIEW {{.Database}}.group_rhythm_{{.Suffix}} AS
 SELECT
     count() AS steps,
@@ -384,10 +384,10 @@ FROM
 ) AS s
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 {{end}}
--- The flows of a signal over a range, from windows of one resolution, the worst first. A
--- flow that was not among the first of a window is part of the others there, whose sum has
--- the address ::. A flow is made of its tags where it has any, else of its reflections.
--- location is the one that most heavy observations name, window by window.
+-- The flows of a signal over a range, from windows of one resolution, the worst first. A flow
+-- that was not among the first of a window is part of the others there, whose sum has the address
+-- ::. A flow is made of its tags if it has any, else of its reflections. location is the one that
+-- most heavy observations name, window by window.
 CREATE OR REPLACE VIEW {{.Database}}.top_flows AS
 SELECT *
 FROM
@@ -470,8 +470,8 @@ GROUP BY kind, id
 ORDER BY severity DESC, last DESC, kind, id
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
--- Packets that each tap took in over a range, and what became of them. A period counts
--- whole if any of it lies in the range.
+-- Packets of each tap over a range, and their fate. A period counts as a whole if any of it lies
+-- in the range.
 CREATE OR REPLACE VIEW {{.Database}}.tap_totals AS
 SELECT
     name,

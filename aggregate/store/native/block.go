@@ -71,18 +71,18 @@ func (c *checker) column(r source, rows int) error {
 // columnType is a type of columns as the protocol writes it.
 type columnType struct {
 	base  string
-	width int // bytes of a cell; 0 where they differ
+	width int // bytes of a cell; 0 if they differ
 	of    []columnType
 }
 
-// What types other than these come to in an answer is unknown, so they are refused.
+// The encoding of other types in an answer is unknown, so they are refused.
 var (
 	cellWidths = map[string]int{
 		"Bool": 1, "UInt8": 1, "UInt16": 2, "UInt32": 4, "UInt64": 8, "Int8": 1, "Int16": 2, "Int32": 4, "Int64": 8,
 		"Float32": 4, "Float64": 8, "Date": 2, "DateTime": 4, "IPv4": 4, "IPv6": 16, "UUID": 16,
 		"Enum8": 1, "Enum16": 2, "DateTime64": 8, "String": 0,
 	}
-	// The library indexes into parameters without looking how many there are.
+	// The library indexes into parameters without checking their number.
 	typeParameters = map[string]*regexp.Regexp{
 		"DateTime":   regexp.MustCompile(`^'[\w/+-]{1,64}'$`),
 		"DateTime64": regexp.MustCompile(`^\d(, '[\w/+-]{1,64}')?$`),
@@ -125,7 +125,7 @@ func parseColumnType(text string, depth int) (columnType, error) {
 	return t, nil
 }
 
-// splitTypes cuts at the commas that stand in no brackets.
+// splitTypes splits at the commas outside of brackets.
 func splitTypes(text string) []string {
 	var parts []string
 	depth, from := 0, 0
@@ -147,7 +147,7 @@ func splitTypes(text string) []string {
 	return parts
 }
 
-// prefix checks what stands before the cells of a column.
+// prefix checks the bytes before the cells of a column.
 func (c *checker) prefix(r source, t columnType) error {
 	if t.base == "LowCardinality" {
 		return eachNumber(r, 8, 1, func(version uint64) error {
@@ -216,8 +216,8 @@ func (c *checker) skip(r source, n int) error {
 	return err
 }
 
-// strings accounts for them as the library does, which makes room for all other rows too
-// when it meets a short one.
+// strings charges memory as the library allocates it: when the library reads a short string, it
+// reserves room for all remaining rows too.
 func (c *checker) strings(r source, rows int) error {
 	const position, short = 16, 128
 	if err := c.charge(position * rows); err != nil {
@@ -281,7 +281,7 @@ func (c *checker) dictionary(r source, t columnType, rows int) error {
 	})
 }
 
-// eachNumber calls f for n little-endian numbers of so many bytes.
+// eachNumber calls f for n little-endian numbers of the given width in bytes.
 func eachNumber(r source, width, n int, f func(uint64) error) error {
 	var buffer [512]byte
 	for n > 0 {

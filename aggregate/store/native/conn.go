@@ -1,8 +1,10 @@
-// Package native reads what a ClickHouse server answers, in the native protocol and in native
-// blocks over HTTP, before the client library does. The library allocates by the lengths that
-// a server sends, before it reads as much, and indexes by the numbers in an answer: without
-// the check one packet of ten bytes ends the process, beyond what recover reaches. The package
-// never knows questions, tables or what an answer means.
+// Package native reads the answers of a ClickHouse server, in the native protocol and in native
+// blocks over HTTP, before the client library does. The library allocates by the lengths in an
+// answer before it reads as many bytes, and indexes by the numbers in it: without the check one
+// packet of ten bytes ends the process, and recover cannot prevent that.
+//
+// It knows the form of a valid answer. It must never know queries, tables or the meaning of an
+// answer.
 package native
 
 import (
@@ -22,13 +24,12 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/proto"
 )
 
-// Errors of answers, of which none is decoded.
+// Errors of answers that are not decoded.
 var (
-	// ErrMalformed is the error of an answer that breaks the protocol, or that no question of
-	// this program has.
+	// ErrMalformed is the error of an answer that breaks the protocol, or that no query of this
+	// program has.
 	ErrMalformed = errors.New("malformed answer")
-	// ErrOldRevision is the error of a server that speaks an older protocol than the library
-	// is asked for.
+	// ErrOldRevision is the error of a server with a protocol older than the library requests.
 	ErrOldRevision = errors.New("old revision of the protocol")
 )
 
@@ -49,21 +50,21 @@ func malformed(format string, args ...any) error {
 }
 
 // Bounds of one packet of an answer. A server cuts results into blocks of 65,409 rows, so
-// maxPacket leaves 4 KiB to each.
+// maxPacket allows 4 KiB for each row.
 const (
-	maxPacket     = 256 << 20 // bytes, on the wire as well as decoded
+	maxPacket     = 256 << 20 // bytes, on the wire and decoded
 	maxText       = 1 << 20   // bytes of an error message, and of other text beside the rows
 	maxNested     = 16        // errors within one another
 	maxColumns    = 4096
-	maxColumnType = 4096 // bytes, as of names of columns
+	maxColumnType = 4096 // bytes, also for names of columns
 	maxTypeDepth  = 4
-	columnBytes   = 1024     // of memory that an empty column takes, at most
-	keptBuffer    = 4 << 20  // bytes that stay with a connection between packets
-	maxLateError  = 32 << 10 // bytes of an error behind the blocks of an HTTP body
+	columnBytes   = 1024     // maximum memory of an empty column
+	keptBuffer    = 4 << 20  // bytes that a connection keeps between packets
+	maxLateError  = 32 << 10 // bytes of an error after the blocks of an HTTP body
 )
 
-// Checked returns a copy of the options with which the client library reads only answers that
-// were read and checked whole: in packets of at most 256 MiB, on the wire as well as decoded.
+// Checked returns a copy of the options with which the client library reads only completely
+// received and checked packets of answers, of at most 256 MiB, on the wire and decoded.
 func Checked(o *clickhouse.Options) *clickhouse.Options {
 	wrapped := *o
 	if o.Protocol == clickhouse.HTTP {
@@ -109,8 +110,8 @@ func newCheckedConn(conn net.Conn, compressed bool) *checkedConn {
 	return &checkedConn{conn, c}
 }
 
-// Read closes a connection that is of no use any more: the library leaves one open that
-// failed before the end of the hello.
+// Read closes a connection after an error: the library leaves one open that failed before the end
+// of the hello.
 func (c *checkedConn) Read(p []byte) (int, error) {
 	n, err := c.answer.Read(p)
 	if err != nil || !c.answer.greeted {
@@ -119,7 +120,7 @@ func (c *checkedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SyscallConn lets the library see whether an idle connection was closed by the server.
+// SyscallConn lets the library detect that the server closed an idle connection.
 func (c *checkedConn) SyscallConn() (syscall.RawConn, error) {
 	conn := c.Conn
 	if t, ok := conn.(*tls.Conn); ok {
@@ -132,7 +133,7 @@ func (c *checkedConn) SyscallConn() (syscall.RawConn, error) {
 	return raw.SyscallConn()
 }
 
-// checkedTransport checks what HTTP answers with: blocks without packets around them.
+// checkedTransport checks answers over HTTP: blocks without packets around them.
 type checkedTransport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -155,9 +156,9 @@ type checkedBody struct {
 
 func (b *checkedBody) Read(p []byte) (int, error) { return b.answer.Read(p) }
 
-// checker hands on an answer packet by packet, each once it has been read whole and found
-// sound: every length in it is bounded and stands before as many bytes, every type is one
-// that questions have, every index points at something. Its first error stays.
+// checker forwards an answer packet by packet, each after it was read completely and found valid:
+// every length is bounded and followed by as many bytes, every type is one that queries use, and
+// every index points at an existing element. Its first error is final.
 type checker struct {
 	from   rememberingReader
 	wire   recordingReader
@@ -165,8 +166,8 @@ type checker struct {
 	next   func() error
 	err    error
 
-	given   int // bytes of the packet in wire that were handed on
-	left    int // bytes of memory that the rest of the packet may take
+	given   int // forwarded bytes of the packet in wire
+	left    int // bytes of memory allowed for the rest of the packet
 	limit   int
 	greeted bool
 }
@@ -177,7 +178,7 @@ func newChecker(r io.Reader) *checker {
 	return c
 }
 
-// rememberingReader tells errors of the connection from those of what it carries.
+// rememberingReader separates errors of the connection from errors in its data.
 type rememberingReader struct {
 	io.Reader
 	err error
@@ -191,7 +192,7 @@ func (r *rememberingReader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Read hands on bytes of sound packets only.
+// Read returns bytes of valid packets only.
 func (c *checker) Read(p []byte) (int, error) {
 	for len(p) > 0 && c.given == len(c.wire.kept) {
 		if c.err != nil {
@@ -210,14 +211,15 @@ func (c *checker) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// source is what packets and blocks are read from.
+// source is the input for packets and blocks.
 type source interface {
 	io.Reader
 	io.ByteReader
 	Discard(n int) (int, error)
 }
 
-// recordingReader keeps the bytes of a packet while they are read. It grows by what has arrived.
+// recordingReader keeps the bytes of a packet while they are read. It grows only by received
+// bytes.
 type recordingReader struct {
 	in    *bufio.Reader
 	kept  []byte
@@ -263,8 +265,8 @@ func (r *recordingReader) Discard(n int) (int, error) {
 	return n, nil
 }
 
-// whole makes the end of the connection an error where a packet is not over yet, and tells
-// failures of the connection from bytes that cannot be read.
+// whole turns the end of the connection inside a packet into an error, and separates failures of
+// the connection from invalid bytes.
 func (c *checker) whole(err error) error {
 	_, known := errors.AsType[*Error](err)
 	switch {
@@ -278,12 +280,12 @@ func (c *checker) whole(err error) error {
 	return c.from.err
 }
 
-// packet checks one packet of the native protocol, in the revision that the library asks
-// for: 54460, which every server that ErrOldRevision does not refuse knows.
+// packet checks one packet of the native protocol, in the revision that the library requests:
+// 54460, which every server supports that ErrOldRevision does not refuse.
 func (c *checker) packet() error {
 	kind, err := c.wire.ReadByte()
 	if err != nil {
-		return err // between packets a server may leave
+		return err // between packets a server may close the connection
 	}
 	if !c.greeted && kind != proto.ServerHello && kind != proto.ServerException {
 		return malformed("packet %d before the server's hello", kind)
@@ -355,7 +357,7 @@ func (c *checker) exception() error {
 	return malformed("more than %d errors within one another", maxNested)
 }
 
-// numbers checks so many numbers, or truth values, which the library refuses beyond 1.
+// numbers checks n numbers, or booleans, which the library refuses beyond 1.
 func (c *checker) numbers(n int) error {
 	for range n {
 		if _, err := binary.ReadUvarint(&c.wire); err != nil {
@@ -365,7 +367,7 @@ func (c *checker) numbers(n int) error {
 	return nil
 }
 
-// texts checks texts that are no longer than these.
+// texts checks texts with these maximum lengths.
 func (c *checker) texts(longest ...int) error {
 	for _, most := range longest {
 		n, err := c.length(&c.wire, most)
@@ -379,7 +381,7 @@ func (c *checker) texts(longest ...int) error {
 	return nil
 }
 
-// length reads how much follows, at most so much.
+// length reads a length and checks that it is at most most.
 func (c *checker) length(r source, most int) (int, error) {
 	n, err := binary.ReadUvarint(r)
 	if err != nil {
@@ -391,7 +393,7 @@ func (c *checker) length(r source, most int) (int, error) {
 	return int(n), nil
 }
 
-// charge accounts for memory that the decoded packet takes.
+// charge accounts for memory of the decoded packet.
 func (c *checker) charge(n int) error {
 	if n > c.left {
 		return malformed("a packet beyond %d bytes", c.limit)
@@ -400,8 +402,8 @@ func (c *checker) charge(n int) error {
 	return nil
 }
 
-// part checks one block of an HTTP body, or hands on the error behind the last: the library
-// sees by its first two bytes that it is no block.
+// part checks one block of an HTTP body, or forwards the error after the last: the library
+// recognizes by its first two bytes that it is not a block.
 func (c *checker) part() error {
 	start, err := c.wire.in.Peek(2)
 	if err != nil {

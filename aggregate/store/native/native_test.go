@@ -66,8 +66,7 @@ func dataPacket(t testing.TB, block []byte) []byte {
 	return packed([]byte{proto.ServerData}, text(""), w.Data)
 }
 
-// serveRaw answers each connection to its address with the bytes that answer writes after
-// the client has sent something.
+// serveRaw calls answer for each connection to its address, after the client has sent something.
 func serveRaw(t testing.TB, answer func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -97,7 +96,7 @@ func serveRaw(t testing.TB, answer func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-// ask asks the server at the address one question.
+// ask sends one query to the server at the address.
 func ask(ctx context.Context, t testing.TB, address string) error {
 	t.Helper()
 	conn, err := clickhouse.Open(Checked(serverOptions(address)))
@@ -120,7 +119,7 @@ func serverOptions(address string) *clickhouse.Options {
 	}
 }
 
-// answerWith writes the packets as the server, and reads what comes until the client leaves.
+// answerWith writes the packets as the server, and reads until the client closes.
 func answerWith(packets ...[]byte) func(net.Conn) {
 	return func(conn net.Conn) {
 		if _, err := conn.Write(slices.Concat(packets...)); err != nil {
@@ -181,8 +180,8 @@ func hostileAnswers(t testing.TB) map[string][]byte {
 	}
 }
 
-// TestHostileServer: whatever a server answers, the question ends in an error, and no memory
-// was taken for lengths that were only announced.
+// TestHostileServer: every hostile answer ends in an error, without allocating for lengths that
+// were only announced.
 func TestHostileServer(t *testing.T) {
 	cases := hostileAnswers(t)
 	check := func(name string, kind error, packets ...[]byte) {
@@ -209,8 +208,8 @@ func TestHostileServer(t *testing.T) {
 	check("server without a time zone", ErrOldRevision, []byte{proto.ServerHello}, text("old"), uvarint(1), uvarint(1), uvarint(54040))
 }
 
-// TestEndlessServer: a server that never comes to an end, or never begins, costs no more than
-// the time of a question.
+// TestEndlessServer: a server whose answer never ends, or never begins, costs no more than the
+// time limit of a query.
 func TestEndlessServer(t *testing.T) {
 	for name, more := range map[string][]byte{
 		"progress": packed([]byte{proto.ServerProgress}, make([]byte, 6)), "blocks": dataPacket(t, packed(blockInfo, uvarint(0), uvarint(0))), "nothing": {},
@@ -248,7 +247,7 @@ func TestEndlessServer(t *testing.T) {
 	}
 }
 
-// TestSoundServer: the answers of a sound server come through, compressed as well as beside.
+// TestSoundServer: the answers of a correct server pass, compressed and uncompressed.
 func TestSoundServer(t *testing.T) {
 	row := packed(blockInfo, uvarint(4), uvarint(2),
 		text("s"), text("String"), []byte{0}, text("a"), text(strings.Repeat("b", 300)),
@@ -284,7 +283,7 @@ func TestSoundServer(t *testing.T) {
 	}
 }
 
-// recordedAnswers are what the real engine answers to questions over HTTP.
+// recordedAnswers are answers of the real engine to queries over HTTP.
 func recordedAnswers(t testing.TB) [][]byte {
 	var list [][]byte
 	engine := chdbtest.Start(t).ClickHouseOptions(chdb.RoleReader)
@@ -316,8 +315,8 @@ func recordedAnswers(t testing.TB) [][]byte {
 	return list
 }
 
-// TestCheckedAnswers: what the engine answers passes unchanged; cut anywhere, or with any byte
-// another one, it ends in an error or in blocks that the library decodes without harm.
+// TestCheckedAnswers: answers of the engine pass unchanged; cut anywhere, or with any byte
+// changed, they end in an error or in blocks that the library decodes without harm.
 func TestCheckedAnswers(t *testing.T) {
 	for _, body := range recordedAnswers(t) {
 		pass := func(body []byte) ([]byte, error) {
@@ -347,10 +346,10 @@ func TestCheckedAnswers(t *testing.T) {
 // packetsOf puts a block into a packet.
 func packetsOf(block []byte) []byte { return packed([]byte{proto.ServerData}, text(""), block) }
 
-// fuzzLimit is maxPacket of fuzzed answers.
+// fuzzLimit is the packet limit for fuzzed answers.
 const fuzzLimit = 1 << 20
 
-// decodeAnswer has the library decode what the checker lets through, as it does itself.
+// decodeAnswer decodes the checked bytes with the library, as the library itself does.
 func decodeAnswer(t testing.TB, packets []byte) {
 	c := newChecker(bytes.NewReader(packets))
 	c.blocks, c.next, c.greeted, c.limit = &c.wire, c.packet, true, fuzzLimit
@@ -393,7 +392,8 @@ func decodeAnswer(t testing.TB, packets []byte) {
 	}
 }
 
-// FuzzServerAnswer: the library survives what the checker lets through, within its memory.
+// FuzzServerAnswer: the library survives all answers that pass the check, within the memory
+// limit.
 func FuzzServerAnswer(f *testing.F) {
 	for _, packet := range hostileAnswers(f) {
 		f.Add(packet)
@@ -406,7 +406,7 @@ func FuzzServerAnswer(f *testing.F) {
 	})
 }
 
-// BenchmarkChecked decodes a block of rows as questions have them, with and without the check.
+// BenchmarkChecked decodes a typical block of rows, with and without the check.
 func BenchmarkChecked(b *testing.B) {
 	const rows = 65_409
 	cells := make([]byte, 8*rows)
@@ -448,7 +448,7 @@ func BenchmarkChecked(b *testing.B) {
 	}
 }
 
-// again reads a packet again and again.
+// again reads one packet repeatedly.
 type again struct {
 	packet []byte
 	at     int

@@ -2,23 +2,23 @@ package outbox
 
 import "time"
 
-// maxMarks bounds what is remembered of when records came.
+// maxMarks bounds the recorded times of appending.
 const maxMarks = 128
 
-// ages remembers when the records of a class came, roughly where there are many: the
-// marks get further apart.
+// ages records when the records of a class were appended. With many records it is approximate:
+// the marks get further apart.
 type ages struct {
 	marks []mark
 	every time.Duration // between marks
 }
 
-// mark says that the record of that number came then, and those after it later.
+// mark is the time when record seq was appended; later records came later.
 type mark struct {
 	seq uint64
 	at  time.Time
 }
 
-// note remembers a record, which comes after all before it.
+// note records the time of a record that follows all earlier ones.
 func (a *ages) note(seq uint64, at time.Time) {
 	if n := len(a.marks); n > 0 && at.Sub(a.marks[n-1].at) < a.every {
 		return
@@ -33,7 +33,7 @@ func (a *ages) note(seq uint64, at time.Time) {
 	a.marks = append(a.marks, mark{seq, at})
 }
 
-// forget drops what is only of records up to one.
+// forget drops the marks of acknowledged records only.
 func (a *ages) forget(acked uint64) {
 	n := 0
 	for n+1 < len(a.marks) && a.marks[n+1].seq <= acked+1 {
@@ -48,7 +48,7 @@ func (a *ages) forget(acked uint64) {
 	}
 }
 
-// since is when the oldest record after acked came, or somewhat before.
+// since is the time when the oldest record after acked was appended, or somewhat before.
 func (a *ages) since(acked uint64) (at time.Time, ok bool) {
 	for i := range a.marks {
 		if i == 0 || a.marks[i].seq <= acked+1 {
@@ -58,7 +58,7 @@ func (a *ages) since(acked uint64) (at time.Time, ok bool) {
 	return at, len(a.marks) > 0
 }
 
-// oldest is when the oldest record that waits came; the caller holds mu.
+// oldest is the time when the oldest waiting record was appended; the caller holds mu.
 func (c *class) oldest() (time.Time, bool) {
 	if c.Exempt || c.held || c.waiting == 0 {
 		return time.Time{}, false

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestOldest: the age of what waits is known as records come and go, and over a restart.
+// TestOldest: the age of waiting records is known as records come and go, and after a restart.
 func TestOldest(t *testing.T) {
 	fsys := newFakeFS()
 	now := time.Unix(1e9, 0)
@@ -63,7 +63,7 @@ func TestOldest(t *testing.T) {
 	want(0, true)
 }
 
-// TestAgesBounded: of many records the age is known to a few percent.
+// TestAgesBounded: with many records the age is exact to a few percent.
 func TestAgesBounded(t *testing.T) {
 	var a ages
 	begin := time.Unix(1e9, 0)

@@ -13,17 +13,17 @@ import (
 // appendAttempts is how many segments are tried for one group.
 const appendAttempts = 3
 
-// saveInterval is how often the position is written while records are acknowledged,
-// unless Options say otherwise.
+// saveInterval is how often the position is written while records are acknowledged, unless
+// Options set another interval.
 const saveInterval = time.Second
 
-// Append writes a group of records; they are on disk when Append returns nil, and after a
-// crash all of them are or none. After an error they may still be sent after a crash: the
-// written part of them is identical then. A segment whose writing or syncing failed is never
-// written to again; the group is written to a new one.
+// Append writes a group of records; they are on disk when Append returns nil, and after a crash
+// all of them are there or none. After an error they may still be sent after a crash, and their
+// written part is then identical. A segment whose write or sync failed is never written to again;
+// the group goes to a new one.
 //
-// At the bound acknowledged records give way, oldest first, before it fails with ErrFull.
-// Anyone may call it. It keeps nothing of the records.
+// At the bound Append deletes acknowledged records, oldest first, before it fails with ErrFull.
+// It is safe for concurrent use. It keeps no reference to the records.
 func (l *Log) Append(records ...Record) error {
 	if len(records) == 0 {
 		return nil
@@ -64,15 +64,15 @@ func (l *Log) Append(records ...Record) error {
 	return fmt.Errorf("append to outbox %s: %w", l.o.Dir, err)
 }
 
-// group is records on their way to the disk, and their headers.
+// group is a set of records on their way to the disk, and their headers.
 type group struct {
 	records []Record
 	headers []header
 	size    int64
 }
 
-// group numbers records. A number is used once, even if the group fails: some of it may be
-// on disk.
+// group numbers records. A number is used once, even if the group fails: some of it may be on
+// disk.
 func (l *Log) group(records []Record, size int64) (*group, error) {
 	g := &group{records, make([]header, len(records)), size}
 	now := l.o.Now().UnixNano()
@@ -99,8 +99,8 @@ func (l *Log) group(records []Record, size int64) (*group, error) {
 	return g, nil
 }
 
-// removeEmpty deletes a new segment whose first group failed: on a full disk the written
-// part of it would take the place that a later attempt needs.
+// removeEmpty deletes a new segment whose first group failed: on a full disk its written part
+// would take the room that a later attempt needs.
 func (l *Log) removeEmpty() {
 	l.mu.Lock()
 	n := len(l.segments)
@@ -110,7 +110,7 @@ func (l *Log) removeEmpty() {
 	}
 	s := l.segments[n-1]
 	l.mu.Unlock()
-	_ = l.seal() // nobody needs its contents
+	_ = l.seal() // its contents are of no use
 	l.swap.Lock()
 	defer l.swap.Unlock()
 	if err := l.o.FS.Remove(l.path(s.number)); err != nil {
@@ -123,7 +123,7 @@ func (l *Log) removeEmpty() {
 	l.segments = l.segments[: n-1 : n-1]
 }
 
-// NoSpace tells the errors of a full disk and of a used up quota.
+// NoSpace reports the errors of a full disk and of an exhausted quota.
 func NoSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // write appends to the active segment, or to a new one.
@@ -144,7 +144,7 @@ func (l *Log) write(g *group) error {
 	l.wrote(g, written, err)
 	switch {
 	case err == nil && s.end == 0:
-		l.trySave() // from now on the segment is known to be there
+		l.trySave() // records in the position that the segment exists
 	case err == nil:
 		l.note()
 	}
@@ -166,7 +166,7 @@ func (l *Log) writeRecords(g *group, offset int64) (written int64, err error) {
 	return written, nil
 }
 
-// wrote takes over a group that was confirmed, or that failed.
+// wrote updates the counts for a group that was confirmed, or that failed.
 func (l *Log) wrote(g *group, written int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,7 +206,7 @@ func (l *Log) activate(g *group) error {
 	if !fresh {
 		s := &l.segments[len(l.segments)-1]
 		full := s.end > 0 && s.end+g.size > l.o.SegmentBytes
-		age := first.time().Sub(s.begun) // below 0 where the clock was set back
+		age := first.time().Sub(s.begun) // below 0 if the clock was set back
 		old := s.end > 0 && l.o.SegmentAge > 0 && (age < 0 || age >= l.o.SegmentAge)
 		fresh = full || old
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox/outboxtest"
 )
 
-// written is a record that was appended: its weight is that of no other one.
+// written is an appended record, with a unique weight.
 type written struct {
 	class  int
 	weight uint64
@@ -25,8 +25,8 @@ func corruptionOptions(dir string) outbox.Options {
 	}
 }
 
-// appended is a folder with records of two classes, some of which are acknowledged, left by
-// a process that was killed or has closed it.
+// appended is a folder with records of two classes, some of which are acknowledged, left by a
+// process that was killed or has closed it.
 func appended(t *testing.T, killed bool) (dir string, list []written) {
 	dir = t.TempDir()
 	l, err := outbox.Open(corruptionOptions(dir))
@@ -41,7 +41,7 @@ func appended(t *testing.T, killed bool) (dir string, list []written) {
 		}
 		list = append(list, w)
 		if i == 11 {
-			for range 4 { // of the class that is more important
+			for range 4 { // of the more important class
 				e, ok, err := l.Next(nil)
 				if err != nil || !ok {
 					t.Fatal(ok, err)
@@ -65,8 +65,8 @@ func appended(t *testing.T, killed bool) (dir string, list []written) {
 	return dir, list
 }
 
-// TestCorruption holds a log to its promise after every kind of damage: each record is given
-// out once or lies in a loss, whose weight and time are those of what is missing.
+// TestCorruption checks a log after every kind of damage: each record is returned once or lies in
+// a loss, whose weight and time equal those of the missing records.
 func TestCorruption(t *testing.T) {
 	for _, end := range []string{"closed", "killed"} {
 		dir, list := appended(t, end == "killed")
@@ -122,7 +122,7 @@ func judge(t *testing.T, dir string, list []written, harmless bool) {
 	}
 	for _, w := range list {
 		if w.weight == 0 {
-			continue // acknowledged before
+			continue // already acknowledged
 		}
 		total += w.weight
 		if n := given[w.weight]; n > 1 {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// smallLog is a log of two classes with two acknowledged records, closed in order or
-// killed.
+// smallLog is a log of two classes with two acknowledged records, closed properly or killed.
 func smallLog(t testing.TB, inOrder bool) (*history, *fakeFS) {
 	h, fsys := newHistory(t), newFakeFS()
 	l := h.mustOpen(fsys)
@@ -32,7 +31,7 @@ func smallLog(t testing.TB, inOrder bool) (*history, *fakeFS) {
 	return h, fsys.killed()
 }
 
-// mayLose holds a log to the invariant after damage, with at most so many losses.
+// mayLose checks the invariant after damage, with a maximum number of losses.
 func mayLose(t *testing.T, h *history, fsys *fakeFS, atMost int) {
 	t.Helper()
 	h.TB = t
@@ -42,8 +41,8 @@ func mayLose(t *testing.T, h *history, fsys *fakeFS, atMost int) {
 	}
 }
 
-// TestBitFlips damages every byte of every file: at most the record it lies in is lost,
-// and counted.
+// TestBitFlips damages every byte of every file: at most the record around it is lost, and
+// counted.
 func TestBitFlips(t *testing.T) {
 	_, whole := smallLog(t, true)
 	for name, file := range whole.files {
@@ -62,8 +61,8 @@ func TestBitFlips(t *testing.T) {
 	}
 }
 
-// TestTruncation cuts every file at every byte, in logs that were closed: what is cut
-// off is lost and counted.
+// TestTruncation cuts every file at every byte, in logs that were closed: the records that are
+// cut off are lost and counted.
 func TestTruncation(t *testing.T) {
 	_, whole := smallLog(t, true)
 	for name, file := range whole.files {
@@ -82,7 +81,7 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// inPadding tells bytes between the slots of the position.
+// inPadding reports bytes between the slots of the position.
 func inPadding(name string, at int) bool {
 	return filepath.Base(name) == positionName && at > 300 && at < slotSize
 }
@@ -108,8 +107,8 @@ func TestMissingSegments(t *testing.T) {
 	}
 }
 
-// TestMissingLastAfterKill: without a clean end, the first record of a segment says for
-// sure that it was there.
+// TestMissingLastAfterKill: without a clean end, the first record of a segment proves that it was
+// there.
 func TestMissingLastAfterKill(t *testing.T) {
 	h, fsys := smallLog(t, false)
 	names := fsys.segments()
@@ -141,7 +140,7 @@ func TestLostPositionRepeats(t *testing.T) {
 	}
 }
 
-// TestDamageNamesTheRecord: where the header is sound, what is lost is known.
+// TestDamageNamesTheRecord: with a valid header, the lost record is known.
 func TestDamageNamesTheRecord(t *testing.T) {
 	h, fsys := newHistory(t), newFakeFS()
 	l := h.mustOpen(fsys)
@@ -160,7 +159,7 @@ func TestDamageNamesTheRecord(t *testing.T) {
 	}
 }
 
-// TestCopiesAreNoRecords: a record inside of a payload is data.
+// TestCopiesAreNoRecords: a record inside a payload is data.
 func TestCopiesAreNoRecords(t *testing.T) {
 	h, fsys := newHistory(t), newFakeFS()
 	l := h.mustOpen(fsys)
@@ -172,7 +171,7 @@ func TestCopiesAreNoRecords(t *testing.T) {
 	if err := l.Append(Record{Class: 0, Weight: 1, Payload: []byte(copied)}); err != nil {
 		t.Fatal(err)
 	}
-	// The header of the outer record is broken, so that the reader searches on.
+	// The header of the outer record is broken, so that the reader continues to search.
 	file := fsys.files[fsys.segments()[0]]
 	file.data[len(copied)+10] ^= 1
 	h.send(l, 10)
@@ -194,7 +193,7 @@ func TestNewerVersion(t *testing.T) {
 	}
 }
 
-// TestUnreadableSegment has a disk that answers for one segment with errors.
+// TestUnreadableSegment has a disk that returns errors for one segment.
 func TestUnreadableSegment(t *testing.T) {
 	h, fsys := smallLog(t, true)
 	l := h.mustOpen(fsys)
@@ -240,8 +239,8 @@ func TestSegmentAge(t *testing.T) {
 	}
 }
 
-// TestClockBetweenProcesses: whatever the clock says in the next one, nothing is older
-// than that process, and nothing is from the future.
+// TestClockBetweenProcesses: whatever the next process's clock shows, no age exceeds the
+// process's, and none is negative.
 func TestClockBetweenProcesses(t *testing.T) {
 	for _, jump := range []time.Duration{-1e5 * time.Hour, -time.Hour, 0, time.Hour, 1e5 * time.Hour} {
 		h, fsys := smallLog(t, true)
@@ -265,7 +264,7 @@ func TestClockBetweenProcesses(t *testing.T) {
 	}
 }
 
-// TestDamagedEndAfterKill: nothing but the log itself knows of its last record then.
+// TestDamagedEndAfterKill: only the log itself can reveal its last record then.
 func TestDamagedEndAfterKill(t *testing.T) {
 	h, fsys := newHistory(t), newFakeFS()
 	l := h.mustOpen(fsys)
@@ -286,8 +285,8 @@ func TestDamagedEndAfterKill(t *testing.T) {
 	}
 }
 
-// TestFailedSync: the segment is left alone from then on, and what is written again in
-// another one is no loss and no second record.
+// TestFailedSync: the segment is no longer used, and rewriting its records in another one causes
+// neither a loss nor duplicates.
 func TestFailedSync(t *testing.T) {
 	h, fsys := newHistory(t), newFakeFS()
 	l := h.mustOpen(fsys)
@@ -322,8 +321,8 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// TestTornIsNotReadAgain: a record that was torn by a crash was never confirmed, so it
-// is none of those that Read gives for a second look, or that Discard gives up.
+// TestTornIsNotReadAgain: a record torn by a crash was never confirmed, so Read does not return
+// it and Discard does not give it up.
 func TestTornIsNotReadAgain(t *testing.T) {
 	h, fsys := newHistory(t), newFakeFS()
 	l := h.mustOpen(fsys)

@@ -1,22 +1,22 @@
-// Package outbox keeps records on disk until somebody has taken them over: a
-// checksummed, fsynced log in segments, bounded in size, with one sender.
+// Package outbox keeps records on disk until their receiver has them: a checksummed, fsynced log
+// in segments, bounded in size, with one sender.
 //
-// It knows files, checksums and the order of records. It must never know what is in a
-// record, who sends it, or where to.
+// It knows files, checksums and the order of records. It must never know the contents of a
+// record, its sender or its receiver.
 //
-// Records belong to classes. All classes share the segments; each has numbers and a cursor
-// of its own, so that one that cannot be sent holds up no other. Append writes a group of
-// records with one sync, and returns when they are on disk; after a crash a group is there
-// as a whole or not at all. Next gives the oldest unacknowledged record of a class, verified
-// again; where records are damaged or missing it gives their place instead: a range of
-// numbers, with the weight and the time of the records as far as their neighbours tell.
-// Between the first record and the last none goes unaccounted.
+// Records belong to classes. All classes share the segments; each has numbers and a cursor of its
+// own, so that a class that cannot be sent holds up no other. Append writes a group of records
+// with one sync, and returns when they are on disk; after a crash a group is complete or absent.
+// Next returns the oldest unacknowledged record of a class, verified again; for damaged or
+// missing records it returns their place instead: a range of numbers, with the weight and the
+// time of the records as far as the neighbors show them. No record between the first and the last
+// is left unaccounted.
 //
-// A segment whose records are all acknowledged is deleted. When room is short, and when
-// records of one class are given up, a segment is written again without them.
+// A segment whose records are all acknowledged is deleted. When room is short, and when records
+// of one class are given up, a segment is rewritten without them.
 //
-// Records of classes that Options do not name are a newer program's: they are held, until
-// that one comes or Discard gives them up.
+// Records of classes that Options do not name belong to a newer program: they are held until that
+// program runs or Discard gives them up.
 //
 // On disk a segment is a series of records, little-endian:
 //
@@ -40,12 +40,11 @@
 //	    88     4  CRC32C of the 88 bytes before and of the header's offset in the file
 //	    92        label, payload
 //
-// The offset in the checksum keeps a copy of a record, inside of a payload or anywhere
-// else, from passing for one; the id keeps the records of another log from it.
+// The offset in the checksum prevents a copy of a record, inside a payload or anywhere else, from
+// being taken for a record; the id does the same for records of another log.
 //
-// The file "position" says how far the log has come, so that records that are cut off at
-// its end show. It has two slots, at 0 and 4096, of which the later one with a sound
-// checksum counts:
+// The file "position" records the progress of the log, which reveals records that are cut off at
+// its end. It has two slots, at 0 and 4096, of which the later one with a valid checksum counts:
 //
 //	offset  size
 //	     0     4  magic "obp2"
@@ -61,8 +60,9 @@
 //	              record, 0 for none
 //	   end     4  CRC32C of all before
 //
-// Each append writes the slot that is not synced, in place and without a sync: a kill
-// leaves it. A sync, at each new segment and now and then while records are acknowledged,
-// makes it the synced one, so that a power cut leaves one too. Without either slot records
-// are sent again, and a loss behind the last one cannot be excluded (Uncertain).
+// Each append writes the slot that is not synced, in place and without a sync; it survives a kill
+// of the process. A sync, at each new segment and from time to time while records are
+// acknowledged, makes it the synced one, so that one slot survives a power cut too. Without
+// either slot records are sent again, and a loss after the last one cannot be excluded
+// (Uncertain).
 package outbox

@@ -12,24 +12,24 @@ import (
 	"sync"
 )
 
-// fakeFS is a file system in memory that fails as it is told, and knows what of it
-// would survive a power cut.
+// fakeFS is a file system in memory that fails on request, and tracks the data that would survive
+// a power cut.
 type fakeFS struct {
 	mu      sync.Mutex
 	files   map[string]*fakeFile
 	durable map[string]*fakeFile // after a power cut
 	owned   map[string]bool
 	ops     int
-	// fail decides about an operation by its number, from 1; part is how much of a
-	// write is done before it fails.
+	// fail decides about an operation by its number, from 1; part is the share of a write that is
+	// done before it fails.
 	fail func(n int, op string) (part float64, err error)
 }
 
 type fakeFile struct {
 	data     []byte
 	synced   int
-	patches  []patch // what was written in place since the last sync: the bytes before
-	poisoned bool    // a sync has failed: nothing more reaches the disk, whatever it says
+	patches  []patch // writes in place since the last sync: the previous bytes
+	poisoned bool    // a sync has failed: no later data reaches the disk, even if syncs succeed
 }
 
 type patch struct {
@@ -223,8 +223,8 @@ func (f *fakeFS) killed() *fakeFS {
 	return next
 }
 
-// powerCut is the file system after a power cut: of what was not synced, anything may
-// have reached the disk.
+// powerCut is the file system after a power cut: any part of the unsynced data may have reached
+// the disk.
 func (f *fakeFS) powerCut(rng *rand.Rand) *fakeFS {
 	next := newFakeFS()
 	names := map[string]bool{}
@@ -257,7 +257,7 @@ func (f *fakeFS) powerCut(rng *rand.Rand) *fakeFS {
 			if p.at >= len(data) { // was cut off
 				continue
 			}
-			// Of what was written in place, any part may have reached the disk.
+			// Any part of a write in place may have reached the disk.
 			old := p.before[:min(len(p.before), len(data)-p.at)]
 			from := rng.IntN(len(old) + 1)
 			copy(data[p.at+from:], old[from:])

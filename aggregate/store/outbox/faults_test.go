@@ -11,7 +11,7 @@ import (
 type fault struct {
 	name  string
 	fail  func(at int) func(n int, op string) (float64, error)
-	after func(f *fakeFS, rng *rand.Rand) *fakeFS // what the next process finds
+	after func(f *fakeFS, rng *rand.Rand) *fakeFS // the file system for the next process
 }
 
 func kill(f *fakeFS, _ *rand.Rand) *fakeFS { return f.killed() }
@@ -44,7 +44,7 @@ func forever(part float64, err error) func(int) func(int, string) (float64, erro
 	}
 }
 
-// full lets nothing grow for a while.
+// full makes all writes that need room fail for a while.
 func full(at int) func(int, string) (float64, error) {
 	return func(n int, op string) (float64, error) {
 		if n >= at && n < at+25 && (op == "write" || op == "create") {
@@ -67,8 +67,8 @@ func faults() []fault {
 	}
 }
 
-// TestFaults lets every operation of a life fail in every way. A second life works on
-// what is left, and is killed too.
+// TestFaults makes every operation of a process fail in every way. A second process continues
+// with the remaining files, and is killed too.
 func TestFaults(t *testing.T) {
 	count := newFakeFS()
 	h := newHistory(t)
@@ -103,7 +103,7 @@ func oneFault(t *testing.T, fault fault, at int, seed uint64) {
 	}
 	h.drain(fault.after(fsys, rng))
 	for at, reason := range h.lost {
-		// Faults of writing cost nothing that was confirmed.
+		// Failed writes must not lose confirmed records.
 		if payload, ok := h.confirmed[at]; ok && reason != "full" && h.sentAs[payload] == "" {
 			t.Errorf("record %d of class %d was confirmed and is %s", at.seq, at.class, reason)
 		}

@@ -10,21 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrOwned is the error of a folder that another process, or another Log, has opened.
+// ErrOwned is the error of a folder that another process, or another Log, has open.
 var ErrOwned = errors.New("in use by another process")
 
-// FS is what the log needs of a file system. Names are paths.
+// FS is the file system of the log. Names are paths.
 type FS interface {
 	// Open opens a file, with os.OpenFile's flags.
 	Open(name string, flag int) (File, error)
-	// List gives the files of a folder.
+	// List returns the files of a folder.
 	List(dir string) ([]FileInfo, error)
 	Rename(from, to string) error
 	Remove(name string) error
-	// SyncDir makes what was created, renamed and removed in a folder durable.
+	// SyncDir makes created, renamed and removed files of a folder durable.
 	SyncDir(dir string) error
-	// Own makes a folder if need be and keeps others out until it is closed; ErrOwned
-	// if somebody else is in.
+	// Own creates a folder if needed and locks it until it is closed; ErrOwned if it is locked
+	// already.
 	Own(dir string) (io.Closer, error)
 }
 
@@ -108,8 +108,7 @@ func (OS) Own(dir string) (io.Closer, error) {
 	return nil, fmt.Errorf("lock: %w", err)
 }
 
-// makeDir makes a folder, and those above it, so that they are still there after a
-// power cut.
+// makeDir creates a folder and its parents, durably even after a power cut.
 func makeDir(dir string) error {
 	_, err := os.Stat(dir)
 	if !errors.Is(err, os.ErrNotExist) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzSegment opens a log with any bytes as a segment. Whatever is given out lies in
-// them, whole, and reading comes to an end.
+// FuzzSegment opens a log with any bytes as a segment. Each returned record is a complete part of
+// the bytes, and reading terminates.
 func FuzzSegment(f *testing.F) {
 	_, fsys := smallLog(f, true)
 	for _, name := range fsys.segments() {

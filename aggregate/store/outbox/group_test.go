@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// grouped is a log of rows, expendable details and marks, whose records are in groups of
-// three: one of each class.
+// grouped is a log of rows, expendable details and marks, whose records are in groups of three:
+// one of each class.
 func grouped(fsys FS) Options {
 	return Options{
 		Dir: testDir, Classes: []Class{{Name: "detail", Expendable: true}, {Name: "rows"}, {Name: "marks", Latest: true}},
@@ -37,7 +37,7 @@ func openGrouped(t *testing.T, fsys FS) *Log {
 	return l
 }
 
-// last is the number of the last group by the payload of a record.
+// last parses the number of the last group from the payload of a record.
 func last(t *testing.T, payload []byte) (n int) {
 	t.Helper()
 	if _, err := fmt.Sscanf(string(bytes.TrimLeft(payload, ".")), "marks %d", &n); err != nil {
@@ -46,8 +46,8 @@ func last(t *testing.T, payload []byte) (n int) {
 	return n
 }
 
-// TestGroups cuts the power while groups are written: each group is there as a whole or not
-// at all, the confirmed ones are, and the marks are those of the last one.
+// TestGroups cuts the power while groups are written: each group is complete or absent, confirmed
+// ones are complete, and the marks are those of the last one.
 func TestGroups(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -79,7 +79,7 @@ func TestGroups(t *testing.T) {
 		if err := appendGroup(l, later); err != nil {
 			t.Fatal(err)
 		}
-		if seed%2 == 0 { // a process that was torn itself, or one that finds what that left
+		if seed%2 == 0 { // a process that was torn itself, or one that opens its files
 			l = openGrouped(t, next.killed())
 		}
 		if e, ok, err := l.Latest(2); !ok || err != nil || last(t, e.Payload) != later {
@@ -101,8 +101,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestGivingWay: the records of one class give way, and those beside them stay, on a disk
-// with room and on one without, also over another process.
+// TestGivingWay drops the records of one class, and others in the same segments stay, on a disk
+// with room and on a full one, also after a restart.
 func TestGivingWay(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		fsys := newFakeFS()
@@ -154,8 +154,8 @@ func TestGivingWay(t *testing.T) {
 	}
 }
 
-// TestBlockedClass: what one class cannot get rid of takes no more room than its own records,
-// and the other classes go on.
+// TestBlockedClass: a class that cannot be sent takes only the room of its own records, and the
+// other classes continue.
 func TestBlockedClass(t *testing.T) {
 	o := grouped(newFakeFS())
 	o.Classes[0].Expendable = false

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// history is what happened to an outbox over the lives of several processes, and the
-// judge of it.
+// history records and checks the operations on an outbox over several processes.
 type history struct {
 	testing.TB
-	attempted map[string]bool   // payloads that Append was given
+	attempted map[string]bool   // payloads given to Append
 	confirmed map[place]string  // payloads for which it returned nil
 	sent      map[string]string // payload by token
 	sentAs    map[string]string // token by payload
@@ -57,7 +56,7 @@ func (h *history) mustOpen(fsys FS) *Log {
 	return l
 }
 
-// append writes a record whose payload is unlike any other.
+// append writes a record with a unique payload.
 func (h *history) append(l *Log, class, size int) error {
 	h.n++
 	payload := bytes.Repeat(fmt.Appendf(nil, "%d.", h.n), size)[:size]
@@ -72,7 +71,7 @@ func (h *history) append(l *Log, class, size int) error {
 	return err
 }
 
-// send takes up to max entries, and gives up after an error that lasts.
+// send takes up to max entries, and gives up after a persistent error.
 func (h *history) send(l *Log, max int) (n int) {
 	h.Helper()
 	var buf []byte
@@ -125,7 +124,7 @@ func (h *history) discard(l *Log, class int) {
 	_ = l.Discard(s, "full", Lost{Records: s.to - s.from + 1})
 }
 
-// drain sends what is left on a file system without faults, and holds the invariant:
+// drain sends the remaining records on a file system without faults, and checks the invariant:
 // every confirmed record is sent or lost for a reason.
 func (h *history) drain(fsys FS) {
 	h.Helper()
@@ -149,7 +148,7 @@ func (h *history) check() {
 	}
 }
 
-// work is a short life of everything that a log can do.
+// work is a short sequence of all operations of a log.
 func (h *history) work(l *Log) {
 	for round := range 4 {
 		for class := range 3 {

@@ -11,45 +11,45 @@ import (
 
 // Errors of Append that callers tell apart.
 var (
-	// ErrFull says that the records have no room below MaxBytes, even without those
-	// that are acknowledged.
+	// ErrFull reports that the records do not fit below MaxBytes, even after deleting
+	// acknowledged ones.
 	ErrFull   = errors.New("outbox is full")
 	ErrClosed = errors.New("outbox closed")
-	// ErrTooLarge says that a record is beyond MaxLabel, MaxPayload or MaxBytes.
+	// ErrTooLarge reports that a record exceeds MaxLabel, MaxPayload or MaxBytes.
 	ErrTooLarge = errors.New("record too large for the outbox")
 )
 
 // Class is one kind of records.
 type Class struct {
 	Name string // for people
-	// ID stands for the class on disk, and never for another one; its place in Options,
-	// from 1, unless set.
+	// ID identifies the class on disk, and never another one; its index in Options, from 1,
+	// unless set.
 	ID uint8
-	// Exempt records are few and small, and are taken beyond MaxBytes.
+	// Exempt records are few and small, and are accepted beyond MaxBytes.
 	Exempt bool
-	// Expendable records give way before those of any class, and only to each other.
+	// Expendable records are dropped before those of other classes, and displace only each other.
 	Expendable bool
-	// Latest is for records of which only the last one counts: each replaces the one
-	// before, Next gives none, and Latest reads the last one.
+	// Latest is for records of which only the last one counts: each replaces the previous one,
+	// Next returns none, and Latest reads the last one.
 	Latest bool
 }
 
 // Options configure a log.
 type Options struct {
-	Dir string // made if need be, for its owner alone
-	// Classes in ascending order of importance: the first ones give way first.
+	Dir string // created if needed, for its owner alone
+	// Classes in ascending order of importance: records of the first ones are dropped first.
 	Classes []Class
-	// Order is the classes in the order in which Next gives their records; the last of
-	// Classes first unless set.
+	// Order is the order in which Next returns the classes' records; the last of Classes first
+	// unless set.
 	Order []int
 	// MaxBytes bounds the segments together; at least 4 KiB.
 	MaxBytes int64
 	// SegmentBytes ends a segment, 1/64 of MaxBytes but at most 64 MiB unless set.
 	SegmentBytes int64
-	// SegmentAge ends a segment as well; 0 is never.
+	// SegmentAge also ends a segment; 0 is never.
 	SegmentAge time.Duration
-	// SaveEvery is how often the position is written while records are acknowledged, 1 s
-	// unless set: after a crash the records acknowledged since are given out again.
+	// SaveEvery is how often the position is written while records are acknowledged, 1 s unless
+	// set: after a crash Next returns records acknowledged since then again.
 	SaveEvery time.Duration
 
 	FS     FS               // nil: the operating system's
@@ -57,8 +57,8 @@ type Options struct {
 	Logger *slog.Logger     // nil: silent
 }
 
-// Log is an open outbox. Next, Ack and Lose are for one goroutine, the sender; the
-// other methods are for anyone, and for several at a time.
+// Log is an open outbox. Next, Ack and Lose are for one goroutine, the sender; the other methods
+// are safe for concurrent use.
 type Log struct {
 	o     Options
 	id    uint64
@@ -68,16 +68,16 @@ type Log struct {
 	files    sync.Mutex // held while files are written or removed; taken before swap
 	saved    time.Time  // when the position was last synced; guarded by files
 	position positionFile
-	active   File // of the last segment, nil when that is sealed; guarded by files
+	active   File // of the last segment, nil when it is sealed; guarded by files
 
-	// swap is held for writing while a segment is replaced or removed, and for reading
-	// while the sender looks into segments; taken before mu.
+	// swap is held for writing while a segment is replaced or removed, and for reading while the
+	// sender reads segments; taken before mu.
 	swap sync.RWMutex
 
 	mu       sync.Mutex
 	classes  []class
 	segments []segment // by number
-	rotate   bool      // the active segment is not to be trusted
+	rotate   bool      // the active segment failed: write to a new one
 	number   uint64    // of the last segment
 	total    int64     // bytes of all segments
 	closed   bool
@@ -85,7 +85,7 @@ type Log struct {
 	lost     map[Reason]Lost
 }
 
-// class is where the records of one kind stand.
+// class is the state of one class.
 type class struct {
 	Class
 	index     int
@@ -95,14 +95,14 @@ type class struct {
 	acked     uint64
 	next      uint64 // sequence number of the next record
 	sum       uint64 // weight of all records up to confirmed
-	ackedSum  uint64 // weight of those up to acked
-	extent    Extent // of all since nothing waited
-	doubt     uint64 // number of an Uncertain loss behind the last record; 0 for none
+	ackedSum  uint64 // weight of all records up to acked
+	extent    Extent // of all since the class was last empty
+	doubt     uint64 // number of an Uncertain loss after the last record; 0 for none
 	waiting   uint64 // records
 	ages      ages
-	saved     uint64 // acked as the synced position has it; guarded by files
+	saved     uint64 // acked in the synced position; guarded by files
 
-	cursor   cursor // the sender's, as all that follows
+	cursor   cursor // the sender's, as all fields below
 	reader   openSegment
 	failures int
 }
@@ -113,26 +113,25 @@ type Waiting struct {
 	Weight  uint64
 }
 
-// Lost is the sum of records that will never be given out.
+// Lost is the sum of records that Next will never return.
 type Lost struct {
 	Records uint64
-	Weight  uint64 // of those whose header could be read
+	Weight  uint64 // of those with a readable header
 }
 
 // Stats is a snapshot of a log.
 type Stats struct {
 	Bytes   int64
-	Waiting Waiting // but for held records
+	Waiting Waiting // without held records
 	Held    Waiting
-	// Oldest is when the oldest waiting record came, or somewhat before where many
-	// wait; the zero Time when none does. Exempt records do not count.
+	// Oldest is when the oldest waiting record was appended, or somewhat before if many wait; the
+	// zero Time if none does. Exempt records do not count.
 	Oldest time.Time
 	Lost   map[Reason]Lost // since the log was opened
 }
 
-// Open takes a folder into possession and finds out where its log stands. A position
-// that cannot be read is no error: records are sent again then, and each class has a loss
-// (Uncertain) behind its last record.
+// Open locks a folder and recovers the state of its log. An unreadable position is not an error:
+// records are then sent again, and each class has a loss (Uncertain) after its last record.
 func Open(o Options) (*Log, error) {
 	o = o.withDefaults()
 	if len(o.Classes) == 0 || len(o.Classes) > maxClasses || o.MaxBytes < 4<<10 {
@@ -181,17 +180,17 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// ClassName is the name of a class, also of one that Options do not name.
+// ClassName returns the name of a class, even of one that Options do not name.
 func (l *Log) ClassName(class int) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.classes[class].Name
 }
 
-// Dir is the folder.
+// Dir returns the folder.
 func (l *Log) Dir() string { return l.o.Dir }
 
-// Ready has a token when there may be a record that Next has not given out.
+// Ready has a token when there may be a record that Next has not returned.
 func (l *Log) Ready() <-chan struct{} { return l.ready }
 
 func (l *Log) signal() {
@@ -201,10 +200,10 @@ func (l *Log) signal() {
 	}
 }
 
-// weight sums the waiting records; the caller holds mu.
+// weight is the weight of the waiting records; the caller holds mu.
 func (c *class) weight() uint64 { return c.sum - min(c.ackedSum, c.sum) }
 
-// Stats is a snapshot of the log's counts.
+// Stats returns a snapshot of the log's counts.
 func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,7 +228,7 @@ func (l *Log) Stats() Stats {
 	return s
 }
 
-// Mark is where the log stands, class by class.
+// Mark returns the present end of the log, class by class.
 func (l *Log) Mark() []uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,7 +239,7 @@ func (l *Log) Mark() []uint64 {
 	return mark
 }
 
-// Reached tells whether no record that was there at a mark waits any longer.
+// Reached reports whether all records up to a mark are acknowledged.
 func (l *Log) Reached(mark []uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,7 +252,7 @@ func (l *Log) Reached(mark []uint64) bool {
 	return true
 }
 
-// Close writes the position and gives the folder free. Everybody must be done with it.
+// Close writes the position and unlocks the folder. No other call may be running.
 func (l *Log) Close() error {
 	l.files.Lock()
 	defer l.files.Unlock()

@@ -18,23 +18,23 @@ type Reason string
 const (
 	// Damaged records fail their checksum.
 	Damaged Reason = "damaged"
-	// Missing records left nothing behind: a segment is gone, or was cut short.
+	// Missing records left no trace: a segment is gone, or was cut short.
 	Missing Reason = "missing"
-	// Torn records ended the log: a crash while they were written, before they were
-	// confirmed. They are counted when the log is opened, and are no Entry.
+	// Torn records ended the log: a crash interrupted their writing, before they were confirmed.
+	// They are counted when the log is opened, and are no Entry.
 	Torn Reason = "torn"
-	// Uncertain is the place behind the last record of a log whose position is lost:
-	// records may have been there, and nobody knows how many.
+	// Uncertain is the place after the last record of a log whose position is lost: an unknown
+	// number of records may have been there.
 	Uncertain Reason = "uncertain"
 )
 
-// Entry is a record or, where Lost is set, the place of some.
+// Entry is a record or, if Lost is set, the place of lost ones.
 type Entry struct {
 	Class       int
-	First, Last uint64 // sequence numbers; equal but for lost records
+	First, Last uint64 // sequence numbers; equal except for lost records
 	Lost        Reason
-	Weight      uint64 // 0 where Lost leaves nothing to count by
-	Extent      Extent // of lost records that left none: from the record before to the one after
+	Weight      uint64 // 0 if Lost and unknown
+	Extent      Extent // of lost records without a trace: from the previous record to the next one
 	At          time.Time
 	Label       []byte // nil if it is damaged
 	Payload     []byte // in the buffer given to Next
@@ -43,32 +43,32 @@ type Entry struct {
 	after       cursor
 }
 
-// Token names a record: the same one each time that it is given out, and no other one,
-// not even where a lost position makes the log use a number again.
+// Token names a record: it is the same each time Next returns the record, and unique, even if a
+// lost position makes the log reuse a number.
 func (e *Entry) Token() string {
 	return fmt.Sprintf("%016x-%d-%d-%x", e.id, e.class, e.Last, e.At.UnixNano())
 }
 
-// cursor is how far a class has been read.
+// cursor is the reading position in a class.
 type cursor struct {
 	number  uint64 // segment
-	edition int    // of it
+	edition int    // of the segment
 	offset  int64
-	seen    uint64 // sequence number up to which all is given out
+	seen    uint64 // sequence number up to which all was returned
 	sum     uint64 // weight of all records up to seen
-	extent  Extent // of the record that was given out last
-	skipped bool   // bytes that are no records lie before the place
+	extent  Extent // of the record that was returned last
+	skipped bool   // bytes that are not records lie before the place
 	held    held
 }
 
-// held is a damaged record. It is lost unless the same one follows in the next segment:
-// it is written again when a write fails.
+// held is a damaged record. It is lost unless it follows again in the next segment: Append
+// rewrites it there when a write fails.
 type held struct {
 	header
 	label []byte
 }
 
-// view is what of a class may be read.
+// view is the readable part of a class.
 type view struct {
 	segments  []segment
 	appended  uint64
@@ -109,17 +109,17 @@ func (r *openSegment) close() {
 	}
 }
 
-// readAttempts is how often a place that cannot be read is tried.
+// readAttempts is how often an unreadable place is retried.
 const readAttempts = 5
 
-// errOpen is the error of a segment that is there and cannot be opened: that is the
-// machine's trouble and not the segment's, so it is tried for good.
+// errOpen is the error of an existing segment that cannot be opened: the cause is the machine and
+// not the segment, so opening it is retried without limit.
 var errOpen = errors.New("open segment")
 
-// Next gives the oldest waiting record of the first class in order that has any, or the
-// loss in its place; the same one until it is acknowledged or discarded. It passes over the
-// given classes, and reads the payload into buf, which grows as needed. ok is false when
-// nothing else waits. After an error the caller tries again, later.
+// Next returns the oldest waiting record of the first class in order that has any, or the loss in
+// its place; the same one until it is acknowledged or discarded. It skips the classes in passing,
+// and reads the payload into buf, which grows as needed. ok is false when no other record waits.
+// After an error the caller retries later.
 func (l *Log) Next(buf []byte, passing ...int) (e Entry, ok bool, err error) {
 	l.swap.RLock()
 	defer l.swap.RUnlock()
@@ -146,9 +146,8 @@ func (l *Log) Next(buf []byte, passing ...int) (e Entry, ok bool, err error) {
 	return Entry{}, false, nil
 }
 
-// After gives the record that follows an entry in its class, or what was lost in its place,
-// before the entry is acknowledged, and reads the payload into buf. ok is false when
-// nothing follows.
+// After returns the record that follows an entry in its class, or the loss in its place, before
+// the entry is acknowledged, and reads the payload into buf. ok is false if no record follows.
 func (l *Log) After(e *Entry, buf []byte) (next Entry, ok bool, err error) {
 	l.swap.RLock()
 	defer l.swap.RUnlock()
@@ -165,16 +164,16 @@ func (l *Log) After(e *Entry, buf []byte) (next Entry, ok bool, err error) {
 	return next, ok, nil
 }
 
-// Join adds the following record to the entry, so that both are sent and acknowledged as
-// one. The entry keeps its label and payload.
+// Join adds the following record to the entry, so that both are sent and acknowledged as one. The
+// entry keeps its label and payload.
 func (e *Entry) Join(next *Entry) {
 	e.Last, e.At, e.after = next.Last, next.At, next.after
 	e.Weight += next.Weight
 	e.Extent = e.Extent.Join(next.Extent)
 }
 
-// Latest reads the last record of a Latest class; ok is false where there is none, or where
-// it is damaged.
+// Latest reads the last record of a Latest class; ok is false if there is none, or if it is
+// damaged.
 func (l *Log) Latest(class int) (e Entry, ok bool, err error) {
 	l.swap.RLock()
 	defer l.swap.RUnlock()
@@ -189,7 +188,7 @@ func (l *Log) Latest(class int) (e Entry, ok bool, err error) {
 	return e, ok && e.Lost == "", nil
 }
 
-// view is what of a class may be read now; the caller holds mu.
+// view returns the presently readable part of a class; the caller holds mu.
 func (l *Log) view(c *class) view {
 	return view{
 		segments: slices.Clone(l.segments[atOrAfter(l.segments, c.cursor.number):]),
@@ -268,7 +267,7 @@ func (l *Log) advance(c *class, v view, cur *cursor, buf []byte) (Entry, bool, e
 	}
 }
 
-// scan finds the next sound header at or after the cursor.
+// scan finds the next valid header at or after the cursor.
 func (l *Log) scan(c *class, v view, cur *cursor) (found, *scanner, error) {
 	for {
 		i := atOrAfter(v.segments, cur.number)
@@ -301,7 +300,7 @@ func (l *Log) scan(c *class, v view, cur *cursor) (found, *scanner, error) {
 	}
 }
 
-// before gives what is lost before a record that follows.
+// before returns the loss, if any, between the cursor and the next record.
 func (cur *cursor) before(v *view, h *header) (Entry, bool) {
 	if at := cur.held; at.seq != 0 && at.seq != h.seq {
 		cur.held = held{}
@@ -318,7 +317,7 @@ func (cur *cursor) before(v *view, h *header) (Entry, bool) {
 	return Entry{}, false
 }
 
-// end gives what is lost at the end of all segments.
+// end returns the loss at the end of all segments.
 func (cur *cursor) end(v *view) (Entry, bool) {
 	if at := cur.held; at.seq == cur.seen+1 && at.seq <= v.appended {
 		cur.held = held{}
@@ -333,8 +332,8 @@ func (cur *cursor) end(v *view) (Entry, bool) {
 	return Entry{}, false
 }
 
-// missing gives the place of records up to a number, of which nothing is left. What is
-// behind them tells how much was in them, and until when.
+// missing returns the place of lost records up to a number, which left no trace. The following
+// records supply their weight and the end of their time.
 func (cur *cursor) missing(v *view, to, sum uint64, behind Extent) Entry {
 	e := Entry{First: cur.seen + 1, Last: to, Lost: Missing, Weight: sum - min(cur.sum, sum), Extent: cur.until(v, behind)}
 	if cur.skipped {
@@ -344,8 +343,8 @@ func (cur *cursor) missing(v *view, to, sum uint64, behind Extent) Entry {
 	return e
 }
 
-// until is the time from the record before a place to what is behind it or, where that is
-// no later, to the end of all that waits.
+// until is the time from the record before a place to the record after it or, if that is no
+// later, to the end of all waiting records.
 func (cur *cursor) until(v *view, behind Extent) Extent {
 	switch {
 	case cur.extent != (Extent{}):
@@ -360,7 +359,7 @@ func (cur *cursor) until(v *view, behind Extent) Extent {
 	return behind
 }
 
-// uncertain gives the place behind the records that an earlier process left.
+// uncertain returns the place after the records of an earlier process.
 func (cur *cursor) uncertain(v *view, behind Extent) Entry {
 	e := Entry{First: cur.seen + 1, Last: v.doubt, Lost: Uncertain, Extent: cur.until(v, behind)}
 	e.Extent.To = max(e.Extent.To, v.now)
@@ -368,13 +367,13 @@ func (cur *cursor) uncertain(v *view, behind Extent) Entry {
 	return e
 }
 
-// lose gives the place of a damaged record whose header is sound.
+// lose returns the place of a damaged record with a valid header.
 func (cur *cursor) lose(at *held) Entry {
 	cur.pass(&at.header)
 	return at.entry(Damaged, at.label, nil)
 }
 
-// pass moves the cursor behind a record.
+// pass moves the cursor past a record.
 func (cur *cursor) pass(h *header) {
 	cur.seen, cur.sum, cur.extent = h.seq, h.before+h.weight, h.extent
 	cur.skipped, cur.held = false, held{}
@@ -387,21 +386,19 @@ func (h *header) entry(lost Reason, label, payload []byte) Entry {
 	}
 }
 
-// Ack says that an entry is taken care of; records that follow it in its class are
-// next.
+// Ack acknowledges an entry; the following records of its class are next.
 func (l *Log) Ack(e *Entry) {
 	l.ackAs(e, e.Lost)
 }
 
-// Waits tells whether an entry is neither acknowledged nor discarded.
+// Waits reports whether an entry is neither acknowledged nor discarded.
 func (l *Log) Waits(e *Entry) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.classes[e.Class].acked < e.Last
 }
 
-// Lose is an Ack of a record that nobody will take, for a reason that counts it as
-// lost.
+// Lose acknowledges a record that can never be delivered, and counts it as lost for a reason.
 func (l *Log) Lose(e *Entry, reason Reason) {
 	l.ackAs(e, reason)
 }
@@ -427,8 +424,8 @@ func (l *Log) ackAs(e *Entry, lost Reason) {
 	}
 }
 
-// ack moves the class on to a number, up to which the weight of all records is sum, and
-// behind which so many records wait; the caller holds mu.
+// ack acknowledges records of the class up to a number. sum is the weight of all records up to
+// it, waiting the number of records after it; the caller holds mu.
 func (l *Log) ack(c *class, to, sum, waiting uint64, now time.Time) {
 	c.acked, c.ackedSum, c.waiting = to, max(c.ackedSum, sum), waiting
 	c.ages.forget(to)
@@ -436,7 +433,7 @@ func (l *Log) ack(c *class, to, sum, waiting uint64, now time.Time) {
 	case c.acked >= c.appended:
 		c.waiting, c.ackedSum, c.extent = 0, c.sum, Extent{}
 	case c.waiting == 0:
-		c.waiting = 1 // a record whose header is damaged was never counted, and is lost now
+		c.waiting = 1 // a record with a damaged header was never counted, and is lost now
 	}
 	for i := range l.segments {
 		if p := l.segments[i].part(c.index); p != nil && p.last <= c.acked && p.ackedAt.IsZero() {
@@ -445,7 +442,7 @@ func (l *Log) ack(c *class, to, sum, waiting uint64, now time.Time) {
 	}
 }
 
-// Count counts records that are lost and no longer, or not yet, in the log.
+// Count counts lost records that are no longer, or not yet, in the log.
 func (l *Log) Count(reason Reason, n Lost) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -30,7 +30,7 @@ var (
 	errOtherPosition = errors.New("another version of csigscope wrote it")
 )
 
-// position is how far the log has come.
+// position is the progress of the log.
 type position struct {
 	generation uint64
 	id         uint64
@@ -38,18 +38,18 @@ type position struct {
 	classes    []classPosition
 }
 
-// classPosition is how far a class has come.
+// classPosition is the progress of a class.
 type classPosition struct {
 	class     uint8  // its ID
-	acked     uint64 // up to here
+	acked     uint64 // acknowledged up to here
 	confirmed uint64 // the last durable record
 	ackedSum  uint64 // weight of all up to acked
 	sum       uint64 // weight of all up to confirmed
-	extent    Extent // of all since nothing waited
+	extent    Extent // of all since the class was last empty
 	doubt     uint64 // the number of an Uncertain loss that waits; 0 for none
 }
 
-// of is where a class stands, nowhere without a position.
+// of returns the progress of a class, zero without a position.
 func (p *position) of(c *class) classPosition {
 	if p != nil {
 		for _, at := range p.classes {
@@ -61,17 +61,17 @@ func (p *position) of(c *class) classPosition {
 	return classPosition{}
 }
 
-// positionFile is the open file. Of its two slots one is synced and stays as it is until
-// the other one is: so there is always one, and the last append is in the other. Guarded by
+// positionFile is the open file. Of its two slots one is synced and stays unchanged until the
+// other one is synced: so one is always valid, and the last append is in the other. Guarded by
 // the log's files.
 type positionFile struct {
-	file       File // nil: there is none, or it cannot be written to
+	file       File // nil: the file is missing, or cannot be written
 	synced     int  // slot
 	generation uint64
 }
 
-// open reads the later one of the two slots; nil where there is none. The error
-// may come from either slot.
+// open reads the later of the two slots; nil if there is none. The error may come from either
+// slot.
 func (f *positionFile) open(fsys FS, dir string) (*position, error) {
 	file, err := fsys.Open(filepath.Join(dir, positionName), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +153,7 @@ func (f *positionFile) write(p *position) error {
 	return nil
 }
 
-// sync makes what was written durable.
+// sync makes the written slot durable.
 func (f *positionFile) sync() error {
 	if err := f.file.Sync(); err != nil {
 		return errors.Join(err, f.close())
@@ -211,7 +211,7 @@ func parsePosition(b []byte) (*position, error) {
 	return p, nil
 }
 
-// current is where the log stands now.
+// current is the present position.
 func (l *Log) current() *position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,8 +228,8 @@ func (l *Log) current() *position {
 	return p
 }
 
-// note writes the position after an append, without a sync: a process that is killed
-// leaves it, and after a power cut the synced one is there. The caller holds files.
+// note writes the position after an append, without a sync. It survives a kill of the process;
+// after a power cut the synced slot is valid. The caller holds files.
 func (l *Log) note() {
 	if l.position.file == nil {
 		return // until save makes a new one
@@ -239,7 +239,7 @@ func (l *Log) note() {
 	}
 }
 
-// save writes the position, for good. The caller holds files.
+// save writes the position durably. The caller holds files.
 func (l *Log) save() error {
 	p := l.current()
 	l.saved = p.at
@@ -259,14 +259,14 @@ func (l *Log) save() error {
 	return nil
 }
 
-// trySave writes the position where nothing but a repetition hangs on it.
+// trySave writes the position. A failure only means that records may be sent again.
 func (l *Log) trySave() {
 	if err := l.save(); err != nil {
 		l.o.Logger.Warn("position cannot be written: records may be sent again", slog.String("error", err.Error()))
 	}
 }
 
-// Save writes the position if it has changed, for when there is nothing to send.
+// Save writes the position if it has changed. Call it when there is nothing to send.
 func (l *Log) Save() {
 	l.files.Lock()
 	defer l.files.Unlock()

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 )
 
-// Reader gives the records of one class in a segment out of turn. It passes over damage, and over a
-// record that the segment ends within: that one was never confirmed.
+// Reader reads the records of one class in a segment, independently of Next. It skips damage, and
+// an incomplete record at the end of the segment, which was never confirmed.
 type Reader struct {
 	log     *Log
 	segment Segment
@@ -19,7 +19,7 @@ type Reader struct {
 	at      found
 }
 
-// Read begins to read a segment; the caller closes the reader.
+// Read opens a segment for reading; the caller closes the reader.
 func (l *Log) Read(s Segment) (*Reader, error) {
 	l.swap.RLock()
 	defer l.swap.RUnlock()
@@ -41,7 +41,7 @@ func (l *Log) Read(s Segment) (*Reader, error) {
 	return r, nil
 }
 
-// Next is the next record without its payload; io.EOF after the last one.
+// Next returns the next record without its payload; io.EOF after the last one.
 func (r *Reader) Next() (Entry, error) {
 	for {
 		f, _, err := r.scan.at(r.offset)
@@ -66,8 +66,8 @@ func (r *Reader) Next() (Entry, error) {
 	}
 }
 
-// Payload is that of the record that Next gave last, read into buf, which grows as
-// needed; nil if it is damaged.
+// Payload reads the payload of the record last returned by Next into buf, which grows as needed;
+// nil if it is damaged.
 func (r *Reader) Payload(buf []byte) ([]byte, error) {
 	payload, err := r.scan.payload(buf, &r.at)
 	if err != nil {
@@ -76,5 +76,5 @@ func (r *Reader) Payload(buf []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// Close ends the reading.
+// Close closes the segment.
 func (r *Reader) Close() { r.open.close() }

@@ -18,7 +18,7 @@ const (
 
 const magic = "obx1"
 
-// ErrNewer is the error of a log that a newer program has written.
+// ErrNewer is the error of a log written by a newer program.
 var ErrNewer = errors.New("was written by a newer csigscope: use that one")
 
 var (
@@ -26,8 +26,8 @@ var (
 	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// Record is one that is appended. Weight counts the things in it, and Extent is their time:
-// both stand in for the record if it is lost.
+// Record is a record to append. Weight counts the items in it, and Extent is their time: both
+// describe the record if it is lost.
 type Record struct {
 	Class          int
 	Weight         uint64
@@ -55,11 +55,10 @@ func (h *header) size() int64 { return headerSize + int64(h.labelSize) + int64(h
 
 func (h *header) time() time.Time { return time.Unix(0, h.written) }
 
-// Extent is the time that the things in a record are of, Unix ns; the zero Extent where
-// they are of none.
+// Extent is the time of the items in a record, Unix ns; the zero Extent if they have no time.
 type Extent struct{ From, To int64 }
 
-// Join is the extent of both.
+// Join returns the smallest extent that covers both.
 func (e Extent) Join(o Extent) Extent {
 	switch {
 	case e == Extent{}:
@@ -90,14 +89,14 @@ func (h *header) appendTo(b []byte, offset int64) []byte {
 	return le.AppendUint32(b, headerCRC(b[from:], offset))
 }
 
-// headerCRC is that of the header without its checksum.
+// headerCRC is the checksum of the header without its checksum field.
 func headerCRC(b []byte, offset int64) uint32 {
 	var place [8]byte
 	binary.LittleEndian.PutUint64(place[:], uint64(offset))
 	return crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, place[:])
 }
 
-// parseHeader reads a header that lies at an offset of its file. It keeps nothing of b.
+// parseHeader parses a header at an offset of its file. It keeps no reference to b.
 func parseHeader(b []byte, offset int64) (header, error) {
 	if len(b) < headerSize || string(b[:4]) != magic {
 		return header{}, errNoHeader

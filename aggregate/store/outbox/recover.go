@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// maxClasses bounds the classes of a log, with those that it does not know.
+// maxClasses bounds the classes of a log, including unknown ones.
 const maxClasses = 32
 
 // recover reads the position and the segments.
@@ -45,7 +45,7 @@ func (l *Log) recover() error {
 	return nil
 }
 
-// list finds the segments. Files with other names are left alone.
+// list finds the segments. It ignores files with other names.
 func (l *Log) list() error {
 	files, err := l.o.FS.List(l.o.Dir)
 	if err != nil {
@@ -66,8 +66,8 @@ func (l *Log) list() error {
 	return nil
 }
 
-// classOf is the class of an ID. One that Options do not know is a newer program's and is
-// held; nil beyond maxClasses.
+// classOf returns the class of an ID. A class that Options do not name belongs to a newer program
+// and is held; nil beyond maxClasses.
 func (l *Log) classOf(id uint8) *class {
 	i := slices.IndexFunc(l.classes, func(c class) bool { return c.ID == id })
 	if i >= 0 {
@@ -81,8 +81,8 @@ func (l *Log) classOf(id uint8) *class {
 	return &l.classes[len(l.classes)-1]
 }
 
-// identify finds the id of the log, and tells by it whether the position is of this log:
-// that of another one would pass records over.
+// identify finds the id of the log, and drops a position with another id: it would make Next skip
+// records.
 func (l *Log) identify(p *position) *position {
 	ids := make(map[uint64]int)
 	most := uint64(0)
@@ -91,7 +91,7 @@ func (l *Log) identify(p *position) *position {
 	for i := range l.segments {
 		scan, err := r.open(l, &l.segments[i])
 		if err != nil {
-			continue // the survey tells
+			continue // the survey reports it
 		}
 		f, _, err := scan.at(0)
 		if err != nil {
@@ -114,29 +114,29 @@ func (l *Log) identify(p *position) *position {
 	return nil
 }
 
-// surveyor reads the headers of all records to find out where each class stands. A group
-// whose end is missing was being written in a crash, unless the position or a later record
-// says that it was confirmed.
+// surveyor reads the headers of all records to recover the state of each class. A group without
+// its end was being written during a crash, unless the position or a later record shows that it
+// was confirmed.
 type surveyor struct {
 	log      *Log
 	position *position // nil for none
 	classes  [256]surveyed
 	open     openSegment
-	group    []found         // of which the last one has not come yet
-	doubtful []doubtful      // records of such groups, in segments before
-	torn     map[uint64]bool // segments with records that nobody confirmed
-	damaged  bool            // there are bytes that are no record
-	unread   bool            // there are segments that cannot be read
+	group    []found         // incomplete so far
+	doubtful []doubtful      // records of incomplete groups in earlier segments
+	torn     map[uint64]bool // segments with unconfirmed records
+	damaged  bool            // some bytes are not records
+	unread   bool            // some segments cannot be read
 }
 
-// surveyed is what is known of a class so far.
+// surveyed is the state of a class found so far.
 type surveyed struct {
 	met   bool
 	start uint64 // weight of the records before the first one
-	seq   uint64 // highest number that was found
+	seq   uint64 // highest number found
 }
 
-// doubtful is a record that may have been confirmed or not.
+// doubtful is a record that may or may not have been confirmed.
 type doubtful struct {
 	header
 	segment uint64 // number
@@ -185,13 +185,13 @@ func (v *surveyor) segment(s *segment) error {
 	return nil
 }
 
-// unreadable leaves a segment to the sender, who tries again.
+// unreadable leaves a segment to the sender, which retries.
 func (v *surveyor) unreadable(s *segment, err error) {
 	s.unread, v.unread = true, true
 	v.log.o.Logger.Error("segment cannot be read", slog.String("segment", segmentName(s.number)), slog.String("error", err.Error()))
 }
 
-// doubt keeps the records of a group without an end until it is known whether they count.
+// doubt keeps the records of a group without an end until it is clear whether they count.
 func (v *surveyor) doubt(s *segment) {
 	for i := range v.group {
 		v.doubtful = append(v.doubtful, doubtful{v.group[i].header, s.number})
@@ -199,7 +199,7 @@ func (v *surveyor) doubt(s *segment) {
 	v.group = v.group[:0]
 }
 
-// confirm takes a record of a whole group, and those before it that it says were confirmed.
+// confirm counts a record of a complete group, and earlier ones that it shows to be confirmed.
 func (v *surveyor) confirm(s *segment, h *header) {
 	if len(v.doubtful) > 0 {
 		v.doubtful = slices.DeleteFunc(v.doubtful, func(d doubtful) bool {
@@ -213,7 +213,7 @@ func (v *surveyor) confirm(s *segment, h *header) {
 	v.take(s, h)
 }
 
-// take counts a confirmed record. A copy of one is none.
+// take counts a confirmed record once, even if there are copies.
 func (v *surveyor) take(s *segment, h *header) {
 	c := v.log.classOf(h.class)
 	if c == nil {
@@ -225,9 +225,9 @@ func (v *surveyor) take(s *segment, h *header) {
 		c.acked = h.prev
 		switch {
 		case v.unread:
-			c.acked = 0 // all before may lie there
+			c.acked = 0 // all earlier records may lie there
 		case v.damaged && h.prev > 0:
-			c.acked-- // the one before may lie in the damage
+			c.acked-- // the previous record may lie in the damage
 		}
 		if v.position != nil {
 			p := v.position.of(c)
@@ -247,7 +247,7 @@ func (v *surveyor) take(s *segment, h *header) {
 	}
 }
 
-// end decides about the groups whose end is missing.
+// end decides about the groups without an end.
 func (v *surveyor) end() {
 	l := v.log
 	v.torn = make(map[uint64]bool)
@@ -272,7 +272,7 @@ func (v *surveyor) end() {
 	}
 }
 
-// finish sets where a class begins and ends.
+// finish sets the first and last records of a class.
 func (v *surveyor) finish(c *class) {
 	l, known := v.log, v.position != nil
 	at, p := &v.classes[c.ID], v.position.of(c)
@@ -282,7 +282,7 @@ func (v *surveyor) finish(c *class) {
 	c.confirmed, c.sum = max(c.confirmed, p.confirmed, c.acked), max(c.sum, p.sum, c.ackedSum)
 	if !known {
 		c.ackedSum = at.start
-		c.extent.From = 0 // nobody knows of when the records before the first sound one were
+		c.extent.From = 0 // the time of the records before the first valid one is unknown
 	}
 	c.saved = c.acked
 	c.appended = c.confirmed
@@ -308,13 +308,12 @@ func (v *surveyor) finish(c *class) {
 	}); i >= 0 {
 		c.cursor.number = l.segments[i].number
 	}
-	// The clock may have been set since records were acknowledged: nobody knows how long
-	// ago that was.
+	// The clock may have been set since records were acknowledged, so their age is unknown.
 	l.ack(c, c.acked, c.ackedSum, c.waiting, l.o.Now())
 }
 
-// removeTorn writes segments again without records that nobody confirmed: their numbers
-// come no more, and a later process could not tell.
+// removeTorn rewrites segments without unconfirmed records: their numbers are not used again, and
+// a later process could not recognize them.
 func (l *Log) removeTorn(torn map[uint64]bool) {
 	for number := range torn {
 		err := l.rewrite(number, func(c *class, seq uint64) bool { return seq <= c.confirmed })

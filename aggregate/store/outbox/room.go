@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// makeRoom removes acknowledged records, oldest first, until size more bytes fit, and tells
+// makeRoom removes acknowledged records, oldest first, until size more bytes fit, and reports
 // whether they do. The caller holds files.
 func (l *Log) makeRoom(size int64) bool {
 	for {
@@ -29,11 +29,11 @@ func (l *Log) makeRoom(size int64) bool {
 	}
 }
 
-// waits tells the records that are to be sent.
+// waits reports whether a record is not acknowledged yet.
 func waits(c *class, seq uint64) bool { return seq > c.acked }
 
-// reclaimable finds the oldest segment of which a third or more is acknowledged: writing one
-// again for less would cost more than it gives. The caller holds mu.
+// reclaimable finds the oldest segment of which a third or more is acknowledged: rewriting one
+// for less would cost more than it frees. The caller holds mu.
 func (l *Log) reclaimable() (number uint64, ok bool) {
 	for i := range l.segments {
 		s := &l.segments[i]
@@ -50,10 +50,10 @@ func (l *Log) reclaimable() (number uint64, ok bool) {
 	return 0, false
 }
 
-// rewrite leaves those records in a segment that are to be kept; a segment without any is
-// deleted. The position goes first: records that are gone and not known to be acknowledged
-// would look lost after a crash. On a full disk that is risked, since nothing else frees it.
-// The caller holds files.
+// rewrite leaves in a segment only the records that keep selects; an empty segment is deleted. It
+// writes the position first: after a crash, removed records that are not known to be acknowledged
+// would look lost. On a full disk it takes that risk, since nothing else frees room. The caller
+// holds files.
 func (l *Log) rewrite(number uint64, keep func(c *class, seq uint64) bool) error {
 	l.mu.Lock()
 	s := l.segment(number)
@@ -100,7 +100,7 @@ func (l *Log) rewrite(number uint64, keep func(c *class, seq uint64) bool) error
 	return nil
 }
 
-// kept reads the records of a segment that are to be kept, as the segment is written again.
+// kept reads the records of a segment that keep selects, as the segment is rewritten.
 func (l *Log) kept(old *segment, keep func(c *class, seq uint64) bool) (b []byte, next segment, err error) {
 	next = segment{number: old.number, edition: old.edition + 1, begun: old.begun}
 	if !l.keepsAny(old, keep) {
@@ -138,14 +138,14 @@ func (l *Log) kept(old *segment, keep func(c *class, seq uint64) bool) (b []byte
 	return b, next, err
 }
 
-// keepsAny tells whether a segment may have records that are to be kept.
+// keepsAny reports whether a segment may have records that keep selects.
 func (l *Log) keepsAny(s *segment, keep func(c *class, seq uint64) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(s.parts, func(p part) bool { return keep(&l.classes[p.class], p.last) || keep(&l.classes[p.class], p.prev+1) })
 }
 
-// known is the class of an ID, nil for none.
+// known returns the class of an ID, nil for none.
 func (l *Log) known(id uint8) *class {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,8 +156,8 @@ func (l *Log) known(id uint8) *class {
 	return &l.classes[i]
 }
 
-// replace has a segment hold other bytes, or removes it. On a full disk the records move
-// within the segment: a crash meanwhile damages those that are being moved.
+// replace replaces the bytes of a segment, or removes it. On a full disk the records move within
+// the segment: a crash then damages those that are being moved.
 func (l *Log) replace(number uint64, b []byte) error {
 	name := l.path(number)
 	if len(b) == 0 {
@@ -176,7 +176,7 @@ func (l *Log) replace(number uint64, b []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := l.o.FS.SyncDir(l.o.Dir); err != nil { // after a power cut the segment may be the old one
+	if err := l.o.FS.SyncDir(l.o.Dir); err != nil { // after a power cut the old segment may be back
 		l.o.Logger.Warn("sync folder failed", slog.String("error", err.Error()))
 	}
 	return nil
@@ -197,7 +197,7 @@ func (l *Log) overwrite(name string, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// create writes a file for good, or leaves none.
+// create writes a file durably, or leaves none.
 func (l *Log) create(name string, b []byte) error {
 	f, err := l.o.FS.Open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
@@ -213,20 +213,20 @@ func (l *Log) create(name string, b []byte) error {
 	return nil
 }
 
-// Segment is the records of one class in a segment, for reading them out of turn.
+// Segment is the records of one class in a segment, for reading independently of Next.
 type Segment struct {
 	Class   int
 	Acked   bool      // all of them are acknowledged
-	AckedAt time.Time // since when at the latest, if Acked; not before the log was opened
+	AckedAt time.Time // latest possible time, if Acked; not before the log was opened
 	Bytes   int64
-	Weight  uint64 // of the waiting records, as they were appended; of Oldest and Held
-	from    uint64 // the sequence numbers that Read gives
+	Weight  uint64 // of the waiting records, when appended; from Oldest and Held
+	from    uint64 // the range of sequence numbers for Read
 	to      uint64
 	sum     uint64 // weight of all confirmed records of the class up to to
 	number  uint64
 }
 
-// Acked lists acknowledged records, in the order in which their segments were begun.
+// Acked lists acknowledged records, ordered by the start of their segments.
 func (l *Log) Acked() []Segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,8 +246,8 @@ func (l *Log) Acked() []Segment {
 	return list
 }
 
-// Release says that the records of a Segment that is Acked are needed no more. Their place
-// is free as soon as that is so of all records beside them.
+// Release marks the records of an acknowledged Segment as no longer needed. Their room is freed
+// once all records of the same segment file are.
 func (l *Log) Release(s Segment) error {
 	l.files.Lock()
 	defer l.files.Unlock()
@@ -272,8 +272,8 @@ func (l *Log) Release(s Segment) error {
 	return nil
 }
 
-// Oldest is the oldest waiting records of the least important class up to and including
-// one; expendable classes come first, and have only each other below them.
+// Oldest returns the oldest waiting records of the least important class up to and including
+// class. Expendable classes come first, and only they may displace each other.
 func (l *Log) Oldest(class int) (Segment, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -295,7 +295,7 @@ func (l *Log) Oldest(class int) (Segment, bool) {
 	return Segment{}, false
 }
 
-// oldest is the oldest waiting records of a class that can give way.
+// oldest returns the oldest waiting records of a class that may be dropped.
 func (l *Log) oldest(class int) (Segment, bool) {
 	c := &l.classes[class]
 	if c.Exempt || c.held || c.Latest {
@@ -309,7 +309,7 @@ func (l *Log) oldest(class int) (Segment, bool) {
 	return Segment{}, false
 }
 
-// waiting is the waiting records of a part of the i-th segment, with those that are missing
+// waiting returns the waiting records of a part of the i-th segment, with those that are missing
 // between them and the next part.
 func (l *Log) waiting(i int, p *part) Segment {
 	c := &l.classes[p.class]
@@ -327,16 +327,15 @@ func (l *Log) waiting(i int, p *part) Segment {
 	}
 }
 
-// Hold keeps the waiting records of a class where they are, for a program that can read
-// them: Next gives none of them while the log is open. Classes that Options do not name are
-// held from the beginning.
+// Hold keeps the waiting records of a class for a program that can read them: Next returns none
+// of them while the log is open. Classes that Options do not name are held from the start.
 func (l *Log) Hold(class int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.classes[class].held = true
 }
 
-// Held is the oldest held records, and the bytes of all.
+// Held returns the oldest held records, and the bytes of all.
 func (l *Log) Held() (oldest Segment, bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -354,8 +353,8 @@ func (l *Log) Held() (oldest Segment, bytes int64) {
 	return oldest, bytes
 }
 
-// Discard gives up the waiting records of a Segment that Oldest or Held gave, for a reason,
-// and deletes them.
+// Discard gives up and deletes the waiting records of a Segment from Oldest or Held, for a
+// reason. n is counted as lost.
 func (l *Log) Discard(s Segment, reason Reason, n Lost) error {
 	l.files.Lock()
 	defer l.files.Unlock()
@@ -373,7 +372,7 @@ func (l *Log) Discard(s Segment, reason Reason, n Lost) error {
 	return nil
 }
 
-// Clear forgets all records, waiting ones too. Nothing may be sent meanwhile.
+// Clear deletes all records, waiting ones too. Nothing may be sent meanwhile.
 func (l *Log) Clear() error {
 	l.files.Lock()
 	defer l.files.Unlock()

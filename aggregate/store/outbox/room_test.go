@@ -28,7 +28,7 @@ func TestRoom(t *testing.T) {
 		t.Errorf("%d bytes, want at most %d and the exempt ones", got, o.MaxBytes)
 	}
 
-	// What is acknowledged gives way.
+	// Acknowledged records are deleted first.
 	for range 4 {
 		h.send(l, 4)
 		if err := h.append(l, 1, 200); err != nil {
@@ -39,7 +39,7 @@ func TestRoom(t *testing.T) {
 		err = h.append(l, 1, 200)
 	}
 
-	// The fine class gives way first, and a record never displaces a coarser one.
+	// Records of the fine class are dropped first, and a record never displaces a coarser one.
 	for range 2 {
 		s, ok := l.Oldest(1)
 		if !ok || s.Class != 0 {
@@ -114,7 +114,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestDiscardWhileSending gives up what the sender has in its hands.
+// TestDiscardWhileSending gives up the records that the sender is sending.
 func TestDiscardWhileSending(t *testing.T) {
 	h := newHistory(t)
 	l := h.mustOpen(newFakeFS())
@@ -137,7 +137,7 @@ func TestDiscardWhileSending(t *testing.T) {
 	}
 }
 
-// TestReadAgain reads acknowledged records out of turn, with the same bytes and tokens.
+// TestReadAgain reads acknowledged records with Read, with the same bytes and tokens.
 func TestReadAgain(t *testing.T) {
 	h := newHistory(t)
 	l := h.mustOpen(newFakeFS())
@@ -195,8 +195,7 @@ func TestClear(t *testing.T) {
 	}
 }
 
-// TestExpendable: records of an expendable class give way first, and make nothing else
-// give way.
+// TestExpendable: records of an expendable class are dropped first, and displace no others.
 func TestExpendable(t *testing.T) {
 	l, err := Open(Options{
 		Dir: "box", Classes: []Class{{Name: "a"}, {Name: "b"}, {Name: "x", Expendable: true}}, MaxBytes: 4 << 10, SegmentBytes: 1 << 10, FS: newFakeFS(),

@@ -11,14 +11,14 @@ import (
 type scanner struct {
 	file  File
 	id    uint64 // of the log; 0: any
-	end   int64  // nothing is read beyond
+	end   int64  // end of reading
 	head  [headerSize]byte
 	chunk []byte // for searching; made when it is needed
 }
 
 const chunkSize = 64 << 10
 
-// found is a record whose header is sound.
+// found is a record with a valid header.
 type found struct {
 	header
 	offset int64
@@ -27,8 +27,8 @@ type found struct {
 
 func (f *found) next() int64 { return f.offset + f.size() }
 
-// at finds the record that begins at an offset or, if there is none, the first one
-// behind it; skipped tells that bytes lie between. At the end it gives io.EOF.
+// at finds the record that begins at an offset or, if there is none, the first one behind it;
+// skipped reports that bytes lie between. At the end it returns io.EOF.
 func (s *scanner) at(offset int64) (f found, skipped bool, err error) {
 	if offset >= s.end {
 		return found{}, false, io.EOF
@@ -45,7 +45,7 @@ func (s *scanner) at(offset int64) (f found, skipped bool, err error) {
 	return f, true, err
 }
 
-// search looks for the next sound header.
+// search looks for the next valid header.
 func (s *scanner) search(offset int64) (found, error) {
 	if s.chunk == nil {
 		s.chunk = make([]byte, chunkSize)
@@ -87,7 +87,7 @@ func (s *scanner) parse(b []byte, offset int64) (found, error) {
 	return found{header: h, offset: offset, cut: offset+h.size() > s.end}, nil
 }
 
-// read fills b as far as the segment goes.
+// read fills b up to the end of the segment.
 func (s *scanner) read(b []byte, offset int64) (int, error) {
 	n := int(min(int64(len(b)), s.end-offset))
 	if n <= 0 {
@@ -100,13 +100,12 @@ func (s *scanner) read(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// label gives the record's label, nil if it is damaged.
+// label returns the record's label, nil if it is damaged.
 func (s *scanner) label(f *found) ([]byte, error) {
 	return s.part(nil, f.offset+headerSize, f.labelSize, f.labelCRC)
 }
 
-// payload reads the record's payload into buf, which grows as needed; it is nil if it
-// is damaged.
+// payload reads the record's payload into buf, which grows as needed; it is nil if it is damaged.
 func (s *scanner) payload(buf []byte, f *found) ([]byte, error) {
 	return s.part(buf, f.offset+headerSize+int64(f.labelSize), f.payloadSize, f.payloadCRC)
 }

@@ -13,12 +13,12 @@ import (
 // segment is a file of records of all classes. Numbers ascend and are never used twice.
 type segment struct {
 	number  uint64
-	edition int   // how often it was written again
+	edition int   // how often it was rewritten
 	end     int64 // of the records
-	size    int64 // of the file, as far as is known
+	size    int64 // of the file, if known
 	begun   time.Time
 	unread  bool   // it could not be read when the log was opened
-	parts   []part // one of each class that it has records of
+	parts   []part // one for each class with records in it
 }
 
 // part is the records of one class in a segment.
@@ -35,7 +35,7 @@ type part struct {
 
 const (
 	segmentSuffix = ".seg"
-	// rewriteSuffix is of a segment that is being written again.
+	// rewriteSuffix is the suffix of a segment while it is rewritten.
 	rewriteSuffix = ".new"
 )
 
@@ -43,7 +43,7 @@ func segmentName(number uint64) string { return fmt.Sprintf("%012d%s", number, s
 
 func (l *Log) path(number uint64) string { return filepath.Join(l.o.Dir, segmentName(number)) }
 
-// parseSegmentName tells the number of a segment by its name.
+// parseSegmentName parses the number of a segment from its name.
 func parseSegmentName(name string) (number uint64, ok bool) {
 	body, ok := strings.CutSuffix(name, segmentSuffix)
 	number, err := strconv.ParseUint(body, 10, 62)
@@ -56,7 +56,7 @@ func atOrAfter(list []segment, number uint64) int {
 	return i
 }
 
-// segment is the segment of a number, nil for none; the caller holds mu.
+// segment returns the segment with a number, nil for none; the caller holds mu.
 func (l *Log) segment(number uint64) *segment {
 	i := atOrAfter(l.segments, number)
 	if i == len(l.segments) || l.segments[i].number != number {
@@ -74,7 +74,7 @@ func (s *segment) part(class int) *part {
 	return &s.parts[i]
 }
 
-// note takes a confirmed record into its part.
+// note adds a confirmed record to its part.
 func (s *segment) note(class int, h *header) {
 	p := s.part(class)
 	if p == nil {

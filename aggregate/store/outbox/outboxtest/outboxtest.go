@@ -1,7 +1,7 @@
-// Package outboxtest damages the folder of an outbox in every way that a disk, or whoever
-// tidies it up, does: for the tests of those that keep their records in one.
+// Package outboxtest damages the folder of an outbox in every way that a disk or a user can, for
+// tests of packages that keep their records in one.
 //
-// It knows how the files of an outbox are laid out. It must never know what is in a record.
+// It knows the layout of an outbox's files. It must never know the contents of a record.
 package outboxtest
 
 import (
@@ -28,8 +28,8 @@ type Case struct {
 	Damage func(dir string) error
 }
 
-// Cases are all kinds of damage: of the first segment, one in the middle and the
-// last one, of the position, and of the lock.
+// Cases returns all kinds of damage: to the first segment, one in the middle and the last one, to
+// the position, and to the lock.
 func Cases() []Case {
 	var list []Case
 	for at, name := range []string{"first", "middle", "last"} {
@@ -69,7 +69,7 @@ func Cases() []Case {
 	)
 }
 
-// Segments are the files of records, oldest first.
+// Segments returns the segment files, oldest first.
 func Segments(dir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.seg"))
 	if err == nil && len(files) == 0 {
@@ -79,8 +79,8 @@ func Segments(dir string) ([]string, error) {
 	return files, err
 }
 
-// Last finds the record with the highest number among those that want picks by their
-// payloads, in a folder that another process may be writing to; 0 for none.
+// Last finds the record with the highest number among those whose payload want accepts, in a
+// folder that another process may be writing to; 0 for none.
 func Last(dir string, want func(payload []byte) bool) (number uint64, payload []byte) {
 	files, _ := Segments(dir)
 	for _, name := range files {
@@ -104,7 +104,7 @@ func Last(dir string, want func(payload []byte) bool) (number uint64, payload []
 	return number, payload
 }
 
-// target is the segment that is damaged.
+// target is the segment to damage.
 type target struct {
 	dir   string
 	files []string
@@ -175,7 +175,7 @@ var positionOps = []struct {
 	{"garbage", func([]byte) []byte { return bytes.Repeat([]byte("{}\n"), 3000) }},
 }
 
-// extent is where a record lies in its file.
+// extent is the place of a record in its file.
 type extent struct{ from, to int }
 
 // record damages the record in the middle of a segment.
