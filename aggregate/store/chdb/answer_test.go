@@ -72,7 +72,7 @@ func TestHeadings(t *testing.T) {
 	}
 }
 
-// clockedWriter takes a while for each write, on a clock of its own.
+// clockedWriter takes a while for each write, on a fake clock.
 type clockedWriter struct {
 	http.ResponseWriter
 	clock time.Time
@@ -108,8 +108,8 @@ func TestPacedWriter(t *testing.T) {
 	}
 }
 
-// TestTokensOfTags: a statement of as many tags as fit, none of which ends, is read in a time
-// that does not keep a core.
+// TestTokensOfTags: a statement of as many unclosed tags as fit is parsed without occupying a
+// core for long.
 func TestTokensOfTags(t *testing.T) {
 	var b strings.Builder
 	for i := 0; b.Len() < maxGuestStatement; i++ {
@@ -133,8 +133,7 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// TestOutcomesOfGuests: a guest that leaves has an outcome of its own, whatever its query ended
-// with.
+// TestOutcomesOfGuests: a guest that leaves counts as left, whatever error its query ended with.
 func TestOutcomesOfGuests(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()

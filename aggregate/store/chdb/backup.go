@@ -15,16 +15,15 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// ErrNotEmpty says that a database to restore into has tables already.
+// ErrNotEmpty is the error of Restore for a database that has tables already.
 var ErrNotEmpty = errors.New("the database is not empty")
 
-// backupFile is the list of contents that makes a folder a backup.
+// backupFile is the list of contents, which every backup has.
 const backupFile = ".backup"
 
-// Backup copies a database into the folder dir, which must not exist yet, while
-// inserts go on: each table as it is at one moment, by ClickHouse's BACKUP. The
-// engine writes below its own folder; dir may be anywhere. A backup that fails
-// leaves nothing.
+// Backup copies a database into the folder dir, which must not exist yet, while inserts continue.
+// Each table is copied as of one moment, by ClickHouse's BACKUP. The engine writes below its own
+// folder, so dir may be anywhere. A failed backup leaves nothing behind.
 func (e *Engine) Backup(ctx context.Context, database, dir string) (err error) {
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("back up %s to %s: the folder exists already: name a new one", database, dir)
@@ -41,9 +40,9 @@ func (e *Engine) Backup(ctx context.Context, database, dir string) (err error) {
 	return nil
 }
 
-// Restore makes a database of what Backup has put into dir, and checks every
-// part of its tables against its checksums. A database that has tables already
-// is left alone (ErrNotEmpty); a restore that fails leaves no database.
+// Restore creates a database from a folder written by Backup, and verifies the checksums of every
+// part of its tables. It fails with ErrNotEmpty, and changes nothing, if the database has tables
+// already. A failed restore leaves no database.
 func (e *Engine) Restore(ctx context.Context, database, dir string) (err error) {
 	if info, err := os.Stat(filepath.Join(dir, backupFile)); err != nil || !info.Mode().IsRegular() {
 		return fmt.Errorf("restore %s from %s: this is no backup, its file %s is missing", database, dir, backupFile)
@@ -97,7 +96,7 @@ func checkTables(ctx context.Context, c driver.Conn, database string) error {
 	return nil
 }
 
-// backupPlace names a folder where the engine may write, for one backup.
+// backupPlace returns a new folder for one backup, where the engine may write.
 func (e *Engine) backupPlace() (name, path string) {
 	name = strconv.FormatUint(rand.Uint64(), 36)
 	return name, filepath.Join(e.folder.backups(), name)
@@ -113,7 +112,7 @@ func (e *Engine) administer(run func(driver.Conn) error) error {
 	return run(conn)
 }
 
-// removeTree cleans up and reports when it cannot.
+// removeTree removes a folder and reports a failure.
 func removeTree(path string, err *error) {
 	if failed := os.RemoveAll(path); failed != nil {
 		*err = errors.Join(*err, fmt.Errorf("clean up: %w", failed))

@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// fill makes a database with a table of the kinds that stores have, and a view.
+// fill makes a database with a typical table of a store, and a view.
 func fill(t *testing.T, conn driver.Conn) {
 	t.Helper()
 	exec(t, conn, "CREATE DATABASE `odd ``name`",
@@ -32,7 +32,7 @@ func TestBackupAndRestore(t *testing.T) {
 	engine := chdbtest.Start(t)
 	migrator := open(t, engine, chdb.RoleMigrator)
 	fill(t, migrator)
-	// What is asked of both must have the same answer.
+	// The original and the copy must give the same answer.
 	const question = "SELECT sum(cityHash64(n, s)) FROM `odd ``name`.rows FINAL"
 	want := value[uint64](t, migrator, question)
 	backup := filepath.Join(t.TempDir(), "new", "backup")
@@ -50,7 +50,7 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Errorf("restore over tables: got %v, want %v", err, chdb.ErrNotEmpty)
 	}
 	exec(t, migrator, "INSERT INTO `odd ``name`.rows VALUES (1000000, 'later')")
-	// Into another engine, twice: the backup outlives being read.
+	// Into another engine, twice: restoring does not consume the backup.
 	for range 2 {
 		options := chdbtest.Options(t, t.TempDir())
 		other := start(t, options)

@@ -10,10 +10,9 @@ import (
 	"unsafe"
 )
 
-// capi holds the entry points of the engine's C interface. Handles that it
-// returns are memory of the engine, never of Go. One connection runs one
-// statement at a time; entry points of different connections are safe to call
-// at once.
+// capi holds the entry points of the engine's C interface. Its handles point to memory of the
+// engine, never of Go. One connection runs one statement at a time; entry points of different
+// connections are safe to call concurrently.
 type capi struct {
 	setSignalHandlers func(enabled int32)
 	connect           func(argc int32, argv unsafe.Pointer) unsafe.Pointer
@@ -43,8 +42,8 @@ type capi struct {
 	resultElapsed    func(result unsafe.Pointer) float64
 }
 
-// open makes an engine connection. The first one of the process boots the
-// engine with the arguments that concern all of it.
+// open opens an engine connection. The first one of the process boots the engine with the
+// process-wide arguments.
 func (a *capi) open(args []string) unsafe.Pointer {
 	var pins cStrings
 	defer pins.unpin()
@@ -99,23 +98,23 @@ func (c *cStrings) lengths(texts []string) unsafe.Pointer {
 	return unsafe.Pointer(&array[0])
 }
 
-// LibraryEnv names the environment variable that points to the engine's shared
-// library, for installations that keep it elsewhere.
+// LibraryEnv names the environment variable that points to the engine's shared library, for
+// installations that keep it elsewhere.
 const LibraryEnv = "CSIGSCOPE_ENGINE"
 
-// ErrNoEngine says that the engine's shared library was not found. Its text,
-// as FindLibrary returns it, says where it was looked for and how to go on.
+// ErrNoEngine reports that the engine's shared library was not found. The text from FindLibrary
+// lists the places searched and the next steps.
 var ErrNoEngine = errors.New("no embedded ClickHouse engine")
 
-// errStatic is ErrNoEngine in a program that could not load one.
+// errStatic is ErrNoEngine in a program that cannot load a library.
 var errStatic = fmt.Errorf("%w: this csigscope was built statically, without it: name a server with --store clickhouse://user@host:9000/db", ErrNoEngine)
 
 const libraryName = "libchdb.so"
 
-// FindLibrary returns the absolute path of the engine's shared library. A path
-// that is named (explicit, or by LibraryEnv) must exist; otherwise the places
-// beside the executable and in the user's data folder are tried in turn.
-// A program that was built with the tag static finds none. Errors wrap ErrNoEngine.
+// FindLibrary returns the absolute path of the engine's shared library. A path given by explicit
+// or LibraryEnv must exist; otherwise FindLibrary tries the places beside the executable and in
+// the user's data folder in turn. A program built with the tag static finds none. Errors wrap
+// ErrNoEngine.
 func FindLibrary(explicit string) (string, error) {
 	if !linkable {
 		return "", errStatic
@@ -172,7 +171,7 @@ func libraryPlaces(getenv func(string) string, executable string) []string {
 	return places
 }
 
-// libraryPackage is the npm package that holds the library for this platform.
+// libraryPackage is the npm package with the library for this platform.
 func libraryPackage() string {
 	arch := runtime.GOARCH
 	if arch == "amd64" {

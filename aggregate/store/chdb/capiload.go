@@ -8,12 +8,12 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// linkable says whether this program can map the engine's library: one that is linked
-// statically cannot.
+// linkable reports whether this program can load the engine's library: a statically linked
+// program cannot.
 const linkable = true
 
-// loadCAPI maps the library at path into the process and binds what is used of
-// it. Go keeps the process's signal handlers.
+// loadCAPI loads the library at path into the process and binds the symbols in use. Go keeps the
+// process's signal handlers.
 func loadCAPI(path string) (api *capi, err error) {
 	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package chdb
 
-// linkable is false: mapping a shared library takes the system's dynamic linker, which a
-// program of the tag static does without, so that it runs where there is no libc.
+// linkable is false: loading a shared library takes the system's dynamic linker, which a program
+// with the tag static avoids, so that it runs without libc.
 const linkable = false
 
 func loadCAPI(string) (*capi, error) { return nil, errStatic }

@@ -14,24 +14,24 @@ import (
 	"time"
 )
 
-// ChildEnv is "1" in the environment of a child that Start has made. A program
-// whose Options.Command runs itself without arguments branches on it.
+// ChildEnv is "1" in the environment of a child of Start. A program whose Options.Command runs
+// itself without arguments branches on it.
 const ChildEnv = "CSIGSCOPE_ENGINE_CHILD"
 
 // optionsEnv carries childOptions from Start to Serve.
 const optionsEnv = "CSIGSCOPE_ENGINE_OPTIONS"
 
-// InChild says whether this process was started by Start to run Serve.
+// InChild reports whether Start started this process to run Serve.
 func InChild() bool { return os.Getenv(ChildEnv) == "1" }
 
-// childOptions is what Start tells the child, as JSON.
+// childOptions are Start's options for the child, as JSON.
 type childOptions struct {
 	Dir       string `json:"dir"`
 	Library   string `json:"library,omitempty"`
 	MaxMemory uint64 `json:"max_memory,omitempty"`
-	// ConfigFile is that of Options.
+	// ConfigFile is the field of Options.
 	ConfigFile string `json:"config_file,omitempty"`
-	// StatusFD is the descriptor on which the child says once how it started.
+	// StatusFD is the descriptor on which the child reports once how it started.
 	StatusFD uintptr `json:"status_fd"`
 }
 
@@ -42,7 +42,7 @@ type childStatus struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// readChildOptions returns nil in a process that Start has not made.
+// readChildOptions returns nil in a process that Start has not started.
 func readChildOptions(getenv func(string) string) (*childOptions, error) {
 	if getenv(ChildEnv) != "1" {
 		return nil, nil
@@ -54,10 +54,10 @@ func readChildOptions(getenv func(string) string) (*childOptions, error) {
 	return c, nil
 }
 
-// managed says whether the child ends with its last client.
+// managed reports whether the child ends with its last client.
 func (c *childOptions) managed() bool { return c != nil }
 
-// fill completes what the child's own command line left open.
+// fill completes the options that the child's command line left unset.
 func (c *childOptions) fill(o ServerOptions) ServerOptions {
 	if c != nil {
 		if o.Dir == "" {
@@ -80,8 +80,8 @@ func (c *childOptions) fill(o ServerOptions) ServerOptions {
 	return o
 }
 
-// report tells the parent how the start went. A parent that is gone does not
-// matter; a second report finds the descriptor closed.
+// report tells the parent how the start went. A missing parent does not matter; a second report
+// finds the descriptor closed.
 func (c *childOptions) report(status childStatus) {
 	if c == nil || c.StatusFD == 0 {
 		return
@@ -97,9 +97,10 @@ const (
 	statusFD     = 3 // the first descriptor after standard error
 )
 
-// childEnvironment is what of an environment the engine needs: where temporary files and
-// the libraries that its own one needs are, the time zone, and the language. All else is
-// for this process alone: settings, passwords, the socket of systemd, limits of memory.
+// childEnvironment returns the part of an environment that the engine needs: the places of
+// temporary files and of the libraries that its own library needs, the time zone, and the
+// language. All other variables are for this process alone: settings, passwords, systemd's
+// socket, memory limits.
 func childEnvironment(all []string) (needed []string) {
 	for _, assignment := range all {
 		name, _, _ := strings.Cut(assignment, "=")
@@ -140,8 +141,8 @@ func spawn(ctx context.Context, command []string, f folder, o childOptions) (*ex
 	cmd.Env = append(childEnvironment(os.Environ()), ChildEnv+"=1", optionsEnv+"="+string(encoded))
 	cmd.Stdout, cmd.Stderr = engineLog, engineLog
 	cmd.ExtraFiles = []*os.File{childEnd}
-	// An interrupt typed at the terminal is for the parent, which still needs
-	// the engine to store what it holds.
+	// An interrupt typed at the terminal is for the parent, which still needs the engine to store
+	// its rows.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	closeOnExec(statusFD)
 	err = cmd.Start()
@@ -187,7 +188,7 @@ func readStatus(ctx context.Context, pipe *os.File) (*childStatus, error) {
 	return status, nil
 }
 
-// reap waits for a child that is ending, and ends it when it does not.
+// reap waits for a child that is ending, and kills it if it takes too long.
 func reap(cmd *exec.Cmd, patience time.Duration) {
 	kill := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()

@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// TestChildInherits: the engine's process has the variables that it needs and the
-// descriptors that Start gives it, none of this process's others.
+// TestChildInherits: the engine's process inherits the variables that it needs and the
+// descriptors from Start, and nothing else of this process.
 func TestChildInherits(t *testing.T) {
 	for name, value := range map[string]string{
 		"CSIGSCOPE_STORE_PASSWORD": "secret", "CSIGSCOPE_ENGINE_LISTEN": "127.0.0.1:1", "NOTIFY_SOCKET": "/run/none",

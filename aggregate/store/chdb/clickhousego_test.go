@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// TestClickHouseGo is what Grafana's plug-in and other programs in Go do: the
-// driver over HTTP, with each of its compressions, under any name and password.
+// TestClickHouseGo uses the driver like Grafana's plug-in and other Go programs: over HTTP, with
+// each of its compressions, under any name and password.
 func TestClickHouseGo(t *testing.T) {
 	skipShort(t)
 	engine := chdbtest.Start(t)
@@ -82,7 +82,7 @@ func TestClickHouseGo(t *testing.T) {
 
 func TestDatabaseSQL(t *testing.T) {
 	base := listen(t, chdbtest.Start(t))
-	// What a user writes down by hand: compression as it is by default.
+	// A typical connection string: with default compression.
 	db, err := sql.Open("clickhouse", base+"/default?username=anyone&compress=true&dial_timeout=5s")
 	if err != nil {
 		t.Fatal(err)

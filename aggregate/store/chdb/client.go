@@ -16,16 +16,15 @@ import (
 const (
 	dialPatience = 15 * time.Second
 	dialInterval = 20 * time.Millisecond
-	// answerPatience is well beyond what a reader's query may take.
+	// answerPatience is well beyond the time limit of a reader's query.
 	answerPatience = 15 * time.Minute
 )
 
 var errClosed = errors.New("engine is closed")
 
-// ClickHouseOptions returns what clickhouse.Open needs to reach the engine's
-// connection for role. The caller owns the result and may change pool sizes and
-// the database; settings are not honoured, except insert_deduplication_token of
-// an insert.
+// ClickHouseOptions returns options for clickhouse.Open to use the engine's connection for role.
+// The caller owns the result and may change pool sizes and the database. Settings are ignored,
+// except insert_deduplication_token of an insert.
 func (e *Engine) ClickHouseOptions(role Role) *clickhouse.Options {
 	const connections = 4
 	return &clickhouse.Options{
@@ -33,7 +32,7 @@ func (e *Engine) ClickHouseOptions(role Role) *clickhouse.Options {
 		Addr:        []string{"csigscope-engine"},
 		HttpUrlPath: rolePaths[role],
 		Auth:        clickhouse.Auth{Database: "default"},
-		// One transport for all, so that one failure tells every idle connection.
+		// One transport for all clients, so that one failure closes every idle connection.
 		TransportFunc:   func(*http.Transport) (http.RoundTripper, error) { return e.transport, nil },
 		Compression:     &clickhouse.Compression{Method: clickhouse.CompressionNone},
 		MaxOpenConns:    connections,
@@ -44,13 +43,13 @@ func (e *Engine) ClickHouseOptions(role Role) *clickhouse.Options {
 	}
 }
 
-// transport carries every client's requests over the socket. After a failure it
-// drops its idle connections: the process behind them may be gone without their
-// showing it yet, and the next query must wait for the new one instead.
+// transport carries every client's requests over the socket. After a failure it closes its idle
+// connections: the process behind them may be gone without any sign yet, and the next query must
+// wait for the new one instead.
 type transport struct{ *http.Transport }
 
 func newTransport(dial func(context.Context) (net.Conn, error)) *transport {
-	// A proxy of the environment must not get to see local queries, so none is set.
+	// No proxy is set: one from the environment must not see local queries.
 	return &transport{&http.Transport{
 		DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		DisableCompression:    true,
@@ -84,7 +83,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dial connects to the socket, waiting for an engine that is on its way back.
+// dial connects to the socket, and waits for an engine that is restarting.
 func (e *Engine) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
@@ -107,8 +106,8 @@ func (e *Engine) dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// dialAlive returns a connection that the engine has answered on: the socket of
-// a process that is being killed still takes connections for a moment.
+// dialAlive returns a connection on which the engine has answered: the socket of a process that
+// is being killed still accepts connections for a moment.
 func (e *Engine) dialAlive(ctx context.Context) (_ net.Conn, err error) {
 	conn, err := e.dialOnce(ctx, "", "")
 	if err != nil {
@@ -126,8 +125,8 @@ func (e *Engine) dialAlive(ctx context.Context) (_ net.Conn, err error) {
 	if _, err := io.WriteString(conn, "GET /ping HTTP/1.1\r\nHost: engine\r\n\r\n"); err != nil {
 		return nil, err
 	}
-	// The engine sends nothing beyond this answer, so the buffer holds nothing
-	// back from the connection's owner.
+	// The engine sends nothing beyond this answer, so the buffer withholds nothing from the
+	// connection's owner.
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return nil, err

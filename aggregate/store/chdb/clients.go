@@ -11,13 +11,12 @@ import (
 const (
 	// linger bridges the gap between one client that leaves and the next.
 	linger = 2 * time.Second
-	// firstClient is how long a new child waits for whoever started it.
+	// firstClient is how long a new child waits for its first client.
 	firstClient = 30 * time.Second
 )
 
-// clients keeps a child alive while somebody is attached: an attachment is a
-// request that stays open, so a client that dies has left too. Safe for
-// concurrent use.
+// clients keeps a child alive while any client is attached. An attachment is a request that stays
+// open, so a client that dies has left too. Safe for concurrent use.
 type clients struct {
 	stop    func() // ends the server
 	left    func(id string)
@@ -42,7 +41,7 @@ func (c *clients) routes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{"POST /attach": c.attach, "POST /release": c.release}
 }
 
-// attach keeps the request open until its client goes or the server ends.
+// attach keeps the request open until its client leaves or the server ends.
 func (c *clients) attach(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("id")
 	if id == "" || !c.enter(id) {
@@ -62,7 +61,7 @@ func (c *clients) attach(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// releaseAnswer says whether the child ends because its last client has left.
+// releaseAnswer reports whether the child ends because its last client has left.
 type releaseAnswer struct {
 	Stopping bool `json:"stopping"`
 }
@@ -129,8 +128,7 @@ func (c *clients) isStopping() bool {
 	return c.stopping
 }
 
-// close lets every attached client go and returns how many there were. It may
-// be called more than once.
+// close ends every attachment and returns how many there were. It may be called more than once.
 func (c *clients) close() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,18 +14,17 @@ import (
 
 const (
 	identity = "identity"
-	// blockBytes is how much of a result one compressed block holds; ClickHouse
-	// fills its own up to the same size.
+	// blockBytes is the size of a compressed block before compression, the same as ClickHouse's.
 	blockBytes = 1 << 20
-	// zstdWindow bounds the memory that a request can make its decoder take.
+	// zstdWindow bounds the decoder memory for a request.
 	zstdWindow = 8 << 20
 )
 
 // encodings are the content encodings of answers, the best first.
 var encodings = []string{"zstd", "gzip", "deflate"}
 
-// chooseEncoding picks what an Accept-Encoding header likes best, and of those
-// the first one in encodings.
+// chooseEncoding returns the encoding with the highest weight in an Accept-Encoding header; among
+// equals, the first one in encodings.
 func chooseEncoding(accept string) string {
 	best, quality := identity, 0.0
 	for _, name := range encodings {
@@ -36,8 +35,8 @@ func chooseEncoding(accept string) string {
 	return best
 }
 
-// acceptance is the q value that accept gives to an encoding. "*" counts for
-// nothing: who does not name an encoding gets the bytes as they are.
+// acceptance is the q value that accept gives to an encoding. "*" counts for nothing: a client
+// that names no encoding gets the plain bytes.
 func acceptance(accept, name string) float64 {
 	for part := range strings.SplitSeq(accept, ",") {
 		coding, weight, weighted := strings.Cut(part, ";")
@@ -57,7 +56,7 @@ func acceptance(accept, name string) float64 {
 	return 0
 }
 
-// newEncoder writes to w what is written to it, in a content encoding.
+// newEncoder returns a writer that encodes to w in a content encoding.
 func newEncoder(encoding string, w io.Writer) (io.WriteCloser, error) {
 	switch encoding {
 	case "gzip":
@@ -94,8 +93,8 @@ func newDecoder(encoding string, body io.Reader) (io.ReadCloser, error) {
 	return nil, newException(codeNotImplemented, "content encoding %q is not supported: send the body as it is, or in gzip, deflate or zstd", headerSafe(encoding))
 }
 
-// decodeBody undoes the content encoding of a request, so that what follows is
-// bounded by what comes out.
+// decodeBody removes the content encoding of a request, so that later limits apply to the decoded
+// size.
 func decodeBody(r *http.Request) error {
 	encoding := r.Header.Get("Content-Encoding")
 	if encoding == "" || encoding == identity {
@@ -109,8 +108,8 @@ func decodeBody(r *http.Request) error {
 	return nil
 }
 
-// blockWriter writes ClickHouse's own compressed blocks, each with its checksum:
-// what compress=1 asks for, around any format.
+// blockWriter writes ClickHouse's own compressed blocks, each with its checksum: the output of
+// compress=1, around any format.
 type blockWriter struct {
 	w       io.Writer
 	encoder *compress.Writer

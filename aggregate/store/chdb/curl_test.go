@@ -38,7 +38,7 @@ func TestCurl(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		args []string
-		want string // all of the output, or a part of it behind "…"
+		want string // the whole output, or a part of it after "…"
 	}{
 		{"ping", []string{base + "/ping"}, "Ok.\n"},
 		{"get", []string{base + "/?query=SELECT%201"}, "1\n"},
@@ -79,8 +79,7 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-// TestStreamedFormats holds results that come in pieces against the same result
-// in one piece.
+// TestStreamedFormats compares results that come in pieces with the same result in one piece.
 func TestStreamedFormats(t *testing.T) {
 	skipShort(t)
 	engine := chdbtest.Start(t)

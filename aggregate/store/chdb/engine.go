@@ -22,18 +22,18 @@ import (
 type Options struct {
 	// Dir is the data folder.
 	Dir string
-	// Command is the argument vector of a child that calls Serve, such as
-	// [executable, "engine", "--dir", DIR]. ChildEnv is set in its environment.
+	// Command is the argument vector of a child that calls Serve, such as [executable, "engine",
+	// "--dir", DIR]. ChildEnv is set in its environment.
 	Command []string
-	// MaxMemory bounds what the engine allocates, in bytes; 0 is 2 GiB. An
-	// engine that runs already keeps its own bound.
+	// MaxMemory bounds the engine's allocations, in bytes; 0 is 2 GiB. A running engine keeps its
+	// own bound.
 	MaxMemory uint64
 	// ConfigFile is ClickHouse's own configuration for the engine, such as the servers of a
-	// cluster; "" is none. An engine that runs already keeps its own.
+	// cluster; "" is none. A running engine keeps its own.
 	ConfigFile string
 	// Logger must not be nil.
 	Logger *slog.Logger
-	// Library is the engine's shared library; "" looks for it (FindLibrary).
+	// Library is the engine's shared library; "" searches for it (FindLibrary).
 	Library string
 }
 
@@ -57,23 +57,22 @@ type Engine struct {
 	lifetime context.Context // ends with Close
 	end      context.CancelFunc
 	started  chan struct{} // closed when the engine has answered for the first time
-	failed   chan struct{} // holds a token when a start has failed that Wait did not report
+	failed   chan struct{} // holds a token after a failed start that Wait did not report
 	done     chan struct{} // closed when supervise has returned
 
 	mu       sync.Mutex
-	address  string    // that Listen has opened, or ""
+	address  string    // opened by Listen, or ""
 	cmd      *exec.Cmd // the child, if this process started it
 	restarts uint64
-	failure  error // why the engine is away, nil while it answers
+	failure  error // of the last start; nil while the engine answers
 }
 
-// Start attaches to the engine that serves o.Dir, or starts a child that does,
-// and returns once it answers. A missing library is ErrNoEngine; a child that
-// fails to start is an error that quotes the end of its log. ctx bounds the
-// start alone.
+// Start attaches to the engine that serves o.Dir, or starts a child that does, and returns once
+// it answers. A missing library is ErrNoEngine; if a child fails to start, the error quotes the
+// end of its log. ctx bounds only the start.
 //
-// While it is open, an Engine whose process has crashed is started again, after
-// growing pauses; queries in flight fail, the next one waits for the new one.
+// While it is open, an Engine restarts a crashed process, after growing pauses. Queries in flight
+// fail; the next one waits for the new process.
 func Start(ctx context.Context, o Options) (*Engine, error) {
 	e, err := newEngine(ctx, o)
 	if err != nil {
@@ -89,8 +88,8 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// StartLater is Start that does not wait: the engine is started in the background,
-// again and again where that fails, until Close. Wait says how that goes.
+// StartLater is Start without waiting: it starts the engine in the background, with retries until
+// Close. Wait reports the outcome.
 func StartLater(ctx context.Context, o Options) (*Engine, error) {
 	e, err := newEngine(ctx, o)
 	if err != nil {
@@ -108,7 +107,7 @@ func StartLater(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// newEngine checks what can be checked without a process.
+// newEngine does all checks that need no process.
 func newEngine(ctx context.Context, o Options) (*Engine, error) {
 	f, err := openFolder(o.Dir)
 	if err != nil {
@@ -136,8 +135,8 @@ func newEngine(ctx context.Context, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Wait returns nil once the engine has answered, or why its next start fails. It
-// serves one caller at a time.
+// Wait returns nil once the engine has answered, or the error of the next failed start. It serves
+// one caller at a time.
 func (e *Engine) Wait(ctx context.Context) error {
 	select {
 	case <-e.started:
@@ -153,11 +152,11 @@ func (e *Engine) Wait(ctx context.Context) error {
 	}
 }
 
-// Socket is the path of the Unix socket. It stays the same while the folder is
-// served, and is short enough for any client even where the folder's is not.
+// Socket is the path of the Unix socket. It stays the same while the folder is served, and is
+// short enough for any client even if the folder's path is not.
 func (e *Engine) Socket() string { return e.folder.socket() }
 
-// Restarts counts how often the engine had to be started again.
+// Restarts counts how often the engine had to be restarted.
 func (e *Engine) Restarts() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -183,7 +182,7 @@ func (e *Engine) connect(ctx context.Context) (io.ReadCloser, error) {
 			e.cmd = cmd
 			e.mu.Unlock()
 		case errors.Is(err, errLocked):
-			// Another child is starting or ending: attach to it, or follow it.
+			// Another child is starting or ending: attach to it, or start the next one.
 			retry.Sleep(ctx, lockInterval)
 		default:
 			return nil, err
@@ -224,7 +223,7 @@ func (a *attachment) Close() error {
 	return a.ReadCloser.Close()
 }
 
-// supervise notices at once when the engine goes away, and brings it back.
+// supervise notices at once when the engine goes away, and restarts it.
 func (e *Engine) supervise(attached io.ReadCloser) {
 	defer close(e.done)
 	for {
@@ -246,8 +245,8 @@ func (e *Engine) supervise(attached io.ReadCloser) {
 	}
 }
 
-// insist attaches to the engine or starts it, however often that takes. It gives nil
-// when the lifetime has ended.
+// insist attaches to the engine or starts it, with retries. It returns nil once the lifetime has
+// ended.
 func (e *Engine) insist() io.ReadCloser {
 	for backoff := (retry.Backoff{First: firstBackoff, Longest: longestBackoff}); ; {
 		attached, err := e.connect(e.lifetime)
@@ -269,7 +268,7 @@ func (e *Engine) insist() io.ReadCloser {
 	}
 }
 
-// setFailure remembers how the last attempt to start went, and tells Wait of a failure.
+// setFailure records the outcome of the last start, and reports a failure to Wait.
 func (e *Engine) setFailure(err error) {
 	e.mu.Lock()
 	e.failure = err
@@ -294,16 +293,15 @@ func (e *Engine) reapChild() {
 	}
 }
 
-// dialOnce connects to the socket as it is now.
+// dialOnce connects to the socket without retries.
 func (e *Engine) dialOnce(ctx context.Context, _, _ string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", e.folder.socket())
 }
 
-// Close leaves the engine. If this process started it and nobody else is
-// attached, Close waits until the engine has closed its tables and ended;
-// otherwise it goes on until the last of the others has left. Later calls do
-// nothing.
+// Close detaches from the engine. If this process started it and no other process is attached,
+// Close waits until the engine has closed its tables and ended; otherwise the engine runs until
+// the last other process leaves. Later calls do nothing.
 func (e *Engine) Close() error {
 	if e.lifetime.Err() != nil {
 		return nil

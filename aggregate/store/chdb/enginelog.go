@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The engine writes to its standard error without asking. Its log keeps what is
-// recent: past maxLog bytes it is cut to the last keptLog.
+// The engine writes to its standard error in any amount. Its log keeps the recent part: past
+// maxLog bytes it is cut to the last keptLog.
 const (
 	maxLog  = 4 << 20
 	keptLog = 256 << 10
@@ -23,8 +23,8 @@ func openLog(f folder) (*os.File, error) {
 	return file, nil
 }
 
-// boundLog cuts a log that has grown too long. Writers append, so they go on at
-// the new end; what they write at this very moment may be lost.
+// boundLog cuts a log that has grown too long. Writers append, so they continue at the new end;
+// bytes written during the cut may be lost.
 func boundLog(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil || info.Size() <= maxLog {
@@ -51,7 +51,7 @@ func tail(file *os.File, size, n int64) ([]byte, error) {
 	return text, nil
 }
 
-// lastLines quotes the end of what the log gained since it was from bytes long.
+// lastLines quotes the end of the log's bytes after the first from bytes.
 func lastLines(f folder, from int64) string {
 	file, err := os.Open(f.logFile())
 	if err != nil {
@@ -70,8 +70,8 @@ func lastLines(f folder, from int64) string {
 	return strings.Join(lines[max(0, len(lines)-5):], "\n")
 }
 
-// redirectOutput sends the process's standard output and error to the log, and
-// returns how to undo that.
+// redirectOutput sends the process's standard output and error to the log, and returns a function
+// that undoes it.
 func redirectOutput(file *os.File) (restore func(), err error) {
 	var saved [2]int
 	for i, fd := range []int{1, 2} {

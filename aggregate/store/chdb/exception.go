@@ -13,7 +13,7 @@ import (
 	"github.com/ClickHouse/ch-go/compress"
 )
 
-// Error codes of ClickHouse that this package raises on its own account.
+// Error codes of ClickHouse that this package itself raises.
 const (
 	codeSyntax         = 62
 	codeUnknownFormat  = 73
@@ -26,8 +26,8 @@ const (
 	codeUnknown        = 1002
 )
 
-// exception is an error as ClickHouse reports it: text begins with
-// "Code: N. DB::Exception: ", which clients parse.
+// exception is an error as ClickHouse reports it: text begins with "Code: N. DB::Exception: ",
+// which clients parse.
 type exception struct {
 	code int
 	text string
@@ -39,10 +39,10 @@ func newException(code int, format string, args ...any) *exception {
 	return &exception{code: code, text: fmt.Sprintf("Code: %d. DB::Exception: ", code) + fmt.Sprintf(format, args...)}
 }
 
-// maxExceptionText cuts what the engine quotes of a long statement.
+// maxExceptionText bounds the text of an exception, which may quote a long statement.
 const maxExceptionText = 4 << 10
 
-// parseException reads the code from the engine's error text.
+// parseException parses the code from the engine's error text.
 func parseException(text string) *exception {
 	text = strings.TrimSpace(text)
 	if len(text) > maxExceptionText {
@@ -65,8 +65,8 @@ func asException(err error) *exception {
 	return newException(codeUnknown, "%s", err.Error())
 }
 
-// writeException answers a request that failed before its first result byte.
-// Who asked for compressed blocks reads the text from one too.
+// writeException answers a request that failed before its first result byte. A client that asked
+// for compressed blocks gets the text in one too.
 func writeException(w http.ResponseWriter, err error, blocks compress.Method) {
 	e := asException(err)
 	header := w.Header()
@@ -94,16 +94,16 @@ func writeExceptionBelowHead(w http.ResponseWriter, err error, blocks compress.M
 	writeLateException(body, tag, err)
 }
 
-// exceptionTag returns the random tag that marks a genuine exception block
-// inside the body of one response.
+// exceptionTag returns the random tag that marks a genuine exception block inside the body of one
+// response.
 func exceptionTag() string {
 	var tag [8]byte
 	_, _ = rand.Read(tag[:])
 	return hex.EncodeToString(tag[:])
 }
 
-// writeLateException reports a failure after result bytes have been sent, in
-// the framing that ClickHouse's HTTP clients look for at the end of a body.
+// writeLateException reports a failure after result bytes have been sent, in the framing that
+// ClickHouse's HTTP clients expect at the end of a body.
 func writeLateException(w io.Writer, tag string, err error) {
 	const marker = "__exception__"
 	text := asException(err).text

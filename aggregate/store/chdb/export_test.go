@@ -1,6 +1,6 @@
 package chdb
 
-// ChildPID is the process that this engine's Start has made, or 0.
+// ChildPID is the process started by this engine's Start, or 0.
 func (e *Engine) ChildPID() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -10,5 +10,5 @@ func (e *Engine) ChildPID() int {
 	return e.cmd.Process.Pid
 }
 
-// NewDecoder undoes a content encoding.
+// NewDecoder removes a content encoding.
 var NewDecoder = newDecoder

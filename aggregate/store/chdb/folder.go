@@ -15,18 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSocketPath is below the 104 (macOS) and 108 (Linux) bytes that a Unix
-// socket's address can hold.
+// maxSocketPath is below the 104 (macOS) and 108 (Linux) bytes that a Unix socket's address can
+// hold.
 const maxSocketPath = 100
 
-// errLocked says that another child serves the folder.
+// errLocked reports that another child serves the folder.
 var errLocked = errors.New("another process serves this folder: other commands attach to it, a second engine cannot")
 
-// folder is the data folder of one engine: the engine's own files in data, the
-// lock, the log, backups on their way, and the socket or the file that says where the socket is.
+// folder is the data folder of one engine: the engine's own files in data, the lock, the log,
+// unfinished backups, and the socket or a file with the socket's path.
 type folder struct{ path string }
 
-// openFolder makes the folder if need be, for its owner alone.
+// openFolder creates the folder if needed, for its owner alone.
 func openFolder(dir string) (folder, error) {
 	if dir == "" {
 		return folder{}, errors.New("open engine folder: no folder named")
@@ -44,9 +44,9 @@ func openFolder(dir string) (folder, error) {
 	return folder{path}, nil
 }
 
-// Places are the folders that an engine over dir writes and those that it reads, its
-// library's, for whoever restricts processes: the engine runs in a child, which inherits
-// that. dir is made if need be. A missing library is ErrNoEngine.
+// Places returns the folders that an engine over dir writes and those that it reads, which are
+// its library's. It is for callers that restrict processes: the engine runs in a child, which
+// inherits the restriction. dir is created if needed. A missing library is ErrNoEngine.
 func Places(dir, library string) (write, read []string, err error) {
 	f, err := openFolder(dir)
 	if err != nil {
@@ -76,8 +76,8 @@ func (f folder) backups() string    { return filepath.Join(f.path, "backups") }
 func (f folder) logFile() string    { return filepath.Join(f.path, "engine.log") }
 func (f folder) socketFile() string { return filepath.Join(f.path, "engine.sock") }
 
-// farSocketFile names the file that holds the socket's path where the folder's
-// own path is too long for a socket.
+// farSocketFile is the file with the socket's path, if the folder's own path is too long for a
+// socket.
 func (f folder) farSocketFile() string { return filepath.Join(f.path, "engine.sock.path") }
 
 // lock keeps every other child away until the file is closed.
@@ -97,7 +97,7 @@ func (f folder) lock() (*os.File, error) {
 	return nil, fmt.Errorf("lock engine folder %s: %w", f.path, err)
 }
 
-// socket says where a running engine listens; it does not say that one runs.
+// socket is the path where a running engine listens; an engine need not run.
 func (f folder) socket() string {
 	if recorded, err := os.ReadFile(f.farSocketFile()); err == nil {
 		return strings.TrimSpace(string(recorded))
@@ -105,9 +105,9 @@ func (f folder) socket() string {
 	return f.socketFile()
 }
 
-// placeSocket chooses the socket's path and removes what a crash has left
-// there. The folder must be locked. A path that is too long moves to a private
-// folder below the system's temporary folder and is recorded.
+// placeSocket chooses the socket's path and removes remains of a crash there. The folder must be
+// locked. A path that is too long moves to a private folder below the system's temporary folder
+// and is recorded.
 func (f folder) placeSocket() (string, error) {
 	path := f.socketFile()
 	if err := os.Remove(f.farSocketFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +133,7 @@ func (f folder) placeSocket() (string, error) {
 	return path, nil
 }
 
-// makePrivate makes a folder that nobody else can have prepared.
+// makePrivate creates a folder that no other user can have prepared.
 func makePrivate(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

@@ -7,27 +7,27 @@ import (
 	"unsafe"
 )
 
-// deniedFunctions reach outside the engine although readonly = 1 is set. The
-// setting stops every table function that does; these are what it lets through.
+// deniedFunctions reach outside the engine in spite of readonly = 1. That setting stops all table
+// functions that do, but not these functions.
 var deniedFunctions = map[string]bool{
 	"file": true, "eval": true, "catboostevaluate": true,
 	"aigenerate": true, "aiembed": true, "aiclassify": true, "aiextract": true, "aitranslate": true,
 }
 
-// harmlessTables are the table functions that make their rows of their arguments,
-// or of tables of the engine.
+// harmlessTables are the table functions that produce rows from their arguments, or from tables
+// of the engine.
 var harmlessTables = []string{
 	"numbers", "numbers_mt", "zeros", "zeros_mt", "primes", "generateseries", "generate_series", "generaterandom",
 	"values", "sqlstandardvalues", "null", "view", "merge",
 }
 
-// tableFunctions are the engine's table functions that readers must not call, in
-// lower case, and whether a plain function has the same name. Whatever is called
-// like a table and is none of them is a view with parameters.
+// tableFunctions are the engine's table functions that readers must not call, in lower case, and
+// whether a plain function has the same name. Any other name called like a table is a view with
+// parameters.
 type tableFunctions map[string]bool
 
-// readTableFunctions asks the engine for its table functions, so that one that a
-// later version brings is refused until somebody has looked at it.
+// readTableFunctions asks the engine for its table functions, so that new ones in a later version
+// are refused until they are reviewed.
 func readTableFunctions(s *session) (tableFunctions, error) {
 	const sql = `SELECT DISTINCT lower(t.name), t.lower IN (SELECT lower(name) FROM system.functions)
 		FROM (SELECT name, lower(name) AS lower FROM system.table_functions) AS t`
@@ -43,9 +43,9 @@ func readTableFunctions(s *session) (tableFunctions, error) {
 	return denied, err
 }
 
-// guard refuses what a reader must not run: anything that is not one statement
-// that leaves no trace, and anything that reads files or the network. It asks
-// the engine's own parser, so that no spelling gets past it.
+// guard refuses statements that a reader must not run: anything but one statement without side
+// effects, and anything that reads files or the network. It asks the engine's own parser, so that
+// no spelling gets past it.
 func (t tableFunctions) guard(s *session, sql string, bound *params) error {
 	class, count := s.classify(sql)
 	switch {
@@ -60,8 +60,8 @@ func (t tableFunctions) guard(s *session, sql string, bound *params) error {
 	return s.query("EXPLAIN AST "+sql, "TSVRaw", bound, func(tree []byte) error { return t.check(string(tree)) })
 }
 
-// syntaxError says what is wrong with a text that the parser refused. The text
-// is only parsed again, as a string, since a prefix of it might run.
+// syntaxError returns the reason why the parser refused a text. It only parses the text again, as
+// a string, since a prefix of it might run.
 func syntaxError(s *session, sql string) error {
 	bound := &params{names: []string{"sql"}, values: []string{escapeField(sql)}}
 	err := s.query("SELECT formatQuery({sql:String})", "TabSeparated", bound, func([]byte) error { return nil })
@@ -71,7 +71,7 @@ func syntaxError(s *session, sql string) error {
 	return newException(codeSyntax, "a reader cannot run this kind of statement. (SYNTAX_ERROR)")
 }
 
-// withoutScope drops what the engine quotes of formatQuery: the whole text again.
+// withoutScope drops the engine's quotation of formatQuery, which repeats the whole text.
 func withoutScope(e *exception) *exception {
 	before, after, found := strings.Cut(e.text, ": In scope SELECT formatQuery(")
 	if !found {
@@ -83,7 +83,7 @@ func withoutScope(e *exception) *exception {
 	return &exception{code: e.code, text: before}
 }
 
-// check looks at a statement's syntax tree, one node a line.
+// check checks a statement's syntax tree, one node per line.
 func (t tableFunctions) check(tree string) error {
 	describe, previous := false, ""
 	for line := range strings.Lines(tree) {
@@ -126,8 +126,7 @@ const (
 	classUnknown  = 4
 )
 
-// classify asks the engine's parser what sql would do, and of how many
-// statements it consists.
+// classify asks the engine's parser for the class of sql, and for the number of its statements.
 func (s *session) classify(sql string) (class, count uint32) {
 	analysis := struct{ size, count, flags, class uint32 }{size: uint32(unsafe.Sizeof([4]uint32{}))}
 	var pins cStrings

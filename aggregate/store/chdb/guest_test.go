@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// request sends what a client sends over TCP. A Host header sets the host.
+// request sends a client's request over TCP. A Host header sets the host.
 func request(t *testing.T, method, address, body string, header http.Header) (int, string, http.Header) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
@@ -39,11 +39,11 @@ func request(t *testing.T, method, address, body string, header http.Header) (in
 	return response.StatusCode, string(text), response.Header
 }
 
-// awaited is how long tests wait for what must come, however busy the machine is: what has
-// not come by then never does.
+// awaited is how long tests wait for an expected event, even on a busy machine: an event that
+// takes longer counts as missing.
 const awaited = 2 * time.Minute
 
-// comes waits until something holds, and says whether it came to that.
+// comes waits until a condition holds, and reports whether it did.
 func comes(holds func() bool) bool {
 	for begun := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Since(begun) > awaited {
@@ -53,7 +53,7 @@ func comes(holds func() bool) bool {
 	return true
 }
 
-// retry waits until holds does.
+// retry waits until a condition holds, and fails otherwise.
 func retry(t *testing.T, holds func() bool) {
 	t.Helper()
 	if !comes(holds) {
@@ -61,7 +61,7 @@ func retry(t *testing.T, holds func() bool) {
 	}
 }
 
-// run runs a program to its end and gives what it prints.
+// run runs a program to its end and returns its output.
 func run(t *testing.T, path string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -91,11 +91,11 @@ func writeGzip(t *testing.T, path, text string) {
 	}
 }
 
-// escape writes a statement as a query parameter.
+// escape escapes a statement as a query parameter.
 func escape(sql string) string { return url.QueryEscape(sql) }
 
-// skipShort leaves out what is about answers, not about goroutines, where tests run
-// with the race detector.
+// skipShort skips tests of answers, which involve no goroutines, when tests run with the race
+// detector.
 func skipShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -15,19 +15,18 @@ import (
 	"time"
 )
 
-// handler answers ClickHouse's HTTP interface over a pool of engine
-// connections.
+// handler answers ClickHouse's HTTP interface over a pool of engine connections.
 type handler struct {
 	pool   *pool
 	logger *slog.Logger
 	tally  *tally // of guests
-	// stopping says that new connections should wait for the next engine.
+	// stopping reports that new connections should wait for the next engine.
 	stopping func() bool
 }
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, role Role) {
 	control := http.NewResponseController(w)
-	// Deadlines are refreshed with every piece; a recorder in tests has none.
+	// Deadlines are extended with every piece; a recorder in tests has none.
 	_ = control.SetReadDeadline(time.Now().Add(stalledClient))
 	body, limit := r.Body, int64(maxStatement)
 	drain := int64(maxInsertBody)
@@ -60,8 +59,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, role Role) {
 	if errors.Is(err, errStarted) {
 		return
 	}
-	// A body left unread would close the connection under a client that is
-	// still sending, which would then never see the answer.
+	// Leaving the rest of a body unread would close the connection while the client still sends,
+	// and the client would never see the answer.
 	_ = control.SetReadDeadline(time.Now().Add(stalledClient))
 	_, _ = io.Copy(io.Discard, io.LimitReader(body, drain))
 	_ = control.SetWriteDeadline(time.Now().Add(stalledClient))
@@ -86,7 +85,7 @@ func (h *handler) count(request context.Context, role Role, err error) {
 	}
 }
 
-// headers are those that every answer has, to a query that succeeds or not.
+// headers sets the headers of every answer, of successful and failed queries.
 func (h *handler) headers(w http.ResponseWriter, q *query) {
 	header := w.Header()
 	header.Set("X-ClickHouse-Server-Display-Name", headerSafe(h.pool.server.name))
@@ -106,12 +105,12 @@ func newQueryID() string {
 	return text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
 }
 
-// errStarted says that a result had begun before its error: it is reported in
-// the body, or cut off.
+// errStarted reports an error after the first byte of a result: it is reported in the body, or
+// the body is cut off.
 var errStarted = errors.New("after the first byte of the result")
 
-// run executes q and writes its result. An error that is not errStarted means
-// that nothing has been written yet.
+// run executes q and writes its result. After any error except errStarted nothing has been
+// written yet.
 func (h *handler) run(w http.ResponseWriter, r *http.Request, role Role, q *query, control *http.ResponseController) error {
 	switch {
 	case role.readOnly() && q.insert:
@@ -138,8 +137,8 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, role Role, q *quer
 	defer h.pool.release(s)
 	q.tag.Store(&s.tag)
 	defer func() {
-		// A killed stream can end without an error, and then the engine keeps
-		// the query until the connection runs another one.
+		// A killed stream can end without an error, and then the engine keeps the query until the
+		// connection runs another one.
 		s.broken = s.broken || ctx.Err() != nil
 	}()
 	// While rows still arrive, a lost client shows as a failed read instead.
@@ -160,7 +159,7 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, role Role, q *quer
 	return h.answer(ctx, s, q, newResponse(w, control, q, s), role)
 }
 
-// answer writes q's result, block by block where its format allows.
+// answer writes q's result, block by block if its format allows.
 func (h *handler) answer(ctx context.Context, s *session, q *query, out *response, role Role) error {
 	native := strings.EqualFold(q.format, nativeFormat)
 	stream := q.isSelect && !q.whole && (role.readOnly() || readOnly(s, q.text))
@@ -192,8 +191,8 @@ func (h *handler) answer(ctx context.Context, s *session, q *query, out *respons
 	return errors.Join(errStarted, err)
 }
 
-// readOnly tells a SELECT from one that writes INTO OUTFILE and from several
-// statements, which the engine runs as a whole.
+// readOnly reports whether sql is one SELECT without INTO OUTFILE. The engine runs other
+// statements as a whole.
 func readOnly(s *session, sql string) bool {
 	class, count := s.classify(sql)
 	return class == classReadOnly && count == 1

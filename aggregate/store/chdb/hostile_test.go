@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// trap is an address that nobody should ever connect to.
+// trap is an address that must never receive a connection.
 type trap struct {
 	address string
 	caught  atomic.Int64
@@ -43,8 +43,8 @@ func newTrap(t *testing.T) *trap {
 	return tr
 }
 
-// TestGuestsReachNothing has a guest try to write, to change settings, to read files
-// and to use the network.
+// TestGuestsReachNothing has a guest try to write, to change settings, to read files and to use
+// the network.
 func TestGuestsReachNothing(t *testing.T) {
 	skipShort(t)
 	engine := chdbtest.Start(t)
@@ -112,7 +112,7 @@ func TestGuestsReachNothing(t *testing.T) {
 	}
 }
 
-// TestEveryTableFunctionIsKnown calls every table function that the engine has.
+// TestEveryTableFunctionIsKnown calls every table function of the engine.
 func TestEveryTableFunctionIsKnown(t *testing.T) {
 	skipShort(t)
 	engine := chdbtest.Start(t)
@@ -147,7 +147,7 @@ func TestEveryTableFunctionIsKnown(t *testing.T) {
 	}
 }
 
-// TestMonstrousStatements must be refused soon, with a short text.
+// TestMonstrousStatements: huge statements are refused soon, with a short text.
 func TestMonstrousStatements(t *testing.T) {
 	skipShort(t)
 	base := listen(t, chdbtest.Start(t))
@@ -185,8 +185,8 @@ func TestMonstrousStatements(t *testing.T) {
 	}
 }
 
-// TestTooManyConnections: those beyond the bound are turned away, and only as long as
-// the others stay.
+// TestTooManyConnections: connections beyond the bound are refused, and only as long as the
+// others stay.
 func TestTooManyConnections(t *testing.T) {
 	engine := chdbtest.Start(t)
 	base := listen(t, engine)

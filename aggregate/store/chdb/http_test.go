@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// overSocket is what curl --unix-socket does.
+// overSocket is a client over a Unix socket, like curl --unix-socket.
 func overSocket(t *testing.T, socket string) *http.Client {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -106,7 +106,7 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// cutReader ends a body in the middle, as a client does that dies.
+// cutReader ends a body in the middle, like a client that dies.
 type cutReader struct{ text io.Reader }
 
 func (c cutReader) Read(p []byte) (int, error) {

@@ -23,7 +23,7 @@ func insertRows(s *session, q *query) (err error) {
 		}()
 	}
 	if q.body == nil && (q.statement.format != "" || q.values) {
-		// No rows at all: there is nothing to do, as ClickHouse sees it.
+		// Without rows ClickHouse does nothing.
 		return nil
 	}
 	if q.body == nil {
@@ -54,8 +54,8 @@ func insertRows(s *session, q *query) (err error) {
 	}
 }
 
-// fill reads until chunk is full. Unlike io.ReadFull it keeps the end of the
-// body apart from a body that was cut.
+// fill reads until chunk is full. Unlike io.ReadFull it distinguishes the end of the body from a
+// cut body.
 func fill(r io.Reader, chunk []byte) (int, error) {
 	n := 0
 	for n < len(chunk) {
@@ -68,8 +68,8 @@ func fill(r io.Reader, chunk []byte) (int, error) {
 	return n, nil
 }
 
-// freshReader gives a client time anew with every read, and lifts the deadline
-// at the end: the server goes on watching the connection for a lost client.
+// freshReader extends a client's deadline with every read, and removes it at the end: the server
+// continues to watch the connection for a lost client.
 type freshReader struct {
 	io.Reader
 	control *http.ResponseController

@@ -20,7 +20,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// ended says whether a process is gone, waiting for it for a while.
+// ended waits a while for a process to end, and reports whether it did.
 func ended(pid int) bool {
 	return comes(func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 }
@@ -61,7 +61,7 @@ func TestQueryAfterCrash(t *testing.T) {
 	exec(t, writer, "INSERT INTO kept VALUES (43)")
 }
 
-// waitForQuery waits until a query whose text holds part runs, or no longer.
+// waitForQuery waits until a query whose text contains part runs, or no longer does.
 func waitForQuery(t *testing.T, conn driver.Conn, part string, running bool) {
 	t.Helper()
 	reached := comes(func() bool {
@@ -87,14 +87,14 @@ func TestSecondStartAttaches(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// The child outlives the one that started it.
+	// The child outlives the process that started it.
 	if got := value[uint64](t, open(t, second, chdb.RoleReader), "SELECT count() FROM shared"); got != 0 {
 		t.Errorf("got %d rows, want none", got)
 	}
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody waits for the child any more, but the one process of this test.
+	// Only this test's process is left to wait for the child.
 	var status syscall.WaitStatus
 	if got, err := syscall.Wait4(pid, &status, 0, nil); err != nil || got != pid || status.ExitStatus() != 0 {
 		t.Errorf("child %d ended with status %d (%v), want 0", got, status.ExitStatus(), err)
@@ -238,8 +238,7 @@ func TestStartFailures(t *testing.T) {
 	})
 }
 
-// TestStartLater: an engine that cannot be started yet is tried again until it answers, and
-// whoever waits hears of each failure.
+// TestStartLater: starting an engine is retried until it answers, and Wait reports each failure.
 func TestStartLater(t *testing.T) {
 	o := chdbtest.Options(t, t.TempDir())
 	mended := filepath.Join(t.TempDir(), "mended")
@@ -257,7 +256,7 @@ func TestStartLater(t *testing.T) {
 	if err := os.WriteFile(mended, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for engine.Wait(t.Context()) != nil { // attempts that had begun before
+	for engine.Wait(t.Context()) != nil { // attempts that had already begun
 	}
 	if got := value[uint8](t, open(t, engine, chdb.RoleReader), "SELECT 1"); got != 1 || engine.Restarts() != 0 {
 		t.Errorf("got %d after %d restarts, want 1 after none", got, engine.Restarts())

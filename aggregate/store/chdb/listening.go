@@ -14,16 +14,16 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// maxControlAnswer bounds what is read of the child's answers about itself, in bytes.
+// maxControlAnswer bounds the child's answers to control requests, in bytes.
 const maxControlAnswer = 64 << 10
 
-// Listen has the engine answer other programs of this machine, read-only, over
-// ClickHouse's HTTP interface at a loopback TCP address, host:port, until Close.
-// Port 0 takes a free one. It returns the address.
+// Listen makes the engine answer other programs of this machine, read-only, over ClickHouse's
+// HTTP interface at a loopback TCP address, host:port, until Close. Port 0 takes a free one. It
+// returns the address.
 //
-// An engine has one such address at most, shared by all who attach: another one
-// than is open already is an error that names it, and so is an address that
-// other machines could reach (ErrAddress). A restarted engine opens the address again.
+// An engine has at most one such address, shared by all attached processes. If another one is
+// open already, the error names it; an address that other machines could reach is refused too
+// (ErrAddress). A restarted engine opens the address again.
 func (e *Engine) Listen(ctx context.Context, address string) (string, error) {
 	address, err := checkLoopback(address)
 	if err != nil {
@@ -60,8 +60,8 @@ func (e *Engine) askToListen(ctx context.Context, address string) (string, error
 	return answer.Address, nil
 }
 
-// listenAgain opens the address on a restarted engine. The one before it may
-// hold it for a moment. Storing goes on without.
+// listenAgain opens the address on a restarted engine. The previous process may hold it for a
+// moment. On failure storing continues without it.
 func (e *Engine) listenAgain() {
 	const tries, pause = 20, 100 * time.Millisecond
 	e.mu.Lock()

@@ -12,14 +12,13 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/proto"
 )
 
-// nativeReadBuffer is at least what the block decoder would allocate itself, so
-// that it reads through ours and a clean end can be told from a cut block.
+// nativeReadBuffer is at least the size that the block decoder would allocate itself, so that it
+// reads through this buffer and a clean end differs from a cut block.
 const nativeReadBuffer = 1 << 20
 
-// convertNative copies Native blocks from r, which holds them as the engine
-// writes them (revision 0), to w, as a client of the given revision reads them:
-// from revision 54454 on a block begins with its info and each column states
-// whether its serialization is custom. Each block is written whole.
+// convertNative copies Native blocks from r, in the engine's form (revision 0), to w, in the form
+// for a client of the given revision: from revision 54454 on a block begins with its info and
+// each column states whether its serialization is custom. Each block is written whole.
 func convertNative(w io.Writer, r io.Reader, revision uint64) error {
 	buffered := bufio.NewReaderSize(r, nativeReadBuffer)
 	reader := chproto.NewReader(buffered)
@@ -45,8 +44,8 @@ func convertNative(w io.Writer, r io.Reader, revision uint64) error {
 	}
 }
 
-// encodeBlock appends block to out. The library's own Encode writes the state
-// of a column even where there are no rows, which a reader does not expect.
+// encodeBlock appends block to out. The library's own Encode writes the state of a column even
+// without rows, which a reader does not expect.
 func encodeBlock(out *chproto.Buffer, block *proto.Block, revision uint64) error {
 	if err := block.EncodeHeader(out, revision); err != nil {
 		return err

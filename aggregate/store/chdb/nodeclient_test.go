@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// TestNodeClient asks with the npm client @clickhouse/client.
+// TestNodeClient queries with the npm client @clickhouse/client.
 func TestNodeClient(t *testing.T) {
 	skipShort(t)
 	node := tool(t, "node", "run make deps")

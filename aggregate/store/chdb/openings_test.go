@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// TestOpeningQuestions asks what programs ask that connect, in the way that they
-// do: each gets its answer, or an exception whose code says why not.
+// TestOpeningQuestions sends the first queries of connecting programs in their own way: each gets
+// its answer, or an exception with the right code.
 func TestOpeningQuestions(t *testing.T) {
 	skipShort(t)
 	engine := chdbtest.Start(t)
@@ -81,14 +81,14 @@ func TestOpeningQuestions(t *testing.T) {
 			}
 		})
 	}
-	// What clickhouse-connect looks at to see whether revisions are understood.
+	// clickhouse-connect checks this to see whether the server understands revisions.
 	_, text, _ := request(t, "POST", base+"/?client_protocol_version=54405&query="+url.QueryEscape("SELECT 1 AS check FORMAT Native"), "", nil)
 	if len(text) < 16 || text[8:16] != "\x01\x01\x05check" {
 		t.Errorf("a block of revision 54405 is %q", text)
 	}
 }
 
-// plain undoes the compression of an answer.
+// plain removes the compression of an answer.
 func plain(t *testing.T, body, encoding string, blocks bool) string {
 	t.Helper()
 	if body == "" {
@@ -110,7 +110,7 @@ func plain(t *testing.T, body, encoding string, blocks bool) string {
 		}
 		return out.String()
 	}
-	// It reports the end of the body as a header that is missing.
+	// The reader reports the end of the body as a missing header.
 	reader := compress.NewReader(in)
 	for {
 		chunk := make([]byte, 4096)

@@ -43,7 +43,7 @@ func TestParseStatement(t *testing.T) {
 		{"SELECT `a\\` FORMAT CSV", statement{text: "SELECT `a\\` FORMAT CSV", isSelect: true}},
 	} {
 		got := parseStatement(tt.sql)
-		if got.nesting = 0; got != tt.want { // TestNesting holds it
+		if got.nesting = 0; got != tt.want { // TestNesting checks it
 			t.Errorf("%q: got %+v, want %+v", tt.sql, got, tt.want)
 		}
 	}
@@ -165,7 +165,7 @@ func TestFindLibrary(t *testing.T) {
 	if len(places) != 4 {
 		t.Fatalf("got places %v, want four", places)
 	}
-	// From the last place to the first: each one found hides those after it.
+	// From the last place to the first: each library found takes precedence over later places.
 	for i := len(places) - 1; i >= 0; i-- {
 		if err := os.MkdirAll(filepath.Dir(places[i]), 0o700); err != nil {
 			t.Fatal(err)

@@ -13,29 +13,29 @@ import (
 	"time"
 )
 
-// Role chooses the engine connection that a client's queries run on. A
-// connection serialises its queries, so the roles never wait for one another.
+// Role chooses the engine connection for a client's queries. A connection serializes its queries,
+// so the roles never wait for one another.
 type Role uint8
 
 const (
-	// RoleReader may run queries that change nothing and read nothing outside
-	// the engine; several run at once.
+	// RoleReader may run queries that change nothing and read nothing outside the engine; several
+	// run at once.
 	RoleReader Role = iota
 	// RoleWriter is for inserts, one at a time.
 	RoleWriter
 	// RoleMigrator is for changes of the schema, one at a time.
 	RoleMigrator
-	// roleGuest is a reader that came in by TCP. Its connections are apart, with
-	// less memory and fewer threads, so that it delays nobody else.
+	// roleGuest is a reader that connected by TCP. Its connections are separate, with less memory
+	// and fewer threads, so that it delays no other client.
 	roleGuest
 )
 
 var rolePaths = map[Role]string{RoleReader: "/reader", RoleWriter: "/writer", RoleMigrator: "/migrator"}
 
-// String names the role as logs show it.
+// String returns the role's name for logs.
 func (r Role) String() string { return [...]string{"reader", "writer", "migrator", "guest"}[r] }
 
-// readOnly says whether the role's statements go through guard.
+// readOnly reports whether the role's statements go through guard.
 func (r Role) readOnly() bool { return r == RoleReader || r == roleGuest }
 
 const (
@@ -60,8 +60,8 @@ type pool struct {
 	control   *session
 }
 
-// engineArgs are the arguments of the first connection, which boots the engine.
-// Unset, the engine takes 90 % of the machine's memory.
+// engineArgs are the arguments of the first connection, which boots the engine. By default, the
+// engine would take 90 % of the machine's memory.
 func engineArgs(f folder, maxMemory uint64, configFile string) []string {
 	threads := max(2, runtime.NumCPU())
 	args := []string{
@@ -77,8 +77,8 @@ func engineArgs(f folder, maxMemory uint64, configFile string) []string {
 		"--max_result_bytes=" + strconv.FormatUint(maxMemory/4, 10),
 		"--result_overflow_mode=throw",
 		"--async_insert=0",
-		// Rows that replace each other are found by FINAL and by merges. To look for them
-		// in every insert as well takes a third of its time.
+		// FINAL and merges find rows that replace each other. Looking for them in every insert as
+		// well takes a third of its time.
 		"--optimize_on_insert=0",
 	}
 	if configFile != "" {
@@ -122,9 +122,8 @@ func openPool(api *capi, args []string, readers int, maxMemory uint64, logger *s
 	return p, nil
 }
 
-// guestSettings leave half of the memory, and of many processors, to others, even
-// where every guest runs a query. A lower priority would be better, and takes a
-// privilege that users do not have.
+// guestSettings leave half of the memory, and of many processors, to others, even if every guest
+// runs a query. A lower priority would be better, but takes a privilege that users do not have.
 func guestSettings(maxMemory uint64) []string {
 	return []string{
 		fmt.Sprintf("SET max_memory_usage = %d", maxMemory/(2*guests)),
@@ -133,10 +132,10 @@ func guestSettings(maxMemory uint64) []string {
 	}
 }
 
-// serverInfo is what the headers of every answer say of the engine.
+// serverInfo is the engine's part of the headers of every answer.
 type serverInfo struct{ name, timezone string }
 
-// ask reads what the engine says of itself.
+// ask reads the engine's name and time zone.
 func (p *pool) ask() error {
 	err := p.control.query("SELECT displayName(), timezone()", "TabSeparated", nil, func(row []byte) error {
 		p.server.name, p.server.timezone, _ = strings.Cut(strings.TrimSpace(string(row)), "\t")
@@ -149,7 +148,7 @@ func (p *pool) ask() error {
 	return err
 }
 
-// acquire waits for a free connection of the role, as long as ctx lasts.
+// acquire waits for a free connection of the role, until ctx ends.
 func (p *pool) acquire(ctx context.Context, role Role) (*session, error) {
 	waiting := p.waiting[role]
 	if waiting.Add(1) > maxWaiting {
@@ -169,8 +168,8 @@ func (p *pool) acquire(ctx context.Context, role Role) (*session, error) {
 	}
 }
 
-// release takes a connection back. One that a query has left in an unknown
-// state is closed at once, since the engine may keep that query until then.
+// release returns a connection to the pool. One that a query has left in an unknown state is
+// closed at once, since the engine may keep that query until then.
 func (p *pool) release(s *session) {
 	if s.broken {
 		s.close()
@@ -178,13 +177,13 @@ func (p *pool) release(s *session) {
 	p.sessions[s.role] <- s
 }
 
-// watch kills what s runs once ctx ends. The returned stop must be called
-// before s is released; after it no kill can hit the next user's query.
+// watch kills the query on s once ctx ends. The returned stop must be called before s is
+// released; after it no kill can hit the next user's query.
 func (p *pool) watch(ctx context.Context, s *session) (stop func()) {
 	done, finished := make(chan struct{}), make(chan struct{})
 	cancelled := context.AfterFunc(ctx, func() {
 		defer close(finished)
-		// A query that has not registered yet is missed, so ask again.
+		// A kill misses a query that has not registered yet, so repeat it.
 		for {
 			p.kill(s.tag)
 			select {
@@ -202,7 +201,7 @@ func (p *pool) watch(ctx context.Context, s *session) (stop func()) {
 	}
 }
 
-// kill asks the engine to stop the query that a connection runs.
+// kill asks the engine to stop the query on a connection.
 func (p *pool) kill(tag string) {
 	p.controlMu.Lock()
 	defer p.controlMu.Unlock()
@@ -215,8 +214,8 @@ func (p *pool) kill(tag string) {
 	}
 }
 
-// close kills what runs and closes every connection. It reports the ones that
-// did not come free before ctx ended.
+// close kills running queries and closes every connection. It reports the ones that did not
+// become free before ctx ended.
 func (p *pool) close(ctx context.Context) error {
 	var busy error
 	for role, free := range p.sessions {
@@ -230,15 +229,15 @@ func (p *pool) close(ctx context.Context) error {
 	}
 	p.controlMu.Lock()
 	defer p.controlMu.Unlock()
-	// Closing the last connection stops the engine, which must not happen under
-	// a query that still runs.
+	// Closing the last connection stops the engine, which must not happen while a query still
+	// runs.
 	if busy == nil {
 		p.control.close()
 	}
 	return busy
 }
 
-// drain takes one connection out of service, killing its query if need be.
+// drain takes one connection out of service, killing its query if needed.
 func (p *pool) drain(ctx context.Context, free chan *session) *session {
 	for {
 		select {

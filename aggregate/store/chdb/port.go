@@ -14,14 +14,13 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// port is the TCP address on which guests ask the engine: programs of this
-// machine that csigscope knows nothing of. At most one address is open, and as
-// long as one of those who asked for it is attached. Safe for concurrent use.
+// port is the TCP address for guests: programs of this machine unknown to csigscope. At most one
+// address is open, and as long as one of its owners is attached. Safe for concurrent use.
 type port struct {
 	handler http.Handler
 	logger  *slog.Logger
 	tally   *tally
-	// attached says whether a client may own the address.
+	// attached reports whether a client may own the address.
 	attached func(id string) bool
 
 	mu      sync.Mutex
@@ -35,14 +34,14 @@ type port struct {
 // resident owns an address that stays open as long as the engine.
 const resident = ""
 
-// errElsewhere says that the engine has a TCP address already, another one.
+// errElsewhere reports that the engine already has another TCP address.
 var errElsewhere = errors.New("the engine already answers ClickHouse clients elsewhere")
 
-// ErrAddress says that an address is not one to listen on for guests.
+// ErrAddress reports an address on which guests must not be answered.
 var ErrAddress = errors.New("want a loopback address such as 127.0.0.1:8123")
 
-// checkLoopback gives address with a numeric host. There is neither TLS nor a
-// password, so an address that other machines reach is refused.
+// checkLoopback returns address with a numeric host. There is neither TLS nor a password, so it
+// refuses an address that other machines can reach.
 func checkLoopback(address string) (string, error) {
 	host, number, err := net.SplitHostPort(address)
 	if err != nil {
@@ -57,8 +56,8 @@ func checkLoopback(address string) (string, error) {
 	return net.JoinHostPort(host, number), nil
 }
 
-// open makes owner one of those for whom address is open, and opens it if it is
-// not. It returns the address with the port that was chosen for port 0.
+// open adds owner to the owners of address, and opens it if it is closed. It returns the address
+// with the port that was chosen for port 0.
 func (p *port) open(owner, address string) (string, error) {
 	address, err := checkLoopback(address)
 	if err != nil {
@@ -122,7 +121,7 @@ func (p *port) leave(owner string) {
 	}
 }
 
-// shut frees the address at once; requests that run may finish.
+// shut frees the address at once; running requests may finish.
 func (p *port) shut() {
 	p.logger.Info("address closed to clients", slog.String("address", p.server.Addr().String()), slog.Any("tally", p.tally))
 	p.stop()
@@ -130,7 +129,7 @@ func (p *port) shut() {
 	p.server, p.stop, p.owners = nil, nil, nil
 }
 
-// close ends every owner's address and waits for its requests.
+// close closes the address for all owners and waits for its requests.
 func (p *port) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -141,13 +140,13 @@ func (p *port) close() {
 	p.closing.Wait()
 }
 
-// listenAnswer is what the engine says to POST /listen.
+// listenAnswer is the engine's answer to POST /listen.
 type listenAnswer struct {
 	Address string `json:"address,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
 
-// serveListen is the request of an attached client to open an address.
+// serveListen handles an attached client's request to open an address.
 func (p *port) serveListen(w http.ResponseWriter, r *http.Request) {
 	values := r.URL.Query()
 	var answer listenAnswer
@@ -165,7 +164,7 @@ func (p *port) serveListen(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// Bounds of what guests can hold.
+// Limits of guests.
 const (
 	maxGuests    = 128 // connections
 	maxGuestHead = 256 << 10

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// listen opens the engine to guests and gives the base of their URLs.
+// listen opens the engine to guests and returns the base of their URLs.
 func listen(t *testing.T, engine *chdb.Engine) string {
 	t.Helper()
 	address, err := engine.Listen(t.Context(), "127.0.0.1:0")
@@ -25,7 +25,7 @@ func listen(t *testing.T, engine *chdb.Engine) string {
 	return "http://" + address
 }
 
-// ask sends a query as a guest and gives the status and the text of the answer.
+// ask sends a query as a guest and returns the status and the text of the answer.
 func ask(t *testing.T, base, sql string) (int, string) {
 	t.Helper()
 	status, text, _ := request(t, "POST", base+"/", sql, nil)
@@ -126,7 +126,7 @@ func TestListenRefusals(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", address, err, want)
 		}
 	}
-	// Who is not attached cannot open an address that nobody would close.
+	// A client that is not attached cannot open an address that nobody would close.
 	for _, id := range []string{"", "stranger"} {
 		status, text, _ := send(t, overSocket(t, engine.Socket()), "POST", "/listen", url.Values{"id": {id}, "address": {"127.0.0.1:0"}}, nil)
 		if status != http.StatusConflict {

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// mergeThread is what the engine calls its threads that merge parts.
+	// mergeThread is the engine's name for threads that merge parts.
 	mergeThread = "MergeMutate"
-	// mergeNice leaves merges a third of what others get who want the same processor:
-	// enough to keep up, where what writes and asks leaves them no other.
+	// mergeNice leaves merges a third of the share of other threads on the same processor: enough
+	// to keep up when inserts and queries keep all processors busy.
 	mergeNice = 5
 	// tasks are the threads of this process.
 	tasks = "/proc/self/task"
 )
 
-// lowerMerges has merges wait for inserts and questions where processors are scarce. A
-// merge takes a processor for seconds, and its result is not waited for; when it falls far
-// behind, the engine itself slows inserts down.
+// lowerMerges makes merges wait for inserts and queries when processors are scarce. A merge takes
+// a processor for seconds, and no client waits for its result; if merges fall far behind, the
+// engine itself slows inserts down.
 func lowerMerges() error {
 	threads, err := os.ReadDir(tasks)
 	if err != nil {

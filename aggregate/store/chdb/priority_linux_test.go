@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// TestMergesGiveWay: the threads that merge have a lower priority than those that insert.
+// TestMergesGiveWay: threads that merge have a lower priority than those that insert.
 func TestMergesGiveWay(t *testing.T) {
 	engine := chdbtest.Start(t)
 	writer := open(t, engine, chdb.RoleWriter)
@@ -43,7 +43,7 @@ func TestMergesGiveWay(t *testing.T) {
 			if _, err := fmt.Sscan(filepath.Base(filepath.Dir(name)), &id); err != nil {
 				t.Fatal(err)
 			}
-			// The system call gives 20 - nice.
+			// The system call returns 20 - nice.
 			if n, err := unix.Getpriority(unix.PRIO_PROCESS, id); err == nil && n < 20 {
 				given++
 			}

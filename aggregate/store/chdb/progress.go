@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// Progress in the head of an answer, as ClickHouse's HTTP interface has it: with
-// send_progress_in_http_headers=1 the status line goes out while the query still runs,
-// followed by a line X-ClickHouse-Progress at intervals, so that neither clients nor
-// proxies take a long query for a dead connection. Go's server sends a head at once, so
-// that this one is written to the connection itself.
+// Progress in the head of an answer, as in ClickHouse's HTTP interface: with
+// send_progress_in_http_headers=1 the status line goes out while the query still runs, followed
+// by a line X-ClickHouse-Progress at intervals, so that neither clients nor proxies take a long
+// query for a dead connection. Go's server sends a head at once, so this code writes the head to
+// the connection itself.
 
 const (
 	progressHeader       = "X-ClickHouse-Progress"
@@ -29,13 +29,13 @@ const (
 
 	defaultProgressInterval = 100 * time.Millisecond
 	longestProgressInterval = 2 * time.Minute
-	// Clients bound the size of a head, Node at 16 KiB: after so many lines the
-	// interval doubles, until it is calmProgress.
+	// Clients bound the size of a head, Node at 16 KiB: after this many lines the interval
+	// doubles, until it is calmProgress.
 	progressLines = 6
 	calmProgress  = 20 * time.Second
 )
 
-// progressInterval is what the client asks for, within bounds.
+// progressInterval is the interval that the client asks for, within bounds.
 func progressInterval(values url.Values) time.Duration {
 	ms, err := strconv.ParseUint(values.Get(progressIntervalName), 10, 32)
 	if err != nil {
@@ -44,34 +44,34 @@ func progressInterval(values url.Values) time.Duration {
 	return min(max(time.Duration(ms)*time.Millisecond, defaultProgressInterval), longestProgressInterval)
 }
 
-// phases of an answer.
+// Phases of an answer.
 const (
 	quiet    = iota // nothing is written; net/http has the connection
 	direct          // net/http writes the answer
-	headOpen        // as of here the connection is the progressWriter's own
+	headOpen        // from here on the progressWriter owns the connection
 	writing
 )
 
-// progressWriter is a response that sends a head with progress once its first byte
-// takes longer than an interval, and else leaves all to net/http. One goroutine writes;
-// close ends it.
+// progressWriter is a response that sends a head with progress if its first byte takes longer
+// than an interval, and otherwise leaves the answer to net/http. One goroutine writes; close ends
+// it.
 type progressWriter struct {
 	http.ResponseWriter
 	control  *http.ResponseController
 	interval time.Duration
 	report   func() string // the value of a progress line
 	gone     func()        // called when the client hangs up
-	first    http.Header   // as it was at the beginning; read-only
+	first    http.Header   // the initial header; read-only
 	stop     chan struct{}
 	stopped  chan struct{}
 
 	mu    sync.Mutex
 	phase int
-	conn  net.Conn       // as of headOpen
+	conn  net.Conn       // from headOpen on
 	body  io.WriteCloser // while writing
 }
 
-// newProgressWriter starts to wait. The header must hold what is known already.
+// newProgressWriter starts to wait. The header must hold all values known so far.
 func newProgressWriter(w http.ResponseWriter, interval time.Duration, report func() string, gone func()) *progressWriter {
 	p := &progressWriter{
 		ResponseWriter: w, control: http.NewResponseController(w), interval: interval, report: report, gone: gone,
@@ -102,7 +102,7 @@ func (p *progressWriter) run() {
 	}
 }
 
-// send writes one line of progress, and what comes before it if it is the first.
+// send writes one line of progress, after the head if it is the first.
 func (p *progressWriter) send(progress string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *progressWriter) send(progress string) bool {
 	return true
 }
 
-// watch notices when the client hangs up, as net/http does on a connection of its own.
+// watch notices when the client hangs up, as net/http does on its own connections.
 func (p *progressWriter) watch() {
 	var b [512]byte
 	for {
@@ -139,7 +139,7 @@ func (p *progressWriter) watch() {
 	}
 }
 
-// headerLines are those of header that are not in sent.
+// headerLines returns the lines of header that are not in sent.
 func headerLines(header, sent http.Header) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(header)) {
@@ -153,7 +153,7 @@ func headerLines(header, sent http.Header) string {
 	return b.String()
 }
 
-// settle chooses who writes, for good, and ends the head.
+// settle chooses the writer of the answer, permanently, and ends the head.
 func (p *progressWriter) settle() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,7 +170,7 @@ func (p *progressWriter) settle() error {
 	return nil
 }
 
-// headSent tells whether the status can no longer be chosen.
+// headSent reports whether the status can no longer be chosen.
 func (p *progressWriter) headSent() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +188,7 @@ func (p *progressWriter) Write(b []byte) (int, error) {
 	return p.body.Write(b)
 }
 
-// WriteHeader implements http.ResponseWriter. A status that was sent stays.
+// WriteHeader implements http.ResponseWriter. It cannot change a status already sent.
 func (p *progressWriter) WriteHeader(status int) {
 	_ = p.settle()
 	if p.phase == direct {
@@ -196,8 +196,8 @@ func (p *progressWriter) WriteHeader(status int) {
 	}
 }
 
-// SetReadDeadline is for http.ResponseController. A connection of its own is read until
-// the client hangs up.
+// SetReadDeadline is for http.ResponseController. It has no effect once the progressWriter owns
+// the connection and reads until the client hangs up.
 func (p *progressWriter) SetReadDeadline(deadline time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -217,7 +217,7 @@ func (p *progressWriter) SetWriteDeadline(deadline time.Time) error {
 	return p.control.SetWriteDeadline(deadline)
 }
 
-// close ends the answer: whole, or so that the client sees that it is not.
+// close ends the answer: complete, or so that the client sees that it is not.
 func (p *progressWriter) close(whole bool) {
 	close(p.stop)
 	<-p.stopped
@@ -225,13 +225,13 @@ func (p *progressWriter) close(whole bool) {
 		return
 	}
 	if whole && p.settle() == nil && p.body.Close() == nil {
-		_, _ = io.WriteString(p.conn, "\r\n") // ends the trailers, of which there are none
+		_, _ = io.WriteString(p.conn, "\r\n") // ends the empty trailers
 	}
 	p.conn.Close()
 }
 
-// progress is the value of a progress line for what a connection runs, zeros while it
-// waits for one.
+// progress is the value of a progress line for a connection's query, zeros while the query waits
+// for a connection.
 func (p *pool) progress(ctx context.Context, tag string, since time.Time) string {
 	var rows, size, total, memory string
 	if tag != "" && ctx.Err() == nil {
@@ -251,9 +251,8 @@ func (p *pool) progress(ctx context.Context, tag string, since time.Time) string
 	return string(text)
 }
 
-// running is what the engine says of the query that a connection runs: rows and bytes
-// read so far, rows that it expects to read in all, bytes of memory. All are empty
-// without one.
+// running returns the engine's progress of the query on a connection: rows and bytes read so far,
+// the expected total of rows, bytes of memory. All are empty without a query.
 func (p *pool) running(tag string) (rows, size, total, memory string) {
 	p.controlMu.Lock()
 	defer p.controlMu.Unlock()

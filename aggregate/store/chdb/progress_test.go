@@ -19,7 +19,7 @@ import (
 
 const progressSettings = "send_progress_in_http_headers=1&http_headers_progress_interval_ms="
 
-// slowTable has a query read it for about two seconds.
+// slowTable makes a table and a query that reads it for about two seconds.
 func slowTable(t *testing.T, engine *chdb.Engine) string {
 	t.Helper()
 	exec(t, open(t, engine, chdb.RoleMigrator), "CREATE TABLE many (n UInt64) ENGINE = MergeTree ORDER BY n SETTINGS index_granularity = 50",
@@ -27,7 +27,7 @@ func slowTable(t *testing.T, engine *chdb.Engine) string {
 	return "SELECT count() AS c, sum(sleepEachRow(0.002)) AS s FROM many WHERE n >= 0"
 }
 
-// head reads the lines of an answer's head as they come, with the time of each.
+// head reads the lines of an answer's head as they arrive, with the time of each.
 func head(t *testing.T, conn net.Conn) (lines []string, at []time.Duration, body *bufio.Reader) {
 	t.Helper()
 	began := time.Now()
@@ -58,8 +58,8 @@ func post(t *testing.T, base, parameters, sql string) net.Conn {
 	return conn
 }
 
-// TestProgressWhileItRuns: lines of the head arrive while the query runs, with what it
-// has read by then.
+// TestProgressWhileItRuns: lines of the head arrive while the query runs, with its progress so
+// far.
 func TestProgressWhileItRuns(t *testing.T) {
 	engine := chdbtest.Start(t)
 	base, sql := listen(t, engine), slowTable(t, engine)
@@ -101,8 +101,8 @@ func TestProgressWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestProgressOfShortAndOfFailing: an answer within the interval is as it ever was, and a
-// query that fails later than its status says so in the body.
+// TestProgressOfShortAndOfFailing: an answer within the interval has no progress lines, and a
+// query that fails after its status was sent reports the error in the body.
 func TestProgressOfShortAndOfFailing(t *testing.T) {
 	engine := chdbtest.Start(t)
 	base := listen(t, engine)
@@ -124,13 +124,13 @@ func TestProgressOfShortAndOfFailing(t *testing.T) {
 	}
 }
 
-// TestHangUpDuringProgress: who hangs up takes the query along, also where the connection
-// is no longer net/http's.
+// TestHangUpDuringProgress: hanging up kills the query, even after the connection was taken from
+// net/http.
 func TestHangUpDuringProgress(t *testing.T) {
 	engine := chdbtest.Start(t)
 	base, sql := listen(t, engine), "SELECT sum(sipHash64(number)) FROM numbers(1000000000000)"
 	migrator := open(t, engine, chdb.RoleMigrator)
-	for range 4 { // more than there are connections for guests
+	for range 4 { // more than the guests' connections
 		conn := post(t, base, progressSettings+"100", sql)
 		reader := bufio.NewReader(conn)
 		for line := ""; !strings.HasPrefix(line, "X-ClickHouse-Progress"); {
@@ -178,8 +178,8 @@ func TestClickHouseGoWithProgress(t *testing.T) {
 	}
 }
 
-// TestNodeClientWithProgress: the npm client gives up on a connection that is silent for
-// longer than its request_timeout, and waits for one with progress.
+// TestNodeClientWithProgress: the npm client closes a connection that is silent for longer than
+// its request_timeout, and waits for one with progress.
 func TestNodeClientWithProgress(t *testing.T) {
 	skipShort(t)
 	node := tool(t, "node", "run make deps")

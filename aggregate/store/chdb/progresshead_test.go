@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// hijacked gives away one end of a pipe.
+// hijacked hands out one end of a pipe as its connection.
 type hijacked struct {
 	*httptest.ResponseRecorder
 	conn net.Conn
@@ -24,8 +24,8 @@ func (h hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.conn,
 func (h hijacked) SetReadDeadline(time.Time) error  { return nil }
 func (h hijacked) SetWriteDeadline(time.Time) error { return nil }
 
-// TestProgressFitsAHead: the longest query that is allowed leaves a head that Node takes,
-// and no silence longer than clients bear.
+// TestProgressFitsAHead: the longest allowed query produces a head that Node accepts, and no
+// silence longer than clients tolerate.
 func TestProgressFitsAHead(t *testing.T) {
 	for _, interval := range []time.Duration{defaultProgressInterval, time.Second, 25 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestProgressFitsAHead(t *testing.T) {
 				}
 			}()
 			line := (&pool{}).progress(t.Context(), "", time.Now().Add(-maxReaderSeconds*time.Second))
-			line += strings.Repeat("9", 60) // as long as its numbers get
+			line += strings.Repeat("9", 60) // the maximum length of its numbers
 			p := newProgressWriter(hijacked{httptest.NewRecorder(), ours}, interval, func() string { return line }, func() {})
 			time.Sleep(maxReaderSeconds * time.Second)
 			if _, err := io.WriteString(p, "body"); err != nil {
@@ -63,7 +63,7 @@ func TestProgressFitsAHead(t *testing.T) {
 	}
 }
 
-// noHijack cannot give its connection away, as with HTTP/2.
+// noHijack cannot hand out its connection, as with HTTP/2.
 type noHijack struct{ *httptest.ResponseRecorder }
 
 func TestProgressWithoutAConnection(t *testing.T) {

@@ -72,7 +72,7 @@ func TestReadersChangeNothingAndReachNothing(t *testing.T) {
 	if got := value[string](t, reader, "SELECT currentDatabase()"); got != "default" {
 		t.Errorf("the reader is in database %s, want default", got)
 	}
-	// What only looks like it must pass.
+	// Statements that only look dangerous must pass.
 	for _, sql := range []string{
 		"SELECT 'file(x)', 'INTO OUTFILE', count() FROM safe -- file('x')",
 		"DESCRIBE TABLE safe", "SHOW TABLES", "EXPLAIN SELECT 1", "EXISTS TABLE safe", "SHOW CREATE TABLE safe",
@@ -122,7 +122,7 @@ func TestRolesDoNotWaitForOneAnother(t *testing.T) {
 	if best > 2*time.Second {
 		t.Errorf("an insert and a query took %v beside a slow query", best)
 	}
-	// A client that goes away takes its query along.
+	// When a client leaves, its query is killed.
 	cancel()
 	if err := <-slow; err == nil {
 		t.Error("the cancelled query met no error")

@@ -31,15 +31,14 @@ const (
 	maxDedupTokenLen  = 1024
 )
 
-// query is one request of the HTTP interface. Settings that a client sends are
-// dropped, except the deduplication token of an insert; so are sessions, roles,
-// users and passwords.
+// query is one request of the HTTP interface. A client's settings are ignored, except the
+// deduplication token of an insert; so are sessions, roles, users and passwords.
 type query struct {
 	statement
 	params     params
 	database   string
 	format     string // of the result or of the inserted rows
-	revision   uint64 // of the client's Native format; 0: as the engine writes it
+	revision   uint64 // of the client's Native format; 0: the engine's form
 	dedupToken string
 	id         string
 	body       io.Reader // rows of an insert, or nil
@@ -47,12 +46,12 @@ type query struct {
 	encoding string          // of the whole answer
 	blocks   compress.Method // of ClickHouse's own blocks in it
 	whole    bool            // wait for the end before the first byte
-	progress bool            // say in the head how much was read
-	interval time.Duration   // how often, while the query runs
+	progress bool            // report progress in the head
+	interval time.Duration   // between progress lines, while the query runs
 	tag      atomic.Pointer[string]
 }
 
-// running is the tag of the connection that the query has, "" before.
+// running is the tag of the query's connection, "" before it has one.
 func (q *query) running() string {
 	if tag := q.tag.Load(); tag != nil {
 		return *tag
@@ -60,7 +59,7 @@ func (q *query) running() string {
 	return ""
 }
 
-// newQuery takes what the address and the head say.
+// newQuery reads the URL and the header.
 func newQuery(r *http.Request, values url.Values) (*query, error) {
 	q := &query{
 		database: first(values.Get("database"), r.Header.Get("X-ClickHouse-Database")),
@@ -87,7 +86,7 @@ func newQuery(r *http.Request, values url.Values) (*query, error) {
 	}
 	switch {
 	case isSet(values, "compress"):
-		// What is compressed already gains nothing by a content encoding.
+		// A body that is already compressed gains nothing from a content encoding.
 		q.blocks = compress.LZ4
 		if strings.EqualFold(values.Get("network_compression_method"), "ZSTD") {
 			q.blocks = compress.ZSTD
@@ -114,9 +113,9 @@ func isSet(values url.Values, name string) bool {
 	return v != "" && v != "0" && !strings.EqualFold(v, "false")
 }
 
-// read takes statement and parameters. The statement is the query parameter, the
-// body, or both joined; the body of an insert whose statement is the parameter
-// holds its rows; a form holds the statement and its parameters as fields.
+// read reads the statement and its parameters. The statement is the query parameter, the body, or
+// both joined; if the parameter is an insert, the body holds its rows; a form holds the statement
+// and its parameters as fields.
 func (q *query) read(w http.ResponseWriter, r *http.Request, values url.Values, limit int64) error {
 	if err := decodeBody(r); err != nil {
 		return err
@@ -151,7 +150,7 @@ func (q *query) bind(values url.Values) {
 	}
 }
 
-// formBoundary is what separates the fields of a multipart form, or "".
+// formBoundary is the boundary of the fields of a multipart form, or "".
 func formBoundary(r *http.Request) string {
 	kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" {
@@ -203,7 +202,7 @@ func (q *query) readStatement(w http.ResponseWriter, r *http.Request, sql string
 	}
 	q.statement = parseStatement(sql)
 	if q.insert {
-		// Rows that stand in the statement are the engine's to parse.
+		// The engine parses rows within the statement.
 		q.statement = statement{text: sql, insert: true}
 	}
 	return nil
@@ -224,7 +223,7 @@ func (q *query) chooseFormat(fallback string) {
 	}
 }
 
-// bodyError tells a body that is too large from one that did not arrive.
+// bodyError distinguishes a body that is too large from one that did not arrive.
 func bodyError(err error) error {
 	if e, ok := errors.AsType[*exception](err); ok {
 		return e

@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	// A client that neither sends nor takes anything for this long loses its
-	// request, since it holds an engine connection.
+	// A client that neither sends nor takes anything for this long loses its request, since it
+	// holds an engine connection.
 	stalledClient = 60 * time.Second
-	// slowestClient is the bytes a second that a client has to take on average,
-	// beyond the first stalledClient of waiting for it.
+	// slowestClient is the minimum average rate of a client, in bytes per second, beyond the
+	// first stalledClient of waiting for it.
 	slowestClient = 64 << 10
 	pieceBytes    = 256 << 10
 )
 
 var errTooSlow = fmt.Errorf("the client takes less than %d bytes a second", slowestClient)
 
-// response writes a result as its request asked for, and its head before the
-// first byte.
+// response writes a result in the requested form, and its head before the first byte.
 type response struct {
 	w        *pacedWriter
 	header   http.Header
@@ -86,7 +85,7 @@ func (o *response) head() {
 	o.header.Set("X-ClickHouse-Exception-Tag", o.tag)
 	o.header.Set("X-ClickHouse-Summary", o.stats().summary())
 	if o.progress {
-		// Go sends the head at once, so that there is one report, at the end.
+		// Go sends the head at once, so there is only one report, at the end.
 		o.header.Set("X-ClickHouse-Progress", o.stats().summary())
 	}
 	o.header.Add("Vary", "Accept-Encoding")
@@ -101,14 +100,14 @@ func (o *response) finish() error {
 	return o.body.Close()
 }
 
-// fail reports an error behind what was written already.
+// fail reports an error after the bytes already written.
 func (o *response) fail(err error) {
 	writeLateException(o, o.tag, err)
 	_ = o.body.Close()
 }
 
-// pacedWriter writes with a deadline, and gives up on a client that takes so
-// little at a time that it would hold an engine connection for hours.
+// pacedWriter writes with a deadline, and gives up on a client that takes so little at a time
+// that it would hold an engine connection for hours.
 type pacedWriter struct {
 	w       io.Writer
 	control *http.ResponseController
@@ -137,14 +136,14 @@ func (p *pacedWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// isTooSlow tells a client that did not keep up from one that went away.
+// isTooSlow distinguishes a client that did not keep up from one that left.
 func isTooSlow(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, errTooSlow) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// contentTypes are ClickHouse's, by the beginning of a format's name in lower
-// case; the longest that fits counts.
+// contentTypes are ClickHouse's, by the beginning of a format's name in lower case; the longest
+// match counts.
 var contentTypes = map[string]string{
 	"":             "text/plain; charset=UTF-8",
 	"json":         "application/json; charset=UTF-8",
@@ -172,7 +171,7 @@ func contentType(format string) string {
 	return contentTypes[best]
 }
 
-// headerSafe drops what cannot stand in a header.
+// headerSafe drops characters that are invalid in a header.
 func headerSafe(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -22,14 +22,14 @@ func (h *handler) routes(extra map[string]http.HandlerFunc) http.Handler {
 	return withDeadline(mux)
 }
 
-// guestRoutes serves guests alone, for a TCP address.
+// guestRoutes serves only guests, for a TCP address.
 func (h *handler) guestRoutes() http.Handler {
 	mux := http.NewServeMux()
 	h.common(mux, roleGuest)
 	return h.knownMethod(h.notFromPages(withDeadline(mux)))
 }
 
-// common are the paths of a ClickHouse server that clients ask.
+// common registers the paths of a ClickHouse server that clients use.
 func (h *handler) common(mux *http.ServeMux, role Role) {
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost && r.URL.RawQuery == "" {
@@ -43,8 +43,8 @@ func (h *handler) common(mux *http.ServeMux, role Role) {
 	mux.HandleFunc("/replicas_status", h.ping)
 }
 
-// withDeadline gives every request a write deadline of its own; the one of the
-// previous request on the connection would still stand.
+// withDeadline gives every request a new write deadline; the previous request's deadline would
+// otherwise still apply to the connection.
 func withDeadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stalledClient))
@@ -52,8 +52,8 @@ func withDeadline(next http.Handler) http.Handler {
 	})
 }
 
-// knownMethod leaves the others alone, OPTIONS too: no page of a browser has
-// business here, so that there are no answers to its preflight requests.
+// knownMethod refuses other methods, OPTIONS too: no web page should use this interface, so
+// preflight requests get no answer.
 func (h *handler) knownMethod(next http.Handler) http.Handler {
 	known := []string{http.MethodGet, http.MethodHead, http.MethodPost}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,9 +67,9 @@ func (h *handler) knownMethod(next http.Handler) http.Handler {
 	})
 }
 
-// notFromPages refuses requests that a web page made the browser send. It goes beyond what
-// edge.Server refuses: a GET is a query here, and costs the engine even if the page cannot read
-// the answer.
+// notFromPages refuses requests that a web page made the browser send. It is stricter than
+// edge.Server: a GET is a query here, and costs the engine even if the page cannot read the
+// answer.
 func (h *handler) notFromPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if foreignOrigin(r) {
@@ -81,7 +81,7 @@ func (h *handler) notFromPages(next http.Handler) http.Handler {
 	})
 }
 
-// foreignOrigin says that a browser sent r for a page of another server.
+// foreignOrigin reports that a browser sent r for a page of another server.
 func foreignOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
 		return true

@@ -15,24 +15,23 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// ServerOptions configures Serve. In a child that Start has made, fields left
-// at zero take the value that Start was given.
+// ServerOptions configures Serve. In a child of Start, zero fields take the value given to Start.
 type ServerOptions struct {
-	// Dir is the data folder. It is made if missing and closed to other users.
+	// Dir is the data folder. It is created if missing and closed to other users.
 	Dir string
-	// Library is the engine's shared library; "" looks for it (FindLibrary).
+	// Library is the engine's shared library; "" searches for it (FindLibrary).
 	Library string
-	// MaxMemory bounds what the engine allocates, in bytes; 0 is 2 GiB.
+	// MaxMemory bounds the engine's allocations, in bytes; 0 is 2 GiB.
 	MaxMemory uint64
 	// Readers is how many readers' queries run at once; 0 is 2.
 	Readers int
-	// Listen is a loopback TCP address, host:port, that answers guests from the
-	// start; "" leaves it to those who attach (Engine.Listen).
+	// Listen is a loopback TCP address, host:port, that answers guests from the start; "" leaves
+	// it to attached processes (Engine.Listen).
 	Listen string
 	// Logger must not be nil.
 	Logger *slog.Logger
 
-	configFile string // that Start was given
+	configFile string // given to Start
 }
 
 const (
@@ -41,19 +40,18 @@ const (
 	tendInterval     = time.Second
 	farewell         = 100 * time.Millisecond
 
-	// Of the Unix socket, which only this user reaches.
+	// Limits of the Unix socket, which only this user reaches.
 	maxHead    = 1 << 20
-	socketIdle = 24 * time.Hour // longer than any client's, which would lose an insert otherwise
+	socketIdle = 24 * time.Hour // longer than any client's, which could otherwise lose an insert
 )
 
-// Serve runs the engine over a data folder and answers ClickHouse's HTTP
-// interface on a Unix socket (mode 0600) inside it until ctx ends. In a child
-// of Start it also ends, with a nil error, once nobody is attached any more.
+// Serve runs the engine over a data folder and answers ClickHouse's HTTP interface on a Unix
+// socket (mode 0600) inside it until ctx ends. In a child of Start it also ends, with a nil
+// error, once no process is attached any more.
 //
-// It is meant to be all that a process does: the engine cannot be unloaded, and
-// while Serve runs, standard output and error go to engine.log in the folder.
-// A folder that another process serves, and a missing library (ErrNoEngine),
-// are errors.
+// A process should do nothing but Serve: the engine cannot be unloaded, and while Serve runs,
+// standard output and error go to engine.log in the folder. A folder that another process serves,
+// and a missing library (ErrNoEngine), are errors.
 func Serve(ctx context.Context, o ServerOptions) error {
 	parent, err := readChildOptions(os.Getenv)
 	if err != nil {
@@ -77,7 +75,7 @@ func serve(ctx context.Context, o ServerOptions, parent *childOptions) error {
 		return err
 	}
 	defer lock.Close()
-	// What lies there is of a backup whose command or engine was killed.
+	// Files there belong to a backup whose command or engine was killed.
 	if err := os.RemoveAll(f.backups()); err != nil {
 		return fmt.Errorf("remove unfinished backups: %w", err)
 	}
@@ -143,8 +141,8 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 	group.Go(func() error {
 		<-ctx.Done()
 		if clients.close() > 0 {
-			// They have seen the end of their attachment, and drop the
-			// connections that Shutdown would close under a new query.
+			// Clients have seen the end of their attachment, and close the connections that
+			// Shutdown would otherwise close during a new query.
 			time.Sleep(farewell)
 		}
 		stopServing()
@@ -159,7 +157,7 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 	return group.Wait()
 }
 
-// tend bounds the engine's log and keeps its merges from delaying others until ctx ends.
+// tend bounds the engine's log and keeps merges from delaying others until ctx ends.
 func tend(ctx context.Context, engineLog *os.File, logger *slog.Logger) {
 	tick := time.NewTicker(tendInterval)
 	defer tick.Stop()
@@ -178,8 +176,8 @@ func tend(ctx context.Context, engineLog *os.File, logger *slog.Logger) {
 	}
 }
 
-// closePool gives up on an engine that does not close: the process is about to
-// end, and its tables survive that.
+// closePool gives up on an engine that does not close: the process is about to end, and its
+// tables survive that.
 func closePool(p *pool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
@@ -193,7 +191,7 @@ func closePool(p *pool) error {
 	}
 }
 
-// unixSocket is the address of one server: the socket, and where it is recorded.
+// unixSocket is the address of one server: the socket, and the file that records its path.
 type unixSocket struct {
 	net.Listener
 	path string

@@ -5,23 +5,22 @@ import (
 	"unsafe"
 )
 
-// session is one connection to the engine. It runs one statement at a time and
-// is not safe for concurrent use; the pool hands it to one request.
+// session is one connection to the engine. It runs one statement at a time and is not safe for
+// concurrent use; the pool gives it to one request at a time.
 type session struct {
 	api      *capi
 	role     Role
-	tag      string   // log_comment of its queries: what KILL QUERY finds them by
+	tag      string   // log_comment of its queries, by which KILL QUERY finds them
 	args     []string // of chdb_connect
-	setup    []string // statements that follow a connect
-	database string   // the current one, "" after a connect
+	setup    []string // statements to run after connecting
+	database string   // the current one, "" after connecting
 	handle   unsafe.Pointer
 	broken   bool  // the engine may hold state of a failed statement
 	stats    stats // of the last statement that was not streamed
 }
 
-// ensure connects if needed. A session that a failed stream has left in an
-// unknown state connects anew: leftovers of the failed result would otherwise
-// precede the next one.
+// ensure connects if needed. A session that a failed stream has left in an unknown state
+// reconnects: leftovers of the failed result would otherwise precede the next one.
 func (s *session) ensure() error {
 	if s.broken {
 		s.close()
@@ -76,8 +75,8 @@ func (s *session) exec(sql string) error {
 // params are bound parameters; values are escaped as TabSeparated fields.
 type params struct{ names, values []string }
 
-// query runs a statement to its end and shows the whole result to use, which
-// must not keep it: it is memory of the engine.
+// query runs a statement to its end and passes the whole result to use, which must not keep it:
+// it is memory of the engine.
 func (s *session) query(sql, format string, p *params, use func(result []byte) error) error {
 	handle := s.call(s.api.queryParams, sql, format, p)
 	if handle != nil {
@@ -105,8 +104,7 @@ func (s *session) call(function queryFunc, sql, format string, p *params) unsafe
 		pins.pointers(p.values), pins.lengths(p.values), uintptr(len(p.names)))
 }
 
-// resultStream yields a result piece by piece, so that its size is not bound
-// by memory.
+// resultStream yields a result piece by piece, so that memory does not bound its size.
 type resultStream struct {
 	session *session
 	handle  unsafe.Pointer
@@ -114,8 +112,8 @@ type resultStream struct {
 	ended   bool
 }
 
-// stream starts a query whose result is read chunk by chunk. Until close, the
-// session runs nothing else.
+// stream starts a query whose result is read chunk by chunk. Until close, the session runs
+// nothing else.
 func (s *session) stream(sql, format string, p *params) (*resultStream, error) {
 	s.stats = stats{}
 	handle := s.call(s.api.streamParams, sql, format, p)
@@ -130,8 +128,7 @@ func (s *session) stream(sql, format string, p *params) (*resultStream, error) {
 	return &resultStream{session: s, handle: handle}, nil
 }
 
-// next returns the next chunk, valid until the following call, or nil at the
-// end.
+// next returns the next chunk, valid until the following call, or nil at the end.
 func (r *resultStream) next() ([]byte, error) {
 	r.freeChunk()
 	if r.ended {
@@ -157,7 +154,7 @@ func (r *resultStream) freeChunk() {
 	}
 }
 
-// close frees the stream and cancels what was not read.
+// close frees the stream and cancels its unread part.
 func (r *resultStream) close() {
 	r.freeChunk()
 	if !r.ended {
@@ -167,8 +164,8 @@ func (r *resultStream) close() {
 	r.session.api.resultDestroy(r.handle)
 }
 
-// insertStream takes the rows of one INSERT piece by piece. Without done,
-// nothing of a block that fits the engine's insert block is stored.
+// insertStream takes the rows of one INSERT piece by piece. If done is not called, no row is
+// stored, provided that all fit in one insert block of the engine.
 type insertStream struct {
 	session *session
 	handle  unsafe.Pointer
@@ -190,8 +187,7 @@ func (s *session) insert(sql, format string) (*insertStream, error) {
 	return i, nil
 }
 
-// append hands over bytes, which the engine copies. It blocks while the engine
-// is behind.
+// append passes bytes to the engine, which copies them. It blocks while the engine is behind.
 func (i *insertStream) append(data []byte) error {
 	if len(data) == 0 {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb/chdbtest"
 )
 
-// stall asks for a result without end and never reads it.
+// stall sends a query with an endless result and never reads it.
 func stall(t *testing.T, base, sql string) net.Conn {
 	t.Helper()
 	address := strings.TrimPrefix(base, "http://")
@@ -27,7 +27,7 @@ func stall(t *testing.T, base, sql string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	// A small window, so that the engine is stopped soon.
+	// A small window, so that the engine blocks soon.
 	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func stall(t *testing.T, base, sql string) net.Conn {
 	return conn
 }
 
-// insertTimes stores n batches and says how long each took, sorted.
+// insertTimes stores n batches and returns how long each took, sorted.
 func insertTimes(t *testing.T, writer driver.Conn, n int) []time.Duration {
 	t.Helper()
 	times := make([]time.Duration, n)
@@ -57,9 +57,8 @@ func insertTimes(t *testing.T, writer driver.Conn, n int) []time.Duration {
 	return times
 }
 
-// TestGuestsDoNotDelayOthers measures inserts and a reader beside guests that hold
-// every connection there is for guests: by not reading, by computing, and by asking
-// for more memory than there is.
+// TestGuestsDoNotDelayOthers measures inserts and a reader while guests occupy every guest
+// connection: by not reading, by computing, and by asking for more memory than there is.
 func TestGuestsDoNotDelayOthers(t *testing.T) {
 	engine := chdbtest.Start(t)
 	base := listen(t, engine)
@@ -92,15 +91,15 @@ func TestGuestsDoNotDelayOthers(t *testing.T) {
 			slices.Sort(reads)
 			t.Logf("inserts: median %v, slowest %v; alone %v, %v; readers %v",
 				beside[batches/2], beside[batches-1], alone[batches/2], alone[batches-1], reads)
-			// Who waits for a guest does so each time, and for long. A machine that is busy
-			// with something else delays some.
+			// A client that had to wait for a guest would wait each time, and for long. Other
+			// work on the machine only delays some.
 			if median := beside[batches/2]; median > 2*time.Second {
 				t.Errorf("inserts take %v beside slow guests, want at most 2s", median)
 			}
 			if median := reads[len(reads)/2]; median > 2*time.Second {
 				t.Errorf("readers take %v beside slow guests, want at most 2s", median)
 			}
-			// Who hangs up takes the query along.
+			// Hanging up kills the query.
 			for _, conn := range conns {
 				conn.Close()
 			}
@@ -135,8 +134,8 @@ func TestAbortedRequests(t *testing.T) {
 	}
 }
 
-// TestGuestsHaveTheirShareOfMemory: a guest's query fails where the engine still has
-// memory for others, and a streamed result takes none.
+// TestGuestsHaveTheirShareOfMemory: a guest's query fails while the engine still has memory for
+// others, and a streamed result takes none.
 func TestGuestsHaveTheirShareOfMemory(t *testing.T) {
 	skipShort(t)
 	options := chdbtest.Options(t, t.TempDir())

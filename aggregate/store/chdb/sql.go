@@ -2,8 +2,8 @@ package chdb
 
 import "strings"
 
-// statement is what the HTTP interface must know of a query's text; the engine
-// parses the rest.
+// statement is the part of a query's text that the HTTP interface must know; the engine parses
+// the rest.
 type statement struct {
 	text     string // without FORMAT clause and final semicolon
 	format   string // of the FORMAT clause, or ""
@@ -20,8 +20,8 @@ type token struct {
 	quoted     bool
 }
 
-// parseStatement finds the FORMAT clause, which ends a statement or stands
-// before a final SETTINGS clause.
+// parseStatement finds the FORMAT clause, which ends a statement or precedes a final SETTINGS
+// clause.
 func parseStatement(sql string) statement {
 	tokens := tokenize(sql)
 	deepest := nesting(sql, tokens)
@@ -54,7 +54,7 @@ func parseStatement(sql string) statement {
 	return s
 }
 
-// nesting is how deep brackets stand in brackets.
+// nesting is the maximum depth of nested brackets.
 func nesting(sql string, tokens []token) int {
 	depth, deepest := 0, 0
 	for _, t := range tokens {
@@ -69,7 +69,7 @@ func nesting(sql string, tokens []token) int {
 	return deepest
 }
 
-// isQuery looks at the first word, behind the parentheses of a UNION.
+// isQuery checks the first word after the parentheses of a UNION.
 func isQuery(sql string, tokens []token) bool {
 	for _, t := range tokens {
 		if !is(sql, t, "(") {
@@ -83,8 +83,8 @@ func is(sql string, t token, word string) bool {
 	return !t.quoted && strings.EqualFold(sql[t.start:t.end], word)
 }
 
-// tokenize splits sql by ClickHouse's lexical rules, as far as comments,
-// strings, heredocs and quoted names can hide a keyword.
+// tokenize splits sql by ClickHouse's lexical rules, as far as comments, strings, heredocs and
+// quoted names can hide a keyword.
 func tokenize(sql string) []token {
 	var tokens []token
 	docs := heredocsOf(sql)
@@ -135,7 +135,7 @@ func isWord(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// through returns how many bytes of s lie up to and with end.
+// through returns the number of bytes of s up to and including end.
 func through(s, end string) int {
 	if i := strings.Index(s, end); i >= 0 {
 		return i + len(end)
@@ -143,8 +143,8 @@ func through(s, end string) int {
 	return len(s)
 }
 
-// quoted returns the length of the quoted text that s begins with; a doubled
-// quote or a backslash keeps it open.
+// quoted returns the length of the quoted text at the start of s; a doubled quote or a backslash
+// does not close it.
 func quoted(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
@@ -161,8 +161,8 @@ func quoted(s string) int {
 	return len(s)
 }
 
-// typographic returns the length of the ‘text’ or “name” that s begins with, or 0. Nothing
-// keeps it open.
+// typographic returns the length of the ‘text’ or “name” at the start of s, or 0. It has no
+// escapes.
 func typographic(s string) int {
 	switch {
 	case strings.HasPrefix(s, "‘"):
@@ -173,8 +173,8 @@ func typographic(s string) int {
 	return 0
 }
 
-// heredocs are where each $tag$ of a statement stands last: a statement of tags that nothing
-// closes is read once, not once for each.
+// heredocs maps each $tag$ of a statement to its last position: a statement with many unclosed
+// tags is then read once, not once for each tag.
 type heredocs map[string]int
 
 func heredocsOf(sql string) heredocs {
@@ -201,7 +201,7 @@ func (h heredocs) at(sql string, i int) int {
 	return len(tag) + through(sql[i+len(tag):], tag)
 }
 
-// heredocTag is the $tag$ that s begins with, or nothing.
+// heredocTag is the $tag$ at the start of s, or "".
 func heredocTag(s string) string {
 	if s[0] != '$' {
 		return ""
@@ -216,18 +216,18 @@ func heredocTag(s string) string {
 	return s[:n+1]
 }
 
-// quoteIdentifier writes name so that it can be nothing but a name.
+// quoteIdentifier quotes a name as an SQL identifier.
 func quoteIdentifier(name string) string {
 	return "`" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(name) + "`"
 }
 
-// quoteString writes text as a string literal.
+// quoteString quotes text as a string literal.
 func quoteString(text string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'"
 }
 
-// escapeField writes text as a field of TabSeparated, which is how the engine
-// reads the value of a bound parameter.
+// escapeField escapes text as a field of TabSeparated, the engine's format for the value of a
+// bound parameter.
 func escapeField(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "\t", `\t`, "\n", `\n`, "\r", `\r`, "\x00", `\0`).Replace(text)
 }

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// stats is what the engine says of a statement that has run to its end.
+// stats are the engine's numbers for a finished statement.
 type stats struct {
 	readRows, readBytes     uint64 // of tables
 	resultRows, resultBytes uint64
@@ -27,9 +27,8 @@ func (a *capi) stats(result unsafe.Pointer) stats {
 	}
 }
 
-// summary is the value of X-ClickHouse-Summary: numbers as strings, as clients
-// parse them. A result that is streamed has none yet and says 0, as ClickHouse
-// does.
+// summary is the value of X-ClickHouse-Summary: numbers as strings, as clients parse them. A
+// streamed result has no numbers yet and gets 0, as in ClickHouse.
 func (s stats) summary() string {
 	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	text, err := json.Marshal(struct {
@@ -56,12 +55,12 @@ type outcome uint8
 
 const (
 	answered          outcome = iota
-	failed                    // with an exception, of the engine or of a rule here
+	failed                    // with an exception of the engine or of this package
 	refusedConnection         // more than maxGuests
 	refusedOrigin             // sent by a web page, or to another name
 	refusedMethod
 	tooSlow // its result was cut off
-	left    // the guest, before the end of its result
+	left    // the guest left before the end of its result
 	outcomes
 )
 

@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// heading measures what a piece of a streamed result repeats before its rows:
-// the engine writes each piece as a result of its own. It returns -1 where the
-// piece holds no whole heading.
+// heading returns the length of the heading that each piece of a streamed result repeats: the
+// engine writes each piece as a result of its own. It returns -1 if the piece holds no complete
+// heading.
 type heading func(piece []byte) int
 
-// streamed are the formats, in lower case, whose pieces make up the result when
-// they are put one after the other, without the headings of all but the first.
-// Results of the others are collected first, within max_result_bytes.
+// streamed are the formats, in lower case, whose pieces can be concatenated without the headings
+// of all but the first. Results of other formats are collected first, within max_result_bytes.
 var streamed = map[string]heading{
 	"tabseparated": bare, "tsv": bare, "tabseparatedraw": bare, "tsvraw": bare,
 	"tabseparatedwithnames": lines(1), "tsvwithnames": lines(1),
@@ -47,7 +46,7 @@ func lines(n int) heading {
 	}
 }
 
-// quotedLines are headings whose names stand in double quotes, doubled inside.
+// quotedLines are headings with names in double quotes, doubled inside.
 func quotedLines(n int) heading {
 	return func(piece []byte) int {
 		inside, left := false, n

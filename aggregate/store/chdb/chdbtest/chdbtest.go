@@ -1,5 +1,5 @@
-// Package chdbtest gives tests the real embedded engine, over a folder of their
-// own. It knows how to start one from a test binary and never what is stored.
+// Package chdbtest gives tests the real embedded engine, over a folder of their own. It knows how
+// to start one from a test binary. It must never know the stored data.
 package chdbtest
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/chdb"
 )
 
-// Main runs a package's tests, or the engine in the child that Start makes of
-// the test binary. TestMain calls it and nothing else; it does not return.
+// Main runs a package's tests, or the engine in the child that Start makes of the test binary.
+// TestMain only has to call it; it does not return.
 func Main(m *testing.M) {
 	if !chdb.InChild() {
 		os.Exit(m.Run())
@@ -35,8 +35,8 @@ func serve() error {
 	return chdb.Serve(ctx, chdb.ServerOptions{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 }
 
-// Options configures an engine over dir whose child is the test binary. Without
-// the engine's library the test is skipped, and fails where CI is set.
+// Options configures an engine over dir whose child is the test binary. Without the engine's
+// library the test is skipped, or fails if CI is set.
 func Options(t testing.TB, dir string) chdb.Options {
 	t.Helper()
 	return chdb.Options{
@@ -68,8 +68,8 @@ func StartIn(t testing.TB, dir string) *chdb.Engine {
 	return engine
 }
 
-// library finds the engine where users have it, or in the checkout, which a
-// test binary does not lie in.
+// library finds the engine in its usual places, or in the checkout, which does not contain the
+// test binary.
 func library(t testing.TB) string {
 	t.Helper()
 	path, err := chdb.FindLibrary("")

@@ -1,11 +1,11 @@
-// Asks the engine at argv[2] what programs with the npm client ask, and prints
-// what came of it as one JSON object, which the Go test checks.
+// Sends typical queries of the npm client to the engine at argv[2], and prints the outcomes as one
+// JSON object, which the Go test checks.
 import { createClient } from "@clickhouse/client";
 
 const url = process.argv[2];
 const result = {};
 
-// outcome is a promise's value, or the error that the client made of it.
+// outcome is a promise's value, or the client's error.
 async function outcome(promise) {
   try {
     return await promise;

@@ -1,5 +1,5 @@
-// Asks the engine at argv[2] for what takes longer (argv[3]) than the client waits for a
-// silent connection, without and with progress, and prints what came of it as JSON.
+// Sends a query (argv[3]) to the engine at argv[2] that takes longer than the client waits for a
+// silent connection, without and with progress, and prints the outcomes as JSON.
 import { createClient } from "@clickhouse/client";
 
 const [, , url, query] = process.argv;
