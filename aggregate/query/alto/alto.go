@@ -15,44 +15,44 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table"
 )
 
-// Path begins the paths of all resources.
+// Path is the prefix of all resources' paths.
 const Path = "/alto/"
 
-// Directory is where the information resource directory is.
+// Directory is the path of the information resource directory.
 const Directory = Path + "directory"
 
-// DefaultWindows is how many of the last windows a cost is the mean of, at most.
+// DefaultWindows is the maximum number of recent windows in a mean cost.
 const DefaultWindows = 10
 
 // Config configures New.
 type Config struct {
 	Memory *table.Memory
-	// Groups are all groups; cells name those without others below them. An error beside a
-	// list says that more groups may be known later.
+	// Groups returns all groups; cells name those without groups below them. An error with a list
+	// means that more groups may become known later.
 	Groups func(context.Context) ([]fabric.Group, error)
-	// Prefixes are the addresses of groups, as far as they are known; nil for none. Groups
-	// that are named after their prefix need not be in it.
+	// Prefixes returns the known addresses of groups; nil for none. Groups named after their
+	// prefix need not be in it.
 	Prefixes func() map[aggregate.GroupID][]netip.Prefix
 	Windows  int // 0: DefaultWindows
-	// InTurn calls f when an answer may be worked on, among others of this process; nil: at once.
+	// InTurn calls f once the process has capacity for another answer; nil: at once.
 	InTurn func(ctx context.Context, f func(context.Context) error) error
 	Logger *slog.Logger     // nil: discard
 	Now    func() time.Time // nil: time.Now
 }
 
-// server answers. It is safe for concurrent use.
+// server serves the resources. It is safe for concurrent use.
 type server struct {
 	Config
 
 	mu    sync.Mutex
-	costs map[metric]*costs // of the latest revision that was asked for
+	costs map[metric]*costs // of the latest requested revision
 
 	reading sync.Mutex // held while groups are read
-	known   *network   // as it was read last
+	known   *network   // the last one read
 	readAt  time.Time
 }
 
-// New serves the resources under Path.
+// New returns a handler for the resources under Path.
 func New(c Config) http.Handler {
 	if c.Windows <= 0 {
 		c.Windows = DefaultWindows

@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 )
 
-// answer sends what f finds, or an error as RFC 7285, section 8.5, has it.
+// answer sends the result of f, or an error in the form of RFC 7285, section 8.5.
 func (s *server) answer(method, mediaType string, f func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != method && (method != http.MethodGet || r.Method != http.MethodHead) {
@@ -31,7 +31,7 @@ func (s *server) answer(method, mediaType string, f func(*http.Request) (any, er
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		var body []byte
-		same := false // as the client has it
+		same := false // the client has this version
 		err := s.InTurn(r.Context(), func(ctx context.Context) error {
 			v, err := f(r.WithContext(ctx))
 			if err != nil {
@@ -63,13 +63,13 @@ func (s *server) answer(method, mediaType string, f func(*http.Request) (any, er
 	})
 }
 
-// unchanged tags the answer by what it says, and tells whether the client has just that (RFC
-// 9110, section 13.1.2). Documents have their keys in order, so that the same says the same.
+// unchanged tags the answer by its content, and reports whether the client has the same content
+// (RFC 9110, section 13.1.2). Documents have sorted keys, so that equal content has equal bytes.
 func unchanged(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	sum := sha256.Sum256(body)
 	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
 	w.Header().Set("ETag", tag)
-	w.Header().Set("Cache-Control", "no-cache") // to be kept, and asked about
+	w.Header().Set("Cache-Control", "no-cache") // caches may store it, but must revalidate
 	for _, line := range r.Header.Values("If-None-Match") {
 		for known := range strings.SplitSeq(line, ",") {
 			if known = strings.TrimSpace(known); known == "*" || strings.TrimPrefix(known, "W/") == tag {
@@ -80,8 +80,8 @@ func unchanged(w http.ResponseWriter, r *http.Request, body []byte) bool {
 	return false
 }
 
-// accepts tells whether the client takes the type: the most specific of the ranges that it names
-// decides (RFC 9110, section 12.5.1). One that names none takes all.
+// accepts reports whether the client accepts the type: the most specific range in its header
+// decides (RFC 9110, section 12.5.1). A client without ranges accepts all.
 func accepts(r *http.Request, mediaType string) bool {
 	lines := r.Header.Values("Accept")
 	if len(lines) == 0 {
@@ -108,7 +108,7 @@ func accepts(r *http.Request, mediaType string) bool {
 // maxBody bounds a request's body, in bytes.
 const maxBody = 1 << 20
 
-// failure is an error as RFC 7285, section 8.5.2, has it.
+// failure is an error as defined by RFC 7285, section 8.5.2.
 type failure struct {
 	status int
 	meta   map[string]string
@@ -120,7 +120,7 @@ func missing(field string) error {
 	return &failure{http.StatusBadRequest, map[string]string{"code": "E_MISSING_FIELD", "field": field}}
 }
 
-// maxValue bounds a value that is told back, in bytes.
+// maxValue bounds a value that an error quotes, in bytes.
 const maxValue = 256
 
 func invalid(field, value string) error {
@@ -129,7 +129,7 @@ func invalid(field, value string) error {
 	}}
 }
 
-// read reads the body of a request, whose fields that nobody knows are passed over.
+// read reads the body of a request, and ignores unknown fields.
 func read(r *http.Request, mediaType string, into any) error {
 	if got, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || got != mediaType {
 		return &failure{http.StatusUnsupportedMediaType, map[string]string{"code": "E_SYNTAX", "syntax-error": "expected a body of " + mediaType}}
@@ -140,7 +140,7 @@ func read(r *http.Request, mediaType string, into any) error {
 	}
 	err = json.Unmarshal(text, into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := strings.TrimPrefix(wrong.Field, "wanted.") // what requests have in common is no field of theirs
+		field := strings.TrimPrefix(wrong.Field, "wanted.") // the embedded struct is not a field of the request
 		return &failure{http.StatusBadRequest, map[string]string{"code": "E_INVALID_FIELD_TYPE", "field": strings.ReplaceAll(field, ".", "/")}}
 	}
 	if err != nil {
@@ -153,7 +153,7 @@ func read(r *http.Request, mediaType string, into any) error {
 	return nil
 }
 
-// fail answers with an error. What went wrong inside is logged and not told.
+// fail answers with an error. Internal errors are logged and not disclosed.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f, ok := errors.AsType[*failure](err)
 	if o := query.OutcomeOf(r.Context(), err); !ok && o == query.Canceled {

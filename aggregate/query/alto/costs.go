@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// The cost modes (RFC 7285, section 6.1.2): costs as they are, or their order alone.
+// The cost modes (RFC 7285, section 6.1.2): the costs themselves, or only their order.
 const (
 	numerical = "numerical"
 	ordinal   = "ordinal"
@@ -31,7 +31,7 @@ type kind struct {
 	mode string
 }
 
-// kinds are all that are served.
+// kinds returns all served kinds.
 func kinds() (all []kind) {
 	for _, mode := range modes {
 		for _, m := range metrics {
@@ -46,7 +46,7 @@ func (k kind) resource() string {
 	return k.mode[:3] + "-" + strings.ReplaceAll(strings.TrimPrefix(k.name, "priv:"), ":", "-")
 }
 
-// costType is what answers say of the kind; the directory adds a description.
+// costType is the kind's cost type in answers; the directory adds a description.
 func (k kind) costType() costType {
 	t := costType{Mode: k.mode, Metric: k.name}
 	if k.name != "routingcost" {
@@ -55,7 +55,7 @@ func (k kind) costType() costType {
 	return t
 }
 
-// describe is the kind for people.
+// describe describes the kind for people.
 func (k kind) describe() string {
 	if k.mode == numerical {
 		return k.description
@@ -67,7 +67,7 @@ func (k kind) describe() string {
 	return fmt.Sprintf("rank by %s; 1 is the %s, equal costs have the same rank", k.description, most)
 }
 
-// costsOf are the latest costs in the kind's mode, and who they are from.
+// costsOf returns the latest costs in the kind's mode, and the coverage behind them.
 func (s *server) costsOf(k kind) (map[pair]float64, *table.Coverage) {
 	c := s.latest(k.metric)
 	if k.mode == ordinal {
@@ -76,8 +76,8 @@ func (s *server) costsOf(k kind) (map[pair]float64, *table.Coverage) {
 	return c.of, c.coverage
 }
 
-// rank gives each pair the place of its cost among those of the whole map, from 1 for what is
-// to be preferred. Equal costs share a place, and no place is left out.
+// rank returns the rank of each pair's cost in the whole map, from 1 for the most preferred.
+// Equal costs share a rank, and no rank is skipped.
 func rank(of map[pair]float64, room bool) map[pair]float64 {
 	order := make([]float64, 0, len(of))
 	for _, cost := range of {
@@ -104,23 +104,23 @@ type costType struct {
 	Description string       `json:"description,omitempty"`
 }
 
-// costContext says where a cost comes from (RFC 9439).
+// costContext is the source of a cost (RFC 9439).
 type costContext struct {
 	Source string `json:"cost-source"`
 }
 
-// metric is a cost metric, and how it follows from what was observed.
+// metric is a cost metric, and how to compute it from observations.
 type metric struct {
 	name        string // of RFC 7285, RFC 9439, or private use
 	description string
 	signal      csig.Signal
-	least       bool // the least value of the windows, instead of the mean
-	room        bool // the more the better
+	least       bool // the minimum of the windows, instead of the mean
+	room        bool // more is better
 }
 
-// metrics are those that are served. What ALTO has no name for is of private use: the nearest
-// to the largest delay of a hop is delay-ow, the delay of the whole path, of which it is a
-// lower bound.
+// metrics are the served metrics. Those without a name in ALTO are for private use: the closest
+// ALTO metric to the largest delay of a hop is delay-ow, the delay of the whole path, of which it
+// is a lower bound.
 var metrics = []metric{
 	{"routingcost", "load of the limiting hop in percent: 100 less the share that is available", csig.MinABWRatio, false, false},
 	{"bw-available", "mean available bandwidth of the limiting hop, bit/s", csig.MinABW, false, true},
@@ -128,8 +128,8 @@ var metrics = []metric{
 	{"priv:csig-max-hop-delay", "mean of the largest delay at a hop, microseconds: at most delay-ow", csig.MaxDelay, false, false},
 }
 
-// cost is the cost of a cell; NaN where too little was measured, or no threshold applies: no weight
-// may follow from such a cell.
+// cost is the cost of a cell; NaN if too little was measured, or no threshold applies: such a
+// cell must not affect any weight.
 func (m metric) cost(c *aggregate.CellStats) float64 {
 	if c.Measured == 0 || c.State == aggregate.TooFew || c.State == aggregate.NotJudged {
 		return math.NaN()
@@ -151,15 +151,15 @@ func (m metric) cost(c *aggregate.CellStats) float64 {
 // pair is a source and a destination.
 type pair struct{ src, dst aggregate.GroupID }
 
-// costs are those of one metric at one revision. They never change.
+// costs are the costs of one metric at one revision. They never change.
 type costs struct {
 	epoch, revision uint64
 	coverage        *table.Coverage
 	of              map[pair]float64
-	ranks           func() map[pair]float64 // in place of the costs, see rank
+	ranks           func() map[pair]float64 // ranks in place of costs, see rank
 }
 
-// latest are the costs of the last windows, made once for each revision.
+// latest returns the costs of the last windows, computed once per revision.
 func (s *server) latest(m metric) *costs {
 	state := s.Memory.State()
 	s.mu.Lock()
@@ -191,20 +191,20 @@ func (d costMapData) put(src, dst string, cost float64) {
 	d[src][dst] = cost
 }
 
-// dated is a document of costs, and how fresh they are: that is a member of its meta, which is not part
-// of what its tag says.
+// dated is a document of costs with their freshness, which is a member of its meta but does not
+// count for the document's tag.
 type dated struct {
 	document, meta map[string]any
 	freshness      freshness
 }
 
-// whole is the document with its freshness.
+// whole returns the document with its freshness.
 func (d *dated) whole() any {
 	d.meta["csigscope"] = d.freshness
 	return d.document
 }
 
-// freshness says how old costs are, and how many producers they are from.
+// freshness is the age of costs, and the number of producers behind them.
 type freshness struct {
 	AsOf     time.Time `json:"as_of"`
 	Age      *float64  `json:"age_s,omitempty"` // of the newest rows; nil before the first
@@ -244,7 +244,7 @@ func (s *server) costMap(ctx context.Context, k kind) (any, error) {
 	return s.costAnswer(n, k, out, from), nil
 }
 
-// wanted is what requests for costs have in common.
+// wanted are the common fields of requests for costs.
 type wanted struct {
 	CostType *struct {
 		Mode   *string `json:"cost-mode"`
@@ -253,7 +253,7 @@ type wanted struct {
 	Constraints []string `json:"constraints"`
 }
 
-// check finds what is asked for, and the constraints.
+// check resolves the requested kind and the constraints.
 func (w *wanted) check() (k kind, limits []constraint, err error) {
 	switch {
 	case w.CostType == nil:
@@ -279,8 +279,8 @@ func (w *wanted) check() (k kind, limits []constraint, err error) {
 	return kind{metrics[at], *w.CostType.Mode}, limits, nil
 }
 
-// constraint is a condition on costs as they are told, such as "ge 10" (RFC 7285, section
-// 11.3.2.3): in ordinal mode on ranks.
+// constraint is a condition on served costs, such as "ge 10" (RFC 7285, section 11.3.2.3): in
+// ordinal mode on ranks.
 type constraint struct {
 	op    string
 	value float64
@@ -295,7 +295,7 @@ func parseConstraint(text string) (c constraint, ok bool) {
 	return constraint{op, v}, true
 }
 
-// met tells whether a cost meets all constraints.
+// met reports whether a cost meets all constraints.
 func met(limits []constraint, cost float64) bool {
 	for _, c := range limits {
 		good := false

@@ -1,5 +1,6 @@
 // Package alto serves the last windows in memory as ALTO (RFC 7285), for controllers that speak
-// it: groups are PIDs, the room and the delay between them are costs.
+// it: groups are PIDs, the available bandwidth and the delay between them are costs.
 //
-// It knows ALTO's documents. It must never know how windows got into memory, or who may ask.
+// It knows ALTO's documents. It must never know how windows got into memory, or which clients may
+// ask.
 package alto

@@ -10,10 +10,10 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// maxPairs bounds the pairs of endpoints that a request asks about.
+// maxPairs bounds the pairs of endpoints in a request.
 const maxPairs = 1 << 16
 
-// parseEndpoint reads a TypedEndpointAddr (RFC 7285, section 10.4.4) such as ipv4:192.0.2.1.
+// parseEndpoint parses a TypedEndpointAddr (RFC 7285, section 10.4.4) such as ipv4:192.0.2.1.
 func parseEndpoint(text string) (netip.Addr, bool) {
 	kind, rest, ok := strings.Cut(text, ":")
 	a, err := netip.ParseAddr(rest)
@@ -26,7 +26,7 @@ func parseEndpoint(text string) (netip.Addr, bool) {
 	return a, kind == typeIPv6 && a.Is6()
 }
 
-// readEndpoints finds the PIDs of endpoints, by their text.
+// readEndpoints returns the PIDs of endpoints, by the endpoints' text.
 func (n *network) readEndpoints(field string, list []string) (map[string]string, error) {
 	pids := make(map[string]string, len(list))
 	for _, text := range list {
@@ -41,7 +41,7 @@ func (n *network) readEndpoints(field string, list []string) (map[string]string,
 	return pids, nil
 }
 
-// pidProperty is the property of an endpoint that says which PID it is in.
+// pidProperty is the property of an endpoint that names its PID.
 const pidProperty = networkMapID + ".pid"
 
 // endpointProperties is RFC 7285, section 11.4.1.
@@ -131,7 +131,7 @@ func (s *server) endpointCosts(r *http.Request) (any, error) {
 	return &dated{map[string]any{"meta": meta, "endpoint-cost-map": out}, meta, s.freshness(coverage)}, nil
 }
 
-// orAsker are the endpoints, or the address that the request comes from for none.
+// orAsker returns the endpoints or, if there are none, the address of the client.
 func orAsker(list []string, r *http.Request) []string {
 	if len(list) > 0 {
 		return slices.Compact(slices.Sorted(slices.Values(list)))

@@ -24,7 +24,7 @@ const (
 	typeIPv6 = "ipv6"
 )
 
-// versionTag says which version of a resource is meant (RFC 7285, section 10.3).
+// versionTag identifies a version of a resource (RFC 7285, section 10.3).
 type versionTag struct {
 	Resource string `json:"resource-id"`
 	Tag      string `json:"tag"`
@@ -41,10 +41,10 @@ type network struct {
 // fresh is how long a network map is kept before groups are read again.
 const fresh = 5 * time.Second
 
-// again is the same of one that could not be read, or not whole: the last one stays.
+// again is the same after a failed or incomplete reading, which keeps the previous map.
 const again = 500 * time.Millisecond
 
-// network is the network map, not older than that.
+// network returns the network map, re-read if it is too old.
 func (s *server) network(ctx context.Context) (*network, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -63,8 +63,9 @@ func (s *server) network(ctx context.Context) (*network, error) {
 	return s.known, nil
 }
 
-// readNetwork reads the groups; an error beside a network says that some are missing. Each prefix is in one PID, and every address in one: the rest of
-// the world is in that of unknown addresses (RFC 7285, section 11.2.2).
+// readNetwork reads the groups; an error with a network means that some are missing. Each prefix
+// is in one PID, and every address in one: all other addresses are in the PID of unknown
+// addresses (RFC 7285, section 11.2.2).
 func (s *server) readNetwork(ctx context.Context) (*network, error) {
 	groups, lacking := s.Groups(ctx)
 	if lacking != nil && groups == nil {
@@ -91,7 +92,7 @@ func (s *server) readNetwork(ctx context.Context) (*network, error) {
 	return n, lacking
 }
 
-// add makes a PID of a group. A prefix that another one has stays there.
+// add makes a PID of a group. A prefix that already belongs to another group stays there.
 func (n *network) add(id aggregate.GroupID, name string, list []netip.Prefix) {
 	pid := pidOf(id, name)
 	if p, err := netip.ParsePrefix(name); err == nil && len(list) == 0 {
@@ -118,9 +119,9 @@ func (n *network) add(id aggregate.GroupID, name string, list []netip.Prefix) {
 // maxPID bounds a PID's name, in bytes (RFC 7285, section 10.1).
 const maxPID = 64
 
-// pidOf is the group's name as a PID, which has fewer letters: others are written @ and two
-// hex digits, such as 10@2e0@2e1@2e0@2f24 for 10.0.1.0/24. A name that is too long is the
-// group's number, after two @.
+// pidOf encodes the group's name as a PID, which allows fewer characters: others become @ and two
+// hex digits, such as 10@2e0@2e1@2e0@2f24 for 10.0.1.0/24. A name that is too long becomes the
+// group's number after two @.
 func pidOf(id aggregate.GroupID, name string) string {
 	pid := make([]byte, 0, maxPID)
 	for _, b := range []byte(name) {
@@ -140,7 +141,7 @@ func pidOf(id aggregate.GroupID, name string) string {
 	return string(pid)
 }
 
-// pid is that of a group, also of one that the groups do not name.
+// pid returns the PID of a group, even of one without a name.
 func (n *network) pid(id aggregate.GroupID) (string, bool) {
 	if id == aggregate.OverflowGroup {
 		return "", false // it stands for several

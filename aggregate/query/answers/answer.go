@@ -21,15 +21,15 @@ import (
 // exported tables: the fields of its rows, with the names of inner fields joined by _.
 type Answer struct {
 	message proto.Message
-	list    protoreflect.List // the elements of message that rows are of; nil where it is one row
+	list    protoreflect.List // the list in message behind the rows; nil if message is the only row
 	rows    []proto.Message
 	unit    string   // of the signal; empty without one
 	brief   []string // columns of the format table, without units
-	prose   []string // lines in place of the format table; nil where there are none
+	prose   []string // lines in place of the format table; nil for none
 	worst   func(x, y proto.Message) int
 }
 
-// newAnswer is an answer with a row for each element of the list of that name.
+// newAnswer returns an answer with a row for each element of the named list.
 func newAnswer(m proto.Message, name protoreflect.Name, about *wire.About, brief ...string) *Answer {
 	list := m.ProtoReflect().Mutable(m.ProtoReflect().Descriptor().Fields().ByName(name)).List()
 	a := &Answer{message: m, list: list, unit: about.GetUnit(), brief: brief}
@@ -39,7 +39,7 @@ func newAnswer(m proto.Message, name protoreflect.Name, about *wire.About, brief
 	return a
 }
 
-// rowOf is an element as a row of an exported table.
+// rowOf converts an element to a row of an exported table.
 func rowOf(about *wire.About, element proto.Message) proto.Message {
 	switch e := element.(type) {
 	case *wire.Cell:
@@ -50,14 +50,14 @@ func rowOf(about *wire.About, element proto.Message) proto.Message {
 	return element
 }
 
-// Empty reports whether the answer says nothing.
+// Empty reports whether the answer has no rows and no text.
 func (a *Answer) Empty() bool { return len(a.rows) == 0 && a.prose == nil }
 
 // Worst is the order that begins with the most heavily loaded rows.
 const Worst = "worst"
 
-// Sort puts the rows in order: the most heavily loaded first, or by a column, where - before its
-// name puts the largest first. Units may be left out of names.
+// Sort sorts the rows: the most heavily loaded first, or by a column, where - before its name
+// puts the largest first. Column names may omit the unit.
 func (a *Answer) Sort(by string) error {
 	order := a.worst
 	if by != Worst {
@@ -133,7 +133,7 @@ func urgency(s wire.State) int {
 	case wire.State_STATE_CLEAR:
 		return 0
 	}
-	return 1 // too little is known
+	return 1 // too little data
 }
 
 // Write prints the answer in one of tabular.ListingFormats.
@@ -171,8 +171,8 @@ func (a *Answer) Write(w io.Writer, format string) error {
 	return nil
 }
 
-// listing is the rows with all columns. In brief, a row has a line for each element of its list
-// only where the columns of the format table are of them.
+// listing returns the rows with all columns. If brief, a row is divided into a line per element
+// of its list only if the columns of the format table include the list.
 func (a *Answer) listing(brief bool) *tabular.Listing {
 	columns := a.columns()
 	t := newListing(namesOf(columns), a.brief)
@@ -193,7 +193,7 @@ func (a *Answer) listing(brief bool) *tabular.Listing {
 	return t
 }
 
-// columns are those of the rows.
+// columns are the columns of the rows.
 func (a *Answer) columns() []column {
 	d := a.message.ProtoReflect().Descriptor()
 	if a.list != nil {

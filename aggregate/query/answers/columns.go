@@ -23,8 +23,8 @@ type column struct {
 	path []protoreflect.FieldDescriptor
 }
 
-// columnsOf are the columns of a message: inner fields go by their path, joined by _, and of a
-// measure there is the field of the unit alone.
+// columnsOf returns the columns of a message: inner fields are named by their path, joined by _.
+// A measure has only the field of the unit.
 func columnsOf(head []string, path []protoreflect.FieldDescriptor, d protoreflect.MessageDescriptor, unit string) (list []column) {
 	if fields := d.Fields(); d.Name() == measureName {
 		at := fields.ByName(protoreflect.Name(unitField(unit)))
@@ -37,7 +37,7 @@ func columnsOf(head []string, path []protoreflect.FieldDescriptor, d protoreflec
 		f := d.Fields().Get(i)
 		name, to := append(slices.Clone(head), string(f.Name())), append(slices.Clone(path), f)
 		switch {
-		case f.Kind() == protoreflect.BytesKind: // frames are of programs
+		case f.Kind() == protoreflect.BytesKind: // frames are for programs
 		case f.Message() == nil, f.Message().FullName() == timestampName:
 			list = append(list, column{strings.Join(name, "_"), to})
 		case rest.OptionsOf(f).Inline:
@@ -89,7 +89,7 @@ func namesOf(columns []column) []string {
 	return list
 }
 
-// value is the column's value in a line of a message, nil where JSON has none.
+// value is the column's value in a line of a message, nil if JSON has none.
 func (c *column) value(m protoreflect.Message, line int) any {
 	for i, f := range c.path {
 		if f.IsList() && f.Message() != nil {
@@ -111,8 +111,8 @@ func (c *column) value(m protoreflect.Message, line int) any {
 	return nil
 }
 
-// linesOf is how many lines a message takes: one for each message in the longest list that columns are
-// of, at least one.
+// linesOf is the number of lines for a message: one for each message in the longest list among
+// the columns, at least one.
 func linesOf(m protoreflect.Message, columns []column) int {
 	lines := 1
 	for i := range columns {
@@ -168,7 +168,7 @@ func newListing(columns, brief []string) *tabular.Listing {
 	return t
 }
 
-// show is a value for people: three digits, with a unit by the name of the column.
+// show formats a value for people: three digits, with a unit according to the column's name.
 func show(name string, v any) string {
 	f, ok := v.(float64)
 	switch {
@@ -195,7 +195,7 @@ func showTime(text string) string {
 	return text
 }
 
-// showSeconds is a time such as 1.25s or 3h2m0s.
+// showSeconds formats a duration such as 1.25s or 3h2m0s.
 func showSeconds(v float64) string {
 	if math.Abs(v) < 100 {
 		return threeDigits(v) + "s"
@@ -203,7 +203,7 @@ func showSeconds(v float64) string {
 	return time.Duration(v * float64(time.Second)).Round(time.Second).String()
 }
 
-// siPrefixed is a number of bits a second, such as 41.2G.
+// siPrefixed formats a rate in bit/s, such as 41.2G.
 func siPrefixed(v float64) string {
 	for _, p := range []struct {
 		of   float64
@@ -228,7 +228,7 @@ func threeDigits(v float64) string {
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
-// number is v, or nil where there is none.
+// number returns v, or nil if it is not finite.
 func number(v float64) any {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -249,7 +249,7 @@ func stampOrNil(t time.Time) any {
 	return stamp(t)
 }
 
-// orNil is text, or nil where there is none.
+// orNil is text, or nil for the empty string.
 func orNil(text string) any {
 	if text == "" {
 		return nil

@@ -1,7 +1,7 @@
-// Package answers makes rows of answers, for people and for scripts: of the query API's messages,
-// whose fields are the columns, and of what a store alone has, such as taps and coverage.
+// Package answers converts answers to rows, for people and for scripts: messages of the query
+// API, whose fields are the columns, and data that only a store has, such as taps and coverage.
 //
-// It knows which columns people look at first. It must never know SQL, HTTP or flags.
+// It knows the columns that people look at first. It must never know SQL, HTTP or flags.
 package answers
 
 import (
@@ -16,32 +16,32 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// ErrEmpty is the error for a question to a store that holds nothing yet.
+// ErrEmpty is the error for a question to an empty store.
 var ErrEmpty = errors.New("nothing is stored yet")
 
-// ParameterError is a parameter that means nothing in this store.
+// ParameterError reports a parameter that is invalid for this store.
 type ParameterError struct {
-	Parameter string // as a field of Params in lower case
+	Parameter string // name of the field of Params, in lower case
 	Err       error
 }
 
 // Error implements error.
 func (e *ParameterError) Error() string { return e.Parameter + ": " + e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *ParameterError) Unwrap() error { return e.Err }
 
-// Params is what a question asks.
+// Params are the parameters of a question.
 type Params struct {
-	Signal   string // as csig.FindSignal knows it
+	Signal   string // as in csig.FindSignal
 	Src, Dst string // groups; "" for all
-	// Query has the rest. Without a begin or an end it is about all that is stored, without
-	// a resolution the store chooses.
+	// Query has the rest. Without a start or an end it covers everything stored; without a
+	// resolution the store chooses.
 	Query store.Question
 }
 
-// Question is one to a store, whose names it has read. Its methods answer it; they may be
-// called by several goroutines.
+// Question is a question to a store, whose names it has read. Its methods answer it; they are
+// safe for concurrent use.
 type Question struct {
 	store  *store.Store
 	params Params
@@ -49,7 +49,7 @@ type Question struct {
 	names  map[aggregate.GroupID]string
 }
 
-// Ask prepares a question to a store, which stays its owner's. Errors are ErrEmpty, a
+// Ask prepares a question to a store, which its caller still owns. Errors are ErrEmpty, a
 // *ParameterError, or those of the store.
 func Ask(ctx context.Context, db *store.Store, p Params) (*Question, error) {
 	q := &Question{store: db, params: p, query: p.Query}
@@ -70,22 +70,22 @@ func Ask(ctx context.Context, db *store.Store, p Params) (*Question, error) {
 	return q, nil
 }
 
-// fill says what was left open.
+// fill sets the unset fields.
 func (q *Question) fill(extent *store.Extent) {
 	if q.query.From.IsZero() {
-		// The window of a minute that has the first second begins before that.
+		// The minute's window that contains the first second begins earlier.
 		q.query.From = extent.First.Truncate(q.query.Resolution)
 	}
 	if q.query.To.IsZero() {
 		q.query.To = extent.Last
 	}
-	// A replay that was interrupted early has left fine windows alone.
+	// A replay that was interrupted early has stored fine windows only.
 	if n := len(extent.Resolutions); q.query.Resolution == 0 && n > 0 && extent.Resolutions[n-1] < time.Second {
 		q.query.Resolution = extent.Resolutions[n-1]
 	}
 }
 
-// readGroups reads the names of groups, and finds those that are asked for.
+// readGroups reads the names of groups, and resolves the requested ones.
 func (q *Question) readGroups(ctx context.Context) error {
 	groups, err := q.store.Groups(ctx)
 	if err != nil {
@@ -113,8 +113,7 @@ func (q *Question) readGroups(ctx context.Context) error {
 	return nil
 }
 
-// findSignal finds the signal that a name means among recent ones, or else among those
-// of the range.
+// findSignal finds the signal with a name among recent ones, or else among those of the range.
 func (q *Question) findSignal(ctx context.Context, recent []csig.Signal) error {
 	s, err := csig.FindSignal(q.params.Signal, recent)
 	if err == nil && !s.HasValue() && q.query.From.Before(q.query.To) {

@@ -9,7 +9,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
-// Migrations are the versions of the schema, and when a database got each.
+// Migrations lists the versions of the schema, and when a database got each.
 func Migrations(status []store.MigrationStatus) *tabular.Listing {
 	t := &tabular.Listing{Columns: []string{"version", "name", "applied", "current"}}
 	for _, m := range status {
@@ -25,7 +25,7 @@ func Migrations(status []store.MigrationStatus) *tabular.Listing {
 	return t
 }
 
-// Verified lists the rows of a store that do not add up, and counts the faults among them.
+// Verified lists the inconsistencies of a store, and counts the faults among them.
 func Verified(ctx context.Context, db *store.Store, o store.VerifyOptions) (t *tabular.Listing, faults int, err error) {
 	t = &tabular.Listing{Columns: []string{"kind", "check", "table", "day", "count", "example"}}
 	err = db.Verify(ctx, o, func(f store.Finding) error {
@@ -43,7 +43,7 @@ func Verified(ctx context.Context, db *store.Store, o store.VerifyOptions) (t *t
 	return t, faults, err
 }
 
-// Dropped are partitions that were deleted.
+// Dropped lists deleted partitions.
 func Dropped(list []store.Dropped) *tabular.Listing {
 	t := &tabular.Listing{Columns: []string{"table", "partition", "rows", "bytes"}}
 	for _, d := range list {
@@ -52,7 +52,7 @@ func Dropped(list []store.Dropped) *tabular.Listing {
 	return t
 }
 
-// Producers are live producers, and whether they are forgotten.
+// Producers lists live producers, and whether they are forgotten.
 func Producers(list []store.Producer) *tabular.Listing {
 	t := &tabular.Listing{Columns: []string{"name", "id", "last", "forgotten"}}
 	for _, p := range list {
@@ -61,7 +61,7 @@ func Producers(list []store.Producer) *tabular.Listing {
 	return t
 }
 
-// Unpinned are names that the next description says again.
+// Unpinned lists names that accept their next description.
 func Unpinned(list []store.UnpinnedName) *tabular.Listing {
 	t := &tabular.Listing{Columns: []string{"kind", "name", "exporter", "pinned"}}
 	for _, u := range list {

@@ -25,7 +25,7 @@ import (
 // cellBrief are the columns of cells for people.
 var cellBrief = []string{"src", "dst", "state", "observations", "mean", "heavy_ratio", "mode_location", "mode_share", "runner_up_location"}
 
-// Cells asks for cells, of all pages.
+// Cells asks for cells, on all pages.
 func Cells(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
 	all, err := c.AllCells(ctx, parameters)
 	if err != nil {
@@ -36,7 +36,7 @@ func Cells(ctx context.Context, c *client.Client, parameters url.Values) (*Answe
 	return a, nil
 }
 
-// Verdict asks where the fabric chokes. Its rows are the statements.
+// Verdict asks for the bottlenecks of the fabric. Its rows are the statements.
 func Verdict(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
 	found, err := c.Verdict(ctx, parameters)
 	if err != nil {
@@ -47,7 +47,7 @@ func Verdict(ctx context.Context, c *client.Client, parameters url.Values) (*Ans
 	return a, nil
 }
 
-// verdictLines are a verdict for people.
+// verdictLines formats a verdict for people.
 func verdictLines(v *wire.VerdictResponse) []string {
 	lines := []string{v.Text}
 	for _, s := range v.Statements {
@@ -71,7 +71,7 @@ func Locations(ctx context.Context, c *client.Client, parameters url.Values) (*A
 	return newAnswer(found, "locations", found.About, "location", "kind", "stage", "candidate_count", "capacity", "heavy", "cells", "heavy_mean"), nil
 }
 
-// Links asks for ports, and the locations that were named.
+// Links asks for ports, and for the named locations.
 func Links(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
 	found, err := c.Links(ctx, parameters)
 	if err != nil {
@@ -81,7 +81,7 @@ func Links(ctx context.Context, c *client.Client, parameters url.Values) (*Answe
 		"link", "peer", "state", "capacity", "mean", "trend", "bound", "observations", "heavy_ratio", "passed", "among", "cells", "flows"), nil
 }
 
-// Topology asks for the ports of the fabric or, where a pair is named, its paths.
+// Topology asks for the ports of the fabric or, for a pair, its paths.
 func Topology(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
 	found, err := c.Topology(ctx, parameters)
 	if err != nil {
@@ -102,7 +102,7 @@ func Timeline(ctx context.Context, c *client.Client, parameters url.Values) (*An
 	return newAnswer(line, "timeline", line.About, "window_start", "final", "cells", "congested", "heavy", "completeness", "locations_location", "locations_heavy"), nil
 }
 
-// Flows asks for flows, of the first page.
+// Flows asks for the first page of flows.
 func Flows(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
 	found, err := c.Flows(ctx, parameters)
 	if err != nil {
@@ -112,7 +112,7 @@ func Flows(ctx context.Context, c *client.Client, parameters url.Values) (*Answe
 		"others", "src_address", "src_port", "dst_address", "dst_port", "proto", "src_group", "dst_group", "observations", "mean", "heavy", "heavy_ratio", "mode_location"), nil
 }
 
-// Findings asks for findings, of the first page.
+// Findings asks for the first page of findings.
 func Findings(ctx context.Context, c *client.Client, parameters url.Values) (*Answer, error) {
 	found, err := c.Findings(ctx, parameters)
 	if err != nil {
@@ -177,13 +177,13 @@ func Windows(ctx context.Context, c *client.Client, parameters url.Values, w io.
 	return end, t.Write(w, format)
 }
 
-// errEnough ends a watch that was to end.
+// errEnough ends a watch at its limit.
 var errEnough = errors.New("as many windows as were asked for")
 
-// Watch asks a server for the current cells, and prints them and those of each window that closes
-// or changes: in JSON the events as they come, heartbeats apart, else the cells as rows. It returns
-// after so many windows, with 0 when ctx ends. Missing revisions are reported to notes, and all
-// cells follow.
+// Watch asks a server for the current cells, and prints them and then those of each window that
+// closes or changes: in JSON the events as they arrive, except heartbeats, otherwise the cells as
+// rows. It returns after the given number of windows, with 0 when ctx ends. It reports missing
+// revisions to notes, after which all cells follow.
 func Watch(ctx context.Context, c *client.Client, parameters url.Values, windows int, w io.Writer, format string, notes io.Writer) error {
 	printed, unit := false, ""
 	schema := rest.NewSchema()
@@ -219,8 +219,8 @@ func Watch(ctx context.Context, c *client.Client, parameters url.Values, windows
 	return err
 }
 
-// cellsOf are the cells of a snapshot or a window, nil without any. The snapshot that a watch
-// begins with sets the unit.
+// cellsOf returns the cells of a snapshot or a window, nil without any. A watch starts with a
+// snapshot, which sets the unit.
 func cellsOf(e *wire.WatchResponse, unit *string) *tabular.Listing {
 	var list []*wire.Cell
 	about, final, durable := e.GetSnapshot().GetAbout(), false, false
@@ -246,9 +246,10 @@ func cellsOf(e *wire.WatchResponse, unit *string) *tabular.Listing {
 	return t
 }
 
-// Changes asks a server for what holds now, and prints that and each change as it comes: as ndjson the
-// events, heartbeats apart, else a line for each change. It returns after so many changes after the
-// beginning, with 0 when ctx ends. Missing revisions are reported to notes, and all that holds follows.
+// Changes asks a server for the present state, and prints it and then each change as it arrives:
+// as ndjson the events, except heartbeats, otherwise a line for each change. It returns after the
+// given number of later changes, with 0 when ctx ends. It reports missing revisions to notes,
+// after which the whole state follows.
 func Changes(ctx context.Context, c *client.Client, parameters url.Values, count int, w io.Writer, format string, notes io.Writer) error {
 	schema := rest.NewSchema()
 	err := c.Changes(ctx, parameters, func(e *wire.ChangesResponse) error {
@@ -280,8 +281,8 @@ func Changes(ctx context.Context, c *client.Client, parameters url.Values, count
 	return err
 }
 
-// writeChanges writes a line for each change: the end of the window, the kind, the cell or the producer,
-// and how it is now.
+// writeChanges writes a line for each change: the end of the window, the kind, the cell or the
+// producer, and its new state.
 func writeChanges(w io.Writer, set *wire.ChangeSet) error {
 	var out bytes.Buffer
 	for _, c := range set.GetChanges() {
@@ -330,7 +331,7 @@ type event interface {
 	GetId() string
 }
 
-// writeEvent writes an event as the document of the API describes it.
+// writeEvent writes an event in the form of the API's document.
 func writeEvent(s *rest.Schema, e event, w io.Writer, indent bool) error {
 	m := e.ProtoReflect()
 	f := m.WhichOneof(m.Descriptor().Oneofs().ByName("event"))
@@ -359,7 +360,7 @@ func writeEvent(s *rest.Schema, e event, w io.Writer, indent bool) error {
 	return nil
 }
 
-// missing says that revisions are missing before the state that follows.
+// missing reports that revisions are missing before the state that follows.
 func missing(notes io.Writer, g *wire.Gap) {
 	fmt.Fprintf(notes, "csigscope: %d revisions are missing (%s), the whole state follows\n", g.GetMissedRevisions(), g.GetReason())
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Extent is what is stored, with the captures of which only a part is.
+// Extent lists the extent of a store, and the captures that are only partly stored.
 func Extent(e store.Extent, incomplete []string) *tabular.Listing {
 	var resolutions []string
 	for _, r := range e.Resolutions {
@@ -29,7 +29,7 @@ func Extent(e store.Extent, incomplete []string) *tabular.Listing {
 	}
 }
 
-// CoverageWindows is how much of each window of the range is known, over all signals.
+// CoverageWindows lists the coverage of each window of the range, over all signals.
 func (q *Question) CoverageWindows(ctx context.Context) (*tabular.Listing, error) {
 	rows, err := q.store.CoverageWindows(ctx, q.query)
 	if err != nil {
@@ -47,7 +47,7 @@ func (q *Question) CoverageWindows(ctx context.Context) (*tabular.Listing, error
 	return t, nil
 }
 
-// CoverageCells is how much of the range is known of each cell, the least first.
+// CoverageCells lists the coverage of each cell over the range, the lowest first.
 func (q *Question) CoverageCells(ctx context.Context) (*tabular.Listing, error) {
 	rows, err := q.store.CoverageCells(ctx, q.query)
 	if err != nil {
@@ -64,7 +64,7 @@ func (q *Question) CoverageCells(ctx context.Context) (*tabular.Listing, error) 
 	return t, nil
 }
 
-// Taps are what each tap took in, and what became of it.
+// Taps lists the packets of each tap, and their fate.
 func Taps(rows []store.TapTotal) *tabular.Listing {
 	t := newListing([]string{
 		"tap", "place", "interface", "link", "timestamps", "tick_ns", "first", "last", "runs", "packets", "bytes", "frames",
@@ -82,7 +82,7 @@ func Taps(rows []store.TapTotal) *tabular.Listing {
 	return t
 }
 
-// countsText is counts by name as one value, the most first.
+// countsText formats counts by name as one value, the highest first.
 func countsText(counts map[string]uint64) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		if counts[a] != counts[b] {

@@ -1,10 +1,10 @@
-// Package api answers the query API: what recent windows in memory and history in the store say
-// of cells, paths and locations, and what changes as a stream. Questions and answers are the
-// messages of package wire; those over HTTP are written as JSON, and calls (Connect, gRPC) as
-// they are.
+// Package api answers the query API: questions about cells, paths and locations, from recent
+// windows in memory and from history in the store, and streams of changes. Questions and answers
+// are the messages of package wire, as JSON over HTTP and in their own encoding in calls
+// (Connect, gRPC).
 //
-// It knows questions and their limits. It must never know how windows got into memory or
-// store, nor how answers are drawn.
+// It knows questions and their limits. It must never know how windows got into memory or store,
+// nor how answers are drawn.
 package api
 
 import (
@@ -23,19 +23,19 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// Limits of an API where Config leaves them open.
+// Limits of an API that Config does not set.
 const (
-	DefaultTimeout    = 10 * time.Second // of the work on one answer
+	DefaultTimeout    = 10 * time.Second // for the work on one answer
 	DefaultConcurrent = 4                // answers worked on at a time
 	DefaultWatchers   = 256              // watches and waiting requests at a time
-	DefaultMaxLag     = 16               // revisions that a watcher may be behind: a window has two at least
-	DefaultMade       = 256 << 20        // bytes of what is made once for all who ask the same
-	// exportLonger is how much longer than an answer the writing of a table may take, unless
-	// Config says otherwise; with DefaultTimeout it stays below the store's own limit.
+	DefaultMaxLag     = 16               // revisions that a watcher may be behind: a window has at least two
+	DefaultMade       = 256 << 20        // bytes of results that are computed once for all equal requests
+	// exportLonger is the extra time for writing a table, compared with an answer, unless Config
+	// sets it; with DefaultTimeout it stays below the store's own limit.
 	exportLonger         = 15 * time.Second
 	DefaultExports       = 2         // tables written at a time
-	DefaultExportRows    = 1_000_000 // of a table of cells
-	DefaultExportRecords = 100_000   // of a table of flows or findings, which are held in memory
+	DefaultExportRows    = 1_000_000 // in a table of cells
+	DefaultExportRecords = 100_000   // in a table of flows or findings, which are held in memory
 	// DefaultSendTimeout is how long a watcher may take for one event.
 	DefaultSendTimeout = 30 * time.Second
 )
@@ -43,14 +43,14 @@ const (
 // Config configures New. Memory or Reader may be missing, not both.
 type Config struct {
 	Memory *table.Memory // recent windows
-	Fine   *table.Memory // windows shorter than those, beside them; nil for none
+	Fine   *table.Memory // shorter windows than Memory's; nil for none
 	Reader query.Reader  // history
-	Names  Catalog       // of what memory holds; nil: Reader
+	Names  Catalog       // for memory's ids; nil: Reader
 	Fabric string        // its name
-	// Down names those of silent producers that are known to be gone; nil: none is. It is called by
-	// several requests at a time.
+	// Down returns the names of silent producers that are known to be down; nil: none is. It must
+	// be safe for concurrent use.
 	Down func(silent []table.Producer) []string
-	// Thresholds are those that states of cells follow, in memory and in the store; zero:
+	// Thresholds decide the states of cells, in memory and in the store; zero:
 	// aggregate.DefaultThresholds.
 	Thresholds aggregate.Thresholds
 
@@ -59,7 +59,7 @@ type Config struct {
 	Concurrent  int
 	Watchers    int
 	MaxLag      int
-	Made        int // bytes of answers and what they are made from, that are kept for who asks the same
+	Made        int // bytes of answers and intermediate results kept for equal requests
 
 	ExportTimeout time.Duration
 	Exports       int
@@ -112,7 +112,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// API serves questions. It is safe for concurrent use.
+// API answers questions. It is safe for concurrent use.
 type API struct {
 	Config
 	handler  http.Handler
@@ -121,19 +121,19 @@ type API struct {
 	watchers atomic.Int64
 	lagging  atomic.Uint64
 	names    namesCache
-	past     namesCache // of history, where other names are in memory
+	past     namesCache // of history, if memory has other names
 	lately   lately
 	kept     keptAnswers
-	made     *made // of what is in memory, and the producers of history
+	made     *made // from memory, and the producers of history
 	sends    *sends
 	packer   packer
 	schema   *rest.Schema
 
-	running context.Context // of those who wait: ends with Run
+	running context.Context // of waiting requests: ends with Run
 	end     context.CancelFunc
 }
 
-// New makes an API. It fails where nothing could be answered.
+// New makes an API. It fails if cfg has neither Names nor Reader.
 func New(cfg Config) (*API, error) {
 	cfg = cfg.withDefaults()
 	if cfg.Names == nil {
@@ -144,7 +144,7 @@ func New(cfg Config) (*API, error) {
 	}
 	a.running, a.end = context.WithCancel(context.Background())
 	patience := storePatience
-	if cfg.Memory == nil { // no answer does without the store
+	if cfg.Memory == nil { // every answer needs the store
 		patience = cfg.Timeout
 	}
 	a.names.catalog, a.names.now = remembering(cfg.Names, patience), cfg.Now
@@ -176,23 +176,23 @@ func New(cfg Config) (*API, error) {
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
 
-// Counts are how many watch or wait at the moment, and how often a watcher was told that it
-// is lagging.
+// Counts returns the number of present watchers and waiting requests, and how often watchers were
+// notified that they lag.
 func (a *API) Counts() (watchers int, lagging uint64) {
 	return int(a.watchers.Load()), a.lagging.Load()
 }
 
-// Cut is how many watchers were cut because they took longer than SendTimeout for an event, and
-// because others waited for the memory that theirs took.
+// Cut returns how many watchers were cut off: slow ones took longer than SendTimeout for an
+// event, and crowded ones held memory that others waited for.
 func (a *API) Cut() (slow, crowded uint64) {
 	a.sends.mu.Lock()
 	defer a.sends.mu.Unlock()
 	return a.sends.slow, a.sends.crowded
 }
 
-// Run prepares answers that are asked for again and again, as soon as there is a revision,
-// until ctx ends; then streams and waits end as well. Everything works without it, the first
-// answer a little later.
+// Run prepares frequently requested answers as soon as there is a revision, until ctx ends; then
+// streams and waits end as well. Without it the API still works, but the first answer takes a
+// little longer.
 func (a *API) Run(ctx context.Context) error {
 	defer a.end()
 	if a.Memory == nil {

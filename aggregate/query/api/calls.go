@@ -24,7 +24,7 @@ import (
 // maxCall bounds a call's request, in bytes; the longest sensible one lists some hundred names.
 const maxCall = 64 << 10
 
-// minCompressed is how long an answer to a call is at least that is worth being compressed.
+// minCompressed is the minimum length of an answer to a call for compression.
 const minCompressed = 1 << 10
 
 // withCalls serves calls, server reflection (grpc.reflection.v1) and health checks
@@ -49,8 +49,8 @@ func (a *API) withCalls(next http.Handler) http.Handler {
 	return mux
 }
 
-// unimplemented refuses calls of unknown services and methods as their protocol wants it, and
-// leaves all other requests to next.
+// unimplemented refuses calls of unknown services and methods in the form of their protocol, and
+// passes all other requests to next.
 func unimplemented(next http.Handler) http.Handler {
 	calls := connect.NewErrorWriter(connect.WithRequireConnectProtocolHeader())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +66,7 @@ func unimplemented(next http.Handler) http.Handler {
 // checker answers health checks.
 type checker struct{ api *API }
 
-// Check implements grpchealth.Checker. An API without windows in memory serves as long as its
+// Check implements grpchealth.Checker. An API without windows in memory is healthy as long as its
 // store answers.
 func (c checker) Check(ctx context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	if r.Service != "" && r.Service != wire.QueryServiceName {
@@ -85,10 +85,10 @@ func (c checker) Check(ctx context.Context, r *grpchealth.CheckRequest) (*grpche
 
 type sendKey struct{}
 
-// timed gives calls time limits of their own: those of the server are for short answers.
+// timed gives calls their own time limits: the server's limits are for short answers.
 func (a *API) timed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		send := http.NewResponseController(w) // a writer that knows no limits is a test's
+		send := http.NewResponseController(w) // only a test's writer has no deadlines
 		_ = send.SetWriteDeadline(time.Now().Add(a.Timeout + a.SendTimeout))
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sendKey{}, send)))
 	})
@@ -118,7 +118,7 @@ func call[Q, R any, P message[Q]](ctx context.Context, a *API, in *connect.Reque
 	return connect.NewResponse(out), nil
 }
 
-// check holds a call's request against what its fields take.
+// check validates a call's request against the options of its fields.
 func (a *API) check(m proto.Message) error {
 	if len(m.ProtoReflect().GetUnknown()) > 0 {
 		return &refused{
@@ -129,14 +129,14 @@ func (a *API) check(m proto.Message) error {
 	return a.schema.Check(m)
 }
 
-// codes are the codes of calls for the statuses of HTTP. All others are InvalidArgument.
+// codes are the codes of calls for HTTP statuses. All others are InvalidArgument.
 var codes = map[int]connect.Code{
 	http.StatusNotFound: connect.CodeNotFound, http.StatusGone: connect.CodeFailedPrecondition,
 	http.StatusTooManyRequests: connect.CodeResourceExhausted, http.StatusInternalServerError: connect.CodeInternal,
 	edge.StatusCanceled: connect.CodeCanceled, http.StatusServiceUnavailable: connect.CodeUnavailable, http.StatusGatewayTimeout: connect.CodeDeadlineExceeded,
 }
 
-// callError makes an error one of Connect, with a wire.Problem in its details.
+// callError converts an error to one of Connect, with a wire.Problem in its details.
 func (a *API) callError(ctx context.Context, err error) error {
 	r := a.refusalOf(ctx, err)
 	code, ok := codes[r.status]
@@ -255,8 +255,8 @@ type caller struct {
 	api     *API
 	out     *http.ResponseController // nil in tests
 	stream  interface{ Send(any) error }
-	message func(*event) proto.Message // the event as a response of the call, nil if it is none
-	gone    error                      // why the caller could not be sent an event
+	message func(*event) proto.Message // the event as a response of the call, nil if it has none
+	gone    error                      // the error that kept an event from the caller
 }
 
 // send implements recipient.
@@ -287,7 +287,7 @@ func (c *caller) stop() {
 	}
 }
 
-// called is the event as calls have it.
+// called returns the event in its form for calls.
 func (e *event) called(message func(*event) proto.Message) (*calledEvent, error) {
 	make := func() (*calledEvent, error) {
 		m := message(e)
@@ -348,14 +348,14 @@ func changed(e *event) proto.Message {
 	return out
 }
 
-// calledEvent is an event as calls have it, encoded once for all who are told of it. It is safe
-// for concurrent use.
+// calledEvent is an event in its form for calls, encoded once for all recipients. It is safe for
+// concurrent use.
 type calledEvent struct {
 	message      proto.Message
 	binary, json lazily[[]byte]
 }
 
-// encoded is the event in the codec's encoding. It is not to be written to.
+// encoded returns the event in the codec's encoding. The caller must not modify it.
 func (e *calledEvent) encoded(c codec) ([]byte, error) {
 	in := &e.binary
 	if c.json {
@@ -364,9 +364,9 @@ func (e *calledEvent) encoded(c codec) ([]byte, error) {
 	return in.get(func() ([]byte, error) { return c.append(nil, e.message) })
 }
 
-// calledInTurn is an event that one caller is sent.
+// calledInTurn is an event that is being sent to one caller.
 type calledInTurn struct {
-	event *calledEvent // nil once it is encoded: a caller that is slow must not keep it
+	event *calledEvent // nil once it is encoded: a slow caller must not keep it
 	sends *sends
 	turn  *turn
 }
@@ -380,16 +380,15 @@ func (e *calledInTurn) appendTo(b []byte, c codec) ([]byte, error) {
 	return append(b, whole...), err
 }
 
-// codec is one of connect's encodings of messages, with events that are encoded once for all.
-// In JSON it refuses names that no message has: a filter that was misspelled must not be passed
-// over.
+// codec is one of connect's encodings of messages. It encodes each event once for all recipients.
+// In JSON it refuses unknown names of fields: a misspelled filter must not be ignored.
 type codec struct {
 	name string
 	json bool
 }
 
-// inCodecs puts them in the place of connect's own, under all of their names. Events are not
-// compressed: that would be done for each watcher again.
+// inCodecs replaces connect's codecs, under all of their names. Events are not compressed, which
+// would be repeated for each watcher.
 func inCodecs() connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithCodec(codec{"proto", false}), connect.WithCodec(codec{"json", true}), connect.WithCodec(codec{"json; charset=utf-8", true}),
@@ -408,8 +407,8 @@ func (c codec) Name() string { return c.name }
 // Marshal implements connect.Codec.
 func (c codec) Marshal(v any) ([]byte, error) { return c.MarshalAppend(nil, v) }
 
-// MarshalAppend is what connect calls instead where there is a buffer. An event is copied: connect
-// may write to what it is given.
+// MarshalAppend is called instead of Marshal if connect has a buffer. It copies an event: connect
+// may write to the result.
 func (c codec) MarshalAppend(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case *calledInTurn:

@@ -55,7 +55,7 @@ func (a *API) cells(ctx context.Context, s *table.State, in *wire.CellsRequest) 
 	return &answer{answered, s}, nil
 }
 
-// cellsShared is cellsPage, made once for all who ask the same.
+// cellsShared is cellsPage, computed once for all equal requests.
 func (a *API) cellsShared(ctx context.Context, s *table.State, k viewKey, in *wire.CellsRequest, offset int) (*content, error) {
 	n, err := a.names.get(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *API) cellsShared(ctx context.Context, s *table.State, k viewKey, in *wi
 	})
 }
 
-// cellsPage is what memory says of the cells from the offset on.
+// cellsPage returns the cells in memory from the offset on.
 func (a *API) cellsPage(ctx context.Context, s *table.State, k viewKey, in *wire.CellsRequest, offset int) (*content, error) {
 	v, err := a.view(ctx, s, k)
 	if err != nil {
@@ -98,10 +98,10 @@ func (a *API) cellsPage(ctx context.Context, s *table.State, k viewKey, in *wire
 	return &content{value: page, view: v, chosen: chosen, shared: &lazily[[]byte]{}}, nil
 }
 
-// noCells is what an object ends with in place of its cells.
+// noCells is the end of an object with an empty list of cells.
 const noCells = "[]}"
 
-// list are cells as the list that an object ends with.
+// list formats cells as the list at the end of an object.
 func (v *view) list(chosen []int) []byte {
 	texts := v.texts()
 	size := len(noCells)
@@ -138,12 +138,12 @@ func (a *API) cellsPast(ctx context.Context, in *wire.CellsRequest) (*answer, er
 	return of(nil, out)
 }
 
-// cursor names the next page: the revision, the cells before it, and the question.
+// cursor encodes the place of the next page: the revision, the cells before it, and the question.
 func cursor(s *table.State, offset int, question uint64) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%s.%d.%x", token(s), offset, question))
 }
 
-// pageAt is the state that a cursor is pinned to.
+// pageAt returns the state that a cursor is pinned to.
 func pageAt(s *table.State, in *wire.CellsRequest) (*table.State, int, error) {
 	if isPast(in.GetCursor()) {
 		return nil, 0, wrong("cursor", in.GetCursor(), "is of history: give the same from and to")
@@ -204,7 +204,7 @@ func (a *API) matrix(ctx context.Context, s *table.State, in *wire.MatrixRequest
 	return v.names.matrix(s, a.about(s, k), v.messages(v.chosen(&f)))
 }
 
-// matrix puts cells in rows and columns.
+// matrix arranges cells in rows and columns.
 func (n *names) matrix(s *table.State, about *wire.About, cells []*wire.Cell) (*answer, error) {
 	axis := n.axis(cells)
 	side := len(axis)
@@ -294,7 +294,7 @@ func (n *names) named(id aggregate.LocationID) *wire.Location {
 	return &wire.Location{Location: p.Location, Kind: p.Kind, Device: p.Device, Stage: p.Stage, CapacityBps: p.CapacityBps}
 }
 
-// endsOf are those of a path.
+// endsOf are the source and destination of a path.
 func endsOf(in *wire.PathRequest) *wire.MatrixRequest {
 	return &wire.MatrixRequest{Src: []string{in.GetSrc()}, Dst: []string{in.GetDst()}}
 }
@@ -337,7 +337,7 @@ func (a *API) pastPath(ctx context.Context, in *wire.PathRequest) (*answer, erro
 	return a.pathOf(ctx, nil, about, n, q.Signal, cells, in)
 }
 
-// pathOf is the answer that the one cell of a path gives.
+// pathOf is the answer for a path that matches exactly one cell.
 func (a *API) pathOf(ctx context.Context, s *table.State, about *wire.About, n *names, signal csig.Signal, cells []*wire.Cell, in *wire.PathRequest) (*answer, error) {
 	switch {
 	case len(cells) == 0 && s == nil:
@@ -360,7 +360,7 @@ func (a *API) pathOf(ctx context.Context, s *table.State, about *wire.About, n *
 	return of(s, p)
 }
 
-// placeNamed is the location of that name.
+// placeNamed is the location with a name.
 func (n *names) placeNamed(name string) *wire.Place {
 	place := &wire.Place{Location: name, Kind: wire.LocationKind_LOCATION_KIND_UNKNOWN}
 	if ids := n.placeIDs[name]; len(ids) > 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// changeStream is a stream of changes: each follows from two successive states alone, so that all readers,
-// and those that resume, are sent the same.
+// changeStream is a stream of changes. Each change depends only on two successive states, so all
+// readers, including those that resume, receive the same changes.
 type changeStream struct {
 	*stream
 	in *wire.ChangesRequest
@@ -42,7 +42,7 @@ func (a *API) newChanges(ctx context.Context, s *table.State, in *wire.ChangesRe
 
 // snapshot implements follower.
 func (c *changeStream) snapshot(ctx context.Context, s *table.State) error {
-	revision := token(s) // a reader that is slow must not keep the state
+	revision := token(s) // a slow reader must not keep the state
 	if err := c.sendChanges(ctx, nil, s); err != nil {
 		return err
 	}
@@ -50,12 +50,12 @@ func (c *changeStream) snapshot(ctx context.Context, s *table.State) error {
 	return c.tell(eventSynced, revision, &wire.Synced{Revision: revision})
 }
 
-// changed implements follower. Revisions without a change for the reader pass in silence.
+// changed implements follower. Revisions without a change for the reader send nothing.
 func (c *changeStream) changed(ctx context.Context, step table.Step) error {
 	switch {
 	case step.Kind == table.Durable:
 		return nil
-	case step.Before == nil: // the first revision, or memory forgot the one before
+	case step.Before == nil: // the first revision, or memory forgot the previous one
 		return c.snapshot(ctx, step.State)
 	}
 	revision := token(step.State)
@@ -66,7 +66,7 @@ func (c *changeStream) changed(ctx context.Context, step table.Step) error {
 	return nil
 }
 
-// sendChanges sends the changes between two states, or all that holds where before is nil.
+// sendChanges sends the changes between two states, or the whole present state if before is nil.
 func (c *changeStream) sendChanges(ctx context.Context, before, now *table.State) error {
 	list, err := c.api.changesOf(ctx, before, now, c.key)
 	if err != nil || before != nil && len(list.changes) == 0 {
@@ -85,7 +85,7 @@ func (c *changeStream) sendChanges(ctx context.Context, before, now *table.State
 		set.WindowStart, set.WindowEnd, set.Final = timestamppb.New(newest.Start), timestamppb.New(newest.End), newest.Final
 	}
 	e := &event{name: eventInitial, content: content{value: set}}
-	if before != nil { // only synced carries the id of a beginning
+	if before != nil { // in an initial set only synced carries the id
 		e.name, e.id = eventChanges, set.Revision
 	}
 	key := askedEvent{eventOf{name: e.name, revision: now.Revision}, c.key, c.filter, "", list.names.version}
@@ -108,12 +108,12 @@ func (c *changeStream) sendChanges(ctx context.Context, before, now *table.State
 // change is one change of a cell, or of a producer.
 type change struct {
 	kind           wire.ChangeKind
-	cell           aggregate.CellStats // as it is now
-	silent         []string            // its producers
+	cell           aggregate.CellStats // the present values
+	silent         []string            // silent producers of the cell
 	state, before  aggregate.State
 	since          int64 // Unix ns, 0 for none
 	lasted         time.Duration
-	location, from aggregate.LocationID // from is that before a move
+	location, from aggregate.LocationID // from is the location before a move
 	producer       *table.Producer      // nil for a cell
 	age            time.Duration        // of the producer's last window
 }
@@ -124,10 +124,10 @@ type changeList struct {
 	changes []change
 }
 
-// changeBytes is about how many bytes a change takes in memory.
+// changeBytes is the approximate memory of a change.
 const changeBytes = 512
 
-// changesOf are the changes between two states, made once for all streams of the signal.
+// changesOf returns the changes between two states, computed once for all streams of the signal.
 func (a *API) changesOf(ctx context.Context, before, now *table.State, k viewKey) (*changeList, error) {
 	type changesOf struct {
 		viewKey
@@ -167,13 +167,13 @@ func (a *API) cellStates(ctx context.Context, s *table.State, k viewKey) (*cellS
 	return &cellStates{s, v, k}, err
 }
 
-// condition is the part of a cell that changes are made of. The zero value is a cell that is not known.
+// condition is the part of a cell that changes depend on. The zero value is an unknown cell.
 type condition struct {
 	cell      *aggregate.CellStats
 	cover     *table.CellCoverage
 	verdict   aggregate.Verdict
 	state     aggregate.State
-	congested bool // also without data, until a producer sees that the traffic has ended
+	congested bool // even without data, until a producer sees that the traffic has ended
 }
 
 func (o *cellStates) at(i int) condition {
@@ -181,7 +181,7 @@ func (o *cellStates) at(i int) condition {
 	is.verdict, is.state = is.cell.Verdict, is.cell.State
 	if is.cell.Observations == 0 {
 		is.verdict = o.state.Newest().Verdict(aggregate.CellKey{Src: is.cell.Src, Dst: is.cell.Dst, Signal: o.key.signal, Kind: is.cell.Kind})
-		if is.verdict.Sustained && o.state.Coverage.IsCurrent(is.cover) { // no row in these windows, and some right before
+		if is.verdict.Sustained && o.state.Coverage.IsCurrent(is.cover) { // no row in these windows, but a recent one before them
 			is.state = aggregate.Congested
 		}
 	}
@@ -189,11 +189,11 @@ func (o *cellStates) at(i int) condition {
 	return is
 }
 
-// maxLookBack bounds the windows that are searched for the location of a congested cell.
+// maxLookBack bounds the windows searched for the location of a congested cell.
 const maxLookBack = 16
 
-// location is the location that limits a cell: where none is named in the windows of the view, that of
-// the last window since the onset that named one.
+// location is the location that limits a cell: if the windows of the view name none, the location
+// in the last window since the onset that named one.
 func (o *cellStates) location(is *condition) aggregate.LocationID {
 	if is.cell.ModeCount > 0 || !is.congested {
 		return is.cell.Mode
@@ -212,7 +212,7 @@ func (o *cellStates) location(is *condition) aggregate.LocationID {
 	return aggregate.NoLocation
 }
 
-// cellsSince are the changes of cells.
+// cellsSince returns the changes of cells.
 func (o *cellStates) cellsSince(was *cellStates) (list []change) {
 	before, now := was.view.cells, o.view.cells
 	for i, j := 0, 0; i < len(before) || j < len(now); {
@@ -283,7 +283,7 @@ func (o *cellStates) compare(list []change, was *cellStates, from, to *condition
 	return list
 }
 
-// producersSince are the changes of producers.
+// producersSince returns the changes of producers.
 func (o *cellStates) producersSince(was *cellStates) (list []change) {
 	end := o.state.Coverage.Newest
 	if newest := o.state.Newest(); newest != nil {
@@ -315,10 +315,10 @@ func (o *cellStates) producersSince(was *cellStates) (list []change) {
 	return list
 }
 
-// changeFilter chooses changes of cells. Empty lists choose all.
+// changeFilter selects changes of cells. Empty lists select all.
 type changeFilter struct {
 	src, dst []aggregate.GroupID
-	links    []aggregate.LocationID // and sets with one of them
+	links    []aggregate.LocationID // and sets that contain one of them
 	states   []aggregate.State
 }
 
@@ -336,13 +336,13 @@ func changeFilterOf(n *names, in *wire.ChangesRequest) (f changeFilter, err erro
 	return f, err
 }
 
-// linkChoice chooses locations by link alone.
+// linkChoice selects locations by link only.
 type linkChoice struct{ *wire.ChangesRequest }
 
 // GetLocation implements placeChoice.
 func (linkChoice) GetLocation() []string { return nil }
 
-// choose are the changes that the filter takes: those of producers always.
+// choose returns the changes that the filter accepts; those of producers always.
 func (f *changeFilter) choose(list []change) []*change {
 	var out []*change
 	for i := range list {
@@ -363,7 +363,7 @@ func (f *changeFilter) isLink(id aggregate.LocationID) bool {
 	return id != aggregate.NoLocation && among(f.links, id)
 }
 
-// change is a change as a message.
+// change converts a change to a message.
 func (n *names) change(c *change) *wire.Change {
 	out := &wire.Change{Kind: c.kind}
 	if c.producer != nil {

@@ -29,8 +29,8 @@ import (
 // unitFields are the fields of wire.Measure.
 var unitFields = [...]string{csig.UnitNone: "", csig.BitPerSecond: "bps", csig.Ratio: "ratio", csig.Nanosecond: "ns", csig.Count: "count"}
 
-// appendCell appends the cell as JSON of a wire.Cell. It is written out, since it is what
-// the latency of snapshots is made of.
+// appendCell appends the cell as JSON of a wire.Cell. It is written by hand, since it dominates
+// the latency of snapshots.
 func (n *names) appendCell(b []byte, c *aggregate.CellStats, by *table.CellCoverage) []byte {
 	per := c.Signal.Unit().PerStored()
 	b = append(b, `{"src":`...)
@@ -91,7 +91,7 @@ func (n *names) appendCell(b []byte, c *aggregate.CellStats, by *table.CellCover
 	return append(appendCoverage(n.appendCandidates(b, c), by), '}')
 }
 
-// appendCoverage appends the fields of a cell that say who sees it.
+// appendCoverage appends the fields of a cell about its producers.
 func appendCoverage(b []byte, by *table.CellCoverage) []byte {
 	if by.Expected > 0 {
 		b = append(b, `,"expected_producers":`...)
@@ -115,10 +115,10 @@ func appendCoverage(b []byte, by *table.CellCoverage) []byte {
 	return b
 }
 
-// maxCandidates bounds the candidates of a cell that are listed.
+// maxCandidates bounds the listed candidates of a cell.
 const maxCandidates = 16
 
-// candidates are the ports that may be the bottleneck of a cell, the likeliest first.
+// candidates returns the ports that may be the bottleneck of a cell, the likeliest first.
 func (n *names) candidates(c *aggregate.CellStats) []aggregate.Candidate {
 	list := c.Candidates(func(id aggregate.LocationID) ([]string, int) {
 		if l, ok := n.locations[id]; ok {
@@ -147,7 +147,7 @@ func (n *names) appendCandidates(b []byte, c *aggregate.CellStats) []byte {
 	return append(b, ']')
 }
 
-// appendText appends a string. Nearly all are plain.
+// appendText appends a string. Nearly all need no escaping.
 func appendText(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
@@ -167,10 +167,10 @@ func (n *names) setCandidates(out *wire.Cell, c *aggregate.CellStats) {
 	}
 }
 
-// stateOf is the state as messages have it; a test holds the words of both together.
+// stateOf converts a state for messages; a test compares the names of both.
 func stateOf(s aggregate.State) wire.State { return wire.State(s) + wire.State_STATE_NO_DATA }
 
-// sinceOf is the time since when something is congested, nil where it is not.
+// sinceOf is the time since when a cell is congested, nil if it is not.
 func sinceOf(v *aggregate.Verdict) *timestamppb.Timestamp {
 	if v.Since == 0 {
 		return nil
@@ -180,12 +180,12 @@ func sinceOf(v *aggregate.Verdict) *timestamppb.Timestamp {
 
 func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }
 
-// kindOf is the kind of a location as messages have it.
+// kindOf converts the kind of a location for messages.
 func kindOf(l *fabric.Location) wire.LocationKind {
 	return cmp.Or(wire.Parse[wire.LocationKind](l.Kind), wire.LocationKind_LOCATION_KIND_UNKNOWN)
 }
 
-// cell is the cell as a message: what appendCell writes, once it is read again.
+// cell returns the cell as a message: equal to the parsed output of appendCell.
 func (n *names) cell(c *aggregate.CellStats, by *table.CellCoverage) *wire.Cell {
 	per := c.Signal.Unit().PerStored()
 	out := &wire.Cell{
@@ -220,7 +220,7 @@ func (n *names) bottleneck(at aggregate.LocationID, count, heavy uint64, by aggr
 	return &wire.Bottleneck{Location: n.locationName(at), Heavy: count, ShareRatio: sixDigits(share(count, heavy)), Evidence: slices.Collect(by.Words)}
 }
 
-// sixDigits is the number that appendNumber writes.
+// sixDigits rounds to the number that appendNumber writes.
 func sixDigits(v float64) float64 {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -270,8 +270,8 @@ func appendMeasure(b []byte, name string, s csig.Signal, v float64) []byte {
 // wholeNumber reports whether a number is so large that it is written as an integer.
 func wholeNumber(v float64) bool { return math.Abs(v) >= 1e6 && math.Abs(v) < 1e15 }
 
-// appendNumber writes six significant digits, finer than any tag, and numbers from a million
-// on without an exponent.
+// appendNumber writes six significant digits, finer than any tag, and numbers from a million on
+// without an exponent.
 func appendNumber(b []byte, v float64) []byte {
 	if wholeNumber(v) {
 		return strconv.AppendInt(b, int64(math.Round(v)), 10)
@@ -286,7 +286,7 @@ func share(part, of uint64) float64 {
 	return float64(part) / float64(of)
 }
 
-// ratioOf is a share, nil of nothing.
+// ratioOf is a share, or nil if of is 0.
 func ratioOf(part, of uint64) *float64 {
 	if of == 0 {
 		return nil
@@ -298,17 +298,17 @@ func ratioOf(part, of uint64) *float64 {
 // content is a message that is not encoded yet.
 type content struct {
 	value proto.Message
-	// view and chosen are the cells that value, a wire.CellsResponse or a wire.WindowEvent, leaves
-	// out; nil where it is whole.
+	// view and chosen are the cells that value, a wire.CellsResponse or a wire.WindowEvent,
+	// leaves out; nil if it is complete.
 	view   *view
 	chosen []int
-	bytes  int // of what value holds itself, where that is much
-	// shared are the cells as JSON, for all who ask the same; nil where they are not known.
+	bytes  int // of value itself, if large
+	// shared are the cells as JSON, for all equal requests; nil if unknown.
 	shared *lazily[[]byte]
 }
 
-// json is the content as JSON, in two parts: what the answer is of, and its cells. They are not to be
-// written to.
+// json encodes the content as JSON, in two parts: the fields before the cells, and the cells. The
+// caller must not modify them.
 func (c *content) json(s *rest.Schema) (head, cells []byte, err error) {
 	head, err = s.Append(nil, c.value)
 	if err != nil || c.view == nil {
@@ -322,15 +322,15 @@ func (c *content) json(s *rest.Schema) (head, cells []byte, err error) {
 	return head, cells, err
 }
 
-// size is about how many bytes the content takes, encoded or not.
+// size is the approximate memory of the content, encoded or not.
 func (c *content) size() int {
 	if c.view == nil {
 		return leastSize + c.bytes + c.bytes*4/3
 	}
-	return leastSize + (textBytes+8)*len(c.chosen) + c.view.size() // which it may keep when others have let go of it
+	return leastSize + (textBytes+8)*len(c.chosen) + c.view.size() // the content may be the last one to keep the view
 }
 
-// whole is the value with its cells.
+// whole returns the value with its cells.
 func (c *content) whole() proto.Message {
 	if c.view == nil {
 		return c.value
@@ -345,29 +345,29 @@ func (c *content) whole() proto.Message {
 	return whole
 }
 
-// answer is what a question came to, of a state of the memory or, without one, of the store.
+// answer is the answer to a question, from a state of the memory or, without one, from the store.
 type answer struct {
 	content
 	state *table.State
 }
 
-// of is an answer that is whole.
+// of is a complete answer.
 func of(s *table.State, v proto.Message) (*answer, error) { return &answer{content{value: v}, s}, nil }
 
-// packed is a part of a stream as it travels in a gzip stream (RFC 1952): blocks of deflate (RFC
+// packed is a part of a stream in its form in a gzip stream (RFC 1952): blocks of deflate (RFC
 // 1951) that end at a byte and refer to nothing before them, so that each part is deflated once
-// for all streams that it is in.
+// for all streams that contain it.
 type packed struct {
 	blocks []byte
 	sum    uint32 // CRC-32 of the part
-	shift  uint32 // what a sum of what comes before is multiplied with: x^(8*size)
+	shift  uint32 // factor for the sum of the preceding parts: x^(8*size)
 	size   uint32 // of the part, in bytes, modulo 2^32
 }
 
 // packer deflates parts. It is safe for concurrent use; the zero value is ready.
 type packer struct{ idle sync.Pool }
 
-// pack deflates a part, at the level that takes least time: a sixth of cells is left.
+// pack deflates a part, at the fastest level: cells shrink to a sixth.
 func (p *packer) pack(part []byte) (*packed, error) {
 	out := bytes.NewBuffer(make([]byte, 0, len(part)/4+64))
 	w, _ := p.idle.Get().(*flate.Writer)
@@ -382,35 +382,35 @@ func (p *packer) pack(part []byte) (*packed, error) {
 	if _, err := w.Write(part); err != nil {
 		return nil, fmt.Errorf("deflate event: %w", err)
 	}
-	if err := w.Flush(); err != nil { // ends with an empty block, which makes readers give out what they have
+	if err := w.Flush(); err != nil { // ends with an empty block, so that readers output all data
 		return nil, fmt.Errorf("deflate event: %w", err)
 	}
 	p.idle.Put(w)
 	return &packed{out.Bytes(), crc32.ChecksumIEEE(part), shiftOf(len(part)), uint32(len(part))}, nil
 }
 
-// gzipHead is the header of a gzip stream: deflate, without a name or a time, of no known
-// system (RFC 1952, section 2.3).
+// gzipHead is the header of a gzip stream: deflate, without a name or a time, of unknown system
+// (RFC 1952, section 2.3).
 var gzipHead = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
 
-// gzipStream is what parts of one stream have come to.
+// gzipStream is the checksum and size of the parts of one stream.
 type gzipStream struct{ sum, size uint32 }
 
-// add notes a part.
+// add adds a part.
 func (z *gzipStream) add(p *packed) {
 	z.sum = multiply(p.shift, z.sum) ^ p.sum
 	z.size += p.size
 }
 
-// end ends the stream: a last block, which is empty, the sum and the size.
+// end ends the stream: an empty last block, the checksum and the size.
 func (z *gzipStream) end() []byte {
 	b := []byte{3, 0}
 	b = binary.LittleEndian.AppendUint32(b, z.sum)
 	return binary.LittleEndian.AppendUint32(b, z.size)
 }
 
-// multiply is the product of polynomials over GF(2), modulo that of CRC-32, the highest bit
-// being that of x^0.
+// multiply is the product of polynomials over GF(2), modulo that of CRC-32; the highest bit is
+// the coefficient of x^0.
 func multiply(a, b uint32) (product uint32) {
 	for ; a != 0; a <<= 1 {
 		if a&(1<<31) != 0 {
@@ -433,8 +433,8 @@ func shiftOf(bytes int) uint32 {
 	return power
 }
 
-// takesGzip tells whether the client takes gzip (RFC 9110, section 12.5.3). A client that takes
-// anything, or says nothing, gets plain answers.
+// takesGzip reports whether the client accepts gzip (RFC 9110, section 12.5.3). A client that
+// accepts anything, or sends no header, gets plain answers.
 func takesGzip(h http.Header) bool {
 	for _, line := range h.Values("Accept-Encoding") {
 		for choice := range strings.SplitSeq(line, ",") {

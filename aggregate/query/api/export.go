@@ -24,38 +24,37 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// registerExports serves tables, over HTTP alone. Rows come as they are read.
+// registerExports serves tables, only over HTTP. Rows are sent as they are read.
 func (a *API) registerExports(mux *http.ServeMux) {
 	export(a, mux, "export", fromMemory, a.exportCells)
 	export(a, mux, "export/flows", fromStore, a.exportFlows)
 	export(a, mux, "export/findings", fromStore, a.exportFindings)
 }
 
-// exported is a table that can be written, once what may be wrong with the question has been
-// found.
+// exported is a table that is ready to be written: its question has been validated.
 type exported struct {
-	state *table.State // nil: of the store
-	most  int          // rows
+	state *table.State // nil: from the store
+	most  int          // maximum number of rows
 	write func(ctx context.Context, f tabular.Format, w io.Writer) (ending, error)
 }
 
-// ending is how a table ended.
+// ending is the end of a table.
 type ending struct {
 	rows  int
-	cutBy string // empty where it is complete, else rows or time
+	cutBy string // empty if it is complete, else rows or time
 }
 
-// notes are what trailers and metadata say of the ending.
+// notes are the trailers and metadata for the ending.
 func (e ending) notes() map[string]string {
 	return map[string]string{
 		"Csigscope-Rows": strconv.Itoa(e.rows), "Csigscope-Complete": strconv.FormatBool(e.cutBy == ""), "Csigscope-Cut-By": e.cutBy,
 	}
 }
 
-// errEnough ends the reading of rows at the limit.
+// errEnough stops the reading of rows at the limit.
 var errEnough = errors.New("as many rows as there may be")
 
-// lines writes rows as JSON, one a line.
+// lines writes rows as JSON, one per line.
 type lines[T any, P message[T]] struct {
 	schema *rest.Schema
 	out    io.Writer
@@ -75,7 +74,7 @@ func (l *lines[T, P]) Write(r *T) (err error) {
 // Close implements tabular.Writer.
 func (l *lines[T, P]) Close(map[string]string) error { return nil }
 
-// tableOf is a table of the rows that each finds.
+// tableOf is a table of the rows that each passes on.
 func tableOf[T any, P message[T]](a *API, s *table.State, columns []tabular.Column[T], most int, each func(ctx context.Context, told func(*T) error) error) *exported {
 	return &exported{s, most, func(ctx context.Context, f tabular.Format, w io.Writer) (e ending, err error) {
 		var to tabular.Writer[T] = &lines[T, P]{schema: a.schema, out: w}
@@ -159,7 +158,7 @@ func (a *API) exportCells(ctx context.Context, s *table.State, in *wire.ExportRe
 	}), nil
 }
 
-// tell tells of the view's cells that the filter takes.
+// tell passes the view's cells that the filter accepts to told.
 func (v *view) tell(f *filter, about *wire.About, told func(*wire.ExportedCell) error) error {
 	for i := range v.cells {
 		if !f.takes(&v.cells[i]) {
@@ -172,7 +171,7 @@ func (v *view) tell(f *filter, about *wire.About, told func(*wire.ExportedCell) 
 	return nil
 }
 
-// exportWindows is of the last windows in memory, one by one.
+// exportWindows exports the last windows in memory, one by one.
 func (a *API) exportWindows(ctx context.Context, s *table.State, in *wire.ExportRequest) (*exported, error) {
 	_, k, err := a.asked(ctx, s, in, 1)
 	if err != nil {
@@ -281,13 +280,13 @@ func (a *API) exportFindings(ctx context.Context, _ *table.State, in *wire.Expor
 	}), nil
 }
 
-// exportBuffer is how much of a table is held back: until then it may turn out that there is
-// an error to tell instead.
+// exportBuffer is how many bytes of a table are held back: until they are sent, an error can
+// still replace the table.
 const exportBuffer = 64 << 10
 
 // serveTable answers with the table.
 func (a *API) serveTable(r *http.Request, out http.ResponseWriter, f tabular.Format, t *exported) {
-	send := http.NewResponseController(out) // a writer that knows no limits is a test's
+	send := http.NewResponseController(out) // only a test's writer has no deadlines
 	_ = send.SetWriteDeadline(time.Now().Add(a.ExportTimeout + a.SendTimeout))
 	ctx, cancel := context.WithTimeout(r.Context(), a.ExportTimeout)
 	defer cancel()
@@ -328,7 +327,7 @@ func (a *API) serveTable(r *http.Request, out http.ResponseWriter, f tabular.For
 		if query.OutcomeOf(r.Context(), err) != query.Canceled {
 			a.Logger.WarnContext(ctx, "export cut off", slog.String("path", r.URL.Path), slog.Any("error", err))
 		}
-		panic(http.ErrAbortHandler) // so that the reader learns that this is not all
+		panic(http.ErrAbortHandler) // so that the reader notices the incomplete table
 	default:
 		a.refuse(r.Context(), out, err)
 	}
@@ -355,7 +354,7 @@ func (w *tableWriter) Write(b []byte) (int, error) {
 	return w.out.Write(b)
 }
 
-// suffix is what the names of columns of values in the unit end in.
+// suffix is the suffix of column names for values in the unit.
 func suffix(unit string) string {
 	if u, err := csig.ParseUnit(unit); err == nil && unitFields[u] != "" {
 		return "_" + unitFields[u]
@@ -374,7 +373,7 @@ func valued[T any](name, unit string, get func(*T) *wire.Measure) tabular.Column
 	}}
 }
 
-// bottlenecks are the columns of a location that observations name.
+// bottlenecks are the columns of a location named by observations.
 func bottlenecks[T any](name, unit string, get func(*T) *wire.Bottleneck) []tabular.Column[T] {
 	return []tabular.Column[T]{
 		{Name: name + "_location", Text: func(row *T) string {
@@ -437,7 +436,7 @@ func cellColumns(unit string) []tabular.Column[wire.ExportedCell] {
 		tabular.Column[wire.ExportedCell]{Name: "silent_producers", Text: func(c *wire.ExportedCell) string { return strings.Join(c.Cell.SilentProducers, " ") }})
 }
 
-// timeOf is the zero time where there is none.
+// timeOf returns the zero time for nil.
 func timeOf(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -486,7 +485,7 @@ func findingColumns() []tabular.Column[wire.Finding] {
 	}
 }
 
-// orNaN is a number that may not be set.
+// orNaN returns NaN for nil.
 func orNaN(v *float64) float64 {
 	if v == nil {
 		return math.NaN()

@@ -20,20 +20,20 @@ import (
 const (
 	// maxQuery bounds the parameters of a request, in bytes.
 	maxQuery = 4096
-	// maxBody bounds a body, which no request needs.
+	// maxBody bounds a body, in bytes. No request needs one.
 	maxBody = 1 << 10
 )
 
-// lists are the parameters that may be given several times.
+// lists are the parameters that may be repeated.
 var lists = []string{"src", "dst", "location", "state", "kind", "severity", "device"}
 
-// guard refuses what no endpoint takes, and outlives what goes wrong in one.
+// guard refuses requests that are invalid at every endpoint, and recovers from panics.
 func (a *API) guard(next http.Handler) http.Handler {
 	return query.SecurityHeaders(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if p := recover(); p != nil {
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-					panic(p) // how net/http is told to cut an answer off
+					panic(p) // tells net/http to cut off the answer
 				}
 				a.Logger.ErrorContext(r.Context(), "answer request", slog.String("path", r.URL.Path), slog.Any("panic", p))
 				edge.WriteProblem(w, http.StatusInternalServerError, "the server could not answer: its log says why")
@@ -48,7 +48,7 @@ func (a *API) guard(next http.Handler) http.Handler {
 			return
 		}
 		if r.URL.Query().Has("wait") {
-			// The server's limits are those of short answers. A writer that knows none is a test's.
+			// The server's deadlines are for short answers. Only a test's writer has none.
 			send := http.NewResponseController(w)
 			_ = send.SetReadDeadline(time.Time{})
 			_ = send.SetWriteDeadline(time.Now().Add(maxWait + a.Timeout + a.SendTimeout))
@@ -57,8 +57,8 @@ func (a *API) guard(next http.Handler) http.Handler {
 	}))
 }
 
-// checkRequest finds what is wrong with a request whatever it asks. Repeated parameters are
-// refused: a second bound must not be passed over in silence.
+// checkRequest does the checks that apply to every question. It refuses repeated parameters: a
+// second bound must not be ignored silently.
 func checkRequest(r *http.Request) (int, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return http.StatusMethodNotAllowed, errors.New("method not allowed: expected GET")
@@ -81,28 +81,28 @@ func checkRequest(r *http.Request) (int, error) {
 	return 0, nil
 }
 
-// refused is why a question has no answer: a status of HTTP, and what to change.
+// refused is the reason why a question is refused: an HTTP status, and how to fix the question.
 type refused struct {
 	status     int
 	detail     string
-	wrong      rest.Wrong // the parameters that cannot be met
+	wrong      rest.Wrong // the invalid parameters
 	retryAfter string     // the header, in seconds; empty for none
 }
 
 // Error implements error.
 func (r *refused) Error() string { return r.detail }
 
-// problem is the refusal as it is told (RFC 9457).
+// problem converts the refusal to a message (RFC 9457).
 func (r *refused) problem() *wire.Problem {
 	return &wire.Problem{Title: http.StatusText(r.status), Status: uint32(r.status), Detail: text(r.detail), Errors: r.wrong}
 }
 
-// wrong is the answer to a parameter that cannot be met.
+// wrong is the error for an invalid parameter.
 func wrong(parameter, value, format string, args ...any) error {
 	return rest.Wrong{{Message: text(fmt.Sprintf(format, args...)), Location: "query." + parameter, Value: text(value)}}
 }
 
-// text is what may come from a capture as a message can hold it.
+// text replaces invalid UTF-8 in text from a capture, so that a message can hold it.
 func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 func texts(list []string) []string {
@@ -113,11 +113,11 @@ func texts(list []string) []string {
 	return out
 }
 
-// retryAfter is when to come again where too many ask at a time, in seconds.
+// retryAfter is when to retry after too many concurrent requests, in seconds.
 const retryAfter = "1"
 
-// refusalOf makes an error one that says what to change. What went wrong inside is logged and
-// not told: it may name hosts and statements.
+// refusalOf converts an error to a refusal. Internal errors are logged and not disclosed: they
+// may name hosts and statements.
 func (a *API) refusalOf(ctx context.Context, err error) *refused {
 	if r, ok := errors.AsType[*refused](err); ok {
 		return r

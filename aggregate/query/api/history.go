@@ -27,7 +27,7 @@ import (
 // pastQuestion is a question to the store about one signal.
 type pastQuestion struct {
 	query.Question
-	last time.Time // end of the last window that is stored
+	last time.Time // end of the last stored window
 }
 
 func (a *API) question(ctx context.Context, in subject, when times) (q pastQuestion, err error) {
@@ -39,7 +39,7 @@ func (a *API) question(ctx context.Context, in subject, when times) (q pastQuest
 	if err != nil {
 		return q, err
 	}
-	// A replay that was interrupted early has left fine windows alone.
+	// A replay that was interrupted early has stored fine windows only.
 	if n := len(extent.Resolutions); n > 0 && extent.Resolutions[n-1] < time.Second {
 		q.Resolution = extent.Resolutions[n-1]
 	}
@@ -49,8 +49,8 @@ func (a *API) question(ctx context.Context, in subject, when times) (q pastQuest
 	return q, err
 }
 
-// scope is what an answer is made from: the last windows of a state or, without one, the
-// range of the store.
+// scope is the data behind an answer: the last windows of a state or, without one, the range of
+// the store.
 type scope struct {
 	query.Question
 	query.Analytics
@@ -86,7 +86,7 @@ func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, e
 	return on, nil
 }
 
-// stored is what the store holds.
+// stored returns the extent of the store.
 func (a *API) stored(ctx context.Context) (query.Extent, error) {
 	if a.Reader == nil {
 		return query.Extent{}, &refused{status: http.StatusNotFound, detail: "there is no history here: leave out from and to for what is in memory"}
@@ -94,7 +94,7 @@ func (a *API) stored(ctx context.Context) (query.Extent, error) {
 	return a.Reader.Extent(ctx)
 }
 
-// history are the names of what is stored.
+// history returns the names of stored ids.
 func (a *API) history() *namesCache {
 	if a.Names == a.Reader {
 		return &a.names
@@ -102,8 +102,8 @@ func (a *API) history() *namesCache {
 	return &a.past
 }
 
-// resolve calls f with the names of history, and once more with those that were stored since then
-// where it fails: a name may be new.
+// resolve calls f with the names of history. If f fails, resolve calls it once more with freshly
+// read names: a name may be new.
 func (a *API) resolve(ctx context.Context, f func(*names) error) (*names, error) {
 	return resolve(ctx, a.history(), f)
 }
@@ -123,8 +123,8 @@ func resolve(ctx context.Context, among *namesCache, f func(*names) error) (*nam
 	return later, f(later)
 }
 
-// pastFilter returns the names of history and the filter in their words, and narrows the
-// question to it.
+// pastFilter returns the names of history and the resolved filter, and narrows the question to
+// it.
 func (a *API) pastFilter(ctx context.Context, q *query.Question, in proto.Message) (n *names, f filter, err error) {
 	n, err = a.resolve(ctx, func(n *names) (err error) {
 		f, err = n.filter(in, q.Signal)
@@ -136,7 +136,7 @@ func (a *API) pastFilter(ctx context.Context, q *query.Question, in proto.Messag
 	return n, f, err
 }
 
-// pastCells are the cells of a range that the filter takes, by source and destination.
+// pastCells returns the cells of a range that the filter accepts, by source and destination.
 func (a *API) pastCells(ctx context.Context, q query.Question, in proto.Message) ([]*wire.Cell, error) {
 	_, f, err := a.pastFilter(ctx, &q, in)
 	if err != nil {
@@ -160,7 +160,7 @@ func (a *API) pastCells(ctx context.Context, q query.Question, in proto.Message)
 	return list, nil
 }
 
-// narrow asks the store for one cell alone, or one row of cells, where the filter takes no
+// narrow restricts the question to one cell, or one row of cells, if the filter accepts no
 // others.
 func (f *filter) narrow(q *query.Question) {
 	if len(f.src) == 1 {
@@ -171,7 +171,7 @@ func (f *filter) narrow(q *query.Question) {
 	}
 }
 
-// oneCell tells whether the filter names one source and one destination.
+// oneCell reports whether the filter names one source and one destination.
 func (f *filter) oneCell() bool { return len(f.src) == 1 && len(f.dst) == 1 }
 
 func (a *API) pastAbout(q pastQuestion) *wire.About {
@@ -190,8 +190,8 @@ func (a *API) pastAbout(q pastQuestion) *wire.About {
 // producersOf identifies the producers of an answer of the store, in Unix ns.
 type producersOf struct{ from, to, asOf int64 }
 
-// countProducers adds to an answer of the store, if it is of a range, how many producers wrote in
-// it. They are counted once for all pages.
+// countProducers adds the number of producers in its range to an answer of the store, if it has a
+// range. They are counted once for all pages.
 func (a *API) countProducers(ctx context.Context, answer proto.Message) error {
 	ranged, ok := answer.(interface{ GetAbout() *wire.About })
 	if !ok {
@@ -207,7 +207,7 @@ func (a *API) countProducers(ctx context.Context, answer proto.Message) error {
 	return err
 }
 
-// CellsOf are cells as answers of history have them, in the same order.
+// CellsOf converts cells to the form of answers of history, in the same order.
 func CellsOf(cells []aggregate.CellStats, groups []fabric.Group, locations []fabric.Location) []*wire.Cell {
 	n := newNames(0, groups, locations)
 	list := make([]*wire.Cell, len(cells))
@@ -239,7 +239,7 @@ func (n *names) pastCell(r *aggregate.CellStats) *wire.Cell {
 // gaps are the known gaps of a range.
 type gaps []query.Span
 
-// covered is the share of a range that no gap is known of.
+// covered is the share of a range outside of known gaps.
 func (g gaps) covered(from, to time.Time) float64 {
 	missing := time.Duration(0)
 	for _, s := range g {
@@ -254,8 +254,8 @@ func (g gaps) covered(from, to time.Time) float64 {
 	return 1 - float64(missing)/float64(to.Sub(from))
 }
 
-// pin is what all pages of one answer of the store have in common, and where the next one
-// begins. The zero value is the first page of an answer that nobody has seen.
+// pin is the common part of all pages of one answer of the store, and the place of the next page.
+// The zero value is the first page of a new answer.
 type pin struct {
 	from, to, asOf  int64 // Unix ns
 	offset          int
@@ -266,10 +266,10 @@ func (p *pin) cursor() string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "h.%d.%d.%d.%d.%x.%x", p.from, p.to, p.asOf, p.offset, p.question, p.print))
 }
 
-// seen tells whether a page came before.
+// seen reports whether there was a page before.
 func (p *pin) seen() bool { return p.asOf != 0 }
 
-// pinAt reads a cursor of the question; an empty one is of the first page.
+// pinAt parses a cursor of the question; an empty one is the first page.
 func pinAt(cursor string, question uint64) (pin, error) {
 	p := pin{question: question}
 	if cursor == "" {
@@ -292,14 +292,14 @@ func pinAt(cursor string, question uint64) (pin, error) {
 type page[T proto.Message] struct {
 	rows      []T
 	total     int
-	truncated bool // there are more rows than that
+	truncated bool // total is limited: there are more rows
 	asOf      *timestamppb.Timestamp
 	next      string
 }
 
-// paged gives the page that begins at a pin. Rows are asked for once, and kept a while for
-// the pages that follow; where they are not at hand any more they are asked for again, and
-// have to be the same. Beyond most, rows are left out and truncated says so.
+// paged returns the page that begins at a pin. The rows are queried once, and kept a while for
+// the following pages; after that they are queried again, and must be the same. Rows beyond most
+// are left out, and truncated is set.
 func paged[T proto.Message](a *API, at pin, limit, most int, ask func() ([]T, error)) (page[T], error) {
 	rows, known := a.kept.get(at, a.Now()).([]T)
 	if !known {
@@ -332,27 +332,27 @@ func paged[T proto.Message](a *API, at pin, limit, most int, ask func() ([]T, er
 	return p, nil
 }
 
-// fingerprint tells rows from others.
+// fingerprint is a hash of rows.
 func fingerprint[T proto.Message](rows []T) uint64 {
 	h := fnv.New64a()
 	write := protodelim.MarshalOptions{MarshalOptions: proto.MarshalOptions{Deterministic: true}}
 	for _, r := range rows {
-		_, _ = write.MarshalTo(h, r) // what cannot be encoded is no answer either
+		_, _ = write.MarshalTo(h, r) // rows that cannot be encoded fail as an answer too
 	}
 	return h.Sum64()
 }
 
 const (
-	// maxKept bounds the rows that are kept for further pages, each of about 500 bytes.
+	// maxKept bounds the rows kept for further pages, each of about 500 bytes.
 	maxKept = 1 << 16
-	// keptFor is how long rows are kept that nobody asks for.
+	// keptFor is how long unused rows are kept.
 	keptFor = 2 * time.Minute
 )
 
 // keptAnswers are the rows of answers of the store that have further pages.
 type keptAnswers struct {
 	mu   sync.Mutex
-	list []keptAnswer // the one that was used last at the end
+	list []keptAnswer // the most recently used at the end
 }
 
 type keptAnswer struct {
@@ -362,7 +362,7 @@ type keptAnswer struct {
 	used time.Time
 }
 
-// get gives the rows of a pin, nil where they are not at hand.
+// get returns the rows of a pin, nil if they are no longer kept.
 func (k *keptAnswers) get(p pin, now time.Time) any {
 	p.offset = 0
 	k.mu.Lock()
@@ -378,7 +378,7 @@ func (k *keptAnswers) get(p pin, now time.Time) any {
 	return found.rows
 }
 
-// put keeps the rows of a pin, if there is room where what was used longest ago is given up.
+// put keeps the rows of a pin, and drops the least recently used ones if needed.
 func (k *keptAnswers) put(p pin, rows any, n int, now time.Time) {
 	if p.offset = 0; n > maxKept {
 		return
@@ -395,7 +395,7 @@ func (k *keptAnswers) put(p pin, rows any, n int, now time.Time) {
 	}
 }
 
-// isPast tells whether a cursor is of an answer of the store.
+// isPast reports whether a cursor belongs to an answer of the store.
 func isPast(cursor string) bool {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	return err == nil && strings.HasPrefix(string(text), "h.")

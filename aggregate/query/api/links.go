@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// maxDependents bounds the cells that are listed under a link.
+	// maxDependents bounds the cells listed under a link.
 	maxDependents = 10
-	// linkBytes is about the size of a link with its name and cells.
+	// linkBytes is the approximate size of a link with its name and cells.
 	linkBytes = 1 << 10
 )
 
-// asResolved asks for locations as they were resolved.
+// asResolved selects level 0: locations as they were resolved.
 type asResolved struct{ linksChoice }
 
-// linksChoice is a signal in time.
+// linksChoice is a signal and a time.
 type linksChoice interface {
 	times
 	GetSignal() string
@@ -35,8 +35,8 @@ type linksChoice interface {
 // GetLevel implements subject.
 func (asResolved) GetLevel() string { return fabric.LevelLocation.String() }
 
-// topology is the fabric for paths and links: the one in use, else the one of the configuration that
-// was stored last. It is nil without a fabric file.
+// topology returns the fabric for paths and links: the one in use, else the one of the last
+// stored configuration. It is nil without a fabric file.
 func (a *API) topology(ctx context.Context) (*fabric.Fabric, error) {
 	for _, source := range []any{a.Names, a.Reader} {
 		if w, ok := source.(query.Wired); ok {
@@ -58,7 +58,7 @@ func (n *BothNames) Topology(context.Context) (*fabric.Fabric, error) {
 	return nil, nil
 }
 
-// linksOf makes the links of a signal, with their flows. Those of memory are made once for each
+// linksOf returns the links of a signal, with their flows. For memory they are computed once per
 // revision.
 func (a *API) linksOf(ctx context.Context, s *table.State, on *scope, f *fabric.Fabric) (*query.Links, error) {
 	if !on.Signal.Aggregation().Locates() {
@@ -94,7 +94,7 @@ func (a *API) linksOf(ctx context.Context, s *table.State, on *scope, f *fabric.
 	})
 }
 
-// linkFlows asks for the flows that are counted at links: those of minutes where the range is long.
+// linkFlows asks for the flows that are counted at links: flows of minutes if the range is long.
 func linkFlows(on *scope) query.FlowQuestion {
 	q := query.FlowQuestion{Signal: on.Signal, From: on.From, To: on.To, Resolution: time.Second, MinHeavy: 1, Limit: maxRecords}
 	if on.To.Sub(on.From) > time.Hour {
@@ -115,8 +115,8 @@ func (a *API) makeLinks(ctx context.Context, s *table.State, on *scope, f *fabri
 	return query.NewLinks(on.Signal, rows, recent, f, on.names.describe), nil
 }
 
-// recent are the windows that decide the states of links: those of memory, or of 1 s of the store
-// and of 1 min where the range is longer than an hour.
+// recent returns the windows that decide the states of links: those of memory, or of 1 s of the
+// store, and of 1 min if the range is longer than an hour.
 func (a *API) recent(ctx context.Context, s *table.State, on *scope) (*query.Recent, error) {
 	r := &query.Recent{Thresholds: a.Thresholds, End: on.To.UnixNano()}
 	if s != nil {
@@ -172,12 +172,13 @@ func (a *API) links(ctx context.Context, s *table.State, in *wire.LinksRequest) 
 	return of(s, out)
 }
 
-// chosen reports whether a list has a name; an empty one has all.
+// chosen reports whether a list contains a name; an empty list contains all.
 func chosen[T comparable](list []T, name T) bool {
 	return len(list) == 0 || slices.Contains(list, name)
 }
 
-// knowLinks refuses names of links, devices and peers that neither the fabric nor an answer has.
+// knowLinks refuses names of links, devices and peers that are neither in the fabric nor in an
+// answer.
 func knowLinks(links *query.Links, f *fabric.Fabric, in *wire.LinksRequest) error {
 	known := map[string]map[string]bool{"link": {}, "device": {}, "peer": {}}
 	for i := range links.List {
@@ -224,7 +225,8 @@ func (n *names) link(l *query.Link, s csig.Signal) *wire.Link {
 	return out
 }
 
-// routes adds the paths of a pair to its answer, where there is a topology and the signal names hops.
+// routes adds the paths of a pair to its answer, if there is a topology and the signal names
+// hops.
 func (a *API) routes(ctx context.Context, s *table.State, in *wire.PathRequest, out *wire.PathResponse) error {
 	f, err := a.topology(ctx)
 	if f == nil || err != nil {
@@ -256,7 +258,7 @@ func (a *API) routes(ctx context.Context, s *table.State, in *wire.PathRequest, 
 	return nil
 }
 
-// maxPaths bounds the paths of a pair that are listed.
+// maxPaths bounds the listed paths of a pair.
 const maxPaths = 64
 
 func (a *API) wires(ctx context.Context, _ *table.State, in *wire.TopologyRequest) (*answer, error) {

@@ -26,7 +26,7 @@ import (
 const (
 	// namesFresh is how long names are kept before they are read again.
 	namesFresh = 5 * time.Second
-	// namesAgain is how long at least, where a number without a name has come up.
+	// namesAgain is the minimum of that after an id without a name has come up.
 	namesAgain = 500 * time.Millisecond
 )
 
@@ -40,11 +40,11 @@ type names struct {
 	placeIDs  map[string][]aggregate.LocationID
 	quotedG   map[aggregate.GroupID][]byte // as JSON
 	quotedL   map[aggregate.LocationID][]byte
-	lacking   error // why names of the store are not among them; nil where they are
+	lacking   error // why the store's names are missing; nil if they are included
 }
 
-// namesCache reads names now and then. While one asker reads them, others go on with those
-// before.
+// namesCache re-reads names from time to time. While one request reads them, others continue with
+// the previous ones.
 type namesCache struct {
 	catalog Catalog
 	now     func() time.Time
@@ -67,7 +67,7 @@ func (r *readNames) fresh(now time.Time, age time.Duration) bool {
 	return now.Sub(r.at) < age
 }
 
-// get gives names that are not old.
+// get returns names that are not too old.
 func (c *namesCache) get(ctx context.Context) (*names, error) { return c.noOlderThan(ctx, namesFresh) }
 
 func (c *namesCache) noOlderThan(ctx context.Context, age time.Duration) (*names, error) {
@@ -95,7 +95,7 @@ func (c *namesCache) noOlderThan(ctx context.Context, age time.Duration) (*names
 	return nil, fmt.Errorf("read names: %w", err)
 }
 
-// keep puts names in place of the last ones, where they differ. The caller holds mu.
+// keep replaces the names if they have changed. The caller holds mu.
 func (c *namesCache) keep(last *readNames, groups []fabric.Group, locations []fabric.Location, lacking error) *names {
 	next := &readNames{at: c.now()}
 	if last != nil && (last.lacking == nil) == (lacking == nil) &&
@@ -110,8 +110,8 @@ func (c *namesCache) keep(last *readNames, groups []fabric.Group, locations []fa
 	return next.names
 }
 
-// knowing gives names that know all groups and locations of an answer, as far as the catalog
-// does.
+// knowing returns names that include all groups and locations of an answer, as far as the catalog
+// has them.
 func (c *namesCache) knowing(ctx context.Context, know func(*names) bool) (*names, error) {
 	n, err := c.get(ctx)
 	if err != nil || know(n) {
@@ -161,7 +161,7 @@ func newNames(version uint64, groups []fabric.Group, locations []fabric.Location
 	for _, g := range groups {
 		n.group[g.ID], n.quotedG[g.ID] = g.Name, quote(g.Name)
 		name := g.Name
-		for range 8 { // levels of a hierarchy, which may be a circle in a damaged store
+		for range 8 { // levels of a hierarchy, which may be circular in a damaged store
 			if name == "" {
 				break
 			}
@@ -185,7 +185,7 @@ func quote(s string) []byte {
 	return b
 }
 
-// groupName is the group's name, or its number where it has none.
+// groupName is the group's name, or its number if it has none.
 func (n *names) groupName(id aggregate.GroupID) string {
 	if name, ok := n.group[id]; ok {
 		return text(name)
@@ -223,7 +223,7 @@ func (n *names) appendLocation(b []byte, id aggregate.LocationID) []byte {
 	return append(b, quote(n.locationName(id))...)
 }
 
-// at maps locations to those that they belong to at the level; nil where they stay.
+// at maps locations to those above them at the level; nil if they stay.
 func (n *names) at(level fabric.Level) func(aggregate.LocationID) aggregate.LocationID {
 	if level == fabric.LevelLocation {
 		return nil
@@ -248,19 +248,19 @@ func (n *names) place(id aggregate.LocationID) *wire.Place {
 }
 
 const (
-	// storePatience is how long a request waits for names of the store.
+	// storePatience is how long a request waits for the store's names.
 	storePatience = time.Second
-	// storeTimeout bounds the reading of names, which goes on behind the requests.
+	// storeTimeout bounds the reading of names, which continues in the background.
 	storeTimeout = 30 * time.Second
 )
 
-// BothNames names the groups and locations of the fabric in use, and those that exporters
-// have described in a store. While the store is slow or away, the names that were read last
-// stay. Until they were read once, the error is query.ErrUnavailable; beside a list, it says
-// that the list holds the fabric's names alone. It is safe for concurrent use.
+// BothNames names the groups and locations of the fabric in use, and those that exporters have
+// described in a store. While the store is slow or unreachable, it keeps the last names read.
+// Before the first successful reading the error is query.ErrUnavailable; an error with a list
+// means that the list has only the fabric's names. It is safe for concurrent use.
 type BothNames struct {
-	Fabric func() *fabric.Fabric // in use; nil: the store alone has names
-	Stored Catalog               // nil where there are no exporters
+	Fabric func() *fabric.Fabric // in use; nil: only the store has names
+	Stored Catalog               // nil without exporters
 
 	patience  time.Duration // how long a request waits for Stored; 0: storePatience
 	groups    remembered[fabric.Group]
@@ -280,7 +280,7 @@ func (n *BothNames) Groups(ctx context.Context) ([]fabric.Group, error) {
 	return beside(list, others, func(g *fabric.Group) aggregate.GroupID { return g.ID }), err
 }
 
-// Prefixes are those of groups, as far as the fabric in use knows them.
+// Prefixes returns the known prefixes of groups in the fabric in use.
 func (n *BothNames) Prefixes() map[aggregate.GroupID][]netip.Prefix { return n.Fabric().Prefixes() }
 
 // Locations implements Catalog.
@@ -296,7 +296,7 @@ func (n *BothNames) Locations(ctx context.Context) ([]fabric.Location, error) {
 	return beside(list, others, func(l *fabric.Location) aggregate.LocationID { return l.ID }), err
 }
 
-// remembering gives a catalog that the names which were read last stay in.
+// remembering wraps a catalog so that the last names read stay available.
 func remembering(c Catalog, patience time.Duration) Catalog {
 	if _, ok := c.(*BothNames); ok {
 		return c
@@ -304,7 +304,7 @@ func remembering(c Catalog, patience time.Duration) Catalog {
 	return &BothNames{Stored: c, patience: patience}
 }
 
-// beside adds to the list the others that it lacks.
+// beside appends the others that the list lacks.
 func beside[T any, ID comparable](list, others []T, id func(*T) ID) []T {
 	known := make(map[ID]bool, len(list))
 	for i := range list {
@@ -318,20 +318,21 @@ func beside[T any, ID comparable](list, others []T, id func(*T) ID) []T {
 	return list
 }
 
-// remembered is the list that was read last. It is safe for concurrent use.
+// remembered is the last list read. It is safe for concurrent use.
 type remembered[T any] struct {
 	mu      sync.Mutex
 	list    []T
 	known   bool
 	err     error         // of the last reading
-	reading chan struct{} // closed when the present one ends; nil without one
+	reading chan struct{} // closed when the current reading ends; nil without one
 }
 
-// get reads the list. A reading that takes longer than the patience goes on without the caller, who gets the last list, as after one that failed.
+// get reads the list. If a reading takes longer than the patience, or fails, the caller gets the
+// previous list; a slow reading continues in the background.
 func (r *remembered[T]) get(ctx context.Context, patience time.Duration, read func(context.Context) ([]T, error)) ([]T, error) {
 	list, err := r.readOrKeep(ctx, patience, read)
 	if _, limited := errors.AsType[*edge.LimitError](err); limited && edge.BudgetOf(ctx).Check() == nil {
-		list, err = r.readOrKeep(ctx, patience, read) // the refusal was meant for another client, which read first
+		list, err = r.readOrKeep(ctx, patience, read) // the refusal was for another client, which read first
 	}
 	return list, err
 }
@@ -356,7 +357,8 @@ func (r *remembered[T]) readOrKeep(ctx context.Context, wait time.Duration, read
 	return nil, r.err
 }
 
-// read begins a reading, unless one is at work, and gives the channel that its end closes.
+// read starts a reading, unless one is running, and returns the channel that it closes at its
+// end.
 func (r *remembered[T]) read(ctx context.Context, read func(context.Context) ([]T, error)) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -380,7 +382,7 @@ func (r *remembered[T]) read(ctx context.Context, read func(context.Context) ([]
 	return done
 }
 
-// maxPlaces bounds the locations that are listed.
+// maxPlaces bounds the listed locations.
 const maxPlaces = 100_000
 
 func (a *API) fabric(ctx context.Context, _ *table.State, _ *wire.FabricRequest) (*answer, error) {
@@ -405,7 +407,7 @@ func (a *API) fabric(ctx context.Context, _ *table.State, _ *wire.FabricRequest)
 	return of(nil, out)
 }
 
-// storedExtent is what the store holds, nil where there is none or it is empty.
+// storedExtent returns the extent of the store, nil if there is no store or it is empty.
 func (a *API) storedExtent(ctx context.Context) (*wire.Stored, error) {
 	if a.Reader == nil {
 		return nil, nil
@@ -421,7 +423,7 @@ func (a *API) storedExtent(ctx context.Context) (*wire.Stored, error) {
 	return out, nil
 }
 
-// maxMissing bounds the missing producers that health names.
+// maxMissing bounds the missing producers in a health answer.
 const maxMissing = 100
 
 func (a *API) health(ctx context.Context, _ *table.State, _ *wire.HealthRequest) (*answer, error) {

@@ -18,15 +18,14 @@ import (
 )
 
 const (
-	// maxRecords bounds the flows or findings of an answer, on all pages.
+	// maxRecords bounds the flows or findings of an answer, over all pages.
 	maxRecords = 20_000
-	// lastStored is the range of questions about records that name none: it ends with the last
-	// stored record.
+	// lastStored is the default range of questions about records: it ends with the last stored
+	// record.
 	lastStored = time.Hour
 )
 
-// choose takes up the range of a question whose pages are pinned: the last hour that is stored
-// where it gives none.
+// choose sets the range of a question with pinned pages: by default the last stored hour.
 func (p *pin) choose(in times, e query.Extent) error {
 	from, to, given, err := historyOf(in)
 	switch {
@@ -48,7 +47,7 @@ func (p *pin) span() (from, to time.Time) {
 	return time.Unix(0, p.from).UTC(), time.Unix(0, p.to).UTC()
 }
 
-// flowChoice is a request that chooses flows.
+// flowChoice is a request that selects flows.
 type flowChoice interface {
 	times
 	ends
@@ -97,7 +96,7 @@ func (a *API) flows(ctx context.Context, _ *table.State, in *wire.FlowsRequest) 
 	})
 }
 
-// flowsNow answers from memory. Its pages are of the same windows.
+// flowsNow answers from memory. All its pages cover the same windows.
 func (a *API) flowsNow(ctx context.Context, in *wire.FlowsRequest, at pin) (*answer, error) {
 	switch {
 	case in.GetFrom() != nil || in.GetTo() != nil:
@@ -140,7 +139,7 @@ func (a *API) flowsNow(ctx context.Context, in *wire.FlowsRequest, at pin) (*ans
 	})
 }
 
-// flowQuestion is a question to the store, about the range of a pin.
+// flowQuestion is a question to the store about the range of a pin.
 func (a *API) flowQuestion(ctx context.Context, in flowChoice, at *pin) (q query.FlowQuestion, err error) {
 	extent, err := a.stored(ctx)
 	if err != nil {
@@ -191,14 +190,14 @@ func (a *API) flowFilter(ctx context.Context, in flowChoice, among *namesCache, 
 	return q, n, err
 }
 
-// placeChoice is a request that chooses by location.
+// placeChoice is a request that selects by location.
 type placeChoice interface {
 	GetLocation() []string
 	GetLink() []string
 }
 
-// findPlaces are the locations of those names, and those that may be a link. Without any, all are
-// chosen.
+// findPlaces returns the locations with those names, and those that may be the named links.
+// Without names, all locations are selected.
 func (n *names) findPlaces(in placeChoice) (ids []aggregate.LocationID, err error) {
 	for _, name := range in.GetLocation() {
 		found, ok := n.placeIDs[name]
@@ -222,7 +221,7 @@ func (n *names) findPlaces(in placeChoice) (ids []aggregate.LocationID, err erro
 	return ordered(ids), nil
 }
 
-// knowFlows are names that know the groups and locations of flows.
+// knowFlows returns names that include the groups and locations of flows.
 func (a *API) knowFlows(ctx context.Context, rows []query.FlowTotal) (*names, error) {
 	return a.history().knowing(ctx, func(n *names) bool {
 		return !slices.ContainsFunc(rows, func(r query.FlowTotal) bool {
@@ -231,7 +230,7 @@ func (a *API) knowFlows(ctx context.Context, rows []query.FlowTotal) (*names, er
 	})
 }
 
-// parsePrefix reads an address or a prefix; the zero Prefix is of an empty text.
+// parsePrefix parses an address or a prefix; an empty text is the zero Prefix.
 func parsePrefix(parameter, text string) (netip.Prefix, error) {
 	if text == "" {
 		return netip.Prefix{}, nil
@@ -262,7 +261,7 @@ func (n *names) flow(s csig.Signal, r *query.FlowTotal) *wire.Flow {
 	return f
 }
 
-// findingChoice is a request that chooses findings.
+// findingChoice is a request that selects findings.
 type findingChoice interface {
 	times
 	GetKind() []string
@@ -300,7 +299,7 @@ func (a *API) findingQuestion(ctx context.Context, in findingChoice, at *pin) (q
 	return q, err
 }
 
-// knowFindings are names that know the locations of findings.
+// knowFindings returns names that include the locations of findings.
 func (a *API) knowFindings(ctx context.Context, rows []query.FindingRow) (*names, error) {
 	return a.history().knowing(ctx, func(n *names) bool {
 		return !slices.ContainsFunc(rows, func(r query.FindingRow) bool { return !n.knowLocation(r.Location) })

@@ -31,10 +31,10 @@ func (a *API) registerQuestions(mux *http.ServeMux) {
 	serve(a, mux, "health", fromStore, a.health)
 }
 
-// source tells where a question is answered from.
+// source is where a question is answered from.
 type source bool
 
-// Questions from memory are answered from the store where they give a range of time.
+// Questions from memory are answered from the store if they have a time range.
 const (
 	fromStore  source = false
 	fromMemory source = true
@@ -76,8 +76,8 @@ func serve[Q any, P message[Q]](a *API, mux *http.ServeMux, name string, from so
 	})
 }
 
-// begin reads a request and gives the state that it is answered from, nil for the store. ok is
-// false where it has been answered: it cannot be met, or nothing has changed.
+// begin reads a request and returns the state to answer it from, nil for the store. ok is false
+// if begin has answered: the request is invalid, or nothing has changed.
 func (a *API) begin(w http.ResponseWriter, r *http.Request, in proto.Message, from source) (s *table.State, ok bool) {
 	wait := &waiting{none: r.Header.Get("If-None-Match")}
 	requests := []proto.Message{in}
@@ -102,8 +102,8 @@ func (a *API) begin(w http.ResponseWriter, r *http.Request, in proto.Message, fr
 	return nil, false
 }
 
-// source is the state to answer from, nil where the store is asked. fresh is false where the
-// asker has it already.
+// source returns the state to answer from, nil for the store. fresh is false if the client has it
+// already.
 func (a *API) source(ctx context.Context, in proto.Message, from source, wait *waiting) (s *table.State, fresh bool, err error) {
 	if from == fromStore {
 		return nil, true, nil
@@ -123,8 +123,8 @@ func (a *API) source(ctx context.Context, in proto.Message, from source, wait *w
 	return a.state(ctx, m, wait)
 }
 
-// work works on an answer when it is its turn, and no longer than the limit. Waiting for a
-// revision is done before.
+// work computes an answer when a slot is free, within the time limit, after any wait for a
+// revision.
 func work[P proto.Message](ctx context.Context, a *API, s *table.State, in P, f func(context.Context, *table.State, P) (*answer, error)) (found *answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
@@ -135,16 +135,16 @@ func work[P proto.Message](ctx context.Context, a *API, s *table.State, in P, f 
 		return err
 	})
 	if err != nil {
-		return nil, a.refusalOf(ctx, err) // whether its time was up is known here
+		return nil, a.refusalOf(ctx, err) // only the current context shows whether its time was up
 	}
-	if found.state != nil { // else the store's reader has told
+	if found.state != nil { // otherwise the store's reader has charged them
 		edge.BudgetOf(ctx).ChargeRows(len(found.chosen))
 	}
 	return found, nil
 }
 
-// InTurn calls f when it is its turn among the answers of the API, and no longer than the limit on
-// one: it is for documents that are served beside the API's own.
+// InTurn calls f when a slot is free among the API's answers, within their time limit. It is for
+// documents that are served beside the API's own.
 func (a *API) InTurn(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()

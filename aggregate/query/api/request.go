@@ -23,9 +23,9 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// What requests have in common, by the names of their fields.
+// Common parts of requests, by the names of their fields.
 type (
-	// subject is a signal, and the level that locations are named at.
+	// subject is a signal, and the level of its locations.
 	subject interface {
 		GetSignal() string
 		GetLevel() string
@@ -41,7 +41,7 @@ type (
 		times
 		GetWindows() uint32
 	}
-	// resolved is about windows in memory of a length, nil for those of 1 s.
+	// resolved asks for windows in memory of a length, nil for those of 1 s.
 	resolved interface {
 		GetResolution() *durationpb.Duration
 	}
@@ -50,7 +50,7 @@ type (
 		GetSrc() []string
 		GetDst() []string
 	}
-	// conditions are filters of cells, beside the bounds of the room left.
+	// conditions are filters of cells, except the bounds of the available bandwidth.
 	conditions interface {
 		GetLocation() []string
 		GetState() []wire.State
@@ -58,7 +58,7 @@ type (
 	}
 )
 
-// questionOf identifies a question apart from its page: it is equal for equal questions alone.
+// questionOf identifies a question without its page: it is equal only for equal questions.
 func questionOf(in proto.Message) string {
 	whole := proto.Clone(in).ProtoReflect()
 	for _, name := range []string{"limit", "cursor"} {
@@ -68,7 +68,7 @@ func questionOf(in proto.Message) string {
 	}
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(whole.Interface())
 	if err != nil {
-		return fmt.Sprint(in) // a text that is no UTF-8, which no name is equal to
+		return fmt.Sprint(in) // invalid UTF-8, which equals no name
 	}
 	return string(text)
 }
@@ -86,8 +86,8 @@ type optional struct {
 	set   bool
 }
 
-// filter is what a request chooses cells by, with names resolved. Fields that it does not
-// have choose all.
+// filter resolves the names of a request's filter of cells. Fields that the request does not have
+// match all.
 func (n *names) filter(in proto.Message, s csig.Signal) (f filter, err error) {
 	if e, ok := in.(ends); ok {
 		if f.src, err = n.findGroups("src", e.GetSrc()); err != nil {
@@ -116,7 +116,7 @@ func (n *names) filter(in proto.Message, s csig.Signal) (f filter, err error) {
 	return f, f.bound(in.ProtoReflect(), s)
 }
 
-// bound takes up the bounds of the room left, which are those of signals in one unit.
+// bound reads the bounds of the available bandwidth, each for signals of one unit.
 func (f *filter) bound(in protoreflect.Message, s csig.Signal) error {
 	for _, room := range []struct {
 		name protoreflect.Name
@@ -141,7 +141,7 @@ func (f *filter) bound(in protoreflect.Message, s csig.Signal) error {
 	return nil
 }
 
-// findGroups are the groups of those names, and all below them.
+// findGroups returns the groups with those names, and all groups below them.
 func (n *names) findGroups(parameter string, list []string) (ids []aggregate.GroupID, err error) {
 	for _, name := range list {
 		found, ok := n.ids[name]
@@ -153,14 +153,14 @@ func (n *names) findGroups(parameter string, list []string) (ids []aggregate.Gro
 	return ordered(ids), nil
 }
 
-// ordered puts ids in order, each once: names may be given twice, or be below one another.
+// ordered sorts ids and removes duplicates: names may be repeated, or be below one another.
 func ordered[T cmp.Ordered](ids []T) []T {
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
 
-// unknown is the answer to a name that is not among the names: as long as those of the store
-// have not been read, it may be one of them.
+// unknown is the error for an unknown name. Before the store's names have been read, it may be
+// one of them.
 func (n *names) unknown(parameter, name, kind string) error {
 	if n.lacking != nil {
 		return n.lacking
@@ -196,7 +196,7 @@ func findSignal(name string, among []csig.Signal) (csig.Signal, error) {
 	return s, nil
 }
 
-// historyOf is the range of a question to the store; ok is false where memory is asked.
+// historyOf is the range of a question to the store; ok is false for a question to memory.
 func historyOf(in times) (from, to time.Time, ok bool, err error) {
 	if in.GetFrom() == nil && in.GetTo() == nil {
 		return from, to, false, nil
@@ -215,10 +215,11 @@ func historyOf(in times) (from, to time.Time, ok bool, err error) {
 	return from, to, true, nil
 }
 
-// token names a revision: of a state's epoch, so that those of different lives differ.
+// token identifies a revision, with the state's epoch, so that revisions of different processes
+// differ.
 func token(s *table.State) string { return fmt.Sprintf("%016x-%d", s.Epoch, s.Revision) }
 
-// parseToken reads a token; a number alone is a revision of the epoch given.
+// parseToken parses a token; a number alone is a revision of the given epoch.
 func parseToken(text string, epoch uint64) (e, revision uint64, ok bool) {
 	left, right, both := strings.Cut(text, "-")
 	if !both {
@@ -230,20 +231,20 @@ func parseToken(text string, epoch uint64) (e, revision uint64, ok bool) {
 	return e, revision, err1 == nil && err2 == nil && len(left) == 16
 }
 
-// etag is what a state's answers carry. It is weak, since ages go on.
+// etag is the ETag of a state's answers. It is weak, since ages change.
 func etag(s *table.State) string { return `W/"` + token(s) + `"` }
 
-// maxWait bounds a wait; query.proto says the same.
+// maxWait bounds a wait; query.proto states the same limit.
 const maxWait = time.Minute
 
-// waiting is what may be asked over HTTP beside a question: to wait for a revision, and not
-// to be told one again. The zero value waits for nothing.
+// waiting are the options of a question over HTTP: to wait for a revision, and to skip one that
+// the client has. The zero value waits for nothing.
 type waiting struct {
-	*wire.WaitRequest        // nil where nothing is waited for
+	*wire.WaitRequest        // nil for no wait
 	none              string // the header If-None-Match
 }
 
-// memoryOf is the memory that answers a request: the one of the windows whose length it names.
+// memoryOf is the memory that answers a request: the one with windows of the requested length.
 func (a *API) memoryOf(in proto.Message) (*table.Memory, error) {
 	if a.Memory == nil {
 		return nil, &refused{status: http.StatusNotFound, detail: "no windows are in memory here: give from and to for history, or ask a collector"}
@@ -267,12 +268,12 @@ func (a *API) memoryOf(in proto.Message) (*table.Memory, error) {
 	return nil, wrong("resolution", asked.String(), "no such windows are in memory here: expected %s", strings.Join(lengths, " or "))
 }
 
-// isFine reports whether windows are shorter than those that states are judged by. They may hold only
-// cells with something heavy.
+// isFine reports whether windows are shorter than those that decide states. They may hold only
+// cells with heavy observations.
 func isFine(s *table.State) bool { return s.Resolution < aggregate.LiveResolution }
 
-// state is the state of a memory that somebody waits for; fresh is false where the asker has it
-// already.
+// state returns the state of a memory, after any requested wait; fresh is false if the client has
+// it already.
 func (a *API) state(ctx context.Context, m *table.Memory, in *waiting) (s *table.State, fresh bool, err error) {
 	s = m.State()
 	if in.GetWait() != nil && in.GetAfter() == "" {
@@ -298,7 +299,7 @@ func (a *API) state(ctx context.Context, m *table.Memory, in *waiting) (s *table
 	return s, !known, nil
 }
 
-// ahead is the answer to a revision that has yet to come.
+// ahead is the error for a revision that does not exist yet.
 func ahead(after string, s *table.State) error {
 	return wrong("after", after, "is ahead of the present revision %s: give that of an earlier answer", token(s))
 }

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// maxSending bounds the bytes that are held for watchers while events are made and sent.
+	// maxSending bounds the bytes held for watchers while events are made and sent.
 	maxSending = 48 << 20
 	// crowdedAfter is how long a watcher may take for an event while others wait for room.
 	crowdedAfter = 2 * time.Second
 )
 
-// sends bounds what is held for watchers that are being sent events. An event that several
-// watchers are sent counts once. Where there is no room for a further one, the watchers that have
-// taken longest give way once they have taken crowdedAfter: a client that does not read must not
+// sends bounds the memory of events that are being sent to watchers. An event for several
+// watchers counts once. If there is no room for a further event, the watchers that have taken
+// longest are cut off once they have taken crowdedAfter: a client that does not read must not
 // keep others from reading. It is safe for concurrent use.
 type sends struct {
 	most int // bytes
@@ -30,7 +30,7 @@ type sends struct {
 	slow, crowded uint64 // watchers that were cut
 }
 
-// charge is what is held for turns that send the same.
+// charge is the memory held for turns that send the same event.
 type charge struct {
 	bytes      int
 	turns, cut int
@@ -49,8 +49,8 @@ func newSends(most int) *sends {
 	return &sends{most: most, charges: make(map[any]*charge), turns: list.New(), ended: make(chan struct{})}
 }
 
-// begin waits for room for an event of about so many bytes, before it is made. Turns with the same
-// key share what they hold. Unless there is an error, end has to be called.
+// begin waits for room for an event of about the given size, before it is made. Turns with the
+// same key share their memory. Unless begin fails, the caller must call end.
 func (s *sends) begin(ctx context.Context, key any, bytes int, stop func()) (*turn, error) {
 	for {
 		t, wait, ended := s.enter(key, bytes, stop)
@@ -63,7 +63,7 @@ func (s *sends) begin(ctx context.Context, key any, bytes int, stop func()) (*tu
 	}
 }
 
-// untilEnded waits for that time at most, or until ended is closed. It fails when ctx ends.
+// untilEnded waits at most the given time, or until ended is closed. It fails when ctx ends.
 func untilEnded(ctx context.Context, wait time.Duration, ended chan struct{}) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -76,8 +76,8 @@ func untilEnded(ctx context.Context, wait time.Duration, ended chan struct{}) er
 	return nil
 }
 
-// enter begins a turn if there is room. Otherwise it cuts old turns, and returns how long to wait
-// at most before trying again, and what is closed before.
+// enter begins a turn if there is room. Otherwise it cuts off old turns, and returns the maximum
+// wait before the next attempt, and a channel that closes earlier if room is made.
 func (s *sends) enter(key any, bytes int, stop func()) (t *turn, wait time.Duration, ended chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *sends) join(key any, bytes int) {
 	c.turns++
 }
 
-// leave takes a turn out of its charge. The caller holds mu.
+// leave removes a turn from its charge. The caller holds mu.
 func (s *sends) leave(t *turn) {
 	c := s.charges[t.key]
 	if t.cut {
@@ -135,8 +135,8 @@ func (s *sends) leave(t *turn) {
 	}
 }
 
-// weigh corrects how many bytes are held for a turn, now that its event is made. With alone they
-// are the watcher's own.
+// weigh corrects the bytes held for a turn after its event was made. With alone they belong to
+// this watcher only.
 func (s *sends) weigh(t *turn, bytes int, alone bool) {
 	if t == nil {
 		return
@@ -169,13 +169,13 @@ func (s *sends) end(t *turn) {
 	s.makeRoom()
 }
 
-// makeRoom wakes those that wait. The caller holds mu.
+// makeRoom wakes all waiters. The caller holds mu.
 func (s *sends) makeRoom() {
 	close(s.ended)
 	s.ended = make(chan struct{})
 }
 
-// isCut reports whether the turn has to give way.
+// isCut reports whether the turn was cut off.
 func (s *sends) isCut(t *turn) bool {
 	if t == nil {
 		return false
