@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Bounds that Options takes when they are 0.
+// Bounds for zero fields of Options.
 const (
 	DefaultMaxWindows = 1440
 	DefaultMaxRows    = 1 << 20
@@ -21,30 +21,30 @@ const (
 	DefaultMaxPlaces  = 20_000
 )
 
-// Options say what goes into a bundle. The zero value takes every signal over all
-// that is stored, at the level location.
+// Options select the contents of a bundle. The zero value takes every signal over the whole
+// stored range, at the level location.
 type Options struct {
 	Fabric   string         // name shown in the header
-	Signals  []csig.Signal  // with Named; both empty: all that are stored
+	Signals  []csig.Signal  // with Named; both empty: all stored ones
 	Named    []string       // signals as csig.FindSignal finds them among the stored ones
 	Levels   []fabric.Level // empty: fabric.LevelLocation
-	From, To time.Time      // zero: all that is stored; widened to whole windows
+	From, To time.Time      // zero: the whole stored range; widened to whole windows
 	Step     time.Duration  // 0: chosen so that a range has about 120 windows
 
-	// Thresholds are those that the reader's states follow, for people to read; zero:
+	// Thresholds are those of the reader's states, for display; zero:
 	// aggregate.DefaultThresholds.
 	Thresholds aggregate.Thresholds
 
 	MaxWindows int // of one bundle, 0: DefaultMaxWindows
 	MaxRows    int // of all signals together, 0: DefaultMaxRows
-	MaxGroups  int // of the axes, 0: DefaultMaxGroups; groups that have data are never left out
+	MaxGroups  int // of the axes, 0: DefaultMaxGroups; groups with data are never left out
 
-	MaxPlaces int // locations that nothing names are left out beyond this; 0: DefaultMaxPlaces
+	MaxPlaces int // unnamed locations beyond this are left out; 0: DefaultMaxPlaces
 
-	// Src and Dst choose the cells of frames; nil is all.
+	// Src and Dst select the cells of frames; nil is all.
 	Src, Dst *aggregate.GroupID
 
-	Now time.Time // stated as generated_at; zero: the current time
+	Now time.Time // becomes generated_at; zero: the current time
 }
 
 func (o Options) withDefaults() Options {
@@ -65,9 +65,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Build reads a bundle. Errors wrap ErrInvalid, ErrTooLarge or ErrNoData where the
-// request is at fault, and the reader's errors otherwise. The bundle is the
-// caller's.
+// Build reads a bundle. Errors wrap ErrInvalid, ErrTooLarge or ErrNoData if the request is at
+// fault, and the reader's errors otherwise. The caller owns the bundle.
 func Build(ctx context.Context, r Reader, o Options) (*Bundle, error) {
 	extent, p, err := o.plan(ctx, r)
 	if err != nil {
@@ -100,7 +99,7 @@ func Build(ctx context.Context, r Reader, o Options) (*Bundle, error) {
 	return b.assemble(extent, raw, axes, places)
 }
 
-// plan sets the defaults, finds the signals that are stored, and cuts the range into windows.
+// plan sets the defaults, finds the stored signals, and cuts the range into windows.
 func (o *Options) plan(ctx context.Context, r Reader) (Extent, plan, error) {
 	*o = o.withDefaults()
 	extent, err := r.Extent(ctx)
@@ -114,7 +113,7 @@ func (o *Options) plan(ctx context.Context, r Reader) (Extent, plan, error) {
 	return extent, p, err
 }
 
-// findSignals adds the signals that are asked for by name to the others.
+// findSignals adds the signals in Named to Signals.
 func (o *Options) findSignals(e Extent) error {
 	o.Signals = slices.Clone(o.Signals)
 	for _, name := range o.Named {
@@ -136,7 +135,7 @@ type builder struct {
 	rows    int
 }
 
-// rawSignal is what a reader answered for one signal; totals are by level, sorted by source and
+// rawSignal is a reader's answer for one signal; totals are by level, sorted by source and
 // destination.
 type rawSignal struct {
 	signal    csig.Signal
@@ -246,8 +245,8 @@ func describe(signals []csig.Signal) []SignalInfo {
 	return out
 }
 
-// NotJudgedHint says what to do where cells of a signal are not judged; empty for signals of which
-// all are.
+// NotJudgedHint says how to get states for unjudged cells of a signal; empty for signals whose
+// cells are always judged.
 func NotJudgedHint(s csig.Signal) string {
 	if s == csig.MinABW {
 		return aggregate.HowToJudge
@@ -255,26 +254,26 @@ func NotJudgedHint(s csig.Signal) string {
 	return ""
 }
 
-// Errors that callers tell apart: what was asked for is wrong, or more than the
-// bounds allow, or there is nothing to answer from.
+// Errors for callers to tell apart: the request is invalid, or exceeds the bounds, or there is no
+// data.
 var (
 	ErrInvalid  = errors.New("invalid request")
 	ErrTooLarge = errors.New("answer too large")
 	ErrNoData   = errors.New("no data stored")
-	// ErrUnavailable is the error of what may be answered later: the store is away or slow.
+	// ErrUnavailable is the error of requests that may succeed later: the store is unreachable or
+	// slow.
 	ErrUnavailable = errors.New("the store cannot be asked at the moment")
 )
 
-// targetWindows is how many windows an automatic step aims at: enough to scrub
+// targetWindows is the number of windows that an automatic step aims for: enough to scrub
 // through, few enough to send.
 const targetWindows = 120
 
-// heavyOnlyBelow is the resolution below which producers keep only cells where
-// something was heavy.
+// heavyOnlyBelow is the resolution below which producers keep only cells with heavy observations.
 const heavyOnlyBelow = time.Second
 
-// niceSteps are the steps an automatic choice may take. Each divides the next day
-// evenly, so that windows of neighbouring ranges line up.
+// niceSteps are the choices for an automatic step. Each divides a day evenly, so that windows of
+// neighboring ranges line up.
 var niceSteps = []time.Duration{
 	100 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond,
 	10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
@@ -284,7 +283,7 @@ var niceSteps = []time.Duration{
 	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 }
 
-// plan is a range cut into windows, and the resolution of the rows it reads.
+// plan is a range cut into windows, and the resolution of its rows.
 type plan struct {
 	from, to         int64 // Unix ns, multiples of step
 	step, resolution int64
@@ -300,8 +299,7 @@ func (p plan) question(s csig.Signal) Question {
 	}
 }
 
-// newPlan fills in what the options leave open and checks what they say. Ranges
-// are widened to whole windows.
+// newPlan sets unset options and validates the others. Ranges are widened to whole windows.
 func newPlan(o Options, e Extent) (plan, error) {
 	if e.Empty() || len(e.Resolutions) == 0 {
 		return plan{}, ErrNoData
@@ -336,8 +334,8 @@ func newPlan(o Options, e Extent) (plan, error) {
 	return p, nil
 }
 
-// automaticStep never goes below 1 s where such rows exist: finer rows cover only
-// cells that were heavy, which would hide the others without being asked to.
+// automaticStep never goes below 1 s if such rows exist: finer rows cover only heavily loaded
+// cells, and would hide the others unasked.
 func automaticStep(length time.Duration, resolutions []time.Duration) time.Duration {
 	finest := resolutions[0]
 	for _, r := range resolutions {
@@ -355,9 +353,9 @@ func automaticStep(length time.Duration, resolutions []time.Duration) time.Durat
 	return max(n, 1) * finest
 }
 
-// resolutionFor is the stored resolution to read for a step. Complete ones (1 s and
-// above) that all divide it give the same answer, unless the coarser has not closed
-// its last window yet: only the reader can tell, so 0 leaves the choice to it.
+// resolutionFor is the stored resolution to read for a step. All complete ones (1 s and above)
+// that divide it give the same answer, unless the coarser one has not closed its last window yet:
+// only the reader can tell, so 0 leaves the choice to it.
 func resolutionFor(step time.Duration, resolutions []time.Duration) (time.Duration, error) {
 	var fit []time.Duration
 	for _, r := range slices.Backward(resolutions) {
@@ -382,9 +380,9 @@ func floorTo(t, step int64) int64 {
 	return q * step
 }
 
-// Cut cuts a question's range into windows: of the step, or of one that gives about 120 of
-// them where that is 0. The range is widened to whole windows, which are at most so many.
-// Errors wrap ErrInvalid, ErrTooLarge or ErrNoData.
+// Cut cuts a question's range into windows: of the step or, if that is 0, of a step that gives
+// about 120 of them. The range is widened to whole windows, at most the given number. Errors wrap
+// ErrInvalid, ErrTooLarge or ErrNoData.
 func Cut(q *Question, e Extent, step time.Duration, windows int) error {
 	p, err := newPlan(Options{From: q.From, To: q.To, Step: step, MaxWindows: windows}, e)
 	if err != nil {
@@ -423,9 +421,9 @@ func (b *builder) signalData(raw rawSignal, axes *axes, places *places) (SignalD
 	return d, nil
 }
 
-// cellColumns turns rows into columns. The numbers that no level changes come from
-// the first level; the modes of the others are joined by key, since a live store
-// may have taken in more between two reads.
+// cellColumns converts rows to columns. Numbers that do not depend on the level come from the
+// first level; the modes of the others are joined by key, since a live store may have received
+// rows between two reads.
 func (b *builder) cellColumns(levels [][]aggregate.CellStats, axes *axes, places *places) Cells {
 	c := newCells(len(levels[0]))
 	for i := range levels[0] {
@@ -466,7 +464,7 @@ func modeColumns(base, rows []aggregate.CellStats, places *places) *ModeColumns 
 		Mode: make([]int, 0, n), ModeCount: make([]uint64, 0, n), ModeEvidence: make([]int, 0, n),
 		RunnerUp: make([]int, 0, n), RunnerUpCount: make([]uint64, 0, n), RunnerUpEvidence: make([]int, 0, n),
 	}
-	at := 0 // of rows, which are in the same order
+	at := 0 // index into rows, which are in the same order
 	for i := range base {
 		for at < len(rows) && aggregate.CompareCells(rows[at], base[i]) < 0 {
 			at++
@@ -494,7 +492,7 @@ func (b *builder) windowIndex(start int64) (int, error) {
 	return int((start - b.plan.from) / b.plan.step), nil
 }
 
-// visit calls f for every location that the rows name.
+// visit calls f for every location in the rows.
 func (s rawSignal) visit(f func(aggregate.LocationID)) {
 	for _, rows := range s.totals {
 		for _, row := range rows {

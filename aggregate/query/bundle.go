@@ -1,9 +1,9 @@
-// Package query holds the query API over stored aggregates: the JSON model of the
-// two matrices (mean, mode of the bottleneck) over time, how it is built from a
-// Reader, and the HTTP handlers that serve it.
+// Package query is the query API over stored aggregates: the JSON model of the two matrices
+// (mean, mode of the bottleneck) over time, its construction from a Reader, and the HTTP handlers
+// that serve it.
 //
-// It knows what operators ask and how answers look on the wire. It must never know
-// how rows got into the store, nor how a page draws them.
+// It knows operators' questions and the form of answers on the wire. It must never know how rows
+// got into the store, nor how a page draws them.
 package query
 
 import (
@@ -14,42 +14,42 @@ import (
 	"time"
 )
 
-// Version is the version of the bundle's JSON. It changes when a reader of the old
-// form would misread the new one.
+// Version is the version of the bundle's JSON. It changes when a reader of the old form would
+// misread the new one.
 const Version = 1
 
-// Bundle is what the page draws one time range from: names, and per signal the cells of the
-// whole range and the locations of every window. The cells of windows come as frames
-// (BuildFrames). Numbers are columns of equal length. Identifiers and times in ns are JSON
-// strings, since they exceed 2^53.
+// Bundle is the page's data for one time range: names, and per signal the cells of the whole
+// range and the locations of every window. The cells of windows come as frames (BuildFrames).
+// Numbers are columns of equal length. Identifiers and times in ns are JSON strings, since they
+// exceed 2^53.
 type Bundle struct {
 	Version         int          `json:"version"`
 	GeneratedAt     time.Time    `json:"generated_at"`
 	Fabric          string       `json:"fabric"`
-	ResolutionNS    int64        `json:"resolution_ns"` // of the rows read, 0 where the reader chose among several
+	ResolutionNS    int64        `json:"resolution_ns"` // of the rows read, 0 if the reader chose among several
 	StepNS          int64        `json:"step_ns"`       // length of a window of this bundle
-	HeavyOnly       bool         `json:"heavy_only"`    // the rows read cover only cells where something was heavy
+	HeavyOnly       bool         `json:"heavy_only"`    // the rows read cover only cells with heavy observations
 	MinObservations uint64       `json:"min_observations"`
-	OnsetRatio      float64      `json:"onset_ratio"` // share of heavy observations from which on a cell is congested, above 0 to 1
-	ClearRatio      float64      `json:"clear_ratio"` // share below which that ends, at most OnsetRatio
+	OnsetRatio      float64      `json:"onset_ratio"` // minimum share of heavy observations of a congested cell, above 0 to 1
+	ClearRatio      float64      `json:"clear_ratio"` // share below which congestion ends, at most OnsetRatio
 	Windows         []NS         `json:"windows"`     // starts, ascending, every window of the range
-	Signals         []SignalInfo `json:"signals"`     // all signals stored, also those without data here
-	Levels          []string     `json:"levels"`      // the levels that modes are given at
+	Signals         []SignalInfo `json:"signals"`     // all stored signals, even those without data here
+	Levels          []string     `json:"levels"`      // the levels of modes
 	Groups          []Group      `json:"groups"`      // the matrix axes, in order
 	Locations       []Location   `json:"locations"`
 	Data            []SignalData `json:"data"`
 }
 
-// SignalInfo describes a signal. A type_N that no table gives a meaning has no unit and
-// no aggregation, and its cells have no mean. Where several meanings of a type are
-// stored, their names are those of csig.Signal.FullName.
+// SignalInfo describes a signal. A type_N without a table has no unit and no aggregation, and its
+// cells have no mean. If several meanings of a type are stored, their names are those of
+// csig.Signal.FullName.
 type SignalInfo struct {
 	Name        string `json:"name"`
 	Unit        string `json:"unit"`        // bit/s, ratio, ns, count or empty
 	Direction   string `json:"direction"`   // min: low values are tight; max: high values are
 	Aggregation string `json:"aggregation"` // of hops: min, max, sum, count or empty; sums and counts have no mode
 
-	NotJudgedHint string `json:"not_judged_hint,omitempty"` // what to do where cells are not judged
+	NotJudgedHint string `json:"not_judged_hint,omitempty"` // how to get states for unjudged cells
 }
 
 // Group is one row and column of the matrices.
@@ -61,8 +61,8 @@ type Group struct {
 	Order  int    `json:"order"`
 }
 
-// Location is what a mode or a row of the location heatmap names. Set, DeviceIndex, StageIndex
-// and FarEndIndex are indexes of locations: the ancestor at that level, or itself.
+// Location is a location of a mode or of a row in the location heatmap. Set, DeviceIndex,
+// StageIndex and FarEndIndex are indexes of locations: the ancestor at that level, or itself.
 type Location struct {
 	ID             ID       `json:"id"`
 	Name           string   `json:"name"`
@@ -71,10 +71,10 @@ type Location struct {
 	Stage          string   `json:"stage,omitempty"`
 	Orientation    string   `json:"orientation,omitempty"`
 	CapacityBPS    uint64   `json:"capacity_bps,omitempty"` // bit/s, 0 when unknown or mixed
-	Peer           string   `json:"peer,omitempty"`         // device or host that a port faces
+	Peer           string   `json:"peer,omitempty"`         // device or host at the other end of a port
 	Candidates     []string `json:"candidates,omitempty"`
 	CandidateCount int      `json:"candidate_count,omitempty"`
-	Color          string   `json:"color"` // #rrggbb, a function of the names alone
+	Color          string   `json:"color"` // #rrggbb, a function of the names only
 	Set            int      `json:"set"`
 	DeviceIndex    int      `json:"device_index"`
 	StageIndex     int      `json:"stage_index"`
@@ -97,7 +97,8 @@ type Totals struct {
 	Heavy        uint64 `json:"heavy"`
 }
 
-// Cells are columns: row i of each belongs together. Src and Dst are indexes of groups; Kind is 1 for tags and 2 for reflections.
+// Cells are columns: the rows with index i belong together. Src and Dst are indexes of groups;
+// Kind is 1 for tags and 2 for reflections.
 type Cells struct {
 	Src          []int    `json:"src"`
 	Dst          []int    `json:"dst"`
@@ -115,9 +116,9 @@ type Cells struct {
 	Modes map[string]*ModeColumns `json:"modes"` // by name of the level
 }
 
-// ModeColumns hold the mode of the bottleneck at one level, aligned with the rows
-// of Cells. Mode and RunnerUp are indexes of locations, -1 for none; ModeEvidence and
-// RunnerUpEvidence have the bits of aggregate.Evidence.
+// ModeColumns hold the mode of the bottleneck at one level, aligned with the rows of Cells. Mode
+// and RunnerUp are indexes of locations, -1 for none; ModeEvidence and RunnerUpEvidence have the
+// bits of aggregate.Evidence.
 type ModeColumns struct {
 	Mode             []int    `json:"mode"`
 	ModeCount        []uint64 `json:"mode_count"`
@@ -127,8 +128,8 @@ type ModeColumns struct {
 	RunnerUpEvidence []int    `json:"runner_up_evidence"`
 }
 
-// LocationColumns count what was observed at each location in each window, at the
-// level location: coarser levels are sums over Location.Set and its siblings.
+// LocationColumns count the observations at each location in each window, at the level location:
+// coarser levels are sums over Location.Set and its siblings.
 type LocationColumns struct {
 	Window       []int    `json:"window"`
 	Location     []int    `json:"location"`
@@ -180,8 +181,8 @@ func (t *NS) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Values is a column of measurements. NaN stands for "no value" and is null in
-// JSON; numbers are written with six significant digits, finer than any tag.
+// Values is a column of measurements. NaN stands for "no value" and is null in JSON; numbers have
+// six significant digits, finer than any tag.
 type Values []float64
 
 // MarshalJSON writes an array of numbers and nulls.

@@ -13,9 +13,9 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// FlowsOfWindows answers a question about flows from windows in memory, as the store answers it from
-// the same windows. Cells may be left out; see table.State.Old. complete is false where flows of a
-// window made room for others.
+// FlowsOfWindows answers a question about flows from windows in memory, as the store answers it
+// from the same windows. Cells may be left out; see table.State.Old. complete is false if a
+// window dropped flows for lack of room.
 func FlowsOfWindows(windows []*table.Window, q FlowQuestion, without map[aggregate.CellKey]bool) (list []FlowTotal, complete bool) {
 	rows, complete := table.Flows(windows, q.Signal, without)
 	for i := range rows {
@@ -44,17 +44,17 @@ func flowTotal(r *table.WindowFlow) FlowTotal {
 	return f
 }
 
-// takesFlow reports whether a question is about a flow of its signal.
+// takesFlow reports whether a flow of the question's signal matches the question.
 func takesFlow(q *FlowQuestion, f *FlowTotal) bool {
 	return (q.Kind == 0 || f.Kind == q.Kind) && f.Heavy >= q.MinHeavy && isAmong(q.SrcGroups, f.SrcGroup) && isAmong(q.DstGroups, f.DstGroup) &&
 		inside(q.Src, f.Src) && inside(q.Dst, f.Dst) && (len(q.Locations) == 0 || f.LocationHeavy > 0 && isAmong(q.Locations, f.Location))
 }
 
-// isAmong reports whether a list has an id; an empty one has all.
+// isAmong reports whether a list contains an id; an empty one contains all.
 func isAmong[T comparable](list []T, id T) bool { return len(list) == 0 || slices.Contains(list, id) }
 
-// inside reports whether a prefix has an address; the zero Prefix has all, and others have no flows
-// without addresses.
+// inside reports whether a prefix contains an address. The zero Prefix contains all; other
+// prefixes do not contain an invalid address.
 func inside(p netip.Prefix, a netip.Addr) bool {
 	if !p.IsValid() {
 		return true
@@ -65,7 +65,7 @@ func inside(p netip.Prefix, a netip.Addr) bool {
 	return p.Contains(a)
 }
 
-// CountFlows counts the flows that name each location, without others.
+// CountFlows counts the flows that name each location, without the sums of unnamed flows.
 func CountFlows(list []FlowTotal) map[aggregate.LocationID]uint64 {
 	at := make(map[aggregate.LocationID]uint64)
 	for i := range list {

@@ -11,25 +11,25 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// FramesVersion is the version of the form of frames. It changes when a reader of the old
-// form would misread the new one.
+// FramesVersion is the version of the form of frames. It changes when a reader of the old form
+// would misread the new one.
 const FramesVersion = 1
 
-// FramesHead begins an answer of frames: the cells of some windows as columns of numbers
-// that a page takes as they are, without parsing them one by one. Its length as a
-// little-endian uint32 comes before it, then spaces of JSON up to a multiple of 8 bytes,
-// then Columns, little-endian; places are counted from the end of the head.
+// FramesHead is the head of an answer with frames: the cells of some windows as columns of
+// numbers, which a page uses directly, without parsing each one. Before it comes its length as a
+// little-endian uint32, after it spaces of JSON up to a multiple of 8 bytes, then Columns,
+// little-endian; offsets are counted from the end of the head.
 type FramesHead struct {
 	Version   int      `json:"version"`
 	StepNS    int64    `json:"step_ns"`
-	Groups    []ID     `json:"groups"`    // that layouts count
-	Locations []ID     `json:"locations"` // that modes count from 1 on; 0 is none
+	Groups    []ID     `json:"groups"`    // indexed by layouts
+	Locations []ID     `json:"locations"` // indexed by modes from 1 on; 0 is none
 	Layouts   []Layout `json:"layouts"`
 	Frames    []Frame  `json:"frames"` // of windows with observations, ascending
 }
 
-// Layout says which cells the rows of frames are: windows that were observed in the same
-// cells share one. Src and Dst are places of u16.
+// Layout lists the cells in the rows of frames: windows with the same cells share one. Src and
+// Dst are offsets of u16 columns.
 type Layout struct {
 	Rows int `json:"rows"`
 	Src  int `json:"src"`
@@ -43,16 +43,16 @@ type Frame struct {
 	Columns map[string]Column `json:"columns"` // by name as in Cells; modes are those of ModeColumns
 }
 
-// Column is as many numbers as the layout has rows, or one that all rows have.
+// Column has as many numbers as the layout has rows, or one for all rows.
 type Column struct {
 	Type  string `json:"type,omitempty"` // u8, u16, u32, f32 or f64; empty: all rows have Value
 	At    int    `json:"at,omitempty"`
 	Value uint64 `json:"value,omitempty"`
 }
 
-// BuildFrames reads the cells of one signal, at one level, as frames; lean ones have the
-// columns that a drawing needs alone. Options are those of Build; From and To are best
-// multiples of the step. Errors are those of Build. The answer is the caller's.
+// BuildFrames reads the cells of one signal, at one level, as frames; lean ones have only the
+// columns needed for drawing. Options are those of Build; From and To should be multiples of the
+// step. Errors are those of Build. The caller owns the answer.
 func BuildFrames(ctx context.Context, r Reader, o Options, lean bool) ([]byte, error) {
 	_, p, err := o.plan(ctx, r)
 	if err != nil {
@@ -76,9 +76,9 @@ func BuildFrames(ctx context.Context, r Reader, o Options, lean bool) ([]byte, e
 	return EncodeFrames(p.step, rows, lean)
 }
 
-// EncodeFrames writes rows as frames, lean or not as in BuildFrames. The rows are ordered by
+// EncodeFrames encodes rows as frames, lean or not as in BuildFrames. The rows are ordered by
 // window, source and destination; step is the length of the windows in ns. Errors wrap
-// ErrTooLarge. The answer is the caller's.
+// ErrTooLarge. The caller owns the answer.
 func EncodeFrames(step int64, rows []aggregate.CellWindow, lean bool) ([]byte, error) {
 	f := newFramer(step, lean)
 	for i := range rows {
@@ -93,7 +93,7 @@ func EncodeFrames(step int64, rows []aggregate.CellWindow, lean bool) ([]byte, e
 	return f.finish()
 }
 
-// EncodeFrame is EncodeFrames of the cells of one window, ordered by source and destination,
+// EncodeFrame is EncodeFrames for the cells of one window, ordered by source and destination,
 // with all columns; start is in Unix ns.
 func EncodeFrame(start, step int64, cells []aggregate.CellStats) ([]byte, error) {
 	f := newFramer(step, false)
@@ -106,16 +106,16 @@ func EncodeFrame(start, step int64, cells []aggregate.CellStats) ([]byte, error)
 	return f.finish()
 }
 
-// framer writes frames.
+// framer encodes frames.
 type framer struct {
 	head      FramesHead
 	lean      bool
 	data      []byte
 	groups    map[aggregate.GroupID]uint16
 	locations map[aggregate.LocationID]uint64
-	rows      []*aggregate.CellStats // of the frame that is next
-	keys      []*aggregate.CellStats // that the last layout was made of
-	column    []uint64               // that is being written
+	rows      []*aggregate.CellStats // of the next frame
+	keys      []*aggregate.CellStats // rows of the last layout
+	column    []uint64               // the column being written
 }
 
 func newFramer(step int64, lean bool) *framer {
@@ -126,7 +126,7 @@ func newFramer(step int64, lean bool) *framer {
 	}
 }
 
-// group is a group's place among the head's.
+// group is a group's index in the head.
 func (f *framer) group(id aggregate.GroupID) uint16 {
 	at, known := f.groups[id]
 	if !known {
@@ -137,7 +137,7 @@ func (f *framer) group(id aggregate.GroupID) uint16 {
 	return at
 }
 
-// location is a location's place among the head's, from 1 on.
+// location is a location's index in the head, from 1 on.
 func (f *framer) location(id aggregate.LocationID) uint64 {
 	if id == aggregate.NoLocation {
 		return 0
@@ -178,7 +178,7 @@ func (f *framer) frame(start int64) {
 	f.rows = f.rows[:0]
 }
 
-// layout is the one of the last frame where the cells are the same, else a new one.
+// layout returns the layout of the last frame if the cells are the same, else a new one.
 func (f *framer) layout() int {
 	same := slices.EqualFunc(f.rows, f.keys, func(a, b *aggregate.CellStats) bool { return a.Src == b.Src && a.Dst == b.Dst })
 	if same {
@@ -197,7 +197,7 @@ func (f *framer) layout() int {
 	return len(f.head.Layouts) - 1
 }
 
-// align is the next place that any type may begin at.
+// align pads to the next offset that suits any type.
 func (f *framer) align() int {
 	for len(f.data)%8 != 0 {
 		f.data = append(f.data, 0)
@@ -205,7 +205,7 @@ func (f *framer) align() int {
 	return len(f.data)
 }
 
-// counts writes a column as narrow as its largest number allows.
+// counts writes a column in the narrowest type that fits its largest number.
 func (f *framer) counts(of func(*aggregate.CellStats) uint64) Column {
 	f.column = f.column[:0]
 	least, most := uint64(math.MaxUint64), uint64(0)

@@ -11,10 +11,10 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table"
 )
 
-// FromWindows reads windows in memory, ascending, as FromStore reads the same windows in a
-// store, except that the locations of single windows have their number of cells. above maps
-// locations to those that stand for them at a level; nil where all stand for themselves. Cells may be
-// left out; see table.State.Old.
+// FromWindows reads windows in memory, ascending, as FromStore reads the same windows in a store,
+// except that the locations of single windows have their number of cells. above maps locations to
+// their ancestors at a level; nil if all are their own. Cells may be left out; see
+// table.State.Old.
 func FromWindows(windows []*table.Window, above func(fabric.Level) func(aggregate.LocationID) aggregate.LocationID, without map[aggregate.CellKey]bool) Analytics {
 	return windowsReader{windows, above, without}
 }
@@ -25,7 +25,7 @@ type windowsReader struct {
 	without map[aggregate.CellKey]bool
 }
 
-// chosen are the windows that the question is about.
+// chosen returns the windows in the question's range.
 func (r windowsReader) chosen(q *Question) []*table.Window {
 	list := slices.Clone(r.windows)
 	return slices.DeleteFunc(list, func(w *table.Window) bool { return w.Start.Before(q.From) || !w.Start.Before(q.To) })
@@ -54,7 +54,7 @@ func (r windowsReader) each(q *Question, f func(start int64, rows table.Rows)) e
 	return nil
 }
 
-// cells are those of the rows that the question is about, by source and destination.
+// cells returns the question's cells in the rows, by source and destination.
 func (r windowsReader) cells(q *Question, rows table.Rows) []aggregate.CellStats {
 	var level func(aggregate.LocationID) aggregate.LocationID
 	if q.Level != fabric.LevelLocation {
@@ -65,7 +65,7 @@ func (r windowsReader) cells(q *Question, rows table.Rows) []aggregate.CellStats
 	})
 }
 
-// takes reports whether the question is about a cell.
+// takes reports whether the question includes a cell.
 func takes(q *Question, src, dst aggregate.GroupID) bool {
 	return (q.Src == nil || src == *q.Src) && (q.Dst == nil || dst == *q.Dst) &&
 		(len(q.Among) == 0 || slices.Contains(q.Among, store.Cell{Src: src, Dst: dst}))

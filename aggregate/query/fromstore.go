@@ -12,21 +12,21 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store"
 )
 
-// FromStore reads from ClickHouse, Metered. The store must outlive the reader. Requests share what
-// they read through one reader.
+// FromStore reads from ClickHouse, Metered. The store must outlive the reader. Requests to one
+// reader share some of the rows that it reads.
 func FromStore(s *store.Store) Reader { return Metered(storeReader{s, &restored{}}, time.Now) }
 
-// storeReader says which of the store's errors the client can do something about.
+// storeReader maps the store's errors to those that a client can fix.
 type storeReader struct {
 	store    *store.Store
 	topology *restored
 }
 
-// restored is the topology of the text that was read last.
+// restored is the topology in the last text read.
 type restored struct {
 	mu     sync.Mutex
 	text   string
-	fabric *fabric.Fabric // nil where the text has none
+	fabric *fabric.Fabric // nil if the text has none
 }
 
 // Extent implements Catalog.
@@ -47,7 +47,7 @@ func (r storeReader) Locations(ctx context.Context) ([]fabric.Location, error) {
 	return list, asked(err)
 }
 
-// Topology implements Wired: it is in the configuration that was stored last.
+// Topology implements Wired: it is in the last stored configuration.
 func (r storeReader) Topology(ctx context.Context) (*fabric.Fabric, error) {
 	text, err := r.store.LatestEpoch(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r storeReader) CountProducers(ctx context.Context, from, to time.Time) (Pr
 	return c, asked(err)
 }
 
-// asked tells what the asker can mend from what failed.
+// asked separates errors that the client can fix from failures.
 func asked(err error) error {
 	switch {
 	case errors.Is(err, store.ErrQuestion):

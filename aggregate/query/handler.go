@@ -23,8 +23,8 @@ import (
 const (
 	// DefaultTimeout bounds the work on one request.
 	DefaultTimeout = 30 * time.Second
-	// DefaultConcurrent is how many bundles are built at a time; further requests
-	// wait until their deadline.
+	// DefaultConcurrent is how many bundles are built at a time; further requests wait until
+	// their deadline.
 	DefaultConcurrent = 4
 )
 
@@ -37,13 +37,13 @@ type HandlerConfig struct {
 	Logger     *slog.Logger  // nil: discard
 }
 
-// NewHandler serves /api/v1/bundle, /api/v1/frames and /api/v1/extent, for GET and HEAD
-// only. Answers are JSON, those of frames as FramesHead says, never cached and never shared with other origins; errors are
-// application/problem+json (RFC 9457). It is safe for concurrent use.
+// NewHandler serves /api/v1/bundle, /api/v1/frames and /api/v1/extent, for GET and HEAD only.
+// Answers are JSON, or for frames as described at FramesHead, never cached and never shared with
+// other origins; errors are application/problem+json (RFC 9457). It is safe for concurrent use.
 //
-// Parameters of bundle: signal and level (names, separated by commas), from and to
-// (RFC 3339 or Unix ns), step (a duration). Those of frames: the same, with one signal and
-// level; fields (all or lean), src and dst (ids of groups). All are optional.
+// Parameters of bundle: signal and level (names, separated by commas), from and to (RFC 3339 or
+// Unix ns), step (a duration). Parameters of frames: the same, with one signal and level; fields
+// (all or lean), src and dst (ids of groups). All are optional.
 func NewHandler(cfg HandlerConfig) http.Handler {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = DefaultTimeout
@@ -65,8 +65,8 @@ func NewHandler(cfg HandlerConfig) http.Handler {
 	return SecurityHeaders(mux)
 }
 
-// SecurityHeaders forbids browsers to load anything from elsewhere, to embed the
-// answers in other sites, and to guess content types.
+// SecurityHeaders forbids browsers to load anything from elsewhere, to embed the answers in other
+// sites, and to guess content types.
 func SecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -180,13 +180,12 @@ func (a *api) extent(ctx context.Context, _ *http.Request) (any, error) {
 	return out, nil
 }
 
-// maxParameter bounds the length of one parameter: the longest sensible value
-// lists every signal.
+// maxParameter bounds the length of one parameter: the longest sensible value lists every signal.
 const maxParameter = 512
 
-// readOptions reads the parameters of a request, those of bundles and the further ones
-// named, into a copy of base. Unknown and repeated parameters are refused: a misspelt
-// bound must not widen the answer in silence.
+// readOptions reads the parameters of a request, those of bundles and the further ones named,
+// into a copy of base. It refuses unknown and repeated parameters: a misspelled bound must not
+// silently widen the answer.
 func readOptions(values url.Values, base Options, further ...string) (Options, error) {
 	known := append([]string{"signal", "from", "to", "step", "level"}, further...)
 	for name, v := range values {
@@ -222,8 +221,7 @@ func readOptions(values url.Values, base Options, further ...string) (Options, e
 	return base, nil
 }
 
-// readChoice tells whether a parameter has its second value; the first is what it has
-// when it is left out.
+// readChoice reports whether a parameter has its second value; the first is its default.
 func readChoice(text, first, second string) (bool, error) {
 	if text != "" && text != first && text != second {
 		return false, fmt.Errorf("read %q: expected %s or %s", text, first, second)
@@ -231,7 +229,7 @@ func readChoice(text, first, second string) (bool, error) {
 	return text == second, nil
 }
 
-// readGroup reads a group's identifier, nil where there is none.
+// readGroup parses a group's identifier, nil for an empty text.
 func readGroup(text string) (*aggregate.GroupID, error) {
 	if text == "" {
 		return nil, nil
@@ -244,13 +242,13 @@ func readGroup(text string) (*aggregate.GroupID, error) {
 	return &group, nil
 }
 
-// signalName checks a name, to which only stored rows give a meaning.
+// signalName checks a name, whose meaning depends on the stored rows.
 func signalName(name string) (string, error) {
 	_, err := csig.ParseSignal(name)
 	return name, err
 }
 
-// readList reads names separated by commas, each at most once.
+// readList parses names separated by commas, each at most once.
 func readList[T comparable](text string, parse func(string) (T, error)) ([]T, error) {
 	if text == "" {
 		return nil, nil
@@ -269,8 +267,8 @@ func readList[T comparable](text string, parse func(string) (T, error)) ([]T, er
 	return out, nil
 }
 
-// readTime reads RFC 3339 or Unix ns. Times that do not fit into Unix ns are
-// refused: window arithmetic would wrap.
+// readTime parses RFC 3339 or Unix ns. It refuses times that do not fit into Unix ns: window
+// arithmetic would wrap.
 func readTime(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -303,28 +301,27 @@ func readStep(text string) (time.Duration, error) {
 	return step, nil
 }
 
-// Outcome is how the work on a request ended. Whoever answers requests, over whatever
-// protocol, takes it from OutcomeOf.
+// Outcome is the outcome of a request. Servers of every protocol get it from OutcomeOf.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Answered    Outcome = iota
-	Canceled            // the client left: nobody reads the answer, and nothing went wrong
+	Canceled            // the client left: no failure
 	TimedOut            // there was no answer in time
-	Unavailable         // the store is away or slow, or the server stops
+	Unavailable         // the store is unreachable or slow, or the server stops
 	Busy                // the client's limits are used up: the error is an edge.LimitError
 	Invalid
 	TooLarge
 	NoData
-	Failed // inside; the log says why
+	Failed // an internal error; the log has it
 )
 
-// RetryAfter is what the header Retry-After says where a request is Unavailable, in seconds.
+// RetryAfter is the header Retry-After of an Unavailable answer, in seconds.
 const RetryAfter = "5"
 
-// OutcomeOf is the outcome of work under ctx that ended with err. A request that has ended
-// fails in many ways, so that ctx is looked at before most errors.
+// OutcomeOf is the outcome of work under ctx that ended with err. A canceled request fails in
+// many ways, so ctx is checked before most errors.
 func OutcomeOf(ctx context.Context, err error) Outcome {
 	if err == nil {
 		return Answered
@@ -350,8 +347,8 @@ func OutcomeOf(ctx context.Context, err error) Outcome {
 	return Failed
 }
 
-// UsedUp returns what a client is told whose limits are used up, and the header Retry-After; ok is
-// false for all other errors.
+// UsedUp returns the message for a client whose limits are used up, and the header Retry-After;
+// ok is false for all other errors.
 func UsedUp(err error) (detail, retryAfter string, ok bool) {
 	limited, ok := errors.AsType[*edge.LimitError](err)
 	if !ok {
@@ -360,7 +357,7 @@ func UsedUp(err error) (detail, retryAfter string, ok bool) {
 	return limited.Detail, limited.RetryAfter(), true
 }
 
-// Status is the outcome as a status of HTTP.
+// Status is the outcome as an HTTP status.
 func (o Outcome) Status() int {
 	return [...]int{
 		Answered: http.StatusOK, Canceled: edge.StatusCanceled, TimedOut: http.StatusGatewayTimeout, Unavailable: http.StatusServiceUnavailable,
@@ -369,8 +366,7 @@ func (o Outcome) Status() int {
 	}[o]
 }
 
-// status is that of work on a bundle: most of its parameters cannot be read where they are
-// wrong.
+// status is the HTTP status of work on a bundle: an invalid parameter is usually a syntax error.
 func status(ctx context.Context, err error) int {
 	if o := OutcomeOf(ctx, err); o != Invalid {
 		return o.Status()
@@ -378,8 +374,8 @@ func status(ctx context.Context, err error) int {
 	return http.StatusBadRequest
 }
 
-// fail answers with a problem. What went wrong inside is logged and not told: it
-// may name hosts and statements.
+// fail answers with a problem. Internal errors are logged and not disclosed: they may name hosts
+// and statements.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, code int, err error) {
 	detail := err.Error()
 	if code >= http.StatusInternalServerError {

@@ -11,30 +11,30 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Link is a port of the fabric, or a location that was named, and what tags say of it.
+// Link is a port of the fabric, or a named location, with the measurements of its tags.
 type Link struct {
 	Place fabric.Location
-	// Named is what all cells' observations that name the link come to. Tags name the tightest hop
-	// alone: the link has at least that room.
+	// Named is the sum of all cells' observations that name the link. Tags name only the tightest
+	// hop: the link has at least that much available bandwidth.
 	Named aggregate.CellLocation
-	// Cells are those whose observations name it, the most heavy ones first, then the most.
+	// Cells are those whose observations name it, the most heavy ones first, then the largest.
 	// CellObservations are all observations of those cells.
 	Cells            []Dependent
 	CellObservations uint64
-	// Passed are the observations that surely passed a port and name another hop or none. Of a
-	// signal of the least room, such a tag says no more than the port had when the tag passed, as
-	// far as the port's device writes tags. Bound is the best mean of one cell's tags that name one
-	// hop, in stored integers; NaN without MinObservations samples of them.
+	// Passed are the observations that certainly passed a port and name another hop or none. For
+	// a signal of the least available bandwidth, such a tag is a lower bound of the port's value
+	// when the tag passed, if the port's device writes tags. Bound is the best mean of one cell's
+	// tags that name one hop, in stored integers; NaN without MinObservations samples of them.
 	Passed        uint64
-	passedSamples uint64 // of them, unweighted
+	passedSamples uint64 // of Passed, unweighted
 	Bound         float64
-	// Among are the observations that name a set of ports with it.
+	// Among are the observations that name a set of ports including it.
 	Among uint64
-	// Flows are those that windows name, most of whose heavy observations name the link.
+	// Flows are the named flows most of whose heavy observations name the link.
 	Flows uint64
 
-	// Verdict is that on the windows in which the tags of the signal name it, State the state at
-	// the end of the range, of the observations that surely passed it.
+	// Verdict covers the windows in which the signal's tags name it. State is the state at the
+	// end of the range, of the observations that certainly passed it.
 	aggregate.Verdict
 	State aggregate.State
 }
@@ -61,9 +61,9 @@ type judged struct {
 	judgement aggregate.Judgement
 }
 
-// judgements are those of each place in all windows, by time. at is the place of a location. A window
-// in which other locations were named judges a place that was hardly named, and never as heavily
-// loaded, to be clear: tags name the tightest hop.
+// judgements returns the judgements of each place in all windows, by time. at is the place of a
+// location. If a window names other locations, and a place only rarely and never as heavily
+// loaded, it judges the place clear: tags name the tightest hop.
 func (r *Recent) judgements(at func(aggregate.LocationID) aggregate.LocationID) map[aggregate.LocationID][]judged {
 	starts := make(map[int64]int)
 	for i := range r.Windows {
@@ -97,7 +97,7 @@ func (r *Recent) judgements(at func(aggregate.LocationID) aggregate.LocationID) 
 	return out
 }
 
-// verdict is that on the windows that judge a place.
+// verdict is the verdict over the windows that judge a place.
 func (r *Recent) verdict(windows []judged) aggregate.Verdict {
 	var h aggregate.History
 	for _, w := range windows {
@@ -116,13 +116,14 @@ func (r *Recent) judge(links map[aggregate.LocationID]*Link) {
 	}
 }
 
-// Mean is the mean of the values that name the link, in stored integers; NaN without any.
+// Mean returns the mean of the values that name the link, in stored integers; NaN without any.
 func (l *Link) Mean() float64 { return mean(l.Named.Sum, l.Named.Measured) }
 
-// Last is the mean in the last window that names the link; NaN without any.
+// Last returns the mean in the last window that names the link; NaN without any.
 func (l *Link) Last() float64 { return mean(l.Named.LastSum, l.Named.LastMeasured) }
 
-// Known is the mean of the values that name the link, else its bound; NaN where nothing is known.
+// Known returns the mean of the values that name the link, else its bound; NaN if both are
+// unknown.
 func (l *Link) Known() float64 {
 	if l.Named.Measured > 0 {
 		return l.Mean()
@@ -137,16 +138,16 @@ func mean(sum, n uint64) float64 {
 	return float64(sum) / float64(n)
 }
 
-// Links are the ports of a fabric and all locations that were named.
+// Links are the ports of a fabric and all named locations.
 type Links struct {
-	// Topology is the revision of the fabric, empty without one: then links are the locations that
-	// were named alone, and nothing has a bound.
+	// Topology is the revision of the fabric, empty without one: then links are only the named
+	// locations, without bounds.
 	Topology string
 	List     []Link // the most heavy observations first, then the tightest, then by name
 	at       map[aggregate.LocationID]int
 }
 
-// Find is the link of a location, nil where there is none.
+// Find returns the link of a location, nil if there is none.
 func (l *Links) Find(id aggregate.LocationID) *Link {
 	if i, ok := l.at[id]; ok {
 		return &l.List[i]
@@ -154,8 +155,8 @@ func (l *Links) Find(id aggregate.LocationID) *Link {
 	return nil
 }
 
-// NewLinks makes links of what cells' observations of a signal name. f is nil without a fabric file;
-// place describes the locations that were named. recent are the windows that decide their states.
+// NewLinks makes the links that cells' observations of a signal name. f is nil without a fabric
+// file; place describes the named locations. recent are the windows that decide their states.
 func NewLinks(signal csig.Signal, rows []aggregate.CellLocation, recent *Recent, f *fabric.Fabric, place func(aggregate.LocationID) *fabric.Location) *Links {
 	b := linkBuilder{signal: signal, fabric: f, place: place, links: make(map[aggregate.LocationID]*Link), totals: make(map[aggregate.CellID]uint64)}
 	out := &Links{}
@@ -208,7 +209,7 @@ type linkBuilder struct {
 	totals map[aggregate.CellID]uint64
 }
 
-// add adds what a cell's observations of one location say.
+// add adds the observations of one cell and location.
 func (b *linkBuilder) add(row *aggregate.CellLocation) {
 	place := &fabric.Location{}
 	if row.Location != aggregate.NoLocation {
@@ -255,22 +256,22 @@ func (b *linkBuilder) name(place *fabric.Location, row *aggregate.CellLocation) 
 	l.CellObservations = aggregate.AddSat(l.CellObservations, total)
 }
 
-// Route is one of the shortest paths of a pair of groups, and what is known of its links.
+// Route is one of the shortest paths of a pair of groups, with the values of its links.
 type Route struct {
 	Ports []fabric.Location
-	// Room is the tightest known value of its links, in stored integers; NaN where none is known.
-	// Limit is the link that has it.
+	// Room is the tightest known value of its links, in stored integers; NaN if none is known.
+	// Limit is the link with that value.
 	Room  float64
 	Limit *Link
-	// Links that tags name, that have a bound alone, and of which nothing is known.
+	// Numbers of links with a value, with a bound only, and without either.
 	Named, Bounded, Unknown int
 }
 
-// maxRoutes bounds the paths of a pair that are listed.
+// maxRoutes bounds the listed paths of a pair.
 const maxRoutes = 64
 
-// Routes lists the shortest paths of a pair of groups, those with the most room first, then those of
-// which nothing is known. more tells whether there are further paths than the first 64.
+// Routes lists the shortest paths of a pair of groups, those with the most available bandwidth
+// first, then unknown ones. more reports whether there are further paths than the first 64.
 func (l *Links) Routes(f *fabric.Fabric, signal csig.Signal, src, dst aggregate.GroupID) (list []Route, more bool) {
 	routes, more := f.GroupRoutes(src, dst, maxRoutes)
 	for _, ports := range routes {
@@ -303,7 +304,7 @@ func (l *Links) Routes(f *fabric.Fabric, signal csig.Signal, src, dst aggregate.
 	return list, more
 }
 
-// CountFlows adds the flows that name each link.
+// CountFlows sets the number of flows that name each link.
 func (l *Links) CountFlows(at map[aggregate.LocationID]uint64) {
 	for id, n := range at {
 		if link := l.Find(id); link != nil {

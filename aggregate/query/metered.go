@@ -11,17 +11,17 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// Ages of what most answers begin with, beyond which it is read again.
+// Maximum ages of the data behind most answers, after which it is read again.
 const (
 	extentFresh = time.Second
 	namesFresh  = 500 * time.Millisecond
 	peersFresh  = 5 * time.Second
 )
 
-// Metered makes all that a reader reads part of the budget of the request that the context belongs
-// to: it checks the budget before, and charges the time and the rows. What a Catalog and a Linker
-// have is read once for all requests that come within a second or so, and paid by the first; a
-// client that has used up its budget gets what was read last. Errors may be edge.LimitErrors.
+// Metered makes a reader's reads part of the budget of the request in the context: it checks the
+// budget before, and charges the time and the rows. Results of a Catalog and a Linker are read
+// once for all requests within a second or so, and charged to the first; a client that has used
+// up its budget gets the last result read. Errors may be edge.LimitErrors.
 func Metered(r Reader, now func() time.Time) Reader {
 	return &meteredReader{
 		r: r, now: now, extent: newLatest[Extent](), groups: newLatest[[]fabric.Group](), locations: newLatest[[]fabric.Location](), peers: newLatest[map[string]string](),
@@ -40,10 +40,10 @@ type meteredReader struct {
 	topology  latest[*fabric.Fabric]
 }
 
-// latest is something as it was read last. It is safe for concurrent use.
+// latest is the last result read. It is safe for concurrent use.
 type latest[T any] struct {
 	value   atomic.Pointer[read[T]]
-	reading chan struct{} // holds one while it is read
+	reading chan struct{} // holds one while a reading runs
 }
 
 type read[T any] struct {
@@ -53,8 +53,8 @@ type read[T any] struct {
 
 func newLatest[T any]() latest[T] { return latest[T]{reading: make(chan struct{}, 1)} }
 
-// get returns what was read within an age, or reads it. While one request reads it, others go on
-// with what there was before.
+// get returns a result read within an age, or reads it. While one request reads it, others get
+// the previous result.
 func (l *latest[T]) get(ctx context.Context, now func() time.Time, age time.Duration, from func(context.Context) (T, error)) (v T, err error) {
 	last := l.value.Load()
 	if last != nil && now().Sub(last.at) < age {
@@ -87,7 +87,7 @@ func (l *latest[T]) get(ctx context.Context, now func() time.Time, age time.Dura
 	return v, err
 }
 
-// meter reads on the budget of a request; count is how many rows of an answer that is.
+// meter reads on the budget of a request; count is the number of rows to charge for.
 func meter[T any](ctx context.Context, from func(context.Context) (T, error), count func(T) int) (v T, err error) {
 	budget := edge.BudgetOf(ctx)
 	if err := budget.Check(); err != nil {
@@ -110,17 +110,17 @@ func (m *meteredReader) Extent(ctx context.Context) (Extent, error) {
 	return m.extent.get(ctx, m.now, extentFresh, m.r.Extent)
 }
 
-// Groups implements Catalog. The list is everybody's: it must not be written to.
+// Groups implements Catalog. The list is shared: callers must not modify it.
 func (m *meteredReader) Groups(ctx context.Context) ([]fabric.Group, error) {
 	return m.groups.get(ctx, m.now, namesFresh, m.r.Groups)
 }
 
-// Locations implements Catalog. The list is everybody's: it must not be written to.
+// Locations implements Catalog. The list is shared: callers must not modify it.
 func (m *meteredReader) Locations(ctx context.Context) ([]fabric.Location, error) {
 	return m.locations.get(ctx, m.now, namesFresh, m.r.Locations)
 }
 
-// Peers implements Linker; there are none where the reader is no Linker.
+// Peers implements Linker; there are none if the reader is no Linker.
 func (m *meteredReader) Peers(ctx context.Context) (map[string]string, error) {
 	if l, ok := m.r.(Linker); ok {
 		return m.peers.get(ctx, m.now, peersFresh, l.Peers)
@@ -128,7 +128,7 @@ func (m *meteredReader) Peers(ctx context.Context) (map[string]string, error) {
 	return nil, nil
 }
 
-// Topology implements Wired; there is none where the reader is not Wired.
+// Topology implements Wired; there is none if the reader is not Wired.
 func (m *meteredReader) Topology(ctx context.Context) (*fabric.Fabric, error) {
 	if w, ok := m.r.(Wired); ok {
 		return m.topology.get(ctx, m.now, peersFresh, w.Topology)

@@ -19,8 +19,8 @@ type axes struct {
 	index  map[aggregate.GroupID]int
 }
 
-// newAxes takes every group that has data, and the silent ones of the same levels:
-// a rack whose tap died must stay visible as a row without data.
+// newAxes takes every group with data, and the silent ones of the same levels: a rack with a dead
+// tap must stay visible as a row without data.
 func newAxes(rows []fabric.Group, raw []rawSignal, limit int) *axes {
 	seen := map[aggregate.GroupID]bool{}
 	for _, s := range raw {
@@ -55,8 +55,8 @@ func newAxes(rows []fabric.Group, raw []rawSignal, limit int) *axes {
 	return a
 }
 
-// levelsShown are the levels that data was found at, or without any data those of
-// the groups that have no parts.
+// levelsShown returns the levels of groups with data or, without any data, those of the groups
+// that have no parts.
 func levelsShown(rows []fabric.Group, byID map[aggregate.GroupID]fabric.Group, seen map[aggregate.GroupID]bool) map[string]bool {
 	levels := map[string]bool{}
 	for id := range seen {
@@ -102,15 +102,14 @@ func unnamedGroup(id aggregate.GroupID) fabric.Group {
 	return g
 }
 
-// places are the locations that a bundle names.
+// places are the locations in a bundle.
 type places struct {
 	list []Location
 	at   map[aggregate.LocationID]int
 }
 
-// newPlaces takes the locations that rows name, with their ancestors, and all others as
-// long as they are not more than the limit: a map shows the ports that nothing named, and
-// the next window may name any.
+// newPlaces takes the locations that rows name, with their ancestors, and all others up to the
+// limit: a map also shows unnamed ports, and the next window may name any.
 func newPlaces(rows []fabric.Location, raw []rawSignal, limit int) *places {
 	byID := make(map[aggregate.LocationID]fabric.Location, len(rows))
 	for _, l := range rows {
@@ -189,17 +188,17 @@ func unnamedLocation(id aggregate.LocationID) fabric.Location {
 	return l
 }
 
-// overflowColor is grey: the row stands for no place in the network.
+// overflowColor is gray: the row stands for no place in the network.
 const overflowColor = "#8a8f98"
 
-// goldenTurn spaces consecutive numbers as far apart on a circle as can be done
-// without knowing how many there will be.
+// goldenTurn spaces consecutive numbers as far apart on a circle as is possible without knowing
+// how many there will be.
 const goldenTurn = 0.6180339887498949
 
-// Color is the colour of a location as #rrggbb. It is a function of the names
-// alone, so that a location looks the same in every window, report and run. The
-// hue comes from the device, numbered devices of one family far apart; ports of a
-// device share its hue and differ in lightness; the stage shifts chroma.
+// Color is the color of a location as #rrggbb. It is a function of the names only, so that a
+// location looks the same in every window, report and run. The hue comes from the device, with
+// numbered devices of one family far apart; ports of a device share its hue and differ in
+// lightness; the stage shifts chroma.
 func Color(l fabric.Location) string {
 	if l.ID == aggregate.OverflowLocation {
 		return overflowColor
@@ -239,8 +238,8 @@ func unit(s string) float64 {
 
 func turn(x float64) float64 { return x - math.Floor(x) }
 
-// OKLCH converts lightness 0..1, chroma and hue (in turns) of the OKLCH space to
-// sRGB. Colours outside sRGB lose chroma rather than change hue.
+// OKLCH converts lightness 0..1, chroma and hue (in turns) of the OKLCH space to sRGB. Colors
+// outside sRGB lose chroma rather than change hue.
 func OKLCH(lightness, chroma, hue float64) string {
 	sin, cos := math.Sincos(2 * math.Pi * hue)
 	for ; chroma > 0; chroma -= 0.005 {

@@ -12,14 +12,14 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Ground is what a FabricVerdict is made of: the rows of all signals over a range, wherever they are
-// held.
+// Ground is the data behind a FabricVerdict: the rows of all signals over a range, from memory or
+// a store.
 type Ground struct {
 	From, To   time.Time
 	Thresholds aggregate.Thresholds
 	Signals    []SignalRows
 	Coverage   Producers
-	Fabric     *fabric.Fabric // for what ports face; nil without a fabric file
+	Fabric     *fabric.Fabric // for the peers of ports; nil without a fabric file
 	Place      func(aggregate.LocationID) *fabric.Location
 	Group      func(aggregate.GroupID) fabric.Group
 }
@@ -28,45 +28,46 @@ type Ground struct {
 type SignalRows struct {
 	Signal csig.Signal
 	Cells  []aggregate.CellStats    // with their states at the end of the range
-	Places []aggregate.CellLocation // what the observations of each cell name
+	Places []aggregate.CellLocation // by the locations that the observations of each cell name
 	Recent *Recent                  // the windows that decide states
-	// Earlier are windows of the range before those of Recent, for times alone; nil where there are none.
+	// Earlier are windows of the range before those of Recent, only for times; nil for none.
 	Earlier *Recent
 }
 
-// Producers tell how much of the range was seen.
+// Producers describe the coverage of the range.
 type Producers struct {
-	Expected, Present int      // both 0 where it is not known
-	Silent            []string // names of expected ones that sent nothing lately, as far as they are known
+	Expected, Present int      // both 0 if unknown
+	Silent            []string // names of silent expected ones, as far as they are known
 	Covered           float64  // share of the range without a known gap
 }
 
-// VerdictKind is what a verdict comes to.
+// VerdictKind is the kind of a verdict.
 type VerdictKind uint8
 
 // The kinds. Their numbers are those of the API's enum, less one.
 const (
 	VerdictNoData       VerdictKind = iota // nothing was observed
-	VerdictNotJudged                       // there are observations, and none of them could be judged
-	VerdictIncomplete                      // nothing that was seen was congested, and something was not seen
+	VerdictNotJudged                       // there are observations, but none could be judged
+	VerdictIncomplete                      // nothing observed was congested, but coverage is incomplete
 	VerdictHealthy                         // no cell was congested, and nothing was heavily loaded
 	VerdictBrief                           // something was heavily loaded, and nothing was congested
-	VerdictWasCongested                    // something was congested, and is not at the end of the range
+	VerdictWasCongested                    // something was congested, but is not at the end of the range
 	VerdictCongested                       // something is congested at the end of the range
 )
 
 var verdictKinds = [...]string{"no_data", "not_judged", "incomplete", "healthy", "brief", "was_congested", "congested"}
 
-// String is the kind as the API names it.
+// String returns the kind's name in the API.
 func (k VerdictKind) String() string { return verdictKinds[k] }
 
-// FabricVerdict says in words where a fabric chokes, with all signals merged.
+// FabricVerdict describes in words where a fabric is congested, with all signals merged.
 type FabricVerdict struct {
 	Kind VerdictKind
 	Text string // a sentence or two
-	// Statements are about the places that limit cells, those with the most heavy observations first.
+	// Statements are about the places that limit cells, those with the most heavy observations
+	// first.
 	Statements []Statement
-	// Rest are the places of the brief loads that no statement is about.
+	// Rest are the places with brief loads without a statement.
 	Rest struct {
 		Places int
 		Share  float64 // of the heavy observations
@@ -76,11 +77,11 @@ type FabricVerdict struct {
 	Signals []csig.Signal
 
 	Observations, Heavy uint64 // of all signals
-	// Cells are pairs of groups, each once whatever signals they have.
+	// Cells are pairs of groups, each counted once for all signals.
 	Cells, JudgedCells, CongestedCells int
 }
 
-// StatementKind is what a statement is about.
+// StatementKind is the kind of a statement's subject.
 type StatementKind uint8
 
 // The kinds. Their numbers are those of the API's enum, less one.
@@ -92,12 +93,12 @@ const (
 	AboutFarEnd                         // links into one device
 	AboutHost                           // the links into one host
 	AboutIncast                         // the same, with many sources
-	AboutUnlocated                      // observations that name no location
+	AboutUnlocated                      // observations without a location
 )
 
 var statementKinds = [...]string{"location", "port", "uplinks", "downlinks", "far_end", "host", "incast", "unlocated"}
 
-// String is the kind as the API names it.
+// String returns the kind's name in the API.
 func (k StatementKind) String() string { return statementKinds[k] }
 
 // Statement is about one place that limits cells.
@@ -106,31 +107,31 @@ type Statement struct {
 	Text  string // such as "leaf5 uplinks (4 ports): 43 % of heavy observations since 00:00:00, 30 cells"
 	Place string // its beginning, such as "leaf5 uplinks (4 ports)"
 
-	Device    string              // that the ports are of, where it is one
-	FarEnd    string              // device that they face, where it is one
-	Host      string              // that they face, where it is one
-	Locations []fabric.Location   // that observations name, the most heavy ones first
-	Ports     int                 // that they may be, as far as they are named
-	OfPorts   int                 // of the whole that they belong to, such as all uplinks of the device
+	Device    string              // device of the ports, if it is one
+	FarEnd    string              // device at the other end of the ports, if it is one
+	Host      string              // host at the other end of the ports, if it is one
+	Locations []fabric.Location   // named by observations, the most heavy ones first
+	Ports     int                 // number of possible ports, as far as they are named
+	OfPorts   int                 // number of ports of the whole, such as all uplinks of the device
 	State     aggregate.State     // at the end of the range, the worst of the signals
 	Since     int64               // of a congested place, Unix ns
-	First     int64               // start of the first window that was congested, else heavily loaded, Unix ns; 0 where it is not known
+	First     int64               // start of the first congested window, else the first heavily loaded one, Unix ns; 0 if unknown
 	Last      int64               // end of the last one
 	Onset     bool                // some window reached the onset
 	Heavy     uint64              // heavy observations of all signals
-	Share     float64             // of those of all places
+	Share     float64             // of the heavy observations of all places
 	Signals   []StatementSignal   // the most heavy observations first
-	Cells     []StatementCell     // that have heavy observations there, the most first
-	Sources   []aggregate.GroupID // with a considerable part of them, the most first
-	// Destination is that of all of them; nil where there are several.
+	Cells     []StatementCell     // with heavy observations there, in descending order
+	Sources   []aggregate.GroupID // with a considerable part of them, in descending order
+	// Destination is the only destination of all of them; nil if there are several.
 	Destination *aggregate.GroupID
 }
 
-// StatementSignal is what one signal says of a place.
+// StatementSignal sums up one signal at a place.
 type StatementSignal struct {
 	Signal csig.Signal
 	Heavy  uint64
-	Worst  float64 // the least or the greatest value, by what is tight, in stored integers; NaN without any
+	Worst  float64 // the least or the greatest value, whichever is tight, in stored integers; NaN without any
 
 	sums aggregate.Sums
 }
@@ -141,14 +142,15 @@ type StatementCell struct {
 	Heavy    uint64 // of all signals
 }
 
-// considerable is the least part of the heaviest one that counts as involved: a port in a group of
-// ports, or a source of an incast.
+// considerable is the minimum fraction of the heaviest one that counts as involved: a port in a
+// group of ports, or a source of an incast.
 const considerable = 0.1
 
-// leastSources make an incast.
+// leastSources is the minimum number of sources of an incast.
 const leastSources = 3
 
-// leastShare of the heavy observations makes a statement of a place that was not congested.
+// leastShare is the minimum share of the heavy observations for a statement about a place that
+// was not congested.
 const leastShare = 0.05
 
 // NewFabricVerdict makes the verdict.
@@ -178,13 +180,13 @@ type verdictBuilder struct {
 	places   map[aggregate.LocationID]*placeSums // with heavy observations
 	peers    map[string]string                   // of ports, by name
 	switches map[string]bool
-	states   map[aggregate.State]int // of pairs, the best known of their signals
-	unjudged map[csig.Signal]int     // cells that are not judged
+	states   map[aggregate.State]int // number of pairs by state, the best known of their signals
+	unjudged map[csig.Signal]int     // number of cells that are not judged
 	trimmed  uint64
 	ongoing  bool // some cell is congested at the end of the range
 }
 
-// pair is a cell, of whatever signal and kind.
+// pair is a cell, for any signal and kind.
 type pair struct{ src, dst aggregate.GroupID }
 
 // placeSums are the heavy observations of one location.
@@ -233,7 +235,7 @@ func (b *verdictBuilder) count() {
 	b.out.JudgedCells = b.states[aggregate.Clear] + b.states[aggregate.Brief] + b.states[aggregate.Congested]
 }
 
-// certainty is higher for states that say more.
+// certainty is higher for more informative states.
 func certainty(s aggregate.State) int {
 	return [aggregate.NumStates]int{
 		aggregate.NoData: 0, aggregate.TooFew: 1, aggregate.NotJudged: 2, aggregate.Clear: 3, aggregate.Brief: 4, aggregate.Congested: 5,
@@ -260,17 +262,17 @@ func comparePlaces(x, y *placeSums) int {
 	return cmp.Or(cmp.Compare(y.heavy, x.heavy), cmp.Compare(x.location.Name, y.location.Name), cmp.Compare(x.location.ID, y.location.ID))
 }
 
-// group is places that one statement is about, the most heavy ones first. whole is the location that
-// they belong to together; nil where it is one place.
+// group is the places of one statement, the most heavy ones first. whole is their common
+// ancestor; nil for a single place.
 type group struct {
 	members []*placeSums
 	whole   *fabric.Location
 }
 
-// groups merges places that belong together: the uplinks of a device, else the links into one. Traffic
-// that a device sends up meets its own uplinks, and traffic that comes down meets the links into a
-// device. Where a place fits into no group of that kind, the other kind is tried, such as all links to the
-// hosts of a rack, and has to be nearly whole.
+// groups merges places that belong together: the uplinks of a device, else the links into one.
+// Upward traffic of a device meets its own uplinks, and downward traffic meets the links into a
+// device. If a place fits into no group of that kind, the other kind is tried, such as all links
+// to the hosts of a rack, and must be nearly complete.
 func (b *verdictBuilder) groups() (list []group) {
 	left := slices.SortedFunc(maps.Values(b.places), comparePlaces)
 	for _, kind := range []struct {
@@ -319,15 +321,14 @@ func secondParent(l *fabric.Location) aggregate.LocationID {
 	return l.Set
 }
 
-// together reports whether members are at least so many with a considerable part of the heavy
-// observations, and have at least a share of the ports of a whole.
+// together reports whether at least least members have a considerable part of the heavy
+// observations, and whether they have at least a share of the ports of the whole.
 func (b *verdictBuilder) together(whole *fabric.Location, members []*placeSums, least int, share float64) bool {
 	ports, involved := b.ports(members)
 	return involved >= least && float64(ports) >= share*float64(whole.CandidateCount)
 }
 
-// ports counts the ports of members that have a considerable part of the heavy observations, and
-// those members.
+// ports counts the members with a considerable part of the heavy observations, and their ports.
 func (b *verdictBuilder) ports(members []*placeSums) (ports, involved int) {
 	names := make(map[string]bool)
 	hidden := 0 // ports of sets beyond the names of their candidates
@@ -419,7 +420,7 @@ func zeroNaN(v float64) float64 {
 	return v
 }
 
-// peerOf is the device or host that all ports of a location face.
+// peerOf is the device or host at the other end of all ports of a location.
 func (b *verdictBuilder) peerOf(l *fabric.Location) string {
 	peer := l.Peer
 	for i, port := range l.Candidates {
@@ -445,8 +446,8 @@ func worstOf(signal csig.Signal, s *aggregate.Sums) float64 {
 	return float64(s.Min)
 }
 
-// ends are the sources with a considerable part of the heavy observations, the most first, and the
-// destination of such cells where it is one.
+// ends returns the sources with a considerable part of the heavy observations, in descending
+// order, and their destination if there is only one.
 func ends(cells []StatementCell) (sources []aggregate.GroupID, destination *aggregate.GroupID) {
 	heavy, to := make(map[aggregate.GroupID]uint64), make(map[aggregate.GroupID]uint64)
 	for _, c := range cells {
@@ -460,7 +461,8 @@ func ends(cells []StatementCell) (sources []aggregate.GroupID, destination *aggr
 	return sources, destination
 }
 
-// involvedGroups leaves the groups with a considerable part in a map, and lists them, the most first.
+// involvedGroups leaves only the groups with a considerable part in a map, and lists them in
+// descending order.
 func involvedGroups(heavy map[aggregate.GroupID]uint64) []aggregate.GroupID {
 	most := uint64(0)
 	for _, n := range heavy {
@@ -472,7 +474,7 @@ func involvedGroups(heavy map[aggregate.GroupID]uint64) []aggregate.GroupID {
 	})
 }
 
-// kindOf is what a statement is about.
+// kindOf is the kind of a statement.
 func (b *verdictBuilder) kindOf(g *group, s *Statement) StatementKind {
 	whole := cmp.Or(g.whole, g.members[0].location)
 	switch {
@@ -494,11 +496,11 @@ func (b *verdictBuilder) kindOf(g *group, s *Statement) StatementKind {
 	return AboutLocation
 }
 
-// elsewhere stands for all locations that no statement is about.
+// elsewhere stands for all locations without a statement.
 const elsewhere aggregate.LocationID = math.MaxUint64
 
-// time finds when places were congested, and the states that they are in. All windows in which the
-// members of a group are named judge it together, signal by signal.
+// time sets the times of congestion and the states of places. All windows in which the members of
+// a group are named judge it together, signal by signal.
 func (b *verdictBuilder) time() {
 	of := make(map[aggregate.LocationID]aggregate.LocationID) // the first location of the statement
 	for i := range b.out.Statements {
@@ -544,7 +546,7 @@ func (b *verdictBuilder) time() {
 	}
 }
 
-// judge adds the state that one signal gives: the worst one counts.
+// judge adds the state from one signal: the worst one counts.
 func (s *Statement) judge(t aggregate.Thresholds, v aggregate.Verdict, sums *aggregate.Sums) {
 	state := t.State(v, sums.Observations, sums.Samples, sums.Heavy, sums.Unjudged)
 	if certainty(state) > certainty(s.State) {
@@ -555,7 +557,7 @@ func (s *Statement) judge(t aggregate.Thresholds, v aggregate.Verdict, sums *agg
 	}
 }
 
-// spans are when a place was congested, and when anything was heavily loaded there.
+// spans are the times of congestion of a place, and of heavy load there.
 type spans struct{ congested, loaded span }
 
 // span is from the start of the first window to the end of the last one, Unix ns; 0 without one.
@@ -583,8 +585,8 @@ func (s *span) add(start, end int64) {
 	s.last = max(s.last, end)
 }
 
-// rank puts the places with the most heavy observations first, and leaves out brief loads that are a
-// small part of them.
+// rank puts the places with the most heavy observations first, and leaves out brief loads with a
+// small share of them.
 func (b *verdictBuilder) rank() {
 	out := b.out
 	slices.SortFunc(out.Statements, func(x, y Statement) int {

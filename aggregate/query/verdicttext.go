@@ -52,7 +52,7 @@ func (b *verdictBuilder) nameOf(g *group, s *Statement) string {
 	return first.Name
 }
 
-// portsOf is how many ports a statement is about, with a space before.
+// portsOf is the number of ports of a statement, with a space before.
 func portsOf(g *group, s *Statement) string {
 	switch {
 	case g.whole == nil && s.OfPorts > 1:
@@ -85,7 +85,7 @@ func (b *verdictBuilder) sentence(s *Statement) string {
 	return s.Place + ": " + strings.Join(append(parts, count(len(s.Cells), "cell")), ", ")
 }
 
-// levelOf names what the groups are, such as racks.
+// levelOf names the kind of the groups, such as racks.
 func (b *verdictBuilder) levelOf(groups []aggregate.GroupID) string {
 	level := b.Group(groups[0]).Level
 	for _, g := range groups {
@@ -99,7 +99,7 @@ func (b *verdictBuilder) levelOf(groups []aggregate.GroupID) string {
 	return cmp.Or(level, "group") + "s"
 }
 
-// clock is a time in UTC, with the day where the range has several.
+// clock is a time in UTC, with the date if the range has several days.
 func (b *verdictBuilder) clock(ns int64) string {
 	at := time.Unix(0, ns).UTC()
 	if b.From.UTC().Format(time.DateOnly) != b.To.UTC().Format(time.DateOnly) {
@@ -108,7 +108,7 @@ func (b *verdictBuilder) clock(ns int64) string {
 	return at.Format(time.TimeOnly)
 }
 
-// Percent is a share for people.
+// Percent formats a share for people.
 func Percent(share float64) string {
 	switch {
 	case share > 0 && share < 0.001:
@@ -168,7 +168,7 @@ func more(n int, what string) string {
 	return fmt.Sprintf(" and %d %s", n, what)
 }
 
-// seen is how many taps sent data, in words.
+// seen is the number of taps that sent data, in words.
 func (b *verdictBuilder) seen() string {
 	if b.Coverage.Expected == 0 {
 		return ""
@@ -176,12 +176,12 @@ func (b *verdictBuilder) seen() string {
 	return fmt.Sprintf(", %d of %s sent data", b.Coverage.Present, count(b.Coverage.Expected, "tap"))
 }
 
-// incomplete reports whether something was not seen.
+// incomplete reports whether coverage is incomplete.
 func (b *verdictBuilder) incomplete() bool {
 	return b.Coverage.Present < b.Coverage.Expected || b.Coverage.Covered < 1 || b.states[aggregate.NoData] > 0
 }
 
-// nothing says that nothing was observed.
+// nothing states that nothing was observed.
 func (b *verdictBuilder) nothing() string {
 	if !b.From.Before(b.To) {
 		return "Nothing was observed yet" + b.seen() + "."
@@ -189,7 +189,7 @@ func (b *verdictBuilder) nothing() string {
 	return fmt.Sprintf("Nothing was observed from %s to %s%s.", b.clock(b.From.UnixNano()), b.clock(b.To.UnixNano()), b.seen())
 }
 
-// whyNotJudged says why no cell was judged.
+// whyNotJudged states why no cell was judged.
 func (b *verdictBuilder) whyNotJudged() string {
 	if n := b.states[aggregate.NotJudged]; n > 0 {
 		return fmt.Sprintf("no threshold applies to %s, %s", count(n, "cell"), aggregate.HowToJudge)
@@ -200,7 +200,7 @@ func (b *verdictBuilder) whyNotJudged() string {
 // namedSilent is how many silent taps are named.
 const namedSilent = 5
 
-// notes are what the verdict does not know.
+// notes are the gaps in the verdict's data.
 func (b *verdictBuilder) notes() []string {
 	list := []string{}
 	if missing := b.Coverage.Expected - b.Coverage.Present; missing > 0 {

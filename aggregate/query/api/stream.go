@@ -24,14 +24,14 @@ import (
 
 // Names of server-sent events, each with a message as its data.
 const (
-	eventSnapshot  = "snapshot"  // wire.CellsResponse: everything
-	eventSynced    = "synced"    // wire.Synced: what follows are changes
+	eventSnapshot  = "snapshot"  // wire.CellsResponse: all cells
+	eventSynced    = "synced"    // wire.Synced: all later events are changes
 	eventWindow    = "window"    // wire.WindowEvent
 	eventDurable   = "durable"   // wire.Durable: windows that are on disk now
 	eventHeartbeat = "heartbeat" // wire.Heartbeat
-	eventGap       = "gap"       // wire.Gap: what was to be resumed from is not at hand
+	eventGap       = "gap"       // wire.Gap: the revision to resume from is no longer available
 	eventLagging   = "lagging"   // wire.Gap: the watcher was too slow
-	eventInitial   = "initial"   // wire.ChangeSet: all that holds
+	eventInitial   = "initial"   // wire.ChangeSet: the whole present state
 	eventChanges   = "changes"   // wire.ChangeSet
 )
 
@@ -45,7 +45,7 @@ type streamRequest[Q any] interface {
 // opener checks a request before its stream begins.
 type opener[P any] func(ctx context.Context, s *table.State, in P) (*stream, error)
 
-// serveStream answers requests with server-sent events, until the reader goes.
+// serveStream answers requests with server-sent events, until the reader leaves.
 func serveStream[Q any, P streamRequest[Q]](a *API, open opener[P]) http.HandlerFunc {
 	return func(out http.ResponseWriter, r *http.Request) {
 		in := P(new(Q))
@@ -53,7 +53,7 @@ func serveStream[Q any, P streamRequest[Q]](a *API, open opener[P]) http.Handler
 			a.refuse(r.Context(), out, err)
 			return
 		}
-		// Browsers send the id of the last event when they come again.
+		// Browsers send the id of the last event when they reconnect.
 		w, leave, err := begin(r.Context(), a, in, cmp.Or(r.Header.Get("Last-Event-ID"), in.GetAfter()), open)
 		if err != nil {
 			a.refuse(r.Context(), out, err)
@@ -64,8 +64,8 @@ func serveStream[Q any, P streamRequest[Q]](a *API, open opener[P]) http.Handler
 	}
 }
 
-// begin opens a stream, and makes room for it until leave. seen is the revision to resume after, empty
-// for none.
+// begin opens a stream, and reserves room for it until leave. seen is the revision to resume
+// after, empty for none.
 func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen string, open opener[P]) (w *stream, leave func(), err error) {
 	m, err := a.memoryOf(in)
 	if err != nil {
@@ -83,8 +83,8 @@ func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen st
 	return w, leave, err
 }
 
-// filterOf is a request as text, apart from the place and time of the stream: it is equal for streams
-// with the same events.
+// filterOf is a request as text, without the place and time of the stream: it is equal for
+// streams with the same events.
 func filterOf(in proto.Message) string {
 	of := proto.Clone(in)
 	for _, name := range []protoreflect.Name{"after", "heartbeat"} {
@@ -93,18 +93,19 @@ func filterOf(in proto.Message) string {
 	return questionOf(of)
 }
 
-// stream is the events that one reader is sent: the loop over revisions, whatever they are about.
+// stream is the sequence of events for one reader: the loop over revisions, for any kind of
+// event.
 type stream struct {
 	of        follower
 	api       *API
-	memory    *table.Memory // that it follows
+	memory    *table.Memory // the memory to follow
 	key       viewKey
 	filter    string // the question as text
 	encoding  string // of cells
 	watcher   *table.Watcher
 	heartbeat time.Duration
-	sent      time.Time // when the reader was sent an event last
-	passed    string    // the revision that heartbeats let a reader resume from; empty for none
+	sent      time.Time // when the last event was sent to the reader
+	passed    string    // the revision from which heartbeats let a reader resume; empty for none
 	to        recipient
 }
 
@@ -116,41 +117,41 @@ type follower interface {
 	changed(context.Context, table.Step) error
 }
 
-// recipient is who events are sent to.
+// recipient receives events.
 type recipient interface {
-	// send sends an event, in a turn that is nil for small ones, and keeps nothing of it while the
-	// reader is slow but what is written.
+	// send sends an event, in a turn that is nil for small ones. While the reader is slow, it
+	// keeps only the bytes being written.
 	send(*turn, *event) error
-	// stop makes the present send fail. It may be called at any time until that has returned.
+	// stop makes the current send fail. It may be called at any time until send has returned.
 	stop()
 }
 
-// event is one thing that a reader is told.
+// event is one event of a stream.
 type event struct {
 	name string // eventSnapshot and so on
-	id   string // a reader resumes after this revision; empty where it cannot
+	id   string // a reader resumes after this revision; empty if it cannot
 	content
-	names uint64 // version of the names that cells were chosen under
-	sent  *sent  // nil where nobody else is told the same
+	names uint64 // version of the names that the cells were selected with
+	sent  *sent  // nil if no other reader gets the same event
 }
 
-// sent is an event as it is sent, made once for all.
+// sent holds the encodings of an event, each made once for all readers.
 type sent struct {
 	plain  lazily[[]byte]
 	packed lazily[*packed]
 	called lazily[*calledEvent]
 }
 
-// sentBytes is about what a cell takes in memory beside its text, where an event is sent in all
-// ways.
+// sentBytes is the approximate memory of a cell beside its text, for an event that is sent in all
+// encodings.
 const sentBytes = 1200
 
-// lagOf is how many revisions a watcher may be behind: for the same time, whatever the length of windows.
+// lagOf is how many revisions a watcher may be behind: the same time for every length of windows.
 func (a *API) lagOf(s *table.State) int {
 	return a.MaxLag * max(int(aggregate.LiveResolution/s.Resolution), 1)
 }
 
-// watcher follows a memory, from the revision that was seen on, if there is one.
+// watcher follows a memory, after the revision in seen, if any.
 func (a *API) watcher(m *table.Memory, s *table.State, seen string) (*table.Watcher, error) {
 	if seen == "" {
 		return m.Watch(a.lagOf(s)), nil
@@ -165,7 +166,7 @@ func (a *API) watcher(m *table.Memory, s *table.State, seen string) (*table.Watc
 	return m.Resume(a.lagOf(s), epoch, revision), nil
 }
 
-// enter makes room for a watcher, until it leaves.
+// enter reserves a place for a watcher, until leave.
 func (a *API) enter(ctx context.Context) (leave func(), err error) {
 	gone, err := edge.BudgetOf(ctx).AcquireStream()
 	if err != nil {
@@ -186,7 +187,7 @@ func (a *API) enter(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// run tells of events until the reader goes, or takes too long for one.
+// run sends events until the reader leaves, or takes too long for one.
 func (w *stream) run(ctx context.Context, to recipient) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -199,7 +200,7 @@ func (w *stream) run(ctx context.Context, to recipient) error {
 	}
 }
 
-// next sends the next step, or a heartbeat where there is none for so long.
+// next sends the next step, or a heartbeat after a while without one.
 func (w *stream) next(ctx context.Context) error {
 	wait, cancel := context.WithDeadline(ctx, w.sent.Add(w.heartbeat))
 	defer cancel()
@@ -228,7 +229,7 @@ func (w *stream) next(ctx context.Context) error {
 	return w.tell(eventGap, "", gap)
 }
 
-// eventOf says which event it is, among those of watches with the same question.
+// eventOf identifies an event among those of watches with the same question.
 type eventOf struct {
 	name     string
 	revision uint64
@@ -236,7 +237,7 @@ type eventOf struct {
 	durable  bool  // of a snapshot
 	late     bool
 	last     bool   // of its revision
-	base     baseIs // that it may tell the changes of
+	base     baseIs // the base that its changes refer to
 }
 
 // askedEvent identifies an event among all that are sent.
@@ -248,7 +249,7 @@ type askedEvent struct {
 	names    uint64
 }
 
-// asks identifies an event of windows, and says about how many bytes it takes at most.
+// asks identifies an event of windows, and returns its approximate maximum size in bytes.
 func (w *stream) asks(ctx context.Context, of eventOf, windows []*table.Window) (key askedEvent, bytes int, err error) {
 	n, err := w.api.names.get(ctx)
 	if err != nil {
@@ -276,7 +277,7 @@ func (w *stream) share(t *turn, key askedEvent, f func() (*event, error)) (*even
 	return e, err
 }
 
-// tell tells what is for this reader alone.
+// tell sends an event that is for this reader only.
 func (w *stream) tell(name, id string, value proto.Message) error {
 	return w.told(nil, &event{name: name, id: id, content: content{value: value}})
 }
@@ -307,20 +308,20 @@ type events struct {
 	out     *http.ResponseController
 	sends   *sends
 	patient time.Duration // for one event
-	packer  *packer       // nil where events are sent as they are
+	packer  *packer       // nil if events are sent uncompressed
 	schema  *rest.Schema
-	stream  gzipStream // where they are not
+	stream  gzipStream // if they are compressed
 }
 
-// serve answers a request with the stream, until the reader goes.
+// serve answers a request with the stream, until the reader leaves.
 func (w *stream) serve(r *http.Request, out http.ResponseWriter) {
 	e := &events{body: out, out: http.NewResponseController(out), sends: w.api.sends, patient: w.api.SendTimeout, schema: w.api.schema}
-	// The server's limits are those of short answers. A writer that knows none is a test's.
+	// The server's deadlines are for short answers. Only a test's writer has none.
 	_ = e.out.SetReadDeadline(time.Time{})
 	h := out.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
-	if w.encoding != inFrames { // numbers in base64 would hardly be shorter
+	if w.encoding != inFrames { // compressing numbers in base64 would save little
 		h.Add("Vary", "Accept-Encoding")
 		if takesGzip(r.Header) {
 			h.Set("Content-Encoding", "gzip")
@@ -335,7 +336,7 @@ func (w *stream) serve(r *http.Request, out http.ResponseWriter) {
 		return
 	}
 	_ = w.run(r.Context(), e)
-	if e.packer != nil { // where the reader has gone, this fails
+	if e.packer != nil { // fails if the reader has left
 		_ = e.write(e.stream.end())
 	}
 }
@@ -379,10 +380,10 @@ func (e *events) send(t *turn, told *event) error {
 // stop implements recipient.
 func (e *events) stop() { _ = e.out.SetWriteDeadline(past) }
 
-// past is a time at which no write may go on.
+// past is a deadline at which every write fails.
 var past = time.Unix(1, 0)
 
-// sse is the event as it is sent. It is not to be written to.
+// sse is the event as bytes to send. The caller must not modify them.
 func (e *event) sse(s *rest.Schema) ([]byte, error) {
 	if e.sent != nil {
 		return e.sent.plain.get(func() ([]byte, error) { return e.appendSSE(s) })
@@ -390,7 +391,7 @@ func (e *event) sse(s *rest.Schema) ([]byte, error) {
 	return e.appendSSE(s)
 }
 
-// packed is the same as parts of gzip streams have it.
+// packed is the same in its form in gzip streams.
 func (e *event) packed(by *packer, s *rest.Schema) (*packed, error) {
 	pack := func() (*packed, error) {
 		b, err := e.sse(s)
@@ -425,7 +426,7 @@ func (e *events) writeIn(t *turn, b []byte) error {
 	if err := e.out.SetWriteDeadline(time.Now().Add(e.patient)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
-	if e.sends.isCut(t) { // by stop, whose deadline is gone
+	if e.sends.isCut(t) { // by stop, whose deadline was just replaced
 		return os.ErrDeadlineExceeded
 	}
 	if _, err := e.body.Write(b); err != nil {

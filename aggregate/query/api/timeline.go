@@ -46,7 +46,7 @@ func (a *API) timeline(ctx context.Context, s *table.State, in *wire.TimelineReq
 	return of(s, out)
 }
 
-// moment is what one window in memory came to.
+// moment sums up one window in memory.
 func (a *API) moment(ctx context.Context, w *table.Window, k viewKey, in *wire.TimelineRequest) (m *wire.Moment, err error) {
 	v, err := a.windowView(ctx, w, k.signal, k.level)
 	if err != nil {
@@ -62,7 +62,7 @@ func (a *API) moment(ctx context.Context, w *table.Window, k viewKey, in *wire.T
 		count(m, c.Observations, c.Heavy, c.State)
 		if f.oneCell() {
 			m.Cell = v.names.cell(c, &v.covers[i])
-			m.Cell.Since, m.Cell.SustainedS, m.Cell.CongestedRatio = nil, 0, 0 // as in the store, which says so at the end of a range alone
+			m.Cell.Since, m.Cell.SustainedS, m.Cell.CongestedRatio = nil, 0, 0 // as in the store, which has them only at the end of a range
 		}
 	}
 	for _, l := range w.Rows.Locations(k.signal, v.names.at(k.level)) {
@@ -105,7 +105,7 @@ func (a *API) pastTimeline(ctx context.Context, in *wire.TimelineRequest) (*answ
 			return nil, err
 		}
 	}
-	if q.Step >= time.Second { // of shorter ones there are those with something heavy alone
+	if q.Step >= time.Second { // shorter windows exist only with heavy observations
 		t.fill(in.GetTop() > 0 || len(f.src)+len(f.dst) == 0)
 	}
 	out := &wire.TimelineResponse{About: a.pastAbout(q), StepS: q.Step.Seconds(), HeavyOnly: q.Step < time.Second}
@@ -125,7 +125,8 @@ func (a *API) steps(ctx context.Context, in *wire.TimelineRequest) (pastQuestion
 	return q, err
 }
 
-// cut cuts the question's range into so many windows at most of the step, which may be empty.
+// cut cuts the question's range into at most most windows of the step; by default it chooses the
+// step.
 func (a *API) cut(ctx context.Context, q *query.Question, in *durationpb.Duration, most int) error {
 	step := in.AsDuration()
 	if in != nil && step <= 0 {
@@ -185,7 +186,8 @@ func (t *pastMoments) addCells(ctx context.Context, r query.Reader, f *filter) e
 	return nil
 }
 
-// fill adds the windows in which nothing was observed. They are missing where all cells were asked for.
+// fill adds the windows without observations. If all cells were asked for, such a window is
+// incomplete.
 func (t *pastMoments) fill(all bool) {
 	for start := t.question.From.UnixNano(); start < t.question.To.UnixNano(); start += int64(t.question.Step) {
 		if t.at[start] == nil && all {

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// maxStatementCells bounds the cells that are listed under a statement.
+	// maxStatementCells bounds the cells listed under a statement.
 	maxStatementCells = 20
-	// maxStatementNames bounds the locations and the sources that are listed under a statement.
+	// maxStatementNames bounds the locations and the sources listed under a statement.
 	maxStatementNames = 64
-	// statementBytes and statementCellBytes are about the size of a statement with its names, and of each
-	// of its cells.
+	// statementBytes and statementCellBytes are the approximate sizes of a statement with its
+	// names, and of each of its cells.
 	statementBytes, statementCellBytes = 8 << 10, 24
 )
 
-// ofAllSignals asks for the locations of all signals as they were resolved. The signal is only the one
-// that a scope begins with.
+// ofAllSignals selects the resolved locations of all signals. The signal only initializes the
+// scope.
 type ofAllSignals struct{ *wire.VerdictRequest }
 
 // GetSignal implements subject.
@@ -52,7 +52,7 @@ func (a *API) verdict(ctx context.Context, s *table.State, in *wire.VerdictReque
 	return of(s, on.names.verdict(v, on.about, int(in.GetTop())))
 }
 
-// verdictOf makes the verdict, of memory once for each revision.
+// verdictOf returns the verdict, for memory computed once per revision.
 func (a *API) verdictOf(ctx context.Context, s *table.State, on *scope, f *fabric.Fabric) (*query.FabricVerdict, error) {
 	if s == nil {
 		return a.makeVerdict(ctx, s, on, f)
@@ -99,7 +99,7 @@ func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fab
 	return query.NewFabricVerdict(g), nil
 }
 
-// signalsOf are those that have values.
+// signalsOf returns the signals that have values.
 func (a *API) signalsOf(ctx context.Context, s *table.State) (list []csig.Signal, err error) {
 	var all []csig.Signal
 	if s != nil {
@@ -119,7 +119,7 @@ func (a *API) signalsOf(ctx context.Context, s *table.State) (list []csig.Signal
 	return list, nil
 }
 
-// seen is how much of a range was seen.
+// seen returns the coverage of a range.
 func (a *API) seen(ctx context.Context, s *table.State, on *scope) (query.Producers, error) {
 	if s != nil {
 		p := query.Producers{Expected: s.Coverage.Expected, Present: s.Coverage.Present(), Covered: 1}
@@ -137,7 +137,7 @@ func (a *API) seen(ctx context.Context, s *table.State, on *scope) (query.Produc
 	return query.Producers{Expected: int(on.about.ExpectedProducers), Present: int(on.about.PresentProducers), Covered: on.about.CompletenessRatio}, err
 }
 
-// signalRows reads the rows of the signal of a scope.
+// signalRows reads the rows of the scope's signal.
 func (a *API) signalRows(ctx context.Context, s *table.State, on *scope) (query.SignalRows, error) {
 	rows := query.SignalRows{Signal: on.Signal}
 	var err error
@@ -146,7 +146,7 @@ func (a *API) signalRows(ctx context.Context, s *table.State, on *scope) (query.
 	}
 	q := on.Question
 	if s == nil && rows.Recent.Length == int64(time.Second) {
-		q.Resolution = time.Second // states of cells and of places are of the same windows
+		q.Resolution = time.Second // states of cells and of places use the same windows
 	}
 	if rows.Cells, err = on.Cells(ctx, q); err != nil {
 		return rows, err
@@ -158,8 +158,8 @@ func (a *API) signalRows(ctx context.Context, s *table.State, on *scope) (query.
 	return rows, err
 }
 
-// earlier are the windows of a range of the store before the recent ones, nil where there are none. They
-// are as short as their number allows.
+// earlier returns the windows of a range of the store before the recent ones, nil for none. They
+// are as short as the limit on their number allows.
 func (a *API) earlier(ctx context.Context, on *scope, recent *query.Recent) (*query.Recent, error) {
 	q := on.Question
 	q.Resolution = time.Duration(recent.Length)
@@ -172,7 +172,7 @@ func (a *API) earlier(ctx context.Context, on *scope, recent *query.Recent) (*qu
 	return &query.Recent{Thresholds: a.Thresholds, Length: int64(q.Step), End: q.To.UnixNano(), Windows: windows}, err
 }
 
-// describe is a location, as far as it is known.
+// describe describes a location as far as it is known.
 func (n *names) describe(id aggregate.LocationID) *fabric.Location {
 	if l, ok := n.locations[id]; ok {
 		return l
@@ -180,7 +180,7 @@ func (n *names) describe(id aggregate.LocationID) *fabric.Location {
 	return &fabric.Location{ID: id, Name: n.locationName(id), Kind: fabric.KindUnknown}
 }
 
-// describeGroup is a group, as far as it is known.
+// describeGroup describes a group as far as it is known.
 func (n *names) describeGroup(id aggregate.GroupID) fabric.Group {
 	if i := slices.IndexFunc(n.groups, func(g fabric.Group) bool { return g.ID == id }); i >= 0 {
 		return n.groups[i]
@@ -188,7 +188,7 @@ func (n *names) describeGroup(id aggregate.GroupID) fabric.Group {
 	return fabric.Group{ID: id, Name: n.groupName(id)}
 }
 
-// verdict is the answer that a verdict gives.
+// verdict converts a verdict to its answer.
 func (n *names) verdict(v *query.FabricVerdict, about *wire.About, top int) *wire.VerdictResponse {
 	out := &wire.VerdictResponse{
 		About: about, Kind: wire.VerdictKind(v.Kind + 1), Text: v.Text, Notes: v.Notes, Signals: csig.SignalNames(v.Signals),
@@ -229,7 +229,7 @@ func (n *names) statement(rank uint32, s *query.Statement) *wire.Statement {
 	return out
 }
 
-// stampOf is a time in Unix ns, nil for 0.
+// stampOf converts Unix ns, nil for 0.
 func stampOf(ns int64) *timestamppb.Timestamp {
 	if ns == 0 {
 		return nil

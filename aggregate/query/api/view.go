@@ -18,16 +18,16 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// view is the cells of one signal, of some windows, with modes at a level, by source and
+// view is the cells of one signal in some windows, with modes at a level, by source and
 // destination. It never changes.
 type view struct {
 	names  *names
 	cells  []aggregate.CellStats
 	covers []table.CellCoverage // of the cells
-	texts  func() [][]byte      // each as JSON, made when it is asked for first
+	texts  func() [][]byte      // as JSON, encoded on first use
 }
 
-// viewKey says which view of the last windows of a state.
+// viewKey identifies a view of a state's last windows.
 type viewKey struct {
 	signal  csig.Signal
 	level   fabric.Level
@@ -35,16 +35,16 @@ type viewKey struct {
 	length  time.Duration // of a window
 }
 
-// viewOf is a view of certain windows: of the last ones of a revision, or of the one window
-// that a revision brought, by its start in Unix ns.
+// viewOf is a view of certain windows: of the last ones of a revision, or of the one window that
+// a revision added, by its start in Unix ns.
 type viewOf struct {
 	viewKey
 	revision uint64
 	start    int64
 }
 
-// view gives the view, made once for each revision. Cells in which nothing was observed, or not lately,
-// are in it without numbers, but for short windows, from which most cells are missing.
+// view returns the view, computed once per revision. It includes cells without recent
+// observations, without numbers, except for short windows, in which most cells are missing.
 func (a *API) view(ctx context.Context, s *table.State, k viewKey) (*view, error) {
 	windows := s.Last(k.windows)
 	if len(windows) == 0 {
@@ -93,7 +93,7 @@ func (a *API) windowView(ctx context.Context, w *table.Window, s csig.Signal, le
 	})
 }
 
-// cellsIn are those of one window.
+// cellsIn returns the cells of one window.
 func cellsIn(w *table.Window, n *names, s csig.Signal, level fabric.Level) []aggregate.CellStats {
 	if level == fabric.LevelLocation {
 		return w.Cells(s)
@@ -101,7 +101,8 @@ func cellsIn(w *table.Window, n *names, s csig.Signal, level fabric.Level) []agg
 	return w.Rows.Cells(s, n.at(level))
 }
 
-// makeView makes a view once for each version of the names. cells gives its cells under names.
+// makeView computes a view once for each version of the names. cells returns its cells with
+// names.
 func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) ([]aggregate.CellStats, []table.CellCoverage)) (*view, error) {
 	n, err := a.names.get(ctx)
 	if err != nil {
@@ -125,14 +126,14 @@ func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) ([]agg
 	})
 }
 
-// Sizes in memory, in bytes, about.
+// Approximate sizes in memory, in bytes.
 const (
-	cellBytes = 336 // of aggregate.CellStats, its coverage, and what leads to its text
-	textBytes = 570 // of that text
+	cellBytes = 336 // of aggregate.CellStats, its coverage, and references to its text
+	textBytes = 570 // of its text
 	rowBytes  = 200 // of table.Rows
 )
 
-// size is about how many bytes the view takes with its texts.
+// size is the approximate memory of the view with its texts.
 func (v *view) size() int { return len(v.cells) * (cellBytes + textBytes) }
 
 func newView(n *names, cells []aggregate.CellStats, covers []table.CellCoverage) *view {
@@ -165,7 +166,7 @@ func (v *view) messages(chosen []int) []*wire.Cell {
 	return list
 }
 
-// asked is the view that a question is about.
+// asked returns the view for a question.
 func (a *API) asked(ctx context.Context, s *table.State, in subject, windows int) (*view, viewKey, error) {
 	k, err := stateKey(s, in, windows)
 	if err != nil {
@@ -179,27 +180,27 @@ func (a *API) asked(ctx context.Context, s *table.State, in subject, windows int
 	return v, k, err
 }
 
-// lately is what was asked for lately, and is made for each revision before it is asked for
-// again.
+// lately records recently requested results, which are computed for each revision before the next
+// request.
 type lately struct {
 	mu   sync.Mutex
 	list map[any]wish
 }
 
-// wish is one such thing.
+// wish is one such result.
 type wish struct {
-	at   time.Time // when it was asked for last
+	at   time.Time // of the last request
 	make func(context.Context, *table.State) error
 }
 
 const (
-	// maxWishes bounds what is made for each revision.
+	// maxWishes bounds the results computed for each revision.
 	maxWishes = 16
-	// wishedFor is how long a thing is made for after it was asked for.
+	// wishedFor is how long after its last request a result is computed.
 	wishedFor = time.Minute
 )
 
-// note says that something was asked for, and how it is made for another revision.
+// note records a request, and how to compute its result for another revision.
 func (l *lately) note(key any, now time.Time, again func(context.Context, *table.State) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,14 +225,14 @@ func (l *lately) wishes(now time.Time) (list []wish) {
 	return list
 }
 
-// prepare makes what was asked for lately. Where that fails, whoever asks is told.
+// prepare computes recently requested results. After a failure, the next request gets the error.
 func (a *API) prepare(ctx context.Context, s *table.State) {
 	for _, w := range a.lately.wishes(a.Now()) {
 		_ = w.make(ctx, s)
 	}
 }
 
-// filter chooses cells. Empty lists choose all; lists are ordered, each number once.
+// filter selects cells. Empty lists select all; lists are sorted without duplicates.
 type filter struct {
 	src, dst  []aggregate.GroupID
 	locations []aggregate.LocationID
@@ -241,7 +242,7 @@ type filter struct {
 	maxRoom   optional
 }
 
-// among reports whether an ordered list has an id; an empty one has all.
+// among reports whether a sorted list contains an id; an empty one contains all.
 func among[T cmp.Ordered](list []T, id T) bool {
 	_, found := slices.BinarySearch(list, id)
 	return found || len(list) == 0
@@ -262,11 +263,11 @@ func (f *filter) takes(c *aggregate.CellStats) bool {
 		return true
 	}
 	room := c.MeanValue()
-	// A cell without a value has no room that is known: neither bound takes NaN.
+	// A cell without a value has an unknown mean: neither bound accepts NaN.
 	return (!f.minRoom.set || room >= f.minRoom.value) && (!f.maxRoom.set || room <= f.maxRoom.value)
 }
 
-// chosen are the indexes of the cells that the filter takes.
+// chosen returns the indexes of the cells that the filter accepts.
 func (v *view) chosen(f *filter) []int {
 	list := make([]int, 0, len(v.cells))
 	for i := range v.cells {
@@ -277,7 +278,7 @@ func (v *view) chosen(f *filter) []int {
 	return list
 }
 
-// about says what an answer of the last windows is of, as of now.
+// about describes an answer from the last windows, as of now.
 func (a *API) about(s *table.State, k viewKey) *wire.About {
 	now := a.Now()
 	out := &wire.About{
@@ -295,7 +296,7 @@ func (a *API) about(s *table.State, k viewKey) *wire.About {
 	return out
 }
 
-// ageOf is how old the newest rows of a state are, in seconds, nil before the first.
+// ageOf is the age of a state's newest rows, in seconds, nil before the first.
 func ageOf(s *table.State, now time.Time) *float64 {
 	if s.Coverage.Newest.IsZero() {
 		return nil
@@ -309,19 +310,19 @@ func age(end, now time.Time) *float64 {
 	return &s
 }
 
-// made holds what was made of revisions and windows, which never change, for those who ask
-// the same: each thing is made once, and what nobody asked for lately gives way. It is safe
-// for concurrent use.
+// made is a cache of results for revisions and windows, which never change. It computes each
+// result once for equal requests, and drops the least recently used ones. It is safe for
+// concurrent use.
 type made struct {
 	most int // bytes
 
 	mu    sync.Mutex
 	known map[any]*list.Element // of *thing
-	order *list.List            // what was asked for last is in front
+	order *list.List            // most recently used in front
 	bytes int
 }
 
-// thing is one of them. size is known when it has been made.
+// thing is one cached result. size is set once it is computed.
 type thing struct {
 	key   any
 	once  sync.Once
@@ -330,16 +331,16 @@ type thing struct {
 	err   error
 }
 
-// leastSize is what the smallest thing counts for, in bytes.
+// leastSize is the minimum size that is charged for a result, in bytes.
 const leastSize = 512
 
 func newMade(most int) *made {
 	return &made{most: most, known: make(map[any]*list.Element), order: list.New()}
 }
 
-// once gives what was made under the key, or makes it; f says how large it is, in bytes, about.
-// What could not be made is tried again by all who wait for it, each for itself: it may have
-// failed because one of them has left.
+// once returns the result for the key, computing it if needed; f also returns its approximate
+// size in bytes. After a failure each waiting caller computes it again for itself: it may have
+// failed because one of them left.
 func once[T any](m *made, key any, f func() (value T, size int, err error)) (T, error) {
 	t := m.at(key)
 	mine := false
@@ -357,7 +358,7 @@ func once[T any](m *made, key any, f func() (value T, size int, err error)) (T, 
 	return value, t.err
 }
 
-// at is the thing of the key, made or not.
+// at returns the entry for the key, computed or not.
 func (m *made) at(key any) *thing {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -370,14 +371,14 @@ func (m *made) at(key any) *thing {
 	return t
 }
 
-// weigh takes the size of a thing into account, and forgets those beyond the bound. One that
-// failed, or is larger than all there is room for, is forgotten itself.
+// weigh charges the size of a result, and drops others beyond the bound. A result that failed, or
+// is larger than the whole cache, is dropped itself.
 func (m *made) weigh(t *thing, size int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, held := m.known[t.key]
 	if !held || e.Value != t {
-		return // it has given way already
+		return // it was dropped already
 	}
 	if t.err != nil || size > m.most {
 		m.forget(e)
@@ -390,14 +391,14 @@ func (m *made) weigh(t *thing, size int) {
 	}
 }
 
-// forget takes a thing out; one that is being made counts for nothing. The caller holds mu.
+// forget drops an entry; one that is not computed yet has no size. The caller holds mu.
 func (m *made) forget(e *list.Element) {
 	t := m.order.Remove(e).(*thing)
 	delete(m.known, t.key)
 	m.bytes -= t.size
 }
 
-// lazily is something that is made once, by whoever needs it first.
+// lazily is a value that is computed once, on first use.
 type lazily[T any] struct {
 	once  sync.Once
 	value T

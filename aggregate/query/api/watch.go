@@ -21,7 +21,7 @@ import (
 type watch struct {
 	*stream
 	in     *wire.WatchRequest
-	newest time.Time // end of the newest window that was told
+	newest time.Time // end of the newest window that was sent
 	base   base
 }
 
@@ -61,7 +61,7 @@ func (w *watch) snapshot(ctx context.Context, s *table.State) error {
 		if t, wait, ended = w.api.sends.enter(key, bytes, w.to.stop); t != nil {
 			break
 		}
-		s = nil // those that wait for room must not keep states
+		s = nil // streams that wait for room must not keep states
 		if err := untilEnded(ctx, wait, ended); err != nil {
 			return err
 		}
@@ -75,7 +75,8 @@ func (w *watch) snapshot(ctx context.Context, s *table.State) error {
 		}
 		chosen := v.chosen(f)
 		value := &wire.CellsResponse{About: w.api.about(s, w.key), Total: uint64(len(chosen))}
-		// A reader that goes away before synced has not got it all: only that carries an id.
+		// A reader that leaves before synced has not received all cells: only synced carries an
+		// id.
 		e := &event{name: eventSnapshot, content: content{value: value, view: v, chosen: chosen}}
 		if w.in.GetEncoding() == inFrames {
 			e.content = content{value: value}
@@ -90,15 +91,15 @@ func (w *watch) snapshot(ctx context.Context, s *table.State) error {
 	if newest := s.Newest(); newest != nil {
 		w.newest = newest.End
 	}
-	synced := token(s) // a reader that is slow must not keep the state
+	synced := token(s) // a slow reader must not keep the state
 	if err := w.told(t, e); err != nil {
 		return err
 	}
 	return w.tell(eventSynced, synced, &wire.Synced{Revision: synced})
 }
 
-// changed sends the windows that a revision changed, of which the last carries the id, or names those
-// that are on disk now.
+// changed sends the windows that a revision changed, of which the last carries the id, or the
+// starts of those that are now on disk.
 func (w *watch) changed(ctx context.Context, step table.Step) error {
 	if step.Kind == table.Durable {
 		durable := &wire.Durable{}
@@ -108,7 +109,7 @@ func (w *watch) changed(ctx context.Context, step table.Step) error {
 		return w.tell(eventDurable, "", durable)
 	}
 	id, revision := token(step.State), step.State.Revision
-	left := slices.Clone(step.Windows) // a reader that is slow must keep neither the state nor windows that it was sent
+	left := slices.Clone(step.Windows) // a slow reader must keep neither the state nor windows already sent
 	step = table.Step{}
 	for len(left) > 0 {
 		window := left[0]
@@ -176,7 +177,7 @@ func (w *watch) window(ctx context.Context, id string, window *table.Window, of 
 	return e, err
 }
 
-// flows are those of a window that the watch asks for.
+// flows returns the flows of a window that the watch asks for.
 func (w *watch) flows(window *table.Window, n *names, f *filter) (list []*wire.Flow, err error) {
 	most := int(w.in.GetFlows())
 	if most == 0 {
@@ -200,13 +201,13 @@ func (w *watch) flows(window *table.Window, n *names, f *filter) (list []*wire.F
 	return list, nil
 }
 
-// links chooses flows by link alone: locations are at the watch's level.
+// links selects flows only by link: the watch's locations are at its own level.
 type links struct{ *wire.WatchRequest }
 
 // GetLocation implements placeChoice.
 func (links) GetLocation() []string { return nil }
 
-// filtered gives a view, and the filter under the names that it is made with.
+// filtered returns a view, and the filter with the view's names.
 func (w *watch) filtered(v *view, err error) (*view, *filter, error) {
 	if err != nil {
 		return nil, nil, err
@@ -215,10 +216,10 @@ func (w *watch) filtered(v *view, err error) (*view, *filter, error) {
 	return v, &f, err
 }
 
-// inFrames is the encoding of a watch whose cells come as query.FramesHead says.
+// inFrames is the encoding of a watch whose cells are in the form of query.FramesHead.
 const inFrames = "frames"
 
-// asFrames puts cells of a window, or of several that begin then, into an event.
+// asFrames encodes the cells of a window, or of several with that start and end, into an event.
 func asFrames(cells []aggregate.CellStats, start, end *timestamppb.Timestamp, into *[]byte) (size int, err error) {
 	from, to := start.AsTime(), end.AsTime()
 	if *into, err = query.EncodeFrame(from.UnixNano(), int64(to.Sub(from)), cells); err != nil {
@@ -227,7 +228,7 @@ func asFrames(cells []aggregate.CellStats, start, end *timestamppb.Timestamp, in
 	return len(*into), nil
 }
 
-// only are the chosen cells with observations.
+// only returns the chosen cells with observations.
 func (v *view) only(chosen []int) []aggregate.CellStats {
 	list := make([]aggregate.CellStats, 0, len(chosen))
 	for _, i := range chosen {
@@ -238,15 +239,15 @@ func (v *view) only(chosen []int) []aggregate.CellStats {
 	return list
 }
 
-// base is the window that a watcher was told of last in an event of its own, of those that
-// were the newest then. The zero value is none.
+// base is the window in the last window event sent to a watcher, if it was the newest at that
+// time. The zero value is none.
 type base struct {
-	window weak.Pointer[table.Window] // a reader that is slow must not keep it: nil once memory has forgotten it
+	window weak.Pointer[table.Window] // a slow reader must not keep it: nil once memory has dropped it
 	is     baseIs
 }
 
-// baseIs tells bases apart, without keeping their windows. names is the version of the names
-// that the window was told under.
+// baseIs identifies a base without keeping its window. names is the version of the names that the
+// window was sent with.
 type baseIs struct {
 	revision uint64
 	start    int64 // Unix ns
@@ -257,11 +258,11 @@ func baseOf(w *table.Window, names uint64) base {
 	return base{weak.Make(w), baseIs{w.Revision, w.Start.UnixNano(), names}}
 }
 
-// windowFrames puts the cells of a window into its event: those that differ from the base,
-// where it has one and that is less than all of them.
+// windowFrames puts the cells of a window into its event: only those that differ from the base,
+// if there is one and at most half of the cells differ.
 func (w *watch) windowFrames(ctx context.Context, into *wire.WindowEvent, v *view, f *filter, is baseIs) (content, error) {
 	cells := v.only(v.chosen(f))
-	// Under other names, cells would not be compared with what was told.
+	// After a change of names, the cells could not be compared with those sent.
 	if last := w.base.window.Value(); last != nil && w.base.is == is && is.names == v.names.version {
 		before, err := w.api.windowView(ctx, last, w.key.signal, w.key.level)
 		if err != nil {
@@ -276,15 +277,14 @@ func (w *watch) windowFrames(ctx context.Context, into *wire.WindowEvent, v *vie
 	return content{value: into, bytes: size}, err
 }
 
-// changes are the cells that are not as they were before, and those that have gone, without
-// observations; few is false where they are more than most. All are ordered by source and
-// destination.
+// changes returns the cells that have changed, and those that are gone, without observations; few
+// is false if there are more than most. All are ordered by source and destination.
 func changes(before, now []aggregate.CellStats, most int) (list []aggregate.CellStats, few bool) {
 	for len(before) > 0 || len(now) > 0 {
 		if len(list) > most {
 			return nil, false
 		}
-		order := 1 // where there are none before any more
+		order := 1 // if before is empty
 		if len(before) > 0 {
 			order = -1
 			if len(now) > 0 {
@@ -307,7 +307,7 @@ func changes(before, now []aggregate.CellStats, most int) (list []aggregate.Cell
 	return list, len(list) <= most
 }
 
-// framed is the cell without the words behind its state, which frames do not have.
+// framed is the cell without the details of its state, which frames lack.
 func framed(c aggregate.CellStats) aggregate.CellStats {
 	c.Verdict, c.JudgedWindows, c.CongestedWindows = aggregate.Verdict{}, 0, 0
 	return c

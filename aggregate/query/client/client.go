@@ -1,7 +1,7 @@
-// Package client asks a csigscope query API: for cells, paths and locations, and for changes
-// as they come.
+// Package client is a client of a csigscope query API: for cells, paths and locations, and for
+// changes as they happen.
 //
-// It knows the API's address and its messages. It must never know what answers are used for.
+// It knows the API's address and its messages. It must never know the use of answers.
 package client
 
 import (
@@ -33,11 +33,11 @@ const (
 	maxProblem = 64 << 10
 )
 
-// Client asks one server. Questions take the parameters of /openapi.json, and are put as
+// Client queries one server. Questions take the parameters of /openapi.json, and are sent as
 // calls. It is safe for concurrent use.
 type Client struct {
-	// Retrying, if not nil, is told why a watch opens its stream again after a wait. It is
-	// called by Watch, and set before that.
+	// Retrying, if not nil, is called when Watch will reopen its stream after a wait, with the
+	// reason. Set it before Watch.
 	Retrying func(why error, wait time.Duration)
 
 	base   string
@@ -47,7 +47,7 @@ type Client struct {
 	retry  time.Duration // first wait before a stream is opened again
 }
 
-// Error is a refusal: what is wrong with the question, and what to change.
+// Error is a refusal: the problem with the question, and how to fix it.
 type Error struct{ *wire.Problem }
 
 // Error implements error.
@@ -72,8 +72,8 @@ func New(server string, h *http.Client) (*Client, error) {
 	return c, nil
 }
 
-// problems is an HTTP client for which an answer with a problem (RFC 9457) is an Error, also
-// where it is not the API that refuses.
+// problems is an HTTP client that turns an answer with a problem (RFC 9457) into an Error, even
+// one from another source than the API.
 type problems struct{ *http.Client }
 
 // Do implements connect.HTTPClient.
@@ -94,7 +94,7 @@ func (p problems) Do(r *http.Request) (*http.Response, error) {
 	return nil, e
 }
 
-// ask puts a question. in is its message, without parameters.
+// ask sends a question. in is its message, without parameters.
 func ask[Q, R any](ctx context.Context, c *Client, name string, in *Q, parameters url.Values, call func(context.Context, *connect.Request[Q]) (*connect.Response[R], error)) (*R, error) {
 	if err := c.parse(parameters, in); err != nil {
 		return nil, fmt.Errorf("ask for %s: %w", name, err)
@@ -106,7 +106,7 @@ func ask[Q, R any](ctx context.Context, c *Client, name string, in *Q, parameter
 	return answer.Msg, nil
 }
 
-// parse sets a message to parameters; what the server would refuse is refused here.
+// parse sets a message to parameters; it refuses invalid ones as the server would.
 func (c *Client) parse(parameters url.Values, in any) error {
 	m, ok := in.(proto.Message)
 	if !ok {
@@ -120,7 +120,7 @@ func (c *Client) parse(parameters url.Values, in any) error {
 	return err
 }
 
-// refusal is the Error that a call was refused with, or else the error itself.
+// refusal returns the Error in a refused call, or else the error itself.
 func refusal(err error) error {
 	refused, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -139,12 +139,12 @@ func refusal(err error) error {
 	return err
 }
 
-// Cells is a page of cells.
+// Cells returns a page of cells.
 func (c *Client) Cells(ctx context.Context, parameters url.Values) (*wire.CellsResponse, error) {
 	return ask(ctx, c, "cells", &wire.CellsRequest{}, parameters, c.calls.Cells)
 }
 
-// AllCells are the cells of all pages, of one revision.
+// AllCells returns the cells of all pages, of one revision.
 func (c *Client) AllCells(ctx context.Context, parameters url.Values) (*wire.CellsResponse, error) {
 	all, err := c.Cells(ctx, parameters)
 	if err != nil {
@@ -161,7 +161,7 @@ func (c *Client) AllCells(ctx context.Context, parameters url.Values) (*wire.Cel
 	return all, nil
 }
 
-// with are parameters with another one.
+// with adds a parameter to a copy of parameters.
 func with(parameters url.Values, name, value string) url.Values {
 	out := maps.Clone(parameters)
 	if out == nil {
@@ -171,63 +171,64 @@ func with(parameters url.Values, name, value string) url.Values {
 	return out
 }
 
-// Verdict says in words where the fabric chokes.
+// Verdict describes in words where the fabric is congested.
 func (c *Client) Verdict(ctx context.Context, parameters url.Values) (*wire.VerdictResponse, error) {
 	return ask(ctx, c, "verdict", &wire.VerdictRequest{}, parameters, c.calls.Verdict)
 }
 
-// Path is one source and destination.
+// Path returns one source and destination.
 func (c *Client) Path(ctx context.Context, parameters url.Values) (*wire.PathResponse, error) {
 	return ask(ctx, c, "path", &wire.PathRequest{}, parameters, c.calls.Path)
 }
 
-// Locations are those that heavily loaded observations name most.
+// Locations returns the locations that heavily loaded observations name most.
 func (c *Client) Locations(ctx context.Context, parameters url.Values) (*wire.LocationsResponse, error) {
 	return ask(ctx, c, "locations", &wire.LocationsRequest{}, parameters, c.calls.Locations)
 }
 
-// Links are the ports of the fabric, and the locations that were named.
+// Links returns the ports of the fabric, and the named locations.
 func (c *Client) Links(ctx context.Context, parameters url.Values) (*wire.LinksResponse, error) {
 	return ask(ctx, c, "links", &wire.LinksRequest{}, parameters, c.calls.Links)
 }
 
-// Topology is what the fabric file says about paths.
+// Topology returns the fabric file's topology.
 func (c *Client) Topology(ctx context.Context, parameters url.Values) (*wire.TopologyResponse, error) {
 	return ask(ctx, c, "topology", &wire.TopologyRequest{}, parameters, c.calls.Topology)
 }
 
-// Flows is a page of flows.
+// Flows returns a page of flows.
 func (c *Client) Flows(ctx context.Context, parameters url.Values) (*wire.FlowsResponse, error) {
 	return ask(ctx, c, "flows", &wire.FlowsRequest{}, parameters, c.calls.Flows)
 }
 
-// Findings is a page of findings.
+// Findings returns a page of findings.
 func (c *Client) Findings(ctx context.Context, parameters url.Values) (*wire.FindingsResponse, error) {
 	return ask(ctx, c, "findings", &wire.FindingsRequest{}, parameters, c.calls.Findings)
 }
 
-// Timeline is what each window came to.
+// Timeline returns a summary of each window.
 func (c *Client) Timeline(ctx context.Context, parameters url.Values) (*wire.TimelineResponse, error) {
 	return ask(ctx, c, "timeline", &wire.TimelineRequest{}, parameters, c.calls.Timeline)
 }
 
-// Health is how fresh and complete answers are, and what the store holds.
+// Health returns the freshness and completeness of answers, and the extent of the store.
 func (c *Client) Health(ctx context.Context) (*wire.HealthResponse, error) {
 	return ask(ctx, c, "health", &wire.HealthRequest{}, nil, c.calls.Health)
 }
 
-// maxRetry bounds the wait before a stream is opened again.
+// maxRetry bounds the wait before a stream is reopened.
 const maxRetry = 30 * time.Second
 
-// Watch calls handle for each event, until ctx ends, handle fails, or the server refuses the
-// question, or never answered. A stream that breaks off is opened again and resumes; where that
+// Watch calls handle for each event, until ctx ends, handle fails, the server refuses the
+// question, or the first attempt gets no answer. A broken stream is reopened and resumes; if that
 // is not possible, it begins with a gap and a snapshot.
 func (c *Client) Watch(ctx context.Context, parameters url.Values, handle func(*wire.WatchResponse) error) error {
 	in := &wire.WatchRequest{}
 	return follow(ctx, c, "watch", in, &in.After, parameters, c.calls.Watch, handle)
 }
 
-// Changes is Watch for a stream of changes, which begins with an initial event in place of a snapshot.
+// Changes is Watch for a stream of changes, which begins with an initial event instead of a
+// snapshot.
 func (c *Client) Changes(ctx context.Context, parameters url.Values, handle func(*wire.ChangesResponse) error) error {
 	in := &wire.ChangesRequest{}
 	return follow(ctx, c, "changes", in, &in.After, parameters, c.calls.Changes, handle)
@@ -248,7 +249,7 @@ type (
 	}
 )
 
-// follow reads streams one after the other. in is their question, without parameters, and after its
+// follow reads one stream after another. in is their question, without parameters, and after its
 // field for the revision to resume after.
 func follow[Q, R any, P question[Q], E event[R]](ctx context.Context, c *Client, name string, in P, after *string, parameters url.Values, call streamCall[Q, R], handle func(*R) error) error {
 	if err := c.parse(parameters, in); err != nil {
@@ -289,7 +290,7 @@ func follow[Q, R any, P question[Q], E event[R]](ctx context.Context, c *Client,
 	}
 }
 
-// handlerError is an error of the caller's own.
+// handlerError is an error of the caller's handler.
 type handlerError struct{ error }
 
 // read reads one stream to its end.
@@ -319,18 +320,18 @@ const (
 	TableFindings = "export/findings"
 )
 
-// Exported is how a table ended.
+// Exported describes the end of a table.
 type Exported struct {
 	Rows     int
 	Complete bool
-	CutBy    string // rows or time, where it is not complete
+	CutBy    string // rows or time, if it is not complete
 }
 
-// errCutOff says that a transfer has broken off.
+// errCutOff reports a transfer that broke off.
 var errCutOff = errors.New("the table broke off: ask again, or for less")
 
-// Export writes a table to w as it comes. Parameters are those of /api/v1/export and below;
-// format is csv, parquet or arrow. What w has got is of no use after an error.
+// Export writes a table to w as it arrives. Parameters are those of /api/v1/export and below;
+// format is csv, parquet or arrow. After an error the bytes in w are useless.
 func (c *Client) Export(ctx context.Context, table string, parameters url.Values, w io.Writer) (*Exported, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/api/v1/"+table+"?"+parameters.Encode(), nil)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 )
 
-// Counting counts what another reader is asked. It is safe for concurrent use.
+// Counting counts the calls of another reader. It is safe for concurrent use.
 type Counting struct {
 	Reader *Memory
 	n      atomic.Int64
 }
 
-// Count is how often the reader was asked for something.
+// Count is the number of calls.
 func (c *Counting) Count() int { return int(c.n.Load()) }
 
 func (c *Counting) counted() *Memory {

@@ -25,10 +25,10 @@ const (
 	portSpeed = 100e9 // bit/s
 )
 
-// Fabric makes a leaf-spine fabric of one rack a leaf with four spines, and windows
-// of 1 s of a training job's traffic: a ring all-reduce in bursts, an incast on one
-// rack, storage in the background, a rack whose tap is silent and one whose tap
-// falls silent after half of the time. The same arguments make the same rows.
+// Fabric makes a leaf-spine fabric with one rack per leaf and four spines, and windows of 1 s of
+// a training job's traffic: a ring all-reduce in bursts, an incast on one rack, storage in the
+// background, a rack whose tap is silent and one whose tap becomes silent after half of the time.
+// The same arguments make the same rows.
 func Fabric(racks, windows int) *Memory {
 	f := &maker{
 		memory: &Memory{Resolution: time.Second}, racks: racks,
@@ -49,8 +49,8 @@ type maker struct {
 	ports  map[string]aggregate.LocationID
 }
 
-// Peers are those of Fabric: every leaf's uplink goes to the spine of its number, and every
-// spine's downlink to the leaf.
+// Peers returns the peers in Fabric: every leaf's uplink goes to the spine with its number, and
+// every spine's downlink to the leaf.
 func (m *Memory) Peers(context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	for _, l := range m.Places {
@@ -119,7 +119,7 @@ func (f *maker) device(stage string, n int, orientation string, ports int) {
 	}
 }
 
-// silent tells whether the tap of a rack hears nothing in a window.
+// silent reports whether the tap of a rack receives nothing in a window.
 func (f *maker) silent(rack, window, windows int) bool {
 	return f.racks > 4 && (rack == f.racks-2 || rack == f.racks/2 && window >= windows/2)
 }
@@ -197,8 +197,7 @@ func (f *maker) row(start int64, src, dst aggregate.GroupID, kind decode.Kind, a
 	add(csig.MaxDelay, delay)
 }
 
-// Flows makes so many flows of m's first second, of max_delay, the last of them what all
-// others come to.
+// Flows makes n flows in m's first second, of max_delay; the last one is the sum of all others.
 func Flows(m *Memory, n int) (list []Flow) {
 	for i := range n {
 		f := Flow{Window: Start, Signal: csig.MaxDelay}
@@ -215,7 +214,7 @@ func Flows(m *Memory, n int) (list []Flow) {
 	return list
 }
 
-// Findings makes so many findings of m's first second.
+// Findings makes n findings in m's first second.
 func Findings(m *Memory, n int) (list []query.FindingRow) {
 	severities, kinds := []string{"error", "warning", "info"}, []finding.Kind{finding.RogueInsertion, finding.ScrubFailure}
 	for i := range n {

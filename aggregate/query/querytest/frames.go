@@ -36,7 +36,7 @@ func column(t testing.TB, data []byte, c query.Column, n int) []float64 {
 	return out
 }
 
-// FrameRow is what frames say of a cell in a window. Values are in the signal's unit.
+// FrameRow is the content of frames for a cell in a window. Values are in the signal's unit.
 type FrameRow struct {
 	Start                     int64 // of the window, Unix ns
 	Src, Dst                  aggregate.GroupID
@@ -50,7 +50,7 @@ type FrameRow struct {
 	ModeBy, RunnerUpBy        aggregate.Evidence
 }
 
-// FrameRowOf is what frames have to say of the cell.
+// FrameRowOf is the expected content of frames for the cell.
 func FrameRowOf(c *aggregate.CellWindow) FrameRow {
 	return FrameRow{
 		Start: c.Start, Src: c.Src, Dst: c.Dst, Kind: c.Kind, State: c.State, Observations: c.Observations, Samples: c.Samples,

@@ -1,8 +1,8 @@
-// Package querytest holds a Reader over rows in memory, and a small made-up fabric
-// to fill it, for the tests of what is built on package query.
+// Package querytest has a Reader over rows in memory, and a small made-up fabric to fill it, for
+// tests of packages built on package query.
 //
-// It knows the definition of the mode of the bottleneck, written down as plainly as
-// possible. It must never be used outside of tests: it scans all rows on each call.
+// It knows the definition of the mode of the bottleneck, written down as plainly as possible. It
+// must never be used outside of tests: it scans all rows on each call.
 package querytest
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Row is a partial aggregate: what a cell's observations said of one location in
-// one window of Memory.Resolution. Values are stored integers.
+// Row is a partial aggregate: the sums of a cell's observations of one location in one window of
+// Memory.Resolution. Values are stored integers.
 type Row struct {
 	Window   int64
 	Signal   csig.Signal
@@ -32,8 +32,8 @@ type Row struct {
 	aggregate.Sums
 }
 
-// Memory is a query.Reader over Rows. It is safe for concurrent use while nobody
-// changes its fields.
+// Memory is a query.Reader over Rows. It is safe for concurrent use while its fields do not
+// change.
 type Memory struct {
 	Resolution time.Duration
 	Rows       []Row
@@ -64,12 +64,12 @@ func (m *Memory) Extent(context.Context) (query.Extent, error) {
 	return e, nil
 }
 
-// Groups are GroupRows.
+// Groups returns GroupRows.
 func (m *Memory) Groups(context.Context) ([]fabric.Group, error) {
 	return slices.Clone(m.GroupRows), nil
 }
 
-// Locations are Places.
+// Locations returns Places.
 func (m *Memory) Locations(context.Context) ([]fabric.Location, error) {
 	return slices.Clone(m.Places), nil
 }
@@ -87,7 +87,7 @@ func (m *Memory) CellWindows(_ context.Context, q query.Question) ([]aggregate.C
 	return m.cells(q, bucket(q), math.MaxInt64), nil
 }
 
-// EachCellWindow has the rows of CellWindows in their order.
+// EachCellWindow passes the rows of CellWindows in their order.
 func (m *Memory) EachCellWindow(ctx context.Context, q query.Question, n int, f func(*aggregate.CellWindow) error) (bool, error) {
 	rows, _ := m.CellWindows(ctx, q)
 	slices.SortFunc(rows, aggregate.CompareCellWindows)
@@ -102,7 +102,7 @@ func (m *Memory) EachCellWindow(ctx context.Context, q query.Question, n int, f 
 	return false, nil
 }
 
-// LocationWindows counts per location and window of the step. What no hop touched has
+// LocationWindows counts per location and window of the step. Untouched observations have
 // aggregate.NoLocation.
 func (m *Memory) LocationWindows(_ context.Context, q query.Question) ([]aggregate.LocationWindow, error) {
 	type key struct {
@@ -156,7 +156,7 @@ func bucket(q query.Question) func(int64) int64 {
 	return func(t int64) int64 { return t - t%int64(q.Step) }
 }
 
-// selected are the rows that the question is about: reflections only of cells without tags.
+// selected returns the question's rows: reflections only of cells without tags.
 func (m *Memory) selected(q query.Question) []Row {
 	type cell struct{ src, dst aggregate.GroupID }
 	rows, tagged := []Row{}, map[cell]bool{}
@@ -170,7 +170,7 @@ func (m *Memory) selected(q query.Question) []Row {
 	return slices.DeleteFunc(rows, func(r Row) bool { return r.Kind == decode.Reflection && tagged[cell{r.Src, r.Dst}] })
 }
 
-// lift maps locations to what stands for them at a level, unknown ones to themselves.
+// lift maps locations to their ancestors at a level, unknown ones to themselves.
 func (m *Memory) lift(level fabric.Level) func(aggregate.LocationID) aggregate.LocationID {
 	ancestors := make(map[aggregate.LocationID]aggregate.LocationID, len(m.Places))
 	for _, l := range m.Places {
@@ -196,7 +196,8 @@ type cellSum struct {
 	places map[aggregate.LocationID]votes
 }
 
-// cells adds up rows by window. Those from later on, Unix ns, are of the later half of the range.
+// cells adds up rows by window. Rows from later on, Unix ns, belong to the later half of the
+// range.
 func (m *Memory) cells(q query.Question, window func(int64) int64, later int64) []aggregate.CellWindow {
 	sums, lift := map[cellKey]*cellSum{}, m.lift(q.Level)
 	for _, r := range m.selected(q) {
@@ -252,7 +253,7 @@ func (c *cellSum) finish(resolved bool) aggregate.CellWindow {
 	return c.row
 }
 
-// Flow is what flows of one second come to.
+// Flow is the total of a flow in one second.
 type Flow struct {
 	Window time.Time
 	Signal csig.Signal
@@ -263,7 +264,7 @@ func among[T comparable](list []T, v T) bool { return len(list) == 0 || slices.C
 
 func inside(p netip.Prefix, a netip.Addr) bool { return !p.IsValid() || p.Contains(a) }
 
-// Flows are those of FlowRows, each of one window.
+// Flows returns the matching FlowRows, each of one window.
 func (m *Memory) Flows(_ context.Context, q query.FlowQuestion) (list []query.FlowTotal, err error) {
 	for _, f := range m.FlowRows {
 		if f.Signal != q.Signal || f.Window.Before(q.From) || !f.Window.Before(q.To) || q.Kind != 0 && f.Kind != q.Kind || f.Heavy < q.MinHeavy ||
@@ -276,7 +277,7 @@ func (m *Memory) Flows(_ context.Context, q query.FlowQuestion) (list []query.Fl
 	return list[:min(q.Limit, len(list))], nil
 }
 
-// Findings are those of FindingRows.
+// Findings returns the matching FindingRows.
 func (m *Memory) Findings(_ context.Context, q query.FindingQuestion) (list []query.FindingRow, err error) {
 	for _, f := range m.FindingRows {
 		if f.From < q.To.UnixNano() && f.To >= q.From.UnixNano() && among(q.Kinds, f.Kind) && among(q.Severities, f.Severity) &&
@@ -287,12 +288,12 @@ func (m *Memory) Findings(_ context.Context, q query.FindingQuestion) (list []qu
 	return list[:min(q.Limit, len(list))], nil
 }
 
-// Missing are Gaps, whatever the range.
+// Missing returns Gaps, whatever the range.
 func (m *Memory) Missing(context.Context, time.Time, time.Time) ([]query.Span, error) {
 	return m.Gaps, nil
 }
 
-// CountProducers has Producers, whatever the range.
+// CountProducers returns Producers, whatever the range.
 func (m *Memory) CountProducers(context.Context, time.Time, time.Time) (query.ProducerCounts, error) {
 	return m.Producers, nil
 }

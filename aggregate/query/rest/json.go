@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Append appends a message as JSON: fields in their order in query.proto under their names,
+// Append appends a message as JSON: fields in the order and with the names of query.proto,
 // numbers as numbers, times as RFC 3339, bytes in base64. Numbers that are not finite are null.
-// What means something in HTML is escaped, for those who open answers in a browser.
+// Special characters of HTML are escaped, for answers opened in a browser.
 func (s *Schema) Append(b []byte, m proto.Message) ([]byte, error) {
 	b, err := s.object(append(b, '{'), m.ProtoReflect())
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Schema) object(b []byte, m protoreflect.Message) ([]byte, error) {
 	return b, nil
 }
 
-// written tells whether JSON has the field.
+// written reports whether JSON has the field.
 func (f *field) written(m protoreflect.Message) bool {
 	return m.Has(f.FieldDescriptor) || !f.HasPresence() && !f.options.OmitEmpty
 }

@@ -1,8 +1,8 @@
-// Package rest has the messages of the query API over HTTP: a question is read from the
-// parameters of a URL, an answer is written as JSON, and OpenAPI describes both. All of it
-// follows from the messages in query.proto and their options.
+// Package rest is the form of the query API's messages over HTTP: questions are parsed from the
+// parameters of a URL, answers are written as JSON, and OpenAPI describes both. All of it follows
+// from the messages in query.proto and their options.
 //
-// It knows the form of messages. It must never know what they mean, or who answers.
+// It knows the form of messages. It must never know their meaning, or who answers.
 package rest
 
 import (
@@ -30,8 +30,7 @@ import (
 //go:embed openapi.json
 var Document []byte
 
-// Schema is what the options of all messages say. It never changes once it is made, and is
-// safe for concurrent use.
+// Schema is the options of all messages. It never changes, and is safe for concurrent use.
 type Schema struct {
 	messages map[protoreflect.FullName][]field
 }
@@ -40,8 +39,8 @@ type Schema struct {
 type field struct {
 	protoreflect.FieldDescriptor
 	options *wire.Rest
-	key     string   // `"NAME":` as JSON has it
-	oneOf   []string // the only values there are; empty for all
+	key     string   // `"NAME":` in JSON
+	oneOf   []string // the only valid values; empty for all
 }
 
 // NewSchema reads the options.
@@ -60,7 +59,7 @@ func NewSchema() *Schema {
 	return s
 }
 
-// OptionsOf are a field's options, empty ones where it has none.
+// OptionsOf returns a field's options, empty ones if it has none.
 func OptionsOf(fd protoreflect.FieldDescriptor) *wire.Rest {
 	if o, ok := proto.GetExtension(fd.Options(), wire.E_Rest).(*wire.Rest); ok && o != nil {
 		return o
@@ -68,7 +67,7 @@ func OptionsOf(fd protoreflect.FieldDescriptor) *wire.Rest {
 	return &wire.Rest{}
 }
 
-// OneOf are the only values that a field takes, in words; empty for all.
+// OneOf returns the names of a field's only valid values; empty for all.
 func OneOf(fd protoreflect.FieldDescriptor) []string {
 	words := OptionsOf(fd).OneOf
 	if len(words) > 0 || fd.Enum() == nil {
@@ -82,7 +81,7 @@ func OneOf(fd protoreflect.FieldDescriptor) []string {
 	return words
 }
 
-// Wrong are the parameters that cannot be met, one by one; none where all is well.
+// Wrong lists the invalid parameters; empty if all are valid.
 type Wrong []*wire.ProblemDetail
 
 // Error implements error.
@@ -98,9 +97,9 @@ func (w *Wrong) add(name, message, value string) {
 	*w = append(*w, &wire.ProblemDetail{Message: message, Location: "query." + name, Value: value})
 }
 
-// Parse sets the fields of requests to the parameters of their names, and checks the requests
-// as Check does. A parameter without a value is one that is not given. Its error is a Wrong,
-// and names each parameter that no request has.
+// Parse sets the fields of requests to the parameters with their names, and checks the requests
+// as Check does. A parameter with an empty value counts as missing. Its error is a Wrong, and
+// also lists each parameter that no request has.
 func (s *Schema) Parse(values url.Values, requests ...proto.Message) error {
 	var wrong Wrong
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -152,7 +151,7 @@ func (f *field) parse(m protoreflect.Message, text string) error {
 	return nil
 }
 
-// value reads a value of the field's kind.
+// value parses a value of the field's kind.
 func (f *field) value(text string) (protoreflect.Value, error) {
 	switch f.Kind() {
 	case protoreflect.StringKind:
@@ -189,14 +188,14 @@ var (
 	durationName  = (&durationpb.Duration{}).ProtoReflect().Descriptor().FullName()
 )
 
-// The years that times may be in.
+// The valid years of times.
 const (
 	firstYear = 1970
 	lastYear  = 2104
 )
 
-// Check holds a request against the options of its fields, and sets those with a default that
-// are not set. Its error is a Wrong.
+// Check validates a request by the options of its fields, and sets unset fields to their
+// defaults. Its error is a Wrong.
 func (s *Schema) Check(request proto.Message) error {
 	var wrong Wrong
 	s.check(request, &wrong)
@@ -221,7 +220,7 @@ func (s *Schema) check(request proto.Message, wrong *Wrong) {
 		case f.options.Required:
 			wrong.add(string(f.Name()), "required", "")
 		case f.options.Default != "":
-			if v, err := f.value(f.options.Default); err == nil { // a test reads all of them
+			if v, err := f.value(f.options.Default); err == nil { // a test parses all of them
 				m.Set(f.FieldDescriptor, v)
 			}
 		}
@@ -241,7 +240,7 @@ func (f *field) checkList(list protoreflect.List, wrong *Wrong) {
 	}
 }
 
-// takes tells whether a value is within the bounds of the field.
+// takes reports whether a value is within the bounds of the field.
 func (f *field) takes(v protoreflect.Value) bool {
 	o := f.options
 	switch v := v.Interface().(type) {
@@ -267,13 +266,13 @@ func (f *field) takes(v protoreflect.Value) bool {
 	return true
 }
 
-// within is false for numbers that are not finite as well.
+// within is also false for numbers that are not finite.
 func (f *field) within(v float64) bool {
 	o := f.options
 	return (o.Minimum == nil || v >= *o.Minimum) && (o.Maximum == nil || v <= *o.Maximum) && !math.IsNaN(v) && !math.IsInf(v, 0)
 }
 
-// word is the value of an enum as JSON has it; the number of one that this version does not know.
+// word is the value of an enum in JSON; the number of a value unknown to this version.
 func (f *field) word(n protoreflect.EnumNumber) string {
 	if v := f.Enum().Values().ByNumber(n); v != nil {
 		return wire.Word(v)
@@ -281,7 +280,7 @@ func (f *field) word(n protoreflect.EnumNumber) string {
 	return strconv.Itoa(int(n))
 }
 
-// textOf is a value as a problem reports it.
+// textOf formats a value for a problem.
 func (f *field) textOf(v protoreflect.Value) string {
 	if n, ok := v.Interface().(protoreflect.EnumNumber); ok {
 		return f.word(n)
@@ -297,7 +296,7 @@ func (f *field) textOf(v protoreflect.Value) string {
 	return v.String()
 }
 
-// expected says what the field takes.
+// expected describes the valid values of the field.
 func (f *field) expected() string {
 	o := f.options
 	switch {

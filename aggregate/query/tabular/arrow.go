@@ -10,13 +10,12 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// arrowRows are the rows of a record batch.
+// arrowRows is the number of rows of a record batch.
 const arrowRows = 8 << 10
 
-// arrowWriter writes the IPC streaming format of Arrow (Arrow Columnar Format 1.5, "IPC
-// Streaming Format"): the schema, record batches, and a mark of the end. The five types that
-// columns have need a small part of it; the library for all of it costs as much to compile as
-// the rest of csigscope.
+// arrowWriter writes the IPC streaming format of Arrow (Arrow Columnar Format 1.5, "IPC Streaming
+// Format"): the schema, record batches, and an end marker. The five types of columns need a small
+// part of it; the complete library takes as long to compile as the rest of csigscope.
 type arrowWriter[T any] struct {
 	columns []arrowColumn[T]
 	rows    int // of the batch
@@ -24,11 +23,11 @@ type arrowWriter[T any] struct {
 	meta    *flatbuffers.Builder
 }
 
-// arrowColumn are the buffers of one column of a batch ("Physical Memory Layout").
+// arrowColumn has the buffers of one column of a batch ("Physical Memory Layout").
 type arrowColumn[T any] struct {
 	Column[T]
 	nulls int
-	valid []byte // a bit a row
+	valid []byte // one bit per row
 	ends  []byte // of texts: int32 each, after a zero
 	data  []byte
 }
@@ -111,7 +110,7 @@ func (a *arrowWriter[T]) Write(row *T) error {
 	return a.flush()
 }
 
-// add appends the value of row n of the batch. A null takes the room of a zero.
+// add appends the value of row n of the batch. A null takes the space of a zero.
 func (c *arrowColumn[T]) add(row *T, n int) {
 	there := true
 	switch {
@@ -144,7 +143,7 @@ func (c *arrowColumn[T]) add(row *T, n int) {
 	}
 }
 
-// appendBit sets bit n of bits, which holds n of them, the lowest of a byte first.
+// appendBit appends bit n to bits, which has n of them, the lowest of a byte first.
 func appendBit(bits []byte, n int, set bool) []byte {
 	if n%8 == 0 {
 		bits = append(bits, 0)
@@ -155,8 +154,8 @@ func appendBit(bits []byte, n int, set bool) []byte {
 	return bits
 }
 
-// buffers are those of the column in a record batch. All rows have a value where the first is
-// empty.
+// buffers are the buffers of the column in a record batch. An empty first one means that all rows
+// have a value.
 func (c *arrowColumn[T]) buffers() [][]byte {
 	valid := c.valid
 	if c.nulls == 0 {
@@ -223,10 +222,10 @@ func (a *arrowWriter[T]) flush() error {
 	return nil
 }
 
-// padded is n bytes up to the next boundary of 8.
+// padded is n rounded up to a multiple of 8 bytes.
 func padded(n int) int64 { return int64(n+7) &^ 7 }
 
-// message writes what precedes a body: a mark, the length of the metadata, and as metadata a
+// message writes the bytes before a body: a marker, the length of the metadata, and as metadata a
 // Message: version (4 for V5), kind and table of the header, length of the body.
 func (a *arrowWriter[T]) message(kind byte, header flatbuffers.UOffsetT, body int64) error {
 	a.meta.StartObject(5)

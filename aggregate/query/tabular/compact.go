@@ -14,11 +14,11 @@ const (
 	compactStruct = 12
 )
 
-// compactWriter appends structs in the compact protocol of Thrift, in which Parquet keeps its
-// metadata. Fields are written in the order of their numbers, which are at most 15 apart.
+// compactWriter appends structs in Thrift's compact protocol, the form of Parquet's metadata.
+// Fields are written in the order of their numbers, which are at most 15 apart.
 type compactWriter struct {
 	out  []byte
-	last []byte // the number of the last field, of each struct that is open
+	last []byte // the number of the last field of each open struct
 }
 
 // open begins a struct that is an element of a list, or the whole.
@@ -30,7 +30,7 @@ func (w *compactWriter) begin(id byte) {
 	w.open()
 }
 
-// end ends the struct that was begun last.
+// end ends the innermost open struct.
 func (w *compactWriter) end() {
 	w.out = append(w.out, 0)
 	w.last = w.last[:len(w.last)-1]

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// parquetRows are the rows of a row group, which is what is held in memory: some 10 MiB.
+	// parquetRows is the number of rows of a row group, the part held in memory: some 10 MiB.
 	parquetRows = 64 << 10
-	// parquetDistinct are the values that the dictionary of a column chunk holds.
+	// parquetDistinct is the maximum number of values in the dictionary of a column chunk.
 	parquetDistinct = 8 << 10
 )
 
 // Values of enumerations in parquet.thrift (Parquet format 2.10): physical types, repetitions,
-// encodings, kinds of pages, and what converts an older reader's type.
+// encodings, kinds of pages, and converted types for older readers.
 const (
 	parquetBool, parquetInt64, parquetDouble, parquetBytes = 0, 2, 5, 6
 
@@ -38,10 +38,9 @@ const (
 
 const parquetMagic = "PAR1"
 
-// parquetWriter writes row groups of column chunks, each a dictionary page, if values repeat,
-// and one data page, and the footer that says where they are. The five types that columns have
-// need a small part of the format; the libraries for all of it cost as much to compile as the
-// rest of csigscope.
+// parquetWriter writes row groups of column chunks, each a dictionary page, if values repeat, and
+// one data page, and the footer with their positions. The five types of columns need a small part
+// of the format; the complete libraries take as long to compile as the rest of csigscope.
 type parquetWriter[T any] struct {
 	columns []parquetColumn[T]
 	rows    int // of the group
@@ -52,12 +51,12 @@ type parquetWriter[T any] struct {
 	total   int64 // rows of groups
 }
 
-// parquetColumn are the values of one column of a row group, those that there are.
+// parquetColumn has the values of one column of a row group, without the missing ones.
 type parquetColumn[T any] struct {
 	Column[T]
-	levels   []byte            // of each row: 1 where it has a value; nil where all have
-	values   []byte            // as PLAIN encodes them: the distinct ones, or all once they are too many
-	known    map[string]uint32 // where a distinct value is in ends; nil once they are too many
+	levels   []byte            // of each row: 1 if it has a value; nil if all have
+	values   []byte            // in PLAIN encoding: the distinct ones, or all once they are too many
+	known    map[string]uint32 // index of a distinct value in ends; nil once they are too many
 	ends     []uint32          // in values
 	indexes  []uint32          // of the rows with a value, in ends
 	flags    int               // rows with a value of a column of flags
@@ -134,7 +133,7 @@ func (c *parquetColumn[T]) add(row *T) {
 	}
 }
 
-// put adds a value, as PLAIN encodes it.
+// put adds a value in PLAIN encoding.
 func (c *parquetColumn[T]) put(plain []byte) {
 	if c.known != nil {
 		n, ok := c.known[string(plain)]
@@ -151,10 +150,10 @@ func (c *parquetColumn[T]) put(plain []byte) {
 		c.values, c.known = c.plain(), nil
 	}
 	c.values = append(c.values, plain...)
-	c.indexes = append(c.indexes, 0) // counts alone
+	c.indexes = append(c.indexes, 0) // only for the count
 }
 
-// plain are the values of all rows, from the dictionary.
+// plain returns the values of all rows, from the dictionary.
 func (c *parquetColumn[T]) plain() []byte {
 	var out []byte
 	for _, n := range c.indexes {
@@ -193,7 +192,7 @@ func (p *parquetWriter[T]) flush() error {
 	return nil
 }
 
-// chunk writes the pages of a column, and its entry in the row group. size is that before
+// chunk writes the pages of a column, and its entry in the row group. size is the size before
 // compression.
 func (p *parquetWriter[T]) chunk(c *parquetColumn[T]) (size int64, err error) {
 	first, dictionary := p.at, c.known != nil && len(c.ends) < len(c.indexes)
@@ -224,7 +223,7 @@ func (p *parquetWriter[T]) chunk(c *parquetColumn[T]) (size int64, err error) {
 	size += n
 	g := &p.groups
 	g.open()
-	g.integer(2, compactInt64, 0) // file_offset, which is not used any more
+	g.integer(2, compactInt64, 0) // file_offset, which is obsolete
 	g.begin(3)
 	kind, _ := c.parquetType()
 	g.integer(1, compactInt32, kind)
@@ -253,7 +252,7 @@ func (p *parquetWriter[T]) chunk(c *parquetColumn[T]) (size int64, err error) {
 	return size, nil
 }
 
-// page writes a page of so many values. size is that before compression, with the header.
+// page writes a page of a number of values. size is the size before compression, with the header.
 func (p *parquetWriter[T]) page(kind, encoding int64, values int, body []byte) (size int64, err error) {
 	packed := snappy.Encode(nil, body)
 	var h compactWriter
@@ -280,7 +279,7 @@ func (p *parquetWriter[T]) page(kind, encoding int64, values int, body []byte) (
 	return int64(len(h.out) + len(body)), p.put(packed)
 }
 
-// parquetType is the physical type of the column, and what it stands for.
+// parquetType is the physical type of the column, and its logical type.
 func (c *Column[T]) parquetType() (kind int64, logical func(*compactWriter)) {
 	switch {
 	case c.Count != nil:
@@ -373,7 +372,7 @@ func (c *parquetColumn[T]) describe(w *compactWriter) {
 	w.end()
 }
 
-// appendHybrid appends values of so many bits as runs of one value, or of eight packed ones each
+// appendHybrid appends values of width bits as runs of one value, or of eight packed ones each
 // (Parquet Encodings, "Run Length Encoding / Bit-Packing Hybrid").
 func appendHybrid[V byte | uint32](out []byte, values []V, width int) []byte {
 	for i := 0; i < len(values); {
@@ -398,7 +397,7 @@ func appendHybrid[V byte | uint32](out []byte, values []V, width int) []byte {
 	return out
 }
 
-// repeats tells whether the first eight values are one.
+// repeats reports whether the first eight values are equal.
 func repeats[V byte | uint32](values []V) bool {
 	if len(values) < 8 {
 		return false
@@ -411,8 +410,8 @@ func repeats[V byte | uint32](values []V) bool {
 	return true
 }
 
-// appendPacked appends a run of packed values, the lowest bit first, with zeros up to the next
-// eight.
+// appendPacked appends a run of packed values, the lowest bit first, padded with zeros to a
+// multiple of eight values.
 func appendPacked[V byte | uint32](out []byte, values []V, width int) []byte {
 	groups := (len(values) + 7) / 8
 	out = binary.AppendUvarint(out, uint64(groups)<<1|1)

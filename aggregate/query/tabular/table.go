@@ -1,7 +1,7 @@
-// Package tabular writes rows as tables that other programs read: CSV, Parquet and streams of
-// Arrow record batches, row by row and in bounded memory; and as listings, which are printed.
+// Package tabular writes rows as tables for other programs: CSV, Parquet and streams of Arrow
+// record batches, row by row and in bounded memory; and as listings, which are printed.
 //
-// It knows columns and formats. It must never know what rows mean or where they go.
+// It knows columns and formats. It must never know the meaning of rows or their destination.
 package tabular
 
 import (
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Format is how a table is written.
+// Format is a file format for tables.
 type Format string
 
 // The formats.
@@ -25,7 +25,7 @@ const (
 	CSV     Format = "csv"
 	Parquet Format = "parquet"
 	Arrow   Format = "arrow"  // the stream format of Arrow IPC
-	NDJSON  Format = "ndjson" // an object a line, which callers encode themselves
+	NDJSON  Format = "ndjson" // one object per line, which callers encode themselves
 )
 
 // contentTypes are the formats' media types.
@@ -36,8 +36,8 @@ var contentTypes = map[Format]string{
 // ContentType is the media type of the format.
 func (f Format) ContentType() string { return contentTypes[f] }
 
-// Column is one column of rows of type T. One of the functions is set; an empty text, a zero
-// time and NaN stand for no value.
+// Column is one column of rows of type T. One of the functions is set; an empty text, a zero time
+// and NaN stand for no value.
 type Column[T any] struct {
 	Name  string
 	Text  func(*T) string
@@ -49,9 +49,9 @@ type Column[T any] struct {
 
 // Writer writes rows. It serves one goroutine.
 type Writer[T any] interface {
-	// Write writes a row, of which it keeps nothing.
+	// Write writes a row, and keeps no reference to it.
 	Write(*T) error
-	// Close writes what is left, and the end of the table. notes are kept in it where the
+	// Close writes the remaining rows and the end of the table. It also stores notes, if the
 	// format has a place for them after the rows.
 	Close(notes map[string]string) error
 }
@@ -69,14 +69,13 @@ func New[T any](f Format, columns []Column[T], w io.Writer) (Writer[T], error) {
 	return nil, fmt.Errorf("write table: format %q: expected %s, %s or %s", f, CSV, Parquet, Arrow)
 }
 
-// none tells whether there is no value.
+// none reports whether there is no value.
 func none(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 
-// optional tells whether a row may have no value there.
+// optional reports whether a row may have no value there.
 func (c *Column[T]) optional() bool { return c.Count == nil && c.Flag == nil }
 
-// csvWriter has a line for each row, after one of names. What a row has no value for is
-// empty.
+// csvWriter writes a line for each row, after one of names. Missing values are empty.
 type csvWriter[T any] struct {
 	columns []Column[T]
 	out     *csv.Writer
@@ -135,21 +134,21 @@ func (c *csvWriter[T]) Close(map[string]string) error {
 	return nil
 }
 
-// Listing is a table that is held in memory and printed, with columns that are not of one
-// type each. Values are strings, numbers, booleans or nil for none.
+// Listing is a table that is held in memory and printed; a column may have values of several
+// types. Values are strings, numbers, booleans or nil for none.
 type Listing struct {
 	Columns []string
 	Rows    [][]any // each as long as Columns
-	// Brief are the columns of the format table, which shows what people look for; empty for all.
+	// Brief are the columns of the format table, which shows the most useful ones; empty for all.
 	Brief []string
-	// Show is a value of a column in the format table; nil for six digits, as in the others.
+	// Show formats a value of a column in the format table; nil for six digits, as in the others.
 	Show func(column string, v any) string
-	// Continued leaves out the line of names in CSV: it goes on after another listing.
+	// Continued omits the line of names in CSV: the listing continues another one.
 	Continued bool
 }
 
-// ListingFormats are those that a Listing is printed in: for people, with all columns for people,
-// as one JSON array, as a JSON object a line, and as CSV.
+// ListingFormats are the formats of a Listing: for people, with all columns for people, as one
+// JSON array, as one JSON object per line, and as CSV.
 func ListingFormats() []string { return []string{"table", "wide", "json", "ndjson", "csv"} }
 
 // Write prints the listing in one of ListingFormats.
@@ -177,7 +176,7 @@ func (l *Listing) Write(w io.Writer, format string) error {
 	return fmt.Errorf("write output: format %q: expected one of %s", format, strings.Join(ListingFormats(), ", "))
 }
 
-// written says what an error, unless it is nil, is about.
+// written adds the context to an error, unless it is nil.
 func written(err error) error {
 	if err != nil {
 		return fmt.Errorf("write output: %w", err)
@@ -205,7 +204,7 @@ func (l *Listing) writeCSV(w io.Writer) error {
 	return written(c.Error())
 }
 
-// brief are the columns of the format table.
+// brief returns the columns of the format table.
 func (l *Listing) brief() []string {
 	if len(l.Brief) == 0 {
 		return l.Columns
@@ -247,7 +246,7 @@ func cells(row []any) []string {
 	return out
 }
 
-// sixDigits is v to six significant digits, without an exponent.
+// sixDigits formats v with six significant digits, without an exponent.
 func sixDigits(v float64) string {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
 	if err != nil {
@@ -256,8 +255,8 @@ func sixDigits(v float64) string {
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
-// orderedRow is a JSON object whose keys keep the order of the columns and which
-// leaves out the keys without a value.
+// orderedRow is a JSON object that keeps its keys in the order of the columns and omits keys
+// without a value.
 type orderedRow struct {
 	columns []string
 	values  []any

@@ -1,5 +1,5 @@
-// Package wire is the query API's messages and calls as generated from query.proto. It knows
-// the messages, and never what they mean.
+// Package wire is the query API's messages and calls as generated from query.proto. It knows the
+// messages. It must never know their meaning.
 package wire
 
 import (
@@ -11,7 +11,7 @@ import (
 //go:generate protoc --plugin=../../../.cache/tools/protoc-gen-go --plugin=../../../.cache/tools/protoc-gen-connect-go --go_out=. --go_opt=paths=source_relative --connect-go_out=. --connect-go_opt=paths=source_relative,package_suffix= query.proto
 //go:generate sh -c "protoc --include_source_info --descriptor_set_out=/dev/stdout query.proto | go run ../rest/openapi > ../rest/openapi.json"
 
-// Number is the value and its unit; ok is false without one.
+// Number returns the value and its unit; ok is false without one.
 func (m *Measure) Number() (v float64, unit string, ok bool) {
 	switch v := m.GetValue().(type) {
 	case *Measure_Bps:
@@ -26,8 +26,8 @@ func (m *Measure) Number() (v float64, unit string, ok bool) {
 	return 0, "", false
 }
 
-// Word is the value of an enum as JSON over HTTP, CSV and Parquet have it: STATE_TOO_FEW is
-// too_few. The value 0, which stands for none, is empty.
+// Word is the value of an enum in JSON over HTTP, CSV and Parquet: STATE_TOO_FEW is too_few. The
+// value 0, which stands for none, is empty.
 func Word(v protoreflect.EnumValueDescriptor) string {
 	if v.Number() == 0 {
 		return ""
@@ -36,7 +36,8 @@ func Word(v protoreflect.EnumValueDescriptor) string {
 	return strings.ToLower(strings.TrimPrefix(string(v.Name()), prefix))
 }
 
-// snake is a name in upper camel case as the prefix of its values: LocationKind is LOCATION_KIND.
+// snake converts a name in upper camel case to the prefix of its values: LocationKind is
+// LOCATION_KIND.
 func snake(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -56,22 +57,22 @@ func word(e protoreflect.Enum) string {
 	return ""
 }
 
-// Word is the state in a word.
+// Word returns the state in a word.
 func (s State) Word() string { return word(s) }
 
-// Word is the kind in a word.
+// Word returns the kind in a word.
 func (k Kind) Word() string { return word(k) }
 
-// Word is the kind in a word.
+// Word returns the kind in a word.
 func (k LocationKind) Word() string { return word(k) }
 
-// Word is the kind in a word.
+// Word returns the kind in a word.
 func (k ChangeKind) Word() string { return word(k) }
 
-// Word is the severity in a word.
+// Word returns the severity in a word.
 func (s Severity) Word() string { return word(s) }
 
-// Parse is the value of an enum of that word, 0 for none.
+// Parse returns the value of an enum with that word, 0 for none.
 func Parse[E interface {
 	~int32
 	protoreflect.Enum

@@ -1,8 +1,9 @@
-// Command example keeps the weights of the paths between two groups over the query API, as a controller
-// of traffic does. It prints each change as a line of JSON, where others would
-// write to switches.
+// Command example maintains the weights of the paths between two groups over the query API, like
+// a traffic controller. It prints each change as a line of JSON, where a real controller would
+// configure switches.
 //
-// It acts on windows as they end, and never on silence: without fresh rows of all taps the weights stay.
+// It acts on windows as they end, and never on silence: without fresh rows of all taps the
+// weights stay.
 package main
 
 import (
@@ -26,11 +27,11 @@ import (
 )
 
 const (
-	room      = "min_abw_ratio" // the signal that weights are made of
-	mostAge   = 3 * time.Second // of the newest window: older answers are of the past
+	room      = "min_abw_ratio" // the signal behind the weights
+	mostAge   = 3 * time.Second // of the newest window: older answers are outdated
 	full      = 10              // weight of a path that is not limited
 	calm      = 5               // windows without congestion before a path gets its weight back
-	dark      = 3               // windows in which nothing passes a path, but others, before it counts as failed
+	dark      = 3               // windows without packets on a path, while others have some, before it counts as failed
 	reconnect = time.Second
 )
 
@@ -44,20 +45,20 @@ type change struct {
 	Weights map[string]int `json:"weights"` // of all paths, afterwards
 }
 
-// path is one of those that packets of the pair may take.
+// path is one possible path of the pair's packets.
 type path struct {
 	links  []string
 	weight int
 	calm   int // windows in a row without a reason for a low weight
-	dark   int // windows in a row in which nothing passed it
+	dark   int // windows in a row without packets on it
 }
 
-// controller keeps the weights of one pair of groups. It is used by one goroutine.
+// controller maintains the weights of one pair of groups. It is used by one goroutine.
 type controller struct {
 	calls    wire.QueryServiceClient
 	src, dst string
 	paths    []*path
-	last     time.Time // end of the newest window that was looked at
+	last     time.Time // end of the newest window that was evaluated
 	held     bool      // since the last answer was stale
 	out      *json.Encoder
 	log      *slog.Logger
@@ -81,7 +82,7 @@ func main() {
 	}
 }
 
-// run follows the windows, and begins again where the stream ends.
+// run follows the windows, and restarts when the stream ends.
 func (c *controller) run(ctx context.Context) error {
 	found, err := c.calls.Topology(ctx, connect.NewRequest(&wire.TopologyRequest{Src: c.src, Dst: c.dst}))
 	if err != nil {
@@ -105,7 +106,7 @@ func (c *controller) run(ctx context.Context) error {
 	return nil
 }
 
-// follow looks at the links as each window ends. Heartbeats make it look at silence.
+// follow checks the links as each window ends. Heartbeats make it check during silence.
 func (c *controller) follow(ctx context.Context) error {
 	stream, err := c.calls.Watch(ctx, connect.NewRequest(&wire.WatchRequest{
 		Signal: room, Src: []string{c.src}, Dst: []string{c.dst}, Heartbeat: durationpb.New(time.Second),
@@ -122,7 +123,7 @@ func (c *controller) follow(ctx context.Context) error {
 	return stream.Err()
 }
 
-// look asks for the links in the newest window, and weighs the paths by them.
+// look reads the links in the newest window, and adjusts the weights of the paths.
 func (c *controller) look(ctx context.Context) error {
 	windows := uint32(1)
 	answer, err := c.calls.Links(ctx, connect.NewRequest(&wire.LinksRequest{Signal: room, Windows: &windows, Link: c.links()}))
@@ -153,7 +154,7 @@ func (c *controller) look(ctx context.Context) error {
 	return nil
 }
 
-// links are those of all paths, by name.
+// links returns the names of all paths' links.
 func (c *controller) links() []string {
 	names := make(map[string]bool)
 	for _, p := range c.paths {
@@ -164,8 +165,8 @@ func (c *controller) links() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// weigh lowers the weight of a path at once, and raises it after some calm windows, so that one event
-// makes it change twice. Where nothing is known of any path, all keep their weights.
+// weigh lowers the weight of a path at once, and raises it after some calm windows, so that one
+// event changes it twice. If nothing is known of any path, all keep their weights.
 func (c *controller) weigh(end time.Time, links map[string]*wire.Link) {
 	known := 0
 	for _, p := range c.paths {
@@ -193,8 +194,8 @@ func (c *controller) weigh(end time.Time, links map[string]*wire.Link) {
 	}
 }
 
-// wanted is the weight that the links of a path give it: that of its tightest one. ok is false where
-// nothing is known of one.
+// wanted is the weight that the tightest link of a path gives it. ok is false if one of its links
+// is unknown.
 func (p *path) wanted(links map[string]*wire.Link) (weight int, why string, ok bool) {
 	weight = full
 	for _, name := range p.links {

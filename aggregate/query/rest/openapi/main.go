@@ -1,7 +1,7 @@
 // Command openapi writes the description of the query API over HTTP, OpenAPI 3.1, from
 // query.proto: it reads a set of file descriptors with their comments from standard input.
 //
-// It knows the messages and their options. It must never know what they mean.
+// It knows the messages and their options. It must never know their meaning.
 package main
 
 import (
@@ -38,7 +38,7 @@ func run(in io.Reader, out io.Writer) error {
 	if err := proto.Unmarshal(text, &set); err != nil {
 		return fmt.Errorf("read descriptors: %w", err)
 	}
-	// Files that it imports are known to this program.
+	// This program has the imported files.
 	file, err := protodesc.NewFile(set.File[len(set.File)-1], protoregistry.GlobalFiles)
 	if err != nil {
 		return fmt.Errorf("read descriptors: %w", err)
@@ -55,7 +55,7 @@ type object map[string]any
 // document describes a file of messages.
 type document struct{ protoreflect.FileDescriptor }
 
-// describe is the whole document.
+// describe returns the whole document.
 func (d *document) describe() object {
 	paths := object{}
 	methods := d.Services().ByName("QueryService").Methods()
@@ -94,7 +94,7 @@ const about = `What CSIG tags and reflections say of a fabric: room left and bot
 	`server-sent events. The service csigscope.query.v1.QueryService answers the same questions as calls (Connect, gRPC, ` +
 	`gRPC-Web), beside grpc.health.v1 and server reflection. Units are in the names of fields, times are RFC 3339.`
 
-// comment is what is said of a part, in one line.
+// comment is the comment of a part, in one line.
 func (d *document) comment(of protoreflect.Descriptor) string {
 	return strings.Join(strings.Fields(d.SourceLocations().ByDescriptor(of).LeadingComments), " ")
 }
@@ -122,7 +122,7 @@ func (d *document) question(m protoreflect.MethodDescriptor) object {
 	return out
 }
 
-// summaries are those of streams, whose comments are descriptions.
+// summaries are the summaries of streams, whose comments are descriptions.
 var summaries = map[string]string{"watch": "Cells as they change.", "changes": "Onsets, moves and ends of congestion, and silent producers."}
 
 const (
@@ -152,7 +152,7 @@ func (d *document) table(name string, request protoreflect.MessageDescriptor) ob
 	}
 }
 
-// admin describes what needs the role admin, by path below /api/v1/admin/.
+// admin describes the endpoints that require the role admin, by path below /api/v1/admin/.
 func (d *document) admin() map[string]object {
 	list := func(id, summary string, m protoreflect.Name) object {
 		ok := object{"application/json": object{"schema": reference(d.Messages().ByName(m))}}
@@ -208,7 +208,7 @@ var (
 	etag        = object{"description": "The revision that the answer is of.", "schema": object{"type": "string", "examples": []any{`W/"0000000000000007-42"`}}}
 )
 
-// answers are what a question may be answered with.
+// answers are the possible responses to a question.
 func answers(content, headers object) object {
 	ok := object{"description": "OK", "content": content}
 	out := object{"200": ok, "default": object{"$ref": "#/components/responses/default"}}
@@ -222,7 +222,7 @@ func answers(content, headers object) object {
 	return out
 }
 
-// refusal is what any question may be answered with instead.
+// refusal is a possible refusal of any question.
 type refusal struct {
 	description string
 	retry       bool
@@ -257,7 +257,7 @@ func (r refusal) describe() object {
 	return out
 }
 
-// nameOf is a message as JSON knows it: an answer without what calls add to its name.
+// nameOf is the name of a message in JSON: without the suffix that calls add to answers.
 func nameOf(m protoreflect.MessageDescriptor) string {
 	return strings.TrimSuffix(string(m.Name()), "Response")
 }
@@ -301,7 +301,7 @@ func (d *document) schemas() object {
 	return out
 }
 
-// events adds the server-sent events of a stream, and the union of them. Streams share events.
+// events adds the server-sent events of a stream, and their union. Streams share events.
 func (d *document) events(m protoreflect.MessageDescriptor, out object) {
 	union, mapping := []any{}, object{}
 	kinds := m.Oneofs().ByName("event").Fields()
@@ -327,7 +327,7 @@ func (d *document) events(m protoreflect.MessageDescriptor, out object) {
 	}
 }
 
-// fields adds those of a message, and of those that are inline in it.
+// fields adds the fields of a message, and of the messages that are inline in it.
 func (d *document) fields(m protoreflect.MessageDescriptor, properties object, required *[]string) {
 	for i := range m.Fields().Len() {
 		f := m.Fields().Get(i)
@@ -389,7 +389,7 @@ func (d *document) schema(f protoreflect.FieldDescriptor) object {
 	return value
 }
 
-// kindOf is a value as JSON has it.
+// kindOf is the type of a value in JSON.
 func kindOf(f protoreflect.FieldDescriptor) object {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
@@ -412,7 +412,7 @@ func kindOf(f protoreflect.FieldDescriptor) object {
 	return object{"type": "string"}
 }
 
-// read is an example or a default as JSON: texts are written as they are.
+// read converts an example or a default to JSON: texts are written unchanged.
 func read(f protoreflect.FieldDescriptor, text string) any {
 	var v any
 	if err := json.Unmarshal([]byte(text), &v); err != nil {

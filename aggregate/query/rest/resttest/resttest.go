@@ -1,6 +1,6 @@
-// Package resttest reads answers over HTTP into the messages that they were written from.
+// Package resttest parses answers over HTTP into the messages that they were written from.
 //
-// It knows how JSON of both differs in form. It must never be used outside of tests.
+// It knows the differences between both forms of JSON. It must never be used outside of tests.
 package resttest
 
 import (
@@ -34,7 +34,7 @@ func Read(text []byte, m proto.Message) error {
 	return nil
 }
 
-// nested is an object as JSON of messages has it.
+// nested converts an object to the JSON form of messages.
 func nested(m protoreflect.MessageDescriptor, v map[string]any) map[string]any {
 	fields := m.Fields()
 	for i := range fields.Len() {
@@ -71,7 +71,7 @@ func nested(m protoreflect.MessageDescriptor, v map[string]any) map[string]any {
 	return v
 }
 
-// valuesOf are words as the names of values of an enum; other fields keep theirs.
+// valuesOf converts words to the names of an enum's values; other fields stay unchanged.
 func valuesOf(f protoreflect.FieldDescriptor, v any) any {
 	if list, ok := v.([]any); ok {
 		for i := range list {
@@ -87,7 +87,7 @@ func valuesOf(f protoreflect.FieldDescriptor, v any) any {
 	return v
 }
 
-// flat is a list of rows as one list.
+// flat joins a list of rows into one list.
 func flat(f protoreflect.FieldDescriptor, v any) []any {
 	list := []any{}
 	rows, _ := v.([]any)

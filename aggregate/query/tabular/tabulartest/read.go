@@ -1,4 +1,4 @@
-// Package tabulartest reads tables back, as text.
+// Package tabulartest parses tables into text.
 //
 // It knows formats. It must never be used outside of tests.
 package tabulartest
@@ -22,8 +22,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
 )
 
-// Read gives the rows of a table, the names of columns first; what there is no value for is
-// empty. notes are what the table's end keeps.
+// Read returns the rows of a table, the names of columns first; missing values are empty. notes
+// are the notes at the table's end.
 func Read(f tabular.Format, body []byte) (rows [][]string, notes map[string]string, err error) {
 	switch f {
 	case tabular.Parquet:
