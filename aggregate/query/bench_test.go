@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// answers are what a reader answered once: benchmarks measure the bundle alone.
+// answers are a reader's answers, read once: benchmarks measure only the bundle.
 type answers struct {
 	*querytest.Memory
 	extent    query.Extent
@@ -49,7 +49,8 @@ func newAnswers(b *testing.B, racks, windows int) *answers {
 	return a
 }
 
-// BenchmarkBundle builds and encodes 64 x 64 cells, and the locations of 60 windows, of one signal.
+// BenchmarkBundle builds and encodes 64 x 64 cells, and the locations of 60 windows, of one
+// signal.
 func BenchmarkBundle(b *testing.B) {
 	a := newAnswers(b, 64, 60)
 	b.ReportAllocs()

@@ -26,8 +26,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var start = querytest.Start
 
-// small has two racks with data and a silent one, two ports of one leaf, and a
-// location that no table names.
+// small has two racks with data and a silent one, two ports of one leaf, and a location without a
+// name.
 func small() *querytest.Memory {
 	const leaf, up1, up2 = 1<<60 + 1, 1<<60 + 2, 1<<60 + 3
 	row := func(second int, kind decode.Kind, at aggregate.LocationID, n, heavy, ppm uint64) querytest.Row {
@@ -72,7 +72,7 @@ func build(t *testing.T, r query.Reader, o query.Options) *query.Bundle {
 	return b
 }
 
-// TestBuildThresholds: a bundle names the thresholds that states follow.
+// TestBuildThresholds: a bundle includes the thresholds of its states.
 func TestBuildThresholds(t *testing.T) {
 	for want, given := range map[aggregate.Thresholds]aggregate.Thresholds{
 		aggregate.DefaultThresholds(): {},
@@ -226,7 +226,7 @@ func TestAutomaticStep(t *testing.T) {
 	}
 }
 
-// asked records what a reader is asked for, and claims more resolutions than it has.
+// asked records the last question to a reader, and claims more resolutions than it has.
 type asked struct {
 	*querytest.Memory
 	resolutions []time.Duration

@@ -17,13 +17,13 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 )
 
-// approx allows for the seven digits that measurements keep.
+// approx allows for the seven digits of measurements.
 var approx = cmp.Options{cmpopts.EquateApprox(1e-6, 0), cmpopts.EquateNaNs()}
 
 func TestFramesAreTheReadersRows(t *testing.T) {
 	memory := querytest.Fabric(8, 20)
-	memory.Rows = append(memory.Rows, small().Rows...) // cells that no table names
-	memory.Rows[0].Observations = 1 << 40              // as wide as they come
+	memory.Rows = append(memory.Rows, small().Rows...) // cells without names
+	memory.Rows[0].Observations = 1 << 40              // the widest possible count
 	want, err := memory.CellWindows(context.Background(), query.Question{
 		Signal: memory.Rows[1].Signal, From: start, To: start.Add(20 * time.Second), Step: time.Second, Level: fabric.LevelDevice,
 	})

@@ -21,7 +21,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// windowsOf puts the rows of a reader into memory, a block a row.
+// windowsOf writes the rows of a reader to memory, one block per row.
 func windowsOf(t *testing.T, m *querytest.Memory) []*table.Window {
 	t.Helper()
 	memory := table.NewMemory(table.MemoryOptions{Windows: 1000, Now: tabletest.Still})
@@ -41,14 +41,14 @@ func windowsOf(t *testing.T, m *querytest.Memory) []*table.Window {
 	return memory.State().Windows
 }
 
-// TestWindowsAnswerAsOthers: windows in memory give the answers that the definition gives, of
-// which querytest has the plain form.
+// TestWindowsAnswerAsOthers: answers from windows in memory follow the definition, which
+// querytest implements in its plain form.
 func TestWindowsAnswerAsOthers(t *testing.T) {
 	m := querytest.Fabric(6, 20)
 	reflected := m.Rows[0] // in a window without tags of the cell, which has tags in others
 	reflected.Window, reflected.Kind = start.Add(25*time.Second).UnixNano(), decode.Reflection
 	m.Rows = append(m.Rows, reflected)
-	for i := range m.Places { // pairs of neighbours face the same device
+	for i := range m.Places { // pairs of neighbors face the same device
 		m.Places[i].FarEnd = m.Places[i-i%2].ID
 	}
 	above := func(l fabric.Level) func(aggregate.LocationID) aggregate.LocationID {
@@ -66,7 +66,7 @@ func TestWindowsAnswerAsOthers(t *testing.T) {
 		{Signal: csig.MaxDelay, From: start, To: start.Add(time.Minute), Step: 5 * time.Second, Level: fabric.LevelFarEnd},
 		{Signal: csig.MaxDelay, From: start.Add(time.Hour), To: start.Add(2 * time.Hour), Step: time.Second},
 	} {
-		unjudged := cmpopts.IgnoreFields(aggregate.CellStats{}, "Verdict", "State", "JudgedWindows", "CongestedWindows") // a test of the store has them
+		unjudged := cmpopts.IgnoreFields(aggregate.CellStats{}, "Verdict", "State", "JudgedWindows", "CongestedWindows") // a test of the store covers them
 		same(t, q, r.Cells, m.Cells, aggregate.CompareCells, unjudged)
 		same(t, q, r.CellWindows, m.CellWindows, aggregate.CompareCellWindows, unjudged)
 		byLocation := func(a, b aggregate.LocationWindow) int {
@@ -88,7 +88,7 @@ func TestWindowsAnswerAsOthers(t *testing.T) {
 	}
 }
 
-// same asks two readers, whose rows may be in any order.
+// same queries two readers, whose rows may be in any order.
 func same[Row any](t *testing.T, q query.Question, got, want func(context.Context, query.Question) ([]Row, error), order func(a, b Row) int, o ...gocmp.Option) {
 	t.Helper()
 	a, err := got(t.Context(), q)

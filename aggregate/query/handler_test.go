@@ -139,7 +139,7 @@ func TestHandlerHeaders(t *testing.T) {
 	}
 }
 
-// failing answers each question with an error, after its caller gave up if wait.
+// failing answers each question with an error; if wait is set, after its caller gave up.
 type failing struct {
 	*querytest.Memory
 	wait bool

@@ -56,7 +56,7 @@ func TestLinks(t *testing.T) {
 		named("rack1", "rack2", at("leaf1:up2"), 50, 0, 400_000),      // passed spine2:down2 and leaf2:down1
 		named("rack1", "rack2", aggregate.NoLocation, 20, 0, 1_000_000),
 		named("rack1", "rack2", at("spine2:down2"), 5, 0, 900_000), // too few for a bound
-		named("rack2", "rack1", uplinks.ID, 30, 10, 200_000),       // one of two, nobody knows which
+		named("rack2", "rack1", uplinks.ID, 30, 10, 200_000),       // one of two, unknown which
 	}
 	place := func(id aggregate.LocationID) *fabric.Location { l, _ := f.Location(id); return &l }
 	links := query.NewLinks(csig.MinABWRatio, rows, &query.Recent{Thresholds: aggregate.DefaultThresholds(), Length: 1e9, End: 1e18}, f, place)
@@ -74,7 +74,7 @@ func TestLinks(t *testing.T) {
 		"leaf1:up2":    {50, 0, 5, 0, 400_000, nan, aggregate.Clear, 1},
 		"leaf1:up1":    {0, 0, 100, 0, nan, 100_000, aggregate.Clear, 0},
 		"spine2:down2": {5, 0, 50, 0, 900_000, 400_000, aggregate.Clear, 1},
-		"leaf2:down1":  {0, 0, 175, 0, nan, 1_000_000, aggregate.Clear, 0}, // the best one: what no hop touched
+		"leaf2:down1":  {0, 0, 175, 0, nan, 1_000_000, aggregate.Clear, 0}, // the best one: no hop touched it
 		"leaf1:down1":  {0, 0, 30, 0, nan, 200_000, aggregate.Clear, 0},
 		"leaf2:up1":    {0, 0, 0, 30, nan, nan, aggregate.NoData, 0},
 		"spine1:down1": {0, 0, 0, 0, nan, nan, aggregate.NoData, 0},
@@ -107,8 +107,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// checkRoutes: the path over spine2 has more room than the one over spine1, whose second hop is
-// heavily loaded.
+// checkRoutes: the path over spine2 has more available bandwidth than the one over spine1, whose
+// second hop is heavily loaded.
 func checkRoutes(t *testing.T, f *fabric.Fabric, links *query.Links) {
 	t.Helper()
 	routes, more := links.Routes(f, csig.MinABWRatio, fabric.GroupIDOf("rack1"), fabric.GroupIDOf("rack2"))
@@ -146,7 +146,8 @@ func TestLinkBoundOfDelay(t *testing.T) {
 	}
 }
 
-// TestLinkTrend: the later half of the range against the earlier one, and the last window.
+// TestLinkTrend compares the later half of the range with the earlier one, and checks the last
+// window.
 func TestLinkTrend(t *testing.T) {
 	var l query.Link
 	for i, v := range []uint64{900, 700, 500, 300} {

@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// everyMethod calls all that a metered reader has, by the names of the methods.
+// everyMethod calls all methods of a metered reader, and returns their errors by name.
 func everyMethod(ctx context.Context, r query.Reader) map[string]error {
 	failed := make(map[string]error)
 	extent, err := r.Extent(ctx)
@@ -43,8 +43,7 @@ func everyMethod(ctx context.Context, r query.Reader) map[string]error {
 	return failed
 }
 
-// TestMetered: all that a reader reads is charged to the budget, and nothing is read once that is
-// used up.
+// TestMetered: all reads are charged to the budget, and nothing is read once that is used up.
 func TestMetered(t *testing.T) {
 	for i := range reflect.TypeFor[query.Reader]().NumMethod() {
 		name := reflect.TypeFor[query.Reader]().Method(i).Name
@@ -83,8 +82,8 @@ func TestMetered(t *testing.T) {
 	}
 }
 
-// TestMeteredReadsOnce: what all answers begin with is read once in a while, and one that cannot be
-// read by a client without a budget is what there was before.
+// TestMeteredReadsOnce: the common reads of all answers happen once in a while, and a client
+// without a budget gets the previous result.
 func TestMeteredReadsOnce(t *testing.T) {
 	counting, now := &querytest.Counting{Reader: querytest.Fabric(2, 2)}, time.Unix(1e9, 0)
 	r := query.Metered(counting, func() time.Time { return now })
@@ -117,7 +116,7 @@ func TestMeteredReadsOnce(t *testing.T) {
 	}
 }
 
-// TestBundleLimited: a client that has used up its budget is told when to come again.
+// TestBundleLimited: a client that has used up its budget gets Retry-After.
 func TestBundleLimited(t *testing.T) {
 	h := query.NewHandler(query.HandlerConfig{Reader: query.Metered(querytest.Fabric(2, 2), time.Now)})
 	w := httptest.NewRecorder()

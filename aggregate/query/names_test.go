@@ -25,8 +25,8 @@ func TestColorIsAFunctionOfNames(t *testing.T) {
 	}
 }
 
-// TestColorsDiffer holds the closest pair of a rack row's ports apart, as a
-// distance in 8-bit RGB.
+// TestColorsDiffer requires a minimum distance, in 8-bit RGB, between any two ports of a row of
+// racks.
 func TestColorsDiffer(t *testing.T) {
 	type rgb [3]float64
 	var all []rgb

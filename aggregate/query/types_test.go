@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestTypesOfTables asks for types that tables define. A type with one meaning has a
-// short name; where several are stored, each is asked for by its full one.
+// TestTypesOfTables asks for types that tables define. A type with one meaning has a short name;
+// if several are stored, each needs its full name.
 func TestTypesOfTables(t *testing.T) {
 	m := small()
 	delay5 := csig.ConfiguredSignal(5, csig.Nanosecond, csig.AggregateMax)

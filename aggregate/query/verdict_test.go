@@ -12,7 +12,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// clos is a fabric of four leaves with four uplinks each, below four spines, with four hosts a leaf.
+// clos is a fabric of four leaves with four uplinks each, below four spines, with four hosts per
+// leaf.
 func clos(t *testing.T) *fabric.Fabric {
 	t.Helper()
 	domain, err := csig.DefaultSpec().Compile()
@@ -40,7 +41,7 @@ func clos(t *testing.T) *fabric.Fabric {
 	return f
 }
 
-// load is what a cell has at a port in windows of 1 s: 20 observations in each.
+// load is a cell's observations at a port in windows of 1 s: 20 in each.
 type load struct {
 	src, dst   int // racks; 0 to 0: no tag names a port
 	port       string
@@ -110,8 +111,8 @@ func ground(f *fabric.Fabric, seconds int, loads ...load) *query.Ground {
 	return g
 }
 
-// TestFabricVerdict: places that belong together are merged, as far as the loads of their ports do, and
-// silence is never health.
+// TestFabricVerdict: places that belong together are merged if the loads of their ports justify
+// it, and silence is never health.
 func TestFabricVerdict(t *testing.T) {
 	t.Parallel()
 	f := clos(t)
@@ -203,8 +204,8 @@ func TestFabricVerdict(t *testing.T) {
 	}
 }
 
-// TestVerdictOfLongRange: windows before those that decide states give times, and days are named where
-// the range has several.
+// TestVerdictOfLongRange: windows before those that decide states only supply times, and dates
+// are given if the range has several days.
 func TestVerdictOfLongRange(t *testing.T) {
 	t.Parallel()
 	f := clos(t)

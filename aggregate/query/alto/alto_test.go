@@ -83,7 +83,7 @@ func (s *served) ask(method, path, mediaType, body string) *httptest.ResponseRec
 	return w
 }
 
-// document reads an answer of a type, of which every field has to be known.
+// document parses an answer of a type, and fails for unknown fields.
 func document[T any](t *testing.T, w *httptest.ResponseRecorder, mediaType string) (v T) {
 	t.Helper()
 	text := w.Body.String()
@@ -95,7 +95,7 @@ func document[T any](t *testing.T, w *httptest.ResponseRecorder, mediaType strin
 	return v
 }
 
-// What follows are the documents' fields as RFC 7285 names them, with those of RFC 9439.
+// The documents' fields as named in RFC 7285 and RFC 9439.
 type (
 	vtag struct {
 		Resource string `json:"resource-id"`
@@ -132,7 +132,7 @@ type (
 		} `json:"meta"`
 		Map map[string]map[string][]string `json:"network-map"`
 	}
-	freshness struct { // a member that ALTO does not name
+	freshness struct { // a member that ALTO does not define
 		AsOf     time.Time `json:"as_of"`
 		Age      *float64  `json:"age_s"`
 		Expected int       `json:"expected_producers"`
@@ -168,8 +168,8 @@ const (
 
 var pidName = regexp.MustCompile(`^[0-9A-Za-z@:_-]{1,64}$`)
 
-// TestDirectory: every resource that is listed is there, under the type that the directory
-// says, with what it uses; costs have names that are allowed.
+// TestDirectory: every listed resource exists, with the type in the directory and the resources
+// that it uses; costs have valid names.
 func TestDirectory(t *testing.T) {
 	s := newServed(t)
 	s.window(t, 0)
@@ -267,7 +267,7 @@ func TestNetworkMap(t *testing.T) {
 	if diff := cmp.Diff(want, all.Map); diff != "" {
 		t.Errorf("no PIDs are all (-want +got):\n%s", diff)
 	}
-	// Another network has another tag, the same one the same.
+	// A changed network has another tag, an unchanged one the same.
 	s.groups = append(s.groups, fabric.Group{ID: 99, Name: strings.Repeat("x", 100)})
 	s.now = s.now.Add(time.Minute)
 	next := document[networkMap](t, s.ask("GET", "/alto/networkmap", "", ""), prefix+"networkmap"+suffix)
@@ -276,7 +276,7 @@ func TestNetworkMap(t *testing.T) {
 	}
 }
 
-// TestCosts: costs are what the last windows say of the cells, under the network map's tag.
+// TestCosts: costs match the cells of the last windows, with the network map's tag.
 func TestCosts(t *testing.T) {
 	s := newServed(t)
 	if c := document[costMap](t, s.ask("GET", "/alto/costmap/num-routingcost", "", ""), prefix+"costmap"+suffix); len(c.Map) != 0 {
@@ -319,7 +319,7 @@ func TestCosts(t *testing.T) {
 
 const cost = `"cost-type": {"cost-mode": "numerical", "cost-metric": "routingcost"}`
 
-// TestFilteredCosts: of a cost map, what a request names.
+// TestFilteredCosts: a filtered cost map has the requested part of the whole map.
 func TestFilteredCosts(t *testing.T) {
 	s := newServed(t)
 	s.window(t, 0)
@@ -353,7 +353,7 @@ func TestFilteredCosts(t *testing.T) {
 	}
 }
 
-// TestEndpoints: endpoints are in the PID of their longest prefix, and cost what that costs.
+// TestEndpoints: endpoints are in the PID of their longest prefix, and have its costs.
 func TestEndpoints(t *testing.T) {
 	s := newServed(t)
 	s.window(t, 0)
@@ -380,7 +380,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestErrors: a request that is wrong is told what, as RFC 7285, section 8.5, has it.
+// TestErrors: an invalid request gets the error of RFC 7285, section 8.5.
 func TestErrors(t *testing.T) {
 	s := newServed(t)
 	s.window(t, 0)
@@ -441,7 +441,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// FuzzRequests: whatever is posted, the answer is a document or a refusal.
+// FuzzRequests: the answer to any body is a document or a refusal.
 func FuzzRequests(f *testing.F) {
 	f.Add("costmap/filtered", prefix+"costmapfilter"+suffix, `{`+cost+`, "constraints": ["ge 1e309"], "pids": {"srcs": ["rack1"], "dsts": []}}`)
 	f.Add("endpointcost", prefix+"endpointcostparams"+suffix, `{`+cost+`, "endpoints": {"srcs": ["ipv6:::1"], "dsts": ["ipv4:10.0.1.1"]}}`)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestAccept: who takes other types only is told so; whatever covers the type will do.
+// TestAccept: a client that accepts only other types gets 406; any range that covers the type
+// will do.
 func TestAccept(t *testing.T) {
 	s := newServed(t)
 	s.window(t, 0)
@@ -24,8 +25,8 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestUnchanged: who has the answer already is told so by its tag, until it is another one. Tags
-// are of maps; what is posted has none.
+// TestUnchanged: a client with the present answer gets 304 by its tag, until the answer changes.
+// Only maps have tags; answers to POST have none.
 func TestUnchanged(t *testing.T) {
 	s := newServed(t)
 	s.window(t, 0)

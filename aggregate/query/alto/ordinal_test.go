@@ -11,7 +11,7 @@ import (
 )
 
 // TestOrdinal: ranks are in the order of the costs, best first, for each metric; parts of a map
-// have the ranks of the whole one, and constraints are on ranks.
+// have the ranks of the whole one, and constraints apply to ranks.
 func TestOrdinal(t *testing.T) {
 	s := newServed(t)
 	s.window(t, 0)

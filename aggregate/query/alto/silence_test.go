@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestSilence: costs say how old they are and who they are from, and have no pair once that is too old. The
-// tag is of the costs alone.
+// TestSilence: costs include their age and producers, and are empty once they are too old. The
+// tag depends only on the costs.
 func TestSilence(t *testing.T) {
 	s := newServed(t)
 	begin := time.Unix(1e9, 0)

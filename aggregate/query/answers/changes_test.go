@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
-// TestChangeLines: each change is one line, with all that it carries.
+// TestChangeLines: each change is one line with all of its fields.
 func TestChangeLines(t *testing.T) {
 	t.Parallel()
 	set := &wire.ChangeSet{WindowEnd: timestamppb.New(time.Date(2026, 1, 20, 9, 0, 1, 0, time.UTC)), Changes: []*wire.Change{

@@ -11,7 +11,7 @@ func TestCountsText(t *testing.T) {
 	}
 }
 
-// TestNumber: what JSON has no number for is no value.
+// TestNumber: numbers that JSON cannot represent are missing values.
 func TestNumber(t *testing.T) {
 	for v, want := range map[float64]any{1.5: 1.5, 0: 0.0, math.Inf(1): nil, math.Inf(-1): nil} {
 		if got := number(v); got != want {

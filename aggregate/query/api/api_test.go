@@ -34,8 +34,8 @@ type served struct {
 	*api.API
 	memory *table.Memory
 	cells  int
-	also   aggregate.Sink // is told the same; nil for none
-	blocks uint64         // that were written
+	also   aggregate.Sink // gets the same blocks; nil for none
+	blocks uint64         // written so far
 }
 
 func newServed(t testing.TB, cells int, change func(*api.Config)) *served {
@@ -60,7 +60,7 @@ func newServed(t testing.TB, cells int, change func(*api.Config)) *served {
 	return s
 }
 
-// window closes the window of a second, as two producers tell of it.
+// window closes the window of a second, with blocks of two producers.
 func (s *served) window(t testing.TB, second int) {
 	t.Helper()
 	s.write(t, second)
@@ -101,7 +101,7 @@ func (s *served) get(t testing.TB, target string, header ...string) *httptest.Re
 	return w
 }
 
-// read is an answer as a message.
+// read parses an answer into a message.
 func read[T any, P interface {
 	*T
 	proto.Message
@@ -154,7 +154,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestCellsEncoding: what is written out by hand is what the model's types encode to.
+// TestCellsEncoding: the hand-written encoding of cells equals that of the messages.
 func TestCellsEncoding(t *testing.T) {
 	s := newServed(t, 30, nil)
 	s.window(t, 0)
@@ -217,7 +217,7 @@ func TestCellsFilter(t *testing.T) {
 	}
 }
 
-// TestPages: pages are of one revision, whatever happens meanwhile.
+// TestPages: pages belong to one revision, whatever happens meanwhile.
 func TestPages(t *testing.T) {
 	s := newServed(t, 50, nil)
 	s.window(t, 0)
@@ -248,8 +248,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestRevisions: answers carry their revision, by which they are not sent twice and can be
-// waited for.
+// TestRevisions: answers carry their revision, by which clients can avoid repeated answers and
+// wait for new ones.
 func TestRevisions(t *testing.T) {
 	s := newServed(t, 4, nil)
 	s.window(t, 0)
@@ -277,7 +277,7 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// TestOthers reads the other answers against the cells.
+// TestOthers compares the other answers with the cells.
 func TestOthers(t *testing.T) {
 	s := newServed(t, 25, nil)
 	for second := range 3 {
@@ -317,7 +317,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestHistory asks a store.
+// TestHistory queries a store.
 func TestHistory(t *testing.T) {
 	s := newServed(t, 4, func(c *api.Config) { c.Memory, c.Names, c.Reader = nil, nil, querytest.Fabric(4, 10) })
 	page := read[wire.CellsResponse](t, s.get(t, "/api/v1/cells?from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z"))
@@ -340,7 +340,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// withoutCoverage leaves out who sees cells: neither history nor frames have it.
+// withoutCoverage ignores the producers of cells, which history and frames lack.
 func withoutCoverage() cmp.Option {
 	return protocmp.IgnoreFields(&wire.Cell{}, "expected_producers", "present_producers", "silent_producers")
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// sink takes an answer in and keeps none of it.
+// sink discards an answer and counts its bytes.
 type sink struct {
 	header  http.Header
 	bytes   atomic.Int64
@@ -35,7 +35,7 @@ func (s *sink) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// cpu is what the process has used so far.
+// cpu is the CPU time of the process so far.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -44,9 +44,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkWatch tells watchers of the same cells of a window that has closed. cpu-ns/window is
-// what all of it takes, the publishing of the window included: of that, watchers=0 is the
-// whole.
+// BenchmarkWatch sends a closed window to watchers of the same cells. cpu-ns/window is the total
+// CPU time, including the publishing of the window, which is all of it for watchers=0.
 func BenchmarkWatch(b *testing.B) {
 	for _, cells := range []int{256, 4096} {
 		for _, watchers := range []int{0, 1, 100} {
@@ -55,7 +54,7 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// BenchmarkChanges tells watchers of changes where nearly all cells move in each window.
+// BenchmarkChanges sends changes to watchers when nearly all cells change in each window.
 func BenchmarkChanges(b *testing.B) {
 	for _, watchers := range []int{0, 1, 100} {
 		b.Run(fmt.Sprintf("cells=4096/watchers=%d", watchers), func(b *testing.B) { benchmarkWatch(b, "changes", 4096, watchers) })
@@ -66,7 +65,7 @@ func benchmarkWatch(b *testing.B, stream string, cells, watchers int) {
 	s := newServed(b, cells, func(c *api.Config) { c.Watchers = watchers })
 	s.window(b, 0)
 	var told sync.WaitGroup
-	told.Add(3 * watchers) // the beginning, the snapshot, and synced
+	told.Add(3 * watchers) // the start, the snapshot, and synced
 	ctx, end := context.WithCancel(b.Context())
 	var running sync.WaitGroup
 	for range watchers {
@@ -100,7 +99,7 @@ func benchmarkWatch(b *testing.B, stream string, cells, watchers int) {
 	running.Wait()
 }
 
-// BenchmarkSnapshot answers the same question again and again, as several controllers put it.
+// BenchmarkSnapshot answers the same question repeatedly, as for several controllers.
 func BenchmarkSnapshot(b *testing.B) {
 	s := newServed(b, 4096, nil)
 	s.window(b, 0)

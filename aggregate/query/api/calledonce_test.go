@@ -22,7 +22,7 @@ type recipientFunc func(*event) error
 func (f recipientFunc) send(_ *turn, e *event) error { return f(e) }
 func (recipientFunc) stop()                          {}
 
-// TestEventsAreCalledOnce: all who watch the same cells by calls are told one and the same event.
+// TestEventsAreCalledOnce: all callers that watch the same cells get the same event.
 func TestEventsAreCalledOnce(t *testing.T) {
 	memory, start := table.NewMemory(table.MemoryOptions{Now: tabletest.Still}), time.Unix(1e9, 0)
 	a, err := New(Config{Memory: memory, Names: tabletest.Names{Racks: 2}})
@@ -67,7 +67,7 @@ func TestEventsAreCalledOnce(t *testing.T) {
 	running.Wait()
 	for i, events := range told {
 		for n, e := range events {
-			if n != 1 && e != told[0][n] { // synced is for each watcher alone
+			if n != 1 && e != told[0][n] { // each watcher has its own synced
 				t.Errorf("event %d was made for watcher %d again", n, i)
 			}
 		}

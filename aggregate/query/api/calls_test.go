@@ -34,7 +34,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// h2c serves as commands do, with HTTP/2 without TLS.
+// h2c serves HTTP/2 without TLS, as commands do.
 func h2c(t testing.TB, h http.Handler) (*http.Client, string) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)
@@ -50,7 +50,7 @@ func h2c(t testing.TB, h http.Handler) (*http.Client, string) {
 	return &http.Client{Transport: transport}, server.URL
 }
 
-// caller is a client that speaks gRPC unless told otherwise.
+// caller is a client that speaks gRPC by default.
 func caller(t testing.TB, h http.Handler, options ...connect.ClientOption) wire.QueryServiceClient {
 	t.Helper()
 	client, url := h2c(t, h)
@@ -87,7 +87,7 @@ func call[Q, R any](t *testing.T, f func(context.Context, *connect.Request[Q]) (
 	return r.Msg
 }
 
-// TestCalls: calls are answered as the same questions over HTTP are, field by field, from
+// TestCalls: calls and the same questions over HTTP have equal answers, field by field, from
 // memory and from the store.
 func TestCalls(t *testing.T) {
 	s := newCalled(t, nil)
@@ -147,7 +147,7 @@ func TestCallParameters(t *testing.T) {
 		m := methods.Get(i)
 		var want, got []string
 		for _, p := range doc.Paths["/api/v1/"+strings.ToLower(string(m.Name()))].Get.Parameters {
-			// Streams are there to wait with.
+			// Streams themselves wait for revisions.
 			if p.In == "query" && (m.IsStreamingServer() || p.Name != "after" && p.Name != "wait") {
 				want = append(want, p.Name)
 			}
@@ -173,8 +173,8 @@ func TestCallParameters(t *testing.T) {
 	}
 }
 
-// TestCallWatch: a stream tells what server-sent events tell, ends with the API, and makes
-// room when the caller goes.
+// TestCallWatch: a stream has the same events as over HTTP, ends with the API, and frees its
+// place when the caller leaves.
 func TestCallWatch(t *testing.T) {
 	for name, option := range map[string]connect.ClientOption{"gRPC": connect.WithGRPC(), "gRPC-Web": connect.WithGRPCWeb(), "Connect": connect.WithProtoJSON()} {
 		t.Run(name, func(t *testing.T) {
@@ -266,8 +266,8 @@ func (away) Extent(context.Context) (query.Extent, error) {
 	return query.Extent{}, query.ErrUnavailable
 }
 
-// TestHealthChecks: an API without memory serves while its store answers, and unknown services
-// are not found.
+// TestHealthChecks: an API without memory is healthy while its store answers, and unknown
+// services are not found.
 func TestHealthChecks(t *testing.T) {
 	live := newCalled(t, nil)
 	history := newServed(t, 4, func(c *api.Config) { c.Memory, c.Reader = nil, querytest.Fabric(4, 10) })
@@ -295,7 +295,7 @@ func TestHealthChecks(t *testing.T) {
 	}
 }
 
-// TestStoredExtent: health has what the store holds, which is all there is without memory.
+// TestStoredExtent: health includes the store's extent, which is the only data without memory.
 func TestStoredExtent(t *testing.T) {
 	past := querytest.Fabric(4, 10)
 	extent, err := past.Extent(t.Context())
@@ -337,7 +337,7 @@ func TestUnimplemented(t *testing.T) {
 	}
 }
 
-// TestCallsRefused: refusals say what to change, and which parameter, as those over HTTP do.
+// TestCallsRefused: refusals name the parameter and the fix, as over HTTP.
 func TestCallsRefused(t *testing.T) {
 	s := newCalled(t, nil)
 	c := caller(t, s)
@@ -411,8 +411,8 @@ func TestCallsRefused(t *testing.T) {
 	}
 }
 
-// FuzzCalls: whatever a message says, the answer is one or a refusal, and never an error of
-// the server.
+// FuzzCalls: the response to any message is an answer or a refusal, and never an error of the
+// server.
 func FuzzCalls(f *testing.F) {
 	seed := func(method string, m proto.Message) {
 		body, err := proto.Marshal(m)

@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// TestCallsAccess: who may ask decides over calls and tables as well, and lets streams and
-// trailers pass.
+// TestCallsAccess: access control also covers calls and tables, and lets streams and trailers
+// pass.
 func TestCallsAccess(t *testing.T) {
 	s := newCalled(t, nil)
 	clients := filepath.Join(t.TempDir(), "clients")
@@ -40,7 +40,7 @@ func TestCallsAccess(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		stream := watch(t, c, &wire.WatchRequest{})
-		for !stream.Receive() && connect.CodeOf(stream.Err()) == connect.CodeResourceExhausted { // until the one before has ended
+		for !stream.Receive() && connect.CodeOf(stream.Err()) == connect.CodeResourceExhausted { // until the previous one has ended
 			stream = watch(t, c, &wire.WatchRequest{})
 		}
 		if stream.Msg().GetSnapshot() == nil || !stream.Receive() {

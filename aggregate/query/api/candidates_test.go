@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table"
 )
 
-// TestCandidates: the ports that may be a mode are listed alike in the text of a cell, in its message and in
-// that of history, 16 of them at most, and with no mode but that at resolved locations.
+// TestCandidates: the candidates of a mode are the same in the text of a cell, in its message and
+// in history, at most 16, and only for resolved locations.
 func TestCandidates(t *testing.T) {
 	var ports []string
 	for i := range 20 {

@@ -24,7 +24,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// seen are the observations of one cell in a window of a producer: racks and port from 1, heavy of all.
+// seen are the observations of one cell in a producer's window: racks and port from 1, heavy of
+// all.
 type seen struct{ src, dst, port, heavy, all int }
 
 // rows is a block of a window.
@@ -73,7 +74,7 @@ func follow(t *testing.T, s *served, parameters string) *followed {
 	return f
 }
 
-// events are those so far. The stream ends.
+// events returns the events so far, and ends the stream.
 func (f *followed) events(t *testing.T) (list []event) {
 	t.Helper()
 	synctest.Wait()
@@ -153,7 +154,7 @@ func line(c *wire.Change) string {
 	return text
 }
 
-// holds is everything that holds after lines.
+// holds returns the state after lines.
 func holds(list []string) []string {
 	open := map[string]string{}
 	for _, l := range list {
@@ -184,12 +185,12 @@ func holds(list []string) []string {
 	return out
 }
 
-// act is what producers 1 and 2 write of a window, after which a revision is published.
+// act is the data of producers 1 and 2 for a window, after which a revision is published.
 type act struct {
 	second      int
 	a, b        []seen
 	provisional bool
-	forget      []uint64 // producers, before
+	forget      []uint64 // producers to forget before
 }
 
 var (
@@ -198,7 +199,7 @@ var (
 	others = []seen{{2, 1, 1, 0, 100}}
 )
 
-// changeCases are windows, and the changes that they bring.
+// changeCases are windows, and the changes that they cause.
 var changeCases = []struct {
 	name string
 	acts []act
@@ -281,7 +282,7 @@ var changeCases = []struct {
 	}},
 }
 
-// acted plays windows to a stream, and returns its events.
+// acted feeds windows to a stream, and returns its events.
 func acted(t *testing.T, acts []act, parameters string) (*served, []event) {
 	t.Helper()
 	now := begin.Add(time.Second)
@@ -320,8 +321,8 @@ func acted(t *testing.T, acts []act, parameters string) (*served, []event) {
 	return s, f.events(t)
 }
 
-// TestChanges: each change comes once, whoever resumes is sent the same ones, and all of them together
-// come to the beginning of a later stream.
+// TestChanges: each change is sent once, a reader that resumes gets the same ones, and together
+// they lead to the initial state of a later stream.
 func TestChanges(t *testing.T) {
 	for _, tc := range changeCases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -348,8 +349,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestChangesFilter: filters choose changes of cells by their state and location before and after, and
-// leave out none of producers.
+// TestChangesFilter: filters select changes of cells by their state and location before and
+// after, and never drop changes of producers.
 func TestChangesFilter(t *testing.T) {
 	acts := []act{
 		{second: 0, a: quiet, b: others}, {second: 1, a: loaded, b: []seen{{2, 1, 3, 50, 100}}}, {second: 2, a: []seen{{1, 2, 2, 50, 100}}}, {second: 3, a: quiet}, {second: 4, a: quiet},
@@ -388,8 +389,8 @@ func TestChangesFilter(t *testing.T) {
 	}
 }
 
-// TestChangesMissed: a stream that cannot resume, and one that was too slow, begin with everything that
-// holds, after an event that reports it.
+// TestChangesMissed: a stream that cannot resume, and one that was too slow, restart with the
+// whole state, after an event that reports it.
 func TestChangesMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var acts []act
@@ -413,7 +414,8 @@ func TestChangesMissed(t *testing.T) {
 	})
 }
 
-// TestChangesHeartbeat: while nothing changes, heartbeats let a reader resume from where it is.
+// TestChangesHeartbeat: while nothing changes, heartbeats let a reader resume from the present
+// revision.
 func TestChangesHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(begin.Add(time.Minute))) // memory refuses windows of the future

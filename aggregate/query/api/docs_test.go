@@ -44,7 +44,7 @@ func TestDocumentedQuestions(t *testing.T) {
 	url, dir := listen(t, s), t.TempDir()
 	examples := 0
 	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "curl ") { // grpcurl is not at hand, TestReflection does what it does
+		if !strings.HasPrefix(line, "curl ") { // grpcurl is not installed; TestReflection covers its example
 			continue
 		}
 		examples++

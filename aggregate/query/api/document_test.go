@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/querytest"
 )
 
-// schema is as much of JSON Schema as the document uses. A keyword that is not here is an error.
+// schema is the part of JSON Schema that the document uses. Other keywords are errors.
 type schema struct {
 	Ref             string             `json:"$ref"`
 	Type            any                `json:"type"` // a string, or several
@@ -54,7 +54,7 @@ type response struct {
 	Content     map[string]struct{ Schema *schema }
 }
 
-// document is the API's description of itself.
+// document is the API's OpenAPI document.
 type document struct {
 	OpenAPI string
 	Paths   map[string]map[string]struct {
@@ -102,7 +102,7 @@ func (s *served) document(t *testing.T) *document {
 	return &d
 }
 
-// check holds a value against a schema, and gives what is wrong.
+// check validates a value by a schema, and returns the errors.
 func (d *document) check(s *schema, v any, at string) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, at+": "+fmt.Sprintf(format, args...)) }
 	if s.Ref != "" {
@@ -174,7 +174,7 @@ func kindOf(v any) string {
 	return "object"
 }
 
-// TestDocumentSpeaks: everything in it says what it is, and shows it by an example that is one.
+// TestDocumentSpeaks: every part has a description and a valid example.
 func TestDocumentSpeaks(t *testing.T) {
 	s := newServed(t, 4, nil)
 	d := s.document(t)
@@ -226,7 +226,7 @@ func TestDocumentSpeaks(t *testing.T) {
 	}
 }
 
-// TestDocumentNamesKinds: what is shown as a kind of findings is one, in answers and questions.
+// TestDocumentNamesKinds: examples of kinds of findings are valid, in answers and questions.
 func TestDocumentNamesKinds(t *testing.T) {
 	d := newServed(t, 4, nil).document(t)
 	shown := slices.Clone(d.Components.Schemas["Finding"].Properties["kind"].Examples)
@@ -252,7 +252,7 @@ func TestDocumentNamesKinds(t *testing.T) {
 	}
 }
 
-// TestAnswersAreAsDescribed holds answers, events and refusals against the document.
+// TestAnswersAreAsDescribed validates answers, events and refusals by the document.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	past := querytest.Fabric(3, 4)
 	past.FlowRows, past.FindingRows = querytest.Flows(past, 5), querytest.Findings(past, 5)
@@ -285,7 +285,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		"findings?" + old, "findings?kind=nothing&" + old, "fabric", "health", "cells?limit=0", "cells?src=rack99", "cells?src=%zz", "cells?src=" + strings.Repeat("a", 5000),
 	}
 	for _, target := range targets {
-		ask(target) // while there are no windows
+		ask(target) // before any window
 	}
 	s.window(t, 0)
 	s.window(t, 1)
@@ -294,11 +294,11 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}
 	s = newServed(t, 4, func(c *api.Config) { c.Reader = &querytest.Memory{} })
 	for _, target := range targets {
-		ask(target) // while nothing is stored either
+		ask(target) // with an empty store
 	}
 }
 
-// plain is what an event tells as JSON.
+// plain parses the data of an event as JSON.
 func plain(t *testing.T, e event, name string) (v any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(e.data), &v); err != nil || e.name != name {
@@ -307,7 +307,7 @@ func plain(t *testing.T, e event, name string) (v any) {
 	return v
 }
 
-// TestEventsAreAsDescribed: so are those of watches.
+// TestEventsAreAsDescribed does the same for events of watches.
 func TestEventsAreAsDescribed(t *testing.T) {
 	s := newServed(t, 9, nil)
 	s.window(t, 0)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestGzipStream: parts are deflated apart, and make a stream in any order; each is there for a
-// reader as soon as it was sent, and the sum at the end is right.
+// TestGzipStream: parts are deflated separately, and form a stream in any order; a reader gets
+// each part as soon as it is sent, and the checksum at the end is right.
 func TestGzipStream(t *testing.T) {
 	var by packer
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -32,7 +32,7 @@ func TestGzipStream(t *testing.T) {
 	}
 	for range 5 {
 		from, to := io.Pipe()
-		turn := make(chan int, 20) // a reader may leave the end of a part for later
+		turn := make(chan int, 20) // a reader may not read the end of a part until later
 		go func() {
 			var stream gzipStream
 			_, _ = to.Write(gzipHead)
@@ -62,7 +62,7 @@ func TestGzipStream(t *testing.T) {
 	}
 }
 
-// TestTakesGzip: what who asks prefers not to have is not sent.
+// TestTakesGzip: an encoding that the client refuses is not used.
 func TestTakesGzip(t *testing.T) {
 	for header, want := range map[string]bool{
 		"": false, "identity": false, "*": false, "br, zstd": false, "gzipped": false, "gzip;q=0": false, "gzip; q=0.0": false, "gzip;q=x": false,

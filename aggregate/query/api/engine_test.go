@@ -55,8 +55,8 @@ func openStore(t *testing.T) (*store.Store, *chdb.Engine) {
 	return s, engine
 }
 
-// TestMemoryAgreesWithStore writes the same windows to memory and to the store, and asks both
-// the same: the modes that SQL finds are those that memory finds, at every level.
+// TestMemoryAgreesWithStore writes the same windows to memory and to the store, and compares
+// their answers: SQL and memory find the same modes at every level.
 func TestMemoryAgreesWithStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: one question after the other has nothing for the race detector")
@@ -125,8 +125,7 @@ func TestMemoryAgreesWithStore(t *testing.T) {
 	}
 }
 
-// engineReads has another program's readers, the engine's, read tables that were streamed
-// from the engine.
+// engineReads lets another program, the engine, read tables that were streamed from the engine.
 func engineReads(t *testing.T, s *served, engine *chdb.Engine) {
 	t.Helper()
 	const question = "table=windows&step=1s&signal=max_delay&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:04Z"
@@ -162,7 +161,7 @@ FROM file('%s', %s) WHERE src = 'rack1'`, path, called)
 	}
 }
 
-// timelinesAgree holds the windows of one cell and of all cells in memory against the store's.
+// timelinesAgree compares the windows of one cell and of all cells in memory with the store's.
 func timelinesAgree(t *testing.T, s *served) {
 	t.Helper()
 	for _, chosen := range []string{"src=rack1&dst=rack2", "dst=pod1"} {
@@ -171,7 +170,7 @@ func timelinesAgree(t *testing.T, s *served) {
 		past := read[wire.TimelineResponse](t, s.get(t, question+"&step=1s&from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:04Z"))
 		for i := range live.Timeline {
 			for n := range live.Timeline[i].Locations {
-				live.Timeline[i].Locations[n].Cells, live.Timeline[i].Locations[n].HeavyMean = 0, nil // history has none
+				live.Timeline[i].Locations[n].Cells, live.Timeline[i].Locations[n].HeavyMean = 0, nil // missing in history
 			}
 			if c := live.Timeline[i].Cell; c != nil && c.Mode != nil {
 				c.Mode.Mean = nil
@@ -183,7 +182,7 @@ func timelinesAgree(t *testing.T, s *served) {
 	}
 }
 
-// verdictsAgree holds the verdict on windows in memory against the store's.
+// verdictsAgree compares the verdict on windows in memory with the store's.
 func verdictsAgree(t *testing.T, s *served) {
 	t.Helper()
 	live := read[wire.VerdictResponse](t, s.get(t, "/api/v1/verdict?top=100"))
@@ -194,7 +193,7 @@ func verdictsAgree(t *testing.T, s *served) {
 	}
 }
 
-// recordsCome asks for flows and findings that the store was given.
+// recordsCome queries flows and findings that were written to the store.
 func recordsCome(t *testing.T, s *served, db *store.Store) {
 	t.Helper()
 	flow := store.FlowRow{

@@ -22,7 +22,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
-// exportOf reads a table as it comes over a connection, with its trailers.
+// exportOf reads a table over a connection, with its trailers.
 func exportOf(t *testing.T, url, target string, f tabular.Format) ([][]string, *http.Response) {
 	t.Helper()
 	response, err := http.Get(url + "/api/v1/" + target + "&format=" + string(f))
@@ -49,7 +49,7 @@ func exportOf(t *testing.T, url, target string, f tabular.Format) ([][]string, *
 	return rows, response
 }
 
-// TestExportNothing: a table without rows is whole, in lines too, which have no header.
+// TestExportNothing: a table without rows is complete, even as lines, which have no header.
 func TestExportNothing(t *testing.T) {
 	url := listen(t, newCalled(t, nil))
 	for _, f := range []tabular.Format{tabular.NDJSON, tabular.CSV, tabular.Parquet, tabular.Arrow} {
@@ -65,7 +65,7 @@ func TestExportNothing(t *testing.T) {
 	}
 }
 
-// column is the column of that name, without it.
+// column returns the values of the named column.
 func column(t *testing.T, rows [][]string, name string) (values []string) {
 	t.Helper()
 	i := slices.Index(rows[0], name)
@@ -78,7 +78,7 @@ func column(t *testing.T, rows [][]string, name string) (values []string) {
 	return values
 }
 
-// TestExport: tables have what answers have, in each format.
+// TestExport: tables equal the answers, in each format.
 func TestExport(t *testing.T) {
 	s := newCalled(t, nil)
 	url := listen(t, s)
@@ -123,7 +123,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestExportWindows: windows of a table are those of the timeline.
+// TestExportWindows: windows of a table equal those of the timeline.
 func TestExportWindows(t *testing.T) {
 	s := newCalled(t, nil)
 	url := listen(t, s)
@@ -168,11 +168,11 @@ func TestExportRecords(t *testing.T) {
 	}
 }
 
-// endless is a store that goes on telling of the same window, slowly once told enough.
+// endless is a store that repeats one window without end, slowly after a number of rows.
 type endless struct {
 	*querytest.Memory
 	after  int
-	failed error // then; nil: goes on as soon as the asker gives up
+	failed error // error after that; nil: continues until the client gives up
 }
 
 func (e endless) EachCellWindow(ctx context.Context, q query.Question, n int, f func(*aggregate.CellWindow) error) (bool, error) {
@@ -190,7 +190,7 @@ func (e endless) EachCellWindow(ctx context.Context, q query.Question, n int, f 
 	return err == nil, err
 }
 
-// TestExportLimits: a table that is cut off says so, and one that fails is none.
+// TestExportLimits: a truncated table is marked as such, and a failed one is not valid.
 func TestExportLimits(t *testing.T) {
 	const target = "export?table=windows&step=1s&" + past
 	for name, tt := range map[string]struct {

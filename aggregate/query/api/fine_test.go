@@ -39,8 +39,8 @@ func newFine(t *testing.T) (s *served, fine *table.Memory) {
 	return s, fine
 }
 
-// TestFine: questions about short windows are answered from them, with the states and the coverage of the
-// windows of 1 s, whatever the others were asked before.
+// TestFine: questions about short windows are answered from them, with the states and the
+// coverage of the windows of 1 s, whatever was asked about the others before.
 func TestFine(t *testing.T) {
 	s, _ := newFine(t)
 	start := begin.Add(time.Second)
@@ -84,8 +84,8 @@ func TestFine(t *testing.T) {
 	}
 }
 
-// TestFineWatch: a watch follows the windows of the length that it names, and those who watch others are
-// sent nothing of them.
+// TestFineWatch: a watch follows the windows of its length, and watches of other lengths get no
+// events from them.
 func TestFineWatch(t *testing.T) {
 	s, fine := newFine(t)
 	url := listen(t, s) + "/api/v1/watch?heartbeat=60s"

@@ -20,7 +20,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
-// newHistory is an API over a store alone, of 10 s of 4 racks.
+// newHistory is an API over a store only, with 10 s of 4 racks.
 func newHistory(t testing.TB) (*served, *querytest.Memory) {
 	t.Helper()
 	past := querytest.Fabric(4, 10)
@@ -30,7 +30,7 @@ func newHistory(t testing.TB) (*served, *querytest.Memory) {
 
 const past = "from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:10Z"
 
-// TestPastTimeline: the windows of a cell are its cells of as many ranges, with known gaps.
+// TestPastTimeline: the windows of a cell equal its cells over the same ranges, with known gaps.
 func TestPastTimeline(t *testing.T) {
 	s, store := newHistory(t)
 	store.Gaps = []query.Span{{From: begin.Add(5 * time.Second), To: begin.Add(6500 * time.Millisecond)}}
@@ -66,7 +66,7 @@ func TestPastTimeline(t *testing.T) {
 	}
 }
 
-// TestPastPath: a path's history has what its cell has, and what it stands for.
+// TestPastPath: a path's history equals its cell's, with the description of its mode.
 func TestPastPath(t *testing.T) {
 	s, store := newHistory(t)
 	store.Gaps = []query.Span{{From: begin.Add(-time.Minute), To: begin.Add(time.Second)}, {From: begin.Add(9 * time.Second), To: begin.Add(time.Minute)}}
@@ -85,7 +85,7 @@ func TestPastPath(t *testing.T) {
 	}
 }
 
-// object is an answer as JSON.
+// object parses an answer as JSON.
 func object(t *testing.T, w *httptest.ResponseRecorder) (v map[string]any) {
 	t.Helper()
 	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || w.Code != 200 {
@@ -94,7 +94,7 @@ func object(t *testing.T, w *httptest.ResponseRecorder) (v map[string]any) {
 	return v
 }
 
-// TestPastOthers: matrix and locations of history are those of its cells.
+// TestPastOthers: matrix and locations of history match its cells.
 func TestPastOthers(t *testing.T) {
 	s, _ := newHistory(t)
 	m := read[wire.MatrixResponse](t, s.get(t, "/api/v1/matrix?"+past))
@@ -116,8 +116,8 @@ func TestPastOthers(t *testing.T) {
 	}
 }
 
-// TestPastProducers: each answer of a range of the store counts the producers of the range, once for
-// all of its pages.
+// TestPastProducers: each answer over a range of the store counts the producers of the range,
+// once for all of its pages.
 func TestPastProducers(t *testing.T) {
 	memory := querytest.Fabric(4, 10)
 	memory.FlowRows, memory.Producers = querytest.Flows(memory, 250), query.ProducerCounts{Expected: 3, Present: 2}
@@ -143,8 +143,8 @@ func TestPastProducers(t *testing.T) {
 	}
 }
 
-// TestPastPages: pages of history fit together though more is stored meanwhile; where they
-// cannot, the asker is told.
+// TestPastPages: pages of history fit together even if more rows are stored meanwhile; if they
+// cannot, the client gets an error.
 func TestPastPages(t *testing.T) {
 	for _, path := range []string{"cells?signal=min_abw&limit=5&" + past, "flows?signal=max_delay&limit=99", "findings?limit=50"} {
 		s, store := newHistory(t)
@@ -169,7 +169,7 @@ func TestPastPages(t *testing.T) {
 			if next, ok := page["next_cursor"].(string); ok {
 				cursors, target = append(cursors, next), path+"&cursor="+next
 			}
-			// What comes later is not of this answer.
+			// Later rows are not part of this answer.
 			store.Rows = append(store.Rows, store.Rows[:20]...)
 			store.FlowRows = append(querytest.Flows(store, 1), store.FlowRows...)
 			store.FindingRows = append(querytest.Findings(store, 1), store.FindingRows...)
@@ -191,7 +191,7 @@ func TestPastPages(t *testing.T) {
 		}
 		for change, code := range map[string]int{"&src=rack1": 422, "&cursor=" + cursors[0]: 400, "&from=2026-01-20T09:00:01Z&to=2026-01-20T09:00:02Z": 422} {
 			if strings.HasPrefix(path, "cells") && strings.HasPrefix(change, "&from") {
-				continue // is given already
+				continue // already present
 			}
 			if w := s.get(t, "/api/v1/"+path+"&cursor="+cursors[0]+change); w.Code != code {
 				t.Errorf("%s%s: %d %s", path, change, w.Code, w.Body)

@@ -20,7 +20,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// TestProblems: an error names the parameter, what was expected and what to change.
+// TestProblems: an error names the parameter, the expected values and the fix.
 func TestProblems(t *testing.T) {
 	s := newServed(t, 9, func(c *api.Config) { c.Reader = querytest.Fabric(2, 4) })
 	s.window(t, 0)
@@ -83,15 +83,15 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// injections are values that mean something to SQL, shells, file systems, HTML or HTTP.
+// injections are values with a meaning in SQL, shells, file systems, HTML or HTTP.
 var injections = []string{
 	"' OR 1=1 --", "rack1'; DROP TABLE partials_1s; --", `" UNION SELECT file('/etc/passwd')`, "rack1) OR (1=1", "{x:UInt64}",
 	"../../../../etc/passwd", "..%2f..%2fetc%2fpasswd", "file:///etc/passwd", "$(id)", "`id`", "|id",
 	"<script>alert(1)</script>", "rack1\r\nX-Evil: 1", "\x00", "%s%n%x", "\xff\xfe", "1e999", "-1", "99999999999999999999", "０",
 }
 
-// injectionTargets are injections as parameters that history is asked with: all of them where
-// text gets as far as the store, and some where a name is looked up or a number read before.
+// injectionTargets are injections as parameters of history questions: all of them where text
+// reaches the store, and some where a name is resolved or a number parsed first.
 func injectionTargets() (list []string) {
 	add := func(path string, values []string, names ...string) {
 		for _, name := range names {
@@ -111,8 +111,7 @@ func injectionTargets() (list []string) {
 	return list
 }
 
-// TestInjections: values are names to look up and nothing else. A reader that is asked is
-// asked with numbers.
+// TestInjections: values are only names to look up. A reader gets only numbers.
 func TestInjections(t *testing.T) {
 	s := newServed(t, 9, func(c *api.Config) { c.Reader = querytest.Fabric(2, 4) })
 	s.window(t, 0)
@@ -161,7 +160,7 @@ func TestInjections(t *testing.T) {
 	}
 }
 
-// stuck is a store that answers nothing until it is given up.
+// stuck is a store that does not answer until the request is canceled.
 type stuck struct {
 	*querytest.Memory
 	failed bool
@@ -175,8 +174,8 @@ func (r stuck) Cells(ctx context.Context, _ query.Question) ([]aggregate.CellSta
 	return nil, ctx.Err()
 }
 
-// TestExpensive: a question to the store is cut at its limit, while windows close and are
-// served. What fails inside is not told.
+// TestExpensive: a question to the store ends at its limit, while windows close and are served.
+// Internal errors are not disclosed.
 func TestExpensive(t *testing.T) {
 	const past = "/api/v1/cells?from=2026-01-20T09:00:00Z&to=2026-01-20T09:00:05Z"
 	s := newServed(t, 9, func(c *api.Config) {
@@ -199,7 +198,7 @@ func TestExpensive(t *testing.T) {
 	}
 }
 
-// FuzzRequests: whatever is asked, the answer is JSON and not an error of the server.
+// FuzzRequests: the answer to any request is JSON and not an error of the server.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range []string{
 		"cells?signal=min_abw&src=rack1&limit=1", "cells?windows=3&level=set&after=0&wait=1ms", "path?src=rack1&dst=rack2", "matrix?dst=pod1",
@@ -232,8 +231,8 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// TestLimited: a client that has used up its budget is told when to come again, and is answered
-// from memory all the same.
+// TestLimited: a client that has used up its budget gets Retry-After, and is still answered from
+// memory.
 func TestLimited(t *testing.T) {
 	s := newServed(t, 9, func(c *api.Config) { c.Reader = query.Metered(querytest.Fabric(2, 4), time.Now) })
 	s.window(t, 0)

@@ -18,12 +18,12 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// What is measured here is promised of a machine that does nothing else: make bench-watch prints
-// it. A test has the best of some measurements be within ten times of what is promised, which
-// shows what has become slow by far on any machine.
+// These measurements apply to an otherwise idle machine: make bench-watch prints them. The test
+// requires the best of some measurements to be within ten times the goal, which detects gross
+// slowdowns on any machine.
 
-// TestWithinTenTimes: a window reaches 100 watchers, and a question is answered, ten times later
-// than promised at most.
+// TestWithinTenTimes: a window reaches 100 watchers, and a question is answered, within ten times
+// the goal.
 func TestWithinTenTimes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short; the race detector would be measured")
@@ -37,12 +37,12 @@ func TestWithinTenTimes(t *testing.T) {
 	}
 }
 
-// flushed is deflate's empty block, which parts of a stream end with.
+// flushed is deflate's empty block at the end of each part of a stream.
 const flushed = "\x00\x00\xff\xff"
 
-// BenchmarkWatchers: how long after a window of 4096 cells has closed the last of 100 watchers
-// has read the last byte of it. Readers look for the end of an event alone: they are on the
-// same machine here, and what they do with an event is theirs.
+// BenchmarkWatchers measures the time from the close of a window of 4096 cells until the last of
+// 100 watchers has read its last byte. Readers only look for the end of an event: they run on the
+// same machine here, and decoding is the clients' own cost.
 func BenchmarkWatchers(b *testing.B) {
 	for _, how := range []struct {
 		name string
@@ -58,10 +58,10 @@ func BenchmarkWatchers(b *testing.B) {
 	}
 }
 
-// opener opens a stream of an API that serves at the address, after what it begins with.
+// opener opens a stream of an API at the address, and reads its first events.
 type opener func(t testing.TB, url string) reader
 
-// reader takes events in and does not look at them.
+// reader reads events without decoding them.
 type reader interface {
 	event(t testing.TB) (length int)
 }
@@ -80,8 +80,8 @@ func benchmarkWatchers(b *testing.B, open opener) {
 	b.ReportMetric(milliseconds(took[len(took)-1]), "ms-worst")
 }
 
-// watcherTimes are how long so many windows take to all watchers, ascending, and how long an
-// event is.
+// watcherTimes returns how long windows take to reach all watchers, ascending, and the length of
+// an event.
 func watcherTimes(t testing.TB, open opener, windows int) (took []time.Duration, length int) {
 	t.Helper()
 	const cells, watchers = 4096, 100
@@ -124,7 +124,7 @@ func watcherTimes(t testing.TB, open opener, windows int) (took []time.Duration,
 	return took, length
 }
 
-// producersBlocks are what two producers tell of a window.
+// producersBlocks are the blocks of two producers for a window.
 func producersBlocks(second, cells int) (list []*aggregate.Block) {
 	for producer := range uint64(2) {
 		rng := rand.New(rand.NewPCG(producer, uint64(second)))
@@ -133,8 +133,8 @@ func producersBlocks(second, cells int) (list []*aggregate.Block) {
 	return list
 }
 
-// BenchmarkSnapshotLatency asks for 4096 cells while windows close, also where nobody has asked
-// before, so that nothing was prepared.
+// BenchmarkSnapshotLatency asks for 4096 cells while windows close, also as the first question,
+// when nothing is prepared.
 func BenchmarkSnapshotLatency(b *testing.B) {
 	var cold, warm []time.Duration
 	for b.Loop() {
@@ -166,7 +166,7 @@ func coldLatencies(t testing.TB, windows int) (took []time.Duration) {
 	return took
 }
 
-// warmLatencies are those of questions that several ask again and again, ascending.
+// warmLatencies are those of questions that several clients repeat, ascending.
 func warmLatencies(t testing.TB, requests int) (took []time.Duration) {
 	t.Helper()
 	s := newServed(t, 4096, nil)
@@ -185,7 +185,7 @@ func warmLatencies(t testing.TB, requests int) (took []time.Duration) {
 	for i := range requests {
 		if i%60 == 59 {
 			s.window(t, i)
-			time.Sleep(50 * time.Millisecond) // a window has a second; this is what it takes to prepare one
+			time.Sleep(50 * time.Millisecond) // a window has a second; this leaves time to prepare one
 		}
 		begin := time.Now()
 		w := s.get(t, targets[i%len(targets)])
@@ -198,9 +198,10 @@ func warmLatencies(t testing.TB, requests int) (took []time.Duration) {
 	return took
 }
 
-// BenchmarkProvisional is how long after its end the last of 100 watchers has read all of a window of
-// 4096 cells, and how long after its lateness it has read that the window is final. A producer
-// announces it as it ends and closes it when its lateness of 100 ms has passed, by the clock.
+// BenchmarkProvisional measures the time from the end of a window of 4096 cells until the last of
+// 100 watchers has read all of it, and from the end of its lateness until it has read that the
+// window is final. A producer announces a window at its end and closes it after its lateness of
+// 100 ms, by the clock.
 func BenchmarkProvisional(b *testing.B) {
 	var ended, final []time.Duration
 	for b.Loop() {
@@ -213,8 +214,8 @@ func BenchmarkProvisional(b *testing.B) {
 	}
 }
 
-// provisionalTimes are how long after the end of windows, and after their lateness, all watchers have
-// the provisional and the final event of each, ascending.
+// provisionalTimes returns how long after the end of windows, and after their lateness, all
+// watchers have the provisional and the final event of each, ascending.
 func provisionalTimes(b *testing.B, windows int) (ended, final []time.Duration) {
 	b.Helper()
 	const cells, watchers, lateness = 4096, 100, 100 * time.Millisecond
@@ -246,7 +247,7 @@ func provisionalTimes(b *testing.B, windows int) (ended, final []time.Duration) 
 		readers.Wait()
 		return slices.Max(arrived)
 	}
-	for second++; len(ended) < windows; second += 2 { // a loaded machine has time to read
+	for second++; len(ended) < windows; second += 2 { // gives a loaded machine time to read
 		block := producersBlocks(second, cells)[0]
 		end := begin.Add(time.Duration(second+1) * time.Second)
 		time.Sleep(time.Until(end))
@@ -261,8 +262,8 @@ func provisionalTimes(b *testing.B, windows int) (ended, final []time.Duration) 
 	return ended, final
 }
 
-// BenchmarkProvisionalFine is how long after its end the last of 100 watchers has read all of a window of
-// 100 ms in which 256 cells had something heavy.
+// BenchmarkProvisionalFine measures the time from the end of a window of 100 ms with heavy
+// observations in 256 cells until the last of 100 watchers has read all of it.
 func BenchmarkProvisionalFine(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
@@ -273,8 +274,8 @@ func BenchmarkProvisionalFine(b *testing.B) {
 	b.ReportMetric(took[len(took)*99/100].Seconds()*1e3, "ms-p99")
 }
 
-// fineTimes are how long after their end all watchers have so many windows of 100 ms, ascending. A
-// window of 2 has rows.
+// fineTimes returns how long after their end all watchers have windows of 100 ms, ascending.
+// Every second window has rows.
 func fineTimes(b *testing.B, windows int) (took []time.Duration) {
 	b.Helper()
 	const cells, watchers = 256, 100
@@ -322,8 +323,8 @@ func fineTimes(b *testing.B, windows int) (took []time.Duration) {
 	return took
 }
 
-// BenchmarkFreshness is the time from the last block of a window, in memory, to the event that
-// has all of it, at a watcher behind a socket. The blocks of 16 cells before it come over 50 ms.
+// BenchmarkFreshness measures the time from the last block of a window, in memory, to the event
+// with all of it, at a watcher behind a socket. Earlier blocks of 16 cells arrive over 50 ms.
 func BenchmarkFreshness(b *testing.B) {
 	for _, producers := range []int{1, 10, 500} {
 		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
@@ -339,7 +340,7 @@ func BenchmarkFreshness(b *testing.B) {
 	}
 }
 
-// freshness is how long so many windows take to a watcher after their last block, ascending.
+// freshness returns how long windows take to reach a watcher after their last block, ascending.
 func freshness(b *testing.B, producers, windows int) (took []time.Duration) {
 	b.Helper()
 	s := newServed(b, 16, nil)
@@ -369,7 +370,7 @@ func freshness(b *testing.B, producers, windows int) (took []time.Duration) {
 				break
 			}
 		}
-		if second > 0 { // nothing is known of the first window
+		if second > 0 { // the first window cannot be timed
 			took = append(took, time.Since(last))
 		}
 	}

@@ -30,11 +30,10 @@ func (c *counted) skip(t testing.TB, events int) {
 	}
 }
 
-// event reads an event with nothing after it: to where something that was read ends as events
-// do. It gives its length.
+// event reads an event until the bytes read end with the end of an event. It returns the length.
 func (c *counted) event(t testing.TB) (length int) {
 	t.Helper()
-	kept := 0 // of what was read before: an end may come in two parts
+	kept := 0 // of the previous read: an end may be split over two reads
 	for {
 		n, err := c.body.Read(c.buffer[kept:])
 		if err != nil {
@@ -49,18 +48,18 @@ func (c *counted) event(t testing.TB) (length int) {
 	}
 }
 
-// counting reads server-sent events that end so.
+// counting reads server-sent events with the given end.
 func counting(parameters, accept, end string) opener {
 	return func(t testing.TB, url string) reader {
 		t.Helper()
 		body := openBody(t, url+"/api/v1/watch"+parameters, "Accept-Encoding", accept)
 		c := &counted{body: body, end: end, buffer: make([]byte, 64<<10)}
-		c.skip(t, 3) // the beginning, the snapshot, and synced
+		c.skip(t, 3) // the start, the snapshot, and synced
 		return c
 	}
 }
 
-// called is a stream of messages of the Connect protocol, each behind a byte of flags and its
+// called is a stream of messages of the Connect protocol, each after a byte of flags and its
 // length.
 type called struct {
 	body   io.Reader
@@ -86,7 +85,7 @@ func (c *called) event(t testing.TB) (length int) {
 	return length
 }
 
-// calling reads what calls are told, which say that they take gzip, as most clients do.
+// calling opens streams of calls that accept gzip, as most clients do.
 func calling(encoding string) opener {
 	return func(t testing.TB, url string) reader {
 		t.Helper()

@@ -165,7 +165,7 @@ func TestFlowsFromMemory(t *testing.T) {
 	}
 }
 
-// TestWatchFlows: each window comes with the flows that are asked for, by link and location.
+// TestWatchFlows: each window comes with the requested flows, by link and location.
 func TestWatchFlows(t *testing.T) {
 	s := wired(t)
 	url := listen(t, s) + "/api/v1/watch?"

@@ -14,8 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestMade: what is asked for by many is made once, and what failed for one is tried again by
-// the others.
+// TestMade: concurrent requests compute a result once, and after a failure the others retry.
 func TestMade(t *testing.T) {
 	m := newMade(1 << 20)
 	var calls atomic.Int64
@@ -38,7 +37,7 @@ func TestMade(t *testing.T) {
 	for i := range 8 {
 		asking.Go(func() {
 			if i > 0 {
-				<-begun // while the first one is at it
+				<-begun // while the first one runs
 			}
 			_, err := once(m, "failing", func() (int, int, error) {
 				if calls.Add(1) == 1 {
@@ -58,7 +57,7 @@ func TestMade(t *testing.T) {
 	}
 }
 
-// TestMadeBounds: what nobody asked for lately gives way, and nothing is counted twice.
+// TestMadeBounds: least recently used results are dropped, and nothing is counted twice.
 func TestMadeBounds(t *testing.T) {
 	m := newMade(10 << 10)
 	get := func(key int) (made bool) {
@@ -72,7 +71,7 @@ func TestMadeBounds(t *testing.T) {
 		return made
 	}
 	for key := range 1000 {
-		get(0) // asked for all the time
+		get(0) // used all the time
 		get(key)
 	}
 	if m.bytes != 10<<10 || len(m.known) != 10 || m.order.Len() != 10 {
@@ -81,14 +80,14 @@ func TestMadeBounds(t *testing.T) {
 	if get(0) || get(999) || !get(1) {
 		t.Error("not what was asked for last is held")
 	}
-	// What is larger than all there is room for is given, and not held.
+	// A result larger than the cache is returned, but not kept.
 	if _, err := once(m, "huge", func() (struct{}, int, error) { return struct{}{}, 1 << 30, nil }); err != nil {
 		t.Error(err)
 	}
 	if m.bytes != 10<<10 || len(m.known) != 10 {
 		t.Errorf("%d bytes in %d things are held after something huge", m.bytes, len(m.known))
 	}
-	// What gives way while it is made counts for nothing.
+	// A result dropped while it is computed has no size.
 	if _, err := once(m, "slow", func() (struct{}, int, error) {
 		for key := range 100 {
 			get(2000 + key)
@@ -99,8 +98,8 @@ func TestMadeBounds(t *testing.T) {
 	}
 }
 
-// TestPrepared: what was asked for lately is made for the next revision before it is asked for
-// again, and not for ever.
+// TestPrepared: recently requested results are computed for the next revision before the next
+// request, but only for a while.
 func TestPrepared(t *testing.T) {
 	memory, now := table.NewMemory(table.MemoryOptions{Now: tabletest.Still}), time.Unix(1e9, 0)
 	a, err := New(Config{Memory: memory, Names: tabletest.Names{Racks: 2}, Now: func() time.Time { return now }})
@@ -114,7 +113,7 @@ func TestPrepared(t *testing.T) {
 		}
 		memory.Publish()
 	}
-	// further is how many things are made to answer.
+	// further is the number of new results needed for the answers.
 	further := func() int {
 		before := len(a.made.known)
 		for _, target := range []string{"/api/v1/cells", "/api/v1/cells?src=rack1", "/api/v1/matrix?windows=2"} {

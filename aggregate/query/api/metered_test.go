@@ -19,17 +19,17 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// endpoint is a request that makes the store work.
+// endpoint is a request that reads the store.
 type endpoint struct {
 	path  string // of calls, without the service
 	query string // or the body of calls and of ALTO
 	media string // of a body
-	// each is how often a request asks the store beyond what all answers begin with; -1 where it
-	// answers without the store.
+	// each is the number of reads per request beyond those of every answer; -1 if it is answered
+	// without the store.
 	each int
 }
 
-// endpoints are all that are served, each asked for history where it has one.
+// endpoints are all endpoints, each asked for history if it has one.
 func endpoints() (list []endpoint) {
 	const (
 		rack = "&src=rack1&dst=rack2"
@@ -40,7 +40,7 @@ func endpoints() (list []endpoint) {
 		path, query, call, body string
 		each                    int
 	}{
-		{"verdict", past, "Verdict", sent, 3*3 + 2}, // of three signals
+		{"verdict", past, "Verdict", sent, 3*3 + 2}, // for three signals
 		{"cells", past, "Cells", sent, 2},
 		{"matrix", past, "Matrix", sent, 2},
 		{"path", past + rack, "Path", sent + `,"src":"rack1","dst":"rack2"`, 3},
@@ -101,8 +101,8 @@ func (e *endpoint) request() *http.Request {
 	return r
 }
 
-// TestEndpointsAreMetered: no client that has used up its budget makes the store work, through
-// whatever is served, and what all answers begin with is read once for many requests.
+// TestEndpointsAreMetered: a client that has used up its budget cannot cause reads of the store
+// through any endpoint, and the common reads of all answers happen once for many requests.
 func TestEndpointsAreMetered(t *testing.T) {
 	all := endpoints()
 	checkEndpoints(t, all)
@@ -116,7 +116,7 @@ func TestEndpointsAreMetered(t *testing.T) {
 			t.Errorf("%s: %d reads for a client without a budget, status %d: %.200s", e.path, n, w.Code, w.Body)
 		}
 		if path := strings.ToLower(e.path); strings.HasSuffix(path, "/watch") || strings.HasSuffix(path, "/changes") {
-			continue // goes on for good
+			continue // never ends
 		}
 		const requests = 20
 		for range requests {
@@ -133,8 +133,8 @@ func TestEndpointsAreMetered(t *testing.T) {
 	}
 }
 
-// meteredHandler serves all there is over a reader, with a clock that hardly moves: no two answers are
-// of one moment.
+// meteredHandler serves all endpoints over a reader, with a clock that advances slightly: no two
+// answers have the same time.
 func meteredHandler(t *testing.T, counting *querytest.Counting) http.Handler {
 	t.Helper()
 	var looked atomic.Int64
@@ -148,7 +148,8 @@ func meteredHandler(t *testing.T, counting *querytest.Counting) http.Handler {
 	return mux
 }
 
-// checkEndpoints: the list has all that the API's document, its service and ALTO's directory name.
+// checkEndpoints: the list has everything in the API's document, its service and ALTO's
+// directory.
 func checkEndpoints(t *testing.T, list []endpoint) {
 	t.Helper()
 	known := make(map[string]bool)

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// storedNames are what a store answers with.
+// storedNames are the names in a store.
 type storedNames struct {
 	groups    []fabric.Group
 	locations []fabric.Location
@@ -26,8 +26,8 @@ func (s storedNames) Locations(context.Context) ([]fabric.Location, error) {
 	return s.locations, s.err
 }
 
-// TestBothNames: what exporters have described is named beside what this process knows,
-// which comes first; a store that is away takes nothing from it.
+// TestBothNames: names described by exporters are added to this process's own, which take
+// precedence; an unreachable store does not affect those.
 func TestBothNames(t *testing.T) {
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
@@ -47,7 +47,7 @@ func TestBothNames(t *testing.T) {
 		if failing == nil {
 			wantGroups, wantLocations = wantGroups+1, wantLocations+1
 		}
-		// An error beside a list says that names may be missing.
+		// An error with a list means that names may be missing.
 		if (err1 != nil) != (failing != nil) || (err2 != nil) != (failing != nil) || len(groups) != wantGroups || len(locations) != wantLocations {
 			t.Errorf("store %v: groups %+v, locations %+v, %v, %v", failing, groups, locations, err1, err2)
 		}
@@ -59,7 +59,7 @@ func TestBothNames(t *testing.T) {
 	}
 }
 
-// TestWords: states and kinds of messages are those of the rooms that they come from.
+// TestWords: states and kinds have the same names in messages and in their own packages.
 func TestWords(t *testing.T) {
 	for s := aggregate.NoData; s < aggregate.NumStates; s++ {
 		if got := stateOf(s); got.Word() != s.String() {

@@ -25,7 +25,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// slowNames are names of a store that takes its time, or fails.
+// slowNames are names of a store that is slow, or fails.
 type slowNames struct {
 	tabletest.Names
 	takes atomic.Int64 // ns
@@ -73,9 +73,9 @@ func windowsInMemory(t *testing.T, windows int) *table.Memory {
 	return memory
 }
 
-// TestNamesOfSlowStore: once names were read, a store that is slow or away takes none of them,
-// and what it says later is known later. Before that, a name may be one of the store's, which is
-// no fault of the client.
+// TestNamesOfSlowStore: once names were read, a slow or unreachable store does not lose them, and
+// its later changes appear later. Before that, an unknown name may be one of the store's, so the
+// client is not at fault.
 func TestNamesOfSlowStore(t *testing.T) {
 	for _, withFabric := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fabric=%t", withFabric), func(t *testing.T) {
@@ -116,7 +116,7 @@ func testNamesOfSlowStore(t *testing.T, withFabric bool) {
 	ask("never read", "/api/v1/path?src=rack1&dst=rack2", 503, "try again later")
 	ask("never read", "/api/v1/cells?location=leaf1:up1", 503, "try again later")
 	store.takes.Store(0)
-	time.Sleep(11 * time.Second) // until what was begun has ended
+	time.Sleep(11 * time.Second) // until running readings have ended
 	synctest.Wait()
 	ask("read", "/api/v1/cells?src=rack1", 200, `"rack1"`)
 	ask("read", "/api/v1/cells?src=rack7", 422, "no such group")
@@ -135,15 +135,15 @@ func testNamesOfSlowStore(t *testing.T, withFabric bool) {
 		disturb(false)
 		time.Sleep(12 * time.Second)
 	}
-	synctest.Wait() // nobody reads the racks
+	synctest.Wait() // the racks are not being read
 	store.Racks = 9
 	time.Sleep(namesFresh)
 	ask("recovered", "/api/v1/cells?src=rack7", 200, `"cells":[]`)
 	synctest.Wait()
 }
 
-// blocking is a store that works on a question until its context ends, and then fails as a
-// client library does: with an error that says nothing of why.
+// blocking is a store that works on a question until its context ends, and then fails like a
+// client library: with an error without the reason.
 type blocking struct {
 	querytest.Memory
 	begun chan struct{}
@@ -176,12 +176,12 @@ func (b *blocking) EachCellWindow(ctx context.Context, _ query.Question, _ int, 
 	return false, b.block(ctx)
 }
 
-// Cells is asked by nobody before Extent.
+// Cells is never called before Extent.
 func (b *blocking) Cells(ctx context.Context, _ query.Question) ([]aggregate.CellStats, error) {
 	return nil, b.block(ctx)
 }
 
-// logged keeps what is logged as an error.
+// logged keeps logged errors.
 type logged struct {
 	slog.Handler
 	mu    sync.Mutex
@@ -197,8 +197,8 @@ func (l *logged) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestCanceled: a client that leaves while the store is asked is no failure of the server,
-// whatever error the store ends with; a deadline is told as what it is.
+// TestCanceled: a client that leaves while the store works is no failure of the server, whatever
+// error the store returns; a timeout is reported as such.
 func TestCanceled(t *testing.T) {
 	const past = "from=2026-01-20T09:00:00Z&to=2026-01-20T10:00:00Z"
 	targets := []string{
@@ -230,14 +230,14 @@ func TestCanceled(t *testing.T) {
 					if w.Code != edge.StatusCanceled || len(log.lines) > 0 {
 						t.Errorf("%d %s; logged %q", w.Code, w.Body, log.lines)
 					}
-					time.Sleep(time.Minute) // until names are not read any more
+					time.Sleep(time.Minute) // until names are no longer read
 				})
 			})
 		}
 	}
 }
 
-// TestOutcomes: every protocol has one way from errors to what it answers.
+// TestOutcomes: every protocol maps errors to the same outcomes.
 func TestOutcomes(t *testing.T) {
 	alive := t.Context()
 	left, leave := context.WithCancel(alive)

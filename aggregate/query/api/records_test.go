@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
-// TestFlows: filters take what they say, and names are resolved.
+// TestFlows: filters select exactly their rows, and names are resolved.
 func TestFlows(t *testing.T) {
 	s, store := newHistory(t)
 	all := read[wire.FlowsResponse](t, s.get(t, "/api/v1/flows?signal=max_delay&limit=1000"))
@@ -57,7 +57,7 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// TestFindings: the same of findings.
+// TestFindings does the same for findings.
 func TestFindings(t *testing.T) {
 	s, _ := newHistory(t)
 	all := read[wire.FindingsResponse](t, s.get(t, "/api/v1/findings?limit=1000"))

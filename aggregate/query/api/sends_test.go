@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestSends: what several watchers are sent counts once, and those that do not read give way to
-// others after a while, the slowest first.
+// TestSends: an event for several watchers counts once, and watchers that do not read are cut off
+// after a while, the slowest first.
 func TestSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stopped := newSends(100), map[string]int{}
@@ -27,7 +27,7 @@ func TestSends(t *testing.T) {
 		if s.held != 100 || time.Since(start) != time.Second {
 			t.Errorf("%d bytes held after %s, want 100: one event counts once", s.held, time.Since(start))
 		}
-		go func() { // as writers do whose deadline has passed
+		go func() { // like writers after their deadline
 			time.Sleep(crowdedAfter)
 			for _, old := range []*turn{a, b} {
 				if s.isCut(old) {
@@ -44,7 +44,7 @@ func TestSends(t *testing.T) {
 			t.Errorf("%d crowded, %d slow, %d bytes: want two cut, and their bytes given back", s.crowded, s.slow, s.held)
 		}
 		s.weigh(d, 20, false)
-		s.weigh(c, 30, true) // a copy of its own
+		s.weigh(c, 30, true) // its own copy
 		if s.held != 50 {
 			t.Errorf("%d bytes held, want those that events have come to", s.held)
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 // TestSilence: three minutes after the only producers fell silent, no answer has a number that a
-// controller could take for the present.
+// controller could take for a present one.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := begin.Add(4 * time.Second)
@@ -102,7 +102,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestFewerWindows: an answer of more windows than are in memory says how many it is of.
+// TestFewerWindows: an answer over more windows than are in memory states their actual number.
 func TestFewerWindows(t *testing.T) {
 	s := newServed(t, 9, func(c *api.Config) { c.Memory = table.NewMemory(table.MemoryOptions{Windows: 3, Ahead: -1}) })
 	for second := range 5 {
@@ -118,7 +118,7 @@ func TestFewerWindows(t *testing.T) {
 	}
 }
 
-// TestAgeOfSharedPage: a page is made once for each revision, and its age is that of each answer.
+// TestAgeOfSharedPage: a page is computed once per revision, but each answer has its own age.
 func TestAgeOfSharedPage(t *testing.T) {
 	now := begin
 	s := newServed(t, 4, func(c *api.Config) { c.Now = func() time.Time { return now } })
@@ -131,7 +131,7 @@ func TestAgeOfSharedPage(t *testing.T) {
 	}
 }
 
-// TestVerdictWords: kinds have the same words in reports, logs and answers.
+// TestVerdictWords: kinds have the same names in reports, logs and answers.
 func TestVerdictWords(t *testing.T) {
 	t.Parallel()
 	for n := range wire.VerdictKind_name {

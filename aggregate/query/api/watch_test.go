@@ -20,13 +20,13 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 )
 
-// event is what a stream sent.
+// event is one event of a stream.
 type event struct{ name, id, data string }
 
 // stream reads events.
 type stream struct {
 	lines *bufio.Reader
-	beats bool // heartbeats are events; else next skips them: a busy machine has some
+	beats bool // return heartbeats; otherwise next skips them: a busy machine causes some
 }
 
 func (s *stream) next(t testing.TB) (e event) {
@@ -54,7 +54,7 @@ func (s *stream) next(t testing.TB) (e event) {
 	}
 }
 
-// decode is what an event tells as a message.
+// decode parses the data of an event into a message.
 func decode[T any, P interface {
 	*T
 	proto.Message
@@ -80,7 +80,7 @@ func open(t testing.TB, url string, header ...string) *stream {
 
 func newStream(from io.Reader) *stream { return &stream{lines: bufio.NewReaderSize(from, 1<<16)} }
 
-// openBody is a stream as it travels.
+// openBody returns a stream's bytes without decoding.
 func openBody(t testing.TB, url string, header ...string) io.Reader {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
@@ -148,7 +148,7 @@ func TestWatch(t *testing.T) {
 }
 
 // TestDurable: a window is announced before it is on disk. An event without cells, and answers of
-// the same revision, tell when it is.
+// the same revision, report when it is.
 func TestDurable(t *testing.T) {
 	s := newServed(t, 9, nil)
 	url := listen(t, s) + "/api/v1/watch?signal=max_delay"
@@ -214,7 +214,7 @@ func TestDurable(t *testing.T) {
 	}
 }
 
-// TestSlowWatcher: who does not read is told so later, and holds up nobody.
+// TestSlowWatcher: a watcher that does not read is notified later, and delays no other.
 func TestSlowWatcher(t *testing.T) {
 	s := newServed(t, 1024, func(c *api.Config) { c.MaxLag = 3 })
 	server := httptest.NewUnstartedServer(s)
@@ -245,11 +245,12 @@ func TestSlowWatcher(t *testing.T) {
 	var took []time.Duration
 	for second := 1; second < 14; second++ {
 		begin := time.Now()
-		s.window(t, second) // as the aggregator does it, and what Run does behind
+		s.window(t, second) // as the aggregator does, and Run after it
 		took = append(took, time.Since(begin))
 	}
 	t.Logf("windows closed within %s beside a watcher that does not read", slices.Max(took))
-	// From some window on each would wait for the watcher; a busy machine delays one now and then.
+	// If windows waited for the watcher, all would after some time; a busy machine delays only
+	// some.
 	if last := slices.Min(took[len(took)-5:]); last > 2*time.Second {
 		t.Errorf("closing a window took %s", last)
 	}
@@ -271,8 +272,8 @@ func TestSlowWatcher(t *testing.T) {
 	t.Error("a slow watcher was not told")
 }
 
-// TestWatchersApart: watchers of different cells are told of their own, and those of the same
-// cells the same, also where names look alike when they are written side by side.
+// TestWatchersApart: watchers of different cells get their own events, and those of the same
+// cells the same ones, even if names look alike when concatenated.
 func TestWatchersApart(t *testing.T) {
 	s := newServed(t, 25, nil)
 	url := listen(t, s) + "/api/v1/watch?"

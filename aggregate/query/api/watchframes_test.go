@@ -25,12 +25,12 @@ import (
 
 type cellKey struct{ src, dst string }
 
-// watchedFrames keeps what a stream of frames tells of, as a reader does.
+// watchedFrames applies a stream of frames, as a reader does.
 type watchedFrames struct {
 	t     *testing.T
 	names [2]map[uint64]string // groups and locations
 	cells map[cellKey]querytest.FrameRow
-	start time.Time // of the newest window of an event
+	start time.Time // of the newest window in an event
 	rows  int       // of the last event
 }
 
@@ -54,7 +54,7 @@ func newWatchedFrames(t *testing.T, racks int) *watchedFrames {
 	return w
 }
 
-// take puts frames in place of what was known, or changes that.
+// take replaces the known cells by frames, or changes them.
 func (w *watchedFrames) take(frames []byte, start time.Time, change bool) {
 	w.t.Helper()
 	if !change {
@@ -73,7 +73,7 @@ func (w *watchedFrames) take(frames []byte, start time.Time, change bool) {
 	w.rows = len(rows)
 }
 
-// window takes an event, whose base has to be the one before.
+// window applies an event, whose base must be the previous window.
 func (w *watchedFrames) window(e event) *wire.WindowEvent {
 	w.t.Helper()
 	told := decodeFrames[wire.WindowEvent](w.t, e, "window")
@@ -85,7 +85,7 @@ func (w *watchedFrames) window(e event) *wire.WindowEvent {
 	return told
 }
 
-// holds compares what is known with cells as JSON has them.
+// holds compares the known cells with cells in JSON.
 func (w *watchedFrames) holds(list []*wire.Cell) {
 	w.t.Helper()
 	value := func(m *wire.Measure) float64 {
@@ -94,7 +94,7 @@ func (w *watchedFrames) holds(list []*wire.Cell) {
 		}
 		return math.NaN()
 	}
-	// Frames have cells with observations alone.
+	// Frames have only cells with observations.
 	list = slices.DeleteFunc(slices.Clone(list), func(c *wire.Cell) bool { return c.Observations == 0 })
 	if len(w.cells) != len(list) {
 		w.t.Errorf("%d cells, want %d", len(w.cells), len(list))
@@ -138,7 +138,8 @@ func decodeFrames[T any, P interface {
 	return decode[T, P](t, e, name)
 }
 
-// TestWatchFrames: frames say the same as JSON, whole or as changes, in a tenth of the bytes.
+// TestWatchFrames: frames carry the same data as JSON, whole or as changes, in a tenth of the
+// bytes.
 func TestWatchFrames(t *testing.T) {
 	s := newServed(t, 400, nil)
 	url := listen(t, s) + "/api/v1/watch?signal=max_delay&level=device&state=congested&state=clear&encoding="
@@ -190,7 +191,7 @@ func TestWatchFrames(t *testing.T) {
 	}
 }
 
-// TestWatchFramesGone: cells that are there no more are told of as such.
+// TestWatchFramesGone: cells that are gone are reported as such.
 func TestWatchFramesGone(t *testing.T) {
 	s := newServed(t, 16, nil)
 	write := func(second, cells int) {
@@ -214,7 +215,7 @@ func TestWatchFramesGone(t *testing.T) {
 	known.holds(page.Cells)
 }
 
-// moving are names under which locations belong to another device from some time on.
+// moving are names whose locations move to another device at some time.
 type moving struct {
 	tabletest.Names
 	moved atomic.Bool
@@ -230,8 +231,8 @@ func (m *moving) Locations(ctx context.Context) ([]fabric.Location, error) {
 	return list, err
 }
 
-// TestWatchFramesRenamed: when locations come to belong to other devices, cells that have not
-// changed otherwise are told of all the same.
+// TestWatchFramesRenamed: when locations move to other devices, even cells that have not changed
+// otherwise are sent.
 func TestWatchFramesRenamed(t *testing.T) {
 	names, now := &moving{Names: tabletest.Names{Racks: 6}}, atomic.Int64{}
 	s := newServed(t, 36, func(c *api.Config) {

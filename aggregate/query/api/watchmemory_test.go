@@ -23,8 +23,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
 )
 
-// stalled opens watches that never read an answer: a client's own buffers would count as the
-// server's, since both are in this process.
+// stalled opens watches that never read an answer. It uses raw connections: a client's buffers
+// would count as the server's, since both are in this process.
 type stalled struct {
 	address string
 	http2   bool
@@ -88,7 +88,7 @@ func (c stalled) open(t *testing.T, method, target, accept, contentType string, 
 	}
 }
 
-// watch opens a watch of all cells, whose question is nobody else's where apart is above 0.
+// watch opens a watch of all cells; its question is unique if apart is above 0.
 func (c stalled) watch(t *testing.T, as string, apart int) {
 	t.Helper()
 	in := &wire.WatchRequest{}
@@ -125,9 +125,9 @@ func (c stalled) watch(t *testing.T, as string, apart int) {
 	}
 }
 
-// TestStalledWatchers: 128 watchers of 4096 cells that do not read cost less than 100 MB
-// together, whatever the protocol, the encoding and the question of each. They stall at different
-// windows, which memory has forgotten in the end.
+// TestStalledWatchers: 128 watchers of 4096 cells that do not read use less than 100 MB together,
+// for every protocol and encoding, with equal and different questions. They stall at different
+// windows, which memory has dropped in the end.
 func TestStalledWatchers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short; the heap is larger under the race detector")
@@ -156,8 +156,8 @@ func TestStalledWatchers(t *testing.T) {
 	}
 }
 
-// heapWithStalled is the heap of a server, in bytes, at which so many watchers have stalled. It waits
-// for it to come to no more than enough.
+// heapWithStalled is the heap of a server, in bytes, with a number of stalled watchers. It waits
+// until it is no more than enough.
 func heapWithStalled(t *testing.T, watchers int, http2 bool, as string, apart bool, enough int) int {
 	t.Helper()
 	const before, during, after, cells = 4, 16, 12, 4096
@@ -196,7 +196,7 @@ func heapWithStalled(t *testing.T, watchers int, http2 bool, as string, apart bo
 		s.window(t, before+during+i)
 	}
 	least := math.MaxInt
-	for range 20 { // some are being made an event, and are slow soon
+	for range 20 { // some are still being sent an event, and stall soon
 		runtime.GC()
 		runtime.GC()
 		var m runtime.MemStats
@@ -212,7 +212,7 @@ func heapWithStalled(t *testing.T, watchers int, http2 bool, as string, apart bo
 	return least
 }
 
-// begun is how many watchers have come in.
+// begun is the number of watchers that have started.
 func begun(s *served) int {
 	n, _ := s.Counts()
 	slow, crowded := s.Cut()

@@ -12,7 +12,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/api"
 )
 
-// written is a writer that knows what it was given.
+// written is a writer that records its writes.
 type written struct {
 	header  http.Header
 	flushed func()
@@ -33,8 +33,8 @@ func (w *written) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestEventsAreMadeOnce: all who watch the same cells in the same way are sent the same bytes,
-// of which there is one copy, in one write.
+// TestEventsAreMadeOnce: watchers of the same cells in the same encoding get the same bytes, of
+// which there is one copy, in one write.
 func TestEventsAreMadeOnce(t *testing.T) {
 	const watchers, windows = 20, 3
 	for name, how := range map[string]struct{ parameters, accept string }{
@@ -45,7 +45,7 @@ func TestEventsAreMadeOnce(t *testing.T) {
 			s.window(t, 0)
 			ctx, end := context.WithCancel(t.Context())
 			var running, told sync.WaitGroup
-			told.Add(3 * watchers) // the beginning, the snapshot, and synced
+			told.Add(3 * watchers) // the start, the snapshot, and synced
 			list := make([]*written, watchers)
 			for i := range list {
 				list[i] = &written{header: http.Header{}, flushed: func() { told.Done() }}
@@ -73,7 +73,7 @@ func TestEventsAreMadeOnce(t *testing.T) {
 				if len(w.writes) != want {
 					t.Fatalf("watcher %d was sent %d events in %d writes", i, 3+windows, len(w.writes))
 				}
-				for _, n := range []int{1, 3, 4, 5} { // synced is for each watcher alone
+				for _, n := range []int{1, 3, 4, 5} { // each watcher has its own synced
 					if &w.writes[n][0] != &first[n][0] {
 						t.Errorf("event %d was made for watcher %d again", n, i)
 					}
@@ -83,8 +83,8 @@ func TestEventsAreMadeOnce(t *testing.T) {
 	}
 }
 
-// TestWatchPacked: who takes gzip is told the same as who does not, at once, and the stream ends
-// as it has to.
+// TestWatchPacked: clients with and without gzip get the same data, at once, and the stream ends
+// correctly.
 func TestWatchPacked(t *testing.T) {
 	s := newServed(t, 256, nil)
 	ctx, end := context.WithCancel(t.Context())
@@ -122,7 +122,7 @@ func TestWatchPacked(t *testing.T) {
 	}
 }
 
-// TestOneTooMany: who cannot be served is told so, and when to come again.
+// TestOneTooMany: a watcher beyond the limit is refused with Retry-After.
 func TestOneTooMany(t *testing.T) {
 	s := newServed(t, 9, func(c *api.Config) { c.Watchers = 2 })
 	s.window(t, 0)

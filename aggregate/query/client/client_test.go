@@ -100,7 +100,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestWatchResumes: a stream that breaks off goes on where it was.
+// TestWatchResumes: a broken stream resumes where it was.
 func TestWatchResumes(t *testing.T) {
 	m, server, c := serve(t)
 	window(t, m, 0)
@@ -181,7 +181,7 @@ func TestChangesResume(t *testing.T) {
 	}
 }
 
-// TestExport: a table comes with how it ended.
+// TestExport: a table comes with its ending.
 func TestExport(t *testing.T) {
 	m, _, c := serve(t)
 	window(t, m, 0)
@@ -217,8 +217,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestWatchNeverAnswered: a watch of a server that is not there ends at once; one that is refused
-// for now is tried again, and the caller hears why before the wait.
+// TestWatchNeverAnswered: a watch of an unreachable server ends at once; one that is refused for
+// now is retried, and the caller gets the reason before the wait.
 func TestWatchNeverAnswered(t *testing.T) {
 	t.Parallel()
 	c, err := client.New("http://"+refusing(t), nil)
@@ -250,7 +250,7 @@ func TestWatchNeverAnswered(t *testing.T) {
 	}
 }
 
-// refusing is an address where nobody listens, and nobody else can: its socket never does.
+// refusing is an address on which no process listens or can listen: its bound socket never does.
 func refusing(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

@@ -94,7 +94,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestOptions: each default and example is a value that its field takes.
+// TestOptions: each default and example is valid for its field.
 func TestOptions(t *testing.T) {
 	s := rest.NewSchema()
 	seen := 0
@@ -136,7 +136,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// fill sets all fields of a message to something of their own.
+// fill sets all fields of a message to different values.
 func fill(m protoreflect.Message, n int) int {
 	if t, ok := m.Interface().(*timestamppb.Timestamp); ok {
 		t.Seconds, t.Nanos = 1_700_000_000+int64(n), int32(n)
@@ -193,7 +193,7 @@ func fill(m protoreflect.Message, n int) int {
 	return n
 }
 
-// TestAppend: what is written is JSON, and says all that the message says.
+// TestAppend: the output is valid JSON with all data of the message.
 func TestAppend(t *testing.T) {
 	s := rest.NewSchema()
 	written := 0

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestListing: a listing in each format; what has no value is empty, or left out of JSON.
+// TestListing: a listing in each format; missing values are empty, or left out of JSON.
 func TestListing(t *testing.T) {
 	l := Listing{
 		Columns: []string{"name", "mean", "mode"},
@@ -49,7 +49,7 @@ func TestListing(t *testing.T) {
 
 var errFull = errors.New("no space left")
 
-// full takes nothing.
+// full accepts no bytes.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errFull }

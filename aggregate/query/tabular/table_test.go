@@ -54,7 +54,7 @@ func write(t testing.TB, f tabular.Format, out io.Writer, n int, make func(int) 
 	}
 }
 
-// some has values at their edges, and none.
+// some has boundary values, and missing ones.
 func some(i int) row {
 	at := time.Date(2026, 1, 20, 9, 0, 0, 123456789, time.UTC)
 	switch i % 4 {
@@ -68,7 +68,7 @@ func some(i int) row {
 	return row{"b", 1, -1e300, time.Unix(0, 0), true}
 }
 
-// TestRoundTrip: each format gives back the rows, in several batches, and none of them.
+// TestRoundTrip: each format reproduces the rows: several batches of them, or none.
 func TestRoundTrip(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 70_000} {
 		want := [][]string{{"name", "count", "value_ratio", "at", "flag"}}
@@ -98,8 +98,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestRuns: values repeat for a while or alternate, among few or many, with gaps or without: each
-// way in which a column can be encoded gives them back.
+// TestRuns: values repeat for a while or alternate, among few or many, with gaps or without:
+// every encoding of a column reproduces them.
 func TestRuns(t *testing.T) {
 	at := time.Date(2026, 1, 20, 9, 0, 0, 0, time.UTC)
 	for _, distinct := range []int{1, 2, 3, 9, 300, 8192, 8193, 20_000} {
@@ -130,7 +130,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestParquetBounds: a row group says from when to when its rows are, so that readers skip it.
+// TestParquetBounds: a row group states the time range of its rows, so that readers can skip it.
 func TestParquetBounds(t *testing.T) {
 	at := time.Date(1969, 12, 31, 23, 59, 59, 0, time.UTC)
 	var out bytes.Buffer
@@ -166,7 +166,7 @@ func TestParquetBounds(t *testing.T) {
 	}
 }
 
-// TestInvalidText: readers of Parquet and Arrow want text to be UTF-8.
+// TestInvalidText: readers of Parquet and Arrow require UTF-8.
 func TestInvalidText(t *testing.T) {
 	for _, f := range formats[1:] {
 		var out bytes.Buffer
@@ -177,7 +177,7 @@ func TestInvalidText(t *testing.T) {
 	}
 }
 
-// TestCutShort: what breaks off is not taken for a whole table.
+// TestCutShort: a truncated table is not accepted as complete.
 func TestCutShort(t *testing.T) {
 	var out bytes.Buffer
 	write(t, tabular.Parquet, &out, 10, some)
@@ -188,7 +188,7 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
-// broken takes so many bytes.
+// broken accepts a limited number of bytes.
 type broken struct{ left int }
 
 var errBroken = errors.New("broken")
@@ -200,7 +200,7 @@ func (b *broken) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBroken: who cannot write says so, wherever that is.
+// TestBroken: a failed write is reported, wherever it happens.
 func TestBroken(t *testing.T) {
 	for _, f := range formats {
 		for _, left := range []int{0, 3, 200, 20_000} {
@@ -222,7 +222,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestMemory: what is held does not grow with the rows.
+// TestMemory: memory does not grow with the rows.
 func TestMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector measures itself")
@@ -254,7 +254,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// settle measures what is held without what pools keep over one collection.
+// settle measures memory without the contents of pools, which survive one collection.
 func settle(m *runtime.MemStats) {
 	runtime.GC()
 	runtime.GC()
