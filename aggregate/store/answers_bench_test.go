@@ -77,8 +77,8 @@ func hotWindow(window int) *aggregate.Block {
 	return b
 }
 
-// BenchmarkAnswers asks for one hour of 64 x 64 cells from 6 million 1 s rows and from their 1
-// min rows, and for 10 minutes of one cell from 6 million 10 ms rows. The names contain the goals
+// BenchmarkAnswers asks for one hour of 64 x 64 cells from 6 million 1 s rows and from their
+// 1 min rows, and for 10 minutes of one cell from 6 million 10 ms rows. The names contain the goals
 // on two idle cores; rows is the length of the answer, read-rows the rows read according to the
 // query's plan, and B/row the table's bytes per row on disk.
 func BenchmarkAnswers(b *testing.B) {

@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// hourOfCells are the 1 s blocks of a fabric of 64 x 64 cells, each of which has a row in 5 of 12
-// windows: 6 million rows.
+// hourOfCells are the 1 s blocks of a fabric of 64 x 64 cells, each of which has a row in 5 of
+// 12 windows: 6 million rows.
 func hourOfCells(window int) *aggregate.Block {
 	const rows, cells = 1700, 4096
 	b := &aggregate.Block{

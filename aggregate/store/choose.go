@@ -20,7 +20,7 @@ const maxChoices = 10_000
 type FlowQuestion struct {
 	Signal               csig.Signal
 	From, To             time.Time
-	Resolution           time.Duration       // of the windows: 1 s, which 0 is, or 1 min
+	Resolution           time.Duration       // of the windows: 1 s, the default, or 1 min
 	SrcGroups, DstGroups []aggregate.GroupID // any of them
 	// Src and Dst are prefixes of the addresses; the zero Prefix matches all. An IPv4 prefix and
 	// its IPv4-mapped IPv6 prefix are the same.

@@ -187,7 +187,7 @@ func auth(user *url.Userinfo, file string) (clickhouse.Auth, error) {
 }
 
 // WithoutPassword returns a target without its password, and whether it had one. For a text that
-// is not a target it returns the empty string, since the password could be anywhere in it.
+// is not a target it returns the empty string and true, since a password could be anywhere in it.
 func WithoutPassword(dsn string) (string, bool) {
 	kind, rest, _ := strings.Cut(dsn, ":")
 	if dsn == "" || dsn == KindNone || kind == KindEmbedded {

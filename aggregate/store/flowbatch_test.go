@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Flows come back from the outbox unchanged. Flows of a later program wait for it.
+// TestFlowsEncoded: flows come back from the outbox unchanged; those of a later program wait for it.
 func TestFlowsEncoded(t *testing.T) {
 	source := aggregate.Source{Producer: 1<<63 + 1, Incarnation: 2, Epoch: 3}
 	rows := []FlowRow{aFlow(source, 4, testStart, 5), {Source: source, Seq: 1<<64 - 1, Resolution: 1e9, SrcGroup: 7, Observations: 1 << 60}}
@@ -52,8 +52,8 @@ func withFlows(seq uint64) *aggregate.Block {
 	return b
 }
 
-// Flows of blocks reach the server with the block's rows, once, with and without an outbox, which
-// has them on disk after Sync.
+// TestFlowsOfBlocks: flows of blocks reach the server with the block's rows, once, with and without
+// an outbox, which has them on disk after Sync.
 func TestFlowsOfBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, o := newFakeServer(), &Outbox{Dir: t.TempDir()}

@@ -189,7 +189,7 @@ type Gap struct {
 	From, To time.Time
 	Reason   string
 
-	// Length of the windows; 0 is all of them.
+	// Length of the windows; 0 stands for all lengths.
 	Resolution time.Duration
 	// Numbers of missing rows and observations, 0 if unknown. Each dropped packet counts as an
 	// observation.

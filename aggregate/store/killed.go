@@ -81,7 +81,7 @@ type folding struct {
 	nothing                string // likewise, of a minute without rows
 }
 
-// foldings are of partials and of flows.
+// foldings returns the foldings of partials and of flows.
 func foldings() []folding {
 	sums := func(columns ...string) string {
 		var list []string

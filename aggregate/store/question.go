@@ -23,8 +23,8 @@ type Question struct {
 	From, To time.Time
 
 	// Resolution is the length of the windows to read: 1 min, 1 s or less. For 0 it is the
-	// coarser of 1 min and 1 s that divides From, To and Step and covers the range. Rows below 1
-	// s may exist for congested cells only.
+	// coarser of 1 min and 1 s that divides From, To and Step and covers the range. Rows below
+	// 1 s may exist for congested cells only.
 	Resolution time.Duration
 	// Step is the length of the windows of the answer; see CellWindows.
 	Step time.Duration

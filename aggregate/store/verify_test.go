@@ -63,8 +63,8 @@ func folded(rows []row, resolution time.Duration) []row {
 	return out
 }
 
-// verified is a store without faults: one replayed and one live run, both ended, over windows 50
-// s apart, of which the fourth is past midnight, at three resolutions.
+// verified is a store without faults: one replayed and one live run, both ended, over windows
+// 50 s apart, of which the fourth is past midnight, at three resolutions.
 func verified(t *testing.T, windows int) *Store {
 	t.Helper()
 	s, rng := openStore(t), rand.New(rand.NewPCG(3, 4))

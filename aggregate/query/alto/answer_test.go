@@ -26,7 +26,7 @@ func TestAccept(t *testing.T) {
 }
 
 // TestUnchanged: a client with the present answer gets 304 by its tag, until the answer changes.
-// Only maps have tags; answers to POST have none.
+// Answers to POST have no tags.
 func TestUnchanged(t *testing.T) {
 	s := newServed(t)
 	s.window(t, 0)

@@ -186,8 +186,8 @@ func (t *pastMoments) addCells(ctx context.Context, r query.Reader, f *filter) e
 	return nil
 }
 
-// fill adds the windows without observations. If all cells were asked for, such a window is
-// incomplete.
+// fill adds the windows without observations. If all cells were asked for, their completeness is
+// 0.
 func (t *pastMoments) fill(all bool) {
 	for start := t.question.From.UnixNano(); start < t.question.To.UnixNano(); start += int64(t.question.Step) {
 		if t.at[start] == nil && all {
