@@ -39,7 +39,7 @@ func covered(t *testing.T) *Store {
 	gaps := gapsOf([]part{
 		gap(1, time.Second, time.Second, 3*time.Second, 100),
 		gap(2, time.Second, 2*time.Second, 3*time.Second, 7),
-		gap(0, 0, 2500*time.Millisecond, 3500*time.Millisecond, 10), // of an unknown resolution
+		gap(0, 0, 2500*time.Millisecond, 3500*time.Millisecond, 10), // of an unknown producer
 		gap(1, time.Minute, 0, time.Minute, 1000),                   // of others
 		gap(1, 0, 0, time.Minute, 0),                                // of records
 	}, "full", 1, notExpiredGap)

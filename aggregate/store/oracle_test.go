@@ -288,7 +288,7 @@ func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) aggregat
 	}
 	setMode(&c, places)
 	c.ModeEvidence, c.RunnerUpEvidence = evidence[c.Mode], evidence[c.RunnerUp]
-	if level(2) != 2 { // locations are not the original ones
+	if level(2) != 2 { // locations are mapped to a level
 		c.Votes = nil
 	}
 	return c
