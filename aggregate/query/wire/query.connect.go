@@ -72,39 +72,40 @@ const (
 
 // QueryServiceClient is a client for the csigscope.query.v1.QueryService service.
 type QueryServiceClient interface {
-	// Where the fabric chokes, in words: the places that limit cells, all signals merged.
+	// Where the fabric is congested, in words: the places that limit cells, all signals merged.
 	Verdict(context.Context, *connect.Request[VerdictRequest]) (*connect.Response[VerdictResponse], error)
-	// The cells: room left, state and bottleneck of each source and destination.
+	// The cells: available bandwidth, state and bottleneck of each source and destination.
 	Cells(context.Context, *connect.Request[CellsRequest]) (*connect.Response[CellsResponse], error)
 	// The same as matrices of sources and destinations.
 	Matrix(context.Context, *connect.Request[MatrixRequest]) (*connect.Response[MatrixResponse], error)
-	// One source and destination: room left, limiting location and its candidates.
+	// One source and destination: available bandwidth, limiting location and its candidates.
 	Path(context.Context, *connect.Request[PathRequest]) (*connect.Response[PathResponse], error)
-	// Locations by how often heavily loaded observations name them.
+	// Locations by the number of heavily loaded observations that name them.
 	Locations(context.Context, *connect.Request[LocationsRequest]) (*connect.Response[LocationsResponse], error)
-	// The ports of the fabric: room, what names them, and what depends on them.
+	// The ports of the fabric: available bandwidth, the observations that name them, and the cells
+	// that depend on them.
 	Links(context.Context, *connect.Request[LinksRequest]) (*connect.Response[LinksResponse], error)
 	// Devices, links and groups of the fabric file, and the paths of a pair of groups.
 	Topology(context.Context, *connect.Request[TopologyRequest]) (*connect.Response[TopologyResponse], error)
-	// What each window came to.
+	// A summary of each window.
 	Timeline(context.Context, *connect.Request[TimelineRequest]) (*connect.Response[TimelineResponse], error)
-	// Flows by how often they were heavily loaded.
+	// Flows by the number of heavily loaded observations.
 	Flows(context.Context, *connect.Request[FlowsRequest]) (*connect.Response[FlowsResponse], error)
-	// What broke the protocol or the configuration.
+	// Violations of the protocol or of the configuration.
 	Findings(context.Context, *connect.Request[FindingsRequest]) (*connect.Response[FindingsResponse], error)
 	// The groups and locations that answers name.
 	Fabric(context.Context, *connect.Request[FabricRequest]) (*connect.Response[FabricResponse], error)
-	// How fresh and how complete answers are.
+	// The freshness and completeness of answers.
 	Health(context.Context, *connect.Request[HealthRequest]) (*connect.Response[HealthResponse], error)
-	// Watch begins with a snapshot, then synced; then a window for each one that ended or
-	// changed, which replaces earlier events for that window. A window has an event as it ends, with
-	// provisional rows, and one as it becomes final. Windows are announced before they are on
-	// disk: durable says so, in the window event or in a later event without cells.
+	// Watch begins with a snapshot, then synced; then an event window for each window that ended or
+	// changed, which replaces earlier events for it. A window has one event at its end, with
+	// provisional rows, and one when it becomes final. Windows are announced before they are on disk;
+	// durable, in the window event or as a later event without cells, reports that they are.
 	Watch(context.Context, *connect.Request[WatchRequest]) (*connect.ServerStreamForClient[WatchResponse], error)
-	// Changes begins with an initial event that lists everything that holds now, as changes: congested
-	// cells, silent producers and cells without full coverage. Then comes synced, and one event for
-	// each revision with a change. Provisional windows bring changes too: where the final rows of the
-	// window differ, they bring the opposite ones.
+	// Changes begins with an initial event that lists the present state as changes: congested cells,
+	// silent producers and cells without full coverage. Then comes synced, and one event for each
+	// revision with a change. Provisional windows cause changes too; if the final rows of the window
+	// differ, they reverse them.
 	Changes(context.Context, *connect.Request[ChangesRequest]) (*connect.ServerStreamForClient[ChangesResponse], error)
 }
 
@@ -296,39 +297,40 @@ func (c *queryServiceClient) Changes(ctx context.Context, req *connect.Request[C
 
 // QueryServiceHandler is an implementation of the csigscope.query.v1.QueryService service.
 type QueryServiceHandler interface {
-	// Where the fabric chokes, in words: the places that limit cells, all signals merged.
+	// Where the fabric is congested, in words: the places that limit cells, all signals merged.
 	Verdict(context.Context, *connect.Request[VerdictRequest]) (*connect.Response[VerdictResponse], error)
-	// The cells: room left, state and bottleneck of each source and destination.
+	// The cells: available bandwidth, state and bottleneck of each source and destination.
 	Cells(context.Context, *connect.Request[CellsRequest]) (*connect.Response[CellsResponse], error)
 	// The same as matrices of sources and destinations.
 	Matrix(context.Context, *connect.Request[MatrixRequest]) (*connect.Response[MatrixResponse], error)
-	// One source and destination: room left, limiting location and its candidates.
+	// One source and destination: available bandwidth, limiting location and its candidates.
 	Path(context.Context, *connect.Request[PathRequest]) (*connect.Response[PathResponse], error)
-	// Locations by how often heavily loaded observations name them.
+	// Locations by the number of heavily loaded observations that name them.
 	Locations(context.Context, *connect.Request[LocationsRequest]) (*connect.Response[LocationsResponse], error)
-	// The ports of the fabric: room, what names them, and what depends on them.
+	// The ports of the fabric: available bandwidth, the observations that name them, and the cells
+	// that depend on them.
 	Links(context.Context, *connect.Request[LinksRequest]) (*connect.Response[LinksResponse], error)
 	// Devices, links and groups of the fabric file, and the paths of a pair of groups.
 	Topology(context.Context, *connect.Request[TopologyRequest]) (*connect.Response[TopologyResponse], error)
-	// What each window came to.
+	// A summary of each window.
 	Timeline(context.Context, *connect.Request[TimelineRequest]) (*connect.Response[TimelineResponse], error)
-	// Flows by how often they were heavily loaded.
+	// Flows by the number of heavily loaded observations.
 	Flows(context.Context, *connect.Request[FlowsRequest]) (*connect.Response[FlowsResponse], error)
-	// What broke the protocol or the configuration.
+	// Violations of the protocol or of the configuration.
 	Findings(context.Context, *connect.Request[FindingsRequest]) (*connect.Response[FindingsResponse], error)
 	// The groups and locations that answers name.
 	Fabric(context.Context, *connect.Request[FabricRequest]) (*connect.Response[FabricResponse], error)
-	// How fresh and how complete answers are.
+	// The freshness and completeness of answers.
 	Health(context.Context, *connect.Request[HealthRequest]) (*connect.Response[HealthResponse], error)
-	// Watch begins with a snapshot, then synced; then a window for each one that ended or
-	// changed, which replaces earlier events for that window. A window has an event as it ends, with
-	// provisional rows, and one as it becomes final. Windows are announced before they are on
-	// disk: durable says so, in the window event or in a later event without cells.
+	// Watch begins with a snapshot, then synced; then an event window for each window that ended or
+	// changed, which replaces earlier events for it. A window has one event at its end, with
+	// provisional rows, and one when it becomes final. Windows are announced before they are on disk;
+	// durable, in the window event or as a later event without cells, reports that they are.
 	Watch(context.Context, *connect.Request[WatchRequest], *connect.ServerStream[WatchResponse]) error
-	// Changes begins with an initial event that lists everything that holds now, as changes: congested
-	// cells, silent producers and cells without full coverage. Then comes synced, and one event for
-	// each revision with a change. Provisional windows bring changes too: where the final rows of the
-	// window differ, they bring the opposite ones.
+	// Changes begins with an initial event that lists the present state as changes: congested cells,
+	// silent producers and cells without full coverage. Then comes synced, and one event for each
+	// revision with a change. Provisional windows cause changes too; if the final rows of the window
+	// differ, they reverse them.
 	Changes(context.Context, *connect.Request[ChangesRequest], *connect.ServerStream[ChangesResponse]) error
 }
 

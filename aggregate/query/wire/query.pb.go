@@ -38,17 +38,17 @@ type State int32
 const (
 	// Not set.
 	State_STATE_UNSPECIFIED State = 0
-	// Nothing was observed, or not lately.
+	// Nothing was observed recently.
 	State_STATE_NO_DATA State = 1
-	// Fewer than 10 observations that are not trimmed, without their weight.
+	// Fewer than 10 untrimmed observations, without their weight.
 	State_STATE_TOO_FEW State = 2
 	// Nothing was heavily loaded.
 	State_STATE_CLEAR State = 3
-	// The heavy share of a window reached the onset, and no later one was below the clear share.
+	// The heavy share of a window reached the onset, and no later window was below the clear share.
 	State_STATE_CONGESTED State = 4
-	// Something was heavily loaded, and it is not congested.
+	// There were heavily loaded observations, but no congestion.
 	State_STATE_BRIEF State = 5
-	// No threshold applies: min ABW is judged by the capacity of its port alone, which is not known.
+	// No threshold applies: min ABW is judged only by the capacity of its port, which is unknown.
 	State_STATE_NOT_JUDGED State = 6
 )
 
@@ -154,7 +154,7 @@ func (Kind) EnumDescriptor() ([]byte, []int) {
 	return file_query_proto_rawDescGZIP(), []int{1}
 }
 
-// LocationKind is how exact a location is.
+// LocationKind is the precision of a location.
 type LocationKind int32
 
 const (
@@ -162,13 +162,13 @@ const (
 	LocationKind_LOCATION_KIND_UNSPECIFIED LocationKind = 0
 	// One port.
 	LocationKind_LOCATION_KIND_PORT LocationKind = 1
-	// Several ports, among which the evidence does not choose.
+	// Several ports that the evidence cannot tell apart.
 	LocationKind_LOCATION_KIND_SET LocationKind = 2
 	// Locator metadata without a layout or a topology.
 	LocationKind_LOCATION_KIND_RAW LocationKind = 3
 	// Locator metadata that fits no port.
 	LocationKind_LOCATION_KIND_UNKNOWN LocationKind = 4
-	// All locations past the bound on their number.
+	// All locations beyond the maximum number.
 	LocationKind_LOCATION_KIND_OVERFLOW LocationKind = 5
 )
 
@@ -219,13 +219,13 @@ func (LocationKind) EnumDescriptor() ([]byte, []int) {
 	return file_query_proto_rawDescGZIP(), []int{2}
 }
 
-// Severity is how bad a finding is.
+// Severity is the severity of a finding.
 type Severity int32
 
 const (
 	// Not set.
 	Severity_SEVERITY_UNSPECIFIED Severity = 0
-	// Worth knowing.
+	// Informational.
 	Severity_SEVERITY_INFO Severity = 1
 	// Some answers may be wrong.
 	Severity_SEVERITY_WARNING Severity = 2
@@ -284,8 +284,8 @@ const (
 	ChangeKind_CHANGE_KIND_UNSPECIFIED ChangeKind = 0
 	// A cell became congested.
 	ChangeKind_CHANGE_KIND_ONSET ChangeKind = 1
-	// A cell is congested no longer: a window was below the clear share, or its producers see no more of
-	// its traffic.
+	// A cell is no longer congested: a window was below the clear share, or its producers no longer
+	// see its traffic.
 	ChangeKind_CHANGE_KIND_CLEARED ChangeKind = 2
 	// Another location limits a congested cell.
 	ChangeKind_CHANGE_KIND_MOVED ChangeKind = 3
@@ -293,12 +293,12 @@ const (
 	ChangeKind_CHANGE_KIND_TAP_LOST ChangeKind = 4
 	// A silent producer sends rows again.
 	ChangeKind_CHANGE_KIND_TAP_BACK ChangeKind = 5
-	// A silent producer is expected no longer.
+	// A silent producer is no longer expected.
 	ChangeKind_CHANGE_KIND_TAP_FORGOTTEN ChangeKind = 6
-	// A cell has silent producers, or others than before. A congested cell that nobody sees is not
-	// cleared.
+	// A cell has silent producers, or different ones than before. A congested cell that no producer
+	// sees is not cleared.
 	ChangeKind_CHANGE_KIND_COVERAGE_LOST ChangeKind = 7
-	// A cell has no silent producers any more.
+	// A cell no longer has silent producers.
 	ChangeKind_CHANGE_KIND_COVERAGE_BACK ChangeKind = 8
 )
 
@@ -355,7 +355,7 @@ func (ChangeKind) EnumDescriptor() ([]byte, []int) {
 	return file_query_proto_rawDescGZIP(), []int{4}
 }
 
-// VerdictKind is what a verdict comes to.
+// VerdictKind is the kind of a verdict.
 type VerdictKind int32
 
 const (
@@ -363,15 +363,16 @@ const (
 	VerdictKind_VERDICT_KIND_UNSPECIFIED VerdictKind = 0
 	// Nothing was observed.
 	VerdictKind_VERDICT_KIND_NO_DATA VerdictKind = 1
-	// There are observations, and none of them could be judged.
+	// There are observations, but none could be judged.
 	VerdictKind_VERDICT_KIND_NOT_JUDGED VerdictKind = 2
-	// Nothing that was seen was congested, and something was not seen: taps are silent, or rows are missing.
+	// Nothing observed was congested, but coverage is incomplete: taps are silent, or rows are
+	// missing.
 	VerdictKind_VERDICT_KIND_INCOMPLETE VerdictKind = 3
 	// No cell was congested, and nothing was heavily loaded.
 	VerdictKind_VERDICT_KIND_HEALTHY VerdictKind = 4
-	// Something was heavily loaded or trimmed, and no cell was congested.
+	// There were heavily loaded or trimmed observations, but no cell was congested.
 	VerdictKind_VERDICT_KIND_BRIEF VerdictKind = 5
-	// Something was congested in the range, and nothing is at its end.
+	// Something was congested in the range, but nothing is at its end.
 	VerdictKind_VERDICT_KIND_WAS_CONGESTED VerdictKind = 6
 	// Something is congested at the end of the range.
 	VerdictKind_VERDICT_KIND_CONGESTED VerdictKind = 7
@@ -428,7 +429,7 @@ func (VerdictKind) EnumDescriptor() ([]byte, []int) {
 	return file_query_proto_rawDescGZIP(), []int{5}
 }
 
-// StatementKind is the kind of place that a statement is about.
+// StatementKind is the kind of a statement's place.
 type StatementKind int32
 
 const (
@@ -448,7 +449,7 @@ const (
 	StatementKind_STATEMENT_KIND_HOST StatementKind = 6
 	// Links into hosts of one group, with three sources or more.
 	StatementKind_STATEMENT_KIND_INCAST StatementKind = 7
-	// Observations that name no location.
+	// Observations without a location.
 	StatementKind_STATEMENT_KIND_UNLOCATED StatementKind = 8
 )
 
@@ -644,13 +645,13 @@ func (x *Rest) GetRows() bool {
 // VerdictRequest asks where the fabric is congested.
 type VerdictRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many of the last windows in memory it is about.
+	// Number of recent windows in memory to use.
 	Windows *uint32 `protobuf:"varint,1,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
-	// RFC 3339: asks the store for history from then on, in whole seconds.
+	// RFC 3339: start of a range of history, in whole seconds, answered by the store.
 	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	// RFC 3339: end of the history, exclusive; with from.
+	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
-	// Statements, at most.
+	// Maximum number of statements.
 	Top           *uint32 `protobuf:"varint,4,opt,name=top,proto3,oneof" json:"top,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -717,16 +718,16 @@ func (x *VerdictRequest) GetTop() uint32 {
 // CellsRequest asks for cells.
 type CellsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Locations are named at this level.
+	// Level of the locations.
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
-	// How many of the last windows in memory are added up.
+	// Number of recent windows in memory to add up.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
-	// RFC 3339: asks the store for history from then on, in whole seconds.
+	// RFC 3339: start of a range of history, in whole seconds, answered by the store.
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
-	// RFC 3339: end of the history, exclusive; with from.
+	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
 	// Source groups, or groups above them.
 	Src []string `protobuf:"bytes,6,rep,name=src,proto3" json:"src,omitempty"`
@@ -736,23 +737,23 @@ type CellsRequest struct {
 	Location []string `protobuf:"bytes,8,rep,name=location,proto3" json:"location,omitempty"`
 	// States of cells.
 	State []State `protobuf:"varint,9,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// Least share of heavily loaded observations.
+	// Minimum share of heavily loaded observations.
 	MinHeavyRatio *float64 `protobuf:"fixed64,10,opt,name=min_heavy_ratio,json=minHeavyRatio,proto3,oneof" json:"min_heavy_ratio,omitempty"`
-	// Least mean of min_abw, bit/s.
+	// Minimum mean of min_abw, bit/s.
 	MinRoomBps *float64 `protobuf:"fixed64,11,opt,name=min_room_bps,json=minRoomBps,proto3,oneof" json:"min_room_bps,omitempty"`
-	// Greatest mean of min_abw, bit/s.
+	// Maximum mean of min_abw, bit/s.
 	MaxRoomBps *float64 `protobuf:"fixed64,12,opt,name=max_room_bps,json=maxRoomBps,proto3,oneof" json:"max_room_bps,omitempty"`
-	// Least mean of min_abw_ratio.
+	// Minimum mean of min_abw_ratio.
 	MinRoomRatio *float64 `protobuf:"fixed64,13,opt,name=min_room_ratio,json=minRoomRatio,proto3,oneof" json:"min_room_ratio,omitempty"`
-	// Greatest mean of min_abw_ratio.
+	// Maximum mean of min_abw_ratio.
 	MaxRoomRatio *float64 `protobuf:"fixed64,14,opt,name=max_room_ratio,json=maxRoomRatio,proto3,oneof" json:"max_room_ratio,omitempty"`
-	// Cells of a page.
+	// Maximum number of cells per page.
 	Limit *uint32 `protobuf:"varint,15,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
-	// next_cursor of the page before, with the same parameters.
+	// next_cursor of the previous page, with the same parameters.
 	Cursor string `protobuf:"bytes,16,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Length of the windows in memory: 1s, and the shorter one that windows.resolutions of the collector
-	// has; without it 1s. Shorter windows hold only cells with something heavily loaded,
-	// with the states that windows of 1 s give them.
+	// Length of the windows in memory: 1s, the default, or the shorter one in windows.resolutions of
+	// the collector. Shorter windows have only cells with heavily loaded observations, with the
+	// states from windows of 1 s.
 	Resolution    *durationpb.Duration `protobuf:"bytes,17,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -910,16 +911,16 @@ func (x *CellsRequest) GetResolution() *durationpb.Duration {
 // MatrixRequest asks for cells as matrices.
 type MatrixRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Locations are named at this level.
+	// Level of the locations.
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
-	// How many of the last windows in memory are added up.
+	// Number of recent windows in memory to add up.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
-	// RFC 3339: asks the store for history from then on, in whole seconds.
+	// RFC 3339: start of a range of history, in whole seconds, answered by the store.
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
-	// RFC 3339: end of the history, exclusive; with from.
+	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
 	// Source groups, or groups above them.
 	Src []string `protobuf:"bytes,6,rep,name=src,proto3" json:"src,omitempty"`
@@ -1011,16 +1012,16 @@ func (x *MatrixRequest) GetDst() []string {
 // PathRequest asks for one source and destination.
 type PathRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Locations are named at this level.
+	// Level of the locations.
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
-	// How many of the last windows in memory are added up.
+	// Number of recent windows in memory to add up.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
-	// RFC 3339: asks the store for history from then on, in whole seconds.
+	// RFC 3339: start of a range of history, in whole seconds, answered by the store.
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
-	// RFC 3339: end of the history, exclusive; with from.
+	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
 	// Source group.
 	Src string `protobuf:"bytes,6,opt,name=src,proto3" json:"src,omitempty"`
@@ -1112,21 +1113,21 @@ func (x *PathRequest) GetDst() string {
 // LocationsRequest asks for the locations that limit cells.
 type LocationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Locations are named at this level.
+	// Level of the locations.
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
-	// How many of the last windows in memory are added up.
+	// Number of recent windows in memory to add up.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
-	// RFC 3339: asks the store for history from then on, in whole seconds.
+	// RFC 3339: start of a range of history, in whole seconds, answered by the store.
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
-	// RFC 3339: end of the history, exclusive; with from.
+	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
-	// How many.
+	// Maximum number of locations.
 	Top *uint32 `protobuf:"varint,6,opt,name=top,proto3,oneof" json:"top,omitempty"`
-	// Length of the windows in memory: 1s, and the shorter one that windows.resolutions of the collector
-	// has; without it 1s. Shorter windows hold only cells with something heavily loaded.
+	// Length of the windows in memory: 1s, the default, or the shorter one in windows.resolutions of
+	// the collector. Shorter windows have only cells with heavily loaded observations.
 	Resolution    *durationpb.Duration `protobuf:"bytes,7,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1214,14 +1215,14 @@ func (x *LocationsRequest) GetResolution() *durationpb.Duration {
 // LinksRequest asks for links.
 type LinksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// How many of the last windows in memory are added up.
+	// Number of recent windows in memory to add up.
 	Windows *uint32 `protobuf:"varint,2,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
-	// RFC 3339: asks the store for history from then on, in whole seconds.
+	// RFC 3339: start of a range of history, in whole seconds, answered by the store.
 	From *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
-	// RFC 3339: end of the history, exclusive; with from.
+	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
 	// Links by name.
 	Link []string `protobuf:"bytes,5,rep,name=link,proto3" json:"link,omitempty"`
@@ -1231,7 +1232,7 @@ type LinksRequest struct {
 	Peer []string `protobuf:"bytes,7,rep,name=peer,proto3" json:"peer,omitempty"`
 	// States of links.
 	State []State `protobuf:"varint,8,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// How many, the most heavily loaded first.
+	// Maximum number of links, the most heavily loaded first.
 	Top           *uint32 `protobuf:"varint,9,opt,name=top,proto3,oneof" json:"top,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1333,7 +1334,7 @@ func (x *LinksRequest) GetTop() uint32 {
 // TopologyRequest asks for the fabric file's topology, or the paths of a pair of groups.
 type TopologyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Source group: asks for the paths of a pair, with dst.
+	// Source group: asks for the paths of a pair, together with dst.
 	Src string `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
 	// Destination group.
 	Dst           string `protobuf:"bytes,2,opt,name=dst,proto3" json:"dst,omitempty"`
@@ -1388,16 +1389,16 @@ func (x *TopologyRequest) GetDst() string {
 // TimelineRequest asks for windows one by one.
 type TimelineRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Locations are named at this level.
+	// Level of the locations.
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
-	// How many of the last windows in memory.
+	// Number of recent windows in memory.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
-	// RFC 3339: asks the store for history from then on, in whole seconds.
+	// RFC 3339: start of a range of history, in whole seconds, answered by the store.
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
-	// RFC 3339: end of the history, exclusive; with from.
+	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
 	// With from and to: length of a window; otherwise about 120 windows.
 	Step *durationpb.Duration `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
@@ -1405,11 +1406,11 @@ type TimelineRequest struct {
 	Src []string `protobuf:"bytes,7,rep,name=src,proto3" json:"src,omitempty"`
 	// Destination groups, or groups above them.
 	Dst []string `protobuf:"bytes,8,rep,name=dst,proto3" json:"dst,omitempty"`
-	// Locations of each window, of all cells.
+	// Maximum number of locations of each window, over all cells.
 	Top *uint32 `protobuf:"varint,9,opt,name=top,proto3,oneof" json:"top,omitempty"`
-	// Length of the windows in memory: 1s, and the shorter one that windows.resolutions of the collector
-	// has; without it 1s. Shorter windows hold only cells with something heavily loaded,
-	// with the states that windows of 1 s give them.
+	// Length of the windows in memory: 1s, the default, or the shorter one in windows.resolutions of
+	// the collector. Shorter windows have only cells with heavily loaded observations, with the
+	// states from windows of 1 s.
 	Resolution    *durationpb.Duration `protobuf:"bytes,10,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1518,38 +1519,37 @@ func (x *TimelineRequest) GetResolution() *durationpb.Duration {
 // FlowsRequest asks the store, or memory, for flows.
 type FlowsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// RFC 3339: begin of the range, in whole seconds; without from and to the last hour that is
-	// stored.
+	// RFC 3339: start of the range, in whole seconds; without from and to the last stored hour.
 	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	// RFC 3339: end of the range, exclusive; with from.
+	// RFC 3339: end of the range, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
 	// Source groups, or groups above them.
 	Src []string `protobuf:"bytes,4,rep,name=src,proto3" json:"src,omitempty"`
 	// Destination groups, or groups above them.
 	Dst []string `protobuf:"bytes,5,rep,name=dst,proto3" json:"dst,omitempty"`
-	// Address or prefix that sources are in.
+	// Address or prefix of the sources.
 	SrcAddress string `protobuf:"bytes,6,opt,name=src_address,json=srcAddress,proto3" json:"src_address,omitempty"`
-	// Address or prefix that destinations are in.
+	// Address or prefix of the destinations.
 	DstAddress string `protobuf:"bytes,7,opt,name=dst_address,json=dstAddress,proto3" json:"dst_address,omitempty"`
 	// Kinds of observations.
 	Kind []Kind `protobuf:"varint,8,rep,packed,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
-	// Least number of heavily loaded observations.
+	// Minimum number of heavily loaded observations.
 	MinHeavy *uint64 `protobuf:"varint,9,opt,name=min_heavy,json=minHeavy,proto3,oneof" json:"min_heavy,omitempty"`
 	// Length of the windows that name flows.
 	Window string `protobuf:"bytes,10,opt,name=window,proto3" json:"window,omitempty"`
-	// Flows of a page.
+	// Maximum number of flows per page.
 	Limit *uint32 `protobuf:"varint,11,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
-	// next_cursor of the page before, with the same parameters.
+	// next_cursor of the previous page, with the same parameters.
 	Cursor string `protobuf:"bytes,12,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Asks memory for the flows of so many of the last windows, in place of the store. Memory holds the
-	// flows of windows of 1 s, as far as their final rows came.
+	// Asks memory for the flows of this number of recent windows, instead of the store. Memory has
+	// the flows of windows of 1 s whose final rows have arrived.
 	Windows *uint32 `protobuf:"varint,13,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
-	// Locations that most of a flow's heavily loaded observations name.
+	// Locations named by most of a flow's heavily loaded observations.
 	Location []string `protobuf:"bytes,14,rep,name=location,proto3" json:"location,omitempty"`
-	// Ports that may be such a location: it is one of them, or a set that has one of them.
+	// Ports that may be such a location: it is one of them, or a set that contains one of them.
 	Link          []string `protobuf:"bytes,15,rep,name=link,proto3" json:"link,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1693,22 +1693,21 @@ func (x *FlowsRequest) GetLink() []string {
 // FindingsRequest asks the store for findings.
 type FindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// RFC 3339: begin of the range, in whole seconds; without from and to the last hour that is
-	// stored.
+	// RFC 3339: start of the range, in whole seconds; without from and to the last stored hour.
 	From *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
-	// RFC 3339: end of the range, exclusive; with from.
+	// RFC 3339: end of the range, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
 	// Kinds of findings.
 	Kind []string `protobuf:"bytes,3,rep,name=kind,proto3" json:"kind,omitempty"`
 	// Severities.
 	Severity []Severity `protobuf:"varint,4,rep,packed,name=severity,proto3,enum=csigscope.query.v1.Severity" json:"severity,omitempty"`
-	// Devices that they are about.
+	// Devices of the findings.
 	Device []string `protobuf:"bytes,5,rep,name=device,proto3" json:"device,omitempty"`
-	// Locations that they are about.
+	// Locations of the findings.
 	Location []string `protobuf:"bytes,6,rep,name=location,proto3" json:"location,omitempty"`
-	// Findings of a page.
+	// Maximum number of findings per page.
 	Limit *uint32 `protobuf:"varint,7,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
-	// next_cursor of the page before, with the same parameters.
+	// next_cursor of the previous page, with the same parameters.
 	Cursor        string `protobuf:"bytes,8,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1877,12 +1876,12 @@ func (*HealthRequest) Descriptor() ([]byte, []int) {
 // WatchRequest asks for cells as they change.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Locations are named at this level.
+	// Level of the locations.
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
-	// How many of the last windows the snapshot adds up.
+	// Number of recent windows that the snapshot adds up.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
 	// Source groups, or groups above them.
 	Src []string `protobuf:"bytes,4,rep,name=src,proto3" json:"src,omitempty"`
@@ -1892,32 +1891,33 @@ type WatchRequest struct {
 	Location []string `protobuf:"bytes,6,rep,name=location,proto3" json:"location,omitempty"`
 	// States of cells.
 	State []State `protobuf:"varint,7,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// Least share of heavily loaded observations.
+	// Minimum share of heavily loaded observations.
 	MinHeavyRatio *float64 `protobuf:"fixed64,8,opt,name=min_heavy_ratio,json=minHeavyRatio,proto3,oneof" json:"min_heavy_ratio,omitempty"`
-	// Least mean of min_abw, bit/s.
+	// Minimum mean of min_abw, bit/s.
 	MinRoomBps *float64 `protobuf:"fixed64,9,opt,name=min_room_bps,json=minRoomBps,proto3,oneof" json:"min_room_bps,omitempty"`
-	// Greatest mean of min_abw, bit/s.
+	// Maximum mean of min_abw, bit/s.
 	MaxRoomBps *float64 `protobuf:"fixed64,10,opt,name=max_room_bps,json=maxRoomBps,proto3,oneof" json:"max_room_bps,omitempty"`
-	// Least mean of min_abw_ratio.
+	// Minimum mean of min_abw_ratio.
 	MinRoomRatio *float64 `protobuf:"fixed64,11,opt,name=min_room_ratio,json=minRoomRatio,proto3,oneof" json:"min_room_ratio,omitempty"`
-	// Greatest mean of min_abw_ratio.
+	// Maximum mean of min_abw_ratio.
 	MaxRoomRatio *float64 `protobuf:"fixed64,12,opt,name=max_room_ratio,json=maxRoomRatio,proto3,oneof" json:"max_room_ratio,omitempty"`
-	// A revision that was seen: go on from there, without a snapshot.
+	// Last revision received: resume after it, without a snapshot.
 	After string `protobuf:"bytes,13,opt,name=after,proto3" json:"after,omitempty"`
-	// Longest silence.
+	// Maximum time without an event.
 	Heartbeat *durationpb.Duration `protobuf:"bytes,14,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
-	// Of cells: json, or frames, a twelfth of the size: columns of little-endian numbers in base64,
-	// by the identities of groups and locations, as /api/v1/frames gives them.
+	// Encoding of cells: json, or frames, a twelfth of the size: columns of little-endian numbers in
+	// base64, with ids of groups and locations, as in /api/v1/frames.
 	Encoding string `protobuf:"bytes,15,opt,name=encoding,proto3" json:"encoding,omitempty"`
-	// With each window: so many of its flows between the groups, the most heavily loaded first, that
-	// name one of the locations.
+	// Maximum number of flows to send with each window: those between the groups that name one of the
+	// locations, the most heavily loaded first.
 	Flows *uint32 `protobuf:"varint,16,opt,name=flows,proto3,oneof" json:"flows,omitempty"`
-	// With flows: ports that may be the location that most of a flow's heavily loaded observations name.
+	// With flows: ports that may be the location named by most of a flow's heavily loaded
+	// observations.
 	Link []string `protobuf:"bytes,17,rep,name=link,proto3" json:"link,omitempty"`
-	// Length of the windows in memory: 1s, and the shorter one that windows.resolutions of the collector
-	// has; without it 1s. Shorter windows hold only cells with something heavily loaded,
-	// with the states that windows of 1 s give them, and name no flows. They are final once their rows are
-	// handed on to the disk, about every second.
+	// Length of the windows in memory: 1s, the default, or the shorter one in windows.resolutions of
+	// the collector. Shorter windows have only cells with heavily loaded observations, with the
+	// states from windows of 1 s, and no flows. They are final once their rows are passed on to be
+	// stored, about every second.
 	Resolution    *durationpb.Duration `protobuf:"bytes,18,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2082,13 +2082,13 @@ func (x *WatchRequest) GetResolution() *durationpb.Duration {
 // ChangesRequest asks for changes of cells and producers.
 type ChangesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// How many of the last windows are added up for the location, the mean and the heavy share of a cell.
-	// More of them make a location move later and less often.
+	// Number of recent windows to add up for the location, the mean and the heavy share of a cell.
+	// With more windows a location moves later and less often.
 	Windows *uint32 `protobuf:"varint,2,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
-	// Source groups, or groups above them. Changes of producers always come.
+	// Source groups, or groups above them. Changes of producers are always sent.
 	Src []string `protobuf:"bytes,3,rep,name=src,proto3" json:"src,omitempty"`
 	// Destination groups, or groups above them.
 	Dst []string `protobuf:"bytes,4,rep,name=dst,proto3" json:"dst,omitempty"`
@@ -2096,9 +2096,9 @@ type ChangesRequest struct {
 	Link []string `protobuf:"bytes,5,rep,name=link,proto3" json:"link,omitempty"`
 	// States of the cell, now or before the change.
 	State []State `protobuf:"varint,6,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// A revision that was seen: resume after it, without an initial event.
+	// Last revision received: resume after it, without an initial event.
 	After string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
-	// Longest silence.
+	// Maximum time without an event.
 	Heartbeat     *durationpb.Duration `protobuf:"bytes,8,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2195,7 +2195,7 @@ type WaitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A revision: wait for a later one.
 	After string `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
-	// How long at most; then the answer is 304.
+	// Maximum wait; after it the answer is 304.
 	Wait          *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2248,16 +2248,16 @@ func (x *WaitRequest) GetWait() *durationpb.Duration {
 // ExportRequest asks for cells as a table, only over HTTP.
 type ExportRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Locations are named at this level.
+	// Level of the locations.
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
-	// How many of the last windows in memory are added up.
+	// Number of recent windows in memory to add up.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
-	// RFC 3339: asks the store for history from then on, in whole seconds.
+	// RFC 3339: start of a range of history, in whole seconds, answered by the store.
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
-	// RFC 3339: end of the history, exclusive; with from.
+	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
 	// Source groups, or groups above them.
 	Src []string `protobuf:"bytes,6,rep,name=src,proto3" json:"src,omitempty"`
@@ -2267,20 +2267,20 @@ type ExportRequest struct {
 	Location []string `protobuf:"bytes,8,rep,name=location,proto3" json:"location,omitempty"`
 	// States of cells.
 	State []State `protobuf:"varint,9,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// Least share of heavily loaded observations.
+	// Minimum share of heavily loaded observations.
 	MinHeavyRatio *float64 `protobuf:"fixed64,10,opt,name=min_heavy_ratio,json=minHeavyRatio,proto3,oneof" json:"min_heavy_ratio,omitempty"`
-	// Least mean of min_abw, bit/s.
+	// Minimum mean of min_abw, bit/s.
 	MinRoomBps *float64 `protobuf:"fixed64,11,opt,name=min_room_bps,json=minRoomBps,proto3,oneof" json:"min_room_bps,omitempty"`
-	// Greatest mean of min_abw, bit/s.
+	// Maximum mean of min_abw, bit/s.
 	MaxRoomBps *float64 `protobuf:"fixed64,12,opt,name=max_room_bps,json=maxRoomBps,proto3,oneof" json:"max_room_bps,omitempty"`
-	// Least mean of min_abw_ratio.
+	// Minimum mean of min_abw_ratio.
 	MinRoomRatio *float64 `protobuf:"fixed64,13,opt,name=min_room_ratio,json=minRoomRatio,proto3,oneof" json:"min_room_ratio,omitempty"`
-	// Greatest mean of min_abw_ratio.
+	// Maximum mean of min_abw_ratio.
 	MaxRoomRatio *float64 `protobuf:"fixed64,14,opt,name=max_room_ratio,json=maxRoomRatio,proto3,oneof" json:"max_room_ratio,omitempty"`
-	// Of the table; arrow is a stream of record batches (Arrow IPC), ndjson an object a line. Columns
-	// are the fields of the objects, those of objects in them joined by _.
+	// Format of the table; arrow is a stream of record batches (Arrow IPC), ndjson one object per
+	// line. Columns are the fields of the objects; names of inner fields are joined by _.
 	Format string `protobuf:"bytes,15,opt,name=format,proto3" json:"format,omitempty"`
-	// Cells over the whole range, or by each window of it.
+	// Cells over the whole range, or for each of its windows.
 	Table string `protobuf:"bytes,16,opt,name=table,proto3" json:"table,omitempty"`
 	// With table=windows, from and to: length of a window; otherwise about 120 windows.
 	Step          *durationpb.Duration `protobuf:"bytes,17,opt,name=step,proto3" json:"step,omitempty"`
@@ -2440,30 +2440,29 @@ func (x *ExportRequest) GetStep() *durationpb.Duration {
 // ExportFlowsRequest asks for flows as a table, only over HTTP.
 type ExportFlowsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where a type has
+	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// RFC 3339: begin of the range, in whole seconds; without from and to the last hour that is
-	// stored.
+	// RFC 3339: start of the range, in whole seconds; without from and to the last stored hour.
 	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	// RFC 3339: end of the range, exclusive; with from.
+	// RFC 3339: end of the range, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
 	// Source groups, or groups above them.
 	Src []string `protobuf:"bytes,4,rep,name=src,proto3" json:"src,omitempty"`
 	// Destination groups, or groups above them.
 	Dst []string `protobuf:"bytes,5,rep,name=dst,proto3" json:"dst,omitempty"`
-	// Address or prefix that sources are in.
+	// Address or prefix of the sources.
 	SrcAddress string `protobuf:"bytes,6,opt,name=src_address,json=srcAddress,proto3" json:"src_address,omitempty"`
-	// Address or prefix that destinations are in.
+	// Address or prefix of the destinations.
 	DstAddress string `protobuf:"bytes,7,opt,name=dst_address,json=dstAddress,proto3" json:"dst_address,omitempty"`
 	// Kinds of observations.
 	Kind []Kind `protobuf:"varint,8,rep,packed,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
-	// Least number of heavily loaded observations.
+	// Minimum number of heavily loaded observations.
 	MinHeavy *uint64 `protobuf:"varint,9,opt,name=min_heavy,json=minHeavy,proto3,oneof" json:"min_heavy,omitempty"`
 	// Length of the windows that name flows.
 	Window string `protobuf:"bytes,10,opt,name=window,proto3" json:"window,omitempty"`
-	// Of the table; arrow is a stream of record batches (Arrow IPC), ndjson an object a line. Columns
-	// are the fields of the objects, those of objects in them joined by _.
+	// Format of the table; arrow is a stream of record batches (Arrow IPC), ndjson one object per
+	// line. Columns are the fields of the objects; names of inner fields are joined by _.
 	Format        string `protobuf:"bytes,11,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2579,21 +2578,20 @@ func (x *ExportFlowsRequest) GetFormat() string {
 // ExportFindingsRequest asks for findings as a table, only over HTTP.
 type ExportFindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// RFC 3339: begin of the range, in whole seconds; without from and to the last hour that is
-	// stored.
+	// RFC 3339: start of the range, in whole seconds; without from and to the last stored hour.
 	From *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
-	// RFC 3339: end of the range, exclusive; with from.
+	// RFC 3339: end of the range, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
 	// Kinds of findings.
 	Kind []string `protobuf:"bytes,3,rep,name=kind,proto3" json:"kind,omitempty"`
 	// Severities.
 	Severity []Severity `protobuf:"varint,4,rep,packed,name=severity,proto3,enum=csigscope.query.v1.Severity" json:"severity,omitempty"`
-	// Devices that they are about.
+	// Devices of the findings.
 	Device []string `protobuf:"bytes,5,rep,name=device,proto3" json:"device,omitempty"`
-	// Locations that they are about.
+	// Locations of the findings.
 	Location []string `protobuf:"bytes,6,rep,name=location,proto3" json:"location,omitempty"`
-	// Of the table; arrow is a stream of record batches (Arrow IPC), ndjson an object a line. Columns
-	// are the fields of the objects, those of objects in them joined by _.
+	// Format of the table; arrow is a stream of record batches (Arrow IPC), ndjson one object per
+	// line. Columns are the fields of the objects; names of inner fields are joined by _.
 	Format        string `protobuf:"bytes,7,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2685,9 +2683,9 @@ type ExportedCell struct {
 	From *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
 	// End of the range or of the window, exclusive.
 	To *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
-	// The signal, as it was asked for.
+	// The signal, as in the request.
 	Signal string `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
-	// The cell; its fields are beside the others in JSON.
+	// The cell; in JSON its fields are inline.
 	Cell          *Cell `protobuf:"bytes,4,opt,name=cell,proto3" json:"cell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2758,7 +2756,7 @@ type ExportedFlow struct {
 	From *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
 	// End of the range, exclusive.
 	To *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
-	// The flow; its fields are beside the others in JSON.
+	// The flow; in JSON its fields are inline.
 	Flow          *Flow `protobuf:"bytes,3,opt,name=flow,proto3" json:"flow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2815,7 +2813,7 @@ func (x *ExportedFlow) GetFlow() *Flow {
 	return nil
 }
 
-// Measure is a value with its unit in the name of the field that is there.
+// Measure is a value; the name of the set field is its unit.
 type Measure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The value; the field that is set names the unit.
@@ -2939,17 +2937,17 @@ func (*Measure_Count) isMeasure_Value() {}
 // Bottleneck is a location that heavily loaded observations name.
 type Bottleneck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name at the level that was asked for.
+	// Name at the requested level.
 	Location string `protobuf:"bytes,1,opt,name=location,proto3" json:"location,omitempty"`
 	// Heavily loaded observations that name it.
 	Heavy uint64 `protobuf:"varint,2,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// Share of the cell's heavily loaded observations.
 	ShareRatio float64 `protobuf:"fixed64,3,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
-	// What named the location: locator alone, or what located observations of the cell more closely:
-	// path (a path table), ecmp (the hashes of the switches), tap (taps in the middle of the fabric).
-	// Not known of flows.
+	// Evidence for the location: locator only, or the evidence that located observations of the cell
+	// more closely: path (a path table), ecmp (the hashes of the switches), tap (taps in the middle
+	// of the fabric). Unknown for flows.
 	Evidence []string `protobuf:"bytes,5,rep,name=evidence,proto3" json:"evidence,omitempty"`
-	// Mean of those observations; not known of a runner-up, nor of history.
+	// Mean of those observations; unknown for a runner-up, and in history.
 	Mean          *Measure `protobuf:"bytes,4,opt,name=mean,proto3" json:"mean,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3027,39 +3025,39 @@ type Cell struct {
 	Src string `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
 	// Destination group.
 	Dst string `protobuf:"bytes,2,opt,name=dst,proto3" json:"dst,omitempty"`
-	// What the observations are: tags at receivers, or reflections at senders.
+	// Kind of the observations: tags at receivers, or reflections at senders.
 	Kind Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
 	// The state at the end of the range: the last 300 windows before it decide.
 	State State `protobuf:"varint,4,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// Of a congested cell: the start of the first window that reached the onset, as far as the last 300
-	// windows know.
+	// For a congested cell: the start of the first window that reached the onset, within the last 300
+	// windows.
 	Since *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=since,proto3" json:"since,omitempty"`
-	// Seconds from then to the end of the range.
+	// Seconds from since to the end of the range.
 	SustainedS float64 `protobuf:"fixed64,31,opt,name=sustained_s,json=sustainedS,proto3" json:"sustained_s,omitempty"`
-	// Share of the range's judged windows, the last 300 at most, at whose end the cell was congested.
+	// Share of the range's judged windows, at most the last 300, at whose end the cell was congested.
 	CongestedRatio float64 `protobuf:"fixed64,32,opt,name=congested_ratio,json=congestedRatio,proto3" json:"congested_ratio,omitempty"`
-	// How many tags or reflections, weighted by the sampling.
+	// Number of tags or reflections, weighted by the sampling.
 	Observations uint64 `protobuf:"varint,5,opt,name=observations,proto3" json:"observations,omitempty"`
-	// How many of them were seen whole: without trimmed ones, and without the weight.
+	// Number of untrimmed observations, without the weight.
 	Samples uint64 `protobuf:"varint,15,opt,name=samples,proto3" json:"samples,omitempty"`
-	// Mean of the observations; of a signal of available bandwidth, the room left.
+	// Mean of the observations; for a signal of available bandwidth, the bandwidth left.
 	Mean *Measure `protobuf:"bytes,6,opt,name=mean,proto3" json:"mean,omitempty"`
-	// At most this is the standard error of the mean: it follows from the samples, the mean and the
+	// Upper bound of the standard error of the mean: it follows from the samples, the mean and the
 	// extremes.
 	MeanError *Measure `protobuf:"bytes,33,opt,name=mean_error,json=meanError,proto3" json:"mean_error,omitempty"`
-	// The least value that was observed.
+	// The least observed value.
 	Min *Measure `protobuf:"bytes,7,opt,name=min,proto3" json:"min,omitempty"`
-	// The greatest value that was observed.
+	// The greatest observed value.
 	Max *Measure `protobuf:"bytes,8,opt,name=max,proto3" json:"max,omitempty"`
-	// How much higher the mean is in the later half of the range than in the earlier half; negative where values fell.
-	// Not set where a half has no value, nor of the windows of a timeline or of a table of windows.
+	// Mean of the later half of the range minus that of the earlier half; negative if values fell.
+	// Not set if a half has no value, nor in windows of a timeline or of a table of windows.
 	Trend *Measure `protobuf:"bytes,35,opt,name=trend,proto3" json:"trend,omitempty"`
-	// Observations of which no threshold says whether they are heavily loaded, such as those of min_abw
-	// where the capacity of the port is not known.
+	// Observations without a threshold for heavy load, such as those of min_abw if the capacity of
+	// the port is unknown.
 	Unjudged uint64 `protobuf:"varint,34,opt,name=unjudged,proto3" json:"unjudged,omitempty"`
 	// Observations of tags that no hop replaced.
 	Untouched uint64 `protobuf:"varint,9,opt,name=untouched,proto3" json:"untouched,omitempty"`
-	// Observations of a part of the path alone.
+	// Observations of only a part of the path.
 	Trimmed uint64 `protobuf:"varint,10,opt,name=trimmed,proto3" json:"trimmed,omitempty"`
 	// Heavily loaded observations.
 	Heavy uint64 `protobuf:"varint,11,opt,name=heavy,proto3" json:"heavy,omitempty"`
@@ -3069,17 +3067,19 @@ type Cell struct {
 	Mode *Bottleneck `protobuf:"bytes,13,opt,name=mode,proto3" json:"mode,omitempty"`
 	// The location with the second most heavily loaded observations.
 	RunnerUp *Bottleneck `protobuf:"bytes,14,opt,name=runner_up,json=runnerUp,proto3" json:"runner_up,omitempty"`
-	// Ports that may have the most heavily loaded observations, the likeliest first, 16 at most: several where
-	// sets of ports are named. One alone is certain. At the level location alone, and none of raw locators.
+	// Ports that may have the most heavily loaded observations, the likeliest first, at most 16:
+	// several if sets of ports are named. A single one is certain. Only at the level location, and
+	// none for raw locators.
 	Candidates []string `protobuf:"bytes,20,rep,name=candidates,proto3" json:"candidates,omitempty"`
 	// The probability of each candidate.
 	Probabilities []float64 `protobuf:"fixed64,21,rep,packed,name=probabilities,proto3" json:"probabilities,omitempty"`
-	// Taps and exporter streams whose rows of the cell are in memory, and those that are silent and had
-	// some; not known of history.
+	// Taps and exporter streams whose rows of the cell are in memory, and silent ones that had some;
+	// unknown in history.
 	ExpectedProducers uint32 `protobuf:"varint,40,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
-	// Of them, those that sent rows lately, of any cell; see About. Without one, the cell has no data.
+	// Expected producers that sent rows recently, of any cell; see About. Without any, the cell has
+	// no data.
 	PresentProducers uint32 `protobuf:"varint,41,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
-	// Of them, the others by name: what they see of the cell is missing.
+	// Names of the other expected producers: their observations of the cell are missing.
 	SilentProducers []string `protobuf:"bytes,42,rep,name=silent_producers,json=silentProducers,proto3" json:"silent_producers,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -3304,44 +3304,44 @@ type About struct {
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	// Revision of the memory, EPOCH-NUMBER.
 	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// The signal, as it was asked for.
+	// The signal, as in the request.
 	Signal string `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
 	// bit/s, ratio, ns, count or empty.
 	Unit string `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`
-	// Level that locations are named at.
+	// Level of the locations.
 	Level string `protobuf:"bytes,5,opt,name=level,proto3" json:"level,omitempty"`
 	// Start of the first window.
 	From *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`
 	// End of the last window.
 	To *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`
-	// How many windows in memory are added up, those in which nothing was observed included.
+	// Number of windows in memory that are added up, including those without observations.
 	Windows uint32 `protobuf:"varint,8,opt,name=windows,proto3" json:"windows,omitempty"`
-	// Share of the known producers that have sent rows of the newest window; of a path's history, share of
-	// the range without a known gap.
+	// Share of the known producers that have sent rows of the newest window; in a path's history,
+	// share of the range without a known gap.
 	CompletenessRatio float64 `protobuf:"fixed64,9,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
-	// All of the windows are final: late packets alone may change them. Where false, the newest ones have
-	// provisional rows, or a tap may have further ones. Those of the store always are.
+	// All of the windows are final: only late packets may change them. If false, the newest ones have
+	// provisional rows, or a tap may have further rows. Windows of the store are always final.
 	Final bool `protobuf:"varint,12,opt,name=final,proto3" json:"final,omitempty"`
-	// All rows of the windows are on disk, as those of the store always are; of recent windows in
+	// All rows of the windows are on disk, as in the store they always are; for recent windows in
 	// memory, it may become true within a revision.
 	Durable bool `protobuf:"varint,10,opt,name=durable,proto3" json:"durable,omitempty"`
-	// Share of heavily loaded observations from which on a window makes a cell congested.
+	// Minimum share of heavily loaded observations in a window for the cell to become congested.
 	OnsetRatio float64 `protobuf:"fixed64,30,opt,name=onset_ratio,json=onsetRatio,proto3" json:"onset_ratio,omitempty"`
-	// Share of heavily loaded observations below which a window ends that.
+	// Share of heavily loaded observations below which a window ends the congestion.
 	ClearRatio float64 `protobuf:"fixed64,31,opt,name=clear_ratio,json=clearRatio,proto3" json:"clear_ratio,omitempty"`
-	// What to do where cells are not judged.
+	// How to get states for unjudged cells.
 	NotJudgedHint string `protobuf:"bytes,32,opt,name=not_judged_hint,json=notJudgedHint,proto3" json:"not_judged_hint,omitempty"`
 	// The server's time when it answered; all pages of an answer of the store have the time of the first page.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// Seconds from the end of the newest window with observations until as_of; of history, of those up
-	// to the end of the range. Not set before the first window.
+	// Seconds from the end of the newest window with observations until as_of; in history, of the
+	// newest window up to the end of the range. Not set before the first window.
 	AgeS *float64 `protobuf:"fixed64,20,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
-	// Producers that should send; see HealthResponse. Of history, present_producers, and the live ones that
-	// wrote in the day before the end of the range and are not forgotten since.
+	// Producers that should send; see HealthResponse. In history, present_producers, and the live
+	// ones that wrote in the day before the end of the range and were not forgotten since.
 	ExpectedProducers uint32 `protobuf:"varint,21,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
-	// Of them, those that sent rows lately: of the last three windows, unless the server's configuration
-	// says otherwise. Windows without any follow by the clock. Of history, those with rows of the minutes
-	// of the range, replayed captures included.
+	// Expected producers that sent rows of the last three windows, unless the server's configuration
+	// sets another number. Windows without rows count by the clock. In history, those with rows of
+	// the minutes of the range, including replayed captures.
 	PresentProducers uint32 `protobuf:"varint,22,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -3503,33 +3503,33 @@ func (x *About) GetPresentProducers() uint32 {
 	return 0
 }
 
-// VerdictResponse says in words where the fabric chokes. Signal and unit of its windows are empty:
-// it is of all signals.
+// VerdictResponse describes in words where the fabric is congested. Signal and unit are empty: it
+// covers all signals.
 type VerdictResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The windows that the answer is of; its fields are beside the others in JSON.
+	// The windows of the answer; in JSON its fields are inline.
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
-	// What it comes to.
+	// The kind of the verdict.
 	Kind VerdictKind `protobuf:"varint,2,opt,name=kind,proto3,enum=csigscope.query.v1.VerdictKind" json:"kind,omitempty"`
 	// The verdict in a sentence or two.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// What is not known, in sentences: silent taps, cells that are not judged, trimmed packets.
+	// Missing data, in sentences: silent taps, cells that are not judged, trimmed packets.
 	Notes []string `protobuf:"bytes,4,rep,name=notes,proto3" json:"notes,omitempty"`
-	// The signals that were observed.
+	// The observed signals.
 	Signals []string `protobuf:"bytes,5,rep,name=signals,proto3" json:"signals,omitempty"`
 	// Cells with an observation: pairs of groups, each once.
 	Cells uint64 `protobuf:"varint,6,opt,name=cells,proto3" json:"cells,omitempty"`
-	// Of them, those that some signal judges.
+	// Cells that at least one signal judges.
 	JudgedCells uint64 `protobuf:"varint,7,opt,name=judged_cells,json=judgedCells,proto3" json:"judged_cells,omitempty"`
-	// Of them, those that were congested by some signal, in the last 300 windows of the range.
+	// Cells that were congested by at least one signal, in the last 300 windows of the range.
 	CongestedCells uint64 `protobuf:"varint,8,opt,name=congested_cells,json=congestedCells,proto3" json:"congested_cells,omitempty"`
 	// Observations of all signals.
 	Observations uint64 `protobuf:"varint,9,opt,name=observations,proto3" json:"observations,omitempty"`
-	// Heavily loaded ones among them.
+	// Heavily loaded observations among them.
 	Heavy uint64 `protobuf:"varint,10,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Statements that there are; the others are of brief loads or beyond the number that was asked for.
+	// Total number of statements, of which the answer has the first.
 	Total uint64 `protobuf:"varint,11,opt,name=total,proto3" json:"total,omitempty"`
-	// Places with brief loads that no statement is about.
+	// Number of places with brief loads without a statement.
 	RestPlaces uint64 `protobuf:"varint,12,opt,name=rest_places,json=restPlaces,proto3" json:"rest_places,omitempty"`
 	// Their share of the heavily loaded observations.
 	RestShareRatio float64 `protobuf:"fixed64,13,opt,name=rest_share_ratio,json=restShareRatio,proto3" json:"rest_share_ratio,omitempty"`
@@ -3674,46 +3674,47 @@ type Statement struct {
 	Rank uint32 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
 	// The statement: place, share, times and cells.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	// The place in words, as the text begins.
+	// The place in words: the beginning of the text.
 	Place string `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"`
-	// What kind of place it is.
+	// The kind of the place.
 	Kind StatementKind `protobuf:"varint,4,opt,name=kind,proto3,enum=csigscope.query.v1.StatementKind" json:"kind,omitempty"`
-	// State at the end of the range: the worst that a signal gives.
+	// State at the end of the range: the worst of all signals.
 	State State `protobuf:"varint,5,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// Of a congested place: the start of the first window that reached the onset.
+	// For a congested place: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
-	// Start of the first window of the range in which it was congested or, where none was, heavily loaded.
+	// Start of the first window of the range in which it was congested or, if there is none, heavily
+	// loaded.
 	First *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=first,proto3" json:"first,omitempty"`
-	// End of the last one.
+	// End of the last such window.
 	Last *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last,proto3" json:"last,omitempty"`
 	// Heavily loaded observations that name it, of all signals.
 	Heavy uint64 `protobuf:"varint,9,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// Share of the heavily loaded observations of all cells and signals.
 	ShareRatio float64 `protobuf:"fixed64,10,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
-	// Locations that were named, the most heavily loaded first, 64 at most.
+	// Named locations, the most heavily loaded first, at most 64.
 	Locations []string `protobuf:"bytes,11,rep,name=locations,proto3" json:"locations,omitempty"`
-	// Ports that are heavily loaded, as far as they are named.
+	// Number of heavily loaded ports, as far as they are named.
 	Ports uint32 `protobuf:"varint,12,opt,name=ports,proto3" json:"ports,omitempty"`
-	// Ports of the whole that they belong to, such as all uplinks of the device.
+	// Number of ports of the whole, such as all uplinks of the device.
 	OfPorts uint32 `protobuf:"varint,13,opt,name=of_ports,json=ofPorts,proto3" json:"of_ports,omitempty"`
-	// Device that packets leave by the ports, where it is one.
+	// Device of the ports, if it is one.
 	Device string `protobuf:"bytes,14,opt,name=device,proto3" json:"device,omitempty"`
-	// Device that the ports face, where it is one.
+	// Device at the other end of the ports, if it is one.
 	FarEnd string `protobuf:"bytes,15,opt,name=far_end,json=farEnd,proto3" json:"far_end,omitempty"`
-	// Host that the ports face, where it is one.
+	// Host at the other end of the ports, if it is one.
 	Host string `protobuf:"bytes,16,opt,name=host,proto3" json:"host,omitempty"`
 	// Cells with heavily loaded observations there.
 	CellCount uint64 `protobuf:"varint,17,opt,name=cell_count,json=cellCount,proto3" json:"cell_count,omitempty"`
-	// Source groups with a considerable part of them, the most heavily loaded first, 64 at most: a tenth
-	// of the first one's observations or more.
+	// Source groups with a considerable part of them, at least a tenth of the first one's
+	// observations; the most heavily loaded first, at most 64.
 	Sources []string `protobuf:"bytes,18,rep,name=sources,proto3" json:"sources,omitempty"`
-	// How many such sources there are.
+	// Number of such sources.
 	SourceCount uint32 `protobuf:"varint,19,opt,name=source_count,json=sourceCount,proto3" json:"source_count,omitempty"`
-	// Destination group, where one has a considerable part.
+	// Destination group, if only one has a considerable part.
 	Destination string `protobuf:"bytes,20,opt,name=destination,proto3" json:"destination,omitempty"`
-	// What each signal says of the place, the most heavily loaded first.
+	// The signals at the place, the most heavily loaded first.
 	Signals []*StatementSignal `protobuf:"bytes,21,rep,name=signals,proto3" json:"signals,omitempty"`
-	// The cells with the most heavily loaded observations there, 20 at most.
+	// The cells with the most heavily loaded observations there, at most 20.
 	Cells         []*StatementCell `protobuf:"bytes,22,rep,name=cells,proto3" json:"cells,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3903,14 +3904,14 @@ func (x *Statement) GetCells() []*StatementCell {
 	return nil
 }
 
-// StatementSignal is what one signal says of a place.
+// StatementSignal sums up one signal at a place.
 type StatementSignal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The signal.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
 	// Heavily loaded observations that name the place.
 	Heavy uint64 `protobuf:"varint,2,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// The tightest value: the least room, or the greatest delay or depth.
+	// The tightest value: the least available bandwidth, or the greatest delay or depth.
 	Worst *Measure `protobuf:"bytes,3,opt,name=worst,proto3" json:"worst,omitempty"`
 	// The same in words.
 	WorstText     string `protobuf:"bytes,4,opt,name=worst_text,json=worstText,proto3" json:"worst_text,omitempty"`
@@ -4043,13 +4044,13 @@ func (x *StatementCell) GetHeavy() uint64 {
 // CellsResponse is a page of cells.
 type CellsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The windows that the answer is of; its fields are beside the others in JSON.
+	// The windows of the answer; in JSON its fields are inline.
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
-	// Cells on all pages.
+	// Number of cells on all pages.
 	Total uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// Asks for the next page, of the same revision or the same answer of the store.
+	// Cursor of the next page, of the same revision or the same answer of the store.
 	NextCursor string `protobuf:"bytes,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
-	// The cells of a watch with encoding=frames, in their place; see there.
+	// With encoding=frames: the cells of a watch, instead of cells.
 	Frames []byte `protobuf:"bytes,4,opt,name=frames,proto3" json:"frames,omitempty"`
 	// Source and destination groups with observations.
 	Cells         []*Cell `protobuf:"bytes,5,rep,name=cells,proto3" json:"cells,omitempty"`
@@ -4126,17 +4127,17 @@ func (x *CellsResponse) GetCells() []*Cell {
 // destinations are columns.
 type MatrixResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The windows that the answer is of; its fields are beside the others in JSON.
+	// The windows of the answer; in JSON its fields are inline.
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Groups of the rows and columns.
 	Groups []string `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Means, in the unit; NaN where nothing was observed or has a value.
+	// Means, in the unit; NaN without observations or values.
 	Mean []float64 `protobuf:"fixed64,3,rep,packed,name=mean,proto3" json:"mean,omitempty"`
-	// Shares of heavily loaded observations; NaN where nothing was observed.
+	// Shares of heavily loaded observations; NaN without observations.
 	HeavyRatio []float64 `protobuf:"fixed64,4,rep,packed,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
-	// Limiting locations; empty where nothing was heavily loaded.
+	// Limiting locations; empty without heavily loaded observations.
 	Mode []string `protobuf:"bytes,5,rep,name=mode,proto3" json:"mode,omitempty"`
-	// States of the cells, no_data where nothing was observed.
+	// States of the cells, no_data without observations.
 	State         []State `protobuf:"varint,6,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4214,16 +4215,16 @@ func (x *MatrixResponse) GetState() []State {
 	return nil
 }
 
-// Place is a location and what it stands for.
+// Place describes a location.
 type Place struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the location at the level that was asked for.
+	// Name of the location at the requested level.
 	Location string `protobuf:"bytes,1,opt,name=location,proto3" json:"location,omitempty"`
-	// How exact the location is.
+	// Precision of the location.
 	Kind LocationKind `protobuf:"varint,2,opt,name=kind,proto3,enum=csigscope.query.v1.LocationKind" json:"kind,omitempty"`
 	// Device of the location.
 	Device string `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
-	// Stage of the fabric that the location is in, such as leaf.
+	// Stage of the location in the fabric, such as leaf.
 	Stage string `protobuf:"bytes,4,opt,name=stage,proto3" json:"stage,omitempty"`
 	// up or down, as seen from the device.
 	Orientation string `protobuf:"bytes,5,opt,name=orientation,proto3" json:"orientation,omitempty"`
@@ -4231,7 +4232,7 @@ type Place struct {
 	CapacityBps uint64 `protobuf:"varint,6,opt,name=capacity_bps,json=capacityBps,proto3" json:"capacity_bps,omitempty"`
 	// Ports that it may be, the first 64.
 	Candidates []string `protobuf:"bytes,7,rep,name=candidates,proto3" json:"candidates,omitempty"`
-	// How many candidates there are.
+	// Number of candidates.
 	CandidateCount uint32 `protobuf:"varint,8,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -4323,19 +4324,19 @@ func (x *Place) GetCandidateCount() uint32 {
 	return 0
 }
 
-// PathResponse is what is known of one source and destination.
+// PathResponse describes one source and destination.
 type PathResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The windows that the answer is of; its fields are beside the others in JSON.
+	// The windows of the answer; in JSON its fields are inline.
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
-	// What was observed.
+	// The cell of the pair.
 	Cell *Cell `protobuf:"bytes,2,opt,name=cell,proto3" json:"cell,omitempty"`
-	// Room left on the path: the mean of a signal of available bandwidth.
+	// Available bandwidth on the path: the mean of such a signal.
 	Room *Measure `protobuf:"bytes,3,opt,name=room,proto3" json:"room,omitempty"`
 	// The limiting location.
 	Limit *Place `protobuf:"bytes,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// The shortest paths that the fabric file allows, those with the most room first, then those of
-	// which nothing is known; 64 at most. None without a fabric file.
+	// The shortest paths in the fabric file, those with the most available bandwidth first, then
+	// unknown ones; at most 64. None without a fabric file.
 	Routes []*Route `protobuf:"bytes,6,rep,name=routes,proto3" json:"routes,omitempty"`
 	// There are more paths than that.
 	RoutesTruncated bool `protobuf:"varint,7,opt,name=routes_truncated,json=routesTruncated,proto3" json:"routes_truncated,omitempty"`
@@ -4415,22 +4416,21 @@ func (x *PathResponse) GetRoutesTruncated() bool {
 	return false
 }
 
-// Route is one of the paths that packets may take. Where the last hop has several ports, one for
-// each host of the destination, it is not in the path.
+// Route is one of the paths that packets may take. If the last hop has several ports, one for each
+// host of the destination, the path leaves it out.
 type Route struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Ports by which packets leave the devices of the path, in order.
 	Links []string `protobuf:"bytes,1,rep,name=links,proto3" json:"links,omitempty"`
-	// The tightest value among the links that something is known of: the mean where tags named the
-	// link, else its bound.
+	// The tightest value of the known links: the mean if tags named the link, else its bound.
 	Room *Measure `protobuf:"bytes,2,opt,name=room,proto3" json:"room,omitempty"`
-	// The link that has it.
+	// The link with that value.
 	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Links that tags named.
+	// Number of links that tags named.
 	Named uint32 `protobuf:"varint,4,opt,name=named,proto3" json:"named,omitempty"`
-	// Links that have a bound alone.
+	// Number of links with only a bound.
 	Bounded uint32 `protobuf:"varint,5,opt,name=bounded,proto3" json:"bounded,omitempty"`
-	// Links of which nothing is known: the room may be less.
+	// Number of unknown links: the available bandwidth may be less.
 	Unknown       uint32 `protobuf:"varint,6,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4508,33 +4508,34 @@ func (x *Route) GetUnknown() uint32 {
 	return 0
 }
 
-// Link is a port and what tags say of it or, without a fabric file, a location that was named: that
-// has neither capacity nor peer nor bound. Sets of ports that were named are listed as well.
+// Link is a port with the measurements of its tags or, without a fabric file, a named location,
+// which has no capacity, peer or bound. Named sets of ports are listed as well.
 type Link struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the port or location.
 	Link string `protobuf:"bytes,1,opt,name=link,proto3" json:"link,omitempty"`
-	// How exact the link is.
+	// Precision of the link.
 	Kind LocationKind `protobuf:"varint,2,opt,name=kind,proto3,enum=csigscope.query.v1.LocationKind" json:"kind,omitempty"`
-	// Device that packets leave by it.
+	// Device of the port.
 	Device string `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
-	// Stage of the fabric that the device is in, such as leaf.
+	// Stage of the device in the fabric, such as leaf.
 	Stage string `protobuf:"bytes,4,opt,name=stage,proto3" json:"stage,omitempty"`
-	// Device or host that it faces.
+	// Device or host at the other end.
 	Peer string `protobuf:"bytes,5,opt,name=peer,proto3" json:"peer,omitempty"`
 	// Capacity in bit/s.
 	CapacityBps uint64 `protobuf:"varint,6,opt,name=capacity_bps,json=capacityBps,proto3" json:"capacity_bps,omitempty"`
 	// Ports that it may be, 1 for a port.
 	CandidateCount uint32 `protobuf:"varint,7,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
-	// State at the end of the range, of the observations that surely passed it, by the rule of cells:
-	// windows in which tags name it decide, and one in which they name others alone is clear.
+	// State at the end of the range, from the observations that certainly passed it, by the rule of
+	// cells: windows in which tags name it decide, and a window in which they name only others is
+	// clear.
 	State State `protobuf:"varint,8,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// Of a congested link: the start of the first window that reached the onset.
+	// For a congested link: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,30,opt,name=since,proto3" json:"since,omitempty"`
-	// Seconds from then to the end of the range.
+	// Seconds from since to the end of the range.
 	SustainedS float64 `protobuf:"fixed64,31,opt,name=sustained_s,json=sustainedS,proto3" json:"sustained_s,omitempty"`
-	// Mean of the values that name it. Tags name the tightest hop alone, so that the room of a link is
-	// this or more.
+	// Mean of the values that name it. Tags name only the tightest hop, so a link has at least this
+	// available bandwidth.
 	Mean *Measure `protobuf:"bytes,9,opt,name=mean,proto3" json:"mean,omitempty"`
 	// The least value that names it.
 	Min *Measure `protobuf:"bytes,10,opt,name=min,proto3" json:"min,omitempty"`
@@ -4542,29 +4543,29 @@ type Link struct {
 	Max *Measure `protobuf:"bytes,11,opt,name=max,proto3" json:"max,omitempty"`
 	// Mean in the last window that names it.
 	Last *Measure `protobuf:"bytes,12,opt,name=last,proto3" json:"last,omitempty"`
-	// How much higher the mean is in the later half of the range than in the earlier half; negative where values fell.
+	// Mean of the later half of the range minus that of the earlier half; negative if values fell.
 	Trend *Measure `protobuf:"bytes,13,opt,name=trend,proto3" json:"trend,omitempty"`
-	// Of a port: the best mean of tags that surely passed it and name another hop or none. A signal of
-	// the least room says no more than the port had, one of the greatest delay no less.
+	// For a port: the best mean of tags that certainly passed it and name another hop or none. For
+	// available bandwidth it is a lower bound of the port's value, for delay an upper bound.
 	Bound *Measure `protobuf:"bytes,14,opt,name=bound,proto3" json:"bound,omitempty"`
 	// Observations that name it.
 	Observations uint64 `protobuf:"varint,15,opt,name=observations,proto3" json:"observations,omitempty"`
 	// Heavily loaded observations that name it.
 	Heavy uint64 `protobuf:"varint,16,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Observations that surely passed it and name another hop or none.
+	// Observations that certainly passed it and name another hop or none.
 	Passed uint64 `protobuf:"varint,17,opt,name=passed,proto3" json:"passed,omitempty"`
-	// Observations that name a set of ports with it, of which nobody knows which it was.
+	// Observations that name a set of ports including it, without telling which one.
 	Among uint64 `protobuf:"varint,18,opt,name=among,proto3" json:"among,omitempty"`
-	// Share of heavily loaded observations among those that name it or surely passed it; not set without
-	// any.
+	// Share of heavily loaded observations among those that name it or certainly passed it; not set
+	// without any.
 	HeavyRatio *float64 `protobuf:"fixed64,19,opt,name=heavy_ratio,json=heavyRatio,proto3,oneof" json:"heavy_ratio,omitempty"`
 	// Cells with observations that name it.
 	Cells uint64 `protobuf:"varint,20,opt,name=cells,proto3" json:"cells,omitempty"`
 	// Share of those cells' observations that name it.
 	ShareRatio float64 `protobuf:"fixed64,21,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
-	// Flows of those that windows name, most of whose heavily loaded observations name it.
+	// Named flows, most of whose heavily loaded observations name it.
 	Flows uint64 `protobuf:"varint,22,opt,name=flows,proto3" json:"flows,omitempty"`
-	// The cells with the most heavily loaded observations that name it, 10 at most.
+	// The cells with the most heavily loaded observations that name it, at most 10.
 	Dependents    []*Dependent `protobuf:"bytes,23,rep,name=dependents,proto3" json:"dependents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4775,7 +4776,7 @@ func (x *Link) GetDependents() []*Dependent {
 	return nil
 }
 
-// Dependent is a cell that a link limits, always or now and then.
+// Dependent is a cell that a link limits, at least at times.
 type Dependent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Source group.
@@ -4784,7 +4785,7 @@ type Dependent struct {
 	Dst string `protobuf:"bytes,2,opt,name=dst,proto3" json:"dst,omitempty"`
 	// Its observations that name the link.
 	Observations uint64 `protobuf:"varint,3,opt,name=observations,proto3" json:"observations,omitempty"`
-	// Heavily loaded ones among them.
+	// Heavily loaded observations among them.
 	Heavy uint64 `protobuf:"varint,4,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// Share of its observations that name the link.
 	ShareRatio    float64 `protobuf:"fixed64,5,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
@@ -4860,11 +4861,11 @@ func (x *Dependent) GetShareRatio() float64 {
 // LinksResponse are links, the most heavily loaded first, then those with the tightest mean or bound.
 type LinksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The windows that the answer is of; its fields are beside the others in JSON.
+	// The windows of the answer; in JSON its fields are inline.
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
-	// Revision of the topology, empty without a fabric file: then links are the locations that were named.
+	// Revision of the topology, empty without a fabric file: then links are the named locations.
 	Topology string `protobuf:"bytes,2,opt,name=topology,proto3" json:"topology,omitempty"`
-	// Links that were asked for.
+	// Number of matching links.
 	Total uint64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
 	// The most heavily loaded first.
 	Links         []*Link `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`
@@ -4990,13 +4991,13 @@ type Port struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name in parameters and answers.
 	Link string `protobuf:"bytes,1,opt,name=link,proto3" json:"link,omitempty"`
-	// Device that it belongs to.
+	// Device of the port.
 	Device string `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
-	// Stage of the fabric that the device is in, such as leaf.
+	// Stage of the device in the fabric, such as leaf.
 	Stage string `protobuf:"bytes,6,opt,name=stage,proto3" json:"stage,omitempty"`
 	// up, down or side, as seen from the device.
 	Orientation string `protobuf:"bytes,3,opt,name=orientation,proto3" json:"orientation,omitempty"`
-	// Device or host that it faces.
+	// Device or host at the other end.
 	Peer string `protobuf:"bytes,4,opt,name=peer,proto3" json:"peer,omitempty"`
 	// Speed in bit/s.
 	CapacityBps   uint64 `protobuf:"varint,5,opt,name=capacity_bps,json=capacityBps,proto3" json:"capacity_bps,omitempty"`
@@ -5076,14 +5077,14 @@ func (x *Port) GetCapacityBps() uint64 {
 	return 0
 }
 
-// Hop is one step of the way of a pair: the ports of which each packet takes one.
+// Hop is one step on the paths of a pair: each packet takes one of its ports.
 type Hop struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the port or the set of ports.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Ports, the first 64.
 	Links []string `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"`
-	// How many ports there are.
+	// Number of ports.
 	Count         uint32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5140,23 +5141,23 @@ func (x *Hop) GetCount() uint32 {
 	return 0
 }
 
-// TopologyResponse is what the fabric file says, as far as it bears on paths.
+// TopologyResponse is the fabric file's information about paths.
 type TopologyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the fabric file.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Hash of the topology; it changes with each change of it, and is empty without a fabric file.
+	// Hash of the topology, which changes with each change of it; empty without a fabric file.
 	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// All groups; none where the paths of a pair are asked for, as devices and ports.
+	// All groups; empty in an answer about the paths of a pair, like devices and ports.
 	Groups []*Group `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
 	// All devices.
 	Devices []*Device `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`
 	// All ports.
 	Ports []*Port `protobuf:"bytes,5,rep,name=ports,proto3" json:"ports,omitempty"`
-	// Of a pair: the ports that its shortest paths may take, hop by hop.
+	// For a pair: the ports that its shortest paths may take, hop by hop.
 	Hops []*Hop `protobuf:"bytes,6,rep,name=hops,proto3" json:"hops,omitempty"`
-	// Of a pair: its shortest paths, 64 at most, as the ports by which packets leave devices. Where
-	// the last hop has several ports, it is not among them.
+	// For a pair: its shortest paths, at most 64, as the ports by which packets leave devices. If the
+	// last hop has several ports, the paths leave it out.
 	Paths []*EqualCostPath `protobuf:"bytes,7,rep,name=paths,proto3" json:"paths,omitempty"`
 	// There are more paths than that.
 	PathsTruncated bool `protobuf:"varint,8,opt,name=paths_truncated,json=pathsTruncated,proto3" json:"paths_truncated,omitempty"`
@@ -5296,30 +5297,30 @@ func (x *EqualCostPath) GetLinks() []string {
 	return nil
 }
 
-// Location is how often a location was named.
+// Location counts the observations that name a location.
 type Location struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the location at the level that was asked for.
+	// Name of the location at the requested level.
 	Location string `protobuf:"bytes,1,opt,name=location,proto3" json:"location,omitempty"`
-	// How exact the location is.
+	// Precision of the location.
 	Kind LocationKind `protobuf:"varint,2,opt,name=kind,proto3,enum=csigscope.query.v1.LocationKind" json:"kind,omitempty"`
 	// Device of the location.
 	Device string `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
-	// Stage of the fabric that the location is in, such as leaf.
+	// Stage of the location in the fabric, such as leaf.
 	Stage string `protobuf:"bytes,4,opt,name=stage,proto3" json:"stage,omitempty"`
 	// Capacity in bit/s.
 	CapacityBps uint64 `protobuf:"varint,5,opt,name=capacity_bps,json=capacityBps,proto3" json:"capacity_bps,omitempty"`
-	// How many tags or reflections, weighted by the sampling.
+	// Number of tags or reflections, weighted by the sampling.
 	Observations uint64 `protobuf:"varint,6,opt,name=observations,proto3" json:"observations,omitempty"`
 	// Heavily loaded observations.
 	Heavy uint64 `protobuf:"varint,7,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Cells with a heavily loaded observation there; in a timeline, of windows in memory alone.
+	// Cells with a heavily loaded observation there; in a timeline, only for windows in memory.
 	Cells uint64 `protobuf:"varint,8,opt,name=cells,proto3" json:"cells,omitempty"`
 	// Mean of the heavily loaded observations.
 	HeavyMean *Measure `protobuf:"bytes,9,opt,name=heavy_mean,json=heavyMean,proto3" json:"heavy_mean,omitempty"`
 	// Ports that it may be, the first 64; not in a timeline.
 	Candidates []string `protobuf:"bytes,10,rep,name=candidates,proto3" json:"candidates,omitempty"`
-	// How many candidates there are; not in a timeline.
+	// Number of candidates; not in a timeline.
 	CandidateCount uint32 `protobuf:"varint,11,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -5435,9 +5436,9 @@ func (x *Location) GetCandidateCount() uint32 {
 // LocationsResponse are the locations that heavily loaded observations name most.
 type LocationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The windows that the answer is of; its fields are beside the others in JSON.
+	// The windows of the answer; in JSON its fields are inline.
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
-	// Locations that were named.
+	// Number of named locations.
 	Total uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// The most heavily loaded first.
 	Locations     []*Location `protobuf:"bytes,3,rep,name=locations,proto3" json:"locations,omitempty"`
@@ -5501,23 +5502,24 @@ type Moment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Start of the window.
 	WindowStart *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=window_start,json=windowStart,proto3" json:"window_start,omitempty"`
-	// How many tags or reflections, weighted by the sampling.
+	// Number of tags or reflections, weighted by the sampling.
 	Observations uint64 `protobuf:"varint,2,opt,name=observations,proto3" json:"observations,omitempty"`
 	// Heavily loaded observations.
 	Heavy uint64 `protobuf:"varint,3,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Cells with an observation.
+	// Number of cells with an observation.
 	Cells uint64 `protobuf:"varint,4,opt,name=cells,proto3" json:"cells,omitempty"`
-	// Cells in that state.
+	// Number of congested cells.
 	Congested uint64 `protobuf:"varint,5,opt,name=congested,proto3" json:"congested,omitempty"`
 	// Share of the expected producers that have sent rows of the window; see HealthResponse.
 	CompletenessRatio float64 `protobuf:"fixed64,6,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
-	// The window is final: late packets alone may change it.
+	// The window is final: only late packets may change it.
 	Final bool `protobuf:"varint,10,opt,name=final,proto3" json:"final,omitempty"`
 	// All rows of the window are on disk.
 	Durable bool `protobuf:"varint,7,opt,name=durable,proto3" json:"durable,omitempty"`
-	// Locations with the most heavily loaded observations, of all cells even where src and dst are given.
+	// Locations with the most heavily loaded observations, over all cells even if src and dst are
+	// given.
 	Locations []*Location `protobuf:"bytes,8,rep,name=locations,proto3" json:"locations,omitempty"`
-	// The cell, where src and dst name one group each.
+	// The cell, if src and dst name one group each.
 	Cell          *Cell `protobuf:"bytes,9,opt,name=cell,proto3" json:"cell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5623,14 +5625,14 @@ func (x *Moment) GetCell() *Cell {
 	return nil
 }
 
-// TimelineResponse is what windows came to, one by one.
+// TimelineResponse summarizes windows one by one.
 type TimelineResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The windows that the answer is of; its fields are beside the others in JSON.
+	// The windows of the answer; in JSON its fields are inline.
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Length of a window in seconds.
 	StepS float64 `protobuf:"fixed64,2,opt,name=step_s,json=stepS,proto3" json:"step_s,omitempty"`
-	// Windows so short are kept of cells alone where something was heavily loaded.
+	// Windows this short exist only for cells with heavily loaded observations.
 	HeavyOnly bool `protobuf:"varint,3,opt,name=heavy_only,json=heavyOnly,proto3" json:"heavy_only,omitempty"`
 	// Windows, the oldest first.
 	Timeline      []*Moment `protobuf:"bytes,4,rep,name=timeline,proto3" json:"timeline,omitempty"`
@@ -5696,11 +5698,11 @@ func (x *TimelineResponse) GetTimeline() []*Moment {
 	return nil
 }
 
-// Flow is one flow of a cell, in the measured direction, or what all flows that no window
-// names come to.
+// Flow is one flow of a cell, in the measured direction, or the sum of all flows that no window
+// names.
 type Flow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Stands for all flows of the cell that no window names, and has no addresses.
+	// The sum of all flows of the cell that no window names; it has no addresses.
 	Others bool `protobuf:"varint,1,opt,name=others,proto3" json:"others,omitempty"`
 	// Source address of the measured direction.
 	SrcAddress string `protobuf:"bytes,2,opt,name=src_address,json=srcAddress,proto3" json:"src_address,omitempty"`
@@ -5716,23 +5718,23 @@ type Flow struct {
 	SrcGroup string `protobuf:"bytes,7,opt,name=src_group,json=srcGroup,proto3" json:"src_group,omitempty"`
 	// Destination group.
 	DstGroup string `protobuf:"bytes,8,opt,name=dst_group,json=dstGroup,proto3" json:"dst_group,omitempty"`
-	// What the observations are: tags at receivers, or reflections at senders.
+	// Kind of the observations: tags at receivers, or reflections at senders.
 	Kind Kind `protobuf:"varint,9,opt,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
-	// How many tags or reflections, weighted by the sampling.
+	// Number of tags or reflections, weighted by the sampling.
 	Observations uint64 `protobuf:"varint,10,opt,name=observations,proto3" json:"observations,omitempty"`
 	// Bytes of the observed packets.
 	Bytes uint64 `protobuf:"varint,11,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// Mean of what was observed.
+	// Mean of the observations.
 	Mean *Measure `protobuf:"bytes,12,opt,name=mean,proto3" json:"mean,omitempty"`
-	// The least value that was observed.
+	// The least observed value.
 	Min *Measure `protobuf:"bytes,13,opt,name=min,proto3" json:"min,omitempty"`
-	// The greatest value that was observed.
+	// The greatest observed value.
 	Max *Measure `protobuf:"bytes,14,opt,name=max,proto3" json:"max,omitempty"`
 	// Heavily loaded observations.
 	Heavy uint64 `protobuf:"varint,15,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// Share of heavily loaded observations among all.
 	HeavyRatio float64 `protobuf:"fixed64,16,opt,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
-	// Windows that name it; in all others it is one of the others.
+	// Number of windows that name it; in all other windows it counts among the others.
 	Windows uint64 `protobuf:"varint,17,opt,name=windows,proto3" json:"windows,omitempty"`
 	// The location that most heavily loaded observations name, window by window.
 	Mode          *Bottleneck `protobuf:"bytes,18,opt,name=mode,proto3" json:"mode,omitempty"`
@@ -5896,18 +5898,18 @@ func (x *Flow) GetMode() *Bottleneck {
 	return nil
 }
 
-// FlowsResponse are flows by heavily loaded observations, the most first.
+// FlowsResponse are flows by heavily loaded observations, in descending order.
 type FlowsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The windows that the answer is of; its fields are beside the others in JSON.
+	// The windows of the answer; in JSON its fields are inline.
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Length of the windows that name flows, in seconds.
 	WindowS float64 `protobuf:"fixed64,2,opt,name=window_s,json=windowS,proto3" json:"window_s,omitempty"`
-	// Flows on all pages.
+	// Number of flows on all pages.
 	Total uint64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
-	// There are more than that: ask for less.
+	// There are more: ask for less.
 	Truncated bool `protobuf:"varint,4,opt,name=truncated,proto3" json:"truncated,omitempty"`
-	// Asks for the next page of the same answer.
+	// Cursor of the next page of the same answer.
 	NextCursor string `protobuf:"bytes,5,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
 	// The most heavily loaded first.
 	Flows         []*Flow `protobuf:"bytes,6,rep,name=flows,proto3" json:"flows,omitempty"`
@@ -5987,30 +5989,30 @@ func (x *FlowsResponse) GetFlows() []*Flow {
 	return nil
 }
 
-// Finding is something that broke the protocol or the configuration.
+// Finding is a violation of the protocol or of the configuration.
 type Finding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What rule was broken.
+	// The broken rule.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// What it is about: kind and id name a finding.
+	// Hash of its subject: kind and id identify a finding.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// How bad it is.
+	// Its severity.
 	Severity Severity `protobuf:"varint,3,opt,name=severity,proto3,enum=csigscope.query.v1.Severity" json:"severity,omitempty"`
-	// When it was first seen in the range.
+	// Time of its first occurrence in the range.
 	First *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first,proto3" json:"first,omitempty"`
-	// When it was last seen in the range.
+	// Time of its last occurrence in the range.
 	Last *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last,proto3" json:"last,omitempty"`
-	// How often it was seen.
+	// Number of occurrences.
 	Count uint64 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
-	// Device that it is about.
+	// Its device.
 	Device string `protobuf:"bytes,7,opt,name=device,proto3" json:"device,omitempty"`
 	// Port of the device.
 	Port string `protobuf:"bytes,8,opt,name=port,proto3" json:"port,omitempty"`
-	// Location that it is about.
+	// Its location.
 	Location string `protobuf:"bytes,9,opt,name=location,proto3" json:"location,omitempty"`
-	// What was seen, in words.
+	// The evidence, in words.
 	Evidence string `protobuf:"bytes,10,opt,name=evidence,proto3" json:"evidence,omitempty"`
-	// Numbers in the capture, the first 64.
+	// Packet numbers in the capture, the first 64.
 	Packets       []uint64 `protobuf:"varint,11,rep,packed,name=packets,proto3" json:"packets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6126,19 +6128,19 @@ func (x *Finding) GetPackets() []uint64 {
 // FindingsResponse are findings, the most severe and latest first.
 type FindingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where findings are: in the store alone.
+	// Source of findings: always the store.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	// Start of the range.
 	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	// End of the range, exclusive.
 	To *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
-	// When the store was asked: all pages are of that answer.
+	// Time of the query to the store: all pages belong to its answer.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// Findings on all pages.
+	// Number of findings on all pages.
 	Total uint64 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
-	// There are more than that: ask for less.
+	// There are more: ask for less.
 	Truncated bool `protobuf:"varint,6,opt,name=truncated,proto3" json:"truncated,omitempty"`
-	// Asks for the next page of the same answer.
+	// Cursor of the next page of the same answer.
 	NextCursor string `protobuf:"bytes,7,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
 	// The most severe and latest first.
 	Findings      []*Finding `protobuf:"bytes,8,rep,name=findings,proto3" json:"findings,omitempty"`
@@ -6239,7 +6241,7 @@ type Group struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// host, rack, pod, cluster or prefix.
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
-	// The group that it is in.
+	// The group above it.
 	Parent        string `protobuf:"bytes,3,opt,name=parent,proto3" json:"parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6296,7 +6298,7 @@ func (x *Group) GetParent() string {
 	return ""
 }
 
-// FabricResponse is what answers name.
+// FabricResponse lists the groups and locations in answers.
 type FabricResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the fabric file.
@@ -6360,10 +6362,10 @@ func (x *FabricResponse) GetLocations() []*Place {
 	return nil
 }
 
-// HealthResponse is how the feed does.
+// HealthResponse is the state of the incoming data.
 type HealthResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// store: there is history alone.
+	// store: there is only history.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	// Revision of the memory, EPOCH-NUMBER.
 	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -6371,7 +6373,7 @@ type HealthResponse struct {
 	Windows uint64 `protobuf:"varint,3,opt,name=windows,proto3" json:"windows,omitempty"`
 	// Length of a window in seconds.
 	ResolutionS float64 `protobuf:"fixed64,4,opt,name=resolution_s,json=resolutionS,proto3" json:"resolution_s,omitempty"`
-	// Start of the oldest window in memory, or of the store where there is history alone.
+	// Start of the oldest window in memory, or in the store if there is only history.
 	First *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first,proto3" json:"first,omitempty"`
 	// End of the newest window.
 	Last *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last,proto3" json:"last,omitempty"`
@@ -6381,34 +6383,35 @@ type HealthResponse struct {
 	CompletenessRatio float64 `protobuf:"fixed64,8,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
 	// Producers that have sent rows of the newest window.
 	Producers uint64 `protobuf:"varint,9,opt,name=producers,proto3" json:"producers,omitempty"`
-	// Producers that should send: those of the configuration and the fabric file, and those that sent
-	// something in the last day, unless they were forgotten.
+	// Producers that should send: those in the configuration and the fabric file, and those that sent
+	// rows in the last day, unless they were forgotten.
 	ExpectedProducers uint64 `protobuf:"varint,10,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
-	// Watchers that are being served.
+	// Number of present watchers.
 	Watchers uint64 `protobuf:"varint,11,opt,name=watchers,proto3" json:"watchers,omitempty"`
-	// Blocks that were not kept, since they were older than all windows in memory.
+	// Blocks that were dropped because they were older than all windows in memory.
 	OldBlocks uint64 `protobuf:"varint,12,opt,name=old_blocks,json=oldBlocks,proto3" json:"old_blocks,omitempty"`
-	// Windows that were forgotten early, for want of room.
+	// Windows that were dropped early for lack of room.
 	DroppedWindows uint64 `protobuf:"varint,13,opt,name=dropped_windows,json=droppedWindows,proto3" json:"dropped_windows,omitempty"`
-	// Signals of the windows in memory, or of the last hour of the store where there is history alone.
+	// Signals of the windows in memory, or of the last hour in the store if there is only history.
 	Signals []string `protobuf:"bytes,14,rep,name=signals,proto3" json:"signals,omitempty"`
-	// Blocks that came again and did not count.
+	// Repeated blocks, which did not count.
 	RepeatedBlocks uint64 `protobuf:"varint,15,opt,name=repeated_blocks,json=repeatedBlocks,proto3" json:"repeated_blocks,omitempty"`
-	// Blocks that were not kept, since they were too far ahead of the clock.
+	// Blocks that were dropped because they were too far ahead of the clock.
 	AheadBlocks uint64 `protobuf:"varint,16,opt,name=ahead_blocks,json=aheadBlocks,proto3" json:"ahead_blocks,omitempty"`
-	// Blocks that were not kept, since their producer or window had too many.
+	// Blocks that were dropped because their producer or window had too many.
 	CrowdedBlocks uint64 `protobuf:"varint,17,opt,name=crowded_blocks,json=crowdedBlocks,proto3" json:"crowded_blocks,omitempty"`
-	// Expected producers that sent nothing lately, the first 100 by name: taps, EXPORTER/STREAM, and
-	// exporters that never came. csigscope query forget dismisses them.
+	// Expected producers that sent nothing recently, the first 100 by name: taps, EXPORTER/STREAM,
+	// and exporters that never connected. csigscope query forget dismisses them.
 	MissingProducers []string `protobuf:"bytes,18,rep,name=missing_producers,json=missingProducers,proto3" json:"missing_producers,omitempty"`
-	// The rows of the store; not set where there is no store, it is empty, or it did not answer.
+	// The rows of the store; not set if there is no store, it is empty, or it did not answer.
 	Stored *Stored `protobuf:"bytes,19,opt,name=stored,proto3" json:"stored,omitempty"`
 	// The server's time.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// Producers that sent rows lately: of the last three windows, unless the configuration says otherwise.
+	// Producers that sent rows of the last three windows, unless the configuration sets another
+	// number.
 	PresentProducers uint64 `protobuf:"varint,21,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
-	// Those of missing_producers that are known to be gone: taps of this host whose link is down, and
-	// exporters that the collector has not heard from for 45 s. The others may be there and see no tags.
+	// Missing producers that are known to be down: taps of this host whose link is down, and
+	// exporters without contact to the collector for 45 s. The others may be up and see no tags.
 	DownProducers []string `protobuf:"bytes,22,rep,name=down_producers,json=downProducers,proto3" json:"down_producers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6598,14 +6601,14 @@ func (x *HealthResponse) GetDownProducers() []string {
 	return nil
 }
 
-// Stored is what the store holds.
+// Stored is the extent of the store.
 type Stored struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Start of the first window.
 	First *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=first,proto3" json:"first,omitempty"`
 	// End of the last window.
 	Last *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=last,proto3" json:"last,omitempty"`
-	// Signals of the last hour that is stored.
+	// Signals of the last stored hour.
 	Signals       []string `protobuf:"bytes,3,rep,name=signals,proto3" json:"signals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6662,7 +6665,7 @@ func (x *Stored) GetSignals() []string {
 	return nil
 }
 
-// WindowEvent is one window as it is now, which replaces earlier events for it.
+// WindowEvent is the present state of one window, which replaces earlier events for it.
 type WindowEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Revision of the memory, EPOCH-NUMBER.
@@ -6671,15 +6674,15 @@ type WindowEvent struct {
 	WindowStart *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=window_start,json=windowStart,proto3" json:"window_start,omitempty"`
 	// End of the window, exclusive.
 	WindowEnd *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=window_end,json=windowEnd,proto3" json:"window_end,omitempty"`
-	// An event for the window was sent before, or it is not the newest.
+	// An event for the window was already sent, or the window is not the newest.
 	Late bool `protobuf:"varint,4,opt,name=late,proto3" json:"late,omitempty"`
 	// Share of the known producers that have sent rows of the window.
 	CompletenessRatio float64 `protobuf:"fixed64,5,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
-	// All rows of the window were on disk when the revision was made; where false, an event durable
+	// All rows of the window were on disk when the revision was made; if false, an event durable
 	// follows once they are.
 	Durable bool `protobuf:"varint,6,opt,name=durable,proto3" json:"durable,omitempty"`
-	// The window is final: late packets alone may change it. Where false, it has provisional rows, or
-	// a tap may have further ones, and another event follows.
+	// The window is final: only late packets may change it. If false, it has provisional rows, or a
+	// tap may have further rows, and another event follows.
 	Final bool `protobuf:"varint,11,opt,name=final,proto3" json:"final,omitempty"`
 	// The server's time when it made the event.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
@@ -6687,19 +6690,19 @@ type WindowEvent struct {
 	AgeS float64 `protobuf:"fixed64,21,opt,name=age_s,json=ageS,proto3" json:"age_s,omitempty"`
 	// Producers that should send; see HealthResponse.
 	ExpectedProducers uint32 `protobuf:"varint,22,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
-	// Of them, those that sent rows of the window. Windows without any follow by the clock.
+	// Expected producers that sent rows of the window. Windows without rows count by the clock.
 	PresentProducers uint32 `protobuf:"varint,23,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
-	// The signal, as it was asked for.
+	// The signal, as in the request.
 	Signal string `protobuf:"bytes,7,opt,name=signal,proto3" json:"signal,omitempty"`
-	// With encoding=frames: the frames hold only what differs from the newest window of the
-	// stream so far, whose start this is; cells without observations are gone.
+	// With encoding=frames: the frames have only the differences from the newest window of the stream
+	// so far, which starts at this time; cells without observations are gone.
 	Base *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=base,proto3" json:"base,omitempty"`
-	// The cells of a watch with encoding=frames, in their place; see there.
+	// With encoding=frames: the cells of a watch, instead of cells.
 	Frames []byte `protobuf:"bytes,9,opt,name=frames,proto3" json:"frames,omitempty"`
-	// Flows of the window, where the watch asks for them. Provisional rows name none: they come with the
-	// final rows.
+	// Flows of the window, if the watch asks for them. Provisional rows have none: flows come with
+	// the final rows.
 	Flows []*Flow `protobuf:"bytes,12,rep,name=flows,proto3" json:"flows,omitempty"`
-	// All cells of the window that the watch is about.
+	// All cells of the window that match the watch.
 	Cells         []*Cell `protobuf:"bytes,10,rep,name=cells,proto3" json:"cells,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6847,11 +6850,11 @@ func (x *WindowEvent) GetCells() []*Cell {
 	return nil
 }
 
-// Durable names windows of earlier events that were not durable then, and are now.
+// Durable lists windows of earlier events that have become durable.
 type Durable struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Starts of the windows whose rows are all on disk now, as the latest event of each had them. A
-	// stream that resumes begins with all that are on disk.
+	// Starts of the windows whose rows, as in the latest event of each, are now all on disk. A
+	// resumed stream begins with all that are on disk.
 	WindowStarts  []*timestamppb.Timestamp `protobuf:"bytes,1,rep,name=window_starts,json=windowStarts,proto3" json:"window_starts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6894,7 +6897,7 @@ func (x *Durable) GetWindowStarts() []*timestamppb.Timestamp {
 	return nil
 }
 
-// Synced ends what a stream begins with: all that follows are changes.
+// Synced ends the initial state of a stream: all later events are changes.
 type Synced struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Revision of the memory, EPOCH-NUMBER.
@@ -6940,7 +6943,7 @@ func (x *Synced) GetRevision() string {
 	return ""
 }
 
-// Heartbeat says that a silent stream lives.
+// Heartbeat shows that a silent stream is alive.
 type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Revision of the memory, EPOCH-NUMBER.
@@ -7009,10 +7012,10 @@ type Gap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Revision of that state.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// expired: older than what is kept; restarted: of another process; lagging: the watcher was too
-	// slow.
+	// expired: the revision is no longer kept; restarted: it belongs to another process; lagging: the
+	// watcher was too slow.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// How many revisions were left out.
+	// Number of missing revisions.
 	MissedRevisions uint64 `protobuf:"varint,3,opt,name=missed_revisions,json=missedRevisions,proto3" json:"missed_revisions,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -7069,10 +7072,10 @@ func (x *Gap) GetMissedRevisions() uint64 {
 	return 0
 }
 
-// AskersResponse are the clients of a server, for admins, over HTTP alone.
+// AskersResponse are the clients of a server, for admins, only over HTTP.
 type AskersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All clients that sent requests lately.
+	// All clients that sent requests recently.
 	Askers        []*Asker `protobuf:"bytes,1,rep,name=askers,proto3" json:"askers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7115,7 +7118,7 @@ func (x *AskersResponse) GetAskers() []*Asker {
 	return nil
 }
 
-// Asker is a client, and its part of the server's work.
+// Asker is a client, and its share of the server's work.
 type Asker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of its credential, else its address.
@@ -7126,9 +7129,9 @@ type Asker struct {
 	Last *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last,proto3" json:"last,omitempty"`
 	// Requests so far.
 	Requests uint64 `protobuf:"varint,4,opt,name=requests,proto3" json:"requests,omitempty"`
-	// Of these, requests beyond its limits.
+	// Requests beyond its limits.
 	Limited uint64 `protobuf:"varint,5,opt,name=limited,proto3" json:"limited,omitempty"`
-	// Requests that are being answered.
+	// Requests in progress.
 	Running uint64 `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`
 	// Watches among them.
 	Watching uint64 `protobuf:"varint,7,opt,name=watching,proto3" json:"watching,omitempty"`
@@ -7233,7 +7236,7 @@ func (x *Asker) GetStoreS() float64 {
 	return 0
 }
 
-// RequestsResponse are the requests that are being answered, for admins, over HTTP alone.
+// RequestsResponse are the requests in progress, for admins, only over HTTP.
 type RequestsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The oldest first.
@@ -7279,10 +7282,10 @@ func (x *RequestsResponse) GetRequests() []*Running {
 	return nil
 }
 
-// Running is a request that is being answered.
+// Running is a request in progress.
 type Running struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names the request in the path that ends it.
+	// Identifies the request in the path that ends it.
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Its client.
 	Asker string `protobuf:"bytes,2,opt,name=asker,proto3" json:"asker,omitempty"`
@@ -7290,7 +7293,7 @@ type Running struct {
 	Method string `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
 	// Its path.
 	Path string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
-	// How long ago it began, in seconds.
+	// Seconds since its start.
 	AgeS float64 `protobuf:"fixed64,5,opt,name=age_s,json=ageS,proto3" json:"age_s,omitempty"`
 	// It is a watch.
 	Watching bool `protobuf:"varint,6,opt,name=watching,proto3" json:"watching,omitempty"`
@@ -7386,9 +7389,9 @@ type Problem struct {
 	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
 	// The HTTP status.
 	Status uint32 `protobuf:"varint,2,opt,name=status,proto3" json:"status,omitempty"`
-	// What is wrong, and what to change.
+	// The problem, and how to fix it.
 	Detail string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Each parameter that is wrong.
+	// The invalid parameters.
 	Errors        []*ProblemDetail `protobuf:"bytes,4,rep,name=errors,proto3" json:"errors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7452,14 +7455,14 @@ func (x *Problem) GetErrors() []*ProblemDetail {
 	return nil
 }
 
-// ProblemDetail says which parameter is wrong, and what was expected.
+// ProblemDetail is an invalid parameter, and the expected value.
 type ProblemDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was expected.
+	// The expected value.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	// The parameter, such as query.signal.
 	Location string `protobuf:"bytes,2,opt,name=location,proto3" json:"location,omitempty"`
-	// What was given.
+	// The given value.
 	Value         string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7519,9 +7522,9 @@ func (x *ProblemDetail) GetValue() string {
 // WatchResponse is one event of a watch.
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whoever has got this far resumes after it; empty where that is not so.
+	// Revision to resume after once this event was received; empty if the stream cannot resume here.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The event; the name of the field that is set is the name of the server-sent event.
+	// The event; the name of the set field is the name of the server-sent event.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -7649,12 +7652,12 @@ type isWatchResponse_Event interface {
 }
 
 type WatchResponse_Snapshot struct {
-	// All cells as they are.
+	// All cells at present.
 	Snapshot *CellsResponse `protobuf:"bytes,2,opt,name=snapshot,proto3,oneof"`
 }
 
 type WatchResponse_Synced struct {
-	// The state of the beginning is complete: changes follow.
+	// The initial state is complete: changes follow.
 	Synced *Synced `protobuf:"bytes,3,opt,name=synced,proto3,oneof"`
 }
 
@@ -7664,7 +7667,7 @@ type WatchResponse_Window struct {
 }
 
 type WatchResponse_Heartbeat struct {
-	// A silent stream lives.
+	// A silent stream is alive.
 	Heartbeat *Heartbeat `protobuf:"bytes,5,opt,name=heartbeat,proto3,oneof"`
 }
 
@@ -7706,19 +7709,19 @@ type Change struct {
 	Src string `protobuf:"bytes,2,opt,name=src,proto3" json:"src,omitempty"`
 	// Destination group of the cell.
 	Dst string `protobuf:"bytes,3,opt,name=dst,proto3" json:"dst,omitempty"`
-	// State of the cell now.
+	// Present state of the cell.
 	State State `protobuf:"varint,4,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// State of the cell before the change.
 	StateBefore State `protobuf:"varint,5,opt,name=state_before,json=stateBefore,proto3,enum=csigscope.query.v1.State" json:"state_before,omitempty"`
-	// Of a cell that is or was congested: the start of the first window that reached the onset.
+	// For a cell that is or was congested: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
-	// Of cleared: seconds from since to the start of the newest window.
+	// For cleared: seconds from since to the start of the newest window.
 	LastedS float64 `protobuf:"fixed64,7,opt,name=lasted_s,json=lastedS,proto3" json:"lasted_s,omitempty"`
 	// The limiting location, as far as it is known.
 	Location string `protobuf:"bytes,8,opt,name=location,proto3" json:"location,omitempty"`
-	// Of moved: the limiting location before.
+	// For moved: the previous limiting location.
 	LocationBefore string `protobuf:"bytes,9,opt,name=location_before,json=locationBefore,proto3" json:"location_before,omitempty"`
-	// Ports that may be the bottleneck now, the likeliest first, 16 at most.
+	// Ports that may be the bottleneck now, the likeliest first, at most 16.
 	Candidates []string `protobuf:"bytes,10,rep,name=candidates,proto3" json:"candidates,omitempty"`
 	// The probability of each candidate.
 	Probabilities []float64 `protobuf:"fixed64,11,rep,packed,name=probabilities,proto3" json:"probabilities,omitempty"`
@@ -7730,8 +7733,8 @@ type Change struct {
 	SilentProducers []string `protobuf:"bytes,14,rep,name=silent_producers,json=silentProducers,proto3" json:"silent_producers,omitempty"`
 	// The producer that is lost, back or forgotten.
 	Producer string `protobuf:"bytes,15,opt,name=producer,proto3" json:"producer,omitempty"`
-	// Seconds from the end of the last window that the producer wrote before it fell silent until the end
-	// of the newest window; not set of a producer that never wrote.
+	// Seconds from the end of the producer's last window before it fell silent to the end of the
+	// newest window; not set for a producer that never wrote.
 	AgeS          *float64 `protobuf:"fixed64,16,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7884,15 +7887,15 @@ type ChangeSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Revision of the memory, EPOCH-NUMBER.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// The signal, as it was asked for.
+	// The signal, as in the request.
 	Signal string `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
 	// Start of the newest window; not set before the first.
 	WindowStart *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=window_start,json=windowStart,proto3" json:"window_start,omitempty"`
 	// Its end, exclusive.
 	WindowEnd *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=window_end,json=windowEnd,proto3" json:"window_end,omitempty"`
-	// That window is final; its final rows may take back changes that provisional ones brought.
+	// That window is final; its final rows may reverse changes caused by provisional ones.
 	Final bool `protobuf:"varint,5,opt,name=final,proto3" json:"final,omitempty"`
-	// The changes: those of producers, then those of cells by source and destination.
+	// The changes: first those of producers, then those of cells by source and destination.
 	Changes       []*Change `protobuf:"bytes,6,rep,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7973,9 +7976,9 @@ func (x *ChangeSet) GetChanges() []*Change {
 // ChangesResponse is one event of a stream of changes.
 type ChangesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whoever has got this far resumes after it; empty where that is not so.
+	// Revision to resume after once this event was received; empty if the stream cannot resume here.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The event; the name of the field that is set is the name of the server-sent event.
+	// The event; the name of the set field is the name of the server-sent event.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -8093,12 +8096,12 @@ type isChangesResponse_Event interface {
 }
 
 type ChangesResponse_Initial struct {
-	// Everything that holds now, in place of all earlier changes.
+	// The whole present state, which replaces all earlier changes.
 	Initial *ChangeSet `protobuf:"bytes,2,opt,name=initial,proto3,oneof"`
 }
 
 type ChangesResponse_Synced struct {
-	// The state of the beginning is complete: changes follow.
+	// The initial state is complete: changes follow.
 	Synced *Synced `protobuf:"bytes,3,opt,name=synced,proto3,oneof"`
 }
 
@@ -8108,7 +8111,7 @@ type ChangesResponse_Changes struct {
 }
 
 type ChangesResponse_Heartbeat struct {
-	// A silent stream lives.
+	// A silent stream is alive.
 	Heartbeat *Heartbeat `protobuf:"bytes,5,opt,name=heartbeat,proto3,oneof"`
 }
 
