@@ -137,7 +137,7 @@ func (c *controller) look(ctx context.Context) error {
 	age, complete := time.Since(end), about.GetCompletenessRatio()
 	if hold := age > mostAge || complete < 1; hold != c.held {
 		c.held = hold
-		c.log.Info("rows came", slog.Bool("stale", hold), slog.Duration("age", age.Round(time.Millisecond)), slog.Float64("completeness", complete))
+		c.log.Info("freshness of links changed", slog.Bool("stale", hold), slog.Duration("age", age.Round(time.Millisecond)), slog.Float64("completeness", complete))
 	}
 	if c.held {
 		return nil
