@@ -148,9 +148,9 @@ func (t *tracer) read(ctx context.Context, path string, tap *hop.Tap) error {
 			t.see(tap, &b.frames[i])
 			for max(len(tap.Packets), len(tap.Tags), len(tap.Reflections)) > t.limit {
 				t.zeros++
-				tap.Packets = slices.DeleteFunc(tap.Packets, func(s hop.Sighting) bool { return !t.takes(s.ID) })
-				tap.Tags = slices.DeleteFunc(tap.Tags, func(m hop.Mark) bool { return !t.takes(m.Segment) })
-				tap.Reflections = slices.DeleteFunc(tap.Reflections, func(m hop.Mark) bool { return !t.takes(m.Segment) })
+				tap.Packets = slices.DeleteFunc(tap.Packets, func(s hop.PacketRecord) bool { return !t.takes(s.ID) })
+				tap.Tags = slices.DeleteFunc(tap.Tags, func(m hop.SegmentTag) bool { return !t.takes(m.Segment) })
+				tap.Reflections = slices.DeleteFunc(tap.Reflections, func(m hop.SegmentTag) bool { return !t.takes(m.Segment) })
 			}
 		}
 		return nil
@@ -166,7 +166,7 @@ func (t *tracer) see(tap *hop.Tap, f *capture.Frame) {
 		return
 	}
 	id, hops, known := t.known.Of(f.Data)
-	s := hop.Sighting{ID: id, TimeNS: f.TimeNS, Size: f.WireLen, Hops: hops}
+	s := hop.PacketRecord{ID: id, TimeNS: f.TimeNS, Size: f.WireLen, Hops: hops}
 	t.decoder.Decode(f.Data, &t.result)
 	var reflection *csig.Tag
 	for i := range t.result.Obs[:t.result.N] {
@@ -193,7 +193,7 @@ const maxConversations = 1 << 16
 // mark takes in a TCP segment, in whatever tunnel, with the newest tag of its conversation, which the receiver
 // reflects if it acknowledges up to here, and the reflection that comes with an
 // acknowledgement. Without such numbers, as over UDP, nothing tells which tag is reflected.
-func (t *tracer) mark(tap *hop.Tap, s *hop.Sighting, reflection *csig.Tag, f *capture.Frame) (marked bool) {
+func (t *tracer) mark(tap *hop.Tap, s *hop.PacketRecord, reflection *csig.Tag, f *capture.Frame) (marked bool) {
 	segment, ok := t.known.Segment()
 	if !ok {
 		return false
@@ -216,10 +216,10 @@ func (t *tracer) mark(tap *hop.Tap, s *hop.Sighting, reflection *csig.Tag, f *ca
 	return true
 }
 
-func (t *tracer) append(list []hop.Mark, c conform.Conversation, end uint32, tag csig.Tag, f *capture.Frame) []hop.Mark {
+func (t *tracer) append(list []hop.SegmentTag, c conform.Conversation, end uint32, tag csig.Tag, f *capture.Frame) []hop.SegmentTag {
 	id := t.known.Upto(&c, end)
 	if !t.takes(id) {
 		return list
 	}
-	return append(list, hop.Mark{Segment: id, Tag: tag, TimeNS: f.TimeNS, Size: f.WireLen})
+	return append(list, hop.SegmentTag{Segment: id, Tag: tag, TimeNS: f.TimeNS, Size: f.WireLen})
 }

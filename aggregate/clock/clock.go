@@ -175,7 +175,7 @@ func middle(lists ...[]Pair) int64 {
 
 // oneWay takes the envelope as the offset: it assumes that the least delay is the known one, and
 // that the most favorable timestamps are right.
-func (r *Relation) oneWay(e *edge, o *Options) {
+func (r *Relation) oneWay(e *hull, o *Options) {
 	r.OneWay, r.side = true, e.side
 	r.DriftLow, r.DriftHigh = -o.MaxDrift, o.MaxDrift
 	r.refine(o, e)
@@ -188,11 +188,11 @@ func (r *Relation) oneWay(e *edge, o *Options) {
 
 // twoWays takes the middle of the band between both envelopes, along the slope that is closest to
 // the packets of both.
-func (r *Relation) twoWays(up, down *edge, o *Options) error {
+func (r *Relation) twoWays(up, down *hull, o *Options) error {
 	slack := float64(o.Error)
 	r.corners = fitting(up.hull, down.hull, slack, o.MaxDrift)
 	if len(r.corners) == 0 {
-		widest := highest(o.MaxDrift, []*edge{up, down}, func(slope float64) float64 { return up.touch(slope) - down.touch(slope) })
+		widest := highest(o.MaxDrift, []*hull{up, down}, func(slope float64) float64 { return up.touch(slope) - down.touch(slope) })
 		missing := (down.touch(widest) - up.touch(widest)) / 2
 		return fmt.Errorf("relate clocks: %w: they would have to be off by %.0f ns", ErrInconsistent, missing)
 	}

@@ -186,7 +186,7 @@ func (a estimate) with(b estimate) estimate {
 }
 
 // refine sets the drift, within its bound, and its standard error.
-func (r *Relation) refine(o *Options, edges ...*edge) {
+func (r *Relation) refine(o *Options, edges ...*hull) {
 	starts := []float64{steepest(o.MaxDrift, edges...)}
 	r.Drift, r.DriftError = min(max(starts[0], r.DriftLow), r.DriftHigh), math.Inf(1)
 	if o.Error == 0 {

@@ -158,7 +158,7 @@ func (e *ecmp) choose(t *topology, f *aggregate.Flow, device int32, left []uint8
 func (e *ecmp) predict(p *paths, f *aggregate.Flow, src, dst *attachment) (w way, ok bool) {
 	t := p.topo
 	w.by = aggregate.ByECMP
-	known := p.legs(src, dst, func(s, end int32, _, left []uint8) bool {
+	known := p.endpointPairs(src, dst, func(s, end int32, _, left []uint8) bool {
 		if left[s] == far {
 			return true
 		}

@@ -26,7 +26,7 @@ type resolver struct {
 	topo    *topology
 	classes *classes
 	paths   *paths
-	answers *answers
+	answers *portSetIndex
 
 	cache    func() *pathCache // made when needed: ports with identifiers are not cached
 	anywhere []atomic.Uint32   // of a class, its answer regardless of the path
@@ -248,9 +248,9 @@ type placed struct {
 	capacity uint64 // kbit/s that all candidates share, or 0
 }
 
-// answers interns sets of ports. Reading an answer takes no lock: its number is published only
+// portSetIndex interns sets of ports. Reading an answer takes no lock: its number is published only
 // after it was entered.
-type answers struct {
+type portSetIndex struct {
 	fabric *Fabric
 	sets   []placed // of its final length once the fabric is made
 
@@ -261,13 +261,13 @@ type answers struct {
 	key     []byte
 }
 
-func newAnswers(f *Fabric) *answers {
-	return &answers{fabric: f, byPorts: map[uint64]answer{}, coarser: map[placed]answer{}}
+func newAnswers(f *Fabric) *portSetIndex {
+	return &portSetIndex{fabric: f, byPorts: map[uint64]answer{}, coarser: map[placed]answer{}}
 }
 
 // name enters a set of the topology, two or more ports, unless the same ports already have another
 // name. Only while the fabric is made.
-func (a *answers) name(ports []int32, l *Location) {
+func (a *portSetIndex) name(ports []int32, l *Location) {
 	digest := a.digest(ports)
 	if _, named := a.byPorts[digest]; named {
 		return
@@ -277,12 +277,12 @@ func (a *answers) name(ports []int32, l *Location) {
 }
 
 // seal makes room for the sets that traffic can require, once the whole topology is named.
-func (a *answers) seal() {
+func (a *portSetIndex) seal() {
 	a.sets = slices.Concat(a.sets, make([]placed, maxSets+maxCoarser))
 }
 
 // get returns the location for an answer from firstPort on.
-func (a *answers) get(n answer) placed {
+func (a *portSetIndex) get(n answer) placed {
 	f := a.fabric
 	i := int(n - firstPort)
 	if i < len(f.places) {
@@ -291,14 +291,14 @@ func (a *answers) get(n answer) placed {
 	return a.sets[i-len(f.places)]
 }
 
-func (a *answers) push(p placed) answer {
+func (a *portSetIndex) push(p placed) answer {
 	a.sets[a.entered] = p
 	a.entered++
 	return firstPort + answer(len(a.fabric.places)+a.entered-1)
 }
 
 // of returns the answer for one or more ports, ascending.
-func (a *answers) of(ports []int32) answer {
+func (a *portSetIndex) of(ports []int32) answer {
 	if len(ports) == 1 {
 		return firstPort + answer(ports[0])
 	}
@@ -322,7 +322,7 @@ func (a *answers) of(ports []int32) answer {
 
 // coarse returns the answer for a set past the bound: the ports' stage, or the overflow location.
 // It is not cached by the ports, so that memory stays bounded.
-func (a *answers) coarse(ports []int32) answer {
+func (a *portSetIndex) coarse(ports []int32) answer {
 	f := a.fabric
 	f.known.fallBack()
 	c := f.topo.traitOf(ports)
@@ -343,7 +343,7 @@ func (a *answers) coarse(ports []int32) answer {
 }
 
 // digest identifies sets of ports as reliably as identities do.
-func (a *answers) digest(ports []int32) uint64 {
+func (a *portSetIndex) digest(ports []int32) uint64 {
 	a.key = a.key[:0]
 	for _, i := range ports {
 		a.key = binary.LittleEndian.AppendUint32(a.key, uint32(i))

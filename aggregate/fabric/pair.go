@@ -49,7 +49,7 @@ func (f *Fabric) GroupRoutes(src, dst aggregate.GroupID, most int) (routes [][]a
 		return nil, false
 	}
 	w := walker{fabric: f, to: e, most: most, coarse: true}
-	f.resolve.paths.legs(from, to, func(s, end int32, _, left []uint8) bool {
+	f.resolve.paths.endpointPairs(from, to, func(s, end int32, _, left []uint8) bool {
 		w.left = left
 		return left[s] == far || w.from(s, end)
 	})
@@ -120,7 +120,7 @@ func (p *paths) shared(e endpoint, src, dst *attachment, via []int32) (all map[i
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.prepare(4 * len(src.devices) * len(dst.devices) * max(len(via), 1))
-	p.legs(src, dst, func(s, t int32, from, to []uint8) bool {
+	p.endpointPairs(src, dst, func(s, t int32, from, to []uint8) bool {
 		if from[t] == far {
 			return true
 		}

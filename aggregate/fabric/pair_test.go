@@ -47,7 +47,7 @@ func allRoutes(t *testing.T, f *Fabric, src, dst aggregate.GroupID) (all [][]agg
 		return nil
 	}
 	w := walker{fabric: f, to: e, most: 1 << 16}
-	f.resolve.paths.legs(from, to, func(s, end int32, _, left []uint8) bool {
+	f.resolve.paths.endpointPairs(from, to, func(s, end int32, _, left []uint8) bool {
 		w.left = left
 		return left[s] == far || w.from(s, end)
 	})

@@ -40,11 +40,11 @@ type paths struct {
 
 func newPaths(t *topology) *paths { return &paths{topo: t, hops: newDistances(t)} }
 
-// legs calls yield for every device s by which the source may enter and every device t by which the
+// endpointPairs calls yield for every device s by which the source may enter and every device t by which the
 // paths from s leave, until yield returns false: a host behind several devices is reached by the
 // nearest of them. from are distances from s, to those toward t. ok is false if the distances of a
 // device are past the bound.
-func (p *paths) legs(src, dst *attachment, yield func(s, t int32, from, to []uint8) bool) (ok bool) {
+func (p *paths) endpointPairs(src, dst *attachment, yield func(s, t int32, from, to []uint8) bool) (ok bool) {
 	for _, s := range src.devices {
 		from := p.hops.awayFrom(s)
 		if from == nil {
@@ -76,7 +76,7 @@ func (p *paths) legs(src, dst *attachment, yield func(s, t int32, from, to []uin
 // there is a path at all.
 func (p *paths) passes(port, e int32, src, dst *attachment) (uses, exists bool) {
 	at := &p.topo.ports[port]
-	known := p.legs(src, dst, func(s, t int32, from, to []uint8) bool {
+	known := p.endpointPairs(src, dst, func(s, t int32, from, to []uint8) bool {
 		exists = true
 		if at.peerDevice == none {
 			uses = at.device == t && p.topo.isLast(port, e)
@@ -95,7 +95,7 @@ func (p *paths) passes(port, e int32, src, dst *attachment) (uses, exists bool) 
 func (p *paths) ports(e int32, src, dst *attachment, keep func(port int32, hop int) bool) (list []int32, reached uint8, exists bool) {
 	p.found = p.found[:0]
 	base := p.prepare(2 * len(src.devices) * len(dst.devices))
-	known := p.legs(src, dst, func(s, t int32, from, to []uint8) bool {
+	known := p.endpointPairs(src, dst, func(s, t int32, from, to []uint8) bool {
 		exists = true
 		use := func(port int32) {
 			if p.used[port] < base && keep(port, int(from[p.topo.ports[port].device])+1) {
@@ -425,7 +425,7 @@ func (p *paths) hopSets(e endpoint, src, dst *attachment) (sets []map[int32]bool
 		}
 		sets[hop][port] = true
 	}
-	p.legs(src, dst, func(s, t int32, from, to []uint8) bool {
+	p.endpointPairs(src, dst, func(s, t int32, from, to []uint8) bool {
 		if from[t] == far {
 			return true
 		}
@@ -447,7 +447,7 @@ func (f *Fabric) Routes(src, dst netip.Addr, most int) (routes [][]aggregate.Loc
 		return nil, false
 	}
 	w := walker{fabric: f, to: to, most: most}
-	known := f.resolve.paths.legs(&t.attachments[from], &t.attachments[t.attached[to]], func(s, end int32, _, left []uint8) bool {
+	known := f.resolve.paths.endpointPairs(&t.attachments[from], &t.attachments[t.attached[to]], func(s, end int32, _, left []uint8) bool {
 		w.left = left
 		return left[s] == far || w.from(s, end)
 	})

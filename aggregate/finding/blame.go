@@ -39,9 +39,9 @@ const (
 	maxCandidates = 12
 )
 
-// court finds the common element of affected flows. The ECMP hash, which is not known here, chooses
+// localizer finds the common element of affected flows. The ECMP hash, which is not known here, chooses
 // a flow's path among equal ones; the flow's tags name some of its ports.
-type court struct {
+type localizer struct {
 	cfg    *Config
 	routes map[[2]netip.Addr][][]aggregate.LocationID
 	places map[aggregate.LocationID]fabric.Location
@@ -49,13 +49,13 @@ type court struct {
 	skip   int // number of ports at the beginning of each path that are no suspects
 }
 
-// newCourt makes a court; it keeps the configuration.
-func newCourt(cfg *Config) *court {
-	return &court{cfg: cfg, most: maxRoutes, routes: map[[2]netip.Addr][][]aggregate.LocationID{}, places: map[aggregate.LocationID]fabric.Location{}}
+// newLocalizer makes a localizer, which keeps the configuration.
+func newLocalizer(cfg *Config) *localizer {
+	return &localizer{cfg: cfg, most: maxRoutes, routes: map[[2]netip.Addr][][]aggregate.LocationID{}, places: map[aggregate.LocationID]fabric.Location{}}
 }
 
 // place returns a location by its identity.
-func (c *court) place(id aggregate.LocationID) fabric.Location {
+func (c *localizer) place(id aggregate.LocationID) fabric.Location {
 	at, known := c.places[id]
 	if !known {
 		at, _ = c.cfg.Locator.Location(id)
@@ -65,7 +65,7 @@ func (c *court) place(id aggregate.LocationID) fabric.Location {
 }
 
 // routesOf returns the paths that packets between a flow's endpoints may take.
-func (c *court) routesOf(f *flow) [][]aggregate.LocationID {
+func (c *localizer) routesOf(f *flow) [][]aggregate.LocationID {
 	src, dst := f.key.addrs()
 	key := [2]netip.Addr{src, dst}
 	all, known := c.routes[key]
@@ -79,7 +79,7 @@ func (c *court) routesOf(f *flow) [][]aggregate.LocationID {
 }
 
 // paths returns the paths that a flow may take, given the ports that its tags name.
-func (c *court) paths(f *flow) [][]aggregate.LocationID {
+func (c *localizer) paths(f *flow) [][]aggregate.LocationID {
 	all := c.routesOf(f)
 	var fit [][]aggregate.LocationID
 	for _, r := range all {
@@ -123,7 +123,7 @@ func testable(of map[who]*suspect) int {
 }
 
 // suspects returns everything that flows may pass, and their senders.
-func (c *court) suspects(affected, kept []*flow) (of map[who]*suspect, nAffected, nKept int) {
+func (c *localizer) suspects(affected, kept []*flow) (of map[who]*suspect, nAffected, nKept int) {
 	of = map[who]*suspect{}
 	share := map[who]float64{}
 	number := 0
@@ -204,9 +204,9 @@ type verdict struct {
 	sure bool              // it is many times likelier than chance
 }
 
-// judge finds the best explanation for the difference between affected and unaffected flows, among
+// rank finds the best explanation for the difference between affected and unaffected flows, among
 // the first ones. It excludes cleared ports and devices.
-func (c *court) judge(affected, kept []*flow, cleared func(aggregate.LocationID) bool) (v verdict) {
+func (c *localizer) rank(affected, kept []*flow, cleared func(aggregate.LocationID) bool) (v verdict) {
 	affected, kept = affected[:min(len(affected), maxWeighed)], kept[:min(len(kept), maxWeighed)]
 	if c.cfg.Routes == nil || len(affected) == 0 {
 		return v

@@ -14,7 +14,7 @@ import (
 func TestTestable(t *testing.T) {
 	t.Parallel()
 	for _, affected := range []int{0, 3, 12} {
-		c := newCourt(&newNetwork(t).cfg)
+		c := newLocalizer(&newNetwork(t).cfg)
 		var flows []*flow
 		for i := range 12 {
 			o := decode.Observation{SrcPort: uint16(i), Flags: decode.HasAddrs}

@@ -14,7 +14,7 @@ import (
 
 // forgers returns the sources of many values that no port of their path writes, in a share many
 // times that of all others, if no element on their packets' paths explains the values equally well.
-func (d *Detector) forgers(c *court, s *strays, flows []*flow) map[netip.Addr]bool {
+func (d *Detector) forgers(c *localizer, s *strays, flows []*flow) map[netip.Addr]bool {
 	out := map[netip.Addr]bool{}
 	wrote := d.places.times()
 	list := slices.DeleteFunc(s.inOrder(), func(src netip.Addr) bool {
@@ -26,7 +26,7 @@ func (d *Detector) forgers(c *court, s *strays, flows []*flow) map[netip.Addr]bo
 		one := s.sources[src]
 		var v verdict
 		if i < maxBlamed {
-			v = c.judge(of(src, flows), others(flows), one.cleared(d, wrote))
+			v = c.rank(of(src, flows), others(flows), one.cleared(d, wrote))
 		}
 		alone := v.host && (len(v.at) == 1 || d.constant(s.layout, one))
 		if len(v.at) == 0 { // the paths are unknown

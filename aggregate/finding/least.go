@@ -75,7 +75,7 @@ func (d *Detector) least(table *csig.Table, code uint32, at *place, s *seen) {
 // lost returns the findings of elements that overwrite the values of earlier ports: flows whose
 // least delays name a port behind their first device, if that device names itself in other flows. A
 // first device that does so only at times is no sign of it: its delay may vary.
-func (d *Detector) lost(c *court, l *layoutState, flows []*flow) (list []Finding) {
+func (d *Detector) lost(c *localizer, l *layoutState, flows []*flow) (list []Finding) {
 	behind := *c // the first port of a path has nothing to overwrite
 	behind.skip = 1
 	for t := range l.leasts {
@@ -101,7 +101,7 @@ func (d *Detector) lost(c *court, l *layoutState, flows []*flow) (list []Finding
 		if len(edges) < 2 || 10*mixed > len(affected) {
 			continue
 		}
-		v := behind.judge(affected, kept, nil)
+		v := behind.rank(affected, kept, nil)
 		if !v.sure || v.host || !behind.explains(&v, affected) {
 			continue
 		}
@@ -126,7 +126,7 @@ func (p *places) first(of uint32) map[string]bool {
 }
 
 // explains reports whether almost all of the flows may pass one of the verdict's suspects.
-func (c *court) explains(v *verdict, flows []*flow) bool {
+func (c *localizer) explains(v *verdict, flows []*flow) bool {
 	return slices.ContainsFunc(v.at, func(at fabric.Location) bool {
 		n := 0
 		for _, f := range flows {

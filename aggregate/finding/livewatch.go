@@ -136,7 +136,7 @@ func (w *Watcher) names(f *aggregate.FlowRow, from, to int64) {
 
 // swaps finds the ports that write each other's locators by the flows of the last windows.
 func (w *Watcher) swaps() {
-	c := newCourt(&w.cfg)
+	c := newLocalizer(&w.cfg)
 	c.most = maxSwapRoutes
 	flows := flows{of: w.live.flows}
 	found := map[string]bool{}

@@ -26,7 +26,7 @@ func (d *Detector) Findings() []Finding {
 			list, misread[i] = append(list, f), true
 		}
 	}
-	c := newCourt(&d.cfg)
+	c := newLocalizer(&d.cfg)
 	flows := d.flows.inOrder()
 	for i := range d.cases {
 		for key, f := range d.cases[i].of {
@@ -60,7 +60,7 @@ func (d *Detector) Findings() []Finding {
 	list = append(list, d.stuckPorts(misread)...)
 	list = append(list, c.swapped(flows)...)
 	list = append(list, d.ofTaps()...)
-	for _, find := range []func(*court, []*flow) (Finding, bool){d.stripped, d.inserted, d.retyped} {
+	for _, find := range []func(*localizer, []*flow) (Finding, bool){d.stripped, d.inserted, d.retyped} {
 		if f, ok := find(c, flows); ok {
 			list = append(list, f)
 		}
@@ -84,7 +84,7 @@ func (k Kind) readsValues() bool {
 }
 
 // explained adds the total and the culprit to a finding.
-func (d *Detector) explained(c *court, f Finding, flows []*flow) Finding {
+func (d *Detector) explained(c *localizer, f Finding, flows []*flow) Finding {
 	for i := range d.layouts {
 		f.Of += d.layouts[i].n
 	}
@@ -119,7 +119,7 @@ func (d *Detector) blameEdges(f *Finding) {
 }
 
 // blameOdd names the common element of flows with odd tags.
-func (d *Detector) blameOdd(c *court, f *Finding, flows []*flow, odd func(*flow) uint64) {
+func (d *Detector) blameOdd(c *localizer, f *Finding, flows []*flow, odd func(*flow) uint64) {
 	var affected, kept []*flow
 	for _, one := range flows {
 		switch {
@@ -129,7 +129,7 @@ func (d *Detector) blameOdd(c *court, f *Finding, flows []*flow, odd func(*flow)
 			kept = append(kept, one)
 		}
 	}
-	if v := c.judge(affected, kept, nil); v.sure {
+	if v := c.rank(affected, kept, nil); v.sure {
 		v.name(f)
 		f.Evidence += fmt.Sprintf(" in %d flows; what they have in common is %s", len(affected), &v)
 	}
@@ -138,7 +138,7 @@ func (d *Detector) blameOdd(c *court, f *Finding, flows []*flow, odd func(*flow)
 // blameStrays names the ports and devices that may write the most frequent unknown locators: those
 // that their paths have in common and that did not write correct values in at least half of the
 // time.
-func (d *Detector) blameStrays(c *court, list []unknownLocator, flows []*flow) {
+func (d *Detector) blameStrays(c *localizer, list []unknownLocator, flows []*flow) {
 	if len(list) == 0 {
 		return
 	}
@@ -146,7 +146,7 @@ func (d *Detector) blameStrays(c *court, list []unknownLocator, flows []*flow) {
 	for i := range list[:min(len(list), maxBlamed)] {
 		f := &list[i]
 		when := f.by.when.now(&d.places.clock)
-		v := c.judge(f.by.inOrder(), f.by.others(flows), func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 })
+		v := c.rank(f.by.inOrder(), f.by.others(flows), func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 })
 		if len(v.at) > 0 {
 			v.name(&f.Finding)
 			f.Evidence += fmt.Sprintf("; what their paths have in common, and wrote little else meanwhile, is %s", &v)

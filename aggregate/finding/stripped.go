@@ -23,7 +23,7 @@ func (f *flows) inOrder() []*flow {
 // stripped returns the finding of flows that lose their tags on the way (section 6.1). A host where
 // all packets arrive untagged is no finding: tags end at the boundary of the domain. Neither is a
 // sender that tags only some flows, if paths do not distinguish them.
-func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
+func (d *Detector) stripped(c *localizer, all []*flow) (f Finding, ok bool) {
 	rates, tagged := d.rates(all)
 	var affected, kept []*flow
 	witnessed := 0 // by a tap at the sender
@@ -49,7 +49,7 @@ func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
 		}
 	}
 	clean := c.clean(affected, kept)
-	v := c.judge(affected, kept, func(at aggregate.LocationID) bool {
+	v := c.rank(affected, kept, func(at aggregate.LocationID) bool {
 		return clean[at] >= minAffected || witnessed == len(affected) && senders(at)
 	})
 	v.sure = v.sure && !v.host // senders may tag some flows and others not
@@ -64,7 +64,7 @@ func (d *Detector) stripped(c *court, all []*flow) (f Finding, ok bool) {
 
 // clean counts the flows that keep their tags although they surely pass a location and have a class
 // that affected ones have too: a stripping device strips all packets of a class.
-func (c *court) clean(affected, kept []*flow) map[aggregate.LocationID]int {
+func (c *localizer) clean(affected, kept []*flow) map[aggregate.LocationID]int {
 	out := map[aggregate.LocationID]int{}
 	if c.cfg.Routes == nil {
 		return out
@@ -144,7 +144,7 @@ func (one *flow) rate(of map[netip.Addr]float64) (rate float64, seen bool) {
 
 // inserted returns the finding of tags that no sender made (section 4.4.2): in flows that are
 // untagged at a tap of the sender.
-func (d *Detector) inserted(c *court, all []*flow) (f Finding, ok bool) {
+func (d *Detector) inserted(c *localizer, all []*flow) (f Finding, ok bool) {
 	var affected, kept []*flow
 	for _, one := range all {
 		if one.sent.bare < minMissing || one.sent.tagged > 0 || one.got.all() == 0 {
@@ -164,7 +164,7 @@ func (d *Detector) inserted(c *court, all []*flow) (f Finding, ok bool) {
 	if len(affected) == 0 {
 		return f, false
 	}
-	v := c.judge(affected, kept, senders)
+	v := c.rank(affected, kept, senders)
 	f.Kind = RogueInsertion
 	f.Evidence = fmt.Sprintf("tags arrive in %d flows whose senders make none", len(affected))
 	v.accuse(&f)

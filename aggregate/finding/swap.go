@@ -33,7 +33,7 @@ func (s swap) fits(paths [][]aggregate.LocationID, f *flow) bool {
 // the ports that flows name are together on none of their paths, but are so once the two are
 // exchanged, and no other flow contradicts the exchange. Flows that are spread over paths, or moved
 // from one to another, also name ports of several paths, but an exchange does not repair that.
-func (c *court) swapped(flows []*flow) (list []Finding) {
+func (c *localizer) swapped(flows []*flow) (list []Finding) {
 	if c.cfg.Routes == nil {
 		return nil
 	}
@@ -74,7 +74,7 @@ func namers(flows []*flow) map[aggregate.LocationID][]*flow {
 
 // bestSwap returns the exchange that repairs most flows, and their number. It repairs almost all of
 // those that name one of its ports, and breaks almost none.
-func (c *court) bestSwap(wrong []*flow, by, right map[aggregate.LocationID][]*flow) (best swap, most int) {
+func (c *localizer) bestSwap(wrong []*flow, by, right map[aggregate.LocationID][]*flow) (best swap, most int) {
 	tried := map[swap]bool{}
 	for _, f := range wrong {
 		for _, at := range f.named {
@@ -95,7 +95,7 @@ func (c *court) bestSwap(wrong []*flow, by, right map[aggregate.LocationID][]*fl
 }
 
 // swaps returns the exchanges of a port with others of its device that the flow may pass.
-func (c *court) swaps(f *flow, at aggregate.LocationID) (list []swap) {
+func (c *localizer) swaps(f *flow, at aggregate.LocationID) (list []swap) {
 	if at == 0 {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (c *court) swaps(f *flow, at aggregate.LocationID) (list []swap) {
 
 // fitting counts the flows that name one of a swap's ports, and those of them that name ports of
 // one path after the exchange.
-func (c *court) fitting(s swap, by map[aggregate.LocationID][]*flow) (fit, named int) {
+func (c *localizer) fitting(s swap, by map[aggregate.LocationID][]*flow) (fit, named int) {
 	count := func(f *flow) {
 		if named++; s.fits(c.routesOf(f), f) {
 			fit++
@@ -130,7 +130,7 @@ func (c *court) fitting(s swap, by map[aggregate.LocationID][]*flow) (fit, named
 }
 
 // swapFinding returns the finding of a swap, and removes its flows from the list.
-func (c *court) swapFinding(s swap, wrong *[]*flow) Finding {
+func (c *localizer) swapFinding(s swap, wrong *[]*flow) Finding {
 	a, b := c.place(s.a), c.place(s.b)
 	names := []string{a.Name, b.Name}
 	slices.Sort(names)

@@ -15,7 +15,7 @@ func (t *types) add(o *decode.Observation) { t[o.Tag.T&15]++ }
 // retyped returns the finding of tags whose signal type changed on the way (section 4.4.2): of
 // flows that arrive with more tags of a type than a tap at the sender sees, or without a type that
 // their source gives to its other flows, if paths explain that.
-func (d *Detector) retyped(c *court, all []*flow) (f Finding, ok bool) {
+func (d *Detector) retyped(c *localizer, all []*flow) (f Finding, ok bool) {
 	usual := map[[16]byte]*types{}
 	for _, one := range all {
 		if usual[one.key.src] == nil {
@@ -46,7 +46,7 @@ func (d *Detector) retyped(c *court, all []*flow) (f Finding, ok bool) {
 	if len(affected) == 0 {
 		return f, false
 	}
-	v := c.judge(affected, kept, senders)
+	v := c.rank(affected, kept, senders)
 	if !v.sure && (witnessed < len(affected) || witnessed < minAffected) {
 		return f, false
 	}
@@ -111,7 +111,7 @@ func (w *wholes) trimmed(tap *Tap, o *decode.Observation) {
 // frozen returns the finding of packets with D that are as long as those without: they were not
 // trimmed, and their values are missing in the mode of the bottleneck. It ignores layouts that are
 // misread, or whose locators often name no port: their D may be a bit of the locator.
-func (d *Detector) frozen(c *court, all []*flow, misread [csig.NumLayouts]bool) (f Finding, ok bool) {
+func (d *Detector) frozen(c *localizer, all []*flow, misread [csig.NumLayouts]bool) (f Finding, ok bool) {
 	longest := uint32(0)
 	for i := range d.layouts {
 		l := &d.layouts[i]
@@ -133,7 +133,7 @@ func (d *Detector) frozen(c *court, all []*flow, misread [csig.NumLayouts]bool) 
 	}
 	f.Kind = TrimInvented
 	f.Evidence = fmt.Sprintf("%d packets of %d flows have the trim bit and are as long as others (%d bytes)", f.Count, len(affected), longest)
-	v := c.judge(affected, kept, nil)
+	v := c.rank(affected, kept, nil)
 	v.accuse(&f)
 	return f, true
 }

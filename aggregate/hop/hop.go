@@ -1,7 +1,7 @@
 // Package hop measures packets between two taps: their delay, the change of their tags, and the
 // relation of the taps' clocks.
 //
-// It knows sightings of packets. It must never know where they were captured or how they were
+// It knows records of packets. It must never know where they were captured or how they were
 // matched.
 package hop
 
@@ -17,8 +17,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Sighting is a packet at a tap.
-type Sighting struct {
+// PacketRecord is a packet at a tap.
+type PacketRecord struct {
 	ID     uint64 // the same at every tap
 	TimeNS int64  // by the tap's clock, Unix ns
 	Size   uint32 // of the frame, bytes
@@ -32,8 +32,8 @@ type Sighting struct {
 
 // Tap holds the packets of one tap, in any order.
 type Tap struct {
-	Packets           []Sighting
-	Tags, Reflections []Mark
+	Packets           []PacketRecord
+	Tags, Reflections []SegmentTag
 }
 
 // MinPackets is the number of packets that two taps must have in common, or of tags that one saw
@@ -85,7 +85,7 @@ func Compare(a, b *Tap, off time.Duration) *Between {
 	out := &Between{}
 	forward, backward, unclear := match(unique(a.Packets), unique(b.Packets))
 	out.Unclear = unclear
-	there, back := echoes(a, b)
+	there, back := reflectedPairs(a, b)
 	relation, err := clock.Between(append(times(forward, false), there...), append(times(backward, true), back...), clock.Options{Error: off})
 	if err != nil {
 		out.Why, relation = err.Error(), nil
@@ -97,7 +97,7 @@ func Compare(a, b *Tap, off time.Duration) *Between {
 }
 
 // match finds the packets that both taps saw, by the tap that saw them first.
-func match(a, b []Sighting) (forward, backward []pair, unclear int) {
+func match(a, b []PacketRecord) (forward, backward []pair, unclear int) {
 	for i, k := 0, 0; i < len(a) && k < len(b); {
 		switch c := cmp.Compare(a[i].ID, b[k].ID); {
 		case c < 0:
@@ -121,11 +121,11 @@ func match(a, b []Sighting) (forward, backward []pair, unclear int) {
 }
 
 // pair is one packet at both taps.
-type pair struct{ a, b *Sighting }
+type pair struct{ a, b *PacketRecord }
 
-// unique returns the sightings of packets that were seen once, by ID.
-func unique(list []Sighting) []Sighting {
-	slices.SortFunc(list, func(x, y Sighting) int { return cmp.Compare(x.ID, y.ID) })
+// unique returns the records of packets that were seen once, by ID.
+func unique(list []PacketRecord) []PacketRecord {
+	slices.SortFunc(list, func(x, y PacketRecord) int { return cmp.Compare(x.ID, y.ID) })
 	kept := list[:0:0]
 	for i := 0; i < len(list); {
 		k := i + 1
@@ -230,9 +230,9 @@ func side(ns float64) string {
 	return time.Duration(ns).String()
 }
 
-// Mark is data on its way with the newest tag of its flow, or a reflection of that tag with the
+// SegmentTag is data on its way with the newest tag of its flow, or a reflection of that tag with the
 // acknowledgement of the data, as seen by a tap.
-type Mark struct {
+type SegmentTag struct {
 	Segment uint64 // number of the data: the same at every tap, and in its acknowledgement
 	Tag     csig.Tag
 	TimeNS  int64  // by the tap's clock, Unix ns
@@ -244,9 +244,9 @@ type Mark struct {
 // tap afterwards. It skips data that was seen twice, which may have been acknowledged in between;
 // of equal acknowledgements the first one counts. It sorts the marks. The first of each pair is the
 // tag.
-func reflected(tags, reflections []Mark) (list [][2]*Mark) {
-	slices.SortFunc(tags, compareMarks)
-	slices.SortFunc(reflections, compareMarks)
+func reflected(tags, reflections []SegmentTag) (list [][2]*SegmentTag) {
+	slices.SortFunc(tags, compareSegmentTags)
+	slices.SortFunc(reflections, compareSegmentTags)
 	for i, k := 0, 0; i < len(tags) && k < len(reflections); {
 		t := &tags[i]
 		twice := i > 0 && tags[i-1].Segment == t.Segment || i+1 < len(tags) && tags[i+1].Segment == t.Segment
@@ -256,19 +256,19 @@ func reflected(tags, reflections []Mark) (list [][2]*Mark) {
 		case t.Segment > r.Segment || t.Tag != r.Tag:
 			k++ // reflects another of the tags that the acknowledgement covers
 		default:
-			list = append(list, [2]*Mark{t, r})
+			list = append(list, [2]*SegmentTag{t, r})
 			i, k = i+1, k+1
 		}
 	}
 	return list
 }
 
-func compareMarks(a, b Mark) int {
+func compareSegmentTags(a, b SegmentTag) int {
 	return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.TimeNS, b.TimeNS))
 }
 
-// echoes returns the pairs of tags that A saw first, and of those that B saw first.
-func echoes(a, b *Tap) (forward, backward []clock.Pair) {
+// reflectedPairs returns the pairs of tags that A saw first, and of those that B saw first.
+func reflectedPairs(a, b *Tap) (forward, backward []clock.Pair) {
 	for _, p := range reflected(a.Tags, b.Reflections) {
 		forward = append(forward, clock.Pair{A: p[0].TimeNS, B: p[1].TimeNS, Kind: kind(p[0].Size+p[1].Size, 0, true)})
 	}

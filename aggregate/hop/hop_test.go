@@ -10,11 +10,11 @@ import (
 )
 
 // sightings returns n packets at two taps, some time apart, the later with fewer remaining hops.
-func sightings(first uint64, n int, delay, offset time.Duration, back bool) (a, b []Sighting) {
+func sightings(first uint64, n int, delay, offset time.Duration, back bool) (a, b []PacketRecord) {
 	rng := rand.New(rand.NewPCG(first, 1))
 	for i := range n {
 		at := int64(i) * int64(time.Millisecond)
-		one := Sighting{ID: first + uint64(i), TimeNS: at, Hops: 64, Tagged: true, Tag: csig.Tag{Layout: csig.LayoutAt(0), T: 2, S: 3}}
+		one := PacketRecord{ID: first + uint64(i), TimeNS: at, Hops: 64, Tagged: true, Tag: csig.Tag{Layout: csig.LayoutAt(0), T: 2, S: 3}}
 		two := one
 		two.Hops, two.TimeNS = 62, at+int64(delay)+rng.Int64N(int64(50*time.Microsecond))
 		if i%4 == 0 {
@@ -37,8 +37,8 @@ func TestCompare(t *testing.T) {
 	a, b = append(a, c...), append(b, d...)
 	again := a[5]
 	again.TimeNS++
-	a = append(a, again, Sighting{ID: 5_000_000}) // seen twice, and by one tap alone
-	same := Sighting{ID: 6_000_000, Hops: 60}     // which came first?
+	a = append(a, again, PacketRecord{ID: 5_000_000}) // seen twice, and by one tap alone
+	same := PacketRecord{ID: 6_000_000, Hops: 60}     // which came first?
 	got := Compare(&Tap{Packets: append(a, same)}, &Tap{Packets: append(b, same)}, 0)
 	if got.Forward.Packets != 399 || got.Backward.Packets != 200 || got.Unclear != 1 || got.Common() != 600 {
 		t.Fatalf("%+v", got)
@@ -87,13 +87,13 @@ func TestReflected(t *testing.T) {
 		if i%2 == 1 {
 			from, to, shift, shiftTo = &b, &a, int64(offset), 0
 		}
-		from.Tags = append(from.Tags, Mark{Segment: i, Tag: tag, TimeNS: at + shift})
-		to.Reflections = append(to.Reflections, Mark{Segment: i, Tag: tag, TimeNS: later + shiftTo}, Mark{Segment: i, Tag: tag, TimeNS: later + shiftTo + int64(time.Millisecond)})
+		from.Tags = append(from.Tags, SegmentTag{Segment: i, Tag: tag, TimeNS: at + shift})
+		to.Reflections = append(to.Reflections, SegmentTag{Segment: i, Tag: tag, TimeNS: later + shiftTo}, SegmentTag{Segment: i, Tag: tag, TimeNS: later + shiftTo + int64(time.Millisecond)})
 		switch i % 10 {
 		case 0: // sent again after it was acknowledged
-			from.Tags = append(from.Tags, Mark{Segment: i, Tag: tag, TimeNS: later + shift + int64(time.Second)})
+			from.Tags = append(from.Tags, SegmentTag{Segment: i, Tag: tag, TimeNS: later + shift + int64(time.Second)})
 		case 1: // reflected before, from another packet
-			to.Reflections = append(to.Reflections, Mark{Segment: i, Tag: csig.Tag{S: 99}, TimeNS: at + shiftTo - int64(time.Second)})
+			to.Reflections = append(to.Reflections, SegmentTag{Segment: i, Tag: csig.Tag{S: 99}, TimeNS: at + shiftTo - int64(time.Second)})
 		}
 	}
 	got := Compare(&a, &b, 0)

@@ -94,7 +94,7 @@ func busyRuns(values []float64, level float64, short int) (list []run) {
 
 // measure counts steps, and measures them and the quiet time between them. It leaves out a step at
 // the start of a part, which is cut. If periods wander, count corrects the period.
-func (r *Rhythm) measure(parts [][]float64, wanders bool) {
+func (r *Periodicity) measure(parts [][]float64, wanders bool) {
 	var idle []float64
 	quiet, whole := 0, 0
 	lists := stepsOf(parts, r.Period)
@@ -134,7 +134,7 @@ const (
 
 // count corrects the period to the mean of the clear intervals: the autocorrelation covers only few
 // of the periods that wander.
-func (r *Rhythm) count(lists [][]run) {
+func (r *Periodicity) count(lists [][]run) {
 	var windows, periods float64
 	good := 0
 	for _, list := range lists {

@@ -221,7 +221,7 @@ func bytesPerRow(b *testing.B, s *Store, resolution time.Duration) float64 {
 		b.Fatal(err)
 	}
 	var per float64
-	query := fmt.Sprintf("SELECT sum(bytes_on_disk) / sum(rows) FROM system.parts WHERE active AND database = '%s' AND table = '%s'", s.database, grainAt(g).table())
+	query := fmt.Sprintf("SELECT sum(bytes_on_disk) / sum(rows) FROM system.parts WHERE active AND database = '%s' AND table = '%s'", s.database, resolutionTableAt(g).table())
 	if err := s.migrator.QueryRow(b.Context(), query).Scan(&per); err != nil {
 		b.Fatal(err)
 	}

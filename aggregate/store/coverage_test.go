@@ -33,10 +33,10 @@ func covered(t *testing.T) *Store {
 	write(t, s, blocks([]row{other}))
 	write(t, s, blocks([]row{overflow}))
 	at := func(d time.Duration) int64 { return testStart.Add(d).UnixNano() }
-	gap := func(producer uint64, resolution time.Duration, from, to time.Duration, observations uint64) part {
-		return part{Producer: producer, Resolution: int64(resolution), From: at(from), To: at(to), Rows: 1, Observations: observations}
+	gap := func(producer uint64, resolution time.Duration, from, to time.Duration, observations uint64) lossExtent {
+		return lossExtent{Producer: producer, Resolution: int64(resolution), From: at(from), To: at(to), Rows: 1, Observations: observations}
 	}
-	gaps := gapsOf([]part{
+	gaps := gapsOf([]lossExtent{
 		gap(1, time.Second, time.Second, 3*time.Second, 100),
 		gap(2, time.Second, 2*time.Second, 3*time.Second, 7),
 		gap(0, 0, 2500*time.Millisecond, 3500*time.Millisecond, 10), // of an unknown producer

@@ -31,8 +31,8 @@ type target interface {
 	sendGaps(ctx context.Context, list []gap) error
 	namesTarget
 	endRuns(ctx context.Context, e *ending) error
-	present(ctx context.Context, grain int, probes []probe) (map[probe]bool, error)
-	trimmed(ctx context.Context, class int, list []part) ([]bool, error)
+	present(ctx context.Context, grain int, probes []rowSample) (map[rowSample]bool, error)
+	trimmed(ctx context.Context, class int, list []lossExtent) ([]bool, error)
 }
 
 // delivery sends the records of one outbox, one at a time, and retries until each one succeeds.

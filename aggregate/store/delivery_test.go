@@ -26,10 +26,10 @@ type fakeServer struct {
 	mu     sync.Mutex
 	err    error // of every call
 	refuse uint64
-	dies   int              // inserts whose token it keeps but whose rows it loses
-	rows   map[probe]uint64 // observations
-	raw    int              // rows, including duplicates
-	tokens map[string]int   // rows by token
+	dies   int                  // inserts whose token it keeps but whose rows it loses
+	rows   map[rowSample]uint64 // observations
+	raw    int                  // rows, including duplicates
+	tokens map[string]int       // rows by token
 	gaps   map[gap]bool
 
 	records map[string]int // rows by table
@@ -40,7 +40,7 @@ type fakeServer struct {
 }
 
 func newFakeServer() *fakeServer {
-	return &fakeServer{rows: map[probe]uint64{}, tokens: map[string]int{}, gaps: map[gap]bool{}, records: map[string]int{}}
+	return &fakeServer{rows: map[rowSample]uint64{}, tokens: map[string]int{}, gaps: map[gap]bool{}, records: map[string]int{}}
 }
 
 var errAway = &net.OpError{Op: "dial", Err: errors.New("refused")}
@@ -121,10 +121,10 @@ func (f *fakeServer) endRuns(_ context.Context, e *ending) error {
 	return nil
 }
 
-func (f *fakeServer) present(_ context.Context, _ int, probes []probe) (map[probe]bool, error) {
+func (f *fakeServer) present(_ context.Context, _ int, probes []rowSample) (map[rowSample]bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	found := map[probe]bool{}
+	found := map[rowSample]bool{}
 	for _, p := range probes {
 		if _, ok := f.rows[p]; ok {
 			found[p] = true
@@ -133,7 +133,7 @@ func (f *fakeServer) present(_ context.Context, _ int, probes []probe) (map[prob
 	return found, f.err
 }
 
-func (*fakeServer) trimmed(_ context.Context, _ int, list []part) ([]bool, error) {
+func (*fakeServer) trimmed(_ context.Context, _ int, list []lossExtent) ([]bool, error) {
 	return make([]bool, len(list)), nil
 }
 
@@ -141,7 +141,7 @@ func (*fakeServer) trimmed(_ context.Context, _ int, list []part) ([]bool, error
 func (f *fakeServer) forget(seq uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	maps.DeleteFunc(f.rows, func(p probe, _ uint64) bool { return p.Seq == seq })
+	maps.DeleteFunc(f.rows, func(p rowSample, _ uint64) bool { return p.Seq == seq })
 }
 
 func (f *fakeServer) observations() (sum uint64) {

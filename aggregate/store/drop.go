@@ -149,7 +149,7 @@ func (s *Store) Contents(ctx context.Context) (Contents, error) {
 		there[i].bytes = bytes[there[i].name]
 	}
 	for g := range numGrains {
-		t, err := s.countTable(ctx, there, grainAt(g).table(), "min(window_start), max(window_start)")
+		t, err := s.countTable(ctx, there, resolutionTableAt(g).table(), "min(window_start), max(window_start)")
 		if err != nil {
 			return Contents{}, err
 		}

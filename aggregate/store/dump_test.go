@@ -64,8 +64,8 @@ func fillTables(t testing.TB, s *Store) {
 	if err := s.WriteGroups(ctx, []fabric.Group{{ID: 10, Name: "it's", Level: "rack", Order: 1}, {ID: 11, Name: "rack\t2", Level: "rack", Parent: "pod1", Order: 2}}); err != nil {
 		t.Fatal(err)
 	}
-	lost := part{Producer: 1 << 63, Incarnation: 1, Epoch: 3, Resolution: 1e9, From: testStart.UnixNano(), To: testStart.Add(time.Second).UnixNano(), Rows: 4, Observations: 50}
-	if err := s.sendGaps(ctx, gapsOf([]part{lost}, string(lostFull), 7, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))); err != nil {
+	lost := lossExtent{Producer: 1 << 63, Incarnation: 1, Epoch: 3, Resolution: 1e9, From: testStart.UnixNano(), To: testStart.Add(time.Second).UnixNano(), Rows: 4, Observations: 50}
+	if err := s.sendGaps(ctx, gapsOf([]lossExtent{lost}, string(lostFull), 7, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))); err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range []error{

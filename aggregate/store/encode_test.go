@@ -159,7 +159,7 @@ func TestParts(t *testing.T) {
 		t.Fatalf("%d parts, want %d", len(parts), maxParts)
 	}
 	start := testStart.UnixNano()
-	want := part{Producer: 1, Resolution: 1e9, From: start, To: start + 1e9, Rows: 4, Observations: 4}
+	want := lossExtent{Producer: 1, Resolution: 1e9, From: start, To: start + 1e9, Rows: 4, Observations: 4}
 	if parts[0] != want {
 		t.Errorf("%+v, want %+v", parts[0], want)
 	}

@@ -94,7 +94,7 @@ func later(a, b time.Time) time.Time {
 // span is read from the metadata of parts, without reading rows. Rows of superseded runs count
 // too.
 func (s *Store) span(ctx context.Context, g int) (span, error) {
-	at := grainAt(g)
+	at := resolutionTableAt(g)
 	query := fmt.Sprintf("SELECT min(window_start), max(window_start), count() FROM %s.%s", s.database, at.table())
 	var w span
 	err := s.query(ctx, s.reader, "read extent", query, func(rows driver.Rows) error {
@@ -115,7 +115,7 @@ const maxFineResolutions = 16
 // fineResolutions are the lengths of the fine windows of the last minutes. The span of the fine
 // table ends with the start of its last window, since its windows differ in length.
 func (s *Store) fineResolutions(ctx context.Context, w span) ([]time.Duration, error) {
-	at := grainAt(fineGrain)
+	at := resolutionTableAt(fineGrain)
 	query := fmt.Sprintf("SELECT DISTINCT resolution_ns FROM %s.%s WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) LIMIT %d",
 		s.database, at.table(), at.KeyStart, stamp(w.last.Add(-10*time.Minute)), maxFineResolutions)
 	var list []time.Duration

@@ -59,7 +59,7 @@ var flowTable = recordTable[FlowRow]{
 		return nil
 	},
 	fill: fillFlows, encode: encodeFlows, decode: decodeFlows,
-	part: func(r *FlowRow) part { return recordPart(r.Source, r.Window, r.Window+r.Resolution) },
+	part: func(r *FlowRow) lossExtent { return recordPart(r.Source, r.Window, r.Window+r.Resolution) },
 }
 
 // wide returns an address as IPv6; :: for none.

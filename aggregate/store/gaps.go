@@ -15,8 +15,8 @@ import (
 	"github.com/csigscope/csigscope/aggregate/store/outbox"
 )
 
-// part is the extent of rows of one source and resolution that a gap reports as missing.
-type part struct {
+// lossExtent is the extent of rows of one source and resolution that a gap reports as missing.
+type lossExtent struct {
 	Producer     uint64 `json:"producer"`
 	Incarnation  uint64 `json:"incarnation"`
 	Epoch        uint64 `json:"epoch"`
@@ -27,7 +27,7 @@ type part struct {
 	Observations uint64 `json:"observations"`
 }
 
-func (p *part) source() aggregate.Source {
+func (p *lossExtent) source() aggregate.Source {
 	return aggregate.Source{Producer: p.Producer, Incarnation: p.Incarnation, Epoch: p.Epoch}
 }
 
@@ -35,7 +35,7 @@ func (p *part) source() aggregate.Source {
 const maxParts = 64
 
 // addPart merges p into the part of the same source and resolution, or appends it.
-func addPart(parts []part, p part) []part {
+func addPart(parts []lossExtent, p lossExtent) []lossExtent {
 	for i := len(parts) - 1; i >= 0; i-- {
 		if parts[i].source() == p.source() && parts[i].Resolution == p.Resolution {
 			parts[i].merge(&p)
@@ -46,13 +46,13 @@ func addPart(parts []part, p part) []part {
 		return append(parts, p)
 	}
 	if len(parts) < maxParts {
-		return append(parts, part{From: p.From, To: p.To, Rows: p.Rows, Observations: p.Observations})
+		return append(parts, lossExtent{From: p.From, To: p.To, Rows: p.Rows, Observations: p.Observations})
 	}
 	parts[maxParts-1].merge(&p)
 	return parts
 }
 
-func (p *part) merge(o *part) {
+func (p *lossExtent) merge(o *lossExtent) {
 	p.From, p.To = min(p.From, o.From), max(p.To, o.To)
 	p.Rows += o.Rows
 	p.Observations = aggregate.AddSat(p.Observations, o.Observations)
@@ -60,7 +60,7 @@ func (p *part) merge(o *part) {
 
 // gap is a row of the table gaps: rows that were accepted and never stored.
 type gap struct {
-	part
+	lossExtent
 	Reason string `json:"reason"`
 	ID     uint64 `json:"id"` // of the lost rows: the same gap replaces itself
 	At     int64  `json:"at"` // Unix ns
@@ -127,13 +127,13 @@ func inLog(list []gap, class string, first, last uint64) []gap {
 }
 
 // gapsOf returns the gaps for lost parts. Without parts it returns one gap for unknown rows.
-func gapsOf(parts []part, reason string, id uint64, at time.Time) []gap {
+func gapsOf(parts []lossExtent, reason string, id uint64, at time.Time) []gap {
 	if len(parts) == 0 {
-		parts = []part{{}}
+		parts = []lossExtent{{}}
 	}
 	list := make([]gap, len(parts))
 	for i, p := range parts {
-		list[i] = gap{part: p, Reason: reason, ID: id, At: at.UnixNano()}
+		list[i] = gap{lossExtent: p, Reason: reason, ID: id, At: at.UnixNano()}
 	}
 	return list
 }
@@ -228,7 +228,7 @@ func (g *Gap) row(at time.Time) gap {
 		key = binary.LittleEndian.AppendUint64(key, v)
 	}
 	return gap{
-		part: part{
+		lossExtent: lossExtent{
 			Producer: g.Producer, Incarnation: g.Incarnation, Epoch: g.Epoch, Resolution: int64(g.Resolution),
 			From: g.From.UnixNano(), To: g.To.UnixNano(), Rows: g.Rows, Observations: g.Observations,
 		},

@@ -59,7 +59,7 @@ func (d *delivery) rest(ctx context.Context, wait time.Duration) {
 // gatherRows adds the records that follow an entry to its decoded batch, as long as they belong
 // to the same partition and fit. The entry then stands for all of them. After the server refused
 // a joint batch, its records are sent one by one.
-func (d *delivery) gatherRows(e *outbox.Entry) (probes []probe) {
+func (d *delivery) gatherRows(e *outbox.Entry) (probes []rowSample) {
 	probes = parseLabel(e.Label).Probes
 	for e.Last > d.apart[e.Class] {
 		next, ok, err := d.log.After(e, d.following)

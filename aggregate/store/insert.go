@@ -25,7 +25,7 @@ func (s *Store) insertBatch(ctx context.Context, conn driver.Conn, b *batch, tok
 		settings["insert_deduplication_token"] = token
 	}
 	ctx = clickhouse.Context(s.inserting(ctx, settings), clickhouse.WithColumnNamesAndTypes(types))
-	query := fmt.Sprintf("INSERT INTO %s.%s (%s)", s.database, s.layout.local(grainAt(b.grain).table()), strings.Join(names, ", "))
+	query := fmt.Sprintf("INSERT INTO %s.%s (%s)", s.database, s.layout.local(resolutionTableAt(b.grain).table()), strings.Join(names, ", "))
 	to, err := conn.PrepareBatch(ctx, query)
 	if err != nil {
 		return err

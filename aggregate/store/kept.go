@@ -36,14 +36,14 @@ func (d *delivery) verify(ctx context.Context) bool {
 // ensure sends the rows of the last sent batch once more, without its token, unless the server
 // has them. A server that dies while it takes a batch may come back with the token and without
 // the rows.
-func (d *delivery) ensure(ctx context.Context, e *outbox.Entry, class int, probes []probe) error {
+func (d *delivery) ensure(ctx context.Context, e *outbox.Entry, class int, probes []rowSample) error {
 	if n := len(probes); n > 0 {
 		probes = probes[:min(n, maxProbes)] // the server took all rows or none
 		found, err := d.to.present(ctx, class, probes)
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(probes, func(p probe) bool { return !found[p] }) {
+		if !slices.ContainsFunc(probes, func(p rowSample) bool { return !found[p] }) {
 			return nil
 		}
 	}
@@ -111,7 +111,7 @@ func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bo
 	}
 	defer r.Close()
 	missing := make(map[uint64]bool)
-	var probes []probe
+	var probes []rowSample
 	var of []uint64
 	ask := func() error {
 		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
@@ -120,7 +120,7 @@ func (d *delivery) missing(ctx context.Context, s outbox.Segment) (map[uint64]bo
 		if err != nil {
 			return err
 		}
-		var gone []part
+		var gone []lossExtent
 		var from []uint64
 		for i, p := range probes {
 			if !found[p] {

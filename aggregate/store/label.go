@@ -15,13 +15,13 @@ import (
 // label describes a record without decoding it: the extent of its rows, for gaps, and a few rows
 // whose presence shows that the server has it.
 type label struct {
-	Parts  []part  `json:"parts"`
-	Probes []probe `json:"probes"`
+	Parts  []lossExtent `json:"parts"`
+	Probes []rowSample  `json:"probes"`
 }
 
-// probe is the identity of a row. A batch is stored as a whole, so a few rows of it stand for
+// rowSample is the identity of a row. A batch is stored as a whole, so a few rows of it stand for
 // all.
-type probe struct {
+type rowSample struct {
 	Window      int64  `json:"window"` // Unix ns
 	Signal      uint8  `json:"signal"`
 	Kind        uint8  `json:"kind"`
@@ -36,8 +36,8 @@ type probe struct {
 }
 
 // part is the start of the row's window; a probe does not have the window's length.
-func (p *probe) part() part {
-	return part{Producer: p.Producer, Incarnation: p.Incarnation, Epoch: p.Epoch, From: p.Window, To: p.Window + 1}
+func (p *rowSample) part() lossExtent {
+	return lossExtent{Producer: p.Producer, Incarnation: p.Incarnation, Epoch: p.Epoch, From: p.Window, To: p.Window + 1}
 }
 
 // label describes the rows [from, to).
@@ -74,17 +74,17 @@ func parseLabel(text []byte) label {
 	return l
 }
 
-func (b *batch) probe(i int) probe {
+func (b *batch) probe(i int) rowSample {
 	w := &b.words
-	return probe{
+	return rowSample{
 		Window: b.windowStart[i].UnixNano(), Signal: b.bytes8[0][i], Kind: b.bytes8[1][i], Encoding: b.bytes8[2][i],
 		SrcGroup: w[0][i], DstGroup: w[1][i], Location: w[2][i], Epoch: w[3][i], Producer: w[4][i], Incarnation: w[5][i], Seq: w[6][i],
 	}
 }
 
-func (b *batch) parts(from, to int) []part {
-	var parts []part
-	var p part
+func (b *batch) parts(from, to int) []lossExtent {
+	var parts []lossExtent
+	var p lossExtent
 	for i := from; i < to; i++ {
 		at := b.partOf(i)
 		if i > from && at.source() == p.source() && at.Resolution == p.Resolution {
@@ -99,13 +99,13 @@ func (b *batch) parts(from, to int) []part {
 	return addPart(parts, p)
 }
 
-func (b *batch) partOf(i int) part {
-	resolution := int64(grainAt(b.grain).Length)
+func (b *batch) partOf(i int) lossExtent {
+	resolution := int64(resolutionTableAt(b.grain).Length)
 	if b.grain == fineGrain {
 		resolution = int64(b.resolution[i])
 	}
 	at := b.windowStart[i].UnixNano()
-	return part{
+	return lossExtent{
 		Epoch: b.words[3][i], Producer: b.words[4][i], Incarnation: b.words[5][i], Resolution: resolution,
 		From: at, To: at + resolution, Rows: 1, Observations: b.words[observationsColumn][i],
 	}
@@ -115,12 +115,12 @@ func (b *batch) partOf(i int) part {
 const maxProbes = 300
 
 // present returns those of up to maxProbes rows that the server has.
-func (s *Store) present(ctx context.Context, g int, probes []probe) (map[probe]bool, error) {
-	found := make(map[probe]bool, len(probes))
+func (s *Store) present(ctx context.Context, g int, probes []rowSample) (map[rowSample]bool, error) {
+	found := make(map[rowSample]bool, len(probes))
 	if len(probes) == 0 {
 		return found, nil
 	}
-	at := grainAt(g)
+	at := resolutionTableAt(g)
 	const columns = "signal, source_kind, src_group, dst_group, window_start, location, encoding, config_epoch, producer, incarnation, seq"
 	var list strings.Builder
 	for i := range probes {
@@ -135,7 +135,7 @@ func (s *Store) present(ctx context.Context, g int, probes []probe) (map[probe]b
 	query := fmt.Sprintf("SELECT DISTINCT %s FROM %s.%s WHERE (%s(window_start), %[1]s) IN (%[5]s) LIMIT %[6]d",
 		columns, s.database, s.layout.local(at.table()), at.KeyStart, list.String(), maxProbes)
 	read := func(rows driver.Rows) error {
-		var p probe
+		var p rowSample
 		var window time.Time
 		if err := rows.Scan(&p.Signal, &p.Kind, &p.SrcGroup, &p.DstGroup, &window, &p.Location, &p.Encoding, &p.Epoch, &p.Producer, &p.Incarnation, &p.Seq); err != nil {
 			return err

@@ -25,15 +25,15 @@ func (*devNull) pinNames(context.Context, []fabric.Name) error { return nil }
 
 func (*devNull) endRuns(context.Context, *ending) error { return nil }
 
-func (*devNull) present(_ context.Context, _ int, probes []probe) (map[probe]bool, error) {
-	found := map[probe]bool{}
+func (*devNull) present(_ context.Context, _ int, probes []rowSample) (map[rowSample]bool, error) {
+	found := map[rowSample]bool{}
 	for _, p := range probes {
 		found[p] = true
 	}
 	return found, nil
 }
 
-func (*devNull) trimmed(_ context.Context, _ int, list []part) ([]bool, error) {
+func (*devNull) trimmed(_ context.Context, _ int, list []lossExtent) ([]bool, error) {
 	return make([]bool, len(list)), nil
 }
 

@@ -150,8 +150,8 @@ func TestPresent(t *testing.T) {
 		if err := s.insertBatch(t.Context(), s.names, b, ""); err != nil {
 			t.Fatal(err)
 		}
-		want := map[probe]bool{}
-		var probes []probe
+		want := map[rowSample]bool{}
+		var probes []rowSample
 		for j := range 100 {
 			p := b.probe(j * (b.rows() - 1) / 99)
 			want[p] = true
@@ -172,19 +172,19 @@ func TestPresent(t *testing.T) {
 func TestGapsTable(t *testing.T) {
 	s := openStore(t)
 	at := time.Now().UTC().Truncate(time.Millisecond)
-	p := part{1 << 63, 2, 3, int64(time.Second), testStart.UnixNano(), testStart.Add(time.Minute).UnixNano(), 40, 500}
-	list := append(inLog(gapsOf([]part{p}, "full", 9, at), "1s", 7, 8), gapsOf(nil, "missing", 10, at)...)
+	p := lossExtent{1 << 63, 2, 3, int64(time.Second), testStart.UnixNano(), testStart.Add(time.Minute).UnixNano(), 40, 500}
+	list := append(inLog(gapsOf([]lossExtent{p}, "full", 9, at), "1s", 7, 8), gapsOf(nil, "missing", 10, at)...)
 	for range 2 {
 		if err := s.sendGaps(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got := storedGaps(t, s)
-	if diff := cmp.Diff(list, got, cmp.AllowUnexported(gap{}, part{})); diff != "" {
+	if diff := cmp.Diff(list, got, cmp.AllowUnexported(gap{}, lossExtent{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	wrong := gapsOf([]part{p}, "full", 11, time.Unix(0, 0))
-	wrong = append(wrong, gapsOf([]part{p}, "full", 12, at.Add(1e5*time.Hour))...)
+	wrong := gapsOf([]lossExtent{p}, "full", 11, time.Unix(0, 0))
+	wrong = append(wrong, gapsOf([]lossExtent{p}, "full", 12, at.Add(1e5*time.Hour))...)
 	if err := s.sendGaps(t.Context(), wrong); err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ WHERE present OR seen >= '%[5]s' AND forgotten < seen AND producer IN (SELECT pr
 
 // lastWindows is the query for the last window of each run in a range.
 func (s *Store) lastWindows(g int, from, to time.Time) string {
-	at := grainAt(g)
+	at := resolutionTableAt(g)
 	return fmt.Sprintf(`SELECT producer, incarnation, config_epoch, max(window_start) AS last FROM %s.%s
 WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) AND window_start >= '%[4]s' AND window_start < '%[5]s'
 GROUP BY producer, incarnation, config_epoch`, s.database, at.table(), at.KeyStart, stamp(from), stamp(to))

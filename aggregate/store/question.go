@@ -87,7 +87,7 @@ func (q *Question) view(database, name string, windowed bool, more ...string) st
 // call formats a call of the view for the question's resolution.
 func (q *Question) call(database, name string, args ...string) string {
 	g, _ := grainOf(q.Resolution)
-	return fmt.Sprintf("%s.%s_%s(%s)", database, name, grainAt(g).Suffix, strings.Join(args, ", "))
+	return fmt.Sprintf("%s.%s_%s(%s)", database, name, resolutionTableAt(g).Suffix, strings.Join(args, ", "))
 }
 
 func (q *Question) signalArgs() string { return fmt.Sprintf("signal = %d", q.Signal) }
@@ -167,7 +167,7 @@ func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool) (time.
 
 // lastWindow is the start of the last window of the signal in the range, zero without one.
 func (s *Store) lastWindow(ctx context.Context, q *Question, g int) (time.Time, error) {
-	at := grainAt(g)
+	at := resolutionTableAt(g)
 	query := fmt.Sprintf(`SELECT max(window_start) AS last, count() AS n FROM %s.%s
 WHERE signal = %d AND %[4]s(window_start) >= %[4]s(toDateTime64('%[5]s', 9, 'UTC')) AND window_start >= '%[5]s' AND window_start < '%[6]s'`,
 		s.database, at.table(), q.Signal, at.KeyStart, stamp(q.From), stamp(q.To))

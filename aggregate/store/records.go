@@ -39,7 +39,7 @@ type insertion struct {
 	rows int
 	fill func(to driver.Batch) error
 
-	parts   func() []part               // of each row
+	parts   func() []lossExtent         // of each row
 	without func(gone []bool) insertion // the rows not in gone; for a single record, as parts is
 	joined  []insertion                 // the single insertions behind a joined one; nil for a single one
 }
@@ -79,7 +79,7 @@ type recordTable[T any] struct {
 	into   string
 	check  func(*T) error // returns an error for an invalid row; may shorten fields
 	append func(to driver.Batch, r *T) error
-	part   func(*T) part // the missing part if the row is lost
+	part   func(*T) lossExtent // the missing part if the row is lost
 
 	// Of tables with many rows, in place of append and of JSON in the outbox.
 	fill   func(to driver.Batch, rows []T) error
@@ -100,8 +100,8 @@ func (t *recordTable[T]) insertion(rows []T) insertion {
 		}
 		return nil
 	}
-	in.parts = func() []part {
-		list := make([]part, len(rows))
+	in.parts = func() []lossExtent {
+		list := make([]lossExtent, len(rows))
 		for i := range rows {
 			list[i] = t.part(&rows[i])
 		}
@@ -243,7 +243,7 @@ func recordTables() []string { return []string{"taps", "findings", "flows"} }
 func className(class int) string {
 	switch {
 	case class < numGrains:
-		return grainAt(class).table()
+		return resolutionTableAt(class).table()
 	case class == gapsClass:
 		return "gaps"
 	case class >= newerClass:
@@ -254,8 +254,8 @@ func className(class int) string {
 
 // recordPart is a part without missing windows of partials: it has no resolution and no
 // observations.
-func recordPart(s aggregate.Source, from, to int64) part {
-	return part{Producer: s.Producer, Incarnation: s.Incarnation, Epoch: s.Epoch, From: from, To: to}
+func recordPart(s aggregate.Source, from, to int64) lossExtent {
+	return lossExtent{Producer: s.Producer, Incarnation: s.Incarnation, Epoch: s.Epoch, From: from, To: to}
 }
 
 // checkTimes requires a range within the server's times.

@@ -53,7 +53,7 @@ func (s *Store) retentionOf(ctx context.Context, conn driver.Conn) (Retention, e
 			return err
 		}
 		for g := range numGrains {
-			if found := expiry.FindStringSubmatch(text); found != nil && name == s.layout.local(grainAt(g).table()) {
+			if found := expiry.FindStringSubmatch(text); found != nil && name == s.layout.local(resolutionTableAt(g).table()) {
 				n, err := strconv.ParseInt(found[2], 10, 32)
 				if err != nil {
 					return fmt.Errorf("retention of %s: %w", name, err)
@@ -84,7 +84,7 @@ func CheckRetention(d time.Duration) error {
 func (keep Retention) check() error {
 	for g, d := range keep {
 		if err := CheckRetention(d); err != nil && d != 0 {
-			return fmt.Errorf("keep %s for %s: %w", grainAt(g).table(), d, err)
+			return fmt.Errorf("keep %s for %s: %w", resolutionTableAt(g).table(), d, err)
 		}
 	}
 	return nil
@@ -115,11 +115,11 @@ func (s *Store) setRetention(ctx context.Context, conn driver.Conn, keep Retenti
 		if d == 0 || d == now[g] {
 			continue
 		}
-		statement := fmt.Sprintf("ALTER TABLE %s.%s MODIFY TTL stored_at + %s", s.database, s.layout.local(grainAt(g).table()), interval(d))
+		statement := fmt.Sprintf("ALTER TABLE %s.%s MODIFY TTL stored_at + %s", s.database, s.layout.local(resolutionTableAt(g).table()), interval(d))
 		if err := conn.Exec(ctx, statement); err != nil {
 			return s.describe("set retention", err)
 		}
-		s.logger.Info("retention changed", slog.String("table", grainAt(g).table()), slog.Duration("from", now[g]), slog.Duration("to", d))
+		s.logger.Info("retention changed", slog.String("table", resolutionTableAt(g).table()), slog.Duration("from", now[g]), slog.Duration("to", d))
 		now[g] = d
 	}
 	return s.keepNames(ctx, conn, now)

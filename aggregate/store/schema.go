@@ -22,8 +22,8 @@ const DefaultDatabase = "csigscope"
 // them as parameters.
 var databaseName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
-// grain is one table of partials.
-type grain struct {
+// resolutionTable is one table of partials.
+type resolutionTable struct {
 	Suffix    string
 	Length    time.Duration // of a window; 0 in the fine table, whose rows have a column for it
 	KeyStart  string        // function of window_start
@@ -33,9 +33,9 @@ type grain struct {
 }
 
 // Fine reports the table whose rows have windows of any length below 1 s.
-func (g grain) Fine() bool { return g.Length == 0 }
+func (g resolutionTable) Fine() bool { return g.Length == 0 }
 
-func (g grain) table() string { return "partials_" + g.Suffix }
+func (g resolutionTable) table() string { return "partials_" + g.Suffix }
 
 const (
 	fineGrain = iota
@@ -44,16 +44,16 @@ const (
 	numGrains
 )
 
-// grainAt returns the tables of partials, finest first. Partitions follow windows, never the time
+// resolutionTableAt returns the tables of partials, finest first. Partitions follow windows, never the time
 // of insertion, and are so long that a retention is some tens of them.
-func grainAt(i int) grain {
+func resolutionTableAt(i int) resolutionTable {
 	switch i {
 	case fineGrain:
-		return grain{"fine", 0, "toStartOfMinute", "toStartOfHour(window_start)", "6 HOUR", "windows below 1 s"}
+		return resolutionTable{"fine", 0, "toStartOfMinute", "toStartOfHour(window_start)", "6 HOUR", "windows below 1 s"}
 	case secondGrain:
-		return grain{"1s", time.Second, "toStartOfMinute", "toYYYYMMDD(window_start)", "14 DAY", "1 s windows"}
+		return resolutionTable{"1s", time.Second, "toStartOfMinute", "toYYYYMMDD(window_start)", "14 DAY", "1 s windows"}
 	}
-	return grain{"1m", time.Minute, "toStartOfHour", "toYYYYMM(window_start)", "400 DAY", "1 min windows"}
+	return resolutionTable{"1m", time.Minute, "toStartOfHour", "toYYYYMM(window_start)", "400 DAY", "1 min windows"}
 }
 
 // partition is the start of a window's partition, Unix ns.
@@ -104,7 +104,7 @@ type sqlData struct {
 }
 
 type sqlGrain struct {
-	grain
+	resolutionTable
 	Database string
 	Windowed bool
 }
@@ -138,7 +138,7 @@ func migrations(l layout, server version) ([]migration, error) {
 		UnpackCounts: unpack(server, "dist_counts", 64),
 	}
 	for i := range numGrains {
-		data.Grains = append(data.Grains, sqlGrain{grain: grainAt(i), Database: l.database})
+		data.Grains = append(data.Grains, sqlGrain{resolutionTable: resolutionTableAt(i), Database: l.database})
 	}
 	files, err := template.ParseFS(migrationFiles, "migrations/*.sql")
 	if err != nil {

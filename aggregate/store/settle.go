@@ -88,7 +88,7 @@ func (s *Store) strangers(ctx context.Context) (uint64, error) {
 		if g > 0 {
 			parts += " UNION DISTINCT "
 		}
-		parts += fmt.Sprintf("SELECT DISTINCT producer, incarnation, config_epoch FROM %s.%s", s.database, grainAt(g).table())
+		parts += fmt.Sprintf("SELECT DISTINCT producer, incarnation, config_epoch FROM %s.%s", s.database, resolutionTableAt(g).table())
 	}
 	query := fmt.Sprintf("SELECT count() FROM (%s) WHERE (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM %s.runs)", parts, s.database)
 	var n uint64

@@ -205,7 +205,7 @@ func TestShards(t *testing.T) {
 			t.Errorf("shard %d is recorded for producers %q, and has rows of %q", number, pinned, producers)
 		}
 	}
-	found, err := s.present(t.Context(), secondGrain, []probe{b.probe(0), b.probe(b.rows() - 1)})
+	found, err := s.present(t.Context(), secondGrain, []rowSample{b.probe(0), b.probe(b.rows() - 1)})
 	if err != nil || len(found) != 2 {
 		t.Errorf("%d rows are present, %v, want 2", len(found), err)
 	}

@@ -174,7 +174,7 @@ func (d *delivery) drop(s outbox.Segment, reason outbox.Reason) bool {
 
 // contents sums up the labels of a segment.
 type contents struct {
-	parts  []part
+	parts  []lossExtent
 	sum    outbox.Lost
 	extent outbox.Extent
 	id     uint64 // of the first record
@@ -234,20 +234,20 @@ func (d *delivery) giveUp(reason outbox.Reason, group []pending, class int) (lef
 
 // partsOf returns the parts that are missing without a record: those of its label or, if that is
 // lost too, one part with the number and time of its rows.
-func (d *delivery) partsOf(e *outbox.Entry) []part {
+func (d *delivery) partsOf(e *outbox.Entry) []lossExtent {
 	if parts := parseLabel(e.Label).Parts; len(parts) > 0 {
 		return parts
 	}
-	return []part{d.partOf(e.Class, e.Weight, e.Extent)}
+	return []lossExtent{d.partOf(e.Class, e.Weight, e.Extent)}
 }
 
 // partOf is a part for rows of a class with an unknown source. For lost gaps the number of
 // affected rows is unknown too.
-func (d *delivery) partOf(class int, rows uint64, at outbox.Extent) part {
-	p := part{From: at.From, To: at.To, Rows: rows}
+func (d *delivery) partOf(class int, rows uint64, at outbox.Extent) lossExtent {
+	p := lossExtent{From: at.From, To: at.To, Rows: rows}
 	switch {
 	case class < numGrains:
-		p.Resolution = int64(grainAt(class).Length)
+		p.Resolution = int64(resolutionTableAt(class).Length)
 	case class == gapsClass:
 		p.Rows = 0
 	}
@@ -288,7 +288,7 @@ func (d *delivery) appendGaps(list []gap) error {
 	}
 	var l label
 	for i := range d.pending {
-		l.Parts = addPart(l.Parts, d.pending[i].part)
+		l.Parts = addPart(l.Parts, d.pending[i].lossExtent)
 	}
 	text, err := l.encode()
 	if err != nil {
@@ -308,7 +308,7 @@ func (d *delivery) appendGaps(list []gap) error {
 
 // lose counts this process's own rows that will never be stored, by their source if it is known.
 // Rows left by earlier processes belong to no run of this one.
-func (d *delivery) lose(parts []part, records uint64, own bool) {
+func (d *delivery) lose(parts []lossExtent, records uint64, own bool) {
 	if !own {
 		return
 	}

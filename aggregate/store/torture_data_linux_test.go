@@ -132,7 +132,7 @@ func ofLife(s *Store, producer uint64, question string) string {
 		from, from+int64(time.Minute), producer)
 	var all []string
 	for g := range numGrains {
-		all = append(all, fmt.Sprintf(question, s.database+"."+grainAt(g).table(), where))
+		all = append(all, fmt.Sprintf(question, s.database+"."+resolutionTableAt(g).table(), where))
 	}
 	return strings.Join(all, " UNION ALL ")
 }

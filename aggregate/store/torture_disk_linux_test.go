@@ -86,7 +86,7 @@ func (l *life) compareGaps(t *testing.T, st stored, gaps [numGrains]uint64) {
 	}
 	for g := range want {
 		if got[g]+gaps[g] != want[g] {
-			t.Errorf("producer %d, table %s: %d observations stored and %d in gaps, want %d together", l.producer, grainAt(g).table(), got[g], gaps[g], want[g])
+			t.Errorf("producer %d, table %s: %d observations stored and %d in gaps, want %d together", l.producer, resolutionTableAt(g).table(), got[g], gaps[g], want[g])
 		}
 	}
 	if gaps[fineGrain] == 0 || gaps[minuteGrain] > 0 {

@@ -97,7 +97,7 @@ FROM %[1]s.%[10]s FINAL WHERE _partition_id = '%[9]s' GROUP BY producer, incarna
 
 // trimmed reports, for each of some rows of a class, whether a gap of Trim, in any process,
 // covers its source and time: the server did not lose such a row.
-func (s *Store) trimmed(ctx context.Context, class int, list []part) ([]bool, error) {
+func (s *Store) trimmed(ctx context.Context, class int, list []lossExtent) ([]bool, error) {
 	gone := make([]bool, len(list))
 	tables := trimmables()
 	i := slices.IndexFunc(tables, func(t trimmable) bool { return t.table == className(class) })
@@ -240,7 +240,7 @@ type trimmable struct {
 // without their windows.
 func trimmables() []trimmable {
 	window := func(g int) trimmable {
-		at := grainAt(g)
+		at := resolutionTableAt(g)
 		length := fmt.Sprint(at.Length.Nanoseconds())
 		if at.Fine() {
 			length = "resolution_ns"
@@ -313,9 +313,9 @@ WHERE database = '%s' AND table IN (%s) AND active GROUP BY table, partition, pa
 // length of their windows and a day, or a month for those of 1 min.
 func turnOf(table, partition string) (turn int, begin string) {
 	switch table {
-	case grainAt(fineGrain).table():
+	case resolutionTableAt(fineGrain).table():
 		return fineTurn, partition
-	case grainAt(secondGrain).table():
+	case resolutionTableAt(secondGrain).table():
 		return secondTurn, partition
 	case "flows":
 		length, day, _ := strings.Cut(strings.Trim(partition, "()"), ",")

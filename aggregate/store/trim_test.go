@@ -18,7 +18,7 @@ func TestTrimRecords(t *testing.T) {
 	s := recorded(t)
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
 	for g, length := range map[int]time.Duration{secondGrain: time.Second, minuteGrain: time.Minute} {
-		flowsOfPartials(t, s, grainAt(g).table(), length)
+		flowsOfPartials(t, s, resolutionTableAt(g).table(), length)
 	}
 	later := aFinding(source, 2, testStart.AddDate(0, 2, 0))
 	if err := s.WriteFindings(t.Context(), []FindingRow{later}); err != nil {
@@ -84,7 +84,7 @@ func TestTrimmedRunsAreCompared(t *testing.T) {
 	for reason, want := range map[string]bool{gapTrimmedFlows: true, gapTrimmedFindings: true, gapTrimmedTaps: false} {
 		lost := recordPart(source, testStart.UnixNano(), testStart.UnixNano()+1)
 		lost.Rows = 1
-		if err := s.sendGaps(t.Context(), gapsOf([]part{lost}, reason, 9, notExpiredGap)); err != nil {
+		if err := s.sendGaps(t.Context(), gapsOf([]lossExtent{lost}, reason, 9, notExpiredGap)); err != nil {
 			t.Fatal(err)
 		}
 		if got := recordFaults(t, s)[broken] > 0; got != want {

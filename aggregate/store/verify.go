@@ -69,7 +69,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 	}
 	var days [numGrains][]time.Time
 	for g := range numGrains {
-		if days[g], err = v.slots(ctx, grainAt(g).table(), 24*time.Hour, "1"); err != nil {
+		if days[g], err = v.slots(ctx, resolutionTableAt(g).table(), 24*time.Hour, "1"); err != nil {
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 // trimmed reports a day whose finer windows are all gone before their time: they were deleted to
 // fit a disk, or by hand.
 func (v *verifier) trimmed(ctx context.Context, g int, day time.Time) error {
-	table := grainAt(g + 1).table()
+	table := resolutionTableAt(g + 1).table()
 	query := fmt.Sprintf("SELECT countIf(stored_at > '%s'), anyIf(%s, stored_at > '%[1]s') FROM %[3]s.%[4]s WHERE %[5]s",
 		v.expired(g), rowExample(g+1), v.database, table, during(g+1, day, 24*time.Hour))
 	return v.report(ctx, Finding{Check: "finer windows of the whole day are gone", Table: table, Day: day, Info: true}, query)
@@ -186,7 +186,7 @@ func (v *verifier) slots(ctx context.Context, table string, length time.Duration
 
 // during is the condition for the windows of a table that start in a piece of time.
 func during(g int, from time.Time, length time.Duration) string {
-	key, to := grainAt(g).KeyStart, from.Add(length)
+	key, to := resolutionTableAt(g).KeyStart, from.Add(length)
 	return fmt.Sprintf("window_start >= '%[1]s' AND window_start < '%[2]s' AND indexHint(%[3]s(window_start) >= %[3]s(toDateTime64('%[1]s', 9, 'UTC')), %[3]s(window_start) <= %[3]s(toDateTime64('%[2]s', 9, 'UTC')))",
 		stamp(from), stamp(to), key)
 }
@@ -211,14 +211,14 @@ func (v *verifier) day(ctx context.Context, g int, day time.Time) error {
 	if err := v.hold(ctx, g, day); err != nil {
 		return err
 	}
-	table := grainAt(g).table()
+	table := resolutionTableAt(g).table()
 	return v.duplicates(ctx, Finding{Table: table, Day: day}, during(g, day, 24*time.Hour))
 }
 
 // rowExample is an expression that describes one row.
 func rowExample(g int) string {
 	length := "''"
-	if grainAt(g).Fine() {
+	if resolutionTableAt(g).Fine() {
 		length = "concat(' of ', toString(resolution_ns), ' ns')"
 	}
 	return "concat('window ', toString(window_start), " + length + `, ', producer ', toString(producer), ', incarnation ', toString(incarnation), ', seq ', toString(seq),
@@ -227,11 +227,11 @@ func rowExample(g int) string {
 
 // identities checks the rules within each row.
 func (v *verifier) identities(ctx context.Context, g int, day time.Time) error {
-	length := fmt.Sprint(grainAt(g).Length.Nanoseconds())
-	if grainAt(g).Fine() {
+	length := fmt.Sprint(resolutionTableAt(g).Length.Nanoseconds())
+	if resolutionTableAt(g).Fine() {
 		length = "resolution_ns"
 	}
-	return v.each(ctx, Finding{Table: grainAt(g).table(), Day: day}, rowExample(g), during(g, day, 24*time.Hour), []check{
+	return v.each(ctx, Finding{Table: resolutionTableAt(g).table(), Day: day}, rowExample(g), during(g, day, 24*time.Hour), []check{
 		{"min above max", "min > max"},
 		{"heavy above observations", "heavy > observations"},
 		{"untouched and trimmed above observations", "toUInt128(untouched) + trimmed > observations"},

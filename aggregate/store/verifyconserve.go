@@ -52,7 +52,7 @@ ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outli
 	}
 	for _, g := range []int{secondGrain, minuteGrain} {
 		query := fmt.Sprintf("SELECT producer, incarnation, epoch, %s FROM %s.current_gaps WHERE resolution_ns = %d GROUP BY producer, incarnation, epoch LIMIT %d",
-			saturated("sum(toUInt128(observations))"), v.database, grainAt(g).Length.Nanoseconds(), maxHoldings)
+			saturated("sum(toUInt128(observations))"), v.database, resolutionTableAt(g).Length.Nanoseconds(), maxHoldings)
 		if err := v.add(ctx, query, func(h *holding, n uint64) { h.missing[g] = aggregate.AddSat(h.missing[g], n) }); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (v *verifier) hold(ctx context.Context, g int, day time.Time) error {
 		return nil
 	}
 	query := fmt.Sprintf("SELECT producer, incarnation, config_epoch, %s FROM %s.%s FINAL WHERE %s GROUP BY producer, incarnation, config_epoch LIMIT %d",
-		saturated("sum(toUInt128(observations))"), v.database, grainAt(g).table(), during(g, day, 24*time.Hour), maxVerifyRows)
+		saturated("sum(toUInt128(observations))"), v.database, resolutionTableAt(g).table(), during(g, day, 24*time.Hour), maxVerifyRows)
 	return v.add(ctx, query, func(h *holding, n uint64) {
 		h.there[g] = aggregate.AddSat(h.there[g], n)
 		h.rows[g] = true
@@ -91,7 +91,7 @@ func (v *verifier) add(ctx context.Context, query string, to func(h *holding, n 
 // windows of only one length, but not of none.
 func (v *verifier) conserved() error {
 	for _, g := range []int{secondGrain, minuteGrain} {
-		f := Finding{Check: "taps counted other observations than are stored", Table: grainAt(g).table()}
+		f := Finding{Check: "taps counted other observations than are stored", Table: resolutionTableAt(g).table()}
 		for s, h := range v.held {
 			// Gaps are recorded before rows are given up: there may be one too many.
 			fits := h.there[g] <= h.counted && h.counted <= aggregate.AddSat(h.there[g], h.missing[g])

@@ -16,16 +16,16 @@ var counters = []string{"observations", "bytes", "measured", "sum", "untouched",
 func (v *verifier) folds(ctx context.Context, g int, day time.Time) error {
 	// Few enough windows at once for their cells to fit in memory.
 	piece, check := time.Hour, "seconds do not fold into minutes"
-	if grainAt(g).Fine() {
+	if resolutionTableAt(g).Fine() {
 		piece, check = 5*time.Minute, "fine windows exceed their second"
 	}
-	table := grainAt(g).table()
+	table := resolutionTableAt(g).table()
 	pieces, err := v.slots(ctx, table, piece, during(g, day, 24*time.Hour))
 	if err != nil {
 		return err
 	}
 	if g == secondGrain {
-		more, err := v.slots(ctx, grainAt(minuteGrain).table(), piece, during(minuteGrain, day, 24*time.Hour))
+		more, err := v.slots(ctx, resolutionTableAt(minuteGrain).table(), piece, during(minuteGrain, day, 24*time.Hour))
 		if err != nil {
 			return err
 		}
@@ -77,21 +77,21 @@ func merged(a, b []time.Time) []time.Time {
 // a process was killed. Past a producer's key budget a cell may be separate in one resolution and
 // part of the overflow in the other: then only the totals are compared.
 func (v *verifier) fold(g int, from time.Time, piece time.Duration) string {
-	length := grainAt(g + 1).Length.Nanoseconds()
+	length := resolutionTableAt(g + 1).Length.Nanoseconds()
 	side := func(n, g int, resolution string) string {
 		return fmt.Sprintf(`SELECT %d AS side, %s AS step, intDiv(toUnixTimestamp64Nano(window_start), %d) AS slot, producer, incarnation, config_epoch, signal, source_kind, src_group, dst_group, stored_at, min, max, %s
 FROM %s.%s FINAL WHERE %s AND %s`,
-			n, resolution, length, strings.Join(counters, ", "), v.database, grainAt(g).table(), during(g, from, piece), v.done())
+			n, resolution, length, strings.Join(counters, ", "), v.database, resolutionTableAt(g).table(), during(g, from, piece), v.done())
 	}
 	finer, coarser := side(0, g, "toUInt64(0)"), side(1, g+1, "toUInt64(0)")
-	if grainAt(g).Fine() {
+	if resolutionTableAt(g).Fine() {
 		// Each length of fine windows is compared with the same second.
 		finer = side(0, g, "resolution_ns")
 		coarser = fmt.Sprintf("SELECT side, arrayJoin((SELECT groupUniqArray(%d)(resolution_ns) FROM %s.%s WHERE %s)) AS step, * EXCEPT (side, step) FROM (%s)",
-			maxFineResolutions, v.database, grainAt(g).table(), during(g, from, piece), coarser)
+			maxFineResolutions, v.database, resolutionTableAt(g).table(), during(g, from, piece), coarser)
 	}
 	comparison := "!="
-	if grainAt(g).Fine() {
+	if resolutionTableAt(g).Fine() {
 		comparison = ">"
 	}
 	var sums, differ []string
@@ -99,7 +99,7 @@ FROM %s.%s FINAL WHERE %s AND %s`,
 		sums = append(sums, fmt.Sprintf("sumIf(toUInt128(%s), side = 0) AS f_%[1]s, sumIf(toUInt128(%[1]s), side = 1) AS c_%[1]s", c))
 		differ = append(differ, fmt.Sprintf("f_%s %s c_%[1]s", c, comparison))
 	}
-	if !grainAt(g).Fine() {
+	if !resolutionTableAt(g).Fine() {
 		sums = append(sums, "minIf(min, side = 0 AND measured > 0) AS f_min, minIf(min, side = 1 AND measured > 0) AS c_min, maxIf(max, side = 0) AS f_max, maxIf(max, side = 1) AS c_max")
 		differ = append(differ, "f_min != c_min", "f_max != c_max")
 	}
@@ -123,7 +123,7 @@ WHERE oldest > '%[6]s' AND (%[7]s) AND (slot, producer, incarnation, config_epoc
 // overflown is the query for windows of producers past their key budget.
 func (v *verifier) overflown(g int, length int64, from time.Time, piece time.Duration) string {
 	return fmt.Sprintf("SELECT intDiv(toUnixTimestamp64Nano(window_start), %d), producer, incarnation, config_epoch FROM %s.%s WHERE src_group = 1 AND %s",
-		length, v.database, grainAt(g).table(), during(g, from, piece))
+		length, v.database, resolutionTableAt(g).table(), during(g, from, piece))
 }
 
 // expiryMargin is how long before its time a row counts as expired.

@@ -137,7 +137,7 @@ func flowsDuring(from time.Time, length time.Duration) string {
 // leaves out windows with missing rows.
 func (v *verifier) flowWindows(g int, from time.Time) string {
 	const key = "window_start, signal, source_kind, producer, incarnation, config_epoch"
-	length := grainAt(g).Length.Nanoseconds()
+	length := resolutionTableAt(g).Length.Nanoseconds()
 	return fmt.Sprintf(`SELECT count(), any(concat('window ', toString(window_start), ' of %[2]d ns, producer ', toString(producer), ', signal ', toString(signal), ': ', toString(named), ' observations of flows, ', toString(there), ' in partials'))
 FROM
 (
@@ -152,7 +152,7 @@ GROUP BY %[1]s
 )
 WHERE flows > 0 AND (named > there OR named_heavy > there_heavy OR whole AND (named, named_heavy) != (there, there_heavy)) AND oldest > '%[8]s'
 AND (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[3]s.current_gaps WHERE reason NOT IN %[9]s)`,
-		key, length, v.database, flowsDuring(from, time.Hour), v.done(), grainAt(g).table(), during(g, from, time.Hour), v.outlived(g), neverTaken)
+		key, length, v.database, flowsDuring(from, time.Hour), v.done(), resolutionTableAt(g).table(), during(g, from, time.Hour), v.outlived(g), neverTaken)
 }
 
 // outlived is the time of storing before which rows of a table may have expired.

@@ -34,9 +34,9 @@ func recorded(t *testing.T) *Store {
 		if err := s.WriteTaps(t.Context(), []TapRow{tap}); err != nil {
 			t.Fatal(err)
 		}
-		var lost []part
+		var lost []lossExtent
 		for _, resolution := range []time.Duration{time.Second, time.Minute} {
-			lost = append(lost, part{source.Producer, 2, 3, int64(resolution), testStart.UnixNano(), testStart.Add(time.Minute).UnixNano(), 1, 5})
+			lost = append(lost, lossExtent{source.Producer, 2, 3, int64(resolution), testStart.UnixNano(), testStart.Add(time.Minute).UnixNano(), 1, 5})
 		}
 		if err := s.sendGaps(t.Context(), gapsOf(lost, "full", producer, notExpiredGap)); err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func recordFaults(t *testing.T, s *Store) map[string]uint64 {
 		t.Fatal(err)
 	}
 	for _, g := range []int{secondGrain, minuteGrain} {
-		days, err := v.slots(t.Context(), grainAt(g).table(), 24*time.Hour, "1")
+		days, err := v.slots(t.Context(), resolutionTableAt(g).table(), 24*time.Hour, "1")
 		for _, day := range days {
 			err = errors.Join(err, v.hold(t.Context(), g, day))
 		}

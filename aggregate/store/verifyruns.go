@@ -49,7 +49,7 @@ func (v *verifier) placement(ctx context.Context) error {
 	if !v.layout.clustered() {
 		return nil
 	}
-	for _, table := range []string{grainAt(fineGrain).table(), grainAt(secondGrain).table(), grainAt(minuteGrain).table(), "flows"} {
+	for _, table := range []string{resolutionTableAt(fineGrain).table(), resolutionTableAt(secondGrain).table(), resolutionTableAt(minuteGrain).table(), "flows"} {
 		err := v.report(ctx, Finding{Check: "rows on another shard than their run", Table: table}, fmt.Sprintf(
 			`SELECT count(), any(concat('producer ', toString(producer), ', incarnation ', toString(incarnation), ', on shard ', toString(shard)))
 FROM (SELECT DISTINCT producer, incarnation, _shard_num AS shard FROM %[1]s.%[2]s)
@@ -64,7 +64,7 @@ WHERE (producer, incarnation, shard) NOT IN (SELECT producer, incarnation, argMi
 
 // references checks that ids in rows have names, runs and configurations.
 func (v *verifier) references(ctx context.Context, g int, day time.Time) error {
-	return v.refer(ctx, Finding{Table: grainAt(g).table(), Day: day}, during(g, day, 24*time.Hour), referring{
+	return v.refer(ctx, Finding{Table: resolutionTableAt(g).table(), Day: day}, during(g, day, 24*time.Hour), referring{
 		source: sourceColumns, groups: "arrayJoin([src_group, dst_group])", location: "location",
 	})
 }

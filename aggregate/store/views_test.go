@@ -140,9 +140,9 @@ func fillHuge(t *testing.T, s *Store) {
 		flow.Heavy, flow.HeavySum, flow.LocationHeavy = hugeHeavy, hugeSum, hugeHeavy
 		finding := aFinding(hugeSource, seq, testStart)
 		finding.Count = hugeSum
-		lost := part{Producer: 1, From: testStart.UnixNano(), To: testStart.UnixNano() + 1000, Observations: hugeSum}
+		lost := lossExtent{Producer: 1, From: testStart.UnixNano(), To: testStart.UnixNano() + 1000, Observations: hugeSum}
 		taps, flows, findings = append(taps, tap), append(flows, flow), append(findings, finding)
-		gaps = append(gaps, gapsOf([]part{lost}, GapDrops, seq, notExpiredGap)...)
+		gaps = append(gaps, gapsOf([]lossExtent{lost}, GapDrops, seq, notExpiredGap)...)
 	}
 	err := errors.Join(s.WriteTaps(t.Context(), taps), s.WriteFlows(t.Context(), flows), s.WriteFindings(t.Context(), findings),
 		s.sendGaps(t.Context(), gaps), s.WriteGroups(t.Context(), []fabric.Group{{ID: 10, Name: "rack1"}}))

@@ -151,7 +151,7 @@ func (l *latency) taken(b *batch, now time.Time) {
 	producer, seq := b.words[producerColumn], b.words[seqColumn]
 	for i := range seq {
 		if i == 0 || seq[i] != seq[i-1] || producer[i] != producer[i-1] {
-			l.add(now.Sub(b.windowStart[i].Add(grainAt(secondGrain).Length)))
+			l.add(now.Sub(b.windowStart[i].Add(resolutionTableAt(secondGrain).Length)))
 		}
 	}
 }

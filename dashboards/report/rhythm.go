@@ -171,9 +171,9 @@ const (
 // well, but more slowly, as a wheel does on film. What only longer ones show has to be long
 // in them. The one in the shortest steps is measured over more time where few periods fit
 // into the stretches that are known in these.
-func findAmong(scales [][]cellSeries, cell int) (*cellSeries, *pattern.Rhythm) {
+func findAmong(scales [][]cellSeries, cell int) (*cellSeries, *pattern.Periodicity) {
 	var in *cellSeries
-	var best *pattern.Rhythm
+	var best *pattern.Periodicity
 	for i := range scales {
 		s := &scales[i][cell]
 		found := s.find()
@@ -187,7 +187,7 @@ func findAmong(scales [][]cellSeries, cell int) (*cellSeries, *pattern.Rhythm) {
 }
 
 // few tells whether so few periods fit into the longest part that their mean is not exact.
-func (s *cellSeries) few(r *pattern.Rhythm) bool {
+func (s *cellSeries) few(r *pattern.Periodicity) bool {
 	return fewPeriods*r.Period > float64(s.windows())
 }
 
@@ -316,7 +316,7 @@ func (s *cellSeries) windows() int {
 // find is what repeats, nil where nothing does or the series is too short to tell. Where no
 // windows of enough observations show it, shorter ones may, unless observations come at regular
 // times: then it would be these, or what they make together with windows.
-func (s *cellSeries) find() *pattern.Rhythm {
+func (s *cellSeries) find() *pattern.Periodicity {
 	s.widen()
 	long := s.steps
 	if found := s.search(perPair); found != nil && s.stands(found) {
@@ -352,7 +352,7 @@ func (s *cellSeries) regular() bool {
 // where there is neither that nor the same one, a period of few windows is none. Nor is one
 // that beats with something shorter, which is stronger, and which windows long enough cannot
 // show. There are to be so many heavy observations of each pair of hosts in a period.
-func (s *cellSeries) search(ofPair float64) *pattern.Rhythm {
+func (s *cellSeries) search(ofPair float64) *pattern.Periodicity {
 	found, err := pattern.FindIn(s.shares(s.steps))
 	if err != nil || found == nil || !s.dense(found.Period, s.steps, ofPair) {
 		return nil
@@ -389,7 +389,7 @@ func (s *cellSeries) search(ofPair float64) *pattern.Rhythm {
 // stands tells whether the part of the shares' variance that repeats is more than twice what as
 // many observations have by chance: which connections they are of repeats as well, and the
 // states of these differ.
-func (s *cellSeries) stands(r *pattern.Rhythm) bool {
+func (s *cellSeries) stands(r *pattern.Periodicity) bool {
 	var n, sum, squares float64
 	for _, shares := range s.shares(s.steps) {
 		for _, v := range shares {
@@ -428,7 +428,7 @@ func (s *cellSeries) dense(period float64, steps int, ofPair float64) bool {
 
 // mayBeat tells whether a period may be what turns of probes make together with windows that
 // are about as long, of which several fit into it.
-func (s *cellSeries) mayBeat(r *pattern.Rhythm) bool {
+func (s *cellSeries) mayBeat(r *pattern.Periodicity) bool {
 	inWindow := s.pairRate * float64(s.length(1, s.steps))
 	return s.steps > 1 && inWindow > beatsWith && inWindow*r.Period < manyOfPair
 }

@@ -53,10 +53,10 @@ func (f *folder) unique(b *aggregate.Block) error {
 	return nil
 }
 
-// fold keeps the first keep rows under their keys and adds the others up in overflow rows, so
+// overflowRows keeps the first keep rows under their keys and adds the others up in overflow rows, so
 // totals stay exact. The result depends only on b and keep. Within the limit, it returns the
 // block itself. rows and observations are the numbers of folded ones.
-func fold(b *aggregate.Block, keep int) (out *aggregate.Block, rows int, observations uint64) {
+func overflowRows(b *aggregate.Block, keep int) (out *aggregate.Block, rows int, observations uint64) {
 	if keep >= b.Len() {
 		return b, 0, 0
 	}

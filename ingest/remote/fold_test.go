@@ -18,8 +18,8 @@ func TestFold(t *testing.T) {
 	// One kept row is already an overflow row.
 	b.SrcGroup[3], b.DstGroup[3], b.Location[3] = uint64(aggregate.OverflowGroup), uint64(aggregate.OverflowGroup), uint64(aggregate.OverflowLocation)
 	for _, keep := range []int{-5, 0, 1, 3, 4, 100, 299, 300, 1000} {
-		out, rows, observations := fold(b, keep)
-		again, _, _ := fold(b, keep)
+		out, rows, observations := overflowRows(b, keep)
+		again, _, _ := overflowRows(b, keep)
 		if diff := cmp.Diff(out, again); diff != "" {
 			t.Fatalf("keep %d: differs from one time to the next: %s", keep, diff)
 		}

@@ -95,7 +95,7 @@ func FuzzAnswer(f *testing.F) {
 		if (rawCodec{}).Unmarshal(data, m) != nil {
 			return
 		}
-		sh := &sheaf{items: 3}
+		sh := &pushBatch{items: 3}
 		if err := checkAnswer(sh, m); (err == nil) != (len(m.GetOutcomes()) == 3) {
 			t.Error(err)
 		}

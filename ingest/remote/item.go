@@ -122,7 +122,7 @@ func (p *push) checkBlock(it *item, m *wire.Block, f *folder) verdict {
 	if !p.keep(it, b, windowRows{uint64(min(keepRows, b.Len())), uint64(min(keepFlows, len(b.Flows)))}, l) {
 		return invalid(errRowsBefore)
 	}
-	b, folded, observations := fold(b, keepRows)
+	b, folded, observations := overflowRows(b, keepRows)
 	it.rows, it.folded, it.foldedObservations = uint64(b.Len()), uint64(folded), observations
 	b.Flows, folded = foldFlows(b.Flows, keepFlows)
 	it.flows, it.foldedFlows = uint64(len(b.Flows)), uint64(folded)

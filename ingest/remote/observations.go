@@ -143,7 +143,7 @@ func (p *push) keepBatch(it *item, blocks []*aggregate.Block) bool {
 	l := p.e.limits.Load()
 	for _, b := range blocks {
 		kept := windowRows{rows: uint64(min(l.MaxWindowRows, b.Len()))}
-		b, folded, observations := fold(b, l.MaxWindowRows)
+		b, folded, observations := overflowRows(b, l.MaxWindowRows)
 		if b.Resolution == int64(time.Second) {
 			it.foldedObservations += observations
 			if !p.keep(it, b, kept, l) {

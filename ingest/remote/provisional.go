@@ -92,7 +92,7 @@ func (p *push) checkProvisional(it *item, m *wire.Provisional, f *folder) verdic
 	}
 	b.Source = aggregate.Source{Producer: it.at.producer, Incarnation: it.at.incarnation, Epoch: it.epoch}
 	if !p.e.peer {
-		b, _, _ = fold(b, p.e.limits.Load().MaxWindowRows)
+		b, _, _ = overflowRows(b, p.e.limits.Load().MaxWindowRows)
 	}
 	it.blocks = []*aggregate.Block{b}
 	return toStore

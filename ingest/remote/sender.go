@@ -23,8 +23,8 @@ const (
 	longestPause = 10 * time.Second
 )
 
-// sheaf is the content of one request: records in spool order.
-type sheaf struct {
+// pushBatch is the content of one request: records in spool order.
+type pushBatch struct {
 	body    []byte
 	records []sheafRecord
 	items   int
@@ -40,7 +40,7 @@ type sheafRecord struct {
 // send sends the content of the spool, oldest first, until the context ends.
 func (c *Client) send(ctx context.Context) error {
 	backoff := retry.Backoff{First: firstPause, Longest: longestPause, Jitter: true}
-	var sh sheaf
+	var sh pushBatch
 	single := false // after a request was refused as a whole: find the offending record
 	for ctx.Err() == nil {
 		if err := c.collect(&sh, single); err != nil {
@@ -141,8 +141,8 @@ func (c *Client) recovered() {
 
 // collect reads the oldest records of the spool, as many as fit into a request. It counts
 // damaged ones as lost.
-func (c *Client) collect(sh *sheaf, single bool) error {
-	*sh = sheaf{body: c.appendExporter(sh.body[:0]), records: sh.records[:0]}
+func (c *Client) collect(sh *pushBatch, single bool) error {
+	*sh = pushBatch{body: c.appendExporter(sh.body[:0]), records: sh.records[:0]}
 	for {
 		if segment, ok := c.log.Oldest(pushClass); ok {
 			if err := c.readSegment(sh, segment, single); err != nil {
@@ -167,7 +167,7 @@ func (c *Client) appendExporter(body []byte) []byte {
 	return protowire.AppendString(protowire.AppendTag(body, fieldExporter, protowire.BytesType), c.cfg.Exporter)
 }
 
-func (c *Client) readSegment(sh *sheaf, segment outbox.Segment, single bool) error {
+func (c *Client) readSegment(sh *pushBatch, segment outbox.Segment, single bool) error {
 	r, err := c.log.Read(segment)
 	if err != nil {
 		return err
@@ -278,7 +278,7 @@ const (
 )
 
 // drop gives up a record.
-func (c *Client) drop(sh *sheaf, r *sheafRecord, reason string) {
+func (c *Client) drop(sh *pushBatch, r *sheafRecord, reason string) {
 	c.mu.Lock()
 	c.lost[reason] += r.weight
 	c.missing.addAll(reason, sh.body[r.from:r.to])
@@ -287,7 +287,7 @@ func (c *Client) drop(sh *sheaf, r *sheafRecord, reason string) {
 }
 
 // checkAnswer rejects an answer that does not match the request.
-func checkAnswer(sh *sheaf, answer *wire.PushResponse) error {
+func checkAnswer(sh *pushBatch, answer *wire.PushResponse) error {
 	if n := len(answer.GetOutcomes()); n != sh.items {
 		return fmt.Errorf("collector answered for %d items: expected %d", n, sh.items)
 	}
@@ -297,7 +297,7 @@ func checkAnswer(sh *sheaf, answer *wire.PushResponse) error {
 // settle acknowledges the records before the first one that has an item without a final
 // outcome, and sends the descriptions that the collector asks for. It returns an error if the
 // request has to be repeated.
-func (c *Client) settle(ctx context.Context, sh *sheaf, answer *wire.PushResponse) error {
+func (c *Client) settle(ctx context.Context, sh *pushBatch, answer *wire.PushResponse) error {
 	described, err := c.describeAll(ctx, answer.GetDescribe())
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ type Server struct {
 	observer  *observer // nil: none
 	commits   *group[struct{}]
 	announces *group[announcement]
-	tellings  *group[telling]
+	tellings  *group[exporterRecords]
 	ends      *group[ending]
 	decoding  chan struct{} // a token for each request that may be decoded
 	handler   http.Handler
@@ -124,8 +124,8 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	s.commits = newGroup(cfg.CommitEvery, cfg.Timeout, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
 	s.announces = newGroup(0, cfg.Timeout, s.names.announce)
 	directory.NotifyContested(s.contested)
-	s.tellings = newGroup(cfg.CommitEvery, cfg.Timeout, teller{directory}.write)
-	s.ends = newGroup(cfg.CommitEvery, cfg.Timeout, teller{directory}.end)
+	s.tellings = newGroup(cfg.CommitEvery, cfg.Timeout, recordWriter{directory}.write)
+	s.ends = newGroup(cfg.CommitEvery, cfg.Timeout, recordWriter{directory}.end)
 	if err := s.Use(cfg.Admission); err != nil {
 		return nil, err
 	}

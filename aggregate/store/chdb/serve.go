@@ -116,19 +116,19 @@ func serve(ctx context.Context, o ServerOptions, parent *childOptions) error {
 func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool, l *unixSocket, engineLog *os.File) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	guests := &port{logger: o.Logger, tally: new(tally)}
-	clients := newClients(parent.managed(), stop, guests.leave)
+	readonlyClients := &port{logger: o.Logger, tally: new(tally)}
+	clients := newClients(parent.managed(), stop, readonlyClients.leave)
 	defer clients.close()
-	h := &handler{pool: p, logger: o.Logger, stopping: clients.isStopping, tally: guests.tally}
-	guests.handler, guests.attached = h.guestRoutes(), clients.has
-	defer guests.close()
+	h := &handler{pool: p, logger: o.Logger, stopping: clients.isStopping, tally: readonlyClients.tally}
+	readonlyClients.handler, readonlyClients.attached = h.guestRoutes(), clients.has
+	defer readonlyClients.close()
 	if o.Listen != "" {
-		if _, err := guests.open(resident, o.Listen); err != nil {
+		if _, err := readonlyClients.open(resident, o.Listen); err != nil {
 			return err
 		}
 	}
 	routes := clients.routes()
-	routes["POST /listen"] = guests.serveListen
+	routes["POST /listen"] = readonlyClients.serveListen
 	server, err := edge.New(edge.Config{MaxHeader: maxHead, Read: -1, Write: -1, Idle: socketIdle, Grace: shutdownPatience, Logger: o.Logger})
 	if err != nil {
 		return err
@@ -146,19 +146,19 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 			time.Sleep(farewell)
 		}
 		stopServing()
-		guests.close()
+		readonlyClients.close()
 		return nil
 	})
 	group.Go(func() error {
-		tend(ctx, engineLog, o.Logger)
+		maintain(ctx, engineLog, o.Logger)
 		return nil
 	})
 	parent.report(childStatus{Ready: true})
 	return group.Wait()
 }
 
-// tend bounds the engine's log and keeps merges from delaying others until ctx ends.
-func tend(ctx context.Context, engineLog *os.File, logger *slog.Logger) {
+// maintain bounds the engine's log and keeps merges from delaying others until ctx ends.
+func maintain(ctx context.Context, engineLog *os.File, logger *slog.Logger) {
 	tick := time.NewTicker(tendInterval)
 	defer tick.Stop()
 	for {

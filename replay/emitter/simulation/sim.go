@@ -45,9 +45,9 @@ type sim struct {
 	now      int64 // ps, of the event being handled; in the end that of the run
 
 	ports    []port
-	arriving *agenda // by port
+	arriving *eventQueue // by port
 	flows    []flow
-	sending  *agenda // by flow
+	sending  *eventQueue // by flow
 
 	framer      frames.Framer
 	segment     frames.Segment   // of the packet that is being captured
@@ -304,21 +304,21 @@ func newSim(s scenario.Scenario, t *scenario.Topology, flows []flow, signals []s
 // never is later than any event.
 const never = math.MaxInt64
 
-// agenda holds the next event time of each of a fixed number of sources and finds
+// eventQueue holds the next event time of each of a fixed number of sources and finds
 // the earliest, the lowest source first among equals. It is a winner tree: an
 // update costs the logarithm of the number of sources and allocates nothing.
-type agenda struct {
+type eventQueue struct {
 	at     []int64 // per source
 	winner []int32 // nodes of the tree; the leaves are the second half
 	size   int
 }
 
-func newAgenda(sources int) *agenda {
+func newAgenda(sources int) *eventQueue {
 	size := 1
 	for size < sources {
 		size *= 2
 	}
-	a := &agenda{at: make([]int64, size), winner: make([]int32, 2*size), size: size}
+	a := &eventQueue{at: make([]int64, size), winner: make([]int32, 2*size), size: size}
 	for i := range a.at {
 		a.at[i] = never
 		a.winner[size+i] = int32(i)
@@ -330,13 +330,13 @@ func newAgenda(sources int) *agenda {
 }
 
 // next is the earliest source and its time.
-func (a *agenda) next() (source int32, at int64) {
+func (a *eventQueue) next() (source int32, at int64) {
 	source = a.winner[1]
 	return source, a.at[source]
 }
 
 // set moves a source's next event.
-func (a *agenda) set(source int32, at int64) {
+func (a *eventQueue) set(source int32, at int64) {
 	a.at[source] = at
 	for n := (int(source) + a.size) / 2; n > 0; n /= 2 {
 		w, other := a.winner[2*n], a.winner[2*n+1]

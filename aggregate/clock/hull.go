@@ -18,9 +18,9 @@ type line struct{ value, slope float64 }
 
 func (l line) at(x float64) float64 { return l.value + l.slope*x }
 
-// edge is the convex hull of one direction's packets, on the side of the offset: below the forward
+// hull is the convex hull of one direction's packets, on the side of the offset: below the forward
 // packets, above the backward ones.
-type edge struct {
+type hull struct {
 	side   direction
 	points []point // in the order of x
 	hull   []point // in the order of x
@@ -29,8 +29,8 @@ type edge struct {
 
 // newEdge subtracts the known minimum delay from each packet. Values are relative to at and first,
 // so that they are exact as floating point numbers.
-func newEdge(pairs []Pair, at, first int64, way float64, side direction) *edge {
-	e := &edge{side: side}
+func newEdge(pairs []Pair, at, first int64, way float64, side direction) *hull {
+	e := &hull{side: side}
 	points := make([]point, len(pairs))
 	for i, p := range pairs {
 		points[i] = point{seconds(p.A, at), float64(p.B-p.A-first) - float64(side)*way, p.Kind}
@@ -56,16 +56,16 @@ func newEdge(pairs []Pair, at, first int64, way float64, side direction) *edge {
 }
 
 // hides reports whether between is not on the hull of itself and its neighbors.
-func (e *edge) hides(before, after, between point) bool {
+func (e *hull) hides(before, after, between point) bool {
 	cross := (between.x-before.x)*(after.y-before.y) - (after.x-before.x)*(between.y-before.y)
 	return float64(e.side)*cross <= 0
 }
 
 // wide reports whether there are packets at different times; without them no line is known.
-func (e *edge) wide() bool { return len(e.hull) > 1 }
+func (e *hull) wide() bool { return len(e.hull) > 1 }
 
 // slopes returns the slopes of the hull's sides: the lines that touch two packets.
-func (e *edge) slopes() []float64 {
+func (e *hull) slopes() []float64 {
 	var list []float64
 	for i := range len(e.hull) - 1 {
 		list = append(list, (e.hull[i+1].y-e.hull[i].y)/(e.hull[i+1].x-e.hull[i].x))
@@ -75,7 +75,7 @@ func (e *edge) slopes() []float64 {
 
 // touch returns the value at x = 0 of the line with that slope that touches the hull on the side of
 // the offset.
-func (e *edge) touch(slope float64) float64 {
+func (e *hull) touch(slope float64) float64 {
 	value := math.Inf(int(e.side))
 	for _, p := range e.hull {
 		if v := p.y - slope*p.x; float64(e.side)*(v-value) < 0 {
@@ -87,13 +87,13 @@ func (e *edge) touch(slope float64) float64 {
 
 // mean returns, up to a constant, how close the touching line is to all packets: their mean
 // distance is smallest where mean is largest. It is concave in the slope.
-func (e *edge) mean(slope float64) float64 {
+func (e *hull) mean(slope float64) float64 {
 	return float64(e.side) * (e.touch(slope) + slope*e.meanX)
 }
 
 // steepest returns the slope at which lines that touch the edges are closest to all packets; the
 // middle if there are several.
-func steepest(limit float64, edges ...*edge) float64 {
+func steepest(limit float64, edges ...*hull) float64 {
 	return highest(limit, edges, func(slope float64) (sum float64) {
 		for _, e := range edges {
 			sum += e.mean(slope)
@@ -104,7 +104,7 @@ func steepest(limit float64, edges ...*edge) float64 {
 
 // highest returns the slope that maximizes a concave function that is linear between the slopes of
 // the edges; the middle if there are several.
-func highest(limit float64, edges []*edge, f func(slope float64) float64) float64 {
+func highest(limit float64, edges []*hull, f func(slope float64) float64) float64 {
 	best, low, high := math.Inf(-1), 0.0, 0.0
 	for _, e := range edges {
 		for _, c := range e.slopes() {
@@ -214,9 +214,9 @@ func (d *density) score(rest float64) float64 {
 	return (d.counts[i-1] - d.counts[i+1]) / (2 * d.bin) / (d.counts[i] + 1)
 }
 
-// luck is the mean square difference of smoothed counts two bins apart under a uniform density,
+// noise is the mean square difference of smoothed counts two bins apart under a uniform density,
 // relative to a count.
-const luck = 490. / 15625
+const noise = 490. / 15625
 
 // information returns how much one residual says about the position of all: the mean of the squared
 // score, per ns squared, minus its value by chance. signal is the share of the score that is not
@@ -226,7 +226,7 @@ func (d *density) information() (signal, information float64) {
 	for i := margin; i < len(d.counts)-margin; i++ {
 		fall, count := d.counts[i-1]-d.counts[i+1], d.counts[i]
 		all += fall * fall / (count + 1)
-		net += (fall*fall - luck*count) / (count + 1)
+		net += (fall*fall - noise*count) / (count + 1)
 		n += count
 	}
 	if net <= 0 {
@@ -250,7 +250,7 @@ type kind struct {
 }
 
 // kinds groups the packets of an edge by kind. It changes their order.
-func (e *edge) kinds() (list []kind) {
+func (e *hull) kinds() (list []kind) {
 	slices.SortStableFunc(e.points, func(a, b point) int { return cmp.Compare(a.kind, b.kind) })
 	rests := make([]float64, len(e.points))
 	var rare []point

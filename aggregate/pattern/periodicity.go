@@ -36,8 +36,8 @@ const (
 	farthest = 64
 )
 
-// Rhythm is the periodicity of a series. Times are in windows, and need not be whole.
-type Rhythm struct {
+// Periodicity is the periodicity of a series. Times are in windows, and need not be whole.
+type Periodicity struct {
 	Period float64 // mean, from the start of a step to the start of the next
 	// Strength is the correlation of the series with itself a period later, above 0 and at most
 	// about 1; Chance is the Strength above which it is not chance.
@@ -50,15 +50,15 @@ type Rhythm struct {
 	Idle         float64 // median quiet time between steps
 }
 
-// Find returns the rhythm of a series, the value of each window in order; NaN is unknown. It
+// Find returns the periodicity of a series, the value of each window in order; NaN is unknown. It
 // returns nil if no period stands out from chance: a period has at least 2 windows, and usually has
 // to occur eight times. The error is ErrLength.
-func Find(values []float64) (*Rhythm, error) { return FindIn([][]float64{values}) }
+func Find(values []float64) (*Periodicity, error) { return FindIn([][]float64{values}) }
 
 // FindIn is Find for the known parts of a series, in order and with gaps. A period has to fit into
 // the longest part as it has to fit into a series. The total number of windows is bounded as for a
 // series, else the error is ErrLength.
-func FindIn(parts [][]float64) (*Rhythm, error) {
+func FindIn(parts [][]float64) (*Periodicity, error) {
 	total, longest := 0, 0
 	for _, p := range parts {
 		total, longest = total+len(p), max(longest, len(p))
@@ -76,7 +76,7 @@ func FindIn(parts [][]float64) (*Rhythm, error) {
 	if period == 0 {
 		return nil, nil
 	}
-	out := &Rhythm{Strength: strength, Chance: by.level(), Significance: by.of(strength)}
+	out := &Periodicity{Strength: strength, Chance: by.level(), Significance: by.of(strength)}
 	steady := false
 	out.Period, steady = lengthOf(r, period, out.Chance)
 	out.measure(parts, !steady)

@@ -13,18 +13,18 @@ import (
 	"github.com/csigscope/csigscope/ingest/wire"
 )
 
-// telling holds the records of exporters besides blocks.
-type telling struct {
+// exporterRecords holds the records of exporters besides blocks.
+type exporterRecords struct {
 	taps  []TapRow
 	gaps  []Gap
 	found []Finding
 }
 
-// teller writes records to the directory.
-type teller struct{ to Directory }
+// recordWriter writes records to the directory.
+type recordWriter struct{ to Directory }
 
-func (t teller) write(ctx context.Context, list []telling) error {
-	var all telling
+func (t recordWriter) write(ctx context.Context, list []exporterRecords) error {
+	var all exporterRecords
 	for _, one := range list {
 		all.taps = append(all.taps, one.taps...)
 		all.gaps = append(all.gaps, one.gaps...)
@@ -50,7 +50,7 @@ func (t teller) write(ctx context.Context, list []telling) error {
 type ending struct{ runs, earlier []Run }
 
 // end passes all ending runs to the directory in one call each.
-func (t teller) end(ctx context.Context, list []ending) error {
+func (t recordWriter) end(ctx context.Context, list []ending) error {
 	var all ending
 	for _, one := range list {
 		all.runs = append(all.runs, one.runs...)
@@ -241,7 +241,7 @@ func checkGap(g *wire.Gap) error {
 // tell passes the records and the findings about the exporter to the directory. Records that it
 // does not accept now are to be sent again; the blocks are stored.
 func (p *push) tell(ctx context.Context) {
-	var t telling
+	var t exporterRecords
 	var ends []Run
 	var told, ended []*item
 	var written []func() // to call once the findings are written
