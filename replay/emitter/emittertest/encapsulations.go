@@ -1,4 +1,5 @@
-// Package emittertest has frames that the emitter makes, for tests of what reads them.
+// Package emittertest provides emitted frames for tests of packages that read them. It knows
+// scenarios of the emitter. It must never know what the tests check.
 package emittertest
 
 import (
@@ -11,10 +12,9 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// EveryEncapsulation returns whole frames of every encapsulation that the emitter
-// has, between hosts and between leaves, in both IP versions inside and outside:
-// with tags, with reflections and with neither. The tags are of the emitter's default
-// layout.
+// EveryEncapsulation returns whole frames of every encapsulation of the emitter, between hosts and
+// between leaves, with both IP versions inside and outside: some with tags, some with reflections,
+// some with neither. The tags have the emitter's default layout.
 func EveryEncapsulation(t testing.TB) [][]byte {
 	t.Helper()
 	s := scenario.Scenario{

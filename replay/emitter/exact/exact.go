@@ -1,6 +1,6 @@
-// Package exact computes with integers, so that the same scenario gives the same bytes on every
-// machine: seeded random numbers, products without overflow, and times in picoseconds. It must
-// never know what the numbers stand for.
+// Package exact computes with integers, so that equal scenarios give equal bytes on every machine.
+// It knows seeded random numbers, products without overflow, and times in picoseconds. It must
+// never know what the numbers mean.
 package exact
 
 import (
@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Random is the splitmix64 generator: one word of state, so that every flow owns
-// one and the numbers that a flow draws do not depend on other flows.
+// Random is the splitmix64 generator. Its state is one word, so each flow owns one and draws
+// numbers independently of all other flows.
 type Random uint64
 
-// Next is a number of 64 bits.
+// Next returns 64 random bits.
 func (r *Random) Next() uint64 {
 	*r += 0x9e3779b97f4a7c15
 	return Mix(uint64(*r))
 }
 
-// Below is a number in [0, n).
+// Below returns a number in [0, n).
 func (r *Random) Below(n uint64) uint64 {
 	high, _ := bits.Mul64(r.Next(), n)
 	return high
@@ -40,18 +40,18 @@ func Stream(seed uint64, numbers ...uint64) Random {
 	return Random(h)
 }
 
-// MulDiv is a*b/c without overflow; the result must fit.
+// MulDiv returns a*b/c without overflow in the product. The result must fit 64 bits.
 func MulDiv(a, b, c uint64) uint64 {
 	high, low := bits.Mul64(a, b)
 	quotient, _ := bits.Div64(high, low, c)
 	return quotient
 }
 
-// Serialization is how long a link of kbps is busy with so many bytes, in
-// picoseconds, rounded up so that no link ever carries more than its speed.
+// Serialization returns how long a link of kbps is busy with the given bytes, in picoseconds. It
+// rounds up, so no link ever exceeds its speed.
 func Serialization(bytes uint32, kbps uint64) int64 {
 	return int64((uint64(bytes)*8e9 + kbps - 1) / kbps)
 }
 
-// Picoseconds is a time in the unit of the simulation.
+// Picoseconds converts a duration to the simulation's time unit.
 func Picoseconds(d time.Duration) int64 { return d.Nanoseconds() * 1000 }

@@ -1,13 +1,12 @@
-// Package frames makes the bytes that taps capture: headers, encapsulations, tags and reflections,
-// and the captures that they go to, or the network interface. It must never know why a packet
-// is where it is.
+// Package frames builds the bytes that taps capture (headers, encapsulations, tags and reflections)
+// and writes them to capture files or to a network interface. It knows wire formats. It must never
+// know why a packet is where it is.
 //
-// Frames are made only where a tap stands. gopacket writes the headers of each shape
-// once; a frame is a copy with its fields set. Payloads are zeros.
+// Only frames that cross a tap are built. gopacket writes the headers of each shape once; each
+// frame copies them and sets its own fields. Payloads are zeros.
 //
-// Captures are pcapng (nanoseconds, an interface for each tap with its name and a comment) or
-// classic pcap (nanoseconds), one for each tap or for all of them, as they are or in gzip or
-// zstd.
+// Captures are pcapng (nanoseconds; one interface per tap, with its name and a comment) or classic
+// pcap (nanoseconds), one per tap or one for all, plain or compressed with gzip or zstd.
 package frames
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// Lengths of headers in bytes.
+// Header lengths in bytes.
 const (
 	EthernetLen  = 14
 	ipv4Len      = 20
@@ -31,9 +30,8 @@ const (
 	timestampLen = 12 // two no-operations and the option
 )
 
-// Framer builds frames as they appear on a link: with correct lengths and checksums.
-// Payloads are zeros, and noise where they are encrypted. It is not safe for
-// concurrent use.
+// Framer builds frames as they appear on a link, with correct lengths and checksums. Payloads are
+// zeros, or noise if encrypted. A Framer is not safe for concurrent use.
 type Framer struct {
 	layout     csig.Layout
 	tpid       uint16
@@ -41,34 +39,33 @@ type Framer struct {
 	styles     []styleFrames
 }
 
-// styleFrames are the templates of a style by shape: of frames outside of the
-// encapsulation, and inside.
+// styleFrames holds the templates of one style by shape, without and with the encapsulation.
 type styleFrames struct {
 	scenario.Style
 	plain, wrapped [4]template
-	overhead       int // bytes by which a wrapped frame is longer
+	overhead       int // bytes that the encapsulation adds
 }
 
-// Segment is what a frame carries.
+// Segment holds the fields that vary between frames.
 type Segment struct {
 	MACs             scenario.MACs
 	Tuple            scenario.FiveTuple
 	Style            uint8
-	Wrapped          bool   // the frame is on a link where its encapsulation stands
-	Hops, OuterHops  uint8  // switches that the packet of the hosts and the one around it have passed
-	ID               uint32 // number of the packet in its flow
+	Wrapped          bool   // the encapsulation is present on this link
+	Hops, OuterHops  uint8  // switches passed by the hosts' packet, and by the outer packet
+	ID               uint32 // packet number within its flow
 	Sequence, Ack    uint32
 	Stamp, Echo      uint32
 	Length           int   // of the frame
 	ECN              uint8 // codepoint
-	Congested        bool  // of acknowledgements: what they answer was marked
+	Congested        bool  // ACKs only: the acknowledged packet was ECN-marked
 	Tagged, Reflects bool
-	Doubled          bool // the tag stands twice
+	Doubled          bool // the tag appears twice
 	Tag, Reflection  csig.Tag
 }
 
-// NewFramer makes the framer of flows of some styles. Its reflections count their
-// whole length (RFC 9293), whatever the encoding says of those to be read.
+// NewFramer returns a framer for flows of the given styles. The reflections that it writes always
+// count their total length (RFC 9293), even if r.Payload asks readers for the payload length.
 func NewFramer(l csig.Layout, tpid uint16, r csig.Reflection, styles []scenario.Style) (Framer, error) {
 	r.Payload = false
 	f := Framer{layout: l, tpid: tpid, reflection: r, styles: make([]styleFrames, len(styles))}
@@ -101,10 +98,10 @@ func NewFramer(l csig.Layout, tpid uint16, r csig.Reflection, styles []scenario.
 	return f, nil
 }
 
-// StyleOf is the style of a number.
+// StyleOf returns the style with a number.
 func (f *Framer) StyleOf(number uint8) *scenario.Style { return &f.styles[number].Style }
 
-// shape is the index of a template.
+// shape returns the index of a template.
 func shape(tagged, reflects bool) int {
 	i := 0
 	if tagged {
@@ -116,16 +113,16 @@ func shape(tagged, reflects bool) int {
 	return i
 }
 
-// TagLen is the length of a tag with its TPID.
+// TagLen returns the length of a tag with its TPID, in bytes.
 func (f *Framer) TagLen() int { return 2 + f.layout.Format.DataLen() }
 
-// reflectionLen is the length of the reflection option, with the experiment
-// identifier of kind 253 or 254 (RFC 6994).
+// reflectionLen returns the length of the reflection option, including the experiment identifier of
+// kinds 253 and 254 (RFC 6994).
 func (f *Framer) reflectionLen() int {
 	return 2 + int(f.reflection.ExIDLen) + f.layout.Format.DataLen()
 }
 
-// optionsLen is the length of TCP options.
+// optionsLen returns the length of the TCP options.
 func (f *Framer) optionsLen(reflects bool) int {
 	if !reflects {
 		return timestampLen
@@ -133,7 +130,7 @@ func (f *Framer) optionsLen(reflects bool) int {
 	return (10 + f.reflectionLen() + 3) &^ 3
 }
 
-// ipLen is the length of the hosts' IP header.
+// ipLen returns the length of the hosts' IP header.
 func (f *Framer) ipLen(style uint8) int {
 	if f.styles[style].IP == 6 {
 		return ipv6Len
@@ -141,8 +138,7 @@ func (f *Framer) ipLen(style uint8) int {
 	return ipv4Len
 }
 
-// AckLen is the length of the frame of an acknowledgement without tag and
-// encapsulation.
+// AckLen returns the length of an acknowledgement's frame without tag and encapsulation, in bytes.
 func (f *Framer) AckLen(style uint8, reflects bool) int {
 	if f.styles[style].Pony {
 		return EthernetLen + f.ipLen(style) + ponyHeaderAll
@@ -150,7 +146,7 @@ func (f *Framer) AckLen(style uint8, reflects bool) int {
 	return EthernetLen + f.ipLen(style) + tcpLen + f.optionsLen(reflects)
 }
 
-// Payload is the number of bytes of data in a frame without encapsulation.
+// Payload returns the number of data bytes in a frame of a length without encapsulation.
 func (f *Framer) Payload(style uint8, frame int, tagged, reflects bool) int {
 	if tagged {
 		frame -= f.TagLen()
@@ -158,11 +154,10 @@ func (f *Framer) Payload(style uint8, frame int, tagged, reflects bool) int {
 	return frame - f.AckLen(style, reflects)
 }
 
-// Overhead is how much longer frames are inside of their encapsulation.
+// Overhead returns the number of bytes that the style's encapsulation adds.
 func (f *Framer) Overhead(style uint8) int { return f.styles[style].overhead }
 
-// append appends the frame's headers to b, and as much of its payload as the snap
-// length leaves room for.
+// append appends the frame's headers to b, and as much of the payload as the snap length allows.
 func (f *Framer) append(b []byte, s *Segment, snapLen int) []byte {
 	begin := len(b)
 	st := &f.styles[s.Style]
@@ -190,8 +185,8 @@ func (f *Framer) append(b []byte, s *Segment, snapLen int) []byte {
 	return b[:begin+size]
 }
 
-// fillDoubled fills a template's header at the end of b, and puts the tag before its first
-// EtherType once more.
+// fillDoubled fills the template's header at the end of b and inserts a second tag before its first
+// EtherType.
 func (f *Framer) fillDoubled(b []byte, begin int, t *template, s *Segment, st scenario.Style) []byte {
 	const etherTypeAt = 12
 	s.Length -= f.TagLen()
@@ -203,12 +198,12 @@ func (f *Framer) fillDoubled(b []byte, begin int, t *template, s *Segment, st sc
 
 var zeros [256]byte
 
-// noiseKey gives every frame noise of its own.
+// noiseKey returns a noise seed that is unique to the frame.
 func (s *Segment) noiseKey(part uint64) uint64 {
 	return uint64(s.Tuple.Src)<<32 ^ uint64(s.Tuple.Dst)<<16 ^ uint64(s.Tuple.SrcPort) ^ uint64(s.ID)<<24 ^ part<<63
 }
 
-// noise fills b with what stands for encrypted bytes.
+// noise fills b with pseudorandom bytes in place of encrypted ones.
 func noise(b []byte, key uint64) {
 	r := exact.Random(key)
 	for ; len(b) >= 8; b = b[8:] {
@@ -221,8 +216,8 @@ func noise(b []byte, key uint64) {
 	}
 }
 
-// sum adds 16-bit words to a one's complement sum that is not folded yet; b has an
-// even length below 64 KiB.
+// sum adds b's 16-bit words to a one's complement sum that is not folded yet. The length of b is
+// even and below 64 KiB.
 func sum(b []byte, to uint32) uint32 {
 	for ; len(b) >= 4; b = b[4:] {
 		v := binary.BigEndian.Uint32(b)
@@ -239,45 +234,45 @@ func fold(s uint32) uint16 {
 	return uint16(s>>16 + s&0xffff)
 }
 
-// template is the headers of a frame of one shape, and where they differ between
-// frames. gopacket writes a shape once, since it takes longer for a frame than the
-// simulation of its journey does.
+// template holds the headers of one frame shape and the positions of the fields that vary. gopacket
+// serializes each shape only once, since it takes longer per frame than the simulation of the
+// frame's journey.
 type template struct {
 	header  []byte
 	fixes   []fix
-	trailer int  // bytes of an integrity check value at the frame's end
-	noise   bool // what follows the headers is encrypted
+	trailer int  // bytes of the integrity check value at the frame's end
+	noise   bool // everything after the headers is encrypted
 }
 
-// fix is a header whose fields are set in each frame.
+// fix describes a header whose fields are set in each frame.
 type fix struct {
 	kind fixKind
-	at   int // offset of what is set
-	ip   int // offset of the IP header that a TCP checksum covers; 1 for the outer IP header of a tunnel
+	at   int // offset of the field or header
+	ip   int // offset of the IP header that a TCP checksum covers; outerHeader for a tunnel's IP header
 }
 
 type fixKind uint8
 
 const (
 	fixTag        fixKind = iota // data fields
-	fixMACs                      // addresses of the hosts' frame inside of a tunnel
-	fixIPv4                      // lengths, identification, time to live, addresses, checksum
+	fixMACs                      // addresses of the hosts' frame inside a tunnel
+	fixIPv4                      // lengths, identification, TTL, addresses, checksum
 	fixIPv6                      // lengths, hop limit, addresses
-	fixSegments                  // list of a segment routing header, whose first one is the destination
+	fixSegments                  // segment list of a segment routing header; its first segment is the destination
 	fixUDP                       // source port and length
-	fixNumber                    // 32 bits that count the packets of a flow
-	fixNumber16                  // 16 bits
-	fixLength                    // 16 bits: what follows the 8 bytes that the field is 2 bytes into
-	fixTTL                       // time to live in a byte
-	fixTCP                       // ports, numbers, checksum
+	fixNumber                    // 32-bit packet number within the flow
+	fixNumber16                  // 16-bit packet number within the flow
+	fixLength                    // 16-bit length of everything after the 8-byte header; the field is at offset 2
+	fixTTL                       // 8-bit TTL
+	fixTCP                       // ports, sequence numbers, checksum
 	fixPony                      // UDP header with its checksum, and the transport's header
 	fixStamps                    // TCP timestamps
 	fixReflection                // data fields
-	fixGRE                       // checksum, the last of all as it covers what is inside
-	fixUDPSum                    // the same of a tunnel over IPv6
+	fixGRE                       // checksum, set last since it covers the inner headers
+	fixUDPSum                    // UDP checksum of a tunnel over IPv6, set last too
 )
 
-// outerHeader says of an IP header that it is a tunnel's.
+// outerHeader in fix.ip marks a tunnel's IP header.
 const outerHeader = 1
 
 func (k *stack) template() (template, error) {
@@ -286,7 +281,7 @@ func (k *stack) template() (template, error) {
 		return template{}, err
 	}
 	header := b[:k.at]
-	// The checksum of a tunnel covers what it carries.
+	// A tunnel's checksum covers its payload, so it is set last.
 	for i, x := range k.fixes {
 		if x.kind == fixGRE || x.kind == fixUDPSum {
 			k.fixes = append(append(k.fixes[:i:i], k.fixes[i+1:]...), x)
@@ -296,8 +291,8 @@ func (k *stack) template() (template, error) {
 	return template{header: header, fixes: k.fixes, trailer: k.trailer, noise: k.noise}, nil
 }
 
-// serialize writes a whole frame with gopacket, which does not know integrity check
-// values.
+// serialize writes a whole frame with gopacket and adds the integrity check value, which gopacket
+// does not know.
 func (k *stack) serialize(o gopacket.SerializeOptions) ([]byte, error) {
 	b := gopacket.NewSerializeBuffer()
 	if err := gopacket.SerializeLayers(b, o, k.layers...); err != nil {
@@ -312,7 +307,7 @@ func (k *stack) serialize(o gopacket.SerializeOptions) ([]byte, error) {
 	return append(out, icv...), nil
 }
 
-// fill sets the open fields of h, a copy of the template's header.
+// fill sets the variable fields of h, a copy of the template's header.
 func (t *template) fill(h []byte, s *Segment, st scenario.Style) {
 	be := binary.BigEndian
 	copy(h, s.MACs[:])
@@ -378,7 +373,7 @@ func (t *template) fill(h []byte, s *Segment, st scenario.Style) {
 	}
 }
 
-// udpSum is the checksum of a datagram of a length in IPv6, whose bytes behind p are
+// udpSum returns the checksum of an IPv6 datagram with the given length. All bytes after p are
 // zeros.
 func udpSum(ip, p []byte, length int) uint16 {
 	const protocol = 17
@@ -389,8 +384,8 @@ func udpSum(ip, p []byte, length int) uint16 {
 	return c
 }
 
-// fillTCP sets a header whose options, which its checksum covers, are set already.
-// ip is the IP header before it, length that of the whole segment.
+// fillTCP sets the TCP header. The options must be set before, since the checksum covers them. ip
+// is the preceding IP header, length the length of the whole segment.
 func (s *Segment) fillTCP(p, ip []byte, length int) {
 	const push, echo, protocol = 0x08, 0x40, 6
 	be := binary.BigEndian
@@ -415,8 +410,7 @@ func (s *Segment) fillTCP(p, ip []byte, length int) {
 	be.PutUint16(p[16:], ^fold(sum(p, pseudo)))
 }
 
-// ttl is the time to live of the hosts' packet or of that around it, which start
-// with 64 both.
+// ttl returns the time to live of the hosts' packet or of the outer packet. Both start at 64.
 func (s *Segment) ttl(header int) uint8 {
 	if header == outerHeader {
 		return scenario.FirstTTL - s.OuterHops
@@ -424,7 +418,7 @@ func (s *Segment) ttl(header int) uint8 {
 	return scenario.FirstTTL - s.Hops
 }
 
-// ends are the addresses of the hosts' packet or of that around it.
+// ends returns the addresses of the hosts' packet or of the outer packet.
 func (s *Segment) ends(st scenario.Style, header int) (src, dst uint32) {
 	src, dst = s.Tuple.Src, s.Tuple.Dst
 	switch {
@@ -436,15 +430,15 @@ func (s *Segment) ends(st scenario.Style, header int) (src, dst uint32) {
 	return src, dst
 }
 
-// hostMACs writes the Ethernet addresses of hosts.
+// hostMACs writes the hosts' Ethernet addresses.
 func (s *Segment) hostMACs(st scenario.Style, p []byte) {
 	src, dst := s.ends(st, 0)
 	scenario.PutMAC(p, scenario.HostMAC, dst)
 	scenario.PutMAC(p[6:], scenario.HostMAC, src)
 }
 
-// entropy is the source port of a tunnel over UDP, by which switches tell the flows
-// inside of it apart (RFC 7348, section 5).
+// entropy returns the source port of a UDP tunnel, by which switches tell apart the flows inside
+// (RFC 7348, section 5).
 func (s *Segment) entropy() uint16 {
 	const first, ports = 49152, 1 << 14
 	t := &s.Tuple

@@ -20,8 +20,8 @@ var (
 	compactIETF = csig.Layout{Format: csig.Compact, Profile: csig.IETF01}
 )
 
-// everyStyle is every encapsulation between hosts and between leaves, with both IP
-// versions inside and outside.
+// everyStyle returns every encapsulation between hosts and between leaves, with both IP versions
+// inside and outside.
 func everyStyle() (list []scenario.Style) {
 	for e := range scenario.Encapsulation(len(scenario.Encapsulations())) {
 		for _, leaves := range []bool{false, true} {
@@ -35,8 +35,8 @@ func everyStyle() (list []scenario.Style) {
 	return list
 }
 
-// TestFramesAreGopackets holds frames made from templates against the same frames
-// written one by one by gopacket, checksums and lengths included.
+// TestFramesAreGopackets compares frames made from templates with the same frames serialized one by
+// one by gopacket, including checksums and lengths.
 func TestFramesAreGopackets(t *testing.T) {
 	encodings := []csig.Reflection{
 		{Kind: 253, ExID: 0xc516, ExIDLen: 2},
@@ -112,7 +112,7 @@ func randomSegment(rng *exact.Random, f *Framer, style uint8) Segment {
 	return s
 }
 
-// BenchmarkFrame is the cost of one frame's headers, by what it carries.
+// BenchmarkFrame measures the cost of one frame's headers by style and shape.
 func BenchmarkFrame(b *testing.B) {
 	f, err := NewFramer(wideUEC, 0x88b6, uecReflection, []scenario.Style{
 		{IP: 4, Underlay: 4}, {Encap: scenario.EncapVXLAN, IP: 4, Underlay: 4}, {Encap: scenario.EncapGREFlags, IP: 6, Underlay: 6}, {Encap: scenario.EncapESP, IP: 4, Underlay: 4},
@@ -160,18 +160,18 @@ var uecReflection = csig.Reflection{
 	Kind: 253, ExID: 0xc516, ExIDLen: 2, Profiles: [2]csig.Profile{csig.UEC050, csig.UEC050},
 }
 
-// frameRow is what the decoder says of an encapsulation.
+// frameRow describes how the decoder sees an encapsulation.
 type frameRow struct {
 	encap string
-	stack string // as the decoder names it
-	// What is left of a frame with a tag and a reflection.
-	hidden  bool          // nothing: the frame is counted as hidden
-	outer   bool          // no reflection: it is encrypted
+	stack string // encap of the decoder's output
+	// Limits on frames with a tag and a reflection.
+	hidden  bool          // the decoder sees nothing and counts the frame as hidden
+	outer   bool          // the reflection is encrypted
 	udp     layer4        // of the header that names the endpoints unless the inner one does
-	counted decode.Reason // of frames that carry both
+	counted decode.Reason // reason counted for frames that carry both
 }
 
-// layer4 is the protocol and the destination port that the outer header shows.
+// layer4 is the protocol and destination port of the outer header.
 type layer4 struct {
 	proto uint8
 	port  uint16
@@ -202,9 +202,9 @@ var frameRows = []frameRow{
 	{encap: "psp", stack: "psp", outer: true, udp: layer4{17, 1000}},
 }
 
-// TestEveryEncapsulationIsDecoded emits frames of every encapsulation, between hosts
-// and between leaves, in both IP versions inside and outside, and decodes exactly
-// what was sent: the tag, the reflection, and the endpoints as configured.
+// TestEveryEncapsulationIsDecoded emits frames of every encapsulation, between hosts and between
+// leaves, with both IP versions inside and outside. The decoder must return exactly the tag, the
+// reflection and the configured endpoints of each.
 func TestEveryEncapsulationIsDecoded(t *testing.T) {
 	if len(frameRows) != len(scenario.Encapsulations()) {
 		t.Fatalf("%d rows for %d encapsulations", len(frameRows), len(scenario.Encapsulations()))
@@ -243,7 +243,7 @@ func (row *frameRow) check(t *testing.T, d *decode.Decoder, ends decode.Endpoint
 	t.Helper()
 	st := f.styles[n].Style
 	s := randomSegment(rng, f, n)
-	if s.Wrapped != (st.Encap != scenario.EncapNone) { // what is not wrapped is of the first row
+	if s.Wrapped != (st.Encap != scenario.EncapNone) { // the first row covers frames that are not wrapped
 		s.Wrapped = true
 		s.Length += f.Overhead(n)
 	}
@@ -267,7 +267,7 @@ func (row *frameRow) check(t *testing.T, d *decode.Decoder, ends decode.Endpoint
 	}
 }
 
-// observations are those that the decoder is to find in the frame of a segment.
+// observations returns the observations that the decoder must find in a segment's frame.
 func (row *frameRow) observations(s *Segment, st scenario.Style, ends decode.Endpoints) (list []decode.Observation) {
 	if row.hidden {
 		return nil

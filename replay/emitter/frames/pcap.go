@@ -13,12 +13,12 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// captureFile writes one capture: pcapng with an interface per tap, or classic pcap,
-// both with nanoseconds and in little-endian order, perhaps compressed. It appends
-// records to a buffer of its own and allocates nothing per packet.
+// captureFile writes one capture: pcapng with one interface per tap, or classic pcap. Both use
+// nanoseconds and little-endian order and may be compressed. Records go through its own buffer;
+// nothing is allocated per packet.
 type captureFile struct {
 	path    string
-	closers []io.Closer // from the inside out
+	closers []io.Closer // innermost first
 	out     *bufio.Writer
 	record  []byte
 	classic bool
@@ -26,8 +26,8 @@ type captureFile struct {
 
 const captureBuffer = 1 << 20
 
-// newCapture starts a capture on w, which it closes. Names are those of its
-// interfaces, which pcapng holds and classic pcap does not.
+// newCapture starts a capture on w, which it closes. The taps' names become the interfaces' names
+// in pcapng; classic pcap has none.
 func newCapture(s *scenario.Scenario, w io.WriteCloser, path string, of []tap) (*captureFile, error) {
 	c := &captureFile{path: path, classic: s.Classic, closers: []io.Closer{w}}
 	to, err := c.compressor(w, s.Compress)
@@ -55,7 +55,7 @@ func newCapture(s *scenario.Scenario, w io.WriteCloser, path string, of []tap) (
 	return c, nil
 }
 
-// compressor puts a compressor before w. The same bytes in give the same bytes out.
+// compressor puts a compressor before w. Equal input gives equal output.
 func (c *captureFile) compressor(w io.Writer, how string) (io.Writer, error) {
 	switch how {
 	case scenario.Gzip:
@@ -117,7 +117,7 @@ func interfaceBlock(b []byte, t *tap) []byte {
 	return endBlock(option(b, 0, nil), at)
 }
 
-// comment says what a tap sees.
+// comment describes the frames that a tap sees.
 func (t *tap) comment() string {
 	what := fmt.Sprintf("frames on %d links in the middle", len(t.Links))
 	switch t.Place {
@@ -142,15 +142,15 @@ func option(b []byte, code uint16, value []byte) []byte {
 	return append(b, zeros[:-len(value)&3]...)
 }
 
-// endBlock sets both lengths of the block that begins at b[at].
+// endBlock sets both length fields of the block that begins at b[at].
 func endBlock(b []byte, at int) []byte {
 	size := uint32(len(b) - at + 4)
 	binary.LittleEndian.PutUint32(b[at+4:], size)
 	return binary.LittleEndian.AppendUint32(b, size)
 }
 
-// begin starts a record of size bytes of a frame of a length. Time is in Unix
-// nanoseconds. The caller appends the bytes and ends the record.
+// begin starts a record that holds size bytes of a frame of the given length. ns is Unix time in
+// nanoseconds. The caller appends the bytes and calls end.
 func (c *captureFile) begin(ns int64, iface uint32, size, length int) []byte {
 	le := binary.LittleEndian
 	b := c.record[:0]
@@ -168,7 +168,7 @@ func (c *captureFile) begin(ns int64, iface uint32, size, length int) []byte {
 	return le.AppendUint32(b, uint32(length))
 }
 
-// end completes a record and returns it; it is valid until the next begins.
+// end completes a record and returns it. It is valid until the next begin.
 func (c *captureFile) end(b []byte, size int) []byte {
 	if !c.classic {
 		b = endBlock(append(b, zeros[:-size&3]...), 0)

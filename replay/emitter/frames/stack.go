@@ -12,18 +12,18 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// EtherTypes and numbers that gopacket has no name for.
+// EtherTypes and protocol numbers missing from gopacket.
 const (
 	etherMACsec      = layers.EthernetType(0x88e5)
 	etherTransparent = layers.EthernetType(0x6558)
 	protocolESP      = 50
 
-	networkID = 50454 // of all virtual networks
+	networkID = 50454 // of every virtual network
 	icvLen    = 16
 )
 
-// stack is the headers of one frame from the outside in, as gopacket's layers, and
-// where in them is what differs between frames.
+// stack holds the headers of one frame from the outside in, as gopacket layers, and the positions
+// of the fields that vary between frames.
 type stack struct {
 	f  *Framer
 	s  *Segment
@@ -31,14 +31,14 @@ type stack struct {
 
 	layers   []gopacket.SerializableLayer
 	fixes    []fix
-	at       int // length of the headers so far
+	at       int // length of the headers so far, in bytes
 	next     *layers.EthernetType
 	overhead int // bytes that the encapsulation adds
 	trailer  int
 	noise    bool
 }
 
-// stack lays out the frame of a segment.
+// stack lays out the headers of a segment's frame.
 func (f *Framer) stack(s *Segment) (*stack, error) {
 	k := &stack{f: f, s: s, st: f.styles[s.Style].Style}
 	encap := k.st.Encap
@@ -73,32 +73,32 @@ func (f *Framer) tagBytes(s *Segment) int {
 	return 0
 }
 
-// add appends a layer of n bytes. An EtherType is part of the layer before, as it is
-// to gopacket: a tag begins after its TPID.
+// add appends a layer of n bytes. An EtherType belongs to the preceding layer, as in gopacket: a
+// tag begins after its TPID.
 func (k *stack) add(l gopacket.SerializableLayer, n int, next *layers.EthernetType) {
 	k.layers = append(k.layers, l)
 	k.at += n
 	k.next = next
 }
 
-// is says what the next header is, to a header before it that names it by EtherType.
+// is writes the type of the next header into the preceding header if that has an EtherType field.
 func (k *stack) is(t layers.EthernetType) {
 	if k.next != nil {
 		*k.next = t
 	}
 }
 
-// raw appends a header that gopacket can not write.
+// raw appends a header that gopacket cannot write.
 func (k *stack) raw(b []byte) { k.add(gopacket.Payload(b), len(b), nil) }
 
 func (k *stack) fixAt(kind fixKind, at int) { k.fixes = append(k.fixes, fix{kind: kind, at: at}) }
 
-// hostsLen is the length of the hosts' packet.
+// hostsLen returns the length of the hosts' packet.
 func (k *stack) hostsLen() int {
 	return k.f.AckLen(k.s.Style, k.s.Reflects) - EthernetLen + k.payload()
 }
 
-// payload is the bytes of data in the segment; templates have none.
+// payload returns the number of data bytes in the segment; templates have none.
 func (k *stack) payload() int {
 	length := k.s.Length
 	if length == 0 {
@@ -110,7 +110,7 @@ func (k *stack) payload() int {
 	return k.f.Payload(k.s.Style, length, k.s.Tagged, k.s.Reflects)
 }
 
-// l2 adds the tags that stand before the CSIG tag (section 4.1).
+// l2 adds the L2 tags before the CSIG tag (section 4.1).
 func (k *stack) l2(encap scenario.Encapsulation) {
 	start := k.at
 	switch encap {
@@ -145,8 +145,8 @@ func (k *stack) vlan(tpid layers.EthernetType, id uint16) {
 	k.add(v, 4, &v.Type)
 }
 
-// secTAG adds the SecTAG of IEEE 802.1AE. Its short length is 0, since no frame here
-// is shorter than what it counts.
+// secTAG adds the SecTAG of IEEE 802.1AE. Its short length is 0, since all frames here are longer
+// than the lengths that this field can give.
 func (k *stack) secTAG(sci bool, icv int, encrypted bool) {
 	const hasSCI, isEncrypted, isChanged = 0x20, 0x08, 0x04
 	k.is(etherMACsec)
@@ -169,7 +169,7 @@ func (k *stack) secTAG(sci bool, icv int, encrypted bool) {
 	k.add(tag, len(b)+2, &tag.next)
 }
 
-// secTAG is a SecTAG with the EtherType of the user data, which is clear.
+// secTAG is a SecTAG followed by the EtherType of the user data in clear text.
 type secTAG struct {
 	header []byte
 	next   layers.EthernetType
@@ -188,7 +188,7 @@ func (t *secTAG) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOpt
 	return nil
 }
 
-// encrypted ends the headers: so many bytes follow, and the trailer.
+// encrypted ends the headers with n bytes of noise and the trailer.
 func (k *stack) encrypted(n int) {
 	k.noise = true
 	b := make([]byte, n+k.trailer)
@@ -196,7 +196,7 @@ func (k *stack) encrypted(n int) {
 	k.layers = append(k.layers, gopacket.Payload(b))
 }
 
-// hosts adds the packet of the hosts.
+// hosts adds the hosts' packet.
 func (k *stack) hosts() error {
 	if k.st.Pony {
 		return k.ponyHosts()
@@ -240,7 +240,7 @@ func (k *stack) options() ([]layers.TCPOption, error) {
 	return []layers.TCPOption{timestamps, reflection}, err
 }
 
-// ip adds an IP header, of the hosts or around their packet.
+// ip adds an IP header: the hosts' or the outer one.
 func (k *stack) ip(header int, version uint8, protocol layers.IPProtocol) gopacket.NetworkLayer {
 	src, dst := k.s.ends(k.st, header)
 	from, to := net.IP(scenario.AddressOf(version, src).AsSlice()), net.IP(scenario.AddressOf(version, dst).AsSlice())
@@ -262,9 +262,8 @@ func (k *stack) ip(header int, version uint8, protocol layers.IPProtocol) gopack
 	return l
 }
 
-// Every packet of the transport over UDP, data and acknowledgements alike, goes to
-// one port and begins with this header, the length of which does not depend on
-// whether it reflects anything:
+// Every packet of the transport over UDP, data or acknowledgement, goes to one port and begins with
+// this header. Its length is the same with and without a reflection:
 //
 //	 0               1               2                            8
 //	+---------------+---------------+----------------------------+
@@ -274,8 +273,8 @@ func (k *stack) ip(header int, version uint8, protocol layers.IPProtocol) gopack
 //	| time of the sender, ms (16) | time that it answers, ms (20)|
 //	+------------------------------------------------------------+
 //
-// The data fields are valid if the flag scenario.PonyValid is set, and otherwise zeros: the
-// receiver has nothing to reflect.
+// The data fields are valid if the flag scenario.PonyValid is set. Otherwise the receiver had
+// nothing to reflect, and they are zeros.
 const (
 	ponyHeaderLen = 24
 	ponyHeaderAll = udpLen + ponyHeaderLen
@@ -286,7 +285,7 @@ const (
 	udpProtocol  = 17
 )
 
-// ponyHosts adds the packet of hosts that speak the transport over UDP.
+// ponyHosts adds the hosts' packet of the transport over UDP.
 func (k *stack) ponyHosts() error {
 	ipAt := k.at
 	network := k.ip(0, k.st.IP, layers.IPProtocolUDP)
@@ -324,8 +323,8 @@ func (s *Segment) fillPony(p []byte, data bool) {
 	be.PutUint32(p[ponySequence+12:], s.Echo)
 }
 
-// fillUDP sets the UDP header at p and the transport's header behind it. ip is the IP
-// header before them, length that of the whole datagram.
+// fillUDP sets the UDP header at p and the transport's header behind it. ip is the preceding IP
+// header, length the length of the whole datagram.
 func (s *Segment) fillUDP(p, ip []byte, length int) {
 	s.fillPony(p[udpLen:ponyHeaderAll], length > ponyHeaderAll)
 	be := binary.BigEndian
@@ -341,13 +340,13 @@ func (s *Segment) fillUDP(p, ip []byte, length int) {
 	}
 	check := ^fold(sum(p[:ponyHeaderAll], pseudo))
 	if check == 0 {
-		check = 0xffff // 0 says that there is none
+		check = 0xffff // 0 means no checksum
 	}
 	be.PutUint16(p[6:], check)
 }
 
-// tunnel adds the headers between the CSIG tag and the packet of the hosts: the tag
-// rides on the outermost L2, whatever is inside.
+// tunnel adds the headers between the CSIG tag and the hosts' packet. The tag is always on the
+// outermost L2.
 func (k *stack) tunnel(encap scenario.Encapsulation) {
 	start := k.at
 	switch encap {
@@ -376,7 +375,7 @@ func (k *stack) tunnel(encap scenario.Encapsulation) {
 	}
 }
 
-// labels adds a stack of MPLS labels (RFC 3032).
+// labels adds an MPLS label stack (RFC 3032).
 func (k *stack) labels(values ...uint32) {
 	k.is(layers.EthernetTypeMPLSUnicast)
 	for i, label := range values {
@@ -385,7 +384,7 @@ func (k *stack) labels(values ...uint32) {
 	}
 }
 
-// ethernet adds the Ethernet header of the hosts inside of a tunnel.
+// ethernet adds the hosts' Ethernet header inside a tunnel.
 func (k *stack) ethernet() {
 	k.is(etherTransparent)
 	var macs [12]byte
@@ -402,8 +401,8 @@ func (k *stack) hostsProtocol() layers.IPProtocol {
 	return layers.IPProtocolIPv4
 }
 
-// gre adds GRE (RFC 2784, RFC 2890), or NVGRE (RFC 7637), whose key is a network and
-// an entropy that is 0 here.
+// gre adds GRE (RFC 2784, RFC 2890) or NVGRE (RFC 7637). The NVGRE key holds the network and a flow
+// ID, here 0.
 func (k *stack) gre(encap scenario.Encapsulation) {
 	k.ip(outerHeader, k.st.Underlay, layers.IPProtocolGRE)
 	g, n := &layers.GRE{}, 4
@@ -422,9 +421,9 @@ func (k *stack) gre(encap scenario.Encapsulation) {
 	}
 }
 
-// udp adds the UDP header of a tunnel in an IP packet of a version: without checksum in
-// IPv4, as RFC 7348 and others have it, and with one in IPv6. Where the IP header is not
-// the tunnel's own, what follows is encrypted and not worth summing up (RFC 6935).
+// udp adds a tunnel's UDP header in an IP packet of the given version: without checksum in IPv4, as
+// in RFC 7348 and others, and with one in IPv6. If the IP header is the hosts' own, the payload is
+// encrypted and the checksum stays 0 (RFC 6935).
 func (k *stack) udp(port layers.UDPPort, header int, version uint8) {
 	k.fixAt(fixUDP, k.at)
 	u := &udpTunnel{UDP: layers.UDP{SrcPort: layers.UDPPort(k.s.entropy()), DstPort: port}}
@@ -437,7 +436,7 @@ func (k *stack) udp(port layers.UDPPort, header int, version uint8) {
 
 const udpLen = 8
 
-// udpTunnel is a UDP header with a checksum over one IP header, or none.
+// udpTunnel is a UDP header whose checksum covers one IP header, or without checksum.
 type udpTunnel struct {
 	layers.UDP
 	over gopacket.NetworkLayer
@@ -460,7 +459,7 @@ const (
 	vxlanHasNext = 0x04
 )
 
-// overUDP adds a UDP header and what follows it.
+// overUDP adds a UDP header and the tunnel header after it.
 func (k *stack) overUDP(encap scenario.Encapsulation) {
 	network := binary.BigEndian.AppendUint32(nil, networkID<<8)
 	switch encap {
@@ -486,8 +485,8 @@ func (k *stack) overUDP(encap scenario.Encapsulation) {
 	}
 }
 
-// gtpu adds GTP-U (3GPP TS 29.281) with a sequence number and, as an extension
-// header, the container of a PDU session (TS 38.415).
+// gtpu adds GTP-U (3GPP TS 29.281) with a sequence number and, as an extension header, a PDU
+// session container (TS 38.415).
 func (k *stack) gtpu() {
 	const version1, hasExtension, hasSequence, userPacket, pduSession = 0x30, 0x04, 0x02, 255, 0x85
 	k.udp(2152, outerHeader, k.st.Underlay)
@@ -503,7 +502,7 @@ func (k *stack) gtpu() {
 	k.raw(b)
 }
 
-// segments adds an IPv6 header and a segment routing header (RFC 8754) on the way to
+// segments adds an IPv6 header and a segment routing header (RFC 8754). The packet is on its way to
 // the last of two segments.
 func (k *stack) segments() {
 	const routing, segmentRouting = 43, 4
@@ -517,9 +516,8 @@ func (k *stack) segments() {
 	k.raw(b)
 }
 
-// esp adds ESP in transport mode (RFC 4303, RFC 4106): the initialization vector,
-// the transport header and all after it, two bytes of trailer and the integrity
-// check value follow.
+// esp adds ESP in transport mode (RFC 4303, RFC 4106). The initialization vector, the encrypted
+// transport segment, two trailer bytes and the integrity check value follow.
 func (k *stack) esp() {
 	const fixed, vector, trailer = 8, 8, 2
 	k.ip(0, k.st.IP, protocolESP)
@@ -530,8 +528,8 @@ func (k *stack) esp() {
 	k.encrypted(vector + k.transportLen() + trailer)
 }
 
-// psp adds PSP in transport mode (PSP Architecture Specification): UDP, the header
-// with its initialization vector; the rest is as in ESP.
+// psp adds PSP in transport mode (PSP Architecture Specification): UDP and the PSP header with its
+// initialization vector. The rest is as in ESP.
 func (k *stack) psp() {
 	const tcp, version0, always = 6, 0, 1
 	k.ip(0, k.st.IP, layers.IPProtocolUDP)
@@ -545,5 +543,5 @@ func (k *stack) psp() {
 	k.encrypted(k.transportLen())
 }
 
-// transportLen is the length of the TCP segment.
+// transportLen returns the length of the hosts' transport segment.
 func (k *stack) transportLen() int { return k.hostsLen() - k.f.ipLen(k.s.Style) }

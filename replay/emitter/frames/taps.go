@@ -12,41 +12,41 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// Taps are the places of a run where frames are captured, and where they go.
+// Taps holds the taps of a run and their outputs.
 type Taps struct {
 	List    []tap
-	At      [][]int32 // by port: the taps that stand behind it
+	At      [][]int32 // by port: taps on the link behind it
 	outputs []*captureFile
-	sender  *sender // takes the frames as they are, instead of files
+	sender  *sender // sends frames to an interface instead of files
 	from    int64   // start of the run, Unix ns
 }
 
-// tap is one place.
+// tap is one tap.
 type tap struct {
 	scenario.TapPlace
 	out        *captureFile
-	iface      uint32 // number in the file
+	iface      uint32 // interface number in the file
 	CaptureLen int
 	random     exact.Random
-	exact      bool // it makes no mistakes
+	exact      bool // without loss, duplicates, reordering or clock error
 
 	mirror *mirror
-	held   []byte // record that waits to be written, empty when none does
-	after  uint64 // so many records
+	held   []byte // delayed record, empty if none is held
+	after  uint64 // number of records to write before it
 
 	Stats TapStats
 }
 
-// TapStats is what a tap did. Frames = Captured - Duplicated + Lost.
+// TapStats counts the frames of a tap. Frames = Captured - Duplicated + Lost.
 type TapStats struct {
-	Frames     uint64 // that crossed the tap's links and carry CSIG, or any with CaptureUntagged
+	Frames     uint64 // frames on the tap's links that carry CSIG, or all with CaptureUntagged
 	Captured   uint64 // records written
 	Lost       uint64
 	Duplicated uint64
 	Reordered  uint64
 }
 
-// NewTaps places the taps of a scenario; they have no outputs yet.
+// NewTaps places the taps of a scenario. They have no outputs yet.
 func NewTaps(s *scenario.Scenario, points []scenario.Point) (*Taps, error) {
 	places, err := scenario.PlaceTaps(s, points)
 	if err != nil {
@@ -72,7 +72,7 @@ func NewTaps(s *scenario.Scenario, points []scenario.Point) (*Taps, error) {
 	return t, nil
 }
 
-// CreateFiles starts the capture files of a run, one for each tap or one for all.
+// CreateFiles creates the capture files of a run, one per tap or one for all.
 func (t *Taps) CreateFiles(s *scenario.Scenario, dir string) error {
 	create := func(base string, of []tap) error {
 		path := filepath.Join(dir, base+extensionOf(s))
@@ -93,7 +93,7 @@ func (t *Taps) CreateFiles(s *scenario.Scenario, dir string) error {
 	return nil
 }
 
-// extensionOf is that of capture files.
+// extensionOf returns the extension of capture files.
 func extensionOf(s *scenario.Scenario) string {
 	extension := ".pcapng"
 	if s.Classic {
@@ -121,8 +121,7 @@ func (t *Taps) Output(s *scenario.Scenario, w io.WriteCloser, path string, of []
 	return nil
 }
 
-// Packet writes what a tap sees of a frame at a time, and tells how many records
-// that makes.
+// Packet writes a frame as the tap sees it at ns and returns the number of records written.
 func (t *Taps) Packet(number int32, f *Framer, s *Segment, ns int64) (records int, err error) {
 	p := &t.List[number]
 	p.Stats.Frames++
@@ -158,7 +157,7 @@ func (t *Taps) Packet(number int32, f *Framer, s *Segment, ns int64) (records in
 	return records, nil
 }
 
-// clock is the tap's reading of a time, both Unix ns.
+// clock returns the tap's reading of a time; both are Unix ns.
 func (t *tap) clock(ns, from int64) int64 {
 	const second = 1e9
 	at := ns + t.Offset.Nanoseconds()
@@ -175,11 +174,10 @@ func (t *tap) clock(ns, from int64) int64 {
 	return max(at, 0)
 }
 
-// maxReorder is after how many records at most one is written that comes too late.
+// maxReorder is the largest number of records that may overtake a delayed one.
 const maxReorder = 8
 
-// writeInOrder writes a record, or keeps it until others are written. One waits at a
-// time.
+// writeInOrder writes a record, or holds it back until later ones are written. At most one is held.
 func (t *tap) writeInOrder(f *Framer, s *Segment, ns int64) error {
 	r := t.record(f, s, ns)
 	if len(t.held) == 0 && t.Reorder > 0 && t.random.Below(uint64(scenario.WholeShare)) < uint64(t.Reorder) {
@@ -198,7 +196,7 @@ func (t *tap) writeInOrder(f *Framer, s *Segment, ns int64) error {
 	return nil
 }
 
-// release writes the record that waits.
+// release writes the held record.
 func (t *tap) release() error {
 	if len(t.held) == 0 {
 		return nil
@@ -208,7 +206,7 @@ func (t *tap) release() error {
 	return err
 }
 
-// record is the tap's record of a frame, valid until the next one.
+// record returns the tap's record of a frame, valid until the next call.
 func (t *tap) record(f *Framer, s *Segment, ns int64) []byte {
 	length := s.Length
 	if t.mirror != nil {
@@ -228,7 +226,7 @@ func (t *tap) record(f *Framer, s *Segment, ns int64) []byte {
 	return t.out.end(b[:begin+size], size)
 }
 
-// Paths lists the capture files, in the order of the taps.
+// Paths returns the paths of the capture files in the order of the taps.
 func (t *Taps) Paths() []string {
 	paths := make([]string, len(t.outputs))
 	for i, c := range t.outputs {
@@ -237,7 +235,7 @@ func (t *Taps) Paths() []string {
 	return paths
 }
 
-// Close writes what waits and ends all captures.
+// Close writes held records and closes all captures.
 func (t *Taps) Close() error {
 	var errs []error
 	for i := range t.List {
@@ -256,9 +254,9 @@ func (t *Taps) Close() error {
 	return errors.Join(errs...)
 }
 
-// mirror is a session that a switch mirrors frames in: ERSPAN of type II or III in
-// GRE in IPv4 (draft-foschiano-erspan-03). It counts every frame, those that are
-// lost on the way too, so that gaps in its sequence are losses.
+// mirror is a switch's mirror session: ERSPAN of type II or III over GRE in IPv4
+// (draft-foschiano-erspan-03). It numbers every frame, including those lost on the way, so that
+// gaps in the sequence show losses.
 type mirror struct {
 	header   []byte // Ethernet, IPv4, GRE, ERSPAN
 	kind     int    // 2 or 3
@@ -268,12 +266,12 @@ type mirror struct {
 const (
 	greLen       = 8 // with sequence number
 	erspan2Len   = 8
-	erspan3Len   = 12 + 8 // with the platform's subheader
+	erspan3Len   = 12 + 8 // with the platform subheader
 	mirrorPrefix = EthernetLen + ipv4Len + greLen
 )
 
-// newMirror makes the session of the tap of a number: from a switch of that number
-// to the collector, both in 198.18.0.0/15.
+// newMirror returns the session of a tap, from the switch with the tap's number to the collector.
+// Both addresses are in 198.18.0.0/15.
 func newMirror(kind int, session uint16, number int) *mirror {
 	const gre, hasSequence, dontFragment = 47, 0x10, 0x40
 	from, to := 198<<24|18<<16|uint32(number+1), uint32(198<<24|19<<16|1)
@@ -307,8 +305,7 @@ func newMirror(kind int, session uint16, number int) *mirror {
 	return &mirror{header: h, kind: kind}
 }
 
-// append appends the headers before a mirrored frame. ns is the switch's clock, Unix
-// time.
+// append appends the headers of a mirrored frame. ns is the switch's clock, Unix time.
 func (m *mirror) append(b []byte, s *Segment, ns int64) []byte {
 	be := binary.BigEndian
 	begin := len(b)

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// errTooLong means that a frame does not fit the interface.
+// errTooLong means that a frame exceeds the interface's MTU.
 var errTooLong = errors.New("the frame is longer than the interface takes")
 
-// wire sends frames instead of writing them to files.
+// sender sends frames to an interface instead of writing them to files.
 type sender struct {
 	name  string
 	frame []byte
 	send  func(frame []byte) error
 	close func() error
 
-	ctx     context.Context // of the run that the wire belongs to
+	ctx     context.Context // ends waiting; it belongs to the run
 	pace    float64
 	started time.Time
 	first   int64 // time of the first frame, Unix ns of the simulation
 }
 
-// SendTo makes all taps send their frames through an interface, as fast as pace times the clock of
-// the simulation or, at 0, as they come. It takes until ctx ends.
+// SendTo makes all taps send their frames to an interface until ctx ends. pace is the speed
+// relative to the simulated clock; 0 sends as fast as frames come.
 func (t *Taps) SendTo(ctx context.Context, name string, pace float64) error {
 	send, closeSocket, err := openInterface(name)
 	if err != nil {
@@ -34,7 +34,7 @@ func (t *Taps) SendTo(ctx context.Context, name string, pace float64) error {
 	return nil
 }
 
-// packet sends a frame as a tap sees it, whole.
+// packet sends a frame in full length, as a tap sees it.
 func (w *sender) packet(t *tap, f *Framer, s *Segment, ns int64) error {
 	if err := w.wait(ns); err != nil {
 		return err
@@ -55,11 +55,10 @@ func (w *sender) packet(t *tap, f *Framer, s *Segment, ns int64) error {
 	return nil
 }
 
-// lead is how far frames may run ahead of their time: sleeping for each one would
-// make them late.
+// lead is how far frames may run ahead of their time. A sleep per frame would make them late.
 const lead = time.Millisecond
 
-// wait sleeps until the time of a frame has come.
+// wait sleeps until a frame is due.
 func (w *sender) wait(ns int64) error {
 	if w.pace == 0 {
 		return nil

@@ -18,7 +18,7 @@ func openInterface(name string) (send func([]byte) error, closeSocket func() err
 	if device.Flags&net.FlagUp == 0 {
 		return nil, nil, fmt.Errorf("it is down: ip link set %s up", name)
 	}
-	// A socket of no protocol receives nothing.
+	// A socket with protocol 0 receives nothing.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return nil, nil, fmt.Errorf("open packet socket: %w: run as root, or give the binary the capability: sudo setcap cap_net_raw+ep csigscope", err)
@@ -33,7 +33,7 @@ func openInterface(name string) (send func([]byte) error, closeSocket func() err
 	return func(frame []byte) error { return sendFrame(fd, frame) }, func() error { return unix.Close(fd) }, nil
 }
 
-// sendFrame waits a little when the interface's queue is full.
+// sendFrame retries for up to 5 seconds while the interface's queue is full.
 func sendFrame(fd int, frame []byte) error {
 	const patience, step = 5 * time.Second, 20 * time.Microsecond
 	for waited := time.Duration(0); ; waited += step {
