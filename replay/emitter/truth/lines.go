@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// File is the name of the file that holds the truth.
+// File is the file name of the truth.
 const File = "truth.ndjson"
 
 // Kinds of lines in truth.ndjson.
@@ -41,8 +41,8 @@ type Header struct {
 	Taps          []Tap             `json:"taps"`
 }
 
-// Tap is a tap: how badly it captured, and what came of it. Cells and ports tell
-// what happened; of that, a tap has captured all but what it lost.
+// Tap describes a tap's clock errors and its counts. Cells and ports describe the fabric itself, so
+// they include frames that the tap lost.
 type Tap struct {
 	Name     string `json:"name"`
 	Place    string `json:"place"`
@@ -50,15 +50,15 @@ type Tap struct {
 	DriftPPB int64  `json:"drift_ppb"`
 	JitterNS int64  `json:"jitter_ns"`
 
-	Frames     uint64 `json:"frames"`   // that crossed its links and were to be captured
+	Frames     uint64 `json:"frames"`   // frames to capture on its links
 	Captured   uint64 `json:"captured"` // frames - lost + duplicated
 	Lost       uint64 `json:"lost"`
 	Duplicated uint64 `json:"duplicated"`
 	Reordered  uint64 `json:"reordered"`
 }
 
-// Cell is what happened in one window between two groups, for one signal and
-// source. Values are in the signal's stored unit.
+// Cell sums up one window between two groups for one signal and source. Values are in the signal's
+// stored unit.
 type Cell struct {
 	Kind         string    `json:"kind"`
 	WindowStart  time.Time `json:"window_start"`
@@ -68,32 +68,32 @@ type Cell struct {
 	SrcGroup     string    `json:"src_group"`
 	DstGroup     string    `json:"dst_group"`
 	Observations uint64    `json:"observations"`
-	Trimmed      uint64    `json:"trimmed,omitempty"`  // with the D bit; they count in nothing else
-	Inserted     uint64    `json:"inserted,omitempty"` // of tags that no sender made
+	Trimmed      uint64    `json:"trimmed,omitempty"`  // with the D bit; counted in no other field
+	Inserted     uint64    `json:"inserted,omitempty"` // tags that no sender made
 
-	// TruthMode is what the tags say, as they were written.
+	// Mode counts the tags as they were written.
 	Mode
-	// Agree is how many tags say what a faithful fabric would have written, and Faithful
-	// what all of them would say then. Absent where all devices are complete.
+	// Agree counts the tags that equal a faithful fabric's, Faithful the tags of a faithful fabric.
+	// Both are absent if all devices are complete.
 	Agree    *uint64   `json:"agree,omitempty"`
 	Faithful *Faithful `json:"faithful,omitempty"`
 }
 
-// Faithful is what the tags of senders would say in a fabric of complete devices
-// with the same queues: the true bottlenecks. Inserted tags are not among them.
+// Faithful counts the senders' tags as a fabric of complete devices with the same queues would
+// write them: the true bottlenecks. It leaves out inserted tags.
 type Faithful struct {
 	Observations uint64 `json:"observations"`
 	Mode
 }
 
-// Mode is what tags or reflections say together.
+// Mode sums up tags or reflections.
 type Mode struct {
 	Untouched uint64 `json:"untouched"`
 	Heavy     uint64 `json:"heavy"`
 	Sum       uint64 `json:"sum"`
 	HeavySum  uint64 `json:"heavy_sum"`
 
-	// The mode of the bottleneck; absent when nothing was heavy.
+	// The mode of the bottleneck, absent if nothing was heavy.
 	Bottleneck      string            `json:"bottleneck,omitempty"`
 	BottleneckCount uint64            `json:"bottleneck_count,omitempty"`
 	BottleneckValue *float64          `json:"bottleneck_value,omitempty"`
@@ -102,7 +102,7 @@ type Mode struct {
 	Ports           map[string]uint64 `json:"ports,omitempty"` // heavy observations by port
 }
 
-// Port is what one switch port did in one window.
+// Port sums up one switch port in one window.
 type Port struct {
 	Kind          string    `json:"kind"`
 	WindowStart   time.Time `json:"window_start"`
@@ -113,24 +113,24 @@ type Port struct {
 	Drops         uint64    `json:"drops"`
 	MaxQueueBytes uint64    `json:"max_queue_bytes"`
 
-	Trimmed  uint64 `json:"trimmed,omitempty"`  // packets that were cut to their headers
-	Discards uint64 `json:"discards,omitempty"` // tagged packets that the device dropped
+	Trimmed  uint64 `json:"trimmed,omitempty"`  // packets cut to their headers
+	Discards uint64 `json:"discards,omitempty"` // tagged packets dropped by the device
 	Stripped uint64 `json:"stripped,omitempty"` // tags
 	Inserted uint64 `json:"inserted,omitempty"` // tags
 }
 
-// Flow is one connection of the run, with both directions' packets.
+// Flow is one connection of the run, with the packets of both directions.
 type Flow struct {
 	Kind    string `json:"kind"`
-	Src     string `json:"src"` // host that sends data
+	Src     string `json:"src"` // sending host
 	Dst     string `json:"dst"`
 	SrcIP   string `json:"src_ip"`
 	DstIP   string `json:"dst_ip"`
 	SrcPort uint16 `json:"src_port"`
 	DstPort uint16 `json:"dst_port"`
 
-	Forward []string `json:"forward"` // ports of switches that data passes
-	Reverse []string `json:"reverse"` // and acknowledgements
+	Forward []string `json:"forward"` // switch ports that the data passes
+	Reverse []string `json:"reverse"` // switch ports that the acknowledgements pass
 
 	// Sent = Delivered + Dropped + InFlight.
 	Sent      uint64 `json:"sent"`
@@ -140,13 +140,12 @@ type Flow struct {
 	Trimmed   uint64 `json:"trimmed,omitempty"`
 }
 
-// Behavior is one port that behaves otherwise than a complete device, or a host
-// that forges tags.
+// Behavior names a port that differs from a complete device's, or a host that forges tags.
 type Behavior struct {
 	Kind    string    `json:"kind"`
 	Device  string    `json:"device"`
 	Port    string    `json:"port,omitempty"`
-	What    string    `json:"what"` // kind of Behavior
+	What    string    `json:"what"` // kind of scenario.Behavior
 	Signals []string  `json:"signals,omitempty"`
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
@@ -185,16 +184,15 @@ func newHeader(s *scenario.Scenario, taps []Tap) Header {
 	return h
 }
 
-// Visitor takes the lines of a truth file; nil members are skipped. Each call
-// owns its argument.
+// Visitor receives the lines of a truth file; nil members are skipped. Each call owns its argument.
 type Visitor struct {
 	Header func(Header) error
 	Cell   func(Cell) error
-	// Physical takes the physical truth of cells.
+	// Physical receives the physical truth of cells.
 	Physical func(Physical) error
 	Port     func(Port) error
 	Flow     func(Flow) error
-	// Behavior takes lines of the kinds device and fault.
+	// Behavior receives lines of the kinds device and fault.
 	Behavior func(Behavior) error
 }
 
@@ -248,7 +246,7 @@ func visit[T any](b []byte, f func(T) error) error {
 	return f(t)
 }
 
-// TraceFile is the name of the file that Scenario.FlowTrace asks for.
+// TraceFile is the file name of the trace that Scenario.FlowTrace requests.
 const TraceFile = "flows.ndjson"
 
 // Kinds of lines in flows.ndjson.
@@ -257,49 +255,50 @@ const (
 	TraceSampleKind = "sample"
 )
 
-// TraceFlow describes a flow; those of all flows come first in flows.ndjson.
+// TraceFlow describes a flow. All flows come first in flows.ndjson.
 type TraceFlow struct {
 	Kind    string `json:"kind"`
-	Flow    int    `json:"flow"` // from 1
-	Src     string `json:"src"`  // names of hosts
+	Flow    int    `json:"flow"` // counted from 1
+	Src     string `json:"src"`  // host name
 	Dst     string `json:"dst"`
 	SrcIP   string `json:"src_ip"`
 	DstIP   string `json:"dst_ip"`
 	SrcPort uint16 `json:"src_port"`
 	DstPort uint16 `json:"dst_port"`
-	// Transport is pony for flows over UDP, whose acknowledgements keep the ports.
+	// Transport is pony for flows over UDP. Their acknowledgements use the same port order as the
+	// data.
 	Transport scenario.Transport `json:"transport,omitempty"`
 	Control   scenario.Control   `json:"control,omitempty"`
-	// Path is the switch ports that data passes, in order.
+	// Path lists the switch ports that the data passes, in order.
 	Path []string `json:"path"`
-	// IdleRoundTripNS is what a packet and its acknowledgement take without queues.
+	// IdleRoundTripNS is the round-trip time of a packet without queues.
 	IdleRoundTripNS int64 `json:"idle_round_trip_ns"`
-	// TargetNS is the sender's target delay without flow scaling: of the round trip,
-	// or of the worst hop.
+	// TargetNS is the sender's target delay without flow scaling, for the round trip or for the
+	// worst hop.
 	TargetNS int64 `json:"target_ns,omitempty"`
 }
 
-// TraceSample is what a flow did in one interval. Delays are means, absent without
-// packets to measure them.
+// TraceSample sums up one flow in one interval. Delays are means; they are absent if no packet
+// measured them.
 type TraceSample struct {
 	Kind       string    `json:"kind"`
 	Start      time.Time `json:"start"`
 	IntervalNS int64     `json:"interval_ns"`
 	Flow       int       `json:"flow"`
-	// Bytes is the data that arrived at the receiver, headers not included.
+	// Bytes counts the data that arrived at the receiver, without headers.
 	Bytes   uint64 `json:"bytes"`
 	Packets uint64 `json:"packets"`
-	// OneWayNS is from the sender's link to the receiver, RoundTripNS from there to
-	// the acknowledgement's arrival.
+	// OneWayNS is measured from the sender's link to the receiver, RoundTripNS from there to the
+	// arrival of the acknowledgement.
 	OneWayNS    int64 `json:"one_way_ns,omitempty"`
 	RoundTripNS int64 `json:"round_trip_ns,omitempty"`
-	// WorstHopNS is max(PD) as reflections told the sender.
+	// WorstHopNS is max(PD) as reflected to the sender.
 	WorstHopNS int64 `json:"worst_hop_ns,omitempty"`
 	// WindowMilli is the congestion window in thousandths of packets.
 	WindowMilli int64 `json:"window_milli,omitempty"`
 }
 
-// TraceVisitor takes the lines of flows.ndjson; nil members are skipped.
+// TraceVisitor receives the lines of flows.ndjson; nil members are skipped.
 type TraceVisitor struct {
 	Flow   func(TraceFlow) error
 	Sample func(TraceSample) error

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// PhysicalKind is the kind of a Physical line.
+// PhysicalKind is the kind of Physical lines.
 const PhysicalKind = "physical"
 
-// Physical is which switch port was physically tightest in one window for the packets
-// between two groups. It comes from the state of ports alone: how long their links were
-// busy, and how long their queues were. No meter, quantization table or tag takes part, so
-// a wrong one shows against it. Ports are those that packets which tags may measure
-// entered in the window, dropped ones included; of equals the first one of a path counts.
+// Physical names the physically tightest switch port in one window for the packets between two
+// groups. It follows from the ports' state alone: busy time of links and length of queues. No
+// meter, quantization table or tag takes part, so a wrong one becomes visible. The candidates are
+// the ports that measurable packets entered in the window, including packets dropped there. On a
+// tie the first port of the path wins.
 type Physical struct {
 	Kind        string    `json:"kind"`
 	WindowStart time.Time `json:"window_start"`
@@ -21,24 +21,24 @@ type Physical struct {
 	SrcGroup    string    `json:"src_group"`
 	DstGroup    string    `json:"dst_group"`
 
-	MinABW      Tightest `json:"min_abw"`       // kbit/s that were free, averaged over the window
+	MinABW      Tightest `json:"min_abw"`       // free kbit/s, averaged over the window
 	MinABWRatio Tightest `json:"min_abw_ratio"` // the same in ppm of the capacity
 	MaxDelay    Tightest `json:"max_delay"`     // ns that the longest queue takes to drain
 	MaxNQD      Tightest `json:"max_nqd"`       // longest queue in ppm of the buffer
 }
 
-// Tightest is the tightest port by one measure, and its value.
+// Tightest is the tightest port by one measure, with its value.
 type Tightest struct {
 	Port  string  `json:"port"`
 	Value float64 `json:"value"`
 }
 
-// measures of a port's state, as in Physical; the signs make the largest the tightest.
+// measures of a port's state, in the order of Physical. Their signs make the largest the tightest.
 type measures [4]float64
 
 var tighterBy = measures{-1, -1, 1, 1}
 
-// measure is the state of a port in the present window.
+// measure returns the state of a port in the present window.
 func (t *Recorder) measure(port int32, s *PortStats) measures {
 	p := &t.topology.Ports[port]
 	window := t.windowNS * 1000
@@ -49,7 +49,7 @@ func (t *Recorder) measure(port int32, s *PortStats) measures {
 	}
 }
 
-// tightest is what is known of a cell in the present window.
+// tightest holds the tightest ports of a cell in the present window.
 type tightest struct {
 	seen   bool
 	ports  [4]int32
@@ -65,8 +65,8 @@ func (c *tightest) add(port int32, now measures) {
 	c.seen = true
 }
 
-// closePhysical writes the physical truth of the present window. paths yields cells with
-// the ports of switches that their packets entered, in the order of the path.
+// closePhysical writes the physical truth of the present window. paths yields each cell with the
+// switch ports that its packets entered, in path order.
 func (t *Recorder) closePhysical(start time.Time, paths iter.Seq2[int32, []int32], counts func(port int) *[2]PortStats) error {
 	for cell, ports := range paths {
 		for _, p := range ports {

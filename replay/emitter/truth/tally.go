@@ -11,34 +11,33 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// Mark is the tag or the reflection that a packet carries, with the memory of who
-// wrote it, which no packet has.
+// Mark is a packet's tag or reflection, together with its writer, which real packets do not carry.
 type Mark struct {
-	Code   uint32 // of the quantization table
-	Writer int32  // port that replaced the tag last; scenario.None if it is untouched
-	// What a faithful fabric would have written, kept where any port is not, and flags:
-	// the D bit and others that no packet has.
-	Faith       uint32 // code in the low bits
+	Code   uint32 // index in the quantization table
+	Writer int32  // last port that replaced the tag; scenario.None if untouched
+	// The tag that a faithful fabric would have written, kept if any port is unfaithful, and flags:
+	// the D bit and others that no real packet carries.
+	Faith       uint32 // code in the low bits, flags above
 	FaithWriter int32
 	LM          uint16
 	Signal      uint8 // index in Scenario.Signals
-	Set         bool  // the packet carries one
+	Set         bool  // the packet carries a tag or reflection
 }
 
 // Flags of Mark.Faith, above the 20 bits of codes.
 const (
 	FlagTrimmed  = 1 << 31 // the D bit
-	FlagCut      = 1 << 30 // trimmed by the queue that it is in
-	FlagInserted = 1 << 29 // no sender made the tag
+	FlagCut      = 1 << 30 // trimmed by the present queue
+	FlagInserted = 1 << 29 // the tag has no sender
 	FlagReserved = 1 << 28 // a reserved bit is set
-	FlagDoubled  = 1 << 27 // another tag stands before it
+	FlagDoubled  = 1 << 27 // another tag precedes this one
 	faithBits    = 1<<20 - 1
 )
 
-// Is tells whether the mark has a flag.
+// Is reports whether the mark has a flag.
 func (m *Mark) Is(flag uint32) bool { return m.Faith&flag != 0 }
 
-// FaithCode is the code that a faithful fabric would have written.
+// FaithCode returns the code that a faithful fabric would have written.
 func (m *Mark) FaithCode() uint32 { return m.Faith & faithBits }
 
 // SetFaith sets the code that a faithful fabric would have written, and its writer.
@@ -46,25 +45,25 @@ func (m *Mark) SetFaith(code uint32, writer int32) {
 	m.Faith, m.FaithWriter = m.Faith&^faithBits|code, writer
 }
 
-// SameOnWire tells whether receivers can tell two marks apart.
+// SameOnWire reports whether two marks look the same to receivers.
 func (m *Mark) SameOnWire(o *Mark) bool {
 	return m.Set == o.Set && m.Code == o.Code && m.LM == o.LM && m.Signal == o.Signal &&
 		(m.Writer == scenario.None) == (o.Writer == scenario.None) && m.Is(FlagTrimmed) == o.Is(FlagTrimmed) &&
 		m.Is(FlagReserved) == o.Is(FlagReserved)
 }
 
-// Forged is the writer of a tag whose sender did not write the initial value.
+// Forged is the writer of a tag whose sender wrote a value other than the initial one.
 const Forged = -2
 
-// tally adds up one cell, signal and source in one window.
+// tally sums up one cell, signal and source in one window.
 type tally struct {
 	observations, untouched, heavy, sum, heavySum uint64
 	trimmed, inserted, agree                      uint64
-	ports                                         []portTally // as met
+	ports                                         []portTally // in order of first appearance
 }
 
-// portTally is what tags named one location: a port, or locator metadata that is no
-// single port's (see named).
+// portTally counts the tags that name one location: a port, or a locator metadata value that
+// belongs to no single port (see named).
 type portTally struct {
 	port              int32
 	all               uint64 // observations that name it
@@ -83,7 +82,7 @@ func (a *tally) port(n int32) *portTally {
 
 func (a *tally) reset() { *a = tally{ports: a.ports[:0]} }
 
-// count adds a value that names a location.
+// count adds a value whose tag names a location.
 func (a *tally) count(value uint64, code uint32, location int32, heavy *scenario.CodeRange) {
 	p := a.port(location)
 	p.all++
@@ -114,7 +113,7 @@ func (t *Recorder) Observe(now int64, cell int32, m *Mark, source int) {
 	a.count(value, m.Code, m.Writer, &s.Heavy[m.Writer])
 }
 
-// watch counts what was written beside what a faithful fabric would have written.
+// watch counts a tag as written and as a faithful fabric would have written it.
 func (t *Recorder) watch(a, faithful *tally, m *Mark) {
 	s := &t.signals[m.Signal]
 	if m.Is(FlagInserted) {
@@ -132,8 +131,8 @@ func (t *Recorder) watch(a, faithful *tally, m *Mark) {
 	a.add(s, m, m.Code, m.Writer, named(s, m))
 }
 
-// add counts a mark by a code and who wrote it. Of trimmed packets only the number
-// counts: their value is that of a part of the path.
+// add counts a mark with the given code and writer. Trimmed packets are only counted, since their
+// value covers just a part of the path.
 func (a *tally) add(s *scenario.Signal, m *Mark, code uint32, writer, location int32) {
 	a.observations++
 	if m.Is(FlagTrimmed) {
@@ -187,7 +186,7 @@ func (t *Recorder) cellLine(start time.Time, cell int32, signal, source int, a *
 	}
 }
 
-// mode is what a tally says of bottlenecks.
+// mode returns the bottleneck mode of a tally.
 func (t *Recorder) mode(signal int, a *tally) Mode {
 	line := Mode{Untouched: a.untouched, Heavy: a.heavy, Sum: a.sum, HeavySum: a.heavySum}
 	if a.heavy == 0 {
@@ -218,7 +217,8 @@ func (t *Recorder) mode(signal int, a *tally) Mode {
 	return line
 }
 
-// locationName is a port, or "lm:N" for locator metadata that is no single port's.
+// locationName returns the port's name, or "lm:N" for locator metadata that belongs to no single
+// port.
 func (t *Recorder) locationName(location int32) string {
 	if location < 0 {
 		return fmt.Sprintf("lm:%d", lmOf(location))
@@ -231,7 +231,7 @@ func (t *Recorder) compare(x, y portTally, d csig.Direction) int {
 	if x.heavy != y.heavy || x.heavy == 0 {
 		return cmp.Compare(y.heavy, x.heavy)
 	}
-	// Among equal counts the sums order as the means do.
+	// With equal counts, the order of sums is the order of means.
 	byMean := cmp.Compare(x.sumOfHeavy, y.sumOfHeavy)
 	if d == csig.Max {
 		byMean = -byMean
@@ -239,7 +239,7 @@ func (t *Recorder) compare(x, y portTally, d csig.Direction) int {
 	return cmp.Or(byMean, cmp.Compare(t.locationID(x.port), t.locationID(y.port)), cmp.Compare(x.port, y.port))
 }
 
-// locationID of locator metadata that is no port's comes after all ports'.
+// locationID sorts locator metadata without a single port after all ports.
 func (t *Recorder) locationID(location int32) aggregate.LocationID {
 	if location < 0 {
 		return ^aggregate.LocationID(0)
@@ -247,14 +247,14 @@ func (t *Recorder) locationID(location int32) aggregate.LocationID {
 	return t.location[location]
 }
 
-// lmBase and below are locations that are no single port: lmBase minus the locator
-// metadata.
+// lmBase is the highest location that is not a single port: locator metadata N has location
+// lmBase-N.
 const lmBase = -16
 
 func lmOf(location int32) uint16 { return uint16(lmBase - location) }
 
-// named is the location that a tag names: the port that wrote it, if it wrote what it
-// is configured with, otherwise the only port that is configured with the LM.
+// named returns the location that a tag names: its writer, if the writer used its configured LM,
+// else the only port configured with that LM.
 func named(s *scenario.Signal, m *Mark) int32 {
 	lm := m.LM & s.LmMask
 	if m.Writer >= 0 && s.Metadata[m.Writer]&s.LmMask == lm {

@@ -1,30 +1,28 @@
-// Package truth keeps what the simulation says is true, writes it to File, and reads it. It must
-// never know frames, and never how observations are aggregated or stored: tests hold those
-// packages against it.
+// Package truth records the simulation's true state, writes it to File, and reads it back. It knows
+// the lines of that file. It must never know frames, nor how observations are aggregated or stored:
+// tests compare those packages with it.
 //
-// File has one JSON object a line; Read reads it. In order:
+// File has one JSON object per line; Read parses it. In order:
 //
-//   - kind header (Header): the scenario, units, and the definition of each number.
-//   - kind device and fault (Behavior): one for each port that behaves otherwise
-//     than a complete device, or host that forges tags, with from and to.
-//   - for each window, kind cell (Cell): what the tags and the reflections of one
-//     signal between two racks say as they were written, after quantization and after
-//     faults, and the mode of the bottleneck that follows from it. Where some device may
-//     be unfaithful, or tags may be frozen, each line also has faithful, the same for what
-//     devices with complete support would have written into the senders' tags with the
-//     same queues (the true bottleneck), and agree, the number of observations in which
-//     both are the same. A tag that names no port by what is configured is counted at
-//     "lm:N". Stripped and discarded tags make no observation at all: ports count them.
-//   - then kind physical (Physical): for each cell, the port that was physically tightest
-//     by its own state. Where it contradicts the cell's lines, a meter, a device or the
-//     averaging over other intervals is why.
-//   - then kind port (Port): load, bytes, longest queue, and packets dropped,
-//     trimmed, discarded, stripped of their tag or given one.
-//   - in the end, kind flow (Flow): the ports that each connection's data and
-//     acknowledgements passed, and where its packets are.
+//   - kind header (Header): the scenario, the units, and a definition of each number.
+//   - kind device and fault (Behavior): one for each port that differs from a complete device's, or
+//     host that forges tags, with from and to.
+//   - for each window, kind cell (Cell): the tags and reflections of one signal between two racks
+//     as written, after quantization and faults, with the resulting mode of the bottleneck. If a
+//     device may be unfaithful or tags may be frozen, each line also has faithful, the senders'
+//     tags as complete devices would have written them with the same queues (the true bottleneck),
+//     and agree, the number of observations in which both are equal. A tag that names no configured
+//     port is counted at "lm:N". Stripped and discarded tags yield no observation; ports count
+//     them.
+//   - then kind physical (Physical): for each cell, the tightest port by the ports' own state. If
+//     it contradicts the cell's lines, the reason is a meter, a device, or averaging over other
+//     intervals.
+//   - then kind port (Port): load, bytes, longest queue, and the number of packets that were
+//     dropped, trimmed, discarded, stripped of their tag or given one.
+//   - at the end, kind flow (Flow): the ports on the path of each connection's data and
+//     acknowledgements, and the fate of its packets.
 //
-// Memory for the truth is bounded by the cells, ports and flows of the scenario: only two
-// windows are kept at a time.
+// Memory is bounded by the scenario's cells, ports and flows: only two windows are kept at a time.
 package truth
 
 import (
@@ -48,36 +46,35 @@ import (
 
 var storedUnits = map[csig.Unit]string{csig.BitPerSecond: "kbit/s", csig.Ratio: "ppm", csig.Nanosecond: "ns"}
 
-// Recorder keeps what happens in the present window and in the next one: a port's last
-// packet of a window is known only when it arrives at the next hop, a little after
-// the window's end.
+// Recorder records the present window and the next one. A port's last packet of a window is known
+// only when it arrives at the next hop, shortly after the window's end.
 type Recorder struct {
 	scenario *scenario.Scenario
 	topology *scenario.Topology
 	signals  []scenario.Signal
-	cells    [][2]int32 // racks
-	order    []int32    // of cells in the file
+	cells    [][2]int32 // pairs of racks
+	order    []int32    // cells in file order
 	location []aggregate.LocationID
 
-	file   *os.File // nil without one
-	header int      // bytes of its first line
+	file   *os.File // nil if there is none
+	header int      // length of the first line in bytes
 	out    *bufio.Writer
 	json   *json.Encoder
 
 	windowNS int64
 	startNS  int64 // Unix time of the simulation's start
 	window   int64 // number of the present window since 1970
-	End      int64 // of the present window, ps since the start
+	End      int64 // end of the present window, ps since the start
 	grace    int64
-	half     int // which of the two halves is the present one
+	half     int // index of the present half
 	halves   [2][]tally
-	faithful [2][]tally // of what a faithful fabric would have written; watchful runs only
+	faithful [2][]tally // tags of a faithful fabric; watchful runs only
 	watchful bool
 	tightest []tightest // by cell
 	Partials uint64
 }
 
-// New keeps the truth to itself until it has a file.
+// New returns a recorder that discards its lines until Create gives it a file.
 func New(s *scenario.Scenario, t *scenario.Topology, signals []scenario.Signal, cells [][2]int32) *Recorder {
 	tr := &Recorder{
 		scenario: s, topology: t, signals: signals, cells: cells,
@@ -109,7 +106,7 @@ func New(s *scenario.Scenario, t *scenario.Topology, signals []scenario.Signal, 
 	return tr
 }
 
-// Side is which half an event at the time now belongs to.
+// Side returns the half to which an event at time now belongs.
 func (t *Recorder) Side(now int64) int {
 	if now >= t.End {
 		return t.half ^ 1
@@ -117,7 +114,7 @@ func (t *Recorder) Side(now int64) int {
 	return t.half
 }
 
-// Sent books a packet's time on a link, and its bytes in proportion.
+// Sent adds a packet's time on a link, and its bytes in proportion to the time in each window.
 func (t *Recorder) Sent(p *[2]PortStats, from, to int64, bytes uint64) {
 	first := &p[t.half]
 	switch {
@@ -136,12 +133,12 @@ func (t *Recorder) Sent(p *[2]PortStats, from, to int64, bytes uint64) {
 	}
 }
 
-// Due tells whether the present window can be written.
+// Due reports whether the present window is complete.
 func (t *Recorder) Due(now int64) bool { return now >= t.End+t.grace }
 
-// CloseWindow writes the present window and turns to the next. counts gives it those of a port:
-// those of switches come first, then the interfaces of hosts, which the file leaves out. paths
-// are those of the window, as closePhysical takes them.
+// CloseWindow writes the present window and moves to the next. counts returns a port's counts:
+// switch ports come first, then host interfaces, which the file leaves out. paths lists the
+// window's paths, as in closePhysical.
 func (t *Recorder) CloseWindow(counts func(port int) *[2]PortStats, paths iter.Seq2[int32, []int32]) error {
 	start := time.Unix(0, t.window*t.windowNS).UTC()
 	for _, cell := range t.order {
@@ -180,10 +177,10 @@ func (t *Recorder) portLine(start time.Time, i int, s *PortStats) Port {
 	}
 }
 
-// FileBuffer is how many bytes of a file wait to be written together.
+// FileBuffer is the write buffer of a file in bytes.
 const FileBuffer = 1 << 20
 
-// Create makes the truth write its lines to a file.
+// Create directs the truth's lines to a file.
 func (t *Recorder) Create(path string, taps []Tap) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -206,14 +203,14 @@ func (t *Recorder) Create(path string, taps []Tap) error {
 	return nil
 }
 
-// What the counts of a tap may grow by in the header.
+// Room for a tap's counts to grow in the header.
 const (
 	tapCounts = 5
 	maxDigits = 20
 )
 
-// headerLine is the first line of the file with a line end, filled up with blanks to
-// the size. It is written again when it is known what taps did.
+// headerLine returns the first line of the file, padded with blanks to size. Close overwrites it
+// with the taps' final counts.
 func (t *Recorder) headerLine(taps []Tap, size int) ([]byte, error) {
 	line, err := json.Marshal(newHeader(t.scenario, taps))
 	if err != nil {
@@ -223,7 +220,7 @@ func (t *Recorder) headerLine(taps []Tap, size int) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// Close writes what taps did into the header and ends the file, if there is one.
+// Close writes the taps' counts into the header and closes the file, if there is one.
 func (t *Recorder) Close(taps []Tap) error {
 	if t.file == nil {
 		return nil
@@ -240,8 +237,8 @@ func (t *Recorder) Close(taps []Tap) error {
 	return nil
 }
 
-// Behaviors writes which ports are not those of complete devices, and when. items are those of the
-// scenario, ports those that each selects.
+// Behaviors writes which ports differ from a complete device's, and when. items are the scenario's
+// behaviors, ports the ports that each one selects.
 func (t *Recorder) Behaviors(items []scenario.Behavior, ports [][]int32) error {
 	at := func(d time.Duration) time.Time { return time.Unix(0, t.startNS).UTC().Add(d) }
 	for i := range items {
@@ -267,7 +264,7 @@ func (t *Recorder) Behaviors(items []scenario.Behavior, ports [][]int32) error {
 	return nil
 }
 
-// Flow writes where a flow went.
+// Flow writes one flow.
 func (t *Recorder) Flow(line Flow) error {
 	if err := t.json.Encode(line); err != nil {
 		return fmt.Errorf("write truth: %w", err)
@@ -275,11 +272,11 @@ func (t *Recorder) Flow(line Flow) error {
 	return nil
 }
 
-// PortStats is the truth about a port in one window.
+// PortStats counts a port's traffic in one window.
 type PortStats struct {
 	bytes    uint64
 	busy     int64  // ps
-	Drops    uint64 // by a full buffer
+	Drops    uint64 // dropped by a full buffer
 	MaxQueue uint64
 
 	Discards, Stripped, Inserted, Trimmed uint64
