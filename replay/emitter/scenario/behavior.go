@@ -11,35 +11,34 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/exact"
 )
 
-// Behavior makes ports differ from those of a device with complete native support.
-// Where several apply to a port at a time, later ones take precedence over earlier
-// ones that exclude them.
+// Behavior makes ports differ from those of a device with complete native support. If several apply
+// to a port at a time, a later one overrides earlier ones that exclude it.
 type Behavior struct {
-	// Match is a pattern (path.Match) of devices "spine*", ports "leaf3:up*" or, for
-	// the kind forge, hosts.
+	// Match is a path.Match pattern of devices "spine*", ports "leaf3:up*" or, for the kind forge,
+	// hosts.
 	Match string `yaml:"match"`
-	// Peer, unless empty, is a pattern of the devices or hosts that ports must face.
+	// Peer, if set, is a pattern of the devices or hosts that the ports must face.
 	Peer string `yaml:"peer,omitempty"`
 	Kind string `yaml:"kind"`
-	// Signals it is about, by name; empty: all. Of limited, those that remain.
+	// Signals lists the affected signals by name; empty: all. For limited, the supported ones.
 	Signals []string `yaml:"signals,omitempty,flow"`
 
-	// Start and End of the time in which it holds; End 0: to the end of the run. A
-	// change takes effect for what reaches the end of its link from then on.
+	// Start and End bound the time in which it holds; End 0: the end of the run. A change applies
+	// to packets that reach the end of their link after it.
 	Start time.Duration `yaml:"start,omitempty"`
 	End   time.Duration `yaml:"end,omitempty"`
 
-	// Values are quantities by signal: {min_abw: 20Gbps, max_delay: 18us}.
+	// Values maps signals to quantities: {min_abw: 20Gbps, max_delay: 18us}.
 	Values map[string]string `yaml:"values,omitempty,flow"`
-	LM     *uint16           `yaml:"lm,omitempty"`    // of wrong-lm and forge
-	Every  time.Duration     `yaml:"every,omitempty"` // of software: cadence, default 100 ms; of metering: interval
-	ABW    Estimator         `yaml:"abw,omitempty"`   // of metering; default the scenario's
+	LM     *uint16           `yaml:"lm,omitempty"`    // wrong-lm and forge
+	Every  time.Duration     `yaml:"every,omitempty"` // software: cadence, default 100 ms; metering: interval
+	ABW    Estimator         `yaml:"abw,omitempty"`   // metering; default the scenario's
 	OneIn  int               `yaml:"one_in,omitempty"`
-	Shift  int               `yaml:"shift,omitempty"` // of misbucketed: codes by which the table is off
+	Shift  int               `yaml:"shift,omitempty"` // misbucketed: codes by which the table is off
 }
 
-// Kinds of behaviour of devices: the levels of support of section 6.2 and the roles
-// of draft-tian-ccwg-ibcs-datapath-processing-00 (IBCS), section 4. DeviceKinds describes them.
+// Kinds of device behavior: the support levels of section 6.2 and the roles of
+// draft-tian-ccwg-ibcs-datapath-processing-00 (IBCS), section 4. DeviceKinds describes them.
 const (
 	Complete    = "complete"
 	Software    = "software"
@@ -73,24 +72,24 @@ const (
 	Forge        = "forge"
 )
 
-// Watchful tells whether tags may say what those of a fabric of complete devices would
-// not, or carry a D bit.
+// Watchful reports whether tags may differ from those of a fabric of complete devices, or carry a D
+// bit.
 func (s *Scenario) Watchful() bool {
 	return s.Freezes() || s.ReplaceInitial || len(s.Devices)+len(s.Faults) > 0
 }
 
-// Freezes tells whether trimmed packets have a D bit.
+// Freezes reports whether trimmed packets have a D bit.
 func (s *Scenario) Freezes() bool { return s.TrimBuffer > 0 && s.Layout.Profile == csig.UEC050 }
 
-// Behaviors are those of devices, then faults.
+// Behaviors returns the behaviors of devices, then the faults.
 func (s *Scenario) Behaviors() []Behavior { return slices.Concat(s.Devices, s.Faults) }
 
-// HashesTags tells whether some device's hash sees tags.
+// HashesTags reports whether any device includes tags in its hash.
 func (s *Scenario) HashesTags() bool {
 	return slices.ContainsFunc(s.Faults, func(b Behavior) bool { return b.Kind == TagHash })
 }
 
-// SpoilHashes tells devices whose hash sees tags.
+// SpoilHashes marks the devices whose hash includes tags.
 func (t *Topology) SpoilHashes(s *Scenario) {
 	for i := range s.Faults {
 		if s.Faults[i].Kind != TagHash {
@@ -102,11 +101,10 @@ func (t *Topology) SpoilHashes(s *Scenario) {
 	}
 }
 
-// maxBehaviors bounds the lists of a scenario, each entry of which is held against
-// every port.
+// maxBehaviors bounds the lists of a scenario, since each entry is compared with every port.
 const maxBehaviors = 1024
 
-// checkBehaviors checks what needs no topology.
+// checkBehaviors makes the checks that need no topology.
 func (s *Scenario) checkBehaviors() error {
 	if n := len(s.Devices) + len(s.Faults); n > maxBehaviors {
 		return fmt.Errorf("devices and faults: %d entries: expected at most %d", n, maxBehaviors)
@@ -184,7 +182,8 @@ func (b *Behavior) checkValues(s *Scenario) error {
 	return nil
 }
 
-// Value reads one of the values: index in Scenario.Signals and stored unit.
+// Value parses one of the values and returns its signal's index in Scenario.Signals and the value
+// in the stored unit.
 func (b *Behavior) Value(s *Scenario, name, text string) (index int, v uint64, err error) {
 	signal, err := csig.ParseSignal(name)
 	if err != nil {
@@ -200,7 +199,7 @@ func (b *Behavior) Value(s *Scenario, name, text string) (index int, v uint64, e
 	return index, v, nil
 }
 
-// Mask has a bit for each of the scenario's signals that the behaviour is about.
+// Mask returns one bit for each of the scenario's signals that the behavior affects.
 func (b *Behavior) Mask(s *Scenario) (mask uint16, err error) {
 	if len(b.Signals) == 0 {
 		return 1<<len(s.Signals) - 1, nil
@@ -219,8 +218,7 @@ func (b *Behavior) Mask(s *Scenario) (mask uint16, err error) {
 	return mask, nil
 }
 
-// Matches lists the ports that the behaviour selects, of switches or, for forge, the
-// interfaces of hosts.
+// Matches lists the selected ports: of switches or, for forge, the interfaces of hosts.
 func (b *Behavior) Matches(t *Topology) []int32 {
 	fits := func(pattern, name string) bool {
 		ok, err := path.Match(pattern, name)
@@ -248,21 +246,20 @@ func (b *Behavior) Matches(t *Topology) []int32 {
 	return list
 }
 
-// Holds tells whether an item does at a time.
+// Holds reports whether the behavior is in effect at a time.
 func (b *Behavior) Holds(now int64) bool {
 	return now >= exact.Picoseconds(b.Start) && (b.End == 0 || now < exact.Picoseconds(b.End))
 }
 
-// LocatorValue configures the locator metadata of ports, for all signals or for some
-// (section 5.5.1), in place of what the locator gives. The fabric file cannot say so:
-// its readers take the number for what the locator means by it.
+// LocatorValue overrides the locator metadata of ports, for all signals or some (section 5.5.1).
+// The fabric file cannot express it: its readers interpret the number by the locator.
 type LocatorValue struct {
-	Match   string   `yaml:"match"` // as Behavior.Match
+	Match   string   `yaml:"match"` // like Behavior.Match
 	Signals []string `yaml:"signals,omitempty,flow"`
 	LM      uint16   `yaml:"lm"`
 }
 
-// set enters the value into the metadata of signals and ports.
+// set writes the value into the metadata of its signals and ports.
 func (v *LocatorValue) set(s *Scenario, t *Topology, metadata [][]uint16) error {
 	b := Behavior{Match: v.Match, Signals: v.Signals}
 	if int(v.LM) >= 1<<s.Layout.LMBits() {

@@ -10,8 +10,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/exact"
 )
 
-// Bounds of a scenario: they keep port and flow numbers small and the memory of a
-// run in the hundreds of megabytes.
+// Bounds of a scenario. They keep port and flow numbers small and the memory of a run in the
+// hundreds of megabytes.
 const (
 	maxSwitches     = 4096
 	maxHostsPerLeaf = 250 // hosts of a rack share a /24
@@ -19,7 +19,7 @@ const (
 	MaxFlows        = 1 << 18
 	maxMTU          = 65000
 	minMTU          = 128
-	maxAround       = 192 // more bytes than a frame has beside the packet of the hosts
+	maxAround       = 192 // bytes; more than the headers around the hosts' packet
 	minPacket       = 88  // headers with the longest options, and some data
 	minSnapLen      = 64
 	maxSnapLen      = 256 << 10
@@ -28,7 +28,7 @@ const (
 	maxRun          = 24 * time.Hour // times in picoseconds fit 63 bits
 )
 
-// Check tells what is wrong with a scenario that has its defaults.
+// Check validates a scenario whose defaults are filled in.
 func (s *Scenario) Check() error {
 	if err := s.checkAll(); err != nil {
 		return fmt.Errorf("check scenario %q: %w", s.Name, err)
@@ -72,8 +72,8 @@ func (s *Scenario) checkAll() error {
 	return nil
 }
 
-// Idle are the indexes of workloads that start at or after the end of the run, such as one
-// shortened by its Duration: they send nothing.
+// Idle returns the indexes of workloads that start at or after the end of the run and so send
+// nothing, for example because Duration was shortened.
 func (s *Scenario) Idle() (list []int) {
 	for i := range s.Workloads {
 		if s.Workloads[i].Start >= s.Duration {
@@ -110,8 +110,8 @@ func (s *Scenario) checkTimes(t *Topology) error {
 	return nil
 }
 
-// Grace is the longest time from a packet's first bit on a link to its arrival in
-// the next queue.
+// Grace returns the longest time from a packet's first bit on a link to its arrival in the next
+// queue.
 func (s *Scenario) Grace(t *Topology) time.Duration {
 	ps := exact.Serialization(uint32(s.MTU+maxAround), uint64(t.slowest()))
 	return s.Propagation + s.Pipeline + time.Duration(ps/1000+1)
@@ -147,13 +147,13 @@ func (s *Scenario) checkTags() error {
 
 func (s *Scenario) measuresDelay() bool { return slices.Contains(s.Signals, csig.MaxDelay) }
 
-// maxSpeed and minSpeed bound links: times in picoseconds fit 63 bits.
+// maxSpeed and minSpeed bound links, so that times in picoseconds fit 63 bits.
 const (
 	minSpeed = Mbps
 	maxSpeed = 10_000 * Gbps
 )
 
-// checkFabric checks what the topology is built from, so that building it is bounded.
+// checkFabric checks the inputs of the topology, so that building it is bounded.
 func (s *Scenario) checkFabric() error {
 	if s.ECMPHash != "" && ecmpHashes[s.ECMPHash] == nil {
 		return fmt.Errorf("ecmp_hash %q: expected crc32 or xor16", s.ECMPHash)
@@ -198,7 +198,7 @@ func (s *Scenario) checkFabric() error {
 	return nil
 }
 
-// checkPorts checks what all fabrics have.
+// checkPorts checks the keys that all fabrics have.
 func (s *Scenario) checkPorts() error {
 	switch {
 	case s.MTU < minMTU || s.MTU > maxMTU:
@@ -224,7 +224,7 @@ func (s *Scenario) checkPorts() error {
 	return nil
 }
 
-// checkPods bounds the numbers of pods before it lists them.
+// checkPods bounds the number of pods before it lists them.
 func (s *Scenario) checkPods() error {
 	if s.HostsPerLeaf != 0 {
 		return errors.New("hosts_per_leaf: pods have hosts_per_rack: set it to 0")
@@ -267,7 +267,7 @@ func (s *Scenario) checkPods() error {
 	return nil
 }
 
-// checkNoParameters refuses what a fabric file says itself.
+// checkNoParameters refuses keys that the fabric file defines.
 func (s *Scenario) checkNoParameters() error {
 	switch {
 	case s.HostsPerLeaf != 0:
@@ -293,7 +293,7 @@ func checkSpeed(what string, speed Rate) error {
 	return nil
 }
 
-// checkRacks checks what needs the topology.
+// checkRacks makes the checks that need the topology.
 func (s *Scenario) checkRacks(t *Topology) error {
 	for rack := range s.RackUplinkSpeed {
 		if rack < 1 || rack > len(t.Racks) {
@@ -311,8 +311,7 @@ func (s *Scenario) checkRacks(t *Topology) error {
 	return nil
 }
 
-// checkOutput checks how packets travel and where they are captured, as far as the
-// scenario alone tells.
+// checkOutput checks encapsulations and captures, as far as the scenario alone allows.
 func (s *Scenario) checkOutput() error {
 	if _, _, err := s.Styles(); err != nil {
 		return err

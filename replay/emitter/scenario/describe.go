@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Describe writes what the scenario's fabric consists of: its stages with their
-// ports and speeds, its racks, and how far apart hosts are.
+// Describe writes an overview of the scenario's fabric: stages with ports and speeds, racks, and
+// distances between hosts.
 func Describe(w io.Writer, s Scenario) error {
 	s = s.WithDefaults()
 	if err := s.Check(); err != nil {
@@ -43,7 +43,7 @@ func Describe(w io.Writer, s Scenario) error {
 	return nil
 }
 
-// describe is one line about a behaviour that selects so many ports.
+// describe returns one line about a behavior that selects the given number of ports.
 func (b *Behavior) describe(ports int) string {
 	text := fmt.Sprintf("%s %s", b.Match, b.Kind)
 	if b.Peer != "" {
@@ -58,8 +58,8 @@ func (b *Behavior) describe(ports int) string {
 	return fmt.Sprintf("%s: %d ports", text, ports)
 }
 
-// describeStage writes a stage's devices, ports by direction and speed, and its
-// oversubscription where it has links both ways.
+// describeStage writes a stage's devices, its ports by direction and speed, and its
+// oversubscription if it has links both ways.
 func (t *Topology) describeStage(out io.Writer, stage string) {
 	type kind struct {
 		orientation string
@@ -100,7 +100,7 @@ func (t *Topology) describeStage(out io.Writer, stage string) {
 	fmt.Fprintln(out)
 }
 
-// describeRacks lists racks, those of equal size in a row together.
+// describeRacks lists the racks; consecutive racks of equal size share a line.
 func (t *Topology) describeRacks() []string {
 	var lines []string
 	for first := 0; first < len(t.Racks); {
@@ -124,8 +124,8 @@ func (t *Topology) describeRacks() []string {
 
 const maxRackLines = 16
 
-// farthest is the number of switches on the longest of the shortest paths between
-// hosts, and how many there are between the first such pair.
+// farthest returns the number of switches on the longest of the shortest paths between hosts, and
+// the number of shortest paths of the first such pair.
 func (t *Topology) farthest() (switches, ways int) {
 	for to := range t.attach {
 		toward := t.distancesTo(int32(to))
@@ -140,7 +140,7 @@ func (t *Topology) farthest() (switches, ways int) {
 	return switches, ways
 }
 
-// ways counts the shortest paths from a device, parallel links included.
+// ways counts the shortest paths from a device, including parallel links.
 func (t *Topology) ways(from int32, toward []distance) int {
 	memo := map[int32]int{}
 	var count func(at int32) int
@@ -163,7 +163,7 @@ func (t *Topology) ways(from int32, toward []distance) int {
 	return count(from)
 }
 
-// describeTraffic writes what the scenario's workloads send and where it is captured.
+// describeTraffic writes the scenario's workloads and taps.
 func describeTraffic(out io.Writer, s *Scenario, t *Topology) error {
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
@@ -216,7 +216,7 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// String is the style for people: "IPv4 in vxlan in IPv6 between leaves".
+// String returns the style for people: "IPv4 in vxlan in IPv6 between leaves".
 func (s Style) String() string {
 	text := fmt.Sprintf("IPv%d", s.IP)
 	if s.Pony {
@@ -235,7 +235,7 @@ func (s Style) String() string {
 	return text
 }
 
-// flaws are what is special about a tap, after a comma.
+// flaws lists a tap's errors, after a comma.
 func (t *Tap) flaws() string {
 	var b strings.Builder
 	for _, f := range []struct {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Encapsulation is what stands around the packets of a flow: L2 tags beside the CSIG
-// tag (section 4.1), or a tunnel, of which the tag rides on the outermost L2.
+// Encapsulation surrounds the packets of a flow: L2 tags beside the CSIG tag (section 4.1), or a
+// tunnel with the CSIG tag on its outermost L2.
 type Encapsulation uint8
 
-// The encapsulations, in the order of Encapsulations.
+// Encapsulations in the order of Encapsulations.
 const (
 	EncapNone Encapsulation = iota
 	EncapVLAN
@@ -43,8 +43,7 @@ var encapNames = [numEncapsulations]string{
 	"mpls", "pw", "ipip", "gre", "gre-flags", "nvgre", "vxlan", "vxlan-gpe", "geneve", "gtpu", "srv6", "esp", "psp",
 }
 
-// Encapsulations are the values of Scenario.Encap, in the order of the layers that
-// they stand in:
+// Encapsulations returns the values of Scenario.Encap, ordered by layer:
 //
 //	none              nothing
 //	vlan              one 802.1Q tag
@@ -71,34 +70,34 @@ func parseEncapsulation(name string) (Encapsulation, error) {
 	return 0, fmt.Errorf("encap %q: expected one of %s", name, strings.Join(encapNames[:], ", "))
 }
 
-// OuterIP tells whether the encapsulation has an IP header of its own.
+// OuterIP reports whether the encapsulation adds an IP header.
 func (e Encapsulation) OuterIP() bool { return e >= EncapIPIP && e <= EncapSRv6 }
 
-// hides tells whether what is inside can not be read on the way.
+// hides reports whether the payload is encrypted.
 func (e Encapsulation) hides() bool {
 	return e == EncapESP || e == EncapPSP || e == EncapMACsecEncrypted
 }
 
-// Where encapsulations begin and end.
+// Places where encapsulations begin and end.
 const (
 	atHosts  = "hosts"
 	atLeaves = "leaves"
 )
 
-// Style is how the frames of a flow look beside their tag and their reflection.
+// Style is the frame format of a flow, apart from tag and reflection.
 type Style struct {
 	Encap    Encapsulation
-	Leaves   bool  // it stands between the first and the last switch, not between hosts
+	Leaves   bool  // the encapsulation spans the first to the last switch, not host to host
 	IP       uint8 // version of the hosts' packets
-	Underlay uint8 // version of the header that the encapsulation adds
-	Pony     bool  // the hosts' transport is that over UDP
+	Underlay uint8 // version of the encapsulation's IP header
+	Pony     bool  // the hosts use the transport over UDP
 }
 
-// Tenants tells whether the hosts' own addresses are those of the tunnel, and what
-// is inside has addresses apart.
+// Tenants reports whether the tunnel uses the hosts' own addresses, so that the inner packets need
+// addresses of their own.
 func (s Style) Tenants() bool { return s.Encap.OuterIP() && !s.Leaves }
 
-// style is that of a workload, which overrides the scenario's.
+// style returns the style of a workload, which overrides the scenario's.
 func (s *Scenario) style(w *Workload) (Style, error) {
 	encap, at, ip, underlay := s.Encap, s.EncapAt, s.IP, s.Underlay
 	for _, o := range []struct{ from, to *string }{{&w.Encap, &encap}, {&w.EncapAt, &at}} {
@@ -132,12 +131,12 @@ func (s *Scenario) style(w *Workload) (Style, error) {
 		out.Underlay = 6
 	}
 	if !e.OuterIP() {
-		out.Underlay = out.IP // one spelling of what makes no difference
+		out.Underlay = out.IP // unused, so equal styles compare equal
 	}
 	return out, nil
 }
 
-// Styles are those of all workloads, each once, and which of them each workload has.
+// Styles returns the distinct styles of all workloads, and the index of each workload's style.
 func (s *Scenario) Styles() (list []Style, of []uint8, err error) {
 	add := func(w *Workload) error {
 		st, err := s.style(w)
@@ -167,19 +166,17 @@ func (s *Scenario) Styles() (list []Style, of []uint8, err error) {
 	return list, of, nil
 }
 
-// maxStyles keeps the number of a style in a byte.
+// maxStyles lets a style's number fit a byte.
 const maxStyles = 255
 
-// Wraps tells whether frames have their encapsulation on the hop'th link of a route
-// of n links.
+// Wraps reports whether frames are encapsulated on the hop'th link of a route of n links.
 //
-// Between leaves, the first switch encapsulates and the last one decapsulates, and
-// the tag moves with the frame's L2 header: it is updated and copied to that of the
-// tunnel and deleted from the payload, and back at the end (slides "CSIG at IEEE 802
-// Nendica", November 2023, "CSIG Propagation in Tunneled Domain"). A route that turns
-// around in its first switch meets one update and no tunnel (the same slide, "Tunnel
-// Turnaround"). What switches write is therefore the same with and without tunnels;
-// frames are longer between them.
+// Between leaves, the first switch encapsulates and the last one decapsulates. The tag moves with
+// the L2 header: the first switch updates it, copies it to the tunnel's L2 header and deletes it
+// from the payload; the last one moves it back (slides "CSIG at IEEE 802 Nendica", November 2023,
+// "CSIG Propagation in Tunneled Domain"). A route that turns around in its first switch has one
+// update and no tunnel (the same slide, "Tunnel Turnaround"). Switches therefore write the same
+// values with and without tunnels; only the frames between them are longer.
 func (s Style) Wraps(hop, n int8) bool {
 	if s.Encap == EncapNone {
 		return false
@@ -187,9 +184,9 @@ func (s Style) Wraps(hop, n int8) bool {
 	return !s.Leaves || (hop > 0 && hop < n-1)
 }
 
-// Hops are the switches that have counted down the hosts' time to live and that of
-// the tunnel on the hop'th link of a route of n links. A tunnel is one hop to what is
-// inside (RFC 3443, the pipe model).
+// Hops returns how many switches have decremented the TTL of the hosts' packet and of the tunnel on
+// the hop'th link of a route of n links. A tunnel is one hop for its payload (RFC 3443, the pipe
+// model).
 func (s Style) Hops(hop, n int8) (inside, outside uint8) {
 	tunnel := s.Encap >= EncapMPLS && s.Encap <= EncapSRv6
 	switch {
@@ -205,8 +202,8 @@ func (s Style) Hops(hop, n int8) (inside, outside uint8) {
 	return 2, 0
 }
 
-// Opposite is the 5-tuple of the packets that answer those of a flow: the transport
-// over UDP keeps its ports, so that one of them names it in both directions.
+// Opposite returns the 5-tuple of the packets in the opposite direction. The transport over UDP
+// keeps the port order, so that the same destination port identifies it in both directions.
 func (s Style) Opposite(f FiveTuple) FiveTuple {
 	back := f.reversed()
 	if s.Pony {

@@ -18,7 +18,7 @@ import (
 // FabricFile is the name of the fabric file beside captures.
 const FabricFile = "fabric.yaml"
 
-// Fabric is what Run writes as FabricFile.
+// Fabric returns the fabric that Run writes to FabricFile.
 func Fabric(s Scenario) (*fabric.Spec, error) {
 	s = s.WithDefaults()
 	if err := s.Check(); err != nil {
@@ -31,7 +31,7 @@ func Fabric(s Scenario) (*fabric.Spec, error) {
 	return fabricSpec(&s, t)
 }
 
-// CompileFabric compiles the domain that the fabric file describes.
+// CompileFabric compiles the CSIG domain that the fabric file describes.
 func CompileFabric(s *Scenario, t *Topology) (*csig.Domain, error) {
 	spec, err := fabricSpec(s, t)
 	if err != nil {
@@ -58,7 +58,7 @@ func WriteFabric(path string, s *Scenario, t *Topology) error {
 	return errors.Join(err, file.Close())
 }
 
-// fabricSpec describes the simulated network as the fabric file does.
+// fabricSpec describes the simulated network in the form of the fabric file.
 func fabricSpec(s *Scenario, t *Topology) (*fabric.Spec, error) {
 	words, err := csigSpec(s, t)
 	if err != nil {
@@ -119,8 +119,7 @@ func csigSpec(s *Scenario, t *Topology) (csig.Spec, error) {
 	return out, nil
 }
 
-// TPIDOf is the default TPID of the layout; wide/ietf01 has none and borrows the
-// experimental one.
+// TPIDOf returns the layout's default TPID. wide/ietf01 has none and uses an experimental one.
 func TPIDOf(l csig.Layout) uint16 {
 	for _, t := range csig.DefaultSpec().TPIDs {
 		if t.Format == l.Format.String() && t.Profile == l.Profile.String() {
@@ -130,9 +129,9 @@ func TPIDOf(l csig.Layout) uint16 {
 	return 0x88b6
 }
 
-// tableSpec is the default table of the signal with the scenario's interval and
-// delay threshold. Compact bandwidth buckets divide the fastest port's speed, since
-// 32 buckets of 12.5 Gbit/s say nothing about slow links.
+// tableSpec returns the signal's default table with the scenario's interval and delay threshold.
+// Compact bandwidth buckets divide the fastest port's speed, since 32 buckets of 12.5 Gbit/s are
+// too coarse for slow links.
 func tableSpec(s *Scenario, t *Topology, signal csig.Signal) (csig.TableSpec, error) {
 	format, profile := s.Layout.Format.String(), s.Layout.Profile.String()
 	tables := csig.DefaultSpec().Tables
@@ -159,12 +158,12 @@ func tableSpec(s *Scenario, t *Topology, signal csig.Signal) (csig.TableSpec, er
 	return table, nil
 }
 
-// versions are the IP versions that hosts have addresses of, and whether what is
-// inside of tunnels between them has addresses of its own.
+// versions returns the IP versions of the hosts' addresses, and whether packets inside tunnels
+// between hosts have addresses of their own.
 func (s *Scenario) versions() (list []uint8, tenants bool) {
 	styles, _, err := s.Styles()
 	if err != nil {
-		return []uint8{4}, false // the check has failed before
+		return []uint8{4}, false // Check reports the error
 	}
 	for _, st := range styles {
 		list = append(list, st.IP)
@@ -177,12 +176,12 @@ func (s *Scenario) versions() (list []uint8, tenants bool) {
 	return slices.Compact(list), tenants
 }
 
-// addresses are those by which a host is known.
+// addresses returns all addresses of a host.
 func (s *Scenario) addresses(a uint32) []string {
 	return s.known(a, func(version uint8, a uint32) string { return AddressOf(version, a).String() })
 }
 
-// prefixes are those of a rack.
+// prefixes returns all prefixes of a rack.
 func (s *Scenario) prefixes(a uint32) []string { return s.known(a, prefixOf) }
 
 func (s *Scenario) known(a uint32, name func(version uint8, a uint32) string) (list []string) {
@@ -196,8 +195,8 @@ func (s *Scenario) known(a uint32, name func(version uint8, a uint32) string) (l
 	return list
 }
 
-// tapSpecs are the taps as the fabric file names them. Classic pcap has no names of
-// interfaces: there the file's name stands for the tap.
+// tapSpecs returns the taps for the fabric file. Classic pcap has no interface names, so there the
+// file name identifies the tap.
 func tapSpecs(s *Scenario, t *Topology) ([]fabric.TapSpec, error) {
 	points := t.Points()
 	places, err := PlaceTaps(s, points)
@@ -224,20 +223,20 @@ func tapSpecs(s *Scenario, t *Topology) ([]fabric.TapSpec, error) {
 	return []fabric.TapSpec{all}, nil
 }
 
-// An address is a host's number in the network, which is its IPv4 address in 10/8;
-// racks are /24 prefixes. The IPv6 address is made of the same bits: racks are /64
-// prefixes of fd00:c516::/32: 10.0.1.2 is fd00:c516:a:1::2.
+// A host's number in the network is its IPv4 address in 10/8; racks are /24 prefixes. The IPv6
+// address has the same bits, and racks are /64 prefixes of fd00:c516::/32: 10.0.1.2 is
+// fd00:c516:a:1::2.
 
 const (
-	// TenantBit tells the address of a packet inside of a tunnel between hosts from
-	// that of the host.
+	// TenantBit distinguishes the address of a packet inside a host-to-host tunnel from the host's
+	// own.
 	TenantBit = 1 << 23
-	// VTEPHost is the host number of a leaf's own address, by which tunnels between
-	// leaves know it. Hosts have smaller ones.
+	// VTEPHost is the host number of a leaf's own address, the endpoint of tunnels between leaves.
+	// Hosts have smaller numbers.
 	VTEPHost = 254
 )
 
-// VTEP is the address of the leaf of an address.
+// VTEP returns the address of the leaf above an address.
 func VTEP(a uint32) uint32 { return a&^0xff | VTEPHost }
 
 // PutIPv6 writes the IPv6 form of an address, 16 bytes.
@@ -246,7 +245,7 @@ func PutIPv6(b []byte, a uint32) {
 	binary.BigEndian.PutUint64(b[8:], uint64(a&0xff))
 }
 
-// AddressOf is the address in an IP version.
+// AddressOf returns the address in an IP version.
 func AddressOf(version uint8, a uint32) netip.Addr {
 	if version == 6 {
 		var b [16]byte
@@ -258,7 +257,7 @@ func AddressOf(version uint8, a uint32) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// prefixOf is the prefix of an address's rack.
+// prefixOf returns the rack's prefix of an address.
 func prefixOf(version uint8, a uint32) string {
 	p := netip.PrefixFrom(AddressOf(version, a), 24)
 	if version == 6 {
@@ -267,16 +266,16 @@ func prefixOf(version uint8, a uint32) string {
 	return p.Masked().String()
 }
 
-// MACs is the addresses that frames on a link have: destination and source.
+// MACs holds a frame's addresses on a link: destination, then source.
 type MACs [12]byte
 
-// Kinds of locally administered addresses, by their second byte.
+// Kinds of locally administered addresses, given in their second byte.
 const (
-	HostMAC   = 0 // a host, by its address
-	SwitchMAC = 1 // a switch, by its number
+	HostMAC   = 0 // a host, with its address
+	SwitchMAC = 1 // a switch, with its number
 )
 
-// PutMAC writes six bytes.
+// PutMAC writes a MAC address of six bytes.
 func PutMAC(b []byte, kind byte, n uint32) {
 	b[0], b[1] = 2, kind
 	binary.BigEndian.PutUint32(b[2:], n)

@@ -20,13 +20,13 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// maxScenarioFile bounds the size of a scenario file.
+// maxScenarioFile is the maximum size of a scenario file in bytes.
 const maxScenarioFile = 1 << 20
 
-// scenarioFile is a scenario as users write it.
+// scenarioFile is the form of a scenario in files.
 type scenarioFile struct {
-	// Base names a scenario of the package that the file changes. Lists replace
-	// those of the base, rack_uplink_speed adds to it.
+	// Base names a built-in scenario that the file changes. Lists replace the base's;
+	// rack_uplink_speed adds to it.
 	Base     string   `yaml:"base,omitempty"`
 	Format   string   `yaml:"format,omitempty"`
 	Profile  string   `yaml:"profile,omitempty"`
@@ -34,9 +34,9 @@ type scenarioFile struct {
 	Scenario `yaml:",inline"`
 }
 
-// Load reads a scenario file: the fields of Scenario in YAML, with speeds as
-// "100Gbps" and times as "10ms". A comment in the first line is the scenario's Summary unless the
-// file has the key. Unknown keys are errors with line numbers.
+// Load reads a scenario file: the fields of Scenario in YAML, with speeds as "100Gbps" and times as
+// "10ms". A comment in the first line becomes Summary unless the file has that key. Unknown keys
+// are errors with line numbers.
 func Load(path string) (Scenario, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -46,8 +46,8 @@ func Load(path string) (Scenario, error) {
 	return Parse(f, path)
 }
 
-// Parse reads a scenario file from r; name stands for it in errors, and a fabric file
-// that is named relatively is looked for in its folder.
+// Parse reads a scenario file from r. Errors call it name; a relative fabric file is relative to
+// name's folder.
 func Parse(r io.Reader, name string) (Scenario, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxScenarioFile+1))
 	if err != nil {
@@ -95,7 +95,7 @@ func parse(text []byte) (Scenario, error) {
 	return f.scenario()
 }
 
-// description is the comment in a file's first line, which says in one line what the file shows.
+// description returns the comment in a file's first line, a one-line summary of the file.
 func description(text []byte) string {
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	comment, ok := bytes.CutPrefix(line, []byte("#"))
@@ -105,7 +105,7 @@ func description(text []byte) string {
 	return string(bytes.TrimSpace(comment))
 }
 
-// scenario reads the fields whose names stand for numbers.
+// scenario parses the fields that have names in the file and numbers in Scenario.
 func (f *scenarioFile) scenario() (Scenario, error) {
 	s := f.Scenario
 	layout := s.WithDefaults().Layout
@@ -139,7 +139,7 @@ func (f *scenarioFile) scenario() (Scenario, error) {
 	return s, nil
 }
 
-// file is the scenario as a file has it, complete and without a base.
+// file returns the scenario in file form, complete and without a base.
 func (s Scenario) file() *scenarioFile {
 	f := &scenarioFile{Format: s.Layout.Format.String(), Profile: s.Layout.Profile.String(), Scenario: s}
 	for _, signal := range s.Signals {
@@ -148,8 +148,7 @@ func (s Scenario) file() *scenarioFile {
 	return f
 }
 
-// Dump writes a scenario as the file that Parse reads it back from, complete and
-// without a base.
+// Dump writes a scenario as a file that Parse can read, complete and without a base.
 func Dump(w io.Writer, s Scenario) error {
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)
@@ -159,8 +158,8 @@ func Dump(w io.Writer, s Scenario) error {
 	return nil
 }
 
-// ID identifies what a scenario emits: equal ones give equal bytes. It is a hash of
-// the scenario's file, and of the fabric file if the scenario names one.
+// ID identifies the output of a scenario: equal IDs give equal bytes. It is a hash of the
+// scenario's file, and of the fabric file if the scenario names one.
 func (s Scenario) ID() (uint64, error) {
 	h := xxhash.New()
 	if err := Dump(h, s); err != nil {
@@ -176,17 +175,16 @@ func (s Scenario) ID() (uint64, error) {
 	return h.Sum64(), nil
 }
 
-// library holds the scenarios that come with the package and the kinds of devices and faults,
-// each a file whose first line says what it is. Speeds of the scenarios are those of a scaled
-// model, so that seconds of a whole fabric fit into files of some megabytes; the threshold of
-// delay is scaled with them.
+// library holds the built-in scenarios and the kinds of devices and faults. The first line of each
+// file describes it. The scenarios use a scaled model, with scaled speeds and a scaled delay
+// threshold, so that seconds of a whole fabric fit files of some megabytes.
 //
 //go:embed builtin devices faults
 var library embed.FS
 
 const extension = ".yaml"
 
-// Names lists the scenarios that Named knows, in alphabetical order.
+// Names lists the built-in scenarios in alphabetical order.
 func Names() []string { return fileNames("builtin") }
 
 func fileNames(folder string) []string {
@@ -197,11 +195,11 @@ func fileNames(folder string) []string {
 	for i, file := range files {
 		files[i] = strings.TrimSuffix(strings.TrimPrefix(file, folder+"/"), extension)
 	}
-	slices.Sort(files) // as file names, "a-b.yaml" comes before "a.yaml"
+	slices.Sort(files) // by name, since "a-b.yaml" sorts before "a.yaml"
 	return files
 }
 
-// Named returns a copy of the scenario of that name, which the caller may change.
+// Named returns a copy of a built-in scenario. The caller may change it.
 func Named(name string) (Scenario, error) {
 	if names := Names(); !slices.Contains(names, name) {
 		return Scenario{}, fmt.Errorf("find scenario %q: expected one of %s", name, strings.Join(names, ", "))
@@ -213,7 +211,7 @@ func Named(name string) (Scenario, error) {
 	return Parse(bytes.NewReader(text), name+extension)
 }
 
-// List writes what the built-in scenarios show, a line for each.
+// List writes one line about each built-in scenario.
 func List(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, name := range Names() {
@@ -226,7 +224,7 @@ func List(w io.Writer) error {
 	return tw.Flush()
 }
 
-// Kind describes what a kind of Behavior does, in one line, and has an entry as an example.
+// Kind describes a kind of Behavior in one line, with an example entry.
 type Kind struct {
 	Description string
 	Example     Behavior
@@ -238,18 +236,19 @@ func DeviceKinds() []Kind { return kindsIn("devices") }
 // FaultKinds lists the kinds of Scenario.Faults in alphabetical order.
 func FaultKinds() []Kind { return kindsIn("faults") }
 
-// ListKinds has an indented line for each kind.
+// ListKinds returns an indented line for each kind.
 func ListKinds(kinds []Kind) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, k := range kinds {
 		fmt.Fprintf(w, "    %s\t%s\n", k.Example.Kind, k.Description)
 	}
-	_ = w.Flush() // a builder takes everything
+	_ = w.Flush() // a builder never fails
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// kindsIn panics at a file with a mistake: files are part of the binary.
+// kindsIn lists the kinds in a folder. It panics if a file has an error, since the files are part
+// of the binary.
 func kindsIn(folder string) []Kind {
 	var list []Kind
 	for _, name := range fileNames(folder) {
@@ -262,7 +261,7 @@ func kindsIn(folder string) []Kind {
 		d := yaml.NewDecoder(bytes.NewReader(text))
 		d.KnownFields(true)
 		if err := d.Decode(&k.Example); err != nil {
-			panic(fmt.Errorf("%s: %w", path, err)) // a mistake of this package
+			panic(fmt.Errorf("%s: %w", path, err)) // a bug in this package
 		}
 		list = append(list, k)
 	}

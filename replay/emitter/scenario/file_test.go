@@ -16,8 +16,8 @@ import (
 
 var compactIETF = csig.Layout{Format: csig.Compact, Profile: csig.IETF01}
 
-// TestDumpIsReadBack: every named scenario is one file, in wide and in compact tags,
-// that gives the same scenario again.
+// TestDumpIsReadBack dumps every named scenario, with wide and with compact tags, and expects to
+// read the same scenario back.
 func TestDumpIsReadBack(t *testing.T) {
 	for _, name := range Names() {
 		for _, compact := range []bool{false, true} {
@@ -53,7 +53,7 @@ func TestDumpIsReadBack(t *testing.T) {
 	}
 }
 
-// TestKindsAreDescribed: the example of each kind is an entry that a scenario takes.
+// TestKindsAreDescribed checks that the example of each kind is valid in a scenario.
 func TestKindsAreDescribed(t *testing.T) {
 	for _, folder := range []string{"devices", "faults"} {
 		for i, k := range kindsIn(folder) {

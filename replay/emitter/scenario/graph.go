@@ -5,31 +5,31 @@ import (
 	"fmt"
 )
 
-// None is in place of a port, a device or a host: that there is none.
+// None marks a missing port, device or host.
 const None = -1
 
-// maxPath is the most queues that a packet may pass: its sender's interface and the
-// nine switches of the longest path that the draft speaks of (section 8.3).
+// maxPath is the maximum number of queues on a path: the sender's interface and the nine switches
+// of the longest path in the draft (section 8.3).
 const maxPath = 10
 
-// distance is a number of hops to an attachment; unreachable without a path.
+// distance is a number of hops to an attachment, or unreachable.
 type distance = int16
 
 const unreachable distance = -1
 
-// attachment is the set of devices that a host has links to.
+// attachment is the set of devices that a host is linked to.
 type attachment struct{ devices []int32 }
 
-// Route is the queues that a packet passes, from its sender's interface on.
+// Route lists the queues that a packet passes, starting with its sender's interface.
 type Route struct {
 	Ports [maxPath]int32
 	N     int8
 }
 
-// Hops lists the ports of switches on the route.
+// Hops lists the switch ports on the route.
 func (r *Route) Hops() []int32 { return r.Ports[1:r.N] }
 
-// index resolves what ports face and gives hosts their interfaces.
+// index resolves the ports' peers and gives hosts their interfaces.
 func (t *Topology) index() error {
 	nodes := make(map[string]int32, len(t.devices))
 	for i := range t.devices {
@@ -85,8 +85,7 @@ func (t *Topology) indexHosts() error {
 	return nil
 }
 
-// distancesTo is how many links each device is away from the nearest device of an
-// attachment.
+// distancesTo returns each device's distance in links from the nearest device of an attachment.
 func (t *Topology) distancesTo(set int32) []distance {
 	if d, ok := t.toward[set]; ok {
 		return d
@@ -114,19 +113,19 @@ func (t *Topology) distancesTo(set int32) []distance {
 	return d
 }
 
-// Route finds the way of a 5-tuple. Every device takes one of the ports that lead
-// one link nearer to the receiver, that which its hash of the 5-tuple names: equal
-// cost shortest paths, which in a Clos fabric lead up and then down. Tags have no part
-// in it (draft-tian-ccwg-ibcs-datapath-processing-00, section 5.2).
+// Route returns the path of a 5-tuple. Among the ports that lead one link nearer to the receiver,
+// each device takes the one that its hash of the 5-tuple selects. These are equal-cost shortest
+// paths; in a Clos fabric they lead up, then down. Tags do not affect the hash
+// (draft-tian-ccwg-ibcs-datapath-processing-00, section 5.2).
 func (t *Topology) Route(seed uint64, f FiveTuple, src, dst int) (Route, error) {
 	return t.RouteTagged(seed, f, src, dst, 0)
 }
 
-// RouteTagged is the way of packets with a tag where devices see it: it is above 0 and
-// below 1 << 16.
+// RouteTagged returns the path of packets if faulty devices include the tag in their hash. tag is
+// above 0 and below 1 << 16; with 0 it does the same as Route.
 func (t *Topology) RouteTagged(seed uint64, f FiveTuple, src, dst, tag int) (Route, error) {
 	from, to := &t.ends[src], &t.ends[dst]
-	// Hosts with several interfaces hash as well, salted apart from all devices.
+	// Hosts with several interfaces hash as well, with a salt that no device uses.
 	nic := pick(f, seed, 1<<32|uint64(src), len(from.links))
 	r := Route{N: 1}
 	r.Ports[0] = int32(len(t.Ports)) + from.nic + int32(nic)
@@ -149,11 +148,11 @@ func (t *Topology) RouteTagged(seed uint64, f FiveTuple, src, dst, tag int) (Rou
 	}
 }
 
-// tagSalt is where a tag is in what devices that see it salt their hash with, above the
-// numbers of devices and hosts.
+// tagSalt is the bit position of the tag in the salt of devices that hash it, above the numbers of
+// devices and hosts.
 const tagSalt = 40
 
-// choose is the port that a device sends a 5-tuple to.
+// choose returns the port that a device chooses for a 5-tuple.
 func (t *Topology) choose(seed uint64, f FiveTuple, at int32, dst int, toward []distance, tag int) int32 {
 	salt := uint64(at)
 	if tag > 0 && t.devices[at].hashesTag {
@@ -183,7 +182,7 @@ func (t *Topology) choose(seed uint64, f FiveTuple, at int32, dst int, toward []
 			i--
 		}
 	}
-	return None // not reached: a device at a finite distance has a port that leads on
+	return None // not reached: a device at a finite distance has a port that leads nearer
 }
 
 func pick(f FiveTuple, seed, salt uint64, n int) int {

@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// locatorSpecs are the layouts of locator metadata: one for all signals, or those of
-// the fabric file, which may have one for each signal (section 5.5.1).
+// locatorSpecs returns the layouts of locator metadata: one for all signals, or those of the fabric
+// file, which may have one per signal (section 5.5.1).
 func locatorSpecs(s *Scenario, t *Topology) ([]csig.LocatorSpec, error) {
 	if s.Locator != "file" {
 		one, err := locatorSpec(s, t)
@@ -30,8 +30,8 @@ func locatorSpecs(s *Scenario, t *Topology) ([]csig.LocatorSpec, error) {
 	return list, nil
 }
 
-// locatorSpec is the layout of locator metadata (section 5.5.2): the port's number,
-// its class (stage, orientation and capacity), or what the scenario defines.
+// locatorSpec returns the layout of locator metadata (section 5.5.2): the port's number, its class
+// (stage, orientation and capacity), or the scenario's own fields.
 func locatorSpec(s *Scenario, t *Topology) (csig.LocatorSpec, error) {
 	out := csig.LocatorSpec{Format: s.Layout.Format.String(), Profile: s.Layout.Profile.String()}
 	switch s.Locator {
@@ -55,9 +55,8 @@ func locatorSpec(s *Scenario, t *Topology) (csig.LocatorSpec, error) {
 	return out, nil
 }
 
-// classFields takes stage and orientation in two bits each and capacity in three,
-// or two where the layout has only six. No value is 0, since LM 0 is what hosts
-// write.
+// classFields encodes stage and orientation in two bits each and capacity in three, or in two if
+// the layout has only six. No value is 0, since hosts write LM 0.
 func classFields(out *csig.LocatorSpec, s *Scenario, t *Topology) error {
 	bits := min(3, s.Layout.LMBits()-4)
 	var speeds []Rate
@@ -93,8 +92,8 @@ func classFields(out *csig.LocatorSpec, s *Scenario, t *Topology) error {
 	return nil
 }
 
-// portMetadata is what each port is configured to write (section 5.5.1), by signal
-// of the scenario and port.
+// portMetadata returns each port's configured locator metadata (section 5.5.1), by signal of the
+// scenario and port.
 func portMetadata(s *Scenario, t *Topology, d *csig.Domain) ([][]uint16, error) {
 	out := make([][]uint16, len(s.Signals))
 	for i, signal := range s.Signals {
@@ -120,9 +119,9 @@ func portMetadata(s *Scenario, t *Topology, d *csig.Domain) ([][]uint16, error) 
 	return out, nil
 }
 
-// ttlBits is what the time to live adds to the locator metadata of a port, by the
-// number of the switch on the path, if the locator has room for it (section 5.5.2): the
-// packet's, as it leaves the switch.
+// ttlBits returns the bits that the packet's time to live adds to a port's locator metadata, by the
+// switch's number on the path, if the locator has a ttl field (section 5.5.2). It is the TTL of the
+// packet as it leaves the switch.
 func ttlBits(l *csig.Locator, of *Port) (bits [maxPath]uint16, err error) {
 	a := of.attributes()
 	zero, err := l.Encode(a)
@@ -140,40 +139,40 @@ func ttlBits(l *csig.Locator, of *Port) (bits [maxPath]uint16, err error) {
 	return bits, nil
 }
 
-// attributes are what locator metadata can say of a port.
+// attributes returns the port's properties that locator metadata can encode.
 func (p *Port) attributes() csig.Attributes {
 	return csig.Attributes{
 		Stage: p.Stage, Orientation: p.orientation, Capacity: uint64(p.Speed), Port: p.ID, Device: p.DeviceID,
 	}
 }
 
-// hasField tells whether the scenario's own locator has a field.
+// hasField reports whether the scenario's own locator has a field.
 func (s *Scenario) hasField(name string) bool {
 	return s.Locator == "custom" && slices.ContainsFunc(s.Fields, func(f csig.FieldSpec) bool { return f.Field == name })
 }
 
-// FirstTTL is the time to live that hosts give packets.
+// FirstTTL is the time to live of packets that leave their host.
 const FirstTTL = 64
 
-// Signal is what senders and switches are configured with for one signal.
+// Signal is the configuration of senders and switches for one signal.
 type Signal struct {
 	Kind      csig.Signal
 	Table     *csig.Table
 	Direction csig.Direction
 	Initial   uint32          // code of the table's initial value
 	Metadata  []uint16        // by port
-	TTL       [maxPath]uint16 // added by the number of the switch on the path
-	LmMask    uint16          // bits of locator metadata other than those
+	TTL       [maxPath]uint16 // bits to add, by the number of the switch on the path
+	LmMask    uint16          // bits of locator metadata without those of TTL
 	Heavy     []CodeRange     // by port
-	// Who writes a locator metadata: a port, or several. Of watchful runs only.
+	// Port that is configured with a locator metadata value, or SeveralPorts; watchful runs only.
 	ByLM     map[uint16]int32
-	anywhere CodeRange // heavy at a location of unknown capacity
+	anywhere CodeRange // heavy codes at a location of unknown capacity
 }
 
-// SeveralPorts ports are configured with an LM.
+// SeveralPorts marks an LM with which several ports are configured.
 const SeveralPorts = -1
 
-// index finds ports by their LM.
+// index maps each LM to its port.
 func (s *Signal) index() {
 	s.ByLM = make(map[uint16]int32, len(s.Metadata))
 	for p, lm := range s.Metadata {
@@ -188,7 +187,7 @@ func (s *Signal) index() {
 	s.anywhere = CodeRange{low, high, ok}
 }
 
-// HeavyAt is what is heavy at a location.
+// HeavyAt returns the heavy codes at a location.
 func (s *Signal) HeavyAt(location int32) *CodeRange {
 	if location < 0 {
 		return &s.anywhere
@@ -196,16 +195,16 @@ func (s *Signal) HeavyAt(location int32) *CodeRange {
 	return &s.Heavy[location]
 }
 
-// CodeRange is an inclusive range, empty unless some.
+// CodeRange is an inclusive range of codes, empty unless some is set.
 type CodeRange struct {
 	low, high uint32
 	some      bool
 }
 
-// Has tells whether the code is in the range.
+// Has reports whether the code is in the range.
 func (c *CodeRange) Has(code uint32) bool { return c.some && code >= c.low && code <= c.high }
 
-// NewSignals configures the signals of a scenario, whose domain d is.
+// NewSignals configures the scenario's signals. d must be the scenario's domain.
 func NewSignals(s *Scenario, t *Topology, d *csig.Domain) ([]Signal, error) {
 	metadata, err := portMetadata(s, t, d)
 	if err != nil {

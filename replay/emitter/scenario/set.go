@@ -15,16 +15,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Set returns the scenario with some of its keys set, which is checked as a file is. An
-// assignment is "key=value": the key is a path in the YAML that Dump writes, such as
-// uplink_speed, swift.target, rack_uplink_speed.5 or workloads[0].rate, and the value is YAML.
-// A list of one may be given as its entry, and an index behind the end of a list adds to it.
-// Later assignments go before earlier ones.
+// Set returns the scenario with some keys set, checked like a file. An assignment is "key=value".
+// The key is a path in the YAML that Dump writes, such as uplink_speed, swift.target,
+// rack_uplink_speed.5 or workloads[0].rate; the value is YAML. A list of one entry may be given as
+// the entry alone, and an index past the end of a list appends to it. Later assignments override
+// earlier ones.
 //
-// The keys leaves, spines and hosts_per_leaf resize the fabric before anything else is set, as
-// WithSize does: racks that the scenario names move in proportion.
+// The keys leaves, spines and hosts_per_leaf resize the fabric first, like WithSize: racks that the
+// scenario names move in proportion.
 //
-// Errors begin with the key; of a key that there is not, the error names the nearest ones.
+// Errors begin with the key; for an unknown key, the error suggests the nearest ones.
 func (s Scenario) Set(assignments ...string) (Scenario, error) {
 	size := map[string]int{"leaves": 0, "spines": 0, "hosts_per_leaf": 0}
 	var rest []assignment
@@ -52,10 +52,10 @@ func (s Scenario) Set(assignments ...string) (Scenario, error) {
 	return s, s.Check()
 }
 
-// assignment is a key with the value that it is to have.
+// assignment is a key with its new value.
 type assignment struct {
 	key   string
-	steps []string // the parts of the key: names, and indexes such as [0]
+	steps []string // parts of the key: names, and indexes such as [0]
 	value *yaml.Node
 }
 
@@ -84,7 +84,7 @@ func parseAssignment(text string) (a assignment, err error) {
 	return a, nil
 }
 
-// typeOf is the type of the value at a key.
+// typeOf returns the type of the value at a key.
 func typeOf(steps []string) (reflect.Type, error) {
 	at := reflect.TypeFor[scenarioFile]()
 	for i, step := range steps {
@@ -110,22 +110,21 @@ func typeOf(steps []string) (reflect.Type, error) {
 	return at, nil
 }
 
-// indexOf is the number in a step such as [3].
+// indexOf parses the number in a step such as [3].
 func indexOf(step string) (n int, indexed bool) {
 	digits, indexed := strings.CutPrefix(step, "[")
 	if indexed {
-		n, _ = strconv.Atoi(strings.TrimSuffix(digits, "]")) // one that is too large becomes the largest
+		n, _ = strconv.Atoi(strings.TrimSuffix(digits, "]")) // on overflow, the largest int
 	}
 	return n, indexed
 }
 
-// joined is the key of steps.
+// joined returns the key made of steps.
 func joined(steps []string) string {
 	return strings.ReplaceAll(strings.Join(steps, "."), ".[", "[")
 }
 
-// keysOf are the keys of values of a type, with the types of their values; none of a type
-// that has no keys.
+// keysOf returns the keys of a type with the types of their values, none for a type without keys.
 func keysOf(t reflect.Type) map[string]reflect.Type {
 	keys := map[string]reflect.Type{}
 	if t.Kind() != reflect.Struct {
@@ -144,11 +143,11 @@ func keysOf(t reflect.Type) map[string]reflect.Type {
 	return keys
 }
 
-// maxNearest is how many keys are named where one is unknown.
+// maxNearest is the number of suggestions for an unknown key.
 const maxNearest = 3
 
-// nearest are the keys that are most like a wrong one: of those beside it, and of those one
-// level below, such as workloads[0].rate.
+// nearest returns the keys most similar to a wrong one, among its siblings and one level below
+// them, such as workloads[0].rate.
 func nearest(wrong, above string, beside map[string]reflect.Type) []string {
 	type candidate struct {
 		key  string
@@ -163,7 +162,7 @@ func nearest(wrong, above string, beside map[string]reflect.Type) []string {
 	}
 	for name, t := range beside {
 		if name == "base" && above == "" {
-			continue // keys are set in a scenario that has its base already
+			continue // assignments change a scenario whose base is resolved already
 		}
 		add(name, name)
 		prefix := name + "."
@@ -184,7 +183,7 @@ func nearest(wrong, above string, beside map[string]reflect.Type) []string {
 	return keys
 }
 
-// likeness is the share of neighboring letters that two words have in common, 0 to 1.
+// likeness returns the share of letter pairs that two words have in common, 0 to 1.
 func likeness(a, b string) float64 {
 	pairs := map[string]int{}
 	for i := range len(a) - 1 {
@@ -200,7 +199,7 @@ func likeness(a, b string) float64 {
 	return 2 * float64(common) / float64(max(len(a)+len(b)-2, 1))
 }
 
-// set makes one assignment, as a file that is based on the scenario and has only this key.
+// set applies one assignment, like a file that is based on the scenario and has only this key.
 func (s Scenario) set(a *assignment) (Scenario, error) {
 	var tree yaml.Node
 	if err := tree.Encode(s.file()); err != nil {
@@ -230,7 +229,8 @@ func (s Scenario) set(a *assignment) (Scenario, error) {
 	return next, err
 }
 
-// replaced is a value with another one at the key below it; node is nil where there is none.
+// replaced returns node with another value at the key below it. node is nil if it does not exist
+// yet.
 func replaced(node *yaml.Node, below []string, value *yaml.Node) (*yaml.Node, error) {
 	if len(below) == 0 {
 		return value, nil
@@ -265,7 +265,7 @@ func replaced(node *yaml.Node, below []string, value *yaml.Node) (*yaml.Node, er
 	return node, err
 }
 
-// child is the value of a key of a mapping, nil where there is none.
+// child returns the value of a mapping's key, or nil.
 func child(n *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
@@ -281,7 +281,7 @@ func mapping(key string, value *yaml.Node) *yaml.Node {
 
 var lineNumber = regexp.MustCompile(`line \d+: `)
 
-// withoutLines is an error of the decoder without line numbers: an assignment has no lines.
+// withoutLines removes line numbers from a decoder error, since an assignment has no lines.
 func withoutLines(err error) error {
 	text := err.Error()
 	if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {

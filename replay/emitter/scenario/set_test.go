@@ -55,7 +55,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestSetDumped: of each scenario, what Dump writes can be set key by key, and changes nothing.
+// TestSetDumped sets every key of each scenario to its dumped value, which must change nothing.
 func TestSetDumped(t *testing.T) {
 	for _, name := range Names() {
 		s := named(t, name)
@@ -81,7 +81,7 @@ func TestSetDumped(t *testing.T) {
 	}
 }
 
-// TestSetLayout: the layout chooses signals and the locator, as in a file.
+// TestSetLayout checks that the layout chooses signals and locator, as in a file.
 func TestSetLayout(t *testing.T) {
 	for _, order := range [][]string{{"format=compact", "profile=ietf01"}, {"profile=ietf01", "format=compact"}} {
 		s, err := named(t, "demo").Set(order...)
@@ -94,8 +94,8 @@ func TestSetLayout(t *testing.T) {
 	}
 }
 
-// TestSetSize: racks move in proportion, whatever the order; other keys name racks of the
-// new size.
+// TestSetSize checks that racks move in proportion regardless of the order, and that other keys
+// name racks of the new size.
 func TestSetSize(t *testing.T) {
 	s, err := named(t, "demo").Set("workloads[0].racks=[1, 8]", "leaves=8", "hosts_per_leaf=1")
 	if err != nil {

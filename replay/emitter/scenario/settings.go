@@ -8,22 +8,20 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Estimator is how switches compute available bandwidth (section 5.1.1).
+// Estimator is the switches' method to compute available bandwidth (section 5.1.1).
 type Estimator string
 
-// The estimators. In all of them the bits that exited are the time in which the link
-// was busy times its speed, so the available share is one minus the busy share,
-// exactly.
+// Estimators. All of them take the bits sent as busy time times link speed, so the available share
+// is exactly one minus the busy share.
 const (
-	// Raw is the busy share of the last complete interval (section 5.1.1; slides "CSIG
-	// at IEEE 802 Nendica", November 2023, "BW Measure").
+	// Raw is the busy share of the last complete interval (section 5.1.1; slides "CSIG at IEEE 802
+	// Nendica", November 2023, "BW Measure").
 	Raw Estimator = "raw"
-	// EWMA samples the busy share of the link every interval/2^n and moves by a weight of
-	// 1/2^n toward it: its time constant is the interval, as that of DRE is.
+	// EWMA samples the link's busy share every interval/2^n and moves toward it with a weight of
+	// 1/2^n. Its time constant is the interval, like DRE's.
 	EWMA Estimator = "ewma"
 	// DRE adds every packet's busy time to a register that loses 1/2^n of itself every
-	// interval/2^n: the Discounted Rate Estimator of CONGA, whose time constant is the
-	// interval.
+	// interval/2^n: the Discounted Rate Estimator of CONGA. Its time constant is the interval.
 	DRE Estimator = "dre"
 )
 
@@ -34,12 +32,12 @@ func (e Estimator) check() error {
 	return nil
 }
 
-// Control is how a sender decides when it may send.
+// Control is a sender's congestion control.
 type Control string
 
-// The controls. Open loop senders follow their rate whatever happens. The others
-// keep a congestion window as Swift or NSCC do, on the delay of the whole round trip
-// or on that of the worst hop, as reflections report it (section 8.1.1).
+// Congestion controls. Open-loop senders follow their rate regardless. The others keep a congestion
+// window as in Swift or NSCC, driven by the round-trip delay or by the delay of the worst hop,
+// which reflections report (section 8.1.1).
 const (
 	OpenLoop   Control = ""
 	SwiftE2E   Control = "swift"
@@ -48,44 +46,43 @@ const (
 	NSCCMaxPD  Control = "nscc-maxpd"
 )
 
-// PerHop tells whether the control reacts to max(PD) and not to the round trip.
+// PerHop reports whether the control reacts to max(PD) instead of the round trip.
 func (c Control) PerHop() bool { return c == SwiftMaxPD || c == NSCCMaxPD }
 
-// Marks tells whether the control reacts to ECN marks.
+// Marks reports whether the control reacts to ECN marks.
 func (c Control) Marks() bool { return c == NSCCE2E || c == NSCCMaxPD }
 
-// Swift is the parameters of senders with a congestion window: those of Algorithm 1
-// and of flow scaling in "Swift: Delay is Simple and Effective for Congestion
-// Control in the Datacenter" (SIGCOMM 2020, sections 3.1 and 3.2). The paper gives
-// the algorithm and no numbers for production; the defaults here are those of its
-// reproduction in the public simulator htsim (additive increase 1, beta 0.8, max_mdf
-// 0.5, flow scaling up to five targets over windows of 0.1 to 100 packets).
+// Swift holds the parameters of senders with a Swift window: Algorithm 1 and flow scaling of
+// "Swift: Delay is Simple and Effective for Congestion Control in the Datacenter" (SIGCOMM 2020,
+// sections 3.1 and 3.2). The paper gives no production values. The defaults are those of its
+// reproduction in the public simulator htsim (additive increase 1, beta 0.8, max_mdf 0.5, flow
+// scaling up to five targets over windows of 0.1 to 100 packets).
 //
-// Target is that of the queues: what the same packets take through an idle network
-// is added to it, and for max(PD) the switch's pipeline. This takes the place of the
-// paper's allowance for propagation, in the base target and for each hop.
+// Target covers queues only. The delay of the same packets through an idle network is added to it,
+// or for max(PD) the switch's pipeline delay. This replaces the paper's allowance for propagation,
+// in the base target and per hop.
 type Swift struct {
 	Target    time.Duration `yaml:"target,omitempty"`     // base target; default 20 us
 	HopTarget time.Duration `yaml:"hop_target,omitempty"` // added for each switch of the path; default 0
-	FlowRange time.Duration `yaml:"flow_range,omitempty"` // most that flow scaling adds; default 5 targets; negative: none
+	FlowRange time.Duration `yaml:"flow_range,omitempty"` // maximum that flow scaling adds; default 5 targets; negative: none
 
-	// Windows count thousandths of packets.
+	// Windows, in thousandths of packets.
 	FlowMin int `yaml:"flow_min_window,omitempty"` // gets all of FlowRange; default 100
-	FlowMax int `yaml:"flow_max_window,omitempty"` // gets nothing of it; default 100000
+	FlowMax int `yaml:"flow_max_window,omitempty"` // gets none of it; default 100000
 	Min     int `yaml:"min_window,omitempty"`      // default 10
 	Max     int `yaml:"max_window,omitempty"`      // default 1000000
 	First   int `yaml:"first_window,omitempty"`    // default 10000
 
-	Increase    int `yaml:"increase,omitempty"`     // thousandths of a packet for each round trip; default 1000
+	Increase    int `yaml:"increase,omitempty"`     // thousandths of a packet per round trip; default 1000
 	Beta        int `yaml:"beta,omitempty"`         // thousandths; default 800
-	MaxDecrease int `yaml:"max_decrease,omitempty"` // thousandths of the window at most; default 500
+	MaxDecrease int `yaml:"max_decrease,omitempty"` // maximum, in thousandths of the window; default 500
 
-	// Timeout is when a sender with a full window that hears nothing takes what is
-	// on its way for lost; at least four round trips. Default 1 ms.
+	// Timeout is the silence after which a sender with a full window counts its packets in flight
+	// as lost; at least four round trips. Default 1 ms.
 	Timeout time.Duration `yaml:"timeout,omitempty"`
 }
 
-// WithDefaults fills in what is zero.
+// WithDefaults returns the parameters with defaults in place of zero fields.
 func (p Swift) WithDefaults() Swift {
 	orDefault(&p.Target, 20*time.Microsecond)
 	orDefault(&p.FlowRange, 5*p.Target)
@@ -125,17 +122,15 @@ func (p *Swift) check() error {
 
 const maxWindow = 10_000_000 // thousandths of packets
 
-// NSCC is the parameters of senders with the window of Ultra Ethernet's network
-// signal-based congestion control (Ultra Ethernet Specification 1.0), which reacts to
-// the queueing delay and to ECN marks. What depends on the network is derived from a
-// reference network of 100 Gbit/s and 12 us. Law and constants are those that the
-// public simulator htsim has for it.
+// NSCC holds the parameters of senders with the window of Ultra Ethernet's network signal-based
+// congestion control (Ultra Ethernet Specification 1.0), which reacts to queueing delay and ECN
+// marks. Network-dependent constants are scaled from a reference network of 100 Gbit/s and 12 us.
+// Control law and constants follow the public simulator htsim.
 //
-// What it does after losses is left out (quick adapt, and the reaction to trimmed
-// packets), as is the choice of paths.
+// Reactions to loss (quick adapt, trimmed packets) and the choice of paths are left out.
 type NSCC struct {
 	Target time.Duration `yaml:"target,omitempty"` // queueing delay; default the round trip through the idle network
-	// Timeout is that of Swift. Default 1 ms.
+	// Timeout works as in Swift. Default 1 ms.
 	Timeout time.Duration `yaml:"timeout,omitempty"`
 }
 
@@ -149,41 +144,41 @@ func (p *NSCC) check() error {
 	return nil
 }
 
-// Transport is what carries the data of a workload's flows.
+// Transport carries the data of a workload's flows.
 type Transport string
 
-// The transports: TCP, with reflections in an option (section 4.2.1), and one over
-// UDP with reflections in its own header, as PonyExpress does it (section 4.2.2).
+// Transports: TCP, with reflections in an option (section 4.2.1), and one over UDP with reflections
+// in its own header, like PonyExpress (section 4.2.2).
 const (
 	TCP  Transport = ""
 	Pony Transport = "pony"
 )
 
-// Reflect is how a receiver makes one reflection of the tags that an acknowledgement
-// covers (section 4.2).
+// Reflect is the receiver's rule to merge the tags that an acknowledgement covers into one
+// reflection (section 4.2).
 type Reflect string
 
-// The summaries. Latest reflects the tag of the last tagged packet. Worst reflects
-// the worst tag of one signal, and the signals that the packets carried take turns:
-// of the others nothing is told, as the draft allows.
+// Reflection rules. Latest reflects the tag of the last tagged packet. Worst reflects the worst tag
+// of one signal; the signals that the packets carried take turns, and the others are not reflected,
+// as the draft allows.
 const (
 	ReflectLatest Reflect = ""
 	ReflectWorst  Reflect = "worst"
 )
 
-// Where the header of the transport over UDP has its reflection; package frames has the rest of it.
+// Position of the reflection in the header of the transport over UDP; package frames has the rest.
 const (
-	PonyPort   = 40123 // of every packet, data and acknowledgements alike
+	PonyPort   = 40123 // destination of every packet, data or acknowledgement
 	PonyFields = 2     // offset of the data fields
-	PonyValid  = 0x01  // flag: they are valid
+	PonyValid  = 0x01  // flag: the fields are valid
 )
 
-// UDPRepeat is the time within which a reflection over UDP that says the same as the last
-// one of its flow counts as a repeat: the default of readers' windows.udp_repeat.
+// UDPRepeat is the time within which a reflection over UDP counts as a repeat if it equals the last
+// one of its flow: the default of the reader's key windows.udp_repeat.
 const UDPRepeat = 10 * time.Microsecond
 
-// ponyReflections tells readers where the header has its reflection; the list is
-// empty if no workload uses the transport.
+// ponyReflections returns the extractor for the reflections of the transport over UDP, or nothing
+// if no workload uses that transport.
 func (s *Scenario) ponyReflections() []csig.UDPReflectionSpec {
 	for i := range s.Workloads {
 		if s.Workloads[i].Transport == Pony {

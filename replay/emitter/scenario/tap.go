@@ -8,48 +8,47 @@ import (
 	"time"
 )
 
-// Tap is a place where frames are captured, and how badly. It stands on links: on
-// those behind Ports, on those into what Before names, and on those out of what After
-// names. Names are patterns of path.Match: "leaf1:up*" of ports, "spine*" of switches
-// and "host3-1" of hosts, whose port is "host3-1:nic". A packet is captured once it has
-// crossed the link.
+// Tap captures frames on links, with configurable errors. Its links are those behind Ports, those
+// into the nodes that match Before, and those out of the nodes that match After. Names are
+// path.Match patterns: "leaf1:up*" of ports, "spine*" of switches and "host3-1" of hosts, whose
+// port is "host3-1:nic". A packet is captured when it has crossed the link.
 //
-// A tap on links into hosts alone stands at the receiver, one on links out of hosts
-// alone at the sender, any other one in the middle; the fabric file says so.
+// A tap that has only links into hosts is at the receiver, one that has only links out of hosts is
+// at the sender, and any other is mid-fabric; the fabric file says so.
 type Tap struct {
-	// Name is that of the capture interface, and of the file. With Racks it is empty.
+	// Name names the capture interface and the file. With Racks it is empty.
 	Name string `yaml:"name,omitempty"`
-	// Racks stands for a tap for each rack, on the links into its hosts and named
-	// after it: what a scenario without taps has.
+	// Racks adds one tap per rack, on the links into its hosts and named after it. It is the
+	// default without taps.
 	Racks  bool     `yaml:"racks,omitempty"`
 	Ports  []string `yaml:"ports,omitempty,flow"`
 	Before []string `yaml:"before,omitempty,flow"`
 	After  []string `yaml:"after,omitempty,flow"`
 
-	// The tap's clock is ahead by Offset at the start, gains Drift nanoseconds in each
-	// second, and is off by up to Jitter in either direction for each frame.
+	// The tap's clock is ahead by Offset at the start, gains Drift nanoseconds per second, and is
+	// off by up to Jitter in either direction in each frame.
 	Offset time.Duration `yaml:"offset,omitempty"`
 	Drift  int64         `yaml:"drift_ppb,omitempty"`
 	Jitter time.Duration `yaml:"jitter,omitempty"`
 
-	// Step is by how much the tap's clock is set, at StepAt from the start.
+	// Step is a jump of the tap's clock at StepAt after the start.
 	Step   time.Duration `yaml:"step,omitempty"`
 	StepAt time.Duration `yaml:"step_at,omitempty"`
 
 	Loss      Share `yaml:"loss,omitempty"`      // of frames
-	Duplicate Share `yaml:"duplicate,omitempty"` // of the captured ones
-	// Reorder is the share of frames that are written after up to 8 later ones, with
-	// the times that they had.
+	Duplicate Share `yaml:"duplicate,omitempty"` // of captured frames
+	// Reorder is the share of frames that are written after up to 8 later ones, with their original
+	// times.
 	Reorder Share `yaml:"reorder,omitempty"`
 	SnapLen int   `yaml:"snap_len,omitempty"` // overrides Scenario.SnapLen unless 0
 
-	// ERSPAN of type 2 or 3 makes the tap the far end of a mirror session, which each
-	// frame comes in (draft-foschiano-erspan-03). 0: frames come as they are.
+	// ERSPAN 2 or 3 makes the tap the far end of a mirror session of that type
+	// (draft-foschiano-erspan-03); 0: frames are not mirrored.
 	ERSPAN  int    `yaml:"erspan,omitempty"`
-	Session uint16 `yaml:"session,omitempty"` // of ERSPAN: 0 to 1023
+	Session uint16 `yaml:"session,omitempty"` // ERSPAN session, 0 to 1023
 }
 
-// Places of taps, as the fabric file has them.
+// Places of taps, named as in the fabric file.
 const (
 	PlaceReceiver = "receiver"
 	PlaceSender   = "sender"
@@ -63,7 +62,7 @@ const (
 	maxDrift      = 1e6 // ppb
 	maxJitter     = time.Second
 	maxSession    = 1023
-	maxPatterns   = 256 // of all taps: each is held against each link
+	maxPatterns   = 256 // total of all taps, since each is compared with each link
 	maxPattern    = 128 // bytes
 )
 
@@ -112,7 +111,7 @@ func checkPatterns(list []string) error {
 	return nil
 }
 
-// plainName tells whether a name is the same in every file system.
+// plainName reports whether a name is portable across file systems.
 func plainName(name string) bool {
 	for i, c := range name {
 		switch {
@@ -124,12 +123,12 @@ func plainName(name string) bool {
 	return len(name) <= 64
 }
 
-// on tells whether the tap stands on the link behind a port.
+// on reports whether the tap covers the link behind a port.
 func (t *Tap) on(e *Point) bool {
 	return Matches(t.Ports, e.from+":"+e.port) || Matches(t.Before, e.to) || Matches(t.After, e.from)
 }
 
-// Matches tells whether a name fits one of the patterns, which were checked.
+// Matches reports whether a name matches one of the patterns. The patterns must be valid.
 func Matches(patterns []string, name string) bool {
 	for _, p := range patterns {
 		if ok, _ := path.Match(p, name); ok {
@@ -149,12 +148,12 @@ const (
 type Point struct {
 	from, port, to   string // device or host, its port, device or host
 	fromHost, toHost bool
-	rack             int // of the host that the link leads to
+	rack             int // rack of the host at the end of the link
 	rackName         string
 	MACs             MACs
 }
 
-// Points are those of all ports, network interfaces of hosts last.
+// Points returns one point per port, the hosts' network interfaces last.
 func (t *Topology) Points() []Point {
 	list := make([]Point, 0, len(t.Ports)+len(t.NICs))
 	for i := range t.Ports {
@@ -180,15 +179,15 @@ func (t *Topology) Points() []Point {
 	return list
 }
 
-// A TapPlace is a tap and the ports behind which it stands.
+// TapPlace is a tap with its place and the ports in front of its links.
 type TapPlace struct {
 	Tap
 	Place string
 	Links []int32
 }
 
-// at are the ports, and the devices behind interfaces of hosts, that packets of a tap in the middle
-// of the fabric pass.
+// at returns the ports that the packets of a mid-fabric tap pass; for links out of hosts, the
+// devices that they lead to. It is nil for other taps.
 func (p *TapPlace) at(points []Point) (names []string) {
 	if p.Place != placeMid {
 		return nil
@@ -206,7 +205,7 @@ func (p *TapPlace) at(points []Point) (names []string) {
 	return names
 }
 
-// PlaceTaps finds out where the taps of a scenario stand.
+// PlaceTaps resolves the links of a scenario's taps.
 func PlaceTaps(s *Scenario, points []Point) ([]TapPlace, error) {
 	specs := s.Taps
 	if len(specs) == 0 {
@@ -240,8 +239,8 @@ func PlaceTaps(s *Scenario, points []Point) ([]TapPlace, error) {
 	return list, checkTwice(list, points)
 }
 
-// checkTwice keeps measurements from being counted twice: what is captured at
-// receivers goes into the heatmaps.
+// checkTwice refuses receiver taps that overlap, since all captures at receivers enter the heatmaps
+// and would count twice.
 func checkTwice(list []TapPlace, points []Point) error {
 	seen := make([]string, len(points))
 	for i := range list {

@@ -14,35 +14,34 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/exact"
 )
 
-// Topology is a graph of switches and hosts. It numbers the egress ports of
-// switches, device by device, and after them the interfaces of hosts, host by host.
-// Racks and hosts count from 0 here and from 1 in names. It is immutable but for the
-// caches of its paths and not safe for concurrent use.
+// Topology is a graph of switches and hosts. It numbers the egress ports of switches, device by
+// device, followed by the hosts' interfaces, host by host. Racks and hosts count from 0 here and
+// from 1 in names. It is immutable except for its path caches, and not safe for concurrent use.
 type Topology struct {
 	devices []deviceInfo
 	Ports   []Port // of switches; the index is the port's number
 	ends    []hostInfo
-	NICs    []int32 // ports that face the interfaces of hosts, host by host
+	NICs    []int32 // ports that face the hosts' interfaces, host by host
 	Racks   []Rack
-	groups  []fabric.GroupSpec   // as the fabric file has them
-	file    *fabric.Spec         // that the topology comes from; nil: from parameters
-	attach  []attachment         // of hosts
+	groups  []fabric.GroupSpec   // in the form of the fabric file
+	file    *fabric.Spec         // source of the topology; nil if it was built from parameters
+	attach  []attachment         // attachments of hosts
 	sets    map[string]int32     // attachments by their devices
-	into    [][]int32            // devices with a port that faces the device
+	into    [][]int32            // by device: devices with a port that faces it
 	toward  map[int32][]distance // by attachment
-	ecmp    ecmpHash             // that switches choose by; nil: FiveTuple.hash
+	ecmp    ecmpHash             // nil: FiveTuple.hash
 }
 
 type deviceInfo struct {
 	name, stage string
-	pod         string // that it belongs to; empty: none
+	pod         string // empty: none
 	id          uint32
 	ports       []int32
 	links       []int32 // ports that face devices
-	hashesTag   bool    // faulty: the hash that chooses among paths sees signal types
+	hashesTag   bool    // faulty: the ECMP hash includes the tag's signal type
 }
 
-// Port is an egress port and the direction of the link behind it.
+// Port is an egress port and the outgoing direction of its link.
 type Port struct {
 	Device, Port       string
 	DeviceID           uint32
@@ -53,14 +52,14 @@ type Port struct {
 	Buffer             uint64 // bytes; 0: the scenario's
 
 	owner    int32 // device
-	PeerNode int32 // device that it faces, or none
-	peerHost int32 // host that it faces, or none
+	PeerNode int32 // device that the port faces, or None
+	peerHost int32 // host that the port faces, or None
 }
 
-// Name is the port's with its device: "leaf1:up1".
+// Name returns the port's full name: "leaf1:up1".
 func (p *Port) Name() string { return p.Device + ":" + p.Port }
 
-// Buffer is the bytes that a switch's port has room for.
+// Buffer returns the size of a switch port's buffer in bytes.
 func (s *Scenario) Buffer(p *Port) uint64 { return cmp.Or(p.Buffer, s.BufferBytes) }
 
 type hostInfo struct {
@@ -72,14 +71,14 @@ type hostInfo struct {
 	links      []int32
 }
 
-// Rack is a group of hosts: cells are pairs of them.
+// Rack is a group of hosts. A cell is a pair of racks.
 type Rack struct {
 	name  string
 	hosts []int32
 }
 
-// NewTopology makes the topology that the scenario describes: that of its fabric
-// file, three stages if it has pods, otherwise two.
+// NewTopology builds the scenario's topology: from its fabric file, as three stages if it has pods,
+// else as leaves and spines.
 func NewTopology(s *Scenario) (*Topology, error) {
 	t := &Topology{sets: map[string]int32{}, toward: map[int32][]distance{}, ecmp: ecmpHashes[s.ECMPHash]}
 	var err error
@@ -103,8 +102,8 @@ func NewTopology(s *Scenario) (*Topology, error) {
 	return t, err
 }
 
-// numberPerDevice gives ports numbers that are unique in their devices: locators that
-// name the device beside the port need no more.
+// numberPerDevice numbers ports from 1 in each device, which is enough for locators that also name
+// the device.
 func (t *Topology) numberPerDevice() {
 	for i := range t.devices {
 		for n, p := range t.devices[i].ports {
@@ -113,12 +112,12 @@ func (t *Topology) numberPerDevice() {
 	}
 }
 
-// addDevice begins the ports of another device.
+// addDevice adds a device. The next ports are added to it.
 func (t *Topology) addDevice(name, stage, pod string) {
 	t.devices = append(t.devices, deviceInfo{name: name, stage: stage, pod: pod, id: uint32(len(t.devices) + 1)})
 }
 
-// addPort adds a port to the newest device. Devices that they face may come later.
+// addPort adds a port to the newest device. The device that it faces may be added later.
 func (t *Topology) addPort(p Port) {
 	owner := len(t.devices) - 1
 	d := &t.devices[owner]
@@ -128,28 +127,28 @@ func (t *Topology) addPort(p Port) {
 
 func rackName(l int) string { return fmt.Sprintf("rack%d", l+1) }
 
-// Hosts is the number of hosts. The methods below take numbers of hosts and racks from 0.
+// Hosts returns the number of hosts. The methods below take numbers of hosts and racks from 0.
 func (t *Topology) Hosts() int { return len(t.ends) }
 
-// HostName is the name of a host.
+// HostName returns the name of a host.
 func (t *Topology) HostName(host int) string { return t.ends[host].name }
 
-// Address is a host's number in the network, which is its IPv4 address.
+// Address returns a host's number in the network, which is its IPv4 address.
 func (t *Topology) Address(host int) uint32 { return t.ends[host].address }
 
-// Rack is the rack of a host.
+// Rack returns the rack of a host.
 func (t *Topology) Rack(host int) int { return int(t.ends[host].rack) }
 
-// RackName is the name of a rack.
+// RackName returns the name of a rack.
 func (t *Topology) RackName(rack int) string { return t.Racks[rack].name }
 
 // RackHosts lists the hosts of a rack.
 func (t *Topology) RackHosts(rack int) []int32 { return t.Racks[rack].hosts }
 
-// Downlink is the port that faces a host's first interface.
+// Downlink returns the port that faces a host's first interface.
 func (t *Topology) Downlink(host int) int { return int(t.ends[host].links[0]) }
 
-// LargestRack is the number of hosts of the rack that has most.
+// LargestRack returns the largest number of hosts in a rack.
 func (t *Topology) LargestRack() int {
 	n := 0
 	for i := range t.Racks {
@@ -158,7 +157,7 @@ func (t *Topology) LargestRack() int {
 	return n
 }
 
-// slowest and fastest are the extremes of the links' speeds.
+// slowest and fastest return the lowest and highest link speed.
 func (t *Topology) slowest() Rate {
 	v := t.Ports[0].Speed
 	for i := range t.Ports {
@@ -175,7 +174,7 @@ func (t *Topology) fastest() Rate {
 	return v
 }
 
-// largestID is the highest port_id.
+// largestID returns the highest port_id.
 func (t *Topology) largestID() uint32 {
 	var v uint32
 	for i := range t.Ports {
@@ -197,7 +196,7 @@ func (t *Topology) stages() []string {
 	return list
 }
 
-// rackPrefix is the rack's /24.
+// rackPrefix returns the rack's /24.
 func rackPrefix(rack int) uint32 { return 10<<24 | uint32(rack+1)<<8 }
 
 // FiveTuple identifies a TCP connection in one direction.
@@ -210,8 +209,8 @@ func (f FiveTuple) reversed() FiveTuple {
 	return FiveTuple{Src: f.Dst, Dst: f.Src, SrcPort: f.DstPort, DstPort: f.SrcPort}
 }
 
-// hash is salted with the device, as switches do it so that the choices of
-// successive stages are independent.
+// hash is salted with the device, as in real switches, so that the choices of successive stages are
+// independent.
 func (f FiveTuple) hash(seed, device uint64) uint64 {
 	r := exact.Stream(seed, device, uint64(f.Src)<<32|uint64(f.Dst), uint64(f.SrcPort)<<16|uint64(f.DstPort))
 	return r.Next()
@@ -220,7 +219,7 @@ func (f FiveTuple) hash(seed, device uint64) uint64 {
 // ecmpHash is a hash of a 5-tuple with a device's seed.
 type ecmpHash func(f FiveTuple, seed uint32) uint32
 
-// ecmpHashes are the functions of Scenario.ECMPHash. CRC-32 begins with the seed in its register.
+// ecmpHashes are the functions of Scenario.ECMPHash. CRC-32 starts with the seed in its register.
 var ecmpHashes = map[string]ecmpHash{
 	"crc32": func(f FiveTuple, seed uint32) uint32 {
 		crc := ^seed
@@ -246,7 +245,7 @@ func (f FiveTuple) bytes() (b [12]byte) {
 	return b
 }
 
-// ecmpSeed is what a device seeds an ecmpHash with.
+// ecmpSeed returns a device's seed for an ecmpHash.
 func ecmpSeed(device int) uint32 { return uint32(device+1) * 0x9e3779b1 }
 
 func ipv4(a uint32) string {
@@ -255,33 +254,32 @@ func ipv4(a uint32) string {
 	return fmt.Sprintf("%d.%d.%d.%d", b[0], b[1], b[2], b[3])
 }
 
-// Pod is one or more equal pods of a fabric of three stages: top-of-rack switches,
-// aggregation switches, and the core that joins the pods (the 5-stage Clos of
-// Figure 5). Pods may be of different generations. Zero speeds are those of the
-// scenario.
+// Pod is one or more equal pods of a three-stage fabric: top-of-rack switches, aggregation
+// switches, and the core that joins the pods (the 5-stage Clos of Figure 5). Pods may be of
+// different generations. Zero speeds are the scenario's.
 type Pod struct {
-	Count        int  `yaml:"count,omitempty"` // of pods like this; default 1
+	Count        int  `yaml:"count,omitempty"` // number of such pods; default 1
 	Racks        int  `yaml:"racks"`
 	Aggs         int  `yaml:"aggs"` // aggregation switches; every rack has a link to each
 	HostsPerRack int  `yaml:"hosts_per_rack"`
 	HostSpeed    Rate `yaml:"host_speed,omitempty"`
 	UplinkSpeed  Rate `yaml:"uplink_speed,omitempty"` // between racks and aggregation
 	CoreSpeed    Rate `yaml:"core_speed,omitempty"`   // between aggregation and core
-	// Oversubscription, unless empty, sets UplinkSpeed.
+	// Oversubscription, if set, determines UplinkSpeed.
 	Oversubscription Ratio `yaml:"oversubscription,omitempty"`
-	// BufferBytes is that of each port of the pod's switches; 0: the scenario's.
+	// BufferBytes is the buffer of each switch port in the pod; 0: the scenario's.
 	BufferBytes uint64 `yaml:"buffer_bytes,omitempty"`
 }
 
-// SideLink joins neighbours of one stage: in a ring, or each with every other one.
-// Neighbours are in one pod, but for the stages that have no pods.
+// SideLink joins neighbors of one stage in a ring or a full mesh. Neighbors are in the same pod,
+// except in stages without pods.
 type SideLink struct {
 	Stage string `yaml:"stage"`
 	Speed Rate   `yaml:"speed"`
 	Mesh  bool   `yaml:"mesh,omitempty"`
 }
 
-// uplinkOf is the speed between a rack and the stage above it.
+// uplinkOf returns the link speed between a rack and the stage above it.
 func (s *Scenario) uplinkOf(rack int, speed Rate) Rate {
 	if slow, ok := s.RackUplinkSpeed[rack+1]; ok {
 		return slow
@@ -323,8 +321,8 @@ func (t *Topology) link(direction string, n int, peer string, speed Rate, buffer
 	})
 }
 
-// threeStages builds pods and the core. Core switch c has one link to each pod, to
-// its aggregation switch c modulo their number.
+// threeStages builds pods and the core. Core switch c has one link to each pod, to aggregation
+// switch c modulo the number of aggregation switches.
 func (t *Topology) threeStages(s *Scenario) {
 	pods := s.eachPod()
 	rack := 0
@@ -362,7 +360,7 @@ func (t *Topology) threeStages(s *Scenario) {
 	}
 }
 
-// eachPod lists the pods one by one, with the scenario's speeds where theirs are 0.
+// eachPod lists the pods one by one, with the scenario's speeds in place of zero ones.
 func (s *Scenario) eachPod() []Pod {
 	var pods []Pod
 	for _, p := range s.Pods {
@@ -384,7 +382,7 @@ func (t *Topology) addPodGroup(n int) {
 	t.groups = append(t.groups, fabric.GroupSpec{Name: podName(n), Level: "pod"})
 }
 
-// addHosts makes a rack of the newest device's hosts.
+// addHosts adds a rack of n hosts below the newest device.
 func (t *Topology) addHosts(s *Scenario, pod, rack, n int, speed Rate, buffer uint64) {
 	t.Racks = append(t.Racks, Rack{name: rackName(rack)})
 	t.groups = append(t.groups, fabric.GroupSpec{
@@ -397,8 +395,7 @@ func (t *Topology) addHosts(s *Scenario, pod, rack, n int, speed Rate, buffer ui
 	}
 }
 
-// addSideLinks adds ports after all others, so that the numbers of those do not
-// depend on side links.
+// addSideLinks adds its ports last, so that side links do not change the numbers of other ports.
 func (t *Topology) addSideLinks(links []SideLink) error {
 	named := map[int32]int{}
 	for i, l := range links {
@@ -416,7 +413,7 @@ func (t *Topology) addSideLinks(links []SideLink) error {
 	return nil
 }
 
-// sidePorts is the number of ports that join n devices.
+// sidePorts returns the number of ports that join n devices.
 func sidePorts(n int, mesh bool) int {
 	if mesh {
 		return n * (n - 1)
@@ -445,7 +442,7 @@ func (t *Topology) join(devices []int32, l SideLink, named map[int32]int) {
 	}
 }
 
-// neighbours lists the devices of a stage, those of a pod together.
+// neighbours groups the devices of a stage by pod.
 func (t *Topology) neighbours(stage string) [][]int32 {
 	pods := map[string]int{}
 	var list [][]int32
@@ -465,9 +462,9 @@ func (t *Topology) neighbours(stage string) [][]int32 {
 	return list
 }
 
-// fromFile takes devices, ports, hosts and groups of the file that the other
-// commands read. Its csig section gives the locator layout of the locator "file";
-// everything else about tags is the scenario's.
+// fromFile takes devices, ports, hosts and groups from a fabric file in the form of the other
+// commands. Its csig section supplies the layout of the locator "file"; all other tag settings are
+// the scenario's.
 func (t *Topology) fromFile(path string) error {
 	spec, err := fabric.Load(path)
 	if err != nil {
@@ -505,7 +502,7 @@ func (t *Topology) fromFile(path string) error {
 	return nil
 }
 
-// numberPorts gives ports and devices identifiers where the file has none at all.
+// numberPorts numbers ports and devices if the file has no such numbers at all.
 func (t *Topology) numberPorts() {
 	ports, devices := false, false
 	for i := range t.Ports {
@@ -523,7 +520,7 @@ func (t *Topology) numberPorts() {
 	}
 }
 
-// hostFrom takes the first IPv4 address of a host: the simulated packets have one.
+// hostFrom takes a host's first IPv4 address, since simulated hosts have just one.
 func (t *Topology) hostFrom(h *fabric.HostSpec) error {
 	for _, text := range h.Addresses {
 		a, err := netip.ParseAddr(text)
@@ -537,8 +534,8 @@ func (t *Topology) hostFrom(h *fabric.HostSpec) error {
 	return fmt.Errorf("host %s: has no IPv4 address", h.Name)
 }
 
-// groupByPrefix assigns hosts to the groups with the longest prefix of their
-// addresses, as the readers of captures do. Groups without hosts are no racks.
+// groupByPrefix assigns hosts to groups by longest prefix, as the readers of captures do. Groups
+// without hosts do not become racks.
 func (t *Topology) groupByPrefix() error {
 	var prefixes bart.Table[int32]
 	for i := range t.groups {
@@ -570,7 +567,7 @@ func (t *Topology) groupByPrefix() error {
 	return nil
 }
 
-// groupByDevice makes a rack of the hosts of each device, for files without groups.
+// groupByDevice makes each device's hosts a rack, for files without groups.
 func (t *Topology) groupByDevice() {
 	owner := map[string]int32{}
 	for i := len(t.Ports) - 1; i >= 0; i-- {

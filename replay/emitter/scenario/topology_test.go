@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// tiny is a fabric with a ring and an incast.
+// tiny returns a fabric with a ring and an incast.
 func tiny() Scenario {
 	return Scenario{
 		Name: "tiny", Seed: 7, Duration: time.Second, Window: 250 * time.Millisecond,
@@ -40,7 +40,7 @@ func topologyOf(t testing.TB, s *Scenario) *Topology {
 	return top
 }
 
-// fabrics are scenarios of every form of topology.
+// fabrics returns scenarios of every form of topology.
 func fabrics(t *testing.T) map[string]Scenario {
 	t.Helper()
 	list := map[string]Scenario{"leaf-spine": tiny()}
@@ -71,7 +71,7 @@ func fabrics(t *testing.T) map[string]Scenario {
 	return list
 }
 
-// resolver compiles the fabric file of a scenario as its readers do.
+// resolver compiles a scenario's fabric file as its readers do.
 func resolver(t *testing.T, s Scenario) *fabric.Fabric {
 	t.Helper()
 	s = s.WithDefaults()
@@ -99,8 +99,8 @@ func resolver(t *testing.T, s Scenario) *fabric.Fabric {
 	return f
 }
 
-// Every route is a chain of links from sender to receiver, a shortest one, and leads
-// up before it leads down (side links apart).
+// Every route must be a chain of links from sender to receiver, as short as possible, and lead up
+// before it leads down (except for side links).
 func TestRoutesAreShortestPaths(t *testing.T) {
 	for name, s := range fabrics(t) {
 		top := topologyOf(t, &s)
@@ -142,8 +142,7 @@ func TestRoutesAreShortestPaths(t *testing.T) {
 	}
 }
 
-// Flows between two racks of different pods use all cores and all aggregation
-// switches, evenly.
+// Flows between two racks of different pods must use all core and aggregation switches evenly.
 func TestThreeStagesSpreadFlows(t *testing.T) {
 	s := fabrics(t)["three-tier"]
 	top := topologyOf(t, &s)
@@ -163,7 +162,7 @@ func TestThreeStagesSpreadFlows(t *testing.T) {
 	}
 }
 
-// Neighbours with a link of their own use it.
+// Neighbors with a direct link must use it.
 func TestSideLinksAreUsed(t *testing.T) {
 	s := fabrics(t)["side links"]
 	top := topologyOf(t, &s)
@@ -173,8 +172,7 @@ func TestSideLinksAreUsed(t *testing.T) {
 	}
 }
 
-// A topology that is read back from the fabric file that was written of it routes
-// every flow the same way.
+// A topology that is read back from its fabric file must route every flow the same way.
 func TestFabricFileGivesTheSameRoutes(t *testing.T) {
 	for name, s := range fabrics(t) {
 		path := filepath.Join(t.TempDir(), FabricFile)
@@ -214,8 +212,8 @@ func TestFabricFileGivesTheSameRoutes(t *testing.T) {
 	}
 }
 
-// Whatever port a route uses, the fabric package finds it again among the candidates
-// of what that port writes.
+// For every port of a route, the fabric package must include that port in the candidates of the LM
+// that the port writes.
 func TestEveryTopologyResolves(t *testing.T) {
 	for name, s := range fabrics(t) {
 		for _, locator := range []string{"port", "class"} {

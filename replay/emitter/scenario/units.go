@@ -10,16 +10,16 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/exact"
 )
 
-// Rate is a speed in kbit/s. In scenario files it is written "100Gbps".
+// Rate is a speed in kbit/s, written as "100Gbps" in scenario files.
 type Rate uint64
 
-// Speeds of links.
+// Link speeds.
 const (
 	Mbps Rate = 1e3
 	Gbps Rate = 1e6
 )
 
-// String is the rate as scenario and fabric files have it: "2500Mbps".
+// String returns the rate as in scenario and fabric files: "2500Mbps".
 func (r Rate) String() string {
 	switch {
 	case r > 0 && r%Gbps == 0:
@@ -40,11 +40,11 @@ func (r *Rate) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// MarshalYAML writes the rate as String has it.
+// MarshalYAML writes the rate in the form of String.
 func (r Rate) MarshalYAML() (any, error) { return r.String(), nil }
 
-// Ratio is the speed of what is below a switch to that of what is above it. In
-// scenario files it is written "3:1". The zero value means nothing.
+// Ratio is the ratio of the speed below a switch to the speed above it, written as "3:1" in
+// scenario files. The zero value means not set.
 type Ratio struct{ Down, Up uint64 }
 
 // maxRatio bounds both sides.
@@ -62,14 +62,14 @@ func (r *Ratio) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// MarshalYAML writes what UnmarshalYAML reads.
+// MarshalYAML writes the form that UnmarshalYAML reads.
 func (r Ratio) MarshalYAML() (any, error) { return fmt.Sprintf("%d:%d", r.Down, r.Up), nil }
 
-// IsZero tells whether the ratio was not given.
+// IsZero reports whether the ratio is not set.
 func (r Ratio) IsZero() bool { return r == Ratio{} }
 
-// uplink is the speed of each of n uplinks above hosts of a speed, or otherwise if no
-// ratio was given.
+// uplink returns the speed of each of n uplinks above hosts of a given speed, or otherwise if the
+// ratio is not set.
 func (r Ratio) uplink(otherwise, speed Rate, hosts, n int) Rate {
 	if r.IsZero() || n < 1 {
 		return otherwise
@@ -79,14 +79,13 @@ func (r Ratio) uplink(otherwise, speed Rate, hosts, n int) Rate {
 	return max(Rate(exact.MulDiv(below, r.Up, r.Down*uint64(n))), 1)
 }
 
-// Share is a share of frames in parts per million. In scenario files it is written
-// "0.5%".
+// Share is a share of frames in parts per million, written as "0.5%" in scenario files.
 type Share uint32
 
-// WholeShare is all frames.
+// WholeShare means all frames.
 const WholeShare Share = 1e6
 
-// String is the share as scenario files have it.
+// String returns the share as in scenario files.
 func (s Share) String() string {
 	return strconv.FormatFloat(float64(s)/1e4, 'f', -1, 64) + "%"
 }
@@ -104,5 +103,5 @@ func (s *Share) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// MarshalYAML writes the share as String has it.
+// MarshalYAML writes the share in the form of String.
 func (s Share) MarshalYAML() (any, error) { return s.String(), nil }

@@ -6,70 +6,69 @@ import (
 	"time"
 )
 
-// Kinds of workloads.
+// Workload kinds.
 const (
-	Ring        = "ring"        // every host sends to the next one of the ring
+	Ring        = "ring"        // every host sends to the next host of the ring
 	Tree        = "tree"        // all-reduce over a binary tree: to the root, then back
-	AllToAll    = "alltoall"    // every host sends to every other one
+	AllToAll    = "alltoall"    // every host sends to every other host
 	Pipeline    = "pipeline"    // racks are the stages of a model: activations forward, then gradients back
 	Incast      = "incast"      // sources send to one target
 	Background  = "background"  // random pairs in different racks, at irregular intervals
 	Storage     = "storage"     // random pairs in different racks, transfers of heavy-tailed sizes
-	Permutation = "permutation" // every host sends to one other, none receives from two
+	Permutation = "permutation" // every host sends to one other host; none receives from two
 	Probes      = "probes"      // small tagged packets between all hosts, at an interval
-	Flows       = "flows"       // the pairs that Workload.Flows lists
+	Flows       = "flows"       // the pairs in Workload.Flows
 )
 
 // Workload is a set of flows.
 type Workload struct {
 	Kind string `yaml:"kind"`
 
-	// Racks lists the racks that take part, from 1; empty: all. HostsPerRack takes
-	// the first so many hosts of each, 0: all (one of each for probes).
+	// Racks lists the participating racks, from 1; empty: all. HostsPerRack takes the first n hosts
+	// of each; 0: all (probes: one of each).
 	Racks        []int `yaml:"racks,omitempty,flow"`
 	HostsPerRack int   `yaml:"hosts_per_rack,omitempty"`
-	// RackOrder makes a ring or a tree visit all hosts of a rack before the next
-	// rack. By default neighbours are in different racks.
+	// RackOrder makes a ring or tree visit all hosts of a rack before the next rack. By default
+	// neighbors are in different racks.
 	RackOrder bool `yaml:"rack_order,omitempty"`
 
 	Target       Host   `yaml:"target,omitempty"`        // incast
-	Sources      int    `yaml:"sources,omitempty"`       // incast: hosts that send, evenly spread; 0: all
-	Pairs        int    `yaml:"pairs,omitempty"`         // background, storage: pairs of hosts; 0: one for each ordered pair of racks
+	Sources      int    `yaml:"sources,omitempty"`       // incast: sending hosts, evenly spread; 0: all
+	Pairs        int    `yaml:"pairs,omitempty"`         // background, storage: pairs of hosts; 0: one per ordered pair of racks
 	Flows        []Pair `yaml:"flows,omitempty"`         // flows
-	MicroBatches int    `yaml:"micro_batches,omitempty"` // pipeline: in a step; default 4
+	MicroBatches int    `yaml:"micro_batches,omitempty"` // pipeline: micro-batches per step; default 4
 
-	// Rate is what a host sends while it is active (ring, tree, alltoall, pipeline,
-	// permutation, incast), the mean rate of a pair (background), or that of a
-	// transfer (storage) or a flow (flows). With a Control it is an upper limit, 0 for none.
+	// Rate is a host's sending rate while active (ring, tree, alltoall, pipeline, permutation,
+	// incast), the mean rate of a pair (background), or the rate of a transfer (storage) or a flow
+	// (flows). With a Control it is an upper limit; 0: none.
 	Rate Rate `yaml:"rate,omitempty"`
 	// Interval is the time between two probes of a pair.
 	Interval time.Duration `yaml:"interval,omitempty"`
 	// Connections share the rate of a pair of hosts; default 1.
 	Connections int `yaml:"connections,omitempty"`
-	// Control is how senders react to delay; by default they do not.
+	// Control is the senders' reaction to delay; default none.
 	Control Control `yaml:"control,omitempty"`
-	// Transport carries the data: TCP (default) or pony, which is over UDP.
+	// Transport carries the data: TCP (default) or pony, which runs over UDP.
 	Transport Transport `yaml:"transport,omitempty"`
 	// PacketBytes is the length of a full IP packet; default 96 for probes, else
 	// Scenario.MTU.
 	PacketBytes int `yaml:"packet_bytes,omitempty"`
 
-	// Sizes makes a flow send transfers with pauses of Think on average between
-	// them, Transfers of them (0: without end). Storage has sizes by default, from
-	// 4 KiB to 16 MiB in a bounded Pareto distribution.
+	// Sizes makes a flow send Transfers transfers (0: without end) with pauses of Think on average.
+	// Storage has sizes by default, from 4 KiB to 16 MiB in a bounded Pareto distribution.
 	Sizes     *Sizes        `yaml:"sizes,omitempty"`
 	Transfers int           `yaml:"transfers,omitempty"`
 	Think     time.Duration `yaml:"think,omitempty"`
 
-	// Period and Burst make training steps: senders are active in the first Burst
-	// of each Period and idle for the rest. Period 0: always active.
+	// Period and Burst define training steps: senders are active in the first Burst of each Period
+	// and idle for the rest. Period 0: always active.
 	Period time.Duration `yaml:"period,omitempty"`
 	Burst  time.Duration `yaml:"burst,omitempty"`
 	Start  time.Duration `yaml:"start,omitempty"`
 	End    time.Duration `yaml:"end,omitempty"` // 0: the end of the run
-	// Jitter is how much later than its period a step may begin, for all senders
-	// alike. Stragglers begin their part of a step later by Late, every StraggleEvery
-	// steps (default 1). Nobody waits for them.
+	// Jitter is the maximum delay of a step's start after its period, equal for all senders.
+	// Stragglers start their part of a step later by Late, every StraggleEvery steps (default 1).
+	// No sender waits for them.
 	Jitter        time.Duration `yaml:"jitter,omitempty"`
 	Stragglers    []Host        `yaml:"stragglers,omitempty,flow"`
 	Late          time.Duration `yaml:"late,omitempty"`
@@ -78,7 +77,7 @@ type Workload struct {
 	TagEvery int `yaml:"tag_every,omitempty"` // overrides Scenario.TagEvery unless 0
 	AckEvery int `yaml:"ack_every,omitempty"` // overrides Scenario.AckEvery unless 0; 1 for probes
 
-	// These override those of the scenario unless empty or 0.
+	// Override the scenario's settings unless empty or 0.
 	Encap    string `yaml:"encap,omitempty"`
 	EncapAt  string `yaml:"encap_at,omitempty"`
 	IP       int    `yaml:"ip,omitempty"`
@@ -93,7 +92,7 @@ type Pair struct {
 
 const probeBytes = 96
 
-// WithDefaults fills in what is zero and differs by kind.
+// WithDefaults returns the workload with defaults in place of zero fields, which differ by kind.
 func (w Workload) WithDefaults(s *Scenario) Workload {
 	orDefault(&w.TagEvery, s.TagEvery)
 	if w.Kind == Probes {
