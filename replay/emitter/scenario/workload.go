@@ -147,7 +147,7 @@ func (t *Topology) has(h Host) bool {
 	return h.Rack >= 1 && h.Rack <= len(t.Racks) && h.Host >= 1 && h.Host <= len(t.RackHosts(h.Rack-1))
 }
 
-// checkSending checks how fast and how much a workload's senders send.
+// checkSending checks the rates and sizes of a workload's senders.
 func (s *Scenario) checkSending(w *Workload) error {
 	d := w.WithDefaults(s)
 	switch {
@@ -174,8 +174,8 @@ func (s *Scenario) checkSending(w *Workload) error {
 	return s.checkControl(&d)
 }
 
-// checkControl checks a workload with its defaults: what senders react to must reach
-// them.
+// checkControl checks a workload's congestion control after its defaults: the signals that senders
+// react to must reach them.
 func (s *Scenario) checkControl(w *Workload) error {
 	switch w.Control {
 	case OpenLoop:
@@ -203,7 +203,7 @@ func (s *Scenario) checkControl(w *Workload) error {
 	return nil
 }
 
-// checkSteps checks when a workload's senders are active.
+// checkSteps checks the times at which a workload's senders are active.
 func (s *Scenario) checkSteps(t *Topology, w *Workload) error {
 	switch {
 	case w.Start > maxRun || w.End > maxRun || w.Period > maxRun:
@@ -234,12 +234,12 @@ const (
 	FixedSize  = "fixed"     // all of MinBytes
 	Pareto     = "pareto"    // bounded Pareto of shape 1 from MinBytes to MaxBytes
 	WebSearch  = "websearch" // the query and background mix of "Data Center TCP (DCTCP)", SIGCOMM 2010, figure 4
-	TableSizes = "table"     // straight lines between Points
+	TableSizes = "table"     // linear interpolation between Points
 	maxSize    = 1 << 40     // bytes
-	SizeScale  = 1_000_000   // of cumulative shares
-	maxPoints  = 1024        // of a table
-	storageMin = 4 << 10     // bytes of the smallest and
-	storageMax = 16 << 20    // the largest transfer of storage workloads
+	SizeScale  = 1_000_000   // scale of cumulative shares
+	maxPoints  = 1024        // in a table
+	storageMin = 4 << 10     // storage workloads: bytes of the smallest transfer
+	storageMax = 16 << 20    // storage workloads: bytes of the largest transfer
 )
 
 // Sizes is a distribution of transfer sizes in bytes.
@@ -250,8 +250,8 @@ type Sizes struct {
 	Points       []SizePoint `yaml:"points,omitempty,flow"`
 }
 
-// SizePoint says that a share of all transfers, in parts per million, has at most so
-// many bytes.
+// SizePoint is a point of the cumulative distribution: Share, in parts per million, of all
+// transfers have at most Bytes.
 type SizePoint struct {
 	Bytes uint64 `yaml:"bytes"`
 	Share uint64 `yaml:"share_ppm"`

@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// hop is what one switch port did to one packet.
+// hop is one packet before and after one switch port.
 type hop struct {
 	number        int32
 	policy        *policy
@@ -30,7 +30,7 @@ func find(t *testing.T, p *port, like *packet) packet {
 	return packet{}
 }
 
-// watch runs a scenario to its end and shows every hop of a switch's port to see.
+// watch runs a scenario to its end and passes every hop at a switch port to see.
 func watch(t *testing.T, m *sim, see func(h hop)) {
 	t.Helper()
 	if err := m.timeline.change(0, m.ports); err != nil {
@@ -81,9 +81,9 @@ func watch(t *testing.T, m *sim, see func(h hop)) {
 
 func (h *hop) code() uint32 { return h.before.tag.Code }
 
-// Transit devices that do not update S do not alter LM, those that update S update LM
-// (section 4.1.3), S moves only in its signal's direction (sections 5.3.3 and 5.4.2),
-// and nobody adds a tag (section 4.4.2).
+// Transit devices that do not update S do not alter LM, those that update S update LM (section
+// 4.1.3), S moves only in its signal's direction (sections 5.3.3 and 5.4.2), and no device adds a
+// tag (section 4.4.2).
 func TestHopsObeyTheDraft(t *testing.T) {
 	slow := tiny()
 	slow.Devices = []scenario.Behavior{{Match: "leaf1", Kind: scenario.Software, Every: 30 * time.Millisecond}, {Match: "spine*", Kind: scenario.Complete}}
@@ -118,7 +118,7 @@ func TestHopsObeyTheDraft(t *testing.T) {
 			if before.Is(truth.FlagTrimmed) && (!after.SameOnWire(before)) {
 				t.Fatalf("%s: a frozen tag changes: %+v became %+v", name, before, after)
 			}
-			// A run without unfaithful ports keeps no second account of its tags.
+			// A run without unfaithful ports keeps no faithful tags.
 			if m.watchful && (after.FaithCode() != after.Code || after.FaithWriter != after.Writer) && name != "software" {
 				t.Fatalf("%s: a faithful fabric would have written something else: %+v", name, after)
 			}
@@ -129,7 +129,7 @@ func TestHopsObeyTheDraft(t *testing.T) {
 	}
 }
 
-// What each kind of behaviour does to tags, and that it does nothing else.
+// Each kind of behavior changes tags as described, and nothing else.
 func TestBehaviorsDoWhatTheyAreCalled(t *testing.T) {
 	tighter := func(m *sim, h *hop) bool {
 		return m.signals[h.before.tag.Signal].Direction.Tighter(h.after.tag.Code, h.code())
@@ -201,7 +201,7 @@ func TestBehaviorsDoWhatTheyAreCalled(t *testing.T) {
 	}
 }
 
-// Behaviours hold from their start to their end.
+// Behaviors hold from their start to their end.
 func TestBehaviorsEnd(t *testing.T) {
 	s := tiny()
 	s.Faults = []scenario.Behavior{{Match: "spine1:down2", Kind: scenario.Reset, Start: 300 * time.Millisecond, End: 600 * time.Millisecond}}
@@ -264,7 +264,7 @@ func TestBehaviorErrors(t *testing.T) {
 	}
 }
 
-// Figure 5 of draft -01, hop by hop: the values that the tag has after each port.
+// Figure 5 of draft -01, hop by hop: the tag's value after each port.
 func TestLifeOfAPacket(t *testing.T) {
 	s, err := scenario.Named("figure5")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// captured is a frame read back with a reader that is not this project's.
+// captured is a frame read back with an independent reader.
 type captured struct {
 	iface      string
 	at         time.Time
@@ -36,7 +36,7 @@ type packetSource interface {
 	ReadPacketData() ([]byte, gopacket.CaptureInfo, error)
 }
 
-// readCapture reads a file of the layout's frames.
+// readCapture reads a file whose frames have the given layout.
 func readCapture(t *testing.T, path string, l csig.Layout) []captured {
 	t.Helper()
 	f, err := os.Open(path)
@@ -102,8 +102,8 @@ func (c *captured) parse(t *testing.T, l csig.Layout) {
 	}
 }
 
-// checksums holds the frame against what gopacket computes, with the payload that
-// the snap length cut off put back as zeros.
+// checksums compares the frame's checksums with gopacket's, after filling the payload that the snap
+// length cut off with zeros.
 func (c *captured) checksums(t *testing.T) {
 	t.Helper()
 	missing := c.wire - len(c.data)
@@ -172,8 +172,8 @@ func TestCapturesAreReadable(t *testing.T) {
 	}
 }
 
-// checkCaptured holds a frame against the scenario: it stands at the tap of its
-// receiver's rack, as long as it is on the wire.
+// checkCaptured compares a frame with the scenario: it must be at the tap of its receiver's rack
+// and have the length that it has on the wire.
 func checkCaptured(t *testing.T, s *scenario.Scenario, c *captured) {
 	t.Helper()
 	l2 := frames.EthernetLen
@@ -200,7 +200,7 @@ func checkCaptured(t *testing.T, s *scenario.Scenario, c *captured) {
 	}
 }
 
-// Sequence numbers continue, and acknowledgements name bytes that were sent.
+// Sequence numbers must be contiguous, and acknowledgements must name bytes that were sent.
 func TestStreamsMakeSense(t *testing.T) {
 	s := tiny()
 	s.CaptureUntagged, s.SingleFile = true, true

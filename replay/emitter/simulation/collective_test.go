@@ -64,7 +64,7 @@ func TestPipelineFillsAndDrains(t *testing.T) {
 	}
 }
 
-// The stated kinds give the flows that they name.
+// Each workload kind must give its flows.
 func TestNewWorkloadsMakeTheirFlows(t *testing.T) {
 	tests := []struct {
 		name     string

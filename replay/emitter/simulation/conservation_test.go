@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// ownScenarios are those of fabrics and behaviours.
+// ownScenarios are the scenarios of fabrics and behaviors.
 var ownScenarios = []string{"three-tier", "mixed-generations", "figure5", "rogue", "partial-deployment", "trimming"}
 
 // Packets sent = delivered + dropped + in flight, for each flow, whatever devices do.
@@ -61,9 +61,8 @@ func TestPortsOfEveryFabricKeepTheirSpeed(t *testing.T) {
 	}
 }
 
-// "The IBCS signal update process MUST be strictly orthogonal to path selection" (IBCS,
-// section 5.2): flows have the same paths whether they carry tags or not, and whatever
-// devices do with them.
+// "The IBCS signal update process MUST be strictly orthogonal to path selection" (IBCS, section
+// 5.2): flows must have the same paths with and without tags, and whatever devices do to the tags.
 func TestPathsDoNotDependOnTags(t *testing.T) {
 	paths := func(tagEvery int, faults ...scenario.Behavior) (list [][2][]string) {
 		s, err := scenario.Named("three-tier")

@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// TestCounters: the file has the matched ports alone, each with a line of each signal when
-// its quantized value changes, and none where the port has no metric.
+// TestCounters checks that the file has only the matched ports, with a line whenever the quantized
+// value of a signal changes, and an empty value while the port has no metric.
 func TestCounters(t *testing.T) {
 	s, err := scenario.Named("ring")
 	if err != nil {
@@ -67,7 +67,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestQuantized: the value that stands for a code in counters is quantized to it again.
+// TestQuantized checks that the value written for a code is quantized to the same code.
 func TestQuantized(t *testing.T) {
 	s, err := scenario.Named("ring")
 	if err != nil {
@@ -103,7 +103,8 @@ func scenarioDomain(t *testing.T, s *scenario.Scenario) *csig.Domain {
 	return domain
 }
 
-// TestRefused: counters of no port, and a hash that sees tags which come or go on the way.
+// TestRefused expects errors for counters that match no port, and for a hash that sees tags if tags
+// come or go on the way.
 func TestRefused(t *testing.T) {
 	for want, change := range map[string]func(*scenario.Scenario){
 		"match no port":   func(s *scenario.Scenario) { s.Counters = []string{"leaf9"} },

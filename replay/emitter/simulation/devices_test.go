@@ -9,14 +9,14 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// "The match/action rules themselves can be updated at a slower cadence via the software
-// agent" (section 6.4): within a period a port writes one value of each signal.
+// "The match/action rules themselves can be updated at a slower cadence via the software agent"
+// (section 6.4): within a period a port writes one value per signal.
 func TestSoftwareRenewsItsValuesSlowly(t *testing.T) {
 	const cadence = 40 * time.Millisecond
 	s := tiny()
 	s.ABWInterval = time.Millisecond
 	s.Devices = []scenario.Behavior{{Match: "leaf*", Kind: scenario.Software, Every: cadence}}
-	// What happens elsewhere in between does not matter.
+	// Changes on other ports in between must not matter.
 	s.Faults = []scenario.Behavior{{Match: "spine1:down1", Kind: scenario.Reset, Start: 333 * time.Millisecond}}
 	m := prepare(t, s)
 	type period struct {
@@ -55,8 +55,8 @@ func TestSoftwareRenewsItsValuesSlowly(t *testing.T) {
 	}
 }
 
-// Both directions of the walk of Figure 5: the sender learns what the tag said at the
-// receiver (section 4.3.2).
+// Both directions of Figure 5: the sender receives the tag as it arrived at the receiver (section
+// 4.3.2).
 func TestFigure5IsReflected(t *testing.T) {
 	s, err := scenario.Named("figure5")
 	if err != nil {
@@ -93,8 +93,8 @@ func TestFigure5IsReflected(t *testing.T) {
 	}
 }
 
-// Fail-open costs no packet (IBCS, section 7.2): a run whose switches all lack their
-// metrics delivers what a healthy one does, and every tag arrives as it was sent.
+// Fail-open costs no packet (IBCS, section 7.2): a run whose switches all lack their metrics
+// delivers as many packets as a healthy run, and every tag arrives as it was sent.
 func TestFailOpenLosesNothing(t *testing.T) {
 	healthy, _ := run(t, tiny())
 	s := tiny()
@@ -110,7 +110,7 @@ func TestFailOpenLosesNothing(t *testing.T) {
 	}
 }
 
-// Same seed, same bytes, with every behaviour there is.
+// Same seed, same bytes, with every kind of behavior.
 func TestFaultsAreReproducible(t *testing.T) {
 	for _, name := range []string{"rogue", "trimming"} {
 		s, err := scenario.Named(name)
@@ -126,7 +126,7 @@ func TestFaultsAreReproducible(t *testing.T) {
 	}
 }
 
-// Behaviours cost no allocation per packet, either.
+// Behaviors must not allocate per packet.
 func TestUnfaithfulStateDoesNotAllocate(t *testing.T) {
 	s := tiny()
 	s.Duration, s.Window, s.TrimBuffer, s.ABW = time.Minute, time.Minute, 8<<10, scenario.DRE

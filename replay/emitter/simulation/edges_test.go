@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// total adds up the ports' lines of the truth that a pattern-free test selects.
+// total adds up a count over the truth's port lines.
 func total(file truthFile, of func(truth.Port) uint64) (n uint64) {
 	for _, p := range file.ports {
 		n += of(p)
@@ -50,9 +50,9 @@ func TestStrippingLeavesNone(t *testing.T) {
 	}
 }
 
-// "No CSIG-tagged packet should be dropped in the network due to a lack of CSIG support
-// on a device" (section 6.3.1): tags that reach a device of the category Discard are
-// lost with their packets, unless those before it strip them.
+// "No CSIG-tagged packet should be dropped in the network due to a lack of CSIG support on a
+// device" (section 6.3.1): devices of the category Discard drop tagged packets unless an earlier
+// device strips the tags.
 func TestDiscardNeedsStrippingBeforeIt(t *testing.T) {
 	discards := func(devices ...scenario.Behavior) uint64 {
 		s := tiny()
@@ -84,7 +84,7 @@ func TestDiscardNeedsStrippingBeforeIt(t *testing.T) {
 }
 
 // "Any recognized IBCS field arriving from an untrusted interface MUST be reset to its
-// protocol-defined UNINITIALIZED state" (IBCS, section 4.1); nobody does it later.
+// protocol-defined UNINITIALIZED state" (IBCS, section 4.1); later devices must not reset it.
 func TestIngressEdgeScrubs(t *testing.T) {
 	forgeries := func(devices ...scenario.Behavior) (heavy, agree, observations uint64) {
 		s := tiny()
@@ -114,8 +114,7 @@ func TestIngressEdgeScrubs(t *testing.T) {
 	}
 }
 
-// A port that inserts tags makes observations that no sender asked for; they count
-// apart.
+// Tags inserted by a port make observations that no sender requested; they count separately.
 func TestInsertedTagsCountApart(t *testing.T) {
 	s := tiny()
 	s.TagEvery = -1
@@ -137,8 +136,7 @@ func TestInsertedTagsCountApart(t *testing.T) {
 	}
 }
 
-// What a faithful fabric would have written is what it does write: the account beside
-// the tags in a run with faults equals the tags of the same run without.
+// The faithful tags of a run with faults must equal the tags of the same run without faults.
 func TestFaithfulAccountIsThatOfACleanRun(t *testing.T) {
 	dirty := tiny()
 	dirty.Devices = []scenario.Behavior{{Match: "spine1", Kind: scenario.PassThrough}, {Match: "leaf3", Kind: scenario.Software, Every: 50 * time.Millisecond}}
@@ -179,8 +177,7 @@ func TestFaithfulAccountIsThatOfACleanRun(t *testing.T) {
 	}
 }
 
-// What the truth says of tags and reflections under every fault is what the captures
-// say.
+// Under every fault, the truth's counts of tags and reflections must match the captures.
 func TestTruthOfFaultsAgreesWithCaptures(t *testing.T) {
 	long(t)
 	for _, name := range []string{"rogue", "trimming", "partial-deployment"} {

@@ -12,9 +12,9 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// BenchmarkEmit is how many packets a run writes in a second of one core, plain and
-// in tunnels: the median of the runs, each of half a million packets. CPU time does
-// not see what else the machine does.
+// BenchmarkEmit measures the packets written per second of one core's CPU time, plain and in
+// tunnels: the median of runs of half a million packets. CPU time excludes other load on the
+// machine.
 func BenchmarkEmit(b *testing.B) {
 	mirror := []scenario.Tap{{Name: "all", Before: []string{"host*"}, ERSPAN: 3}}
 	for _, c := range []struct {

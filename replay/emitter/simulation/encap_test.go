@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// encapRow says of an encapsulation what readers miss: all of a frame, or the reflection.
+// encapRow says whether an encapsulation hides whole frames or only reflections from readers.
 type encapRow struct {
 	encap         string
 	hidden, outer bool
@@ -37,9 +37,9 @@ func stackName(s *decode.Stack) string {
 	return strings.Join(list, " ")
 }
 
-// TestEncapsulatedRunsTellTheTruth runs a scenario in every encapsulation between
-// hosts and holds what its receivers' taps captured against its truth: all
-// observations are there, or counted as hidden.
+// TestEncapsulatedRunsTellTheTruth runs a scenario in every encapsulation between hosts and
+// compares the captures at the receivers with the truth: every observation is there or counted as
+// hidden.
 func TestEncapsulatedRunsTellTheTruth(t *testing.T) {
 	for _, row := range everyEncap() {
 		t.Run(row.encap, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestEncapsulatedRunsTellTheTruth(t *testing.T) {
 			if row.outer {
 				reflections = 0
 			}
-			// Some acknowledgements are sent twice: the truth counts their reflections once.
+			// Some acknowledgements are sent twice; the truth counts their reflections once.
 			if got.kinds[decode.Tag] != tags || got.kinds[decode.Reflection] < reflections || (reflections == 0) != (got.kinds[decode.Reflection] == 0) {
 				t.Errorf("%d tags and %d reflections, want %d and at least %d", got.kinds[decode.Tag], got.kinds[decode.Reflection], tags, reflections)
 			}
@@ -80,7 +80,7 @@ func TestEncapsulatedRunsTellTheTruth(t *testing.T) {
 	}
 }
 
-// decodedFile is what a capture says.
+// decodedFile sums up the decoded frames of a capture.
 type decodedFile struct {
 	kinds   [3]uint64 // observations by decode.Kind
 	orphans uint64
@@ -127,8 +127,8 @@ func decodeFile(t *testing.T, path string) decodedFile {
 	}
 }
 
-// TestScenariosTakeEncapsulations: whatever happens to packets, trimmed and stripped
-// ones included, their frames stay whole in every encapsulation.
+// TestScenariosTakeEncapsulations checks that frames stay well-formed in every encapsulation,
+// including trimmed and stripped packets.
 func TestScenariosTakeEncapsulations(t *testing.T) {
 	long(t)
 	next, rows := 0, everyEncap()
@@ -162,9 +162,9 @@ func TestScenariosTakeEncapsulations(t *testing.T) {
 	}
 }
 
-// TestTagsMoveThroughTunnels: between leaves the tunnel's own L2 carries the tag, and
-// the receiver finds it where it was before; what switches write does not depend on
-// the tunnel, and a route that turns around in its leaf meets none.
+// TestTagsMoveThroughTunnels checks that between leaves the tunnel's own L2 carries the tag and
+// that the receiver finds it in its original place. Values must not depend on the tunnel, and a
+// route that turns around in its leaf has no tunnel.
 func TestTagsMoveThroughTunnels(t *testing.T) {
 	s := tiny()
 	s.Encap, s.EncapAt = "vxlan", "leaves"
@@ -183,8 +183,8 @@ func TestTagsMoveThroughTunnels(t *testing.T) {
 			t.Errorf("%s: %d tags, %d orphans, encapsulations %v, want %q", name, got.kinds[decode.Tag], got.orphans, got.stacks, want)
 		}
 	}
-	// The tunnel is between the leaves' own addresses, and one hop to what is inside; a
-	// route of one switch is one hop without it.
+	// The tunnel uses the leaves' own addresses and is one hop for its payload; a route of one
+	// switch is one hop without it.
 	const wide = 2 + 6 // TPID and data fields
 	captured, _ := framesOf(t, filepath.Join(dir, "down.pcapng"))
 	for i := range captured {

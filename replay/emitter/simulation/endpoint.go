@@ -6,59 +6,58 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// flow is one connection: data from its sender, acknowledgements from its
-// receiver. Loss is not repaired: the receiver acknowledges the highest byte it
-// has, as one does that has given up on what is missing.
+// flow is one connection: data from its sender, acknowledgements from its receiver. Loss is not
+// repaired: the receiver acknowledges the highest byte it has, as if it had given up on gaps.
 type flow struct {
-	tuple, back      scenario.FiveTuple // of data, and of what answers it
+	tuple, back      scenario.FiveTuple // of data, and of the opposite direction
 	src, dst         int32              // hosts
 	forward, reverse scenario.Route
-	tagged           []scenario.Route // of data, by signal; nil where no device's hash sees tags
-	style            uint8            // of the framer
-	overhead         uint16           // bytes that its encapsulation adds to a frame
-	cell, cellBack   int32            // of the truth: sender's to receiver's rack, and back
+	tagged           []scenario.Route // routes of data by signal; nil unless a device hashes tags
+	style            uint8            // index in the framer
+	overhead         uint16           // bytes that the encapsulation adds to a frame
+	cell, cellBack   int32            // cells of the truth: sender's to receiver's rack, and back
 
-	// Whether data and acknowledgements entered switches, by window of the truth.
+	// Whether data and acknowledgements entered switches, by half of the truth.
 	entered, enteredBack [2]bool
 
 	// The sender.
 	pace         pacing
 	control      scenario.Control
 	marks        bool       // packets are ECN-capable
-	window       *window    // nil: open loop
-	transfers    *transfers // nil: one without end
+	window       *window    // nil: one endless transfer
+	transfers    *transfers // data bytes in a full packet
 	payload      uint32     // bytes of data in a full packet
-	acknowledged uint32     // first byte that is not; window only
-	urgent       uint32     // end of the packet that is to be acknowledged at once
+	acknowledged uint32     // first byte not yet acknowledged; window only
+	urgent       uint32     // end of the packet that must be acknowledged at once
 	tagEvery     int32
-	untilTag     int32 // data packets before the next tagged one
+	untilTag     int32 // data packets until the next tagged one
 	tags         uint32
 	sequence     uint32 // of the next byte
-	heard        uint32 // newest TCP timestamp of the receiver
+	heard        uint32 // newest TCP timestamp from the receiver
 	reflected    [csig.NumKnown]reflected
 	dataLength   uint16 // of an untagged data frame
 
 	// The receiver.
 	ackEvery   int32
 	unacked    int32  // data packets since the last acknowledgement
-	highest    uint32 // end of the data that arrived
+	highest    uint32 // end of the received data
 	ackTags    uint32
-	newest     truth.Mark // of the tags that arrived; set until it is reflected
-	summary    *summary   // takes the place of newest where the worst is reflected
+	newest     truth.Mark // newest tag received; set until it is reflected
+	summary    *summary   // replaces newest if the worst tag is reflected
 	ackSource  uint32
 	acksToCopy int32
 
 	sent, delivered, dropped, trimmed uint64 // packets of both directions
 }
 
-// reflected is the last reflection of a signal that a sender got.
+// reflected is the last reflection of a signal that a sender received.
 type reflected struct {
 	mark truth.Mark
-	ack  uint32 // the newest acknowledgement number that came with one
-	at   int64  // ps, of the last that counted
+	ack  uint32 // newest acknowledgement number with a reflection
+	at   int64  // ps, last reflection that counted
 }
 
-// route is the way of a packet.
+// route returns the route of a packet.
 func (f *flow) route(k *packet) *scenario.Route {
 	switch {
 	case k.ack:
@@ -69,10 +68,9 @@ func (f *flow) route(k *packet) *scenario.Route {
 	return &f.forward
 }
 
-// signalAt deals out n signals to successive tags: over any n tags each one once,
-// and over n*n tags each one at each place, so that a receiver that reflects only
-// every so manieth tag still reflects all signals. It is the sum of the count's
-// digits in base n, modulo n.
+// signalAt assigns one of n signals to the count'th tag. Any n successive tags have each signal
+// once, and any n*n tags have each signal once at each place, so that a receiver that reflects only
+// every k-th tag still reflects all signals. It is the digit sum of count in base n, modulo n.
 func signalAt(count uint32, n uint32) uint8 {
 	if n == 1 {
 		return 0
@@ -84,7 +82,7 @@ func signalAt(count uint32, n uint32) uint8 {
 	return uint8(sum % n)
 }
 
-// send makes the next data packet of a flow.
+// send sends the next data packet of a flow.
 func (s *sim) send(number int32, now int64) {
 	f := &s.flows[number]
 	if f.window != nil && !s.wake(f, now) {
@@ -123,8 +121,8 @@ func (s *sim) send(number int32, now int64) {
 	s.sending.set(number, next)
 }
 
-// following is when the packet after the one sent at the time now leaves, if its
-// sender could do it at next: not before the transfer that it belongs to.
+// following returns when the packet after the one sent at now leaves. It is next, or later if a new
+// transfer has to begin first.
 func (f *flow) following(now, next int64) int64 {
 	if f.transfers != nil && f.transfers.left == 0 {
 		f.urgent = f.sequence
@@ -133,7 +131,7 @@ func (f *flow) following(now, next int64) int64 {
 	return f.pace.resume(next)
 }
 
-// tag makes the packet carry the next signal in turn (section 4.3.3).
+// tag adds a tag with the next signal in turn (section 4.3.3) to the packet.
 func (s *sim) tag(k *packet, count *uint32) {
 	index := signalAt(*count, uint32(len(s.signals)))
 	*count++
@@ -149,7 +147,7 @@ func (s *sim) start(f *flow, r *scenario.Route, now int64, k *packet) {
 	s.enter(r.Ports[0], now, k)
 }
 
-// deliver hands a packet to the host at the end of its route.
+// deliver delivers a packet to the host at the end of its route.
 func (s *sim) deliver(f *flow, now int64, k *packet) error {
 	f.delivered++
 	s.delivered++
@@ -161,10 +159,9 @@ func (s *sim) deliver(f *flow, now int64, k *packet) error {
 	return nil
 }
 
-// received is the receiver's part: it remembers tags and reflects one on its next
-// acknowledgement (section 4.3.2). An acknowledgement reflects only what arrived
-// since the one before it. A packet that leaves its sender nothing more to send for
-// now is acknowledged at once.
+// received handles a data packet at the receiver. The receiver stores tags and reflects one on its
+// next acknowledgement (section 4.3.2), from those that arrived since the previous acknowledgement.
+// If the sender has nothing more to send for now, its packet is acknowledged at once.
 func (s *sim) received(f *flow, now int64, k *packet) {
 	if k.tag.Set {
 		s.truth.Observe(now, f.cell, &k.tag, 0)
@@ -205,7 +202,7 @@ func (s *sim) acknowledge(f *flow, now int64, a packet) {
 	s.start(f, &f.reverse, now, &a)
 }
 
-// heard is the sender's part.
+// heard handles an acknowledgement at the sender.
 func (s *sim) heard(f *flow, now int64, k *packet) {
 	f.heard = k.stamp
 	if k.tag.Set {
@@ -222,14 +219,14 @@ func (s *sim) heard(f *flow, now int64, k *packet) {
 	}
 }
 
-// repeats tells whether a reflection is the same measurement as the last one of its signal:
-// it says the same and acknowledges nothing new, or comes right behind it where readers see
-// no acknowledgement numbers.
+// repeats reports whether a reflection repeats the last measurement of its signal: it has the same
+// fields and acknowledges nothing new. Over UDP, where readers see no acknowledgement numbers, it
+// repeats if it has the same fields and follows within scenario.UDPRepeat.
 func (f *flow) repeats(now int64, k *packet) bool {
 	last := &f.reflected[k.reflects.Signal]
 	same := last.mark.SameOnWire(&k.reflects)
 	if f.tuple.DstPort == scenario.PonyPort {
-		// Readers have times in nanoseconds.
+		// Readers' times are in nanoseconds.
 		same = same && now/1000-last.at/1000 < scenario.UDPRepeat.Nanoseconds()
 	} else if fresh := int32(k.number - last.ack); fresh > 0 || !last.mark.Set {
 		last.ack, same = k.number, false
@@ -240,13 +237,13 @@ func (f *flow) repeats(now int64, k *packet) bool {
 	return same
 }
 
-// summary is the worst tag of each signal since the last acknowledgement.
+// summary holds the worst tag of each signal since the last acknowledgement.
 type summary struct {
 	worst [csig.NumKnown]truth.Mark // by index in Scenario.Signals
-	turn  uint8                     // signal that is reflected next if there is one
+	turn  uint8                     // signal to reflect next, if it has a tag
 }
 
-// remember keeps the tag of an arriving packet for the next acknowledgement.
+// remember stores the tag of an arriving packet for the next acknowledgement.
 func (s *sim) remember(f *flow, m *truth.Mark) {
 	if f.summary == nil {
 		f.newest = *m
@@ -258,8 +255,8 @@ func (s *sim) remember(f *flow, m *truth.Mark) {
 	}
 }
 
-// reflection is what the acknowledgement of all that arrived since the last one
-// carries, if anything.
+// reflection returns the reflection for the next acknowledgement; it is not set if no tag arrived
+// since the last one.
 func (f *flow) reflection(signals int) truth.Mark {
 	if f.summary == nil {
 		m := f.newest

@@ -10,8 +10,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// The fabric file is good enough to find every port of every route again by what
-// the port writes: alone with the port locator, among others with the class locator.
+// The fabric file must suffice to find every port of every route by the LM that the port writes: as
+// the only candidate with the port locator, among others with the class locator.
 func TestFabricFileResolvesEveryPort(t *testing.T) {
 	for _, layout := range []csig.Layout{wideUEC, compactIETF} {
 		s := tiny().WithLayout(layout)

@@ -16,12 +16,12 @@ type builder struct {
 	topology *scenario.Topology
 	flows    []flow
 	cells    map[[2]int32]int32
-	cellList [][2]int32 // racks
-	nextPort []uint32   // source ports, per host
-	styles   []uint8    // of the framer, per workload
+	cellList [][2]int32 // pairs of racks
+	nextPort []uint32   // source ports, by host
+	styles   []uint8    // styles of the framer, by workload
 }
 
-// buildFlows makes the flows of all workloads, in the order of the scenario.
+// buildFlows builds the flows of all workloads, in scenario order.
 func buildFlows(s *scenario.Scenario, t *scenario.Topology) (*builder, error) {
 	b := &builder{scenario: s, topology: t, cells: map[[2]int32]int32{}, nextPort: make([]uint32, t.Hosts())}
 	var err error
@@ -82,10 +82,10 @@ func (b *builder) add(w *scenario.Workload, index int) error {
 
 var kinds = []string{scenario.Ring, scenario.Tree, scenario.AllToAll, scenario.Pipeline, scenario.Incast, scenario.Background, scenario.Storage, scenario.Permutation, scenario.Probes, scenario.Flows}
 
-// host is the number of a host.
+// host returns the number of a host.
 func (b *builder) host(h scenario.Host) int { return int(b.topology.RackHosts(h.Rack - 1)[h.Host-1]) }
 
-// members lists the hosts of a workload in the order in which rings visit them.
+// members lists the hosts of a workload in ring order.
 func (b *builder) members(w *scenario.Workload) []int {
 	racks := w.Racks
 	if len(racks) == 0 {
@@ -135,7 +135,7 @@ func spread(hosts []int, n int) []int {
 	return out
 }
 
-// derangement is a random permutation of one cycle, so that nobody stays in place.
+// derangement returns a random permutation with a single cycle, so that no element stays in place.
 func derangement(n int, rng *exact.Random) []int {
 	to := make([]int, n)
 	for i := range to {
@@ -148,8 +148,8 @@ func derangement(n int, rng *exact.Random) []int {
 	return to
 }
 
-// background makes random pairs of hosts in different racks, or one random pair for
-// each ordered pair of racks.
+// background adds random pairs of hosts in different racks, or one random pair per ordered pair of
+// racks.
 func (b *builder) background(w *scenario.Workload, index int, hosts []int, rng *exact.Random) error {
 	byRack := map[int][]int{}
 	var racks []int
@@ -177,7 +177,7 @@ func (b *builder) background(w *scenario.Workload, index int, hosts []int, rng *
 	})
 }
 
-// cell numbers the pairs of racks between which anything can travel.
+// cell returns the number of a pair of racks and assigns one on first use.
 func (b *builder) cell(src, dst int) int32 {
 	key := [2]int32{int32(b.topology.Rack(src)), int32(b.topology.Rack(dst))}
 	n, ok := b.cells[key]
@@ -189,18 +189,17 @@ func (b *builder) cell(src, dst int) int32 {
 	return n
 }
 
-// edge is a pair of hosts of a collective operation, and its part of each step.
+// edge is a sender and a receiver in a collective operation, with their part of each step.
 type edge struct {
 	src, dst int
-	share    int   // of its sender's rate; 0: all
-	offset   int64 // from the begin of the step, ps
+	share    int   // divides the sender's rate; 0: no division
+	offset   int64 // from the start of the step, ps
 	burst    int64 // ps; 0: the whole burst of the workload
 }
 
-// treeEdges is an all-reduce over a binary tree of hosts in the order in which they
-// are given: in the first half of the burst partial sums go up to the root, in the
-// second half the result comes back down. Chunks are pipelined, so that all levels
-// are busy at once. Without steps both directions are always busy.
+// treeEdges is an all-reduce over a binary tree of hosts in the given order. In the first half of
+// the burst, partial sums go up to the root; in the second half, the result comes back down. Chunks
+// are pipelined, so all levels are busy at once. Without steps both directions are always busy.
 func treeEdges(w *scenario.Workload, hosts []int) []edge {
 	half := exact.Picoseconds(w.Burst) / 2
 	var edges []edge
@@ -212,14 +211,13 @@ func treeEdges(w *scenario.Workload, hosts []int) []edge {
 	return edges
 }
 
-// children is how many children a node of a binary tree of n nodes has.
+// children returns the number of children of a node in a binary tree of n nodes.
 func children(node, n int) int { return min(max(n-1-2*node, 0), 2) }
 
-// pipelineEdges sends the activations of a step's micro-batches from each rack to
-// the next one in the first half of the burst, and gradients back in the second, as
-// GPipe schedules them: a stage begins one micro-batch after the stage before it.
-// The i-th host of a rack talks to the i-th of the next. Micro-batches of a stage
-// follow each other without a gap.
+// pipelineEdges sends the activations of a step's micro-batches from each rack to the next in the
+// first half of the burst, and gradients back in the second half. As in GPipe, a stage starts one
+// micro-batch after the previous stage. The i-th host of a rack talks to the i-th host of the next.
+// The micro-batches of a stage follow each other without a gap.
 func pipelineEdges(w *scenario.Workload, hosts []int, rack func(int) int) []edge {
 	var stages [][]int
 	number := map[int]int{}
@@ -251,7 +249,7 @@ const (
 	firstTargetPort = 5001
 )
 
-// pairs adds the connections of n pairs of hosts, of which each sender has so many.
+// pairs adds the connections of n pairs of hosts; each sender occurs in perSender pairs.
 func (b *builder) pairs(w *scenario.Workload, index, perSender, n int, pair func(i int) edge) error {
 	connections := max(w.Connections, 1)
 	if n*connections > scenario.MaxFlows-len(b.flows) {
@@ -268,8 +266,8 @@ func (b *builder) pairs(w *scenario.Workload, index, perSender, n int, pair func
 	return nil
 }
 
-// edges adds the connections of a collective's edges. Edges of one sender that are
-// active at the same time share its rate.
+// edges adds the connections of a collective's edges. Edges of one sender that are active at the
+// same time share its rate.
 func (b *builder) edges(w *scenario.Workload, index int, edges []edge) error {
 	connections := max(w.Connections, 1)
 	if len(edges)*connections > scenario.MaxFlows-len(b.flows) {
@@ -285,7 +283,7 @@ func (b *builder) edges(w *scenario.Workload, index int, edges []edge) error {
 	return nil
 }
 
-// flow adds one connection, which has one part in share of its sender's rate.
+// flow adds one connection with 1/share of its sender's rate.
 func (b *builder) flow(w *scenario.Workload, index, share int, e edge) error {
 	s, t := b.scenario, b.topology
 	number := uint64(len(b.flows))
@@ -352,7 +350,7 @@ func (b *builder) flow(w *scenario.Workload, index, share int, e edge) error {
 	return nil
 }
 
-// pacing is when the flow's packets leave, as far as its workload says.
+// pacing returns the packet times of a flow as its workload defines them.
 func (b *builder) pacing(w *scenario.Workload, index, share int, e *edge, rng exact.Random, length uint64) pacing {
 	s := b.scenario
 	p := pacing{

@@ -9,9 +9,9 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// Drawn sizes follow the stated cumulative distribution: the largest distance
-// between it and that of a sample stays below what 1 in 1000 samples of this size
-// exceed (Kolmogorov-Smirnov).
+// Drawn sizes must follow the cumulative distribution: the largest distance between it and a
+// sample's distribution stays below the value that 1 in 1000 samples of this size exceed
+// (Kolmogorov-Smirnov).
 func TestSizesFollowTheirDistribution(t *testing.T) {
 	const n = 200_000
 	pareto := func(low, high float64) func(x float64) float64 {
@@ -33,7 +33,7 @@ func TestSizesFollowTheirDistribution(t *testing.T) {
 		name  string
 		sizes scenario.Sizes
 		cdf   func(float64) float64
-		mean  float64 // 0: not checked, the tail decides it
+		mean  float64 // 0: not checked, since the tail decides it
 	}{
 		{"pareto", scenario.Sizes{Distribution: scenario.Pareto, MinBytes: 4096, MaxBytes: 16 << 20}, pareto(4096, 16<<20), 4096 * 4096. / 4095 * math.Log(4096)},
 		{"narrow pareto", scenario.Sizes{Distribution: scenario.Pareto, MinBytes: 1_000_000, MaxBytes: 2_000_000}, pareto(1e6, 2e6), 2e6 * math.Ln2},
@@ -52,7 +52,7 @@ func TestSizesFollowTheirDistribution(t *testing.T) {
 			slices.Sort(drawn)
 			worst := 0.0
 			for i, x := range drawn {
-				// A whole number of bytes stands for what lies up to the next one.
+				// Sizes are rounded down to whole bytes.
 				low, high := tt.cdf(x), tt.cdf(x+1)
 				worst = max(worst, float64(i)/n-high, low-float64(i+1)/n)
 			}

@@ -17,8 +17,8 @@ var (
 	compactIETF = csig.Layout{Format: csig.Compact, Profile: csig.IETF01}
 )
 
-// tiny is a run of a second with a ring, an incast, background and repeated
-// acknowledgements, over queues that overflow.
+// tiny is a run of one second with a ring, an incast, background and repeated acknowledgements,
+// over queues that overflow.
 func tiny() scenario.Scenario {
 	return scenario.Scenario{
 		Name: "tiny", Seed: 7, Duration: time.Second, Window: 250 * time.Millisecond,
@@ -33,7 +33,7 @@ func tiny() scenario.Scenario {
 	}
 }
 
-// run writes the scenario to a fresh folder.
+// run writes the scenario's output to a new folder.
 func run(t testing.TB, s scenario.Scenario) (Report, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,7 +44,7 @@ func run(t testing.TB, s scenario.Scenario) (Report, string) {
 	return r, dir
 }
 
-// prepare makes a simulator whose outputs go to a fresh folder.
+// prepare returns a simulator whose outputs go to a new folder.
 func prepare(t testing.TB, s scenario.Scenario) *sim {
 	t.Helper()
 	s = s.WithDefaults()
@@ -66,7 +66,7 @@ func prepare(t testing.TB, s scenario.Scenario) *sim {
 	return m
 }
 
-// topologyOf is the fabric of a scenario that has its defaults.
+// topologyOf returns the fabric of a scenario whose defaults are filled in.
 func topologyOf(t testing.TB, s *scenario.Scenario) *scenario.Topology {
 	t.Helper()
 	top, err := scenario.NewTopology(s)
@@ -116,8 +116,8 @@ func readTruth(t testing.TB, path string) truthFile {
 	return out
 }
 
-// long keeps a test of whole runs out of short ones, which look for data races: a run
-// is one goroutine, and the tests that are left see its few others.
+// long skips tests of whole runs with -short, as in the race detector's run: a simulation is one
+// goroutine, and the remaining tests cover its few others.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -13,8 +13,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// Locator metadata with device, port and time to live (section 5.5.2): the time to live
-// tells the hop, and the rest its port.
+// Locator metadata with device, port and time to live (section 5.5.2): the TTL gives the hop, the
+// other fields its port.
 func TestLocatorWithTTL(t *testing.T) {
 	s, err := scenario.Named("three-tier")
 	if err != nil {
@@ -45,8 +45,8 @@ func TestLocatorWithTTL(t *testing.T) {
 	}
 }
 
-// The time to live alone says at which hop of the path the bottleneck is: the resolver
-// names the ports there, and no other.
+// The time to live alone gives the bottleneck's hop: the resolver must name the ports at that hop
+// and no others.
 func TestTTLGivesTheHop(t *testing.T) {
 	for _, bits := range []uint8{7, 8} {
 		s, err := scenario.Named("three-tier")
@@ -120,8 +120,8 @@ func TestConfiguredLocatorValues(t *testing.T) {
 	}
 }
 
-// A scenario that names a fabric file takes its ports' numbers and its locator, one for
-// each signal if it says so, and looks for it beside itself.
+// A scenario with a fabric file uses its port numbers and its locators (one per signal if it has
+// them), and finds the file relative to the scenario file.
 func TestLocatorOfTheFabricFile(t *testing.T) {
 	r, dir := run(t, tiny())
 	spec, err := fabric.Load(r.Fabric)

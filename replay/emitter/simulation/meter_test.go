@@ -9,8 +9,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// load keeps a meter's link busy for a share of the time, in packets of a
-// microsecond, from one time to another.
+// load keeps a meter's link busy for a share of the time between from and to, in packets of a
+// microsecond.
 func load(m *meter, from, to time.Duration, ppm int64) {
 	const packet = 1_000_000
 	gap := int64(packet) * 1_000_000 / ppm
@@ -21,7 +21,7 @@ func load(m *meter, from, to time.Duration, ppm int64) {
 	m.advance(exact.Picoseconds(to))
 }
 
-// All estimators agree on a steady load, and each takes its time to learn of a change
+// All estimators must agree on a steady load, after the time that each needs to adapt to a change
 // (section 5.1.1).
 func TestEstimatorsAgreeOnSteadyLoads(t *testing.T) {
 	for _, ppm := range []int64{20_000, 250_000, 500_000, 990_000, 1_000_000} {
@@ -30,7 +30,7 @@ func TestEstimatorsAgreeOnSteadyLoads(t *testing.T) {
 			load(&m, 0, 20*time.Millisecond, ppm)
 			abw, ratio := m.available(uint64(scenario.Gbps))
 			want := 1_000_000 - ppm
-			// DRE has just lost a sixteenth.
+			// DRE has just decayed by a sixteenth.
 			tolerance := int64(12_000)
 			if e == scenario.DRE {
 				tolerance = 1_000_000 / 16
@@ -45,8 +45,8 @@ func TestEstimatorsAgreeOnSteadyLoads(t *testing.T) {
 	}
 }
 
-// Known values: DRE follows a step as 1 - (1-1/16)^n with the losses, EWMA with the
-// samples, and raw shows it when the interval is over.
+// Known values: DRE follows a step as 1 - (1-1/16)^n with its decrements, EWMA with its samples,
+// and raw shows it when the interval is over.
 func TestEstimatorsFollowSteps(t *testing.T) {
 	const interval = time.Millisecond
 	raw := newMeter(scenario.Raw, exact.Picoseconds(interval), 4)
@@ -60,7 +60,7 @@ func TestEstimatorsFollowSteps(t *testing.T) {
 	}
 
 	dre := newMeter(scenario.DRE, exact.Picoseconds(interval), 4)
-	// One interval has 16 losses; each adds 62.5 us and takes a sixteenth.
+	// One interval has 16 decrements; each period adds 62.5 us, then a sixteenth is subtracted.
 	load(&dre, 0, interval, 1_000_000)
 	// busy = sum of (15/16)^k for k = 1 to 16, times 62.5 us: 603.6 us.
 	if _, ratio := dre.available(uint64(scenario.Gbps)); ratio < 393_000 || ratio > 400_000 {
@@ -77,7 +77,7 @@ func TestEstimatorsFollowSteps(t *testing.T) {
 
 	ewma := newMeter(scenario.EWMA, exact.Picoseconds(interval), 4)
 	load(&ewma, 0, interval, 1_000_000)
-	// (15/16)^16 of an idle link are left after 16 samples.
+	// (15/16)^16 of the idle share remains after 16 samples.
 	if _, ratio := ewma.available(uint64(scenario.Gbps)); ratio < 355_000 || ratio > 357_000 {
 		t.Errorf("ewma: %d ppm after one interval of full load, want about 356074", ratio)
 	}
@@ -94,8 +94,8 @@ func TestEstimatorsFollowSteps(t *testing.T) {
 	}
 }
 
-// Estimators average over time, so they agree on bursts however many packets these have:
-// 9 us of full load every 10 ms leave 99.91 % free.
+// Estimators average over time, so they agree on bursts regardless of packet size: 9 us of full
+// load every 10 ms leave 99.91 % free.
 func TestEstimatorsAgreeOnBursts(t *testing.T) {
 	const interval, period, burst = 10 * time.Millisecond, 10 * time.Millisecond, 9 * time.Microsecond
 	for _, e := range []scenario.Estimator{scenario.Raw, scenario.EWMA, scenario.DRE} {
@@ -119,7 +119,7 @@ func TestEstimatorsAgreeOnBursts(t *testing.T) {
 	}
 }
 
-// Runs with other estimators and intervals from 1 us to 1 s obey the same rules.
+// Runs with other estimators and intervals from 1 us to 1 s must obey the same rules.
 func TestRunsWithEveryEstimator(t *testing.T) {
 	for _, e := range []scenario.Estimator{scenario.Raw, scenario.EWMA, scenario.DRE} {
 		for _, interval := range []time.Duration{time.Microsecond, 100 * time.Microsecond, time.Second} {
@@ -139,8 +139,8 @@ func TestRunsWithEveryEstimator(t *testing.T) {
 	}
 }
 
-// Devices may measure over other intervals than their neighbours (section 5.3.2): a
-// short one shows bursts that a long one averages away.
+// Devices may use other intervals than their neighbors (section 5.3.2): a short interval shows
+// bursts that a long one averages away.
 func TestDevicesMeterOnTheirOwn(t *testing.T) {
 	lowest := func(devices ...scenario.Behavior) uint64 {
 		s := tiny()

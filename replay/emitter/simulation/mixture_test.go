@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// dice draws parts of scenarios.
+// dice draws random parts of scenarios.
 type dice struct{ exact.Random }
 
 func draw[T any](d *dice, of ...T) T { return of[d.Below(uint64(len(of)))] }
@@ -63,8 +63,7 @@ func (d *dice) scenario() scenario.Scenario {
 	return s.WithLayout(draw(d, wideUEC, compactIETF))
 }
 
-// Whatever is combined, a run ends, says the same twice, and loses no packet from its
-// books.
+// Any combination must end, give the same result twice, and account for every packet.
 func TestMixturesRun(t *testing.T) {
 	long(t)
 	d := dice{exact.Stream(2026)}

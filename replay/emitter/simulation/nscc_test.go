@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// floatNSCC is the published law once more, in bytes and floating point.
+// floatNSCC is an independent implementation of the published law, in bytes and floating point.
 type floatNSCC struct {
 	window, increase, received, average, idle float64
 	fast                                      bool
@@ -77,7 +77,7 @@ func TestNSCCFollowsItsSpecification(t *testing.T) {
 	now, delay := int64(0), int64(0)
 	var least, most float64 = math.Inf(1), 0
 	for n := range 60_000 {
-		// Delays wander, so that averages and runs of idle packets mean something.
+		// Delays drift slowly, so that averages and sequences of idle packets are realistic.
 		delay = min(max(delay+int64(rng.Below(2001))-1000, 0), 25_000)
 		if n%5000 < 600 {
 			delay = int64(rng.Below(900))
@@ -90,7 +90,7 @@ func TestNSCCFollowsItsSpecification(t *testing.T) {
 		if math.Abs(got-f.window) > f.window*0.01+20 {
 			t.Fatalf("step %d: window %.0f bytes, want %.0f", n, got, f.window)
 		}
-		f.window = got // what rounding adds up to is not what this is about
+		f.window = got // accumulated rounding errors are not under test
 		least, most = min(least, got), max(most, got)
 	}
 	if least > 2*payload || most < product {
@@ -105,7 +105,7 @@ func TestNSCCDefaults(t *testing.T) {
 	}
 }
 
-// Between the thresholds queues mark in proportion, and only packets that can be.
+// Between the thresholds queues mark in proportion, and only ECN-capable packets.
 func TestECNMarksInProportion(t *testing.T) {
 	m := prepare(t, tiny())
 	m.scenario.ECNMin, m.scenario.ECNMax = 10_000, 30_000
@@ -124,8 +124,7 @@ func TestECNMarksInProportion(t *testing.T) {
 	}
 }
 
-// On the wire, data says that it can be marked and acknowledgements echo the mark of
-// what they answer.
+// On the wire, data is ECN-capable and acknowledgements echo the marks of their data.
 func TestECNIsOnTheWire(t *testing.T) {
 	s := tiny()
 	s.ECNMin, s.ECNMax, s.CaptureUntagged, s.SingleFile, s.RepeatAckEvery = 3000, 12_000, true, true, 0
@@ -133,7 +132,7 @@ func TestECNIsOnTheWire(t *testing.T) {
 	s.Workloads = []scenario.Workload{{Kind: scenario.Incast, Target: scenario.Host{Rack: 3, Host: 2}, Control: scenario.NSCCE2E, AckEvery: 1}}
 	s.BufferBytes = 1 << 20
 	_, dir := run(t, s)
-	marked := map[string]bool{} // data by flow and end
+	marked := map[string]bool{} // data by flow and end of payload
 	count := map[uint8]int{}
 	echoes := 0
 	for _, c := range readCapture(t, filepath.Join(dir, "tiny.pcapng"), wideUEC) {
@@ -157,8 +156,8 @@ func TestECNIsOnTheWire(t *testing.T) {
 	}
 }
 
-// The IETF 124 slides ("Fairness Improvement"): the steady rates of the fastest flow and of
-// the victim are as about 5:1 with the round trip, and as about 2.3:1 with max(PD).
+// The IETF 124 slides ("Fairness Improvement"): the steady rates of the fastest flow and the victim
+// have a ratio of about 5:1 with the round trip, and about 2.3:1 with max(PD).
 func TestFairnessIsThatOfTheSlides(t *testing.T) {
 	ratio := func(name string, seed uint64) float64 {
 		s, err := scenario.Named(name)

@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// TestOddTags: what devices with these faults do to tags is in the captures behind them,
-// and in no truth of values.
+// TestOddTags checks that the effects of these faults on tags appear in the captures behind the
+// device, and that the truth's values do not change.
 func TestOddTags(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -15,13 +15,13 @@ type pacing struct {
 	random        exact.Random
 }
 
-// first is the time of the first packet: senders of a workload do not start on the
-// same picosecond.
+// first returns the time of the first packet. Senders of a workload do not start in the same
+// picosecond.
 func (p *pacing) first() int64 {
 	return p.within(p.begin(0) + p.phase())
 }
 
-// after is the time of the packet after the one at t, or never.
+// after returns the time of the packet after the one at t, or never.
 func (p *pacing) after(t int64) int64 {
 	next := t + p.jittered()
 	if p.period == 0 {
@@ -34,7 +34,7 @@ func (p *pacing) after(t int64) int64 {
 	return p.within(p.begin(step+1) + p.phase())
 }
 
-// resume is the first time from t on at which the sender is active, or never.
+// resume returns the first time from t on at which the sender is active, or never.
 func (p *pacing) resume(t int64) int64 {
 	if t == never {
 		return never
@@ -53,7 +53,7 @@ func (p *pacing) resume(t int64) int64 {
 	return p.within(t)
 }
 
-// begin is when the sender's part of a step begins. It ends within the step's period.
+// begin returns the start of the sender's part of a step. The part ends within the step's period.
 func (p *pacing) begin(step int64) int64 {
 	return p.start + step*p.period + p.steps.delay(step)
 }
@@ -81,17 +81,16 @@ func (p *pacing) within(t int64) int64 {
 	return t
 }
 
-// steps says where in a training step a flow is active, and how steps differ. Times
-// are picoseconds.
+// steps describes a flow's part of a training step, and how steps differ. Times are picoseconds.
 type steps struct {
-	offset int64  // of the flow's part from the step's begin
-	jitter int64  // steps begin up to so much late
-	seed   uint64 // of the jitter: the flows of a workload step together
-	late   int64  // a straggler is so much later than the others,
-	every  int64  // once in so many steps
+	offset int64  // start of the flow's part after the start of the step
+	jitter int64  // maximum delay of a step
+	seed   uint64 // seed of the jitter, shared by the flows of a workload
+	late   int64  // additional delay of a straggler
+	every  int64  // a straggler is late in one of this many steps
 }
 
-// delay is how long after the step's nominal begin the flow's part of it begins.
+// delay returns the delay of the flow's part after the step's nominal start.
 func (s *steps) delay(step int64) int64 {
 	d := s.offset
 	if s.jitter > 0 {
@@ -104,7 +103,7 @@ func (s *steps) delay(step int64) int64 {
 	return d
 }
 
-// transfers cuts what a flow sends into transfers with pauses between them.
+// transfers divides a flow's data into transfers with pauses between them.
 type transfers struct {
 	sizes  sizes
 	think  int64 // mean pause, ps
@@ -113,9 +112,8 @@ type transfers struct {
 	random exact.Random
 }
 
-// begin draws the next transfer at the end of one, at the time now, and returns when
-// it may start, or never if that was the last one. Pauses vary from 0 to twice the
-// mean.
+// begin draws the next transfer when one ends at now. It returns when the transfer may start, or
+// never if there is no other. Pauses vary from 0 to twice the mean.
 func (t *transfers) begin(now int64) int64 {
 	if t.count == 0 {
 		return never
@@ -130,22 +128,21 @@ func (t *transfers) begin(now int64) int64 {
 	return now + int64(t.random.Below(uint64(2*t.think)))
 }
 
-// take is how many bytes of the present transfer fit into a packet.
+// take takes the bytes for a packet from the present transfer and returns their number.
 func (t *transfers) take(payload uint32) uint32 {
 	n := min(int64(payload), t.left)
 	t.left -= n
 	return uint32(n)
 }
 
-// sizes draws from a distribution. Everything is an integer, so that the same seed
-// draws the same sizes on every machine.
+// sizes draws from a distribution. It uses integers only, so that equal seeds draw equal sizes on
+// every machine.
 type sizes struct {
-	low, high uint64 // of a bounded Pareto distribution, unless points
+	low, high uint64 // bounds of a bounded Pareto distribution, unless points are set
 	points    []scenario.SizePoint
 }
 
-// webSearch is the distribution of DCTCP's figure 4 as the public simulators that
-// followed it tabulate it.
+// webSearch is the distribution of DCTCP's figure 4, as tabulated by later public simulators.
 var webSearch = []scenario.SizePoint{
 	{Bytes: 1, Share: 0},
 	{Bytes: 10_000, Share: 150_000},
@@ -161,7 +158,7 @@ var webSearch = []scenario.SizePoint{
 	{Bytes: 30_000_000, Share: 1_000_000},
 }
 
-// newSizes takes a distribution that was checked.
+// newSizes compiles a distribution that has been checked.
 func newSizes(s *scenario.Sizes) sizes {
 	switch s.Distribution {
 	case scenario.FixedSize:
@@ -172,7 +169,7 @@ func newSizes(s *scenario.Sizes) sizes {
 	return sizes{low: s.MinBytes, high: s.MaxBytes, points: s.Points}
 }
 
-// draw is the size of a transfer.
+// draw returns the size of a transfer.
 func (s *sizes) draw(rng *exact.Random) uint64 {
 	if len(s.points) > 0 {
 		return s.between(rng.Below(scenario.SizeScale))
@@ -186,7 +183,7 @@ func (s *sizes) draw(rng *exact.Random) uint64 {
 // pareto inverts the cumulative share F(x) = (1 - low/x) / (1 - low/high) at u/2^32:
 // x = low / (1 - F (1 - low/high)).
 func (s *sizes) pareto(u uint64) uint64 {
-	// All terms times high: the denominator runs from high down to low.
+	// All terms are multiplied by high: the denominator falls from high to low.
 	denominator := s.high - exact.MulDiv(s.high-s.low, u, 1<<32)
 	return exact.MulDiv(s.low, s.high, denominator)
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// observedPort is what a test saw of a port in one window.
+// observedPort is the test's own measurement of a port in one window.
 type observedPort struct {
 	busy    int64
 	longest uint64
 }
 
-// portWatch recounts ports from the packets themselves.
+// portWatch measures ports from the packets themselves.
 type portWatch struct {
 	window int64
 	ports  map[[2]int64]*observedPort  // by window and port
@@ -34,7 +34,7 @@ func (w *portWatch) at(window int64, port int32) *observedPort {
 	return w.ports[key]
 }
 
-// look takes in all queues at a time.
+// look records the length of all queues at a time.
 func (w *portWatch) look(m *sim, now int64, entered bool) {
 	for n := range m.topology.Ports {
 		p := &m.ports[n]
@@ -56,7 +56,7 @@ func (w *portWatch) look(m *sim, now int64, entered bool) {
 	}
 }
 
-// sent takes in the time that a packet was on a link.
+// sent records the time that a packet was on a link.
 func (w *portWatch) sent(port int32, from, to int64) {
 	for from < to {
 		part := min(to, (from/w.window+1)*w.window)
@@ -65,11 +65,11 @@ func (w *portWatch) sent(port int32, from, to int64) {
 	}
 }
 
-// The physical truth is the exact average of the free bandwidth and the longest queue of
-// the ports that a cell's packets entered, counted here packet by packet.
+// The physical truth must be the exact average of the free bandwidth and the longest queue of the
+// ports that a cell's packets entered, measured here packet by packet.
 func TestPhysicalTruth(t *testing.T) {
 	s := tiny()
-	// Buffers that never drop: what enters is what can be watched.
+	// Buffers never drop, so all packets that enter can be watched.
 	s.BufferBytes, s.Duration = 1<<22, 600*time.Millisecond
 	m, err := build(s.WithDefaults())
 	if err != nil {
@@ -136,7 +136,7 @@ func (w *portWatch) check(t *testing.T, m *sim, lines []truth.Physical) {
 	}
 }
 
-// A stuck meter moves what tags say, and nothing of the physical truth.
+// A stuck meter must change the tags but not the physical truth.
 func TestPhysicalTruthShowsWrongMeters(t *testing.T) {
 	bottlenecks := func(faults ...scenario.Behavior) (said, physical string, value float64) {
 		s, err := scenario.Named("incast")
@@ -171,7 +171,7 @@ func TestPhysicalTruthShowsWrongMeters(t *testing.T) {
 	}
 }
 
-// A bottleneck whose heavy observations are all 0 has a value, which is 0.
+// A bottleneck whose heavy observations are all 0 must have the value 0.
 func TestBottleneckValueOfZeroIsWritten(t *testing.T) {
 	s := tiny()
 	s.Faults = []scenario.Behavior{{Match: "leaf1:up*", Kind: scenario.Stuck, Values: map[string]string{"min_abw_ratio": "0%"}}}

@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// action is a bit of what a port does.
+// action is a bit set of a port's deviations.
 type action uint32
 
 const (
@@ -32,7 +32,7 @@ const (
 	actForge
 )
 
-// actions of the kinds that need no more than their action.
+// actions maps each kind that needs no parameters beyond its action.
 var actions = map[string]action{
 	scenario.Software: actSoftware, scenario.Strip: actStrip, scenario.Discard: actDiscard, scenario.IngressEdge: actScrub, scenario.EgressEdge: actStrip,
 	scenario.Overwrite: actOverwrite, scenario.WrongLM: actWrongLM, scenario.LMOnly: actLMOnly, scenario.ValueOnly: actValueOnly,
@@ -40,17 +40,17 @@ var actions = map[string]action{
 	scenario.ReservedBits: actReserved, scenario.SetTrim: actSetTrim, scenario.DoubleTag: actDouble, scenario.Forge: actForge,
 }
 
-// policy is what a port does that one with complete support would not. Per signal
-// means by index in Scenario.Signals.
+// policy describes how a port deviates from complete support. Per-signal bits and arrays use the
+// index in Scenario.Signals.
 type policy struct {
 	act     action
 	ignore  uint16 // signals whose tags it forwards unchanged
-	missing uint16 // signals that it has no metric of
-	retypes uint16 // signals whose tags it makes those of the next one
+	missing uint16 // signals without a metric
+	retypes uint16 // signals whose tags it turns into tags of the next signal
 
-	metrics constants // true, by configuration
-	stuck   constants // what it compares with instead
-	written constants // what it overwrites with or forges
+	metrics constants // true metrics, by configuration
+	stuck   constants // metrics that it compares with instead
+	written constants // values that it overwrites with or forges
 	lm      *uint16
 	shift   int64
 	every   int64 // ps
@@ -59,7 +59,7 @@ type policy struct {
 	latched                      [csig.NumKnown]latch
 }
 
-// constants are codes per signal.
+// constants holds codes per signal.
 type constants struct {
 	has   uint16
 	codes [csig.NumKnown]uint32
@@ -67,7 +67,7 @@ type constants struct {
 
 func (c *constants) get(i uint8) (uint32, bool) { return c.codes[i], c.has>>i&1 != 0 }
 
-// latch is a value that software has programmed.
+// latch is a value programmed by software.
 type latch struct {
 	until int64 // ps
 	code  uint32
@@ -75,19 +75,19 @@ type latch struct {
 
 const defaultCadence = 100 * time.Millisecond
 
-// timeline says which behaviours hold when. Policies change only at its times, so
-// that packets find them ready.
+// timeline says when each behavior holds. Policies change only at its times, before any packet of
+// that time.
 type timeline struct {
 	scenario *scenario.Scenario
 	signals  []scenario.Signal
 	items    []scenario.Behavior
 	ports    [][]int32 // of each item
-	active   []bool    // items that hold now
-	times    []int64   // ps, ascending, at which something begins or ends
-	next     int64     // first time that has not been handled, or never
+	active   []bool    // items in effect now
+	times    []int64   // ps, ascending; something begins or ends at each
+	next     int64     // first time not handled yet, or never
 }
 
-// newTimeline finds the ports of the scenario's behaviours.
+// newTimeline resolves the ports of the scenario's behaviors.
 func newTimeline(s *scenario.Scenario, t *scenario.Topology, signals []scenario.Signal) (*timeline, error) {
 	l := &timeline{scenario: s, signals: signals, items: s.Behaviors(), next: never}
 	for i := range l.items {
@@ -110,7 +110,7 @@ func newTimeline(s *scenario.Scenario, t *scenario.Topology, signals []scenario.
 	return l, nil
 }
 
-// change gives ports their policies as of the time now.
+// change sets the ports' policies as of now.
 func (l *timeline) change(now int64, ports []port) error {
 	for len(l.times) > 0 && l.times[0] <= now {
 		l.times = l.times[1:]
@@ -139,8 +139,8 @@ func (l *timeline) change(now int64, ports []port) error {
 	return nil
 }
 
-// changed finds the ports that something begins or ends to hold for. The policies of
-// the others stay, with what their software has programmed.
+// changed returns the ports for which a behavior begins or ends. All other ports keep their
+// policies, including values programmed by their software.
 func (l *timeline) changed(now int64) map[int32]bool {
 	ports := map[int32]bool{}
 	for i := range l.items {
@@ -156,7 +156,7 @@ func (l *timeline) changed(now int64) map[int32]bool {
 	return ports
 }
 
-// apply adds a behaviour to a port's policy.
+// apply adds a behavior to a port's policy.
 func (l *timeline) apply(b *scenario.Behavior, p *port) error {
 	if b.Kind == scenario.Complete {
 		p.policy = nil

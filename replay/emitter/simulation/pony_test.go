@@ -18,8 +18,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// What the fabric file says of the transport over UDP is enough for the decoder to
-// find every reflection that the truth counts, and no other one.
+// With the fabric file's UDP reflection, the decoder must find every reflection that the truth
+// counts, and no other.
 func TestPonyReflectsWhatTheDecoderReads(t *testing.T) {
 	long(t)
 	for _, l := range []csig.Layout{wideUEC, compactIETF} {
@@ -92,7 +92,7 @@ func eachFrame(t *testing.T, path string, visit func(b []byte)) {
 	}
 }
 
-// checkDatagram holds lengths and checksums against what gopacket computes.
+// checkDatagram compares lengths and checksums with gopacket's.
 func checkDatagram(t *testing.T, s *scenario.Scenario, frame []byte) {
 	t.Helper()
 	b := frame[frames.EthernetLen:]

@@ -8,61 +8,60 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// packet is one packet in a queue or on the link behind it. Times are picoseconds
-// since the start of the run.
+// packet is one packet in a queue or on the link behind it. Times are picoseconds since the start
+// of the run.
 type packet struct {
 	entered  int64 // into the queue
-	started  int64 // left the queue, first bit on the link
-	arrives  int64 // in the next queue, or at the receiver
+	started  int64 // leaves the queue, first bit on the link
+	arrives  int64 // reaches the next queue or the receiver
 	flow     int32
 	id       uint32 // number of the packet in its flow, both directions
-	number   uint32 // of data: sequence number; of acknowledgements: acknowledgement number
+	number   uint32 // sequence number of data, acknowledgement number of an acknowledgement
 	stamp    uint32 // TCP timestamp of the sender
-	echo     uint32 // TCP timestamp that it answers
-	sent     uint32 // when the data left its sender, see age; of acknowledgements: that which they answer
-	behind   uint32 // bytes that were left in the queue when it started
-	length   uint16 // of the frame, without check sequence
+	echo     uint32 // TCP timestamp that it echoes
+	sent     uint32 // when the data left its sender (see age); an acknowledgement copies it from its data
+	behind   uint32 // bytes left in the queue when it started
+	length   uint16 // of the frame, without frame check sequence
 	hop      int8   // index of the present queue in the route
 	ack      bool   // travels from the flow's receiver to its sender
 	trimmed  bool   // cut to its headers
-	ecn      uint8  // codepoint; of acknowledgements: of the data that they answer
+	ecn      uint8  // codepoint; an acknowledgement copies it from its data
 	tag      truth.Mark
 	reflects truth.Mark
 }
 
-// clock is the time on the clock that packets carry: it wraps every 4.3 s.
+// clock converts a time to the clock in packets, which wraps every 4.3 s.
 func clock(now int64) uint32 { return uint32(now / 1000) }
 
-// age is the time since the packet was sent, or that which it acknowledges, in
+// age returns the time since the packet, or the data that it acknowledges, was sent, in
 // nanoseconds.
 func (k *packet) age(now int64) int64 { return int64(clock(now) - k.sent) }
 
-// port is an egress queue and the link behind it. Packets stay in its ring, in the order
-// in which they leave, from the time they enter the queue until they arrive at the other
-// end of the link.
+// port is an egress queue and the link behind it. Its ring holds packets in the order in which they
+// leave, from their entry into the queue until they arrive at the other end of the link.
 type port struct {
 	kbps    uint64
 	latency int64 // from the last bit on the link to the next queue, ps
 	buffer  uint64
-	reserve uint64 // room beside the buffer that trimmed packets alone take
-	transit bool   // a switch's port: measures and updates tags
+	reserve uint64 // extra buffer for trimmed packets only
+	transit bool   // a switch port: it measures and updates tags
 
 	ring              []packet // its length is a power of two
 	head, begun, tail uint32   // running counts; packets before begun have left the queue
 	waiting           uint64   // bytes of packets in [begun, tail)
-	reserved          uint64   // of these, of trimmed ones
-	busyUntil         int64    // end of the last packet in the ring on the link
+	reserved          uint64   // bytes of trimmed packets in waiting
+	busyUntil         int64    // when the last packet in the ring leaves the link
 
 	policy *policy // nil: complete support
 
 	meter meter
-	stats [2]truth.PortStats // of the present and the next window of the truth
+	stats [2]truth.PortStats // for the present and the next window of the truth
 }
 
 func (p *port) empty() bool         { return p.head == p.tail }
 func (p *port) at(n uint32) *packet { return &p.ring[n&uint32(len(p.ring)-1)] }
 
-// backlog is the bytes that wait or are on their way out at the time now.
+// backlog returns the number of bytes not yet sent at now, including the packet on the link.
 func (p *port) backlog(now int64) uint64 {
 	if p.busyUntil <= now {
 		return 0
@@ -70,8 +69,8 @@ func (p *port) backlog(now int64) uint64 {
 	return (uint64(p.busyUntil-now)*p.kbps + 8e9 - 1) / 8e9
 }
 
-// enqueue takes a packet in if there is room: in the reserve for a trimmed packet, which
-// overtakes the others, else in the buffer.
+// enqueue adds a packet if there is room. A trimmed packet uses the reserve and overtakes whole
+// ones; other packets use the buffer.
 func (p *port) enqueue(now int64, k *packet, stats *truth.PortStats) bool {
 	p.settle(now)
 	queue := p.backlog(now) + uint64(k.length)
@@ -98,9 +97,8 @@ func (p *port) enqueue(now int64, k *packet, stats *truth.PortStats) bool {
 	return true
 }
 
-// overtake makes room in the ring before all whole packets that wait at the time now, and
-// delays these by the time that the new one takes. last is when the link is free for
-// another packet behind them.
+// overtake makes room in the ring before all whole packets that wait at now, and delays them by the
+// time that the new packet takes. last is when the link is free for another packet at the end.
 func (p *port) overtake(now, last, took int64) (place uint32, start int64) {
 	place = p.begun
 	for place != p.tail && (p.at(place).started <= now || p.at(place).trimmed) {
@@ -119,8 +117,8 @@ func (p *port) overtake(now, last, took int64) (place uint32, start int64) {
 	return place, start
 }
 
-// grow doubles the ring. Its size is bounded by the buffer and the reserve, and what fits
-// on the link, so this happens a few times in the life of a port.
+// grow doubles the ring. The ring's size is bounded by the buffer, the reserve and the packets that
+// fit on the link, so a port grows only a few times.
 func (p *port) grow() {
 	ring := make([]packet, max(16, 2*len(p.ring)))
 	for n := p.head; n != p.tail; n++ {
@@ -129,8 +127,8 @@ func (p *port) grow() {
 	p.ring = ring
 }
 
-// settle says of packets that started before the time now how many bytes they left behind:
-// what entered up to their start, and no later packet, is in the queue.
+// settle sets behind of all packets that started before now: the bytes of packets that entered
+// before they started. Later packets do not count.
 func (p *port) settle(now int64) {
 	for p.begun != p.tail {
 		k := p.at(p.begun)
@@ -146,14 +144,14 @@ func (p *port) settle(now int64) {
 	}
 }
 
-// dequeue removes the head, which arrives at the time now.
+// dequeue removes the head, which arrives at now.
 func (p *port) dequeue(now int64) packet {
 	p.settle(now)
 	p.head++
 	return *p.at(p.head - 1)
 }
 
-// nextArrival is when the head arrives at the other end, or never.
+// nextArrival returns when the head arrives at the other end, or never.
 func (p *port) nextArrival() int64 {
 	if p.empty() {
 		return never
@@ -161,27 +159,26 @@ func (p *port) nextArrival() int64 {
 	return p.at(p.head).arrives
 }
 
-// meter measures how busy a port's link is. Links were idle before the run began, and
-// switches knew it: the interval before the first one is complete and idle.
+// meter measures how busy a port's link is. Links were idle before the run began and switches know
+// it: the interval before the first one is complete and idle.
 type meter struct {
 	interval int64 // ps
-	step     int64 // raw: the interval; EWMA: between samples; DRE: between losses
-	end      int64 // of the step that is being measured
-	busy     int64 // ps, in that step; DRE: the register
-	last     int64 // raw: ps, in the step before
+	step     int64 // raw: the interval; EWMA: time between samples; DRE: time between decrements
+	end      int64 // end of the present step
+	busy     int64 // ps, in the present step; DRE: the register
+	last     int64 // raw: ps, in the previous step
 
 	smooth bool // steps are parts of the interval
 	dre    bool
-	weight uint8  // n of 1/2^n
+	weight uint8  // n of the weight 1/2^n
 	share  uint64 // EWMA: busy share in units of 1/2^32
 
-	// What the port offers in terms of the quantization tables, valid until the estimate
-	// changes.
+	// Quantized available bandwidth, valid until the estimate changes.
 	coded bool
-	codes [2]uint32 // by csig.MinABW, csig.MinABWRatio
+	codes [2]uint32 // indexed by csig.MinABW, csig.MinABWRatio
 }
 
-// meters gives ports their meters, as the scenario and its metering say.
+// meters sets the ports' meters as the scenario and its metering behaviors define them.
 func (l *timeline) meters(ports []port) {
 	s := l.scenario
 	for i := range ports {
@@ -198,7 +195,7 @@ func (l *timeline) meters(ports []port) {
 
 const wholeLink = 1 << 32
 
-// newMeter is the meter of an idle link.
+// newMeter returns the meter of an idle link.
 func newMeter(e scenario.Estimator, interval int64, weight uint8) meter {
 	m := meter{interval: interval, step: interval, smooth: e != scenario.Raw, dre: e == scenario.DRE, weight: weight}
 	if m.smooth {
@@ -215,8 +212,8 @@ func (m *meter) advance(t int64) {
 	}
 }
 
-// close does the work of advance. Most packets have nothing to close: apart, advance
-// and add cost no call.
+// close does the work of advance. Most packets close nothing, so it is a separate function that
+// lets advance and add be inlined.
 func (m *meter) close(t int64) {
 	idle := (t - m.end) / m.step
 	m.end += (idle + 1) * m.step
@@ -241,13 +238,13 @@ func (m *meter) close(t int64) {
 	}
 }
 
-// sample moves the estimate of EWMA toward the busy share of a step. The shift of a
-// negative number rounds down, as registers do.
+// sample moves the EWMA toward the busy share of a step. Shifting a negative number rounds down, as
+// in hardware registers.
 func (m *meter) sample(share uint64) {
 	m.share = uint64(int64(m.share) + (int64(share)-int64(m.share))>>m.weight)
 }
 
-// add counts the link as busy from start to end; advance(start) came before.
+// add counts the link as busy from start to end. The caller must have called advance(start).
 func (m *meter) add(start, end int64) {
 	if m.dre || end > m.end {
 		m.split(start, end)
@@ -256,12 +253,11 @@ func (m *meter) add(start, end int64) {
 	m.busy += end - start
 }
 
-// split adds a packet that is on the link in more than one step, or moves the register
-// of DRE.
+// split adds a packet that spans several steps, or updates the DRE register.
 func (m *meter) split(start, end int64) {
 	m.coded = m.coded && !m.dre
 	if long := (end - start) / m.step; m.smooth && long > saturation<<m.weight {
-		// The estimate of a busy link does not change any more: it forgets earlier steps.
+		// The estimate of a link this busy is saturated, so earlier steps no longer matter.
 		start += (long - saturation<<m.weight) * m.step
 		m.end = start + m.step
 		if !m.dre {
@@ -276,12 +272,11 @@ func (m *meter) split(start, end int64) {
 	m.busy += end - start
 }
 
-// saturation is after how many intervals a smooth estimate forgets: 16 leave a
-// ten-millionth.
+// saturation is the number of intervals after which a smooth estimate has forgotten its past: after
+// 16 a ten-millionth is left.
 const saturation = 16
 
-// available is the bandwidth in kbit/s and in parts per million that is free by the
-// estimate.
+// available returns the free bandwidth by the estimate, in kbit/s and in parts per million.
 func (m *meter) available(kbps uint64) (abw, ratio uint64) {
 	free, whole := uint64(m.interval-m.last), uint64(m.interval)
 	switch {
@@ -293,15 +288,15 @@ func (m *meter) available(kbps uint64) (abw, ratio uint64) {
 	return exact.MulDiv(free, kbps, whole), exact.MulDiv(free, 1e6, whole)
 }
 
-// ECN codepoints (RFC 3168) that data packets have.
+// ECN codepoints (RFC 3168) of data packets.
 const (
 	ecnCapable     = 2
 	ecnExperienced = 3
 )
 
-// mark is what a switch's queue does to a packet that leaves so many bytes behind: up
-// to ECNMin none is marked, from ECNMax on every one, and between them the more the
-// longer the queue. The IETF 124 slides ("max(nQD)") compare it at the same moment.
+// mark sets the ECN mark of a packet that leaves behind bytes in a switch's queue: never up to
+// ECNMin, always from ECNMax, and with linearly growing probability in between. The IETF 124 slides
+// ("max(nQD)") compare the queue at the same moment.
 func (s *sim) mark(k *packet, behind int64) {
 	least, most := int64(s.scenario.ECNMin), int64(s.scenario.ECNMax)
 	if behind <= least {

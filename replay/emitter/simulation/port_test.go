@@ -43,8 +43,8 @@ func TestPortServesInOrder(t *testing.T) {
 	}
 }
 
-// Trimmed packets leave after the packet on the link and trimmed ones that came earlier,
-// and before whole packets. Neither kind takes the other's room.
+// Trimmed packets leave after the packet on the link and after earlier trimmed ones, and before
+// whole packets. Neither kind may use the other's buffer.
 func TestPortServesTrimmedPacketsFirst(t *testing.T) {
 	p := testPort()
 	p.reserve = 250
@@ -58,11 +58,11 @@ func TestPortServesTrimmedPacketsFirst(t *testing.T) {
 	enter(0, 0, 1000, false, true)
 	enter(1000, 1, 1000, false, true)
 	enter(2000, 2, 1000, false, true)
-	enter(3000, 9, 200, false, false) // the reserve is not for whole packets
+	enter(3000, 9, 200, false, false) // whole packets cannot use the reserve
 	enter(4000, 3, 100, true, true)
 	enter(5000, 4, 100, true, true)
 	enter(6000, 9, 100, true, false)       // the reserve is full
-	enter(8_000_000, 9, 1000, false, true) // trimmed packets take none of the buffer
+	enter(8_000_000, 9, 1000, false, true) // trimmed packets do not use the buffer
 	enter(12_000_000, 5, 100, true, true)  // while packet 1 is on the link
 	wantStart := map[uint32]int64{0: 0, 3: 8_000_000, 4: 8_800_000, 1: 9_600_000, 5: 17_600_000, 2: 18_400_000, 9: 26_400_000}
 	wantBehind := map[uint32]uint32{0: 0, 3: 3100, 4: 3000, 1: 2000, 5: 2000, 2: 1000, 9: 0}
@@ -127,8 +127,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// A hop replaces value and locator metadata together or not at all, and a value
-// moves in its signal's direction only.
+// A hop replaces value and locator metadata together or not at all, and the value moves only in its
+// signal's direction.
 func TestTransitReplacesBothOrNone(t *testing.T) {
 	for _, layout := range []csig.Layout{wideUEC, compactIETF} {
 		m := prepare(t, tiny().WithLayout(layout))

@@ -9,13 +9,13 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// ends are the tags of a flow that have arrived since its last acknowledgement.
+// arrivals holds a flow's tags since its last acknowledgement.
 type arrivals struct {
 	tags []csig.Tag
 	ends []uint32 // first byte after each
 }
 
-// take removes what an acknowledgement covers.
+// take removes and returns the tags that an acknowledgement covers.
 func (a *arrivals) take(ack uint32) (tags []csig.Tag) {
 	n := 0
 	for n < len(a.ends) && int32(ack-a.ends[n]) >= 0 {
@@ -25,12 +25,12 @@ func (a *arrivals) take(ack uint32) (tags []csig.Tag) {
 	return tags
 }
 
-// worse tells whether a is a worse value than b: codes of the wide layouts are S.
+// worse reports whether a is a worse value than b. In wide layouts, codes equal S.
 func worse(a, b csig.Tag) bool { return a.Signal().Direction().Tighter(a.S, b.S) }
 
-// Read from captures alone: an acknowledgement that covers tags reflects one of
-// them, the latest or the worst of its signal; nothing else is reflected, and nothing
-// is lost beyond the other tags of the same acknowledgement.
+// From captures alone: an acknowledgement that covers tags reflects one of them, the latest or the
+// worst of its signal. Nothing else is reflected, and only the other tags of the same
+// acknowledgement are lost.
 func TestReflectionsTellWhatTheyCover(t *testing.T) {
 	long(t)
 	for _, reflect := range []scenario.Reflect{scenario.ReflectLatest, scenario.ReflectWorst} {
@@ -100,7 +100,7 @@ func checkReflection(t *testing.T, reflect scenario.Reflect, got *csig.Tag, tags
 	}
 }
 
-// One packet in N carries a tag, exactly, and signals take turns.
+// Exactly one packet in N carries a tag, and signals take turns.
 func TestTaggingIsExact(t *testing.T) {
 	long(t)
 	for _, every := range []int{1, 3, 10, -1} {
@@ -135,7 +135,7 @@ func TestTaggingIsExact(t *testing.T) {
 	}
 }
 
-// alternates holds that each signal gets its share of any run of tags, up to a few.
+// alternates checks that each signal has its share of any sequence of tags, up to a few.
 func alternates(t *testing.T, flow string, tags []csig.Signal, signals int) {
 	t.Helper()
 	count := map[csig.Signal]int{}

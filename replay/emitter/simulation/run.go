@@ -14,33 +14,33 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// Report is what a run did. Sent = Delivered + Dropped + InFlight.
+// Report sums up a run. Sent = Delivered + Dropped + InFlight.
 type Report struct {
 	Flows     int
-	Sent      uint64 // packets, acknowledgements included
+	Sent      uint64 // packets, including acknowledgements
 	Delivered uint64
-	Dropped   uint64 // by full buffers
-	InFlight  uint64 // when the run ended
+	Dropped   uint64 // dropped by full buffers
+	InFlight  uint64 // at the end of the run
 	Captured  uint64
-	// CapturedBytes is the sum of captured lengths, record headers not included.
+	// CapturedBytes is the sum of captured lengths, without record headers.
 	CapturedBytes uint64
-	// Partials is the number of different (window, cell, signal, source, port) among
-	// the observations, with one more for untouched ones.
+	// Partials is the number of distinct (window, cell, signal, source, port) among the
+	// observations, where untouched observations count as one more port.
 	Partials uint64
 
 	Captures  []string // paths of the capture files
 	Fabric    string   // path of the fabric file
 	Truth     string   // path of the truth file
-	FlowTrace string   // path of the flow trace; empty without one
-	Counters  string   // path of the ports' counters; empty without them
+	FlowTrace string   // path of the flow trace; empty if there is none
+	Counters  string   // path of the ports' counters; empty if there are none
 	Taps      []TapReport
-	Idle      []int // workloads that start after the end of the run: they sent nothing
+	Idle      []int // indexes of workloads that start after the end of the run and sent nothing
 	Simulated time.Duration
 	Elapsed   time.Duration
 }
 
-// WriteText writes for people what became of packets and, where taps were bad, of captures.
-// captured says where the captured ones are.
+// WriteText prints packet counts and, for taps with errors, capture counts. captured describes the
+// captured packets' destination.
 func (r *Report) WriteText(w io.Writer, captured string) {
 	fmt.Fprintf(w, "%d packets sent, %d delivered, %d dropped, %d in flight; %d %s in %.1f s\n",
 		r.Sent, r.Delivered, r.Dropped, r.InFlight, r.Captured, captured, r.Elapsed.Seconds())
@@ -59,20 +59,19 @@ func (r *Report) WriteText(w io.Writer, captured string) {
 	}
 }
 
-// TapReport is what one tap did.
+// TapReport holds one tap's counts.
 type TapReport struct {
 	Name, Place string
 	frames.TapStats
 }
 
-// Progress is called from time to time on the goroutine that simulates, with the
-// share that is done (0 to 1) and the packets captured so far.
+// Progress is called from time to time on the simulating goroutine, with the completed share (0 to
+// 1) and the number of packets captured so far.
 type Progress func(done float64, packets uint64)
 
-// Run simulates the scenario and writes its captures, scenario.FabricFile and truth.File
-// into dir, which it makes if necessary; files of the same names are replaced. It blocks
-// until the run is complete or ctx ends; the files of a run that fails stay and are
-// incomplete. progress may be nil.
+// Run simulates the scenario and writes its captures, scenario.FabricFile and truth.File into dir.
+// It creates dir if necessary and replaces existing files. It blocks until the run is complete or
+// ctx ends. If the run fails, its incomplete files stay. progress may be nil.
 func Run(ctx context.Context, s scenario.Scenario, dir string, progress Progress) (Report, error) {
 	return emit(ctx, s, progress, func(m *sim, r *Report) error {
 		if err := writeNetwork(m, r, dir); err != nil {
@@ -86,9 +85,9 @@ func Run(ctx context.Context, s scenario.Scenario, dir string, progress Progress
 	})
 }
 
-// Write simulates the scenario like Run and writes one pcapng of all taps to w, each
-// an interface of it, whatever the scenario says of files; there is neither a fabric
-// file nor a truth. It keeps a buffer of 1 MiB.
+// Write simulates the scenario like Run, but writes a single pcapng with one interface per tap to
+// w, whatever file settings the scenario has. It writes neither a fabric file nor a truth. It
+// buffers up to 1 MiB.
 func Write(ctx context.Context, s scenario.Scenario, w io.Writer, progress Progress) (Report, error) {
 	s.Classic, s.SingleFile, s.Compress = false, true, ""
 	return emit(ctx, s, progress, func(m *sim, _ *Report) error {
@@ -100,8 +99,7 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// emit simulates the scenario. open makes the outputs of the simulator, which has
-// none of its own.
+// emit simulates the scenario. open creates the simulator's outputs; without it there are none.
 func emit(ctx context.Context, s scenario.Scenario, progress Progress, open func(m *sim, r *Report) error) (Report, error) {
 	begin := time.Now()
 	s = s.WithDefaults()
@@ -119,7 +117,7 @@ func emit(ctx context.Context, s scenario.Scenario, progress Progress, open func
 			err = m.simulate(ctx, progress)
 		}
 		closed := errors.Join(m.taps.Close(), m.truth.Close(m.tapLines()), m.closeTrace(), m.closeCounters())
-		if err == nil { // else it is what they say as well, once a file
+		if err == nil { // otherwise a file's error is the same one
 			err = closed
 		}
 		m.report(&r)
@@ -154,8 +152,8 @@ func (s *sim) report(r *Report) {
 	}
 }
 
-// build makes the simulator of a scenario that was checked. Its truth is told to
-// nobody and its taps capture nothing until they have outputs.
+// build builds the simulator of a checked scenario. Until outputs are set, its truth is discarded
+// and its taps capture nothing.
 func build(s scenario.Scenario) (*sim, error) {
 	t, err := scenario.NewTopology(&s)
 	if err != nil {
@@ -184,7 +182,7 @@ func build(s scenario.Scenario) (*sim, error) {
 	return m, nil
 }
 
-// writeNetwork writes the fabric file, and opens the truth and the counters beside it.
+// writeNetwork writes the fabric file, and creates the truth and the counters beside it.
 func writeNetwork(m *sim, r *Report, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("create folder: %w", err)
@@ -199,22 +197,21 @@ func writeNetwork(m *sim, r *Report, dir string) error {
 	return m.truth.Create(r.Truth, m.tapLines())
 }
 
-// Wire says how Send sends.
+// Wire configures Send.
 type Wire struct {
-	// Interface is the network interface that frames leave by.
+	// Interface is the network interface for sending.
 	Interface string
-	// Pace is how many times faster than simulated frames leave; 0 is as fast as they
-	// can be made.
+	// Pace is the speed relative to simulated time; 0 sends as fast as possible.
 	Pace float64
-	// Dir takes the fabric file and the truth; none if empty.
+	// Dir receives the fabric file and the truth; none if empty.
 	Dir string
 }
 
-// Send simulates the scenario like Run, but sends the frames of all taps through an
-// interface instead of writing them to files: whole, whatever the snap length, and
-// with the losses and duplicates of their taps, whose clocks play no part. It needs
-// Linux and CAP_NET_RAW, and an interface whose MTU has room for what stands around
-// the packets of hosts. It blocks until the run is complete or ctx ends.
+// Send simulates the scenario like Run, but sends the frames of all taps through an interface
+// instead of writing them to files. Frames are sent whole, whatever the snap length, with the taps'
+// losses and duplicates but without their clock errors. It needs Linux, CAP_NET_RAW, and an
+// interface whose MTU has room for the encapsulation around the hosts' packets. It blocks until the
+// run is complete or ctx ends.
 func Send(ctx context.Context, s scenario.Scenario, to Wire, progress Progress) (Report, error) {
 	if to.Pace < 0 {
 		return Report{}, fmt.Errorf("send: pace %v: expected 0 (as fast as possible) or more", to.Pace)
@@ -230,7 +227,7 @@ func Send(ctx context.Context, s scenario.Scenario, to Wire, progress Progress) 
 	})
 }
 
-// tapLines are the taps as the truth has them.
+// tapLines returns the taps for the truth.
 func (s *sim) tapLines() []truth.Tap {
 	var lines []truth.Tap
 	for i := range s.taps.List {
@@ -245,7 +242,7 @@ func (s *sim) tapLines() []truth.Tap {
 	return lines
 }
 
-// flowTruth is what the truth says of a flow at the end of the run.
+// flowTruth returns a flow's line of the truth at the end of the run.
 func (s *sim) flowTruth(f *flow) truth.Flow {
 	names := func(r *scenario.Route) (list []string) {
 		for _, p := range r.Hops() {

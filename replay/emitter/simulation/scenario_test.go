@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// Every named scenario runs, in wide and compact tags, and describes a fabric that
-// the fabric package takes.
+// Every named scenario runs, with wide and compact tags, and describes a fabric that the fabric
+// package accepts.
 func TestNamedScenariosRun(t *testing.T) {
 	for _, name := range scenario.Names() {
 		for _, layout := range []csig.Layout{wideUEC, compactIETF} {
@@ -39,8 +39,7 @@ func TestNamedScenariosRun(t *testing.T) {
 	}
 }
 
-// The file that speeds are stated on has enough packets to a partial and the length
-// that it promises.
+// The reference file for quoted speeds has enough packets per partial and the promised length.
 func TestFabricLikeIsFabricLike(t *testing.T) {
 	s, err := scenario.Named("fabric-like")
 	if err != nil {
@@ -108,8 +107,8 @@ func TestWorkloadsMakeTheirFlows(t *testing.T) {
 	}
 }
 
-// What Run finds out only when it builds the network.
-// A run that is shorter than its scenario says which workloads never started.
+// Run finds some errors only when it builds the network. A run that is shorter than its scenario
+// lists the workloads that never started.
 func TestIdleWorkloadsAreReported(t *testing.T) {
 	s := tiny()
 	s.Workloads = append(slices.Clone(s.Workloads), s.Workloads[0])

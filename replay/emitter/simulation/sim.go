@@ -1,24 +1,23 @@
-// Package simulation moves packets through the fabric of a scenario, and hands what taps see of them
-// to frames and what happens to truth. It knows queues, senders and receivers, and how switches
+// Package simulation moves packets through the fabric of a scenario. It passes captured packets to
+// frames and the true state to truth. It knows queues, senders and receivers, and how switches
 // update tags (draft-ravi-ippm-csig-01, sections 4.3 and 5). It must never know how observations
 // are aggregated or stored: it is the oracle of those packages' tests.
 //
-// The simulation is of discrete events in picoseconds. Every port is a first-in
-// first-out queue with a speed and a buffer that drops its tail; packets are
-// stored and forwarded. Because the head of a queue is on the link and delays between
-// ports are constant, its arrival is known, so a hop costs one event. All packets inside
-// the network stay in the rings of their ports: memory follows the buffers of the fabric,
-// not the duration of the run. A packet that finds a buffer full is dropped, or cut to its
-// headers where Scenario.TrimBuffer makes room for such packets, which every port then
-// serves before whole ones, as Ultra Ethernet does.
+// It simulates discrete events in picoseconds. Every port is a first-in first-out queue with a
+// speed and a tail-drop buffer; packets are stored and forwarded. The head of a queue is on the
+// link and delays between ports are constant, so its arrival time is known and a hop costs one
+// event. All packets in the network stay in the rings of their ports: memory depends on the
+// fabric's buffers, not on the duration of the run. A packet that finds a buffer full is dropped
+// or, with Scenario.TrimBuffer, trimmed to its headers; every port sends trimmed packets before
+// whole ones, as in Ultra Ethernet.
 //
-// Senders follow a rate or keep a congestion window; they send no packet twice, so
-// that what is lost stays lost. A receiver acknowledges what it has. Devices have complete
-// native support unless Scenario.Devices or Scenario.Faults say otherwise.
+// Senders follow a rate or a congestion window. They never retransmit, so lost packets stay lost. A
+// receiver acknowledges the data that it has. Devices have complete native support unless
+// Scenario.Devices or Scenario.Faults say otherwise.
 //
-// Run writes captures, scenario.FabricFile and truth.File. Where Scenario.Counters asks for
-// it, CountersFile says what ports measured, as package decode/conform reads it; where
-// Scenario.FlowTrace does, truth.TraceFile says what flows did.
+// Run writes captures, scenario.FabricFile and truth.File. With Scenario.Counters it also writes
+// the ports' measurements to CountersFile, in the form that package decode/conform reads; with
+// Scenario.FlowTrace it also writes each flow's progress to truth.TraceFile.
 package simulation
 
 import (
@@ -34,7 +33,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// sim is the state of one run.
+// sim holds the state of one run.
 type sim struct {
 	scenario scenario.Scenario
 	topology *scenario.Topology
@@ -42,7 +41,7 @@ type sim struct {
 	pipeline int64 // ps
 	end      int64 // ps
 	startNS  int64
-	now      int64 // ps, of the event being handled; in the end that of the run
+	now      int64 // ps, of the present event; at the end, of the run
 
 	ports    []port
 	arriving *eventQueue // by port
@@ -50,14 +49,14 @@ type sim struct {
 	sending  *eventQueue // by flow
 
 	framer      frames.Framer
-	segment     frames.Segment   // of the packet that is being captured
+	segment     frames.Segment   // the packet being captured
 	points      []scenario.Point // by port
 	propagation int64            // ps
 	taps        *frames.Taps
 	truth       *truth.Recorder
-	carried     bool      // queues into the next window of the truth
+	carried     bool      // queues were carried into the next window of the truth
 	trace       *trace    // nil: no flow trace
-	counters    *counters // nil: none are written
+	counters    *counters // nil: no counters
 	timeline    *timeline
 	watchful    bool // some port may be unfaithful, or tags may be frozen
 	freezes     bool // trimmed packets have a D bit
@@ -67,10 +66,10 @@ type sim struct {
 	sent, delivered, dropped, captured, capturedBytes uint64
 }
 
-// progressEvery is the number of events between looks at the context.
+// progressEvery is the number of events between checks of the context.
 const progressEvery = 1 << 16
 
-// run moves time forward until the end, the packet limit, or the context's end.
+// run handles events until the end of the run, the packet limit, or the end of ctx.
 func (s *sim) run(ctx context.Context, progress func(done float64, packets uint64)) error {
 	if err := s.truth.Behaviors(s.timeline.items, s.timeline.ports); err != nil {
 		return err
@@ -92,8 +91,8 @@ func (s *sim) run(ctx context.Context, progress func(done float64, packets uint6
 	}
 }
 
-// step handles the next event; packets move before new ones are sent. It returns
-// false when the run is over.
+// step handles the next event; packets move before new ones are sent. It returns false when the run
+// is over.
 func (s *sim) step() (more bool, err error) {
 	port, arrival := s.arriving.next()
 	flow, sending := s.sending.next()
@@ -132,8 +131,7 @@ func (s *sim) done() float64 {
 	return done
 }
 
-// finish books the part of packets on links that left before the end, and writes
-// what is left of the truth.
+// finish accounts for packets that are on links at the end, and writes the rest of the truth.
 func (s *sim) finish() error {
 	end := s.now
 	for i := range s.ports {
@@ -163,11 +161,11 @@ func (s *sim) finish() error {
 	return nil
 }
 
-// counts are those of a port, for the truth.
+// counts returns the truth's counts of a port.
 func (s *sim) counts(port int) *[2]truth.PortStats { return &s.ports[port].stats }
 
-// carryQueues begins the next window of the truth with the queues at the end of the
-// present one, once nothing more enters a queue in it.
+// carryQueues starts the next window of the truth with the queues at the end of the present one. It
+// must be called when no more packets enter a queue in the present window.
 func (s *sim) carryQueues() {
 	if s.carried {
 		return
@@ -191,8 +189,8 @@ func (s *sim) closeWindow() error {
 	return err
 }
 
-// paths are those of flows with packets that entered switches in a window of the truth and
-// that tags measure: data, and acknowledgements where these carry tags.
+// paths yields the cells and paths of flows whose packets entered switches in a window and can be
+// measured by tags: data, and acknowledgements if these carry tags.
 func (s *sim) paths(side int) iter.Seq2[int32, []int32] {
 	return func(yield func(cell int32, ports []int32) bool) {
 		for i := range s.flows {
@@ -214,9 +212,9 @@ func (s *sim) paths(side int) iter.Seq2[int32, []int32] {
 	}
 }
 
-// arrive takes the head of a port to its next queue or to its receiver. The port's
-// part in its journey is accounted for here, when all that entered the port before
-// the packet left it is known.
+// arrive moves the head of a port to its next queue or to its receiver. It accounts for the port's
+// part of the journey only now, when all packets that entered the port before this one left are
+// known.
 func (s *sim) arrive(number int32, now int64) error {
 	p := &s.ports[number]
 	k := p.dequeue(now)
@@ -251,12 +249,12 @@ func (s *sim) arrive(number int32, now int64) error {
 	return s.deliver(f, now, &k)
 }
 
-// stamp is the TCP timestamp clock of a host, in milliseconds.
+// stamp returns a host's TCP timestamp, in milliseconds.
 func (s *sim) stamp(now int64) uint32 {
 	return uint32((s.startNS + now/1000) / int64(time.Millisecond))
 }
 
-// newSim builds the network and its flows; nothing is written before run.
+// newSim builds the network and its flows. It writes nothing; run does.
 func newSim(s scenario.Scenario, t *scenario.Topology, flows []flow, signals []scenario.Signal, d *csig.Domain) (*sim, error) {
 	styles, _, err := s.Styles()
 	if err != nil {
@@ -304,11 +302,11 @@ func newSim(s scenario.Scenario, t *scenario.Topology, flows []flow, signals []s
 // never is later than any event.
 const never = math.MaxInt64
 
-// eventQueue holds the next event time of each of a fixed number of sources and finds
-// the earliest, the lowest source first among equals. It is a winner tree: an
-// update costs the logarithm of the number of sources and allocates nothing.
+// eventQueue holds the next event time of each of a fixed number of sources and finds the earliest. On
+// a tie the lowest source wins. It is a winner tree: an update takes logarithmic time in the number
+// of sources and allocates nothing.
 type eventQueue struct {
-	at     []int64 // per source
+	at     []int64 // by source
 	winner []int32 // nodes of the tree; the leaves are the second half
 	size   int
 }
@@ -329,13 +327,13 @@ func newAgenda(sources int) *eventQueue {
 	return a
 }
 
-// next is the earliest source and its time.
+// next returns the earliest source and its time.
 func (a *eventQueue) next() (source int32, at int64) {
 	source = a.winner[1]
 	return source, a.at[source]
 }
 
-// set moves a source's next event.
+// set changes the time of a source's next event.
 func (a *eventQueue) set(source int32, at int64) {
 	a.at[source] = at
 	for n := (int(source) + a.size) / 2; n > 0; n /= 2 {
@@ -350,9 +348,9 @@ func (a *eventQueue) set(source int32, at int64) {
 	}
 }
 
-// randomFlows writes tagged packets of random flows with random codes and locator
-// metadata, evenly over the duration. Nothing is simulated and nothing is true: it
-// is the input that aggregates worst.
+// randomFlows writes tagged packets of random flows with random codes and locator metadata, evenly
+// over the duration. It simulates nothing and has no truth: it is the worst input for an
+// aggregator.
 func (s *sim) randomFlows(ctx context.Context, progress func(done float64, packets uint64)) error {
 	rng := exact.Stream(s.scenario.Seed, 3)
 	hosts := uint64(s.topology.Hosts())

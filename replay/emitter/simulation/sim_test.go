@@ -19,7 +19,7 @@ func TestPacketsAreConserved(t *testing.T) {
 	}
 }
 
-// conserved holds each flow's counters of a run against what is still under way.
+// conserved compares each flow's counters with the packets still in flight.
 func conserved(t *testing.T, m *sim) {
 	t.Helper()
 	queued := make([]uint64, len(m.flows))

@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// sending lists when packets of a pacing leave.
+// sendingTimes lists the send times of a pacing.
 func sendingTimes(p pacing) (times []int64) {
 	for t := p.first(); t != never; t = p.after(t) {
 		times = append(times, t)
@@ -67,7 +67,7 @@ func TestStepsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// The senders of a workload see the same jitter: their steps begin together.
+// The senders of a workload share the jitter: their steps begin together.
 func TestJitterIsShared(t *testing.T) {
 	s := tiny()
 	s.Workloads = []scenario.Workload{{Kind: scenario.Ring, Rate: 30 * scenario.Mbps, Period: 100 * time.Millisecond, Burst: 20 * time.Millisecond, Jitter: 50 * time.Millisecond}}
@@ -86,7 +86,7 @@ func TestJitterIsShared(t *testing.T) {
 	}
 }
 
-// A controlled sender resumes where an open-loop one would send.
+// A controlled sender resumes when an open-loop sender would send.
 func TestResume(t *testing.T) {
 	p := stepping(7*time.Millisecond, 0, 0)
 	at := func(ms int) int64 { return exact.Picoseconds(time.Duration(ms) * time.Millisecond) }
@@ -121,7 +121,7 @@ func TestTransfers(t *testing.T) {
 	}
 }
 
-// A flow of a given size sends exactly that, and its end is acknowledged at once.
+// A flow of a given size sends exactly that many bytes, and its end is acknowledged at once.
 func TestFiniteFlowsEnd(t *testing.T) {
 	for _, control := range []scenario.Control{scenario.OpenLoop, scenario.SwiftE2E} {
 		s := tiny()
@@ -148,7 +148,7 @@ func TestFiniteFlowsEnd(t *testing.T) {
 	}
 }
 
-// Steady state allocates nothing with the newer parts either.
+// Reacting senders allocate nothing in the steady state either.
 func TestReactingSendersDoNotAllocate(t *testing.T) {
 	s := tiny()
 	s.Duration, s.Window, s.BufferBytes, s.Reflect = time.Minute, time.Minute, 1<<20, scenario.ReflectWorst

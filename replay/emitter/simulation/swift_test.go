@@ -31,8 +31,7 @@ func TestRootIsTheIntegerRoot(t *testing.T) {
 	}
 }
 
-// The window moves by the published formulas, which are written here once more, in
-// floating point.
+// The window must follow the published formulas, reimplemented here in floating point.
 func TestWindowFollowsThePaper(t *testing.T) {
 	rng, w := exact.Stream(3), testWindow(func(p *scenario.Swift) { p.First = 3000 })
 	const base, flowRange, beta, mdf = 20e3, 100e3, 0.8, 0.5
@@ -92,8 +91,8 @@ func TestWindowStaysInItsBounds(t *testing.T) {
 	}
 }
 
-// What a host with controlled senders gives to its link in any span of time never
-// exceeds the link's speed, and each flow's packets are all accounted for.
+// In any time span, a host with controlled senders never exceeds its link's speed, and each flow's
+// packets are all accounted for.
 func TestControlledSendersKeepToTheirLink(t *testing.T) {
 	for _, control := range []scenario.Control{scenario.SwiftE2E, scenario.SwiftMaxPD, scenario.NSCCE2E, scenario.NSCCMaxPD} {
 		s := tiny()
@@ -142,7 +141,7 @@ func TestControlledSendersKeepToTheirLink(t *testing.T) {
 	}
 }
 
-// A timeout moves a sender on when everything was lost.
+// After a loss of everything in flight, a timeout lets the sender continue.
 func TestTimeoutEndsASilence(t *testing.T) {
 	s, err := scenario.Named("fairness-swift")
 	if err != nil {
@@ -161,8 +160,8 @@ func TestTimeoutEndsASilence(t *testing.T) {
 	}
 }
 
-// The victim of two congested hops gets a larger share where senders react to the
-// worst hop than where they react to the sum.
+// A victim of two congested hops gets a larger share if senders react to the worst hop than if they
+// react to the sum.
 func TestMaxPDIsFairerThanTheRoundTrip(t *testing.T) {
 	ratio := func(name string) float64 {
 		s, err := scenario.Named(name)

@@ -47,8 +47,8 @@ func framesOf(t *testing.T, path string) (frames []capture.Frame, names []string
 	}
 }
 
-// TestTapsStandWhereTheySay: patterns find links, the fabric file has the places, and
-// a packet is seen once on each link of its way, later on each.
+// TestTapsStandWhereTheySay checks that patterns find links, that the fabric file has the places,
+// and that a packet is seen once on each link of its path, at increasing times.
 func TestTapsStandWhereTheySay(t *testing.T) {
 	s := tiny()
 	s.Taps = []scenario.Tap{
@@ -99,8 +99,8 @@ func TestTapsStandWhereTheySay(t *testing.T) {
 	}
 }
 
-// TestTapsMakeTheirMistakes: what the truth's header says of a tap is what is in its
-// file, and what was captured without mistakes is the rest.
+// TestTapsMakeTheirMistakes compares a tap's counts in the truth's header with its file, and the
+// correctly captured frames with the remaining ones.
 func TestTapsMakeTheirMistakes(t *testing.T) {
 	const offset, drift, jitter = 40 * time.Millisecond, 500_000, 3 * time.Microsecond
 	clean := tiny()
@@ -154,7 +154,8 @@ func TestTapsMakeTheirMistakes(t *testing.T) {
 	checkClock(t, exact, frames, clean.WithDefaults().Start.UnixNano(), offset.Nanoseconds(), drift, jitter.Nanoseconds())
 }
 
-// checkClock finds every frame of a bad clock at the time that it is to show.
+// checkClock expects every frame of a tap with a bad clock at the time that the clock's errors
+// imply.
 func checkClock(t *testing.T, exact, frames []capture.Frame, start, offset, ppb, jitter int64) {
 	t.Helper()
 	times := map[string][]int64{}
@@ -174,8 +175,8 @@ func checkClock(t *testing.T, exact, frames []capture.Frame, start, offset, ppb,
 	}
 }
 
-// TestMirrorsAreUnwrapped: sessions of both types hold the frames that a tap of the
-// same place captures, number what they lose too, and type III has the switch's time.
+// TestMirrorsAreUnwrapped checks that sessions of both types hold the frames that a tap at the same
+// place captures, that they number lost frames too, and that type III has the switch's time.
 func TestMirrorsAreUnwrapped(t *testing.T) {
 	erspan := decode.NewUnwrapper(decode.Mirrors{ERSPAN: true})
 	s := tiny()
@@ -209,8 +210,8 @@ func TestMirrorsAreUnwrapped(t *testing.T) {
 	}
 }
 
-// TestCompressedCapturesAreTheSame: compression changes nothing but the file's size,
-// and equal runs give equal files.
+// TestCompressedCapturesAreTheSame checks that compression changes only the file's size, and that
+// equal runs give equal files.
 func TestCompressedCapturesAreTheSame(t *testing.T) {
 	s := tiny()
 	s.SingleFile = true
@@ -242,7 +243,7 @@ func TestCompressedCapturesAreTheSame(t *testing.T) {
 	}
 }
 
-// TestRunsRepeat: the same scenario gives the same files, mistakes of taps included.
+// TestRunsRepeat checks that equal scenarios give equal files, including the taps' errors.
 func TestRunsRepeat(t *testing.T) {
 	for _, name := range []string{"noisy-taps", "overlay", "mirrors"} {
 		s, err := scenario.Named(name)
@@ -265,7 +266,7 @@ func TestRunsRepeat(t *testing.T) {
 	}
 }
 
-// TestWriteEqualsRun: a stream has the bytes of the single file.
+// TestWriteEqualsRun checks that a stream has the same bytes as the single file.
 func TestWriteEqualsRun(t *testing.T) {
 	s := tiny()
 	s.SingleFile = true
@@ -323,8 +324,7 @@ func TestBadTapsAreRefused(t *testing.T) {
 	}
 }
 
-// TestTapsDoNotAllocate: neither tunnels nor mirrors nor mistakes cost memory per
-// packet.
+// TestTapsDoNotAllocate checks that tunnels, mirrors and tap errors do not allocate per packet.
 func TestTapsDoNotAllocate(t *testing.T) {
 	s := tiny()
 	s.Duration, s.Window = time.Minute, time.Minute

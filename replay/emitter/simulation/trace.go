@@ -19,25 +19,25 @@ import (
 // maxSamples bounds the lines of a flow trace.
 const maxSamples = 4_000_000
 
-// trace writes what each flow did, interval by interval.
+// trace writes each flow's progress, interval by interval.
 type trace struct {
 	file     *os.File
 	out      *bufio.Writer
 	json     *json.Encoder
 	err      error // the first one
 	interval int64 // ps
-	end      int64 // of the present interval, ps
+	end      int64 // end of the present interval, ps
 	startNS  int64
 	flows    []flowTally
 }
 
-// flowTally adds up one flow in one interval. Delays are nanoseconds.
+// flowTally sums up one flow in one interval. Delays are nanoseconds.
 type flowTally struct {
 	bytes, packets, acks, hops  uint64
 	oneWay, roundTrip, worstHop int64
 }
 
-// openTrace begins the flow trace, if the scenario asks for one.
+// openTrace creates the flow trace if the scenario requests one.
 func (s *sim) openTrace(r *Report, dir string) error {
 	if s.scenario.FlowTrace == 0 {
 		return nil
@@ -134,8 +134,8 @@ func (t *trace) write(line any) {
 	}
 }
 
-// closeTrace writes the intervals up to the end of the run and reports the first
-// error. Without a trace it does nothing.
+// closeTrace writes the intervals up to the end of the run and returns the first error. Without a
+// trace it does nothing.
 func (s *sim) closeTrace() error {
 	t := s.trace
 	if t == nil {
@@ -148,28 +148,27 @@ func (s *sim) closeTrace() error {
 	return nil
 }
 
-// CountersFile is the name of the file that Scenario.Counters asks for.
+// CountersFile is the file name of the port metrics that Scenario.Counters requests.
 const CountersFile = "counters.csv"
 
-// counters write what ports measured: the truth behind what they write into tags, as CSV
-// with the header "time,port,signal,value". A value holds from its time, when the first
-// packet left that it was compared for (Unix ns, on the clock of the simulation), until the
-// next one of its port and signal, and is empty where the port had no metric. There is a
-// line whenever the quantized value is another than before.
+// counters writes the ports' true metrics behind the tags, as CSV with the header
+// "time,port,signal,value". A line is written whenever the quantized value changes. Its time is
+// when the first packet compared with the new value left (Unix ns, simulated clock), and it holds
+// until the next line of the same port and signal. The value is empty if the port had no metric.
 type counters struct {
 	file    *os.File
 	out     *bufio.Writer
 	line    []byte
 	startNS int64
 	signals int
-	ports   []int32  // by port: its place among those that are written, or none
-	last    []uint64 // by place and signal: code and 2, noMetric, or 0 at first
-	names   []string // by place
+	ports   []int32  // by port: index among the written ports, or None
+	last    []uint64 // by index and signal: code+2, noMetric, or 0 at first
+	names   []string // by index
 }
 
 const noMetric = 1 // in place of a code
 
-// openCounters begins the file of counters, if the scenario asks for one.
+// openCounters creates the counters file if the scenario requests one.
 func (s *sim) openCounters(r *Report, dir string) error {
 	if len(s.scenario.Counters) == 0 {
 		return nil
@@ -193,13 +192,13 @@ func (s *sim) openCounters(r *Report, dir string) error {
 		return fmt.Errorf("create counters: %w", err)
 	}
 	c.out = bufio.NewWriterSize(c.file, truth.FileBuffer)
-	_, _ = c.out.WriteString("time,port,signal,value\n") // bufio keeps an error for Flush
+	_, _ = c.out.WriteString("time,port,signal,value\n") // bufio keeps the error for Flush
 	s.counters = c
 	return nil
 }
 
-// note writes the metric of a port that a packet's tag is compared with, if it has changed.
-// code is the port's own.
+// note writes the metric with which a port compares a packet's tag, if it changed. code is the
+// port's own.
 func (c *counters) note(s *sim, number int32, p *port, k *packet, code uint32, behind int64) {
 	place := c.ports[number]
 	if place == scenario.None {
@@ -219,7 +218,7 @@ func (c *counters) note(s *sim, number int32, p *port, k *packet, code uint32, b
 	c.line = append(append(c.line, ','), c.names[place]...)
 	c.line = append(append(append(c.line, ','), sig.Kind.String()...), ',')
 	if now != noMetric {
-		// What is configured, and what software has programmed, is known as a code alone.
+		// Configured metrics and those programmed by software exist only as codes.
 		value := s.metric(p, sig, k, behind)
 		if sig.Table.Quantize(value) != code {
 			value = sig.Table.Value(code)
@@ -229,7 +228,7 @@ func (c *counters) note(s *sim, number int32, p *port, k *packet, code uint32, b
 	_, _ = c.out.Write(append(c.line, '\n'))
 }
 
-// appendQuantity writes a stored integer as csig.ParseQuantity reads it.
+// appendQuantity writes a stored integer in the form that csig.ParseQuantity reads.
 func appendQuantity(b []byte, u csig.Unit, v uint64) []byte {
 	switch u {
 	case csig.BitPerSecond:
@@ -240,7 +239,7 @@ func appendQuantity(b []byte, u csig.Unit, v uint64) []byte {
 	return append(strconv.AppendUint(b, v, 10), "ns"...)
 }
 
-// closeCounters reports the first error. Without counters it does nothing.
+// closeCounters returns the first error. Without counters it does nothing.
 func (s *sim) closeCounters() error {
 	if s.counters == nil {
 		return nil

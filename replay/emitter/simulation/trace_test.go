@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// The trace's intervals add up to what the receivers got, and its delays to what an
-// idle network takes.
+// The trace's intervals must add up to the received bytes, and its delays to those of an idle
+// network.
 func TestFlowTraceAddsUp(t *testing.T) {
 	s := tiny()
 	s.FlowTrace = 30 * time.Millisecond
@@ -27,7 +27,7 @@ func TestFlowTraceAddsUp(t *testing.T) {
 			samples[l.Flow]++
 			packets[l.Flow] += l.Packets
 			bytes[l.Flow] += l.Bytes
-			// One way of a data packet takes longer than its acknowledgement does.
+			// A data packet takes longer one way than its acknowledgement.
 			if l.OneWayNS > 0 && l.OneWayNS < flows[l.Flow-1].IdleRoundTripNS/2 {
 				t.Errorf("flow %d: %d ns one way, %d there and back when idle", l.Flow, l.OneWayNS, flows[l.Flow-1].IdleRoundTripNS)
 			}
@@ -49,8 +49,8 @@ func TestFlowTraceAddsUp(t *testing.T) {
 		}
 		total += packets[i+1]
 	}
-	// Acknowledgements are delivered too, one for three data packets and some twice;
-	// the last tenth of an interval is not in the trace.
+	// Delivered acknowledgements count as well, one for three data packets and some twice; the last
+	// tenth of an interval is not in the trace.
 	if len(flows) != len(m.flows) || float64(total) < 0.65*float64(m.delivered) || total > m.delivered {
 		t.Errorf("%d flows, %d packets traced, %d delivered", len(flows), total, m.delivered)
 	}

@@ -7,12 +7,11 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// transit is the Signal Update Function (draft-tian-ccwg-ibcs-datapath-processing-00,
-// section 5.3): what a switch does to a tag as the packet leaves through a port. If
-// the port's value is, after quantization, strictly tighter than the tag's, it
-// replaces value and locator metadata together, otherwise it leaves both alone
-// (draft-ravi-ippm-csig-01, sections 4.1.3, 5.3.3 and 5.4.2). behind is the bytes
-// that the packet left in the queue.
+// transit is the Signal Update Function (draft-tian-ccwg-ibcs-datapath-processing-00, section 5.3)
+// that a switch applies to the tag of a packet leaving through a port. If the port's value after
+// quantization is strictly tighter than the tag's, it replaces value and locator metadata together;
+// otherwise it leaves both alone (draft-ravi-ippm-csig-01, sections 4.1.3, 5.3.3 and 5.4.2). behind
+// is the number of bytes that the packet left in the queue.
 //
 // The port was chosen before, by a hash that never sees the tag (IBCS, section 5.2).
 func (s *sim) transit(number int32, p *port, k *packet, behind int64) {
@@ -31,8 +30,8 @@ func (s *sim) transit(number int32, p *port, k *packet, behind int64) {
 	}
 }
 
-// watchfulTransit does the same where some port may behave otherwise or tags may be
-// frozen, and keeps beside the tag what a faithful fabric would have written.
+// watchfulTransit does the same if some port may be unfaithful or tags may be frozen. It also
+// maintains the tag of a faithful fabric.
 func (s *sim) watchfulTransit(number int32, p *port, k *packet, behind int64) {
 	m := &k.tag
 	sig := &s.signals[m.Signal]
@@ -60,14 +59,14 @@ func (s *sim) watchfulTransit(number int32, p *port, k *packet, behind int64) {
 	} else if !frozen && s.replaces(sig, code, m.Code, m.Writer) {
 		m.Code, m.LM, m.Writer = code, sig.Metadata[number]|sig.TTL[k.hop], number
 	}
-	// The hop that trims updates the tag and then freezes it (slides "CSIG Telemetry at
-	// Layer 2", January 2026, "CSIG Entity Functions").
+	// The hop that trims updates the tag and then freezes it (slides "CSIG Telemetry at Layer 2",
+	// January 2026, "CSIG Entity Functions").
 	if m.Is(truth.FlagCut) {
 		m.Faith = m.Faith&^truth.FlagCut | truth.FlagTrimmed
 	}
 }
 
-// retype makes a tag one of the scenario's next signal, with the same bits otherwise.
+// retype changes a tag's signal to the scenario's next one and keeps its bits.
 func (s *sim) retype(number int32, m *truth.Mark) {
 	bits := wireTag(&s.signals[m.Signal], s.scenario.Layout, m).S
 	m.Signal = (m.Signal + 1) % uint8(len(s.signals))
@@ -78,15 +77,15 @@ func (s *sim) retype(number int32, m *truth.Mark) {
 	}
 }
 
-// addFlag sets a flag where a policy has the action.
+// addFlag sets flag if act has the action.
 func addFlag(m *truth.Mark, act, one action, flag uint32) {
 	if act&one != 0 {
 		m.Faith |= flag
 	}
 }
 
-// replaces is the decision of the Signal Update Function. Its rule 1 (IBCS, section
-// 6.1) replaces uninitialized metrics even by an equal one; the rule is configured.
+// replaces decides whether a hop replaces the tag. Rule 1 of IBCS, section 6.1, replaces
+// uninitialized metrics even by an equal one; Scenario.ReplaceInitial enables it.
 func (s *sim) replaces(sig *scenario.Signal, code, present uint32, writer int32) bool {
 	if s.scenario.ReplaceInitial && writer == scenario.None && present == sig.Initial {
 		return true
@@ -134,7 +133,7 @@ func (s *sim) behave(number int32, to *policy, k *packet, code uint32, frozen bo
 	}
 }
 
-// metadata is the LM that a port with a policy writes.
+// metadata returns the LM that a port with a policy writes.
 func (s *sim) metadata(number int32, to *policy, sig *scenario.Signal) uint16 {
 	lm := sig.Metadata[number]
 	if to.act&actWrongLM == 0 {
@@ -146,8 +145,8 @@ func (s *sim) metadata(number int32, to *policy, sig *scenario.Signal) uint16 {
 	return ^lm & (1<<s.scenario.Layout.LMBits() - 1)
 }
 
-// compared is what a port compares tags with, unless it is faulty: its metric, or what
-// software has made of it.
+// compared returns the code that a correct port compares with tags: its present metric, or the last
+// one programmed by its software.
 func (p *policy) compared(signal uint8, now int64, code uint32) uint32 {
 	if p == nil || p.act&actSoftware == 0 {
 		return code
@@ -155,7 +154,7 @@ func (p *policy) compared(signal uint8, now int64, code uint32) uint32 {
 	return p.renew(signal, now, code)
 }
 
-// renew is the value that software programmed for the period of a time.
+// renew returns the code programmed by software for the period of now.
 func (p *policy) renew(signal uint8, now int64, code uint32) uint32 {
 	l := &p.latched[signal]
 	if now >= l.until {
@@ -164,7 +163,7 @@ func (p *policy) renew(signal uint8, now int64, code uint32) uint32 {
 	return l.code
 }
 
-// local is the code of the port's own value.
+// local returns the code of the port's own value.
 func (s *sim) local(p *port, sig *scenario.Signal, k *packet, behind int64) uint32 {
 	switch sig.Kind {
 	case csig.MinABW, csig.MinABWRatio:
@@ -176,7 +175,7 @@ func (s *sim) local(p *port, sig *scenario.Signal, k *packet, behind int64) uint
 	return sig.Table.Quantize(s.metric(p, sig, k, behind))
 }
 
-// metric is the port's own value in stored units.
+// metric returns the port's own value in stored units.
 func (s *sim) metric(p *port, sig *scenario.Signal, k *packet, behind int64) uint64 {
 	switch sig.Kind {
 	case csig.MinABW:
@@ -188,12 +187,11 @@ func (s *sim) metric(p *port, sig *scenario.Signal, k *packet, behind int64) uin
 	case csig.MaxDelay:
 		return uint64(k.started-k.entered+s.pipeline) / 1000
 	}
-	// Trimmed packets wait beside the buffer of others.
+	// Trimmed packets do not use the buffer, so the sum may exceed it.
 	return min(exact.MulDiv(uint64(behind), 1e6, p.buffer), 1e6)
 }
 
-// encodeABW quantizes what the port offers once an interval instead of once a
-// packet.
+// encodeABW quantizes the available bandwidth once per interval instead of once per packet.
 func (s *sim) encodeABW(p *port) {
 	abw, ratio := p.meter.available(p.kbps)
 	for i := range s.signals {
@@ -207,14 +205,14 @@ func (s *sim) encodeABW(p *port) {
 	p.meter.coded = true
 }
 
-// startTag is the tag that a sender writes.
+// startTag returns the tag that a sender writes.
 func startTag(s *scenario.Signal, index uint8) truth.Mark {
 	return truth.Mark{
 		Code: s.Initial, Writer: scenario.None, Faith: s.Initial, FaithWriter: scenario.None, Signal: index, Set: true,
 	}
 }
 
-// wireTag is the mark as it is on the wire.
+// wireTag returns the mark in wire format.
 func wireTag(s *scenario.Signal, l csig.Layout, m *truth.Mark) csig.Tag {
 	raw := s.Table.Initial()
 	if m.Writer != scenario.None {
@@ -256,8 +254,8 @@ func (s *sim) drop(k *packet) {
 	s.dropped++
 }
 
-// admit is what a port with a policy does to a packet before its queue: lengths must
-// be known there. It returns false for a packet that its device discards.
+// admit applies a port's policy to a packet before it is queued, since the frame's length must be
+// final by then. It returns false if the device discards the packet.
 func (s *sim) admit(p *port, k *packet, stats *truth.PortStats) bool {
 	to := p.policy
 	if k.tag.Set {
@@ -287,7 +285,7 @@ func (s *sim) admit(p *port, k *packet, stats *truth.PortStats) bool {
 	return true
 }
 
-// insert adds a tag to one in so many packets.
+// insert adds a tag to one of policy.oneIn packets.
 func (s *sim) insert(to *policy, k *packet, stats *truth.PortStats) {
 	if to.untilInsert > 0 {
 		to.untilInsert--
@@ -302,10 +300,9 @@ func (s *sim) insert(to *policy, k *packet, stats *truth.PortStats) {
 	k.length += uint16(s.framer.TagLen())
 }
 
-// trim cuts a packet of data that finds the buffer full to its headers. Here and at all
-// later ports it goes before whole packets, and into a reserve beside the buffer that
-// whole packets do not take (Ultra Ethernet trims in this way). Its tag is frozen after
-// this hop (D bit); without the D bit in the layout the tag goes on as any other. It
+// trim trims a data packet to its headers when the buffer is full. From this port on it precedes
+// whole packets and uses a reserve that whole packets cannot use, as in Ultra Ethernet. Its tag is
+// frozen after this hop (D bit); if the layout has no D bit, later hops still update the tag. It
 // returns false if trimming is off or the reserve is full, too.
 func (s *sim) trim(p *port, now int64, k *packet, stats *truth.PortStats) bool {
 	if p.reserve == 0 || k.ack || k.trimmed {
@@ -331,7 +328,7 @@ func (s *sim) trim(p *port, now int64, k *packet, stats *truth.PortStats) bool {
 	return true
 }
 
-// around is what a flow's encapsulation adds to its frames on the hop'th link of a
+// around returns the bytes that a flow's encapsulation adds to its frames on the hop'th link of a
 // route of n links.
 func (s *sim) around(f *flow, hop, n int8) uint16 {
 	if f.overhead == 0 || !s.framer.StyleOf(f.style).Wraps(hop, n) {
@@ -340,8 +337,8 @@ func (s *sim) around(f *flow, hop, n int8) uint16 {
 	return f.overhead
 }
 
-// tapped writes a packet as the taps behind a port see it at the end of the link.
-// finished is when its last bit left the port.
+// tapped writes a packet as the taps on the link behind a port see it at the link's end. finished
+// is when its last bit left the port.
 func (s *sim) tapped(at []int32, number int32, f *flow, r *scenario.Route, k *packet, finished int64) error {
 	if !k.tag.Set && !k.reflects.Set && !s.scenario.CaptureUntagged {
 		return nil
@@ -371,7 +368,7 @@ func (s *sim) tapped(at []int32, number int32, f *flow, r *scenario.Route, k *pa
 	return s.capture(at, s.startNS+(finished+s.propagation)/1000)
 }
 
-// capture hands the segment to taps at a time in Unix ns.
+// capture passes the segment to taps at a time in Unix ns.
 func (s *sim) capture(at []int32, ns int64) error {
 	g := &s.segment
 	for _, number := range at {

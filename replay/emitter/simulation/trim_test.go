@@ -8,9 +8,9 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// A packet that finds the buffer full is cut to its headers; the hop that cuts it
-// updates its tag and freezes it (slides "CSIG Telemetry at Layer 2", January 2026,
-// "CSIG Entity Functions"), which IgnoreTrim breaks.
+// A packet that finds the buffer full is trimmed to its headers. The trimming hop updates its tag
+// and freezes it (slides "CSIG Telemetry at Layer 2", January 2026, "CSIG Entity Functions");
+// IgnoreTrim breaks this.
 func TestTrimmingFreezesTags(t *testing.T) {
 	for _, obedient := range []bool{true, false} {
 		s := tiny()
@@ -52,8 +52,8 @@ func TestTrimmingFreezesTags(t *testing.T) {
 	}
 }
 
-// A trimmed packet waits for no whole packet, at the hop that trims it and behind it: for
-// the one on the link, and for other trimmed ones.
+// A trimmed packet never waits for whole packets, at the hop that trims it and later, except for
+// the one on the link; it waits for earlier trimmed ones.
 func TestTrimmedPacketsOvertake(t *testing.T) {
 	s := tiny()
 	s.TrimBuffer = 8 << 10
@@ -77,8 +77,8 @@ func TestTrimmedPacketsOvertake(t *testing.T) {
 	}
 }
 
-// Trimming replaces most drops, the reserve bounds the queue, and receivers get all
-// that was not dropped.
+// Trimming replaces most drops, the reserve bounds the queue, and receivers get everything that was
+// not dropped.
 func TestTrimmingIsBounded(t *testing.T) {
 	s := tiny()
 	dropping, _ := run(t, s)
@@ -104,7 +104,7 @@ func TestTrimmingIsBounded(t *testing.T) {
 	if longest <= 32<<10 || longest > 40<<10 || byFlow != trimmed || arrived == 0 || arrived > trimmed {
 		t.Errorf("longest queue %d; %d packets trimmed by ports, %d by flows, %d arrived with the bit", longest, trimmed, byFlow, arrived)
 	}
-	// Layouts without the D bit cut as well, and nobody can tell.
+	// Layouts without the D bit trim as well, but tags do not show it.
 	s = s.WithLayout(compactIETF)
 	r, _ = run(t, s)
 	for _, c := range readTruth(t, r.Truth).cells {

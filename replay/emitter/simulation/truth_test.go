@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// cellKey is what the truth counts by; recount fills the same from captures alone.
+// cellKey is the key of the truth's counts; recount fills the same keys from captures alone.
 type cellKey struct {
 	window           time.Time
 	source, signal   string
@@ -33,7 +33,7 @@ type cellCount struct {
 	observations, untouched, sum uint64
 }
 
-// recount reads what the frames say, without any knowledge of the simulator.
+// recount decodes the frames without any knowledge of the simulator.
 func recount(t *testing.T, s *scenario.Scenario, dir string) (map[cellKey]cellCount, uint64) {
 	t.Helper()
 	spec, err := fabric.Load(filepath.Join(dir, scenario.FabricFile))
@@ -154,7 +154,7 @@ func TestTruthOfCells(t *testing.T) {
 	}
 }
 
-// congested sums the heavy observations of some cells, by port.
+// congested adds up the heavy observations of some cells, by port.
 func congested(file truthFile, signal string, cell func(truth.Cell) bool) map[string]uint64 {
 	ports := map[string]uint64{}
 	for _, c := range file.cells {
@@ -193,8 +193,8 @@ func TestIncastCongestsTheReceiver(t *testing.T) {
 	}
 }
 
-// In the demo, and in a ring over one rack with slow links, those links are the only
-// ones that drop packets, and the bottleneck of all cells that use them.
+// In the demo, and in a ring over a rack with slow links, only the slow links drop packets, and
+// they are the bottleneck of all cells that use them.
 func TestSlowLinksAreTheBottleneck(t *testing.T) {
 	long(t)
 	for name, rack := range map[string]string{"demo": "5", "ring": "2"} {

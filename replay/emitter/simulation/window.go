@@ -10,19 +10,17 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// A controlled sender has one event at a time in the agenda: the time when it may
-// send its next packet, if its window has room, or else the time when it gives up
-// hope for what is on its way.
+// A controlled sender has one pending event: the time when it may send its next packet if its
+// window has room, or else the time when it gives up on packets in flight.
 
-// open readies a flow, whose packets' lengths and path are known, for its first
-// packet.
+// open schedules a flow's first packet. The flow's packet lengths and path must be set.
 func (s *sim) open(number int32, f *flow) {
 	f.payload = uint32(s.framer.Payload(f.style, int(f.dataLength), false, false))
 	first := f.pace.first()
 	if f.control != scenario.OpenLoop {
 		f.window = s.newWindow(f)
 		if f.pace.gap == 0 {
-			// Without a rate nothing else keeps senders from starting in step.
+			// Without a rate, senders would start in step.
 			first += int64(f.pace.random.Below(uint64(f.window.roundTrip * 1000)))
 		}
 		first = f.pace.resume(first)
@@ -31,7 +29,7 @@ func (s *sim) open(number int32, f *flow) {
 	s.sending.set(number, first)
 }
 
-// newWindow makes the window of a controlled sender.
+// newWindow returns the window of a controlled sender.
 func (s *sim) newWindow(f *flow) *window {
 	idle := s.idleRoundTrip(f)
 	var w *window
@@ -48,7 +46,7 @@ func (s *sim) newWindow(f *flow) *window {
 	return w
 }
 
-// wake handles the event of a controlled sender, and tells whether it may send.
+// wake handles the event of a controlled sender and reports whether it may send.
 func (s *sim) wake(f *flow, now int64) bool {
 	w := f.window
 	if w.room(f.sequence-f.acknowledged, f.payload) {
@@ -59,9 +57,9 @@ func (s *sim) wake(f *flow, now int64) bool {
 	return now >= w.ready
 }
 
-// pace finds out when a controlled sender may send again after a packet that it sent
-// at the time now. Its network interface takes a packet only when the one before it
-// is on the link, so that no sender fills the interface's queue.
+// pace determines when a controlled sender may send again after a packet sent at now. Its interface
+// accepts a packet only when the previous one is on the link, so a sender never fills its
+// interface's queue.
 func (s *sim) pace(number int32, f *flow, now int64) {
 	w := f.window
 	next := max(now+w.pause(), s.ports[f.forward.Ports[0]].busyUntil)
@@ -86,7 +84,7 @@ func (s *sim) schedule(number int32, f *flow, now int64) {
 	s.sending.set(number, max(at, now))
 }
 
-// react moves the window of a controlled sender that hears an acknowledgement.
+// react updates the window of a controlled sender on an acknowledgement.
 func (s *sim) react(f *flow, now int64, k *packet) {
 	w := f.window
 	if fresh := int32(k.number - f.acknowledged); fresh > 0 {
@@ -106,7 +104,7 @@ func (s *sim) react(f *flow, now int64, k *packet) {
 	s.schedule(k.flow, f, now)
 }
 
-// worstHop is the delay of the worst hop that a reflection reports, in nanoseconds.
+// worstHop returns the worst hop's delay in a reflection, in nanoseconds.
 func (s *sim) worstHop(m *truth.Mark) (delay int64, ok bool) {
 	if !m.Set || s.signals[m.Signal].Kind != csig.MaxDelay {
 		return 0, false
@@ -114,8 +112,8 @@ func (s *sim) worstHop(m *truth.Mark) (delay int64, ok bool) {
 	return int64(s.signals[m.Signal].Table.Value(m.Code)), true
 }
 
-// idleRoundTrip is how long a full packet and its acknowledgement take through the
-// idle network, in nanoseconds.
+// idleRoundTrip returns the time that a full packet and its acknowledgement take through the idle
+// network, in nanoseconds.
 func (s *sim) idleRoundTrip(f *flow) int64 {
 	data := int(f.dataLength) + s.framer.TagLen() + int(f.overhead)
 	ack := s.framer.AckLen(f.style, true) + int(f.overhead)
@@ -131,29 +129,29 @@ func (s *sim) idle(r *scenario.Route, length int) int64 {
 	return total
 }
 
-// packetOne is one packet of a window: windows are fixed-point numbers.
+// packetOne is one packet in the fixed-point numbers of windows.
 const packetOne = 1 << 20
 
-// window is the congestion window of one sender. Delays are nanoseconds, points in
-// time picoseconds.
+// window is the congestion window of one sender. Delays are nanoseconds, points in time
+// picoseconds.
 type window struct {
 	perHop bool  // reacts to max(PD)
-	base   int64 // the delay through the idle network
-	target int64 // of what is beyond it, without flow scaling
-	nscc   *nscc // its law; nil: Swift's
+	base   int64 // delay through the idle network
+	target int64 // delay beyond base, without flow scaling
+	nscc   *nscc // nil: Swift's law
 
 	flowRange                 int64
-	flowMin, flowMax          int64 // inverse roots of the windows
-	least, most, size         int64 // of packetOne
-	increase                  int64 // of packetOne
-	beta, maxDecrease         int64 // parts per million; NSCC: maxDecrease of timeouts
+	flowMin, flowMax          int64 // inverse roots of the window bounds
+	least, most, size         int64 // in packetOne
+	increase                  int64 // in packetOne
+	beta, maxDecrease         int64 // parts per million; NSCC: maxDecrease on timeouts
 	timeout                   int64 // ps
 	roundTrip                 int64 // newest measurement
 	decreased, ready, expires int64
-	unheard                   int64 // acknowledged since the last delay, of packetOne
+	unheard                   int64 // acknowledged since the last delay, in packetOne
 }
 
-// newSwift makes a window for a path over so many switches.
+// newSwift returns a Swift window for a path of hops switches.
 func newSwift(p *scenario.Swift, hops int) *window {
 	milli := func(n int) int64 { return int64(n) * packetOne / 1000 }
 	w := &window{
@@ -166,14 +164,14 @@ func newSwift(p *scenario.Swift, hops int) *window {
 	return w
 }
 
-// room tells whether another packet may leave while so many bytes are on their way.
-// A window below one packet lets one go at a time; pause spreads those.
+// room reports whether another packet may leave while bytes are in flight. A window below one
+// packet allows one packet at a time; pause spaces them out.
 func (w *window) room(bytes, payload uint32) bool {
 	return bytes == 0 || uint64(bytes+payload)*packetOne <= uint64(w.size)*uint64(payload)
 }
 
-// pause is the least time between packets, in picoseconds: Swift's pacing delay,
-// which it has only below one packet.
+// pause returns the minimum time between packets in picoseconds: Swift's pacing delay, which
+// applies only to windows below one packet.
 func (w *window) pause() int64 {
 	if w.size >= packetOne {
 		return 0
@@ -181,8 +179,8 @@ func (w *window) pause() int64 {
 	return int64(exact.MulDiv(uint64(w.roundTrip)*1000, packetOne, uint64(w.size)))
 }
 
-// wanted is the target delay of the present window: wide windows, of few flows on a
-// link, leave shorter queues.
+// wanted returns the target delay of the present window. Large windows mean few flows on a link and
+// get a lower target.
 func (w *window) wanted() int64 {
 	over := min(inverseRoot(w.size), w.flowMin) - w.flowMax
 	if over <= 0 {
@@ -191,8 +189,8 @@ func (w *window) wanted() int64 {
 	return w.base + w.target + int64(exact.MulDiv(uint64(w.flowRange), uint64(over), uint64(w.flowMin-w.flowMax)))
 }
 
-// hear takes a delay that came with acknowledged packets (in packetOne), and whether
-// a queue marked them.
+// hear handles a delay that came with acknowledged packets (in packetOne). marked means that a
+// queue marked them.
 func (w *window) hear(now, delay, acknowledged int64, marked bool) {
 	if w.nscc != nil {
 		w.nscc.hear(w, now, max(delay-w.base, 0), acknowledged, marked)
@@ -215,7 +213,7 @@ func (w *window) hear(now, delay, acknowledged int64, marked bool) {
 
 func (w *window) bound() { w.size = min(max(w.size, w.least), w.most) }
 
-// lose is the reaction to a timeout.
+// lose reacts to a timeout.
 func (w *window) lose(now int64) {
 	w.shrink(w.maxDecrease)
 	w.bound()
@@ -226,12 +224,12 @@ func (w *window) shrink(ppm int64) {
 	w.size -= int64(exact.MulDiv(uint64(w.size), uint64(ppm), 1e6))
 }
 
-// inverseRoot is a million divided by the square root of a window.
+// inverseRoot returns a million divided by the square root of a window.
 func inverseRoot(size int64) int64 {
 	return int64(root(1e12 * packetOne / uint64(size)))
 }
 
-// root is the integer square root.
+// root returns the integer square root.
 func root(n uint64) uint64 {
 	if n < 2 {
 		return n
@@ -248,35 +246,33 @@ func root(n uint64) uint64 {
 
 const (
 	referenceRoundTrip = 12_000  // ns
-	referenceBytes     = 150_000 // that 100 Gbit/s send in it
+	referenceBytes     = 150_000 // bytes that 100 Gbit/s sends in it
 
-	// averageWeight weighs a delay in the average: 1/80, htsim's 0.0125.
+	// averageWeight is the inverse weight of a delay in the average: 1/80, htsim's 0.0125.
 	averageWeight = 80
 	averageOne    = 1 << 16 // averages are fixed-point numbers of nanoseconds
 
 	fastDelay      = 1000 // ns: below it the path is idle
-	adjustPackets  = 8    // increases take effect after so many packets, or a round trip
-	nsccGammaMilli = 800  // of the multiplicative decrease,
-	nsccLargestCut = 500  // which takes at most so much of the window
+	adjustPackets  = 8    // increases take effect after this many packets, or a round trip
+	nsccGammaMilli = 800  // factor of the multiplicative decrease
+	nsccLargestCut = 500  // maximum decrease of the window
 )
 
-// nscc is the law of the window of one sender. Windows and increases count
-// packetOne.
+// nscc is the control law of one sender's window. Windows and increases are in packetOne.
 type nscc struct {
 	roundTrip int64 // through the idle network, ns
-	scale     int64 // bandwidth-delay product, in units of the reference network's; of packetOne
+	scale     int64 // bandwidth-delay product relative to the reference network's, in packetOne
 
-	average  int64 // delay, of averageOne
-	increase int64 // that waits, times the window
+	average  int64 // delay, in averageOne
+	increase int64 // pending increase, times the window
 	arrived  int64 // since the last adjustment
-	idle     int64 // acknowledged at delays below fastDelay in a row
+	idle     int64 // acknowledged in a row at delays below fastDelay
 	fast     bool
 	adjusted int64 // ps
-	cut      int64 // when the window shrank last, ps
+	cut      int64 // last decrease of the window, ps
 }
 
-// newNSCC makes the window of a sender whose link carries so many kbit/s. It begins
-// at its largest.
+// newNSCC returns the window of a sender on a link of kbps. It starts at its maximum.
 func newNSCC(p *scenario.NSCC, kbps uint64, roundTrip int64, payload uint32) *window {
 	product := int64(exact.MulDiv(uint64(roundTrip), kbps, 8e6)) // bytes
 	w := &window{
@@ -295,9 +291,9 @@ func newNSCC(p *scenario.NSCC, kbps uint64, roundTrip int64, payload uint32) *wi
 	return w
 }
 
-// hear moves a window by a queueing delay that came with acknowledged packets (in
-// packetOne). Of the four cases that delay and mark make, low delay with a mark
-// changes nothing: the queue is about to shrink.
+// hear updates a window by a queueing delay that came with acknowledged packets (in packetOne). Of
+// the four combinations of delay and mark, low delay with a mark changes nothing: the queue is
+// about to shrink.
 func (n *nscc) hear(w *window, now, delay, acknowledged int64, marked bool) {
 	n.weigh(w, delay, marked)
 	switch high := delay >= w.target; {
@@ -313,8 +309,8 @@ func (n *nscc) hear(w *window, now, delay, acknowledged int64, marked bool) {
 	n.adjust(w, now)
 }
 
-// weigh averages delays. High delays of packets that no queue marked are of a queue
-// that has gone since, and count as a quarter of the round trip.
+// weigh averages delays. A high delay without a mark belongs to a queue that has drained since, so
+// it counts as a quarter of the round trip.
 func (n *nscc) weigh(w *window, delay int64, marked bool) {
 	if !marked && delay > w.target {
 		delay = n.roundTrip / 4
@@ -322,13 +318,13 @@ func (n *nscc) weigh(w *window, delay int64, marked bool) {
 	n.average += (delay*averageOne - n.average) / averageWeight
 }
 
-// add lets the increase of packets, spread over a window, wait for its adjustment.
+// add adds an increase of packets per window, which is pending until adjust.
 func (n *nscc) add(packets int64) {
 	n.increase += int64(exact.MulDiv(uint64(packets), uint64(n.scale), packetOne))
 }
 
-// grow is the increase in proportion to what the target leaves, or at once while the
-// path is idle.
+// grow increases the window in proportion to the gap to the target, or at once while the path is
+// idle.
 func (n *nscc) grow(w *window, delay, acknowledged int64) {
 	if delay >= fastDelay {
 		n.idle, n.fast = 0, false
@@ -343,7 +339,7 @@ func (n *nscc) grow(w *window, delay, acknowledged int64) {
 	n.add(int64(exact.MulDiv(uint64(4*acknowledged), uint64(w.target-delay), referenceRoundTrip)))
 }
 
-// shrink is the multiplicative decrease, once in a round trip, by the average delay.
+// shrink is the multiplicative decrease by the average delay, once per round trip.
 func (n *nscc) shrink(w *window, now int64) {
 	n.idle, n.fast = 0, false
 	average := n.average / averageOne
@@ -354,7 +350,7 @@ func (n *nscc) shrink(w *window, now int64) {
 	n.cut = now
 }
 
-// adjust lets waiting increases take effect, and adds a little once in a round trip.
+// adjust applies the pending increase, and adds a constant once per round trip.
 func (n *nscc) adjust(w *window, now int64) {
 	late := now-n.adjusted >= n.roundTrip*1000
 	if n.arrived <= adjustPackets*packetOne && !late {

@@ -16,8 +16,8 @@ import (
 	"github.com/csigscope/csigscope/capture/livetest"
 )
 
-// veth makes a pair of interfaces, or skips the test where that is not permitted; in CI
-// as root it has to be.
+// veth creates a pair of interfaces. It skips the test if that is not permitted, except for root in
+// CI.
 func veth(t *testing.T, mtu int) (a, b string) {
 	t.Helper()
 	a, b = fmt.Sprintf("csa%d", os.Getpid()%100_000), fmt.Sprintf("csb%d", os.Getpid()%100_000)
@@ -40,7 +40,7 @@ func veth(t *testing.T, mtu int) (a, b string) {
 	return a, b
 }
 
-// receiver counts the frames that reach an interface, and their tags.
+// receiver collects the frames that reach an interface.
 func receiver(t *testing.T, name string) (frames func() [][]byte) {
 	t.Helper()
 	const all = 0x0003 // ETH_P_ALL
@@ -75,7 +75,7 @@ func receiver(t *testing.T, name string) (frames func() [][]byte) {
 				idle++
 				continue
 			}
-			if n > 14 && b[0] == 2 { // not the kernel's own packets
+			if n > 14 && b[0] == 2 { // skip the kernel's own packets
 				list, idle = append(list, append([]byte{}, b[:n]...)), 0
 			}
 		}
@@ -86,8 +86,8 @@ func receiver(t *testing.T, name string) (frames func() [][]byte) {
 
 func htons(v uint16) uint16 { return v<<8 | v>>8 }
 
-// TestSendReachesTheInterface sends a short run over a veth pair: the other end sees
-// the frames of the captures, whole and in order.
+// TestSendReachesTheInterface sends a short run over a veth pair. The other end must receive the
+// captures' frames, whole and in order.
 func TestSendReachesTheInterface(t *testing.T) {
 	s := tiny()
 	s.Duration, s.SnapLen, s.SingleFile = 250*time.Millisecond, 4096, true

@@ -10,9 +10,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// TestWiresharkTakesFrames shows Wireshark whole frames of every encapsulation without
-// tags, which it does not know by itself: none is malformed, and all checksums are
-// right.
+// TestWiresharkTakesFrames passes whole frames of every encapsulation to Wireshark, without the
+// tags, which it does not know: none is malformed, and all checksums are right.
 func TestWiresharkTakesFrames(t *testing.T) {
 	long(t)
 	tshark, err := exec.LookPath("tshark")
@@ -30,7 +29,7 @@ func TestWiresharkTakesFrames(t *testing.T) {
 		for _, underlay := range []int{4, 6} {
 			w := scenario.Workload{Kind: scenario.Background, Pairs: 2, Rate: scenario.Mbps, Encap: row.encap, IP: 4 + 2*(i%2), Underlay: underlay}
 			if row.encap == "psp" {
-				w.IP = 4 // over IPv6 it has no checksum, which Wireshark does not like
+				w.IP = 4 // over IPv6 it has no checksum, which Wireshark reports
 			}
 			s.Workloads = append(s.Workloads, w)
 		}
