@@ -1,4 +1,4 @@
-// Package livetest is for tests of live capture: a network of their own in a
-// namespace, for which no rights are needed, a link in it, a sender of whole frames,
-// and frames to send.
+// Package livetest helps tests of live capture: an unprivileged network namespace, a link in it, a
+// sender of whole frames, and frames to send. It knows Linux networking. It must never know what is
+// tested.
 package livetest

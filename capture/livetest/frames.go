@@ -31,8 +31,7 @@ func Read(t testing.TB, path string) [][]byte {
 	}
 }
 
-// Plain is an untagged frame of IPv4 and UDP between hosts of those numbers, of at
-// least 60 bytes.
+// Plain returns an untagged IPv4/UDP frame between two numbered hosts, at least 60 bytes long.
 func Plain(from, to, length int) []byte {
 	f := make([]byte, max(length, 60))
 	copy(f, []byte{2, 0, 0, 0, 0, byte(to), 2, 0, 0, 0, 0, byte(from)})
@@ -43,7 +42,7 @@ func Plain(from, to, length int) []byte {
 	return f
 }
 
-// Tagged is a frame with tags of four bytes before its EtherType.
+// Tagged returns the frame with four-byte tags before its EtherType.
 func Tagged(frame []byte, tags ...uint32) []byte {
 	f := append([]byte{}, frame[:12]...)
 	for _, tag := range tags {

@@ -16,13 +16,13 @@ import (
 
 const namespaceEnv = "CSIGSCOPE_TEST_NAMESPACE"
 
-// InNamespace runs the test, or the part of one, in a child process that has a network of
-// its own, for which no rights are needed, and is true there. In CI it has to be possible.
-// Those that run in parallel do not see each other's links and ports.
+// InNamespace runs the present test or subtest in a child process with its own network namespace,
+// which needs no privileges, and returns true in that process. In CI it fails if that is
+// impossible. Tests in parallel do not see each other's links and ports.
 func InNamespace(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(namespaceEnv) != "" {
-		// Some systems give namespaces without any rights in them.
+		// Some systems create namespaces without any privileges inside.
 		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 			Missing(t, "no rights in the network namespace, or ip (package iproute2) is not installed: %v: %s", err, out)
 		}
@@ -51,8 +51,8 @@ func InNamespace(t *testing.T) bool {
 	return false
 }
 
-// selection is the test or part of one, with those of its parts that -run chose; with all of
-// them where that has alternatives, of which each has levels of its own.
+// selection returns a -run pattern for the present test or subtest, including the subtests that
+// -run selected. If that has alternatives, each with its own levels, all subtests are selected.
 func selection(t *testing.T) string {
 	levels := strings.Split(t.Name(), "/")
 	for i, name := range levels {
@@ -66,7 +66,7 @@ func selection(t *testing.T) string {
 	return strings.Join(levels, "/")
 }
 
-// Missing ends a test that lacks something of the system.
+// Missing ends a test whose system lacks something: it fails in CI and skips elsewhere.
 func Missing(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -83,19 +83,19 @@ func IP(t *testing.T, args ...string) {
 	}
 }
 
-// The ends of the tests' link: frames are sent into one and captured at the other.
+// Ends of the tests' link: frames are sent into one and captured at the other.
 const (
 	SendEnd = "vsend"
 	TapEnd  = "vtap"
 )
 
-// MakeLink makes the link, and waits until it is up.
+// MakeLink creates the link and waits until it is up.
 func MakeLink(t *testing.T) {
 	t.Helper()
 	MakeLinkOf(t, SendEnd, TapEnd)
 }
 
-// MakeLinkOf makes a link of two ends, and waits until it is up.
+// MakeLinkOf creates a link with two ends and waits until it is up.
 func MakeLinkOf(t *testing.T, a, b string) {
 	t.Helper()
 	add := exec.Command("ip", "link", "add", a, "mtu", "9000", "type", "veth", "peer", "name", b, "mtu", "9000")
@@ -103,14 +103,15 @@ func MakeLinkOf(t *testing.T, a, b string) {
 		Missing(t, "no veth link can be made: %v: %s", err, out)
 	}
 	for _, end := range []string{a, b} {
-		// The kernel's own packets would be in the way of exact counts.
+		// The kernel's own packets would disturb exact counts.
 		IP(t, "link", "set", end, "addrgenmode", "none")
 	}
 	Up(t, a, b)
 }
 
-// Up sets both ends of a link up, and waits until frames pass. The carrier comes a moment later, at
-// each end by itself, and until an end has its queue the kernel drops what is sent there, and says nothing.
+// Up sets both ends of a link up and waits until frames pass. Each end gets its carrier a moment
+// later, independently of the other, and until an end has its queue the kernel silently drops the
+// frames sent there.
 func Up(t *testing.T, ends ...string) {
 	t.Helper()
 	for _, end := range ends {
@@ -130,13 +131,13 @@ func Up(t *testing.T, ends ...string) {
 	}
 }
 
-// Sender sends whole frames into the link.
+// Sender sends whole frames into an interface.
 type Sender struct {
 	t  *testing.T
 	fd int
 }
 
-// NewSender sends into an interface until the test ends.
+// NewSender returns a sender for an interface. It is closed when the test ends.
 func NewSender(t *testing.T, name string) *Sender {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
@@ -149,7 +150,7 @@ func NewSender(t *testing.T, name string) *Sender {
 	return s
 }
 
-// Bind makes it send into another interface, or into one created anew.
+// Bind redirects the sender to another interface, or to one that was created again.
 func (s *Sender) Bind(name string) {
 	s.t.Helper()
 	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: indexOf(s.t, name)}); err != nil {
@@ -174,7 +175,7 @@ func indexOf(t *testing.T, name string) int {
 	return int(r.Uint32())
 }
 
-// Send sends frames, each as often as it takes.
+// Send sends frames. It retries each one until the kernel accepts it.
 func (s *Sender) Send(frames ...[]byte) {
 	s.t.Helper()
 	for _, f := range frames {

@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// How much a document shows. The JSON is the same document.
+// Limits of a document. The JSON has the same limits.
 const (
 	maxGroups    = 64
 	maxWorst     = 20
@@ -25,10 +25,10 @@ const (
 	maxFindings  = 200
 	maxPackets   = 16
 	maxColumns   = 500
-	maxPorts     = 8 // of a hop
+	maxPorts     = 8 // on a hop
 )
 
-// Signals are what captures say of each signal. The domain says what codes stand for.
+// Signals builds the report's part on each signal. domain interprets the codes.
 func Signals(ctx context.Context, data Data, names Names, domain *csig.Domain) ([]Signal, error) {
 	all, err := data.Signals(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func Signals(ctx context.Context, data Data, names Names, domain *csig.Domain) (
 	return list, nil
 }
 
-// builder is for one signal.
+// builder builds the part on one signal.
 type builder struct {
 	signal csig.Signal
 	data   Data
@@ -105,7 +105,7 @@ func (b *builder) fill(ctx context.Context, one *Signal) error {
 	return b.closer(ctx, one, cells, shown, suffering[:min(len(suffering), maxWorst)])
 }
 
-// fastest is the capacity of the fastest port that is named, in bit/s, 0 where none is known.
+// fastest returns the capacity of the fastest named port in bit/s, or 0 if none is known.
 func (b *builder) fastest(list []aggregate.LocationStats) float64 {
 	most := uint64(0)
 	for i := range list {
@@ -114,7 +114,7 @@ func (b *builder) fastest(list []aggregate.LocationStats) float64 {
 	return csig.BitPerSecond.FromStored(most)
 }
 
-// rank numbers the modes of cells as they are listed.
+// rank numbers the cells' modes by their position in the list of locations.
 func rank(cells []Cell, list []Location) {
 	ranks := make(map[string]int, len(list))
 	for i := range list {
@@ -125,7 +125,7 @@ func rank(cells []Cell, list []Location) {
 	}
 }
 
-// mostHeavy are the cells with heavy observations, by number, the most first.
+// mostHeavy returns the indexes of cells with heavy observations, most first.
 func mostHeavy(cells []aggregate.CellStats) []int {
 	var list []int
 	for i := range cells {
@@ -137,7 +137,7 @@ func mostHeavy(cells []aggregate.CellStats) []int {
 	return list
 }
 
-// ids are the cells of those numbers.
+// ids returns the IDs of the cells with the given indexes.
 func ids(cells []aggregate.CellStats, which []int) []aggregate.CellID {
 	list := make([]aggregate.CellID, len(which))
 	for i, k := range which {
@@ -146,7 +146,7 @@ func ids(cells []aggregate.CellStats, which []int) []aggregate.CellID {
 	return list
 }
 
-// closer fills what is told of all cells together and of the worst ones.
+// closer fills in the details of all cells together and of the worst cells.
 func (b *builder) closer(ctx context.Context, one *Signal, cells []aggregate.CellStats, shown []Cell, worst []int) error {
 	all, of, err := b.data.Codes(ctx, b.signal, ids(cells, worst))
 	if err != nil {
@@ -164,13 +164,14 @@ func (b *builder) closer(ctx context.Context, one *Signal, cells []aggregate.Cel
 	return nil
 }
 
-// capacity is that of the mode of a cell in kbit/s, 0 where it is not known.
+// capacity returns the capacity of a cell's mode in kbit/s, or 0 if it is not known.
 func (b *builder) capacity(c *aggregate.CellStats) uint64 {
 	at, _ := b.names.Location(c.Mode)
 	return at.Capacity
 }
 
-// path is the way of a cell's packets, with the hops that its mode may be at.
+// path returns the hops of a cell's packets and marks the hops that contain a candidate for the
+// mode.
 func (b *builder) path(c *aggregate.CellStats, candidates []string) []Hop {
 	list := []Hop{}
 	for _, h := range b.names.Hops(c.Src, c.Dst) {
@@ -189,7 +190,7 @@ func (b *builder) text(stored float64) string {
 	return csig.FormatQuantity(b.signal.Unit(), stored)
 }
 
-// place is a location's name, number of ports and colour.
+// place returns a location with its name, number of ports and color.
 func (b *builder) place(id aggregate.LocationID) fabric.Location {
 	return place(b.names, id)
 }
@@ -238,7 +239,7 @@ func (b *builder) cell(c *aggregate.CellStats, scale *domain) Cell {
 	return out
 }
 
-// matrix shows the groups with most heavy observations.
+// matrix returns the matrix of the groups with most heavy observations.
 func (b *builder) matrix(list []aggregate.CellStats, shown []Cell) (m Matrix) {
 	heavy := map[aggregate.GroupID]uint64{}
 	for i := range list {
@@ -278,7 +279,7 @@ func (b *builder) locations(list []aggregate.LocationStats) []Location {
 	for i := range list[:min(len(list), maxLocations)] {
 		l := &list[i]
 		if l.Heavy == 0 {
-			break // they come by heavy observations
+			break // the list is sorted by heavy observations
 		}
 		at := b.place(l.Location)
 		out = append(out, Location{
@@ -289,7 +290,7 @@ func (b *builder) locations(list []aggregate.LocationStats) []Location {
 	return out
 }
 
-// zero is v, or 0 for what is no number.
+// zero returns v, or 0 for NaN.
 func zero(v float64) float64 {
 	if math.IsNaN(v) {
 		return 0
@@ -297,7 +298,7 @@ func zero(v float64) float64 {
 	return v
 }
 
-// Findings are those of captures, with packets to open.
+// Findings returns the report's form of the findings, with packets to open.
 func Findings(list []finding.Finding) []Finding {
 	out := []Finding{}
 	for i := range list[:min(len(list), maxFindings)] {
@@ -314,7 +315,7 @@ func Findings(list []finding.Finding) []Finding {
 	return out
 }
 
-// byFile groups packets, whose files come one after the other.
+// byFile groups packets by file; the packets of a file must be adjacent.
 func byFile(list []finding.Packet) []Packets {
 	out := []Packets{}
 	for _, p := range list {
@@ -329,8 +330,8 @@ func byFile(list []finding.Packet) []Packets {
 
 func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 
-// heat is the share of the worst locations in each column's heavy observations. Columns
-// are one step, or several where there are many.
+// heat returns the worst locations' shares of each column's heavy observations. A column is one
+// step, or several steps if there are too many for the document.
 func (b *builder) heat(ctx context.Context, worst []aggregate.LocationStats) (Heat, error) {
 	span := b.data.Span()
 	h := Heat{Step: span.Step, Starts: []time.Time{}, Locations: []string{}, Share: [][]float64{}, Heavy: []uint64{}}
@@ -363,7 +364,7 @@ func (b *builder) heat(ctx context.Context, worst []aggregate.LocationStats) (He
 	for _, l := range steps {
 		k := l.Start/int64(h.Step) - first
 		if k < 0 || k >= int64(columns) {
-			continue // of another time than the captures'
+			continue // outside the captures' span
 		}
 		h.Heavy[k] += l.Heavy
 		if i, ok := row[l.Location]; ok {
@@ -382,7 +383,7 @@ func (b *builder) heat(ctx context.Context, worst []aggregate.LocationStats) (He
 	return h, nil
 }
 
-// natural compares names as people count: rack2 comes before rack10.
+// natural compares names with numbers by value: rack2 comes before rack10.
 func natural(a, b string) int {
 	for a != "" && b != "" {
 		wordA, numberA, restA := head(a)
@@ -395,8 +396,8 @@ func natural(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// head cuts a name into what comes before its first number, the number without leading
-// zeros, and the rest.
+// head splits a name into the part before its first number, the number without leading zeros, and
+// the rest.
 func head(s string) (word, number, rest string) {
 	at := strings.IndexFunc(s, unicode.IsDigit)
 	if at < 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestFlows: flows and others together are the heavy observations of all cells.
+// TestFlows checks that flows and others together have the heavy observations of all cells.
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	s := sample(t, 70).Signals[0]
@@ -29,7 +29,7 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// TestDistributions: bars hold all that was measured, on both sides of the threshold.
+// TestDistributions checks that the bars cover all measured values, on both sides of the threshold.
 func TestDistributions(t *testing.T) {
 	t.Parallel()
 	s := sample(t, 70).Signals[0]
@@ -52,7 +52,7 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
-// TestWideDistributions: the bins of wide tags are as few, and hold all codes.
+// TestWideDistributions checks that wide tags have as few bins, and that they cover all codes.
 func TestWideDistributions(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []csig.Signal{csig.MinABW, csig.MinABWRatio, csig.MaxDelay, csig.MaxNQD} {
@@ -104,7 +104,7 @@ func TestWideDistributions(t *testing.T) {
 	}
 }
 
-// TestPath: the hop that the mode may be at is marked.
+// TestPath checks that the hop with the mode's port is marked.
 func TestPath(t *testing.T) {
 	t.Parallel()
 	for _, c := range sample(t, 70).Signals[0].Worst {
@@ -114,7 +114,7 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// TestCoverage: what is missing is listed, the worst first, and silent taps are named.
+// TestCoverage checks that gaps are listed, worst first, and that silent taps are named.
 func TestCoverage(t *testing.T) {
 	t.Parallel()
 	c := sample(t, 5).Coverage

@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	// maxCovered is how many cells are listed of which something is missing.
+	// maxCovered is the maximum number of incompletely covered cells in the list.
 	maxCovered = 40
-	// endsEarly is the part of the captures' time by which a tap that ends before the others
-	// fell silent.
+	// endsEarly is the share of the captures' span by which a tap must end before the others to
+	// count as silent.
 	endsEarly = 0.1
 )
 
-// Coverage is how much the captures say of what there was.
+// Coverage describes how completely the captures cover the network.
 type Coverage struct {
 	Taps   []Tap    `json:"taps"`
-	Silent []string `json:"silent"` // taps that are configured, and of which nothing was read
-	// Cells are those that are not known in full, the least known first.
+	Silent []string `json:"silent"` // configured taps that read nothing
+	// Cells lists the cells with gaps in their coverage, the worst first.
 	Cells        []CellCoverage `json:"cells"`
 	CellsLeftOut int            `json:"cells_left_out,omitempty"`
-	// ByReflections is how many cells no tag is known of.
+	// ByReflections is the number of cells without tags.
 	ByReflections int `json:"by_reflections"`
 }
 
-// Tap is what one tap took in, and what became of it. Tags to Trimmed are weighted.
+// Tap counts the packets of one tap and their outcomes. Tags to Trimmed are weighted.
 type Tap struct {
 	Name         string            `json:"name"`
 	Place        string            `json:"place"`
 	Interface    string            `json:"interface,omitempty"`
-	Weight       uint64            `json:"weight"` // packets that each of the captured ones stands for
+	Weight       uint64            `json:"weight"` // packets represented by each captured one
 	From         time.Time         `json:"from"`
 	To           time.Time         `json:"to"`
 	Packets      uint64            `json:"packets"`
-	Frames       map[string]uint64 `json:"frames"` // packets by what decoding them came to
+	Frames       map[string]uint64 `json:"frames"` // packets by decoding outcome
 	Tags         uint64            `json:"tags"`
 	Reflections  uint64            `json:"reflections"`
 	Observations uint64            `json:"observations"` // = stored + overflow + late + rejected
@@ -51,13 +51,13 @@ type Tap struct {
 	Rejected     map[string]uint64 `json:"rejected"`
 	Untouched    uint64            `json:"untouched"`
 	Trimmed      uint64            `json:"trimmed"`
-	Note         string            `json:"note,omitempty"` // what it is silent about
+	Note         string            `json:"note,omitempty"` // gap in the tap's coverage
 }
 
-// Refused are the tap's rejected observations by reason, in words.
+// Refused returns the tap's rejected observations by reason, in words.
 func (t *Tap) Refused() string { return counted(t.Rejected) }
 
-// Unread are the packets that could not be decoded to their end, in words.
+// Unread returns the number of packets that could not be decoded completely by reason, in words.
 func (t *Tap) Unread() string {
 	left := maps.Clone(t.Frames)
 	maps.DeleteFunc(left, func(reason string, _ uint64) bool { return reason == "ok" || reason == "no-csig" })
@@ -72,32 +72,32 @@ func counted(counts map[string]uint64) string {
 	return strings.Join(list, ", ")
 }
 
-// CellCoverage is what is known of a cell, over all signals.
+// CellCoverage describes a cell's coverage over all signals.
 type CellCoverage struct {
 	Src          string `json:"src"`
 	Dst          string `json:"dst"`
 	Observations uint64 `json:"observations"`
-	Untouched    uint64 `json:"untouched"` // no hop replaced the tag: it names no bottleneck
-	Trimmed      uint64 `json:"trimmed"`   // the tag stands for a part of the path
-	// Packets with and without a tag, where there are any with one, and reflections that say
-	// that their path is not CSIG-capable.
+	Untouched    uint64 `json:"untouched"` // no hop replaced the tag, so it names no bottleneck
+	Trimmed      uint64 `json:"trimmed"`   // the tag covers only a part of the path
+	// Packets with and without a tag, if any packet has one, and reflections that report a path
+	// without CSIG support.
 	Tagged    uint64 `json:"tagged"`
 	Untagged  uint64 `json:"untagged"`
 	Incapable uint64 `json:"incapable"`
 
-	missing float64 // the largest share of what is missing
-	tags    bool    // of any signal
+	missing float64 // largest share of missing information
+	tags    bool    // some signal has tags
 }
 
-// Share is a part of the cell's observations.
+// Share returns n as a share of the cell's observations.
 func (c *CellCoverage) Share(n uint64) float64 { return zero(float64(n) / float64(c.Observations)) }
 
-// UntaggedShare is the share of packets without a tag.
+// UntaggedShare returns the share of packets without a tag.
 func (c *CellCoverage) UntaggedShare() float64 {
 	return zero(float64(c.Untagged) / float64(c.Tagged+c.Untagged))
 }
 
-// CellPackets are packets from one group to another, at taps that see whole paths.
+// CellPackets counts packets from one group to another at taps that see whole paths.
 type CellPackets struct {
 	Src, Dst                    aggregate.GroupID
 	Tagged, Untagged, Incapable uint64
@@ -105,7 +105,7 @@ type CellPackets struct {
 
 type groups struct{ src, dst aggregate.GroupID }
 
-// Cover says how much is known of the cells, of all signals together.
+// Cover fills in the coverage of the cells, over all signals.
 func (c *Coverage) Cover(ctx context.Context, data Totals, names Names, packets []CellPackets) error {
 	signals, err := data.Signals(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *Coverage) Cover(ctx context.Context, data Totals, names Names, packets 
 	return nil
 }
 
-// list takes the cells of which something is missing.
+// list fills in the cells with gaps.
 func (c *Coverage) list(all []*CellCoverage) {
 	c.Cells = []CellCoverage{}
 	for _, one := range all {
@@ -164,8 +164,8 @@ func (c *Coverage) list(all []*CellCoverage) {
 	c.Cells = c.Cells[:len(c.Cells)-c.CellsLeftOut]
 }
 
-// SetTaps takes the taps, in their own order, and notes which of them are silent. The
-// configured ones are names.
+// SetTaps sorts the taps and marks the silent ones. configured holds the names of all configured
+// taps.
 func (c *Coverage) SetTaps(list []Tap, configured []string) {
 	slices.SortStableFunc(list, func(x, y Tap) int { return natural(x.Name, y.Name) })
 	var from, to time.Time

@@ -11,85 +11,85 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Data is what captures add up to, wherever it is held. The order of what it answers is
-// free, unless said otherwise. A cell is made of its tags where it has any, else of its
-// reflections, in all answers.
+// Data gives access to the captures' aggregates, wherever they are held. The order of results is
+// unspecified unless stated otherwise. In all results, a cell consists of its tags if it has any,
+// else of its reflections.
 type Data interface {
 	Totals
 	Steps
 	Details
 }
 
-// Totals are over all of the captures.
+// Totals cover all captures.
 type Totals interface {
-	// Signals are those with values, ascending.
+	// Signals returns the signals with values, ascending.
 	Signals(context.Context) ([]csig.Signal, error)
-	// Cells are by source and destination.
+	// Cells returns one entry per source and destination.
 	Cells(context.Context, csig.Signal) ([]aggregate.CellStats, error)
 	Locations(context.Context, csig.Signal) ([]aggregate.LocationStats, error)
-	// Places has a row for each cell and each location that its observations name.
+	// Places returns a row for each cell and each location that its observations name.
 	Places(context.Context, csig.Signal) ([]aggregate.CellLocation, error)
 }
 
-// Steps are pieces of time. Those in which nothing was observed are left out.
+// Steps gives access to time steps. Steps without observations are left out.
 type Steps interface {
-	// Span is in what steps time is known.
+	// Span returns the range of known steps.
 	Span() Span
-	// LocationSteps counts heavy observations by steps of a length, a multiple of the
-	// span's. Locations without any may be left out.
+	// LocationSteps counts heavy observations in steps of the given length, a multiple of the
+	// span's step. Locations without heavy observations may be left out.
 	LocationSteps(context.Context, csig.Signal, time.Duration) ([]aggregate.LocationWindow, error)
-	// LocationWindows has all locations by windows of Span().Window.
+	// LocationWindows returns all locations in windows of Span().Window.
 	LocationWindows(context.Context, csig.Signal) ([]aggregate.LocationWindow, error)
-	// CellSteps has a list for each of the cells.
+	// CellSteps returns one list for each of the cells.
 	CellSteps(context.Context, csig.Signal, []aggregate.CellID) ([][]CellStep, error)
 	Sampler
 }
 
-// Sampler knows stretches of time in shorter steps, where all of it is known in longer
-// ones.
+// Sampler gives access to sampled stretches of time in shorter steps, if the whole time is only
+// known in longer ones.
 type Sampler interface {
-	// Samples are those of some cells, which may be none, the shortest steps first.
+	// Samples returns the samples of the given cells, shortest steps first. cells may be empty.
 	Samples(context.Context, csig.Signal, []aggregate.CellID) ([]Sample, error)
-	// Unsampled are the steps of which there was no memory for any stretch, the shortest
+	// Unsampled returns the step lengths for which memory did not suffice for any stretch, shortest
 	// first.
 	Unsampled() []time.Duration
 }
 
-// Sample is stretches of time that are known in steps of a length.
+// Sample holds the stretches of time that are known in steps of one length.
 type Sample struct {
 	Step      time.Duration
 	Stretches []Stretch // ascending
 }
 
-// Stretch is a stretch of time, within the span.
+// Stretch is a stretch of time within the span.
 type Stretch struct {
 	First, Last int64        // starts of the first and the last step, Unix ns
-	Cells       [][]CellStep // of each of the cells
+	Cells       [][]CellStep // one list for each of the cells
 }
 
-// Details are for a closer look.
+// Details gives access to details of cells.
 type Details interface {
-	// Codes has the codes of all cells, whose Start is 0, and those of some by windows of
-	// Span().Window.
+	// Codes returns the codes of all cells together, with Start 0, and those of the given cells in
+	// windows of Span().Window.
 	Codes(context.Context, csig.Signal, []aggregate.CellID) (all []table.CodeCount, of [][]table.CodeCount, err error)
-	// Flows are the flows with the most heavy observations, the most first.
+	// Flows returns the flows with the most heavy observations, most first.
 	Flows(context.Context, csig.Signal) ([]FlowStats, error)
 }
 
-// Span is a range of time in steps. Starts are multiples of Step, Unix ns.
+// Span is a range of time in steps. Step starts are multiples of Step, in Unix ns.
 type Span struct {
 	First, Last int64 // starts of the first and the last step, Unix ns
 	Step        time.Duration
-	Window      time.Duration // of distributions, and of the states of locations
+	Window      time.Duration // of distributions and of locations' states
 }
 
-// CellStep is how often a cell was observed.
+// CellStep counts a cell's observations in one step.
 type CellStep struct {
 	Start               int64 // of the step, Unix ns
 	Observations, Heavy uint64
 }
 
-// FlowStats are the heavy observations of a flow.
+// FlowStats counts the heavy observations of a flow.
 type FlowStats struct {
 	flow.Flow
 	Cell          aggregate.CellID
@@ -99,7 +99,7 @@ type FlowStats struct {
 	LocationHeavy uint64 // heavy observations that name it
 }
 
-// Names tells what identities are called, and where the cells' packets go.
+// Names resolves IDs to names, and cells to paths.
 type Names interface {
 	GroupName(aggregate.GroupID) string
 	Location(aggregate.LocationID) (fabric.Location, bool)

@@ -10,39 +10,39 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// maxBins bounds the bars of a distribution: as many as a compact tag has codes.
+// maxBins is the maximum number of bars in a distribution: the number of compact codes.
 const maxBins = 32
 
-// Distribution is how often values were measured, as tags of one layout say them.
+// Distribution counts measured values by range, for the tags of one layout.
 type Distribution struct {
 	Layout string `json:"layout"`
-	// Threshold is where values begin or end to be heavy, in the signal's unit; null where
-	// that depends on the port.
+	// Threshold is the bound between heavy and other values, in the signal's unit; null if it
+	// depends on the port.
 	Threshold *float64 `json:"threshold"`
 	Measured  uint64   `json:"measured"`
 	Bins      []Bin    `json:"bins"` // ascending
 
-	edges         []string // of bins, one more than those
+	edges         []string // labels of bin edges, one more than bins
 	thresholdText string
-	thresholdEdge int // the edge that the threshold is at, -1 without
+	thresholdEdge int // index of the edge at the threshold, -1 if none
 }
 
-// Bin counts the values of a range.
+// Bin counts the values in a range.
 type Bin struct {
 	Low   float64  `json:"low"`
-	High  *float64 `json:"high"` // null: open
+	High  *float64 `json:"high"` // null: unbounded
 	Heavy bool     `json:"heavy"`
 	N     uint64   `json:"n"`
 }
 
-// axis are the bins of one layout, shared by all cells.
+// axis holds the bins of one layout, shared by all cells.
 type axis struct {
 	encoding aggregate.Encoding
 	blank    Distribution
-	first    []uint16 // csig.DistIndex at which a bin begins
+	first    []uint16 // first csig.DistIndex of each bin
 }
 
-// axes are the bins that hold the codes, for each layout.
+// axes returns bins that cover the codes, for each layout.
 func (b *builder) axes(codes []table.CodeCount) []axis {
 	used := map[aggregate.Encoding][]uint16{}
 	for _, c := range codes {
@@ -55,18 +55,18 @@ func (b *builder) axes(codes []table.CodeCount) []axis {
 		}
 		table := b.domain.Table(encoding.Layout(), b.signal.Type())
 		if table == nil || table.Signal() != b.signal {
-			continue // of another meaning than the configured one
+			continue // the code means something else than the configured table
 		}
 		list = append(list, b.axis(encoding, table, slices.Min(used[encoding]), slices.Max(used[encoding])))
 	}
 	return list
 }
 
-// axis goes from one code to another, and to the threshold, which is an edge of bins.
+// axis covers the codes from low to high and the threshold, which becomes a bin edge.
 func (b *builder) axis(encoding aggregate.Encoding, table *csig.Table, low, high uint16) axis {
 	a := axis{encoding: encoding, blank: Distribution{Layout: encoding.Layout().String(), thresholdEdge: -1}}
 	lo, hi, known := table.HeavyCodes(0)
-	cut := -1 // the first index on the other side of the threshold
+	cut := -1 // first index beyond the threshold
 	if known {
 		at, _, _ := table.Range(lo)
 		if cut = int(csig.DistIndex(lo)); b.signal.Direction() == csig.Min {
@@ -93,7 +93,7 @@ func (b *builder) axis(encoding aggregate.Encoding, table *csig.Table, low, high
 	return a
 }
 
-// add is a bin of the indices from first to last.
+// add appends a bin of the indexes from first to last.
 func (a *axis) add(b *builder, table *csig.Table, first, last uint16, heavy bool) {
 	from, _ := csig.DistCodes(first)
 	_, to := csig.DistCodes(last)
@@ -113,7 +113,7 @@ func (a *axis) add(b *builder, table *csig.Table, first, last uint16, heavy bool
 	a.blank.Bins, a.blank.edges = append(a.blank.Bins, bin), append(a.blank.edges, edge)
 }
 
-// distributions count codes on the axes. Layouts without any are left out.
+// distributions counts the codes in the bins. It leaves out layouts without codes.
 func distributions(axes []axis, codes []table.CodeCount) []Distribution {
 	list := []Distribution{}
 	for i := range axes {

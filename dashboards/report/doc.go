@@ -1,7 +1,6 @@
-// Package report makes one document of what captures say: both matrices, bottlenecks over
-// time, the worst cells, what is wrong, and what could not be known. As HTML it is one file
-// that needs neither network nor script, to be sent along with a ticket.
+// Package report writes one document about captures: both matrices, bottlenecks over time, the
+// worst cells, faults, and gaps in knowledge. The HTML is a single file that needs neither network
+// nor script and can be attached to a ticket.
 //
-// It knows how numbers are shown. It must never know where they come from: whoever calls
-// it has counted.
+// It knows how numbers are shown. It must never know where they come from: the caller counts.
 package report

@@ -5,13 +5,13 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Natural is for tests.
+// Natural exports natural to tests.
 var Natural = natural
 
-// Ramps are the stops of both themes, for tests.
+// Ramps exports the stops of both themes to tests.
 var Ramps = map[string][]stop{"dark": darkRamp, "light": lightRamp}
 
-// Severity is for tests.
+// Severity exports domain.severity to tests.
 func Severity(s csig.Signal, cells []aggregate.CellStats, capacity, v float64) float64 {
 	d := domainOf(s, cells, capacity)
 	return d.severity(v)

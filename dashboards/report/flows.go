@@ -7,39 +7,39 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// maxFlows is how many flows are listed of a signal.
+// maxFlows is the maximum number of flows listed per signal.
 const maxFlows = 20
 
-// Flows are the flows that suffer, the worst first, and what all others come to.
+// Flows lists the most affected flows, worst first, and sums up all others.
 type Flows struct {
 	Top    []Flow `json:"top"`
 	Others Others `json:"others"`
 }
 
-// Flow is one of them.
+// Flow is one affected flow.
 type Flow struct {
-	Src           string  `json:"src"` // address, and port where there is one
+	Src           string  `json:"src"` // address, and port if it has one
 	Dst           string  `json:"dst"`
 	Proto         uint8   `json:"proto"`
 	SrcGroup      string  `json:"src_group"`
 	DstGroup      string  `json:"dst_group"`
 	Kind          string  `json:"kind"`
 	Heavy         uint64  `json:"heavy"`
-	HeavyShare    float64 `json:"heavy_share"` // of the signal's heavy observations
+	HeavyShare    float64 `json:"heavy_share"` // share of the signal's heavy observations
 	HeavyBytes    uint64  `json:"heavy_bytes"`
 	HeavyMean     string  `json:"heavy_mean"`
-	Location      string  `json:"location,omitempty"` // that most of its heavy observations name
+	Location      string  `json:"location,omitempty"` // named by most of its heavy observations
 	LocationShare float64 `json:"location_share,omitempty"`
 }
 
-// Others are the heavy observations of all flows that are not listed.
+// Others sums up the heavy observations of all flows that are not listed.
 type Others struct {
 	Heavy      uint64  `json:"heavy"`
 	HeavyShare float64 `json:"heavy_share"`
 }
 
-// flows lists those of the kind that their cell is made of. What they leave of the cells'
-// heavy observations is of others.
+// flows lists the flows with the kind of observation (tags or reflections) that their cell consists
+// of. The cells' remaining heavy observations count as others.
 func (b *builder) flows(list []FlowStats, cells []aggregate.CellStats) Flows {
 	var heavy uint64
 	chosen := make(map[aggregate.CellID]bool, len(cells))
@@ -76,7 +76,7 @@ func (b *builder) flow(f *FlowStats, heavy uint64) Flow {
 	return one
 }
 
-// end is one end of a flow.
+// end returns one endpoint of a flow as text.
 func end(address [16]byte, port uint16) string {
 	a := netip.AddrFrom16(address).Unmap()
 	if port == 0 {
@@ -85,7 +85,7 @@ func end(address [16]byte, port uint16) string {
 	return netip.AddrPortFrom(a, port).String()
 }
 
-// Transport is the name of the flow's protocol, or its number.
+// Transport returns the name of the flow's protocol, or its number.
 func (f *Flow) Transport() string {
 	switch f.Proto {
 	case 6:

@@ -12,8 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestGolden holds a document of everything against what was looked at once, as HTML and as
-// Markdown.
+// TestGolden compares a complete document with reviewed HTML and Markdown.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	r := sample(t, 5)

@@ -16,8 +16,8 @@ import (
 //go:embed report.html
 var page string
 
-// WriteHTML writes the report as one file, without script and without anything from the
-// network. Names from captures are escaped.
+// WriteHTML writes the report as one file without scripts and network resources. Names from
+// captures are escaped.
 func (r *Report) WriteHTML(w io.Writer) error {
 	t, err := template.New("report").Funcs(template.FuncMap{
 		"percent": percent, "time": clock, "shade": shade, "join": strings.Join, "duration": short, "share": share, "hour": hour, "code": code, "moment": moment,
@@ -35,7 +35,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
-// share is a part of something in words, nothing where there is none.
+// share returns a share in words, or "" for 0.
 func share(part float64) string {
 	if part == 0 {
 		return ""
@@ -45,7 +45,7 @@ func share(part float64) string {
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 MST") }
 
-// moment is the time of RFC 3339 as clock has it; what is none stays as it is.
+// moment reformats an RFC 3339 time with clock; other text is unchanged.
 func moment(text string) string {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
@@ -54,7 +54,7 @@ func moment(text string) string {
 	return clock(t)
 }
 
-// code is a text in which what stands between backquotes is code.
+// code returns HTML in which text between backquotes is marked as code.
 func code(text string) template.HTML {
 	var b strings.Builder
 	for i, part := range strings.Split(text, "`") {
@@ -67,7 +67,7 @@ func code(text string) template.HTML {
 	return template.HTML(b.String())
 }
 
-// hour is the time of day, nothing for no time.
+// hour returns the time of day, or "" for the zero time.
 func hour(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -75,7 +75,7 @@ func hour(t time.Time) string {
 	return t.UTC().Format("15:04:05.000")
 }
 
-// short is a time for people, of ns or a pointer to such.
+// short returns a duration for people. ns is a number of nanoseconds or a pointer to one.
 func short(ns any) string {
 	var d time.Duration
 	switch ns := ns.(type) {
@@ -92,13 +92,13 @@ func short(ns any) string {
 	return d.String()
 }
 
-// Colours of cells without a value, or too few of them, and of clear ones.
+// Colors of cells with too few values or none, and of clear cells.
 const (
 	fewColor   = "background:var(--few)"
 	clearColor = "background:var(--clear)"
 )
 
-// Level colours a cell of the left matrix.
+// Level returns the color of a cell in the left matrix.
 func (c *Cell) Level() template.CSS {
 	if c.Mean == nil {
 		return fewColor
@@ -106,7 +106,7 @@ func (c *Cell) Level() template.CSS {
 	return rampColor(c.severity)
 }
 
-// ModeColor colours a cell of the right matrix.
+// ModeColor returns the color of a cell in the right matrix.
 func (c *Cell) ModeColor() template.CSS {
 	switch {
 	case c.color != "":
@@ -122,7 +122,7 @@ func (c *Cell) ModeColor() template.CSS {
 	return clearColor
 }
 
-// Rank is the number of the mode among the bottlenecks that are listed; empty without one.
+// Rank returns the mode's number in the list of bottlenecks, or "" if it is not listed.
 func (c *Cell) Rank() string {
 	if c.rank == 0 {
 		return ""
@@ -130,18 +130,18 @@ func (c *Cell) Rank() string {
 	return strconv.Itoa(c.rank)
 }
 
-// Side is how large a cell of the matrices is.
+// Side returns the size of a matrix cell.
 func (m *Matrix) Side() template.CSS {
 	return template.CSS(fmt.Sprintf("--side:%dpx", min(max(420/max(len(m.Groups), 1), 14), 44)))
 }
 
-// Calm and Worst are the ends of the ramp.
+// Calm returns the value at the calm end of the ramp.
 func (m *Matrix) Calm() string { return m.calm }
 
-// Worst is the value at its other end.
+// Worst returns the value at the worst end of the ramp.
 func (m *Matrix) Worst() string { return m.worst }
 
-// Title is what a cell says when it is pointed at.
+// Title returns the tooltip of a cell.
 func (c *Cell) Title() string {
 	s := fmt.Sprintf("%s to %s: %s, %d observations (%s), %s heavy", c.Src, c.Dst, c.State, c.Observations, c.Kind, percent(c.HeavyShare))
 	if c.MeanText != "" {

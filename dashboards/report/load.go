@@ -13,13 +13,13 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Load says how the bottleneck of a cell was used within windows: what means cannot tell.
+// Load describes how the bottleneck of a cell was used within windows, which means cannot show.
 type Load struct {
 	Window  time.Duration `json:"window_ns"`
-	Steady  int           `json:"steady"` // windows
+	Steady  int           `json:"steady"` // number of windows
 	Bursty  int           `json:"bursty"`
 	Unclear int           `json:"unclear"`
-	// Of the bursty windows, weighted by observations: the share of those in bursts, and
+	// Over the bursty windows, weighted by observations: the share of observations in bursts, and
 	// the mean values within and between bursts, in the signal's unit.
 	InBursts *float64 `json:"in_bursts"`
 	Within   *float64 `json:"within"`
@@ -28,15 +28,15 @@ type Load struct {
 	within, between string
 }
 
-// measured is what some observations of a window measured: as a share of a whole, and in
-// stored units.
+// measured holds the values of some observations of a window: as a share of a whole, and in stored
+// units.
 type measured struct {
 	pattern.Count
 	value, whole float64
 }
 
-// load describes the windows of a cell, nil where there is no share to tell it by. The
-// capacity is that of the cell's bottleneck in kbit/s, 0 where it is not known.
+// load describes the windows of a cell. It returns nil if no values can be expressed as shares.
+// capacity is the capacity of the cell's bottleneck in kbit/s, 0 if unknown.
 func (b *builder) load(window time.Duration, codes []table.CodeCount, capacity uint64) *Load {
 	windows := map[int64][]measured{}
 	for _, c := range codes {
@@ -49,7 +49,7 @@ func (b *builder) load(window time.Duration, codes []table.CodeCount, capacity u
 	}
 	l := &Load{Window: window}
 	var in, out mean
-	for _, at := range slices.Sorted(maps.Keys(windows)) { // sums are the same whatever the order of codes was
+	for _, at := range slices.Sorted(maps.Keys(windows)) { // fixed order, so that floating-point sums are reproducible
 		list := windows[at]
 		slices.SortFunc(list, func(x, y measured) int {
 			return cmp.Or(cmp.Compare(x.Value, y.Value), cmp.Compare(x.Times, y.Times))
@@ -64,7 +64,7 @@ func (b *builder) load(window time.Duration, codes []table.CodeCount, capacity u
 			l.Unclear++
 			continue
 		case w.Load == pattern.Steady && b.signal.Unit() != csig.Ratio && spread(list) > wideSpread:
-			l.Unclear++ // shares of what is far beyond the threshold are all alike
+			l.Unclear++ // shares of values far beyond the threshold hardly differ
 			continue
 		case w.Load == pattern.Steady:
 			l.Steady++
@@ -89,10 +89,10 @@ func (b *builder) load(window time.Duration, codes []table.CodeCount, capacity u
 	return l
 }
 
-// wideSpread is the most spread of a steady load: as much as shares about the threshold have.
+// wideSpread is the maximum spread of a steady load: the spread of shares around the threshold.
 const wideSpread = 0.2
 
-// spread is the standard deviation of values, as a share of the whole.
+// spread returns the standard deviation of values as a share of the whole.
 func spread(list []measured) float64 {
 	var times, sum, squares, whole float64
 	for _, v := range list {
@@ -102,7 +102,7 @@ func spread(list []measured) float64 {
 	return math.Sqrt(max(squares*times-sum*sum, 0)) / whole
 }
 
-// mean adds up values.
+// mean sums up values.
 type mean struct{ times, sum float64 }
 
 func (m *mean) add(v *measured) {
@@ -110,9 +110,9 @@ func (m *mean) add(v *measured) {
 	m.sum += float64(v.Times) * v.value
 }
 
-// measured is the middle of what a code stands for. What is no share by itself, such as a
-// delay, is compared with the threshold from which it is heavy: its share of both together
-// is a half there, and never more than 1.
+// measured returns the middle of a code's range. A value that is not a ratio, such as a delay, is
+// compared with the threshold for heavy values: its share of the sum of both is one half at the
+// threshold and always below 1.
 func (b *builder) measured(c table.CodeCount, capacity uint64) (one measured, ok bool) {
 	if int(c.Encoding) >= csig.NumLayouts {
 		return measured{}, false
@@ -135,8 +135,7 @@ func (b *builder) measured(c table.CodeCount, capacity uint64) (one measured, ok
 	return one, threshold > 0
 }
 
-// heavyFrom is from or up to what values are heavy, in stored units, 0 where that cannot be
-// told.
+// heavyFrom returns the bound of heavy values in stored units, or 0 if it is unknown.
 func heavyFrom(table *csig.Table, capacity uint64) float64 {
 	lo, hi, ok := table.HeavyCodes(capacity)
 	if !ok {
@@ -150,7 +149,7 @@ func heavyFrom(table *csig.Table, capacity uint64) float64 {
 	return float64(low)
 }
 
-// String is the load in words.
+// String returns the load in words.
 func (l *Load) String() string {
 	n := l.Steady + l.Bursty + l.Unclear
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestLoad: bursts and steady load have one mean and two descriptions.
+// TestLoad checks that bursts and a steady load with the same mean get different descriptions.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	s := sample(t, 70).Signals[0]
@@ -34,7 +34,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// sized are ports of 10 Gbit/s.
+// sized gives all ports 10 Gbit/s.
 type sized struct{ named }
 
 func (n sized) Location(id aggregate.LocationID) (fabric.Location, bool) {
@@ -43,7 +43,7 @@ func (n sized) Location(id aggregate.LocationID) (fabric.Location, bool) {
 	return l, ok
 }
 
-// loadOf is that of a cell in a window, in which each value was measured so many times.
+// loadOf returns the load of a cell in one window; values maps each value to its count.
 func loadOf(t *testing.T, signal csig.Signal, names report.Names, values map[uint64]uint64) *report.Load {
 	t.Helper()
 	layout := csig.Layout{Format: csig.Wide, Profile: csig.UEC050}
@@ -73,8 +73,8 @@ func loadOf(t *testing.T, signal csig.Signal, names report.Names, values map[uin
 	return signals[0].Worst[0].Load
 }
 
-// TestLoadOfDelays: delays and bandwidths have bursts too, compared with what is heavy, which
-// for a bandwidth depends on the port.
+// TestLoadOfDelays checks that bursts are found in delays and bandwidths too, which are compared
+// with the threshold; for bandwidths it depends on the port.
 func TestLoadOfDelays(t *testing.T) {
 	t.Parallel()
 	spread := map[uint64]uint64{}

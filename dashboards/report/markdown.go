@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// WriteMarkdown writes the report for a ticket: all but the matrices and the heatmap, which
-// are the HTML's.
+// WriteMarkdown writes the report for a ticket, without the matrices and the heatmap, which only
+// the HTML has.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "# %s\n\n%s to %s: %s\n\n", plain(r.Title), clock(r.From), clock(r.To), plain(strings.Join(r.Files, ", ")))
@@ -96,7 +96,7 @@ func (s *Signal) markdown(w io.Writer) {
 	}
 }
 
-// markdown is the way of the cell's packets, and how it is used.
+// markdown writes the path of the cell's packets and its load.
 func (c *WorstCell) markdown(w io.Writer) {
 	hops := make([]string, len(c.Path))
 	for i, h := range c.Path {
@@ -164,7 +164,7 @@ func (c *Coverage) markdown(w io.Writer) {
 	}
 }
 
-// plain keeps names from being read as Markdown or HTML.
+// plain escapes names for Markdown and HTML.
 func plain(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;", "*", `\*`, "_", `\_`, "`", "'", "[", `\[`, "#", `\#`).Replace(s)
 }

@@ -12,18 +12,18 @@ import (
 	"testing"
 )
 
-// probing is when the pairs of hosts of a cell are observed.
+// probing describes when the pairs of hosts in a cell are observed.
 type probing struct {
 	name   string
 	pairs  int
 	every  float64 // ms between observations of a pair
-	jitter float64 // share by which that varies
-	turns  bool    // of the pairs, evenly; else each begins when it likes
-	behind float64 // share of the pairs that pass the bottleneck
+	jitter float64 // relative variation of every
+	turns  bool    // pairs take turns, evenly spaced; otherwise each pair has a random phase
+	behind float64 // share of the pairs that cross the bottleneck
 }
 
-// observe is what a cell of pairs shows whose bottleneck is congested at some times, in ms, and
-// how often a pair is observed to be.
+// observe returns the observations of a cell whose bottleneck is congested at the given times, in
+// ms, and the rate of a pair's heavy observations.
 func (p *probing) observe(windows int, congested func(at float64) bool, rng *rand.Rand) (cellPart, float64) {
 	out := cellPart{make([]uint64, windows), make([]uint64, windows)}
 	heavy := 0
@@ -44,7 +44,7 @@ func (p *probing) observe(windows int, congested func(at float64) bool, rng *ran
 	return out, float64(heavy) / max(1, p.behind*float64(p.pairs)) / (float64(windows) * 1e6)
 }
 
-// probings are schedules at random.
+// probings returns random schedules.
 func probings(rng *rand.Rand) []probing {
 	every := func(least, most float64) float64 { return least * math.Pow(most/least, rng.Float64()) }
 	return []probing{
@@ -58,7 +58,7 @@ func probings(rng *rand.Rand) []probing {
 	}
 }
 
-// unsteady is congested now and then, for a mean time in ms.
+// unsteady is congested at random for exponentially distributed times with the given mean in ms.
 func unsteady(windows int, mean float64, rng *rand.Rand) func(at float64) bool {
 	state := make([]bool, windows)
 	on, left := false, 0.0
@@ -71,8 +71,8 @@ func unsteady(windows int, mean float64, rng *rand.Rand) func(at float64) bool {
 	return func(at float64) bool { return state[int(at)] }
 }
 
-// TestProbesHaveNoPeriod: when pairs of hosts are observed is no period of what they meet, be
-// that congested all the time, for a part of it, or now and then.
+// TestProbesHaveNoPeriod checks that the schedule of observations is never reported as a period of
+// congestion, whether the bottleneck is congested always, on some paths, or at random.
 func TestProbesHaveNoPeriod(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(seedsOfKind / 2)
@@ -113,7 +113,7 @@ func TestProbesHaveNoPeriod(t *testing.T) {
 	noteRhythms(t, text.String())
 }
 
-// noteRhythms logs lines, and adds them to the file that make accuracy names, if it does.
+// noteRhythms logs lines and appends them to the file that make accuracy names, if any.
 func noteRhythms(t *testing.T, lines string) {
 	t.Helper()
 	t.Log("\n" + lines)
@@ -131,8 +131,8 @@ func noteRhythms(t *testing.T, lines string) {
 	}
 }
 
-// TestProbesShowPeriods: probes of fixed times show the period of steps that congest what they
-// meet, within 1 %, where each pair is observed many times in it.
+// TestProbesShowPeriods checks that probes at fixed times show the period of congesting steps
+// within 1 % if each pair is observed many times per period.
 func TestProbesShowPeriods(t *testing.T) {
 	t.Parallel()
 	missed, asked, worst := 0, 0, 0.0

@@ -12,16 +12,16 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// domain is what the ramp of a signal covers, by the rule of the page (static/scale.js there), in the
-// signal's unit. It is the same in every report of a ratio.
+// domain is the value range of a signal's ramp, in the signal's unit, by the page's rule
+// (static/scale.js there). For ratios it is the same in every report.
 type domain struct {
 	low, high float64
-	log       bool // delays span decades
+	log       bool // for delays, which span decades
 	direction csig.Direction
 }
 
-// domainOf covers the means of cells; the capacity is that of the fastest port in bit/s, 0 where none is
-// known.
+// domainOf returns a domain that covers the cells' means. capacity is the capacity of the fastest
+// port in bit/s, 0 if unknown.
 func domainOf(signal csig.Signal, cells []aggregate.CellStats, capacity float64) domain {
 	d := domain{high: 1, direction: signal.Direction()}
 	if signal.Unit() == csig.Ratio {
@@ -45,7 +45,7 @@ func domainOf(signal csig.Signal, cells []aggregate.CellStats, capacity float64)
 	return d
 }
 
-// severity is where a value is on the ramp: 0 is calm, 1 the worst.
+// severity returns a value's position on the ramp: 0 is calm, 1 is worst.
 func (d *domain) severity(v float64) float64 {
 	at := (v - d.low) / (d.high - d.low)
 	if d.log {
@@ -58,20 +58,20 @@ func (d *domain) severity(v float64) float64 {
 	return at
 }
 
-// stop is a colour of a ramp in OKLCH: lightness, chroma, and hue in degrees.
+// stop is a ramp color in OKLCH: lightness, chroma, and hue in degrees.
 type stop struct{ lightness, chroma, hue float64 }
 
-// The ramps of the page, calm first. Lightness is monotonic, so that the order survives colour
-// blindness and print.
+// The page's ramps, calm first. Lightness is monotonic, so the order survives color blindness and
+// print.
 var (
 	darkRamp  = []stop{{0.27, 0.05, 275}, {0.37, 0.12, 295}, {0.50, 0.18, 345}, {0.65, 0.19, 32}, {0.81, 0.16, 72}, {0.97, 0.09, 105}}
 	lightRamp = []stop{{0.955, 0.03, 115}, {0.88, 0.10, 95}, {0.76, 0.15, 65}, {0.62, 0.19, 38}, {0.46, 0.17, 18}, {0.30, 0.10, 345}}
 )
 
-// rampSteps are the colours of a ramp that cells have.
+// rampSteps is the number of ramp colors that cells use.
 const rampSteps = 17
 
-// rampAt is a colour of a ramp, between its stops.
+// rampAt interpolates a ramp's color between its stops.
 func rampAt(ramp []stop, severity float64) string {
 	at := severity * float64(len(ramp)-1)
 	i := min(int(at), len(ramp)-2)
@@ -80,7 +80,7 @@ func rampAt(ramp []stop, severity float64) string {
 	return query.OKLCH(p.lightness+part*(q.lightness-p.lightness), p.chroma+part*(q.chroma-p.chroma), (p.hue+part*turn)/360)
 }
 
-// rampColors are the declarations of a ramp's colours.
+// rampColors returns the CSS declarations of a ramp's colors.
 func rampColors(ramp []stop) string {
 	var b strings.Builder
 	for i := range rampSteps {
@@ -89,17 +89,17 @@ func rampColors(ramp []stop) string {
 	return b.String()
 }
 
-// RampStyle declares the colours of the ramps, for screens by their theme and for print.
+// RampStyle returns CSS with the ramps' colors, for screens by theme and for print.
 func (r *Report) RampStyle() template.CSS {
 	return template.CSS(fmt.Sprintf(":root{%s}@media screen and (prefers-color-scheme:dark){:root{%s}}", rampColors(lightRamp), rampColors(darkRamp)))
 }
 
-// rampColor is the colour of a severity.
+// rampColor returns the color of a severity.
 func rampColor(severity float64) template.CSS {
 	return template.CSS(fmt.Sprintf("background:var(--r%d)", int(math.Round(severity*(rampSteps-1)))))
 }
 
-// setScale sets the domain of the left matrix, and its ends in words.
+// setScale sets the domain of the left matrix and the labels of its ends.
 func (m *Matrix) setScale(d domain, unit csig.Unit) {
 	m.domain = d
 	m.calm, m.worst = csig.FormatQuantity(unit, d.low/unit.PerStored()), csig.FormatQuantity(unit, d.high/unit.PerStored())
@@ -112,7 +112,7 @@ func (m *Matrix) setScale(d domain, unit csig.Unit) {
 	}
 }
 
-// Ramp is the ramp of a matrix from its calm to its worst end.
+// Ramp returns a matrix's ramp from calm to worst.
 func (m *Matrix) Ramp() template.CSS {
 	colors := make([]string, rampSteps)
 	for i := range colors {
@@ -121,7 +121,7 @@ func (m *Matrix) Ramp() template.CSS {
 	return template.CSS("background:linear-gradient(to right," + strings.Join(colors, ",") + ")")
 }
 
-// ink is the colour of a text on a background, #rrggbb.
+// ink returns the text color for a background #rrggbb.
 func ink(color string) string {
 	rgb, err := strconv.ParseUint(strings.TrimPrefix(color, "#"), 16, 32)
 	if err != nil {

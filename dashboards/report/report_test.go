@@ -23,7 +23,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// named calls everything by its number, and by something that is no name.
+// named derives every name from the ID, with characters that need escaping.
 type named struct{}
 
 func (named) GroupName(id aggregate.GroupID) string {
@@ -34,7 +34,7 @@ func (named) Location(id aggregate.LocationID) (fabric.Location, bool) {
 	return fabric.Location{ID: id, Name: fmt.Sprintf("leaf|%d</svg>", id), Kind: fabric.KindPort, Device: "leaf", CandidateCount: 1, Candidates: []string{fmt.Sprintf("leaf|%d</svg>", id)}}, true
 }
 
-// Hops go through two ports, of which the second may be the bottleneck.
+// Hops returns two hops; the second may be the bottleneck.
 func (named) Hops(src, dst aggregate.GroupID) []fabric.Hop {
 	return []fabric.Hop{
 		{Name: fmt.Sprintf("up</td>%d", src), Ports: []string{"a", "b"}, Count: 2},
@@ -42,7 +42,7 @@ func (named) Hops(src, dst aggregate.GroupID) []fabric.Hop {
 	}
 }
 
-// domain is the one that is built in.
+// domain returns the built-in domain.
 func domain(t testing.TB) *csig.Domain {
 	t.Helper()
 	d, err := csig.DefaultSpec().Compile()
@@ -52,7 +52,8 @@ func domain(t testing.TB) *csig.Domain {
 	return d
 }
 
-// sampleData is of so many groups, each congested towards the next one, and the signals of a report of it.
+// sampleData returns the data of groups, each congested toward the next one, and the report's
+// signals.
 func sampleData(t testing.TB, groups int, thresholds aggregate.Thresholds) (*source.Memory, []report.Signal) {
 	t.Helper()
 	memory := source.NewMemory(source.Resolutions{Fine: time.Second, Window: time.Second, Total: time.Second}, thresholds, source.Limits{Bytes: 64 << 20, Steps: 10})
@@ -85,7 +86,7 @@ func sampleData(t testing.TB, groups int, thresholds aggregate.Thresholds) (*sou
 	return memory, signals
 }
 
-// sample is a report of sampleData.
+// sample returns a report of sampleData.
 func sample(t testing.TB, groups int) *report.Report {
 	t.Helper()
 	memory, signals := sampleData(t, groups, aggregate.DefaultThresholds())
@@ -136,7 +137,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// Names come from captures and files: they are shown, and never read.
+// Names come from captures and files, so they must be shown but never interpreted.
 func TestNamesAreInert(t *testing.T) {
 	t.Parallel()
 	r := sample(t, 5)
@@ -177,14 +178,14 @@ func TestNamesAreInert(t *testing.T) {
 	}
 }
 
-// TestThresholds: a report judges cells by the thresholds that it names.
+// TestThresholds checks that a report judges cells by the thresholds that it names.
 func TestThresholds(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		onset     float64
 		congested int
 	}{{0.01, 4}, {0.05, 3}, {0.075, 2}, {0.5, 0}} {
-		_, list := sampleData(t, 5, aggregate.Thresholds{Onset: tt.onset, Clear: 0.01}) // 0, 1, 2, 3 and 4 heavy ones of 40 each
+		_, list := sampleData(t, 5, aggregate.Thresholds{Onset: tt.onset, Clear: 0.01}) // 0, 1, 2, 3 and 4 heavy of 40 each
 		if list[0].Congested != tt.congested {
 			t.Errorf("onset %g: %d cells were congested, want %d", tt.onset, list[0].Congested, tt.congested)
 		}
@@ -227,7 +228,8 @@ func TestNatural(t *testing.T) {
 	}
 }
 
-// TestVerdict: a report leads with the verdict, whose taps are those of the captures.
+// TestVerdict checks that a report starts with the verdict and that its taps are the captures'
+// taps.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	r := sample(t, 5)
@@ -248,7 +250,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestRampIsThePages: colours of means are those of the page.
+// TestRampIsThePages compares the ramps with the page's.
 func TestRampIsThePages(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("../page/static/color.js")
@@ -277,7 +279,7 @@ func TestRampIsThePages(t *testing.T) {
 	}
 }
 
-// TestSeverity: a mean is where the page has it on the ramp.
+// TestSeverity checks that a mean has the same position on the ramp as on the page.
 func TestSeverity(t *testing.T) {
 	t.Parallel()
 	cell := func(stored uint64) aggregate.CellStats {
@@ -287,12 +289,12 @@ func TestSeverity(t *testing.T) {
 		signal   csig.Signal
 		means    []uint64
 		capacity float64
-		at, want float64 // in the unit
+		at, want float64 // in the signal's unit
 	}{
 		{csig.MinABWRatio, []uint64{900_000}, 0, 0.25, 0.75},
 		{csig.MinABW, []uint64{1_000_000}, 4e9, 1e9, 0.75},
 		{csig.MinABW, []uint64{1_000_000}, 0, 1e9, 0},
-		{csig.MaxDelay, []uint64{1000, 100_000}, 0, 10_000, 0.5}, // decades
+		{csig.MaxDelay, []uint64{1000, 100_000}, 0, 10_000, 0.5}, // logarithmic
 		{csig.MaxDelay, []uint64{1000, 4000}, 0, 1000, 0.25},
 		{csig.MaxDelay, nil, 0, 1000, 1},
 	} {

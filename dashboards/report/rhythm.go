@@ -13,25 +13,26 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// maxRhythms is how many cells are looked at, those with most heavy observations.
+// maxRhythms is the maximum number of cells examined for periods, those with most heavy
+// observations.
 const maxRhythms = 32
 
-// Rhythm is how the congestion of a cell repeats, such as with the steps of a training job.
+// Rhythm describes the period of a cell's congestion, for example by the steps of a training job.
 type Rhythm struct {
 	Src      string  `json:"src"`
 	Dst      string  `json:"dst"`
-	PeriodNS int64   `json:"period_ns"` // from the beginning of one step to that of the next
-	Steps    int     `json:"steps"`     // that were seen: of a long capture, in stretches of it
-	Duty     float64 `json:"duty"`      // share of the time that is congested
+	PeriodNS int64   `json:"period_ns"` // from the start of one step to the start of the next
+	Steps    int     `json:"steps"`     // observed steps; in a long capture, only those in its stretches
+	Duty     float64 `json:"duty"`      // congested share of the time
 	IdleNS   int64   `json:"idle_ns"`
-	Strength float64 `json:"strength"` // correlation with itself a period later
-	Chance   float64 `json:"chance"`   // what chance would reach
-	// Significance is how likely any cell of the report would have as strong a period by chance,
-	// for any signal and in steps of any length, 0 to 1.
+	Strength float64 `json:"strength"` // autocorrelation after one period
+	Chance   float64 `json:"chance"`   // correlation expected by chance
+	// Significance is the probability, 0 to 1, that chance gives any cell of the report so strong a
+	// period, for any signal and step length.
 	Significance float64 `json:"significance"`
 }
 
-// rhythms looks for periods in the heavy shares of the worst cells, step by step.
+// rhythms searches the heavy shares of the worst cells for periods.
 func (b *builder) rhythms(ctx context.Context, cells []aggregate.CellStats, worst []int, flows []FlowStats) ([]Rhythm, error) {
 	out := []Rhythm{}
 	worst = worst[:min(len(worst), maxRhythms)]
@@ -60,8 +61,8 @@ func (b *builder) rhythms(ctx context.Context, cells []aggregate.CellStats, wors
 	return out, nil
 }
 
-// pairRates are how many heavy observations of a pair of hosts there are in a ns of the span, by
-// cell: those of the pair that half of the cell's are of, or of pairs that have as many.
+// pairRates returns, by cell, the number of heavy observations of a typical pair of hosts per ns of
+// the span: of the pair that the cell's median heavy observation belongs to.
 func pairRates(flows []FlowStats, span time.Duration) map[aggregate.CellID]float64 {
 	type pair struct{ src, dst [16]byte }
 	of := map[aggregate.CellID]map[pair]uint64{}
@@ -82,7 +83,8 @@ func pairRates(flows []FlowStats, span time.Duration) map[aggregate.CellID]float
 	return rates
 }
 
-// middle is the number that half of the sum of ascending ones is reached with, 0 of none.
+// middle returns the number at which the running sum of ascending numbers reaches half of their
+// total, or 0 without numbers.
 func middle(numbers []uint64) uint64 {
 	var all, below uint64
 	for _, n := range numbers {
@@ -96,20 +98,20 @@ func middle(numbers []uint64) uint64 {
 	return 0
 }
 
-// cellSeries are the observations of a cell, step by step, in all of the time or in some
-// stretches of it, and how many steps make a window.
+// cellSeries holds the observations of a cell, step by step, over the whole time or in stretches of
+// it. A window has the given number of steps.
 type cellSeries struct {
 	parts []cellPart
 	step  time.Duration
 	steps int
 
-	pairRate float64 // heavy observations of a pair of hosts in a ns, 0 if that is not known
+	pairRate float64 // heavy observations of a pair of hosts per ns; 0 if unknown
 }
 
 // cellPart is a stretch of time.
 type cellPart struct{ heavy, all []uint64 }
 
-// newPart has the steps from the first to the last one.
+// newPart returns the steps from first to last.
 func newPart(first, last int64, step time.Duration, steps []CellStep) cellPart {
 	n := int((last-first)/int64(step)) + 1
 	p := cellPart{make([]uint64, n), make([]uint64, n)}
@@ -121,8 +123,8 @@ func newPart(first, last int64, step time.Duration, steps []CellStep) cellPart {
 	return p
 }
 
-// scales are the observations of cells, first in the shortest steps, of which only some
-// stretches are known, and last over all of the time.
+// scales returns the observations of cells at several step lengths: first the shortest, of which
+// only some stretches are known, and last the one that covers the whole time.
 func (b *builder) scales(ctx context.Context, cells []aggregate.CellID) ([][]cellSeries, error) {
 	span := b.data.Span()
 	if len(cells) == 0 || span.Step <= 0 {
@@ -158,19 +160,18 @@ func (b *builder) scales(ctx context.Context, cells []aggregate.CellID) ([][]cel
 }
 
 const (
-	// fewPeriods is how many periods have to fit into a stretch at least to be measured as
-	// well in stretches as over all of the time.
+	// fewPeriods is the minimum number of periods in a stretch for a measurement as accurate as
+	// over the whole time.
 	fewPeriods = 32
-	// sameLength is how far what is measured in stretches and over all of the time may be
-	// apart, as a share, to be the same.
+	// sameLength is the maximum relative difference between equal periods measured in stretches and
+	// over the whole time.
 	sameLength = 0.05
 )
 
-// findAmong is what repeats in a cell, and the series that shows it, nil where nothing does.
-// The shortest steps are asked first: in longer ones, what is faster than these repeats as
-// well, but more slowly, as a wheel does on film. What only longer ones show has to be long
-// in them. The one in the shortest steps is measured over more time where few periods fit
-// into the stretches that are known in these.
+// findAmong returns the period of a cell and the series that shows it, or nil. The shortest steps
+// have priority: in longer steps, a faster period appears as a slower one by aliasing. A period
+// found only in longer steps must be long in these steps. If few periods fit into the stretches
+// with the shortest steps, the same period is measured again over more time.
 func findAmong(scales [][]cellSeries, cell int) (*cellSeries, *pattern.Periodicity) {
 	var in *cellSeries
 	var best *pattern.Periodicity
@@ -186,15 +187,15 @@ func findAmong(scales [][]cellSeries, cell int) (*cellSeries, *pattern.Periodici
 	return in, best
 }
 
-// few tells whether so few periods fit into the longest part that their mean is not exact.
+// few reports whether too few periods fit into the longest part for an accurate mean.
 func (s *cellSeries) few(r *pattern.Periodicity) bool {
 	return fewPeriods*r.Period > float64(s.windows())
 }
 
 func near(a, b int64) bool { return math.Abs(float64(a)/float64(b)-1) < sameLength }
 
-// shares are the heavy shares of windows of so many steps, part by part; a window in which
-// nothing was observed is not congested.
+// shares returns the heavy shares of windows of the given number of steps, part by part. A window
+// without observations is not congested.
 func (s *cellSeries) shares(steps int) [][]float64 {
 	parts := make([][]float64, len(s.parts))
 	for i, p := range s.parts {
@@ -215,16 +216,16 @@ func (p *cellPart) shares(steps int) []float64 {
 	return out
 }
 
-// length is how long so many windows of so many steps are, in ns.
+// length returns the length of windows in ns.
 func (s *cellSeries) length(windows float64, steps int) int64 {
 	return int64(windows * float64(s.step) * float64(steps))
 }
 
-// leastPeriod is how many steps a period has to have at least to be found.
+// leastPeriod is the minimum length of a detectable period in steps.
 const leastPeriod = 2.5
 
-// Missed says which periods may be missed, empty where that is none that the finest steps
-// would show.
+// Missed describes the periods that may be missed. It is empty if the finest steps would not show
+// more.
 func Missed(ctx context.Context, data Steps, finest time.Duration) (string, error) {
 	step := data.Span().Step
 	if step <= finest {
@@ -250,12 +251,11 @@ func Missed(ctx context.Context, data Steps, finest time.Duration) (string, erro
 		step, shortest, len(samples[0].Stretches), known.Round(time.Millisecond), ways), nil
 }
 
-// perWindow is how many observations the window of an observation has to have, half of the
-// time: what is seen less often beats with the times of observations, and where nothing is seen
-// for as long as that, nothing was sent.
+// perWindow is the minimum number of observations that share a window with the median observation.
+// Rarer observations beat with the windows. If nothing is observed for that long, nothing was sent.
 const perWindow = 12
 
-// widen makes windows long enough, by a quarter too long at most.
+// widen lengthens windows until they are long enough, at most a quarter too long.
 func (s *cellSeries) widen() {
 	s.steps = 1
 	for n := s.crowd(s.steps); n > 0 && n < perWindow && s.windows() >= pattern.MinWindows; n = s.crowd(s.steps) {
@@ -264,12 +264,13 @@ func (s *cellSeries) widen() {
 	}
 }
 
-// crowd is how many observations share a window with one, the median of all of them.
+// crowd returns the median number of observations that share a window with an observation.
 func (s *cellSeries) crowd(steps int) uint64 {
 	return middle(s.busy(steps))
 }
 
-// sparse is how many steps have enough observations as far as they have any in each.
+// sparse returns the window length, in steps, that has enough observations if each step has the
+// median count of non-empty steps.
 func (s *cellSeries) sparse() int {
 	busy := s.busy(1)
 	if len(busy) == 0 {
@@ -279,7 +280,7 @@ func (s *cellSeries) sparse() int {
 	return int((perWindow + n - 1) / n)
 }
 
-// busy is how many observations windows have, ascending, those without any left out.
+// busy returns the observation counts of windows, ascending, without empty windows.
 func (s *cellSeries) busy(steps int) (counts []uint64) {
 	for i := range s.parts {
 		counts = append(counts, s.parts[i].counts(steps)...)
@@ -291,7 +292,7 @@ func (s *cellSeries) busy(steps int) (counts []uint64) {
 	return counts
 }
 
-// counts are how many observations windows of so many steps have.
+// counts returns the observation counts of windows of the given number of steps.
 func (p *cellPart) counts(steps int) []uint64 {
 	out := make([]uint64, 0, len(p.all)/steps+1)
 	for in := range slices.Chunk(p.all, steps) {
@@ -304,7 +305,7 @@ func (p *cellPart) counts(steps int) []uint64 {
 	return out
 }
 
-// windows is how many the longest part has.
+// windows returns the number of windows in the longest part.
 func (s *cellSeries) windows() int {
 	longest := 0
 	for _, p := range s.parts {
@@ -313,9 +314,9 @@ func (s *cellSeries) windows() int {
 	return longest
 }
 
-// find is what repeats, nil where nothing does or the series is too short to tell. Where no
-// windows of enough observations show it, shorter ones may, unless observations come at regular
-// times: then it would be these, or what they make together with windows.
+// find returns the period, or nil if there is none or the series is too short. If windows with
+// enough observations show none, shorter windows may, unless observations come at regular times:
+// their own period, or its beat with the windows, would then be found instead.
 func (s *cellSeries) find() *pattern.Periodicity {
 	s.widen()
 	long := s.steps
@@ -329,7 +330,7 @@ func (s *cellSeries) find() *pattern.Periodicity {
 	return s.search(perWindow)
 }
 
-// regular tells whether the times of observations repeat, in windows of the series' length or
+// regular reports whether the observation times have a period, in windows of the series' length or
 // shorter ones.
 func (s *cellSeries) regular() bool {
 	for _, steps := range append(shorterThan(s.steps), s.steps) {
@@ -346,12 +347,12 @@ func (s *cellSeries) regular() bool {
 	return false
 }
 
-// search is what repeats in windows. In those that are too long for a period, several of them
-// together repeat. So a period is looked for in shorter windows as well: one that is a part of
-// it, and that the longer ones cannot show, takes its place, and its windows are the series';
-// where there is neither that nor the same one, a period of few windows is none. Nor is one
-// that beats with something shorter, which is stronger, and which windows long enough cannot
-// show. There are to be so many heavy observations of each pair of hosts in a period.
+// search returns the period in windows. If windows are too long for a period, several periods
+// together repeat, so search tries shorter windows as well. A shorter period that divides the found
+// one and that the long windows cannot show replaces it, and its windows become the series'
+// windows. If shorter windows show neither such a period nor the same one, a period of few windows
+// is rejected. A period is also rejected if it may be a beat with a stronger, shorter one that the
+// long windows cannot show. Each pair of hosts must have ofPair heavy observations per period.
 func (s *cellSeries) search(ofPair float64) *pattern.Periodicity {
 	found, err := pattern.FindIn(s.shares(s.steps))
 	if err != nil || found == nil || !s.dense(found.Period, s.steps, ofPair) {
@@ -386,9 +387,9 @@ func (s *cellSeries) search(ofPair float64) *pattern.Periodicity {
 	return found
 }
 
-// stands tells whether the part of the shares' variance that repeats is more than twice what as
-// many observations have by chance: which connections they are of repeats as well, and the
-// states of these differ.
+// stands reports whether the periodic part of the shares' variance is more than twice the variance
+// that this many observations have by chance. The order of connections can repeat as well, and
+// connections differ in state.
 func (s *cellSeries) stands(r *pattern.Periodicity) bool {
 	var n, sum, squares float64
 	for _, shares := range s.shares(s.steps) {
@@ -400,7 +401,7 @@ func (s *cellSeries) stands(r *pattern.Periodicity) bool {
 	return r.Strength*(squares/n-mean*mean)*float64(s.crowd(s.steps)) >= 2*mean*(1-mean)
 }
 
-// shorterThan are the lengths of windows that are tried beside long ones, the longest first.
+// shorterThan returns the shorter window lengths to try, the longest first.
 func shorterThan(long int) (list []int) {
 	parts := min(long, perWindow)
 	for k := parts - 1; k > 0; k-- {
@@ -409,10 +410,10 @@ func shorterThan(long int) (list []int) {
 	return list
 }
 
-// dense tells whether there are enough observations in a period, so many windows of so many
-// steps long, for it to be one of load: of all pairs of hosts together and, as far as flows are
-// known, of each. What comes less often shows when senders send, and to whom: probes that take
-// turns meet a bottleneck whenever it is the turn of a pair behind it, however steady that is.
+// dense reports whether a period, given in windows of steps, has enough observations to be a period
+// of load: of all pairs of hosts together and, as far as flows are known, of each pair. Rarer
+// observations show when senders send and to whom. For example, probes that take turns meet a
+// bottleneck whenever a pair behind it has its turn, however steady the bottleneck is.
 func (s *cellSeries) dense(period float64, steps int, ofPair float64) bool {
 	var all uint64
 	known := 0
@@ -426,29 +427,30 @@ func (s *cellSeries) dense(period float64, steps int, ofPair float64) bool {
 		(s.pairRate == 0 || s.pairRate*float64(s.length(period, steps)) >= ofPair)
 }
 
-// mayBeat tells whether a period may be what turns of probes make together with windows that
-// are about as long, of which several fit into it.
+// mayBeat reports whether the period may be a beat between probe turns and windows of similar
+// length. Several windows fit into such a period.
 func (s *cellSeries) mayBeat(r *pattern.Periodicity) bool {
 	inWindow := s.pairRate * float64(s.length(1, s.steps))
 	return s.steps > 1 && inWindow > beatsWith && inWindow*r.Period < manyOfPair
 }
 
 const (
-	// perPair is how many heavy observations of a pair of hosts there have to be in a period:
-	// more than one, which a turn of probes has.
+	// perPair is the minimum number of heavy observations of a pair of hosts per period: more than
+	// the single one in a turn of probes.
 	perPair = 1.25
-	// fewTurns is how many turns may be taken for a period, where one is no whole number of
-	// windows.
+	// fewTurns is the maximum number of turns that may look like one period if a turn is not a
+	// whole number of windows.
 	fewTurns = 8
-	// beatsWith is how many heavy observations of a pair in a window are so many that their
-	// times may beat with windows, and manyOfPair more than beats have.
+	// From beatsWith heavy observations of a pair per window on, their times may beat with the
+	// windows; a beat has fewer than manyOfPair per period.
 	beatsWith  = 0.2
 	manyOfPair = 10
-	// sameMultiple is how far one period may be from a multiple of another, as a share of the
-	// multiple, and offMultiple at most, as a share of the period: any is near some multiple.
+	// sameMultiple is the maximum distance of a period from a multiple of another, as a share of
+	// the multiple; offMultiple bounds it as a share of the other period, since every period is
+	// near some multiple.
 	sameMultiple = 0.01
 	offMultiple  = 0.1
-	// fewWindows is how long a period has to be to be no mixture of a shorter one with
-	// windows.
+	// fewWindows is the minimum length, in windows, of a period that cannot be an alias of a
+	// shorter one.
 	fewWindows = 8
 )

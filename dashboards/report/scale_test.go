@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// rhythmsEnv asks for 100 seeds of what does not repeat, and names a file that what came of it
-// is added to; make accuracy sets it.
+// rhythmsEnv requests 100 seeds of aperiodic traffic and names a file for the results; make
+// accuracy sets it.
 const rhythmsEnv = "CSIGSCOPE_TEST_RHYTHMS"
 
 const (
 	seconds     = 1000 // windows of 1 ms
-	stretchOf   = 4096 // steps, as source.Memory holds them by default
-	inWindow    = 20   // observations of a window
-	aperiodics  = 100  // seeds of each kind, where make accuracy asks
-	seedsOfKind = 8    // else
+	stretchOf   = 4096 // steps, the default of source.Memory
+	inWindow    = 20   // observations per window
+	aperiodics  = 100  // seeds of each kind for make accuracy
+	seedsOfKind = 8    // seeds of each kind otherwise
 )
 
-// scalesOf are what is known of a cell, of which each window has a load: stretches of 1 ms
-// and of 20 ms, spread over the time, and all of it in steps of a length.
+// scalesOf returns the known steps of a cell with the given load per window: stretches of 1 ms and
+// of 20 ms, spread over the time, and the whole time in steps of the given length.
 func scalesOf(load []float64, step int, rng *rand.Rand) [][]cellSeries {
 	all := cellPart{make([]uint64, len(load)), make([]uint64, len(load))}
 	for i, v := range load {
@@ -36,7 +36,7 @@ func scalesOf(load []float64, step int, rng *rand.Rand) [][]cellSeries {
 	return scalesFrom(all, step, rng)
 }
 
-// scalesFrom are what is known of a cell that was observed in windows of 1 ms.
+// scalesFrom returns the known steps of a cell that was observed in windows of 1 ms.
 func scalesFrom(all cellPart, step int, rng *rand.Rand) [][]cellSeries {
 	var scales [][]cellSeries
 	windows := len(all.all)
@@ -58,7 +58,7 @@ func scalesFrom(all cellPart, step int, rng *rand.Rand) [][]cellSeries {
 	return append(scales, []cellSeries{whole})
 }
 
-// added are windows from one to another in steps of several.
+// added sums the windows between from and to in steps of several windows.
 func added(p cellPart, from, to, windows int) cellPart {
 	n := (to - from + windows - 1) / windows
 	out := cellPart{make([]uint64, n), make([]uint64, n)}
@@ -69,8 +69,8 @@ func added(p cellPart, from, to, windows int) cellPart {
 	return out
 }
 
-// jobLoad is busy for two fifths of each period. Steps are late by up to a tenth of it, or
-// periods are off by as much. The mean period is given.
+// jobLoad is busy for two fifths of each period. Either steps are late by up to a tenth of the
+// period, or periods vary by as much. It also returns the mean period.
 func jobLoad(windows int, period float64, wanders bool, rng *rand.Rand) (load []float64, mean float64) {
 	load = make([]float64, windows)
 	n, first, last := 0, 0.0, 0.0
@@ -94,8 +94,8 @@ func jobLoad(windows int, period float64, wanders bool, rng *rand.Rand) (load []
 	return load, (last - first) / float64(n-1)
 }
 
-// TestPeriodsOfLongCaptures: periods from 5 ms to 2 s are found within 1 % in a minute, and in
-// 10 minutes, where all of it is known in steps of 10 and 100 ms.
+// TestPeriodsOfLongCaptures checks that periods from 5 ms to 2 s are found within 1 % in a minute,
+// and in 10 minutes with the whole time in steps of 10 and 100 ms.
 func TestPeriodsOfLongCaptures(t *testing.T) {
 	t.Parallel()
 	worst := 0.0
@@ -126,7 +126,7 @@ func TestPeriodsOfLongCaptures(t *testing.T) {
 	t.Logf("off by %.2f %% at most", 100*worst)
 }
 
-// aperiodicLoads are of kinds of traffic without a period.
+// aperiodicLoads are traffic patterns without a period.
 var aperiodicLoads = map[string]func(rng *rand.Rand) func() float64{
 	"noise": func(rng *rand.Rand) func() float64 {
 		return rng.ExpFloat64
@@ -154,8 +154,8 @@ func onAndOff(length func(*rand.Rand) float64) func(*rand.Rand) func() float64 {
 	}
 }
 
-// TestNoPeriodInLongCaptures: of a hundred seeds of what does not repeat, at most one has a
-// period in any of the steps of time that are looked at.
+// TestNoPeriodInLongCaptures checks that at most one of a hundred aperiodic seeds gets a period at
+// any step length.
 func TestNoPeriodInLongCaptures(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(seedsOfKind)

@@ -7,8 +7,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// Summary is what the document says beside the verdict, in a few sentences: what repeats by signal is
-// told once.
+// Summary returns a few sentences beside the verdict. Each says something once for all signals.
 func (r *Report) Summary() []string {
 	var list []string
 	add := func(text string) {
@@ -23,7 +22,7 @@ func (r *Report) Summary() []string {
 	return list
 }
 
-// congested says how many cells were congested by each signal.
+// congested says how many cells were congested, by signal.
 func (r *Report) congested() string {
 	if len(r.Signals) == 0 {
 		return "No signal was measured."
@@ -49,7 +48,7 @@ func (r *Report) signalNames() string {
 	return strings.Join(names, ", ")
 }
 
-// repeating names the cell with the clearest period of the first signal that has one.
+// repeating names the cell with the clearest period, of the first signal that has one.
 func (r *Report) repeating() string {
 	for i := range r.Signals {
 		if list := r.Signals[i].Rhythms; len(list) > 0 {
@@ -77,8 +76,8 @@ func (r *Report) suffering() string {
 	return fmt.Sprintf("The flow that suffers most is %s to %s.", worst.Src, worst.Dst)
 }
 
-// Lead is the signal with the most heavy observations at the first place of the verdict, else the first
-// one: the others tell the same story, and are folded.
+// Lead returns the signal with the most heavy observations at the verdict's first place, or else
+// the first signal. The other signals describe the same congestion and are folded.
 func (r *Report) Lead() string {
 	if r.Verdict != nil && len(r.Verdict.Statements) > 0 {
 		for _, w := range r.Verdict.Statements[0].Worst {
@@ -101,10 +100,10 @@ func (r *Report) Rule() string {
 		100*r.OnsetRatio, 100*r.ClearRatio)
 }
 
-// namedFaults is how many protocol faults the summary names, the worst.
+// namedFaults is the maximum number of protocol faults that the summary names, worst first.
 const namedFaults = 3
 
-// faults says how many findings there are, and names the first ones.
+// faults says how many findings there are and names the first ones.
 func (r *Report) faults() string {
 	bad := map[string]int{}
 	var names []string
@@ -134,7 +133,7 @@ func (r *Report) faults() string {
 	return text + "."
 }
 
-// By says what evidence named the mode, with a space before; empty without a mode.
+// By names the evidence for the mode, after a space; it is empty without a mode.
 func (c *Cell) By() string {
 	if len(c.Evidence) == 0 {
 		return ""
@@ -143,7 +142,7 @@ func (c *Cell) By() string {
 	return " by " + phrases.Replace(strings.Join(c.Evidence, " and "))
 }
 
-// OfSet marks the share of a mode that is a set of ports, which have it together.
+// OfSet marks the share of a mode that is a set of ports, which holds for the whole set.
 func (c *Cell) OfSet() string {
 	if c.ModePorts > 1 {
 		return ", of the set"
@@ -151,7 +150,8 @@ func (c *Cell) OfSet() string {
 	return ""
 }
 
-// Unjudged says how many cells are not judged and what to do, empty where all are.
+// Unjudged says how many cells are not judged and what to do about it; it is empty if all are
+// judged.
 func (s *Signal) Unjudged() string {
 	if s.NotJudged == 0 {
 		return ""

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Sizes of drawings, in units of their own.
+// Sizes of drawings in SVG units.
 const (
-	heatWidth, heatRow = 1070.0, 16.0 // with the names
+	heatWidth, heatRow = 1070.0, 16.0 // including the names
 	letterWidth        = 5.6
 	longestName        = 48 // letters
 
@@ -16,8 +16,8 @@ const (
 	barsWidth, barsHeight                            = 120.0, 24.0
 )
 
-// heatSVG draws the time x location heatmap: a row each location, its colour as strong as
-// its share of a step's heavy observations.
+// heatSVG draws the heatmap of time and location: one row per location, with a color strength by
+// the location's share of the step's heavy observations.
 func heatSVG(h *Heat) template.HTML {
 	var b strings.Builder
 	height := heatRow * float64(len(h.Locations)+1)
@@ -54,7 +54,7 @@ func heatSVG(h *Heat) template.HTML {
 	return template.HTML(b.String())
 }
 
-// cut is the beginning of a long name.
+// cut shortens a long name.
 func cut(name string) string {
 	if letters := []rune(name); len(letters) > longestName {
 		return string(letters[:longestName-1]) + "…"
@@ -62,8 +62,8 @@ func cut(name string) string {
 	return name
 }
 
-// histogramSVG draws a distribution with its axis. Bars are of equal width, whatever range
-// of values they stand for; heavy ones have a colour of their own.
+// histogramSVG draws a distribution with its axis. Bars have equal widths regardless of their value
+// ranges; heavy bars have their own color.
 func histogramSVG(d *Distribution) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="histogram" viewBox="0 0 %g %g" role="img" aria-label="distribution">`, histogramWidth, histogramHeight+histogramLabels)
@@ -102,7 +102,7 @@ func (d *Distribution) beyond() string {
 	return "from"
 }
 
-// barsSVG draws the bars alone.
+// barsSVG draws the bars without an axis.
 func barsSVG(d *Distribution) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="bars" viewBox="0 0 %g %g" role="img" aria-label="distribution">`, barsWidth, barsHeight)
@@ -134,7 +134,7 @@ func (d *Distribution) bars(b *strings.Builder, width, height float64) {
 	}
 }
 
-// label is what a bar says when it is pointed at.
+// label returns the tooltip of a bar.
 func (d *Distribution) label(i int) string {
 	values := d.edges[i] + " to " + d.edges[i+1]
 	if d.edges[i+1] == "" {

@@ -11,28 +11,28 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query"
 )
 
-// Verdict says in words where the fabric chokes, as csigscope query verdict does.
+// Verdict says in words where the fabric is congested, like csigscope query verdict.
 type Verdict struct {
 	Kind       string      `json:"kind"`
 	Text       string      `json:"text"`
 	Notes      []string    `json:"notes"`
-	Statements []Statement `json:"statements"`         // the most heavy observations first
-	LeftOut    int         `json:"left_out,omitempty"` // places with fewer
+	Statements []Statement `json:"statements"`         // most heavy observations first
+	LeftOut    int         `json:"left_out,omitempty"` // places with fewer heavy observations
 }
 
-// Statement is about one place that limits cells.
+// Statement describes one place that limits cells.
 type Statement struct {
 	Text      string     `json:"text"`
 	Place     string     `json:"place"`
 	Kind      string     `json:"kind"`
 	State     string     `json:"state"` // at the end of the captures
-	First     *time.Time `json:"first"` // of the windows in which it was congested, null where it is not known
+	First     *time.Time `json:"first"` // start of the first and end of the last congested window; null if unknown
 	Last      *time.Time `json:"last"`
-	Heavy     uint64     `json:"heavy"` // observations of all signals
-	Share     float64    `json:"share"` // of all heavy observations
+	Heavy     uint64     `json:"heavy"` // observations over all signals
+	Share     float64    `json:"share"` // share of all heavy observations
 	Locations []string   `json:"locations"`
 	Cells     int        `json:"cells"`
-	Worst     []Worst    `json:"worst"` // by signal, the most heavy observations first
+	Worst     []Worst    `json:"worst"` // by signal, most heavy observations first
 }
 
 // Worst is the tightest value of a signal at a place.
@@ -45,7 +45,7 @@ type Worst struct {
 // maxStatements bounds the statements of a document.
 const maxStatements = 10
 
-// Ground is what a verdict needs beside the data.
+// Ground holds the inputs of a verdict beside the data.
 type Ground struct {
 	Names      Names
 	Groups     []fabric.Group
@@ -53,7 +53,7 @@ type Ground struct {
 	Thresholds aggregate.Thresholds
 }
 
-// Judge makes the verdict on captures, whose taps are known.
+// Judge returns the verdict on captures whose taps are known.
 func Judge(ctx context.Context, data Data, g *Ground, c *Coverage) (*Verdict, error) {
 	span := data.Span()
 	levels := make(map[aggregate.GroupID]fabric.Group, len(g.Groups))
@@ -72,7 +72,7 @@ func Judge(ctx context.Context, data Data, g *Ground, c *Coverage) (*Verdict, er
 	if err != nil {
 		return nil, fmt.Errorf("judge captures: %w", err)
 	}
-	// Times are those of windows.
+	// Times are aligned to windows.
 	ground.From, ground.To = windowsOf(ground.From, ground.To, span.Window)
 	for _, s := range signals {
 		rows := query.SignalRows{Signal: s, Recent: &query.Recent{Thresholds: g.Thresholds, Length: int64(span.Window), End: ground.To.UnixNano()}}
@@ -128,7 +128,7 @@ func timeOrNil(ns int64) *time.Time {
 	return &t
 }
 
-// producers are the taps, and those that say nothing, or too little to judge by.
+// producers returns the taps' coverage; silent taps include those with too little data to judge by.
 func (c *Coverage) producers() query.Producers {
 	p := query.Producers{Expected: len(c.Taps) + len(c.Silent), Covered: 1, Silent: append([]string{}, c.Silent...)}
 	for i := range c.Taps {
@@ -140,7 +140,7 @@ func (c *Coverage) producers() query.Producers {
 	return p
 }
 
-// Rest says how many places are left out, empty where there are none.
+// Rest says how many places are left out; it is empty if there are none.
 func (v *Verdict) Rest() string {
 	if v.LeftOut == 0 {
 		return ""
@@ -148,7 +148,7 @@ func (v *Verdict) Rest() string {
 	return fmt.Sprintf("Places with fewer heavy observations that are left out: %d.", v.LeftOut)
 }
 
-// Detail is the tightest value of each signal, in words.
+// Detail returns the tightest value of each signal in words.
 func (s *Statement) Detail() string {
 	var parts []string
 	for _, w := range s.Worst {

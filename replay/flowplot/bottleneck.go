@@ -13,13 +13,13 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// path is the 5-tuple of a flow without its protocol, in the direction of its data.
+// path is a flow's 5-tuple without the protocol, in the direction of its data.
 type path struct {
 	src, dst         netip.Addr
 	srcPort, dstPort uint16
 }
 
-// locator turns reflections into bottlenecks of flows.
+// locator finds the flows' bottlenecks in reflections.
 type locator struct {
 	run    *Run
 	fabric *fabric.Fabric
@@ -50,7 +50,7 @@ func (r *Run) addBottlenecks(f *fabric.Fabric, domain *csig.Domain, captures []s
 	return nil
 }
 
-// capture counts the reflections of one capture.
+// capture counts the reflections in one capture.
 func (l *locator) capture(name string) error {
 	r, err := capture.Open(name, capture.Options{})
 	if err != nil {
@@ -79,8 +79,8 @@ func (l *locator) capture(name string) error {
 	}
 }
 
-// observe counts a reflection of max(PD) in the flow and interval that it belongs
-// to. The packet that carries it travels against the flow.
+// observe counts a reflection of max(PD) in its flow and interval. The packet that carries it
+// travels against the flow.
 func (l *locator) observe(o *decode.Observation, timeNS int64) {
 	if o.Kind != decode.Reflection || o.Flags&decode.HasPorts == 0 || o.Tag.Signal() != csig.MaxDelay {
 		return

@@ -1,7 +1,6 @@
-// Package flowplot draws what a few flows of a simulated run did: their rates and
-// delays, as the simulator knows them, and the bottleneck of each, as csigscope sees
-// it. The bottlenecks come from reflections in the captures, read through the real
-// decoder and located in the fabric file: nothing of the truth has a part in them.
+// Package flowplot plots a few flows of a simulated run: their rates and delays from the simulator,
+// and each flow's bottleneck from the captures. The bottlenecks use only the reflections in the
+// captures, decoded and located by the fabric file, and nothing from the truth.
 //
 // It knows captures, flow traces and SVG. It must never know how a run was simulated.
 package flowplot

@@ -36,8 +36,8 @@ func readRun(t *testing.T, name string) *Run {
 	return r
 }
 
-// The congested hops of the fairness scenario are the bottlenecks that reflections
-// name, the victim's are both.
+// The reflections must name the congested hops of the fairness scenario as bottlenecks; the victim
+// has both.
 func TestBottlenecksOfFairness(t *testing.T) {
 	r := readRun(t, "fairness")
 	want := []map[string]bool{
@@ -65,7 +65,7 @@ func TestBottlenecksOfFairness(t *testing.T) {
 	}
 }
 
-// Rates are those of the bytes that arrived, and the two links carry what they can.
+// Rates count received bytes, and the two links are fully used.
 func TestTotals(t *testing.T) {
 	r := readRun(t, "fairness-e2e")
 	totals := r.Totals()

@@ -13,10 +13,10 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// MaxFlows is the most flows that a run may have to be plotted.
+// MaxFlows is the maximum number of flows in a plot.
 const MaxFlows = 64
 
-// Run is what the flows of a run did.
+// Run holds the flows of a run.
 type Run struct {
 	Interval time.Duration
 	Start    time.Time
@@ -29,11 +29,10 @@ type Flow struct {
 	Samples []Sample
 }
 
-// Sample is what a flow did in one interval.
+// Sample sums up a flow in one interval.
 type Sample struct {
 	truth.TraceSample
-	// Reflections of max(PD) and those that are heavy, by the location that they
-	// name.
+	// Reflections of max(PD), and the heavy ones by the location that they name.
 	Reflections uint64
 	Heavy       map[string]uint64
 }
@@ -95,8 +94,8 @@ func readFlows(path string) (*Run, error) {
 	return &r, nil
 }
 
-// Bottleneck is the location that most heavy reflections of the sample name, with
-// their number; the first in alphabetical order among equals, "" without any.
+// Bottleneck returns the location that most heavy reflections of the sample name, and their number.
+// On a tie it is the first in alphabetical order; without heavy reflections it is "".
 func (s *Sample) Bottleneck() (location string, n uint64) { return mode(s.Heavy) }
 
 func mode(counts map[string]uint64) (location string, n uint64) {

@@ -15,8 +15,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// Plot draws the flows of a run, which lies in a folder, into File beside it, and writes their
-// totals to w. Runs of more than MaxFlows flows are left at their trace.
+// Plot draws the flows of the run in dir into File in that folder, and writes their totals to w.
+// Runs of more than MaxFlows flows are not drawn; they only have a trace.
 func Plot(w io.Writer, dir, title string, flows int, captures []string) (err error) {
 	if flows > MaxFlows {
 		fmt.Fprintf(w, "%s says what each flow did; more than %d flows are not drawn\n", filepath.Join(dir, truth.TraceFile), MaxFlows)
@@ -39,18 +39,17 @@ func Plot(w io.Writer, dir, title string, flows int, captures []string) (err err
 	return nil
 }
 
-// Total is what a flow did in the second half of the run, when senders that react
-// have found their rates.
+// Total sums up a flow in the second half of the run, when reacting senders have found their rates.
 type Total struct {
 	Flow         *Flow
-	BitPerSecond float64       // data at the receiver, headers not included
-	RoundTrip    time.Duration // means
+	BitPerSecond float64       // data at the receiver, without headers
+	RoundTrip    time.Duration // mean, like WorstHop
 	WorstHop     time.Duration
 	Reflections  uint64
 	Heavy        map[string]uint64 // by location
 }
 
-// Totals are those of all flows, in their order.
+// Totals returns the totals of all flows, in their order.
 func (r *Run) Totals() []Total {
 	totals := make([]Total, len(r.Flows))
 	for i := range r.Flows {
@@ -80,8 +79,8 @@ func (r *Run) Totals() []Total {
 	return totals
 }
 
-// Ratio is the rate of the fastest flow divided by that of the slowest; 0 if that
-// one got nothing.
+// Ratio returns the rate of the fastest flow divided by that of the slowest, or 0 if the slowest
+// got nothing.
 func Ratio(totals []Total) float64 {
 	if len(totals) == 0 {
 		return 0
@@ -99,8 +98,8 @@ var blocks = []rune("▁▂▃▄▅▆▇█")
 
 const chartColumns = 32
 
-// WriteText writes a table of the flows' totals with a chart of each flow's rate
-// over the run, scaled to the fastest.
+// WriteText writes a table of the flows' totals with a chart of each flow's rate over the run,
+// scaled to the fastest flow.
 func (r *Run) WriteText(w io.Writer) error {
 	totals := r.Totals()
 	most := 0.0
@@ -123,7 +122,8 @@ func (r *Run) WriteText(w io.Writer) error {
 	return err
 }
 
-// bottleneck is the mode among heavy reflections, with its share of all.
+// bottleneck returns the location that most heavy reflections name, with its share of all
+// reflections.
 func (t *Total) bottleneck() string {
 	name, n := mode(t.Heavy)
 	if n == 0 {
@@ -132,7 +132,7 @@ func (t *Total) bottleneck() string {
 	return fmt.Sprintf("%s (%.0f %% of reflections)", name, 100*float64(n)/float64(t.Reflections))
 }
 
-// rates are the mean rates of a flow in columns of equal length.
+// rates returns a flow's mean rates in columns of equal length.
 func (r *Run) rates(f *Flow, columns int) []float64 {
 	columns = max(min(columns, len(f.Samples)), 1)
 	out := make([]float64, columns)

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// File is the name of the plot beside the captures.
+// File is the file name of the plot beside the captures.
 const File = "flows.svg"
 
-// Places and sizes in the figure, in pixels.
+// Positions and sizes in the figure, in pixels.
 const (
 	figureWidth = 960
 	left, right = 70, 250 // margins: axis, legend
@@ -25,20 +25,20 @@ const (
 	gridLines   = 4
 )
 
-// colours tell flows and locations apart, also for most who are colour-blind (after
-// Okabe and Ito).
+// colours distinguishes flows and locations, also for most color-blind readers (after Okabe and
+// Ito).
 var colours = []string{"#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#000000"}
 
 func colour(i int) string { return colours[i%len(colours)] }
 
-// dashes let lines be seen that lie below others.
+// dashes keeps lines visible that lie below others.
 var dashes = []string{"none", "none", "6 6", "2 4"}
 
 // panel is one chart over time.
 type panel struct {
 	title, unit string
 	value       func(r *Run, s *Sample) float64 // negative: no value
-	target      func(f *Flow) float64           // that senders have for it; 0: none
+	target      func(f *Flow) float64           // the senders' target; 0: none
 }
 
 var panels = []panel{
@@ -95,7 +95,7 @@ func text(w io.Writer, x, y int, anchor, s string) {
 	fmt.Fprintf(w, `<text x="%d" y="%d" text-anchor="%s">%s</text>`+"\n", x, y, anchor, html.EscapeString(s))
 }
 
-// x is the place of an interval's middle.
+// x returns the position of an interval's middle.
 func (r *Run) x(interval, of int) float64 {
 	return left + (float64(interval)+0.5)/float64(max(of, 1))*plotWidth
 }
@@ -135,7 +135,7 @@ func (r *Run) draw(w io.Writer, p *panel, y int) {
 	r.timeAxis(w, y+panelHeight)
 }
 
-// timeAxis labels the begin and the end of the run.
+// timeAxis labels the start and the end of the run.
 func (r *Run) timeAxis(w io.Writer, y int) {
 	text(w, left, y+16, "start", "0")
 	end := time.Duration(len(r.Flows[0].Samples)) * r.Interval
@@ -151,7 +151,7 @@ func (r *Run) legend(w io.Writer, y int) {
 	}
 }
 
-// strips draw the bottleneck of each flow over time, a colour for each location.
+// strips draws the bottleneck of each flow over time, with one color per location.
 func (r *Run) strips(w io.Writer, y int) {
 	text(w, left, y-8, "start", "bottleneck of each flow: the port that most heavy reflections name")
 	order := r.locations()
@@ -182,7 +182,7 @@ func (r *Run) strips(w io.Writer, y int) {
 	r.timeAxis(w, y+len(r.Flows)*(stripHeight+4))
 }
 
-// locations are the names of all bottlenecks, in alphabetical order.
+// locations returns the names of all bottlenecks in alphabetical order.
 func (r *Run) locations() []string {
 	names := map[string]bool{}
 	for i := range r.Flows {
@@ -195,7 +195,7 @@ func (r *Run) locations() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// niceStep is the least of 1, 2, 2.5, 5 times a power of ten that is not below v.
+// niceStep returns the smallest of 1, 2, 2.5, 5 times a power of ten that is not below v.
 func niceStep(v float64) float64 {
 	if v <= 0 {
 		return 1

@@ -1,7 +1,8 @@
-// Package persist stores a replay: its configuration, its captures as runs, its rows, the counts
-// of taps, findings, and the names of groups and locations.
+// Package persist stores a replay: its configuration, its captures as runs, its rows, tap counts,
+// findings, and the names of groups and locations.
 //
-// It knows the records of a store that a replay needs, and their order. It must never know SQL, or how captures are read.
+// It knows the store's records of a replay and their order. It must never know SQL, or how captures
+// are read.
 package persist
 
 import (
@@ -18,14 +19,14 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// Network is the configuration that rows are made under.
+// Network is the configuration under which rows are made.
 type Network struct {
 	Epoch  uint64
-	Text   string // of which the epoch is the hash
+	Text   string // the epoch is its hash
 	Fabric *fabric.Fabric
 }
 
-// Recorder is a replay whose blocks go to some sinks and, in Store, to a store as well.
+// Recorder is a replay that writes its blocks to sinks and, in Store, also to a store.
 type Recorder struct {
 	*replay.Replay
 	network Network
@@ -33,12 +34,12 @@ type Recorder struct {
 	db      *store.Store // nil until Store is called
 
 	naming    sync.Mutex
-	groups    uint64 // that fabric.Fabric.GroupsSince has returned
+	groups    uint64 // position for fabric.Fabric.GroupsSince
 	locations map[aggregate.LocationID]bool
 }
 
-// New checks the files of a replay (replay.New) whose blocks go to sinks. The configuration's
-// Sink and Taps are set here.
+// New checks the files of a replay (see replay.New) and sends its blocks to sinks. It sets the
+// configuration's Sink and Taps.
 func New(c replay.Config, n Network, sinks ...aggregate.Sink) (*Recorder, error) {
 	r := &Recorder{network: n, sinks: sinks, locations: make(map[aggregate.LocationID]bool)}
 	c.Sink, c.Taps = r, r.writeTaps
@@ -47,8 +48,8 @@ func New(c replay.Config, n Network, sinks ...aggregate.Sink) (*Recorder, error)
 	return r, err
 }
 
-// WriteBlock implements aggregate.Sink. Names are stored before the first rows that need them, so
-// that a replay under way can be asked for.
+// WriteBlock implements aggregate.Sink. It stores names before the first rows that need them, so
+// that a running replay can be queried.
 func (r *Recorder) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	if r.db != nil {
 		if err := r.writeNames(ctx, b.Location); err != nil {
@@ -58,8 +59,8 @@ func (r *Recorder) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	return r.sinks.WriteBlock(ctx, b)
 }
 
-// writeNames stores the groups that were met since it was called last and, where a location is
-// new, the locations.
+// writeNames stores the groups found since the last call and, if ids has a new location, all
+// locations.
 func (r *Recorder) writeNames(ctx context.Context, ids []uint64) error {
 	r.naming.Lock()
 	defer r.naming.Unlock()
@@ -79,13 +80,13 @@ func (r *Recorder) writeNames(ctx context.Context, ids []uint64) error {
 		r.locations[list[i].ID] = true
 	}
 	for _, id := range ids {
-		r.locations[aggregate.LocationID(id)] = true // no location, among others
+		r.locations[aggregate.LocationID(id)] = true // includes 0, which is no location
 	}
 	return nil
 }
 
-// Store calls run, which is to run the replay, and stores the rows. Until all of them are
-// stored, an earlier replay of the same captures stays the visible one. It is called once.
+// Store calls run, which must run the replay, and stores the rows. Until all rows are stored, an
+// earlier replay of the same captures remains visible. Store must be called once.
 func (r *Recorder) Store(ctx context.Context, db *store.Store, run func(context.Context) error) error {
 	if err := db.WriteEpoch(ctx, r.network.Epoch, r.network.Text); err != nil {
 		return err
@@ -103,7 +104,8 @@ func (r *Recorder) Store(ctx context.Context, db *store.Store, run func(context.
 	if err := db.Flush(ctx); err != nil {
 		return err
 	}
-	// All names once more: some are of no row, such as flows' groups and findings' locations.
+	// All names again, since some belong to no row, such as the flows' groups and the findings'
+	// locations.
 	if err := db.WriteGroups(ctx, r.network.Fabric.Groups()); err != nil {
 		return err
 	}
@@ -122,8 +124,8 @@ func runOf(s replay.Source) store.Run {
 	return store.Run{Source: s.Source, Mode: store.RunReplay, Name: filepath.Base(s.File)}
 }
 
-// Interrupted sorts the captures of a replay that ended early: those that are stored in part,
-// and those of which an earlier replay stays visible.
+// Interrupted sorts the captures of an interrupted replay into those stored in part and those of
+// which an earlier replay remains visible.
 func (r *Recorder) Interrupted(ctx context.Context, db *store.Store) (partial, earlier []string, err error) {
 	shown, err := db.PartialRuns(ctx)
 	if err != nil {
@@ -140,7 +142,7 @@ func (r *Recorder) Interrupted(ctx context.Context, db *store.Store) (partial, e
 	return partial, earlier, nil
 }
 
-// writeTaps stores the counts of a chunk's taps, and its findings.
+// writeTaps stores the tap counts and findings of a chunk.
 func (r *Recorder) writeTaps(ctx context.Context, list []replay.TapCounts) error {
 	if r.db == nil {
 		return nil
@@ -157,7 +159,7 @@ func (r *Recorder) writeTaps(ctx context.Context, list []replay.TapCounts) error
 	return errors.Join(r.db.WriteTaps(ctx, rows), r.db.WriteFindings(ctx, found))
 }
 
-// TapRow is the stored form of the counts of a chunk's tap.
+// TapRow returns the stored form of a tap's counts in a chunk.
 func TapRow(t *replay.TapCounts) store.TapRow {
 	c, seen, kinds := &t.Counts, &t.Tally, t.Tally.Found.Kinds()
 	row := store.TapRow{

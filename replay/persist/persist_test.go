@@ -11,7 +11,8 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// TestTapRow: counts go where they belong, and reasons that did not occur are left out.
+// TestTapRow checks that each count is in its column and that reasons with a count of 0 are left
+// out.
 func TestTapRow(t *testing.T) {
 	c := replay.TapCounts{
 		Source: aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}, Seq: 4, Name: "rack1", Tap: window.TapAt("receiver", 10),
@@ -34,7 +35,7 @@ func TestTapRow(t *testing.T) {
 	}
 }
 
-// TestNoFiles: a mistake in the files is reported before anything is stored.
+// TestNoFiles expects an error in the files before anything is stored.
 func TestNoFiles(t *testing.T) {
 	if _, err := New(replay.Config{Files: []string{t.TempDir() + "/missing.pcap"}}, Network{}); err == nil {
 		t.Error("a missing capture: no error")

@@ -25,63 +25,62 @@ import (
 	"github.com/csigscope/csigscope/replay/persist"
 )
 
-// captureResolutions are the windows that a report of captures is made of.
+// captureResolutions are the windows of a report on captures.
 var captureResolutions = Resolutions{Fine: time.Millisecond, Window: time.Second, Total: time.Minute}
 
-// Spill says when captures go through a store, since memory does not suffice.
+// Spill says when captures go through a store because memory does not suffice.
 type Spill string
 
-// When captures spill: where memory does not suffice and there is an engine, in any case, or
-// never.
+// Spill modes: if memory does not suffice and the engine is installed, always, or never.
 const (
 	SpillAuto   Spill = "auto"
 	SpillAlways Spill = "always"
 	SpillNever  Spill = "never"
 )
 
-// Names are those of a fabric.
+// Names resolves the names of a fabric.
 type Names interface {
 	report.Names
 	Locations() []fabric.Location
 }
 
-// Captures are the captures that a report is made of.
+// Captures are the inputs of a report.
 type Captures struct {
-	// Replay reads them; resolutions, the sink, Taps and Finding are set here. Fine rows are to
-	// be of all cells.
+	// Replay reads the captures. Report sets its resolutions, sink, Taps and Finding. Fine rows
+	// must cover all cells.
 	Replay replay.Config
-	// Examine looks at each observation; its files and its progress are set here.
+	// Examine inspects each observation. Report sets its files and progress.
 	Examine replay.ExamineConfig
 	Network persist.Network
 	Domain  *csig.Domain
 	Names   Names
-	Fabric  *fabric.Fabric // whose names they are
-	Taps    []string       // that are configured
+	Fabric  *fabric.Fabric // source of Names
+	Taps    []string       // configured taps
 	Limits  Limits
 
-	Thresholds aggregate.Thresholds // of the states of cells; the store's are to be the same
+	Thresholds aggregate.Thresholds // thresholds of cell states; the store must have the same ones
 
 	Spill Spill
-	// Store makes the empty store that captures spill into. leave ends and removes it.
+	// Store creates an empty store for spilled captures. leave closes and removes it.
 	Store func(context.Context) (db *store.Store, leave func() error, err error)
 
-	// Progress shows the bytes that are done, of a total, and a note, until stop is called.
+	// Progress shows the bytes read of total, and a note, until stop is called.
 	Progress func(total int64, poll func() (done int64, note string)) (stop func())
 	Notes    io.Writer // hints for people
 }
 
-// numbers are the aggregates of the captures.
+// numbers holds the captures' aggregates.
 type numbers struct {
 	data    report.Data
 	result  *replay.Result
 	taps    []report.Tap
 	unknown []string
-	leave   func() error // to be called when they have been read
+	leave   func() error // must be called after use
 }
 
-// Report makes the report, without its Files. The captures are read twice: for their aggregates,
-// and for findings; once more, through a store, where the aggregates do not fit into memory. Where
-// captures end early, there is a report of the readable part beside the error.
+// Report builds the report, without its Files. It reads the captures twice, for aggregates and for
+// findings, and a third time through a store if the aggregates exceed the memory. If captures end
+// early, it returns a report of the readable part together with the error.
 func (c *Captures) Report(ctx context.Context) (doc *report.Report, err error) {
 	n, err := c.numbers(ctx)
 	if err != nil {
@@ -99,7 +98,7 @@ func (c *Captures) Report(ctx context.Context) (doc *report.Report, err error) {
 	return doc, errors.Join(n.result.Cuts...)
 }
 
-// numbers are those from memory, or from a store where memory does not suffice.
+// numbers returns the aggregates from memory, or from a store if memory does not suffice.
 func (c *Captures) numbers(ctx context.Context) (*numbers, error) {
 	memory, n, err := c.inMemory(ctx)
 	if err != nil {
@@ -114,7 +113,7 @@ func (c *Captures) numbers(ctx context.Context) (*numbers, error) {
 			if full {
 				fmt.Fprintln(c.Notes, "the aggregates take more than --memory: reading the captures once more, through the embedded engine")
 			}
-			// The engine takes memory of its own: nothing holds the other from here on.
+			// The engine needs memory of its own, so memory must not be referenced after this line.
 			return c.stored(ctx, memory.Wanted(), memory.Sampler())
 		case c.Spill == SpillAlways || !errors.Is(err, chdb.ErrNoEngine):
 			return nil, err
@@ -128,7 +127,7 @@ func (c *Captures) numbers(ctx context.Context) (*numbers, error) {
 	return n, nil
 }
 
-// inMemory adds the captures up in memory.
+// inMemory aggregates the captures in memory.
 func (c *Captures) inMemory(ctx context.Context) (*Memory, *numbers, error) {
 	memory, taps := NewMemory(captureResolutions, c.Thresholds, c.Limits), &tapSums{}
 	r := c.replay(captureResolutions)
@@ -143,7 +142,7 @@ func (c *Captures) inMemory(ctx context.Context) (*Memory, *numbers, error) {
 	return memory, &numbers{data: memory, result: run.Result(), taps: taps.list, leave: func() error { return nil }}, nil
 }
 
-// stored replays the captures into a store, and asks there about the span.
+// stored replays the captures into a store and returns its aggregates over span.
 func (c *Captures) stored(ctx context.Context, span report.Span, samples report.Sampler) (_ *numbers, err error) {
 	db, leave, err := c.Store(ctx)
 	if err != nil {
@@ -178,7 +177,7 @@ func (c *Captures) stored(ctx context.Context, span report.Span, samples report.
 	return n, nil
 }
 
-// replay is the replay in windows of some resolutions.
+// replay returns the configuration of a replay at the given resolutions.
 func (c *Captures) replay(r Resolutions) replay.Config {
 	config := c.Replay
 	config.Resolutions = r.List()
@@ -186,7 +185,7 @@ func (c *Captures) replay(r Resolutions) replay.Config {
 	return config
 }
 
-// run replays, and shows how far it is.
+// run runs the replay and shows its progress.
 func (c *Captures) run(ctx context.Context, run *replay.Replay) error {
 	_, total, _ := run.Progress()
 	stop := c.Progress(max(total, 1), func() (int64, string) {
@@ -197,7 +196,7 @@ func (c *Captures) run(ctx context.Context, run *replay.Replay) error {
 	return run.Run(ctx)
 }
 
-// examine looks for findings.
+// examine searches the captures for findings.
 func (c *Captures) examine(ctx context.Context) (*replay.Examined, error) {
 	config := c.Examine
 	config.Files = c.Replay.Files
@@ -215,10 +214,10 @@ func (c *Captures) examine(ctx context.Context) (*replay.Examined, error) {
 	if e == nil {
 		return nil, err
 	}
-	return e, nil // how captures end was told of when they were added up
+	return e, nil // the aggregation has already reported how captures end
 }
 
-// write fills the document.
+// write fills in the document.
 func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*report.Report, error) {
 	doc := &report.Report{
 		Title: "CSIG report", GeneratedAt: time.Now().UTC(), From: time.Unix(0, e.From).UTC(), To: time.Unix(0, e.To).UTC(),
@@ -252,7 +251,7 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 	return doc, err
 }
 
-// countsOf counts packets and observations, by their outcome.
+// countsOf counts packets and observations by outcome.
 func countsOf(result *replay.Result, e *replay.Examined) []report.Count {
 	c := &result.Counts
 	list := []report.Count{{Name: "packets", N: result.Packets}}
@@ -273,7 +272,7 @@ func countsOf(result *replay.Result, e *replay.Examined) []report.Count {
 		report.Count{Name: "empty or invalid reflections", N: e.Decoded.EmptyReflections + e.Decoded.InvalidReflections, About: "of paths that are not CSIG-capable"})
 }
 
-// unknown lists open questions, and why they are open.
+// unknown lists gaps in knowledge with their reasons.
 func (c *Captures) unknown(result *replay.Result, e *replay.Examined) []string {
 	list := []string{}
 	say := func(count uint64, format string, a ...any) {
@@ -309,7 +308,7 @@ func (c *Captures) unknown(result *replay.Result, e *replay.Examined) []string {
 	return list
 }
 
-// reportTap is the report's form of a tap.
+// reportTap returns the report's form of a tap.
 func reportTap(t *store.TapRow, weight uint64) report.Tap {
 	one := report.Tap{
 		Name: t.Name, Place: t.Place, Interface: t.Interface, Weight: cmp.Or(weight, 1),
@@ -329,7 +328,7 @@ type tapSums struct {
 	list []report.Tap
 }
 
-// add adds the taps of a chunk.
+// add adds the taps' counts of a chunk.
 func (s *tapSums) add(_ context.Context, counts []replay.TapCounts) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package source makes the report of captures: it reads them for their numbers, in memory of
-// bounded size or in a store that it fills, which answer the same, and for what is wrong in them.
+// Package source builds the report on captures. It reads them once for their numbers, held in
+// bounded memory or in a store with the same results, and once for findings.
 //
-// It knows how much memory is for what, and how a report's numbers come about. It must never know
-// how they are shown.
+// It knows how a report's numbers are computed and how memory is divided. It must never know how
+// they are shown.
 package source
 
 import (
@@ -18,18 +18,18 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// What one entry takes, in bytes, with the empty slots of its map.
+// Size of one entry in bytes, including the empty slots of its map.
 const (
-	rowBytes  = 256 // of a cell and a location, in the total or in a step
-	codeBytes = 120 // of a cell, a window and a code
+	rowBytes  = 256 // a cell and location, in the total or in a step
+	codeBytes = 120 // a cell, window and code
 	flowBytes = 1024
-	pastBytes = 80 // of a cell and a window that it is judged by
+	pastBytes = 80 // a cell and window of judged states
 )
 
-// maxWindows is how many windows of distributions are told apart.
+// maxWindows is the maximum number of distribution windows.
 const maxWindows = 1024
 
-// Memory adds up blocks in memory. It is a Sink and, once all blocks are written, a
+// Memory aggregates blocks in memory. It is a Sink and, after all blocks are written, a
 // report.Data. Blocks may be written from several goroutines.
 type Memory struct {
 	total    *table.Table
@@ -41,29 +41,29 @@ type Memory struct {
 	samples  []*table.SampledSeries // the shortest steps first
 	maxSteps int
 	fine     time.Duration
-	window   time.Duration // of distributions, at best
+	window   time.Duration // shortest window of distributions
 }
 
 // Limits bound a Memory.
 type Limits struct {
-	Bytes uint64 // of all it holds, about
+	Bytes uint64 // of everything it holds, approximately
 	Steps int    // of the timeline, at least 2
 }
 
-// Resolutions are those of the blocks that a Memory, or the store of a Stored, is made of.
-// Blocks are to be of all cells.
+// Resolutions are the block resolutions that a Memory or the store of a Stored needs. Blocks must
+// cover all cells.
 type Resolutions struct {
-	Fine   time.Duration // of steps: a part of Window, or Window itself
-	Window time.Duration // of distributions
+	Fine   time.Duration // step: a divisor of Window, or Window itself
+	Window time.Duration // window of distributions
 	Total  time.Duration
 }
 
-// List has each of them once, ascending.
+// List returns each resolution once, ascending.
 func (r Resolutions) List() []time.Duration {
 	return slices.Compact([]time.Duration{r.Fine, r.Window, r.Total})
 }
 
-// NewMemory makes a Memory of blocks at the resolutions. Cells have their states by windows of
+// NewMemory returns a Memory for blocks at these resolutions. Cell states follow from windows of
 // Resolutions.Window and the thresholds.
 func NewMemory(r Resolutions, t aggregate.Thresholds, l Limits) *Memory {
 	entries := func(percent, bytes uint64) int { return int(max(l.Bytes/100*percent/bytes, 16)) }
@@ -94,7 +94,7 @@ func (m *Memory) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// Limited is what there was no room for, in words; empty if there was for everything.
+// Limited lists, in words, the data that exceeded the memory; it is empty if everything fit.
 func (m *Memory) Limited() []string {
 	var list []string
 	if m.total.Full() {
@@ -121,7 +121,7 @@ func (m *Memory) Limited() []string {
 	return list
 }
 
-// Wanted is the span that there would have been with memory enough.
+// Wanted returns the span as it would be with enough memory.
 func (m *Memory) Wanted() report.Span {
 	first, last := m.timeline.Extent()
 	return spanOf(first, last, table.StepFor(first, last, m.fine, m.maxSteps), table.StepFor(first, last, m.window, maxWindows))
@@ -157,7 +157,7 @@ func (m *Memory) Span() report.Span {
 	return spanOf(first, last, m.timeline.Step(), m.codes.Step())
 }
 
-// chosen are the cells of the signal, each of the kind that it is made of.
+// chosen returns the signal's cells, each with the kind (tags or reflections) that it consists of.
 func (m *Memory) chosen(s csig.Signal) map[aggregate.CellID]bool {
 	chosen := map[aggregate.CellID]bool{}
 	for _, c := range m.total.Total().Cells(s, nil) {
@@ -246,7 +246,7 @@ func indexOf(cells []aggregate.CellID) map[aggregate.CellID]int {
 // Codes implements report.Details.
 func (m *Memory) Codes(_ context.Context, s csig.Signal, cells []aggregate.CellID) (all []table.CodeCount, of [][]table.CodeCount, err error) {
 	chosen, index := m.chosen(s), indexOf(cells)
-	sums := map[table.CodeCount]uint64{} // by what is no count
+	sums := map[table.CodeCount]uint64{} // keyed by code, with N 0
 	of = make([][]table.CodeCount, len(cells))
 	m.codes.Each(s, func(c aggregate.CellID, n table.CodeCount) {
 		if !chosen[c] {
@@ -279,18 +279,18 @@ func (m *Memory) Flows(_ context.Context, s csig.Signal) ([]report.FlowStats, er
 	return list, nil
 }
 
-// What is held of a capture that is too long to be known in its finest steps throughout:
-// periods of few of these are found in stretches of them, longer ones in stretches of
-// longer steps, and those that are longer yet in the timeline.
+// Samples of a capture that is too long for the finest steps throughout. Short periods are found in
+// stretches of the finest steps, longer ones in stretches of longer steps, and the longest in the
+// timeline.
 const (
 	maxStretches = 4
-	longerSteps  = 20 // times the finest
-	samplesShare = 5  // percent of the memory, of each length of steps
+	longerSteps  = 20 // times the finest step
+	samplesShare = 5  // percent of the memory for each step length
 
-	leastStretch = 128 // steps that are enough to find anything in
+	leastStretch = 128 // minimum number of steps in a useful stretch
 )
 
-// newSamples are stretches that together are as many steps as the timeline has at most.
+// newSamples returns series whose stretches together have as many steps as the timeline's maximum.
 func newSamples(fine time.Duration, l Limits) (list []*table.SampledSeries) {
 	if l.Steps/maxStretches < leastStretch {
 		return nil
@@ -301,14 +301,14 @@ func newSamples(fine time.Duration, l Limits) (list []*table.SampledSeries) {
 	return list
 }
 
-// samples are stretches of what was observed from first to last, Unix ns.
+// samples holds stretches of the time from first to last, Unix ns.
 type samples struct {
 	list        []*table.SampledSeries // the shortest steps first
 	first, last int64
 }
 
-// Sampler knows the stretches of all blocks that are written, and holds nothing else of the
-// Memory.
+// Sampler returns the stretches after all blocks are written. It keeps no other part of the Memory
+// alive.
 func (m *Memory) Sampler() report.Sampler {
 	first, last := m.timeline.Extent()
 	return &samples{m.samples, first, last}
@@ -357,5 +357,5 @@ func (a *samples) Samples(_ context.Context, signal csig.Signal, cells []aggrega
 	return list, nil
 }
 
-// aligned is the start of the step that an instant is in.
+// aligned returns the start of the step that contains an instant.
 func aligned(at int64, step time.Duration) int64 { return at - at%int64(step) }

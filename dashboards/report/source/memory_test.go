@@ -14,7 +14,7 @@ import (
 
 var resolutions = source.Resolutions{Fine: time.Millisecond, Window: time.Second, Total: time.Minute}
 
-// write writes one observed window of a cell at all resolutions, as a shard does.
+// write writes one window of a cell at all resolutions, as a shard does.
 func write(t *testing.T, m *source.Memory, ms int64, src uint64, kind decode.Kind, heavy uint64) {
 	t.Helper()
 	for _, r := range resolutions.List() {
@@ -31,7 +31,7 @@ func write(t *testing.T, m *source.Memory, ms int64, src uint64, kind decode.Kin
 	}
 }
 
-// sums are the heavy observations of all steps, by location and by cell, and the codes.
+// sums returns the heavy observations of all steps, by location and by cell, and the codes.
 func sums(t *testing.T, m *source.Memory) (byLocation, byCell, codes uint64) {
 	t.Helper()
 	cells, err := m.Cells(t.Context(), csig.MaxDelay)
@@ -68,8 +68,8 @@ func sums(t *testing.T, m *source.Memory) (byLocation, byCell, codes uint64) {
 	return byLocation, byCell, codes
 }
 
-// TestMemoryChoosesKinds: a cell is made of its tags in every step, also in those that have
-// reflections alone.
+// TestMemoryChoosesKinds checks that a cell consists of its tags in every step, even in steps with
+// reflections only.
 func TestMemoryChoosesKinds(t *testing.T) {
 	t.Parallel()
 	m := source.NewMemory(resolutions, aggregate.DefaultThresholds(), source.Limits{Bytes: 1 << 24, Steps: 100})
@@ -84,11 +84,12 @@ func TestMemoryChoosesKinds(t *testing.T) {
 	}
 }
 
-// TestStatesByWindows: a cell is congested from a window on, until one is clear, whatever its sums say.
+// TestStatesByWindows checks that a cell is congested from an onset window until a clear one,
+// whatever its totals are.
 func TestStatesByWindows(t *testing.T) {
 	t.Parallel()
 	m := source.NewMemory(resolutions, aggregate.DefaultThresholds(), source.Limits{Bytes: 1 << 24, Steps: 100})
-	write(t, m, 0, 1, decode.Tag, 20) // all of 20
+	write(t, m, 0, 1, decode.Tag, 20) // 20 of 20
 	write(t, m, 0, 3, decode.Tag, 20)
 	for second := range int64(30) {
 		for n, heavy := range []uint64{0, 1} { // 2.5 % of 40: neither onset nor clear
@@ -107,7 +108,7 @@ func TestStatesByWindows(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: with too little memory steps are longer, and nothing is lost.
+// TestMemoryIsBounded checks that too little memory lengthens steps and loses nothing.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	m := source.NewMemory(resolutions, aggregate.DefaultThresholds(), source.Limits{Bytes: 1 << 17, Steps: 100_000})
@@ -125,7 +126,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestCodesBeyondMemory: what has no room in a single window is told of, to the observation.
+// TestCodesBeyondMemory checks that the codes that do not fit into a single window are reported
+// exactly.
 func TestCodesBeyondMemory(t *testing.T) {
 	t.Parallel()
 	m := source.NewMemory(resolutions, aggregate.DefaultThresholds(), source.Limits{Bytes: 1 << 17, Steps: 100_000})

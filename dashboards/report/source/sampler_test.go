@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// sampled writes 300 windows of so many cells into a Memory that holds all of the captures
-// in long steps alone.
+// sampled writes 300 windows of the given number of cells into a Memory that holds the whole time
+// in long steps only.
 func sampled(t *testing.T, bytes uint64, cells int) *source.Memory {
 	t.Helper()
 	m := source.NewMemory(resolutions, aggregate.DefaultThresholds(), source.Limits{Bytes: bytes, Steps: 1024})
@@ -28,8 +28,7 @@ func sampled(t *testing.T, bytes uint64, cells int) *source.Memory {
 	return m
 }
 
-// TestSamplerHoldsNoMemory: who keeps what is known of stretches leaves all else to the
-// garbage collector.
+// TestSamplerHoldsNoMemory checks that a sampler does not keep the rest of its Memory alive.
 func TestSamplerHoldsNoMemory(t *testing.T) {
 	t.Parallel()
 	memory, samples := func() (weak.Pointer[source.Memory], report.Sampler) {
@@ -47,8 +46,7 @@ func TestSamplerHoldsNoMemory(t *testing.T) {
 	}
 }
 
-// TestNoMemoryForStretches: stretches that there is no memory for are told of, with what
-// helps.
+// TestNoMemoryForStretches checks that stretches without memory are reported, with a hint.
 func TestNoMemoryForStretches(t *testing.T) {
 	t.Parallel()
 	const hint = "there was no memory for stretches in steps of 1ms: --memory"

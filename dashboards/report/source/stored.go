@@ -13,13 +13,12 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// maxStoredFlows is how many flows a store is asked for: some of them may be of another
-// kind than their cell.
+// maxStoredFlows is the maximum number of flows in a query; some of them may have another kind than
+// their cell.
 const maxStoredFlows = 1000
 
-// Stored asks a store that holds the captures of the report, and nothing else, in windows
-// of 1 s, of 1 min, and of a fine resolution. It is a report.Data, safe for concurrent use;
-// the store is its owner's to close.
+// Stored queries a store that holds only the report's captures, in windows of 1 s, of 1 min, and of
+// a fine resolution. It is a report.Data and safe for concurrent use. The caller closes the store.
 type Stored struct {
 	store *store.Store
 	fine  time.Duration
@@ -27,19 +26,19 @@ type Stored struct {
 	report.Sampler
 }
 
-// NewStored asks the store about a span: steps are a multiple of the fine resolution.
-// Samples of shorter steps are not in the store.
+// NewStored returns the store's data over a span. The span's steps must be multiples of the fine
+// resolution. Samples of shorter steps are not in the store, so the caller passes them.
 func NewStored(s *store.Store, fine time.Duration, span report.Span, samples report.Sampler) *Stored {
 	return &Stored{store: s, fine: fine, span: span, Sampler: samples}
 }
 
-// query is about the whole range, in windows of 1 min.
+// query covers the whole range in windows of 1 min.
 func (s *Stored) query(signal csig.Signal) store.Question {
 	from, to := s.minutes()
 	return store.Question{Signal: signal, From: from, To: to, Resolution: time.Minute}
 }
 
-// minutes are those that the span begins and ends in.
+// minutes returns the span, extended to whole minutes.
 func (s *Stored) minutes() (from, to time.Time) {
 	from = time.Unix(0, s.span.First).UTC().Truncate(time.Minute)
 	return from, time.Unix(0, s.span.Last).Add(s.span.Step).UTC().Truncate(time.Minute).Add(time.Minute)
@@ -67,7 +66,7 @@ func (s *Stored) Signals(ctx context.Context) ([]csig.Signal, error) {
 	return list, nil
 }
 
-// Cells implements report.Totals. States are those at the end of the last window of 1 s.
+// Cells implements report.Totals. States are those at the end of the last 1 s window.
 func (s *Stored) Cells(ctx context.Context, signal csig.Signal) ([]aggregate.CellStats, error) {
 	e, err := s.store.Extent(ctx)
 	if err != nil {
@@ -78,8 +77,7 @@ func (s *Stored) Cells(ctx context.Context, signal csig.Signal) ([]aggregate.Cel
 	})
 }
 
-// maxLocations is how many locations a store is asked for, those with most heavy
-// observations.
+// maxLocations is the maximum number of locations in a query, those with most heavy observations.
 const maxLocations = 10_000
 
 // Locations implements report.Totals.
@@ -146,8 +144,8 @@ func indexOfPairs(cells []aggregate.CellID) map[store.Cell]int {
 	return index
 }
 
-// inParts asks about all of the cells, or about half of them at a time where the answer has
-// more rows than the store gives.
+// inParts calls ask with all cells, or with halves of them as long as the store reports too many
+// rows.
 func inParts(cells []store.Cell, ask func([]store.Cell) error) error {
 	if len(cells) == 0 {
 		return nil
@@ -205,7 +203,7 @@ func (s *Stored) Flows(ctx context.Context, signal csig.Signal) ([]report.FlowSt
 	for i := range rows {
 		r := &rows[i]
 		if !r.Src.IsValid() {
-			continue // what all others come to
+			continue // the sum of all other flows
 		}
 		list = append(list, report.FlowStats{
 			Flow: flow.Flow{Src: r.Src.As16(), Dst: r.Dst.As16(), SrcPort: r.SrcPort, DstPort: r.DstPort, Proto: r.Proto},

@@ -107,8 +107,7 @@ func TestWorkloadsMakeTheirFlows(t *testing.T) {
 	}
 }
 
-// Run finds some errors only when it builds the network. A run that is shorter than its scenario
-// lists the workloads that never started.
+// A run that is shorter than its scenario lists the workloads that never started.
 func TestIdleWorkloadsAreReported(t *testing.T) {
 	s := tiny()
 	s.Workloads = append(slices.Clone(s.Workloads), s.Workloads[0])
