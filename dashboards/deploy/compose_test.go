@@ -26,7 +26,7 @@ func decode(t *testing.T, file string) (document object) {
 	return document
 }
 
-// at walks down maps; what is not there is nil.
+// at returns the value at a path of map keys, or nil.
 func at(v any, path ...string) any {
 	for _, key := range path {
 		m, _ := v.(object)
@@ -44,7 +44,7 @@ func services(t *testing.T) map[string]object {
 	return list
 }
 
-// TestComposeSchema holds the file against the schema of the Compose specification.
+// TestComposeSchema validates the file with the schema of the Compose specification.
 func TestComposeSchema(t *testing.T) {
 	errorsOf := func(document object) string {
 		text, err := json.Marshal(document)
@@ -57,7 +57,7 @@ func TestComposeSchema(t *testing.T) {
 	if out := errorsOf(document); out != "" {
 		t.Error(out)
 	}
-	// The check finds what it is for.
+	// The validator must find errors.
 	document["services"].(object)["page"].(object)["readonly"] = true
 	document["services"].(object)["collect"].(object)["cap_drop"] = "ALL"
 	out := errorsOf(document)
@@ -68,8 +68,8 @@ func TestComposeSchema(t *testing.T) {
 	}
 }
 
-// TestComposeReferences: services, volumes and files that are named exist, and variables
-// without a default are those of secrets.sh.
+// TestComposeReferences checks that all referenced services, volumes and files exist, and that
+// variables without a default are set by secrets.sh.
 func TestComposeReferences(t *testing.T) {
 	made := secrets(t)
 	all := services(t)
@@ -122,8 +122,8 @@ func TestComposeReferences(t *testing.T) {
 	}
 }
 
-// TestComposeSecurity: what is built here runs with nothing but what it needs, no secret
-// is in the file, and no port but the exporters' is open to other machines.
+// TestComposeSecurity checks that csigscope's own images run with minimal privileges, that the file
+// holds no secrets, and that only the exporters' port is open to other machines.
 func TestComposeSecurity(t *testing.T) {
 	for what, s := range services(t) {
 		if strings.HasPrefix(fmt.Sprint(s["image"]), "csigscope") {
@@ -154,12 +154,12 @@ func TestComposeSecurity(t *testing.T) {
 	}
 }
 
-// secretName tells a variable that holds a secret, rather than the path of one.
+// secretName reports whether a variable holds a secret, not the path of one.
 func secretName(variable string) bool {
 	return strings.Contains(variable, "PASSWORD") || strings.HasSuffix(variable, "TOKEN") || strings.HasSuffix(variable, "SECRET")
 }
 
-// checkImage wants a version of images that are not built here.
+// checkImage requires a version of images that are not built here.
 func checkImage(t *testing.T, image string) {
 	t.Helper()
 	repository, tag, versioned := strings.Cut(image, ":")

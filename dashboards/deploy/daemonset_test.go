@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/dashboards/typestest"
 )
 
-// TestDaemonSet has TypeScript check the manifest against the types of the Kubernetes API,
-// which refuse fields that they do not have.
+// TestDaemonSet type-checks the manifest with TypeScript against the types of the Kubernetes API,
+// which reject unknown fields.
 func TestDaemonSet(t *testing.T) {
 	errorsOf := func(document object) string {
 		text, err := json.Marshal(document)
@@ -27,8 +27,8 @@ func TestDaemonSet(t *testing.T) {
 	if out := errorsOf(document); out != "" {
 		t.Error(out)
 	}
-	// The types say nothing about these: a selector that misses its own pods, and rights
-	// beyond the one capability.
+	// The types do not cover a selector that misses its own pods, or privileges beyond the one
+	// capability.
 	for key, value := range at(document, "spec", "selector", "matchLabels").(object) {
 		if at(document, "spec", "template", "metadata", "labels", key) != value {
 			t.Errorf("the selector wants %s: %v, which the pods lack", key, value)
@@ -38,7 +38,7 @@ func TestDaemonSet(t *testing.T) {
 	if err != nil || string(security) != `{"add":["NET_RAW"],"drop":["ALL"]}` || at(pod, "securityContext", "runAsNonRoot") != true {
 		t.Errorf("capabilities %s, pod %v (%v)", security, pod["securityContext"], err)
 	}
-	// The check finds mistakes of each kind.
+	// The check must find errors of each kind.
 	for want, mistake := range map[string]func(pod, container object){
 		"hostNetworks":                    func(pod, _ object) { pod["hostNetworks"] = true },
 		"not assignable to type 'number'": func(pod, _ object) { pod["terminationGracePeriodSeconds"] = "60s" },

@@ -13,12 +13,12 @@ import (
 
 var write = flag.Bool("write", false, "write the generated files")
 
-// users of the store, and what each may do.
+// users maps the store's users to their access.
 var users = map[string]store.Access{
 	"store_owner": store.AccessOwner, "store_writer": store.AccessWriter, "store_page": store.AccessReader, "grafana": store.AccessReader,
 }
 
-// TestGenerated holds the checked-in statements against those of the store.
+// TestGenerated compares the checked-in grants with the store's statements.
 func TestGenerated(t *testing.T) {
 	for user, access := range users {
 		statements, err := store.Grants{User: user, Access: access}.Statements()

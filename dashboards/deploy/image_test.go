@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-const root = "../.." // of the repository, which images are built from
+const root = "../.." // of the repository, the images' build context
 
 // stage is one image of a Containerfile.
 type stage struct {
@@ -40,8 +40,8 @@ func stages(t *testing.T) map[string]stage {
 	return all
 }
 
-// TestImages: both images are the binary, certificates and a folder for state, run by
-// nobody; what is copied exists, and the one capability is in the one image.
+// TestImages checks that both images hold only the binary, certificates and a state folder, and run
+// as an unprivileged user; that copied files exist; and that only one image has the capability.
 func TestImages(t *testing.T) {
 	all := stages(t)
 	if base := all["base"]; base.from != "scratch" || !slices.Contains(base.lines, "USER 65532:65532") ||
@@ -76,7 +76,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// goBuild is how the image builds the binary.
+// goBuild returns the image's build command.
 func goBuild(t *testing.T) string {
 	t.Helper()
 	for _, line := range stages(t)["build"].lines {
@@ -88,7 +88,7 @@ func goBuild(t *testing.T) string {
 	return ""
 }
 
-// TestStatic: nothing is linked that wants a libc, and what differs compiles.
+// TestStatic checks that no dependency needs a libc and that the static variants compile.
 func TestStatic(t *testing.T) {
 	if !strings.Contains(goBuild(t), " -tags static ") {
 		t.Fatalf("builds with %s", goBuild(t))
@@ -111,8 +111,8 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// TestStaticBinary builds the binary as the image does, which takes a minute: it has to
-// run where there is nothing else.
+// TestStaticBinary builds the binary as the image does, which takes a minute, and runs it without
+// any other files.
 func TestStaticBinary(t *testing.T) {
 	if os.Getenv("CSIGSCOPE_TEST_STATIC") == "" {
 		t.Skip("SKIPPED: builds csigscope anew: run make static")
@@ -138,7 +138,7 @@ func TestStaticBinary(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), "v0.0.0-image") {
 		t.Errorf("%v: %s", err, text)
 	}
-	// What it cannot do it says.
+	// Commands that need the engine must say so.
 	cmd = exec.CommandContext(t.Context(), out, "replay", "--scenario", "quickstart")
 	cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+t.TempDir())
 	if text, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(text), "built statically") || !strings.Contains(string(text), "--store clickhouse://") {

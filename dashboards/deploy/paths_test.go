@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// mounted finds out what a container sees at a path: "" where nothing is mounted, else
-// whether it is there. Volumes are empty at first, and have everything.
-type mounted map[string]func(file string) bool // by the folder that they are mounted at
+// mounted maps mount points to functions that report whether a file exists there. Volumes are empty
+// at first and accept every file.
+type mounted map[string]func(file string) bool // by mount point
 
 func (m mounted) has(file string) (there, known bool) {
 	for at, holds := range m {
@@ -33,7 +33,7 @@ func folder(dir string) func(string) bool {
 	}
 }
 
-// absolute are paths in what containers are told and in the files that they read.
+// absolute matches the paths in the containers' arguments and files.
 var absolute = regexp.MustCompile(`(?:^|[\s="'\[{:])(/(?:etc|run|var|prometheus|provision)[\w./*-]*)`)
 
 func paths(text string) (list []string) {
@@ -43,10 +43,10 @@ func paths(text string) (list []string) {
 	return list
 }
 
-// read by the containers of that name, besides what they are told.
+// file that each container reads, besides its arguments
 var reads = map[string]string{"collect": "config/csigscope.yaml", "prometheus": "prometheus/prometheus.yaml", "grafana": "../grafana/provisioned/provisioning/dashboards/csigscope.yaml"}
 
-// checkPaths: whatever a container looks for is mounted, and there.
+// checkPaths checks that all of a container's paths are mounted and exist.
 func checkPaths(t *testing.T, what, told, file string, mounts mounted) {
 	t.Helper()
 	if file != "" {
@@ -82,7 +82,7 @@ func TestComposePaths(t *testing.T) {
 	}
 }
 
-// TestPathsFail: the checks find what is missing.
+// TestPathsFail checks that missing paths are found.
 func TestPathsFail(t *testing.T) {
 	mounts := mounted{"/etc/csigscope": folder("config"), "/data": anything}
 	for file, want := range map[string][2]bool{

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestPrometheus has promtool check the configuration with the rules and targets that are
-// mounted.
+// TestPrometheus runs promtool on the configuration with the mounted rules and targets.
 func TestPrometheus(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -27,7 +26,7 @@ func TestPrometheus(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.NewReplacer("/etc/prometheus-rules", mounted, "/etc/prometheus/targets", targets).Replace(string(read(t, "prometheus/prometheus.yaml")))
-	// The alerts ask for this name.
+	// The alerts use this job name.
 	if !strings.Contains(text, "scrape_configs:\n- job_name: csigscope\n") {
 		t.Error("scrapes no job csigscope first")
 	}

@@ -13,14 +13,14 @@ import (
 	"testing"
 )
 
-// madeSecrets are what secrets.sh leaves.
+// madeSecrets is the output of secrets.sh.
 type madeSecrets struct {
 	dir       string
 	variables []string // of .env
 	values    []string
 }
 
-// secrets runs secrets.sh in a folder of the test's own.
+// secrets runs secrets.sh in a temporary folder.
 func secrets(t *testing.T) madeSecrets {
 	t.Helper()
 	m := madeSecrets{dir: t.TempDir()}
@@ -38,7 +38,7 @@ func secrets(t *testing.T) madeSecrets {
 	return m
 }
 
-// TestSecrets: what the script makes does for those who read it, and nobody else does.
+// TestSecrets checks that the script's output works for its readers and that others cannot read it.
 func TestSecrets(t *testing.T) {
 	m := secrets(t)
 	if out, err := exec.CommandContext(t.Context(), filepath.Join(m.dir, "secrets.sh")).CombinedOutput(); err == nil {

@@ -17,9 +17,8 @@ import (
 
 func TestMain(m *testing.M) { chdbtest.Main(m) }
 
-// TestUsers runs the script that makes users against a stand-in for the client, and has
-// the engine parse all that it is told. The embedded engine manages no users, so the
-// statements are not run.
+// TestUsers runs the script that creates users with a fake client, and parses its statements with
+// the engine. The embedded engine cannot manage users, so the statements are not executed.
 func TestUsers(t *testing.T) {
 	dir := t.TempDir()
 	told := filepath.Join(dir, "told.sql")

@@ -18,7 +18,7 @@ const (
 	testsFile = "alerts/csigscope.tests.yaml"
 )
 
-// rules is what Prometheus reads.
+// rules is the rules file as Prometheus parses it.
 type rules struct {
 	Groups []struct {
 		Name  string  `yaml:"name"`
@@ -47,7 +47,7 @@ func readYAML[T any](t *testing.T, file string) T {
 	return v
 }
 
-// promtool runs Prometheus' own checks; without it the test fails in CI.
+// promtool runs Prometheus' own checks. If promtool is missing, the test fails in CI.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
@@ -62,8 +62,8 @@ func promtool(t *testing.T, args ...string) {
 	}
 }
 
-// TestAlerts runs the alerts' unit tests. These compare labels and summaries; runbooks
-// are left out, since promtool would want them repeated.
+// TestAlerts runs the alerts' unit tests. They compare labels and summaries; runbooks are removed
+// first, since promtool would require them in every expectation.
 func TestAlerts(t *testing.T) {
 	promtool(t, "check", "rules", rulesFile)
 	all := readYAML[rules](t, rulesFile)
@@ -90,8 +90,8 @@ func TestAlerts(t *testing.T) {
 	promtool(t, "test", "rules", filepath.Join(dir, filepath.Base(testsFile)))
 }
 
-// TestAlertsComplete: alerts name metrics that exist, say what to do, and are each tested
-// in both directions.
+// TestAlertsComplete checks that alerts use existing metrics, say what to do, and are each tested
+// firing and not firing.
 func TestAlertsComplete(t *testing.T) {
 	known := map[string]bool{}
 	for _, f := range metrics.All() {

@@ -12,7 +12,7 @@ import (
 
 var write = flag.Bool("write", false, "write the generated files again")
 
-// TestGenerated holds ALERTS.md, which the alerts' runbook_url lead to, against the rules.
+// TestGenerated compares ALERTS.md, the target of the alerts' runbook_url, with the rules.
 func TestGenerated(t *testing.T) {
 	const file = "ALERTS.md"
 	groups, err := metrics.Rules()
@@ -32,8 +32,8 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// alertsDocument has a paragraph for each alert. Its anchor is the name as alerts have it, which
-// links can be made of.
+// alertsDocument returns a section for each alert. Its anchor is the alert's name, so that alerts
+// can link to it.
 func alertsDocument(groups []metrics.RuleGroup) string {
 	var b strings.Builder
 	b.WriteString(`# Alerts

@@ -14,25 +14,25 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// API is who has asked the query API, and what became of it.
+// API counts the clients and requests of the query API.
 type API struct {
 	edge.Stats
-	Watchers int    // that wait or watch
-	Lagging  uint64 // times that one was told so
-	// Slow and Crowded are watchers that were cut: one event took too long, or did so while others
-	// waited for memory.
+	Watchers int    // clients that wait or watch
+	Lagging  uint64 // times that a watcher was told that it lags
+	// Slow and Crowded count disconnected watchers: one event took too long to send, or it did so
+	// while other watchers waited for memory.
 	Slow, Crowded uint64
 }
 
-// APICollector exports what the query API counts.
+// APICollector exports the query API's counters.
 type APICollector struct {
 	Collector
 	took *family
 	from func() API
 }
 
-// NewAPI exports requests to the query API by endpoint, who was refused and why, and what
-// answers have taken of the store.
+// NewAPI exports requests to the query API by endpoint, refused requests by reason, and the store's
+// work for answers.
 func NewAPI(read func() API) *APICollector {
 	a := &APICollector{from: read}
 	requests := a.counter("api_requests_total", "Requests to the query API, by endpoint and status.", "endpoint", "code")
@@ -78,7 +78,7 @@ func (a *APICollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// constHistogram is a histogram of counts by class; the last class has no bound.
+// constHistogram returns a histogram of counts by class; the last class is unbounded.
 func constHistogram(f *family, bounds []time.Duration, counts []uint64, sum time.Duration, labels ...string) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(bounds))
 	total := uint64(0)
@@ -91,7 +91,7 @@ func constHistogram(f *family, bounds []time.Duration, counts []uint64, sum time
 	return prometheus.MustNewConstHistogram(f.desc, total, math.Max(sum.Seconds(), 0), buckets, labels...)
 }
 
-// HTTP counts the requests that a server answers.
+// HTTP counts the requests to a server.
 type HTTP struct {
 	c        Collector
 	requests *prometheus.CounterVec
@@ -99,7 +99,7 @@ type HTTP struct {
 	flying   prometheus.Gauge
 }
 
-// NewHTTP makes the counters; Count uses them.
+// NewHTTP returns counters for Count.
 func NewHTTP() *HTTP {
 	h := new(HTTP)
 	requests := h.c.counter("http_requests_total", "Requests that were answered, by status.", "code")
@@ -113,13 +113,13 @@ func NewHTTP() *HTTP {
 	return h
 }
 
-// Count counts what next answers.
+// Count wraps next and counts its requests.
 func (h *HTTP) Count(next http.Handler) http.Handler {
 	return promhttp.InstrumentHandlerInFlight(h.flying,
 		promhttp.InstrumentHandlerCounter(h.requests, promhttp.InstrumentHandlerDuration(h.duration, next)))
 }
 
-// Families are what is exported.
+// Families returns the exported families.
 func (h *HTTP) Families() []Family { return h.c.Families() }
 
 // Describe implements prometheus.Collector.

@@ -11,17 +11,17 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// Type is what kind of number a metric is, as the exposition names it.
+// Type is a metric type as named in the exposition.
 type Type string
 
-// The types.
+// Metric types.
 const (
 	Counter   Type = "counter"
 	Gauge     Type = "gauge"
 	Histogram Type = "histogram"
 )
 
-// Family is all that is exported under one name.
+// Family describes the metrics exported under one name.
 type Family struct {
 	Name   string
 	Type   Type
@@ -29,20 +29,20 @@ type Family struct {
 	Help   string
 }
 
-// A family is a Family that can be exported.
+// family is a Family that can be exported.
 type family struct {
 	Family
 	desc *prometheus.Desc
 }
 
-// Collector exports what a snapshot says at each scrape. It is safe for concurrent use
-// if its snapshot function is.
+// Collector exports a snapshot at each scrape. It is safe for concurrent use if its snapshot
+// function is.
 type Collector struct {
 	families []*family
 	read     func(emit)
 }
 
-// emit takes one number. Labels are in the order of the family's.
+// emit exports one number. Labels have the order of the family's labels.
 type emit func(f *family, v float64, labels ...string)
 
 func (c *Collector) counter(name, help string, labels ...string) *family {
@@ -60,7 +60,7 @@ func (c *Collector) add(t Type, name, help string, labels []string) *family {
 	return f
 }
 
-// Families are what the collector exports.
+// Families returns the exported families.
 func (c *Collector) Families() []Family {
 	list := make([]Family, len(c.families))
 	for i, f := range c.families {
@@ -76,8 +76,8 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Of two numbers with the same name and labels
-// the first one counts: a repetition would fail the whole scrape.
+// Collect implements prometheus.Collector. Of several numbers with the same name and labels, it
+// exports the first one, since a duplicate would fail the whole scrape.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	seen := make(map[string]bool)
 	c.read(func(f *family, v float64, labels ...string) {
@@ -97,10 +97,10 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	})
 }
 
-// maxLabel bounds the bytes of a label's value: some come from other machines.
+// maxLabel is the maximum length of a label value in bytes, since some come from other machines.
 const maxLabel = 128
 
-// label makes a value fit for the exposition.
+// label makes a value valid for the exposition.
 func label(s string) string {
 	if len(s) > maxLabel {
 		s = s[:maxLabel]
@@ -108,7 +108,7 @@ func label(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// seconds turns nanoseconds into the base unit.
+// seconds converts nanoseconds to the base unit.
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 func flag(b bool) float64 {
@@ -118,21 +118,21 @@ func flag(b bool) float64 {
 	return 0
 }
 
-// MaxProducers bounds the values of the labels tap, producer and exporter: those that
-// were there first have a name of their own.
+// MaxProducers bounds the values of the labels tap, producer and exporter. The first ones keep
+// labels of their own; the others share Other.
 const MaxProducers = 256
 
-// Other is the label of everything past a bound.
+// Other is the label of everything beyond a bound.
 const Other = "other"
 
-// first gives names to what comes first, for good, so that a counter named Other never
-// goes back because something left it. Safe for concurrent use.
+// first assigns labels to the first names, permanently, so that a counter labeled Other never
+// decreases because a name left it. It is safe for concurrent use.
 type first struct {
 	mu    sync.Mutex
 	named map[string]bool
 }
 
-// name is the label for something of that name.
+// name returns the label of a name.
 func (f *first) name(s string) string {
 	s = label(s)
 	f.mu.Lock()
@@ -149,13 +149,13 @@ func (f *first) name(s string) string {
 	return s
 }
 
-// sums adds up counters by label, in the order of their first appearance.
+// sums adds up counters by label, in the order of first appearance.
 type sums[T any] struct {
 	order []string
 	of    map[string]*T
 }
 
-// at is the sum for a label, to be added to.
+// at returns the sum of a label, for updates.
 func (s *sums[T]) at(name string) *T {
 	if s.of == nil {
 		s.of = make(map[string]*T)
@@ -167,11 +167,11 @@ func (s *sums[T]) at(name string) *T {
 	return s.of[name]
 }
 
-// described is what every collector of this package has.
+// described is implemented by every collector of this package.
 type described interface{ Families() []Family }
 
-// All are the families of every collector, in the order of the pipeline. Which of them a
-// process exports depends on what it runs.
+// All returns the families of every collector, in the order of the pipeline. Which of them a
+// process exports depends on its tasks.
 func All() []Family {
 	var all []Family
 	for _, c := range []described{
@@ -184,8 +184,7 @@ func All() []Family {
 	return all
 }
 
-// Unit is that of a family's numbers, by the convention of its name: seconds, bytes,
-// ratio, or nothing for counts.
+// Unit returns the unit of a family's numbers by its name: seconds, bytes, ratio, or "" for counts.
 func (f *Family) Unit() string {
 	name := strings.TrimSuffix(f.Name, "_total")
 	for _, unit := range []string{"seconds", "bytes", "ratio"} {

@@ -16,13 +16,12 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge"
 )
 
-// now is when the tests scrape.
+// now is the time of the tests' scrapes.
 var now = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 
 func clock() time.Time { return now }
 
-// everything is one of each collector over a pipeline in which all has happened, every
-// number unlike the others.
+// everything returns one of each collector. All numbers are set, and all are different.
 func everything() []prometheus.Collector {
 	return []prometheus.Collector{
 		metrics.NewBuild("v1.2.3", "go1.26"), metrics.NewTaps(taps), metrics.NewMirrors(mirrors), metrics.NewDecode(decoded), metrics.NewAggregate(counts),
@@ -76,7 +75,7 @@ func producers() []metrics.Producer {
 	return []metrics.Producer{
 		{Name: "eth0", Observed: now.Add(-1500 * time.Millisecond).UnixNano(), StateBytes: 401},
 		{Name: "eth1", StateBytes: 402},
-		// A second ring of the same tap: the one that is further behind counts.
+		// A second ring of the same tap: the ring that lags more counts.
 		{Name: "eth0", Observed: now.Add(-2500 * time.Millisecond).UnixNano(), StateBytes: 403},
 	}
 }

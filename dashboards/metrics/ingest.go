@@ -6,37 +6,36 @@ import (
 	"time"
 )
 
-// An Exporter is one identity that hands in partials or observations over the network.
+// Exporter describes one identity that sends partials or observations over the network.
 type Exporter struct {
 	Name string
-	// LastSeen is the time of its last request; the zero Time for one that is configured
-	// and has not come yet.
+	// LastSeen is the time of its last request; zero for a configured exporter that has sent none
+	// yet.
 	LastSeen time.Time
-	// ClockOffset is how far its clock is ahead of the collector's; 0 where that is not
-	// known.
+	// ClockOffset is how far its clock is ahead of the collector's; 0 if unknown.
 	ClockOffset time.Duration
 
 	Requests, Bytes          uint64
-	Items, Rows              uint64 // stored blocks and batches, and the rows in them
+	Items, Rows              uint64 // stored blocks and batches, and their rows
 	Observations             uint64 // in stored items
-	Overflowed               uint64 // observations that its key limit put into overflow rows
-	Flows, FoldedFlows       uint64 // rows of flows in stored items; those that its limit put into rests
-	Findings                 uint64 // rows of findings in stored items
-	Contested                uint64 // names that it describes otherwise than others
-	Repeated, Undone, Denied uint64 // items answered before, to be sent again, refused
+	Overflowed               uint64 // observations in overflow rows because of its key limit
+	Flows, FoldedFlows       uint64 // flow rows in stored items; flow rows folded into a rest because of its limit
+	Findings                 uint64 // finding rows in stored items
+	Contested                uint64 // names that it describes differently from other sources
+	Repeated, Undone, Denied uint64 // items already acknowledged, to be sent again, refused
 }
 
-// Ingest is what a collector has taken from exporters.
+// Ingest counts a collector's input from exporters.
 type Ingest struct {
 	Exporters []Exporter
-	Refused   map[string]uint64 // requests, connections, names, items and findings, by a fixed set of reasons
-	// Names are those of exporters that the collector remembers, and NamesForgotten those that
-	// gave way to others.
+	Refused   map[string]uint64 // requests, connections, names, items and findings by reason, a fixed set
+	// Names counts the exporters' names in the collector's memory, NamesForgotten those evicted for
+	// others.
 	Names          int
 	NamesForgotten uint64
 }
 
-// NewIngest exports what exporters hand in, each of them, and what was refused.
+// NewIngest exports the input by exporter, and refusals by reason.
 func NewIngest(read func() Ingest) *Collector {
 	c := new(Collector)
 	named := new(first)
@@ -98,9 +97,9 @@ func NewIngest(read func() Ingest) *Collector {
 	return c
 }
 
-// worsen takes over what is worse with another exporter of the same label.
+// worsen takes the worse values of two exporters with the same label.
 func (e *Exporter) worsen(o *Exporter) {
-	if e.Name == "" { // the first one
+	if e.Name == "" { // first use
 		e.Name, e.LastSeen, e.ClockOffset = o.Name, o.LastSeen, o.ClockOffset
 		return
 	}
@@ -112,33 +111,32 @@ func (e *Exporter) worsen(o *Exporter) {
 	}
 }
 
-// Peers are the windows that the collectors of a fleet share.
+// Peers counts the windows that the collectors of a fleet share.
 type Peers struct {
 	Sent     []SentPeer
 	Received []ReceivedPeer
 }
 
-// A SentPeer is a collector that gets this one's windows.
+// SentPeer is a collector that receives this one's windows.
 type SentPeer struct {
-	Name         string // its URL
-	Up           bool   // the last request did not fail
+	Name         string // the peer's URL
+	Up           bool   // the last request succeeded
 	Blocks, Rows uint64
 	Bytes        uint64            // uncompressed
 	Waiting      int               // bytes
-	Dropped      map[string]uint64 // blocks, by a fixed set of reasons
-	Provisional  map[string]uint64 // provisional rows of parts, by a fixed set of results
+	Dropped      map[string]uint64 // blocks by reason, a fixed set
+	Provisional  map[string]uint64 // provisional rows of parts by result, a fixed set
 }
 
-// A ReceivedPeer is a collector whose windows this one gets.
+// ReceivedPeer is a collector that sends its windows to this one.
 type ReceivedPeer struct {
-	Name         string // by which it is known here
+	Name         string // the peer's name here
 	LastSeen     time.Time
 	Blocks, Rows uint64
-	Refused      map[string]uint64 // requests and blocks, by a fixed set of reasons
+	Refused      map[string]uint64 // requests and blocks by reason, a fixed set
 }
 
-// NewPeers exports the windows that are sent to each peer of the configuration, and those that
-// came from each.
+// NewPeers exports the windows sent to each configured peer and received from each peer.
 func NewPeers(read func() Peers) *Collector {
 	c := new(Collector)
 	up := c.gauge("peer_up", "1 until a request to the peer fails, and again since it answered.", "peer")
@@ -179,19 +177,19 @@ func NewPeers(read func() Peers) *Collector {
 	return c
 }
 
-// Spool is what an exporter keeps on disk for its collector.
+// Spool describes an exporter's queue on disk for its collector.
 type Spool struct {
-	Connected    bool // the last request was answered
+	Connected    bool // the last request succeeded
 	Bytes, Limit int64
 	Waiting      uint64 // items
 	Age          time.Duration
-	Sent         uint64 // items that the collector has acknowledged
+	Sent         uint64 // items acknowledged by the collector
 	Retries      uint64
-	Lost         map[string]uint64 // items, by a fixed set of reasons
-	Provisional  map[string]uint64 // provisional rows of parts, by a fixed set of results
+	Lost         map[string]uint64 // items by reason, a fixed set
+	Provisional  map[string]uint64 // provisional rows of parts by result, a fixed set
 }
 
-// NewSpool exports how an exporter's items get to the collector.
+// NewSpool exports the state of an exporter's spool.
 func NewSpool(read func() Spool) *Collector {
 	c := new(Collector)
 	up := c.gauge("spool_collector_up", "1 while the collector answers, 0 since a request failed.")

@@ -41,7 +41,7 @@ func registry(t testing.TB, list ...prometheus.Collector) *prometheus.Registry {
 	return r
 }
 
-// scrape is what Prometheus gets.
+// scrape returns the exposition that Prometheus gets.
 func scrape(t testing.TB, r *prometheus.Registry) string {
 	t.Helper()
 	answer := httptest.NewRecorder()
@@ -77,8 +77,8 @@ func TestExposition(t *testing.T) {
 	}
 }
 
-// TestReference: what is exported is what the reference lists, with its type and labels,
-// and the golden exposition has an example of everything.
+// TestReference checks that exactly the families of the reference are exported, with their types
+// and labels, and that the golden exposition has an example of each.
 func TestReference(t *testing.T) {
 	all := everything()
 	r := registry(t, append(all[:len(all)-1], counting(t))...)
@@ -121,7 +121,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// counting is an HTTP that has answered, in place of the last one of everything.
+// counting returns an HTTP that has served a request, in place of the last one of everything.
 func counting(t *testing.T) prometheus.Collector {
 	t.Helper()
 	h := metrics.NewHTTP()
@@ -129,8 +129,8 @@ func counting(t *testing.T) prometheus.Collector {
 	return h
 }
 
-// TestBounded: however many producers there are, and whatever they are called, the
-// exposition stays small and whole, and no counter goes back.
+// TestBounded checks that the exposition stays small and valid and that no counter decreases, for
+// any number of producers and any names.
 func TestBounded(t *testing.T) {
 	many := []metrics.Exporter{{Name: "late", Rows: 1}}
 	r := registry(t, metrics.NewIngest(func() metrics.Ingest { return metrics.Ingest{Exporters: many} }))
@@ -147,7 +147,7 @@ func TestBounded(t *testing.T) {
 	if !strings.Contains(text, rest) {
 		t.Errorf("want %s in %s", rest, text)
 	}
-	many = many[len(many)-9_000:] // those with names went away
+	many = many[len(many)-9_000:] // removes exporters with labels of their own
 	if text := scrape(t, r); !strings.Contains(text, `{exporter="other"} 18000`) {
 		t.Errorf("others: %s", text)
 	}
@@ -161,7 +161,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestBottlenecksBounded: the worst alone, and no repetition of a name fails a scrape.
+// TestBottlenecksBounded checks that only the worst locations are exported, and that duplicate
+// names do not fail a scrape.
 func TestBottlenecksBounded(t *testing.T) {
 	w := table.NewTopBottlenecks(time.Second, time.Minute, 4000)
 	var b aggregate.Block
@@ -183,8 +184,7 @@ func TestBottlenecksBounded(t *testing.T) {
 	}
 }
 
-// TestScrapeWhileRunning is for the race detector: scrapes at the same time, of values
-// that change.
+// TestScrapeWhileRunning scrapes concurrently while values change, for the race detector.
 func TestScrapeWhileRunning(t *testing.T) {
 	var n atomic.Uint64
 	w := table.NewTopBottlenecks(time.Second, time.Minute, 400)
@@ -215,7 +215,7 @@ func TestScrapeWhileRunning(t *testing.T) {
 	group.Wait()
 }
 
-// TestStoreUp: a store is up while no attempt has failed and no row waits for too long.
+// TestStoreUp checks that a store is up as long as no attempt has failed and no row waits too long.
 func TestStoreUp(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status store.WriterStatus

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// NewBuild exports which program runs.
+// NewBuild exports the program's version.
 func NewBuild(version, goVersion string) *Collector {
 	c := new(Collector)
 	info := c.gauge("build_info", "Always 1: the version of csigscope and of the Go that built it.", "version", "go_version")
@@ -22,7 +22,7 @@ func NewBuild(version, goVersion string) *Collector {
 	return c
 }
 
-// NewDecode exports what decoders have seen.
+// NewDecode exports the decoders' counters.
 func NewDecode(read func() decode.Counters) *Collector {
 	c := new(Collector)
 	frames := c.counter("decode_frames_total", "Frames by how the walk through them ended: ok and no-csig are whole frames, hidden ones are encrypted, all others are errors.", "result")
@@ -47,8 +47,8 @@ func NewDecode(read func() decode.Counters) *Collector {
 	return c
 }
 
-// NewAggregate exports what became of observations. They add up: in = stored + overflow
-// + dropped + those in windows that are still open.
+// NewAggregate exports the outcomes of observations. They add up: in = stored + overflow + dropped
+// + observations in open windows.
 func NewAggregate(read func() aggregate.Counts) *Collector {
 	c := new(Collector)
 	in := c.counter("observations_total", "Observations given to the aggregation, weighted by sampling.")
@@ -84,14 +84,14 @@ func NewAggregate(read func() aggregate.Counts) *Collector {
 	return c
 }
 
-// A Producer is one that observations come from, a tap or an exporter.
+// Producer is a source of observations, a tap or an exporter.
 type Producer struct {
 	Name       string
-	Observed   int64  // up to when there were observations, Unix ns; before the first, since when there is none; 0 where none will come
-	StateBytes uint64 // memory of its aggregation
+	Observed   int64  // time of the last observation, Unix ns; before the first one, the start; 0 if no more will come
+	StateBytes uint64 // memory of its aggregation in bytes
 }
 
-// NewProducers exports how far producers are behind the clock, and what they take.
+// NewProducers exports how far producers lag behind the clock, and their memory.
 func NewProducers(now func() time.Time, read func() []Producer) *Collector {
 	c := new(Collector)
 	named := new(first)
@@ -125,7 +125,7 @@ func NewProducers(now func() time.Time, read func() []Producer) *Collector {
 	return c
 }
 
-// NewFabric exports how often a bound on memory made an answer coarser.
+// NewFabric exports how often a memory bound made an answer coarser.
 func NewFabric(read func() fabric.Counts) *Collector {
 	c := new(Collector)
 	fallbacks := c.counter("fabric_fallbacks_total", "Sets, contradictions, paths and groups that became coarser at a bound on memory.", "kind")
@@ -146,16 +146,16 @@ func NewFabric(read func() fabric.Counts) *Collector {
 	return c
 }
 
-// Live is what a pipeline over taps does beside aggregating.
+// Live counts the commits of a pipeline over taps, and its stalls.
 type Live struct {
 	Commits, Failed uint64
-	LastCommit      time.Time // the zero Time before the first one
-	Stalled         uint64    // rings that did not stop for a round in time
+	LastCommit      time.Time // zero before the first one
+	Stalled         uint64    // rings that did not stop for a commit in time
 	Full            uint64    // times that a ring waited for room
 	Reloads         uint64
 }
 
-// NewLive exports rounds and reloads.
+// NewLive exports commits and reloads.
 func NewLive(read func() Live) *Collector {
 	c := new(Collector)
 	made := c.counter("commits_total", "Commits of closed windows to disk, and those that failed.", "result")
@@ -177,18 +177,18 @@ func NewLive(read func() Live) *Collector {
 	return c
 }
 
-// Windows is what the live windows did not keep, and the newest of them.
+// Windows counts the losses of the live windows, and describes the newest window.
 type Windows struct {
-	Repeated, Old, Ahead, Crowded uint64            // blocks that were not counted
-	Dropped                       uint64            // windows that were forgotten early
-	Uncovered                     uint64            // cells of blocks of which nobody remembers who wrote them
-	Untracked                     uint64            // cells of windows that had no room for a history
-	Provisional                   map[string]uint64 // rows of parts before they were final, by a fixed set of results
-	End                           time.Time         // of the newest window with rows; the zero Time without any
-	Producers, Expected           int               // that wrote lately, and that should have
+	Repeated, Old, Ahead, Crowded uint64            // blocks not counted
+	Dropped                       uint64            // windows dropped early
+	Uncovered                     uint64            // cells of blocks whose writers are no longer known
+	Untracked                     uint64            // cells of windows without room for a history
+	Provisional                   map[string]uint64 // rows of unfinished parts by result, a fixed set
+	End                           time.Time         // of the newest window with rows; zero if there is none
+	Producers, Expected           int               // recent writers, and expected ones
 }
 
-// NewWindows exports what the live windows kept.
+// NewWindows exports the state of the live windows.
 func NewWindows(read func() Windows) *Collector {
 	c := new(Collector)
 	refused := c.counter("live_blocks_refused_total", "Blocks that the live windows did not count: counted before (repeated), older than all windows (old), too far ahead of the clock (ahead), more blocks than a producer or a window may have (crowded).", "reason")
@@ -220,7 +220,7 @@ func NewWindows(read func() Windows) *Collector {
 	return c
 }
 
-// NewEngine exports how the embedded engine is doing.
+// NewEngine exports the embedded engine's restarts.
 func NewEngine(restarts func() uint64) *Collector {
 	c := new(Collector)
 	again := c.counter("engine_restarts_total", "Times that the embedded ClickHouse engine had to be started again.")
@@ -228,7 +228,7 @@ func NewEngine(restarts func() uint64) *Collector {
 	return c
 }
 
-// NewStore exports how rows get to the server, and what waits on disk for it.
+// NewStore exports the writer's progress and its backlog on disk.
 func NewStore(read func() store.WriterStatus) *Collector {
 	c := new(Collector)
 	rows := c.counter("store_rows_total", "Rows that the server has taken.")
@@ -266,7 +266,7 @@ func NewStore(read func() store.WriterStatus) *Collector {
 	return c
 }
 
-// NewTrim exports what was deleted to keep the store within its disk budget.
+// NewTrim exports deletions that keep the store within its disk budget.
 func NewTrim(read func() store.TrimStats) *Collector {
 	c := new(Collector)
 	passes := c.counter("store_trim_passes_total", "Times that the store was held against its disk budget, and those of them that failed or could not make enough room.", "result")
@@ -284,22 +284,22 @@ func NewTrim(read func() store.TrimStats) *Collector {
 	return c
 }
 
-// Latency exports how long windows took from their end until the server had
-// acknowledged them, which is when questions see them.
+// Latency exports the time from the end of a window until the server acknowledged it, when queries
+// see it.
 type Latency struct {
 	c      Collector
 	family *family
 	read   func() store.Latency
 }
 
-// NewLatency exports a histogram that the store keeps.
+// NewLatency exports the store's latency histogram.
 func NewLatency(read func() store.Latency) *Latency {
 	l := &Latency{read: read}
 	l.family = l.c.add(Histogram, "window_queryable_seconds", "Time from the end of a 1 s window until the server had acknowledged its rows and questions saw them; for each batch and producer, of the oldest window in it.", nil)
 	return l
 }
 
-// Families are what the collector exports.
+// Families returns the exported families.
 func (l *Latency) Families() []Family { return l.c.Families() }
 
 // Describe implements prometheus.Collector.
@@ -311,10 +311,10 @@ func (l *Latency) Collect(to chan<- prometheus.Metric) {
 	to <- constHistogram(l.family, h.Bounds, h.Counts, h.Sum)
 }
 
-// NewBottlenecks exports the worst locations of each signal, at most top of them, with
-// their share of all heavy observations. place names locations.
+// NewBottlenecks exports at most top of the worst locations of each signal, with their share of all
+// heavy observations. place returns a location's name.
 //
-// A location that leaves the worst ones has no number any more, so that alerts on it end.
+// A location that is no longer among the worst has no number, so alerts on it end.
 func NewBottlenecks(now func() time.Time, top int, place func(aggregate.LocationID) string, read func(now int64, top int) []table.SignalBottlenecks) *Collector {
 	c := new(Collector)
 	heavy := c.gauge("heavy_ratio", "Share of a signal's observations of the last minute that were heavily loaded.", "signal", "source")

@@ -10,22 +10,22 @@ import (
 //go:embed alerts/csigscope.rules.yaml
 var rulesFile []byte
 
-// RuleGroup is a group of alert rules, as Prometheus reads them.
+// RuleGroup is a group of alert rules in Prometheus' form.
 type RuleGroup struct {
 	Name  string `yaml:"name"`
 	Rules []Rule `yaml:"rules"`
 }
 
-// Rule is an alert that ships with csigscope.
+// Rule is one alert.
 type Rule struct {
 	Alert       string            `yaml:"alert"`
-	Expr        string            `yaml:"expr"` // in PromQL; it fires for each series of its answer
-	For         string            `yaml:"for"`  // a time such as 5m; empty is at once
+	Expr        string            `yaml:"expr"` // PromQL; the alert fires for each series in the result
+	For         string            `yaml:"for"`  // duration such as 5m; empty: at once
 	Labels      map[string]string `yaml:"labels"`
-	Annotations map[string]string `yaml:"annotations"` // Prometheus' templates
+	Annotations map[string]string `yaml:"annotations"` // with Prometheus templates
 }
 
-// Rules are the alert rules that ship with csigscope, in their order.
+// Rules returns the alert rules of csigscope in order.
 func Rules() ([]RuleGroup, error) {
 	var file struct {
 		Groups []RuleGroup `yaml:"groups"`

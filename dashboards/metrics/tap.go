@@ -6,31 +6,30 @@ import (
 	"time"
 )
 
-// A Tap is one place where frames are captured, all of its rings together. Counters are
-// since it was opened; a link that goes away and comes back does not set them back.
+// Tap describes one place where frames are captured, with all of its rings. Counters start when it
+// is opened and continue when a link goes down and comes back.
 type Tap struct {
 	Name string // of the interface
-	Up   bool   // the interface is there and its link is up
+	Up   bool   // the interface exists and its link is up
 
 	Frames, Bytes  uint64 // delivered
-	Dropped        uint64 // frames that the kernel had no room for
+	Dropped        uint64 // dropped by the kernel for lack of room
 	Freezes        uint64 // times that a ring was full
-	Stripped       uint64 // frames whose outermost tag came beside them
-	SuperFrames    uint64 // frames that the kernel had merged: counts and sizes are wrong
-	HardwareStamps uint64 // frames with the time of the network card
-	Restamped      uint64 // frames whose hardware time was wrong
-	Malformed      uint64 // blocks of a ring that contradict themselves
-	Downs, Ups     uint64 // changes of the link
-	Reopens        uint64 // rings made anew
+	Stripped       uint64 // frames whose outermost tag was stripped into metadata
+	SuperFrames    uint64 // frames merged by the kernel: counts and sizes are wrong
+	HardwareStamps uint64 // frames with a hardware timestamp
+	Restamped      uint64 // frames with a wrong hardware timestamp
+	Malformed      uint64 // inconsistent ring blocks
+	Downs, Ups     uint64 // link changes
+	Reopens        uint64 // rings opened again
 
-	// LastFrame is the capture time of the last frame; the zero Time for none yet.
+	// LastFrame is the capture time of the last frame; zero if there is none.
 	LastFrame time.Time
-	// ClockOffset is how far the tap's times are ahead of the machine's clock; 0 where
-	// that is not known.
+	// ClockOffset is how far the tap's times are ahead of the machine's clock; 0 if unknown.
 	ClockOffset time.Duration
 }
 
-// NewTaps exports what taps count.
+// NewTaps exports the taps' counters.
 func NewTaps(read func() []Tap) *Collector {
 	c := new(Collector)
 	named := new(first)
@@ -80,9 +79,9 @@ func NewTaps(read func() []Tap) *Collector {
 	return c
 }
 
-// worsen takes over what is worse with another tap of the same label.
+// worsen takes the worse values of two taps with the same label.
 func (t *Tap) worsen(o *Tap) {
-	if t.Name == "" { // the first one
+	if t.Name == "" { // first use
 		t.Name, t.Up, t.LastFrame, t.ClockOffset = o.Name, o.Up, o.LastFrame, o.ClockOffset
 		return
 	}
@@ -95,22 +94,22 @@ func (t *Tap) worsen(o *Tap) {
 	}
 }
 
-// A Mirror is an address that switches mirror to: a tap with sessions.
+// Mirror is an address that receives mirror sessions from switches: a tap with sessions.
 type Mirror struct {
 	Name     string            // of the tap
-	Packets  map[string]uint64 // by a fixed set of results of unwrapping them
-	Excess   uint64            // frames of sessions beyond the bound
+	Packets  map[string]uint64 // by result of unwrapping, a fixed set
+	Excess   uint64            // frames of sessions beyond the maximum
 	Sessions []MirrorSession
 }
 
-// A MirrorSession is what one switch mirrors in one session.
+// MirrorSession is one mirror session of one switch.
 type MirrorSession struct {
-	Name                  string // of the tap that it is
+	Name                  string // of its tap
 	Frames, Lost          uint64
-	SwitchTimes, Unusable uint64 // frames with the switch's time, and those whose time could not be used
+	SwitchTimes, Unusable uint64 // frames with the switch's time, and frames whose switch time was unusable
 }
 
-// NewMirrors exports what arrives in mirror sessions.
+// NewMirrors exports the packets of mirror sessions.
 func NewMirrors(read func() []Mirror) *Collector {
 	c := new(Collector)
 	named := new(first)

@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 )
 
-// podded is the example fabric in pods of 12 racks.
+// podded returns the example fabric in pods of 12 racks.
 func podded(racks, windows int) *querytest.Memory {
 	memory := querytest.Fabric(racks, windows)
 	for i := range memory.GroupRows {
@@ -27,13 +27,13 @@ func podded(racks, windows int) *querytest.Memory {
 	return memory
 }
 
-// axes are the names of the sources and destinations that the matrices have.
+// axes returns the names of the matrices' sources and destinations.
 func axes(v *pagetest.Visitor) (out struct{ Rows, Columns []string }) {
 	v.Import("App", "app.js")
 	return pagetest.Evaluate[struct{ Rows, Columns []string }](v, "({rows: App.axes.rows.map((r) => r.name), columns: App.axes.columns.map((c) => c.name)})")
 }
 
-// TestArrangement folds racks into pods, looks into one, and shows what is congested alone.
+// TestArrangement folds racks into pods, opens one pod, and shows only congested groups.
 func TestArrangement(t *testing.T) {
 	address := serve(t, podded(48, 6))
 	v := pagetest.Visit(t, address, "dark")
@@ -74,7 +74,7 @@ func TestArrangement(t *testing.T) {
 	}
 }
 
-// checkFolded holds a folded cell against the cells that it is made of.
+// checkFolded compares a folded cell with the cells that it sums up.
 func checkFolded(t *testing.T, v *pagetest.Visitor) {
 	t.Helper()
 	if got := pagetest.Evaluate[[]string](v, `(() => {
@@ -92,7 +92,7 @@ func checkFolded(t *testing.T, v *pagetest.Visitor) {
 	}
 }
 
-// TestZoom drags over cells, which are shown alone until Escape.
+// TestZoom drags over cells; the page must show only these until Escape.
 func TestZoom(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 6)), "light")
 	drag := func(event input.DispatchMouseEventType, src, dst int) {
@@ -113,7 +113,8 @@ func TestZoom(t *testing.T) {
 	}
 }
 
-// TestVerdict: each sentence shows its cells alone, and a second press all of them again.
+// TestVerdict checks that each sentence selects its cells, and that a second press shows all cells
+// again.
 func TestVerdict(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 30)), "dark")
 	lines := pagetest.Evaluate[[]string](v, "[...document.querySelectorAll('#verdict-list button')].map((b) => b.textContent)")
@@ -131,7 +132,7 @@ func TestVerdict(t *testing.T) {
 	v.Wait("App.view.focus === null && App.axes.rows.length === 16")
 }
 
-// TestPhone: on a telephone a tap on a cell brings its story into view.
+// TestPhone checks that on a phone, a tap on a cell scrolls its details into view.
 func TestPhone(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 6)), "light")
 	v.Resize(390, 800)
@@ -144,7 +145,7 @@ func TestPhone(t *testing.T) {
 	v.Wait("csigscope.current().chosen !== null && (({top}) => top > -2 && top < 400)(document.getElementById('detail').getBoundingClientRect())")
 }
 
-// TestWords: terms on the page are explained as the help explains them.
+// TestWords checks that the page explains its terms with the text of the help.
 func TestWords(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(4, 4)), "light")
 	for _, word := range []string{"heavy", "heavy share", "untouched", "trimmed", "not judged"} {
@@ -161,7 +162,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestPictures takes pictures for people to look at, in the folder of CSIGSCOPE_TEST_SCREENSHOTS.
+// TestPictures takes screenshots for review, in the folder CSIGSCOPE_TEST_SCREENSHOTS.
 func TestPictures(t *testing.T) {
 	if os.Getenv("CSIGSCOPE_TEST_SCREENSHOTS") == "" {
 		t.Skip("takes pictures for people to look at")
@@ -193,8 +194,8 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// TestLoading: before anything has come the page says that it loads, and a tab that was pressed is
-// chosen while its data is on the way.
+// TestLoading checks that the page says that it is loading until data arrives, and that a pressed
+// tab is selected while its data loads.
 func TestLoading(t *testing.T) {
 	var held atomic.Pointer[chan struct{}]
 	first := make(chan struct{})

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 )
 
-// serve starts the page over what a reader knows, and returns its address.
+// serve serves the page with a reader's data and returns its address.
 func serve(t *testing.T, r query.Reader) string {
 	t.Helper()
 	server := httptest.NewServer(served(t, r, nil))
@@ -22,8 +22,8 @@ func serve(t *testing.T, r query.Reader) string {
 	return server.URL + "/"
 }
 
-// TestPageDrawsItsData compares the pixels of every cell, in both matrices, in a
-// window and over the whole range, with the colours that the data asks for.
+// TestPageDrawsItsData compares the pixels of every cell, in both matrices, in a window and over
+// the whole range, with the colors computed from the data.
 func TestPageDrawsItsData(t *testing.T) {
 	url := serve(t, querytest.Fabric(16, 30))
 	for _, theme := range []string{"dark", "light"} {
@@ -37,8 +37,8 @@ func TestPageDrawsItsData(t *testing.T) {
 	}
 }
 
-// TestPageSilence holds that a rack whose tap fell silent is drawn as without
-// data, and that it was not before.
+// TestPageSilence checks that a rack is drawn without data after its tap fell silent, and with data
+// before.
 func TestPageSilence(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 30)), "dark")
 	const silent, source = 8, 3
@@ -88,7 +88,7 @@ func TestPageReacts(t *testing.T) {
 	}
 }
 
-// TestPageKeepsTheTime chooses another signal and level at a window.
+// TestPageKeepsTheTime checks that choosing another signal or level keeps the window.
 func TestPageKeepsTheTime(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(8, 20)), "dark")
 	v.SetWindow(2)
@@ -103,7 +103,7 @@ func TestPageKeepsTheTime(t *testing.T) {
 	v.Screenshot("stage")
 }
 
-// TestEmptyStore holds that a page without data says so.
+// TestEmptyStore checks that a page without data says so.
 func TestEmptyStore(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, &querytest.Memory{}), "light")
 	if got := pagetest.Evaluate[string](v, "document.getElementById('banner').innerText"); !strings.HasPrefix(got, "Nothing is stored yet: ") || !strings.Contains(got, "Reload") {
@@ -112,8 +112,8 @@ func TestEmptyStore(t *testing.T) {
 	v.Screenshot("empty")
 }
 
-// TestLargeMatrix draws 256 x 256 cells and holds the time of a frame: playing must
-// stay smooth on an ordinary machine, so the bound is generous for a busy one.
+// TestLargeMatrix draws 256 x 256 cells and checks the frame time: playback must be smooth on an
+// ordinary machine. The bound allows for a busy one.
 func TestLargeMatrix(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, wide{&querytest.Memory{}, 256, 3}), "dark")
 	for w := range 3 {

@@ -28,7 +28,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// served is the page beside the whole API, of a reader and what is in memory.
+// served returns the page with the whole API over a reader and the live windows in memory.
 func served(t *testing.T, r query.Reader, memory *table.Memory) http.Handler {
 	t.Helper()
 	return configured(t, api.Config{Reader: r, Memory: memory, Fabric: "example pod"})
@@ -43,7 +43,7 @@ func configured(t *testing.T, c api.Config) http.Handler {
 	return page.Handler(a)
 }
 
-// cellAt is what a reader says of a cell in windows of 1 s; the key is the window's number.
+// cellAt returns a reader's 1 s windows of a cell by window number.
 func cellAt(t *testing.T, r query.Reader, s csig.Signal, src, dst aggregate.GroupID) map[int]aggregate.CellWindow {
 	t.Helper()
 	extent, err := r.Extent(context.Background())
@@ -63,11 +63,11 @@ func cellAt(t *testing.T, r query.Reader, s csig.Signal, src, dst aggregate.Grou
 	return out
 }
 
-// TestCellDetail chooses a congested cell and compares what is said of it with what the
-// reader knows: facts, timeline, flows and findings.
+// TestCellDetail selects a congested cell and compares its details with the reader's data: facts,
+// timeline, flows and findings.
 func TestCellDetail(t *testing.T) {
 	memory := querytest.Fabric(16, 30)
-	src, dst := memory.GroupRows[3].ID, memory.GroupRows[4].ID // rack4 to rack5, where the incast is
+	src, dst := memory.GroupRows[3].ID, memory.GroupRows[4].ID // rack4 to rack5, the incast
 	want := cellAt(t, memory, csig.MaxDelay, src, dst)
 	at := want[22].Mode
 	if at == aggregate.NoLocation {
@@ -86,7 +86,7 @@ func TestCellDetail(t *testing.T) {
 	for i := range memory.Places {
 		if place := &memory.Places[i]; place.ID == at {
 			device = place.Device
-			place.Candidates, place.CandidateCount = []string{device + ":down1", device + ":down2"}, 3 // of which one has no name
+			place.Candidates, place.CandidateCount = []string{device + ":down1", device + ":down2"}, 3 // one of them has no name
 		}
 	}
 	finding := query.FindingRow{
@@ -123,7 +123,7 @@ func TestCellDetail(t *testing.T) {
 	v.Wait("document.getElementById('detail').hidden && csigscope.current().chosen === null")
 }
 
-// checkDetail holds what is said of the cell against a row of the reader.
+// checkDetail compares the cell's details with a row of the reader.
 func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, row aggregate.CellWindow, device string) {
 	t.Helper()
 	v.Import("Format", "format.js")
@@ -157,7 +157,7 @@ func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, ro
 	}
 }
 
-// checkPorts holds the ports that are listed, and their probabilities, to those of a row.
+// checkPorts compares the listed ports and their probabilities with a row.
 func checkPorts(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, row aggregate.CellWindow) {
 	t.Helper()
 	places := map[aggregate.LocationID]fabric.Location{}
@@ -182,7 +182,7 @@ func checkPorts(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, row
 	}
 }
 
-// checkSeries holds the numbers of the timeline against the reader's.
+// checkSeries compares the timeline's numbers with the reader's.
 func checkSeries(t *testing.T, v *pagetest.Visitor, want map[int]aggregate.CellWindow) {
 	t.Helper()
 	got := pagetest.Evaluate[[][]*float64](v, "csigscope.series()")

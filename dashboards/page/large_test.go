@@ -24,7 +24,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// wide is a reader with data in every cell of size x size groups and every window.
+// wide is a reader with data in every window and every cell of size x size groups.
 type wide struct {
 	*querytest.Memory
 	size, windows int
@@ -59,7 +59,7 @@ func (r wide) Locations(context.Context) ([]fabric.Location, error) {
 	return out, nil
 }
 
-// window adds the cells of a window: a wave of load that runs over the matrix.
+// window adds the cells of a window: a wave of load that moves across the matrix.
 func (r wide) window(out []aggregate.CellWindow, w int, at int64) []aggregate.CellWindow {
 	for src := range r.size {
 		for dst := range r.size {
@@ -108,8 +108,8 @@ func (r wide) LocationWindows(_ context.Context, q query.Question) ([]aggregate.
 	return out, nil
 }
 
-// scrub drags the scrubber over all windows, one at a time and each drawn, and says how
-// many of them a second, how long the slowest of 100 took, and what is kept.
+// scrub drags the scrubber over all windows, one at a time and each drawn. It returns the windows
+// per second, the slowest of 100, and the number of windows kept in memory.
 const scrub = `(async () => {
 	const scrubber = document.getElementById("scrubber");
 	const frame = () => new Promise(requestAnimationFrame);
@@ -128,9 +128,9 @@ const scrub = `(async () => {
 	window.scrubbed = {Rate: all / seconds, Slow: took[Math.floor(all * 0.99)], Kept: csigscope.current().kept};
 })(), undefined`
 
-// TestScrub drags the scrubber over windows of 256 x 256 cells that come from the server
-// on the way, and back over what was kept. CSIGSCOPE_TEST_PAGE_WINDOWS=600 measures what a person
-// can scrub through, and holds 30 a second; otherwise how long it takes is the machine's affair.
+// TestScrub drags the scrubber over windows of 256 x 256 cells, which are fetched on the way, and
+// back over cached windows. CSIGSCOPE_TEST_PAGE_WINDOWS=600 measures the speed and requires 30
+// windows a second; otherwise the speed is not checked.
 func TestScrub(t *testing.T) {
 	windows, least := 9, 0.0
 	if n, err := strconv.Atoi(os.Getenv("CSIGSCOPE_TEST_PAGE_WINDOWS")); err == nil {
@@ -139,7 +139,7 @@ func TestScrub(t *testing.T) {
 	r := wide{&querytest.Memory{}, 256, windows}
 	api := query.NewHandler(query.HandlerConfig{Reader: r})
 	server := httptest.NewServer(page.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/api/v1/verdict" { // on all windows, which is not measured here
+		if r.URL.Path == "/api/v1/verdict" { // covers all windows and is not measured here
 			_, _ = io.WriteString(w, `{"kind": "healthy"}`)
 			return
 		}

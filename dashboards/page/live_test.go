@@ -28,7 +28,7 @@ const (
 	liveSignal = csig.MaxDelay
 )
 
-// stored is what a store has of the seconds before now, under the names of live blocks.
+// stored returns a store's data for the seconds before now, with the names of live blocks.
 func stored(t *testing.T, racks int) *querytest.Memory {
 	t.Helper()
 	names := tabletest.Names{Racks: racks}
@@ -43,7 +43,7 @@ func stored(t *testing.T, racks int) *querytest.Memory {
 	m := &querytest.Memory{Resolution: time.Second, GroupRows: groups, Places: places}
 	begin := time.Now().Truncate(time.Second).Add(-20 * time.Second)
 	for w := range 20 {
-		for cell := range liveRacks * liveRacks { // of the first racks
+		for cell := range liveRacks * liveRacks { // of the first racks only
 			m.Rows = append(m.Rows, querytest.Row{
 				Window: begin.Add(time.Duration(w) * time.Second).UnixNano(), Signal: csig.MaxDelay, Kind: decode.Tag,
 				Src: aggregate.GroupID(tabletest.FirstGroup + cell/liveRacks), Dst: aggregate.GroupID(tabletest.FirstGroup + cell%liveRacks),
@@ -56,7 +56,7 @@ func stored(t *testing.T, racks int) *querytest.Memory {
 	return m
 }
 
-// feed puts windows into memory as they close.
+// feed writes windows to memory as they close.
 type feed struct {
 	*table.Memory
 	random *rand.Rand
@@ -67,13 +67,13 @@ func newFeed(racks int) feed {
 	return feed{table.NewMemory(table.MemoryOptions{}), rand.New(rand.NewPCG(1, 2)), racks}
 }
 
-// close tells of the window that has just ended, and gives its cells.
+// close writes the window that has just ended and returns its cells.
 func (f feed) close(t *testing.T) []aggregate.CellStats {
 	t.Helper()
 	return f.tell(t, tabletest.Block(f.random, 1, time.Now().Truncate(time.Second).Add(-time.Second), f.racks*f.racks, liveSignal))
 }
 
-// correct tells of the newest window what a few cells had beside.
+// correct adds late rows of a few cells to the newest window.
 func (f feed) correct(t *testing.T) []aggregate.CellStats {
 	t.Helper()
 	return f.tell(t, tabletest.Block(f.random, 2, f.State().Newest().Start, 7, liveSignal))
@@ -88,8 +88,8 @@ func (f feed) tell(t *testing.T, b *aggregate.Block) []aggregate.CellStats {
 	return f.State().Newest().Cells(liveSignal)
 }
 
-// cellIs is the condition that the page shows a cell as it is among these, a congested one if
-// there is any.
+// cellIs returns a JavaScript condition: the page shows one of these cells correctly, a congested
+// one if there is any.
 func cellIs(cells []aggregate.CellStats) string {
 	c := &cells[9]
 	for i := range cells {
@@ -102,8 +102,8 @@ func cellIs(cells []aggregate.CellStats) string {
 	return fmt.Sprintf("csigscope.cell(%d, %d).observations === %d && csigscope.cell(%[1]d, %[2]d).heavy === %[4]d", src, dst, c.Observations, c.Heavy)
 }
 
-// TestLive holds that the newest window is on the page as soon as it has closed, and that
-// silence and a lost connection are seen.
+// TestLive checks that the newest window appears as soon as it has closed, and that silence and a
+// lost connection are shown.
 func TestLive(t *testing.T) {
 	f := newFeed(liveRacks)
 	f.close(t)
@@ -113,12 +113,12 @@ func TestLive(t *testing.T) {
 	v.Import("Live", "live.js")
 	v.Wait("!csigscope.current().waiting && Live.moment() !== null")
 	for range 2 {
-		time.Sleep(time.Second) // the next window is one second later
+		time.Sleep(time.Second) // wait for the next 1 s window
 		cells := f.close(t)
 		start := time.Now()
 		v.Wait(cellIs(cells))
 		t.Logf("a window is drawn %v after it was closed", time.Since(start).Round(time.Millisecond))
-		v.Wait("document.getElementById('age').textContent.startsWith('live')") // what there was at first may be old
+		v.Wait("document.getElementById('age').textContent.startsWith('live')") // the first windows may be old
 		checkLive(t, v, cells)
 		cells = f.correct(t)
 		v.Wait(fmt.Sprintf("csigscope.cell(0, 0).observations === %d", cells[0].Observations))
@@ -131,7 +131,7 @@ func TestLive(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { _ = f.Run(ctx) }) // windows without rows follow by the clock
+	running.Go(func() { _ = f.Run(ctx) }) // adds windows without rows by the clock
 	v.Wait("csigscope.current().stale")
 	cancel()
 	running.Wait()
@@ -147,13 +147,13 @@ func TestLive(t *testing.T) {
 	f.close(t)
 	v.Wait("!csigscope.current().stale")
 
-	v.Excuse("Failed to load resource") // what a browser says of a server that is gone
+	v.Excuse("Failed to load resource") // the browser's message about a stopped server
 	server.CloseClientConnections()
 	server.Close()
 	v.Wait("csigscope.current().stale && document.getElementById('age').textContent.startsWith('no connection')")
 }
 
-// picture is one of the page with a window that is not old yet.
+// picture returns a screenshot that shows a recent window.
 func (f feed) picture(t *testing.T, v *pagetest.Visitor) image.Image {
 	t.Helper()
 	for range 20 {
@@ -168,8 +168,8 @@ func (f feed) picture(t *testing.T, v *pagetest.Visitor) image.Image {
 	return nil
 }
 
-// TestLiveBeforeStore: windows may close before anything of them is stored; the page waits for
-// that, and shows them then.
+// TestLiveBeforeStore checks that the page waits if windows close before anything is stored, and
+// then shows them.
 func TestLiveBeforeStore(t *testing.T) {
 	f, empty := newFeed(liveRacks), &querytest.Memory{}
 	f.close(t)
@@ -195,7 +195,7 @@ func TestLiveBeforeStore(t *testing.T) {
 	checkLive(t, v, cells)
 }
 
-// checkLive holds every cell on the page against those of the window in memory.
+// checkLive compares every cell on the page with the window in memory.
 func checkLive(t *testing.T, v *pagetest.Visitor, cells []aggregate.CellStats) {
 	t.Helper()
 	type shown struct {
@@ -214,8 +214,7 @@ func checkLive(t *testing.T, v *pagetest.Visitor, cells []aggregate.CellStats) {
 	}
 }
 
-// TestLiveLarge measures how soon windows of 256 x 256 cells are drawn; make bench-page asks
-// for it.
+// TestLiveLarge measures the delay until windows of 256 x 256 cells are drawn, for make bench-page.
 func TestLiveLarge(t *testing.T) {
 	if os.Getenv("CSIGSCOPE_TEST_PAGE_WINDOWS") == "" {
 		t.Skip("measures for people: make bench-page")
@@ -238,8 +237,8 @@ func TestLiveLarge(t *testing.T) {
 	}
 }
 
-// TestLiveFromStore holds that a server without windows in memory is asked again and again
-// instead, and that old data are not taken for news.
+// TestLiveFromStore checks that the page polls a server without windows in memory, and that it does
+// not present old data as new.
 func TestLiveFromStore(t *testing.T) {
 	memory := stored(t, liveRacks)
 	server := httptest.NewServer(served(t, memory, nil))

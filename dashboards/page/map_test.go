@@ -19,14 +19,14 @@ import (
 type link struct {
 	Cells int
 	Color string
-	X, Y  float64 // in the window
+	X, Y  float64 // position in the viewport
 }
 
 func mapLink(v *pagetest.Visitor, port string) link {
 	return pagetest.Evaluate[link](v, "csigscope.link(%q)", port)
 }
 
-// TestFabricMap holds what the map draws against the modes of the cells.
+// TestFabricMap compares the map with the modes of the cells.
 func TestFabricMap(t *testing.T) {
 	memory := querytest.Fabric(16, 30)
 	v := pagetest.Visit(t, serve(t, memory), "dark")
@@ -56,7 +56,7 @@ func TestFabricMap(t *testing.T) {
 		if got.Cells != want[l.ID] {
 			t.Errorf("%s is the mode of %d cells on the map, of %d in the data", l.Name, got.Cells, want[l.ID])
 		}
-		if got.Cells == 4 { // the widest, above all others
+		if got.Cells == 4 { // the widest, drawn above all others
 			if painted := pagetest.ColorAt(picture, pagetest.Rect{X: got.X, Y: got.Y}); painted != got.Color {
 				t.Errorf("the link of %s is %s, want %s", l.Name, painted, got.Color)
 			}
@@ -85,7 +85,7 @@ func TestFabricMap(t *testing.T) {
 	}
 }
 
-// TestLargeMap places a fabric of three stages and 336 switches whose peers are known.
+// TestLargeMap lays out a fabric of three stages and 336 switches with known peers.
 func TestLargeMap(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(2, 2)), "light")
 	v.Import("FabricMap", "map.js")

@@ -1,8 +1,8 @@
-// Package page is the built-in web page: both matrices, the location heatmap and
-// their legend, as static files in the binary.
+// Package page is the built-in web page: both matrices, the location heatmap and their legend, as
+// static files in the binary.
 //
-// It knows how a bundle is drawn. It must never ask a store: it draws what package
-// query answers, and loads nothing from anywhere else.
+// It knows how a bundle of package query is drawn. It must never ask a store: it draws the answers
+// of package query and loads nothing from anywhere else.
 package page
 
 import (
@@ -24,27 +24,27 @@ import (
 var files embed.FS
 
 // moduleNames are the page's own scripts. The page starts with main.js, which imports the others;
-// it names them all, so that a browser fetches them at once.
+// the page lists them all, so that a browser fetches them at once.
 var moduleNames = modules()
 
 func modules() []string {
-	names, _ := fs.Glob(files, "static/*.js") // fails for bad patterns alone
+	names, _ := fs.Glob(files, "static/*.js") // fails only for invalid patterns
 	for i, name := range names {
 		names[i] = path.Base(name)
 	}
 	return names
 }
 
-// scriptNames are those of others, which define a global name.
+// scriptNames are third-party scripts, which define global names.
 var scriptNames = []string{uplot + "uPlot.iife.min.js"}
 
 var styleNames = []string{uplot + "uPlot.min.css", "style.css"}
 
-// uplot is the folder of uPlot 1.6.32 (MIT) as it was released, which draws the timeline of
-// a cell. A test holds it against the released package.
+// uplot is the folder of uPlot 1.6.32 (MIT) in its released form. It draws the timeline of a cell.
+// A test compares it with the released package.
 const uplot = "uplot/"
 
-// read is a script or style. What is not ours comes with its licence.
+// read returns a script or style. Third-party files are returned with their license.
 func read(name string) (string, error) {
 	text, err := files.ReadFile("static/" + name)
 	if err != nil {
@@ -60,8 +60,8 @@ func read(name string) (string, error) {
 	return "/*\n" + string(licence) + "*/\n" + string(text) + "\n", nil
 }
 
-// Handler serves the page at /, its files, and everything else from api. Of the page only
-// GET and HEAD are answered. It is safe for concurrent use.
+// Handler serves the page at /, its files, and everything else from api. The page's own paths
+// accept GET and HEAD. It is safe for concurrent use.
 func Handler(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
@@ -69,7 +69,7 @@ func Handler(api http.Handler) http.Handler {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "expected GET", http.StatusMethodNotAllowed)
 	})
-	index := sync.OnceValues(func() ([]byte, error) { // strangers may ask for it
+	index := sync.OnceValues(func() ([]byte, error) { // rendered once, since anyone may request it
 		t, err := template.ParseFS(files, "static/index.html")
 		if err != nil {
 			return nil, err
@@ -103,12 +103,11 @@ func Handler(api http.Handler) http.Handler {
 	return query.SecurityHeaders(mux)
 }
 
-// fileNames are all files that the page links to.
+// fileNames returns all files that the page links to.
 func fileNames() []string { return slices.Concat(styleNames, scriptNames, moduleNames) }
 
-// IsFile tells whether a request asks for one of the page's own files. They are the same for
-// everybody and hold no data, so that who has still to show a credential may have them: the
-// page then asks for it.
+// IsFile reports whether a request is for one of the page's own files. These are the same for all
+// clients and hold no data, so they need no credential: the page loads first and then asks for one.
 func IsFile(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -119,5 +118,5 @@ func IsFile(r *http.Request) bool {
 
 func send(w http.ResponseWriter, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
-	_, _ = w.Write(body) // the client has gone: there is nobody to tell
+	_, _ = w.Write(body) // fails if the client has gone; there is nobody to report to
 }

@@ -64,7 +64,8 @@ func TestHandlerServesItsFiles(t *testing.T) {
 	}
 }
 
-// TestIsFile: what needs no credential is what the page links to, and nothing of the API.
+// TestIsFile checks that the files without credentials are those that the page links to, and that
+// none belong to the API.
 func TestIsFile(t *testing.T) {
 	var index bytes.Buffer
 	w := httptest.NewRecorder()
@@ -87,7 +88,7 @@ func TestIsFile(t *testing.T) {
 	}
 }
 
-// TestHandlerPassesOn gives the API what is its own.
+// TestHandlerPassesOn checks that API requests reach the API.
 func TestHandlerPassesOn(t *testing.T) {
 	h := page.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Asked", r.URL.Path)
@@ -101,8 +102,8 @@ func TestHandlerPassesOn(t *testing.T) {
 	}
 }
 
-// TestUplotIsTheReleasedOne holds the copy that the page is served with against the
-// package, which its lock file names by hash.
+// TestUplotIsTheReleasedOne compares the served copy with the package, which the lock file pins by
+// hash.
 func TestUplotIsTheReleasedOne(t *testing.T) {
 	for name, origin := range map[string]string{
 		"uPlot.iife.min.js": "dist/uPlot.iife.min.js", "uPlot.min.css": "dist/uPlot.min.css", "LICENSE": "LICENSE",
@@ -124,8 +125,8 @@ func TestUplotIsTheReleasedOne(t *testing.T) {
 	}
 }
 
-// TestGlossary holds the terms that the page's help explains against the glossary: both say the same, but
-// for numbers that the page takes from the configuration.
+// TestGlossary compares the terms in the page's help with the glossary. They must have the same text,
+// except for numbers that the page takes from the configuration.
 func TestGlossary(t *testing.T) {
 	help, err := os.ReadFile("static/index.html")
 	if err != nil {
@@ -154,8 +155,8 @@ func TestGlossary(t *testing.T) {
 	}
 }
 
-// TestPageIsLight holds the size of the page without its data, as it travels compressed,
-// and that of the pictures in the README.
+// TestPageIsLight bounds the compressed size of the page without its data, and the size of the
+// pictures in the README.
 func TestPageIsLight(t *testing.T) {
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)

@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/dashboards/page/pagetest"
 )
 
-// TestRampsSurviveColourBlindness holds that severity can be told by lightness alone: it
-// rises or falls all along each ramp, far enough to see.
+// TestRampsSurviveColourBlindness checks that lightness alone shows severity: it rises or falls
+// along the whole ramp by visible amounts.
 func TestRampsSurviveColourBlindness(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(2, 2)), "dark")
 	v.Import("Color", "color.js")
@@ -28,7 +28,7 @@ func TestRampsSurviveColourBlindness(t *testing.T) {
 			}
 		}
 		for kind, distance := range stepDistances(v, theme) {
-			if distance < 0.04 { // twice what is just told apart
+			if distance < 0.04 { // twice the just noticeable difference
 				t.Errorf("%s: to %s eyes two of nine steps are %.3f apart", theme, kind, distance)
 			}
 		}
@@ -38,8 +38,9 @@ func TestRampsSurviveColourBlindness(t *testing.T) {
 	}
 }
 
-// stepDistances are the least distances, in OKLab, of two of nine steps of a ramp as eyes see them
-// that lack one kind of cones (Machado, Oliveira, Fernandes 2009, severity 1), and as others do.
+// stepDistances returns the smallest distance, in OKLab, between any two of nine steps of a ramp,
+// for normal vision and for eyes that lack one kind of cones (Machado, Oliveira, Fernandes 2009,
+// severity 1).
 func stepDistances(v *pagetest.Visitor, theme string) map[string]float64 {
 	return pagetest.Evaluate[map[string]float64](v, `(() => {
 		const eyes = {
@@ -61,15 +62,15 @@ func stepDistances(v *pagetest.Visitor, theme string) map[string]float64 {
 	})()`, theme)
 }
 
-// leastApart is the least distance, in OKLab, that the colours of the most heavily loaded locations
-// have: five times what is just told apart.
+// leastApart is the minimum distance, in OKLab, between the colors of the most heavily loaded
+// locations: five times the just noticeable difference.
 const leastApart = 0.1
 
-// leastDeutan is the same to eyes that are blind to green, which have ranks besides.
+// leastDeutan is the minimum for green-blind eyes, which also have the ranks.
 const leastDeutan = 0.06
 
-// TestLocationsAreToldApart: the colours of the first 8 locations differ at every level, and stay the
-// same in other windows and signals.
+// TestLocationsAreToldApart checks that the colors of the first 8 locations differ at every level,
+// and that they do not change with the window or the signal.
 func TestLocationsAreToldApart(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 30)), "dark")
 	v.Import("Color", "color.js")
@@ -105,8 +106,8 @@ func TestLocationsAreToldApart(t *testing.T) {
 	}
 }
 
-// TestAlikeColorsAreReplaced: locations whose own colours are alike get others, in any order of their
-// loads, which contrast with both grounds; the first one keeps its own.
+// TestAlikeColorsAreReplaced checks that locations with similar colors get other ones that contrast
+// with both backgrounds, in any order of their loads; the first location keeps its color.
 func TestAlikeColorsAreReplaced(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(2, 2)), "light")
 	v.Import("Color", "color.js")

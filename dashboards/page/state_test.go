@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// fragment is the state that the page has put into its address, once it has the key.
+// fragment returns the state in the page's address, once it has the key.
 func fragment(t *testing.T, v *pagetest.Visitor, key string) url.Values {
 	t.Helper()
 	v.Wait("location.hash.includes('" + key + "=')")
@@ -29,7 +29,7 @@ func fragment(t *testing.T, v *pagetest.Visitor, key string) url.Values {
 	return values
 }
 
-// TestThresholds: the page says and draws the thresholds of its server, to the digit.
+// TestThresholds checks that the page shows and draws its server's thresholds exactly.
 func TestThresholds(t *testing.T) {
 	server := httptest.NewServer(configured(t, api.Config{Reader: querytest.Fabric(4, 10), Thresholds: aggregate.Thresholds{Onset: 0.5, Clear: 0.0004}}))
 	t.Cleanup(server.Close)
@@ -39,7 +39,7 @@ func TestThresholds(t *testing.T) {
 	v.Says("congested-word", says)
 	v.Says("detail-lines", "Lines: "+says+".")
 	v.Wait("csigscope.current().series")
-	// The parts of the plot's width that are drawn in the colour of the lines, at two heavy shares.
+	// The parts of the plot's width that have the line color, at two heavy shares.
 	red := pagetest.Evaluate[[]float64](v, `(() => {
 		const plot = document.querySelector('#detail-chart canvas'), over = document.querySelector('#detail-chart .u-over');
 		const [box, inner] = [plot, over].map((e) => e.getBoundingClientRect());
@@ -57,8 +57,8 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-// TestStates: the page has the states of its server by their names, and says what they mean and
-// what to do where cells are not judged.
+// TestStates checks that the page shows its server's states by name, explains them, and says what
+// to do about cells that are not judged.
 func TestStates(t *testing.T) {
 	memory := querytest.Fabric(4, 10)
 	for i := range memory.Rows {
@@ -104,7 +104,7 @@ func TestStates(t *testing.T) {
 	v.Says("judge-word", aggregate.HowToJudge)
 }
 
-// TestAddressHoldsState leaves a page in a state and opens its address elsewhere.
+// TestAddressHoldsState leaves a page in a state and opens its address in another tab.
 func TestAddressHoldsState(t *testing.T) {
 	address := serve(t, querytest.Fabric(16, 30))
 	v := pagetest.Visit(t, address, "dark")
@@ -144,13 +144,13 @@ func TestAddressHoldsState(t *testing.T) {
 		t.Errorf("the cell %v is chosen after the address was opened, want 1, 15", chosen)
 	}
 	v.CheckCells(v.Screenshot("again"), 16)
-	// What nobody knows is passed over, whatever it is.
+	// Unknown values are ignored, whatever they are.
 	pagetest.Evaluate[chromedp.Void](v, "location.hash = '#signal=nonsense&level=toString&t=2026-99-99T00:00:00Z&src=<b>&dst=&at=%%00&theme=x&live=9&range=-1'")
 	v.Wait("csigscope.current().level === 'location' && csigscope.current().window === -1 && csigscope.current().chosen === null")
 }
 
-// TestAddressOfHistory holds that a link shows the range that it was made in, also after
-// more was stored.
+// TestAddressOfHistory checks that a link shows the range in which it was made, even after more was
+// stored.
 func TestAddressOfHistory(t *testing.T) {
 	memory := querytest.Fabric(8, 20)
 	address := serve(t, memory)
@@ -171,7 +171,7 @@ func TestAddressOfHistory(t *testing.T) {
 	}
 }
 
-// TestKeyboard goes through the page without a pointer.
+// TestKeyboard uses the page without a pointer.
 func TestKeyboard(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 30)), "dark")
 	spoken := func() string { return pagetest.Evaluate[string](v, "document.getElementById('spoken').textContent") }
@@ -214,7 +214,7 @@ func TestKeyboard(t *testing.T) {
 	v.Wait("!document.getElementById('keyhelp').open")
 }
 
-// TestNarrowWindow holds that nothing is cut off on a telephone.
+// TestNarrowWindow checks that nothing is cut off on a phone.
 func TestNarrowWindow(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 30)), "light")
 	v.Resize(390, 3000)

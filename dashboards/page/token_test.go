@@ -18,15 +18,15 @@ import (
 	"github.com/csigscope/csigscope/ingest/edge/edgetest"
 )
 
-// sesame lets those in who show a token, which may change, and notes what was asked.
+// sesame requires a token, which can change, and records requests.
 type sesame struct {
 	next    http.Handler
-	clients string       // the file
+	clients string       // token file
 	ahead   atomic.Int64 // ns, of the server's clock
 
 	mu      sync.Mutex
-	asked   []string // addresses, and where they were asked from
-	resumed int      // streams that went on after an event
+	asked   []string // addresses with their referrers
+	resumed int      // streams resumed after an event
 }
 
 // ServeHTTP implements http.Handler.
@@ -40,14 +40,15 @@ func (s *sesame) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.next.ServeHTTP(w, r)
 }
 
-// use replaces the token in the file, and lets the server's clock run on, so that it looks there.
+// use replaces the token in the file and advances the server's clock, so that it reads the file
+// again.
 func (s *sesame) use(t *testing.T, token string) {
 	t.Helper()
 	edgetest.WriteTokens(t, s.clients, edgetest.TokenLine("te", "read", token, ""))
 	s.ahead.Add(int64(time.Minute))
 }
 
-// behindToken is the page and the API behind a token.
+// behindToken returns the page and the API, protected by a token.
 func behindToken(t *testing.T, f feed) (*sesame, *httptest.Server) {
 	t.Helper()
 	s := &sesame{clients: filepath.Join(t.TempDir(), "clients")}
@@ -68,12 +69,13 @@ func behindToken(t *testing.T, f feed) (*sesame, *httptest.Server) {
 
 const dialogOpen = "document.getElementById('token')?.open === true"
 
-// TestToken: the page comes without a token, asks for one, says when it is refused, and shows
-// data, live as well, with the right one. It stays in the tab and out of every address.
+// TestToken checks that the page loads without a token, asks for one, says if it is refused, and
+// shows data with the right one, live data included. The token stays in the tab and never appears
+// in an address.
 func TestToken(t *testing.T) {
 	f := newFeed(liveRacks)
 	s, server := behindToken(t, f)
-	v := pagetest.Enter(t, server.URL+"/#signal=max_delay&live=1", "dark", "Failed to load resource") // for a 401 or a connection that ends
+	v := pagetest.Enter(t, server.URL+"/#signal=max_delay&live=1", "dark", "Failed to load resource") // for a 401 or a closed connection
 	v.Wait(dialogOpen + " && document.activeElement.id === 'token-text'")
 	v.Press("open sesame", kb.Enter)
 	v.Says("token-wrong", "A token has letters, digits and signs, and no spaces.")
@@ -119,8 +121,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTokenGone: a token that is refused later is asked for again, who gives none sees that
-// there has to be one, and what is forgotten leaves nothing behind.
+// TestTokenGone checks that the page asks again if a token is refused later, that it says that a
+// token is required if the user gives none, and that a forgotten token leaves no traces.
 func TestTokenGone(t *testing.T) {
 	s, server := behindToken(t, newFeed(liveRacks))
 	v := pagetest.Enter(t, server.URL+"/#signal=max_delay", "light", "status of 401")

@@ -15,11 +15,11 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestTrouble: what a server refuses, or fails to say, is told in its words and leaves what was
-// shown; it is gone when the server answers again.
+// TestTrouble checks that server errors are shown in the server's words, with the previous data,
+// until the server answers again.
 func TestTrouble(t *testing.T) {
 	var trouble atomic.Pointer[http.HandlerFunc]
-	one := stored(t, 1) // a group that talks to itself, under a name that no fabric file gave it
+	one := stored(t, 1) // a group that talks to itself, whose name is in no fabric file
 	one.Rows = slices.DeleteFunc(one.Rows, func(r querytest.Row) bool { return r.Src != tabletest.FirstGroup || r.Dst != tabletest.FirstGroup })
 	one.Rows = append(one.Rows, querytest.Row{
 		Window: one.Rows[0].Window, Signal: csig.MaxDelay, Kind: decode.Tag, Src: tabletest.FirstGroup, Dst: tabletest.FirstGroup,
@@ -36,13 +36,13 @@ func TestTrouble(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	v := pagetest.Visit(t, server.URL+"/#signal=type_9", "light")
-	v.Excuse("Failed to load resource") // what browsers say of each status that is an error
+	v.Excuse("Failed to load resource") // the browser's message about each error status
 	v.Screenshot("one-group")
 	drawn := v.Colors("left", 1)
 	if signal := pagetest.Evaluate[string](v, "csigscope.current().signal"); signal != "max_delay" || drawn[0] == nil {
 		t.Fatalf("of one group and a signal that nothing tells of, %s is shown, %v", signal, drawn)
 	}
-	v.Says("time-high", "25 %") // 50 of the 200 of its first window are heavy
+	v.Says("time-high", "25 %") // 50 of the 200 in its first window are heavy
 	v.Says("map-high", "1 cell")
 	for want, answer := range map[string]http.HandlerFunc{
 		"more than 100 requests a second: ask less often": problem(http.StatusTooManyRequests, "more than 100 requests a second: ask less often"),
@@ -67,7 +67,7 @@ func TestTrouble(t *testing.T) {
 	v.Wait("document.getElementById('banner').hidden")
 }
 
-// problem answers as the API does where it refuses.
+// problem returns an error in the API's format.
 func problem(code int, detail string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")

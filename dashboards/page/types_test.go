@@ -19,8 +19,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestDrawingIsTyped: the modules that draw from plain data, which others import too, have types in
-// their comments, and no page.
+// TestDrawingIsTyped checks that the modules that draw plain data, which other code imports too,
+// have types in their comments and do not depend on the page.
 func TestDrawingIsTyped(t *testing.T) {
 	modules := map[string]string{}
 	for _, name := range []string{"color.js", "palette.js", "scale.js", "matrix.js", "axes.js"} {
@@ -40,8 +40,8 @@ func TestDrawingIsTyped(t *testing.T) {
 	}
 }
 
-// typed is the example fabric, measured by types that a table defines: two meanings
-// of type 5, and a sum over hops, which names no location.
+// typed returns the example fabric with signal types defined by a table: two meanings of type 5,
+// and a sum over hops, which names no location.
 func typed() *querytest.Memory {
 	m := querytest.Fabric(8, 20)
 	for i := range m.Rows {
@@ -84,8 +84,7 @@ func TestPageOfConfiguredTypes(t *testing.T) {
 	checkSum(t, v)
 }
 
-// checkSum holds that cells in which a sum over hops is heavy look neither clear nor
-// like a location.
+// checkSum checks that cells with a heavy sum over hops look neither clear nor like a location.
 func checkSum(t *testing.T, v *pagetest.Visitor) {
 	t.Helper()
 	if got := pagetest.Evaluate[string](v, "document.getElementById('legend').textContent"); !strings.Contains(got, "no one bottleneck") {

@@ -1,6 +1,6 @@
-// Package typestest has TypeScript and JSON Schema check what tests of the dashboards have
-// made, against the types that the packages of dashboards/testdata/types hold. It knows how
-// these are run, and nothing of what is checked.
+// Package typestest type-checks and validates files made by the dashboards' tests, with TypeScript
+// and JSON Schema and the packages in dashboards/testdata/types. It knows how to run these tools.
+// It must never know what the files mean.
 package typestest
 
 import (
@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// modules is where make deps installs them, from a folder of the package dashboards.
+// modules is the folder in which make deps installs them, relative to a package in dashboards.
 const modules = "../testdata/types/node_modules"
 
-// workspace is a folder with files, in which Node finds the modules. Without Node or the
-// modules the test is skipped, and fails in CI.
+// workspace creates a folder with files in which Node finds the modules. If Node or the modules are
+// missing, the test is skipped, or fails in CI.
 func workspace(t *testing.T, files map[string]string) (node, dir string) {
 	t.Helper()
 	if testing.Short() {
@@ -49,8 +49,8 @@ func workspace(t *testing.T, files map[string]string) (node, dir string) {
 	return node, dir
 }
 
-// TypeErrors is what the TypeScript compiler says about a module that may import the
-// installed types, and the helpers of plain.d.ts; empty is good.
+// TypeErrors returns the TypeScript compiler's errors in a module that may import the installed
+// types and the helpers of plain.d.ts. Empty means no errors.
 func TypeErrors(t *testing.T, module string) string {
 	t.Helper()
 	plain, err := os.ReadFile(filepath.Join(filepath.Dir(modules), "plain.d.ts"))
@@ -68,8 +68,8 @@ func TypeErrors(t *testing.T, module string) string {
 	return string(out)
 }
 
-// ScriptErrors is what the TypeScript compiler says about JavaScript modules, by file name, whose
-// types are in JSDoc; empty is good.
+// ScriptErrors returns the TypeScript compiler's errors in JavaScript modules with JSDoc types, by
+// file name. Empty means no errors.
 func ScriptErrors(t *testing.T, modules map[string]string) string {
 	t.Helper()
 	node, dir := workspace(t, modules)
@@ -85,8 +85,8 @@ func ScriptErrors(t *testing.T, modules map[string]string) string {
 	return string(out)
 }
 
-// composeCheck prints what the schema has against the document on standard input. The
-// schema's drafts of identifiers are left out, which the validator takes for mistakes.
+// composeCheck prints the schema's errors in the document on standard input. It removes the
+// schema's old id keywords, which the validator rejects.
 const composeCheck = `
 import { readFileSync } from "node:fs";
 import { Ajv } from "ajv";
@@ -97,8 +97,8 @@ if (!check(JSON.parse(readFileSync(0, "utf8"))))
   for (const e of check.errors) console.log(e.instancePath, e.message, JSON.stringify(e.params));
 `
 
-// ComposeErrors is what the schema of the Compose specification has against a document,
-// as JSON; empty is good.
+// ComposeErrors returns the errors of the Compose specification's schema in a JSON document. Empty
+// means no errors.
 func ComposeErrors(t *testing.T, document []byte) string {
 	t.Helper()
 	node, dir := workspace(t, map[string]string{"check.mjs": composeCheck})

@@ -1,10 +1,10 @@
-// Command sbom lists the parts of a package of csigscope as CycloneDX 1.6: the Go modules that its
-// binary says it was built from, and the embedded engine of the npm lock file. Tools that list Go
-// modules know nothing of the engine, which is the largest part.
+// Command sbom lists the parts of a csigscope package as CycloneDX 1.6: the Go modules in the
+// binary's build information, and the embedded engine from the npm lock file. Tools that list Go
+// modules do not know the engine, which is the largest part.
 //
 //	sbom BINARY LIBRARY PACKAGE-LOCK
 //
-// The same files give the same bytes.
+// Equal files give equal bytes.
 package main
 
 import (
@@ -107,7 +107,7 @@ func module(kind, path, version string) component {
 	return component{Type: kind, Ref: url, Name: path, Version: version, URL: url}
 }
 
-// locked is the package of a lock file that holds one.
+// locked returns the only package in a lock file.
 func locked(path string) (component, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -119,7 +119,7 @@ func locked(path string) (component, error) {
 	if err := json.Unmarshal(text, &lock); err != nil {
 		return component{}, fmt.Errorf("read lock file %s: %w", path, err)
 	}
-	delete(lock.Packages, "") // the file's own
+	delete(lock.Packages, "") // the root package
 	folders := slices.Collect(maps.Keys(lock.Packages))
 	if len(folders) != 1 {
 		return component{}, fmt.Errorf("read lock file %s: expected one package, the engine, got %q", path, slices.Sorted(slices.Values(folders)))

@@ -10,17 +10,17 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// browser is the Chromium that all visits of a test binary share: starting one takes
-// longer than most visits. Main ends it.
+// browser is the Chromium that all visits of a test binary share, since starting one takes longer
+// than most visits. Main stops it.
 var browser struct {
 	once   sync.Once
-	shared bool // Main is in charge
+	shared bool // started by Main
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-// Main runs a package's tests with one browser for all of their visits, and gives the exit
-// code. Without it each visit starts a browser of its own.
+// Main runs a package's tests with one browser for all visits and returns the exit code. Without
+// Main each visit starts its own browser.
 func Main(m *testing.M) int {
 	browser.shared = true
 	defer func() {
@@ -31,9 +31,9 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// tab is a new tab, which is closed when the test ends. Without a Chromium the test is
-// skipped, except in CI, where a test that never runs would go unnoticed. Short tests look
-// for data races, and what a browser draws has none: what it asks is raced in query/api.
+// tab returns a new tab that is closed when the test ends. Without Chromium the test is skipped,
+// except in CI, where a skipped test would go unnoticed. With -short, as in the race detector's
+// runs, it is skipped too: package query/api covers the races of the page's requests.
 func tab(t *testing.T) context.Context {
 	t.Helper()
 	if testing.Short() {
@@ -60,7 +60,7 @@ func tab(t *testing.T) context.Context {
 	return open(ctx, t)
 }
 
-// open makes the browser and the tab of a context.
+// open starts the browser and the tab of a context.
 func open(ctx context.Context, t *testing.T) context.Context {
 	t.Helper()
 	if err := chromedp.Do(ctx); err != nil {
@@ -78,7 +78,7 @@ func find() string {
 	return ""
 }
 
-// start prepares a browser, which the first tab starts.
+// start prepares a browser; the first tab starts it.
 func start(path string) (context.Context, context.CancelFunc) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,

@@ -1,7 +1,7 @@
 // Package pagetest visits the page with a headless Chromium, for tests.
 //
-// It knows what a person at the page can see and do. It must never know what the
-// numbers on it should be: that is the test's affair.
+// It knows what a user of the page can see and do. It must never know the expected numbers: these
+// belong to the test.
 package pagetest
 
 import (
@@ -28,8 +28,8 @@ import (
 
 const width, height = 1400, 900
 
-// Visitor is a browser tab. It fails the test on exceptions, console output,
-// violations of the page's policy, and requests to anywhere but its own origin.
+// Visitor is a browser tab. It fails the test on exceptions, console output, violations of the
+// page's content security policy, and requests to other origins.
 type Visitor struct {
 	t      *testing.T
 	ctx    context.Context
@@ -38,8 +38,8 @@ type Visitor struct {
 	excuse string
 }
 
-// Visit opens the page at url in a new tab, in the theme "dark" or "light", and waits
-// until it has drawn.
+// Visit opens the page at url in a new tab with the theme "dark" or "light", and waits until it is
+// drawn.
 func Visit(t *testing.T, url, theme string) *Visitor {
 	t.Helper()
 	v := Enter(t, url, theme, "")
@@ -47,10 +47,10 @@ func Visit(t *testing.T, url, theme string) *Visitor {
 	return v
 }
 
-// Drawn is the condition that the page has drawn.
+// Drawn is a JavaScript condition: the page is drawn.
 const Drawn = "window.csigscope?.ready === true"
 
-// Enter is Visit for a page that may have nothing to draw yet; see Excuse.
+// Enter is like Visit for a page that may have nothing to draw yet; see Excuse for excuse.
 func Enter(t *testing.T, url, theme, excuse string) *Visitor {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(tab(t), 10*time.Minute)
@@ -64,7 +64,7 @@ func Enter(t *testing.T, url, theme, excuse string) *Visitor {
 	call(v, log.Enable, cdp.Empty{})
 	call(v, runtime.Enable, cdp.Empty{})
 	call(v, network.Enable, network.EnableParams{})
-	// What a test's server shows is of an authority that no browser knows.
+	// The test servers' certificates have an unknown authority.
 	call(v, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})
 	call(v, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Europe/Zurich"})
 	call(v, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -75,39 +75,38 @@ func Enter(t *testing.T, url, theme, excuse string) *Visitor {
 	return v
 }
 
-// Open goes to an address of the same origin, and waits until the page has drawn.
+// Open opens an address of the same origin and waits until the page is drawn.
 func (v *Visitor) Open(url string) {
 	v.t.Helper()
 	v.navigate(url)
 	v.Wait(Drawn)
 }
 
-// Leave goes away from the page, so that its server may end.
+// Leave leaves the page, so that its server can stop.
 func (v *Visitor) Leave() {
 	v.t.Helper()
 	v.Do(chromedp.Navigate("about:blank"))
 }
 
-// navigate loads an address anew, also where it differs from the one at hand by its fragment
-// alone.
+// navigate loads an address again, even if only its fragment differs from the present one.
 func (v *Visitor) navigate(url string) {
 	v.t.Helper()
 	v.Do(chromedp.Navigate("about:blank"), chromedp.Navigate(url))
 }
 
-// Resize makes the window so large, in CSS pixels.
+// Resize sets the viewport's size in CSS pixels.
 func (v *Visitor) Resize(width, height int64) {
 	v.t.Helper()
 	v.Do(chromedp.EmulateViewport(width, height))
 }
 
-// See has the page look as it does to eyes with a deficiency.
+// See emulates a color vision deficiency.
 func (v *Visitor) See(deficiency emulation.SetEmulatedVisionDeficiencyType) {
 	v.t.Helper()
 	call(v, emulation.SetEmulatedVisionDeficiency, emulation.SetEmulatedVisionDeficiencyParams{Type: deficiency})
 }
 
-// Press presses keys, one after the other, wherever the focus is.
+// Press presses keys in order, at the present focus.
 func (v *Visitor) Press(keys ...string) {
 	v.t.Helper()
 	for _, key := range keys {
@@ -144,8 +143,8 @@ func (v *Visitor) listen(origin string) func(any) {
 	}
 }
 
-// Excuse takes what the browser logs for no fault where it contains a text, such as that
-// of a server which the test has stopped.
+// Excuse ignores browser log messages that contain a text, for example about a server that the test
+// has stopped.
 func (v *Visitor) Excuse(text string) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
@@ -173,7 +172,7 @@ func call[P, R any](v *Visitor, command cdp.Command[P, R], params P) {
 	}
 }
 
-// Do runs steps of the browser.
+// Do runs browser actions.
 func (v *Visitor) Do(steps ...chromedp.Action[chromedp.Void]) {
 	v.t.Helper()
 	if err := chromedp.Do(v.ctx, steps...); err != nil {
@@ -181,21 +180,21 @@ func (v *Visitor) Do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Says waits until an element says something.
+// Says waits until an element has the given text.
 func (v *Visitor) Says(id, text string) {
 	v.t.Helper()
 	v.Wait(fmt.Sprintf("document.getElementById(%q)?.textContent === %q", id, text))
 }
 
-// Wait waits until a script's condition holds, however busy the machine is: what does not
-// hold after minutes never does.
+// Wait waits until a JavaScript condition holds. Its limit of minutes also suffices on a busy
+// machine.
 func (v *Visitor) Wait(condition string) {
 	v.t.Helper()
 	v.WaitFor(condition, 2*time.Minute)
 }
 
-// WaitFor is Wait with a limit of its own. A page that is being loaded may take the place of
-// the one that was asked, at any time: then that one is asked.
+// WaitFor is like Wait with its own limit. If a new page loads in the meantime, the condition is
+// evaluated there.
 func (v *Visitor) WaitFor(condition string, limit time.Duration) {
 	v.t.Helper()
 	for end := time.Now().Add(limit); ; {
@@ -209,14 +208,14 @@ func (v *Visitor) WaitFor(condition string, limit time.Duration) {
 	}
 }
 
-// Reload does what makes the page load anew, and waits until it begins to.
+// Reload runs a step that makes the page load again, and waits until loading starts.
 func (v *Visitor) Reload(step func()) {
 	v.t.Helper()
 	const gone = "window.old !== true"
 	Evaluate[bool](v, "window.old = true")
 	step()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		// In between there is no page to ask.
+		// Between the two pages the evaluation fails.
 		if loaded, err := chromedp.Run(v.ctx, chromedp.Evaluate[bool](gone)); err == nil && loaded {
 			return
 		}
@@ -224,13 +223,13 @@ func (v *Visitor) Reload(step func()) {
 	v.t.Fatal("the page was not loaded anew")
 }
 
-// Click clicks what a CSS selector finds.
+// Click clicks the element with a CSS selector.
 func (v *Visitor) Click(selector string) {
 	v.t.Helper()
 	v.Do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// Evaluate is the value of a script on the page.
+// Evaluate returns the value of a script on the page.
 func Evaluate[T any](v *Visitor, format string, args ...any) T {
 	v.t.Helper()
 	out, err := chromedp.Run(v.ctx, chromedp.Evaluate[T](fmt.Sprintf(format, args...)))
@@ -240,24 +239,23 @@ func Evaluate[T any](v *Visitor, format string, args ...any) T {
 	return out
 }
 
-// Import makes a module of the page known to scripts under a name: what it exports under that
-// name, or all of its exports. It lasts until the page is loaded again.
+// Import makes a module of the page available to scripts under a name: its export of that name, or
+// all of its exports. It lasts until the page loads again.
 func (v *Visitor) Import(name, module string) {
 	v.t.Helper()
 	Evaluate[chromedp.Void](v, `import("./%[2]s").then((exports) => { window.%[1]s = exports.%[1]s ?? exports; }), undefined`, name, module)
 	v.Wait("window." + name + " !== undefined")
 }
 
-// SetWindow moves the scrubber to a window, -1 for the whole range, and waits until its
-// cells are drawn.
+// SetWindow moves the scrubber to a window, -1 for the whole range, and waits until its cells are
+// drawn.
 func (v *Visitor) SetWindow(window int) {
 	v.t.Helper()
 	Evaluate[chromedp.Void](v, "csigscope.setWindow(%d)", window)
 	v.Wait("!csigscope.current().waiting")
 }
 
-// Screenshot is the viewport. With CSIGSCOPE_TEST_SCREENSHOTS it is also kept in that
-// folder, for people to look at.
+// Screenshot returns the viewport. With CSIGSCOPE_TEST_SCREENSHOTS it also saves it in that folder.
 func (v *Visitor) Screenshot(name string) image.Image {
 	v.t.Helper()
 	raw, err := chromedp.Run(v.ctx, chromedp.CaptureScreenshot())
@@ -277,31 +275,30 @@ func (v *Visitor) Screenshot(name string) image.Image {
 	return picture
 }
 
-// Rect is a place on the page, in CSS pixels.
+// Rect is a rectangle on the page in CSS pixels.
 type Rect struct{ X, Y, Width, Height float64 }
 
-// Middle is the point at the centre.
+// Middle returns the center.
 func (r Rect) Middle() (x, y float64) { return r.X + r.Width/2, r.Y + r.Height/2 }
 
-// Cell is the place of a cell; side is "left" or "right".
+// Cell returns the rectangle of a cell; side is "left" or "right".
 func (v *Visitor) Cell(side string, src, dst int) Rect {
 	v.t.Helper()
 	return Evaluate[Rect](v, "csigscope.cellRect(%q, %d, %d)", side, src, dst)
 }
 
-// Beside is a point between the centre, where cells have their rank, and the corner at the upper
-// left.
+// Beside returns the upper left part of a cell, away from the rank in its center.
 func (r Rect) Beside() Rect { return Rect{r.X, r.Y, r.Width * 0.4, r.Height * 0.4} }
 
-// ColorAt is the CSS colour of a screenshot in the middle of a place.
+// ColorAt returns the CSS color of a screenshot at a rectangle's center.
 func ColorAt(picture image.Image, r Rect) string {
 	x, y := r.Middle()
 	red, green, blue, _ := picture.At(int(x), int(y)).RGBA()
 	return fmt.Sprintf("rgb(%d, %d, %d)", red>>8, green>>8, blue>>8)
 }
 
-// CheckCells compares the pixels of every cell in both matrices of size x size cells
-// with the colours that the page's data asks for.
+// CheckCells compares the pixels of every cell in both matrices of size x size cells with the
+// colors computed from the page's data.
 func (v *Visitor) CheckCells(picture image.Image, size int) {
 	v.t.Helper()
 	painted := map[string]bool{}
@@ -324,8 +321,7 @@ func (v *Visitor) CheckCells(picture image.Image, size int) {
 	}
 }
 
-// Colors are the colours that the page's data asks for, row by row; nil is a cell
-// without data.
+// Colors returns the colors computed from the page's data, row by row; nil is a cell without data.
 func (v *Visitor) Colors(side string, size int) []*string {
 	v.t.Helper()
 	return Evaluate[[]*string](v,
