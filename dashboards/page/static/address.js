@@ -1,20 +1,20 @@
-// The state of the page in the fragment of its address, so that a link shows to others
-// what is shown here. Names and times stay in the browser: fragments are never sent.
+// The page's state in the fragment of its address, so that a link shows others the same view. Names
+// and times stay in the browser, since fragments are never sent.
 
 const KEYS = ["signal", "level", "range", "from", "to", "step", "t", "src", "dst", "at", "live", "theme", "utc", "only", "sort", "fold"];
-const QUIET = 250; // ms between two changes: browsers refuse hundreds in seconds
+const QUIET = 250; // ms between two changes: browsers refuse hundreds of them in seconds
 let written = null;
-let current = location.hash; // as this page knows it
+let current = location.hash; // last fragment that this page has seen
 let timer = 0;
 let next = null;
 
-// read is what the address says, without what nobody knows.
+// read returns the state in the address, without unknown keys.
 export function read() {
   const given = new URLSearchParams(location.hash.slice(1));
   return Object.fromEntries(KEYS.filter((key) => given.get(key)).map((key) => [key, given.get(key)]));
 }
 
-// write puts the state into the address soon. Empty values are left out.
+// write schedules an update of the address with the state. Empty values are left out.
 export function write(state) {
   next = state;
   if (!timer) timer = setTimeout(flush, QUIET);
@@ -26,14 +26,14 @@ export function flush() {
   if (!next) return;
   const text = new URLSearchParams(KEYS.filter((key) => next[key]).map((key) => [key, next[key]])).toString();
   next = null;
-  // Where somebody else has changed the fragment, the page is about to be told.
+  // Someone else changed the fragment: the hashchange event will follow.
   if (text === written || location.hash !== current) return;
   written = text;
   history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
   current = location.hash;
 }
 
-// listen calls back where somebody else changes the fragment.
+// listen calls changed if someone else changes the fragment.
 export function listen(changed) {
   window.addEventListener("hashchange", () => {
     current = location.hash;
@@ -46,14 +46,14 @@ export function listen(changed) {
   });
 }
 
-// moment writes Unix ns (BigInt) as RFC 3339, and parse reads it; null where it is none.
+// moment writes Unix ns (BigInt) as RFC 3339. parse reads it and returns null for anything else.
 export function moment(ns) {
   const rest = ns % 1000000000n;
   const seconds = new Date(Number((ns - rest) / 1000000n)).toISOString().slice(0, 19);
   return seconds + (rest ? `.${String(rest).padStart(9, "0").replace(/0+$/, "")}` : "") + "Z";
 }
 
-// seconds are the whole seconds, which the API answers in, around two times.
+// seconds rounds a range outward to whole seconds, as the API does.
 export function seconds(from, to) {
   const second = 1000000000n;
   return [["from", moment((from / second) * second)], ["to", moment(((to + second - 1n) / second) * second)]];

@@ -1,5 +1,5 @@
-// What the page shows, and how it changes. The state is one object; every change goes
-// through show(), which draws once per animation frame.
+// The page's state and its changes. The state is one object; every change calls show(), which draws
+// once per animation frame.
 
 import * as Address from "./address.js";
 import { Axes, folds } from "./axes.js";
@@ -34,15 +34,15 @@ export let axes = null;
 export let cells = null; // of the frame, on the axes
 let player = 0;
 let pending = 0;
-export let waiting = false; // the frame that is drawn is not that of the window
+export let waiting = false; // the drawn frame is not yet that of the window
 let waitedSince = 0;
-let direction = 1; // of who scrubs
-const colors = new Map(); // of locations that were among the most heavily loaded, by id
-let wanted = {}; // what an address asks of the data that comes next
+let direction = 1; // of scrubbing
+const colors = new Map(); // by id: colors of locations that were among the most heavily loaded
+let wanted = {}; // state requested by an address for the next data
 
 const names = (cell) => [model.groups[cell.src].name, model.groups[cell.dst].name];
 
-// open shows a bundle. What was selected before stays selected where it can.
+// open shows a bundle. Earlier selections stay if they exist in it.
 export function open(bundle) {
   const last = model && view.window === model.windows.length - 1;
   const moment = model && view.window >= 0 ? model.windows[view.window] : null;
@@ -68,7 +68,7 @@ export function open(bundle) {
   Verdict.ask(model);
 }
 
-// settle does what an address asked for and the data can give.
+// settle applies the state that an address requested, as far as the data allows.
 function settle() {
   const moment = Address.parse(wanted.t);
   if (moment !== null) view.window = model.windowAt(moment);
@@ -77,8 +77,8 @@ function settle() {
   wanted = {};
 }
 
-// apply takes over the state that an address holds, where it makes sense. What it does
-// not name is as on a fresh page.
+// apply applies the valid parts of an address's state. Missing parts get the defaults of a new
+// page.
 export function apply(state) {
   wanted = state;
   view.signal = state.signal || view.signal;
@@ -103,8 +103,8 @@ export function apply(state) {
   paintPage();
 }
 
-// remember puts what is shown into the address. A moment or a cell would be another one
-// in another range, so it comes with the range that it was seen in.
+// remember writes the state into the address. A window or cell would mean something else in another
+// range, so its range is included.
 function remember() {
   const { windows, step, locations } = model;
   const [src, dst] = view.chosen ? names(view.chosen) : ["", ""];
@@ -120,7 +120,7 @@ function remember() {
   });
 }
 
-// relayout follows changes of data, signal, level, theme or size of the window.
+// relayout follows changes of data, signal, level, theme or window size.
 export function relayout() {
   if (!model || !view.signal) return;
   signal = model.signal(view.signal);
@@ -128,8 +128,8 @@ export function relayout() {
   const scale = window.devicePixelRatio || 1;
   const panel = find("mean").parentElement;
   const width = panel.clientWidth - 28;
-  // Beside each other they share the window's height with what is below; one below the
-  // other each may be as tall as it is wide.
+  // Side by side, the matrices share the window's height with the panels below. One below the
+  // other, each may be as tall as it is wide.
   const stacked = find("mode").parentElement.offsetTop > panel.offsetTop;
   const height = stacked ? width : Math.max(260, window.innerHeight - 520);
   const ranked = signal.byLocation(view.level);
@@ -147,9 +147,9 @@ export function relayout() {
   const tallest = Math.max(panel.offsetHeight, find("mode").parentElement.offsetHeight);
   find("legend").parentElement.style.height = `${tallest}px`;
   Panels.legend(signal, ranked, view.highlight, highlight);
-  find("map-panel").hidden = false; // to be measured
+  find("map-panel").hidden = false; // to measure it
   find("map-panel").hidden = !map.layout(model, find("map-panel").clientWidth - 28, scale, view.theme);
-  // The time heatmap takes what the window has left, and never less than ten rows.
+  // The time heatmap uses the rest of the window's height, at least ten rows.
   const taken = find("map-panel").hidden ? 0 : find("map-panel").offsetHeight + 12;
   const below = window.innerHeight - find("timeline").getBoundingClientRect().top - window.scrollY - 80 - taken;
   const shown = ranked.slice(0, Math.max(10, Math.floor(below / Timeline.ROW))).map((c) => c.location);
@@ -165,7 +165,7 @@ export function show() {
 export function drawAll() {
   if (pending) cancelAnimationFrame(pending);
   pending = 0;
-  if (!signal) return; // a window may close before anything of it is stored
+  if (!signal) return; // a window may close before anything is stored
   const now = view.window === Live.NOW;
   const next = now ? Live.frame(signal, view.level) : signal.frame(view.window, direction);
   waiting = !next;
@@ -186,8 +186,8 @@ export function drawAll() {
   remember();
 }
 
-// linger leaves what is drawn for a moment: most of what is waited for comes sooner than
-// an eye takes to see that it pales.
+// linger keeps the present drawing for a moment, since most data arrives before a fade would be
+// noticed.
 function linger() {
   setTimeout(show, BLINK);
   timeline.draw(view);
@@ -195,11 +195,11 @@ function linger() {
   remember();
 }
 
-// framesCame draws what was waited for.
+// framesCame draws frames after they have arrived.
 function framesCame() {
   if (signal?.frames.strange) {
     signal.frames.strange = false;
-    Source.refresh(true); // groups or locations that are new since the bundle was made
+    Source.refresh(true); // loads groups or locations that are newer than the bundle
   }
   if (waiting) show();
 }
@@ -212,7 +212,7 @@ export function setWindow(index) {
   show();
 }
 
-// setNow shows the newest window, whichever it is.
+// setNow shows the newest window and follows it.
 function setNow() {
   view.window = Live.on() ? Live.NOW : model.windows.length - 1;
   show();
@@ -221,7 +221,7 @@ function setNow() {
 export function setSignal(name) {
   if (!model.bundle.signals.some((s) => s.name === name)) return;
   if (!model.signal(name)) {
-    Panels.tabs(model.bundle.signals, name, setSignal); // what was pressed, before its data is there
+    Panels.tabs(model.bundle.signals, name, setSignal); // selects the pressed tab before its data arrives
     return Source.fetchBundle(name, view.level).then(() => setSignal(name), relayout);
   }
   view.signal = name;
@@ -250,14 +250,14 @@ export function setUTC(utc) {
   relayout();
 }
 
-// setColors takes "auto", "dark" or "light".
+// setColors sets the theme: "auto", "dark" or "light".
 export function setColors(colors) {
   view.colors = colors;
   paintPage();
   relayout();
 }
 
-// paintPage gives all but the drawings the chosen colours.
+// paintPage applies the theme to everything except the drawings.
 function paintPage() {
   if (view.colors === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = view.colors;
@@ -271,7 +271,7 @@ export function play(on) {
   find("play").ariaLabel = on ? "Pause" : "Play";
 }
 
-// showCell points at a cell in both matrices and says beside it what is known of it.
+// showCell highlights a cell in both matrices and shows its details in a tooltip.
 export function showCell(matrix, cell, speak) {
   view.cell = cell;
   show();
@@ -289,7 +289,7 @@ export function showCell(matrix, cell, speak) {
   if (speak) Panels.say(heading, rows);
 }
 
-// press chooses the cell at a row and column, or shows the groups that a folded one is made of.
+// press selects the cell at a row and column, or opens the groups of a folded cell.
 export function press(at) {
   if (!at) return;
   const { rows, columns } = axes.groups(at);
@@ -299,17 +299,17 @@ export function press(at) {
   relayout();
 }
 
-// choose keeps a cell in view wherever the pointer goes; null lets go of it. Where the matrices
-// fill the window, it is below them.
+// choose selects a cell and keeps its details open; null closes them. On narrow screens it scrolls
+// to the details below the matrices.
 export function choose(cell) {
   view.chosen = cell;
   relayout();
   if (!cell || !narrow.matches) return;
-  drawAll(); // which shows it
+  drawAll(); // also shows the details
   find("detail").scrollIntoView({ block: "start" });
 }
 
-// zoom shows the groups of a rectangle of cells alone.
+// zoom shows only the groups in a rectangle of cells.
 export function zoom({ from, to }) {
   const between = (items, a, b) => items.slice(Math.min(a, b), Math.max(a, b) + 1).flatMap((item) => item.members);
   Verdict.forget();
@@ -325,7 +325,7 @@ export function widen() {
   relayout();
 }
 
-// arrange changes which rows and columns there are: congested, worst and fold as in Axes.
+// arrange changes the rows and columns; congested, worst and fold are as in Axes.
 export function arrange(change) {
   Object.assign(view, change);
   relayout();
@@ -336,8 +336,8 @@ function focusOn(rows, columns, marked) {
   view.marked = view.focus ? marked : [];
 }
 
-// focusOnCells shows the cells that a statement of the verdict names, in the signal that suffers
-// most of it; null shows all again.
+// focusOnCells shows only the cells of a verdict statement, for the signal that is most affected;
+// null shows all cells again.
 export async function focusOnCells(statement) {
   if (!statement) return widen();
   const { cells: suffering, locations, signals } = statement;

@@ -1,8 +1,8 @@
 import * as Color from "./color.js";
 import * as Format from "./format.js";
 
-// The timeline of one cell: its mean between the least and the most that was measured,
-// the share of heavy observations with its thresholds, and below them the colour of each window's mode.
+// The timeline of one cell: its mean between minimum and maximum, the heavy share with its
+// thresholds, and below them the color of each window's mode.
 export class Chart {
   static HEIGHT = 230;
   static STRIP = 8; // height of the row of modes
@@ -10,7 +10,7 @@ export class Chart {
   constructor(box, choose) {
     this.box = box;
     this.plot = null;
-    // uPlot takes a click for the end of a drag where the pointer did not move before.
+    // uPlot treats a click as the end of a drag if the pointer has not moved before.
     box.addEventListener("click", (event) => {
       if (event.target === this.plot?.over) choose(this.plot.posToIdx(event.offsetX));
     }, true);
@@ -62,8 +62,7 @@ export class Chart {
     };
   }
 
-  // thresholds draws the heavy shares from which on a cell is congested, and below which, dashed,
-  // that ends.
+  // thresholds draws the onset of congestion and, dashed, its end.
   thresholds(plot) {
     const { view, signal: { model: { bundle } } } = this;
     const g = plot.ctx;
@@ -83,7 +82,7 @@ export class Chart {
     g.restore();
   }
 
-  // marks draws the modes, and where the page is in time.
+  // marks draws the modes and the present window.
   marks(plot) {
     const { view, signal: { model } } = this;
     const g = plot.ctx;
@@ -106,12 +105,12 @@ export class Chart {
     g.restore();
   }
 
-  // follow redraws where the page's window has moved.
+  // follow redraws when the page's window has moved.
   follow() {
     this.plot?.redraw(false);
   }
 
-  // data is what is drawn, for tests.
+  // data returns the plotted data, for tests.
   data() {
     return this.plot.data;
   }

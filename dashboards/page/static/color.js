@@ -1,26 +1,26 @@
-// Colours: the ramp for severity, the tokens of both themes, and distances. All
-// functions work on [red, green, blue] of 0 to 255, and know no page.
+// Colors: the severity ramp, the colors of both themes, and distances. All functions work on [red,
+// green, blue] from 0 to 255 and do not depend on the page.
 
 /** @typedef {[number, number, number]} RGB red, green and blue, 0 to 255 each */
 
 /**
- * @typedef {object} Theme  the colours that drawings are made of
+ * @typedef {object} Theme  colors of the drawings
  * @property {RGB[]} ramp     256 severities, calm first
- * @property {RGB} ground     of what the drawings lie on
- * @property {RGB} clear      of cells in which nothing was heavy
- * @property {RGB} few        of cells with too few samples, or that are not judged
- * @property {RGB} hatch      of the lines that stand for "no data"
- * @property {string} text    of names
- * @property {string} strong  of outlines
- * @property {string} notch   of the corner of cells with too few samples
- * @property {string} trimmed of the corner of cells with trimmed packets
+ * @property {RGB} ground     background
+ * @property {RGB} clear      cells without heavy observations
+ * @property {RGB} few        cells with too few samples, or not judged
+ * @property {RGB} hatch      lines that mean "no data"
+ * @property {string} text    names
+ * @property {string} strong  outlines
+ * @property {string} notch   corner of cells with too few samples
+ * @property {string} trimmed corner of cells with trimmed packets
  */
 
 /** @typedef {"dark" | "light"} ThemeName */
 
 /**
  * Stops of the ramps in OKLCH (lightness, chroma, hue in degrees), calm first.
- * Lightness is monotonic, so that the order survives colour blindness and print.
+ * Lightness is monotonic, so the order survives color blindness and print.
  * @type {Record<ThemeName, RGB[]>}
  */
 const STOPS = {
@@ -30,7 +30,7 @@ const STOPS = {
 const SIZE = 256;
 
 /**
- * linear are the shares of red, green and blue light, outside of 0 to 1 where no screen has them.
+ * linear returns linear red, green and blue, outside of 0 to 1 if no screen can show them.
  * @param {RGB} color in OKLCH
  * @returns {RGB}
  */
@@ -64,7 +64,7 @@ function fromOklch(color) {
   return each(linear(color), fromLight);
 }
 
-/** @param {number} v share of light, cut to 0 to 1 */
+/** @param {number} v linear light, clamped to 0 to 1 */
 function fromLight(v) {
   const w = Math.min(Math.max(v, 0), 1);
   return Math.round(255 * (w <= 0.0031308 ? 12.92 * w : 1.055 * w ** (1 / 2.4) - 0.055));
@@ -76,7 +76,7 @@ function toLight(v) {
 }
 
 /**
- * ink is what numbers are written in on a colour: black or white.
+ * ink returns the text color on a background: black or white.
  * @param {RGB} color
  */
 export function ink([r, g, b]) {
@@ -84,7 +84,8 @@ export function ink([r, g, b]) {
 }
 
 /**
- * vivid has as much chroma as screens have at a lightness and hue, at most 0.2.
+ * vivid returns the color with the largest chroma that screens can show at a lightness and hue, at
+ * most 0.2.
  * @param {number} lightness
  * @param {number} hue in degrees
  */
@@ -94,7 +95,7 @@ function vivid(lightness, hue) {
   return fromOklch([lightness, chroma, hue]);
 }
 
-// Colours to choose from where two are alike. Their lightness has contrast with both grounds.
+// Colors to choose from if two are similar. Their lightness contrasts with both backgrounds.
 const CHOICE = [0.45, 0.55, 0.65, 0.75].flatMap((lightness) => Array.from({ length: 24 }, (_, i) => vivid(lightness, 15 * i)));
 
 /**
@@ -114,8 +115,8 @@ function toOklab(color) {
 }
 
 /**
- * distance is how far two colours are apart in OKLab: black and white are 1 apart, and two that
- * eyes just tell apart about 0.02.
+ * distance returns the OKLab distance of two colors: 1 for black and white, about 0.02 for a just
+ * noticeable difference.
  * @param {RGB} p
  * @param {RGB} q
  */
@@ -132,14 +133,14 @@ function gap(p, q) {
 }
 
 /**
- * What eyes without medium-wave cones see of red, green and blue light (Machado, Oliveira,
- * Fernandes 2009, severity 1).
+ * Linear color as seen by eyes without medium-wave cones (Machado, Oliveira, Fernandes 2009,
+ * severity 1).
  */
 const DEUTERANOPIA = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]];
-const DIMMED = 1.5; // how much more a distance counts for them, since they have so few large ones
+const DIMMED = 1.5; // factor on their distances, since green-blind vision has few large ones
 
 /**
- * look is a colour as usual eyes see it, and as those see it that are blind to green, in OKLab.
+ * look returns a color in OKLab as normal and as green-blind eyes see it.
  * @param {RGB} color
  * @returns {[RGB, RGB]}
  */
@@ -150,8 +151,8 @@ export function look(color) {
 }
 
 /**
- * apart is how far two colours are apart to whichever of both eyes tells them apart less.
- * @param {[RGB, RGB]} p of look
+ * apart returns the smaller of two colors' distances to normal and to green-blind eyes.
+ * @param {[RGB, RGB]} p from look
  * @param {[RGB, RGB]} q
  */
 export function apart(p, q) {
@@ -159,11 +160,11 @@ export function apart(p, q) {
 }
 
 const LOOKS = CHOICE.map(look);
-const STRIDE = 29; // a prime, between colours that follow each other
+const STRIDE = 29; // prime, so that successive colors differ
 
 /**
- * unlike is the colour that is the farthest from the nearest of the others.
- * @param {[RGB, RGB][]} others as look has them, at least one
+ * unlike returns the color whose nearest other color is farthest away.
+ * @param {[RGB, RGB][]} others from look, at least one
  * @returns {RGB}
  */
 export function unlike(others) {
@@ -172,10 +173,10 @@ export function unlike(others) {
 }
 
 /**
- * besides are colours that are at least so far from all of the others; those that follow each
- * other differ.
- * @param {[RGB, RGB][]} others as look has them
- * @param {number} least as apart has it
+ * besides returns colors with at least this distance from all others, in an order in which
+ * successive ones differ.
+ * @param {[RGB, RGB][]} others from look
+ * @param {number} least minimum of apart
  */
 export function besides(others, least) {
   const free = CHOICE.filter((_, i) => others.every((other) => apart(LOOKS[i], other) >= least));
@@ -215,7 +216,7 @@ const THEMES = {
 export const theme = (name) => THEMES[name];
 
 /**
- * ramp maps a severity of 0 (calm) to 1 (worst).
+ * ramp returns the color of a severity, 0 (calm) to 1 (worst).
  * @param {ThemeName} name
  * @param {number} severity
  * @returns {RGB}

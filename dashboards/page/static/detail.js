@@ -1,5 +1,5 @@
-// What is known of the chosen cell: where its bottleneck is and how sure that is, how it
-// went over time, which flows suffer, and what was found wrong on its path.
+// Details of the selected cell: its bottleneck with the evidence, its timeline, the affected flows,
+// and the findings on its path.
 
 import * as Address from "./address.js";
 import * as App from "./app.js";
@@ -10,18 +10,18 @@ import * as Panels from "./panels.js";
 import { find, element } from "./panels.js";
 import * as Source from "./source.js";
 
-const PATIENCE = 300; // ms of rest before flows and findings are asked for
+const PATIENCE = 300; // ms of rest before flows and findings are requested
 const ROWS = 8;
 const chart = new Chart(find("detail-chart"), (window) => App.setWindow(window));
-let shown = {}; // what the drawings are of
+let shown = {}; // state of the present drawings
 let series = null;
-let asked = ""; // what flows and findings are of
-let portsOf = ""; // what the ports are of
+let asked = ""; // range of the present flows and findings
+let portsOf = ""; // range of the present ports
 let request = null;
 let timer = 0;
 let portsTimer = 0;
 
-// show follows every change of the page. state is what App draws from.
+// show follows every change of the page. state is the object from which App draws.
 export function show(state) {
   const { view, model, signal } = state;
   find("detail").hidden = !view.chosen;
@@ -73,7 +73,7 @@ async function load({ view, signal }) {
   }
 }
 
-// known is the cell in the window that is shown, with all that the series has of it.
+// known returns the cell in the present window, with everything in the series.
 function known({ view, signal, frame, waiting }) {
   const { src, dst } = view.chosen;
   const point = view.window >= 0 ? series?.[view.window] : null;
@@ -92,7 +92,7 @@ function facts(state) {
 
 function lastHeard(model, view) {
   if (!series) return "\u2026";
-  const last = series.length - 1; // arrays end with what was set last
+  const last = series.length - 1; // a sparse array ends at its last entry
   if (last < 0) return "never in this range";
   const end = model.windows[last] + BigInt(model.step);
   const text = Format.time(end, model.step, view.utc, true);
@@ -100,7 +100,7 @@ function lastHeard(model, view) {
   return age > 0 && age < 864e5 ? `${text}, ${Format.duration(age * 1e6)} ago` : text;
 }
 
-// places lists the mode, the runner-up and what is left, with the ports that each may be.
+// places lists the mode, the runner-up and the rest, with their candidate ports.
 function places(cell) {
   if (!cell?.heavy) return [element("li", "empty", "Nothing was heavily loaded.")];
   const items = [["mode", cell.mode], ["runner-up", cell.runnerUp]].filter(([, place]) => place).map(([role, { location, share, evidence }]) => {
@@ -122,17 +122,17 @@ function places(cell) {
   return items;
 }
 
-// ask has flows and findings come, once the page rests.
+// ask requests flows and findings once the page rests.
 function ask(state) {
   clearTimeout(timer);
   timer = setTimeout(() => records(state, request), PATIENCE);
 }
 
-// rangeOf are the whole seconds of windows from first to last.
+// rangeOf returns the whole seconds from the first window to the last.
 const rangeOf = (model, first, last) => Address.seconds(model.windows[first], model.windows[last] + BigInt(model.step));
 
-// askPorts has the ports come that may be the bottleneck, with their probabilities, once the page
-// rests. They follow from more than the page has: how often each set of ports was named.
+// askPorts requests the candidate ports of the bottleneck with their probabilities, once the page
+// rests. They depend on data that the page does not have: how often each set of ports was named.
 function askPorts(state) {
   const { view, model, signal } = state;
   const now = view.window === Live.NOW;
@@ -208,5 +208,5 @@ function finding(f) {
 
 export const loaded = () => series !== null;
 
-// data is what the chart draws, for tests.
+// data returns the chart's data, for tests.
 export const data = () => chart.data();

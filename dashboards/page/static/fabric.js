@@ -1,17 +1,16 @@
-// The devices and links of a fabric as the names of its locations tell of them: which
-// device is in which row, and where each port's half of a link is. Units are those of a
-// map of the given width.
+// The devices and links of a fabric, derived from its locations' names: each device's row, and the
+// position of each port's half of a link. Units are those of a map of the given width.
 
-const ROW = 86; // from row to row
+const ROW = 86; // distance between rows
 export const BOX = 20; // height of a device
-const STUB = 18; // length of a link whose other end is not known
+const STUB = 18; // length of a link with an unknown peer
 const TOP = 26;
-// Rows of fabrics whose ports do not say who is at the other end, the lowest first.
+// Row names for fabrics whose ports have no peers, lowest first.
 const USUAL = ["host", "tor", "rack", "leaf", "agg", "pod", "fabric", "spine", "superspine", "core"];
 
 const natural = new Intl.Collator("en", { numeric: true }).compare;
 
-// read collects the devices of a model's locations, by name; null where there are none.
+// read returns the devices of a model's locations by name, or null if there are none.
 function read(model) {
   const devices = new Map();
   model.locations.forEach((location, index) => {
@@ -23,8 +22,8 @@ function read(model) {
   return devices.size ? devices : null;
 }
 
-// heights are how far above the hosts each device is, as far as peers say; ports that no
-// device is at the other end of face hosts.
+// heights returns each device's distance from the hosts, as far as peers show it. A port whose peer
+// is not a device faces a host.
 function heights(devices) {
   const height = new Map();
   let edge = [...devices.values()].filter((d) => d.ports.some((p) => p.peer && !devices.has(p.peer)));
@@ -36,7 +35,7 @@ function heights(devices) {
   return height;
 }
 
-// rows are the stages, the highest first, each with its devices in the order of names.
+// rows returns the stages, highest first, each with its devices in order of names.
 function rows(devices) {
   const height = heights(devices);
   const stages = new Map();
@@ -49,7 +48,7 @@ function rows(devices) {
     .map(([stage, list]) => ({ stage, devices: list.sort((a, b) => natural(a.name, b.name)) }));
 }
 
-// place gives every device a box and every port its half of a link.
+// place assigns a box to every device and half of a link to every port.
 export function place(model, width, left) {
   const devices = read(model);
   if (!devices) return null;
@@ -70,7 +69,7 @@ export function place(model, width, left) {
   return { stages, devices, ports, height: TOP + (stages.length - 1) * ROW + BOX + STUB + 14 };
 }
 
-// spread puts ports along the edges of their device: those that face down below it.
+// spread places ports along the edges of their device, down ports below it.
 function spread(d) {
   for (const down of [true, false]) {
     const side = d.ports.filter((p) => (p.orientation === "down") === down).sort((a, b) => natural(a.name, b.name));
@@ -82,8 +81,8 @@ function spread(d) {
   }
 }
 
-// join finds the other end of a port's link: the first port there that faces back and is
-// not the end of another one. Half of the link is this port's.
+// join finds the other end of a port's link: the first port of the peer that faces back and is not
+// joined yet. Half of the link belongs to this port.
 function join(p, devices, taken) {
   const back = devices.get(p.peer)?.ports.find((other) => other.peer === p.device.name && (other.mate === p || !taken.has(other)));
   if (back && (!p.mate || p.mate === back)) {

@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Numbers and times for people.
 
 function digits(v) {
   const text = v >= 100 ? v.toFixed(0) : v >= 10 ? v.toFixed(1) : v.toFixed(2);
@@ -31,7 +31,7 @@ export function share(v) {
   return `${(100 * v).toFixed(1).replace(/\.0$/, "")} %`;
 }
 
-// exactly prints a share that somebody configured, however small: none of its digits is noise.
+// exactly prints a configured share, however small, with all its digits.
 export function exactly(v) {
   return `${Number((100 * v).toPrecision(6))} %`;
 }

@@ -1,17 +1,17 @@
 import * as Panels from "./panels.js";
 
-// The cells of windows, which may be too many to fetch at once: some windows come at a time, as
-// columns of numbers (FramesHead of the query package), ahead of the scrubber, and are forgotten
-// again within a budget.
+// The cells of windows, which may be too many to fetch at once. Chunks of windows are fetched as
+// columns of numbers (FramesHead of the query package) ahead of the scrubber, and evicted within a
+// memory budget.
 export class FrameCache {
-  static BUDGET = 480 << 20; // bytes of columns kept
-  static ROWS = 200000; // cells of one request, about
-  static WHOLE = 2000000; // cells of a range up to which all columns are fetched
+  static BUDGET = 480 << 20; // bytes of cached columns
+  static ROWS = 200000; // approximate cells per request
+  static WHOLE = 2000000; // ranges with up to this many cells are fetched with all columns
   static PARALLEL = 2; // requests at a time
-  static AHEAD = 6; // requests ahead in the direction of who scrubs
-  static PATIENCE = 5000; // ms until what failed is asked for again
+  static AHEAD = 6; // requests ahead in the direction of scrubbing
+  static PATIENCE = 5000; // ms until a failed request is repeated
 
-  // fetch(from, to, lean) gives the frames of windows from from to before to.
+  // fetch(from, to, lean) returns the frames of the windows in [from, to).
   constructor(signal, fetch, changed) {
     const windows = signal.model.windows.length;
     const cells = Math.max(signal.total.src.length, 1);
@@ -21,14 +21,14 @@ export class FrameCache {
     this.size = Math.max(1, Math.min(60, Math.floor(FrameCache.ROWS / cells)));
     this.lean = cells * windows > FrameCache.WHOLE;
     this.count = Math.ceil(windows / this.size);
-    this.chunks = new Map(); // by index; the least recently used first
+    this.chunks = new Map(); // by index, least recently used first
     this.loading = 0;
     this.bytes = 0;
-    this.strange = false; // a frame names what the bundle does not know
+    this.strange = false; // a frame has IDs that are not in the bundle
     this.target = { chunk: 0, direction: 1 };
   }
 
-  // get is what a window holds, undefined while it is not here.
+  // get returns a window's columns, or undefined if they are not loaded.
   get(window) {
     const index = Math.floor(window / this.size);
     const chunk = this.chunks.get(index);
@@ -38,7 +38,7 @@ export class FrameCache {
     return chunk.frames.get(window) || FrameCache.EMPTY;
   }
 
-  // want has the window come, and those that are likely to be looked at next.
+  // want requests a window and those likely to be viewed next.
   want(window, direction) {
     this.target = { chunk: Math.floor(window / this.size), direction: direction || 1 };
     this.pump();
@@ -52,7 +52,7 @@ export class FrameCache {
     }
   }
 
-  // next is the chunk to ask for, -1 when nothing near is missing.
+  // next returns the next chunk to request, or -1 if all near ones are loaded.
   next() {
     const { chunk, direction } = this.target;
     const order = Array.from({ length: FrameCache.AHEAD + 1 }, (_, i) => chunk + i * direction);
@@ -86,7 +86,7 @@ export class FrameCache {
     this.pump();
   }
 
-  // forget drops what was not looked at for longest, but not what has just come.
+  // forget evicts the least recently used chunks, but not the newest one.
   forget(newest) {
     for (const [index, chunk] of this.chunks) {
       if (this.bytes <= FrameCache.BUDGET) return;
@@ -101,8 +101,8 @@ export class FrameCache {
     this.chunks.clear();
   }
 
-  // decode gives the columns of each window, and whether they name what the model does not
-  // know. Columns are parts of the buffer.
+  // decode returns the columns of each window, and whether they have IDs that the model lacks.
+  // Columns are views of the buffer.
   static decode(model, buffer) {
     let strange = false;
     const know = (index, none) => (id) => {
@@ -119,8 +119,8 @@ export class FrameCache {
     return { frames, strange };
   }
 
-  // read gives the frames of a buffer under the places that group and location say for
-  // identities, with modes at a level.
+  // read returns the frames of a buffer. group and location map IDs to indexes; modes are at a
+  // level.
   static read(buffer, group, location, level) {
     const length = new DataView(buffer).getUint32(0, true);
     const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
@@ -157,13 +157,13 @@ export class FrameCache {
   }
 }
 
-FrameCache.UNKNOWN = 0xffff; // a group that the axes do not have
+FrameCache.UNKNOWN = 0xffff; // a group that is not in the bundle
 FrameCache.TYPES = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, f32: Float32Array, f64: Float64Array };
 FrameCache.EMPTY = {
   rows: 0, src: [], dst: [], kind: [], state: [], observations: [], samples: [], heavy: [], trimmed: [], untouched: [], mean: [], min: [], max: [], modes: {},
 };
 
-// constant is a column of one number; those of the most frequent ones are shared.
+// constant returns a column with one value; columns of the most frequent values are shared.
 const constant = (() => {
   const shared = new Map();
   return (value, rows) => {

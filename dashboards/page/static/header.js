@@ -1,4 +1,4 @@
-// What is said around the drawings: facts, titles, scales, the time that is shown.
+// Text around the drawings: facts, titles, scales, the present time.
 
 import * as App from "./app.js";
 import { folds } from "./axes.js";
@@ -50,7 +50,7 @@ export function show({ view, model, signal, axes, matrices, timeline, ranked }) 
   }
 }
 
-// arrangement says which rows and columns the matrices have.
+// arrangement shows the matrices' arrangement in the controls.
 function arrangement(view, model, axes) {
   find("congested").checked = view.congested;
   find("sort").value = view.worst ? "worst" : "name";
@@ -80,7 +80,7 @@ function facts(view, model, signal) {
   ]);
 }
 
-// moment follows the time that is shown.
+// moment follows the present window.
 export function moment({ view, model, frame, waiting, map }) {
   if (!waiting) Panels.states(frame.states(), frame.signal);
   find("map-note").textContent = map.most ? "how many cells have a port as the mode of their bottleneck" : "no cell is congested";

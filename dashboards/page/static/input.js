@@ -1,4 +1,4 @@
-// Pointer, keyboard and controls: what a person does becomes a change of the state.
+// Pointer, keyboard and controls: user actions become changes of the state.
 
 import * as App from "./app.js";
 import { view, matrices, timeline, map } from "./app.js";
@@ -9,7 +9,7 @@ import { find } from "./panels.js";
 
 const PAGE = 10;
 
-// moves are steps from cell to cell by the name of a key.
+// moves maps keys to steps between cells.
 const moves = {
   ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
   PageUp: [-PAGE, 0], PageDown: [PAGE, 0], Home: [0, -Infinity], End: [0, Infinity],
@@ -17,8 +17,8 @@ const moves = {
 
 function onMatrix(matrix) {
   const { canvas } = matrix;
-  let from = null; // where a drag began
-  let dragged = false; // so that the click that ends a drag is none
+  let from = null; // start of a drag
+  let dragged = false; // suppresses the click at the end of a drag
   canvas.addEventListener("pointerdown", (event) => {
     dragged = false;
     from = event.pointerType === "mouse" && event.button === 0 ? matrix.hit(event.offsetX, event.offsetY) : null;
@@ -56,7 +56,7 @@ function onMatrix(matrix) {
   });
 }
 
-// leave lets go of what is pointed at, then of what is chosen, then of the part that is shown.
+// leave clears, in order, the highlighted cell, the selected cell, or the zoom.
 function leave(matrix) {
   if (view.cell) App.showCell(matrix, null, false);
   else if (view.chosen) App.choose(null);
@@ -70,7 +70,7 @@ function take(event) {
   event.stopPropagation();
 }
 
-// sayMoment tells what a place of the time heatmap shows, beside it or aloud.
+// sayMoment describes a point of the time heatmap in a tooltip or aloud.
 function sayMoment(hit, at, speak) {
   const { model, seen } = App.signal;
   const location = model.locations[timeline.locations[hit.index]];
@@ -87,7 +87,7 @@ function sayMoment(hit, at, speak) {
 
 function onTimeline() {
   const { canvas } = timeline;
-  let index = 0; // of the row that the keyboard is at
+  let index = 0; // row with the keyboard focus
   canvas.addEventListener("click", (event) => {
     const hit = timeline.hit(event.offsetX, event.offsetY);
     if (hit) App.setWindow(hit.window);
@@ -114,7 +114,7 @@ function onTimeline() {
 
 function onMap() {
   const { canvas } = map;
-  let at = { row: 0, index: 0 }; // where the keyboard is
+  let at = { row: 0, index: 0 }; // cell with the keyboard focus
   const tell = (location, left, top, speak) => {
     if (location < 0) return Panels.hideTip();
     const rows = map.about(location);
@@ -140,12 +140,12 @@ function onMap() {
   });
 }
 
-// mark highlights what stands for a location at the level that is shown.
+// mark highlights a location at the present level.
 function mark(location) {
   if (location >= 0) App.highlight(App.model.lift(location, view.level));
 }
 
-// The page's own keys leave alone what has the focus and uses keys itself.
+// The page's shortcuts do not apply to focused elements that use keys themselves.
 function keys(event) {
   if (document.querySelector("dialog[open]") || modified(event)) return;
   if (event.key === "?") return help();

@@ -1,6 +1,5 @@
-// The newest window as it closes: from the stream of a server that windows pass through,
-// else from what is stored last. It always says how old that is, since what falls silent
-// must never look healthy.
+// The newest window as it closes: from the server's stream if it has one, else from the newest
+// stored data. The page always shows its age, so that a silent source never looks healthy.
 
 import * as App from "./app.js";
 import * as Format from "./format.js";
@@ -10,22 +9,22 @@ import { find } from "./panels.js";
 import * as Source from "./source.js";
 import { Stream } from "./stream.js";
 
-export const NOW = -2; // the window of the state that stands for the newest one
-const REFRESH = 10000; // ms between two looks at history
-const SOON = 2000; // ms until what the newest window named is looked for in history
-const HEARTBEAT = 2; // s, the longest silence of a stream
+export const NOW = -2; // window number that means the newest window
+const REFRESH = 10000; // ms between two requests for history
+const SOON = 2000; // ms until history is requested for unknown names in the newest window
+const HEARTBEAT = 2; // s, maximum silence of a stream
 const PATIENCE = 3; // windows that may be late before the page says so
-const GRACE = 3000; // ms beyond those: windows are stored in batches
+const GRACE = 3000; // ms in addition, since windows are stored in batches
 
 let active = false;
 let stream = null;
 let ticks = 0;
 let refreshed = 0;
 let newest = null; // {start, end, signal, completeness_ratio, final} of the last window
-let cells = null; // LiveCells of that
-let told = null; // start of the last window that had an event of its own
-let heard = 0; // performance.now() when newest was new
-let aged = 0; // its age then, ms
+let cells = null; // LiveCells of that window
+let told = null; // start of the last window that had its own event
+let heard = 0; // performance.now() when newest arrived
+let aged = 0; // its age at that time, ms
 let connected = false;
 let columns = null; // newest as columns of a signal model
 let said = "";
@@ -70,13 +69,13 @@ function watch() {
       taken[name]?.(value);
     },
     lost: () => {
-      connected = false; // the stream tries again by itself
+      connected = false; // the stream reconnects by itself
       tick();
     },
   });
 }
 
-// taken is what to do with each kind of event.
+// taken handles each kind of event.
 const taken = {
   snapshot: ({ frames, ...about }) => {
     told = null;
@@ -85,11 +84,11 @@ const taken = {
     hear({ ...about, start: about.from, end: about.to }, (about.age_s ?? 0) * 1000);
   },
   window: ({ frames, base, ...about }) => {
-    if (newest && about.window_start < newest.start) return; // late news of an earlier one
-    if (base && base !== told) return watch(); // changes of what is not here
+    if (newest && about.window_start < newest.start) return; // late event of an earlier window
+    if (base && base !== told) return watch(); // changes to an unknown base
     told = about.window_start;
     cells.take(frames, Boolean(base));
-    // Windows without rows follow by the clock: they are no news.
+    // Windows without rows are added by the clock and do not count as new data.
     hear({ ...about, start: about.window_start, end: about.window_end }, about.present_producers ? 0 : aged + performance.now() - heard);
   },
   heartbeat: (beat) => {
@@ -105,7 +104,7 @@ function hear(window, age) {
   if (App.view.window === NOW) App.show();
 }
 
-// tick looks at the clock: it is silence that nobody tells of.
+// tick checks the clock, since silence causes no event.
 function tick() {
   if (!active) return;
   if (performance.now() - refreshed > (App.model ? REFRESH : REFRESH / 5)) {
@@ -120,7 +119,8 @@ function tick() {
   if (stale !== was) App.show();
 }
 
-// age is how old the newest window is, in ms; that of the store where no stream tells.
+// age returns the age of the newest window in ms; without a stream, the age of the newest stored
+// one.
 function age() {
   if (stream) return newest ? aged + performance.now() - heard : Infinity;
   const model = App.model;
@@ -144,26 +144,26 @@ function status() {
   return { stale: false, text: `live${early}${part}` };
 }
 
-// frame is the newest window as a frame of the signal model, null while there is none.
+// frame returns the newest window as a frame of the signal model, or null if there is none.
 export function frame(signal, level) {
   if (!stream) return signal.frame(signal.model.windows.length - 1, 1);
   if (!newest || newest.signal !== signal.info.name) return null;
   if (columns?.signal !== signal || columns.level !== level) {
     const { columns: known, strange } = cells.under(signal.model, level);
     columns = { signal, level, ...known };
-    // Names that the bundle does not have come with the next one.
+    // The next bundle will have the unknown names.
     if (strange) refreshed = Math.min(refreshed, performance.now() - REFRESH + SOON);
   }
   return new Frame(signal, columns);
 }
 
-// moment is the start of the newest window in Unix ns, null without one.
+// moment returns the start of the newest window in Unix ns, or null.
 export function moment() {
   if (stream) return newest && BigInt(Date.parse(newest.start)) * 1000000n;
   return App.model.windows.at(-1);
 }
 
-// streamed tells whether the newest window is that of a stream.
+// streamed reports whether the newest window comes from a stream.
 export const streamed = () => stream !== null;
 
 export const stale = () => active && document.body.classList.contains("stale");

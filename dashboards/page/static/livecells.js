@@ -1,20 +1,19 @@
 import { FrameCache } from "./frames.js";
 
-// The cells of the newest window as a stream of frames tells of them: whole, or as changes of
-// what was told before. Groups and locations go by places of their own here, since the model
-// that draws them is another one whenever a bundle has come.
+// The cells of the newest window from a stream of frames: complete, or as changes to the previous
+// ones. Groups and locations have their own indexes here, since every new bundle has another model.
 export class LiveCells {
   static NAMES = ["kind", "state", "observations", "samples", "heavy", "trimmed", "untouched", "mean", "min", "max"];
   static COUNTS = ["mode_count", "mode_evidence", "runner_up_count", "runner_up_evidence"];
   static MODES = ["mode", "runner_up", ...LiveCells.COUNTS];
 
   constructor() {
-    this.groups = new Map(); // places by identity, in the order of places
+    this.groups = new Map(); // indexes by ID, in index order
     this.locations = new Map();
     this.columns = null;
   }
 
-  // take reads frames in base64, in place of what was known or as changes of that.
+  // take reads base64 frames that replace the cells or change them.
   take(base64, change) {
     const text = atob(base64);
     const bytes = new Uint8Array(text.length);
@@ -32,7 +31,7 @@ export class LiveCells {
     this.columns = change ? LiveCells.merge(this.columns, came) : came;
   }
 
-  // plain are columns whose modes are places from 1 on, 0 for none.
+  // plain returns columns whose modes are indexes from 1, 0 for none.
   static plain(columns) {
     const { "": { places, ...modes } } = columns.modes;
     const out = { rows: columns.rows, src: columns.src, dst: columns.dst };
@@ -42,7 +41,7 @@ export class LiveCells {
     return out;
   }
 
-  // lift puts what a column's numbers are the places of in place of them.
+  // lift replaces a column's indexes by the list's values.
   static lift(Type, column, rows, list) {
     const out = new Type(rows);
     for (let i = 0; i < rows; i++) out[i] = list[column[i]];
@@ -53,7 +52,7 @@ export class LiveCells {
     return Object.fromEntries([["rows", 0], ...["src", "dst", ...LiveCells.NAMES, ...LiveCells.MODES].map((name) => [name, []])]);
   }
 
-  // merge puts changes over what was known. Cells without observations have gone.
+  // merge applies changes to the previous cells. Cells without observations are removed.
   static merge(before, changes) {
     const key = (c, i) => c.src[i] * 65536 + c.dst[i];
     const changed = new Set(Array.from({ length: changes.rows }, (_, i) => key(changes, i)));
@@ -72,8 +71,8 @@ export class LiveCells {
     return out;
   }
 
-  // under gives the columns under the places of a model, with modes at a level, and whether
-  // they name what the model does not know.
+  // under returns the columns with a model's indexes and modes at a level, and whether they have
+  // IDs that the model lacks.
   under(model, level) {
     const c = this.columns;
     const groups = Array.from(this.groups.keys(), (id) => model.groupIndex.get(id) ?? FrameCache.UNKNOWN);

@@ -1,4 +1,4 @@
-// Starts the page, and shows tests what is drawn.
+// Starts the page and exposes its state to tests.
 
 import * as Address from "./address.js";
 import * as App from "./app.js";
@@ -10,7 +10,7 @@ import * as Verdict from "./verdict.js";
 
 const { view, matrices, map } = App;
 
-// state is what a screenshot test checks pixels against.
+// state returns the state that screenshot tests compare with pixels.
 function state() {
   const side = (name) => matrices[name === "left" ? 0 : 1];
   const after = (change) => (value) => { change(value); App.drawAll(); };
@@ -24,7 +24,7 @@ function state() {
       const { canvas } = side(name);
       const box = canvas.getBoundingClientRect();
       const r = side(name).rect(App.axes.at({ src, dst }));
-      // Browsers paint a canvas at whole device pixels, wherever layout puts it.
+      // Browsers paint a canvas at whole device pixels, whatever its layout position.
       const snap = (v) => Math.round(v * devicePixelRatio) / devicePixelRatio;
       return { x: snap(box.left + window.scrollX) + r.x, y: snap(box.top + window.scrollY) + r.y, width: r.width, height: r.height };
     },

@@ -2,18 +2,18 @@ import * as Color from "./color.js";
 import * as Fabric from "./fabric.js";
 import * as Format from "./format.js";
 
-// The map of the fabric: stages as rows, and the half of each link at its port coloured by
-// how many cells have the port as their mode. What stands for several ports colours all of
-// them, dashed: which one it is, nobody knows.
+// The map of the fabric: stages are rows, and each port's half of a link is colored by the number
+// of cells whose mode is the port. A location of several ports colors all of them, dashed, since
+// the actual one is unknown.
 export class FabricMap {
-  static LEFT = 74; // room for the names of stages
+  static LEFT = 74; // room for stage names
 
   constructor(canvas) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
   }
 
-  // layout fits the map into a width in CSS pixels; false where no devices are known.
+  // layout fits the map into a width in CSS pixels. It returns false if no devices are known.
   layout(model, width, scale, theme) {
     this.model = model;
     this.scale = scale;
@@ -30,7 +30,7 @@ export class FabricMap {
     return true;
   }
 
-  // count is for each location how many cells of a frame have it as their mode.
+  // count returns, for each location, the number of cells of a frame whose mode it is.
   count(frame, level) {
     const counts = new Uint32Array(this.model.locations.length);
     const { heavy } = frame.columns;
@@ -63,7 +63,7 @@ export class FabricMap {
     return Color.css(Color.ramp(this.theme, 0.35 + (0.65 * n) / this.most));
   }
 
-  // mark colours what a location stands for: a port, the ports that it may be, or a device.
+  // mark colors a location: a port, its candidate ports, or a device.
   mark(index, n, view) {
     const g = this.context;
     const location = this.model.locations[index];
@@ -114,7 +114,7 @@ export class FabricMap {
     return ground;
   }
 
-  // names writes devices' names where they fit.
+  // names writes device names where they fit.
   names(g) {
     g.fillStyle = Color.theme(this.theme).text;
     g.font = "11px system-ui, sans-serif";
@@ -124,7 +124,7 @@ export class FabricMap {
     g.textAlign = "left";
   }
 
-  // hit is the location at a place in CSS pixels, -1 for none: a link before a device.
+  // hit returns the location at a point in CSS pixels, or -1. Links precede devices.
   hit(x, y) {
     if (!this.plan) return -1;
     for (const d of this.plan.devices.values()) {
@@ -139,13 +139,14 @@ export class FabricMap {
     return best;
   }
 
-  // middle is a place on a port's half of a link, in CSS pixels; null for what is no port.
+  // middle returns a point on a port's half of a link in CSS pixels, or null if the name is not a
+  // port.
   middle(name) {
     const p = this.byName?.get(name);
     return p ? { x: p.x + 0.6 * (p.endX - p.x), y: p.y + 0.6 * (p.endY - p.y) } : null;
   }
 
-  // about is what is known of a location for people to read.
+  // about returns a location's details for people.
   about(index) {
     const location = this.model.locations[index];
     const port = this.byName.get(location.name);
@@ -160,7 +161,7 @@ export class FabricMap {
   }
 }
 
-// distance from a place to a port's half of a link.
+// distance from a point to a port's half of a link.
 function distance(x, y, p) {
   const [dx, dy] = [p.endX - p.x, p.endY - p.y];
   const t = Math.max(0, Math.min(1, ((x - p.x) * dx + (y - p.y) * dy) / (dx * dx + dy * dy || 1)));

@@ -3,13 +3,13 @@ import { FrameCache } from "./frames.js";
 import { STATES } from "./matrix.js";
 import { domain, severity } from "./scale.js";
 
-// A bundle as the drawings need it: frames of cells per signal and window, what a
-// cell says, and the counts per location.
+// A bundle in the form that the drawings need: frames of cells per signal and window, details of
+// cells, and counts per location.
 export const LEVEL_FIELDS = { location: null, set: "set", device: "device_index", stage: "stage_index", far_end: "far_end_index" };
 
 export class Model {
-  // fetchFrames(signal, level, from, to, lean, cell, aborted) gives the cells of windows as frames;
-  // changed is called when some have come.
+  // fetchFrames(signal, level, from, to, lean, cell, aborted) returns the cells of windows as
+  // frames. changed is called after frames have arrived.
   constructor(bundle, fetchFrames, changed) {
     this.bundle = bundle;
     this.groups = bundle.groups;
@@ -28,7 +28,7 @@ export class Model {
     for (const signal of this.prepared.values()) signal.frames.close();
   }
 
-  // signal prepares the data of one signal once; null when the bundle has none.
+  // signal prepares the data of a signal once. It returns null if the bundle has none.
   signal(name) {
     const index = this.bundle.signals.findIndex((s) => s.name === name);
     const data = this.bundle.data.find((d) => d.signal === index);
@@ -39,7 +39,7 @@ export class Model {
     return this.prepared.get(name);
   }
 
-  // locationNamed and cellNamed are -1 and null for names that are not here.
+  // locationNamed and cellNamed return -1 and null for unknown names.
   locationNamed(name) {
     return this.locations.findIndex((l) => l.name === name);
   }
@@ -49,20 +49,20 @@ export class Model {
     return from < 0 || to < 0 ? null : { src: from, dst: to };
   }
 
-  // windowAt is the window that holds a time (Unix ns, BigInt), -1 outside of all.
+  // windowAt returns the window that contains a time (Unix ns, BigInt), or -1.
   windowAt(time) {
     const at = Number((time - this.windows[0]) / BigInt(this.step));
     return time < this.windows[0] || at >= this.windows.length ? -1 : at;
   }
 
-  // lift is the index of the location that stands for another one at a level.
+  // lift returns the index of the location that represents another one at a level.
   lift(location, level) {
     const field = LEVEL_FIELDS[level];
     return field ? this.locations[location][field] : location;
   }
 }
 
-// columnsOf takes the columns of a bundle's cells as numbers; NaN is no value.
+// columnsOf converts the columns of a bundle's cells to numbers; NaN means no value.
 function columnsOf(cells) {
   const values = (list) => Float64Array.from(list, (v) => v ?? NaN);
   return {
@@ -85,12 +85,12 @@ class SignalModel {
     this.frames = new FrameCache(this, (from, to, lean) => model.fetchFrames(info.name, level, from, to, lean), model.changed);
     this.seen = new Float64Array(model.windows.length);
     data.locations.window.forEach((w, i) => { this.seen[w] += data.locations.observations[i]; });
-    // No window's mean is outside of what its cell ever measured.
+    // A window's mean is always within the minimum and maximum of its cell.
     const { mean, min, max } = this.total;
     this.domain = domain(info.unit, [mean, min, max], Math.max(0, ...model.locations.map((l) => l.capacity_bps || 0)));
   }
 
-  // frame holds the rows of one window, or of the whole range for -1; null while they come.
+  // frame returns one window, or the whole range for -1; null while it loads.
   frame(window, direction) {
     if (window < 0) return this.framed(this.total);
     this.frames.want(window, direction);
@@ -98,13 +98,13 @@ class SignalModel {
     return columns ? this.framed(columns) : null;
   }
 
-  // framed keeps the last frame, which is drawn again whenever the pointer moves.
+  // framed caches the last frame, which is redrawn on every pointer move.
   framed(columns) {
     if (this.last?.columns !== columns) this.last = new Frame(this, columns);
     return this.last;
   }
 
-  // series is one cell over time: for each window its frame and row, or nothing.
+  // series returns one cell over time: for each window its frame and row, or nothing.
   async series(src, dst, aborted) {
     const out = [];
     const { model } = this;
@@ -117,7 +117,7 @@ class SignalModel {
     return out;
   }
 
-  // kinds tells for each cell whether it is made of reflections in this range.
+  // kinds returns, for each cell, whether it consists of reflections in this range.
   kinds() {
     if (!this.reflected) {
       const { size } = this.model;
@@ -128,7 +128,7 @@ class SignalModel {
     return this.reflected;
   }
 
-  // byLocation counts heavy observations per location of a level, the most first.
+  // byLocation counts heavy observations per location of a level, most first.
   byLocation(level) {
     const { location, observations, heavy } = this.locations;
     const counts = new Map();
@@ -145,8 +145,8 @@ class SignalModel {
       .sort((a, b) => b.heavy - a.heavy || (name(a) < name(b) ? -1 : 1));
   }
 
-  // overTime are the heavy and all observations of the given locations of a level,
-  // as rows of one number per window.
+  // overTime returns the heavy and all observations of the given locations at a level, one number
+  // per window.
   overTime(level, locations) {
     const width = this.model.windows.length;
     const rows = new Map(locations.map((l) => [l, { heavy: new Float64Array(width), observations: new Float64Array(width) }]));
@@ -167,7 +167,7 @@ export class Frame {
     this.columns = columns;
   }
 
-  // rows are the rows of all cells, source by source, -1 for those without data.
+  // rows returns the row of each cell, source by source; -1 for cells without data.
   get rows() {
     this.indexed ||= this.index();
     return this.indexed;
@@ -180,8 +180,8 @@ export class Frame {
     const reflected = this.columns === signal.total ? null : signal.kinds();
     for (let i = 0; i < this.columns.rows; i++) {
       const at = src[i] * size + dst[i];
-      // A cell that has tags somewhere in the range is made of those: where it has none,
-      // there is no data. And groups that the axes do not have come with the next bundle.
+      // A cell that has tags anywhere in the range consists of tags: in windows without tags it has
+      // no data. Cells of unknown groups appear with the next bundle.
       if (src[i] === FrameCache.UNKNOWN || dst[i] === FrameCache.UNKNOWN || (reflected && kind[i] === 2 && !reflected[at])) continue;
       rows[at] = i;
     }
@@ -192,12 +192,13 @@ export class Frame {
     return this.rows[src * this.signal.model.size + dst];
   }
 
-  // state is the server's: the windows before the frame's end decide, and not its counts alone.
+  // state returns the server's state, which depends on the preceding windows and not only on the
+  // frame's counts.
   state(row) {
     return row < 0 ? "no_data" : STATES[this.columns.state[row]];
   }
 
-  // cells are those that the matrices draw, with modes at a level: one for each pair of groups.
+  // cells returns the matrices' cells, one for each pair of groups, with modes at a level.
   cells(level) {
     if (this.drawn?.level !== level) this.drawn = { level, cells: this.draw(level) };
     return this.drawn.cells;
@@ -226,7 +227,7 @@ export class Frame {
     return row < 0 ? -1 : this.place(row, level, "mode");
   }
 
-  // place is the location that a column of modes names in a row, -1 for none.
+  // place returns the location in a column of modes, or -1.
   place(row, level, name) {
     const { [name]: column, places } = this.columns.modes[level];
     return places ? places[column[row]] : column[row];
@@ -238,7 +239,7 @@ export class Frame {
     return counts;
   }
 
-  // cell is everything that is known of one cell, for people to read.
+  // cell returns all details of a cell, for people.
   cell(src, dst, level) {
     return this.describe(this.row(src, dst), src, dst, level);
   }

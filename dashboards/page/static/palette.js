@@ -4,25 +4,24 @@ import * as Color from "./color.js";
 /** @typedef {import("./color.js").Theme} Theme */
 
 /**
- * @typedef {object} Place  a location that cells name as their mode
+ * @typedef {object} Place  a location that may be a mode
  * @property {RGB} rgb
- * @property {number} [rank] of the legend, from 1 on, which is written into cells; 0 for none
+ * @property {number} [rank] in the legend, from 1, written into cells; 0 for none
  */
 
 /**
- * The colours of cells as numbers that go into images as they are (red in the lowest
- * byte), worked out once for a theme and its locations: 65536 cells are painted 30 times
- * a second.
+ * The colors of cells as pixel values (red in the lowest byte), computed once for a theme and its
+ * locations, since 65536 cells are painted 30 times a second.
  */
 export class Palette {
-  static STEPS = 32; // strengths of a location's colour, by heavy share
-  static TOP = 12; // locations that are told apart for certain
-  static APART = 0.12; // least distance of their colours, see Color.apart
-  static OTHER = 0.06; // least distance of other locations' colours from theirs
+  static STEPS = 32; // strengths of a location's color, by heavy share
+  static TOP = 12; // number of locations with clearly distinct colors
+  static APART = 0.12; // minimum distance between their colors, see Color.apart
+  static OTHER = 0.06; // minimum distance of all other colors from theirs
 
   /**
    * @param {Theme} theme
-   * @param {Place[]} places in the order of the indexes that cells have
+   * @param {Place[]} places indexed by the cells' location index
    */
   constructor(theme, places) {
     this.theme = theme;
@@ -30,7 +29,7 @@ export class Palette {
     this.clear = Palette.pack(theme.clear);
     this.ramp = Uint32Array.from(theme.ramp, Palette.pack);
     this.uncertain = Uint32Array.from(theme.ramp, (c) => Palette.pack(Color.mix(c, theme.few, 0.5)));
-    // A sum over hops is heavy without a bottleneck: it must not look clear for that.
+    // A sum over hops can be heavy without a bottleneck, and must not look clear then.
     this.nowhere = Palette.strengths(theme.ramp[theme.ramp.length - 1], theme.clear, 1);
     this.places = places.map((l) => Palette.strengths(l.rgb, theme.clear, 1));
     this.dimmed = places.map((l) => Palette.strengths(l.rgb, theme.clear, 0.15));
@@ -38,13 +37,13 @@ export class Palette {
   }
 
   /**
-   * spread has the colours of the first ranked locations differ. They keep their own, which follow
-   * from names alone, but for those that are like another one of them. Those of a lower rank are
-   * unlike the first ones, and locations have their ranks.
-   * @param {{id: string, rgb: RGB, rank?: number, color?: string, ink?: string}[]} locations get colours and ranks
-   * @param {{location: number}[]} ranked indexes of locations, the most heavily loaded first
-   * @param {Map<string, RGB>} kept colours that locations got before, by id: they stay, whatever
-   *   window or range comes next
+   * spread makes the colors of the top locations distinct. A location keeps its own color, which
+   * depends only on its name, unless it is too similar to another top color. Lower-ranked
+   * locations get colors unlike the top ones. spread also sets the ranks.
+   * @param {{id: string, rgb: RGB, rank?: number, color?: string, ink?: string}[]} locations receive colors and ranks
+   * @param {{location: number}[]} ranked location indexes, most heavily loaded first
+   * @param {Map<string, RGB>} kept colors assigned before, by id; they stay the same in later windows
+   *   and ranges
    */
   static spread(locations, ranked, kept) {
     const list = ranked.map((c) => locations[c.location]);
@@ -71,7 +70,7 @@ export class Palette {
   }
 
   /**
-   * distinct is a location's own colour where it is far enough from others, else the farthest one.
+   * distinct returns a location's own color if it is far enough from others, else the farthest color.
    * @param {RGB} own
    * @param {[RGB, RGB][]} others
    * @param {number} least
@@ -97,7 +96,7 @@ export class Palette {
   /**
    * @param {RGB} color
    * @param {RGB} ground
-   * @param {number} most share of the colour at the greatest strength
+   * @param {number} most share of the color at full strength
    */
   static strengths(color, ground, most) {
     return Uint32Array.from({ length: Palette.STEPS }, (_, i) => {
@@ -107,7 +106,7 @@ export class Palette {
   }
 
   /**
-   * step is the strength for a share of heavy observations; small shares differ most.
+   * step returns the color strength of a heavy share; small shares differ most.
    * @param {number} share 0 to 1
    */
   static step(share) {

@@ -1,5 +1,5 @@
-// The parts of the page that are text: header, tabs, legend, tooltip. All text goes
-// in as text nodes, never as markup: names come from files and the network.
+// The text parts of the page: header, tabs, legend, tooltip. All text is inserted as text nodes,
+// never as markup, since names come from files and the network.
 
 import * as Format from "./format.js";
 import { STATES as ORDER } from "./matrix.js";
@@ -18,16 +18,16 @@ const LEVELS = {
 
 export const find = (id) => document.getElementById(id);
 
-// words are the terms that the help explains, which has them once.
+// words maps the terms in the help to their explanations.
 const words = new Map([...find("words").querySelectorAll("dt")].map((term) => [term.textContent, term.nextElementSibling]));
 
-// explain gives an element the explanation of the term that it names, as the help has it.
+// explain links an element to the explanation of its term in the help.
 export function explain(item, name = item.textContent) {
   if (words.has(name)) item.dataset.word = name;
   return item;
 }
 
-// meaning is the explanation of an element that a person points at.
+// meaning sets the explanation as the tooltip of an element.
 export function meaning(item) {
   item.title = words.get(item.dataset.word).textContent;
 }
@@ -39,7 +39,7 @@ export function element(name, className, ...children) {
   return out;
 }
 
-// How hops make the value of a type that the configuration defines.
+// How hops aggregate the value of a configured signal type.
 const AGGREGATIONS = {
   min: "the minimum of", max: "the maximum of", sum: "the sum over hops of", count: "the count of hops of",
 };
@@ -104,7 +104,7 @@ export function rule({ onset_ratio: onset, clear_ratio: clear }) {
   return `congested from ${Format.exactly(onset)} heavy until below ${Format.exactly(clear)}`;
 }
 
-// meanings says what the states of a signal's cells mean, and what to do about them.
+// meanings explains the states of a signal's cells, and what to do about them.
 export function meanings({ info, model: { bundle } }) {
   return {
     congested: rule(bundle), brief: "brief: something was heavy, and the cell is not congested", clear: "clear: nothing was heavy",
@@ -154,12 +154,12 @@ function place(location) {
   return parts.join(" \u00b7 ");
 }
 
-// ofSet marks a share that the ports of a set have together.
+// ofSet marks a share that belongs to a set of ports.
 export function ofSet(location) {
   return location.candidate_count > 1 ? ", of the set" : "";
 }
 
-// by says what evidence, the bits of aggregate.Evidence, named a place.
+// by names the evidence for a location; evidence has the bits of aggregate.Evidence.
 export function by(evidence) {
   if (evidence === undefined) return "";
   const words = ["its path", "its hash", "taps"].filter((_, i) => evidence >> i & 1);
@@ -180,7 +180,7 @@ export function cellRows(cell, signal) {
     const { candidates, candidate_count: count } = cell.mode.location;
     if (count > 1) {
       const more = count > 6 ? ` and ${count - 6} more` : "";
-      // Where other locations are named too, ports of theirs may be likelier.
+      // If other locations are named too, their ports may be more likely.
       const each = cell.mode.share === 1 ? `, ${Format.share(1 / count)} each` : "";
       rows.push(["one of", candidates.slice(0, 6).join(", ") + more + each]);
     }
@@ -196,7 +196,7 @@ export function cellRows(cell, signal) {
   return rows;
 }
 
-// foldRows says what is known of a cell that stands for several.
+// foldRows returns the details of a folded cell.
 export function foldRows(cells, at, count, model) {
   const rows = [["state", cells.state[at] ? `${STATES[ORDER[cells.state[at]]]}: the gravest of ${count} cells` : STATES.no_data]];
   if (!cells.state[at]) return rows;
@@ -206,7 +206,7 @@ export function foldRows(cells, at, count, model) {
   return rows;
 }
 
-// swatch is a location's colour with its rank in the legend.
+// swatch returns a location's color with its rank in the legend.
 export function swatch({ color, ink, rank }) {
   const out = element("span", rank ? "swatch rank" : "swatch", rank && rank < 100 ? String(rank) : "");
   out.style.background = color;
@@ -231,7 +231,7 @@ export function tip(heading, rows, near) {
   box.style.top = `${Math.max(4, Math.min(near.top, window.innerHeight - box.offsetHeight - 8))}px`;
 }
 
-// say has a screen reader speak.
+// say makes a screen reader speak.
 export function say(heading, rows) {
   find("spoken").textContent = `${heading}: ${rows.map(([name, value]) => `${name} ${value}`).join(", ")}`;
 }
@@ -240,7 +240,7 @@ export function hideTip() {
   find("tip").hidden = true;
 }
 
-// busy says what the page waits for, which pales; empty ends that.
+// busy dims the page and says what it is loading; an empty text ends that.
 export function busy(text) {
   find("busy").textContent = text;
   find("busy").hidden = !text;

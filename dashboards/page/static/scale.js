@@ -1,19 +1,19 @@
-// The scale of means: which range the ramp covers, and where in it a value is. Page, report
-// and Grafana have the same one.
+// The scale of means: the range of the ramp, and a value's position on it. Page, report and Grafana
+// share it.
 
 /**
  * @typedef {object} Domain
- * @property {number} low   of the scale, in the signal's unit
+ * @property {number} low   in the signal's unit
  * @property {number} high
  * @property {boolean} log  whether the scale is logarithmic
  */
 
 /**
- * domain is the range of the colour scale, the same for all windows so that colours compare
- * over time. Delays span decades and take a logarithmic scale.
+ * domain returns the range of the color scale. It is the same for all windows, so that colors are
+ * comparable over time. Delays span decades and use a logarithmic scale.
  * @param {string} unit "ratio", "bit/s", "ns" or another one
- * @param {Iterable<number>[]} columns that hold whatever is to be on the scale; NaN is no value
- * @param {number} capacity of the fastest port in bit/s, 0 where none is known
+ * @param {Iterable<number>[]} columns with all values for the scale; NaN means no value
+ * @param {number} capacity of the fastest port in bit/s, 0 if unknown
  * @returns {Domain}
  */
 export function domain(unit, columns, capacity) {
@@ -32,10 +32,10 @@ export function domain(unit, columns, capacity) {
 }
 
 /**
- * severity places a mean on the ramp: 0 calm, 1 worst.
+ * severity returns a mean's position on the ramp: 0 calm, 1 worst.
  * @param {number} mean
  * @param {Domain} domain
- * @param {string} direction "min" where low values are tight, "max" where high ones are
+ * @param {string} direction "min" if low values are tight, "max" if high ones are
  */
 export function severity(mean, { low, high, log }, direction) {
   const at = log

@@ -1,4 +1,4 @@
-// Asks the API beside the page for bundles and frames.
+// Requests bundles and frames from the API.
 
 import * as App from "./app.js";
 import * as Live from "./live.js";
@@ -6,11 +6,11 @@ import * as Panels from "./panels.js";
 import { find } from "./panels.js";
 import * as Token from "./token.js";
 
-const SHORT = "300"; // s, the range beside the newest window
+const SHORT = "300"; // s, range shown with the newest window
 let request = null;
 
-// fetchBundle asks for one signal at one level over the selected range, and opens
-// the answer; quiet shows nothing of the wait. A newer request ends an older one.
+// fetchBundle requests one signal at one level over the selected range and opens the result; quiet
+// hides the loading state. A newer request aborts an older one.
 export async function fetchBundle(signal, level, quiet) {
   request?.abort();
   request = new AbortController();
@@ -33,7 +33,7 @@ export async function fetchBundle(signal, level, quiet) {
   }
 }
 
-// question is what to ask for under the state's range and step.
+// question returns the request for the state's range and step.
 function question(extent, signal, level) {
   const { range, from, to, step } = App.view;
   const query = { signal: extent.signals.some((s) => s.name === signal) ? signal : extent.signals[0].name, level: level || "location" };
@@ -46,8 +46,7 @@ function question(extent, signal, level) {
   return query;
 }
 
-// fetchFrames gives the frames of some windows of the model that is open, of all cells
-// or of one.
+// fetchFrames returns the frames of some windows of the open model, for all cells or one.
 export async function fetchFrames(signal, level, from, to, lean, cell, aborted) {
   const { windows, step } = App.model;
   const end = windows[to - 1] + BigInt(step);
@@ -62,7 +61,7 @@ async function answer(path, query, aborted) {
   try {
     response = await Token.request(`${path}?${new URLSearchParams(query)}`, { signal: aborted });
   } catch (error) {
-    if (!(error instanceof TypeError)) throw error; // which is how fetch fails
+    if (!(error instanceof TypeError)) throw error; // fetch failures are TypeErrors
     throw new Error("The server does not answer: what is shown may be old.");
   }
   if (response.ok) return response;
@@ -72,7 +71,7 @@ async function answer(path, query, aborted) {
 
 export const refresh = (quiet = false) => fetchBundle(App.view.signal, App.view.level, quiet).catch(() => {});
 
-// follow shows the newest window and goes on with it, or stops doing so.
+// follow starts or stops following the newest window.
 async function follow(on) {
   App.view.live = on;
   if (on && ["all", "fixed"].includes(App.view.range)) find("range").value = App.view.range = SHORT;
@@ -82,7 +81,7 @@ async function follow(on) {
   if (App.model) App.setWindow(on ? Live.NOW : App.view.window);
 }
 
-// navigate goes where the state says, as an address has set it.
+// navigate loads the data for a state that an address has set.
 export function navigate() {
   const { view } = App;
   find("range").value = view.range;

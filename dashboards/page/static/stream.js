@@ -1,15 +1,14 @@
 import * as Token from "./token.js";
 
-// Server-sent events, read by fetch: an EventSource sends no Authorization. A stream that
-// breaks off, or says nothing although it has to, is opened again and goes on after the last
-// event that had an id.
+// Server-sent events, read with fetch, since an EventSource sends no Authorization header. A stream
+// that breaks or stays silent too long is reopened and resumes after the last event with an ID.
 export class Stream {
-  static FIRST = 1000; // ms until a stream is opened again, twice as long each time
-  static MOST = 30000; // ms of that
-  static SILENCE = 15000; // ms until a stream without a word is taken for dead
-  static LONGEST = 64 << 20; // characters of a line
+  static FIRST = 1000; // ms until a stream is reopened, doubled at each attempt
+  static MOST = 30000; // ms, maximum of that
+  static SILENCE = 15000; // ms until a silent stream counts as dead
+  static LONGEST = 64 << 20; // maximum length of a line in characters
 
-  // take(name, value) is told of each event, lost() of the end of a connection.
+  // take(name, value) is called for each event, lost() when a connection ends.
   constructor(path, { take, lost }) {
     Object.assign(this, { path, take, lost, seen: "", closed: false, wait: Stream.FIRST });
     this.run();
@@ -23,7 +22,7 @@ export class Stream {
 
   async run() {
     while (!this.closed) {
-      const asked = await this.connect().catch(() => 0); // whatever it was, it is tried again
+      const asked = await this.connect().catch(() => 0); // retried after any error
       if (this.closed) return;
       this.lost();
       await new Promise((resolve) => {
@@ -34,8 +33,7 @@ export class Stream {
     }
   }
 
-  // connect reads one connection to its end. It gives how long the server wants to be left
-  // alone, in ms.
+  // connect reads one connection to its end. It returns the server's retry delay in ms.
   async connect() {
     this.connection = new AbortController();
     const response = await Token.request(this.path, {
@@ -91,7 +89,7 @@ export class Stream {
     try {
       this.take(name, JSON.parse(data.join("\n")));
     } catch (error) {
-      reportError(error); // what one event did wrong must not end the others
+      reportError(error); // an error in one event must not end the stream
     }
   }
 }

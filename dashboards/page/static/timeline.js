@@ -2,10 +2,10 @@ import * as Color from "./color.js";
 import * as Format from "./format.js";
 import { hatch } from "./matrix.js";
 
-// The heatmap of heavy observations: time to the right, one row a location.
+// The heatmap of heavy observations: time to the right, one row per location.
 export class Timeline {
   static ROW = 14; // height of a row in CSS pixels
-  static FAINTEST = 0.15; // where in the ramp the least share is
+  static FAINTEST = 0.15; // ramp position of the smallest share
 
   constructor(canvas) {
     this.canvas = canvas;
@@ -58,7 +58,7 @@ export class Timeline {
     this.cursor(view, Color.theme(theme));
   }
 
-  // drawGround draws what does not change while somebody scrubs.
+  // drawGround draws the parts that do not change while scrubbing.
   drawGround(view) {
     const ground = document.createElement("canvas");
     ground.width = this.canvas.width;
@@ -127,7 +127,7 @@ export class Timeline {
     g.strokeRect(this.left + view.window * width, 1, Math.max(width, 2 * this.scale), this.height - 2);
   }
 
-  // place is the middle of a window in a row, in CSS pixels of the canvas's own box.
+  // place returns the center of a window in a row, in CSS pixels of the canvas's own box.
   place(window, index) {
     const width = this.span / this.signal.model.windows.length;
     return { x: (this.left + (window + 0.5) * width) / this.scale, y: ((index + 0.5) * this.row) / this.scale };

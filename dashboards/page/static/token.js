@@ -1,20 +1,20 @@
-// The token that a server wants of who shows no certificate. It is kept for this tab alone
-// until that is closed, and sent in a header, never in an address: those are logged, kept in
-// histories, and sent to others.
+// The token that a server requires from clients without a certificate. It is kept only for this
+// tab, until the tab is closed. It is sent in a header and never in an address, since addresses are
+// logged, kept in histories, and sent to others.
 
 import { find } from "./panels.js";
 import * as Source from "./source.js";
 
 const KEY = "csigscope-token";
 let token = load();
-let asking = null; // a promise while the dialog is open
-let dismissed = false; // who was asked does not want to be asked again
+let asking = null; // promise while the dialog is open
+let dismissed = false; // the user closed the dialog without a token
 
 function load() {
   try {
     return sessionStorage.getItem(KEY) || "";
   } catch {
-    return ""; // a browser that keeps nothing: the token lasts as long as the page
+    return ""; // the browser stores nothing: the token lasts as long as the page
   }
 }
 
@@ -32,8 +32,8 @@ const send = (path, options, text) => fetch(path, {
   ...options, cache: "no-store", headers: { ...options.headers, ...(text && { Authorization: `Bearer ${text}` }) },
 });
 
-// request is fetch with the token. Where the server refuses that, the person at the page is
-// asked for one, and the request waits.
+// request is fetch with the token. If the server refuses it, the page asks for another one and the
+// request waits.
 export async function request(path, options) {
   for (;;) {
     await asking;
@@ -47,7 +47,7 @@ export async function request(path, options) {
   }
 }
 
-// ask opens the dialog, which says what is wrong so far.
+// ask opens the dialog with an error text.
 function ask(wrong) {
   dismissed = false;
   asking = new Promise((resolve) => { find("token").addEventListener("close", resolve, { once: true }); });
@@ -67,7 +67,7 @@ function complain(text) {
   find("token-text").select();
 }
 
-// give tries what was typed in.
+// give tries the entered token.
 async function give(event) {
   event.preventDefault();
   const text = find("token-text").value.trim();
@@ -80,13 +80,13 @@ async function give(event) {
   } catch {
     return complain("The server does not answer.");
   }
-  if (!find("token").open) return; // given up meanwhile
+  if (!find("token").open) return; // closed in the meantime
   keep(text);
   find("token-text").value = "";
   find("token").close();
 }
 
-// show offers to forget the token, or to give one after all.
+// show offers to forget the token, or to enter one after the dialog was closed.
 function show() {
   const button = find("token-forget");
   button.hidden = !token && !dismissed;
@@ -94,7 +94,7 @@ function show() {
   button.title = token ? "Forget the token, and what it let this page show" : "The server answers only with a token";
 }
 
-// forget leaves nothing on the page of what the token let it show.
+// forget removes the token and all data that it gave access to.
 function forget() {
   keep("");
   location.reload();

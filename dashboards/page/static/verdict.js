@@ -1,4 +1,4 @@
-// The verdict in words above the matrices: sentences of the server, each of which shows its cells.
+// The verdict in words above the matrices: the server's sentences, each of which shows its cells.
 
 import * as Address from "./address.js";
 import * as App from "./app.js";
@@ -6,13 +6,13 @@ import * as Live from "./live.js";
 import { element, find } from "./panels.js";
 import * as Source from "./source.js";
 
-const SHOWN = 6; // statements
+const SHOWN = 6; // maximum number of statements
 let request = null;
-let asked = null; // what the last verdict is on
+let asked = null; // range of the last verdict
 let coming = Promise.resolve();
 let chosen = ""; // place of the statement whose cells are shown
 
-// ask has the verdict on a model's range come. It is shown when it is there: no drawing waits for it.
+// ask requests the verdict on a model's range. Drawings do not wait for it.
 export function ask(model) {
   const range = Live.streamed() ? [] : Address.seconds(model.windows[0], model.windows.at(-1) + BigInt(model.step));
   const question = String(range);
@@ -23,7 +23,7 @@ export function ask(model) {
   coming = load(range, request.signal);
 }
 
-// settled resolves when the verdict that was asked for is shown.
+// settled resolves when the requested verdict is shown.
 export const settled = () => coming;
 
 async function load(range, aborted) {
@@ -44,7 +44,7 @@ function show({ kind, text, notes = [], statements = [], total = 0 }) {
   find("verdict-notes").textContent = [left > 0 ? `And ${left} more, with less.` : "", ...notes].filter(Boolean).join(" ");
 }
 
-// line is a statement as a button. A second press shows all cells again.
+// line returns a statement as a button. A second press shows all cells again.
 function line(statement) {
   const { place, text, state, since } = statement;
   const button = element("button", state, element("b", "", place), text.slice(place.length));
@@ -62,7 +62,7 @@ function press(statement) {
   App.focusOnCells(chosen ? statement : null);
 }
 
-// forget lets go of the statement, whose cells are no longer those that are shown.
+// forget deselects the statement whose cells are no longer shown.
 export function forget() {
   chosen = "";
   mark();
