@@ -9,7 +9,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// annotate copies a frame with a comment that says what its observations are.
+// annotate copies a frame with a comment that describes its observations.
 func (l *Lister) annotate(f *capture.Frame, interfaces []capture.Interface, from *listing) error {
 	for n := len(from.ports); n < len(interfaces); n++ {
 		from.ports = append(from.ports, l.port(interfaces[n], from))
@@ -32,9 +32,9 @@ func (l *Lister) annotate(f *capture.Frame, interfaces []capture.Interface, from
 	return nil
 }
 
-// port numbers an interface of a capture in the copy, which holds those of all
-// captures and describes one that says nothing of itself by its file. What is followed
-// is one program's, so that equal interfaces of its files are one.
+// port returns the number of a capture's interface in the copy, which has the interfaces of all
+// captures. An interface without a description gets its file name as description. Followed files
+// come from one program, so their equal interfaces become one.
 func (l *Lister) port(in capture.Interface, from *listing) uint32 {
 	in.Section = 0 // of the copy
 	if l.cfg.Follow {
@@ -48,8 +48,8 @@ func (l *Lister) port(in capture.Interface, from *listing) uint32 {
 	return uint32(len(l.copied) - 1)
 }
 
-// appendComment says what an observation is in a line for people: "CSIG tag
-// compact/ietf01 min_abw_ratio 68.8 % to 71.9 % (S 22), LM 5".
+// appendComment appends a line about an observation for people: "CSIG tag compact/ietf01
+// min_abw_ratio 68.8 % to 71.9 % (S 22), LM 5".
 func appendComment(b []byte, o *decode.Observation, domain *csig.Domain) []byte {
 	tag := &o.Tag
 	signal := tag.Signal()

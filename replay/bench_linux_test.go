@@ -24,20 +24,20 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// Where the benchmark keeps its captures, and how many packets they have.
+// Folder of the benchmark's captures, and their number of packets.
 const (
 	benchDirEnv     = "CSIGSCOPE_TEST_BENCH_DIR"
 	benchPacketsEnv = "CSIGSCOPE_TEST_BENCH_PACKETS"
 )
 
-// Twins of the fabric-like scenario: with 16-bit tags, and as pcapng, where every
-// other capture is a classic pcap.
+// Variants of the fabric-like scenario: with 16-bit tags, and as pcapng. All other captures are
+// classic pcap.
 const (
 	compactTwin = "fabric-like-compact"
 	pcapngTwin  = "fabric-like-pcapng"
 )
 
-// benchScenario is a scenario by its name, or a twin of one.
+// benchScenario returns a scenario by name, or a variant.
 func benchScenario(name string) (scenario.Scenario, error) {
 	if name != compactTwin && name != pcapngTwin {
 		return scenario.Named(name)
@@ -51,7 +51,7 @@ func benchScenario(name string) (scenario.Scenario, error) {
 	return s, err
 }
 
-// benchCapture is the capture of a scenario, made once and kept for later runs.
+// benchCapture returns the capture of a scenario, which is created once and kept for later runs.
 func benchCapture(b *testing.B, name string) (path, fabricFile string) {
 	b.Helper()
 	s, err := benchScenario(name)
@@ -76,7 +76,7 @@ func benchCapture(b *testing.B, name string) (path, fabricFile string) {
 	if _, err := os.Stat(path); err == nil {
 		return path, fabricFile
 	}
-	partial := dir + ".partial" // what is interrupted is not taken for a capture
+	partial := dir + ".partial" // an interrupted run leaves no complete capture
 	report, err := simulation.Run(b.Context(), s, partial, nil)
 	if err == nil {
 		err = errors.Join(os.RemoveAll(dir), os.Rename(partial, dir))
@@ -89,7 +89,7 @@ func benchCapture(b *testing.B, name string) (path, fabricFile string) {
 	return path, fabricFile
 }
 
-// cpu is the processor time that the process has used.
+// cpu returns the CPU time of the process.
 func cpu(b testing.TB) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
@@ -99,7 +99,7 @@ func cpu(b testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// walkHeaders reads a capture and looks at nothing but record headers: the limit.
+// walkHeaders reads a capture's record headers only: the limit.
 func walkHeaders(path string) (packets uint64, err error) {
 	r, err := capture.Open(path, capture.Options{})
 	if err != nil {
@@ -145,10 +145,9 @@ func decodeOnly(path string, domain *csig.Domain) (packets uint64, err error) {
 	}
 }
 
-// BenchmarkReplay reports CPU time and allocations for each packet, per core, and
-// the ratio to walking the record headers of the same file with the same reader in
-// the same run. A pcapng file is read in one piece, so that a second core does not
-// help there.
+// BenchmarkReplay reports CPU time and allocations per packet and core, and the ratio to walking
+// the record headers of the same file with the same reader in the same run. A pcapng file is read
+// in one piece, so a second core does not help there.
 //
 //	CSIGSCOPE_TEST_BENCH_PACKETS=10000000 go test -run '^$' -bench Replay ./replay
 func BenchmarkReplay(b *testing.B) {
@@ -193,7 +192,7 @@ func benchmarkScenario(b *testing.B, name string) {
 	})
 }
 
-// replayOnce replays a capture, and names as many flows of each window as flows says.
+// replayOnce replays a capture and names up to flows flows per window.
 func replayOnce(b *testing.B, path string, spec *fabric.Spec, domain *csig.Domain, resolutions []time.Duration, workers, flows int) (uint64, error) {
 	f, err := fabric.New(spec, domain)
 	if err != nil {
@@ -219,7 +218,7 @@ func replayOnce(b *testing.B, path string, spec *fabric.Spec, domain *csig.Domai
 	return r.Result().Packets, nil
 }
 
-// measure runs f and reports CPU and wall time and allocations for each packet.
+// measure runs f and reports CPU and wall time and allocations per packet.
 func measure(b *testing.B, limit float64, f func() (uint64, error)) float64 {
 	var packets uint64
 	var before, after runtime.MemStats

@@ -11,11 +11,11 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// clockGoals are scenarios that at least 10,000 packets pass both of two taps in, and what is
-// promised there: the offset within 2 us, and the drift within 1 ppm. An offset is promised
-// where packets of both directions meet no queue now and then: elsewhere nobody tells the queues
-// of one from the clocks, and the bound says so. A drift is not where queues are full from soon
-// after the beginning on, and not all along.
+// clockGoals lists scenarios in which at least 10,000 packets pass both of two taps, with the
+// promised accuracy: the offset within 2 us, the drift within 1 ppm. The offset is promised if some
+// packets of each direction meet no queue: otherwise queues and clocks cannot be told apart, and
+// the bound shows that. The drift is not promised if queues fill up soon after the start and stay
+// full.
 var clockGoals = []struct {
 	name                 string
 	duration             time.Duration
@@ -33,8 +33,8 @@ var clockGoals = []struct {
 	{name: "permutation", duration: time.Second},
 }
 
-// TestClockGoals: loaded taps, too, among them such whose queues never empty, tell the drift of
-// clocks within 1 ppm, and the truth is within the bound always.
+// TestClockGoals checks that traces give the clocks' drift within 1 ppm under load, even if queues
+// never empty, and that the truth is always within the bound.
 func TestClockGoals(t *testing.T) {
 	t.Parallel()
 	seeds, file := uint64(1), os.Getenv(tracedEnv)
@@ -46,7 +46,7 @@ func TestClockGoals(t *testing.T) {
 	var text strings.Builder
 	for _, goal := range clockGoals {
 		if file == "" && !goal.quick {
-			continue // alltoall is TestTraceClocks
+			continue // covered by TestTraceClocks
 		}
 		s, err := scenario.Named(goal.name)
 		if err != nil {
@@ -58,7 +58,7 @@ func TestClockGoals(t *testing.T) {
 		for seed := range seeds {
 			a := clocksOf(t, s, clockCases[0].taps, seed+1)
 			if a.packets < 10_000 {
-				continue // who sends to whom is up to the seed
+				continue // senders and receivers depend on the seed
 			}
 			list, packets = append(list, a), min(packets, a.packets)
 			inside += count(a.inside)
@@ -89,7 +89,7 @@ func count(yes bool) int {
 	return 0
 }
 
-// middleAndMost are the median and the most.
+// middleAndMost returns the median and the maximum.
 func middleAndMost(list []apart, of func(apart) float64) (middle, most float64) {
 	var values []float64
 	for _, a := range list {

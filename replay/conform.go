@@ -21,39 +21,40 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// ConformConfig is what Conform needs. Judge's Prefix and Ports are found in the captures.
+// ConformConfig configures Conform. Conform determines Judge's Prefix and Ports from the captures.
 type ConformConfig struct {
 	Judge conform.Config
-	// Before are the captures of what goes into the device, After of what comes out, one
-	// or more for each port: a pcapng file with several interfaces is several ports.
+	// Before are the captures in front of the device, After those behind it, one or more per port:
+	// a pcapng file with several interfaces is several ports.
 	Before []string
 	After  []PortCapture
-	// Fabric, unless nil, tells what ports write: those that are named as it names them, and of
-	// other captures the ports that packets may have left the device by.
+	// Fabric, unless nil, supplies the locator metadata of ports. Captures named like a port are
+	// that port's; for other captures it supplies the ports by which packets may have left the
+	// device.
 	Fabric *fabric.Fabric
-	// Progress, unless nil, is told how many bytes were read in the pass at hand, and of
-	// how many: 0 in the first one.
+	// Progress, unless nil, is called with the bytes read in the present pass and the pass's total,
+	// 0 in the first pass.
 	Progress func(done, total int64)
 }
 
-// PortCapture is a capture of what comes out of a port. Without a name the port is called
-// like the file; with several interfaces in the file, each is a port of that name.
+// PortCapture is a capture behind a port. The default name of the port is the file's name; with
+// several interfaces in the file, each is a port under that name.
 type PortCapture struct{ Port, Path string }
 
-// Conformance is a report and what it is of.
+// Conformance is a report with the ports and packets that it covers.
 type Conformance struct {
 	*conform.Report
 	Ports []string `json:"ports"`
-	// Cut is how many packets the captures do not hold whole. Prefix is then how many
-	// bytes of each packet were compared.
+	// Cut is the number of packets that the captures truncated. Prefix is then the number of bytes
+	// compared in each packet.
 	Cut         uint64       `json:"cut,omitempty"`
 	Prefix      int          `json:"prefix,omitempty"`
-	SkippedLink window.Links `json:"skipped_link,omitempty"` // packets that are not Ethernet
+	SkippedLink window.Links `json:"skipped_link,omitempty"` // packets with link types other than Ethernet
 	Damaged     Damage       `json:"damaged,omitzero"`
 }
 
-// PortCaptures reads arguments such as "leaf3:up1=up1.pcap" or "up1.pcap". One that names a file
-// is taken for its path, though it has an =.
+// PortCaptures parses arguments such as "leaf3:up1=up1.pcap" or "up1.pcap". An argument that is an
+// existing file is a path even if it has an =.
 func PortCaptures(args []string) []PortCapture {
 	list := make([]PortCapture, len(args))
 	for i, arg := range args {
@@ -111,13 +112,14 @@ func (c *Conformance) WriteText(w io.Writer) error {
 	return nil
 }
 
-// errOneSide says that there is nothing to match.
+// errOneSide means that there is nothing to match.
 var errOneSide = errors.New("expected Ethernet packets both before and after the device")
 
-// minPrefix is what tells packets of a flow apart: a TCP header, say.
+// minPrefix is the minimum number of bytes that distinguish the packets of a flow, such as a TCP
+// header.
 const minPrefix = 20
 
-// conformance is one run.
+// conformance is the state of one run.
 type conformance struct {
 	cfg   *ConformConfig
 	out   Conformance
@@ -125,16 +127,16 @@ type conformance struct {
 	judge *conform.Judge // nil while scanning
 }
 
-// port is where packets come out: an interface of an argument's captures.
+// port is the exit of packets: an interface in an argument's captures.
 type port struct {
 	argument int
 	name     string
 }
 
-// Conform judges a device by the captures before and after it, which are spooled (Spool). They
-// are read twice, and once more for each part that does not fit into memory
-// (conform.Config.MaxPackets). Where captures end early or are damaged, there is a result of
-// what could be read beside the error.
+// Conform judges a device by the captures before and after it, which are spooled (see Spool). It
+// reads them twice, and once more for each part that does not fit into memory
+// (conform.Config.MaxPackets). If captures end early or are damaged, it returns the result for the
+// readable part together with the error.
 func Conform(ctx context.Context, cfg ConformConfig) (out *Conformance, err error) {
 	cfg.After = slices.Clone(cfg.After)
 	paths := slices.Clone(cfg.Before)
@@ -153,7 +155,7 @@ func Conform(ctx context.Context, cfg ConformConfig) (out *Conformance, err erro
 	return out, err
 }
 
-// judge is Conform for files that can be read again.
+// judge implements Conform for files that can be read repeatedly.
 func judge(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
 	c := &conformance{cfg: &cfg, ports: make(map[port]int)}
 	c.out.SkippedLink = make(window.Links)
@@ -182,7 +184,7 @@ func judge(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
 	return &c.out, errors.Join(first.ends...)
 }
 
-// writersOf are the devices whose ports a tag names on its way.
+// writersOf returns the devices that may have written a tag on its path.
 func writersOf(f *fabric.Fabric, tag *csig.Tag, src, dst netip.Addr) (devices string, known bool) {
 	id, _ := f.Locate(tag.Layout, tag.T, tag.LM, src, dst)
 	at, _ := f.Location(id)
@@ -219,7 +221,7 @@ func (c *conformance) part(ctx context.Context, part, parts int, p *pass) error 
 	return nil
 }
 
-// progress tells how far a pass over so many bytes is.
+// progress returns a callback for a pass over total bytes.
 func (c *conformance) progress(total int64) func(int64) {
 	if c.cfg.Progress == nil {
 		return nil
@@ -227,8 +229,8 @@ func (c *conformance) progress(total int64) func(int64) {
 	return func(done int64) { c.cfg.Progress(done, total) }
 }
 
-// scan finds out how many parts the captures are judged in, their ports, and how much of
-// each packet can be compared.
+// scan determines the number of parts in which the captures are judged, their ports, and the
+// comparable length of packets.
 func (c *conformance) scan(ctx context.Context, p *pass) (parts int, err error) {
 	s, err := conform.NewScan(&c.cfg.Judge)
 	if err != nil {
@@ -266,7 +268,7 @@ func (c *conformance) scan(ctx context.Context, p *pass) (parts int, err error) 
 	if limit == 0 {
 		limit = conform.DefaultMaxPackets
 	}
-	// Parts are not of equal size: they are by hash.
+	// Parts are chosen by hash, so their sizes differ.
 	parts = 1 + before/(limit-limit/8)
 	c.cfg.Judge.Expect = before / parts
 	if parts > 1 {
@@ -282,7 +284,8 @@ func (c *conformance) after() (paths []string) {
 	return paths
 }
 
-// portName is that of the file, and of the interface where the files have several.
+// portName returns the name of the port's file, followed by the interface if the files have
+// several.
 func (c *conformance) portName(p port) string {
 	name := cmp.Or(c.cfg.After[p.argument].Port, filepath.Base(c.cfg.After[p.argument].Path))
 	if p.name != "" {
@@ -291,7 +294,7 @@ func (c *conformance) portName(p port) string {
 	return name
 }
 
-// read hands on all Ethernet packets of captures. Packets are numbered in their own file.
+// read passes on all Ethernet packets of captures. Packets are numbered in their own file.
 func (c *conformance) read(ctx context.Context, p *pass, paths []string, f func(port, *conform.Packet) error) error {
 	for i, path := range paths {
 		if err := p.read(ctx, path, func(b *packets) error { return c.batch(i, b, f) }); err != nil {
@@ -321,7 +324,7 @@ func (c *conformance) batch(argument int, b *packets, f func(port, *conform.Pack
 	return nil
 }
 
-// skip counts a packet that is not Ethernet, once however often it is read.
+// skip counts a non-Ethernet packet, once in all passes.
 func (c *conformance) skip(b *packets, frame *capture.Frame) {
 	if c.judge == nil {
 		c.out.SkippedLink.Add(b.unread(frame), 1)

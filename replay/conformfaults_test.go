@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// aroundLeaf judges a leaf by what emitLeaf emits.
+// aroundLeaf judges a leaf by the captures of emitLeaf.
 func aroundLeaf(t *testing.T, change func(*scenario.Scenario), judge func(*conform.Config)) *replay.Conformance {
 	t.Helper()
 	cfg := emitLeaf(t, change)
@@ -29,8 +29,8 @@ func aroundLeaf(t *testing.T, change func(*scenario.Scenario), judge func(*confo
 	return c
 }
 
-// emitLeaf emits what goes into leaf1 of a fabric, what comes out of each of its ports, and
-// what they measured.
+// emitLeaf emits the packets into leaf1, the packets out of each of its ports, and the ports'
+// counters.
 func emitLeaf(t *testing.T, change func(*scenario.Scenario)) replay.ConformConfig {
 	t.Helper()
 	s, err := scenario.Named("alltoall")
@@ -62,7 +62,7 @@ func emitLeaf(t *testing.T, change func(*scenario.Scenario)) replay.ConformConfi
 	return cfg
 }
 
-// countersSlack is what a packet takes from its comparison to the tap.
+// countersSlack is the time from a packet's comparison to its capture.
 const countersSlack = 50 * time.Microsecond
 
 func countersOf(t *testing.T, path string) *conform.Metrics {
@@ -79,8 +79,8 @@ func countersOf(t *testing.T, path string) *conform.Metrics {
 	return m
 }
 
-// leafFaults are what a leaf may do to packets, and the rules that this breaks. A faithful
-// one beside each fault breaks none.
+// leafFaults lists faults of a leaf with the rules that they break. For each fault there is a
+// correct variant that breaks no rule.
 var leafFaults = []struct {
 	name   string
 	change func(*scenario.Scenario)
@@ -120,8 +120,8 @@ func leafDevice(kind string) func(*scenario.Scenario) {
 	return func(s *scenario.Scenario) { s.Devices = []scenario.Behavior{{Match: "leaf1", Kind: kind}} }
 }
 
-// TestConformFaults: what an emitted leaf does wrong is found by captures around it and its
-// counters, and named; what it does right is not.
+// TestConformFaults checks that captures around an emitted leaf and its counters reveal each fault
+// by name, and give no false alarms.
 func TestConformFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short; nothing of it is for the race detector")
@@ -151,8 +151,8 @@ func brokenRules(c *replay.Conformance) string {
 	return strings.Join(rules, " ")
 }
 
-// TestConformTaps: what taps do to their captures is no fault of the device: losses,
-// duplicates, packets out of order, and clocks.
+// TestConformTaps checks that capture errors do not count as faults of the device: losses,
+// duplicates, reordering and clock errors.
 func TestConformTaps(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short; nothing of it is for the race detector")
@@ -168,8 +168,8 @@ func TestConformTaps(t *testing.T) {
 	if got := brokenRules(c); got != "" {
 		t.Errorf("breaks %q: %+v", got, *n)
 	}
-	// Of what came out 1 % was lost before the device, and the other way round; as many were
-	// captured twice.
+	// 1 % of the packets behind the device are missing before it and the other way round; as many
+	// were captured twice.
 	for name, of := range map[string][2]uint64{"lost": {n.Lost, n.Before}, "extra": {n.Extra, n.After}, "copies": {n.Copies, n.After}} {
 		if share := float64(of[0]) / float64(of[1]); share < 0.005 || share > 0.03 {
 			t.Errorf("%s: %d of %d", name, of[0], of[1])
@@ -180,8 +180,8 @@ func TestConformTaps(t *testing.T) {
 	}
 }
 
-// TestTagHashPaths: only tagged data of flows behind the faulty device goes other ways, and
-// all ways lead to its receiver.
+// TestTagHashPaths checks that only tagged data of flows through the faulty device takes other
+// paths, and that all paths lead to the receiver.
 func TestTagHashPaths(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short; nothing of it is for the race detector")

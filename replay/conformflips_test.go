@@ -15,13 +15,13 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// captured is a packet of a capture, and of which port.
+// captured is a captured packet and its port.
 type captured struct {
 	conform.Packet
 	port int
 }
 
-// capturedFrames are the packets of a capture.
+// capturedFrames returns the packets of a capture.
 func capturedFrames(t *testing.T, path string, port int) (list []captured) {
 	t.Helper()
 	r, err := capture.Open(path, capture.Options{})
@@ -43,7 +43,7 @@ func capturedFrames(t *testing.T, path string, port int) (list []captured) {
 	}
 }
 
-// flips is a leaf whose packets one bit may be flipped in.
+// flips is a leaf in whose packets one bit can be flipped.
 type flips struct {
 	cfg           conform.Config
 	before, after []captured
@@ -67,7 +67,7 @@ func newFlips(t *testing.T, layout csig.Layout, encap string) *flips {
 	return f
 }
 
-// prefix finds how much of each packet there is.
+// prefix determines the comparable length of packets.
 func (f *flips) prefix(t *testing.T) {
 	t.Helper()
 	s, err := conform.NewScan(&f.cfg)
@@ -101,7 +101,7 @@ func (f *flips) judge(t *testing.T) *conform.Report {
 	return j.Report()
 }
 
-// tagged are the packets with a tag, and where its data is.
+// tagged returns the packets with a tag and the offsets of their data fields.
 func (f *flips) tagged(t *testing.T, layout csig.Layout) (packets, at []int) {
 	t.Helper()
 	d, err := decode.New(f.cfg.Decode)
@@ -124,8 +124,8 @@ func (f *flips) tagged(t *testing.T, layout csig.Layout) (packets, at []int) {
 	return packets, at
 }
 
-// TestEveryFlipIsFound: whichever bit of one tag of an emitted capture a device flips, in
-// whichever encapsulation, it is found; where none is flipped, nothing is.
+// TestEveryFlipIsFound checks that every flipped bit of a tag is found, in every encapsulation, and
+// that nothing is found without a flip.
 func TestEveryFlipIsFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short; nothing of it is for the race detector")

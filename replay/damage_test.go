@@ -13,9 +13,8 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// A capture that is damaged in its middle gives the same rows at any pace and on any
-// number of cores, of what is sound in it; decode lists the same packets; and what is
-// left out is counted.
+// A capture that is damaged in the middle must give the same rows of its intact parts at any pace
+// and with any number of cores. decode must list the same packets, and gaps must be counted.
 func TestDamage(t *testing.T) {
 	rec := shared(t, classic)
 	data, err := os.ReadFile(rec.files[0])
@@ -64,8 +63,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A pcapng file is read up to its damage, by all who read it: what describes the rest
-// may be lost in it.
+// Every reader must read a pcapng file only up to its damage, since blocks that describe the rest
+// may be lost.
 func TestDamagedBlocks(t *testing.T) {
 	rec := shared(t, singleFile)
 	data, err := os.ReadFile(rec.files[0])

@@ -10,8 +10,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// TestDedup: frames that taps capture twice count once, however the files are read, and all of
-// them are accounted for; without, they count twice.
+// TestDedup checks that frames captured twice count once, however the files are read, and that all
+// frames are accounted for. Without Dedup they count twice.
 func TestDedup(t *testing.T) {
 	t.Parallel()
 	tap := scenario.Tap{Racks: true}

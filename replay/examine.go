@@ -16,41 +16,41 @@ import (
 	"github.com/csigscope/csigscope/decode/conform"
 )
 
-// ExamineConfig is what Examine needs.
+// ExamineConfig configures Examine.
 type ExamineConfig struct {
-	Files   []string // or folders of such
+	Files   []string // or folders of files
 	Decode  decode.Config
 	Finding finding.Config
-	// Dedup is the time within which the same frame at the same tap is left out, 0 for none: it
-	// is then counted, within capture.DefaultDedup.
+	// Dedup is the time within which a repeated frame at the same tap is left out. With 0, repeats
+	// within capture.DefaultDedup are only counted.
 	Dedup time.Duration
-	// Tap is as Config has it; its Place may be outside as well.
+	// Tap works as in Config; its Place may also be outside.
 	Tap func(name string) window.Tap
-	// Windows says how windows of 1 s are made, in which ports are looked for that are stuck: its
-	// Resolver, Flows, LocateUntouched and UDPRepeat. Nobody looks without a Resolver.
+	// Windows configures the 1 s windows in which stuck ports are detected, with its Resolver,
+	// Flows, LocateUntouched and UDPRepeat. Without a Resolver there is no such detection.
 	Windows window.Settings
-	// Group, unless nil, is the group of an address: packets are counted by those of their
-	// ends.
+	// Group, unless nil, returns the group of an address. Packets are then counted by the groups of
+	// their endpoints.
 	Group func(netip.Addr) aggregate.GroupID
-	// Progress, unless nil, is told how many bytes were read.
+	// Progress, unless nil, is called with the number of bytes read.
 	Progress func(bytes int64)
 }
 
-// Examined is what was looked at, and found.
+// Examined is the result of Examine.
 type Examined struct {
 	Packets, Observations uint64
-	From, To              int64 // of the first and the last observation, Unix ns; 0 without any
+	From, To              int64 // first and last observation, Unix ns; 0 if there is none
 	Skipped               window.Links
-	Repeated              uint64 // frames that a tap captured twice, left out or not
+	Repeated              uint64 // frames captured twice by a tap, left out or not
 	Decoded               decode.Counters
 	Findings              []finding.Finding
-	Untracked             uint64 // observations and packets of more flows than are told apart
+	Untracked             uint64 // observations and packets of flows beyond the tracked number
 	Ways                  []Way  // in any order
 }
 
-// Examine looks at each observation of captures for what breaks the protocol or
-// contradicts the configuration. Where captures end early, there is a result of what could
-// be read beside the error.
+// Examine searches each observation in captures for protocol violations and contradictions to the
+// configuration. If captures end early, it returns the result for the readable part together with
+// the error.
 func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 	cfg.Decode.Segments = true
 	d, err := decode.New(cfg.Decode)
@@ -77,18 +77,18 @@ func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 	return &e.out, errors.Join(p.ends...)
 }
 
-// examiner is one run.
+// examiner is the state of one run.
 type examiner struct {
 	cfg      *ExamineConfig
 	decoder  *decode.Decoder
 	detector *finding.Detector
-	ways     *ways // nil where they are not counted
+	ways     *ways // nil without Group
 	out      Examined
 	result   decode.Result
 	bare     decode.Observation
 	of       finding.Frame
 	known    *conform.Known
-	taps     []examinedTap // by interface, of the capture at hand
+	taps     []examinedTap // of the present capture, by interface
 }
 
 // examinedTap is a capture interface.
@@ -96,7 +96,7 @@ type examinedTap struct {
 	finding.Tap
 	mirrors decode.Mirrors
 	dedup   *capture.Dedup
-	windows *window.Shard // nil for none
+	windows *window.Shard // nil if there are none
 }
 
 func (e *examiner) add(ctx context.Context, b *packets) error {
@@ -127,8 +127,8 @@ func (e *examiner) add(ctx context.Context, b *packets) error {
 	return nil
 }
 
-// windows makes the windows of a tap of the capture at hand, nil for none: beyond maxTaps of
-// them no port is found to be stuck.
+// windows returns the windows of a tap in the present capture, or nil. Beyond maxTaps taps there is
+// no detection of stuck ports.
 func (e *examiner) windows(tap *finding.Tap, at window.Tap) (*window.Shard, error) {
 	s := &e.cfg.Windows
 	if s.Resolver == nil || len(e.taps) >= maxTaps {
@@ -141,7 +141,7 @@ func (e *examiner) windows(tap *finding.Tap, at window.Tap) (*window.Shard, erro
 	}, aggregate.Sinks{})
 }
 
-// end closes the windows of the capture at hand.
+// end closes the windows of the present capture.
 func (e *examiner) end(ctx context.Context) error {
 	for _, tap := range e.taps {
 		if tap.windows == nil {
@@ -207,7 +207,7 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 	return tap.windows.Add(ctx, e.result.Obs[:e.result.N])
 }
 
-// about is what the detector needs of the frame that was decoded last.
+// about returns the detector's view of the frame that was decoded last.
 func (e *examiner) about(f *capture.Frame, repeated bool, content uint64) *finding.Frame {
 	out := &e.of
 	*out = finding.Frame{TimeNS: f.TimeNS, Number: f.Packet, Content: content, Repeated: repeated, Bare: e.result.N == 0}

@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// examine emits a scenario and looks at its captures.
+// examine emits a scenario and examines its captures.
 func examine(t *testing.T, s scenario.Scenario, change func(*replay.ExamineConfig)) *replay.Examined {
 	t.Helper()
 	report, err := simulation.Run(t.Context(), s, t.TempDir(), nil)
@@ -55,8 +55,8 @@ func examine(t *testing.T, s scenario.Scenario, change func(*replay.ExamineConfi
 	return e
 }
 
-// TestFindings: each fault that a single tap can see is found, and named; what only looks
-// like one is not.
+// TestFindings checks that each fault visible at a single tap is found by name, and that similar
+// legal behavior is not.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	const none = ""
@@ -64,7 +64,7 @@ func TestFindings(t *testing.T) {
 		name   string
 		change func(*scenario.Scenario)
 		cfg    func(*replay.ExamineConfig)
-		want   string // kind and start of a subject
+		want   string // kind and start of the subject
 	}{
 		{"nothing", nil, nil, none},
 		{"stuck", fault("leaf1:up*", "stuck", func(f *scenario.Behavior) { f.Values = map[string]string{"min_abw": "1Mbps", "min_abw_ratio": "1%"} }), nil, "stuck-port leaf1:up"},
@@ -92,7 +92,7 @@ func TestFindings(t *testing.T) {
 			}
 			s.Duration, s.Faults, s.Devices = 800*time.Millisecond, nil, nil
 			if test.name == "stuck" {
-				s.Duration = 4 * time.Second // windows are of 1 s
+				s.Duration = 4 * time.Second // windows are 1 s long
 			}
 			if test.change != nil {
 				test.change(&s)

@@ -10,14 +10,14 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// fiveTuple is a flow.
+// fiveTuple identifies a flow.
 type fiveTuple struct {
 	src, dst     [16]byte
 	sport, dport uint16
 	proto        uint8
 }
 
-// tags are those of flows, as captures have them.
+// tags counts the tags of flows in captures.
 func (f *faulty) tags(t *testing.T, files []string) map[fiveTuple]int {
 	t.Helper()
 	n := map[fiveTuple]int{}
@@ -29,8 +29,8 @@ func (f *faulty) tags(t *testing.T, files []string) map[fiveTuple]int {
 	return n
 }
 
-// edgesExplain tells whether tags are missing of flows to hosts alone that get none at all:
-// what strips them for those hosts, as it may, cannot be told from what does so on the way.
+// edgesExplain reports whether the flows with missing tags all go to hosts that get no tags at all.
+// An egress edge may strip tags for such hosts, which looks the same as a fault on the path.
 func (f *faulty) edgesExplain(t *testing.T) string {
 	t.Helper()
 	sent, got := f.tags(t, []string{f.senders}), f.tags(t, f.racks)
@@ -52,7 +52,8 @@ func (f *faulty) edgesExplain(t *testing.T) string {
 	return fmt.Sprintf("all flows to %d hosts lose their tags, and none to %d others: their edges may strip", len(stripped), len(gets))
 }
 
-// located shows the tags at receivers that some hop replaced, and which port wrote them.
+// located passes the tags at receivers that some hop replaced to show, with the port that wrote
+// them.
 func (f *faulty) located(t *testing.T, show func(o *decode.Observation, src netip.Addr, s csig.Signal, at fabric.Location)) {
 	t.Helper()
 	f.eachTag(t, f.racks, func(o *decode.Observation) {
@@ -67,8 +68,8 @@ func (f *faulty) located(t *testing.T, show func(o *decode.Observation, src neti
 	})
 }
 
-// portsExplain tells whether all values have the locator of a port of their path: what was
-// written beside those may have been written by them.
+// portsExplain reports whether all values have the locator of a port on their path, so that those
+// ports may have written the forged values as well.
 func (f *faulty) portsExplain(t *testing.T) string {
 	t.Helper()
 	strays := 0
@@ -83,8 +84,8 @@ func (f *faulty) portsExplain(t *testing.T) string {
 	return fmt.Sprintf("each of the %d values of it has the locator of a port before it, which may have written it", f.differ)
 }
 
-// nobodyElse tells whether what a host forges of a port is as good as all that is seen of the
-// port, or too little to tell from it.
+// nobodyElse reports whether a host's forgeries with a port's locator are nearly all tags of that
+// port, or too few to stand out.
 func (f *faulty) nobodyElse(t *testing.T) string {
 	t.Helper()
 	forged, others := 0, 0
@@ -103,8 +104,8 @@ func (f *faulty) nobodyElse(t *testing.T) string {
 	return fmt.Sprintf("%d delays of it name the port, and %d of others, which may be so", forged, others)
 }
 
-// onePortEach tells whether hardly any flow of rack 2 names a port behind its rack: the
-// locators of its uplinks contradict nothing then.
+// onePortEach reports whether hardly any flow of rack 2 names a port beyond its rack: then the
+// locators of its uplinks contradict nothing.
 func (f *faulty) onePortEach(t *testing.T) string {
 	t.Helper()
 	named := map[fiveTuple]map[string]bool{}

@@ -14,26 +14,26 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// seedsEnv is how many seeds of each scenario without faults are looked at, 1 by default.
+// seedsEnv is the number of seeds per scenario without faults, 1 by default.
 const seedsEnv = "CSIGSCOPE_TEST_SEEDS"
 
-// TestFaultFree: without faults nothing is found, with wide and with compact tags, in tunnels,
-// brownfields and captures of poor quality either, but for what is wrong with the taps of
-// these; of all scenarios where the table of faults is asked for.
+// TestFaultFree checks that nothing is found without faults, with wide and compact tags, in
+// tunnels, partial deployments and poor captures, except errors of the taps themselves. If the
+// table of faults is requested, it covers all scenarios.
 func TestFaultFree(t *testing.T) {
 	t.Parallel()
 	const short = 200 * time.Millisecond
 	scenarios := map[string]time.Duration{
 		"partial-deployment": short, "noisy-taps": short, "overlay": short, "mirrors": short,
-		"probes":      2 * time.Second, // senders tag some flows and others not
-		"permutation": 4 * time.Second, // flows of constant rate: ports say one value for a time
+		"probes":      2 * time.Second, // senders tag only some flows
+		"permutation": 4 * time.Second, // flows of constant rate: ports report the same value for some time
 	}
 	if os.Getenv(faultsEnv) != "" {
 		for _, name := range scenario.Names() {
-			scenarios[name] = 4 * time.Second // as long as it takes to find a port stuck
+			scenarios[name] = 4 * time.Second // minimum time to detect a stuck port
 		}
-		// The metrics of figure5 are constants by configuration, as those of stuck ports are;
-		// flows of worst-case are random; fabric-like is a long alltoall.
+		// figure5 has constant metrics by configuration, like stuck ports; worst-case has random
+		// flows; fabric-like is a long alltoall.
 		for _, name := range []string{"figure5", "worst-case", "fabric-like"} {
 			delete(scenarios, name)
 		}
@@ -65,9 +65,9 @@ func TestFaultFree(t *testing.T) {
 	}
 }
 
-// TestSteadyLoad: a port whose load is steady says one value of 32 codes for as long as one that is
-// stuck does: with flows of a constant 950 Mbit/s, sound ports of 1 Gbit/s say that 46.9 Mbit/s are
-// left in up to 8,100 of 8,100 observations of 3 s. So neither is found by bandwidth alone.
+// TestSteadyLoad shows that a port under steady load reports one of 32 codes for as long as a stuck
+// port: with flows of a constant 950 Mbit/s, correct ports of 1 Gbit/s report 46.9 Mbit/s available
+// in up to 8,100 of 8,100 observations of 3 s. So bandwidth alone must not reveal either.
 func TestSteadyLoad(t *testing.T) {
 	t.Parallel()
 	left := scenario.Behavior{Match: "spine1:down*", Kind: scenario.Stuck, Values: map[string]string{"min_abw": "30Mbps", "min_abw_ratio": "3%"}}
@@ -91,7 +91,7 @@ func TestSteadyLoad(t *testing.T) {
 	}
 }
 
-// faultless looks at a scenario without its faults.
+// faultless examines a scenario without its faults.
 func faultless(t *testing.T, s scenario.Scenario, duration time.Duration) {
 	t.Helper()
 	s.Duration, s.Faults, s.CaptureUntagged = duration, nil, true
@@ -113,8 +113,8 @@ func faultless(t *testing.T, s scenario.Scenario, duration time.Duration) {
 	}
 }
 
-// TestThreeTierFaults: of three stages, findings name the port that writes wrongly, and the
-// switch that strips or tags twice.
+// TestThreeTierFaults checks that in three stages, findings name the port that writes wrong values,
+// and the switch that strips or doubles tags.
 func TestThreeTierFaults(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -10,35 +10,34 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// injected is a fault, or what only looks like one, and by what it is found.
+// injected is a fault, or legal behavior that looks like one, and the finding that reveals it.
 type injected struct {
 	name   string
 	change func(*scenario.Scenario)
 	config func(*faulty)
-	// at are the devices, hosts and taps that findings may name, and also kinds that are
-	// true of the fault besides those by which it is looked for.
+	// at lists the devices, hosts and taps that findings may name. also lists kinds that are true
+	// of the fault in addition to the expected one.
 	at, also []string
-	// reported is the finding at receivers' taps, watched that with taps at senders as
-	// well, judged the rule by which conform finds it around spine1: empty where they
-	// cannot, which blind gives the reason for.
+	// reported is the finding at receivers' taps, watched the one with taps at senders as well,
+	// judged the rule that conform finds broken around spine1. They are empty if the fault is
+	// invisible there; blind gives the reason.
 	reported, watched, judged string
 	blind                     string
-	// missed is why it is not found where some of its values arrive.
+	// missed explains why it is not found although some of its values arrive.
 	missed string
-	// hidden, unless nil, is what the captures lack for it to be found, empty if nothing.
+	// hidden, unless nil, returns what the captures lack to reveal the fault, or "".
 	hidden func(*faulty, *testing.T) string
-	// hideable faults write values, which later hops may replace before any receiver sees
-	// one.
+	// hideable faults write values that later hops may replace before they reach a receiver.
 	hideable bool
-	// lasts is how long the capture is at least, for faults that windows of 1 s show.
+	// lasts is the minimum duration of the capture, for faults that only 1 s windows reveal.
 	lasts time.Duration
-	// fine faults show in values of many codes alone, which compact tags do not have.
+	// fine faults need values with many codes, which compact tags do not have.
 	fine bool
-	// honest is no fault: whatever receivers' taps find is a false alarm. knownBySenders is
-	// what those at senders find all the same.
+	// honest means no fault: any finding at receivers' taps is a false alarm. knownBySenders is the
+	// finding that taps at senders still make.
 	honest         bool
 	knownBySenders string
-	// elsewhere is a fault, or none, that captures around spine1 are not asked about.
+	// elsewhere excludes captures around spine1.
 	elsewhere bool
 }
 
@@ -50,7 +49,7 @@ func devices(list ...scenario.Behavior) func(*scenario.Scenario) {
 	return func(s *scenario.Scenario) { s.Devices = list }
 }
 
-// both makes changes one after the other.
+// both applies changes in order.
 func both(list ...func(*scenario.Scenario)) func(*scenario.Scenario) {
 	return func(s *scenario.Scenario) {
 		for _, change := range list {
@@ -63,11 +62,11 @@ var forgery = scenario.Behavior{Match: "host1-1", Kind: scenario.Forge, Values: 
 
 var constant = scenario.Behavior{Match: "spine1:down*", Kind: scenario.Stuck, Values: map[string]string{"min_abw": "1Mbps", "min_abw_ratio": "1%", "max_delay": "5ms"}}
 
-// likely forges what an uplink of the host's own rack may write.
+// likely forges values that an uplink of the host's own rack could write.
 func likely(s *scenario.Scenario) {
 	spec, err := scenario.Fabric(*s)
 	if err != nil {
-		panic(err) // a scenario of the library has no fabric: a fault of this file
+		panic(err) // a built-in scenario without a fabric: a bug in this file
 	}
 	for _, d := range spec.Devices {
 		for _, p := range d.Ports {
@@ -79,7 +78,7 @@ func likely(s *scenario.Scenario) {
 	}
 }
 
-// swapped makes the uplinks of leaf2 write each other's locator metadata.
+// swapped makes each of leaf2's uplinks write the other's locator metadata.
 func swapped(s *scenario.Scenario) {
 	spec, err := scenario.Fabric(*s)
 	if err != nil {
@@ -100,7 +99,7 @@ func swapped(s *scenario.Scenario) {
 
 func shallow(s *scenario.Scenario) { s.BufferBytes, s.TrimBuffer = 24<<10, 64<<10 }
 
-// mixed adds traffic from each host to each other one.
+// mixed adds traffic between all hosts.
 func mixed(s *scenario.Scenario) {
 	s.Workloads = append(s.Workloads, scenario.Workload{Kind: scenario.AllToAll, Rate: 100 * scenario.Mbps, TagEvery: 1})
 }
@@ -109,10 +108,10 @@ func idle(s *scenario.Scenario) {
 	s.Workloads = []scenario.Workload{{Kind: scenario.Background, Rate: 2 * scenario.Mbps, TagEvery: 1}}
 }
 
-// outside places the tap of rack 4 outside of the domain.
+// outside places the tap of rack 4 outside the domain.
 func outside(f *faulty) { f.places["rack4"] = finding.Outside }
 
-// senders are all hosts of four racks of four, but for some.
+// senders allows all hosts of four racks of four, with exceptions.
 func senders(but ...string) func(*faulty) {
 	return func(f *faulty) {
 		for rack := range 4 {
@@ -126,8 +125,8 @@ func senders(but ...string) func(*faulty) {
 	}
 }
 
-// injections are all faults and their look-alikes. What a port writes in place of its
-// metric is plausible where its locator metadata is its own.
+// injections lists all faults and their look-alikes. A wrong metric is plausible if the port writes
+// its own locator metadata with it.
 var injections = []injected{
 	{
 		name: "stuck", at: []string{"spine1"}, reported: "stuck-port", hideable: true, fine: true,

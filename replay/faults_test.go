@@ -28,15 +28,14 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/truth"
 )
 
-// faultsEnv asks for longer runs of all scenarios, and names a file for the table; make
-// accuracy sets it.
+// faultsEnv requests longer runs of all scenarios and names the file for the table; make accuracy
+// sets it.
 const faultsEnv = "CSIGSCOPE_TEST_FAULTS"
 
-// compactTags is behind the name of a scenario whose tags are compact.
+// compactTags is the suffix of scenario names with compact tags.
 const compactTags = " compact"
 
-// faulty is a fabric with a fault, captured at all racks, at all senders, and around
-// spine1.
+// faulty is a fabric with a fault, captured at all racks, at all senders, and around spine1.
 type faulty struct {
 	replay.ExamineConfig
 	places   map[string]finding.Place // by tap
@@ -45,7 +44,7 @@ type faulty struct {
 	senders  string
 	in       string
 	out      []replay.PortCapture
-	differ   uint64 // observations at receivers that a faithful fabric would not make
+	differ   uint64 // observations at receivers that differ from a faithful fabric's
 	observed uint64
 }
 
@@ -104,7 +103,7 @@ func newFaulty(t *testing.T, name string, f *injected, duration time.Duration) *
 	return out
 }
 
-// truth counts the observations that say something else than those of a faithful fabric.
+// truth counts the observations that differ from a faithful fabric's.
 func (f *faulty) truth(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Open(path)
@@ -124,8 +123,8 @@ func (f *faulty) truth(t *testing.T, path string) {
 	}
 }
 
-// frozen counts the tags that go into spine1 with the D bit: what is trimmed on the way to
-// another spine, or without a tag, shows nothing of it.
+// frozen counts the tags into spine1 with the D bit. Packets trimmed on the way to another spine,
+// or without a tag, do not show the fault.
 func (f *faulty) frozen(t *testing.T) (n int) {
 	t.Helper()
 	f.eachTag(t, []string{f.in}, func(o *decode.Observation) {
@@ -136,7 +135,7 @@ func (f *faulty) frozen(t *testing.T) (n int) {
 	return n
 }
 
-// eachTag shows all tags of captures, orphans too.
+// eachTag passes all tags in captures to show, orphans too.
 func (f *faulty) eachTag(t *testing.T, files []string, show func(*decode.Observation)) {
 	t.Helper()
 	d, err := decode.New(f.Decode)
@@ -164,9 +163,9 @@ func (f *faulty) eachTag(t *testing.T, files []string, show func(*decode.Observa
 	}
 }
 
-// report shows a detector all that receivers captured, and senders as well, in the order of
-// time, and asks it now and then: it gives what was found in the end, and after how many
-// packets the wanted kind was, at one of the places.
+// report feeds a detector with all receivers' captures, and the senders' if senders is set, in time
+// order, and queries it at intervals. It returns the final findings, and the number of packets
+// after which the wanted kind named one of the places.
 func (f *faulty) report(t *testing.T, senders bool, want string, at []string) (list []finding.Finding, after int) {
 	t.Helper()
 	d, err := finding.New(f.Finding)
@@ -227,7 +226,7 @@ func (f *faulty) report(t *testing.T, senders bool, want string, at []string) (l
 	return d.Findings(), after
 }
 
-// windows are those of a tap, of 1 s.
+// windows returns the 1 s windows of a tap.
 func (f *faulty) windows(t *testing.T, watch window.Watch, at finding.Place) *window.Shard {
 	t.Helper()
 	place := map[finding.Place]string{finding.Sender: "sender", finding.Outside: "outside"}[at]
@@ -241,7 +240,7 @@ func (f *faulty) windows(t *testing.T, watch window.Watch, at finding.Place) *wi
 	return s
 }
 
-// names tells whether a finding names one of the places.
+// names reports whether a finding names one of the places.
 func names(f *finding.Finding, at []string) bool {
 	for _, place := range at {
 		is := func(name string) bool {
@@ -254,20 +253,20 @@ func names(f *finding.Finding, at []string) bool {
 	return false
 }
 
-// found tells whether a finding of the kind names one of the places; or none, if there are
-// none.
+// found reports whether a finding of the kind names one of the places, or, if there are no places,
+// nothing.
 func found(list []finding.Finding, kind string, at []string) bool {
 	return slices.ContainsFunc(list, func(f finding.Finding) bool {
 		return f.Kind.String() == kind && (names(&f, at) || at == nil && f.Device == "" && len(f.Candidates) == 0)
 	})
 }
 
-// anywhere tells whether a finding has one of the places among others.
+// anywhere reports whether a finding has one of the places among its candidates.
 func anywhere(list []finding.Finding, at []string) bool {
 	return slices.ContainsFunc(list, func(f finding.Finding) bool { return len(f.Candidates) > 0 && names(&f, at) })
 }
 
-// judge is what conform says of spine1, and the first packet that shows it.
+// judge returns conform's verdict on spine1, and the first packet that shows the fault.
 func (f *faulty) judge(t *testing.T, want string) (rules []string, after int) {
 	t.Helper()
 	c, err := replay.Conform(context.Background(), replay.ConformConfig{
@@ -288,10 +287,10 @@ func (f *faulty) judge(t *testing.T, want string) (rules []string, after int) {
 	return rules, after
 }
 
-// score counts what was found.
+// score counts outcomes.
 type score struct{ hits, placed, misses, hidden, right, vague, wrong int }
 
-// add counts findings of one run: right ones name the fault, wrong ones anything else.
+// add scores the findings of one run: right ones name the fault, wrong ones anything else.
 func (s *score) add(list []finding.Finding, f *injected) (outcome string) {
 	var texts []string
 	for i := range list {
@@ -307,15 +306,15 @@ func (s *score) add(list []finding.Finding, f *injected) (outcome string) {
 		}
 		switch meant := text[:len(one.Kind.String())]; {
 		case meant != f.reported && meant != f.watched && meant != f.knownBySenders && !slices.Contains(f.also, meant):
-			text += "!" // of what is not wrong
+			text += "!" // false alarm
 			s.wrong++
 		case names(one, f.at):
 			s.right++
 		case one.Device == "" && len(one.Candidates) == 0:
-			text += "?" // of nobody
+			text += "?" // names nothing
 			s.vague++
 		default:
-			text += "!" // of somebody else
+			text += "!" // names the wrong place
 			s.wrong++
 		}
 		texts = append(texts, text)
@@ -324,8 +323,8 @@ func (s *score) add(list []finding.Finding, f *injected) (outcome string) {
 	return cmp.Or(strings.Join(slices.Compact(texts), " "), "-")
 }
 
-// outcome counts a run of report by whether it finds a fault and its place. why is what it
-// does not find all for; missed tells of a fault that nothing shows.
+// outcome scores a run of report by whether it finds the fault and its place. why explains an
+// incomplete result; missed means that nothing reveals the fault.
 func (s *score) outcome(t *testing.T, e *faulty, f *injected, list []finding.Finding, want string) (why string, missed bool) {
 	t.Helper()
 	switch {
@@ -353,11 +352,10 @@ func (s *score) outcome(t *testing.T, e *faulty, f *injected, list []finding.Fin
 	return "", false
 }
 
-// hides tells whether no receiver saw what the fault wrote.
+// hides reports whether no receiver saw the fault's values.
 func (f *faulty) hides(i *injected) bool { return i.hideable && f.differ == 0 }
 
-// faultRow injects a fault into a scenario, counts what is found, and tells it in a row of
-// the table.
+// faultRow injects a fault into a scenario, scores the findings, and returns a row of the table.
 func faultRow(t *testing.T, name string, f *injected, duration time.Duration, reported, judged *score) []string {
 	t.Helper()
 	if f.fine && strings.HasSuffix(name, compactTags) {
@@ -402,8 +400,8 @@ func faultRow(t *testing.T, name string, f *injected, duration time.Duration, re
 	return append(row, cmp.Or(strings.Join(rules, " "), "-"), packets(after), reason)
 }
 
-// TestFaults injects each fault into several scenarios, and what only looks like one, and
-// counts what is found and whom it names.
+// TestFaults injects each fault and each look-alike into several scenarios and scores the findings
+// and the places that they name.
 func TestFaults(t *testing.T) {
 	scenarios, duration := []string{"ring", "alltoall" + compactTags}, 300*time.Millisecond
 	file := os.Getenv(faultsEnv)
@@ -440,7 +438,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// rules counts the rules that conform says are broken. What is invisible is no miss.
+// rules scores the broken rules that conform reports. An invisible fault is not a miss.
 func (s *score) rules(list []string, f *injected, invisible bool) {
 	switch {
 	case f.judged != "" && slices.Contains(list, f.judged):

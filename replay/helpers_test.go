@@ -22,7 +22,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// recording is an emitted capture and what is needed to replay it.
+// recording is an emitted capture with everything that a replay needs.
 type recording struct {
 	files  []string
 	fabric *fabric.Fabric
@@ -41,7 +41,7 @@ func record(t *testing.T, change func(*scenario.Scenario)) recording {
 	return recording{report.Captures, f, domain, report}
 }
 
-// recorded is the scenario that record emits.
+// recorded returns the scenario that record emits.
 func recorded(t *testing.T, change func(*scenario.Scenario)) scenario.Scenario {
 	t.Helper()
 	s, err := scenario.Named("quickstart")
@@ -54,10 +54,10 @@ func recorded(t *testing.T, change func(*scenario.Scenario)) scenario.Scenario {
 	return s
 }
 
-// recordings are those of shared.
+// recordings are the recordings of shared.
 var recordings struct {
 	mu   sync.Mutex
-	dir  string // of all of them
+	dir  string // folder of all of them
 	made []sharedRecording
 }
 
@@ -66,8 +66,8 @@ type sharedRecording struct {
 	emit     func() (simulation.Report, error)
 }
 
-// shared is record for tests that leave the files as they are: what several of them ask for
-// is emitted once, which takes longer than most replays of it.
+// shared is like record for tests that do not change the files. Equal recordings are emitted only
+// once, since emitting takes longer than most replays.
 func shared(t *testing.T, change func(*scenario.Scenario)) recording {
 	t.Helper()
 	s := recorded(t, change)
@@ -95,7 +95,7 @@ func emitOnce(s scenario.Scenario) func() (simulation.Report, error) {
 	return emit
 }
 
-// networkOf is the fabric that was emitted, and what its tags mean.
+// networkOf returns the emitted fabric and its CSIG domain.
 func networkOf(t *testing.T, report *simulation.Report) (*fabric.Fabric, *csig.Domain) {
 	t.Helper()
 	spec, err := fabric.Load(report.Fabric)
@@ -113,13 +113,13 @@ func networkOf(t *testing.T, report *simulation.Report) (*fabric.Fabric, *csig.D
 	return f, domain
 }
 
-// classic puts all taps into one file that is cut into chunks.
+// classic puts all taps into one classic pcap file, which is split into chunks.
 func classic(s *scenario.Scenario) { s.Classic, s.SingleFile = true, true }
 
-// singleFile puts all taps into one pcapng file, each an interface of its own.
+// singleFile puts all taps into one pcapng file with one interface per tap.
 func singleFile(s *scenario.Scenario) { s.SingleFile = true }
 
-// blocks is a sink that keeps what it gets.
+// blocks is a sink that stores its blocks.
 type blocks struct {
 	mu   sync.Mutex
 	list []aggregate.Block
@@ -133,7 +133,7 @@ func (s *blocks) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	return nil
 }
 
-// sorted are the blocks in the order of their identities.
+// sorted returns the blocks in the order of their identities.
 func (s *blocks) sorted() []aggregate.Block {
 	slices.SortFunc(s.list, func(a, b aggregate.Block) int {
 		return cmp.Or(cmp.Compare(a.Producer, b.Producer), cmp.Compare(a.Seq, b.Seq))
@@ -164,7 +164,7 @@ func (rec *recording) config(sink aggregate.Sink) replay.Config {
 	}
 }
 
-// replayed runs the replay and checks that nothing got lost.
+// replayed runs the replay and checks that nothing was lost.
 func replayed(t *testing.T, cfg replay.Config) *replay.Result {
 	t.Helper()
 	r, err := replay.New(cfg)

@@ -12,11 +12,11 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// TestPacketNumbers: packets are numbered in their file, also in one that is read in pieces
-// on several cores.
+// TestPacketNumbers checks that packets are numbered in their file, even if it is read in chunks on
+// several cores.
 func TestPacketNumbers(t *testing.T) {
 	t.Parallel()
-	late := wrongLM // of few packets, so that findings name them all, in the last pieces
+	late := wrongLM // few packets, so that findings list them all, in the last chunks
 	late.Start, late.End = 1400*time.Millisecond, 1402*time.Millisecond
 	rec, looked := suspects(t, classic, late)
 	numbers := func(change func(*replay.Config)) (list map[uint64][]finding.Packet, pieces int) {

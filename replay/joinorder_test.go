@@ -10,8 +10,8 @@ import (
 	"github.com/csigscope/csigscope/capture"
 )
 
-// TestJoinerOrder: in whatever order chunks end, they are handed on in their own, and so
-// numbered.
+// TestJoinerOrder checks that chunks are passed on and numbered in their own order, in whatever
+// order they end.
 func TestJoinerOrder(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}, {2, 3, 0, 1}} {
@@ -28,7 +28,7 @@ func TestJoinerOrder(t *testing.T) {
 				kept := []finding.Finding{{Packets: []finding.Packet{{File: s.path, Number: 5}}}}
 				chunk := endedChunk{uint64(100 * (at + 1)), []TapCounts{{Name: s.path + ":", Findings: kept}}, nil}
 				if at == 1 {
-					chunk.taps = nil // nothing was to be read there
+					chunk.taps = nil // nothing to read in this chunk
 				}
 				if err := j.end(t.Context(), piece{s, capture.Chunk{Index: at}}, chunk); err != nil {
 					t.Fatal(err)

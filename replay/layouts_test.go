@@ -16,8 +16,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// TestWrongLayouts reads tags of each layout as those of each other one: what is found is
-// the suggestion to read them as what they are, and nothing that only follows from it.
+// TestWrongLayouts reads tags of each layout as every other layout. The only finding must be the
+// suggestion of the correct layout, without consequential findings.
 func TestWrongLayouts(t *testing.T) {
 	t.Parallel()
 	found := map[string]bool{}
@@ -43,8 +43,8 @@ func TestWrongLayouts(t *testing.T) {
 					case is.Format == csig.Wide || both:
 						want = "wrong-profile " + as.String()
 					default:
-						// Classes of ports have fields of other widths in the two profiles: who
-						// describes one of them cannot be told what the other would mean.
+						// Port classes have different field widths in the two profiles, so the
+						// meaning in the other profile is unknown.
 						want = "unknown-locator"
 					}
 					for _, f := range examineAs(t, is, as, report.Captures, both).Findings {
@@ -57,7 +57,7 @@ func TestWrongLayouts(t *testing.T) {
 			}
 		}
 	}
-	if len(found) != 2*csig.NumLayouts+1 { // a profile and a format of each, and compact locators
+	if len(found) != 2*csig.NumLayouts+1 { // one for the profile and one for the format of each, and compact locators
 		t.Errorf("found %v", found)
 	}
 }
@@ -72,8 +72,8 @@ func layoutScenario(t *testing.T, l csig.Layout) scenario.Scenario {
 	return s.WithLayout(l)
 }
 
-// examineAs looks at captures of one layout by a fabric file that says that the TPID stands
-// for another one, and describes the locators of that, or of both.
+// examineAs examines captures of one layout with a fabric file that assigns the TPID to another
+// layout and describes the locators of that layout, or of both.
 func examineAs(t *testing.T, is, as csig.Layout, captures []string, both bool) *replay.Examined {
 	t.Helper()
 	spec, err := scenario.Fabric(layoutScenario(t, as))

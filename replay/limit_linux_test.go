@@ -9,20 +9,21 @@ import (
 	"github.com/csigscope/csigscope/capture"
 )
 
-// limit is the least that a packet of some traffic costs on a machine, with the reader that replay has: it
-// reads the fields where it knows them to be, and touches each line of memory that a result needs once, after
-// having asked for those of 256 packets in advance. It checks no header, closes no window, writes no row, and
-// its tables know beforehand what comes. What replay takes longer is what its result is worth, or waste.
+// limit is a lower bound on a packet's cost for given traffic on a machine, with replay's reader:
+// it reads fields at known offsets and touches each cache line of the result once, after
+// prefetching those of 256 packets. It checks no header, closes no window, writes no row, and its
+// tables are complete in advance. The additional time of a replay is the price of its result, or
+// waste.
 type limit struct {
 	traffic
-	index []uint32 // of cells, by source, destination, locator and signal; 0 for none
+	index []uint32 // by source, destination, locator and signal; 0 for none
 	cells []limitCell
-	flows []limitCell // a power of two, by hash
+	flows []limitCell // size is a power of two; indexed by hash
 	items [capture.BatchSize]limitItem
-	sum   uint64 // keeps reads that are made in advance
+	sum   uint64 // keeps prefetching reads alive
 }
 
-// limitCell is a cache line.
+// limitCell is one cache line.
 type limitCell struct {
 	bytes uint64
 	used  uint32
@@ -30,7 +31,7 @@ type limitCell struct {
 	hist  [48]uint8
 }
 
-// limitItem is what a packet comes to.
+// limitItem is a parsed packet.
 type limitItem struct {
 	cell, flow, bytes uint32
 	code              uint16
@@ -66,7 +67,7 @@ func (l *limit) run(path string) (packets uint64, err error) {
 	}
 }
 
-// parse does not branch on what cannot be predicted.
+// parse avoids unpredictable branches.
 func (l *limit) parse(frames []capture.Frame) {
 	tagLen := 4
 	if l.wide {

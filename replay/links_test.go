@@ -15,8 +15,8 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// A capture of link types that are not read is refused with their names and numbers; where
-// there is more in it, they are counted.
+// A capture with only unreadable link types is refused with their names and numbers; otherwise
+// their packets are counted.
 func TestLinkTypes(t *testing.T) {
 	rec := shared(t, classic)
 	write := func(links ...capture.LinkType) string {
@@ -37,7 +37,7 @@ func TestLinkTypes(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		path string
-		want []string // in the error; none for no error
+		want []string // in the error; nil for no error
 	}{
 		"none is read":  {write(105, 147, 105), []string{"expected Ethernet (link type 1)", `2 of IEEE 802.11 (link type 105) in "`, `1 of link type 147 in "`, "links.pcapng"}},
 		"some are read": {write(105, capture.LinkEthernet), nil},
@@ -69,7 +69,7 @@ func TestLinkTypes(t *testing.T) {
 	}
 }
 
-// A file of such a link type among others is left out, and named.
+// A file with an unreadable link type among other files is left out and named.
 func TestLinkTypeOfOneFile(t *testing.T) {
 	dir := t.TempDir()
 	good, tun := capturedAt(t, filepath.Join(dir, "good.pcapng"), 1, 2), filepath.Join(dir, "tun.pcapng")

@@ -16,30 +16,30 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// ListConfig is what a Lister needs.
+// ListConfig configures a Lister.
 type ListConfig struct {
 	Decode decode.Config
-	// Tap is as Config has it. Only its Mirrors matter: nothing is left out for its place.
-	// Nil is none.
+	// Tap works as in Config, but only its Mirrors are used: no place is left out. Nil means no
+	// mirrors.
 	Tap   func(name string) window.Tap
-	Out   io.Writer // one JSON object a line, or with Array one JSON array
+	Out   io.Writer // one JSON object per line, or with Array one JSON array
 	Array bool
-	Text  bool // a line for people in place of each object
-	// Annotate, unless nil, takes a copy of every packet as pcapng, with a comment on
-	// those that carry CSIG.
+	Text  bool // lines for people instead of objects
+	// Annotate, unless nil, receives a pcapng copy of every packet, with comments on those that
+	// carry CSIG.
 	Annotate io.Writer
-	// Follow waits for more at the end of a growing file, or for more files in a
-	// folder, until ctx ends.
+	// Follow waits for more data at the end of a growing file, or for more files in a folder, until
+	// ctx ends.
 	Follow bool
-	// Logger takes what goes wrong while following; nil discards it.
+	// Logger receives errors while following; nil discards them.
 	Logger *slog.Logger
 }
 
-// Lister prints the observations of captures. It is used by one goroutine.
+// Lister prints the observations of captures. It must be used by one goroutine at a time.
 //
-// One capture is listed in the order of its packets; several are merged by time, the
-// order within each kept. That serves reading: clocks of different taps differ, so the
-// order of two packets of different captures proves nothing.
+// A single capture is listed in packet order. Several captures are merged by time, and the order
+// within each is kept. The merged order is for reading only: taps have different clocks, so it
+// proves nothing about packets of different captures.
 type Lister struct {
 	cfg     ListConfig
 	out     *bufio.Writer
@@ -48,20 +48,20 @@ type Lister struct {
 	counts  ListCounts
 	result  decode.Result
 	line    []byte
-	refused window.Links        // of files without any other packet
-	copied  []capture.Interface // of all files so far, as the copy numbers them
+	refused window.Links        // of files that have no readable packets
+	copied  []capture.Interface // all interfaces so far, by their number in the copy
 }
 
-// ListCounts is what a Lister has seen.
+// ListCounts counts the input of a Lister.
 type ListCounts struct {
 	Packets, Observations uint64
-	Decoded               decode.Counters // of all packets that were decoded
+	Decoded               decode.Counters // over all decoded packets
 	SkippedLink           window.Links
 	Damaged               Damage
-	// Deferred is how many captures are listed later than their times say, since too
-	// many overlap to be open together.
+	// Deferred is the number of captures listed later than in time order, because too many overlap
+	// to be open at once.
 	Deferred int
-	// Missed is how many followed captures were not read in full.
+	// Missed is the number of followed captures that were not read completely.
 	Missed int
 }
 
@@ -106,10 +106,9 @@ func NewLister(cfg ListConfig) (*Lister, error) {
 	return l, nil
 }
 
-// Run lists all captures; a folder stands for the captures in it. With several
-// captures or a folder, each object begins with the file that its packet is of and is
-// numbered in. A capture that fails does not keep the others from being listed: all
-// failures are returned in the end.
+// Run lists all captures; a folder stands for the captures in it. With several captures or a
+// folder, each object begins with its file, in which its packet is numbered. A failed capture does
+// not stop the others; all errors are returned at the end.
 func (l *Lister) Run(ctx context.Context, paths []string) error {
 	if l.cfg.Array {
 		l.write("[")
@@ -159,7 +158,7 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Counts is what has been listed so far.
+// Counts returns the counts so far.
 func (l *Lister) Counts() *ListCounts {
 	l.counts.Decoded = l.decoder.Counters()
 	return &l.counts
@@ -176,11 +175,11 @@ func (l *Lister) file(ctx context.Context, from *listing) error {
 	return errors.Join(l.counts.Damaged.add(r), cut, err)
 }
 
-// listOptions read damaged files as a replay does.
+// listOptions returns options to read damaged files like a replay.
 func listOptions() capture.Options { return capture.Options{Resume: DefaultChunkBytes} }
 
-// read lists a capture to its end. Where the capture ends early, cut says how; err is
-// what keeps the Lister from going on. A live one is somebody watching.
+// read lists a capture to its end. If the capture ends early, cut is the reason; err stops the
+// Lister. live means that someone watches the output.
 func (l *Lister) read(ctx context.Context, r *capture.Reader, from *listing, live bool) (cut, err error) {
 	var batch capture.Batch
 	for ctx.Err() == nil {
@@ -231,7 +230,7 @@ func (l *Lister) frame(f *capture.Frame, interfaces []capture.Interface, from *l
 	return l.annotate(f, interfaces, from)
 }
 
-// mirrors are those that the tap of a capture interface holds.
+// mirrors returns the mirror sessions at a capture interface's tap.
 func (l *Lister) mirrors(index uint32, interfaces []capture.Interface, from *listing) decode.Mirrors {
 	if l.cfg.Tap == nil {
 		return decode.Mirrors{}
@@ -278,11 +277,11 @@ func (l *Lister) print(f *capture.Frame, from *listing) error {
 	return nil
 }
 
-// write prints what stands around the observations; bufio keeps an error for Flush.
+// write prints text around the observations; bufio keeps an error for Flush.
 func (l *Lister) write(text string) { _, _ = l.out.WriteString(text) }
 
-// follow lists a capture that grows, and those that its program goes on with. What
-// cannot be read is told at once and counted, for the end may be long in coming.
+// follow lists a growing capture and the files that its program writes next. It logs and counts
+// unreadable files at once, since the end may be far away.
 func (l *Lister) follow(ctx context.Context, path string) (err error) {
 	rotation, err := capture.FollowRotation(ctx, path, capture.Options{})
 	if err != nil {
@@ -321,20 +320,20 @@ func (l *Lister) missed(err error) {
 	l.cfg.Logger.Warn("capture is not read in full", slog.Any("error", err))
 }
 
-// A listing is what is known of one capture while it is listed.
+// listing is the state of one capture.
 type listing struct {
 	path   string
 	named  bool
 	prefix []byte   // of each object: the file, or nothing
-	ports  []uint32 // numbers of its interfaces in the annotated copy
+	ports  []uint32 // its interfaces' numbers in the annotated copy
 
 	packets uint64
-	unread  window.Links // of these
+	unread  window.Links // subset of packets
 
 	mirrors []decode.Mirrors // of its taps, by interface
 }
 
-// ended counts what of a capture was not read.
+// ended counts the unread packets of a capture.
 func (l *Lister) ended(from *listing) {
 	l.counts.SkippedLink.Merge(from.unread)
 	if from.unread.Total() == from.packets {
@@ -345,13 +344,13 @@ func (l *Lister) ended(from *listing) {
 func newListing(path string, named bool) *listing {
 	from := &listing{path: path, named: named}
 	if named {
-		quoted, _ := json.Marshal(path) // a string always has an encoding
+		quoted, _ := json.Marshal(path) // a string can always be encoded
 		from.prefix = append(append(from.prefix, `{"file":`...), quoted...)
 	}
 	return from
 }
 
-// merge lists several captures in the order of their times.
+// merge lists several captures in time order.
 func (l *Lister) merge(ctx context.Context, files []string) error {
 	m := capture.MergeFiles(files, listOptions())
 	defer m.Close()

@@ -20,15 +20,15 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// tagged is a frame with a compact tag (draft-ravi-ippm-csig-01 section 4.1) whose
-// locator is lm, before an IPv4 header.
+// tagged returns a frame with a compact tag (draft-ravi-ippm-csig-01 section 4.1) with locator lm,
+// before an IPv4 header.
 func tagged(lm byte) []byte {
 	f := []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x99, 0x00, 0x28, lm & 0x7f, 0x08, 0x00}
 	return append(f, 0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 1, 1)
 }
 
-// capturedAt is a pcapng file with a tagged frame at each of the seconds, which its
-// locator repeats.
+// capturedAt writes a pcapng file with a tagged frame at each of the given seconds. The frame's
+// locator is its second.
 func capturedAt(t *testing.T, path string, seconds ...byte) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -48,7 +48,7 @@ func capturedAt(t *testing.T, path string, seconds ...byte) string {
 	return path
 }
 
-// listed is what the tests read of an object.
+// listed has the fields that the tests read.
 type listed struct {
 	File   string `json:"file"`
 	TimeNS int64  `json:"time_ns"`
@@ -56,7 +56,7 @@ type listed struct {
 	LM     int    `json:"lm"`
 }
 
-// lines renders objects as file/packet@locator.
+// lines formats objects as file/packet@locator.
 func lines(t *testing.T, out []byte) (got []string) {
 	t.Helper()
 	for line := range bytes.Lines(out) {
@@ -85,7 +85,7 @@ func listConfig(t *testing.T, out *bytes.Buffer) replay.ListConfig {
 	return replay.ListConfig{Decode: decode.Config{Domain: domain}, Out: out}
 }
 
-// Several captures are merged by time, and only then do objects name their file.
+// Several captures are merged by time; only then do objects name their file.
 func TestListMerges(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -133,8 +133,8 @@ func TestListMerges(t *testing.T) {
 	}
 }
 
-// checkCopy reads an annotated copy: the same packets in the same order, each of an
-// interface that its file is told by.
+// checkCopy reads an annotated copy: the same packets in the same order, each on an interface that
+// names its file.
 func checkCopy(t *testing.T, copied *bytes.Buffer, want []string) {
 	t.Helper()
 	r, err := capture.NewReader(copied, "copy", capture.Options{})

@@ -19,8 +19,8 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// A folder that a program rotates captures in is followed from file to file, and what
-// could not be read is said at once and in the end.
+// A folder with rotating captures is followed from file to file. Unreadable files are reported at
+// once and at the end.
 func TestListFollowsFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -85,7 +85,7 @@ func TestListFollowRefuses(t *testing.T) {
 	}
 }
 
-// What can be read only once is read to its end with Follow as without it.
+// A pipe is read to its end, with or without Follow.
 func TestListFollowsPipe(t *testing.T) {
 	path := capturedAt(t, filepath.Join(t.TempDir(), "f"), 1, 2)
 	r, w, err := os.Pipe()

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// sharing gives the tests of a package a folder for what they share.
+// sharing provides a folder for files that the package's tests share.
 type sharing struct{ *testing.M }
 
 func (m sharing) Run() int {

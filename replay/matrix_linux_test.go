@@ -22,21 +22,21 @@ import (
 const (
 	matrixEnv  = "CSIGSCOPE_TEST_MATRIX_PACKETS"
 	matrixRuns = 3 // of each point; the median counts
-	// fabricLike is how many packets a row of a window of 1 s has in traffic that aggregates: below
-	// that, most of the time goes into rows.
+	// fabricLike is the minimum number of packets per row of a 1 s window in traffic that
+	// aggregates. Below it, rows take most of the time.
 	fabricLike = 50
 )
 
-// matrixPoint is one kind of traffic, and how it is replayed.
+// matrixPoint is one kind of traffic with the replay's configuration and result.
 type matrixPoint struct {
 	traffic
-	fabric, named bool // a fabric file is there; the heaviest flows are named
+	fabric, named bool // with a fabric file; with the heaviest flows by name
 
 	perPacket     float64 // CPU, ns
-	walk, limit   float64 // of the record headers, and of the touches that are needed
-	packetsPerRow float64 // of a window of 1 s
-	allocs        float64 // a packet
-	peak          uint64  // of memory, bytes
+	walk, limit   float64 // of walking record headers, and of the necessary memory accesses
+	packetsPerRow float64 // in 1 s windows
+	allocs        float64 // per packet
+	peak          uint64  // resident memory, bytes
 }
 
 func (p *matrixPoint) ratio() float64 { return p.perPacket / p.walk }
@@ -59,8 +59,8 @@ func (p *matrixPoint) String() string {
 		p.flows, p.groups, order, tags, word(p.fabric, "fabric"), word(p.named, "flows"), p.packetsPerRow, p.perPacket, p.ratio(), p.limit, p.allocs, p.peak>>20)
 }
 
-// TestMatrix measures the CPU time of a packet on one core over all kinds of traffic, against walking the
-// record headers of the same file with the same reader. It holds no number against a limit: machines
+// TestMatrix measures CPU time per packet on one core for all kinds of traffic, relative to walking
+// the record headers of the same file with the same reader. It checks no limits, since machines
 // differ. See make bench.
 func TestMatrix(t *testing.T) {
 	text := os.Getenv(matrixEnv)
@@ -103,7 +103,7 @@ func summarize(title string, points []matrixPoint) {
 // measureTraffic replays one capture with and without a fabric file and flows.
 func measureTraffic(t *testing.T, of *traffic, packets int) (points []matrixPoint) {
 	domain, resolvers := of.resolvers(t)
-	t.Run("", func(t *testing.T) { // whose end removes the capture
+	t.Run("", func(t *testing.T) { // the subtest's end removes the capture
 		path := of.write(t, packets)
 		walk, _ := perPacket(t, func() (uint64, error) { return walkHeaders(path) })
 		touches := newLimit(of)
@@ -125,7 +125,7 @@ func measureTraffic(t *testing.T, of *traffic, packets int) (points []matrixPoin
 	return points
 }
 
-// forgetPeak gives unused memory back and begins the process's peak anew.
+// forgetPeak returns unused memory and resets the process's peak.
 func forgetPeak(t *testing.T) {
 	t.Helper()
 	debug.FreeOSMemory()
@@ -135,7 +135,7 @@ func forgetPeak(t *testing.T) {
 	}
 }
 
-// peak is the most memory that the process had resident since forgetPeak, bytes.
+// peak returns the process's maximum resident memory since forgetPeak, in bytes.
 func peak(t *testing.T) uint64 {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -150,7 +150,7 @@ func peak(t *testing.T) uint64 {
 	return kib << 10
 }
 
-// rowCount counts the rows of windows of 1 s.
+// rowCount counts the rows of 1 s windows.
 type rowCount struct {
 	*table.Table
 	n int
@@ -164,7 +164,7 @@ func (c *rowCount) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	return c.Table.WriteBlock(ctx, b)
 }
 
-// perPacket is the median of the CPU time and the allocations of a packet.
+// perPacket returns the median CPU time and allocations per packet.
 func perPacket(t *testing.T, f func() (uint64, error)) (ns, allocs float64) {
 	t.Helper()
 	var times []float64
@@ -185,7 +185,7 @@ func perPacket(t *testing.T, f func() (uint64, error)) (ns, allocs float64) {
 	return times[len(times)/2], allocs
 }
 
-// resolvers are those without a fabric file and with one that has all groups, and a port for each
+// resolvers returns a resolver without a fabric file, and one with all groups and a port for each
 // locator.
 func (t *traffic) resolvers(tb testing.TB) (*csig.Domain, []aggregate.Resolver) {
 	tb.Helper()

@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// A paced replay takes as long as the capture, divided by the pace.
+// A paced replay takes the capture's duration divided by the pace.
 func TestPace(t *testing.T) {
 	rec := shared(t, classic)
 	span := spanOf(t, rec.files[0])
@@ -37,7 +37,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// spanOf is the time between the first and the last packet of a capture in order.
+// spanOf returns the time between the first and the last packet of a capture in time order.
 func spanOf(t *testing.T, path string) time.Duration {
 	t.Helper()
 	r, err := capture.Open(path, capture.Options{})
@@ -60,8 +60,8 @@ func spanOf(t *testing.T, path string) time.Duration {
 	}
 }
 
-// Rotated captures give the same rows at any pace, although a paced replay opens
-// them as their time comes.
+// Rotated captures give the same rows at any pace, although a paced replay opens them only when
+// they are due.
 func TestPacedRotation(t *testing.T) {
 	rec := shared(t, func(*scenario.Scenario) {})
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func TestPacedRotation(t *testing.T) {
 	}
 }
 
-// halting ends a replay once it has a number of blocks.
+// halting ends a replay after a number of blocks.
 type halting struct {
 	blocks
 	left int
@@ -96,8 +96,8 @@ func (h *halting) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	return h.blocks.WriteBlock(ctx, b)
 }
 
-// A paced replay that is killed halfway has written blocks of the whole replay under their
-// identities: the same command replaces them.
+// A paced replay that is killed halfway has written blocks with the identities of the complete
+// replay, so repeating the command replaces them.
 func TestPacedKilled(t *testing.T) {
 	rec := shared(t, classic)
 	cfg := rec.config(nil)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPipeHandsOverEveryByte writes in odd pieces and reads in others.
+// TestPipeHandsOverEveryByte writes pieces of odd sizes and reads pieces of other sizes.
 func TestPipeHandsOverEveryByte(t *testing.T) {
 	want := make([]byte, 5*pipeBuffers*pipeBufferBytes/2+13)
 	for i := range want {

@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// The same file gives the same blocks, whoever reads which chunk, and at any pace.
+// The same file must give the same blocks at any pace, whichever worker reads a chunk.
 func TestWorkersAgree(t *testing.T) {
 	rec := shared(t, classic)
 	if chunks, err := capture.Chunks(rec.files[0], 300<<10); err != nil || len(chunks) < 3 {
@@ -26,7 +26,7 @@ func TestWorkersAgree(t *testing.T) {
 	}
 	sizes := []int64{64 << 10, 300 << 10, -1}
 	if testing.Short() {
-		sizes = sizes[:1] // the same goroutines, with the most to hand over
+		sizes = sizes[:1] // the same goroutines, with the most data to pass on
 	}
 	for _, chunkBytes := range sizes {
 		var want blocks
@@ -62,7 +62,7 @@ func TestWorkersAgree(t *testing.T) {
 	}
 }
 
-// Interfaces of one file are taps of their own, and lanes of one file serve the next.
+// Interfaces of one file are separate taps, and the lanes of one file are reused for the next.
 func TestInterfaces(t *testing.T) {
 	one, many := shared(t, singleFile), shared(t, singleFile)
 	if len(one.files) != 1 {
@@ -117,7 +117,7 @@ func truncate(t *testing.T, from, to string, share float64) {
 	}
 }
 
-// A cut file ends where it is cut, without an error, and what came before counts.
+// A truncated file ends where it is cut, without an error, and everything before counts.
 func TestCut(t *testing.T) {
 	rec := shared(t, classic)
 	cut := filepath.Join(t.TempDir(), "cut.pcap")

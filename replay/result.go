@@ -15,25 +15,25 @@ import (
 
 // Result sums up a replay.
 type Result struct {
-	window.Tally                  // of all packets; bytes, frames and observations of those of link types that are read
-	SkippedLink  window.Links     // packets of link types that are not read
-	refused      window.Links     // of these, those of files without any other packet
-	Counts       aggregate.Counts // observations by what became of them
-	Excess       uint64           // reflections beyond decode.MaxObservations of their packets, which are no observations
-	Cuts         []error          // what ended a file early, or is left out of it, or files that are left out
-	Repeated     uint64           // packets that taps captured twice and that are left out (Config.Dedup)
-	Damaged      Damage           // what is left out of files that are damaged in the middle
-	Findings     Findings         // what Settings.Finding looks for
+	window.Tally                  // packets of all link types; all other counts cover readable link types only
+	SkippedLink  window.Links     // packets of unreadable link types
+	refused      window.Links     // the part in files without any readable packet
+	Counts       aggregate.Counts // observations by outcome
+	Excess       uint64           // reflections beyond decode.MaxObservations per packet, which do not count as observations
+	Cuts         []error          // files that end early, are left out or have gaps, with the reasons
+	Repeated     uint64           // packets that taps captured twice, left out with Config.Dedup
+	Damaged      Damage           // gaps in damaged files
+	Findings     Findings         // from Settings.Finding
 	Elapsed      time.Duration
 }
 
-// skip counts n packets of a link type that is not read.
+// skip counts n packets of an unreadable link type.
 func (r *Result) skip(u window.Unread, n uint64) {
 	r.Packets += n
 	r.SkippedLink.Add(u, n)
 }
 
-// take adds what a tap of a file came to, whose link type may be one that is not read.
+// take adds the counts of a file's tap. read says whether its link type is readable.
 func (r *Result) take(file string, t *TapCounts, read bool) {
 	if !read {
 		r.skip(window.Unread{File: file, Link: t.Interface.Link}, t.Tally.Packets)
@@ -46,8 +46,8 @@ func (r *Result) take(file string, t *TapCounts, read bool) {
 	r.Findings.Note(t.Findings)
 }
 
-// add adds what a worker came to in a chunk. All packets of a file in several chunks have
-// one link type.
+// add adds a worker's result for a chunk. All packets of a file in several chunks have one link
+// type.
 func (r *Result) add(o *Result) {
 	r.Merge(&o.Tally)
 	r.SkippedLink.Merge(o.SkippedLink)
@@ -62,14 +62,13 @@ func (r *Result) add(o *Result) {
 	r.Findings.merge(o.Findings)
 }
 
-// Damage counts what is left out of captures that are damaged in the middle.
+// Damage counts the gaps in captures that are damaged in the middle.
 type Damage struct {
-	Places uint64 `json:"places"` // where records could not be read
+	Places uint64 `json:"places"` // gaps
 	Bytes  uint64 `json:"bytes"`
 }
 
-// add counts what a reader that has ended left out and returns it as an error, nil
-// for nothing.
+// add adds the gaps of a reader that has ended and returns them as an error, or nil.
 func (d *Damage) add(r *capture.Reader) error {
 	found := r.Damage()
 	if found == nil {
@@ -80,7 +79,7 @@ func (d *Damage) add(r *capture.Reader) error {
 	return found
 }
 
-// damage adds what a reader that has ended left out.
+// damage adds the gaps of a reader that has ended.
 func (r *Result) damage(of *capture.Reader) {
 	if left := r.Damaged.add(of); left != nil {
 		r.Cuts = append(r.Cuts, left)
@@ -92,13 +91,13 @@ func (d *Damage) merge(other Damage) {
 	d.Bytes += other.Bytes
 }
 
-// Findings are the severities of what was found, by finding.Finding's ID: each finding once,
-// however many taps and chunks tell of it. Nil where nothing was looked for.
+// Findings maps each finding's finding.Finding.ID to its severity, so that several taps and chunks
+// count it once. It is nil if findings were not enabled.
 type Findings map[uint64]finding.Severity
 
 var severities = [...]finding.Severity{finding.Error, finding.Warning, finding.Info}
 
-// Note adds findings. It makes the map with the first one.
+// Note adds findings. It creates the map on first use.
 func (f *Findings) Note(list []finding.Finding) {
 	for i := range list {
 		if *f == nil {
@@ -108,15 +107,15 @@ func (f *Findings) Note(list []finding.Finding) {
 	}
 }
 
-// merge adds those of a worker, where any were looked for.
+// merge adds a worker's findings, if findings were enabled.
 func (f Findings) merge(of Findings) {
 	if f != nil {
 		maps.Copy(f, of)
 	}
 }
 
-// Count is how many findings have each severity, none of them left out; nil where nothing
-// was looked for.
+// Count returns the number of findings by severity, with an entry for each severity. It returns nil
+// if findings were not enabled.
 func (f Findings) Count() map[finding.Severity]int {
 	if f == nil {
 		return nil
@@ -140,8 +139,8 @@ func (f Findings) write(w io.Writer) {
 	fmt.Fprintf(w, "findings\t%d\t= %d errors + %d warnings + %d infos\n", len(f), n[finding.Error], n[finding.Warning], n[finding.Info])
 }
 
-// NoteNoCSIG writes what to look at where packets were decoded and none of them carried CSIG:
-// nothing on the wire tells a tag of another TPID from any other protocol.
+// NoteNoCSIG writes a hint if packets were decoded and none carried CSIG, since a tag with an
+// unknown TPID looks like any other protocol.
 func NoteNoCSIG(w io.Writer, packets, observations uint64, d *csig.Domain) {
 	if packets == 0 || observations > 0 {
 		return

@@ -15,8 +15,8 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// section is a pcapng file with a tagged frame at each of the seconds, from each of so many
-// interfaces.
+// section returns a pcapng section with a tagged frame at each of the given seconds from each of
+// its interfaces.
 func section(t *testing.T, interfaces int, seconds ...byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -39,7 +39,8 @@ func section(t *testing.T, interfaces int, seconds ...byte) []byte {
 	return out.Bytes()
 }
 
-// defaultConfig replays a file whose frames have the default tags, those of tagged.
+// defaultConfig returns the configuration to replay a file whose frames have default tags, like
+// those of tagged.
 func defaultConfig(t *testing.T, file string) replay.Config {
 	t.Helper()
 	rec := shared(t, singleFile)
@@ -48,7 +49,7 @@ func defaultConfig(t *testing.T, file string) replay.Config {
 	return cfg
 }
 
-// written is a file with the content.
+// written returns the path of a file with the content.
 func written(t *testing.T, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "capture.pcapng")
@@ -58,8 +59,8 @@ func written(t *testing.T, content []byte) string {
 	return path
 }
 
-// TestSections: a pcapng file of many sections, as joined captures are, replays like its
-// parts, in any order of time, with the lanes of one section at a time.
+// TestSections checks that a pcapng file of many sections, such as joined captures, replays like
+// its parts, in any time order, with lanes for one section at a time.
 func TestSections(t *testing.T) {
 	const sections, interfaces = 300, 3
 	var forward, backward []byte
@@ -94,7 +95,8 @@ func TestSections(t *testing.T) {
 	}
 }
 
-// TestSectionOfTooManyInterfaces: a section's interfaces are bounded, those of a file are not.
+// TestSectionOfTooManyInterfaces checks that the interfaces of a section are bounded, but not those
+// of a file.
 func TestSectionOfTooManyInterfaces(t *testing.T) {
 	for name, test := range map[string]struct {
 		file []byte
@@ -113,7 +115,7 @@ func TestSectionOfTooManyInterfaces(t *testing.T) {
 	}
 }
 
-// TestTimeZero: the time 0 is a time, a simple packet block has none.
+// TestTimeZero checks that time 0 is valid and that a simple packet block has no time.
 func TestTimeZero(t *testing.T) {
 	frame := tagged(0)
 	simple := []byte{3, 0, 0, 0, byte(16 + len(frame) + 2), 0, 0, 0, byte(len(frame)), 0, 0, 0}
@@ -143,7 +145,8 @@ func TestTimeZero(t *testing.T) {
 	}
 }
 
-// TestSummaryCounts: summaries count orphans apart, and reflections that a packet has too many.
+// TestSummaryCounts checks that summaries count orphans, and reflections in excess of the maximum
+// per packet, separately.
 func TestSummaryCounts(t *testing.T) {
 	two := slices.Insert(tagged(1), 12, 0x99, 0x00, 0x28, 0x03)
 	options := slices.Concat(tagged(2)[:18], []byte{0x45, 0, 0, 76, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 1, 1},
@@ -158,7 +161,7 @@ func TestSummaryCounts(t *testing.T) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	// In a second section of the same, the lane of the first one counts again.
+	// In a second section with the same interfaces, the first one's lane is reused.
 	cfg := defaultConfig(t, written(t, slices.Concat(file.Bytes(), file.Bytes())))
 	result := replayed(t, cfg)
 	if n := result.Counts.Rejected[aggregate.RejectOrphan]; n != 4 || result.Excess != 6 || !result.Conserved() {

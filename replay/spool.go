@@ -10,10 +10,10 @@ import (
 	"strconv"
 )
 
-// Spool calls use with paths of which those that can be read only once are replaced by copies
-// in a temporary folder ($TMPDIR): "-", which is standard input, and named pipes. Their
-// contents are then their identities as those of files are. It blocks until all of them have
-// ended or ctx does, and removes the copies when use returns.
+// Spool calls use with paths in which inputs that can be read only once ("-", which is standard
+// input, and named pipes) are replaced by copies in a temporary folder ($TMPDIR). A copy is then
+// identified by its contents, like any file. Spool blocks until all inputs or ctx have ended, and
+// removes the copies when use returns.
 func Spool(ctx context.Context, paths []string, use func(files []string) error) (err error) {
 	dir := ""
 	defer func() {
@@ -31,7 +31,7 @@ func Spool(ctx context.Context, paths []string, use func(files []string) error) 
 				return fmt.Errorf("spool capture: %w", err)
 			}
 		}
-		// The base name stays: it may be the name of a tap.
+		// The base name is kept, since it may be the name of a tap.
 		name := "stdin"
 		if path != "-" {
 			name = filepath.Base(path)
@@ -44,14 +44,14 @@ func Spool(ctx context.Context, paths []string, use func(files []string) error) 
 	return use(files)
 }
 
-// readOnce reports whether a path is standard input or no regular file.
+// readOnce reports whether a path is standard input or not a regular file.
 func readOnce(path string) bool {
 	info, err := os.Stat(path)
 	return path == "-" || err == nil && !info.IsDir() && !info.Mode().IsRegular()
 }
 
-// spool copies a stream to a file. Reading a pipe cannot always be interrupted, so
-// that ctx only ends the waiting for it.
+// spool copies a stream to a file. A read from a pipe cannot always be interrupted, so ctx only
+// ends the wait for it.
 func spool(ctx context.Context, from, to string) error {
 	if err := os.Mkdir(filepath.Dir(to), 0o700); err != nil {
 		return err
@@ -82,21 +82,21 @@ func copyStream(from, to string) (err error) {
 	return errors.Join(err, out.Close())
 }
 
-// What a pipe holds at most.
+// Capacity of a pipe.
 const (
 	pipeBuffers     = 4
 	pipeBufferBytes = 256 << 10
 )
 
-// pipe hands bytes from one goroutine to another, a few buffers ahead, so that both
-// have something to do. io.Pipe holds nothing, and so lets only one of them work.
+// pipe transfers bytes between two goroutines, a few buffers ahead, so that both can work at the
+// same time. io.Pipe has no buffer, so only one of them could.
 type pipe struct {
 	full, free chan []byte
-	writing    []byte // not yet handed over
-	reading    []byte // of the buffer in hand, what is left
+	writing    []byte // not yet passed on
+	reading    []byte // rest of inHand
 	inHand     []byte
 
-	ended     chan struct{} // by the reader
+	ended     chan struct{} // closed by the reader
 	whyEnded  error         // set before ended is closed
 	whyClosed error         // set before full is closed
 }
@@ -133,7 +133,7 @@ func (p *pipe) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// flush hands over what is written. There is always room: full holds all buffers.
+// flush passes on the written bytes. It never blocks: full has room for all buffers.
 func (p *pipe) flush() error {
 	select {
 	case <-p.ended:
@@ -147,7 +147,7 @@ func (p *pipe) flush() error {
 	return nil
 }
 
-// closeWrite ends the stream: with io.EOF for the reader, or an error.
+// closeWrite ends the stream. The reader gets err, or io.EOF if err is nil.
 func (p *pipe) closeWrite(err error) {
 	if flushed := p.flush(); err == nil {
 		err = flushed

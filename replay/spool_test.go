@@ -59,7 +59,7 @@ func TestSpool(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
-	// A writer that comes and goes ends the copy that was given up.
+	// A writer that opens and closes the pipe ends the abandoned copy.
 	if w, err := os.OpenFile(fifo, os.O_WRONLY, 0); err != nil || w.Close() != nil {
 		t.Error(err)
 	}

@@ -12,19 +12,20 @@ import (
 	"github.com/csigscope/csigscope/capture"
 )
 
-// Stream is a capture that is made while it is replayed, such as by a simulator.
+// Stream is a capture that is produced while it is replayed, for example by a simulator.
 type Stream struct {
-	// Name stands for it in messages, and for its tap unless its interfaces have names.
+	// Name identifies it in messages. It is also the name of its tap unless its interfaces have
+	// names.
 	Name string
-	// ID is its identity: streams with the same one have the same content.
+	// ID is its identity: streams with equal IDs have equal content.
 	ID uint64
-	// Write writes it to w and blocks until all is written or ctx ends. w blocks while
-	// the replay is behind, so that little of the capture is in memory at a time, and
-	// fails when the replay has ended.
+	// Write writes the capture to w and blocks until all is written or ctx ends. w blocks while the
+	// replay lags, so that little of the capture is in memory, and fails after the replay has
+	// ended.
 	Write func(ctx context.Context, w io.Writer) error
 }
 
-// streamSource is the only source of a replay of a stream. Its size is not known.
+// streamSource is the only source when a stream is replayed. Its size is unknown.
 func streamSource(cfg *Config) *source {
 	return &source{
 		path: cfg.Stream.Name, chunks: []capture.Chunk{{}},
@@ -32,7 +33,7 @@ func streamSource(cfg *Config) *source {
 	}
 }
 
-// errReplayEnded is what the writer of a stream gets that nobody reads on.
+// errReplayEnded is the write error of a stream that is no longer read.
 var errReplayEnded = errors.New("the replay has ended")
 
 // runStream replays the stream while it is written.
@@ -42,7 +43,7 @@ func (r *Replay) runStream(ctx context.Context) error {
 	g.Go(func() error {
 		err := r.cfg.Stream.Write(ctx, pipe)
 		if errors.Is(err, errReplayEnded) {
-			err = nil // the reader says why
+			err = nil // the reader returns the reason
 		}
 		if err != nil {
 			err = fmt.Errorf("replay %q: %w", r.cfg.Stream.Name, err)

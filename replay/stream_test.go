@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// TestStreamErrorsReachTheCaller: neither side is left waiting for the other.
+// TestStreamErrorsReachTheCaller checks that neither side keeps waiting for the other.
 func TestStreamErrorsReachTheCaller(t *testing.T) {
 	rec := shared(t, singleFile)
 	broken := errors.New("broken")
@@ -53,8 +53,8 @@ func copyFile(w io.Writer, path string) error {
 	return err
 }
 
-// TestStreamEqualsFile: a capture gives the same blocks from a stream as from a file
-// that is read in one piece, paced or not.
+// TestStreamEqualsFile checks that a capture gives the same blocks as a stream and as a file read
+// in one piece, paced or not.
 func TestStreamEqualsFile(t *testing.T) {
 	rec := shared(t, singleFile)
 	var want blocks
@@ -82,7 +82,7 @@ func TestStreamEqualsFile(t *testing.T) {
 	}
 }
 
-// anonymous are the blocks without their source.
+// anonymous returns the blocks without their source.
 func anonymous(b *blocks) []aggregate.Block {
 	list := slices.Clone(b.sorted())
 	for i := range list {

@@ -20,18 +20,18 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// worstCells is how many cells a summary lists for each signal.
+// worstCells is the number of cells in a summary, per signal.
 const worstCells = 5
 
-// Names tells what identities are called.
+// Names resolves IDs to names.
 type Names interface {
 	GroupName(aggregate.GroupID) string
 	Location(aggregate.LocationID) (fabric.Location, bool)
 }
 
-// WriteSummary writes what a replay came to, for a person to read: packets, what
-// became of the observations, how many findings there are, and for each signal the
-// cells that were heavily loaded most, with the mode of their bottleneck.
+// WriteSummary prints the result of a replay: packets, observations by outcome, the number of
+// findings, and for each signal the cells with most heavy observations and the mode of their
+// bottleneck.
 func (r *Result) WriteSummary(w io.Writer, s table.Rows, names Names) error {
 	if err := r.WriteAccounting(w); err != nil {
 		return err
@@ -43,8 +43,8 @@ func (r *Result) WriteSummary(w io.Writer, s table.Rows, names Names) error {
 	return nil
 }
 
-// WriteAccounting writes the part of a summary that counts packets, observations and findings:
-// all that were read, by what became of them. What took in packets live ends with it too.
+// WriteAccounting prints the part of a summary that counts packets, observations and findings by
+// outcome. Live captures end with it too.
 func (r *Result) WriteAccounting(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	seconds := max(r.Elapsed, time.Microsecond).Seconds()
@@ -71,7 +71,7 @@ func (r *Result) WriteAccounting(w io.Writer) error {
 	return nil
 }
 
-// Conserved reports whether every observation that was read is accounted for.
+// Conserved reports whether every observation is accounted for.
 func (r *Result) Conserved() bool {
 	c := &r.Counts
 	return c.In == c.Stored+c.Late+c.Overflow+rejected(c)
@@ -108,13 +108,13 @@ func (r *Result) writeConservation(w io.Writer) {
 	fmt.Fprintf(w, "  unknown type\t%d\t\n", c.Unknown)
 }
 
-// LocationSizes says how exactly the bottlenecks of heavy observations are
-// located: a locator of few bits names sets of ports.
+// LocationSizes describes how precisely heavy observations are located. A locator of few bits names
+// sets of ports.
 type LocationSizes struct {
 	Heavy     uint64 `json:"heavy"`     // heavy observations with a resolved location
-	OnePort   uint64 `json:"one_port"`  // of those, the ones that name a single port
+	OnePort   uint64 `json:"one_port"`  // the part that names a single port
 	Locations int    `json:"locations"` // distinct locations
-	Median    int    `json:"median"`    // candidate ports of a location
+	Median    int    `json:"median"`    // candidate ports per location
 	Largest   int    `json:"largest"`
 }
 
@@ -188,8 +188,8 @@ func writeCell(w io.Writer, c *aggregate.CellStats, names Names) {
 		bottleneckName(c.RunnerUp, c.RunnerUpCount, names), bottleneckShare(c.RunnerUpCount, c.Heavy), c.Observations)
 }
 
-// bottleneckName names a mode or a runner-up. There may be no runner-up, and no mode of
-// a signal that sums over hops.
+// bottleneckName returns the name of a mode or runner-up. There may be no runner-up, and a signal
+// that sums over hops has no mode.
 func bottleneckName(id aggregate.LocationID, count uint64, names Names) string {
 	if count == 0 {
 		return "-"
@@ -204,7 +204,7 @@ func bottleneckShare(count, heavy uint64) string {
 	return fmt.Sprintf("%.1f %%", 100*share(count, heavy))
 }
 
-// locationName names a location, with its size when it is a set.
+// locationName returns the name of a location, with its size if it is a set.
 func locationName(id aggregate.LocationID, names Names) string {
 	l, ok := names.Location(id)
 	if !ok {
@@ -231,7 +231,7 @@ type summaryJSON struct {
 	Observations   observationsJSON         `json:"observations"`
 	Found          []foundJSON              `json:"found"`
 	Conserved      bool                     `json:"conserved"`
-	Findings       map[finding.Severity]int `json:"findings"` // null where nothing was looked for
+	Findings       map[finding.Severity]int `json:"findings"` // null if findings were not enabled
 	LocationSizes  LocationSizes            `json:"location_sizes"`
 	Cells          []json.RawMessage        `json:"cells"`
 	Cuts           []string                 `json:"cuts"`
@@ -247,7 +247,7 @@ type observationsJSON struct {
 	Untouched uint64            `json:"untouched"`
 	Trimmed   uint64            `json:"trimmed"`
 	Unknown   uint64            `json:"unknown_type"`
-	Excess    uint64            `json:"excess_reflections,omitempty"` // not in In
+	Excess    uint64            `json:"excess_reflections,omitempty"` // not part of In
 }
 
 type foundJSON struct {
@@ -258,8 +258,8 @@ type foundJSON struct {
 	Count   uint64 `json:"count"`
 }
 
-// WriteJSON writes what WriteSummary writes as one JSON object, with every cell: cells are all of
-// the rows', encoded.
+// WriteJSON writes the content of WriteSummary as one JSON object with every cell. cells must be
+// all cells of the rows, encoded.
 func (r *Result) WriteJSON(w io.Writer, s table.Rows, names Names, cells []json.RawMessage) error {
 	out := summaryJSON{
 		Packets: r.Packets, WireBytes: r.WireBytes, UnreadLink: r.SkippedLink, Duplicates: r.Repeated, Damaged: r.Damaged,

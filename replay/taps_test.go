@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// tapCounts collects what taps came to.
+// tapCounts collects the counts of taps.
 type tapCounts struct {
 	mu   sync.Mutex
 	list []replay.TapCounts
@@ -31,7 +31,7 @@ func (c *tapCounts) take(_ context.Context, list []replay.TapCounts) error {
 	return nil
 }
 
-// sums are the counts by tap, and those of all.
+// sums returns the counts by tap, and of all taps.
 func (c *tapCounts) sums(t *testing.T) (byTap map[string]window.Tally, all window.Tally, counts aggregate.Counts) {
 	t.Helper()
 	byTap, seqs := map[string]window.Tally{}, map[uint64]bool{}
@@ -51,8 +51,8 @@ func (c *tapCounts) sums(t *testing.T) (byTap map[string]window.Tally, all windo
 	return byTap, all, counts
 }
 
-// TestTapCounts: what taps came to is what the replay counted, in pieces as in one, fast
-// as at a pace.
+// TestTapCounts checks that the taps' counts add up to the replay's, in chunks and in one piece,
+// paced or not.
 func TestTapCounts(t *testing.T) {
 	for name, change := range map[string]struct {
 		rec   recording
@@ -91,7 +91,7 @@ func TestTapCounts(t *testing.T) {
 	}
 }
 
-// TestTapOfUnreadLink: packets of link types that are not read are counted by their tap.
+// TestTapOfUnreadLink checks that packets of unreadable link types are counted by their tap.
 func TestTapOfUnreadLink(t *testing.T) {
 	rec := shared(t, classic)
 	var out bytes.Buffer
@@ -119,7 +119,7 @@ func TestTapOfUnreadLink(t *testing.T) {
 	}
 }
 
-// TestTapsFail: a store that fails ends the replay.
+// TestTapsFail checks that a failing store ends the replay.
 func TestTapsFail(t *testing.T) {
 	rec := shared(t, classic)
 	cfg := rec.config(&blocks{})

@@ -18,41 +18,40 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TraceConfig is what Trace needs.
+// TraceConfig configures Trace.
 type TraceConfig struct {
-	Files  []string // each of one tap
+	Files  []string // one tap per file
 	Decode decode.Config
-	// Error is how far timestamps are off at most.
+	// Error is the maximum error of timestamps.
 	Error time.Duration
-	// MaxPackets bounds what is remembered of each tap, 0 for 1 << 20: so many packets,
-	// tags and reflections. Of more, the same ones are at every tap.
+	// MaxPackets is the maximum number of packets, tags and reflections stored per tap; 0 means 1
+	// << 20. If there are more, all taps sample the same ones.
 	MaxPackets int
 }
 
-// Traced is what was compared, and what came of it.
+// Traced is the result of Trace.
 type Traced struct {
 	Hops []Hop
-	// Packets is how many the captures hold; of those, NoTime have no time, and Unknown
-	// are not IP, cut or encrypted: nothing tells them from others.
+	// Packets is the number of packets in the captures. NoTime of them have no time. Unknown of
+	// them cannot be identified, because they are not IP, truncated or encrypted.
 	Packets, NoTime, Unknown uint64
-	SkippedLink              window.Links // packets that are not Ethernet
+	SkippedLink              window.Links // packets with link types other than Ethernet
 	Damaged                  Damage
 }
 
-// Hop is what is known of two taps that saw the same packets, or tags and their
-// reflections.
+// Hop compares two taps that saw the same packets, or tags and their reflections.
 type Hop struct {
 	From, To string // captures
 	*hop.Between
 }
 
-// errNoEthernet says that there is nothing to compare.
+// errNoEthernet means that there is nothing to compare.
 var errNoEthernet = errors.New("trace: expected captures of Ethernet packets")
 
-// Trace follows packets from tap to tap: it compares all captures that have enough packets
-// in common, or tags whose reflections are in the other. They are spooled (Spool) and read
-// twice. Where captures end early or are damaged, there is a result of what could be read
-// beside the error.
+// Trace follows packets from tap to tap. It compares any two captures that share enough packets, or
+// of which one has tags and the other their reflections. Captures are spooled (see Spool) and read
+// twice. If captures end early or are damaged, it returns the result for the readable part together
+// with the error.
 func Trace(ctx context.Context, cfg TraceConfig) (out *Traced, err error) {
 	err = Spool(ctx, cfg.Files, func(files []string) (err error) {
 		cfg.Files = files
@@ -62,7 +61,7 @@ func Trace(ctx context.Context, cfg TraceConfig) (out *Traced, err error) {
 	return out, err
 }
 
-// trace is Trace of files that can be read again.
+// trace implements Trace for files that can be read repeatedly.
 func trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 	cfg.Decode.Segments = true
 	d, err := decode.New(cfg.Decode)
@@ -109,9 +108,8 @@ func trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 	return out, errors.Join(ends...)
 }
 
-// scan counts packets and looks at how much of them there is, and at their times: by those,
-// which nobody can foresee who sends them, packets come into the sample, so that of the same
-// captures it is the same one.
+// scan counts packets and examines their lengths and times. A hash of the times selects the sample,
+// so that it is the same for the same captures and senders cannot predict it.
 func (t *Traced) scan(s *conform.Scan, times *xxhash.Digest, b *packets) {
 	t.Packets += uint64(len(b.frames))
 	for i := range b.frames {
@@ -125,8 +123,9 @@ func (t *Traced) scan(s *conform.Scan, times *xxhash.Digest, b *packets) {
 	}
 }
 
-// tracer samples packets and segments: those whose number begins with so many zeros, 64 at
-// most. No number is 0, so that none is in the sample at last, however many are made alike.
+// tracer samples packets and segments: those whose ID begins with the given number of zeros, at
+// most 64. No ID is 0, so in the end the sample can always be empty, however many packets have
+// equal IDs.
 type tracer struct {
 	out     *Traced
 	decoder *decode.Decoder
@@ -134,10 +133,10 @@ type tracer struct {
 	limit   int
 	zeros   uint
 	result  decode.Result
-	newest  map[conform.Conversation]csig.Tag // at the tap at hand
+	newest  map[conform.Conversation]csig.Tag // at the present tap
 }
 
-// read takes in what a tap saw.
+// read processes a tap's packets.
 func (t *tracer) read(ctx context.Context, path string, tap *hop.Tap) error {
 	t.newest = make(map[conform.Conversation]csig.Tag)
 	return new(pass).read(ctx, path, func(b *packets) error {
@@ -159,7 +158,7 @@ func (t *tracer) read(ctx context.Context, path string, tap *hop.Tap) error {
 
 func (t *tracer) takes(id uint64) bool { return id>>(64-t.zeros) == 0 }
 
-// see takes in what of a packet is in the sample.
+// see records the sampled parts of a packet.
 func (t *tracer) see(tap *hop.Tap, f *capture.Frame) {
 	if f.NoTime {
 		t.out.NoTime++
@@ -187,12 +186,13 @@ func (t *tracer) see(tap *hop.Tap, f *capture.Frame) {
 	}
 }
 
-// maxConversations bounds what is remembered to know tags again by their reflections.
+// maxConversations is the maximum number of conversations whose newest tags are stored for
+// reflections.
 const maxConversations = 1 << 16
 
-// mark takes in a TCP segment, in whatever tunnel, with the newest tag of its conversation, which the receiver
-// reflects if it acknowledges up to here, and the reflection that comes with an
-// acknowledgement. Without such numbers, as over UDP, nothing tells which tag is reflected.
+// mark records a TCP segment in any tunnel: the newest tag of its conversation, which the receiver
+// reflects if it acknowledges up to this segment, and the reflection on an acknowledgement. Without
+// acknowledgement numbers, as over UDP, the reflected tag cannot be identified.
 func (t *tracer) mark(tap *hop.Tap, s *hop.PacketRecord, reflection *csig.Tag, f *capture.Frame) (marked bool) {
 	segment, ok := t.known.Segment()
 	if !ok {

@@ -13,8 +13,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// traced are two taps, into leaf1 and into leaf2, the second of which has a clock of its
-// own.
+// traced returns the hops between two taps, into leaf1 and into leaf2. The second tap's clock
+// differs.
 func traced(t *testing.T, name string, offset time.Duration, ppb int64, jitter time.Duration) []replay.Hop {
 	t.Helper()
 	s, err := scenario.Named(name)
@@ -50,7 +50,7 @@ func traced(t *testing.T, name string, offset time.Duration, ppb int64, jitter t
 	return run(0)
 }
 
-// The clocks of two taps are told apart from the delays between them, and the bound holds.
+// Clock offset and queueing delay between two taps must be told apart, and the bound must hold.
 func TestTraceClocks(t *testing.T) {
 	t.Parallel()
 	const offset, ppb, jitter = time.Millisecond, 20_000, 5 * time.Microsecond
@@ -80,7 +80,7 @@ func TestTraceClocks(t *testing.T) {
 	}
 }
 
-// Values change between two taps, to the locator metadata of ports that are between them.
+// Tags that change between two taps must get the locator metadata of ports between the taps.
 func TestTraceChanges(t *testing.T) {
 	t.Parallel()
 	h := traced(t, "ring", 0, 0, 0)

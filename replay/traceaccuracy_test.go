@@ -17,8 +17,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// climb is a three-tier fabric with taps before and behind each switch on a way from a rack
-// up to the core and down, whose clocks differ: tap into-X is on all links into X, and X-port
+// climb is a three-tier fabric with taps before and behind each switch on a path from a rack up to
+// the core and down. Their clocks differ. Tap into-X covers all links into X, X-port the link
 // behind one port.
 type climb struct {
 	scenario scenario.Scenario
@@ -65,7 +65,7 @@ func newClimb(t *testing.T, layout csig.Layout, exact bool) *climb {
 	return c
 }
 
-// taps stands taps around the devices, with clocks of their own unless they are exact.
+// taps adds taps around the devices, with different clocks unless exact is set.
 func (c *climb) taps(exact bool) {
 	c.scenario.Taps, c.scenario.CaptureUntagged, c.scenario.SnapLen = nil, true, 96
 	for _, d := range c.devices {
@@ -94,7 +94,7 @@ func (c *climb) emit(t *testing.T, duration time.Duration) string {
 	return dir
 }
 
-// between traces packets from one tap to another, nil if too few went there.
+// between traces packets from one tap to another. It returns nil if too few packets passed both.
 func (c *climb) between(t *testing.T, dir, from, to string, off time.Duration) *replay.Hop {
 	t.Helper()
 	traced, err := replay.Trace(t.Context(), replay.TraceConfig{
@@ -110,7 +110,7 @@ func (c *climb) between(t *testing.T, dir, from, to string, off time.Duration) *
 	return &traced.Hops[0]
 }
 
-// attributions are where tags took other values, by the truth: the port that they left by.
+// attributions counts where the trace located changes of tags, compared with the true egress port.
 type attributions struct{ exact, contains, wrong int }
 
 func (a *attributions) judge(f *fabric.Fabric, h *replay.Hop, allowed []string) {
@@ -134,8 +134,8 @@ func (a *attributions) String() string {
 		a.exact+a.contains+a.wrong, share(a.exact), share(a.contains), share(a.wrong))
 }
 
-// TestTraceAttribution: where tags took their values on a way up to the core is told right,
-// hop by hop and over two of them, from captures whose clocks differ.
+// TestTraceAttribution checks that the places where tags change on the way up to the core are
+// located correctly, across one hop and across two, from captures with different clocks.
 func TestTraceAttribution(t *testing.T) {
 	t.Parallel()
 	duration, file := 200*time.Millisecond, os.Getenv(tracedEnv)
@@ -183,8 +183,8 @@ func TestTraceAttribution(t *testing.T) {
 	appendTo(t, file, text.String())
 }
 
-// TestTraceDelays: what a hop takes is told within the bound of the clocks, by captures whose
-// clocks differ, as those with true clocks tell it.
+// TestTraceDelays checks that captures with different clocks give a hop's delay within the clocks'
+// bound, compared with captures with exact clocks.
 func TestTraceDelays(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -204,7 +204,8 @@ func TestTraceDelays(t *testing.T) {
 		}
 		told++
 		low, high := h.Clock.Bound(h.Clock.At)
-		// The truth is by one clock: the trace's own estimate of its offset, which is 0.
+		// The truth has one clock; this adds the trace's own estimate of its offset, which is 0 in
+		// truth.
 		want := truth.Forward.Median + time.Duration(truth.Clock.Offset)
 		if miss := h.Forward.Median - want; miss.Abs() > time.Duration(high-low)+2*traceJitter || h.Forward.Packets != truth.Forward.Packets {
 			t.Errorf("%s to %s: %d packets in %s, want %d in %s within %s", from, to, h.Forward.Packets, h.Forward.Median, truth.Forward.Packets, want, time.Duration(high-low))

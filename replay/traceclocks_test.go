@@ -17,11 +17,11 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// tracedEnv asks for all seeds and names a file for what came of them; make accuracy sets it.
+// tracedEnv requests all seeds and names a file for the results; make accuracy sets it.
 const tracedEnv = "CSIGSCOPE_TEST_TRACED"
 
-// clockCases are where the two taps of a fabric of two racks stand: on links that the same
-// packets pass, or at the receivers of the racks, which no packet passes both of.
+// clockCases lists the places of the two taps in a fabric of two racks: on links that the same
+// packets pass, or at the receivers of both racks, which share no packets.
 var clockCases = []struct {
 	name string
 	taps []scenario.Tap
@@ -30,16 +30,16 @@ var clockCases = []struct {
 	{"tags and their reflections", []scenario.Tap{{Name: "a", Before: []string{"host1-*"}}, {Name: "b", Before: []string{"host2-*"}}}},
 }
 
-// apart is how far from the truth an estimate is, and whether the truth is within its bound.
+// apart is the error of an estimate, and whether the truth is within its bound.
 type apart struct {
 	offset, drift, width float64 // ns, ppb, ns
-	error                float64 // ppb, that the drift is said to have
-	packets              int     // that passed both taps
+	error                float64 // ppb, stated error of the drift
+	packets              int     // packets that passed both taps
 	queued               bool
 	inside               bool
 }
 
-// twoRacks are two racks of two hosts, each with each, for a short time.
+// twoRacks returns two racks of two hosts with traffic between all hosts, for a short time.
 func twoRacks(t *testing.T) scenario.Scenario {
 	t.Helper()
 	s, err := scenario.Named("alltoall")
@@ -51,8 +51,8 @@ func twoRacks(t *testing.T) scenario.Scenario {
 	return s
 }
 
-// clocksOf emits a fabric whose second tap has a clock of its own, and asks a trace for it.
-// Without packets in common, as where the seed sends none from rack to rack, it is none.
+// clocksOf emits a fabric whose second tap has a different clock, and returns the trace's estimate.
+// If the seed sends no packets between the racks, there is none.
 func clocksOf(t *testing.T, s scenario.Scenario, taps []scenario.Tap, seed uint64) apart {
 	t.Helper()
 	const jitter = 5 * time.Microsecond
@@ -95,9 +95,9 @@ func clocksOf(t *testing.T, s scenario.Scenario, taps []scenario.Tap, seed uint6
 	return out
 }
 
-// TestClockBounds: the truth is within the bound of the offset, all along, and of the drift,
-// in at least 95 % of the seeds, whether packets passed both taps or their tags came back as
-// reflections.
+// TestClockBounds checks that in at least 95 % of the seeds the true offset is within its bound at
+// all times, and the true drift within its own, whether packets passed both taps or their tags came
+// back as reflections.
 func TestClockBounds(t *testing.T) {
 	seeds, file := uint64(8), os.Getenv(tracedEnv)
 	if file != "" {
@@ -142,8 +142,8 @@ func TestClockBounds(t *testing.T) {
 	appendTo(t, file, text.String())
 }
 
-// TestClocksThroughTunnels: tags and their reflections tell clocks apart in every encapsulation
-// that does not hide TCP.
+// TestClocksThroughTunnels checks that tags and their reflections relate clocks in every
+// encapsulation that does not hide TCP.
 func TestClocksThroughTunnels(t *testing.T) {
 	t.Parallel()
 	hidden := []string{"macsec-encrypted", "esp", "psp"}
@@ -163,7 +163,7 @@ func TestClocksThroughTunnels(t *testing.T) {
 	}
 }
 
-// appendTo adds text to a file, unless it has no name.
+// appendTo appends text to a file; an empty name is ignored.
 func appendTo(t *testing.T, file, text string) {
 	t.Helper()
 	if file == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/window"
 )
 
-// WriteLeftOut writes which packets were not compared, and why.
+// WriteLeftOut prints which packets were not compared, and why.
 func (t *Traced) WriteLeftOut(w io.Writer) {
 	line := func(n uint64, why string) {
 		if n > 0 {
@@ -31,7 +31,7 @@ func (t *Traced) WriteLeftOut(w io.Writer) {
 	}
 }
 
-// Located are the hops, with the locations of a fabric that changed tags on the way.
+// Located returns the hops, with the fabric locations that changed tags between the taps.
 func (t *Traced) Located(f *fabric.Fabric) TracedHops {
 	list := make(TracedHops, len(t.Hops))
 	for i := range t.Hops {
@@ -40,10 +40,10 @@ func (t *Traced) Located(f *fabric.Fabric) TracedHops {
 	return list
 }
 
-// TracedHops are the result of a trace as it is printed.
+// TracedHops is the printed result of a trace.
 type TracedHops []TracedHop
 
-// TracedHop is a Hop as JSON has it, with locations. What is not known is left out.
+// TracedHop is the JSON form of a Hop with locations. Unknown values are left out.
 type TracedHop struct {
 	From          string    `json:"from"`
 	To            string    `json:"to"`
@@ -51,15 +51,15 @@ type TracedHop struct {
 	OffsetLowNS   *float64  `json:"offset_low_ns,omitempty"`
 	OffsetHighNS  *float64  `json:"offset_high_ns,omitempty"`
 	AtNS          int64     `json:"at_ns,omitempty"`     // on from's clock, Unix ns
-	DriftPPM      *float64  `json:"drift_ppm,omitempty"` // that to's clock gains
+	DriftPPM      *float64  `json:"drift_ppm,omitempty"` // gain of to's clock
 	DriftLowPPM   *float64  `json:"drift_low_ppm,omitempty"`
 	DriftHighPPM  *float64  `json:"drift_high_ppm,omitempty"`
 	DriftErrorPPM *float64  `json:"drift_error_ppm,omitempty"` // standard error
-	DriftQueued   bool      `json:"drift_queued,omitempty"`    // as long as queues stayed full
-	ClocksUnknown string    `json:"clocks_unknown,omitempty"`  // why
+	DriftQueued   bool      `json:"drift_queued,omitempty"`    // assuming that queues stayed full
+	ClocksUnknown string    `json:"clocks_unknown,omitempty"`  // reason
 	Forward       TracedWay `json:"forward"`
 	Backward      TracedWay `json:"backward"`
-	Unclear       int       `json:"unclear"` // packets of which it is not known which tap came first
+	Unclear       int       `json:"unclear"` // packets whose first tap is unknown
 
 	hop *Hop
 }
@@ -72,16 +72,16 @@ type TracedWay struct {
 	MaxNS    int64           `json:"max_ns,omitempty"`
 	Tagged   int             `json:"tagged"`
 	Changes  []TracedChanges `json:"changes"`
-	// Reflected is the tags that the first tap saw and whose reflections the other did.
+	// Reflected is the number of tags at the first tap whose reflections the other tap saw.
 	Reflected int `json:"reflected"`
 }
 
-// TracedChanges are tags that got a value on the way.
+// TracedChanges counts tags that changed between the taps.
 type TracedChanges struct {
 	Layout     string `json:"layout"`
 	SignalType uint8  `json:"signal_type"`
 	LM         uint16 `json:"lm"`
-	Location   string `json:"location,omitempty"` // that LM means on the path
+	Location   string `json:"location,omitempty"` // of LM on this path
 	Count      int    `json:"count"`
 }
 
@@ -104,7 +104,7 @@ func newTracedWay(w *hop.Way, f *fabric.Fabric) TracedWay {
 	out := TracedWay{
 		Packets: w.Packets, MedianNS: int64(w.Median), P99NS: int64(w.P99), MaxNS: int64(w.Longest), Tagged: w.Tagged, Changes: []TracedChanges{}, Reflected: w.Reflected,
 	}
-	counts := map[TracedChanges]int{} // without their count
+	counts := map[TracedChanges]int{} // key: all fields except Count
 	for _, c := range w.Changes {
 		id, _ := f.Locate(c.Layout, c.T, c.LM, c.Src, c.Dst)
 		at, _ := f.Location(id)
@@ -121,7 +121,7 @@ func newTracedWay(w *hop.Way, f *fabric.Fabric) TracedWay {
 	return out
 }
 
-// finite is v, or nil for values that JSON has no number for.
+// finite returns v, or nil if JSON has no number for it.
 func finite(v float64) *float64 {
 	if math.IsNaN(v) || math.Abs(v) > 1e18 {
 		return nil
@@ -129,7 +129,7 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-// WriteText writes hops for people.
+// WriteText prints the hops for people.
 func (list TracedHops) WriteText(w io.Writer) error {
 	if len(list) == 0 {
 		fmt.Fprintf(w, "no two captures have %d packets in common, or tags and their reflections\n", hop.MinPackets)
@@ -157,7 +157,7 @@ func (list TracedHops) WriteText(w io.Writer) error {
 	return nil
 }
 
-// ClocksUnknown is how many pairs of taps have clocks whose relation is not known.
+// ClocksUnknown returns the number of pairs of taps whose clocks could not be related.
 func (list TracedHops) ClocksUnknown() (n int) {
 	for i := range list {
 		if list[i].ClocksUnknown != "" {
@@ -167,12 +167,12 @@ func (list TracedHops) ClocksUnknown() (n int) {
 	return n
 }
 
-// shownChanges is how many locations are listed of a direction.
+// shownChanges is the maximum number of locations listed per direction.
 const shownChanges = 5
 
 func writeWay(w io.Writer, from, to string, way *TracedWay) {
 	at, total := map[string]int{}, 0
-	var names []string // those with most changes first
+	var names []string // most changes first
 	for _, c := range way.Changes {
 		if at[c.Location] == 0 {
 			names = append(names, c.Location)

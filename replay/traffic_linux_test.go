@@ -23,17 +23,17 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// traffic is what a receiver with many peers sees: each burst belongs to a flow drawn at
-// random, so that neither caches nor branch predictors know the next one. The simulator is
-// kinder than that.
+// traffic is the view of a receiver with many peers: each burst belongs to a random flow, so
+// neither caches nor branch predictors can anticipate the next one. The simulator is kinder than
+// that.
 type traffic struct {
 	flows  int
 	groups int // sources, and as many destinations: /24 and /64 prefixes
-	burst  int // packets of a flow in a row
+	burst  int // consecutive packets of a flow
 	wide   bool
 }
 
-// hotPath are the three points that a change of the path of a packet is held against.
+// hotPath lists the three traffic points for comparing changes of the per-packet path.
 var hotPath = map[string]traffic{
 	"compact-random-200":   {flows: 200, groups: 64, burst: 1},
 	"compact-random-20000": {flows: 20_000, groups: 64, burst: 1},
@@ -42,11 +42,11 @@ var hotPath = map[string]traffic{
 
 const (
 	trafficLocators = 4
-	trafficRate     = 1_000_000 // packets a second of capture time
+	trafficRate     = 1_000_000 // packets per second of capture time
 )
 
-// BenchmarkHotPath replays traffic without a fabric file into 1 s and 1 min windows, on
-// one core, with flows. Compare two commits by .ci/bench-compare.
+// BenchmarkHotPath replays traffic without a fabric file into 1 s and 1 min windows, on one core,
+// with flows. Compare two commits with .ci/bench-compare.
 func BenchmarkHotPath(b *testing.B) {
 	domain, err := csig.DefaultSpec().Compile()
 	if err != nil {
@@ -63,7 +63,7 @@ func BenchmarkHotPath(b *testing.B) {
 	}
 }
 
-// totals bound what a measured replay hands its rows to.
+// totals bounds the rows of a measured replay.
 var totals = table.Bounds{Resolution: time.Minute, Rows: 1 << 20}
 
 func replayTraffic(tb testing.TB, path string, resolver aggregate.Resolver, domain *csig.Domain, flows int, sink aggregate.Sink) (uint64, error) {
@@ -87,8 +87,8 @@ func replayTraffic(tb testing.TB, path string, resolver aggregate.Resolver, doma
 	return r.Result().Packets, nil
 }
 
-// write makes the capture: half of the flows IPv4 and half IPv6, half TCP and half UDP,
-// two signals, and code and locator drawn for each packet.
+// write writes the capture: half of the flows IPv4 and half IPv6, half TCP and half UDP, two
+// signals, and random code and locator in each packet.
 func (t *traffic) write(b testing.TB, packets int) (path string) {
 	b.Helper()
 	path = filepath.Join(b.TempDir(), "traffic.pcapng")
@@ -100,7 +100,7 @@ func (t *traffic) write(b testing.TB, packets int) (path string) {
 	buffer := bufio.NewWriterSize(file, 1<<20)
 	w := capture.NewWriter(buffer, capture.Interface{Name: "eth0", Link: capture.LinkEthernet})
 	rng := rand.New(rand.NewPCG(1, uint64(t.flows)))
-	flows := make([][]byte, t.flows) // what follows the tag
+	flows := make([][]byte, t.flows) // bytes after the tag
 	for i := range flows {
 		flows[i] = t.flowHeaders(rng)
 	}
@@ -138,7 +138,7 @@ func (t *traffic) appendTag(data []byte, rng *rand.Rand) []byte {
 	return binary.BigEndian.AppendUint32(data, signal<<28|rng.Uint32N(1<<14)<<8)
 }
 
-// flowHeaders are EtherType, IP and transport headers of a random flow.
+// flowHeaders returns EtherType, IP and transport headers of a random flow.
 func (t *traffic) flowHeaders(rng *rand.Rand) (h []byte) {
 	src, dst := uint16(rng.IntN(t.groups)), 1<<15|uint16(rng.IntN(t.groups))
 	protocol, transport := byte(6), make([]byte, 20)

@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// Where the first hop replaces the initial value even by an equal one (IBCS draft,
-// section 6.1), a configured replay says which port did, and no other number changes.
+// If the first hop replaces the initial value even by an equal one (IBCS draft, section 6.1), a
+// replay with the matching configuration names the port; no other numbers change.
 func TestLocateUntouched(t *testing.T) {
 	t.Parallel()
 	rec := record(t, func(s *scenario.Scenario) { classic(s); s.ReplaceInitial = true })

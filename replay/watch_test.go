@@ -21,13 +21,13 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// tapIdentity is that of what a tap came to in a chunk.
+// tapIdentity identifies a tap's counts in a chunk.
 type tapIdentity struct {
 	aggregate.Source
 	seq uint64
 }
 
-// findings are what a replay finds, by identity: what is told again replaces itself.
+// findings holds a replay's findings by identity; a repeated report replaces the earlier one.
 type findings struct {
 	mu sync.Mutex
 	at map[tapIdentity][]finding.Finding
@@ -47,7 +47,7 @@ func (f *findings) take(_ context.Context, list []replay.TapCounts) error {
 	return nil
 }
 
-// lines are the findings of all taps together, with their counts and times.
+// lines returns the findings of all taps together, with their counts and times.
 func (f *findings) lines() []string {
 	var list []finding.Finding
 	for _, one := range f.at {
@@ -56,7 +56,7 @@ func (f *findings) lines() []string {
 	return linesOf(list, func(*finding.Finding) bool { return true })
 }
 
-// linesOf are findings that may be, added up by what they are about.
+// linesOf merges the findings that pass the filter by subject.
 func linesOf(list []finding.Finding, may func(*finding.Finding) bool) (lines []string) {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b finding.Finding) int {
@@ -74,12 +74,13 @@ func linesOf(list []finding.Finding, may func(*finding.Finding) bool) (lines []s
 	return lines
 }
 
-// watched are the kinds that single observations show at receivers.
+// watched reports whether a finding's kind is visible in single observations at receivers.
 func watched(f *finding.Finding) bool {
 	return slices.Contains([]finding.Kind{finding.UnauthorisedSender, finding.UnknownLocator, finding.AboveCapacity, finding.ReservedBits, finding.OrphanTag}, f.Kind)
 }
 
-// suspects is a recording with unknown locators, and senders of which one rack may send.
+// suspects returns a recording with unknown locators, and a configuration that allows the senders
+// of one rack only.
 func suspects(t *testing.T, change func(*scenario.Scenario), fault scenario.Behavior) (recording, finding.Config) {
 	rec := record(t, func(s *scenario.Scenario) {
 		change(s)
@@ -94,8 +95,8 @@ func suspects(t *testing.T, change func(*scenario.Scenario), fault scenario.Beha
 
 var wrongLM = scenario.Behavior{Match: "spine1:*", Kind: scenario.WrongLM}
 
-// TestWatched: a replay finds what is found by looking at each observation, for the kinds
-// that single ones show, and nothing without a fault.
+// TestWatched checks that a replay has the same findings as an examination of each observation, for
+// the kinds visible in single observations, and none without a fault.
 func TestWatched(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -136,11 +137,11 @@ func TestWatched(t *testing.T) {
 	}
 }
 
-// TestWatchedAlways: however a capture is replayed, the same is found under the same
-// identities: on more cores and at a pace.
+// TestWatchedAlways checks that a capture gives the same findings with the same identities, on more
+// cores and at a pace.
 func TestWatchedAlways(t *testing.T) {
 	t.Parallel()
-	early := wrongLM // what only the first chunks tell of must not be forgotten
+	early := wrongLM // findings of the first chunks only must not be forgotten
 	early.End = 500 * time.Millisecond
 	rec, looked := suspects(t, classic, early)
 	var counted replay.Findings

@@ -15,7 +15,7 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// incast is a recording of few packets that is long enough for windows to show stuck ports.
+// incast returns a recording with few packets that is long enough to reveal stuck ports in windows.
 func incast(t *testing.T, faults ...scenario.Behavior) (recording, finding.Config) {
 	t.Helper()
 	rec := record(t, func(s *scenario.Scenario) {
@@ -30,9 +30,9 @@ func incast(t *testing.T, faults ...scenario.Behavior) (recording, finding.Confi
 	return rec, finding.Config{Domain: rec.domain, Locator: rec.fabric}
 }
 
-// TestWatchedStuck: the ports that are stuck are found while a capture is replayed, 3 to 4 s
-// after they are, and no other port and none of the sound twin; the same on more cores and
-// at a pace; and in pieces, each of which is too short for three windows.
+// TestWatchedStuck checks that stuck ports are found during a replay, 3 to 4 s after they get
+// stuck, and no other ports, and none without faults. The result must be the same on more cores, at
+// a pace, and in chunks that are each too short for three windows.
 func TestWatchedStuck(t *testing.T) {
 	t.Parallel()
 	sound, looked := incast(t)
@@ -65,10 +65,10 @@ func TestWatchedStuck(t *testing.T) {
 			}
 		}
 	}
-	if found < 2 { // the ports that 200 values of a signal name
+	if found < 2 { // ports with 200 values of a signal
 		t.Errorf("%d findings", found)
 	}
-	// Larger than the capture: one piece, whoever reads it.
+	// Larger than the capture: one piece for any number of workers.
 	got, _ := run(func(c *replay.Config) { c.Workers = 3 })
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("on more cores:\n%s", diff)
@@ -81,7 +81,7 @@ func TestWatchedStuck(t *testing.T) {
 	examinedStuck(t, &rec, &looked, linesAt(want))
 }
 
-// examinedStuck: an examination finds the same ports by the same windows.
+// examinedStuck checks that an examination finds the same ports with the same windows.
 func examinedStuck(t *testing.T, rec *recording, looked *finding.Config, want []string) {
 	t.Helper()
 	cfg := rec.config(new(blocks))
@@ -97,10 +97,11 @@ func examinedStuck(t *testing.T, rec *recording, looked *finding.Config, want []
 	}
 }
 
-// watchedRun gives the findings of a run of a changed configuration, and how many it counted.
+// watchedRun runs a changed configuration and returns its findings and their count.
 type watchedRun func(change func(*replay.Config)) (at map[tapIdentity][]finding.Finding, counted int)
 
-// stuckInPieces: pieces of less than a second find together what the whole does.
+// stuckInPieces checks that chunks of less than a second together give the same findings as one
+// piece.
 func stuckInPieces(t *testing.T, whole map[tapIdentity][]finding.Finding, run watchedRun) {
 	t.Helper()
 	want := map[tapIdentity][]finding.Finding(nil)
@@ -121,22 +122,22 @@ func stuckInPieces(t *testing.T, whole map[tapIdentity][]finding.Finding, run wa
 	}
 }
 
-// linesAt are findings by what they are about, as lines.
+// linesAt returns findings as lines, by subject.
 func linesAt(at map[tapIdentity][]finding.Finding) []string {
 	f := findings{at: at}
 	return f.lines()
 }
 
-// TestWatchedSilent: without faults nothing is found: where flows of constant rate make sound
-// ports say one value for seconds, and, where the table of faults is asked for, in the other
-// scenarios of the library. The same in pieces.
+// TestWatchedSilent checks that nothing is found without faults, even if flows of constant rate
+// make correct ports repeat one value for seconds. If the table of faults is requested, it covers
+// the other built-in scenarios. The result must be the same in chunks.
 func TestWatchedSilent(t *testing.T) {
 	t.Parallel()
 	scenarios, seeds := []string{"permutation"}, uint64(1)
 	if os.Getenv(faultsEnv) != "" {
 		seeds = 2
 		scenarios = slices.DeleteFunc(scenario.Names(), func(name string) bool {
-			// As in TestFaultFree; seconds of the fast flows of fairness take minutes.
+			// Excluded as in TestFaultFree; seconds of the fast flows of fairness take minutes.
 			return slices.Contains([]string{"figure5", "worst-case", "fabric-like"}, name) || strings.HasPrefix(name, "fairness")
 		})
 	}

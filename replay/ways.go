@@ -10,27 +10,27 @@ import (
 // Way counts the packets from one group to another, at taps that see whole paths.
 type Way struct {
 	Src, Dst aggregate.GroupID
-	// Untagged are those without a tag that carry data, as decode.Decoder.Bare tells:
-	// acknowledgements need not have one.
+	// Untagged counts packets without a tag that carry data, as reported by decode.Decoder.Bare:
+	// acknowledgements need no tag.
 	Tagged, Untagged uint64
-	// Incapable is how many reflections are empty or invalid, which says that the way is not
-	// CSIG-capable (draft -01, section 6.3.3).
+	// Incapable counts empty and invalid reflections, which mean that the path is not CSIG-capable
+	// (draft -01, section 6.3.3).
 	Incapable uint64
 }
 
-// maxWays bounds the pairs of groups; packets of further ones are not counted.
+// maxWays is the maximum number of pairs of groups; packets of other pairs are not counted.
 const maxWays = 1 << 16
 
 // ways counts packets with and without tags.
 type ways struct {
 	group  func(netip.Addr) aggregate.GroupID
 	counts map[groupPair]*Way
-	seen   uint64 // empty and invalid reflections up to the packet before
+	seen   uint64 // empty and invalid reflections before the present packet
 }
 
 type groupPair struct{ src, dst aggregate.GroupID }
 
-// newWays is nil without groups.
+// newWays returns nil without groups.
 func newWays(group func(netip.Addr) aggregate.GroupID) *ways {
 	if group == nil {
 		return nil
@@ -38,9 +38,9 @@ func newWays(group func(netip.Addr) aggregate.GroupID) *ways {
 	return &ways{group: group, counts: make(map[groupPair]*Way)}
 }
 
-// count takes a packet in, by what the decoder made of it: its observations, or its ends
-// where it has no tag and they are known, and whether it carries data then. Those of taps
-// that do not see whole paths are left out.
+// count counts a decoded packet. It uses its observations or, without a tag, its endpoints in bare
+// if they are known; data says whether the packet carries data. Packets at taps that do not see
+// whole paths are not counted.
 func (w *ways) count(list []decode.Observation, bare *decode.Observation, data bool, counters decode.Counters, whole bool) {
 	incapable := counters.EmptyReflections + counters.InvalidReflections - w.seen
 	w.seen += incapable
@@ -70,7 +70,7 @@ func (w *ways) ends(o *decode.Observation) (src, dst aggregate.GroupID) {
 	return w.group(from), w.group(to)
 }
 
-// way is that of two groups; past the bound, one that nobody reads.
+// way returns the counts of two groups; beyond the maximum, counts that are discarded.
 func (w *ways) way(src, dst aggregate.GroupID) *Way {
 	k := groupPair{src, dst}
 	one := w.counts[k]
@@ -83,7 +83,7 @@ func (w *ways) way(src, dst aggregate.GroupID) *Way {
 	return one
 }
 
-// list has all pairs of groups with packets, in any order.
+// list returns all pairs of groups with packets, in any order.
 func (w *ways) list() []Way {
 	if w == nil {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// TestWays: packets are counted by the groups of their ends, with and without a tag: behind
-// a leaf that strips tags there are none with one.
+// TestWays checks that packets are counted by the groups of their endpoints, with and without a
+// tag: behind a leaf that strips tags none has one.
 func TestWays(t *testing.T) {
 	t.Parallel()
 	s, err := scenario.Named("rogue")

@@ -16,15 +16,15 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// witnessed has compact tags, which name sets of ports, and taps at both spines beside those at
+// witnessed sets compact tags, which name sets of ports, and adds taps at both spines to those at
 // the receivers.
 func witnessed(s *scenario.Scenario) {
 	*s = s.WithLayout(csig.Layout{Format: csig.Compact, Profile: csig.IETF01})
 	s.Classic, s.Taps = true, []scenario.Tap{{Racks: true}, {Name: "spine1", After: []string{"spine1"}}, {Name: "spine2", After: []string{"spine2"}}}
 }
 
-// witnesses is how captures of the recording are replayed, with a fabric of its own. Which of them
-// show the paths of flows alone is in the fabric file.
+// witnesses returns the configuration to replay the recording's captures, with a new fabric. The
+// fabric file says which of them only show the paths of flows.
 func (rec *recording) witnesses(t *testing.T, sink *blocks, keep func(name string) bool) (replay.Config, *fabric.Fabric) {
 	t.Helper()
 	f, _ := networkOf(t, &rec.report)
@@ -54,7 +54,8 @@ func (rec *recording) witnesses(t *testing.T, sink *blocks, keep func(name strin
 	return cfg, f
 }
 
-// ports is how many heavy observations of a second name one port, and how many another location.
+// ports counts the heavy observations in 1 s windows that name one port, and those that name
+// another location.
 func (s *blocks) ports(f *fabric.Fabric) (ports, sets uint64) {
 	for i := range s.list {
 		b := &s.list[i]
@@ -72,7 +73,7 @@ func (s *blocks) ports(f *fabric.Fabric) (ports, sets uint64) {
 	return ports, sets
 }
 
-// tags is how many tags windows of 1 s have.
+// tags counts the tags in 1 s windows.
 func (s *blocks) tags() (n uint64) {
 	for i := range s.list {
 		b := &s.list[i]
@@ -85,8 +86,8 @@ func (s *blocks) tags() (n uint64) {
 	return n
 }
 
-// TestWitnesses: captures of taps in the middle of the fabric make ports of sets, the same on any
-// number of cores and at any pace, and rows without them are other rows.
+// TestWitnesses checks that captures of mid-fabric taps narrow sets down to ports, equally on any
+// number of cores and at any pace, and that rows without them have other identities.
 func TestWitnesses(t *testing.T) {
 	rec := shared(t, witnessed)
 	all := func(string) bool { return true }
