@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestReadBatchAllocatesNothing covers refills too: the file is many times the
-// read buffer.
+// TestReadBatchAllocatesNothing covers refills too: the file is many times larger than the read
+// buffer.
 func TestReadBatchAllocatesNothing(t *testing.T) {
 	p := newPcap(binary.BigEndian, magicMicros, 0, 1)
 	n := (&ngBytes{}).section(binary.BigEndian)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// benchFrames yields about 100 MB with 104 captured bytes a packet on average.
+// benchFrames gives about 100 MB with 104 captured bytes per packet on average.
 const benchFrames = 800_000
 
 var benchLengths = [...]int{64, 90, 104, 122, 140}
@@ -32,8 +32,8 @@ func benchPcapng() []byte {
 	return n.buf
 }
 
-// BenchmarkReadHeaders walks the record headers and nothing else: the limit
-// that everything which also looks into frames is measured against.
+// BenchmarkReadHeaders walks the record headers only. It is the reference for everything that also
+// reads frames.
 func BenchmarkReadHeaders(b *testing.B) {
 	for _, format := range []struct {
 		name string
@@ -65,7 +65,7 @@ func BenchmarkReadHeaders(b *testing.B) {
 	}
 }
 
-// BenchmarkMerge is the cost of pacing four files by time.
+// BenchmarkMerge measures pacing four files by time.
 func BenchmarkMerge(b *testing.B) {
 	file := benchPcap()
 	b.ReportAllocs()

@@ -21,8 +21,8 @@ func readAll(t *testing.T, data []byte, opts Options) (*Reader, []packet, error)
 	return r, got, err
 }
 
-// TestSectionsAndInterfaces reads two sections of different byte order, each
-// with interfaces of its own, and every kind of block.
+// TestSectionsAndInterfaces reads two sections with different byte orders and separate interfaces,
+// and every kind of block.
 func TestSectionsAndInterfaces(t *testing.T) {
 	a, b := pattern(61, 1), pattern(130, 2)
 	n := (&ngBytes{}).section(binary.LittleEndian)
@@ -70,8 +70,8 @@ func TestSectionsAndInterfaces(t *testing.T) {
 	}
 }
 
-// TestMalformedBlocks checks that each contradiction ends the file with its
-// place, after the intact packet before it.
+// TestMalformedBlocks checks that each contradiction ends the file at its offset, after the intact
+// packet before it.
 func TestMalformedBlocks(t *testing.T) {
 	le := binary.LittleEndian
 	data := pattern(40, 1)
@@ -162,8 +162,7 @@ func TestBlockLimits(t *testing.T) {
 	}
 }
 
-// TestHostileLengths claims gigabytes in files of a few bytes and measures what
-// is allocated for that.
+// TestHostileLengths claims gigabytes in files of a few bytes and measures the allocated memory.
 func TestHostileLengths(t *testing.T) {
 	le := binary.LittleEndian
 	pcap := newPcap(le, magicMicros, 0, 1).buf
@@ -202,7 +201,7 @@ func TestHostileLengths(t *testing.T) {
 	}
 }
 
-// TestInterfaceTextIsBounded keeps names printable and short.
+// TestInterfaceTextIsBounded checks that names stay printable and short.
 func TestInterfaceTextIsBounded(t *testing.T) {
 	n := (&ngBytes{}).section(binary.LittleEndian)
 	n.iface(1, 0, n.option(optName, bytes.Repeat([]byte("é"), 20000)), n.option(optDescription, []byte("a\xffb")))

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// packet is what the tests expect of a frame, with its data copied.
+// packet is an expected frame, with its data copied.
 type packet struct {
 	Data      string
 	TimeNS    int64
@@ -20,7 +20,7 @@ type packet struct {
 	Offset    int64
 }
 
-// drain reads to the end and returns what was delivered with the final error.
+// drain reads to the end and returns the packets and the final error.
 func drain(tb testing.TB, r *Reader) ([]packet, error) {
 	tb.Helper()
 	var got []packet
@@ -99,7 +99,7 @@ type ngBytes struct {
 	buf   []byte
 }
 
-// block appends a block; its body is padded to 32 bits.
+// block appends a block and pads its body to 32 bits.
 func (n *ngBytes) block(kind uint32, body []byte) *ngBytes {
 	for len(body)%4 != 0 {
 		body = append(body, 0)

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// readChunks reads a file by its chunks as Chunks asks for: after an error no
-// later chunk counts, and a boundary that did not hold means one chunk.
+// readChunks reads a file in chunks by the rules of Chunks: chunks after an error do not count, and
+// a wrong boundary means reading the file as one chunk.
 func readChunks(t *testing.T, path string, size int64) (got []packet, chunks int, err error) {
 	t.Helper()
 	list, err := Chunks(path, size)
@@ -54,11 +54,11 @@ func readChunks(t *testing.T, path string, size int64) (got []packet, chunks int
 	return got, len(list), io.EOF
 }
 
-// misleading marks the payloads that are crafted so that a short run of records
-// can be mistaken; even there runs of full length must hold.
+// misleading lists the payloads in which a short run of false records can look valid. Runs of full
+// length must be correct even there.
 var misleading = map[string]bool{"one header repeated": true, "capture in transfer": true, "header that leads to the next record": true}
 
-// payloads are the kinds of data that a boundary must not be mistaken in.
+// payloads are kinds of data in which no false boundary may be found.
 var payloads = map[string]func(rng *rand.Rand, sec uint32) []byte{
 	"random": func(rng *rand.Rand, _ uint32) []byte {
 		p := make([]byte, 1+rng.IntN(1500))
@@ -92,8 +92,7 @@ var payloads = map[string]func(rng *rand.Rand, sec uint32) []byte{
 	},
 }
 
-// TestChunksCoverFile checks that chunks of any size yield what reading the
-// whole file does.
+// TestChunksCoverFile checks that chunks of any size give the same packets as the whole file.
 func TestChunksCoverFile(t *testing.T) {
 	for name, payload := range payloads {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +114,7 @@ func TestChunksCoverFile(t *testing.T) {
 					if size >= 2*runBytes || !misleading[name] {
 						t.Errorf("size %d: %v", size, err)
 					}
-					continue // a short run was misled; what matters is that it shows
+					continue // a short run was misleading; the error must show it
 				}
 				if !errors.Is(err, io.EOF) {
 					t.Errorf("size %d: %v", size, err)
@@ -134,7 +133,7 @@ func TestChunksCoverFile(t *testing.T) {
 	}
 }
 
-// TestChunksLayouts splits every classic layout, and cut files like whole ones.
+// TestChunksLayouts splits every classic layout, complete and truncated.
 func TestChunksLayouts(t *testing.T) {
 	for _, magic := range []uint32{magicMicros, magicNanos, magicModified} {
 		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
@@ -156,8 +155,8 @@ func TestChunksLayouts(t *testing.T) {
 	}
 }
 
-// TestBoundaryError reads a chunk whose end lies inside a record, or past the
-// end of a file that has shrunk.
+// TestBoundaryError reads a chunk whose end lies inside a record, or past the end of a file that
+// has shrunk.
 func TestBoundaryError(t *testing.T) {
 	p := newPcap(binary.LittleEndian, magicMicros, 0, 1)
 	for range 10 {
@@ -171,7 +170,7 @@ func TestBoundaryError(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := drain(t, r)
-		_ = r.Close() // only read from
+		_ = r.Close() // read-only
 		whole := min(end-24, int64(len(p.buf))-24) / 100
 		var boundary *BoundaryError
 		switch {
@@ -203,15 +202,15 @@ func TestChunkOfUnsplittable(t *testing.T) {
 				t.Errorf("%d chunks, %d packets, error %v", chunks, len(got), err)
 			}
 			if r, err := OpenChunk(path, Chunk{Index: 1, Start: 10, End: 20}, Options{}); err == nil {
-				_ = r.Close() // only read from
+				_ = r.Close() // read-only
 				t.Error("a chunk inside a file that cannot be split was opened")
 			}
 		})
 	}
 }
 
-// TestSplitIsLinear splits a large file without a record at the smallest size:
-// each byte is to be tried as a start once.
+// TestSplitIsLinear splits a large file without records at the smallest size: each byte may be
+// tried as a start only once.
 func TestSplitIsLinear(t *testing.T) {
 	p := newPcap(binary.LittleEndian, magicMicros, 0, 1)
 	zero := make([]byte, 250<<10)

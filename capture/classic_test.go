@@ -30,7 +30,7 @@ func TestClassicLayouts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			// The upper bits of the last field say that 4 bytes of FCS follow.
+			// The upper bits of the last field announce 4 bytes of FCS.
 			p := newPcap(tt.order, tt.magic, 65535, 0x24000001).
 				add(1700000000, tt.frac, 1500, a).
 				add(0xffffffff, tt.frac, 99, b).
@@ -61,7 +61,7 @@ func TestClassicLayouts(t *testing.T) {
 	}
 }
 
-// TestSlowSource reads from sources that return little at a time, as pipes do.
+// TestSlowSource reads from sources that return few bytes at a time, like pipes.
 func TestSlowSource(t *testing.T) {
 	p := newPcap(binary.LittleEndian, magicNanos, 0, 1)
 	for i := range 300 {
@@ -99,7 +99,7 @@ func TestSlowSource(t *testing.T) {
 	}
 }
 
-// TestFrameGrowsBuffer reads frames that are larger than the read buffer.
+// TestFrameGrowsBuffer reads frames larger than the read buffer.
 func TestFrameGrowsBuffer(t *testing.T) {
 	small, large := pattern(100, 3), pattern(200<<10, 4)
 	p := newPcap(binary.LittleEndian, magicMicros, 0, 1).

@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// compressedBuffer is how many compressed bytes are read at a time.
+	// compressedBuffer is the size of reads from the compressed input in bytes.
 	compressedBuffer = 64 << 10
-	// maxZstdWindow is the largest window of a zstd stream that is accepted, in
-	// bytes, and so what reading one costs in memory: every level of zstd
-	// without --long or --ultra stays below it, RFC 8878 section 3.1.1.1.2 asks
-	// for 8 MiB.
+	// maxZstdWindow is the largest accepted window of a zstd stream in bytes, and so the memory for
+	// reading one. Every level of zstd without --long or --ultra stays below it; RFC 8878 section
+	// 3.1.1.1.2 requires 8 MiB.
 	maxZstdWindow = 32 << 20
-	// freeInflation is how many inflated bytes no ratio is asked of: a small
-	// file of equal packets compresses to next to nothing.
+	// freeInflation is the number of inflated bytes without a ratio limit, since a small file of
+	// equal packets compresses to almost nothing.
 	freeInflation = 64 << 20
 )
 
-// compression is how a file is compressed, by its first bytes.
+// compression is the compression method of a file, by its first bytes.
 type compression uint8
 
 const (
@@ -35,7 +34,7 @@ const (
 	zstandard
 )
 
-// compressionOf looks at the first four bytes of a file.
+// compressionOf returns the method by the first four bytes of a file.
 func compressionOf(p []byte) compression {
 	switch {
 	case p[0] == 0x1f && p[1] == 0x8b:
@@ -43,24 +42,24 @@ func compressionOf(p []byte) compression {
 	case p[0] == 0x28 && p[1] == 0xb5 && p[2] == 0x2f && p[3] == 0xfd:
 		return zstandard
 	case p[0]&0xf0 == 0x50 && p[1] == 0x2a && p[2] == 0x4d && p[3] == 0x18:
-		return zstandard // a skippable frame, which parallel compressors put first
+		return zstandard // a skippable frame, which parallel compressors write first
 	}
 	return uncompressed
 }
 
-// openCompressed puts an inflater between the input and the window. It needs a
-// fixed amount of memory whatever the stream expands to.
+// openCompressed puts an inflater between the input and the window. Its memory is fixed, whatever
+// the stream expands to.
 func (r *Reader) openCompressed(how compression) error {
 	src := io.MultiReader(bytes.NewReader(bytes.Clone(r.win.unread())), r.win.src)
-	if r.win.err != nil { // the whole input is in the window: do not read past its end
+	if r.win.err != nil { // the window has the whole input: do not read past its end
 		src = bytes.NewReader(bytes.Clone(r.win.unread()))
 	}
 	r.inflated = &meter{src: src}
 	packed := bufio.NewReaderSize(r.inflated, compressedBuffer)
 	var plain io.Reader
 	if how == zstandard {
-		// One at a time decodes in the caller's goroutine, so that a reader that
-		// is dropped without Close leaves none behind.
+		// With concurrency 1 it decodes in the caller's goroutine, so a reader dropped without
+		// Close leaves no goroutine behind.
 		z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxMemory(maxZstdWindow))
 		if err != nil {
@@ -91,13 +90,13 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inflationError says that a compressed stream expands beyond a limit.
+// inflationError means that a compressed stream expands beyond a limit.
 type inflationError struct{ failure }
 
 // Error implements error; the reader turns it into a *LimitError.
 func (e *inflationError) Error() string { return e.what }
 
-// inflationCap ends a stream that expands to more than its options allow.
+// inflationCap ends a stream that expands beyond its options.
 type inflationCap struct {
 	src    io.Reader
 	packed *atomic.Int64 // compressed bytes read
@@ -105,7 +104,7 @@ type inflationCap struct {
 	n      int64 // inflated bytes
 }
 
-// Read implements io.Reader. Everything up to the limit is delivered.
+// Read implements io.Reader. It delivers everything up to the limit.
 func (c *inflationCap) Read(p []byte) (int, error) {
 	room, why := c.room()
 	if room > 0 {
@@ -122,7 +121,7 @@ func (c *inflationCap) Read(p []byte) (int, error) {
 	return 0, why
 }
 
-// room returns how many more bytes are allowed, and the error for one more.
+// room returns the number of bytes still allowed, and the error for one more.
 func (c *inflationCap) room() (int64, *inflationError) {
 	packed := c.packed.Load()
 	why := failure{
@@ -140,7 +139,7 @@ func (c *inflationCap) room() (int64, *inflationError) {
 	return room, &inflationError{why}
 }
 
-// explain adds to the inflater's errors what a reader can do about them.
+// explain adds advice for the user to the inflater's errors.
 func (c *inflationCap) explain(err error) error {
 	if errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
 		return fmt.Errorf("%w: its window exceeds the %d MiB that are kept in memory; decompress it first, or compress it without --long and --ultra",

@@ -44,8 +44,8 @@ func zstded(tb testing.TB, data []byte, options ...zstd.EOption) []byte {
 	return buf.Bytes()
 }
 
-// TestCompressedCut cuts a compressed file at every byte: packets that were
-// delivered are right, and the end is never mistaken for a clean one.
+// TestCompressedCut cuts a compressed file at every byte: delivered packets must be correct, and
+// the end must never look like a clean one.
 func TestCompressedCut(t *testing.T) {
 	for name, data := range cutSamples() {
 		_, want, _ := readAll(t, data, Options{})
@@ -65,7 +65,7 @@ func TestCompressedCut(t *testing.T) {
 	}
 }
 
-// TestCompressedBadSum reports a checksum that does not hold.
+// TestCompressedBadSum expects an error for a wrong checksum.
 func TestCompressedBadSum(t *testing.T) {
 	data := cutSamples()["pcap"]
 	stored := zipped(t, data)
@@ -80,8 +80,8 @@ func TestCompressedBadSum(t *testing.T) {
 	}
 }
 
-// TestCompressedParts reads what parallel and appending compressors write:
-// several streams in one file, and a skippable frame before the first.
+// TestCompressedParts reads the output of parallel and appending compressors: several streams in
+// one file, and a skippable frame before the first.
 func TestCompressedParts(t *testing.T) {
 	data := cutSamples()["pcapng"]
 	_, want, _ := readAll(t, data, Options{})
@@ -97,7 +97,7 @@ func TestCompressedParts(t *testing.T) {
 	}
 }
 
-// bomb is a file of n packets of 64 KiB of zeros each.
+// bomb returns a file of n packets of 64 KiB of zeros each.
 func bomb(n int) []byte {
 	p := newPcap(binary.LittleEndian, magicMicros, 0, 1)
 	zero := make([]byte, 64<<10)
@@ -107,8 +107,8 @@ func bomb(n int) []byte {
 	return p.buf
 }
 
-// TestInflationLimits checks what stops a file that expands beyond its options:
-// the packets within the limit are delivered first.
+// TestInflationLimits checks the limits on expanding files. The packets within the limit must be
+// delivered first.
 func TestInflationLimits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: one goroutine has nothing for the race detector")
@@ -121,7 +121,7 @@ func TestInflationLimits(t *testing.T) {
 		name    string
 		stored  []byte
 		opts    Options
-		packets int // -1: not all, but those of the first 64 MiB
+		packets int // -1: only the packets in the first 64 MiB
 		option  string
 	}{
 		{"gzip, ratio of gzip", gz, Options{}, 1200, ""},
@@ -164,8 +164,7 @@ func TestInflationLimits(t *testing.T) {
 	}
 }
 
-// TestZstdWindowLimit refuses a stream whose window would take too much memory,
-// and says so.
+// TestZstdWindowLimit expects a clear error for a stream whose window needs too much memory.
 func TestZstdWindowLimit(t *testing.T) {
 	data := bomb(1100)
 	_, _, err := readAll(t, zstded(t, data, zstd.WithWindowSize(64<<20)), Options{})
@@ -194,8 +193,8 @@ func TestZstdWindowLimit(t *testing.T) {
 	}
 }
 
-// TestZstdLeavesNothingBehind drops a reader in the middle of a file: its
-// inflater has no goroutine that would have to be told.
+// TestZstdLeavesNothingBehind drops a reader in the middle of a file: its inflater must have no
+// goroutine to stop.
 func TestZstdLeavesNothingBehind(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	r, err := NewReader(bytes.NewReader(zstded(t, bomb(100))), "x.zst", Options{})

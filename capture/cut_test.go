@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// cutSamples are small files with every kind of record.
+// cutSamples returns small files with every kind of record.
 func cutSamples() map[string][]byte {
 	le, be := binary.LittleEndian, binary.BigEndian
 	n := (&ngBytes{}).section(be)
@@ -23,8 +23,8 @@ func cutSamples() map[string][]byte {
 	}
 }
 
-// TestCutAtEveryByte checks that what a cut file still holds is delivered, and
-// that the error tells where and how much is missing.
+// TestCutAtEveryByte checks that the intact part of a truncated file is delivered, and that the
+// error gives the offset and the number of missing bytes.
 func TestCutAtEveryByte(t *testing.T) {
 	for name, data := range cutSamples() {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// recordEnds walks a file on its own account: the offsets where it may end.
+// recordEnds walks a file independently and returns the offsets where it may end.
 func recordEnds(t *testing.T, data []byte) map[int]bool {
 	t.Helper()
 	ends := map[int]bool{}

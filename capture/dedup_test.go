@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestDedup: a frame is seen again only if all of it is the same, within the time.
+// TestDedup checks that only a frame that is equal in all parts counts as seen, and only within the
+// time.
 func TestDedup(t *testing.T) {
 	t.Parallel()
 	const ms = int64(time.Millisecond)
@@ -38,8 +39,8 @@ func TestDedup(t *testing.T) {
 	}
 }
 
-// TestDedupBounded: memory does not grow with frames, however many there are in the time, and
-// frames in a steady stream allocate nothing.
+// TestDedupBounded checks that memory does not grow with the number of frames within the time, and
+// that a steady stream allocates nothing.
 func TestDedupBounded(t *testing.T) {
 	d := NewDedup(time.Hour)
 	data := make([]byte, 8)

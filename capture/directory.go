@@ -12,22 +12,20 @@ import (
 	"strings"
 )
 
-// MaxFiles is how many files of a directory are looked at.
+// MaxFiles is the maximum number of files in a directory.
 const MaxFiles = 65536
 
-// ErrNoCaptures is wrapped by the error for a directory without a capture.
+// ErrNoCaptures is wrapped by the error for a directory without captures.
 var ErrNoCaptures = errors.New("holds no pcap or pcapng file")
 
-// Files lists the captures that path stands for. Of a directory these are the
-// files in it that are captures by content, plain or compressed, in the order of
-// their first packets' times, as rotation leaves them: the names that capture
-// tools give do not always sort that way. Captures without a time come last, and
-// equal times sort by name. Left out are folders and all that is no regular file,
-// names that start with a dot, and what is no capture, such as an empty file. A
-// capture that is damaged is listed: reading it tells.
+// Files lists the captures that path stands for. For a directory, these are its files with the
+// content of a capture, plain or compressed, in the order of their first packets' times, as
+// rotation leaves them: the names that capture tools give do not always sort that way. Captures
+// without a time come last, and equal times sort by name. Folders, files that are not regular,
+// names that start with a dot, and files that are no captures, such as empty ones, are left out.
+// Damaged captures are listed; reading them reports the damage.
 //
-// Anything else than a directory, with "-" for standard input, stands for
-// itself and is not opened.
+// Any other path, including "-" for standard input, stands for itself and is not opened.
 func Files(path string) ([]string, error) {
 	if path == "-" {
 		return []string{path}, nil
@@ -57,14 +55,14 @@ func Files(path string) ([]string, error) {
 	return sorted, nil
 }
 
-// regularFiles lists a directory in steps, so that one of any size is refused
-// before it fills the memory.
+// regularFiles lists a directory in steps, so that a huge one is refused before it fills the
+// memory.
 func regularFiles(dir string) ([]string, error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = d.Close() }() // only read from
+	defer func() { _ = d.Close() }() // read-only
 	var paths []string
 	for seen := 0; ; {
 		entries, err := d.ReadDir(1024)
@@ -82,7 +80,7 @@ func regularFiles(dir string) ([]string, error) {
 				continue
 			}
 			path := filepath.Join(dir, e.Name())
-			// A file that has been rotated away meanwhile is not missed.
+			// A file that has been rotated away in the meantime is ignored.
 			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 				paths = append(paths, path)
 			}
@@ -90,16 +88,15 @@ func regularFiles(dir string) ([]string, error) {
 	}
 }
 
-// start is where in time a capture begins.
+// start is the start time of a capture.
 type start struct {
 	path  string
-	index int   // in the list that was asked about
-	time  int64 // of the first packet that has one; math.MaxInt64 for none
-	waits bool  // for another file to be closed
+	index int   // in the input list
+	time  int64 // of the first packet with a time; math.MaxInt64 if there is none
+	waits bool  // waits for another file to be closed
 }
 
-// startsOf looks into each file, leaves out what is no capture, and sorts by
-// time, then name.
+// startsOf examines each file, drops those that are no captures, and sorts by time, then name.
 func startsOf(paths []string) ([]start, error) {
 	starts := make([]start, 0, len(paths))
 	var b Batch
@@ -123,10 +120,10 @@ func sortStarts(starts []start) {
 	})
 }
 
-// firstTime reads the beginning of a capture. Errors are those that say that it
-// is none or cannot be opened; damage is left for the real reading.
+// firstTime reads the beginning of a capture. It returns an error only if the file is no capture or
+// cannot be opened; damage is reported by the actual reading.
 //
-// What can be read only once is not looked into: it begins before all others.
+// Inputs that can be read only once are not examined: they start before all others.
 func firstTime(path string, b *Batch) (int64, error) {
 	if info, err := os.Stat(path); path == "-" || err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 		return math.MinInt64, nil
@@ -140,7 +137,7 @@ func firstTime(path string, b *Batch) (int64, error) {
 	if err != nil {
 		return math.MaxInt64, nil
 	}
-	defer func() { _ = r.Close() }() // only read from
+	defer func() { _ = r.Close() }() // read-only
 	if r.ReadBatch(b) == nil {
 		for i := range b.Frames[:b.N] {
 			if f := &b.Frames[i]; !f.NoTime {

@@ -27,7 +27,7 @@ func folder(t *testing.T, files map[string][]byte) string {
 	return dir
 }
 
-// at is a pcap file with a packet at each of the seconds.
+// at returns a pcap file with a packet at each of the given seconds.
 func at(secs ...uint32) []byte {
 	p := newPcap(binary.LittleEndian, magicMicros, 0, 1)
 	for _, s := range secs {
@@ -40,7 +40,7 @@ func TestFilesOfDirectory(t *testing.T) {
 	untimed := (&ngBytes{}).section(binary.LittleEndian).iface(1, 0).simple(4, pattern(4, 1)).buf
 	second := (&ngBytes{}).section(binary.BigEndian).iface(1, 0).simple(4, pattern(4, 1)).enhanced(0, 25e6, 4, pattern(4, 1)).buf
 	broken := zipped(t, at(1))
-	broken[3] = 0xff // a header flag that takes the rest for a name
+	broken[3] = 0xff // a header flag that turns the rest into a name
 	dir := folder(t, map[string][]byte{
 		"tap.pcap": at(30, 31), "tap.pcap1": at(10, 11), "tap.pcap2": zipped(t, at(20, 50)), "tap.pcap10": zstded(t, at(40)),
 		"b.pcapng": second, "a.pcapng": untimed, "same-b": at(30), "same-a": at(30),
@@ -90,8 +90,8 @@ func TestFilesOfOther(t *testing.T) {
 	}
 }
 
-// TestMergeFiles merges two taps whose files were rotated, and checks that each
-// file is opened when it is due and closed at its end.
+// TestMergeFiles merges two taps with rotated files, and checks that each file is opened when due
+// and closed at its end.
 func TestMergeFiles(t *testing.T) {
 	dir := folder(t, map[string][]byte{
 		"a0": at(1, 4), "a1": at(6, 9), "a2": at(12, 15),
@@ -146,7 +146,7 @@ func TestMergeFiles(t *testing.T) {
 	}
 }
 
-// opened names the files that are open, in the order of paths.
+// opened lists the open files in the order of paths.
 func opened(m *Merger, paths []string) string {
 	var names []string
 	for i := range m.inputs {
@@ -181,7 +181,7 @@ func TestMergeFilesClose(t *testing.T) {
 	}
 }
 
-// ended collects what Ended tells.
+// ended collects the results of Ended.
 func ended(m *Merger) (inputs []int) {
 	for {
 		i, ok := m.Ended()
@@ -192,8 +192,8 @@ func ended(m *Merger) (inputs []int) {
 	}
 }
 
-// TestMergeFilesErrors names files that cannot be read among one that can: they
-// are reported first, and keep nothing from being read.
+// TestMergeFilesErrors merges one readable and several unreadable files: these are reported first
+// and do not stop the reading.
 func TestMergeFilesErrors(t *testing.T) {
 	good := writeFile(t, "good", at(1))
 	foreign, missing, dir := writeFile(t, "f", []byte("no capture")), good+"x", t.TempDir()
@@ -224,7 +224,7 @@ func TestMergeFilesErrors(t *testing.T) {
 	}
 }
 
-// TestMergeFilesRemoved removes a file between looking into it and reading it.
+// TestMergeFilesRemoved removes a file between examining and reading it.
 func TestMergeFilesRemoved(t *testing.T) {
 	good := writeFile(t, "good", at(1))
 	m := MergeFiles([]string{good}, Options{})
@@ -239,8 +239,8 @@ func TestMergeFilesRemoved(t *testing.T) {
 	}
 }
 
-// TestMergeFilesMaxOpen merges more overlapping files than may be open: all
-// frames come, those of the files that had to wait late.
+// TestMergeFilesMaxOpen merges more overlapping files than may be open: all frames are delivered,
+// late for the files that had to wait.
 func TestMergeFilesMaxOpen(t *testing.T) {
 	dir := folder(t, map[string][]byte{"a": at(1, 9), "b": at(2, 4), "c": at(3, 5), "d": at(6)})
 	paths, err := Files(dir)

@@ -8,10 +8,10 @@ import (
 // ErrDirectory is wrapped by the error for a path that names a directory.
 var ErrDirectory = errors.New("is a directory; expected a pcap or pcapng file")
 
-// FormatError says that the input is not a capture that this package reads.
+// FormatError means that the input is not a capture that this package can read.
 type FormatError struct {
 	File  string
-	First []byte // the first bytes of the input, at most 4; none when it is empty
+	First []byte // first bytes of the input, at most 4; none if it is empty
 	What  string // what is wrong with it
 }
 
@@ -25,15 +25,15 @@ func (e *FormatError) Error() string {
 		"pcapng (0a0d0d0a), or one of them compressed once with gzip (1f8b) or zstd (28b52ffd)", e.File, found)
 }
 
-// CutError says that the record at Offset is incomplete or contradicts itself.
-// Every packet before it has been delivered, none after it can be found.
+// CutError means that the record at Offset is incomplete or contradicts itself. Every packet before
+// it has been delivered; no packet after it can be found.
 type CutError struct {
 	File    string
 	Offset  int64  // byte offset of the record
 	Packets uint64 // intact packets before it
-	Want    int    // bytes that the record needs; 0 when it is whole but malformed
-	Have    int    // bytes of it that exist
-	What    string // the part concerned, or the contradiction
+	Want    int    // bytes that the record needs; 0 if it is complete but malformed
+	Have    int    // existing bytes of the record
+	What    string // affected part, or the contradiction
 }
 
 // Error implements error.
@@ -46,17 +46,16 @@ func (e *CutError) Error() string {
 		e.File, e.Packets+1, e.Offset, e.What, e.Want, e.Have, e.Packets)
 }
 
-// LimitError says that a record at Offset, or what a compressed file expands to,
-// exceeds one of the Options. Packets before it have been delivered; nothing was
-// allocated for it.
+// LimitError means that a record at Offset, or the inflated size of a compressed file, exceeds one
+// of the Options. Packets before it have been delivered; nothing was allocated for it.
 type LimitError struct {
 	File   string
 	Offset int64  // byte offset of the record
-	Packet uint64 // number that the packet would have had
-	What   string // what is too large
+	Packet uint64 // number of the packet
+	What   string // the part that is too large
 	Size   int64  // as recorded in the file
 	Max    int64  // the limit
-	Option string // the field of Options to raise
+	Option string // field of Options to raise
 }
 
 // Error implements error.
@@ -65,14 +64,13 @@ func (e *LimitError) Error() string {
 		e.File, e.Packet, e.Offset, e.What, e.Size, e.Max, e.Option)
 }
 
-// BoundaryError says that the records of a chunk do not end where the next
-// chunk starts: the boundary was a guess that this file defeats, or the file
-// changed since it was split. What was read from this and later chunks must be
-// dropped; reading the whole file with Open still works.
+// BoundaryError means that the records of a chunk do not end where the next chunk starts: either
+// the guessed boundary is wrong for this file, or the file changed since it was split. The caller
+// must drop the results of this and later chunks; reading the whole file with Open still works.
 type BoundaryError struct {
 	File   string
 	Chunk  Chunk
-	Offset int64 // where the last whole record of the chunk ends
+	Offset int64 // end of the last complete record in the chunk
 }
 
 // Error implements error.

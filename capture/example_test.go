@@ -22,7 +22,7 @@ func count(r *capture.Reader) (frames int, err error) {
 	}
 }
 
-// A cut file yields its intact packets before the error.
+// A truncated file yields its intact packets before the error.
 func ExampleReader_ReadBatch() {
 	r, err := capture.Open("tap.pcap", capture.Options{})
 	if err != nil {
@@ -42,8 +42,8 @@ func ExampleReader_ReadBatch() {
 	}
 }
 
-// The chunks of a file may be read at the same time, but each one counts only
-// if all before it ended with io.EOF.
+// The chunks of a file may be read concurrently, but each one counts only if all chunks before it
+// ended with io.EOF.
 func ExampleChunks() {
 	const path = "tap.pcap"
 	chunks, err := capture.Chunks(path, 64<<20)
@@ -59,7 +59,7 @@ func ExampleChunks() {
 			return
 		}
 		frames, err := count(r)
-		_ = r.Close() // only read from
+		_ = r.Close() // read-only
 		var boundary *capture.BoundaryError
 		if errors.As(err, &boundary) {
 			fmt.Println("drop everything, read the file again with capture.Open")
@@ -67,14 +67,14 @@ func ExampleChunks() {
 		}
 		total += frames
 		if !errors.Is(err, io.EOF) {
-			fmt.Println(err) // what the later chunks hold cannot be trusted
+			fmt.Println(err) // later chunks cannot be trusted
 			break
 		}
 	}
 	fmt.Println(total, "frames")
 }
 
-// A copy of a capture with a comment on some of its packets.
+// Copy a capture and add a comment to some of its packets.
 func ExampleWriter() {
 	r, err := capture.Open("tap.pcap", capture.Options{})
 	if err != nil {
@@ -103,7 +103,7 @@ func ExampleWriter() {
 	}
 }
 
-// A file that is still being written, across rotations, until ctx is done.
+// Follow a file that is still being written, across rotations, until ctx is done.
 func ExampleFollow() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -114,7 +114,7 @@ func ExampleFollow() {
 			return
 		}
 		frames, err := count(r)
-		_ = r.Close() // only read from
+		_ = r.Close() // read-only
 		fmt.Println(frames, "frames")
 		if !errors.Is(err, io.EOF) {
 			fmt.Println(err)

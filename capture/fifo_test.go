@@ -13,15 +13,15 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestCloseWakesNamedPipe closes a reader that waits for a writer which stays
-// silent: how a command that reads a pipe is stopped.
+// TestCloseWakesNamedPipe closes a reader that waits for a silent writer, as when a command that
+// reads a pipe is stopped.
 func TestCloseWakesNamedPipe(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, err := os.OpenFile(path, os.O_RDWR, 0) // both ways, so that opening does not wait
+	w, err := os.OpenFile(path, os.O_RDWR, 0) // read and write, so that opening does not block
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,25 +10,22 @@ import (
 	"time"
 )
 
-// Follow opens the capture at path like [Open] and waits at its end for more,
-// looking every Options.Poll, until ctx is done or the file has been rotated.
-// It also waits for the file header of a file that is still empty. The file has
-// to exist. Inputs other than regular files wait by themselves, so they are
-// opened as Open does, and only Close ends their waiting.
+// Follow opens the capture at path like [Open] and waits for more data at its end, polling every
+// Options.Poll, until ctx is done or the file has been rotated. It also waits for the file header
+// of an empty file. The file must exist. Inputs other than regular files block by themselves, so
+// they are opened as with Open, and only Close ends the wait.
 //
-// The reader then ends in one of three ways:
+// The reader ends in one of three ways:
 //
-//   - ctx is done: io.EOF from ReadBatch, also where a record is still being
-//     written, or ctx's error from Follow itself.
-//   - Another file has taken the path's place, by rename or after removal, and
-//     the followed one has been read to its end: io.EOF while ctx is alive.
-//     [Rotation] goes on with the successor.
-//   - The file has shrunk or was written anew in place: an error that wraps
-//     ErrShrunk.
+//   - ctx is done: io.EOF from ReadBatch, even in the middle of a record, or ctx's error from
+//     Follow itself.
+//   - Another file has taken the path's place, by rename or after removal, and the followed one has
+//     been read to its end: io.EOF while ctx is alive. [Rotation] continues with the successor.
+//   - The file has shrunk or was rewritten in place: an error that wraps ErrShrunk.
 //
-// A compressed file is an error that wraps ErrCompressed. Size is -1 while a
-// regular file is followed. Close from another goroutine does not end the waiting
-// of a regular file promptly; ctx does.
+// A compressed file is an error that wraps ErrCompressed. Size is -1 while a regular file is
+// followed. Close from another goroutine does not promptly end the wait for a regular file; ctx
+// does.
 func Follow(ctx context.Context, path string, opts Options) (*Reader, error) {
 	if path == "-" {
 		return Open(path, opts)
@@ -40,7 +37,7 @@ func Follow(ctx context.Context, path string, opts Options) (*Reader, error) {
 	if size < 0 {
 		r, err := NewReader(f, path, opts)
 		if err != nil {
-			_ = f.Close() // nothing was written: the error to report is the reader's
+			_ = f.Close() // read-only: the reader's error matters
 			return nil, err
 		}
 		r.closer = f
@@ -48,14 +45,14 @@ func Follow(ctx context.Context, path string, opts Options) (*Reader, error) {
 	}
 	replaced := func(own os.FileInfo) bool {
 		there, err := os.Stat(path)
-		// A path without a file is a rotation that has not got its new file yet,
-		// and until then the writer may go on with the old one.
+		// If the path has no file, a rotation has not created its new file yet, and the writer may
+		// still write to the old one.
 		return err == nil && !os.SameFile(own, there)
 	}
 	return follow(ctx, f, path, opts, replaced)
 }
 
-// follow follows a regular file, which it closes on error.
+// follow follows a regular file. It closes the file on error.
 func follow(ctx context.Context, f *os.File, path string, opts Options, rotated func(os.FileInfo) bool) (*Reader, error) {
 	src := &follower{ctx: ctx, file: f, rotated: rotated, poll: opts.withDefaults().Poll}
 	r, err := newReader(src, path, opts, false)
@@ -64,7 +61,7 @@ func follow(ctx context.Context, f *os.File, path string, opts Options, rotated 
 		if errors.As(err, &format) && len(format.First) == 4 && compressionOf(format.First) != uncompressed {
 			err = fmt.Errorf("follow capture %q: %w", path, ErrCompressed)
 		}
-		_ = f.Close() // nothing was written: the error to report is the reader's
+		_ = f.Close() // read-only: the reader's error matters
 		if ctx.Err() != nil {
 			err = fmt.Errorf("follow capture %q: wait for the file header: %w", path, ctx.Err())
 		}
@@ -74,28 +71,26 @@ func follow(ctx context.Context, f *os.File, path string, opts Options, rotated 
 	return r, nil
 }
 
-// ErrShrunk is wrapped by the error for a followed file that has become shorter
-// than what was read of it: it was truncated or written anew in place, and where
-// its records start is lost.
+// ErrShrunk is wrapped by the error for a followed file that became shorter than the part already
+// read: it was truncated or rewritten in place, and the positions of its records are lost.
 var ErrShrunk = errors.New("the file has shrunk while it was followed; follow it again to read it from its start")
 
-// followerHead is how much of a followed file's beginning tells it from one that
-// was written anew in its place, bytes. It reaches the time of the first packet.
+// followerHead is the number of bytes at the start of a followed file that are compared to detect
+// that it was rewritten in place. They include the time of the first packet.
 const followerHead = 4 << 10
 
-// follower reads a file that grows.
+// follower reads a growing file.
 type follower struct {
-	ctx     context.Context // the life of the reader: io.Reader has no other way to be told
+	ctx     context.Context // lifetime of the reader, since io.Reader takes no context
 	file    *os.File
-	rotated func(own os.FileInfo) bool // its end is final
+	rotated func(own os.FileInfo) bool // reports that its end is final
 	poll    time.Duration
 	read    int64  // bytes so far
 	last    bool   // the file has been rotated
-	head    []byte // the first of the bytes
+	head    []byte // first bytes of the file
 }
 
-// Read implements io.Reader: it returns what there is, and waits only where
-// there is nothing.
+// Read implements io.Reader: it returns the available bytes and waits only if there are none.
 func (f *follower) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -105,10 +100,10 @@ func (f *follower) Read(p []byte) (int, error) {
 		n, err := f.file.Read(p)
 		if n > 0 {
 			if f.rewritten() {
-				return 0, ErrShrunk // what was read is of the new content
+				return 0, ErrShrunk // these bytes belong to the new content
 			}
 			f.take(p[:n])
-			return n, nil // an error comes again
+			return n, nil // an error occurs again
 		}
 		if !errors.Is(err, io.EOF) || f.last || f.ctx.Err() != nil {
 			return 0, err
@@ -117,7 +112,7 @@ func (f *follower) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		if f.last {
-			continue // what was written until the rotation
+			continue // read the bytes written before the rotation
 		}
 		if timer == nil {
 			timer = time.NewTimer(f.poll)
@@ -133,7 +128,7 @@ func (f *follower) Read(p []byte) (int, error) {
 	}
 }
 
-// take counts what was read and keeps the first of it.
+// take counts the bytes read and keeps the first ones.
 func (f *follower) take(p []byte) {
 	f.read += int64(len(p))
 	if room := followerHead - len(f.head); room > 0 {
@@ -141,15 +136,15 @@ func (f *follower) take(p []byte) {
 	}
 }
 
-// rewritten reports whether the file begins otherwise than it did: it was written
-// anew in place and has outgrown what was read of it.
+// rewritten reports whether the start of the file has changed: it was rewritten in place and has
+// grown beyond the part already read.
 func (f *follower) rewritten() bool {
 	now := make([]byte, len(f.head))
 	_, err := f.file.ReadAt(now, 0)
 	return err != nil || !bytes.Equal(now, f.head)
 }
 
-// look finds out whether more is to be expected of the file.
+// look checks whether more data can be expected.
 func (f *follower) look() error {
 	own, err := f.file.Stat()
 	if err != nil {

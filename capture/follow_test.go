@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// growing is a capture file that a test writes while it is followed.
+// growing is a capture file that the test writes while it is followed.
 type growing struct {
 	t    *testing.T
 	path string
@@ -44,7 +44,7 @@ func (g *growing) write(p []byte) {
 	}
 }
 
-// follow reads everything in a goroutine; what arrives goes to the channel.
+// follow reads the file in a goroutine and sends its frames to the channel.
 func (g *growing) follow(ctx context.Context) (frames chan string, end chan error) {
 	frames, end = make(chan string, 1000), make(chan error, 1)
 	go func() {
@@ -63,7 +63,7 @@ func (g *growing) follow(ctx context.Context) (frames chan string, end chan erro
 		if r.Size() != -1 {
 			err = errors.New("a followed file has a size")
 		}
-		_ = r.Close() // only read from
+		_ = r.Close() // read-only
 		end <- err
 	}()
 	return frames, end
@@ -77,7 +77,7 @@ func drained(c chan string) []string {
 	return got
 }
 
-// pieces is a file header and two records, the second in two halves.
+// pieces returns a file header and two records, the second in two halves.
 func pieces() (head, first, half, rest []byte) {
 	le := binary.LittleEndian
 	p := newPcap(le, magicNanos, 0, 1)
@@ -87,8 +87,8 @@ func pieces() (head, first, half, rest []byte) {
 	return p.buf[:n], p.buf[n:record], p.buf[record : record+18], p.buf[record+18:]
 }
 
-// TestFollowGrowingFile writes a file bit by bit, from nothing on: frames come
-// within one poll of being complete, and stopping is a clean end.
+// TestFollowGrowingFile writes a file piece by piece, starting empty: frames must arrive within one
+// poll after they are complete, and stopping must end cleanly.
 func TestFollowGrowingFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGrowing(t)
@@ -135,8 +135,8 @@ func TestFollowStopsBeforeHeader(t *testing.T) {
 	})
 }
 
-// TestFollowRotation renames the file away: what was written to it until its
-// successor exists is read, then the reader ends.
+// TestFollowRotation renames the file: the reader must read everything written to it until its
+// successor exists, then end.
 func TestFollowRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGrowing(t)
@@ -174,8 +174,8 @@ func TestFollowRotation(t *testing.T) {
 	})
 }
 
-// TestFollowOutgrown writes the file anew in place, beyond what was read of it,
-// between two looks: nothing of the new content is taken for the old one's.
+// TestFollowOutgrown rewrites the file in place between two polls, beyond the part already read:
+// none of the new content may count as the old file's.
 func TestFollowOutgrown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGrowing(t)

@@ -7,33 +7,32 @@ import (
 	"time"
 )
 
-// BatchSize is the number of frames that one Batch holds at most: large enough
-// to spread the cost of a call, small enough for the batch to stay in cache.
+// BatchSize is the maximum number of frames in a Batch: large enough to spread the cost of a call,
+// small enough to keep the batch in cache.
 const BatchSize = 256
 
-// Frame is one captured frame. Data is owned by the reader and valid until the
-// next call of ReadBatch. So is the memory behind it, up to its capacity: nothing may be appended.
+// Frame is one captured frame. The reader owns Data, which is valid until the next call of
+// ReadBatch. It also owns the memory behind it up to its capacity: callers must not append.
 type Frame struct {
 	Data      []byte // captured bytes
 	TimeNS    int64  // Unix time in ns, saturated at the range of int64; 0 with NoTime
-	WireLen   uint32 // original length on the wire, bytes, with a tag that was stripped
+	WireLen   uint32 // original length on the wire in bytes, including a stripped tag
 	Interface uint32 // index into Interfaces()
 	NoTime    bool   // simple packet block: no timestamp
-	// TPID and TCI are the outermost tag that a live tap's network card or kernel took
-	// out of the frame: Data goes on behind it, from offset 12. TPID 0 is none.
+	// TPID and TCI are the outermost tag, if a live tap's network card or kernel stripped it from
+	// the frame; its place in Data was offset 12. TPID 0 means no stripped tag.
 	TPID, TCI uint16
 	Packet    uint64 // counts from 1 in the file (in the chunk with OpenChunk); only packet blocks count
 	Offset    int64  // byte offset of the record in the file (in the inflated stream of a compressed file)
 }
 
-// strippedLen is the length of a stripped tag, and tagOffset where it was.
+// strippedLen is the length of a stripped tag, tagOffset its original offset.
 const (
 	strippedLen = 4
 	tagOffset   = 12
 )
 
-// Append appends the captured bytes as they were on the wire: with the tag that was
-// stripped off the frame, if any.
+// Append appends the captured bytes as they were on the wire, including a stripped tag.
 func (f *Frame) Append(b []byte) []byte {
 	if f.TPID == 0 || len(f.Data) < tagOffset {
 		return append(b, f.Data...)
@@ -44,33 +43,32 @@ func (f *Frame) Append(b []byte) []byte {
 	return append(b, f.Data[tagOffset:]...)
 }
 
-// Batch is a caller-owned set of frames that ReadBatch fills. It is meant to be
-// kept and reused: Frames[:N] is valid, the rest is left over from before.
+// Batch is a caller-owned set of frames that ReadBatch fills. Callers should reuse it: Frames[:N]
+// is valid, the rest is left over from earlier calls.
 type Batch struct {
 	Frames [BatchSize]Frame
 	N      int
 }
 
-// Interface describes where frames of one interface were captured. A classic
-// pcap file has exactly one, without a name.
+// Interface describes a capture interface. A classic pcap file has exactly one, without a name.
 type Interface struct {
-	Section     uint32   // of the pcapng file, from 0: interfaces of an earlier section than a packet's have no more packets
+	Section     uint32   // number in the pcapng file, from 0: interfaces of sections before a packet's section have no more packets
 	Name        string   // if_name, at most 256 bytes of valid UTF-8; empty when unknown
-	Description string   // if_description, bounded like Name
+	Description string   // if_description, with the same limits as Name
 	Link        LinkType // link-layer header type of the interface's frames
-	SnapLen     uint32   // most bytes captured of a frame; 0 is no limit
+	SnapLen     uint32   // maximum number of captured bytes per frame; 0: unlimited
 
-	// NanosPerTick is the resolution of the recorded timestamps in ns. It says
-	// how precise times are; Frame.TimeNS is computed exactly, not from it.
+	// NanosPerTick is the resolution of the recorded timestamps in ns. It is the precision of
+	// times; Frame.TimeNS is computed exactly, not from it.
 	NanosPerTick float64
-	// OffsetSeconds (if_tsoffset) is already contained in Frame.TimeNS.
+	// OffsetSeconds (if_tsoffset) is already included in Frame.TimeNS.
 	OffsetSeconds int64
 }
 
-// Counters are the totals of one Reader since it was opened.
+// Counters holds the totals of one Reader since it was opened.
 type Counters struct {
 	Packets        uint64 // frames delivered
-	SkippedBlocks  uint64 // pcapng blocks that hold no packet: statistics, names, custom, unknown
+	SkippedBlocks  uint64 // pcapng blocks without a packet: statistics, names, custom, unknown
 	SaturatedTimes uint64 // timestamps beyond the range of int64 ns (before 1678, after 2262)
 }
 
@@ -84,57 +82,51 @@ const (
 	DefaultMaxOpen       = 256
 )
 
-// Options bound a Reader. The zero value takes every default.
+// Options bound a Reader. Zero values take the defaults.
 type Options struct {
-	// MaxFrame is the largest captured length accepted, in bytes. A larger
-	// packet is a LimitError. Default 256 KiB, the largest snapshot length that
-	// common capture tools use; at most 1 GiB.
+	// MaxFrame is the largest accepted captured length in bytes. A larger packet is a LimitError.
+	// Default 256 KiB, the largest snapshot length of common capture tools; at most 1 GiB.
 	MaxFrame int
-	// ReadBuffer is the size of the read buffer in bytes. It grows to hold a
-	// record that does not fit, never past MaxFrame and 128 KiB for options.
-	// Default 256 KiB.
+	// ReadBuffer is the size of the read buffer in bytes. It grows to hold a larger record, up to
+	// MaxFrame plus 128 KiB for options. Default 256 KiB.
 	ReadBuffer int
-	// MaxInterfaces bounds the interfaces of all sections of a pcapng file.
-	// Default 65536.
+	// MaxInterfaces bounds the interfaces of all sections of a pcapng file. Default 65536.
 	MaxInterfaces int
-	// MaxInflation is how many bytes one compressed byte of a gzip or zstd file
-	// may expand to, beyond the first 64 MiB; more is a LimitError. Default
-	// 1100, slightly more than gzip can do: a zstd stream can expand 30 times
-	// further. At most 1,048,576.
+	// MaxInflation is the maximum number of bytes to which one compressed byte of a gzip or zstd
+	// file may expand, beyond the first 64 MiB; more is a LimitError. Default 1100, slightly more
+	// than gzip's maximum; a zstd stream can expand 30 times further. At most 1,048,576.
 	MaxInflation int
-	// MaxInflated is how many bytes a gzip or zstd file may expand to; more is a
-	// LimitError. Default 0: only MaxInflation limits it, since reading takes
-	// the same memory whatever a file expands to.
+	// MaxInflated is the maximum inflated size of a gzip or zstd file in bytes; more is a
+	// LimitError. Default 0: only MaxInflation limits it, since reading takes the same memory
+	// whatever the size.
 	MaxInflated int64
-	// Resume makes the reader of a classic pcap file go on behind a record that
-	// cannot be read: where a run of at least 16 records and 64 KiB, each with a
-	// plausible header that leads to the next, proves that a record starts, or at
-	// the next boundary of [Chunks] with a size of Resume bytes, whichever comes
-	// first. What lies between is left out: see [Reader.Damage]. Frames are
-	// numbered as if it had not been there. Behind the last such place reading
-	// ends with the error, as it does with 0, the default, and for all other
-	// inputs: descriptions that the rest of a pcapng file needs may be lost in it,
-	// and what is compressed cannot be entered in the middle. A negative value
-	// does without the boundaries of Chunks.
+	// Resume makes the reader of a classic pcap file resume after an unreadable record. It resumes
+	// at the first run of at least 16 records and 64 KiB in which each record has a plausible
+	// header that leads to the next, or at the next boundary of [Chunks] with a size of Resume
+	// bytes, whichever comes first. It skips the bytes in between (see [Reader.Damage]) and numbers
+	// frames as if they had not existed. After the last such place, reading ends with the error, as
+	// it does with 0, the default, and for all other inputs: damage may destroy descriptions that
+	// the rest of a pcapng file needs, and reading cannot start in the middle of compressed data. A
+	// negative value disables the boundaries of Chunks.
 	Resume int64
-	// Poll is how often [Follow] looks for more at the end of a file. Default
-	// 200 ms; at least 1 ms.
+	// Poll is the interval at which [Follow] looks for more data at the end of a file. Default 200
+	// ms; at least 1 ms.
 	Poll time.Duration
-	// MaxOpen is how many files [MergeFiles] has open at a time, and so what
-	// merging takes in memory: a read buffer and a Batch each, and the window of
-	// those compressed with zstd. Default 256.
+	// MaxOpen is the maximum number of files that [MergeFiles] opens at a time. It bounds the
+	// memory for merging: a read buffer and a Batch per file, and the window of each zstd stream.
+	// Default 256.
 	MaxOpen int
 }
 
 const (
-	// packetOverhead is what a packet block may hold beside the captured bytes:
-	// its fixed fields and options. One option is at most 64 KiB.
+	// packetOverhead is the maximum size of a packet block without its captured bytes: fixed fields
+	// and options. One option is at most 64 KiB.
 	packetOverhead = 128 << 10
 	// largestMaxFrame keeps every sum of lengths far from overflow.
 	largestMaxFrame = 1 << 30
 	// minReadBuffer keeps the fixed part of every header inside the buffer.
 	minReadBuffer = 4 << 10
-	// largestMaxInflation leaves only MaxInflated.
+	// largestMaxInflation leaves MaxInflated as the only limit.
 	largestMaxInflation = 1 << 20
 	minPoll             = time.Millisecond
 )
@@ -165,28 +157,27 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// maxRecord is the largest record or packet block that is ever held in memory.
+// maxRecord returns the size of the largest record or packet block held in memory.
 func (o Options) maxRecord() int { return o.MaxFrame + packetOverhead }
 
-// LinkType is a link-layer header type, the registered LINKTYPE_ number of
-// draft-ietf-opsawg-pcaplinktype. The FCS bits that share the field in classic
-// pcap are masked off.
+// LinkType is a link-layer header type: the registered LINKTYPE_ number of
+// draft-ietf-opsawg-pcaplinktype. The FCS bits that share the field in classic pcap are masked off.
 type LinkType uint16
 
 // Link types that start with, or stand for, an Ethernet header.
 const (
 	// LinkEthernet is LINKTYPE_ETHERNET: frames start with the destination MAC.
 	LinkEthernet LinkType = 1
-	// LinkSLL is LINKTYPE_LINUX_SLL: a 16-byte cooked header that ends with the
-	// EtherType, as captures of Linux' "any" interface have it.
+	// LinkSLL is LINKTYPE_LINUX_SLL: a 16-byte cooked header that ends with the EtherType, as in
+	// captures of Linux' "any" interface.
 	LinkSLL LinkType = 113
 	// LinkSLL2 is LINKTYPE_LINUX_SLL2: a 20-byte cooked header that starts with
 	// the EtherType.
 	LinkSLL2 LinkType = 276
 )
 
-// Numbered returns the usual name of a link type with its number, as messages that refuse
-// one name it: raw IP (link type 101).
+// Numbered returns the usual name of a link type with its number, for error messages: raw IP (link
+// type 101).
 func (l LinkType) Numbered() string {
 	if name := l.name(); name != "" {
 		return fmt.Sprintf("%s (link type %d)", name, l)
@@ -194,8 +185,7 @@ func (l LinkType) Numbered() string {
 	return l.String()
 }
 
-// String returns the usual name of a link type, and its number where this
-// package has no name for it.
+// String returns the usual name of a link type, or its number if this package has no name for it.
 func (l LinkType) String() string {
 	if name := l.name(); name != "" {
 		return name
@@ -203,7 +193,7 @@ func (l LinkType) String() string {
 	return "link type " + strconv.Itoa(int(l))
 }
 
-// name knows what turns up in captures of hosts and switches.
+// name returns the names of link types that occur in captures of hosts and switches.
 func (l LinkType) name() string {
 	switch l {
 	case 0:

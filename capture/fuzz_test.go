@@ -12,8 +12,8 @@ import (
 	"testing/iotest"
 )
 
-// FuzzReader feeds anything to the reader. Whatever it delivers has to lie in
-// the input, within the limits, and not depend on how the input arrives.
+// FuzzReader passes arbitrary input to the reader. Delivered frames must lie in the input, be
+// within the limits, and not depend on how the input is split.
 func FuzzReader(f *testing.F) {
 	for _, data := range cutSamples() {
 		f.Add(data)
@@ -53,7 +53,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// checkInside tests that frames are bytes of the file, in its order.
+// checkInside checks that frames are bytes of the file, in its order.
 func checkInside(t *testing.T, file []byte, got []packet) {
 	t.Helper()
 	end := int64(0)
@@ -69,8 +69,8 @@ func checkInside(t *testing.T, file []byte, got []packet) {
 	}
 }
 
-// FuzzChunks splits anything at any size: what the chunks yield is what the
-// whole file does, or the boundary error that sends the caller back to it.
+// FuzzChunks splits arbitrary input at any size: the chunks must give the same packets as the whole
+// file, or the boundary error that requires reading it as a whole.
 func FuzzChunks(f *testing.F) {
 	for _, data := range cutSamples() {
 		f.Add(data, int64(40))

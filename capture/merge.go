@@ -6,38 +6,35 @@ import (
 	"math"
 )
 
-// Merger hands out the frames of several readers in the order of their times.
-// It serves pacing only: clocks of different taps differ, so the order of two
-// frames of different readers says nothing about which came first. Within one
-// reader the order of the file is kept, even where its times run backwards.
+// Merger returns the frames of several readers in time order. It is only for pacing: taps have
+// different clocks, so the order of two frames of different readers does not show which came first.
+// Within one reader the order of the file is kept, even if its times run backwards.
 //
-// A frame without time follows the frame before it. A Merger is not safe for
-// concurrent use; memory is one Batch per reader that has not ended, and one
-// Reader per file that is open.
+// A frame without time follows the frame before it. A Merger is not safe for concurrent use. It
+// holds one Batch per reader that has not ended, and one Reader per open file.
 type Merger struct {
 	inputs   []input
-	heap     []int // indices into inputs, the next frame's at 0
-	failed   []int // inputs whose error is still to be reported
-	ended    []int // inputs whose end is still to be reported
-	last     int   // input of the frame handed out last; -1 for none
+	heap     []int // indexes into inputs, the next frame's at 0
+	failed   []int // inputs whose error is not reported yet
+	ended    []int // inputs whose end is not reported yet
+	last     int   // input of the last frame returned; -1 if there is none
 	begun    bool
-	pending  []start // files that are opened when their time comes, in that order
+	pending  []start // files to open when their time comes, in time order
 	opts     Options // of those files
-	open     int     // how many of them are
+	open     int     // number of open files
 	deferred int
 }
 
 type input struct {
 	reader *Reader
 	owned  bool   // the merger opened the reader and closes it
-	batch  *Batch // nil before the first and after the last
+	batch  *Batch // nil before the first batch and after the last
 	pos    int    // next frame in batch
 	time   int64  // of the frame at pos
 	err    error
 }
 
-// NewMerger merges readers. It does not read yet and does not take over their
-// closing.
+// NewMerger merges readers. It does not read yet, and the caller still has to close the readers.
 func NewMerger(readers ...*Reader) *Merger {
 	m := &Merger{inputs: make([]input, len(readers)), last: -1}
 	for i, r := range readers {
@@ -46,22 +43,20 @@ func NewMerger(readers ...*Reader) *Merger {
 	return m
 }
 
-// MergeFiles merges the captures of [Files] or any others. Each is looked into
-// at once and opened when the time of its first packet has come, so that of a
-// directory of rotated files about one per tap is open at a time; pipes and
-// standard input are read from the start. What cannot be opened, or is no
-// capture, is reported by Next, before any frame. Close the Merger to close what
-// is open.
+// MergeFiles merges the captures of [Files] or any others. It examines each file at once and opens
+// it when the time of its first packet comes, so that about one file per tap of a directory of
+// rotated files is open at a time. It reads pipes and standard input from the start. Next reports
+// files that cannot be opened or are no captures, before any frame. Close the Merger to close its
+// open files.
 //
-// Where more than Options.MaxOpen files overlap in time, the others wait for one
-// of them to end: their first frames then come later than their time. Deferred
-// counts them.
+// If more than Options.MaxOpen files overlap in time, the others wait until one ends, and their
+// first frames come later than their time. Deferred counts them.
 func MergeFiles(paths []string, opts Options) *Merger {
 	pending := make([]start, len(paths))
 	var b Batch
 	for i, path := range paths {
 		time, err := firstTime(path, &b)
-		if err != nil { // opening it says why
+		if err != nil { // the error is reported on opening
 			time = math.MinInt64
 		}
 		pending[i] = start{path: path, index: i, time: time}
@@ -70,12 +65,12 @@ func MergeFiles(paths []string, opts Options) *Merger {
 	return &Merger{inputs: make([]input, len(paths)), last: -1, pending: pending, opts: opts.withDefaults()}
 }
 
-// Deferred is how many files had to wait, so far, since Options.MaxOpen were
-// open when their time came.
+// Deferred returns the number of files so far that had to wait because Options.MaxOpen files were
+// open when they were due.
 func (m *Merger) Deferred() int { return m.deferred }
 
-// Ended returns an input that has ended, with or without an error, after its last
-// frame was handed out; each one once. ok is false while there is none.
+// Ended returns an input that has ended, with or without an error, after its last frame was
+// returned; each input once. ok is false if there is none.
 func (m *Merger) Ended() (reader int, ok bool) {
 	n := len(m.ended)
 	if n == 0 {
@@ -86,13 +81,12 @@ func (m *Merger) Ended() (reader int, ok bool) {
 	return reader, true
 }
 
-// Reader returns the reader of input i, for its Interfaces and Counters. Of
-// MergeFiles it is nil until the file is opened, and stays what it was after its
-// end.
+// Reader returns the reader of input i, for its Interfaces and Counters. With MergeFiles it is nil
+// until the file is opened, and remains available after the end.
 func (m *Merger) Reader(i int) *Reader { return m.inputs[i].reader }
 
-// Close closes the files that MergeFiles opened and that have not ended; the
-// readers of NewMerger are the caller's. After it, Next returns io.EOF.
+// Close closes the files that MergeFiles opened and that have not ended. The readers of NewMerger
+// belong to the caller. After it, Next returns io.EOF.
 func (m *Merger) Close() error {
 	var err error
 	for i := range m.inputs {
@@ -103,7 +97,7 @@ func (m *Merger) Close() error {
 	return err
 }
 
-// close lets go of what an input needs while it is read.
+// close releases the resources for reading an input.
 func (m *Merger) close(i int) error {
 	in := &m.inputs[i]
 	in.batch = nil
@@ -116,13 +110,13 @@ func (m *Merger) close(i int) error {
 	return in.reader.Close()
 }
 
-// Next returns the next frame and the index of its reader in NewMerger, or of
-// its file in MergeFiles. The frame and its Data are valid until the next call.
-// It waits until every reader has a frame or has ended.
+// Next returns the next frame and the index of its reader in NewMerger, or of its file in
+// MergeFiles. The frame and its Data are valid until the next call. Next waits until every reader
+// has a frame or has ended.
 //
-// A reader that fails is reported once, as its index and error with a nil
-// frame; the caller may go on, the others continue. When all have ended, Next
-// returns io.EOF with index -1, and from then on the same.
+// A failed reader is reported once, by its index and error with a nil frame; the caller may
+// continue with the others. When all have ended, Next returns io.EOF with index -1, now and on
+// later calls.
 func (m *Merger) Next() (frame *Frame, reader int, err error) {
 	m.prepare()
 	if n := len(m.failed); n > 0 {
@@ -138,8 +132,8 @@ func (m *Merger) Next() (frame *Frame, reader int, err error) {
 	return &in.batch.Frames[in.pos], m.last, nil
 }
 
-// prepare makes the top of the heap the next frame. The frame handed out last
-// is left only now, since the next batch overwrites it.
+// prepare moves the next frame to the top of the heap. It leaves the last returned frame only now,
+// since the next batch overwrites it.
 func (m *Merger) prepare() {
 	if !m.begun {
 		m.begun = true
@@ -171,8 +165,8 @@ func (m *Merger) prepare() {
 	m.admit()
 }
 
-// admit takes in the files whose first packet is due. It stays due while others
-// with earlier times are taken in: pending is sorted.
+// admit opens the files whose first packet is due. Opening earlier ones does not change that:
+// pending is sorted.
 func (m *Merger) admit() {
 	for len(m.pending) > 0 && (len(m.heap) == 0 || m.pending[0].time <= m.inputs[m.heap[0]].time) {
 		next := &m.pending[0]
@@ -222,14 +216,14 @@ func (m *Merger) load(i int) bool {
 	return true
 }
 
-// stamp takes the time of the next frame; a frame without one keeps the last.
+// stamp sets the input's time to that of the next frame; a frame without time keeps the last one.
 func (in *input) stamp() {
 	if f := &in.batch.Frames[in.pos]; !f.NoTime {
 		in.time = f.TimeNS
 	}
 }
 
-// before orders equal times by reader, so that the result is reproducible.
+// before orders equal times by reader, for reproducible results.
 func (m *Merger) before(a, b int) bool {
 	ta, tb := m.inputs[a].time, m.inputs[b].time
 	return ta < tb || ta == tb && a < b

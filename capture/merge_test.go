@@ -24,7 +24,7 @@ func pcapAt(t *testing.T, cut int, secs ...uint32) *Reader {
 	return r
 }
 
-// merged renders what a merger hands out: reader@seconds, or reader!error.
+// merged formats a merger's results: reader@seconds, or reader!error.
 func merged(t *testing.T, m *Merger) []string {
 	t.Helper()
 	var got []string
@@ -62,7 +62,7 @@ func TestMerger(t *testing.T) {
 		}
 		return r
 	}
-	// Times before 1970 show that a frame without time is not one of time 0.
+	// Times before 1970 distinguish a frame without time from one with time 0.
 	early := func(secs ...uint64) *Reader {
 		n := (&ngBytes{}).section(binary.LittleEndian)
 		n.iface(1, 0, n.option(optOffset, binary.LittleEndian.AppendUint64(nil, ^uint64(9))))
@@ -100,8 +100,8 @@ func TestMerger(t *testing.T) {
 	}
 }
 
-// TestMergerKeepsFrames reads across many batches: a frame must stay as it is
-// until the next call even when it is the last of its batch.
+// TestMergerKeepsFrames reads across many batches: a frame must not change until the next call,
+// even if it is the last of its batch.
 func TestMergerKeepsFrames(t *testing.T) {
 	var readers []*Reader
 	for k := range 3 {

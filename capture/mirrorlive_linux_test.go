@@ -10,7 +10,7 @@ import (
 	"github.com/csigscope/csigscope/capture/livetest"
 )
 
-// sendTo sends a packet over UDP, or over GRE to port 0.
+// sendTo sends a packet over UDP, or over GRE if the port is 0.
 func sendTo(t *testing.T, to string, packet []byte) {
 	t.Helper()
 	at := netip.MustParseAddrPort(to)
@@ -31,7 +31,7 @@ func sendTo(t *testing.T, to string, packet []byte) {
 	}
 }
 
-// TestMirrorSocketCountsDrops reads nothing while packets come.
+// TestMirrorSocketCountsDrops does not read while packets arrive.
 func TestMirrorSocketCountsDrops(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
@@ -60,7 +60,7 @@ func TestMirrorSocketCountsDrops(t *testing.T) {
 		}
 	}
 	read()
-	sendTo(t, listen, make([]byte, 200)) // it brings the count
+	sendTo(t, listen, make([]byte, 200)) // carries the drop count
 	read()
 	if c := socket.Counters(); c.Dropped == 0 || c.Packets+c.Dropped != sent+1 {
 		t.Errorf("%+v, want %d in all", c, sent+1)

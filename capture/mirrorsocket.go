@@ -14,20 +14,19 @@ const (
 	largestMirrorFrame = 65535
 )
 
-// MirrorSocketConfig says which packets a MirrorSocket receives.
+// MirrorSocketConfig configures the packets that a MirrorSocket receives.
 type MirrorSocketConfig struct {
-	// Listen is the address that switches send to. With a port, the socket is one of
-	// UDP, for VXLAN and TZSP; with port 0, it receives GRE (IP protocol 47), for ERSPAN
-	// and GRE-TAP, which needs CAP_NET_RAW. Each of several sockets of GRE gets all
-	// packets, of several on one port only one does: what switches send to one port in
-	// several sessions comes to one socket.
+	// Listen is the address to which switches send. With a port, it is a UDP socket for VXLAN and
+	// TZSP. With port 0, it receives GRE (IP protocol 47) for ERSPAN and GRE-TAP, which needs
+	// CAP_NET_RAW. Every GRE socket gets all packets, but only one of several UDP sockets on a port
+	// does: sessions on one port must share a socket.
 	Listen netip.AddrPort
-	// Buffer is how many bytes may wait in the kernel. Default 64 MiB, of which the
-	// kernel gives less without CAP_NET_ADMIN (net.core.rmem_max).
+	// Buffer is the kernel's receive buffer in bytes. Default 64 MiB; without CAP_NET_ADMIN the
+	// kernel gives less (net.core.rmem_max).
 	Buffer int
-	// MaxFrame is how many bytes of a packet are kept. Default 9600, at most 65535.
+	// MaxFrame is the maximum number of bytes kept per packet. Default 9600, at most 65535.
 	MaxFrame int
-	// Wait is how long ReadBatch waits for a packet. Default 20 ms, 1 ms to 1 s.
+	// Wait is the maximum time that ReadBatch waits for a packet. Default 20 ms, 1 ms to 1 s.
 	Wait time.Duration
 }
 
@@ -57,14 +56,14 @@ func (c *MirrorSocketConfig) check() error {
 	return nil
 }
 
-// MirrorSocketCounters are the totals of a MirrorSocket.
+// MirrorSocketCounters holds the totals of a MirrorSocket.
 type MirrorSocketCounters struct {
 	Packets uint64 // delivered by ReadBatch
-	Dropped uint64 // for which the kernel's buffer had no room
+	Dropped uint64 // dropped because the kernel's buffer was full
 	Cut     uint64 // longer than MaxFrame
 }
 
-// NewMirrorSocket checks the configuration. Nothing is opened before Open.
+// NewMirrorSocket checks the configuration. Open opens the socket.
 func NewMirrorSocket(cfg MirrorSocketConfig) (*MirrorSocket, error) {
 	cfg.setDefaults()
 	if err := cfg.check(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Headers that the kernel takes off, and what they say comes next.
+// Headers that the kernel strips, and the protocols that they announce.
 const (
 	etherIPv4   = 0x0800
 	etherIPv6   = 0x86dd
@@ -24,18 +24,18 @@ const (
 	ipv4Head  = 20
 	ipv6Head  = 40
 	udpHeader = 8
-	// headroom is where the headers that the kernel took off are put back.
+	// headroom is the room for restoring the stripped headers.
 	headroom = etherHead + ipv6Head + udpHeader
 
 	nameLen    = unix.SizeofSockaddrInet6
-	controlLen = 64 // a time and a count
+	controlLen = 64 // room for a time and a drop count
 )
 
-// MirrorSocket receives the packets of mirror sessions that are sent to this host. The
-// kernel takes off the headers up to those of the session: frames have them back as far
-// as they are known, the addresses of Ethernet are 0.
+// MirrorSocket receives the packets of mirror sessions sent to this host. The kernel strips the
+// headers before the session's own; frames have them restored as far as they are known, with zero
+// Ethernet addresses.
 //
-// All but Counters belongs to one goroutine.
+// Counters is safe for concurrent use; all other methods belong to one goroutine.
 type MirrorSocket struct {
 	cfg    MirrorSocketConfig
 	fd     int
@@ -48,7 +48,7 @@ type MirrorSocket struct {
 	vectors  []unix.Iovec
 	names    [][nameLen]byte
 	controls [][controlLen]byte
-	memory   []byte // a slot for each packet
+	memory   []byte // one slot per packet
 	packets  uint64
 
 	delivered, dropped, cut atomic.Uint64
@@ -130,8 +130,8 @@ func (s *MirrorSocket) makeSlots() {
 	}
 }
 
-// ReadBatch fills b with the next packets and waits for them at most for Wait; without
-// any, b.N is 0 and the error is nil. Data is valid until the next call.
+// ReadBatch fills b with the next packets and waits for them for at most Wait. If there are none,
+// b.N is 0 and the error is nil. Data is valid until the next call.
 func (s *MirrorSocket) ReadBatch(b *Batch) error {
 	b.N = 0
 	if !s.opened {
@@ -163,14 +163,14 @@ func (s *MirrorSocket) ReadBatch(b *Batch) error {
 	return nil
 }
 
-// receive takes what waits, up to a batch.
+// receive receives the waiting packets, up to a batch.
 func (s *MirrorSocket) receive() (int, error) {
 	for i := range s.headers {
 		h := &s.headers[i].header
 		h.Namelen = nameLen
 		h.SetControllen(controlLen)
 	}
-	const flags = unix.MSG_DONTWAIT | unix.MSG_TRUNC // with the latter, lengths are those before cutting
+	const flags = unix.MSG_DONTWAIT | unix.MSG_TRUNC // with MSG_TRUNC, lengths are those before truncation
 	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(s.headers))), BatchSize, flags, 0, 0)
 	switch errno {
 	case 0:
@@ -181,7 +181,7 @@ func (s *MirrorSocket) receive() (int, error) {
 	return 0, errno
 }
 
-// frame makes packet i a frame, with the headers before it.
+// frame turns packet i into a frame with restored headers.
 func (s *MirrorSocket) frame(i int, f *Frame, now int64) {
 	slot := s.memory[i*(headroom+s.cfg.MaxFrame):][:headroom+s.cfg.MaxFrame]
 	length := int(s.headers[i].length)
@@ -196,9 +196,8 @@ func (s *MirrorSocket) frame(i int, f *Frame, now int64) {
 	}
 }
 
-// restoreHeaders writes the headers that end at the end of b, before a packet of that
-// length, and returns where they start. The IP header's length is left at 0, as before
-// segmentation offload.
+// restoreHeaders writes the headers of a packet of the given length at the end of b and returns
+// their start. The IP length field stays 0, as before segmentation offload.
 func (s *MirrorSocket) restoreHeaders(b []byte, source netip.Addr, length int) (at int) {
 	at = len(b)
 	protocol := uint8(protocolGRE)
@@ -211,7 +210,7 @@ func (s *MirrorSocket) restoreHeaders(b []byte, source netip.Addr, length int) (
 	}
 	etherType := uint16(etherIPv6)
 	switch {
-	case source.Is4() && s.gre: // the kernel leaves the header of IPv4 there
+	case source.Is4() && s.gre: // the kernel leaves the IPv4 header in place
 		etherType = etherIPv4
 	case source.Is4():
 		etherType = etherIPv4
@@ -235,7 +234,7 @@ func (s *MirrorSocket) restoreHeaders(b []byte, source netip.Addr, length int) (
 	return at
 }
 
-// source is the address that packet i came from.
+// source returns the source address of packet i.
 func (s *MirrorSocket) source(i int) netip.Addr {
 	name := &s.names[i]
 	if s.headers[i].header.Namelen < unix.SizeofSockaddrInet4 {
@@ -247,7 +246,7 @@ func (s *MirrorSocket) source(i int) netip.Addr {
 	return netip.AddrFrom16([16]byte(name[8:24])).Unmap()
 }
 
-// stamp is when the kernel received packet i, and takes over its count of losses.
+// stamp returns the kernel's receive time of packet i, and records the kernel's drop count.
 func (s *MirrorSocket) stamp(i int, now int64) int64 {
 	control := s.controls[i][:min(controlLen, int(s.headers[i].header.Controllen))]
 	for len(control) >= unix.SizeofCmsghdr {
@@ -270,20 +269,20 @@ func (s *MirrorSocket) stamp(i int, now int64) int64 {
 	return now
 }
 
-// QuietUntil is a time (Unix ns) before which no packet came that is yet to be
-// delivered, as of the last empty batch.
+// QuietUntil returns a time (Unix ns) as of the last empty batch: all packets received before it
+// have been delivered.
 func (s *MirrorSocket) QuietUntil() int64 { return s.quiet }
 
-// Ahead is 0: packets have the time of the system clock.
+// Ahead returns 0, since packets have the system clock's times.
 func (s *MirrorSocket) Ahead() int64 { return 0 }
 
-// Counters are the totals since Open. It is safe to call at any time. Losses are known
-// when the next packet comes.
+// Counters returns the totals since Open. It is safe for concurrent use. Drops become known with
+// the next packet.
 func (s *MirrorSocket) Counters() MirrorSocketCounters {
 	return MirrorSocketCounters{Packets: s.delivered.Load(), Dropped: s.dropped.Load(), Cut: s.cut.Load()}
 }
 
-// Close closes the socket. Closing twice is fine.
+// Close closes the socket. Further calls do nothing.
 func (s *MirrorSocket) Close() error {
 	if !s.opened {
 		return nil

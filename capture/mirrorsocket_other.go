@@ -2,7 +2,8 @@
 
 package capture
 
-// MirrorSocket receives the packets of mirror sessions; on Linux alone.
+// MirrorSocket receives the packets of mirror sessions on Linux. Here its methods fail or return
+// zero values.
 type MirrorSocket struct{ cfg MirrorSocketConfig }
 
 // Open fails.
@@ -11,13 +12,13 @@ func (s *MirrorSocket) Open() error { return errTapNeedsLinux }
 // ReadBatch fails.
 func (s *MirrorSocket) ReadBatch(*Batch) error { return errTapNeedsLinux }
 
-// QuietUntil is 0.
+// QuietUntil returns 0.
 func (s *MirrorSocket) QuietUntil() int64 { return 0 }
 
-// Ahead is 0: packets have the time of the system clock.
+// Ahead returns 0.
 func (s *MirrorSocket) Ahead() int64 { return 0 }
 
-// Counters are zero.
+// Counters returns zeros.
 func (s *MirrorSocket) Counters() MirrorSocketCounters { return MirrorSocketCounters{} }
 
 // Close does nothing.

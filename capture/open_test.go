@@ -98,7 +98,7 @@ func TestOpenFile(t *testing.T) {
 	}
 }
 
-// TestPipe reads a pipe: frames arrive before it ends, its size is unknown.
+// TestPipe reads a pipe: frames arrive before it ends, and its size is unknown.
 func TestPipe(t *testing.T) {
 	in, out, err := os.Pipe()
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/google/gopacket/pcapgo"
 )
 
-// packetSource is what pcapgo's readers have in common.
+// packetSource is the common interface of pcapgo's readers.
 type packetSource interface {
 	ReadPacketData() ([]byte, gopacket.CaptureInfo, error)
 }
 
-// sample is one packet for pcapgo's writers.
+// sample returns one packet for pcapgo's writers.
 func sample(rng *rand.Rand, interfaces int) (gopacket.CaptureInfo, []byte) {
 	data := make([]byte, rng.IntN(1600))
 	for i := range data {
@@ -31,7 +31,7 @@ func sample(rng *rand.Rand, interfaces int) (gopacket.CaptureInfo, []byte) {
 	}, data
 }
 
-// compare reads a file with both and expects the same packets.
+// compare reads a file with both readers and expects equal packets.
 func compare(t *testing.T, file []byte, oracle packetSource, count int) {
 	t.Helper()
 	_, got, err := readAll(t, file, Options{})

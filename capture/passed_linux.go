@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Passed is how many packets each network interface has received and sent since it was
-// made, whatever the filter of a tap lets pass, as the kernel's link statistics (struct
-// rtnl_link_stats64) say. It is safe for concurrent use.
+// Passed returns the number of packets that each network interface has received and sent since it
+// was created, whatever a tap's filter passes, from the kernel's link statistics (struct
+// rtnl_link_stats64). It is safe for concurrent use.
 func Passed() (map[string]uint64, error) {
 	table, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
 	if err != nil {

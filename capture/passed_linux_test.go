@@ -8,7 +8,7 @@ import (
 	"github.com/csigscope/csigscope/capture/livetest"
 )
 
-// TestPassed: packets are counted that no tap takes in.
+// TestPassed checks that packets are counted even if no tap captures them.
 func TestPassed(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
@@ -18,7 +18,7 @@ func TestPassed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A link that has just come up may lose the first ones.
+	// A link that has just come up may lose the first packets.
 	sender, sent := livetest.NewSender(t, livetest.SendEnd), uint64(0)
 	count := func(name string) uint64 {
 		after, err := capture.Passed()

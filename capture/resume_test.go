@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// damages change the file of TestResume from an offset on, where a record starts.
-// What they return is the last offset that they touch.
+// damages change the file of TestResume from an offset on, where a record starts. They return the
+// last changed offset.
 var damages = map[string]func(p []byte, at int) int{
 	"hole of zeros":       func(p []byte, at int) int { clear(p[at : at+50_000]); return at + 50_000 },
 	"hole in a record":    func(p []byte, at int) int { clear(p[at+10 : at+9000]); return at + 9000 },
@@ -34,7 +34,7 @@ func garbage(p []byte, at, n int) int {
 	return at + n
 }
 
-// records is a file of packets of random lengths, and where each starts.
+// records returns a file of packets of random lengths, and the start of each record.
 func records(n int) (p *pcapBytes, starts []int) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	p = newPcap(binary.LittleEndian, magicMicros, 65535, 1)
@@ -46,9 +46,9 @@ func records(n int) (p *pcapBytes, starts []int) {
 	return p, starts
 }
 
-// TestResume damages a file in its middle and reads it as a whole and in chunks:
-// what comes is what was written, all of it up to the damage and again soon behind
-// it, and the same at any number of readers.
+// TestResume damages a file in the middle and reads it whole and in chunks: every packet must be
+// genuine, all packets up to the damage and from shortly after it must be delivered, and the result
+// must not depend on the number of readers.
 func TestResume(t *testing.T) {
 	const size = 300_000
 	for name, damage := range damages {
@@ -81,7 +81,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// checkResumed holds what was read of a damaged file against what was written.
+// checkResumed compares the packets read from a damaged file with the written ones.
 func checkResumed(t *testing.T, got, want []packet, hit, last int) {
 	t.Helper()
 	sound := make(map[int64]packet, len(want))
@@ -114,7 +114,7 @@ func readResumed(t *testing.T, path string, opts Options) ([]packet, *DamageErro
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = r.Close() }() // only read from
+	defer func() { _ = r.Close() }() // read-only
 	return mustDrain(t, r), r.Damage()
 }
 
@@ -129,7 +129,7 @@ func readResumedChunks(t *testing.T, path string, list []Chunk, opts Options) (g
 			p.Packet = uint64(len(got)) + 1
 			got = append(got, p)
 		}
-		_ = r.Close() // only read from
+		_ = r.Close() // read-only
 		if d := r.Damage(); d != nil {
 			places, bytes = places+d.Places, bytes+d.Bytes
 		}
@@ -137,10 +137,10 @@ func readResumedChunks(t *testing.T, path string, list []Chunk, opts Options) (g
 	return got, places, bytes
 }
 
-// TestResumeGivesUp reads files whose rest proves nothing: they end with the error.
+// TestResumeGivesUp reads files whose rest has no valid run: they must end with the error.
 func TestResumeGivesUp(t *testing.T) {
 	p, starts := records(400)
-	hit := starts[len(starts)-30] // less than a run is left
+	hit := starts[len(starts)-30] // too few records for a run
 	garbage(p.buf, hit, 500)
 	section := cutSamples()["pcapng"]
 	block := slices.Repeat(section, 3)
@@ -161,18 +161,18 @@ func TestResumeGivesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := drain(t, r)
-		_ = r.Close() // only read from
+		_ = r.Close() // read-only
 		if len(got) == 0 || errors.Is(err, io.EOF) || !damaged(err) || r.Damage() != nil {
 			t.Errorf("%s: %d packets, error %v, damage %v", name, len(got), err, r.Damage())
 		}
 	}
 }
 
-// TestResumeIsBounded reads a large file of nothing but damage.
+// TestResumeIsBounded reads a large file that is all damage.
 func TestResumeIsBounded(t *testing.T) {
 	p, _ := records(20)
 	p.buf = append(p.buf, make([]byte, 8<<20)...)
-	header := []byte{1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0} // leads to itself, almost
+	header := []byte{1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0} // almost leads to itself
 	for at := len(p.buf) - 4<<20; at+17 < len(p.buf); at += 17 {
 		copy(p.buf[at:], header)
 		if at/17%1000 == 0 {
@@ -184,7 +184,7 @@ func TestResumeIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = r.Close() }() // only read from
+	defer func() { _ = r.Close() }() // read-only
 	if got, err := drain(t, r); len(got) < 20 || err == nil {
 		t.Errorf("%d packets, %v", len(got), err)
 	}

@@ -10,59 +10,56 @@ import (
 	"time"
 )
 
-// ErrCompressed is wrapped by the error for following a compressed file: where
-// its data end is known only once its writer has closed it.
+// ErrCompressed is wrapped by the error for following a compressed file, since the end of its data
+// is known only after its writer has closed it.
 var ErrCompressed = errors.New("is compressed, and a compressed file cannot be followed; " +
 	"read it when it is complete, or follow what is written before it is compressed")
 
-// ErrMissed is wrapped by errors that say that a rotated capture was not read in
-// full, though nothing in it is damaged.
+// ErrMissed is wrapped by errors about a rotated capture that was not read completely although it
+// is not damaged.
 var ErrMissed = errors.New("not followed to its end")
 
-// Rotation follows a capture program through the files that it rotates, one
-// [Reader] after the other: a file that is replaced under its name or written
-// anew in place, or a directory in which new files appear, as those of tcpdump
-// -C, -G and -W and of dumpcap -b.
+// Rotation follows a capture program through the files that it rotates, one [Reader] after another:
+// a file that is replaced under its name or rewritten in place, or a directory in which new files
+// appear, as with tcpdump -C, -G and -W and dumpcap -b.
 //
-// Of a directory, the captures that are there are read first, the earliest first.
-// A capture is left when all of it has been read and another one holds a packet,
-// for programs finish a file before they begin the next. So one program should
-// write to the directory: what is added to a capture that has been left is not
-// read, which is reported once. Compressed files are left out and reported; other
-// files that are no captures, or not yet, are not.
+// In a directory, existing captures are read first, in time order. Rotation leaves a capture when
+// it has been read completely and another one has a packet, since programs finish a file before
+// they start the next. So only one program should write to the directory: data added to a capture
+// that has been left is not read, which is reported once. Compressed files are skipped and
+// reported; files that are no captures, or not yet, are skipped silently.
 //
 // A Rotation is not safe for concurrent use.
 type Rotation struct {
-	ctx     context.Context // the life of the rotation, as of the readers it makes
+	ctx     context.Context // lifetime of the rotation and its readers
 	path    string
 	folder  bool
 	opts    Options
-	once    bool // the path is read to its end, not followed; empty when that is done
+	once    bool // the path is read to its end, not followed; path is empty after that
 	notes   map[string]note
-	reports []error // what turned up while looking around
+	reports []error // problems found while scanning
 	present *Reader
 	batch   Batch
 }
 
-// A note is what is known of a file. It holds until the file changes.
+// note describes a file. It is valid until the file changes.
 type note struct {
 	info  os.FileInfo
 	state noteState
-	time  int64 // of the first packet, which tells captures of one name apart
-	grown bool  // reported
+	time  int64 // of the first packet, which distinguishes captures with the same name
+	grown bool  // its growth was reported
 }
 
 type noteState uint8
 
 const (
-	noteForeign noteState = iota // no capture, or none that holds a packet yet
+	noteForeign noteState = iota // no capture, or one without a packet yet
 	noteUnread
-	noteRead // or being read
+	noteRead // read, or being read
 )
 
-// FollowRotation follows what path names: a file, a directory, or anything that
-// [Open] opens, which is then read to its end. It does not wait. The path has to
-// exist; a file may be empty.
+// FollowRotation follows a file, a directory, or any other input of [Open], which is then read to
+// its end. It does not wait. The path must exist; a file may be empty.
 //
 // Errors: those of Open, and one that wraps ErrCompressed.
 func FollowRotation(ctx context.Context, path string, opts Options) (*Rotation, error) {
@@ -87,7 +84,7 @@ func FollowRotation(ctx context.Context, path string, opts Options) (*Rotation, 
 	if err != nil {
 		return nil, err
 	}
-	_ = first.Close() // only read from
+	_ = first.Close() // read-only
 	return r, nil
 }
 
@@ -97,17 +94,17 @@ func packed(path string) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }() // read-only
 	var head [4]byte
 	_, err = io.ReadFull(f, head[:])
 	return err == nil && compressionOf(head[:]) != uncompressed
 }
 
-// Next waits for the next capture and returns its reader, which waits for more at
-// its end until there is another capture, and ends as that of [Follow] does. Next
-// closes the reader before it. With an error and no reader, one capture could not
-// be followed, as the error says, and the caller may go on. io.EOF comes when ctx
-// is done, and after the end of what cannot be followed.
+// Next waits for the next capture and returns its reader. The reader waits for more data at its end
+// until there is another capture, and ends like a reader of [Follow]. Next closes the previous
+// reader. An error without a reader means that one capture could not be followed; the caller may
+// continue. Next returns io.EOF when ctx is done, and after the end of an input that cannot be
+// followed.
 func (r *Rotation) Next() (*Reader, error) {
 	if err := r.Close(); err != nil {
 		return nil, err
@@ -134,7 +131,7 @@ func (r *Rotation) Next() (*Reader, error) {
 	return nil, io.EOF
 }
 
-// only opens what is no regular file, which can be read once.
+// only opens an input that is not a regular file and can be read once.
 func (r *Rotation) only() (*Reader, error) {
 	if r.path == "" {
 		return nil, io.EOF
@@ -156,7 +153,7 @@ func (r *Rotation) open(path string) (*Reader, error) {
 		return nil, err
 	}
 	if size < 0 {
-		_ = f.Close() // only read from
+		_ = f.Close() // read-only
 		return nil, missed(path, "it is no regular file any more")
 	}
 	reader, err := follow(r.ctx, f, path, r.opts, r.successor)
@@ -164,10 +161,10 @@ func (r *Rotation) open(path string) (*Reader, error) {
 	return reader, err
 }
 
-// successor reports whether another capture waits.
+// successor reports whether another capture is waiting.
 func (r *Rotation) successor(os.FileInfo) bool {
 	_, ok, err := r.earliest()
-	return ok || err != nil // Next says which
+	return ok || err != nil // Next returns the error
 }
 
 func (r *Rotation) wait() {
@@ -179,8 +176,8 @@ func (r *Rotation) wait() {
 	}
 }
 
-// earliest returns the unread capture that begins first. It looks around only when
-// it knows of none, so that a full directory is not gone through for each file.
+// earliest returns the unread capture that begins first. It scans only when it knows of none, so
+// that a full directory is not scanned for each file.
 func (r *Rotation) earliest() (path string, ok bool, err error) {
 	if path, ok = r.unread(); ok {
 		return path, true, nil
@@ -203,7 +200,7 @@ func (r *Rotation) unread() (path string, ok bool) {
 	return first.path, ok
 }
 
-// look brings the notes up to date. A file is opened only when it has changed.
+// look updates the notes. It opens a file only if the file has changed.
 func (r *Rotation) look() error {
 	paths := []string{r.path}
 	if r.folder {
@@ -216,7 +213,7 @@ func (r *Rotation) look() error {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil || !info.Mode().IsRegular() {
-			continue // gone, or between two files of one name
+			continue // gone, or being replaced
 		}
 		there[path] = true
 		old, known := r.notes[path]
@@ -241,7 +238,7 @@ func missed(path, why string) error {
 	return fmt.Errorf("follow capture %q: %w: %s", path, ErrMissed, why)
 }
 
-// grew notes that a capture which has been left goes on.
+// grew reports that a capture has grown after it was left.
 func (r *Rotation) grew(path string, n *note) {
 	if !n.grown {
 		n.grown = true
@@ -250,7 +247,7 @@ func (r *Rotation) grew(path string, n *note) {
 	}
 }
 
-// examine looks into a file that is new or has changed.
+// examine opens a file that is new or has changed.
 func (r *Rotation) examine(path string, info os.FileInfo, old note) note {
 	n := note{info: info}
 	if packed(path) {
@@ -275,7 +272,7 @@ func (r *Rotation) examine(path string, info os.FileInfo, old note) note {
 	return n
 }
 
-// reading reports whether the capture at path is the present one.
+// reading reports whether the capture at path is being read.
 func (r *Rotation) reading(path string) bool {
 	return r.present != nil && r.present.name == path
 }
@@ -288,8 +285,8 @@ func (r *Rotation) Close() error {
 	}
 	r.present = nil
 	if errors.Is(reader.err, ErrShrunk) {
-		delete(r.notes, reader.name) // it is another capture now
-	} else if n, ok := r.notes[reader.name]; ok { // what it holds now is what was read of it
+		delete(r.notes, reader.name) // it is a new capture now
+	} else if n, ok := r.notes[reader.name]; ok { // its present content has been read
 		if info, err := os.Stat(reader.name); err == nil && os.SameFile(info, n.info) {
 			n.info = info
 			if n.state == noteRead && errors.Is(reader.err, io.EOF) && info.Size() > reader.win.offset() {

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// watched is a rotation that a test feeds.
+// watched is a rotation of files that the test writes.
 type watched struct {
 	t      *testing.T
 	dir    string
@@ -26,8 +26,8 @@ type watched struct {
 	cancel context.CancelFunc
 }
 
-// watch follows a path below a new directory, after the files were put there. What
-// is read turns up as name@second, errors as name!what.
+// watch follows a path below a new directory with the given files. It records frames as name@second
+// and errors as name!reason.
 func watch(t *testing.T, path string, files map[string][]byte) *watched {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -74,7 +74,7 @@ func (w *watched) run(r *Rotation) error {
 	}
 }
 
-// saw waits for two looks and compares what has happened since the last call.
+// saw waits for two polls and compares the events since the last call.
 func (w *watched) saw(want ...string) {
 	w.t.Helper()
 	time.Sleep(2 * time.Second)
@@ -121,17 +121,17 @@ func (w *watched) do(err error) {
 	}
 }
 
-// more are the records of packets without a file header.
+// more returns the records of packets without a file header.
 func more(secs ...uint32) []byte { return at(secs...)[classicFileHeader:] }
 
-// TestRotationOfFolder follows new files as dumpcap -b and tcpdump -G begin them.
+// TestRotationOfFolder follows new files as dumpcap -b and tcpdump -G create them.
 func TestRotationOfFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, "", map[string][]byte{"b": at(1, 2), "a": at(5), "notes": []byte("of no matter here"), "header": at()})
 		w.saw("b@1", "b@2", "a@5")
 		w.append("a", more(6))
 		w.saw("a@6")
-		w.write("c", nil) // begun, and nothing flushed yet
+		w.write("c", nil) // created, nothing flushed yet
 		w.saw()
 		w.append("a", more(7))
 		w.saw("a@7")
@@ -148,32 +148,32 @@ func TestRotationOfFolder(t *testing.T) {
 		w.write("e", at(13))
 		w.write("d", at(12))
 		w.saw("d@12", "e@13")
-		w.append("header", more(14)) // a quiet hour is over
+		w.append("header", more(14)) // after a quiet hour
 		w.saw("header@14")
 		w.stop()
 	})
 }
 
-// TestRotationOfRing writes the files of a ring anew in place, as tcpdump -W.
+// TestRotationOfRing rewrites the files of a ring in place, like tcpdump -W.
 func TestRotationOfRing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, "", map[string][]byte{"f0": at(1, 2)})
 		w.saw("f0@1", "f0@2")
 		w.write("f1", at(3, 4))
 		w.saw("f1@3", "f1@4")
-		w.write("f0", at(5, 6)) // as long as it was before
+		w.write("f0", at(5, 6)) // same length as before
 		w.saw("f0@5", "f0@6")
 		w.write("f1", nil)
 		w.saw()
 		w.append("f1", at(7))
 		w.saw("f1@7")
-		w.write("f1", at(8, 9)) // a ring of one, outgrown at once
+		w.write("f1", at(8, 9)) // a ring of one file, longer at once
 		w.saw("f1!shrunk", "f1@8", "f1@9")
 		w.stop()
 	})
 }
 
-// TestRotationOfFile replaces a file under its name, in every way.
+// TestRotationOfFile replaces a file under its name in every way.
 func TestRotationOfFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, "f", map[string][]byte{"f": nil, "other": at(99)})
@@ -200,7 +200,7 @@ func TestRotationOfFile(t *testing.T) {
 	})
 }
 
-// TestRotationMisses says what is not read.
+// TestRotationMisses expects reports about files that are not read.
 func TestRotationMisses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, "", map[string][]byte{"a": at(1), "old.gz": zipped(t, at(0))})
@@ -225,7 +225,7 @@ func cutText(path string) string {
 	return e.Error()
 }
 
-// TestRotationLosesFile removes a file before its turn has come.
+// TestRotationLosesFile removes a file before its turn.
 func TestRotationLosesFile(t *testing.T) {
 	dir := folder(t, map[string][]byte{"a": at(1), "b": at(2)})
 	r, err := FollowRotation(t.Context(), dir, Options{Poll: time.Millisecond})
@@ -274,7 +274,7 @@ func TestFollowRotationRefuses(t *testing.T) {
 	}
 }
 
-// TestRotationGrowsLate writes to a capture between its end and the next one's begin.
+// TestRotationGrowsLate writes to a capture between its end and the start of the next one.
 func TestRotationGrowsLate(t *testing.T) {
 	w := &watched{t: t, dir: folder(t, map[string][]byte{"a": at(1), "b": at(2)})}
 	r, err := FollowRotation(t.Context(), w.dir, Options{Poll: time.Millisecond})

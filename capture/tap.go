@@ -18,29 +18,29 @@ const (
 	DefaultTapWait      = 20 * time.Millisecond
 	MaxTapRings         = 256
 
-	maxTapMemory    = 16 << 30 // of all rings
-	minTapBlockSize = 64 << 10 // holds any frame that an interface may have
+	maxTapMemory    = 16 << 30 // total of all rings
+	minTapBlockSize = 64 << 10 // holds any frame of an interface
 	maxTapWait      = time.Second
 	maxTapRetire    = time.Second
 	maxInstructions = 4096 // BPF_MAXINSNS
-	maxNameLen      = 15   // IFNAMSIZ without its end
+	maxNameLen      = 15   // IFNAMSIZ without the terminator
 )
 
-// Stamp says who puts the time on frames.
+// Stamp selects the source of timestamps.
 type Stamp uint8
 
 const (
-	// StampAuto takes the network card's times where it stamps every frame already. Times
-	// more than a second off when the frame can have been received by the system's clock
-	// are moved there; the kernel's times come where the card has none.
+	// StampAuto uses the network card's times if the card already stamps every frame, else the
+	// kernel's. A hardware time more than a second away from the possible receive times is replaced
+	// by a system time.
 	StampAuto Stamp = iota
-	// StampSoftware is the kernel's time when it received the frame, of the system clock.
+	// StampSoftware uses the kernel's receive time by the system clock.
 	StampSoftware
-	// StampHardware is the network card's time, of its own clock, whatever it shows.
+	// StampHardware uses the network card's time by its own clock, whatever it shows.
 	StampHardware
 )
 
-// String is "auto", "software" or "hardware".
+// String returns "auto", "software" or "hardware".
 func (s Stamp) String() string {
 	switch s {
 	case StampAuto:
@@ -53,7 +53,7 @@ func (s Stamp) String() string {
 	return "unknown"
 }
 
-// ParseStamp reads what String writes; nothing is auto.
+// ParseStamp parses the output of String; an empty string means auto.
 func ParseStamp(s string) (Stamp, error) {
 	switch s {
 	case "", "auto":
@@ -66,46 +66,43 @@ func ParseStamp(s string) (Stamp, error) {
 	return 0, fmt.Errorf("parse timestamps %q: expected auto, software or hardware", s)
 }
 
-// TapConfig says what a Tap captures and in how much memory. All but Interface has
-// a use as it is.
+// TapConfig configures a Tap. Zero values of all fields except Interface are valid.
 type TapConfig struct {
-	// Interface is the name of an Ethernet interface, whose frames are captured
-	// whatever its index is: it may go away and come back.
+	// Interface is the name of an Ethernet interface. Its frames are captured whatever its index
+	// is: the interface may disappear and come back.
 	Interface string
-	// Rings is how many cores share the frames: each has a ring of its own.
-	// Default 1, at most MaxTapRings.
+	// Rings is the number of rings that share the frames, one per core. Default 1, at most
+	// MaxTapRings.
 	Rings int
-	// Filter is a classic BPF program that the kernel runs on each frame, without
-	// the VLAN tag that was stripped off it: what it returns is how many bytes are
-	// kept, and 0 costs no more than that. Nil lets everything pass.
+	// Filter is a classic BPF program that the kernel runs on each frame, without a stripped VLAN
+	// tag. It returns the number of bytes to keep; 0 drops the frame at no further cost. Nil passes
+	// everything.
 	Filter []bpf.RawInstruction
-	// Fanout is a classic BPF program that chooses the ring of a frame, modulo Rings;
-	// its offsets have to be relative to the link layer. Nil leaves it to the
-	// kernel's flow hash, which does not look behind EtherTypes that the kernel does
-	// not know: all that is tagged with one goes to a single ring.
+	// Fanout is a classic BPF program that selects a frame's ring, modulo Rings. Its offsets must
+	// be relative to the link layer. Nil uses the kernel's flow hash, which cannot see past
+	// EtherTypes unknown to the kernel: all frames tagged with one go to a single ring.
 	Fanout []bpf.RawInstruction
-	// SnapLen is how many bytes of a frame are kept at most; 0 is what Filter says.
+	// SnapLen is the maximum number of bytes kept per frame; 0: as Filter returns.
 	SnapLen uint32
-	// Outgoing captures also what this host sends through the interface.
+	// Outgoing also captures frames that this host sends through the interface.
 	Outgoing bool
-	// Promiscuous takes in frames that are addressed to others.
+	// Promiscuous also captures frames addressed to others.
 	Promiscuous bool
-	// Stamp is whose times are wanted. The tap never changes the card's settings:
-	// stamping every frame is switched on with hwstamp_ctl -i IFACE -r 1.
+	// Stamp selects the timestamps. The tap never changes the card's settings: hwstamp_ctl -i IFACE
+	// -r 1 makes the card stamp every frame.
 	Stamp Stamp
 
-	// A ring has Blocks of BlockSize bytes each, a power of two from 64 KiB on. A
-	// block is handed over when it is full, or Retire to twice Retire after its first
-	// frame: a long time loses the tail of a short run when the tap ends. However few
-	// frames come, the blocks last no less than Blocks times Retire while nobody reads.
-	// Defaults 256, 256 KiB and 20 ms: 5 s.
+	// A ring has Blocks of BlockSize bytes each, a power of two from 64 KiB. A block is delivered
+	// when it is full, or between Retire and twice Retire after its first frame. A long Retire
+	// loses the end of a short run when the tap closes. While nobody reads, the blocks last at
+	// least Blocks times Retire, however few frames come. Defaults 256, 256 KiB and 20 ms: 5 s.
 	Blocks    int
 	BlockSize int
 	Retire    time.Duration
-	// Wait is how long ReadBatch waits for a frame. Default 20 ms, 1 ms to 1 s.
+	// Wait is the maximum time that ReadBatch waits for a frame. Default 20 ms, 1 ms to 1 s.
 	Wait time.Duration
 
-	Logger *slog.Logger // of links that come and go; nil is silent
+	Logger *slog.Logger // for link changes; nil discards them
 }
 
 func (c *TapConfig) setDefaults() {
@@ -157,8 +154,8 @@ const (
 	returnA        = 0x16
 )
 
-// limited is the filter with what it keeps of a frame bounded by snap: that is how a
-// packet socket is told its snapshot length.
+// limited returns the filter with its result bounded by snap, since a packet socket's snapshot
+// length is the filter's result.
 func limited(filter []bpf.RawInstruction, snap uint32) ([]bpf.RawInstruction, error) {
 	if snap == 0 {
 		snap = math.MaxUint32
@@ -179,17 +176,17 @@ func limited(filter []bpf.RawInstruction, snap uint32) ([]bpf.RawInstruction, er
 	return out, nil
 }
 
-// LinkState is what a tap knows of its interface.
+// LinkState is the state of a tap's interface.
 type LinkState uint8
 
-// States of a link.
+// Link states.
 const (
-	LinkGone LinkState = iota // there is no interface of that name
-	LinkDown                  // it is there, but set down or without carrier
+	LinkGone LinkState = iota // no interface with that name
+	LinkDown                  // it exists, but is set down or has no carrier
 	LinkUp
 )
 
-// String is "gone", "down" or "up".
+// String returns "gone", "down" or "up".
 func (s LinkState) String() string {
 	switch s {
 	case LinkGone:
@@ -202,31 +199,31 @@ func (s LinkState) String() string {
 	return "unknown"
 }
 
-// TapCounters are the totals of one Ring since it was opened. Received is at least
-// Frames + Dropped: the rest waits in the ring, or was there when the ring ended.
+// TapCounters holds the totals of one Ring since it was opened. Received is at least Frames +
+// Dropped: the rest waits in the ring, or was in it when the ring was closed.
 type TapCounters struct {
 	Frames uint64 // delivered by ReadBatch
-	Bytes  uint64 // of these frames on the wire
+	Bytes  uint64 // their bytes on the wire
 
 	Received uint64 // passed the filter
-	Dropped  uint64 // of these, for which the ring had no room
-	Freezes  uint64 // times that the ring was full
+	Dropped  uint64 // part of Received that was dropped because the ring was full
+	Freezes  uint64 // times that the ring became full
 
-	Stripped uint64 // frames whose outermost tag came beside them: Frame.TPID
-	// SuperFrames are frames that receive offload (GRO, LRO) made of several: their
-	// number and length is not that of the wire. Those of TCP are marked by the
-	// kernel, others are told by being longer than the interface's MTU allows.
+	Stripped uint64 // frames whose outermost tag was stripped into metadata: Frame.TPID
+	// SuperFrames counts frames that receive offload (GRO, LRO) merged from several: their number
+	// and lengths differ from the wire's. The kernel marks those of TCP; others are recognized
+	// because they exceed the interface's MTU.
 	SuperFrames uint64
-	// HardwareStamps are frames with the time of the network card.
+	// HardwareStamps counts frames with the network card's time.
 	HardwareStamps uint64
-	// Restamped are frames whose hardware time was more than a second off with
-	// StampAuto: they have the system's time of about when they were received.
+	// Restamped counts frames whose hardware time was more than a second off with StampAuto. They
+	// have the approximate system time of their reception.
 	Restamped uint64
-	Malformed uint64 // blocks of the ring whose lengths contradict each other
+	Malformed uint64 // ring blocks with inconsistent lengths
 
-	Downs   uint64 // times that the link went down or away
+	Downs   uint64 // times that the link went down or disappeared
 	Ups     uint64 // times that it came up again
-	Reopens uint64 // times that the ring was made anew, for an interface created anew
+	Reopens uint64 // times that the ring was opened again, for an interface that was created again
 }
 
 // Add adds o to c.
@@ -244,9 +241,8 @@ func (c *TapCounters) fields() [13]*uint64 {
 	}
 }
 
-// Tap captures the live frames of one interface by AF_PACKET rings of version 3
-// (TPACKET_V3), on Linux. It survives that the link goes down or away: frames come
-// again when it does.
+// Tap captures the live frames of one interface through AF_PACKET rings of version 3 (TPACKET_V3)
+// on Linux. It continues after its link goes down or disappears and comes back.
 type Tap struct {
 	cfg    TapConfig
 	filter []bpf.RawInstruction
@@ -254,7 +250,7 @@ type Tap struct {
 	groups groups
 }
 
-// NewTap checks the configuration. Nothing is opened before Open.
+// NewTap checks the configuration. Open opens the rings.
 func NewTap(cfg TapConfig) (*Tap, error) {
 	cfg.setDefaults()
 	if err := cfg.check(); err != nil {
@@ -267,9 +263,9 @@ func NewTap(cfg TapConfig) (*Tap, error) {
 	return &Tap{cfg: cfg, filter: filter}, nil
 }
 
-// Open opens all rings. It fails where the interface does not exist or is not
-// Ethernet, and where packet sockets are not permitted; a link that is down is no
-// error. Each ring is then for one goroutine to read from.
+// Open opens all rings. It fails if the interface does not exist or is not Ethernet, or if packet
+// sockets are not permitted; a link that is down is no error. Each ring must be read by one
+// goroutine.
 func (t *Tap) Open() error {
 	if t.rings != nil {
 		return fmt.Errorf("open tap %q: it is open already", t.cfg.Interface)
@@ -284,10 +280,10 @@ func (t *Tap) Open() error {
 	return nil
 }
 
-// Rings are the tap's rings, once it is open.
+// Rings returns the rings of an open tap.
 func (t *Tap) Rings() []*Ring { return t.rings }
 
-// Close closes all rings, after the last ReadBatch has returned.
+// Close closes all rings. The last ReadBatch must have returned.
 func (t *Tap) Close() error {
 	var errs []error
 	for _, r := range t.rings {
@@ -296,8 +292,8 @@ func (t *Tap) Close() error {
 	return errors.Join(errs...)
 }
 
-// Counters are the totals of all rings. It is safe to call at any time after Open.
-// Downs, Ups and Reopens are counted by each ring.
+// Counters returns the totals of all rings. It is safe to call at any time after Open. Each ring
+// counts Downs, Ups and Reopens.
 func (t *Tap) Counters() TapCounters {
 	var sum TapCounters
 	for _, r := range t.rings {

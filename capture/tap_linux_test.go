@@ -19,8 +19,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 )
 
-// TestTapRestoresTags sends every sequence of up to three tags, of which the kernel
-// strips some: all arrive as they were sent.
+// TestTapRestoresTags sends every sequence of up to three tags, some of which the kernel strips:
+// all must arrive as sent.
 func TestTapRestoresTags(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
@@ -30,7 +30,7 @@ func TestTapRestoresTags(t *testing.T) {
 	frames := [][]byte{livetest.Plain(1, 2, 60)}
 	for first := 0; len(frames) < 1+4+16+64; first++ {
 		for _, tpid := range []uint32{0x8100, 0x88a8, 0x9100, 0x9900} {
-			// A TCI of 0 is a tag like any other.
+			// A TCI of 0 is a valid tag.
 			tci := []uint32{0, 0x2b85, 0xffff, 0x1fff, 0xe000}[len(frames)%5]
 			frames = append(frames, livetest.Tagged(frames[first], tpid<<16|tci))
 		}
@@ -73,8 +73,8 @@ func TestTapRestoresTags(t *testing.T) {
 	}
 }
 
-// TestTapRestoresEveryEncapsulation sends whole frames of the emitter, whose first tag
-// takes the form of each TPID.
+// TestTapRestoresEveryEncapsulation sends whole frames of the emitter whose first tag has each TPID
+// in turn.
 func TestTapRestoresEveryEncapsulation(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
@@ -106,8 +106,7 @@ func TestTapRestoresEveryEncapsulation(t *testing.T) {
 	}
 }
 
-// TestTapEndsAtIdle waits for an idle tap: each call returns in time, and its clock
-// goes on.
+// TestTapEndsAtIdle waits on an idle tap: each call must return in time and advance the clock.
 func TestTapEndsAtIdle(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
@@ -117,7 +116,7 @@ func TestTapEndsAtIdle(t *testing.T) {
 	r := openTap(t, capture.TapConfig{}).Rings()[0]
 	var b capture.Batch
 	last, best := int64(0), time.Hour
-	// A call that a signal interrupts tells nothing: the runtime sends them.
+	// Calls interrupted by signals, which the runtime sends, do not advance the clock.
 	for advanced, calls := 0, 0; advanced < 5; calls++ {
 		if calls == 50 {
 			t.Fatalf("the clock went on %d times in %d calls", advanced, calls)
@@ -136,7 +135,7 @@ func TestTapEndsAtIdle(t *testing.T) {
 		}
 		last = q
 	}
-	// The machine may be busy with something else at times.
+	// The machine may be busy at times.
 	if best > time.Second {
 		t.Errorf("an idle call took %s", best)
 	}
@@ -157,7 +156,8 @@ func assemble(t *testing.T, program ...bpf.Instruction) []bpf.RawInstruction {
 	return raw
 }
 
-// TestTapFilters lets the kernel drop what a filter refuses, and cut what it keeps.
+// TestTapFilters checks that the kernel drops the frames that a filter rejects, and truncates the
+// others.
 func TestTapFilters(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
@@ -186,8 +186,8 @@ func TestTapFilters(t *testing.T) {
 	until(t, tap.Rings()[0], "counting", func() bool { return tap.Counters().Received == 1000 })
 }
 
-// TestTapCountsDrops reads nothing from a small ring while frames come: what does not
-// fit is counted.
+// TestTapCountsDrops does not read from a small ring while frames arrive: frames that do not fit
+// must be counted.
 func TestTapCountsDrops(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
@@ -213,8 +213,8 @@ func TestTapCountsDrops(t *testing.T) {
 	}
 }
 
-// TestTapSurvivesLinks sets the link down and up, deletes it and makes it again: each
-// time, frames come again.
+// TestTapSurvivesLinks sets the link down and up, deletes it and creates it again: frames must
+// arrive again each time.
 func TestTapSurvivesLinks(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
@@ -254,7 +254,7 @@ func surviveLinks(t *testing.T, rings int) {
 		all("up again", capture.LinkUp)
 		arrive("up again")
 	}
-	livetest.IP(t, "link", "set", livetest.SendEnd, "down") // the carrier goes
+	livetest.IP(t, "link", "set", livetest.SendEnd, "down") // the peer loses its carrier
 	all("without carrier", capture.LinkDown)
 	livetest.Up(t, livetest.SendEnd, livetest.TapEnd)
 	all("with carrier", capture.LinkUp)
@@ -274,13 +274,13 @@ func surviveLinks(t *testing.T, rings int) {
 	}
 }
 
-// byLastAddress is a fanout program: the last byte of the destination's address.
+// byLastAddress returns a fanout program that uses the last byte of the destination address.
 func byLastAddress(t *testing.T) []bpf.RawInstruction {
 	const linkLayer = 0xffe00000 // SKF_LL_OFF
 	return assemble(t, bpf.LoadAbsolute{Off: linkLayer + 5, Size: 1}, bpf.RetA{})
 }
 
-// TestTapFansOut shares flows between rings: each is whole in one of them.
+// TestTapFansOut distributes flows among rings: each flow must be complete in one of them.
 func TestTapFansOut(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
@@ -347,14 +347,13 @@ func TestTapLeavesOutgoingOut(t *testing.T) {
 	}
 }
 
-// TestTapCountsSuperFrames captures TCP over loopback, whose segments are never cut
-// to packets.
+// TestTapCountsSuperFrames captures TCP over loopback, whose segments are never split into packets.
 func TestTapCountsSuperFrames(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
 	}
 	defer goleak.VerifyNone(t)
-	// At its own MTU of 64 KiB a segment may be all that a super-frame can hold.
+	// With the default MTU of 64 KiB, a segment could be as large as a super-frame.
 	livetest.IP(t, "link", "set", "lo", "mtu", "1500")
 	r := openTap(t, capture.TapConfig{Interface: "lo"}).Rings()[0]
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -415,13 +414,13 @@ func TestTapTellsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestTapAllocatesNothing reads frames by the thousand.
+// TestTapAllocatesNothing reads thousands of frames.
 func TestTapAllocatesNothing(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
 	}
 	livetest.MakeLink(t)
-	tap := openTap(t, capture.TapConfig{Retire: time.Second}) // full blocks are enough
+	tap := openTap(t, capture.TapConfig{Retire: time.Second}) // only full blocks are needed
 	s := livetest.NewSender(t, livetest.SendEnd)
 	const frames = 20000
 	for range frames {

@@ -6,7 +6,7 @@ import "errors"
 
 var errTapNeedsLinux = errors.New("capture live frames: needs Linux: read capture files instead")
 
-// Ring is what one core reads a tap's frames from; there are none but on Linux.
+// Ring delivers a tap's frames to one core on Linux; here there are none.
 type Ring struct{}
 
 type groups struct{}
@@ -16,26 +16,26 @@ func openRing(*Tap) (*Ring, error) { return nil, errTapNeedsLinux }
 // ReadBatch fails.
 func (r *Ring) ReadBatch(*Batch) error { return errTapNeedsLinux }
 
-// QuietUntil is 0.
+// QuietUntil returns 0.
 func (r *Ring) QuietUntil() int64 { return 0 }
 
-// Ahead is 0.
+// Ahead returns 0.
 func (r *Ring) Ahead() int64 { return 0 }
 
-// Interfaces is empty.
+// Interfaces returns nil.
 func (r *Ring) Interfaces() []Interface { return nil }
 
-// State is LinkGone.
+// State returns LinkGone.
 func (r *Ring) State() LinkState { return LinkGone }
 
-// Stamp is StampAuto.
+// Stamp returns StampAuto.
 func (r *Ring) Stamp() Stamp { return StampAuto }
 
-// Counters are zero.
+// Counters returns zeros.
 func (r *Ring) Counters() TapCounters { return TapCounters{} }
 
 // Close does nothing.
 func (r *Ring) Close() error { return nil }
 
-// Passed is empty.
+// Passed fails.
 func Passed() (map[string]uint64, error) { return nil, errTapNeedsLinux }

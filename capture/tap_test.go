@@ -63,8 +63,8 @@ func TestParseStamp(t *testing.T) {
 	}
 }
 
-// TestStrippedTags brings frames with a stripped tag to a file and takes mirrored
-// frames out of them.
+// TestStrippedTags writes frames with a stripped tag to a file, and unwraps mirrored frames in
+// them.
 func TestStrippedTags(t *testing.T) {
 	whole := pattern(64, 1)
 	f := Frame{Data: append(append([]byte{}, whole[:12]...), whole[16:]...), WireLen: 64, TimeNS: 5}

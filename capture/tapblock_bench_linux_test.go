@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fullRing is a ring of blocks full of frames with as many captured bytes, as the kernel
+// fullRing returns a ring of blocks full of frames with the given captured length, as the kernel
 // leaves it.
 func fullRing(blocks, blockSize, captured int) *cursor {
 	words := make([]uint64, blocks*blockSize/8)
 	ring := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), blocks*blockSize)
-	const head, before = 48, 98 // of a block; from a frame's header to its bytes, aligned for IP
+	const head, before = 48, 98 // block header; from a frame's header to its bytes, aligned for IP
 	stride := (before + captured + 15) &^ 15
 	for b := range blocks {
 		block := ring[b*blockSize:][:blockSize]
@@ -29,8 +29,8 @@ func fullRing(blocks, blockSize, captured int) *cursor {
 	return &cursor{ring: ring, blockSize: blockSize, blocks: blocks, longest: 9000}
 }
 
-// BenchmarkRing is what a frame costs to walk over and to read two lines of, in a ring
-// that is larger than the processor's caches.
+// BenchmarkRing measures walking over a frame and reading two cache lines of it, in a ring larger
+// than the CPU caches.
 func BenchmarkRing(b *testing.B) {
 	c := fullRing(DefaultTapBlocks, DefaultTapBlockSize, 104)
 	var batch Batch

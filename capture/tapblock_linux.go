@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// maxStampError is how far the card's clock may be off to be believed.
+	// maxStampError is the maximum error of a trusted card clock.
 	maxStampError = time.Second
 
 	frameHeaderLen = int(unsafe.Sizeof(unix.Tpacket3Hdr{}))
-	defaultTPID    = 0x8100 // of kernels that do not tell
+	defaultTPID    = 0x8100 // of kernels that do not report it
 )
 
-// cursor is where in the blocks of a ring reading is. A block belongs to the kernel
-// or to the reader; its status says to whom:
+// cursor is the read position in the blocks of a ring. A block belongs to the kernel or to the
+// reader, as its status says:
 //
 //	block   status, frames, offset of the first | frame | frame | ...
 //	frame   tpacket3_hdr: next, time, lengths, status, tag | sockaddr_ll | bytes
@@ -25,47 +25,47 @@ type cursor struct {
 	ring      []byte
 	blockSize int
 	blocks    int
-	longest   uint32 // frame of the wire, without the stripped tag
+	longest   uint32 // longest possible frame on the wire, without the stripped tag
 	stamps    Stamp
 
 	block int  // number
-	held  bool // block is the reader's
-	first bool // nothing of it has been handed out
-	left  int  // frames of the block that are yet to be handed out
+	held  bool // the reader owns block
+	first bool // no frame of it has been delivered yet
+	left  int  // frames of the block not delivered yet
 	at    int  // offset of the next frame in ring
 
 	stampClock
 
-	warm int  // offset up to which ring was read in advance
-	kept byte // keeps those reads
+	warm int  // offset up to which ring was prefetched
+	kept byte // keeps the prefetching reads alive
 }
 
-// stampClock compares the network card's clock with the system's. A frame of a block was
-// received between two system times, however long it then waited in the ring: the kernel
-// opened the block before it, and the reader took the block after it.
+// stampClock compares the network card's clock with the system's. A frame was received between two
+// system times, however long it waited in the ring: after the kernel opened its block and before
+// the reader took the block.
 type stampClock struct {
-	quiet int64 // Unix ns: no frame was received before it that is yet to be handed out
+	quiet int64 // Unix ns: all frames received before it have been delivered
 
-	// Of the block at hand, Unix ns of the system; read is 0 before its first hardware time.
+	// Of the present block, in Unix ns of the system clock; read is 0 before its first hardware
+	// time.
 	opened, read int64
-	from         int64 // no frame of it was received before
+	from         int64 // earliest possible receive time
 	firstStamp   int64 // its first hardware time
 
 	measured bool
 	ahead    int64 // see Ring.Ahead
 }
 
-// Each frame says where the next one is, so that reading them waits for memory once a
-// frame. What lies ahead is read in advance instead, in runs that do not wait for each
-// other: of 16 KiB, which fit into the nearest cache beside what frames are made into.
-// Longer ones are no faster, shorter ones slower (BenchmarkRing: 4 KiB take 17 ns a frame,
-// 16 KiB 14, none at all 27).
+// Each frame gives the position of the next one, so reading them waits for memory once per frame.
+// So the ring is prefetched in runs of independent reads. A run of 16 KiB fits into the L1 cache
+// beside the decoded frames. Longer runs are no faster, shorter ones slower (BenchmarkRing: 17 ns a
+// frame with 4 KiB, 14 with 16 KiB, 27 without).
 const (
 	cacheLine = 64
 	readAhead = 16 << 10
 )
 
-// warmUp reads the next run, up to the end of the block.
+// warmUp prefetches the next run, up to the end of the block.
 func (c *cursor) warmUp(end int) {
 	from := max(c.warm, c.at)
 	c.warm = min(from+readAhead, end)
@@ -80,7 +80,7 @@ func (c *cursor) warmUp(end int) {
 	c.kept = sum
 }
 
-// batchTally is what is counted of one batch.
+// batchTally counts the frames of one batch.
 type batchTally struct {
 	frames, bytes, stripped, supers, hardware, restamped, bad uint64
 }
@@ -90,7 +90,7 @@ func (c *cursor) header() *unix.TpacketHdrV1 {
 	return (*unix.TpacketHdrV1)(unsafe.Pointer(&d.Hdr))
 }
 
-// acquire takes the next block, if the kernel is done with it.
+// acquire takes the next block if the kernel has released it.
 func (c *cursor) acquire() bool {
 	h := c.header()
 	if atomic.LoadUint32(&h.Block_status)&unix.TP_STATUS_USER == 0 {
@@ -99,11 +99,11 @@ func (c *cursor) acquire() bool {
 	c.held, c.first = true, true
 	c.left, c.at = int(h.Num_pkts), c.block*c.blockSize+int(h.Offset_to_first_pkt)
 	c.warm = c.at
-	c.opened, c.read = int64(h.Ts_first_pkt.Sec)*int64(time.Second)+int64(h.Ts_first_pkt.Usec), 0 // these are ns here
+	c.opened, c.read = int64(h.Ts_first_pkt.Sec)*int64(time.Second)+int64(h.Ts_first_pkt.Usec), 0 // the field holds ns in this ring version
 	return true
 }
 
-// release gives back a block whose frames are all handed out.
+// release returns a block to the kernel after all of its frames have been delivered.
 func (c *cursor) release() {
 	if !c.held || c.left > 0 {
 		return
@@ -115,7 +115,7 @@ func (c *cursor) release() {
 	}
 }
 
-// fill hands out frames of the block at hand, numbered after packets.
+// fill delivers frames of the present block, numbered after packets.
 func (c *cursor) fill(b *Batch, packets uint64, t *batchTally) {
 	end := (c.block + 1) * c.blockSize
 	n := 0
@@ -158,8 +158,8 @@ func (c *cursor) fill(b *Batch, packets uint64, t *batchTally) {
 	t.frames += uint64(n)
 }
 
-// restore puts the tag that was stripped beside the frame. Its TCI may be 0: the
-// flags of the status say what is there.
+// restore sets the frame's stripped tag. Its TCI may be 0, so only the status flags tell whether
+// there is one.
 func restore(f *Frame, h *unix.Tpacket3Hdr) {
 	f.TPID, f.TCI = defaultTPID, uint16(h.Hv1.Vlan_tci)
 	if h.Status&unix.TP_STATUS_VLAN_TPID_VALID != 0 {
@@ -168,10 +168,10 @@ func restore(f *Frame, h *unix.Tpacket3Hdr) {
 	f.WireLen += strippedLen
 }
 
-// judgeStamp believes the network card's time with StampAuto only where it is within
-// maxStampError of when the frame can have been received: many cards count international
-// atomic time, or from when they were switched on. Else the block's first frame takes the
-// earliest time that is possible, and the card tells how much later the others came.
+// judgeStamp checks the network card's time with StampAuto: it must be within maxStampError of the
+// possible receive times, since many cards count international atomic time, or time since they were
+// switched on. Otherwise the block's first frame gets the earliest possible time, and the others
+// follow at the card's intervals.
 func (c *cursor) judgeStamp(f *Frame, t *batchTally) {
 	t.hardware++
 	if c.read == 0 {
@@ -185,9 +185,9 @@ func (c *cursor) judgeStamp(f *Frame, t *batchTally) {
 	c.compare(f.TimeNS)
 }
 
-// compare learns how far the clock of frames is ahead of the system's. No frame is read
-// before it is received, so each time says at least how much; the most of them is of the
-// frame that waited least, until a block shows that the clock was set back.
+// compare updates the lead of the frames' clock over the system's. A frame is read after it is
+// received, so each time gives a lower bound of the lead. The highest bound comes from the frame
+// that waited least, until a block shows that the clock was set back.
 func (c *stampClock) compare(ns int64) {
 	least, most := ns-c.read, ns-c.from
 	if !c.measured || c.ahead > most {

@@ -10,9 +10,9 @@ import (
 
 const testBlockSize = 4096
 
-// madeBlock is a block with frames of the headers given, as the kernel leaves it.
+// madeBlock returns a block of frames with the given headers, as the kernel leaves it.
 func madeBlock(frames ...unix.Tpacket3Hdr) []byte {
-	words := make([]uint64, testBlockSize/8) // headers have to be aligned
+	words := make([]uint64, testBlockSize/8) // headers must be aligned
 	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), testBlockSize)
 	d := (*unix.TpacketBlockDesc)(unsafe.Pointer(&b[0]))
 	h := (*unix.TpacketHdrV1)(unsafe.Pointer(&d.Hdr))
@@ -47,9 +47,9 @@ func cursorOver(ring []byte, stamps Stamp) *cursor {
 	return &cursor{ring: ring, blockSize: testBlockSize, blocks: 1, longest: 1500 + 46, stamps: stamps}
 }
 
-// TestHardwareStamps judges the network card's times by when a frame can have been
-// received: from when the kernel opened its block, or from the last idle poll, until it is
-// read. A backlog that waited in the ring keeps its times, and their order.
+// TestHardwareStamps checks the network card's times against the possible receive times: from when
+// the kernel opened the block, or from the last idle poll, until the block is read. A backlog in
+// the ring keeps its times and order.
 func TestHardwareStamps(t *testing.T) {
 	const hardware, atomicTime = unix.TP_STATUS_TS_RAW_HARDWARE, 37 * time.Second
 	now := time.Now()
@@ -59,7 +59,7 @@ func TestHardwareStamps(t *testing.T) {
 		stamps        []time.Duration
 		want          []time.Duration // nil: unchanged
 		restamped     uint64
-		least, most   time.Duration // Ahead, by how long reading takes
+		least, most   time.Duration // bounds of Ahead, depending on the time of reading
 	}{
 		{name: "read at once", opened: time.Millisecond, quiet: time.Minute, stamps: []time.Duration{-time.Millisecond, 0}, most: 0},
 		{name: "a backlog", opened: time.Minute, quiet: 2 * time.Minute, stamps: []time.Duration{-59 * time.Second, -30 * time.Second}, least: -30 * time.Second, most: -30 * time.Second},
@@ -79,7 +79,7 @@ func TestHardwareStamps(t *testing.T) {
 		{name: "half a second off", opened: time.Millisecond, quiet: time.Minute, stamps: []time.Duration{-500 * time.Millisecond}, least: -500 * time.Millisecond, most: -500 * time.Millisecond},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			const slow = time.Minute // that a busy machine may take to read the block
+			const slow = time.Minute // time that a busy machine may take to read the block
 			var headers []unix.Tpacket3Hdr
 			for _, d := range test.stamps {
 				ts := now.Add(d)
@@ -112,18 +112,18 @@ func TestHardwareStamps(t *testing.T) {
 	}
 }
 
-// The clock of frames is at least as far ahead as the frame shows that waited least, until
-// one cannot have been received so early.
+// The lead of the frames' clock is at least that of the frame that waited least, until a frame
+// cannot have been received so early.
 func TestClockComparison(t *testing.T) {
 	var c stampClock
 	for i, block := range []struct{ from, read, stamp, want int64 }{
-		{0, 100, 1050, 950},        // 1000 ahead, read 50 after it was received
-		{100, 5000, 1200, 950},     // a backlog says less
-		{5000, 5100, 6090, 990},    // 10 after
+		{0, 100, 1050, 950},        // 1000 ahead, read 50 after reception
+		{100, 5000, 1200, 950},     // a backlog gives a lower bound only
+		{5000, 5100, 6090, 990},    // read 10 after reception
 		{5100, 5200, 6190, 990},    // the same again
-		{5200, 5300, 5299, -1},     // the clock was set back: it is right now
+		{5200, 5300, 5299, -1},     // the clock was set back to the correct time
 		{5300, 9000, 5400, -1},     // a backlog
-		{9000, 9100, 12_100, 3000}, // and ahead again
+		{9000, 9100, 12_100, 3000}, // ahead again
 	} {
 		c.from, c.read = block.from, block.read
 		if c.compare(block.stamp); c.ahead != block.want {
@@ -132,7 +132,7 @@ func TestClockComparison(t *testing.T) {
 	}
 }
 
-// TestTagFlags takes a tag as there where the flags say so, whatever its bits are.
+// TestTagFlags checks that the flags decide whether there is a tag, whatever its bits are.
 func TestTagFlags(t *testing.T) {
 	const valid, withTPID = unix.TP_STATUS_VLAN_VALID, unix.TP_STATUS_VLAN_TPID_VALID
 	tag := unix.TpacketHdrVariant1{Vlan_tci: 0xe005, Vlan_tpid: 0x88a8}
@@ -157,8 +157,8 @@ func TestTagFlags(t *testing.T) {
 	}
 }
 
-// TestSuperFrames tells them by the kernel's mark, and by a length that no frame of
-// the link has.
+// TestSuperFrames checks that super-frames are recognized by the kernel's mark, and by a length
+// that the link cannot carry.
 func TestSuperFrames(t *testing.T) {
 	_, tally := readBlock(t, cursorOver(madeBlock(
 		unix.Tpacket3Hdr{Len: 1500, Status: unix.TP_STATUS_GSO_TCP},
@@ -170,7 +170,7 @@ func TestSuperFrames(t *testing.T) {
 	}
 }
 
-// TestMalformedRings keeps reading inside of the block, and goes on behind it.
+// TestMalformedRings checks that reading stays inside the block and continues with the next one.
 func TestMalformedRings(t *testing.T) {
 	many := make([]unix.Tpacket3Hdr, 50) // more than fit
 	for _, block := range [][]byte{madeBlock(many...), madeBlock(unix.Tpacket3Hdr{Snaplen: testBlockSize})} {
@@ -186,7 +186,8 @@ func TestMalformedRings(t *testing.T) {
 	}
 }
 
-// TestBlocksOutliveBatches gives a block back only when all of it was handed out.
+// TestBlocksOutliveBatches checks that a block is returned only after all its frames were
+// delivered.
 func TestBlocksOutliveBatches(t *testing.T) {
 	c := cursorOver(madeBlock(unix.Tpacket3Hdr{}, unix.Tpacket3Hdr{}), StampSoftware)
 	c.acquire()
@@ -197,8 +198,8 @@ func TestBlocksOutliveBatches(t *testing.T) {
 	}
 }
 
-// BenchmarkTap reads frames of 112 bytes from a ring of 64 MiB that is always full:
-// what receiving takes beside the kernel.
+// BenchmarkTap reads frames of 112 bytes from a ring of 64 MiB that is always full: the cost of
+// receiving without the kernel.
 func BenchmarkTap(b *testing.B) {
 	const blocks, blockSize, step, length = DefaultTapBlocks, DefaultTapBlockSize, 192, 112
 	words := make([]uint64, blocks*blockSize/8)
@@ -233,7 +234,7 @@ func BenchmarkTap(b *testing.B) {
 		}
 		c.fill(&batch, uint64(n), &tally)
 		for i := range batch.N {
-			sum ^= batch.Frames[i].Data[12] // as a decoder does
+			sum ^= batch.Frames[i].Data[12] // like a decoder
 		}
 	}
 	if sum != 0 || tally.bad != 0 {

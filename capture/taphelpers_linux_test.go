@@ -17,7 +17,7 @@ func openTap(t *testing.T, cfg capture.TapConfig) *capture.Tap {
 		cfg.BlockSize = 256 << 10 // the kernel clears every ring
 	}
 	if cfg.Retire == 0 {
-		// Tests send before they read: each time to retire takes up a block.
+		// Tests send before they read, and every retire interval uses up a block.
 		cfg.Retire = 100 * time.Millisecond
 	}
 	tap, err := capture.NewTap(cfg)
@@ -35,8 +35,7 @@ func openTap(t *testing.T, cfg capture.TapConfig) *capture.Tap {
 	return tap
 }
 
-// collect reads frames as they were on the wire until want are there, or nothing has
-// come for a while.
+// collect reads frames in wire form until there are want of them, or none has arrived for a while.
 func collect(t *testing.T, r *capture.Ring, want int) [][]byte {
 	t.Helper()
 	var b capture.Batch
@@ -55,7 +54,7 @@ func collect(t *testing.T, r *capture.Ring, want int) [][]byte {
 	return got
 }
 
-// until reads, and drops what comes, until the condition holds.
+// until reads and drops frames until the condition holds.
 func until(t *testing.T, r *capture.Ring, what string, ok func() bool) {
 	t.Helper()
 	var b capture.Batch

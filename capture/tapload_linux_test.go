@@ -26,12 +26,11 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/simulation"
 )
 
-// loadEnv is how long TestTapLoad sends, such as 30s; make bench-tap sets it.
+// loadEnv is the duration of TestTapLoad's traffic, such as 30s; make bench-tap sets it.
 const loadEnv = "CSIGSCOPE_TEST_TAP_LOAD"
 
-// TestTapLoad lets tcpreplay send as fast as it can, and receives, decodes and
-// aggregates on one core: every frame that was sent is received, and every
-// observation in it is aggregated.
+// TestTapLoad sends with tcpreplay at full speed and receives, decodes and aggregates on one core:
+// every frame must be received, and every observation in it aggregated.
 func TestTapLoad(t *testing.T) {
 	if _, err := exec.LookPath("tcpreplay"); err != nil {
 		livetest.Missing(t, "tcpreplay is not installed")
@@ -43,7 +42,7 @@ func TestTapLoad(t *testing.T) {
 		return
 	}
 	livetest.MakeLink(t)
-	// Other tests may keep this one from its core for longer than usual.
+	// Other tests may occupy this test's core for longer than usual.
 	duration, packets, blocks := 2*time.Second, uint64(50_000), 2*capture.DefaultTapBlocks
 	if text := os.Getenv(loadEnv); text != "" {
 		var err error
@@ -58,13 +57,13 @@ func TestTapLoad(t *testing.T) {
 	p.run(t, sent)
 }
 
-// pipeline is what a collector does with the frames of one ring.
+// pipeline processes the frames of one ring like a collector.
 type pipeline struct {
 	file    string
 	decoder *decode.Decoder
 	shard   *window.Shard
 	ring    *capture.Ring
-	prefix  []uint64 // observations in the file's frames before each
+	prefix  []uint64 // observations in the file's frames before each one
 
 	result decode.Result
 	obs    []decode.Observation
@@ -125,7 +124,7 @@ func newPipeline(t *testing.T, packets uint64, blocks int) *pipeline {
 	return p
 }
 
-// replayLoad sends the file again and again and returns how many frames went out.
+// replayLoad sends the file repeatedly and returns the number of frames sent.
 func replayLoad(t *testing.T, file string, d time.Duration) uint64 {
 	out, err := exec.CommandContext(t.Context(), "tcpreplay", "--topspeed", "--preload-pcap", "--loop=0",
 		"--duration="+strconv.Itoa(int(d.Seconds())), "--intf1="+livetest.SendEnd, file).CombinedOutput()
@@ -143,7 +142,7 @@ func replayLoad(t *testing.T, file string, d time.Duration) uint64 {
 	return n
 }
 
-// run reads until all that was sent is there, or has been lost.
+// run reads until all frames sent have arrived or been lost.
 func (p *pipeline) run(t *testing.T, done <-chan uint64) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -176,7 +175,7 @@ func (p *pipeline) run(t *testing.T, done <-chan uint64) {
 	p.report(t, sent, used, after.Mallocs-before.Mallocs)
 }
 
-// step takes one batch through receive, decode and aggregate.
+// step receives, decodes and aggregates one batch.
 func (p *pipeline) step(ctx context.Context) error {
 	if err := p.ring.ReadBatch(&p.batch); err != nil {
 		return err
@@ -228,8 +227,7 @@ func (p *pipeline) report(t *testing.T, sent uint64, used time.Duration, allocs 
 	}
 }
 
-// threadTime is the processor time that the thread has used, that of the kernel for
-// it included.
+// threadTime returns the thread's CPU time, including kernel time.
 func threadTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u unix.Rusage

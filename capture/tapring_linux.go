@@ -11,24 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkEvery is how often a busy ring looks whether its interface is still the one
-// of its name: an idle one does each time that it waits.
+// checkEvery is the interval at which a busy ring checks that its interface still has its name. An
+// idle ring checks on every wait.
 const checkEvery = time.Second
 
-// Ring is what one core reads a tap's frames from. All but Counters, State and Stamp
-// belong to one goroutine.
+// Ring delivers a tap's frames to one core. Counters, State and Stamp are safe for concurrent use;
+// all other methods belong to one goroutine.
 type Ring struct {
 	tap     *Tap
-	control int     // socket for questions about interfaces
+	control int     // socket for queries about interfaces
 	sock    *socket // nil while the interface is gone
 	cursor  cursor  // in the blocks of sock
 	links   [1]Interface
 	packets uint64
-	checked time.Time // when the link was looked at
-	lost    time.Time // when the interface of sock was found to be gone; zero while it is there
+	checked time.Time // last check of the link
+	lost    time.Time // when the interface of sock disappeared; zero while it exists
 	quiet   int64     // see QuietUntil
-	opened  bool      // at least once
-	refused string    // why the kernel did not open the ring anew, when that was said
+	opened  bool      // opened at least once
+	refused string    // last logged reason why the kernel did not reopen the ring
 	closed  bool
 
 	state atomic.Uint32
@@ -50,7 +50,7 @@ func openRing(t *Tap) (*Ring, error) {
 	return r, nil
 }
 
-// open makes the ring for the interface that has the tap's name now.
+// open opens the ring for the interface that has the tap's name now.
 func (r *Ring) open() error {
 	l, err := lookUp(r.control, r.tap.cfg.Interface)
 	if err != nil {
@@ -65,7 +65,7 @@ func (r *Ring) open() error {
 	r.cursor = cursor{
 		ring: s.memory, blockSize: r.tap.cfg.BlockSize, blocks: r.tap.cfg.Blocks,
 		longest: s.longest(), stamps: s.stamp,
-		// What the clock showed holds until frames show something else.
+		// The measured lead is kept until frames show another one.
 		stampClock: stampClock{quiet: began.UnixNano(), measured: r.cursor.measured, ahead: r.cursor.ahead},
 	}
 	r.stamp.Store(uint32(s.stamp.resolved()))
@@ -77,17 +77,17 @@ func (r *Ring) open() error {
 	return nil
 }
 
-// ReadBatch fills b with the next frames and waits for them at most for
-// TapConfig.Wait. Without any, b.N is 0 and the error is nil, so that the caller can
-// look at its context and advance the clock of an idle tap: see QuietUntil.
+// ReadBatch fills b with the next frames and waits for them for at most TapConfig.Wait. If there
+// are none, b.N is 0 and the error is nil, so that the caller can check its context and advance the
+// clock of an idle tap: see QuietUntil.
 //
-// Data of the frames lies in the ring itself and is valid until the next call of
-// ReadBatch or Close. While frames are kept, the ring has less room: what is not read
-// in time is dropped by the kernel and counted.
+// The frames' Data lies in the ring itself and is valid until the next call of ReadBatch or Close.
+// Frames in use reduce the room in the ring: the kernel drops and counts frames that are not read
+// in time.
 //
-// An interface that is down or gone is no error: see State. Errors are that the ring
-// is closed, and that it may not be opened anew for an interface that came back,
-// because the rights to do so were given up.
+// An interface that is down or gone is no error: see State. Errors mean that the ring is closed, or
+// that it may not be reopened for an interface that came back because the process gave up the
+// privileges for it.
 func (r *Ring) ReadBatch(b *Batch) error {
 	b.N = 0
 	if r.closed {
@@ -109,13 +109,13 @@ func (r *Ring) ReadBatch(b *Batch) error {
 	return nil
 }
 
-// fill hands out frames of the block at hand.
+// fill delivers frames of the present block.
 func (r *Ring) fill(b *Batch) {
 	var t batchTally
 	r.cursor.fill(b, r.packets, &t)
 	r.packets += uint64(b.N)
 	r.count.add(&t)
-	if r.cursor.first { // once a block is enough to look at the clock
+	if r.cursor.first { // checking the clock once per block is enough
 		r.cursor.first = false
 		if now := time.Now(); now.Sub(r.checked) >= checkEvery {
 			r.checkLink(now)
@@ -124,7 +124,7 @@ func (r *Ring) fill(b *Batch) {
 	}
 }
 
-// wait waits for a block, and looks after the link when there is none.
+// wait waits for a block, and checks the link if there is none.
 func (r *Ring) wait() error {
 	began := time.Now()
 	r.sock.poll[0] = unix.PollFd{Fd: int32(r.sock.fd), Events: unix.POLLIN}
@@ -137,21 +137,21 @@ func (r *Ring) wait() error {
 	case n > 0 && r.sock.poll[0].Revents&unix.POLLIN != 0:
 		return nil
 	case n > 0:
-		// The link went down or away: reading the error is what clears it.
+		// The link went down or disappeared: reading the error clears it.
 		_, _ = unix.GetsockoptInt(r.sock.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	}
 	r.setQuiet(began.Add(-2 * r.tap.cfg.Retire))
 	r.readStatistics()
 	now := time.Now()
 	r.checkLink(now)
-	// The last block of a ring whose interface went away retires like any other.
+	// The last block of a ring whose interface disappeared retires like any other.
 	if !r.lost.IsZero() && now.Sub(r.lost) > 3*r.tap.cfg.Retire {
 		r.drop()
 	}
 	return nil
 }
 
-// checkLink asks for the state of the interface, and whether it is still the same.
+// checkLink queries the state of the interface, and whether it is still the same one.
 func (r *Ring) checkLink(now time.Time) {
 	r.checked = now
 	l, err := lookUp(r.control, r.tap.cfg.Interface)
@@ -189,7 +189,7 @@ func (r *Ring) setState(s LinkState) {
 		r.tap.cfg.Logger.Warn("link lost: nothing is captured until it is back", name, slog.String("state", s.String()))
 	case s == LinkUp && r.count.downs.Load() > 0:
 		r.tap.cfg.Logger.Warn("link is back", name)
-	default: // of two lost states, or the first one
+	default: // from one lost state to another, or the first state
 		r.tap.cfg.Logger.Info("tap's link changed", name, slog.String("state", s.String()))
 	}
 }
@@ -203,7 +203,7 @@ func (r *Ring) drop() {
 	r.sock, r.cursor = nil, cursor{stampClock: r.cursor.stampClock}
 }
 
-// revive opens the ring anew once there is an interface of the name again.
+// revive reopens the ring when there is an interface with the name again.
 func (r *Ring) revive() error {
 	now := time.Now()
 	err := r.open()
@@ -217,14 +217,14 @@ func (r *Ring) revive() error {
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
 		return fmt.Errorf("read tap %q: open its ring anew: %w", r.tap.cfg.Interface, err)
 	case errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENXIO):
-	case r.refused != err.Error(): // such as for memory; said once
+	case r.refused != err.Error(): // for example for lack of memory; logged once
 		r.refused = err.Error()
 		r.tap.cfg.Logger.Warn("tap's ring did not open, it is tried again", slog.String("interface", r.tap.cfg.Interface), slog.Any("error", err))
 	}
 	return nil
 }
 
-// readStatistics takes over what the kernel counted, which reading sets to 0.
+// readStatistics adds the kernel's counts, which are reset to 0 when read.
 func (r *Ring) readStatistics() {
 	if s, err := unix.GetsockoptTpacketStatsV3(r.sock.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
 		r.count.received.Add(uint64(s.Packets))
@@ -238,26 +238,25 @@ func (r *Ring) setQuiet(t time.Time) {
 	r.cursor.quiet = r.quiet
 }
 
-// QuietUntil is a time (Unix ns, system clock) before which no frame was received
-// that is yet to be delivered, as of the last ReadBatch without frames: what an idle
-// tap's clock may be advanced to, after Ahead was added. It is 0 before the first.
+// QuietUntil returns a time (Unix ns, system clock) as of the last ReadBatch without frames: all
+// frames received before it have been delivered. An idle tap's clock may advance to it plus Ahead.
+// It is 0 before the first such call.
 func (r *Ring) QuietUntil() int64 { return r.quiet }
 
-// Ahead is how far the clock of the frames' times is at least ahead of the system's, in
-// ns, as the frames show it: negative where it is behind, 0 for software times.
+// Ahead returns a lower bound of the lead of the frames' clock over the system's, in ns, as
+// measured from frames. It is negative if that clock is behind, and 0 for software times.
 func (r *Ring) Ahead() int64 { return r.cursor.ahead }
 
-// Interfaces is the tap's one interface, as for a Reader.
+// Interfaces returns the tap's one interface, like a Reader's method.
 func (r *Ring) Interfaces() []Interface { return r.links[:] }
 
-// State is that of the link when it was last looked at: at least each second.
+// State returns the link state at the last check, which is at most a second ago.
 func (r *Ring) State() LinkState { return LinkState(r.state.Load()) }
 
-// Stamp says whose times the frames have: StampSoftware or StampHardware.
+// Stamp returns the source of the frames' times: StampSoftware or StampHardware.
 func (r *Ring) Stamp() Stamp { return Stamp(r.stamp.Load()) }
 
-// Close frees the ring; frames that were delivered are not valid any more. Closing
-// twice is fine.
+// Close frees the ring; delivered frames are no longer valid. Further calls do nothing.
 func (r *Ring) Close() error {
 	if r.closed {
 		return nil
@@ -275,7 +274,7 @@ func (r *Ring) Close() error {
 	return nil
 }
 
-// ringCounters are written by the ring's goroutine once a batch and read by anyone.
+// ringCounters are written once per batch by the ring's goroutine and may be read by any goroutine.
 type ringCounters struct {
 	frames, bytes, received, dropped, freezes  atomic.Uint64
 	stripped, supers, hardware, restamped, bad atomic.Uint64
@@ -295,8 +294,8 @@ func (c *ringCounters) add(t *batchTally) {
 	}
 }
 
-// Counters are the totals since the ring was opened. It is safe to call at any time;
-// what the kernel counts is up to a second old.
+// Counters returns the totals since the ring was opened. It is safe for concurrent use; the
+// kernel's counts are up to a second old.
 func (r *Ring) Counters() TapCounters {
 	c := &r.count
 	return TapCounters{

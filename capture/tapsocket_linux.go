@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// link is what the kernel says of an interface.
+// link describes an interface as the kernel reports it.
 type link struct {
 	index int
 	flags uint16
 	mtu   int
 }
 
-// lookUp asks for the interface of a name. The error is ENODEV where there is none.
+// lookUp queries the interface with a name. The error is ENODEV if there is none.
 func lookUp(control int, name string) (link, error) {
 	var l link
 	for _, ask := range [...]struct {
@@ -55,7 +55,7 @@ func checkEthernet(control int, name string) error {
 	return nil
 }
 
-// hardwareName names the link types of Linux that interfaces of hosts have.
+// hardwareName returns the names of Linux link types that hosts' interfaces have.
 func hardwareName(family uint16) string {
 	switch family {
 	case unix.ARPHRD_INFINIBAND:
@@ -83,12 +83,12 @@ type socket struct {
 	fd     int
 	memory []byte
 	link   link
-	stamp  Stamp // StampAuto where the card's times are judged one by one
+	stamp  Stamp // StampAuto if the card's times are checked one by one
 	poll   [1]unix.PollFd
-	group  int // interface index of the fanout group that it is in; 0 is none
+	group  int // interface index of its fanout group; 0: none
 }
 
-// resolved is whose times come.
+// resolved returns the actual source of times.
 func (s Stamp) resolved() Stamp {
 	if s == StampAuto {
 		return StampHardware
@@ -96,15 +96,15 @@ func (s Stamp) resolved() Stamp {
 	return s
 }
 
-// longest is the longest frame that the link may carry: behind the addresses and the
-// EtherType of Ethernet, tags beside the MTU.
+// longest returns the maximum frame length on the link: the MTU plus Ethernet addresses, EtherType
+// and tags.
 func (s *socket) longest() uint32 {
 	const ethernet, tags = 14, 32
 	return uint32(max(s.link.mtu, 0) + ethernet + tags)
 }
 
 func openSocket(t *Tap, l link) (*socket, error) {
-	// A socket of no protocol receives nothing until it is bound.
+	// A socket with protocol 0 receives nothing until it is bound.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return nil, fmt.Errorf("open packet socket: %w: run as root, or give the binary the capability: sudo setcap cap_net_raw+ep csigscope", err)
@@ -119,9 +119,8 @@ func openSocket(t *Tap, l link) (*socket, error) {
 	return s, nil
 }
 
-// setUp makes the ring and lets frames in, which pass the filter from the first on
-// and go to one ring of the group each: the socket lets nothing pass until it is a
-// member.
+// setUp creates the ring and then admits frames. From the first one on, frames pass the filter and
+// each goes to one ring of the group, since the socket passes nothing until it is a member.
 func (s *socket) setUp(t *Tap) error {
 	c := &t.cfg
 	if err := checkEthernet(s.fd, c.Interface); err != nil {
@@ -147,7 +146,7 @@ func (s *socket) setUp(t *Tap) error {
 	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: s.link.index, Protocol: networkOrder(unix.ETH_P_ALL)}); err != nil {
 		return fmt.Errorf("bind to interface %q: %w", c.Interface, err)
 	}
-	// Binding to a link that is down leaves its error behind.
+	// Binding to a link that is down leaves an error in the socket.
 	_, _ = unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if c.Promiscuous {
 		m := unix.PacketMreq{Ifindex: int32(s.link.index), Type: unix.PACKET_MR_PROMISC}
@@ -167,7 +166,7 @@ func (s *socket) makeRing(c *TapConfig) error {
 	if err := unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V3); err != nil {
 		return fmt.Errorf("set packet ring version 3: %w", err)
 	}
-	// The frame size bounds nothing in version 3, but has to divide the block.
+	// Version 3 does not use the frame size, but it must divide the block size.
 	const frameSize = 2048
 	req := unix.TpacketReq3{
 		Block_size: uint32(c.BlockSize), Block_nr: uint32(c.Blocks),
@@ -185,7 +184,7 @@ func (s *socket) makeRing(c *TapConfig) error {
 	return nil
 }
 
-// chooseStamp asks for the network card's times where it has them.
+// chooseStamp requests the network card's times if it has them.
 func (s *socket) chooseStamp(c *TapConfig) error {
 	if s.stamp = c.Stamp; c.Stamp == StampSoftware {
 		return nil
@@ -204,7 +203,7 @@ func (s *socket) chooseStamp(c *TapConfig) error {
 	return nil
 }
 
-// attach makes the socket's filter another, at once.
+// attach replaces the socket's filter atomically.
 func (s *socket) attach(program []bpf.RawInstruction) error {
 	if err := setProgram(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program); err != nil {
 		return fmt.Errorf("attach a filter of %d instructions: %w", len(program), err)
@@ -236,8 +235,8 @@ func networkOrder(v uint16) uint16 {
 	return *(*uint16)(unsafe.Pointer(&b))
 }
 
-// groups are the fanout groups of a tap, by interface index: while an interface is
-// created anew, some rings are still in the group of the old one.
+// groups are a tap's fanout groups by interface index. While an interface is created again, some
+// rings are still in the group of the old one.
 type groups struct {
 	mu sync.Mutex
 	of map[int]*fanoutGroup
@@ -248,8 +247,8 @@ type fanoutGroup struct {
 	members int
 }
 
-// join makes the socket a member of the group of its interface. The kernel chooses
-// the number of a group, so that programs do not meet in one.
+// join adds the socket to the group of its interface. The kernel chooses the group's number, so
+// that different programs do not share one.
 func (g *groups) join(s *socket, c *TapConfig) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

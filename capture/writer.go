@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxComment is how many bytes of a comment are kept: what one pcapng option
-// holds, less than a block of the largest frame has room for.
+// MaxComment is the maximum length of a comment in bytes: the capacity of a pcapng option, which
+// fits a block with the largest frame.
 const MaxComment = 65532
 
 const (
@@ -21,38 +21,37 @@ const (
 	nanoTicks   = 9 // if_tsresol
 )
 
-// Writer writes frames as one section of pcapng (draft-ietf-opsawg-pcapng),
-// little endian, each as an enhanced packet block with nanoseconds and perhaps a
-// comment, which packet analyzers show. The same calls give the same bytes.
+// Writer writes frames as one pcapng section (draft-ietf-opsawg-pcapng) in little-endian order.
+// Each frame becomes an enhanced packet block with nanoseconds and an optional comment, which
+// packet analyzers show. Equal calls give equal bytes.
 //
-// What a Frame does not hold is lost in a copy: other options of its block, such
-// as an earlier comment, and blocks without packets. A frame without time, or
-// from before 1970, which the format cannot express, gets time 0.
+// A copy loses everything that a Frame does not hold: other options of its block, such as an
+// earlier comment, and blocks without packets. A frame without time, or from before 1970, which the
+// format cannot express, gets time 0.
 //
-// A Writer is not safe for concurrent use. Nothing is written before the first
-// call of a method, and the last bytes only by Flush.
+// A Writer is not safe for concurrent use. It writes nothing before the first method call, and the
+// last bytes only on Flush.
 type Writer struct {
 	out     *bufio.Writer
-	first   []Interface // of NewWriter, until they are written
+	first   []Interface // from NewWriter, until they are written
 	begun   bool
-	known   int // interfaces written
+	known   int // number of interfaces written
 	packets uint64
 	scratch []byte
 
-	restored []byte // a frame with its stripped tag
+	restored []byte // frame with its stripped tag
 }
 
-// NewWriter writes to w, which stays the caller's to close. Frame.Interface
-// indexes interfaces, followed by those that Declare adds.
+// NewWriter writes to w, which the caller closes. Frame.Interface indexes interfaces, followed by
+// those that Declare adds.
 func NewWriter(w io.Writer, interfaces ...Interface) *Writer {
 	return &Writer{out: bufio.NewWriterSize(w, writeBuffer), first: interfaces, scratch: make([]byte, 0, 1024)}
 }
 
-// Declare makes the interfaces of frames known: all of them from the first on,
-// as [Reader.Interfaces] returns them. Those that are known already are not
-// looked at, so that it can be called before each batch of a file whose
-// interfaces turn up on the way. Of an interface, name, description, link type
-// and snapshot length are kept; its times are in ns without offset.
+// Declare adds interfaces. all must be the complete list, as [Reader.Interfaces] returns it. Known
+// ones are skipped, so Declare can be called before each batch of a file whose interfaces appear
+// later. The copy keeps name, description, link type and snapshot length; its times are in ns
+// without offset.
 func (w *Writer) Declare(all []Interface) error {
 	err := w.begin()
 	for ; err == nil && w.known < len(all); w.known++ {
@@ -70,8 +69,8 @@ func (w *Writer) begin() error {
 	w.start(blockSection)
 	w.u32(byteOrderMagic)
 	w.u32(1)          // version 1.0
-	w.u32(^uint32(0)) // of a length that is not known
-	w.u32(^uint32(0)) // before the end
+	w.u32(^uint32(0)) // section length: unknown,
+	w.u32(^uint32(0)) // 64 bits
 	w.option(optApplication, "csigscope")
 	w.u32(optEnd)
 	if err := w.end(); err != nil {
@@ -92,10 +91,10 @@ func (w *Writer) describe(in *Interface) error {
 	return w.end()
 }
 
-// Write appends a frame with a comment; an empty one is left out. A comment of more than
-// MaxComment bytes is cut, and made valid UTF-8. The frame's Data is copied, with the tag
-// that was stripped off it. Errors are those of the destination, and one for a frame whose
-// interface has not been declared or that is longer than 1 GiB.
+// Write appends a frame with a comment, or without one if it is empty. A comment longer than
+// MaxComment bytes is truncated, and made valid UTF-8. Write copies the frame's Data, with a
+// stripped tag restored. It returns errors of the destination, and an error for a frame that is
+// longer than 1 GiB or whose interface has not been declared.
 func (w *Writer) Write(f *Frame, comment string) error {
 	if err := w.begin(); err != nil {
 		return err
@@ -129,8 +128,8 @@ func (w *Writer) Write(f *Frame, comment string) error {
 	} {
 		w.u32(v)
 	}
-	_ = w.emit()             // the buffer keeps its first error:
-	_, _ = w.out.Write(data) // it is returned below
+	_ = w.emit()             // the buffer keeps its first error,
+	_, _ = w.out.Write(data) // which is returned below
 	w.zeros(padding)
 	if comment != "" {
 		w.option(optComment, comment)
@@ -144,8 +143,8 @@ func (w *Writer) Write(f *Frame, comment string) error {
 	return nil
 }
 
-// Flush hands everything to the destination; a file without a packet gets its
-// headers, too.
+// Flush writes all buffered data to the destination, including the headers of a file without
+// packets.
 func (w *Writer) Flush() error {
 	if err := w.begin(); err != nil {
 		return err
@@ -184,7 +183,7 @@ func (w *Writer) u32(v uint32) { w.scratch = binary.LittleEndian.AppendUint32(w.
 
 func (w *Writer) zeros(n int) { w.scratch = append(w.scratch, "\x00\x00\x00"[:n]...) }
 
-// option appends an option, padded to 32 bits; an empty one is left out.
+// option appends an option, padded to 32 bits, unless it is empty.
 func (w *Writer) option(code uint16, v string) {
 	if v == "" {
 		return
@@ -194,7 +193,7 @@ func (w *Writer) option(code uint16, v string) {
 	w.zeros(-len(v) & 3)
 }
 
-// clip makes s valid UTF-8 of at most limit bytes.
+// clip truncates s to valid UTF-8 of at most limit bytes.
 func clip(s string, limit int) string {
 	if len(s) > limit {
 		for limit > 0 && !utf8.RuneStart(s[limit]) {
@@ -202,5 +201,5 @@ func clip(s string, limit int) string {
 		}
 		s = s[:limit]
 	}
-	return strings.ToValidUTF8(s, "?") // no longer than before
+	return strings.ToValidUTF8(s, "?") // does not lengthen it
 }

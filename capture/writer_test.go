@@ -16,7 +16,7 @@ import (
 	"github.com/google/gopacket/pcapgo"
 )
 
-// TestWriterBytes pins every byte of a small file.
+// TestWriterBytes compares every byte of a small file.
 func TestWriterBytes(t *testing.T) {
 	var file bytes.Buffer
 	w := NewWriter(&file, Interface{Name: "eth0", Link: LinkSLL2, SnapLen: 96})
@@ -35,7 +35,7 @@ func TestWriterBytes(t *testing.T) {
 	}
 }
 
-// written is a file of frames of three interfaces, two of which turn up late.
+// written returns a file with frames of three interfaces, two of which are declared later.
 func written(t *testing.T) (file []byte, want []packet, comments []string, interfaces []Interface) {
 	t.Helper()
 	interfaces = []Interface{
@@ -93,7 +93,7 @@ func TestWriterAgainstPcapgo(t *testing.T) {
 	}
 }
 
-// TestWriterAgainstTshark reads comments as an analyzer shows them.
+// TestWriterAgainstTshark compares comments with tshark's output.
 func TestWriterAgainstTshark(t *testing.T) {
 	file, _, comments, _ := written(t)
 	got := tsharkFields(t, writeFile(t, "f.pcapng", file), "frame.interface_name", "frame.time_epoch", "frame.len", "frame.comment")
@@ -110,7 +110,7 @@ func TestWriterAgainstTshark(t *testing.T) {
 	}
 }
 
-// TestWriterLimits checks what cannot be written as it is.
+// TestWriterLimits writes values that must be truncated or rejected.
 func TestWriterLimits(t *testing.T) {
 	var file bytes.Buffer
 	w := NewWriter(&file, Interface{Name: strings.Repeat("é", 200)})
@@ -146,8 +146,8 @@ func TestWriterLimits(t *testing.T) {
 	}
 }
 
-// TestWriterOfNothing writes the headers of an empty file once, and nothing
-// before it is asked to.
+// TestWriterOfNothing checks that an empty file gets its headers once, and that nothing is written
+// earlier.
 func TestWriterOfNothing(t *testing.T) {
 	var file bytes.Buffer
 	w := NewWriter(&file, Interface{Link: 1})
@@ -162,7 +162,7 @@ func TestWriterOfNothing(t *testing.T) {
 	}
 }
 
-// full takes some bytes, then none.
+// full accepts some bytes, then fails.
 type full struct{ room int }
 
 func (f *full) Write(p []byte) (int, error) {
@@ -204,7 +204,7 @@ func TestWriterAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzWriter writes anything and reads the same back.
+// FuzzWriter writes arbitrary frames and reads them back.
 func FuzzWriter(f *testing.F) {
 	f.Add([]byte{1, 2, 3}, "comment", "eth0", int64(5), uint32(9), uint16(1))
 	f.Add([]byte{}, "\xff\x00", "", int64(-5), uint32(0), uint16(276))
@@ -231,8 +231,8 @@ func FuzzWriter(f *testing.F) {
 	})
 }
 
-// tsharkFields runs tshark over a file and returns its lines, one a packet,
-// fields separated by tabs; the test is skipped where tshark is not installed.
+// tsharkFields runs tshark on a file and returns its lines, one per packet, with tab-separated
+// fields. Without tshark the test is skipped.
 func tsharkFields(t *testing.T, path string, fields ...string) []string {
 	t.Helper()
 	tshark, err := exec.LookPath("tshark")
