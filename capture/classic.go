@@ -6,11 +6,11 @@ import (
 	"math/bits"
 )
 
-// Magic numbers of classic pcap files, as they read in the writer's byte order.
+// Magic numbers of classic pcap files, in the writer's byte order.
 const (
 	magicMicros   = 0xa1b2c3d4
 	magicNanos    = 0xa1b23c4d
-	magicModified = 0xa1b2cd34 // records carry 8 more bytes of interface metadata
+	magicModified = 0xa1b2cd34 // records have 8 more bytes of interface metadata
 
 	classicFileHeader   = 24
 	classicRecordHeader = 16
@@ -19,8 +19,8 @@ const (
 
 // classic is the layout of one classic pcap file.
 type classic struct {
-	swapped  bool   // the file's byte order is big endian
-	head     int    // bytes of a record header
+	swapped  bool   // the file is big-endian
+	head     int    // length of a record header in bytes
 	perTick  int64  // ns per unit of the sub-second field
 	perSec   uint32 // units per second
 	snapLen  uint32
@@ -29,8 +29,8 @@ type classic struct {
 	maxWire  uint32
 }
 
-// classicMagic reports whether the four bytes at p start a classic pcap file,
-// and in which layout.
+// classicMagic reports whether the four bytes at p start a classic pcap file, and returns its
+// layout.
 func classicMagic(p []byte) (c classic, ok bool) {
 	magic := binary.LittleEndian.Uint32(p)
 	if p[0] == magicMicros>>24 {
@@ -50,10 +50,10 @@ func classicMagic(p []byte) (c classic, ok bool) {
 	return c, true
 }
 
-// parseClassicHeader reads the file header. p holds classicFileHeader bytes
-// whose magic has been recognised; maxFrame is one of Options, bounded.
+// parseClassicHeader parses the file header. p holds classicFileHeader bytes whose magic has been
+// checked; maxFrame is a bounded option.
 func parseClassicHeader(p []byte, name string, maxFrame int) (*classic, error) {
-	c, _ := classicMagic(p) // recognised by the caller
+	c, _ := classicMagic(p) // checked by the caller
 	var order binary.ByteOrder = binary.LittleEndian
 	if c.swapped {
 		order = binary.BigEndian
@@ -66,7 +66,7 @@ func parseClassicHeader(p []byte, name string, maxFrame int) (*classic, error) {
 		}
 	}
 	c.snapLen = order.Uint32(p[16:])
-	// The upper half of the field holds the length of a trailing FCS.
+	// The upper half of the field is the length of a trailing FCS.
 	c.link = LinkType(order.Uint32(p[20:]) & 0xffff)
 	c.maxFrame = uint32(maxFrame)
 	c.maxWire = max(maxWire, c.maxFrame)
@@ -82,7 +82,7 @@ type record struct {
 	sec, frac, incl, orig uint32
 }
 
-// recordAt decodes the header at p, which holds at least 16 bytes.
+// recordAt decodes the header at p, which must hold at least 16 bytes.
 func (c *classic) recordAt(p []byte) record {
 	_ = p[15]
 	h := record{
@@ -98,9 +98,9 @@ func (c *classic) recordAt(p []byte) record {
 	return h
 }
 
-// noPacket describes a header that no packet has: what is read behind a corrupted
-// length, in a hole of zeros, or where files were joined. It is nil for an empty
-// packet.
+// noPacket returns the reason why a header cannot belong to a packet, or nil. Such headers follow a
+// corrupted length, appear in a hole of zeros, or where files were joined. An empty packet is
+// valid.
 func (c *classic) noPacket(h record) *failure {
 	switch {
 	case h.orig > c.maxWire:
@@ -113,8 +113,8 @@ func (c *classic) noPacket(h record) *failure {
 	return nil
 }
 
-// parse appends the whole records of p to b. off is the file offset of p,
-// count the number of packets before it.
+// parse appends the complete records in p to b. off is the file offset of p, count the number of
+// packets before it.
 func (c *classic) parse(b *Batch, p []byte, off int64, count uint64) progress {
 	pos := 0
 	for b.N < BatchSize {
@@ -137,7 +137,7 @@ func (c *classic) parse(b *Batch, p []byte, off int64, count uint64) progress {
 		}
 		f := &b.Frames[b.N]
 		f.Data = rest[c.head:end]
-		// Neither factor exceeds 32 bits and 1e9: the sum fits int64.
+		// The factors are below 2^32 and at most 1e9, so the sum fits int64.
 		f.TimeNS = int64(h.sec)*1e9 + int64(h.frac)*c.perTick
 		f.WireLen = h.orig
 		f.Interface = 0

@@ -8,15 +8,15 @@ import (
 	"github.com/csigscope/csigscope/dashboards/metrics"
 )
 
-// alertInterval is how often Grafana evaluates a group.
+// alertInterval is the evaluation interval of a rule group.
 const alertInterval = "1m"
 
-// alertRange is what an instant query may look back on, in s; ranges in its expression
-// count from its end.
+// alertRange is how far an instant query may look back, in s; ranges in its expression are relative
+// to its end.
 const alertRange = 600
 
-// alertRules are the rules of Prometheus as Grafana evaluates them, for installations in
-// which Prometheus evaluates none.
+// alertRules returns the Prometheus rules in Grafana's form, for installations without Prometheus
+// alerting.
 func alertRules() (object, error) {
 	all, err := metrics.Rules()
 	if err != nil {
@@ -33,12 +33,12 @@ func alertRules() (object, error) {
 	return object{"apiVersion": 1, "groups": groups}, nil
 }
 
-// alertRule fires for each series that the expression answers, whatever its value, as in
-// Prometheus. No answer is no alert.
+// alertRule fires for each series in the expression's result, whatever its value, as in Prometheus.
+// An empty result is no alert.
 func alertRule(r *metrics.Rule) object {
 	annotations := object{}
 	for key, text := range r.Annotations {
-		// In Prometheus $value is a number, here a text of all values.
+		// In Prometheus $value is a number; in Grafana it is a text with all values.
 		annotations[key] = strings.ReplaceAll(text, "$value", "$values.A.Value")
 	}
 	labels := object{}
@@ -64,7 +64,7 @@ func alertQuery(ref, source string, model object) object {
 	return object{"refId": ref, "datasourceUid": source, "relativeTimeRange": object{"from": alertRange, "to": 0}, "model": model}
 }
 
-// alertsFile provisions the rules.
+// alertsFile returns the file that provisions the rules.
 func alertsFile() (File, error) {
 	content, err := alertRules()
 	if err != nil {

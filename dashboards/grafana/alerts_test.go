@@ -11,7 +11,7 @@ import (
 	"github.com/csigscope/csigscope/dashboards/metrics"
 )
 
-// provisionedAlerts is what is used of Grafana's file of alert rules.
+// provisionedAlerts is the tested part of Grafana's file of alert rules.
 type provisionedAlerts struct {
 	APIVersion int `yaml:"apiVersion"`
 	Groups     []struct {
@@ -39,7 +39,8 @@ type provisionedAlerts struct {
 	} `yaml:"groups"`
 }
 
-// TestAlertRules: Grafana's rules are Prometheus', one by one, and there for who asks.
+// TestAlertRules checks that Grafana's rules equal Prometheus' one by one, and are written only on
+// request.
 func TestAlertRules(t *testing.T) {
 	find := func(o grafana.Options) (text []byte) {
 		files, err := grafana.Files(o)

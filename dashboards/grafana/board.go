@@ -10,20 +10,20 @@ import (
 	"github.com/grafana-tools/sdk"
 )
 
-// schemaVersion is Grafana's of the JSON; Grafana migrates older ones.
+// schemaVersion is Grafana's version of the JSON; Grafana migrates older ones.
 const schemaVersion = 41
 
-// gridWidth is that of Grafana's grid of panels.
+// gridWidth is the width of Grafana's panel grid.
 const gridWidth = 24
 
 // Dashboard is one dashboard as JSON.
 type Dashboard struct {
 	UID, Title string
-	Name       string // of its file, without .json
+	Name       string // file name without .json
 	JSON       []byte // ends in a newline
 }
 
-// board is a dashboard before it is JSON.
+// board describes a dashboard before it is encoded.
 type board struct {
 	uid, title, name string
 	refresh, from    string
@@ -31,7 +31,7 @@ type board struct {
 	panels           []panel
 }
 
-// Dashboards makes all dashboards.
+// Dashboards returns all dashboards.
 func Dashboards(o Options) ([]Dashboard, error) {
 	var all []Dashboard
 	for _, b := range []board{fabricBoard(&o), cellsBoard(&o), jobBoard(&o), pipelineBoard()} {
@@ -44,17 +44,17 @@ func Dashboards(o Options) ([]Dashboard, error) {
 	return all, nil
 }
 
-// build lays the panels out in rows, in their order.
+// build lays out the panels in rows, in order.
 func (b *board) build() *sdk.Board {
 	out := sdk.NewBoard(b.title)
-	out.ID = 0 // of the database that it comes to; Grafana gives it one
+	out.ID = 0 // Grafana assigns one in its database
 	out.UID, out.SchemaVersion, out.Refresh = b.uid, schemaVersion, &sdk.BoolString{Value: b.refresh}
 	out.Tags, out.Links = []string{"csigscope"}, []sdk.Link{siblings()}
 	out.Time = sdk.Time{From: b.from, To: "now"}
 	out.Timepicker = sdk.Timepicker{RefreshIntervals: []string{"5s", "10s", "30s", "1m", "5m", "15m"}, TimeOptions: []string{}}
 	out.Annotations.List = []sdk.Annotation{}
 	out.Templating.List = b.variables
-	out.GraphTooltip = 1 // one crosshair for all panels
+	out.GraphTooltip = 1 // shared crosshair for all panels
 	x, y, tallest := 0, 0, 0
 	for i := range b.panels {
 		p := &b.panels[i]
@@ -70,7 +70,7 @@ func (b *board) build() *sdk.Board {
 	return out
 }
 
-// siblings leads from each dashboard to the others.
+// siblings links each dashboard to the others.
 func siblings() sdk.Link {
 	yes, no, none := true, false, ""
 	icon := "external link"
@@ -80,7 +80,7 @@ func siblings() sdk.Link {
 	}
 }
 
-// What the sdk writes that Grafana dropped long ago, or that says nothing.
+// Keys that the sdk writes although Grafana has dropped them or they mean nothing.
 var (
 	legacyBoard    = []string{"slug", "originalTitle", "style", "hideControls", "sharedCrosshair", "rows"}
 	legacyPanel    = []string{"editable", "error", "isNew", "span", "renderer", "transparent"}
@@ -88,8 +88,8 @@ var (
 	legacyVariable = []string{"allFormat", "multiFormat"}
 )
 
-// marshal writes sorted keys, so that a change of a panel is a small difference. What the
-// sdk leaves out when it is 0 and Grafana's types ask for is put back.
+// marshal sorts the keys, so that a change of a panel is a small difference. It adds zero values
+// that the sdk omits but Grafana's types require.
 func (b *board) marshal() ([]byte, error) {
 	text, err := json.Marshal(b.build())
 	if err != nil {
@@ -125,8 +125,8 @@ func drop(o object, keys []string) {
 	}
 }
 
-// tidyVariable removes what is no value of its type, and makes the text of what is chosen
-// one text, which the sdk can only write as a list.
+// tidyVariable removes keys that are invalid for the variable's type, and makes the selected text a
+// string, which the sdk can only write as a list.
 func tidyVariable(v object) {
 	drop(v, legacyVariable)
 	if v["datasource"] == nil {
@@ -139,7 +139,7 @@ func tidyVariable(v object) {
 	if list, ok := chosen["text"].([]any); ok && len(list) == 1 {
 		chosen["text"] = list[0]
 	} else {
-		delete(v, "current") // Grafana takes the first
+		delete(v, "current") // Grafana selects the first value
 	}
 }
 

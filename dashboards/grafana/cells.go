@@ -9,8 +9,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// cellsBoard shows the two matrices, the cells that a location slows down, and one cell in depth:
-// its path, its flows, what was found there.
+// cellsBoard shows the two matrices, the cells that a location slows down, and details of one cell:
+// its path, flows and findings.
 func cellsBoard(o *Options) board {
 	colors := mappings(o.Locations)
 	panels := []panel{
@@ -34,10 +34,10 @@ func cellsBoard(o *Options) board {
 	}
 }
 
-// matrixHeight leaves cells of 16 groups high enough for their ranks.
+// matrixHeight makes the cells of 16 groups high enough for their ranks.
 const matrixHeight = 18
 
-// matrix draws cells of a signal with the panel plugin.
+// matrix returns a panel that draws the cells of a signal with the plugin.
 func matrix(o *Options, title, about, signal, mean string, options object) panel {
 	cells, groups := sqlTarget(cellsSQL(signal, mean), formatTable), sqlTarget(groupsSQL, formatTable)
 	groups["refId"] = "B"
@@ -55,8 +55,8 @@ func table(p panel) panel {
 	p.kind, p.width, p.height, p.options = "table", gridWidth, matrixHeight, tableOptions()
 	p.options["frozenColumns"] = object{"left": 1}
 	p.transform = []object{{"id": "groupingToMatrix", "options": object{"columnField": "dst", "rowField": "src", "valueField": "value", "emptyValue": "null"}}}
-	// Lists of an override are put before those of the defaults, so that none could take a
-	// link or a mapping from the column of names.
+	// Grafana puts an override's lists before those of the defaults, so an override could not
+	// remove a link or a mapping from the column of names.
 	cells := object{"mappings": p.defaults["mappings"], "links": []object{toCells("path of ${__data.fields[0]} to ${__field.name}",
 		"&var-src=${__data.fields[0]:percentencode}&var-dst=${__field.name:percentencode}"+anywhere)}}
 	delete(p.defaults, "mappings")
@@ -67,7 +67,7 @@ func table(p panel) panel {
 	return p
 }
 
-// modePanel is the matrix of the chosen signal's bottlenecks.
+// modePanel is the matrix of the selected signal's bottlenecks.
 func modePanel(o *Options, colors []object) panel {
 	const title = "Mode of the bottleneck (${signal:text})"
 	const about = "The location that most heavily loaded observations of the cell name; its number is its rank in the legend. Cells with less than 10 observations say nothing; no data is silence, not health. Click on a cell for its path and flows."
@@ -77,7 +77,7 @@ func modePanel(o *Options, colors []object) panel {
 		return p
 	}
 	names := colored(50)
-	names["align"] = "left" // what does not fit is cut off behind
+	names["align"] = "left" // long names are cut off at the end
 	return table(panel{
 		title: title, about: about, targets: []object{sqlTarget(modeTableSQL, formatTable)},
 		defaults: object{"custom": names, "color": color("thresholds"), "thresholds": thresholds(unknownColor), "mappings": wordless(colors)},
@@ -100,7 +100,7 @@ func meanPanel(o *Options, s csig.Signal, title string) panel {
 	if s.Direction() == csig.Max {
 		scheme = "continuous-GrYlRd"
 	}
-	// Without a mapping a cell without a value has the colour of the lowest one.
+	// Without a mapping, a cell without a value gets the color of the lowest value.
 	defaults := object{"custom": colored(50), "unit": unitOf(s), "color": color(scheme), "decimals": 1, "mappings": []object{special("null", noDataColor)}}
 	if s.Unit() == csig.Ratio {
 		defaults["min"], defaults["max"], defaults["decimals"] = 0, 1, 0
@@ -111,7 +111,7 @@ func meanPanel(o *Options, s csig.Signal, title string) panel {
 	})
 }
 
-// sufferersPanel answers who suffers from a location.
+// sufferersPanel lists the cells that a location slows down.
 func sufferersPanel(colors []object) panel {
 	toPath := toCells("path of this cell", "&var-src=${__data.fields.src:percentencode}&var-dst=${__data.fields.dst:percentencode}"+anywhere)
 	path := object{"links": []object{toPath}}
@@ -136,7 +136,7 @@ func merged(a, b object) object {
 	return out
 }
 
-// unitOf is Grafana's name of the unit of a signal's values.
+// unitOf returns Grafana's name of the unit of a signal's values.
 func unitOf(s csig.Signal) string {
 	switch s.Unit() {
 	case csig.BitPerSecond:
@@ -149,8 +149,8 @@ func unitOf(s csig.Signal) string {
 	return "sishort"
 }
 
-// meanColumns give the column of means the unit of the signal that is chosen: queries put
-// the signal into its name, and it is shown without.
+// meanColumns gives the column of means the unit of the selected signal: queries put the signal
+// into the column's name, and the panel shows it without.
 func meanColumns(o *Options) []object {
 	var columns []object
 	for _, s := range o.signals() {
@@ -159,7 +159,7 @@ func meanColumns(o *Options) []object {
 	return columns
 }
 
-// cellPanels are about the chosen cell. Links lead from its path to its flows to findings.
+// cellPanels show the selected cell. Links lead from its path to its flows to its findings.
 func cellPanels(o *Options, colors []object) []panel {
 	const chosen = "&${src:queryparam}&${dst:queryparam}"
 	toFlows := toCells("flows that it slows down", chosen+fmt.Sprintf("&var-location=${__value.text:percentencode}&viewPanel=%d", flowsPanel))
@@ -197,7 +197,7 @@ func cellPanels(o *Options, colors []object) []panel {
 	}
 }
 
-// flowColumnTitles are the units and titles of the columns of flows.
+// flowColumnTitles returns the units and titles of the flow columns.
 func flowColumnTitles(o *Options) []object {
 	return append(meanColumns(o), override("bytes", object{"unit": "bytes"}),
 		named("source_port", "source port"), named("destination_port", "destination port"), named("heavy", "heavily loaded"))

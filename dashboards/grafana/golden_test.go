@@ -17,7 +17,7 @@ import (
 
 var write = flag.Bool("write", false, "write the generated files again")
 
-// TestGenerated holds what is checked in for people to import against what is made.
+// TestGenerated compares the checked-in files for import with the generated ones.
 func TestGenerated(t *testing.T) {
 	files, err := grafana.Files(grafana.DefaultOptions())
 	if err != nil {
@@ -25,7 +25,7 @@ func TestGenerated(t *testing.T) {
 	}
 	for _, f := range files {
 		if strings.HasPrefix(f.Path, "plugins/") {
-			continue // built by TestPlugin, and in matrix/dist
+			continue // covered by TestPlugin, and stored in matrix/dist
 		}
 		path := filepath.Join("provisioned", filepath.FromSlash(f.Path))
 		if *write {
@@ -47,7 +47,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// decoded are all dashboards as JSON, by name.
+// decoded returns all dashboards as JSON, by name.
 func decoded(t testing.TB, o grafana.Options) map[string]map[string]any {
 	t.Helper()
 	all, err := grafana.Dashboards(o)
@@ -65,8 +65,8 @@ func decoded(t testing.TB, o grafana.Options) map[string]map[string]any {
 	return out
 }
 
-// TestNoWordsForNoValue: Grafana puts the words for no value into every empty cell of a table
-// as well, and an empty range is silence, which no panel may call health.
+// TestNoWordsForNoValue checks that panels set no text for missing values, since Grafana puts it
+// into every empty table cell, and an empty range means silence, which no panel may call health.
 func TestNoWordsForNoValue(t *testing.T) {
 	all, err := grafana.Dashboards(grafana.DefaultOptions())
 	if err != nil {

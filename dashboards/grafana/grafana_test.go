@@ -30,7 +30,7 @@ func each(v any, f func(map[string]any)) {
 	}
 }
 
-// TestBoards holds what Grafana takes for granted, and says nothing about when it is wrong.
+// TestBoards checks assumptions of Grafana that it does not report if they are violated.
 func TestBoards(t *testing.T) {
 	links := map[string]map[float64]bool{}
 	all := decoded(t, grafana.DefaultOptions())
@@ -79,9 +79,8 @@ func TestBoards(t *testing.T) {
 	}
 }
 
-// TestColors: a location has the page's colour in every panel that names it, the coarse
-// locations come first where there are too many, and whatever Grafana makes of a name is
-// that name.
+// TestColors checks that a location has the page's color in every panel that names it, that coarse
+// locations take precedence if there are too many, and that names survive Grafana's escaping.
 func TestColors(t *testing.T) {
 	var locations []fabric.Location
 	for i := range 1500 {
@@ -118,7 +117,8 @@ func TestColors(t *testing.T) {
 	}
 }
 
-// TestTables: without the plugin the matrices are tables, and all else stays.
+// TestTables checks that without the plugin the matrices are tables and everything else stays the
+// same.
 func TestTables(t *testing.T) {
 	o := grafana.DefaultOptions()
 	panels := decoded(t, o)["cells"]["panels"].([]any)
@@ -142,7 +142,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestWrite: what is written can be written again, and is what Grafana reads.
+// TestWrite checks that files can be written again, and that Grafana can read them.
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	o := grafana.DefaultOptions()

@@ -13,15 +13,15 @@ import (
 	"github.com/csigscope/csigscope/dashboards/grafana/grafanatest"
 )
 
-// Names with letters that mean something in an address, or to what looks for scripts in it.
+// Names with characters that are special in addresses, or look like scripts.
 const (
 	oddSource   = `R&D #1 +2 100% a/b ü`
 	oddDest     = `a=b&var-src=x;%26%2526 'q' "w" <i>&#38;?`
 	oddLocation = `leaf#1+&%41:up/1 javascript:`
 )
 
-// linked are the panels with data links, what their queries may answer, and what one of the
-// links is to choose.
+// linked lists the panels with data links, a possible result of their queries, and the choices that
+// one of the links must make.
 var linked = map[string]struct {
 	frame  *data.Frame
 	choose map[string]string
@@ -53,8 +53,8 @@ func places() *data.Frame {
 	return data.NewFrame("", data.NewField("source", nil, []string{"10.0.0.1"}), data.NewField("location", nil, []string{oddLocation}), data.NewField("heavy", nil, []uint64{3}))
 }
 
-// TestLinksKeepNames: whatever letters are in the names of groups and locations, a link chooses
-// just those, by what Grafana makes of its address.
+// TestLinksKeepNames checks that a link selects exactly the group or location, whatever characters
+// its name has, after Grafana's processing of the address.
 func TestLinksKeepNames(t *testing.T) {
 	v := &grafanatest.Viewer{From: recordsStart, To: recordsStart.Add(1), Choices: map[string]grafanatest.Choice{
 		"signal": {Text: "available bandwidth of capacity", Value: "1"}, "level": {Value: "0"}, "resolution": {Text: "1s", Value: "1000000000"}, "datasource": {Value: "a&b#c%"},
@@ -63,7 +63,7 @@ func TestLinksKeepNames(t *testing.T) {
 	var asked []grafanatest.Asked
 	var titles []string
 	o := grafana.DefaultOptions()
-	o.Tables = true // in the plugin a click is none of Grafana's links
+	o.Tables = true // in the plugin, a click does not use Grafana's links
 	for _, b := range decoded(t, o) {
 		for _, p := range b["panels"].([]any) {
 			title := p.(map[string]any)["title"].(string)

@@ -17,35 +17,35 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// object is JSON that the sdk has no current model of.
+// object is JSON without a current model in the sdk.
 type object = map[string]any
 
-// Formats of the ClickHouse data source's answers.
+// Result formats of the ClickHouse data source.
 const (
-	formatSeries = 0 // long frames become wide ones
+	formatSeries = 0 // converts long frames to wide ones
 	formatTable  = 1
 )
 
-// panel describes one panel. Options and the rest are in the terms of Grafana's panel
-// plugins, the types of which are in @grafana/schema.
+// panel describes one panel in the terms of Grafana's panel plugins, whose types are in
+// @grafana/schema.
 type panel struct {
-	id            uint // data links name it
+	id            uint // used by data links
 	title, about  string
 	kind          string
 	width, height int
 	targets       []object
-	source        object // data source, of ClickHouse when nil
+	source        object // data source; nil: ClickHouse
 	defaults      object // fieldConfig.defaults
 	overrides     []object
 	options       object
 	transform     []object
-	points        int // maxDataPoints; 0 leaves it to the width of the panel
+	points        int // maxDataPoints; 0: depends on the panel's width
 	interval      string
 }
 
 func storeSource() object { return object{"type": storePlugin, "uid": "${datasource}"} }
 
-// sqlTarget asks the ClickHouse data source.
+// sqlTarget returns a query of the ClickHouse data source.
 func sqlTarget(sql string, format int) object {
 	kind := "table"
 	if format == formatSeries {
@@ -57,7 +57,7 @@ func sqlTarget(sql string, format int) object {
 	}
 }
 
-// build makes the sdk's panel, at the place that layout gave it.
+// build returns the sdk's panel at the given place.
 func (p *panel) build(x, y int) *sdk.Panel {
 	out := sdk.NewCustom(p.title)
 	out.ID, out.Type = p.id, p.kind
@@ -96,7 +96,7 @@ func orEmpty(o object) object {
 	return o
 }
 
-// override sets properties of the field of that name.
+// override sets properties of the field with a name.
 func override(field string, properties object) object {
 	return overrideBy("byName", field, properties)
 }
@@ -106,12 +106,12 @@ func named(field, title string) object {
 	return override(field, object{"displayName": title})
 }
 
-// hide leaves a column out of a table.
+// hide removes a column from a table.
 func hide(field string) object {
 	return override(field, object{"custom.hideFrom.viz": true})
 }
 
-// overrideBy sets properties of the fields that one of Grafana's matchers finds.
+// overrideBy sets properties of the fields that one of Grafana's matchers selects.
 func overrideBy(matcher, options string, properties object) object {
 	list := make([]object, 0, len(properties))
 	for _, id := range sortedKeys(properties) {
@@ -130,14 +130,14 @@ func color(mode string) object { return object{"mode": mode} }
 
 func hidden() object { return object{"legend": false, "tooltip": false, "viz": false} }
 
-// colored fills the cells of a table's columns by their value. Columns share what room there
-// is and are at least so wide, in pixels: 150 unless told otherwise.
+// colored fills a table's cells with colors by value. Columns share the available width and have
+// the given minimum width in pixels; Grafana's default is 150.
 func colored(minWidth int) object {
 	return object{"align": "center", "inspect": false, "minWidth": minWidth, "cellOptions": object{"type": "color-background", "mode": "basic"}}
 }
 
-// plain are a table's cells without colours. They have no words for no value: Grafana would
-// put those into each empty cell, and a table without rows cannot tell health from silence.
+// plain returns a table's cells without colors. They have no text for missing values: Grafana would
+// put it into each empty cell, and a table without rows cannot tell health from silence.
 func plain() object {
 	return object{
 		"custom": object{"align": "auto", "inspect": true, "minWidth": 80, "cellOptions": object{"type": "auto"}},
@@ -145,22 +145,22 @@ func plain() object {
 	}
 }
 
-// empty maps texts without a letter: the colour of no location is none.
+// empty maps empty texts, since no location has no color.
 func empty() object { return special("empty", "transparent") }
 
-// special maps one of the values that Grafana has words for to no text on that colour.
+// special maps one of Grafana's special values to an empty text with the given color.
 func special(match, color string) object {
 	return object{"type": "special", "options": object{"match": match, "result": object{"text": "", "color": color, "index": 0}}}
 }
 
 func tableOptions() object { return object{"cellHeight": "sm", "showHeader": true, "frameIndex": 0} }
 
-// thresholds of one step: the colour of what no mapping colours.
+// thresholds returns one step: the color of unmapped values.
 func thresholds(base string) object {
 	return object{"mode": "absolute", "steps": []object{{"color": base, "value": nil}}}
 }
 
-// lines are a time series panel's fields.
+// lines returns the fields of a time series panel.
 func lines(fill int) object {
 	return object{
 		"drawStyle": "line", "lineWidth": 1, "fillOpacity": fill, "showPoints": "never", "spanNulls": false,
@@ -170,20 +170,20 @@ func lines(fill int) object {
 
 func lineOptions() object { return object{"legend": legend(true), "tooltip": tooltip("multi")} }
 
-// maxMappings bounds the locations with a colour of their own: each is in the JSON of
-// every panel that names locations. Those beyond look alike.
+// maxMappings bounds the locations with their own colors, since each is in the JSON of every panel
+// that names locations. Further locations look alike.
 const maxMappings = 1000
 
-// Colours of states, and of locations without a colour.
+// Colors of states, and of locations without their own color.
 const (
 	clearColor   = "#1e4d2b"
-	briefColor   = "#4d4a1e" // heavy before the window alone
+	briefColor   = "#4d4a1e" // heavy before the window only
 	fewColor     = "#48525f"
 	noDataColor  = "#1b1f26"
 	unknownColor = "#8a8f98"
 )
 
-// mappings give locations the colours that they have on the page, and states theirs.
+// mappings gives locations the page's colors, and states their own.
 func mappings(locations []fabric.Location) []object {
 	options := object{}
 	add := func(value, color string) {
@@ -205,7 +205,7 @@ func mappings(locations []fabric.Location) []object {
 	return []object{{"type": "value", "options": options}, empty()}
 }
 
-// wordless are mappings that show the state of most cells by its colour alone.
+// wordless returns mappings that show the state of most cells by color only.
 func wordless(mappings []object) []object {
 	options := maps.Clone(mappings[0]["options"].(object))
 	for _, state := range []string{"clear", "no data"} {
@@ -214,7 +214,7 @@ func wordless(mappings []object) []object {
 	return []object{{"type": "value", "options": options}, empty()}
 }
 
-// locationColors are the colours of locations, by name.
+// locationColors returns the colors of locations by name.
 func locationColors(locations []fabric.Location) object {
 	colors := object{}
 	sorted := byCoarseness(locations)
@@ -230,7 +230,7 @@ func byCoarseness(locations []fabric.Location) []fabric.Location {
 	})
 }
 
-// coarseness puts stages first and ports last.
+// coarseness sorts stages first and ports last.
 func coarseness(l *fabric.Location) int {
 	switch l.ID {
 	case l.StageLoc:
@@ -243,7 +243,7 @@ func coarseness(l *fabric.Location) int {
 	return 3
 }
 
-// When Grafana asks for the values of a variable.
+// When Grafana requests the values of a variable.
 const (
 	refreshNever = 0
 	refreshLoad  = 1
@@ -260,7 +260,7 @@ func sourceVariable(name, label, plugin string) sdk.TemplateVar {
 	return variable(name, label, "datasource", plugin, refreshLoad)
 }
 
-// choice is a variable of a fixed set of values, the first of which is chosen.
+// choice returns a variable with fixed values. The first one is selected.
 func choice(name, label string, options ...sdk.Option) sdk.TemplateVar {
 	var query []string
 	for i := range options {
@@ -289,7 +289,8 @@ func signalVariable(signals []csig.Signal) sdk.TemplateVar {
 	return choice("signal", "Signal", options...)
 }
 
-// signalTitle is what people call a signal. It has no comma, which would end an option of a variable.
+// signalTitle returns a signal's name for people. It has no comma, which would end an option of a
+// variable.
 func signalTitle(s csig.Signal) string {
 	switch s {
 	case csig.MinABWRatio:
@@ -304,22 +305,22 @@ func signalTitle(s csig.Signal) string {
 	return s.FullName()
 }
 
-// resolutionVariable chooses the tables: its text is the suffix of their views, its value
-// the length of their windows in ns.
+// resolutionVariable selects the tables: its text is the suffix of their views, its value the
+// length of their windows in ns.
 func resolutionVariable(fine time.Duration) sdk.TemplateVar {
 	return choice("resolution", "Rows of", option("1s", int64(time.Second)), option("1m", int64(time.Minute)), option("fine", int64(fine)))
 }
 
-// rowsVariable is the suffix of the views that whole ranges are read from. Nobody chooses it: fine
-// rows are kept only of what was heavily loaded, and sums of seconds are the same.
+// rowsVariable is the suffix of the views for whole ranges. Users cannot change it: fine rows exist
+// only for heavily loaded cells, and sums of 1 s rows are the same.
 func rowsVariable() sdk.TemplateVar {
 	v := variable("rows", "", "query", "SELECT if('${resolution:text}' = '1m', '1m', '1s')", refreshLoad)
 	v.Datasource, v.Hide = storeSource(), sdk.TemplatingHideVariable
 	return v
 }
 
-// thresholdVariable is a share of heavily loaded observations that states follow; name is the
-// parameter of the views.
+// thresholdVariable returns a variable for a threshold of cell states, a share of heavy
+// observations. name is the views' parameter.
 func thresholdVariable(name, label string, share float64) sdk.TemplateVar {
 	text := strconv.FormatFloat(share, 'g', -1, 64)
 	v := variable(name, label, "textbox", text, refreshNever)
@@ -327,7 +328,7 @@ func thresholdVariable(name, label string, share float64) sdk.TemplateVar {
 	return v
 }
 
-// thresholdVariables are those of aggregate.DefaultThresholds, which the reader may change.
+// thresholdVariables are the thresholds of aggregate.DefaultThresholds, which the user may change.
 func thresholdVariables() []sdk.TemplateVar {
 	t := aggregate.DefaultThresholds()
 	return []sdk.TemplateVar{thresholdVariable("onset", "Congested from", t.Onset), thresholdVariable("clear", "until below", t.Clear)}
@@ -341,8 +342,8 @@ func levelVariable() sdk.TemplateVar {
 	return choice("level", "Locations by", options...)
 }
 
-// groupVariable chooses a group by its name. Ids are no values for it: they exceed what a
-// JavaScript number holds.
+// groupVariable selects a group by name. IDs cannot be values, since they exceed the range of exact
+// JavaScript numbers.
 func groupVariable(name, label string) sdk.TemplateVar {
 	const groups = "SELECT name FROM groups FINAL WHERE name NOT IN ('unknown', 'overflow') ORDER BY level = 'pod', ord, name LIMIT 5000"
 	v := variable(name, label, "query", groups, refreshLoad)
@@ -350,8 +351,8 @@ func groupVariable(name, label string) sdk.TemplateVar {
 	return v
 }
 
-// The cell that is chosen at first is the worst of the range: the first groups of the fabric mostly
-// have nothing to say to each other. Groups after the worst are in the fabric's order.
+// The initially selected cell is the worst in the range, since the fabric's first groups mostly
+// exchange no traffic. Groups after the worst one have the fabric's order.
 const worstFirst = `
 SELECT name
 FROM (SELECT id, name, level, ord FROM groups FINAL WHERE name NOT IN ('unknown', 'overflow')) AS g
@@ -372,14 +373,14 @@ func destinationGroupVariable() sdk.TemplateVar {
 	return rangeVariable("dst", "Destination", fmt.Sprintf(worstFirst, "dst_group", "src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src})"))
 }
 
-// rangeVariable is asked for again when the range changes.
+// rangeVariable is requested again when the range changes.
 func rangeVariable(name, label, sql string) sdk.TemplateVar {
 	v := variable(name, label, "query", ask(sql), refreshRange)
 	v.Datasource = storeSource()
 	return v
 }
 
-// locationVariable is empty for all locations; data links fill it in.
+// locationVariable is empty for all locations; data links set it.
 func locationVariable() sdk.TemplateVar {
 	v := variable("location", "Location", "textbox", "", refreshNever)
 	v.Current = current("", "")

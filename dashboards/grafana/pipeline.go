@@ -6,14 +6,14 @@ import (
 	"github.com/grafana-tools/sdk"
 )
 
-// series is one expression of a panel. $job and $instance are put into each selector.
+// series is one expression of a panel. $job and $instance are added to each selector.
 type series struct{ expr, legend string }
 
-// pipelinePanel is a panel of Prometheus' series.
+// pipelinePanel is a panel of Prometheus series.
 type pipelinePanel struct {
 	title, about, unit string
 	series             []series
-	counts             string // of the series that count something, a part of their names
+	counts             string // part of the names of series that count something
 }
 
 var pipelinePanels = []pipelinePanel{
@@ -72,11 +72,11 @@ var pipelinePanels = []pipelinePanel{
 	},
 }
 
-// alertsPage has a paragraph for each alert, under its name.
+// alertsPage has a section for each alert, under its name.
 const alertsPage = "https://github.com/csigscope/csigscope/blob/main/dashboards/metrics/ALERTS.md"
 
-// pipelineBoard shows csigscope itself, from Prometheus. What needs somebody to act is in
-// the alert rules, whose state the first panel lists.
+// pipelineBoard shows csigscope itself with data from Prometheus. Conditions that need action are
+// in the alert rules, whose state the first panel lists.
 func pipelineBoard() board {
 	source := object{"type": "prometheus", "uid": "${prometheus}"}
 	b := board{
@@ -120,11 +120,11 @@ func pipelineBoard() board {
 
 func pipelineLines() object {
 	l := lines(5)
-	l["lineInterpolation"], l["axisSoftMin"] = "linear", 0 // but clocks may be off to both sides
+	l["lineInterpolation"], l["axisSoftMin"] = "linear", 0 // clock offsets have either sign
 	return l
 }
 
-// labelVariable chooses values of a label; all unless told otherwise.
+// labelVariable selects values of a label, all by default.
 func labelVariable(name, label string, source object) sdk.TemplateVar {
 	query := "label_values(csigscope_build_info, job)"
 	if name != "job" {

@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/dashboards/metrics"
 )
 
-// expression is what a panel asks Prometheus, and how it names the answers.
+// expression is a panel's Prometheus query with its legend.
 type expression struct{ panel, expr, legend string }
 
 func expressions(t *testing.T) (list []expression) {
@@ -36,7 +36,7 @@ func expressions(t *testing.T) (list []expression) {
 	return list
 }
 
-// TestExpressions has Prometheus' own parser read what panels ask, as rules.
+// TestExpressions parses the panels' queries with Prometheus' own parser, as rules.
 func TestExpressions(t *testing.T) {
 	path, err := exec.LookPath("promtool")
 	if err != nil {
@@ -71,8 +71,8 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// TestExpressionNames: metrics and labels are those that csigscope exports. One that does
-// not exist is an empty panel.
+// TestExpressionNames checks that csigscope exports all metrics and labels in queries. A missing
+// one would give an empty panel.
 func TestExpressionNames(t *testing.T) {
 	labels := map[string][]string{}
 	for _, f := range metrics.All() {
@@ -85,7 +85,7 @@ func TestExpressionNames(t *testing.T) {
 	by := regexp.MustCompile(`by \(([^)]*)\)`)
 	used := regexp.MustCompile(`\{\{(\w+)\}\}`)
 	for _, e := range expressions(t) {
-		// Prometheus gives every series these.
+		// Prometheus adds these to every series.
 		known := map[string]bool{"job": true, "instance": true}
 		for _, n := range name.FindAllString(e.expr, -1) {
 			if _, exported := labels[n]; !exported && n != "process_resident_memory_bytes" {

@@ -8,11 +8,11 @@ import (
 
 //go:generate node matrix/build.mjs
 
-// pluginDir is where the plugin is in the folder that Write makes.
+// pluginDir is the plugin's folder in the folder that Write creates.
 const pluginDir = "plugins/" + MatrixPanelID
 
-// allowed is what Grafana must have in its environment to load the plugin, which is not signed; as
-// a setting it is allow_loading_unsigned_plugins in the section plugins.
+// allowed must be in Grafana's environment, since the plugin is not signed. The corresponding
+// setting is allow_loading_unsigned_plugins in the section plugins.
 const (
 	allowFile = "grafana.env"
 	allowed   = "GF_PLUGINS_ALLOW_LOADING_UNSIGNED_PLUGINS=" + MatrixPanelID + "\n"
@@ -23,8 +23,8 @@ const (
 //go:embed matrix/dist
 var built embed.FS
 
-// pluginFiles are the panel plugin as Grafana loads it from its folder of plugins, and the line that
-// allows it.
+// pluginFiles returns the panel plugin in the form of Grafana's plugin folder, and the environment
+// line that allows it.
 func pluginFiles() ([]File, error) {
 	const dir = "matrix/dist"
 	entries, err := built.ReadDir(dir)

@@ -11,7 +11,7 @@ import (
 )
 
 // inMatrix runs Node in the folder of the panel plugin. Without Node or the plugin's modules the
-// test is skipped, and fails in CI.
+// test is skipped, or fails in CI.
 func inMatrix(t *testing.T, args ...string) {
 	t.Helper()
 	if testing.Short() {
@@ -34,7 +34,7 @@ func inMatrix(t *testing.T, args ...string) {
 	}
 }
 
-// TestPlugin: the plugin that is written is that of its sources.
+// TestPlugin checks that the plugin was built from its present sources.
 func TestPlugin(t *testing.T) {
 	dir := t.TempDir()
 	inMatrix(t, "build.mjs", dir)
@@ -58,8 +58,8 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// TestPluginTypes: the plugin has the types of Grafana's packages, and of the page's matrix.
+// TestPluginTypes checks the plugin's types against Grafana's packages and the page's matrix.
 func TestPluginTypes(t *testing.T) { inMatrix(t, "node_modules/typescript/bin/tsc", "--noEmit") }
 
-// TestPluginParts runs the tests of what in the plugin knows no browser.
+// TestPluginParts runs the tests of the plugin's parts that need no browser.
 func TestPluginParts(t *testing.T) { inMatrix(t, "test/run.mjs") }

@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// UIDs under which dashboards and data sources link to each other.
+// UIDs for links between dashboards and to data sources.
 const (
 	FabricUID   = "csigscope-fabric"
 	CellsUID    = "csigscope-cells"
@@ -28,39 +28,38 @@ const (
 	storeUID    = "csigscope-clickhouse"
 	metricsUID  = "csigscope-prometheus"
 	storePlugin = "grafana-clickhouse-datasource"
-	// MatrixPanelID is the panel plugin that ships with csigscope. It is not signed.
+	// MatrixPanelID is csigscope's panel plugin. It is not signed.
 	MatrixPanelID = "csigscope-matrix-panel"
 )
 
-// Options say what dashboards are made for. DefaultOptions make those of any store: without
-// colours of locations, for the four signals that are defined.
+// Options configure the dashboards. DefaultOptions fit any store: without location colors, for the
+// four defined signals.
 type Options struct {
-	// Locations get the colours that they have on the page, the first maxMappings of
-	// them: the coarsest first.
+	// Locations get the page's colors, up to maxMappings of them, the coarsest first.
 	Locations []fabric.Location
-	// Signals to choose from; nil stands for the defined ones.
+	// Signals to choose from; nil means the defined ones.
 	Signals []csig.Signal
-	// Fine is the length of the finest windows that are stored, below 1 s.
+	// Fine is the length of the finest stored windows, below 1 s.
 	Fine time.Duration
-	// Tables draws matrices as tables, for a Grafana that does not load the plugin MatrixPanelID.
+	// Tables draws matrices as tables, for a Grafana without the plugin MatrixPanelID.
 	Tables bool
-	// Store is where Grafana's server reaches ClickHouse over HTTP.
+	// Store is ClickHouse's HTTP address as seen by Grafana's server.
 	Store StoreAddress
-	// Alerts has Grafana evaluate the alert rules, which Prometheus must not do as well.
+	// Alerts makes Grafana evaluate the alert rules. Prometheus must not evaluate them as well.
 	Alerts bool
-	// Prometheus is the URL at which Grafana's server reaches Prometheus.
+	// Prometheus is Prometheus' URL as seen by Grafana's server.
 	Prometheus string
 }
 
-// StoreAddress is what the ClickHouse data source is provisioned with.
+// StoreAddress is the address in the ClickHouse data source.
 type StoreAddress struct {
 	Host, Database, User string
 	Port                 int
 	Secure               bool // TLS
 }
 
-// ParseStoreAddress reads the URL at which Grafana's server reaches ClickHouse over HTTP. The
-// port is ClickHouse's usual one unless it is given; database and user are left open.
+// ParseStoreAddress parses ClickHouse's HTTP URL as seen by Grafana's server. The default is
+// ClickHouse's usual port; database and user are not set.
 func ParseStoreAddress(text string) (a StoreAddress, err error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || u.Path != "" && u.Path != "/" || u.User != nil {
@@ -77,7 +76,7 @@ func ParseStoreAddress(text string) (a StoreAddress, err error) {
 	return a, nil
 }
 
-// DefaultOptions reach the embedded engine and Prometheus on Grafana's own machine.
+// DefaultOptions uses the embedded engine and Prometheus on Grafana's own machine.
 func DefaultOptions() Options {
 	return Options{
 		Fine:       10 * time.Millisecond,
@@ -93,27 +92,28 @@ func (o *Options) signals() []csig.Signal {
 	return []csig.Signal{csig.MinABWRatio, csig.MinABW, csig.MaxDelay, csig.MaxNQD}
 }
 
-// File is one file of the folder that Write makes.
+// File is one file in the folder that Write creates.
 type File struct {
-	Path    string // below the folder, with slashes
+	Path    string // relative to the folder, with slashes
 	Content []byte
 }
 
-// Where a container or a package of Grafana looks for dashboards that provisioning names.
+// mountedAt is where Grafana containers and packages look for provisioned dashboards.
 const mountedAt = "/var/lib/grafana/dashboards/csigscope"
 
-// Names of the folder's parts.
+// Subfolder names.
 const (
 	dashboardsDir   = "dashboards"
 	provisioningDir = "provisioning"
 )
 
-// Files are the dashboards, what provisions them and their data sources, and the panel plugin.
+// Files returns the dashboards, the files that provision them and their data sources, and the panel
+// plugin.
 //
-// Alert rules are left to Prometheus unless Options.Alerts is set: those that ship beside
-// the metrics are tested in both directions with promtool, and one alert that two systems
-// evaluate would page twice. Grafana shows them through the Prometheus data source, which
-// is told to manage them.
+// Alert rules are left to Prometheus unless Options.Alerts is set: the rules that ship with the
+// metrics are tested with promtool, firing and not firing, and an alert evaluated by two systems
+// would page twice. Grafana shows them through the Prometheus data source, which is configured to
+// manage them.
 func Files(o Options) ([]File, error) {
 	all, err := Dashboards(o)
 	if err != nil {
@@ -168,8 +168,8 @@ func dashboardProvider() object {
 	}}}
 }
 
-// dataSources reach the store and Prometheus. The password comes from Grafana's own
-// environment, since a file in a repository is no place for it.
+// dataSources returns the data sources for the store and Prometheus. The password comes from
+// Grafana's environment, since it must not be in a repository.
 func dataSources(o *Options) object {
 	return object{"apiVersion": 1, "datasources": []object{
 		{
@@ -187,8 +187,8 @@ func dataSources(o *Options) object {
 	}}
 }
 
-// Write writes the files below dir, which it makes. Files that are there already are
-// replaced, others stay.
+// Write writes the files into dir, which it creates. It replaces existing files of the same names
+// and keeps others.
 func Write(dir string, o Options) ([]string, error) {
 	files, err := Files(o)
 	if err != nil {
@@ -200,7 +200,7 @@ func Write(dir string, o Options) ([]string, error) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return written, fmt.Errorf("write dashboards: %w", err)
 		}
-		// Grafana reads the folder every few seconds: it must not see half a file.
+		// Grafana reads the folder every few seconds and must not see an incomplete file.
 		if err := os.WriteFile(path+".new", f.Content, 0o644); err != nil {
 			return written, fmt.Errorf("write dashboards: %w", err)
 		}

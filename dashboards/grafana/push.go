@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// Errors of a push that callers tell apart.
+// Push errors that callers distinguish.
 var (
-	ErrRefused = errors.New("refused by grafana") // token missing, wrong or without the right to write
-	ErrChanged = errors.New("changed in grafana") // somebody else wrote or provisioned the dashboard
+	ErrRefused = errors.New("refused by grafana") // the token is missing, wrong or not allowed to write
+	ErrChanged = errors.New("changed in grafana") // someone else wrote or provisioned the dashboard
 )
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer is the maximum number of bytes read from a response.
 const maxAnswer = 1 << 20
 
 // pushTimeout bounds one request.
 const pushTimeout = 30 * time.Second
 
-// Pusher puts dashboards into a running Grafana over its HTTP API. It asks by itself,
-// since the sdk's client says nothing about most statuses.
+// Pusher writes dashboards to a running Grafana over its HTTP API. It does not use the sdk's
+// client, which hides most statuses.
 type Pusher struct {
-	URL   string // of Grafana, below which its API is
+	URL   string // of Grafana, without the path of the API
 	Token string // of a service account that may write folders and dashboards
-	Force bool   // replace dashboards that are at another version
-	// Client asks; nil stands for one of its own. It is never given a redirect to follow,
-	// which would turn a request to write into one to read.
+	Force bool   // replace dashboards that others have changed
+	// Client sends the requests; nil means a client of its own. Redirects are not followed, since
+	// they would turn a write into a read.
 	Client *http.Client
 }
 
-// ParseURL reads the address of a Grafana, as Pusher.URL has it.
+// ParseURL parses the address of a Grafana in the form of Pusher.URL.
 func ParseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" {
@@ -45,15 +45,14 @@ func ParseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Pushed says where a dashboard came to.
+// Pushed is a written dashboard with its address.
 type Pushed struct {
 	Title, URL string
 	Version    int
 }
 
-// Push makes the folder, unless it is there, and writes the dashboards into it, replacing
-// those that came from an earlier push. It stops at the first error; what it returns was
-// written.
+// Push creates the folder if necessary and writes the dashboards into it, replacing those of an
+// earlier push. It stops at the first error and returns the dashboards written so far.
 func (p *Pusher) Push(ctx context.Context, all []Dashboard) ([]Pushed, error) {
 	if err := p.folder(ctx); err != nil {
 		return nil, fmt.Errorf("push folder: %w", err)
@@ -69,7 +68,7 @@ func (p *Pusher) Push(ctx context.Context, all []Dashboard) ([]Pushed, error) {
 	return done, nil
 }
 
-// HasPlugin reports whether Grafana has loaded a plugin, which any signed-in account may ask.
+// HasPlugin reports whether Grafana has loaded a plugin. Any signed-in account may query that.
 func (p *Pusher) HasPlugin(ctx context.Context, id string) (bool, error) {
 	status, err := p.ask(ctx, http.MethodGet, "/api/plugins/"+id+"/settings", nil, nil)
 	if status == http.StatusNotFound {
@@ -81,9 +80,9 @@ func (p *Pusher) HasPlugin(ctx context.Context, id string) (bool, error) {
 	return true, nil
 }
 
-// folder looks before it makes: of two answers to the same request, by versions of
-// Grafana, only one says clearly that the folder exists. An Editor's token may make a folder, but
-// Grafana 12 forbids it to look for one that is missing.
+// folder checks for the folder before it creates it, since depending on Grafana's version the
+// response to creating an existing folder is ambiguous. An Editor's token may create a folder, but
+// in Grafana 12 it may not query a missing one.
 func (p *Pusher) folder(ctx context.Context) error {
 	status, err := p.ask(ctx, http.MethodGet, "/api/folders/"+FolderUID, nil, nil)
 	if err == nil || status != http.StatusNotFound && status != http.StatusForbidden {
@@ -91,12 +90,12 @@ func (p *Pusher) folder(ctx context.Context) error {
 	}
 	status, err = p.ask(ctx, http.MethodPost, "/api/folders", object{"uid": FolderUID, "title": "csigscope"}, nil)
 	if status == http.StatusConflict || status == http.StatusPreconditionFailed {
-		return nil // made by somebody else meanwhile
+		return nil // created by someone else in the meantime
 	}
 	return err
 }
 
-// message is kept in the history of the dashboard.
+// message is stored in the dashboard's history.
 const message = "csigscope dashboards push"
 
 func (p *Pusher) dashboard(ctx context.Context, d *Dashboard) (Pushed, error) {
@@ -118,8 +117,8 @@ func (p *Pusher) dashboard(ctx context.Context, d *Dashboard) (Pushed, error) {
 	return Pushed{Title: d.Title, URL: strings.TrimRight(p.URL, "/") + answer.URL, Version: answer.Version}, err
 }
 
-// version is that of the dashboard in Grafana, 0 where there is none. One that people
-// changed since the last push is theirs until they say otherwise.
+// version returns the dashboard's version in Grafana, or 0 if there is none. If someone changed it
+// since the last push, it is not replaced unless Force is set.
 func (p *Pusher) version(ctx context.Context, uid string) (int, error) {
 	var there struct {
 		Dashboard struct {
@@ -151,8 +150,8 @@ func (p *Pusher) version(ctx context.Context, uid string) (int, error) {
 	return there.Dashboard.Version, nil
 }
 
-// ours reports whether a version came from a push. It asks for the version itself: in the list of
-// versions, Grafana 12 calls the first one "Initial save" whatever its message was.
+// ours reports whether a version came from a push. It queries the version itself, since Grafana 12
+// lists the first version as "Initial save" whatever its message was.
 func (p *Pusher) ours(ctx context.Context, uid string, version int) (bool, error) {
 	var saved struct {
 		Message string `json:"message"`
@@ -161,8 +160,8 @@ func (p *Pusher) ours(ctx context.Context, uid string, version int) (bool, error
 	return saved.Message == message, err
 }
 
-// ask sends a request and reads its answer into out. Every status but 200 and 201 is an
-// error, with what Grafana says.
+// ask sends a request and decodes the response into out. Every status except 200 and 201 is an
+// error with Grafana's message.
 func (p *Pusher) ask(ctx context.Context, method, path string, in, out any) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
@@ -212,7 +211,7 @@ func (p *Pusher) client() *http.Client {
 	return &c
 }
 
-// withoutURL drops the request from the error: its caller names it.
+// withoutURL removes the request from the error, since the caller names it.
 func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -220,7 +219,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// failure says what Grafana said, and what to do about it.
+// failure returns Grafana's message with advice.
 func failure(response *http.Response, text []byte) error {
 	var said struct {
 		Message string `json:"message"`

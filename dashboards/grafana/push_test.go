@@ -13,7 +13,7 @@ import (
 	"github.com/csigscope/csigscope/dashboards/grafana"
 )
 
-// saved is a dashboard as the fake keeps it.
+// saved is a dashboard in the fake.
 type saved struct {
 	version         int
 	message, folder string
@@ -21,12 +21,12 @@ type saved struct {
 	board           map[string]any
 }
 
-// fake answers as Grafana's API documents: it is no Grafana.
+// fake responds as Grafana's API documentation says.
 type fake struct {
 	t       *testing.T
 	folders map[string]bool
 	boards  map[string]*saved
-	editor  bool // the token may not look for a folder that is missing, as Grafana 12 has it
+	editor  bool // the token may not query a missing folder, as in Grafana 12
 	broken  map[string]int
 	asked   []string
 }
@@ -112,7 +112,8 @@ func serveFake(t *testing.T) (*fake, *grafana.Pusher, []grafana.Dashboard) {
 	return f, &grafana.Pusher{URL: server.URL + "/", Token: "secret", Client: server.Client()}, all
 }
 
-// TestPush: a first push makes folder and dashboards, a second replaces them.
+// TestPush checks that a first push creates the folder and the dashboards, and that a second one
+// replaces them.
 func TestPush(t *testing.T) {
 	for _, editor := range []bool{false, true} {
 		f, p, all := serveFake(t)
@@ -135,8 +136,8 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestPushErrors: what Grafana refuses is said, with what to do, and nothing of other
-// people is replaced.
+// TestPushErrors checks that Grafana's refusals are reported with advice, and that nobody else's
+// dashboards are replaced.
 func TestPushErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -173,7 +174,7 @@ func TestPushErrors(t *testing.T) {
 	}
 }
 
-// TestPushForce replaces what people changed, and nothing that is provisioned.
+// TestPushForce checks that Force replaces users' changes but no provisioned dashboards.
 func TestPushForce(t *testing.T) {
 	f, p, all := serveFake(t)
 	p.Force = true
@@ -187,7 +188,8 @@ func TestPushForce(t *testing.T) {
 	}
 }
 
-// TestPushRedirect: a redirect would drop the token or turn a write into a read.
+// TestPushRedirect expects an error, since a redirect would drop the token or turn a write into a
+// read.
 func TestPushRedirect(t *testing.T) {
 	server := httptest.NewServer(http.RedirectHandler("https://login.example/", http.StatusFound))
 	defer server.Close()

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { chdbtest.Main(m) }
 
 var recordsStart = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 
-// recorded is a viewer of a store with flows and findings, which the demo has not.
+// recorded returns a viewer of a store with flows and findings, which the demo does not have.
 func recorded(t *testing.T) *grafanatest.Viewer {
 	t.Helper()
 	if testing.Short() {
@@ -70,8 +70,8 @@ func recorded(t *testing.T) *grafanatest.Viewer {
 	}
 }
 
-// chosen are the choices of somebody who opens the boards and chooses no more than the given,
-// which are those that a query of the store offers.
+// chosen returns the initial choices of a user who opens the boards, except for the given ones,
+// which replace choices that come from a query.
 func chosen(t *testing.T, given map[string]grafanatest.Choice) map[string]grafanatest.Choice {
 	t.Helper()
 	for _, b := range decoded(t, grafana.DefaultOptions()) {
@@ -89,7 +89,7 @@ func chosen(t *testing.T, given map[string]grafanatest.Choice) map[string]grafan
 	return given
 }
 
-// TestRecords: flows and findings are shown as people read them, and a location chooses.
+// TestRecords checks that flows and findings are readable, and that a location filters them.
 func TestRecords(t *testing.T) {
 	v := recorded(t)
 	flows := []string{"10.0.0.1", "2001:db8::2", "leaf1:up1"}
@@ -157,8 +157,8 @@ func panelSQL(t *testing.T, title string) (sql string) {
 
 var linkedField = regexp.MustCompile(`__data\.fields\.(\w+)`)
 
-// TestFields: every column that an override or a data link names is one of the answer. A
-// name that is not there changes nothing and leads nowhere.
+// TestFields checks that every column in an override or a data link is in the query's result.
+// Grafana ignores unknown names.
 func TestFields(t *testing.T) {
 	v := recorded(t)
 	checked := 0
@@ -194,7 +194,7 @@ func TestFields(t *testing.T) {
 			})
 			for _, n := range named {
 				if strings.HasPrefix(n, "mean ") && n != "mean available bandwidth of capacity" {
-					continue // of the signals that are not chosen
+					continue // belongs to a signal that is not selected
 				}
 				// Grouping to a matrix joins the names of rows and columns.
 				for part := range strings.SplitSeq(n, `\`) {

@@ -12,14 +12,14 @@ import (
 	"github.com/csigscope/csigscope/dashboards/typestest"
 )
 
-// plugins have types of their own in @grafana/schema, under these names.
+// plugins maps panel types to their names in @grafana/schema.
 var plugins = map[string]string{"heatmap": "Heatmap", "state-timeline": "StateTimeline", "stat": "Stat", "table": "Table", "timeseries": "TimeSeries"}
 
-// noFieldConfig have no type of what custom holds.
+// noFieldConfig lists panel types without a type for custom fields.
 var noFieldConfig = map[string]bool{"stat": true}
 
-// TestTypes has TypeScript check dashboards against Grafana's own types: with them a
-// misspelt option, which Grafana ignores, is an error.
+// TestTypes checks dashboards with TypeScript against Grafana's own types, so that a misspelled
+// option, which Grafana ignores, is an error.
 func TestTypes(t *testing.T) {
 	o := grafana.DefaultOptions()
 	for _, o.Tables = range []bool{false, true} {
@@ -29,7 +29,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestTypesFail: the check finds what it is for.
+// TestTypesFail checks that the check finds errors.
 func TestTypesFail(t *testing.T) {
 	all := decoded(t, grafana.DefaultOptions())
 	board := all["fabric"]
@@ -46,8 +46,8 @@ func TestTypesFail(t *testing.T) {
 	}
 }
 
-// checks writes every part of a dashboard as a constant of its type. Panels are checked
-// one by one: as members of the dashboard they could be of either of two types.
+// checks writes every part of a dashboard as a constant of its type. Panels are checked one by one,
+// since a dashboard's member could have either of two types.
 func checks(t *testing.T, all map[string]map[string]any) string {
 	t.Helper()
 	var b strings.Builder
@@ -85,7 +85,7 @@ func checkPanel(t *testing.T, p map[string]any, constant func(kind string, v any
 	}
 	constant("Plain<Panel>", p)
 	if kind == grafana.MatrixPanelID {
-		return // its own options are checked where it is drawn
+		return // its options are checked where they are drawn
 	}
 	name, known := plugins[kind]
 	if !known {

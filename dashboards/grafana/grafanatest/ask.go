@@ -1,8 +1,8 @@
-// Package grafanatest does with a dashboard's queries what Grafana and its data sources do:
-// it expands variables and macros, asks over HTTP, and makes data frames. What becomes of the
-// frames it leaves to Grafana's own packages, which it runs in Node and in a browser.
+// Package grafanatest runs a dashboard's queries like Grafana and its data sources: it expands
+// variables and macros, queries over HTTP, and builds data frames. Grafana's own packages process
+// the frames, in Node and in a browser.
 //
-// It knows Grafana's rules and must never know what a dashboard shows.
+// It knows Grafana's rules. It must never know what a dashboard shows.
 package grafanatest
 
 import (
@@ -19,21 +19,21 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 )
 
-// Choice is what a variable is set to.
+// Choice is the selected value of a variable.
 type Choice struct{ Text, Value string }
 
-// Viewer is somebody who looks at dashboards.
+// Viewer is a user who looks at dashboards.
 type Viewer struct {
 	URL      string // of ClickHouse's HTTP interface, with the database
 	From, To time.Time
-	Interval time.Duration // what Grafana thinks a window should be
+	Interval time.Duration // Grafana's suggested window length
 	Choices  map[string]Choice
 }
 
 var reference = regexp.MustCompile(`\$\{(\w+):(\w+)\}`)
 
-// Expand replaces variables as Grafana's page does and then macros as the data source
-// does. What it does not know is an error.
+// Expand replaces variables like Grafana's page, and then macros like the data source. Unknown ones
+// are errors.
 func (v *Viewer) Expand(sql string) (string, error) {
 	var unknown []string
 	sql = reference.ReplaceAllStringFunc(sql, func(all string) string {
@@ -65,13 +65,13 @@ func (v *Viewer) Expand(sql string) (string, error) {
 	return sql, nil
 }
 
-// answer is ClickHouse's format JSONCompact.
+// answer is a result in ClickHouse's format JSONCompact.
 type answer struct {
 	Meta []struct{ Name, Type string }
 	Data [][]any
 }
 
-// Ask runs a query and gives its frame, in the order of the answer.
+// Ask runs a query and returns its frame, in the order of the result.
 func (v *Viewer) Ask(sql string) (*data.Frame, error) {
 	sql, err := v.Expand(sql)
 	if err != nil {
@@ -97,7 +97,7 @@ func (v *Viewer) Ask(sql string) (*data.Frame, error) {
 	return a.frame()
 }
 
-// frame gives fields the types that the data source gives them.
+// frame gives fields the same types as the data source.
 func (a *answer) frame() (*data.Frame, error) {
 	frame := data.NewFrame("")
 	for i, m := range a.Meta {

@@ -15,13 +15,13 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 )
 
-// Asked is a panel, as its dashboard's JSON has it, and what its queries gave.
+// Asked is a panel from its dashboard's JSON, with the results of its queries.
 type Asked struct {
 	Panel  json.RawMessage `json:"panel"`
-	Frames []*data.Frame   `json:"frames"` // data.Frames write several without commas
+	Frames []*data.Frame   `json:"frames"` // not data.Frames, which encodes several frames without commas
 }
 
-// Drawn is what a panel is to show, after its transformations and its field configuration.
+// Drawn is the content of a panel after its transformations and field configuration.
 type Drawn struct {
 	Title  string
 	Frames []DrawnFrame
@@ -33,7 +33,7 @@ type DrawnFrame struct{ Fields []DrawnField }
 // DrawnField is a column, or a series.
 type DrawnField struct {
 	Name   string
-	Title  string // that is shown
+	Title  string // displayed
 	Type   string
 	Unit   string
 	Labels map[string]string
@@ -43,22 +43,21 @@ type DrawnField struct {
 // DrawnValue is a cell, or a point.
 type DrawnValue struct {
 	Text    string
-	Color   string // #rrggbb, or what CSS takes
+	Color   string // #rrggbb or another CSS color
 	Number  *float64
 	Missing bool // null
 	Links   []DrawnLink
 }
 
-// DrawnLink is where a value leads to.
+// DrawnLink is the link of a value.
 type DrawnLink struct {
 	Title, Href string
 	Path        string            // of Href
-	Query       map[string]string // of Href, decoded as a browser does
+	Query       map[string]string // of Href, decoded as in a browser
 }
 
-// Draw has Grafana's own package @grafana/data make of every panel's frames what is to be
-// shown, with the viewer's choices and range. Without Node or the package the test is
-// skipped, and fails in CI.
+// Draw computes the displayed content of every panel with Grafana's own package @grafana/data, for
+// the viewer's choices and range. Without Node or the package the test is skipped, or fails in CI.
 func (v *Viewer) Draw(t *testing.T, asked []Asked) []Drawn {
 	t.Helper()
 	text, err := json.Marshal(v.scene(nil, asked))
@@ -83,7 +82,7 @@ func (v *Viewer) Draw(t *testing.T, asked []Asked) []Drawn {
 	return drawn
 }
 
-// scene is what scripts are given: panels with their frames, and what the viewer has chosen.
+// scene returns the input of scripts: panels with their frames, and the viewer's choices.
 func (v *Viewer) scene(board json.RawMessage, asked []Asked) map[string]any {
 	variables := make([]map[string]string, 0, len(v.Choices))
 	for name, c := range v.Choices {
@@ -99,8 +98,8 @@ func (v *Viewer) scene(board json.RawMessage, asked []Asked) map[string]any {
 	}
 }
 
-// modules finds Node, and the folder of that name with scripts and the modules that they
-// need, which a target of make installs. Without them the test is skipped, and fails in CI.
+// modules returns Node and the test data folder with the given name, with scripts and their
+// modules, which a make target installs. Without them the test is skipped, or fails in CI.
 func modules(t *testing.T, name, target string) (node, dir string) {
 	t.Helper()
 	node, err := exec.LookPath("node")
@@ -119,7 +118,7 @@ func modules(t *testing.T, name, target string) (node, dir string) {
 	return node, dir
 }
 
-// testdata is a folder of the dashboards' in the module that the test is run in.
+// testdata returns a test data folder of the dashboards in the module of the running test.
 func testdata(name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -161,8 +160,8 @@ func NewStage(t *testing.T) *Stage {
 	return s
 }
 
-// Page serves one dashboard as its viewer sees it. When it is laid out, window.scene has its
-// width and height in pixels.
+// Page serves one dashboard as its viewer sees it. After layout, window.scene has its width and
+// height in pixels.
 func (s *Stage) Page(t *testing.T, v *Viewer, board json.RawMessage, asked []Asked) http.Handler {
 	t.Helper()
 	scene, err := json.Marshal(v.scene(board, asked))
@@ -175,7 +174,7 @@ func (s *Stage) Page(t *testing.T, v *Viewer, board json.RawMessage, asked []Ask
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = w.Write([]byte(scenePage))
 	})
-	// Icons and fonts are in Grafana's application and in no package.
+	// Icons and fonts are part of Grafana's application and not of any package.
 	mux.HandleFunc("/public/build/img/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "image/svg+xml")
 		_, _ = w.Write([]byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`))

@@ -16,7 +16,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 )
 
-// Query is one of a panel's that asks Prometheus.
+// Query is a panel's query of Prometheus.
 type Query struct {
 	RefID        string `json:"refId"`
 	Expr         string `json:"expr"`
@@ -24,7 +24,8 @@ type Query struct {
 	Instant      bool   `json:"instant"`
 }
 
-// series is one of Prometheus' answers: one point of the present, or those of a range.
+// series is one series in Prometheus' result: one point of an instant query, or the points of a
+// range.
 type series struct {
 	Metric map[string]string
 	Value  point
@@ -44,8 +45,8 @@ func (p point) read() (at time.Time, value float64, err error) {
 
 var label = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
 
-// AskPrometheus asks a server's HTTP API as the data source does: a frame for each series,
-// or one table of the present.
+// AskPrometheus queries a server's HTTP API like the data source. It returns a frame for each
+// series, or one table for an instant query.
 func (v *Viewer) AskPrometheus(server string, q Query) (data.Frames, error) {
 	expr := strings.NewReplacer("$__rate_interval", fmt.Sprint(max(4, int(v.Interval.Seconds())+1), "s"), "$job", ".*", "$instance", ".*").Replace(q.Expr)
 	path, parameters := "/api/v1/query", url.Values{"query": {expr}, "time": {seconds(v.To)}}
@@ -81,7 +82,7 @@ func (v *Viewer) AskPrometheus(server string, q Query) (data.Frames, error) {
 
 func seconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// frame is named as the legend says.
+// frame returns a frame named by the legend.
 func (s *series) frame(q Query) (*data.Frame, error) {
 	var times []time.Time
 	var values []float64
@@ -101,7 +102,7 @@ func (s *series) frame(q Query) (*data.Frame, error) {
 	return frame, nil
 }
 
-// instantTable has a column for each label that a series has.
+// instantTable has a column for each label of the series.
 func instantTable(list []series) (data.Frames, error) {
 	if len(list) == 0 {
 		return nil, nil

@@ -1,5 +1,5 @@
-// The rows and columns of both matrices: which groups they stand for and in which order, and
-// the cells that come of that. Groups may be left out, sorted, or folded into those above them.
+// The rows and columns of both matrices: their groups, their order, and the resulting cells. Groups
+// may be left out, sorted, or folded into their parents.
 
 import { STATES } from "./matrix.js";
 
@@ -13,20 +13,20 @@ import { STATES } from "./matrix.js";
  */
 
 /**
- * @typedef {object} Wish  how the matrices are to be arranged
- * @property {boolean} congested only rows and columns with something heavy in the range
- * @property {boolean} worst     the worst first, else in the order of groups
- * @property {boolean} fold      groups of one parent as one row and column
- * @property {{rows: number[], columns: number[]} | null} focus groups to show alone
+ * @typedef {object} Wish  the requested arrangement of the matrices
+ * @property {boolean} congested only rows and columns with heavy observations in the range
+ * @property {boolean} worst     worst first, else in group order
+ * @property {boolean} fold      one row and column for all groups of a parent
+ * @property {{rows: number[], columns: number[]} | null} focus the only groups to show
  */
 
 const [NO_DATA, TOO_FEW, CLEAR, CONGESTED, BRIEF, NOT_JUDGED] = STATES.keys();
-/** What a folded cell is of several: the first of these that one of them is. */
+/** States by gravity: a folded cell has the gravest state of its cells. */
 const GRAVEST = [CONGESTED, BRIEF, NOT_JUDGED, CLEAR, TOO_FEW, NO_DATA];
 const GRAVITY = Uint8Array.from(STATES, (_, state) => GRAVEST.length - GRAVEST.indexOf(state));
 
 /**
- * folds tells whether groups have parents to fold them into: at least two of them.
+ * folds reports whether groups can be folded: they must have at least two different parents.
  * @param {{parent?: string}[]} groups
  */
 export function folds(groups) {
@@ -36,7 +36,7 @@ export function folds(groups) {
 export class Axes {
   /**
    * @param {{name: string, parent?: string}[]} groups
-   * @param {Cells} cells of the whole range, which say what is congested, and how bad
+   * @param {Cells} cells of the whole range, for the congestion of groups
    * @param {Wish} wish
    */
   constructor(groups, cells, wish) {
@@ -61,7 +61,7 @@ export class Axes {
   }
 
   /**
-   * at is where a cell of two groups is, null where it is not shown.
+   * at returns the row and column of a pair of groups, or null if it is not shown.
    * @param {{src: number, dst: number}} cell
    */
   at({ src, dst }) {
@@ -70,7 +70,7 @@ export class Axes {
   }
 
   /**
-   * groups are those that a row and a column stand for.
+   * groups returns the groups of a row and a column.
    * @param {{row: number, column: number}} at
    */
   groups({ row, column }) {
@@ -78,7 +78,7 @@ export class Axes {
   }
 
   /**
-   * project gives the cells of these rows and columns from those of all pairs of groups.
+   * project returns the cells of these rows and columns, made from those of all pairs of groups.
    * @param {Cells} cells
    * @returns {Cells}
    */
@@ -93,7 +93,7 @@ export class Axes {
   }
 
   /**
-   * join makes one cell of those between two lists of groups.
+   * join merges the cells between two lists of groups into one.
    * @param {Cells} cells
    * @param {number[]} sources
    * @param {number[]} destinations
@@ -148,8 +148,8 @@ function copy(cells, from, out, at) {
 }
 
 /**
- * loads say for each group how heavy its cells are as a source, and as a destination: the sum of
- * their heavy shares, where those are judged.
+ * loads returns the load of each group as a source and as a destination: the sum of its cells' heavy
+ * shares, as far as they are judged.
  * @param {number} size
  * @param {Cells} cells
  * @param {{rows: number[], columns: number[]} | null} focus
@@ -181,7 +181,7 @@ function item(groups, i, banded) {
 }
 
 /**
- * fold makes one item of the groups of each parent. Groups without one stay.
+ * fold returns one item per parent. Groups without a parent stay single.
  * @param {{name: string, parent?: string}[]} groups
  * @param {number[]} members
  */
@@ -198,7 +198,7 @@ function fold(groups, members) {
 }
 
 /**
- * places are the items that groups are in, -1 for none.
+ * places returns each group's item, -1 for none.
  * @param {number} size
  * @param {Item[]} items
  */
