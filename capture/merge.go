@@ -165,8 +165,8 @@ func (m *Merger) prepare() {
 	m.admit()
 }
 
-// admit opens the files whose first packet is due. Opening earlier ones does not change that:
-// pending is sorted.
+// admit opens the files whose first packet is due. A file stays due while earlier ones are opened,
+// since pending is sorted.
 func (m *Merger) admit() {
 	for len(m.pending) > 0 && (len(m.heap) == 0 || m.pending[0].time <= m.inputs[m.heap[0]].time) {
 		next := &m.pending[0]

@@ -50,7 +50,7 @@ type Tap struct {
 	DriftPPB int64  `json:"drift_ppb"`
 	JitterNS int64  `json:"jitter_ns"`
 
-	Frames     uint64 `json:"frames"`   // frames to capture on its links
+	Frames     uint64 `json:"frames"`   // frames on its links that were to be captured
 	Captured   uint64 `json:"captured"` // frames - lost + duplicated
 	Lost       uint64 `json:"lost"`
 	Duplicated uint64 `json:"duplicated"`
