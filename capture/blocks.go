@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Block types of draft-ietf-opsawg-pcapng. The section header's type reads the
-// same in both byte orders.
+// Block types of draft-ietf-opsawg-pcapng. The section header's type is the same in both byte
+// orders.
 const (
 	blockSection   = 0x0a0d0d0a
 	blockInterface = 1
@@ -20,8 +20,8 @@ const (
 	byteOrderMagic = 0x1a2b3c4d
 )
 
-// Lengths in bytes: of a block without body, of the length that ends every
-// block, and the least that blocks of each type hold.
+// Lengths in bytes: of a block without body, of the length field that ends every block, and the
+// minimum of each block type.
 const (
 	minBlock     = 12
 	blockTrailer = 4
@@ -33,13 +33,13 @@ const (
 	simpleHeader = 12
 )
 
-// blocks is the state of a pcapng stream. Its parser appends interfaces as
-// their blocks come by; they are numbered through all sections.
+// blocks is the state of a pcapng stream. The parser appends interfaces as it meets their blocks;
+// their numbers continue across sections.
 type blocks struct {
-	swapped    bool // the section's byte order is big endian
+	swapped    bool // the section is big-endian
 	opts       Options
 	interfaces []Interface
-	clocks     []clock // parallel to interfaces: what a packet needs of them
+	clocks     []clock // parallel to interfaces: their timestamp conversions
 	first      int     // index of the section's interface 0
 	sections   uint32  // begun so far
 	skipped    uint64
@@ -48,7 +48,7 @@ type blocks struct {
 
 func newBlocks(opts Options) blocks { return blocks{opts: opts} }
 
-// byteOrder reads the byte-order magic at p; swapped says big endian.
+// byteOrder parses the byte-order magic at p; swapped means big-endian.
 func byteOrder(p []byte) (swapped, ok bool) {
 	switch binary.LittleEndian.Uint32(p) {
 	case byteOrderMagic:
@@ -75,8 +75,8 @@ func (s *blocks) u16(p []byte) uint16 {
 	return v
 }
 
-// parse appends the packets of the whole blocks of p to b. off is the file
-// offset of p, count the number of packets before it.
+// parse appends the packets of complete blocks in p to b. off is the file offset of p, count the
+// number of packets before it.
 func (s *blocks) parse(b *Batch, p []byte, off int64, count uint64) progress {
 	pos := 0
 	for b.N < BatchSize {
@@ -124,8 +124,8 @@ func (s *blocks) parse(b *Batch, p []byte, off int64, count uint64) progress {
 	return progress{used: pos}
 }
 
-// header reads the type and total length that start every block. A section
-// header decides the byte order of its own length.
+// header parses the type and total length at the start of every block. A section header determines
+// the byte order of its own length.
 func (s *blocks) header(p []byte) (kind uint32, total int64, bad string) {
 	if binary.LittleEndian.Uint32(p) == blockSection {
 		swapped, ok := byteOrder(p[8:])
@@ -141,8 +141,8 @@ func (s *blocks) header(p []byte) (kind uint32, total int64, bad string) {
 	return kind, total, ""
 }
 
-// shape returns the least length of a block and whether the block has to be in
-// memory as a whole; all others may be of any length.
+// shape returns the minimum length of a block, and whether the block must be in memory completely;
+// all other blocks may have any length.
 func (s *blocks) shape(kind uint32) (least int, held bool) {
 	switch kind {
 	case blockEnhanced, blockOldPacket:
@@ -164,7 +164,7 @@ func (s *blocks) checkTrailer(p []byte, total int64) string {
 	return ""
 }
 
-// tooLong describes a block that has to be held in memory and is too large.
+// tooLong returns the failure for a block that must be held in memory but is too large.
 func (s *blocks) tooLong(kind uint32, total int64) *failure {
 	what := "packet block length"
 	if kind == blockInterface {
@@ -233,8 +233,8 @@ func (s *blocks) packet(p []byte, id int64, b *Batch) *failure {
 	return nil
 }
 
-// simple reads a simple packet block: interface 0, no time, and a captured
-// length that follows from the snapshot length.
+// simple parses a simple packet block: interface 0, no time, and a captured length that follows
+// from the snapshot length.
 func (s *blocks) simple(p []byte, b *Batch) *failure {
 	if s.first >= len(s.interfaces) {
 		return malformed("simple packet before the first interface of its section")
@@ -257,8 +257,8 @@ func (s *blocks) simple(p []byte, b *Batch) *failure {
 	return nil
 }
 
-// checkData tests a captured length against the limit and against the block,
-// whose data starts at from.
+// checkData checks a captured length against the limit and against the block, whose data starts at
+// from.
 func (s *blocks) checkData(p []byte, caplen int64, from int) *failure {
 	if caplen > int64(s.opts.MaxFrame) {
 		return tooLarge(caplen, int64(s.opts.MaxFrame))
@@ -269,7 +269,7 @@ func (s *blocks) checkData(p []byte, caplen int64, from int) *failure {
 	return nil
 }
 
-// Options of an interface description block that matter here.
+// Relevant options of an interface description block.
 const (
 	optEnd         = 0
 	optName        = 2
@@ -278,10 +278,10 @@ const (
 	optOffset      = 14
 
 	interfaceHeader = 16
-	// microsecondTicks is the if_tsresol of an interface that names none.
+	// microsecondTicks is the default of if_tsresol.
 	microsecondTicks = 6
-	// maxText bounds what is kept of a name or description, in bytes, so that
-	// the most interfaces allowed still take a few tens of MiB at most.
+	// maxText is the maximum stored length of a name or description in bytes, so that the maximum
+	// number of interfaces takes a few tens of MiB at most.
 	maxText = 256
 )
 
@@ -316,8 +316,8 @@ func (s *blocks) iface(p []byte) *failure {
 	return nil
 }
 
-// ifaceOption stores one option. Wrong times are worse than none, so a
-// malformed one that times depend on is an error.
+// ifaceOption stores one option. Wrong times are worse than none, so a malformed option that
+// affects times is an error.
 func (s *blocks) ifaceOption(in *Interface, resol *byte, code uint16, v []byte) string {
 	switch code {
 	case optName:
@@ -342,8 +342,8 @@ func (s *blocks) ifaceOption(in *Interface, resol *byte, code uint16, v []byte) 
 	return ""
 }
 
-// text copies an option's string out of the read buffer, bounded and valid
-// UTF-8 so that it can be printed. Some writers end it with a zero byte.
+// text copies an option's string from the read buffer, truncated and made valid UTF-8 so that it
+// can be printed. Some writers end it with a zero byte.
 func text(v []byte) string {
 	t := string(v[:min(len(v), maxText)])
 	if i := strings.IndexByte(t, 0); i >= 0 {
@@ -352,18 +352,18 @@ func text(v []byte) string {
 	return strings.ToValidUTF8(t, "")
 }
 
-// clock turns the ticks of one pcapng interface into Unix ns without rounding
-// twice: ns = (ticks * mul >> shift) / div + offset.
+// clock converts the ticks of one pcapng interface to Unix ns without rounding twice: ns = (ticks *
+// mul >> shift) / div + offset.
 type clock struct {
 	mul      uint64
 	div      uint64
 	shift    uint  // 0 to 127
 	offset   int64 // if_tsoffset, seconds
-	straight bool  // only mul matters: the resolutions in use
+	straight bool  // only mul matters, as for all resolutions in use
 }
 
-// newClock builds the clock of an if_tsresol byte (draft-ietf-opsawg-pcapng
-// section 4.2): the top bit selects powers of 2 over powers of 10.
+// newClock returns the clock for an if_tsresol byte (draft-ietf-opsawg-pcapng section 4.2): the top
+// bit selects powers of 2 instead of powers of 10.
 func newClock(resol byte, offset int64) clock {
 	c := clock{mul: 1e9, div: 1, offset: offset}
 	exp := uint(resol & 0x7f)
@@ -374,7 +374,7 @@ func newClock(resol byte, offset int64) clock {
 		c.mul = power10(9 - exp)
 	case exp-9 <= 19:
 		c.mul, c.div = 1, power10(exp-9)
-	default: // no count of 64 bits reaches one ns
+	default: // no 64-bit count reaches one ns
 		c.mul = 0
 	}
 	c.straight = c.shift == 0 && c.div == 1 && offset == 0
@@ -389,12 +389,12 @@ func power10(n uint) uint64 {
 	return p
 }
 
-// nanosPerTick describes the resolution; times are not computed from it.
+// nanosPerTick returns the resolution; times are not computed from it.
 func (c clock) nanosPerTick() float64 {
 	return math.Ldexp(float64(c.mul)/float64(c.div), -int(c.shift))
 }
 
-// nanos converts ticks. It reports true where the result had to be saturated.
+// nanos converts ticks. It returns true if the result was saturated.
 func (c *clock) nanos(ticks uint64) (int64, bool) {
 	hi, lo := bits.Mul64(ticks, c.mul)
 	if c.straight && hi == 0 && lo <= math.MaxInt64 {
@@ -403,15 +403,15 @@ func (c *clock) nanos(ticks uint64) (int64, bool) {
 	return c.reduce(hi, lo)
 }
 
-// reduce finishes the conversion of the 128-bit product hi:lo.
+// reduce completes the conversion of the 128-bit product hi:lo.
 func (c *clock) reduce(hi, lo uint64) (int64, bool) {
-	// In Go a shift by 64 or more yields 0, which is what is meant here.
+	// In Go a shift by 64 or more gives 0, which is correct here.
 	lo = lo>>c.shift | hi<<(64-c.shift)
 	if c.shift >= 64 {
 		lo = hi >> (c.shift - 64)
 	}
 	hi >>= c.shift
-	if c.div > 1 { // then mul is 1 and hi is 0
+	if c.div > 1 { // mul is 1 and hi is 0 here
 		lo /= c.div
 	}
 	return addSeconds(hi, lo, c.offset)
@@ -433,7 +433,7 @@ func addSeconds(hi, lo uint64, s int64) (int64, bool) {
 		lo, carry = bits.Add64(lo, ol, 0)
 		hi, _ = bits.Add64(hi, oh, carry)
 	}
-	// hi:lo is below 2^94 in magnitude, so its sign bit is sound.
+	// hi:lo is below 2^94 in magnitude, so its sign bit is valid.
 	switch {
 	case int64(hi) < 0 && (hi != math.MaxUint64 || int64(lo) >= 0):
 		return math.MinInt64, true

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Chunk is the byte range [Start, End) of a capture file: the records whose
-// header starts in it.
+// Chunk is the byte range [Start, End) of a capture file. It has the records whose header starts in
+// the range.
 type Chunk struct {
 	Index       int
 	Start, End  int64  // byte offsets in the file; End is -1 for a pipe
@@ -46,7 +46,7 @@ func Chunks(path string, size int64) ([]Chunk, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }() // read-only
 	whole := []Chunk{{End: fileSize, FirstPacket: 1}}
 	layout, found, err := classicLayout(f, path, DefaultMaxFrame)
 	if err != nil {
@@ -62,7 +62,7 @@ func Chunks(path string, size int64) ([]Chunk, error) {
 	return cover(bounds, fileSize), nil
 }
 
-// cover turns inner boundaries into the chunks of a file.
+// cover converts inner boundaries to the chunks of a file.
 func cover(bounds []int64, fileSize int64) []Chunk {
 	chunks := make([]Chunk, 0, len(bounds)+1)
 	start := int64(0)
@@ -78,8 +78,8 @@ func cover(bounds []int64, fileSize int64) []Chunk {
 	return chunks
 }
 
-// classicLayout reads the header of a classic pcap file. Not found means that
-// the file is not one, or not a sound one: reading it from the start says why.
+// classicLayout reads the header of a classic pcap file. If found is false, the file is not one or
+// is damaged: reading it from the start returns the reason.
 func classicLayout(f io.ReaderAt, name string, maxFrame int) (layout *classic, found bool, err error) {
 	var head [classicFileHeader]byte
 	if n, err := f.ReadAt(head[:], 0); n < len(head) {
@@ -113,7 +113,7 @@ func OpenChunk(path string, c Chunk, opts Options) (*Reader, error) {
 	opts = opts.withDefaults()
 	layout, found, err := classicLayout(f, path, opts.MaxFrame)
 	if err != nil || !found {
-		_ = f.Close() // only read from
+		_ = f.Close() // read-only
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +125,7 @@ func OpenChunk(path string, c Chunk, opts Options) (*Reader, error) {
 	return r, nil
 }
 
-// openOnly opens the single chunk of a file that cannot be split.
+// openOnly opens the only chunk of a file that cannot be split.
 func openOnly(path string, c Chunk, opts Options) (*Reader, error) {
 	r, err := Open(path, opts)
 	if err == nil && c.Start != 0 {

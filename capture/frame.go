@@ -100,14 +100,16 @@ type Options struct {
 	// LimitError. Default 0: only MaxInflation limits it, since reading takes the same memory
 	// whatever the size.
 	MaxInflated int64
-	// Resume makes the reader of a classic pcap file resume after an unreadable record. It resumes
-	// at the first run of at least 16 records and 64 KiB in which each record has a plausible
-	// header that leads to the next, or at the next boundary of [Chunks] with a size of Resume
-	// bytes, whichever comes first. It skips the bytes in between (see [Reader.Damage]) and numbers
-	// frames as if they had not existed. After the last such place, reading ends with the error, as
-	// it does with 0, the default, and for all other inputs: damage may destroy descriptions that
-	// the rest of a pcapng file needs, and reading cannot start in the middle of compressed data. A
-	// negative value disables the boundaries of Chunks.
+	// Resume makes the reader of a classic pcap file go on behind a record that
+	// cannot be read: where a run of at least 16 records and 64 KiB, each with a
+	// plausible header that leads to the next, proves that a record starts, or at
+	// the next boundary of [Chunks] with a size of Resume bytes, whichever comes
+	// first. What lies between is left out: see [Reader.Damage]. Frames are
+	// numbered as if it had not been there. Behind the last such place reading
+	// ends with the error, as it does with 0, the default, and for all other
+	// inputs: descriptions that the rest of a pcapng file needs may be lost in it,
+	// and what is compressed cannot be entered in the middle. A negative value
+	// does without the boundaries of Chunks.
 	Resume int64
 	// Poll is the interval at which [Follow] looks for more data at the end of a file. Default 200
 	// ms; at least 1 ms.

@@ -10,43 +10,43 @@ import (
 	"sync/atomic"
 )
 
-// Reader reads the frames of one capture, batch by batch. It is not safe for
-// concurrent use, except for Offset, Size and Close.
+// Reader reads the frames of one capture, batch by batch. It is not safe for concurrent use, except
+// for Offset, Size and Close.
 type Reader struct {
 	name    string
 	opts    Options
 	win     window
 	classic *classic // nil for pcapng
-	ng      blocks   // used when classic is nil
-	chunk   *Chunk   // nil when the whole file is read
-	size    int64    // of the input, or of the chunk; -1 when unknown
-	tail    bool     // the chunk is the last of the file
+	ng      blocks   // used if classic is nil
+	chunk   *Chunk   // nil if the whole file is read
+	size    int64    // of the input or the chunk; -1 if unknown
+	tail    bool     // last chunk of the file
 	count   Counters
 	err     error // sticky
 
-	start    int64        // file offset where reading began
-	consumed atomic.Int64 // bytes of the input behind the last batch
+	start    int64        // file offset where reading started
+	consumed atomic.Int64 // bytes of the input up to the end of the last batch
 	inflated *meter       // counts the compressed bytes of a gzip or zstd input
-	closer   io.Closer    // nil when the input belongs to the caller
-	stopped  func() error // not nil for a followed file: why its reader was stopped
+	closer   io.Closer    // nil if the caller owns the input
+	stopped  func() error // for a followed file: returns why its reader was stopped; else nil
 	resumer  resumer
 }
 
-// progress is what a parser made of the bytes that are in memory.
+// progress is the result of parsing the bytes in memory.
 type progress struct {
-	used int      // bytes of whole records, and of blocks that were skipped
-	need int      // bytes that the next record needs before it can be read; 0 when the batch is full
-	what string   // the part of the record that need reaches to
-	skip int64    // bytes of the next block where it is to be read through
+	used int      // bytes of complete records, and of skipped blocks
+	need int      // bytes needed to read the next record; 0 if the batch is full
+	what string   // the part of the record that need covers
+	skip int64    // bytes of the next block, if it must be skipped by reading
 	fail *failure // why the next record cannot be read at all
 }
 
-// failure is what a parser knows of an error; the reader knows file and place.
+// failure is a parser's part of an error; the reader adds file and offset.
 type failure struct {
 	what   string
 	size   int64
 	max    int64
-	option string // empty where the record is malformed rather than too large
+	option string // empty if the record is malformed and not just too large
 }
 
 const optionMaxFrame = "Options.MaxFrame"
@@ -57,16 +57,16 @@ func tooLarge(caplen, limit int64) *failure {
 	return &failure{what: "captured length", size: caplen, max: limit, option: optionMaxFrame}
 }
 
-// NewReader reads a capture from src. It reads the file header at once and
-// blocks for it; name serves messages only. src stays the caller's to close.
+// NewReader reads a capture from src. It reads the file header at once, which may block. name is
+// only used in messages. The caller closes src.
 //
-// Errors: a *FormatError where src is not a capture, a *CutError where it ends
-// inside the file header, or what src returned.
+// Errors: a *FormatError if src is not a capture, a *CutError if it ends inside the file header, or
+// the error of src.
 func NewReader(src io.Reader, name string, opts Options) (*Reader, error) {
 	return newReader(src, name, opts, true)
 }
 
-// newReader is NewReader; unless inflate is set, a compressed input is an error.
+// newReader implements NewReader. Unless inflate is set, a compressed input is an error.
 func newReader(src io.Reader, name string, opts Options, inflate bool) (*Reader, error) {
 	r := &Reader{name: name, opts: opts.withDefaults(), size: -1}
 	r.win = window{src: src, buf: make([]byte, r.opts.ReadBuffer)}
@@ -76,9 +76,9 @@ func newReader(src io.Reader, name string, opts Options, inflate bool) (*Reader,
 	return r, nil
 }
 
-// ReadBatch fills b with the next frames and blocks until there is at least one.
-// It returns fewer than BatchSize frames when the read buffer has to be
-// refilled, so that every Data of a batch stays valid until the next call.
+// ReadBatch fills b with the next frames and blocks until there is at least one. It returns fewer
+// than BatchSize frames if the read buffer must be refilled, so that every Data in a batch stays
+// valid until the next call.
 //
 // At the end b.N is 0 and the error is io.EOF. Where a file is cut or
 // malformed, all intact packets are delivered first, then a *CutError; a packet
@@ -98,7 +98,7 @@ func (r *Reader) ReadBatch(b *Batch) error {
 	return r.err
 }
 
-// advance parses what is in memory and, when that holds no frame, reads on.
+// advance parses the bytes in memory and reads more if they contain no frame.
 func (r *Reader) advance(b *Batch) error {
 	var p progress
 	if r.classic != nil {
@@ -120,7 +120,7 @@ func (r *Reader) advance(b *Batch) error {
 	return nil
 }
 
-// failed names file and place of a record that cannot be read.
+// failed adds file and offset to the error of an unreadable record.
 func (r *Reader) failed(f *failure, intact uint64) error {
 	at := r.win.offset()
 	if f.option == "" {
@@ -129,8 +129,7 @@ func (r *Reader) failed(f *failure, intact uint64) error {
 	return &LimitError{File: r.name, Offset: at, Packet: intact + 1, What: f.what, Size: f.size, Max: f.max, Option: f.option}
 }
 
-// ended says why the record at offset at cannot be read: the input stopped
-// before its want bytes were there.
+// ended returns the error for a record at offset at: the input ended before all of its want bytes.
 func (r *Reader) ended(at int64, want int, what string) error {
 	end := r.win.offset() + int64(len(r.win.unread()))
 	clean, cut := errors.Is(r.win.err, io.EOF), errors.Is(r.win.err, io.ErrUnexpectedEOF)
@@ -166,16 +165,16 @@ func (r *Reader) skipBlock(total int64) error {
 	return nil
 }
 
-// Interfaces returns the interfaces known so far; Frame.Interface indexes it.
-// It grows while a pcapng file is read: numbering continues across sections, so
-// that an index names one interface of the file. The entries never change; the
-// slice is the reader's and must not be written to.
+// Interfaces returns the interfaces known so far, indexed by Frame.Interface. The list grows while
+// a pcapng file is read: numbers continue across sections, so that an index identifies one
+// interface of the file. Entries never change. The reader owns the slice; callers must not write to
+// it.
 func (r *Reader) Interfaces() []Interface {
 	n := len(r.ng.interfaces)
 	return r.ng.interfaces[:n:n]
 }
 
-// Name returns what was opened, as messages name it.
+// Name returns the name of the input in messages.
 func (r *Reader) Name() string { return r.name }
 
 // Counters returns the totals up to the last batch.
@@ -185,9 +184,9 @@ func (r *Reader) Counters() Counters {
 	return c
 }
 
-// Offset returns the bytes of the input consumed so far, for progress against
-// Size: compressed bytes for a compressed file, bytes since its start for a chunk.
-// It is safe to call from another goroutine.
+// Offset returns the number of input bytes consumed so far, for progress relative to Size:
+// compressed bytes for a compressed file, bytes since its start for a chunk. It is safe for
+// concurrent use.
 func (r *Reader) Offset() int64 {
 	if r.inflated != nil {
 		return r.inflated.n.Load()
@@ -195,13 +194,12 @@ func (r *Reader) Offset() int64 {
 	return r.consumed.Load()
 }
 
-// Size returns the size in bytes of the file as it is stored, or of the chunk;
-// -1 for a pipe.
+// Size returns the stored size of the file or of the chunk in bytes; -1 for a pipe.
 func (r *Reader) Size() int64 { return r.size }
 
-// Close closes the file that Open or OpenChunk opened. It leaves standard input
-// and the source of NewReader open. Closing twice is an error. Called while
-// ReadBatch waits on a named pipe, it makes that return.
+// Close closes the file that Open or OpenChunk opened. It does not close standard input or the
+// source of NewReader. A second Close is an error. If ReadBatch waits on a named pipe, Close makes
+// it return.
 func (r *Reader) Close() error {
 	if r.closer == nil {
 		return nil
@@ -212,19 +210,18 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// release lets go of the buffers of a reader that has ended, for its Interfaces
-// and Counters alone are still asked for.
+// release frees the buffers of a reader that has ended. Its Interfaces and Counters remain
+// available.
 func (r *Reader) release() {
 	r.consumed.Store(r.Offset())
 	r.win, r.inflated = window{}, nil
 }
 
-// Open opens the capture at path and reads its file header. The path "-" is
-// standard input. Compression and format are recognised by content, never by
-// name.
+// Open opens the capture at path and reads its file header. The path "-" is standard input.
+// Compression and format are recognized by content, not by name.
 //
-// Errors: a *FormatError, a *CutError for a file that ends inside its header,
-// one that wraps ErrDirectory, or the operating system's (fs.ErrNotExist).
+// Errors: a *FormatError, a *CutError for a file that ends inside its header, one that wraps
+// ErrDirectory, or the operating system's (fs.ErrNotExist).
 func Open(path string, opts Options) (*Reader, error) {
 	if path == "-" {
 		return NewReader(os.Stdin, "standard input", opts)
@@ -235,7 +232,7 @@ func Open(path string, opts Options) (*Reader, error) {
 	}
 	r, err := NewReader(f, path, opts)
 	if err != nil {
-		_ = f.Close() // nothing was written: the error to report is the reader's
+		_ = f.Close() // read-only: the reader's error matters
 		return nil, err
 	}
 	r.size, r.closer = size, f
@@ -245,7 +242,7 @@ func Open(path string, opts Options) (*Reader, error) {
 	return r, nil
 }
 
-// openFile returns the file and its size, -1 where it is not a regular file.
+// openFile returns the file and its size, or -1 if it is not a regular file.
 func openFile(path string) (*os.File, int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -256,7 +253,7 @@ func openFile(path string) (*os.File, int64, error) {
 		err = ErrDirectory
 	}
 	if err != nil {
-		_ = f.Close() // nothing was written
+		_ = f.Close() // read-only
 		return nil, 0, fmt.Errorf("open capture %q: %w", path, err)
 	}
 	if !info.Mode().IsRegular() {
@@ -265,8 +262,8 @@ func openFile(path string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// detect recognises the format and consumes the header of a classic file. A
-// compressed stream is looked into once, and only where inflate allows it.
+// detect recognizes the format and consumes the header of a classic file. It inflates a compressed
+// stream once, if inflate allows it.
 func (r *Reader) detect(inflate bool) error {
 	if !r.win.fill(4) {
 		if len(r.win.unread()) == 0 && errors.Is(r.win.err, io.EOF) {
@@ -309,8 +306,8 @@ func (r *Reader) openClassic() error {
 	return nil
 }
 
-// openBlocks checks what makes the input a pcapng file; the section header
-// itself is read with the blocks that follow it.
+// openBlocks checks that the input is a pcapng file. The section header itself is read with the
+// blocks after it.
 func (r *Reader) openBlocks() error {
 	if !r.win.fill(12) {
 		return r.ended(0, minSection, "section header block")
@@ -322,24 +319,23 @@ func (r *Reader) openBlocks() error {
 	return nil
 }
 
-// window is the part of a byte stream that is in memory: buf[r:w] is unread.
-// Slices of it stay valid until the next fill or discard.
+// window is the part of a byte stream in memory: buf[r:w] is unread. Slices of it are valid until
+// the next fill or discard.
 type window struct {
 	src  io.Reader
 	buf  []byte
 	r, w int
 	base int64 // stream offset of buf[0]
-	err  error // why the stream ended; sticky
+	err  error // reason for the end of the stream; sticky
 }
 
 func (v *window) unread() []byte { return v.buf[v.r:v.w] }
 
 func (v *window) offset() int64 { return v.base + int64(v.r) }
 
-// fill makes at least n bytes available and reads as many more as the buffer
-// takes in one go. It reports false when the stream ends first; v.err is then
-// set. The caller has checked n against its limits: fill grows the buffer to n
-// when it must.
+// fill makes at least n bytes available and reads as many more as fit into the buffer at once. It
+// returns false if the stream ends first; v.err is then set. fill grows the buffer to n if
+// necessary, so the caller must check n against its limits.
 func (v *window) fill(n int) bool {
 	v.compact(n)
 	for idle := 0; v.w-v.r < n && v.err == nil; {
@@ -355,7 +351,7 @@ func (v *window) fill(n int) bool {
 	return v.w-v.r >= n
 }
 
-// compact moves what is unread to the front, so that n bytes fit behind it.
+// compact moves the unread bytes to the front, so that n bytes fit.
 func (v *window) compact(n int) {
 	dst := v.buf
 	if n > len(dst) {
@@ -366,8 +362,7 @@ func (v *window) compact(n int) {
 	v.buf, v.r, v.w = dst, 0, left
 }
 
-// discard reads n bytes away, in memory that does not depend on n, and returns
-// how many there were.
+// discard skips n bytes in constant memory and returns how many existed.
 func (v *window) discard(n int64) int64 {
 	done := int64(0)
 	for {

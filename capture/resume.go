@@ -7,16 +7,16 @@ import (
 	"os"
 )
 
-// resumeBytes is the chunk size that boundaries behind damage are searched with:
-// the smallest that asks for runs of full length.
+// resumeBytes is the chunk size for finding boundaries after damage: the smallest that requires
+// runs of full length.
 const resumeBytes = 2 * runBytes
 
-// DamageError says what Options.Resume made a reader leave out.
+// DamageError describes the parts of a file that a reader skipped because of Options.Resume.
 type DamageError struct {
 	File   string
-	Places int   // where records could not be read
-	Bytes  int64 // of the file that were left out
-	First  error // of the places: a *CutError or *LimitError
+	Places int   // number of gaps
+	Bytes  int64 // skipped bytes of the file
+	First  error // error at the first gap: a *CutError or *LimitError
 }
 
 // Error implements error.
@@ -25,21 +25,19 @@ func (e *DamageError) Error() string {
 		e.File, e.Places, e.Bytes, e.First)
 }
 
-// Unwrap returns the error of the first place.
+// Unwrap returns the error at the first gap.
 func (e *DamageError) Unwrap() error { return e.First }
 
-// resumer lets a reader go on behind damage. It needs a file that can be read at
-// any place.
+// resumer lets a reader continue after damage. It needs a file that can be read at any offset.
 type resumer struct {
 	file   *os.File
 	size   int64 // of the file
 	bounds []int64
-	known  bool // bounds have been looked for
+	known  bool // bounds have been computed
 	damage *DamageError
 }
 
-// Damage returns what was left out so far, nil for nothing. It is complete when
-// ReadBatch has returned an error.
+// Damage returns the gaps so far, or nil. It is complete after ReadBatch has returned an error.
 func (r *Reader) Damage() *DamageError { return r.resumer.damage }
 
 // resume goes on behind the record that could not be read, where a run of records
@@ -73,7 +71,7 @@ func (r *Reader) resume() bool {
 	return true
 }
 
-// damaged tells errors of one record from those of the whole input.
+// damaged distinguishes errors of one record from errors of the whole input.
 func damaged(err error) bool {
 	var cut *CutError
 	var limit *LimitError
@@ -91,8 +89,8 @@ func (r *Reader) leaveOut(at int64) {
 	d.Bytes += at - r.win.offset()
 }
 
-// proven returns the first chunk boundary from an offset on, or the end of the
-// file: where another reader of the same file goes on in any case.
+// proven returns the first chunk boundary from an offset on, or the end of the file: the place
+// where another reader of the same file starts in any case.
 func (r *Reader) proven(from int64) (int64, error) {
 	if r.chunk != nil {
 		return r.chunk.End, nil

@@ -74,13 +74,14 @@ type TapConfig struct {
 	// Rings is the number of rings that share the frames, one per core. Default 1, at most
 	// MaxTapRings.
 	Rings int
-	// Filter is a classic BPF program that the kernel runs on each frame, without a stripped VLAN
-	// tag. It returns the number of bytes to keep; 0 drops the frame at no further cost. Nil passes
-	// everything.
+	// Filter is a classic BPF program that the kernel runs on each frame, without
+	// the VLAN tag that was stripped off it: what it returns is how many bytes are
+	// kept, and 0 costs no more than that. Nil lets everything pass.
 	Filter []bpf.RawInstruction
-	// Fanout is a classic BPF program that selects a frame's ring, modulo Rings. Its offsets must
-	// be relative to the link layer. Nil uses the kernel's flow hash, which cannot see past
-	// EtherTypes unknown to the kernel: all frames tagged with one go to a single ring.
+	// Fanout is a classic BPF program that chooses the ring of a frame, modulo Rings;
+	// its offsets have to be relative to the link layer. Nil leaves it to the
+	// kernel's flow hash, which does not look behind EtherTypes that the kernel does
+	// not know: all that is tagged with one goes to a single ring.
 	Fanout []bpf.RawInstruction
 	// SnapLen is the maximum number of bytes kept per frame; 0: as Filter returns.
 	SnapLen uint32
@@ -216,10 +217,10 @@ type TapCounters struct {
 	SuperFrames uint64
 	// HardwareStamps counts frames with the network card's time.
 	HardwareStamps uint64
-	// Restamped counts frames whose hardware time was more than a second off with StampAuto. They
-	// have the approximate system time of their reception.
+	// Restamped are frames whose hardware time was more than a second off with
+	// StampAuto: they have the system's time of about when they were received.
 	Restamped uint64
-	Malformed uint64 // ring blocks with inconsistent lengths
+	Malformed uint64 // blocks of the ring whose lengths contradict each other
 
 	Downs   uint64 // times that the link went down or disappeared
 	Ups     uint64 // times that it came up again
@@ -280,7 +281,7 @@ func (t *Tap) Open() error {
 	return nil
 }
 
-// Rings returns the rings of an open tap.
+// Rings are the tap's rings, once it is open.
 func (t *Tap) Rings() []*Ring { return t.rings }
 
 // Close closes all rings. The last ReadBatch must have returned.

@@ -77,9 +77,9 @@ func (r *Ring) open() error {
 	return nil
 }
 
-// ReadBatch fills b with the next frames and waits for them for at most TapConfig.Wait. If there
-// are none, b.N is 0 and the error is nil, so that the caller can check its context and advance the
-// clock of an idle tap: see QuietUntil.
+// ReadBatch fills b with the next frames and waits for them at most for
+// TapConfig.Wait. Without any, b.N is 0 and the error is nil, so that the caller can
+// look at its context and advance the clock of an idle tap: see QuietUntil.
 //
 // The frames' Data lies in the ring itself and is valid until the next call of ReadBatch or Close.
 // Frames in use reduce the room in the ring: the kernel drops and counts frames that are not read

@@ -63,8 +63,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// Every reader must read a pcapng file only up to its damage, since blocks that describe the rest
-// may be lost.
+// A pcapng file is read up to its damage, by all who read it: what describes the rest
+// may be lost in it.
 func TestDamagedBlocks(t *testing.T) {
 	rec := shared(t, singleFile)
 	data, err := os.ReadFile(rec.files[0])

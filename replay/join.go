@@ -9,10 +9,10 @@ import (
 	"github.com/csigscope/csigscope/aggregate/finding"
 )
 
-// joiner hands on what the taps of chunks came to, file by file in the order of the
-// chunks, which cores end in any order: only then it is known how many packets are before
-// a chunk, and so the numbers that its packets have in the file. Cores take chunks in
-// order, so that few of them wait. It is safe for concurrent use.
+// joiner passes on the counts of chunks' taps, file by file in the order of the chunks. Chunks end
+// in any order, and the numbers of a chunk's packets in the file are known only after all earlier
+// chunks have ended. Workers take chunks in order, so few of them wait. It is safe for concurrent
+// use.
 type joiner struct {
 	mu    sync.Mutex
 	cfg   *Config
@@ -20,10 +20,10 @@ type joiner struct {
 	found Findings
 }
 
-// joinedFile is how far a file is.
+// joinedFile is the progress of a file.
 type joinedFile struct {
-	next    int    // chunk
-	packets uint64 // of the chunks before it
+	next    int    // number of the next chunk
+	packets uint64 // in the chunks before it
 	follow  followers
 	waiting map[int]endedChunk
 }
@@ -32,7 +32,7 @@ type joinedFile struct {
 type endedChunk struct {
 	packets  uint64
 	taps     []TapCounts
-	passages []*finding.Passage // of the taps, if there are more chunks
+	passages []*finding.Passage // of the taps, if the file has several chunks
 }
 
 func newJoiner(cfg *Config) *joiner {
@@ -69,7 +69,7 @@ func (j *joiner) end(ctx context.Context, p piece, chunk endedChunk) error {
 	}
 }
 
-// numberedFrom are findings whose packets are behind so many others of their file.
+// numberedFrom adds the number of earlier packets in the file to the packet numbers of findings.
 func numberedFrom(before uint64, list []finding.Finding) []finding.Finding {
 	if before == 0 {
 		return list

@@ -28,7 +28,7 @@ func TestJoinerOrder(t *testing.T) {
 				kept := []finding.Finding{{Packets: []finding.Packet{{File: s.path, Number: 5}}}}
 				chunk := endedChunk{uint64(100 * (at + 1)), []TapCounts{{Name: s.path + ":", Findings: kept}}, nil}
 				if at == 1 {
-					chunk.taps = nil // nothing to read in this chunk
+					chunk.taps = nil // nothing was to be read there
 				}
 				if err := j.end(t.Context(), piece{s, capture.Chunk{Index: at}}, chunk); err != nil {
 					t.Fatal(err)

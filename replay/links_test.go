@@ -69,7 +69,7 @@ func TestLinkTypes(t *testing.T) {
 	}
 }
 
-// A file with an unreadable link type among other files is left out and named.
+// A file of such a link type among others is left out, and named.
 func TestLinkTypeOfOneFile(t *testing.T) {
 	dir := t.TempDir()
 	good, tun := capturedAt(t, filepath.Join(dir, "good.pcapng"), 1, 2), filepath.Join(dir, "tun.pcapng")

@@ -10,13 +10,12 @@ import (
 	"github.com/csigscope/csigscope/capture"
 )
 
-// pacedLead is how far packets may run ahead of their time before the replay
-// waits: sleeping for each packet would cost more than the packet.
+// pacedLead is how far packets may run ahead of their time before the replay waits: sleeping for
+// each packet would cost more than the packet.
 const pacedLead = 5 * time.Millisecond
 
-// A pacedRun replays all files merged by time. The merge serves the pace alone:
-// every tap keeps its own watermark. Like the merge, it holds on to no more than the
-// files whose packets are due.
+// pacedRun replays all files merged by time. The merge only sets the pace: every tap keeps its own
+// watermark. Like the merge, it keeps only the files whose packets are due.
 type pacedRun struct {
 	replay  *Replay
 	sources []*source
@@ -25,8 +24,8 @@ type pacedRun struct {
 	spare   []*worker    // of files that have ended
 }
 
-// A pacedFile feeds the packets of one file to the worker of the chunk they are
-// in, so that a paced replay gives the same rows as a fast one.
+// pacedFile passes the packets of one file to the worker of their chunk, so that a paced replay
+// gives the same rows as a fast one.
 type pacedFile struct {
 	src    *source
 	worker *worker
@@ -34,7 +33,7 @@ type pacedFile struct {
 	follow followers
 }
 
-// paced replays what a merge hands out that has not begun.
+// paced replays the packets of a new merge.
 func (r *Replay) paced(ctx context.Context, sources []*source, merge *capture.Merger) error {
 	run := &pacedRun{replay: r, sources: sources, merge: merge, files: make([]*pacedFile, len(sources))}
 	return run.feed(ctx)
@@ -102,7 +101,7 @@ func sleep(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// end takes over what the files that have ended were counted.
+// end adds the counts of files that have ended.
 func (p *pacedRun) end(ctx context.Context) error {
 	for i, ok := p.merge.Ended(); ok; i, ok = p.merge.Ended() {
 		if r := p.merge.Reader(i); r != nil {
@@ -144,7 +143,7 @@ func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 	return f.worker.passAll(ctx)
 }
 
-// worker prefers one whose file has ended: it has its tables already.
+// worker returns a worker whose file has ended if possible, since it has its tables already.
 func (p *pacedRun) worker() *worker {
 	n := len(p.spare)
 	if n == 0 {
@@ -180,8 +179,7 @@ type pace struct {
 	first   int64
 }
 
-// ahead is how long it is until the time of a packet has come. Packets of a time before
-// the first one are due at once.
+// ahead returns the time until a packet is due. Packets from before the first one are due at once.
 func (p *pace) ahead(at int64) time.Duration {
 	if p.started.IsZero() {
 		p.started, p.first = time.Now(), at

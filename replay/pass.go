@@ -16,28 +16,27 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// pass reads captures once, for those that look at packets themselves instead of
-// aggregating them. A damaged capture is read as a replay reads it. It is not safe for
-// concurrent use.
+// pass reads captures once, for callers that process packets themselves instead of aggregating
+// them. It reads damaged captures like a replay. It is not safe for concurrent use.
 type pass struct {
-	// progress, unless nil, is told how many bytes were read.
+	// progress, unless nil, is called with the number of bytes read.
 	progress func(bytes int64)
 
-	bytes   int64 // of the captures that have ended
+	bytes   int64 // in captures that have ended
 	damaged Damage
-	ends    []error // of captures that are cut or damaged
+	ends    []error // errors of captures that are cut or damaged
 }
 
-// packets are some of a capture, valid until the next ones.
+// packets is a part of a capture, valid until the next part.
 type packets struct {
 	path       string
 	interfaces []capture.Interface
 	frames     []capture.Frame
 }
 
-// read hands on all packets of a capture, or of those in a folder. It fails with what f
-// fails with, where ctx ends, or where a capture cannot be opened; how one ends that could
-// be read in part is in ends.
+// read passes all packets of a capture, or of the captures in a folder, to f. It returns the error
+// of f or ctx, or of a capture that cannot be opened. Errors at the end of captures that were read
+// in part are in ends.
 func (p *pass) read(ctx context.Context, path string, f func(*packets) error) error {
 	files, err := capture.Files(path)
 	if err != nil {
@@ -51,14 +50,14 @@ func (p *pass) read(ctx context.Context, path string, f func(*packets) error) er
 	return nil
 }
 
-// ethernet tells whether a frame is. One of an interface that the capture does not describe
-// is taken for Ethernet.
+// ethernet reports whether a frame is Ethernet. Frames of interfaces that the capture does not
+// describe count as Ethernet.
 func (p *packets) ethernet(f *capture.Frame) bool {
 	link, known := window.LinkOf(p.interfaces, f.Interface)
 	return known && link == decode.Ethernet
 }
 
-// unread is the link type of a frame that is not read.
+// unread returns a frame's link type, which is not readable.
 func (p *packets) unread(f *capture.Frame) window.Unread {
 	return window.Unread{File: p.path, Link: p.interfaces[f.Interface].Link}
 }
@@ -85,7 +84,7 @@ func (p *pass) file(ctx context.Context, path string, f func(*packets) error) er
 	return ctx.Err()
 }
 
-// ended takes over how a capture ended.
+// ended records how a capture ended.
 func (p *pass) ended(r *capture.Reader, err error) {
 	p.bytes += max(r.Offset(), 0)
 	if damage := p.damaged.add(r); damage != nil {
@@ -96,8 +95,8 @@ func (p *pass) ended(r *capture.Reader, err error) {
 	}
 }
 
-// followers go on, from chunk to chunk of a file in their order, with the ports that seem
-// stuck: chunks may be shorter than it takes to tell.
+// followers track ports that seem stuck from chunk to chunk of a file, in order, since chunks may
+// be too short to tell.
 type followers struct {
 	cfg *Config
 	of  map[uint32]*finding.Watcher // by interface
@@ -129,7 +128,7 @@ func (f *followers) next(taps []TapCounts, passages []*finding.Passage) error {
 	return nil
 }
 
-// A piece is one chunk of one file: the unit of work.
+// piece is one chunk of one file, the unit of work.
 type piece struct {
 	src   *source
 	chunk capture.Chunk
@@ -168,7 +167,7 @@ func (r *Replay) runFast(ctx context.Context, sources []*source) error {
 	return err
 }
 
-// runPiece leaves what the piece came to in the worker's result.
+// runPiece leaves the chunk's result in the worker's result.
 func (r *Replay) runPiece(ctx context.Context, w *worker, p piece, j *joiner) error {
 	reader, err := capture.OpenChunk(p.src.path, p.chunk, capture.Options{Resume: resume(r.cfg.ChunkBytes)})
 	if err != nil {

@@ -1,13 +1,13 @@
-// Package replay runs capture files through the pipeline: read, decode, aggregate,
-// hand over closed windows.
+// Package replay runs capture files through the pipeline: it reads, decodes, aggregates, and passes
+// on closed windows.
 //
-// It knows files, chunks and pace. It must never know ClickHouse: closed windows
-// go to an aggregate.Sink.
+// It knows files, chunks and pace. It must never know ClickHouse: closed windows go to an
+// aggregate.Sink.
 //
-// A file is one producer, named by its content, and is cut into chunks whose
-// boundaries depend on the file alone. Each chunk is read by one worker with its
-// own decoder and its own shards, so that workers share nothing per packet, and
-// the rows of a replay are the same on any number of cores.
+// A file is one producer, identified by its content. It is split into chunks whose boundaries
+// depend on the file alone. Each chunk is read by one worker with its own decoder and its own
+// shards, so that workers share nothing per packet, and a replay has the same rows on any number of
+// cores.
 package replay
 
 import (
@@ -29,29 +29,28 @@ import (
 // DefaultChunkBytes is the size of the pieces that a classic pcap file is cut into.
 const DefaultChunkBytes = 64 << 20
 
-// Config is what a replay needs. Files are regular files, whose content is their
-// identity, or folders of such.
+// Config configures a replay. Files are regular files, identified by their content, or folders of
+// files.
 type Config struct {
 	Files  []string
 	Stream *Stream // instead of Files
 	Sink   aggregate.Sink
 	window.Settings
-	// Tap maps the name of a capture interface, or the file's base name without
-	// extension when the interface has none, to its place. It is called from
-	// several goroutines.
+	// Tap returns the configuration of a tap by the name of its capture interface or, if that has
+	// none, by the file's base name without extension. It is called from several goroutines.
 	Tap func(name string) window.Tap
-	// TapSettings is a text that differs whenever Tap answers differently: part of
-	// what rows are identified by.
+	// TapSettings is a text that changes whenever Tap's results change. It is part of the rows'
+	// identity.
 	TapSettings string
-	// Taps, unless nil, is given what each capture interface of a chunk came to, after
-	// the chunk's blocks. It is called from several goroutines and may keep the list.
+	// Taps, unless nil, is called with the counts of each capture interface of a chunk after the
+	// chunk's blocks. It is called from several goroutines and may keep the list.
 	Taps func(context.Context, []TapCounts) error
 
-	// Dedup is the time within which the same frame at the same tap counts once, 0 for none
-	// (capture.Dedup). Files are then never cut.
+	// Dedup is the time within which equal frames at the same tap count once; 0: off (see
+	// capture.Dedup). With it, files are never split.
 	Dedup time.Duration
 
-	ChunkBytes int64   // 0: DefaultChunkBytes; negative: never cut a file
+	ChunkBytes int64   // 0: DefaultChunkBytes; negative: never split a file
 	Workers    int     // at least 1
 	Pace       float64 // 0: as fast as possible; 1: as captured; 10: ten times as fast
 
@@ -66,14 +65,14 @@ type Replay struct {
 	result   Result
 }
 
-// progress is written by workers once a batch and read by anyone.
+// progress is written by workers once per batch and may be read by any goroutine.
 type progress struct {
 	bytes, packets atomic.Uint64
 	total          int64
 }
 
-// New checks the configuration and reads enough of every file to identify it: a
-// missing, empty or foreign file is reported here, before anything is stored.
+// New checks the configuration and reads enough of every file to identify it. It reports missing
+// and empty files and files that are no captures, before anything is stored.
 func New(cfg Config) (*Replay, error) {
 	switch {
 	case len(cfg.Files) == 0 && cfg.Stream == nil:
@@ -136,7 +135,7 @@ func expand(paths []string) ([]string, error) {
 	return files, nil
 }
 
-// Sources are the identities of the files, in the order given.
+// Sources returns the identities of the files, in the given order.
 func (r *Replay) Sources() []Source {
 	list := make([]Source, len(r.sources))
 	for i, s := range r.sources {
@@ -151,7 +150,7 @@ type Source struct {
 	File string
 }
 
-// Progress is how far a running replay has come. It is safe to call at any time.
+// Progress returns how far a running replay has come. It is safe for concurrent use.
 func (r *Replay) Progress() (bytes, total int64, packets uint64) {
 	return int64(r.progress.bytes.Load()), r.progress.total, r.progress.packets.Load()
 }
@@ -176,12 +175,11 @@ func (r *Replay) Run(ctx context.Context) error {
 	return err
 }
 
-// revealer is a resolver of which captures in the middle of the fabric know more.
+// revealer is a resolver that learns paths from mid-fabric captures.
 type revealer interface{ Reveal() (seen bool) }
 
-// runFiles replays all captures. Before that it reads those with taps in the middle of the fabric
-// for the paths of their flows alone, so that all rows depend on all of them, whatever the number
-// of workers.
+// runFiles replays all captures. First it reads those with mid-fabric taps for the paths of their
+// flows only, so that all rows use all paths, whatever the number of workers.
 func (r *Replay) runFiles(ctx context.Context) error {
 	if witnesses := r.witnesses(); len(witnesses) > 0 {
 		first := &Replay{cfg: r.cfg, progress: r.progress}
@@ -203,7 +201,7 @@ func (r *Replay) runFiles(ctx context.Context) error {
 	return r.runFast(ctx, r.sources)
 }
 
-// nowhere is a sink that forgets blocks.
+// nowhere is a sink that discards blocks.
 type nowhere struct{}
 
 // WriteBlock implements aggregate.Sink.
@@ -216,11 +214,11 @@ func (r *Replay) witnesses() []*source {
 	return slices.DeleteFunc(slices.Clone(r.sources), func(s *source) bool { return !s.witness })
 }
 
-// identifyWitnesses makes the identity of captures depend on those that show the paths of flows.
+// identifyWitnesses makes the captures' identities depend on the captures that show flow paths.
 func (r *Replay) identifyWitnesses() {
 	var producers []uint64
 	for _, s := range r.witnesses() {
-		r.progress.total += s.size // is read twice
+		r.progress.total += s.size // these are read twice
 		producers = append(producers, s.id.Producer)
 	}
 	if len(producers) == 0 {
@@ -235,8 +233,8 @@ func (r *Replay) identifyWitnesses() {
 	}
 }
 
-// refused is an error where no packet of any file could be read. Files among others whose
-// packets could not be read are left out, as the cuts say.
+// refused returns an error if no packet of any file could be read. If some files have readable
+// packets, the others are left out and listed in the result's cuts.
 func (r *Replay) refused() error {
 	err := r.result.refused.Refused()
 	if err == nil {
@@ -249,5 +247,5 @@ func (r *Replay) refused() error {
 	return nil
 }
 
-// Result is what the run counted. It is complete when Run has returned.
+// Result returns the counts of the run. It is complete after Run has returned.
 func (r *Replay) Result() *Result { return &r.result }

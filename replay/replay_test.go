@@ -18,7 +18,7 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// The same file must give the same blocks at any pace, whichever worker reads a chunk.
+// The same file gives the same blocks, whoever reads which chunk, and at any pace.
 func TestWorkersAgree(t *testing.T) {
 	rec := shared(t, classic)
 	if chunks, err := capture.Chunks(rec.files[0], 300<<10); err != nil || len(chunks) < 3 {

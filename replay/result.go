@@ -15,15 +15,15 @@ import (
 
 // Result sums up a replay.
 type Result struct {
-	window.Tally                  // packets of all link types; all other counts cover readable link types only
-	SkippedLink  window.Links     // packets of unreadable link types
-	refused      window.Links     // the part in files without any readable packet
-	Counts       aggregate.Counts // observations by outcome
-	Excess       uint64           // reflections beyond decode.MaxObservations per packet, which do not count as observations
-	Cuts         []error          // files that end early, are left out or have gaps, with the reasons
-	Repeated     uint64           // packets that taps captured twice, left out with Config.Dedup
-	Damaged      Damage           // gaps in damaged files
-	Findings     Findings         // from Settings.Finding
+	window.Tally                  // of all packets; bytes, frames and observations of those of link types that are read
+	SkippedLink  window.Links     // packets of link types that are not read
+	refused      window.Links     // of these, those of files without any other packet
+	Counts       aggregate.Counts // observations by what became of them
+	Excess       uint64           // reflections beyond decode.MaxObservations of their packets, which are no observations
+	Cuts         []error          // what ended a file early, or is left out of it, or files that are left out
+	Repeated     uint64           // packets that taps captured twice and that are left out (Config.Dedup)
+	Damaged      Damage           // what is left out of files that are damaged in the middle
+	Findings     Findings         // what Settings.Finding looks for
 	Elapsed      time.Duration
 }
 
@@ -46,8 +46,8 @@ func (r *Result) take(file string, t *TapCounts, read bool) {
 	r.Findings.Note(t.Findings)
 }
 
-// add adds a worker's result for a chunk. All packets of a file in several chunks have one link
-// type.
+// add adds what a worker came to in a chunk. All packets of a file in several chunks have
+// one link type.
 func (r *Result) add(o *Result) {
 	r.Merge(&o.Tally)
 	r.SkippedLink.Merge(o.SkippedLink)
@@ -62,7 +62,7 @@ func (r *Result) add(o *Result) {
 	r.Findings.merge(o.Findings)
 }
 
-// Damage counts the gaps in captures that are damaged in the middle.
+// Damage counts what is left out of captures that are damaged in the middle.
 type Damage struct {
 	Places uint64 `json:"places"` // gaps
 	Bytes  uint64 `json:"bytes"`

@@ -95,8 +95,7 @@ func TestSections(t *testing.T) {
 	}
 }
 
-// TestSectionOfTooManyInterfaces checks that the interfaces of a section are bounded, but not those
-// of a file.
+// TestSectionOfTooManyInterfaces: a section's interfaces are bounded, those of a file are not.
 func TestSectionOfTooManyInterfaces(t *testing.T) {
 	for name, test := range map[string]struct {
 		file []byte

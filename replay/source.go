@@ -20,18 +20,18 @@ import (
 // give other rows, so that old and new rows are told apart and never add up.
 const pipelineVersion = 7
 
-// A source is one capture file: a producer whose identity is its content.
+// source is one capture file: a producer identified by its content.
 type source struct {
 	path   string
 	size   int64
 	id     aggregate.Source
 	chunks []capture.Chunk
-	// witness tells that taps in the middle of the fabric, which show the paths of flows, are among
-	// those that the file begins with.
+	// witness means that the file begins with interfaces of mid-fabric taps, which show the paths
+	// of flows.
 	witness bool
 }
 
-// inPieces tells whether the file is looked at in several chunks.
+// inPieces reports whether the file is read in several chunks.
 func (s *source) inPieces() bool { return len(s.chunks) > 1 }
 
 func openSource(path string, cfg *Config) (*source, error) {
@@ -66,14 +66,14 @@ func openSource(path string, cfg *Config) (*source, error) {
 	}, nil
 }
 
-// isWitness tells whether an interface that a capture begins with is of such a tap.
+// isWitness reports whether a capture begins with an interface of such a tap.
 func isWitness(path string, r *capture.Reader, cfg *Config) bool {
 	finder, ok := cfg.Resolver.(aggregate.Wayfinder)
 	if !ok || !finder.HasWays() || cfg.Tap == nil {
 		return false
 	}
 	var batch capture.Batch
-	_ = r.ReadBatch(&batch) // what is wrong with the file is found when it is replayed
+	_ = r.ReadBatch(&batch) // errors in the file are reported when it is replayed
 	s, interfaces := source{path: path}, r.Interfaces()
 	for i := range max(len(interfaces), 1) {
 		if cfg.Tap(s.tapName(interfaces, uint32(i))).Stand != 0 {
@@ -83,16 +83,15 @@ func isWitness(path string, r *capture.Reader, cfg *Config) bool {
 	return false
 }
 
-// Samples of a file that its identity is made of.
+// Samples of a file for its identity.
 const (
 	sampleCount = 64
 	sampleBytes = 16 << 10
 )
 
-// contentID identifies a file by its size, its first and last bytes and samples
-// evenly between: reading every byte would cost as much as replaying it. Two
-// captures share an identity only if they agree in all of those, which copies do
-// and different recordings do not, since every record carries its time.
+// contentID identifies a file by its size, its first and last bytes, and evenly spaced samples,
+// since reading every byte would cost as much as a replay. Captures with equal IDs agree in all of
+// those: copies do, different recordings do not, since every record has its time.
 func contentID(path string, size int64) (uint64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -121,8 +120,8 @@ func contentID(path string, size int64) (uint64, error) {
 	return h.Sum64(), nil
 }
 
-// settingsID identifies what besides the configuration epoch decides which rows a
-// file gives.
+// settingsID identifies the settings that determine a file's rows, apart from the configuration
+// epoch.
 func settingsID(cfg *Config, chunkBytes int64) uint64 {
 	h := xxhash.New()
 	fmt.Fprintf(h, "pipeline %d resolutions %v fine-heavy %v keys %d flows %v untouched %v repeat %v chunk %d taps %s",
@@ -136,7 +135,7 @@ func settingsID(cfg *Config, chunkBytes int64) uint64 {
 	return h.Sum64()
 }
 
-// tapName is the name of the tap behind a capture interface.
+// tapName returns the tap's name for a capture interface.
 func (s *source) tapName(interfaces []capture.Interface, index uint32) string {
 	if int(index) < len(interfaces) && interfaces[index].Name != "" {
 		return interfaces[index].Name
@@ -148,7 +147,7 @@ func (s *source) tapName(interfaces []capture.Interface, index uint32) string {
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// resume is capture.Options.Resume for files that are cut into chunks of this size.
+// resume returns capture.Options.Resume for files with chunks of this size.
 func resume(chunkBytes int64) int64 {
 	if chunkBytes <= 0 {
 		return -1

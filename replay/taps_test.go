@@ -31,7 +31,7 @@ func (c *tapCounts) take(_ context.Context, list []replay.TapCounts) error {
 	return nil
 }
 
-// sums returns the counts by tap, and of all taps.
+// sums are the counts by tap, and those of all.
 func (c *tapCounts) sums(t *testing.T) (byTap map[string]window.Tally, all window.Tally, counts aggregate.Counts) {
 	t.Helper()
 	byTap, seqs := map[string]window.Tally{}, map[uint64]bool{}

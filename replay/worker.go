@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// maxTaps bounds the capture interfaces of a section of a pcapng file: each has its own
-// windows.
+// maxTaps is the maximum number of capture interfaces in a section of a pcapng file, since each has
+// its own windows.
 const maxTaps = 256
 
 // Sequence numbers of a file's blocks: chunk, then interface, then block.
@@ -24,11 +24,11 @@ const (
 	seqInterfaceShift = 32
 )
 
-// A worker reads one chunk after another into one stream for each capture interface. It
-// is used by one goroutine.
+// worker reads chunks one after another, with one stream per capture interface. It is used by one
+// goroutine.
 type worker struct {
 	cfg   *Config
-	spare map[window.Tap][]*lane // of chunks before
+	spare map[window.Tap][]*lane // from earlier chunks
 
 	src      *source
 	chunk    int
@@ -44,12 +44,12 @@ type lane struct {
 	*window.Stream
 	name     string // of the tap
 	of       capture.Interface
-	dedup    *capture.Dedup // nil for none
+	dedup    *capture.Dedup // nil without Dedup
 	repeated uint64         // frames left out
-	excess   uint64         // reflections, as the stream counted before
+	excess   uint64         // the stream's count of excess reflections before this chunk
 }
 
-// Add adds frames to the stream, but for those that the tap captured shortly before.
+// Add adds frames to the stream, except those that the tap captured shortly before.
 func (l *lane) Add(ctx context.Context, frames []capture.Frame) error {
 	if l.dedup == nil {
 		return l.Stream.Add(ctx, frames)
@@ -98,9 +98,8 @@ func (w *worker) run(ctx context.Context, r *capture.Reader, p *progress) (taps 
 	return nil, nil, ctx.Err()
 }
 
-// endOfFile sorts a reader's last word: the end, a cut, or an error that makes
-// what was read before it worthless. A file that cannot be read on is cut there:
-// what came before counts.
+// endOfFile classifies a reader's final error: the end, a cut, or an error that invalidates
+// everything read before it. A file that becomes unreadable is cut there: everything before counts.
 func endOfFile(err error) (cut, fatal error) {
 	if errors.Is(err, io.EOF) {
 		return nil, nil
@@ -133,7 +132,7 @@ func (w *worker) add(ctx context.Context, frames []capture.Frame, r *capture.Rea
 
 func (w *worker) failed(err error) error { return fmt.Errorf("replay %q: %w", w.src.path, err) }
 
-// passAll gives what waits in all lanes to the shards.
+// passAll passes pending observations of all lanes to the shards.
 func (w *worker) passAll(ctx context.Context) error {
 	for _, l := range w.lanes {
 		if l == nil {
@@ -146,7 +145,7 @@ func (w *worker) passAll(ctx context.Context) error {
 	return nil
 }
 
-// lane is the lane of an interface; nil for one beyond maxTaps whose link type cannot be
+// lane returns the lane of an interface, or nil for one beyond maxTaps whose link type cannot be
 // decoded.
 func (w *worker) lane(ctx context.Context, index uint32, r *capture.Reader) (*lane, error) {
 	if at := int(index - w.first); at < len(w.lanes) && w.lanes[at] != nil {
@@ -177,8 +176,8 @@ func (w *worker) openLane(ctx context.Context, index uint32, r *capture.Reader) 
 	return l, nil
 }
 
-// enterSection ends the lanes of earlier sections where a later one begins: none of their
-// interfaces has any more packets. So a file of any number of sections needs the lanes of one.
+// enterSection ends the lanes of earlier sections when a later one begins, since their interfaces
+// have no more packets. So a file with any number of sections needs lanes for one section only.
 func (w *worker) enterSection(ctx context.Context, index uint32, interfaces []capture.Interface) error {
 	if int(index) >= len(interfaces) || interfaces[index].Section == w.section {
 		return nil
@@ -194,14 +193,14 @@ func (w *worker) enterSection(ctx context.Context, index uint32, interfaces []ca
 	return writeTaps(ctx, w.cfg, w.src, taps)
 }
 
-// tap says how the packets of a tap count.
+// tap returns the configuration of a tap.
 func (w *worker) tap(name string) window.Tap {
 	tap := w.cfg.Tap(name)
 	tap.Weight = max(tap.Weight, 1)
 	return tap
 }
 
-// origin is where frames of an interface in the chunk come from.
+// origin returns the origin of an interface's frames in the chunk.
 func (w *worker) origin(link decode.Link, index uint32) window.Origin {
 	return window.Origin{
 		Link: link, Source: w.src.id, SeqBase: uint64(w.chunk)<<seqChunkShift | uint64(index)<<seqInterfaceShift,
@@ -209,7 +208,7 @@ func (w *worker) origin(link decode.Link, index uint32) window.Origin {
 	}
 }
 
-// place makes the lane that of an interface, one of the first maxTaps of its section.
+// place assigns the lane to an interface, one of the first maxTaps of its section.
 func (w *worker) place(l *lane, index uint32, name string, of capture.Interface) {
 	at := int(index - w.first)
 	for at >= len(w.lanes) {
@@ -259,21 +258,21 @@ func (w *worker) flush(ctx context.Context) (taps []TapCounts, err error) {
 	return taps, nil
 }
 
-// TapCounts is what one capture interface gave in one chunk of a file, and what became
-// of it. The chunks of an interface add up.
+// TapCounts holds the counts of one capture interface in one chunk of a file. The chunks of an
+// interface add up.
 type TapCounts struct {
 	aggregate.Source
-	Seq       uint64 // of the chunk and interface; the same whenever the file is replayed
+	Seq       uint64 // of the chunk and interface; the same in every replay of the file
 	Name      string // of the tap
 	Tap       window.Tap
 	Interface capture.Interface
 	Tally     window.Tally
 	Counts    aggregate.Counts
-	Repeated  uint64            // frames that were captured twice and left out
-	Findings  []finding.Finding // their packets numbered in the file
+	Repeated  uint64            // frames captured twice and left out
+	Findings  []finding.Finding // with packet numbers in the file
 }
 
-// tapCounts is what the lane came to.
+// tapCounts returns the lane's counts.
 func (l *lane) tapCounts() TapCounts {
 	from := l.Origin()
 	return TapCounts{
@@ -293,8 +292,8 @@ func writeTaps(ctx context.Context, cfg *Config, src *source, list []TapCounts) 
 	return nil
 }
 
-// interfaceAt describes an interface; packets may name one that their file does not
-// describe, which is Ethernet.
+// interfaceAt returns an interface. Packets may name one that their file does not describe, which
+// counts as Ethernet.
 func interfaceAt(interfaces []capture.Interface, index uint32) capture.Interface {
 	if int(index) >= len(interfaces) {
 		return capture.Interface{Link: capture.LinkEthernet}

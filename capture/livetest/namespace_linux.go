@@ -16,9 +16,9 @@ import (
 
 const namespaceEnv = "CSIGSCOPE_TEST_NAMESPACE"
 
-// InNamespace runs the present test or subtest in a child process with its own network namespace,
-// which needs no privileges, and returns true in that process. In CI it fails if that is
-// impossible. Tests in parallel do not see each other's links and ports.
+// InNamespace runs the test, or the part of one, in a child process that has a network of
+// its own, for which no rights are needed, and is true there. In CI it has to be possible.
+// Those that run in parallel do not see each other's links and ports.
 func InNamespace(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(namespaceEnv) != "" {

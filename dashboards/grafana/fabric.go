@@ -6,7 +6,7 @@ import (
 	"github.com/grafana-tools/sdk"
 )
 
-// Panels that data links lead to.
+// Target panels of data links.
 const (
 	pathPanel        = 20
 	flowsPanel       = 21
@@ -14,28 +14,28 @@ const (
 	sufferersPanelID = 23
 )
 
-// asEncoded ends the addresses of links. Grafana 13 decodes what is percent-encoded in a link,
-// twice, before it looks for scripts in it: a group's name with & or # then ends the variable
-// early, one with + becomes another. It leaves alone an address that cannot be decoded, such as
-// one with this fragment, which a browser keeps to itself and no dashboard reads.
+// asEncoded ends the addresses of links. Grafana 13 percent-decodes a link twice before it searches
+// it for scripts: a group's name with & or # then ends the variable early, and one with + changes.
+// It does not decode an address that cannot be decoded, such as one with this fragment, which
+// browsers do not send and no dashboard reads.
 const asEncoded = "#%"
 
-// anywhere ends the choice of a location: Grafana keeps a variable that a link to the same
-// dashboard leaves out, and few other cells have flows through that location.
+// anywhere clears the selected location: Grafana keeps a variable that a link to the same dashboard
+// omits, and few other cells have flows through that location.
 const anywhere = "&var-location="
 
-// toCells leads to the cells with everything that is chosen here, and what set says.
+// toCells returns a link to the cells board with all present choices, and the variables in set.
 func toCells(title, set string) object {
 	return object{"title": title, "targetBlank": false, "url": "/d/" + CellsUID +
 		"?${__url_time_range}&${signal:queryparam}&${resolution:queryparam}&${level:queryparam}&${datasource:queryparam}" + set + asEncoded}
 }
 
-// toSufferers leads from a location to the cells that it slows down.
+// toSufferers returns a link from a location to the cells that it slows down.
 func toSufferers() object {
 	return toCells("cells that suffer from it", fmt.Sprintf("&var-location=${__value.text:percentencode}&viewPanel=%d", sufferersPanelID))
 }
 
-// fabricBoard says where the fabric chokes, since when, and how much of that is known.
+// fabricBoard shows where the fabric is congested, since when, and how complete the data is.
 func fabricBoard(o *Options) board {
 	colors := mappings(o.Locations)
 	return board{
@@ -74,7 +74,8 @@ func fabricBoard(o *Options) board {
 	}
 }
 
-// verdictPanel begins the first row: whether the fabric chokes, where and since when. Colours never call silence healthy.
+// verdictPanel begins the first row: whether, where and since when the fabric is congested. Its
+// colors never show silence as healthy.
 func verdictPanel() panel {
 	counts := []object{pattern("^no data$", "text"), pattern("^0 of", "green"), pattern(" of ", "orange")}
 	return panel{
@@ -89,13 +90,13 @@ func verdictPanel() panel {
 	}
 }
 
-// sized bounds the texts of a row, which all have the size that fits the longest.
+// sized sets the text sizes of a row; all panels use the size that fits the longest text.
 func sized(options object) object {
 	options["text"] = object{"titleSize": 13, "valueSize": 20}
 	return options
 }
 
-// knownPanel says how much of the range is known.
+// knownPanel shows how much of the range is covered by data.
 func knownPanel() panel {
 	stored := object{"title": "show the newest 15 minutes that are stored", "targetBlank": false, "url": "/d/" + FabricUID +
 		"?from=${__data.fields.from_ms}&to=${__data.fields.to_ms}&${signal:queryparam}&${resolution:queryparam}&${level:queryparam}&${datasource:queryparam}"}
@@ -117,7 +118,7 @@ func statDefaults() object {
 	return object{"color": color("thresholds"), "thresholds": thresholds("text"), "noValue": "no data"}
 }
 
-// statOptions show the fields that a regular expression finds.
+// statOptions shows the fields that match a regular expression.
 func statOptions(fields string) object {
 	return object{
 		"graphMode": "none", "colorMode": "value", "justifyMode": "auto", "orientation": "auto", "textMode": "value_and_name", "wideLayout": true,
@@ -126,12 +127,12 @@ func statOptions(fields string) object {
 	}
 }
 
-// pattern gives texts of a regular expression a colour.
+// pattern maps texts that match a regular expression to a color.
 func pattern(expression, color string) object {
 	return object{"type": "regex", "options": object{"pattern": "/" + expression + "/", "result": object{"color": color, "index": 0}}}
 }
 
-// locationColumn colours the column of locations as everywhere else.
+// locationColumn gives the column of locations its usual colors.
 func locationColumn(colors []object, link object) object {
 	return override("location", object{
 		"mappings": colors, "links": []object{link}, "custom.width": 140, "thresholds": thresholds(unknownColor),
@@ -149,15 +150,15 @@ func heatPanel() panel {
 	}
 }
 
-// mostAtHalf gives what more than half of a window names the last colour: there is nothing
-// to tell it from, and one window of a single location would make all others dark.
+// mostAtHalf gives the last color to every location named by more than half of a window: a finer
+// distinction is not needed, and one window with a single location would make all others dark.
 func mostAtHalf(options object) object {
 	options["color"].(object)["max"] = 0.5
 	return options
 }
 
-// heatOptions are of a heatmap of rows that the query made. The panel hides what is at or
-// below filterValues.le: without one it draws a window in which nothing was seen.
+// heatOptions returns the options of a heatmap whose rows come from the query. The panel hides
+// values up to filterValues.le; without that it would draw windows without observations.
 func heatOptions(scheme, unit, value string, fromTop bool) object {
 	return object{
 		"calculate":    false,

@@ -4,8 +4,8 @@ import (
 	"github.com/grafana-tools/sdk"
 )
 
-// jobBoard is for the owner of a job, who knows it as a group: whether its steps congest
-// the fabric, how much room there is between them, and what its packets met.
+// jobBoard is for the owner of a job, which is a group: whether its steps congest the fabric, how
+// much bandwidth is left between them, and which locations slowed its packets.
 func jobBoard(o *Options) board {
 	colors := mappings(o.Locations)
 	seconds := object{"unit": "s", "color": color("thresholds"), "thresholds": thresholds("text"), "noValue": "none"}
@@ -52,17 +52,17 @@ func jobBoard(o *Options) board {
 	}
 }
 
-// stepPoints are enough for windows that are much shorter than a step.
+// stepPoints are enough for windows much shorter than a step.
 const stepPoints = 2000
 
 func stepMarks() object {
 	return object{"drawStyle": "points", "pointSize": 6, "showPoints": "always", "spanNulls": false, "hideFrom": hidden()}
 }
 
-// ofGroup chooses the cells that a group sends or receives in.
+// ofGroup selects the cells in which a group sends or receives.
 const ofGroup = `(src_group = (SELECT max(id) FROM groups FINAL WHERE name = {group}) OR dst_group = (SELECT max(id) FROM groups FINAL WHERE name = {group}))`
 
-// groupView is a view of what one group does.
+// groupView calls a view for one group.
 func groupView(name string) string {
 	return name + "_{suffix}({signal}, {span}, step_ns = {step}, group = {group})"
 }

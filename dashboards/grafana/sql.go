@@ -2,15 +2,15 @@ package grafana
 
 import "strings"
 
-// Queries are written with these short names. In a view's name suffix is its resolution,
-// as in cells_1s; resolution_ns is only looked at where the table has several.
+// Queries use these short names. The suffix of a view's name is its resolution, as in cells_1s;
+// resolution_ns matters only if the table has several.
 var short = strings.NewReplacer(
 	"{suffix}", "${resolution:text}",
 	"{span}", "from = $__fromTime_ms, to = $__toTime_ms, resolution_ns = ${resolution:raw}",
 	"{range}", "from = $__fromTime_ms, to = $__toTime_ms",
 	"{signal}", "signal = ${signal:raw}",
 	"{judged}", "onset = ${onset:raw}, clear = ${clear:raw}",
-	"{mean}", `"mean ${signal:text}"`, // which has the unit of that signal
+	"{mean}", `"mean ${signal:text}"`, // has the unit of that signal
 	"{level}", "level = ${level:raw}",
 	"{step}", step,
 	"{first}", firstSlot,
@@ -25,31 +25,30 @@ var short = strings.NewReplacer(
 	"{where}", "${location:sqlstring}",
 )
 
-// step is the length of a window on the screen in ns: what Grafana thinks fits, rounded
-// down to whole windows of the store. It is a constant expression, as parameters of views
-// must be.
+// step is the length of a displayed window in ns: Grafana's suggestion, rounded down to whole
+// windows of the store. It is a constant expression, as views' parameters must be.
 const step = "greatest(intDiv($__interval_ms * 1000000, ${resolution:raw}), 1) * ${resolution:raw}"
 
-// firstSlot is the number of the range's first window, slotCount how many windows the range has.
-// Queries lay windows out in arrays of that length, whether there is a row or not: panels would
-// draw a line, or the last state, across a window that is not there. Arrays are joined to the
-// numbers of their elements alone: anything beside them would be copied for every window.
+// firstSlot is the number of the range's first window, slotCount the number of its windows. Queries
+// lay windows out in arrays of that length, with and without rows, since panels would draw a line,
+// or the last state, across a missing window. Arrays are joined only with the numbers of their
+// elements, since any other column would be copied for every window.
 const (
 	firstSlot = "toUInt64(intDiv(toUnixTimestamp64Milli($__fromTime_ms) * 1000000, " + step + "))"
 	slotCount = "toUInt64(intDiv(toUnixTimestamp64Milli($__toTime_ms) * 1000000 - 1, " + step + ") + 1 - " + firstSlot + ")"
 )
 
-// Counts of views are UInt128; panels take them as the Float64 that they draw. Sums of them
-// are made before.
+// Counts in views are UInt128. Panels need them as Float64; sums are computed before the
+// conversion.
 func ask(sql string) string { return strings.TrimSpace(short.Replace(sql)) }
 
-// silence is the state of a window without a row. Fine rows are kept only where something was
-// heavily loaded, unless all were asked for: a window without one may have been healthy.
+// silence is the state of a window without a row. Fine rows exist only for heavily loaded cells
+// unless all were requested: a window without one may have been healthy.
 const silence = "if(${resolution:raw} < 1000000000, 'no fine row', 'no data')"
 
-// A heatmap's time is the end of the window; windows in which a location was not heavily
-// loaded hold 0, which the panel hides. Without such a location one row says whether anything
-// was observed: the data source makes of no rows a frame without fields, which the panel cannot
+// A heatmap's time is the end of the window. Windows in which a location was not heavily loaded
+// have 0, which the panel hides. If there is no such location, one row says whether anything was
+// observed: without rows the data source returns a frame without fields, which the panel cannot
 // draw, and silence is not health.
 var heatSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(({first} + n) * {step}), 'UTC') AS time, location, if(isNaN(share), NULL, share) AS Value
@@ -80,11 +79,11 @@ LEFT JOIN {locations} AS l ON l.id = c.location
 WHERE c.heavy > 0 AND c.location != 0
 ORDER BY c.heavy DESC, location LIMIT 20`)
 
-// stateOf names the state of a cell, or its mode where it was heavily loaded. A port that others may outdo is not
-// named alone.
+// stateOf returns the state of a cell, or its mode if it was heavily loaded. A port is not named
+// alone if other ports may be the mode.
 const stateOf = `multiIf(c.mode_count = 0 OR c.state NOT IN ('congested', 'brief'), replaceOne(c.state, '_', ' '), l.name = '', 'location ' || toString(c.mode_location), has(c.mode_ports, l.name) AND length(c.mode_ports) > 1, l.name || ' or ' || toString(length(c.mode_ports) - 1) || ' other', l.name)`
 
-// One cell that is none keeps the panel from saying that the data has no time.
+// A single row of an empty cell keeps the panel from reporting that the data has no time.
 var statesSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(({first} + n - 1) * {step}), 'UTC') AS time, src, dst, mode
 FROM
@@ -120,8 +119,8 @@ LEFT JOIN
 ) AS c ON c.slot = w.slot
 ORDER BY time`)
 
-// cellsSQL has a row for each cell of a signal, as the matrix panel reads them, with its mean in a
-// column of that name.
+// cellsSQL returns a row for each cell of a signal for the matrix panel, with its mean in a column
+// of the given name.
 func cellsSQL(signal, mean string) string {
 	return ask(`
 SELECT if(s.name = '', 'group ' || toString(c.src_group), s.name) AS src, if(d.name = '', 'group ' || toString(c.dst_group), d.name) AS dst,
@@ -138,12 +137,12 @@ LEFT JOIN {locations} AS r ON r.id = c.runner_up
 ORDER BY s.ord, src, d.ord, dst LIMIT 300000`)
 }
 
-// groupsSQL are the axes of matrices, with what each group is in.
+// groupsSQL returns the axes of matrices, with the parent of each group.
 var groupsSQL = ask("SELECT name, parent, level FROM groups FINAL WHERE name NOT IN ('unknown', 'overflow') ORDER BY ord, name LIMIT 5000")
 
-// matrixSQL has a row for each pair of groups that were met, at most 100 of them, in the
-// order of the fabric: a table takes the order of its rows and columns from it. A group
-// that only receives is among the sources too.
+// matrixSQL returns a row for each pair of groups with observations, at most 100 groups, in the
+// order of the fabric: a table takes the order of its rows and columns from it. A group that only
+// receives is among the sources too.
 func matrixSQL(signal, value, shown string) string {
 	return ask(`
 SELECT a.2 AS src, b.2 AS dst, ` + shown + ` AS value
@@ -179,8 +178,8 @@ func meanTableSQL(signal string) string {
 
 var modeTableSQL = matrixSQL("{signal}", stateOf, "if(mapContains(cells, b.2), cells[b.2], 'no data')")
 
-// sufferersSQL are the cells whose heavily loaded observations name a location first or second, or
-// all that are or were congested where none is chosen.
+// sufferersSQL returns the cells whose heavily loaded observations name a location first or second.
+// Without a location it returns all cells that are or were congested.
 var sufferersSQL = ask(`
 SELECT src, dst, state, if(state = 'congested' AND sustained, toUnixTimestamp64Milli(since), NULL) AS since, heavy_share AS heavy, mode, mode_share AS share, second
 FROM
@@ -223,9 +222,9 @@ FROM
     )
 )`)
 
-// knownSQL says how much of the range is known, and where rows are: coverage is the share of the
-// windows of the range that have observations, less what is missing in them. Taps are those of the
-// day before the range's end; one is silent that took in no packet in the range.
+// knownSQL returns how much of the range is covered, and where rows are. Coverage is the share of
+// the range's windows with observations, minus known gaps in them. Taps are those of the day before
+// the range's end; a tap is silent if it received no packet in the range.
 var knownSQL = ask(`
 SELECT (SELECT least(sum((1 - least(gap_share, 1)) * greatest({step}, 1000000000)) / (toUnixTimestamp64Milli($__toTime_ms) - toUnixTimestamp64Milli($__fromTime_ms)) / 1000000, 1)
         FROM coverage_windows_{rows}({span}, step_ns = greatest({step}, 1000000000)) WHERE observations > 0) AS "coverage",
@@ -239,7 +238,7 @@ FROM
 ) AS t
 CROSS JOIN (SELECT min(window_start) AS first, max(window_start) AS last, count() AS rows FROM partials_1m) AS stored`)
 
-// cellSQL is one cell over time.
+// cellSQL returns one cell over time.
 var cellSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(w.slot * {step}), 'UTC') AS time, c.mean AS {mean}, c.heavy_share AS heavy, c.trimmed_share AS trimmed
 FROM (SELECT arrayJoin(range({first}, {first} + {count})) AS slot) AS w
@@ -252,7 +251,7 @@ LEFT JOIN
 ) AS c ON c.slot = w.slot
 ORDER BY time`)
 
-// pathSQL lists where a cell's path choked, window by window, and how often.
+// pathSQL lists the congested locations of a cell's path, window by window, with their counts.
 var pathSQL = ask(`
 SELECT {location} AS location, c.windows AS windows, toFloat64(c.heavy) AS heavy, l.kind AS kind, l.stage AS stage, arrayStringConcat(arraySlice(l.candidates, 1, 8), ', ') AS candidates
 FROM

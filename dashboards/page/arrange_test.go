@@ -132,7 +132,7 @@ func TestVerdict(t *testing.T) {
 	v.Wait("App.view.focus === null && App.axes.rows.length === 16")
 }
 
-// TestPhone checks that on a phone, a tap on a cell scrolls its details into view.
+// TestPhone: on a telephone a tap on a cell brings its story into view.
 func TestPhone(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 6)), "light")
 	v.Resize(390, 800)
