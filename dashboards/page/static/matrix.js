@@ -1,9 +1,9 @@
-// One matrix of source rows and destination columns on a canvas, drawn from plain data. It
-// knows no page: whoever draws says which rows and columns there are, hands cells in as
-// columns of numbers, and is told which cell a place of the canvas is in.
+// One matrix of source rows and destination columns on a canvas, drawn from plain data. It does not
+// depend on the page: the caller supplies rows, columns, and cells as columns of numbers, and can
+// query which cell is at a point of the canvas.
 //
-// Cells are painted as one pixel each into an image that the canvas enlarges: the cost of a
-// frame grows with the cells, not with their size on the screen.
+// Each cell is painted as one pixel into an image that the canvas enlarges, so the cost of a frame
+// depends on the number of cells and not on their size on the screen.
 
 import { css, ink } from "./color.js";
 import { Palette } from "./palette.js";
@@ -13,48 +13,47 @@ import { Palette } from "./palette.js";
 /**
  * @typedef {object} Item  a row or column
  * @property {string} name
- * @property {string} [band] of the group that it is in, such as a pod, written beside its items
+ * @property {string} [band] name of its parent, such as a pod, written beside its items
  */
 
 /**
- * Cells as columns, source by source: the cell of a row and a column is at
- * row * columns.length + column.
+ * Cells as columns, source by source: the index of a cell is row * columns.length + column.
  * @typedef {object} Cells
  * @property {Uint8Array} state      index of STATES
  * @property {Float32Array} severity of the mean on the ramp, 0 calm to 1 worst; NaN without a mean
  * @property {Float32Array} share    of observations that are heavy, 0 to 1
- * @property {Int32Array} location   index of the palette's place that is the mode, -1 for none
- * @property {Uint8Array} trimmed    1 where the matrix is to mark trimmed packets
+ * @property {Int32Array} location   index of the mode in the palette's places, -1 for none
+ * @property {Uint8Array} trimmed    1 to mark trimmed packets
  */
 
 /** @typedef {{row: number, column: number}} At */
 
 /**
- * @typedef {object} Marks  what is drawn over the cells
- * @property {boolean} [waiting]   pale, since these are not the cells that were asked for
- * @property {number} [highlight]  place whose cells stand out, -1 for none
- * @property {At | null} [pointer] is outlined and named at both axes
- * @property {At | null} [chosen]  is outlined
- * @property {At[]} [marked]       are outlined thinly
- * @property {{from: At, to: At} | null} [selection] a rectangle of cells that is being drawn
+ * @typedef {object} Marks  drawn over the cells
+ * @property {boolean} [waiting]   pale, since the requested cells have not arrived yet
+ * @property {number} [highlight]  place whose cells are highlighted, -1 for none
+ * @property {At | null} [pointer] outlined, with names at both axes
+ * @property {At | null} [chosen]  outlined
+ * @property {At[]} [marked]       outlined thinly
+ * @property {{from: At, to: At} | null} [selection] rectangle of cells that the user is drawing
  */
 
-/** The states of cells by their numbers, with the names of the API. */
+/** The API's names of cell states, by number. */
 export const STATES = Object.freeze(["no_data", "too_few", "clear", "congested", "brief", "not_judged"]);
 const [NO_DATA, TOO_FEW, , CONGESTED, , NOT_JUDGED] = STATES.keys();
 
-const LABEL = 110; // CSS pixels that names take at most
-const LINE = 13; // CSS pixels that a name needs beside the next one
-const SHORT = 24; // CSS pixels of bands that lines between them would hide
-const BAND = 16; // CSS pixels of the bands beside the names
-const LONGEST = 2.4; // most that cells are wider than high, or higher than wide
-const MOST = 80; // CSS pixels of the largest cells
-const WRITTEN = 11; // CSS pixels of the least cells that ranks are written into
+const LABEL = 110; // maximum width of names, CSS pixels
+const LINE = 13; // distance of names, CSS pixels
+const SHORT = 24; // without lines if bands are shorter on average, CSS pixels
+const BAND = 16; // width of the bands beside the names, CSS pixels
+const LONGEST = 2.4; // maximum ratio of a cell's sides
+const MOST = 80; // maximum cell size, CSS pixels
+const WRITTEN = 11; // minimum size of cells with ranks, CSS pixels
 
 export class Matrix {
   /**
    * @param {HTMLCanvasElement} canvas
-   * @param {"mean" | "mode"} kind mean: the ramp by severity; mode: the place's colour by heavy share
+   * @param {"mean" | "mode"} kind mean: the ramp by severity; mode: the place's color by heavy share
    */
   constructor(canvas, kind) {
     this.canvas = canvas;
@@ -74,7 +73,7 @@ export class Matrix {
     this.scale = 1;
     this.font = "";
     this.upright = false;
-    // Where the cells are, and the size of one, in device pixels.
+    // Position of the cells, and the size of one, in device pixels.
     this.left = this.top = this.right = this.bottom = 0;
     this.width = this.height = 1;
     this.pixels = new ImageData(1, 1);
@@ -85,7 +84,7 @@ export class Matrix {
    * layout fits the matrix into a width and height.
    * @param {Item[]} rows    sources, from above
    * @param {Item[]} columns destinations, from the left
-   * @param {{width: number, height: number, scale: number}} room in CSS pixels, and device pixels of each
+   * @param {{width: number, height: number, scale: number}} room in CSS pixels; scale is device pixels per CSS pixel
    */
   layout(rows, columns, { width, height, scale }) {
     const g = this.context;
@@ -108,12 +107,12 @@ export class Matrix {
     const most = MOST * scale;
     this.width = even(Math.min(wide, LONGEST * Math.min(high, most)), columns.length);
     this.height = even(Math.min(high, LONGEST * wide, most), rows.length);
-    // Narrow cells may be too narrow for names that fitted wide ones.
+    // Names that fitted wide cells may not fit narrow ones.
     this.upright = longest(columns) <= this.width - 4 * scale;
     this.top = Math.ceil(head + (this.upright ? 14 * scale : tallest));
     this.right = this.left + Math.round(this.width * columns.length);
     this.bottom = this.top + Math.round(this.height * rows.length);
-    this.canvas.width = Math.max(this.right + 1, this.left + 100 * scale); // the axis's name needs some
+    this.canvas.width = Math.max(this.right + 1, this.left + 100 * scale); // room for the axis's name
     this.canvas.height = this.bottom + 1;
     this.canvas.style.width = `${this.canvas.width / scale}px`;
     this.canvas.style.height = `${this.canvas.height / scale}px`;
@@ -126,7 +125,7 @@ export class Matrix {
   }
 
   /**
-   * dress takes over the colours of a theme and of places.
+   * dress sets the palette: the colors of a theme and of places.
    * @param {Palette} palette
    */
   dress(palette) {
@@ -136,7 +135,7 @@ export class Matrix {
   }
 
   /**
-   * color is what a cell is painted with, null for cells without data.
+   * color returns the color of a cell, or null for cells without data.
    * @param {Cells} cells
    * @param {At} at
    * @param {number} [highlight]
@@ -147,7 +146,7 @@ export class Matrix {
   }
 
   /**
-   * pixel is the same as a number, 0 for cells without data.
+   * pixel returns the color of a cell as a pixel value, 0 for cells without data.
    * @param {Cells} cells
    * @param {number} at
    * @param {number} highlight
@@ -172,7 +171,7 @@ export class Matrix {
   }
 
   /**
-   * draw paints cells of the rows and columns of the layout, in the colours of the palette.
+   * draw paints the layout's cells in the palette's colors.
    * @param {Cells} cells
    * @param {Marks} marks
    */
@@ -201,7 +200,7 @@ export class Matrix {
   }
 
   /**
-   * drawGround draws what all windows have behind them.
+   * drawGround draws the background of all windows.
    * @param {Theme} theme
    */
   drawGround(theme) {
@@ -237,7 +236,7 @@ export class Matrix {
   }
 
   /**
-   * bounds are the lines between bands.
+   * bounds draws the lines between bands.
    * @param {Theme} theme
    */
   bounds(theme) {
@@ -254,8 +253,8 @@ export class Matrix {
   }
 
   /**
-   * notches mark the cells that a test picks in a corner: upper right for 1, lower
-   * left for -1. The middle keeps the colour of the data.
+   * notches marks the cells that picks selects in a corner: upper right for 1, lower left for -1. The
+   * middle keeps the data's color.
    * @param {string} color
    * @param {import("./color.js").RGB} ground
    * @param {1 | -1} corner
@@ -284,7 +283,7 @@ export class Matrix {
   }
 
   /**
-   * write puts the ranks of places into the cells that have their colours.
+   * write writes places' ranks into the cells that have their colors.
    * @param {Cells} cells
    * @param {number} highlight
    */
@@ -303,7 +302,7 @@ export class Matrix {
   }
 
   /**
-   * number is a rank as a picture, which is drawn faster than text.
+   * number returns a rank as an image, which is drawn faster than text.
    * @param {number} rank
    * @param {string} color
    */
@@ -423,7 +422,7 @@ export class Matrix {
   }
 
   /**
-   * point names a cell's row and column at the axes, which have no room for all names.
+   * point writes a cell's row and column at the axes, which have no room for all names.
    * @param {At} at
    * @param {Theme} theme
    */
@@ -446,7 +445,7 @@ export class Matrix {
   }
 
   /**
-   * at is the row and column of a place in the columns of cells.
+   * at returns the row and column of an index into the columns of cells.
    * @param {number} index
    * @returns {At}
    */
@@ -471,7 +470,7 @@ export class Matrix {
   }
 
   /**
-   * rect is a cell's place in CSS pixels of the canvas's own box.
+   * rect returns a cell's rectangle in CSS pixels of the canvas's own box.
    * @param {At} at
    */
   rect({ row, column }) {
@@ -483,7 +482,7 @@ export class Matrix {
   }
 
   /**
-   * hit is the cell at a place in CSS pixels of the canvas's own box, null outside of the cells.
+   * hit returns the cell at a point in CSS pixels of the canvas's own box, or null.
    * @param {number} x
    * @param {number} y
    * @returns {At | null}
@@ -496,8 +495,8 @@ export class Matrix {
 }
 
 /**
- * hatch stands for "no data": visible, and never mistaken for a value.
- * @param {CanvasRenderingContext2D} g of the canvas that it is drawn on
+ * hatch returns the pattern for "no data": visible, and unlike any value.
+ * @param {CanvasRenderingContext2D} g of the target canvas
  * @param {Theme} theme
  * @param {number} scale
  */
@@ -520,9 +519,9 @@ export function hatch(g, theme, scale) {
 }
 
 /**
- * even is the size of cells that have at most so much room. Whole pixels keep large cells even;
- * small ones would waste up to half of the room.
- * @param {number} room device pixels of a cell
+ * even returns the size of cells within the given room. Large cells have a whole number of pixels,
+ * so that they are equal; small ones would waste up to half of the room.
+ * @param {number} room device pixels per cell
  * @param {number} count of cells
  */
 function even(room, count) {
@@ -531,7 +530,7 @@ function even(room, count) {
 }
 
 /**
- * runs are the items beside each other that are in one band.
+ * runs returns the ranges of adjacent items in the same band.
  * @param {Item[]} items
  */
 function runs(items) {
