@@ -15,13 +15,13 @@ type Tap struct {
 	Frames, Bytes  uint64 // delivered
 	Dropped        uint64 // dropped by the kernel for lack of room
 	Freezes        uint64 // times that a ring was full
-	Stripped       uint64 // frames whose outermost tag was stripped into metadata
-	SuperFrames    uint64 // frames merged by the kernel: counts and sizes are wrong
-	HardwareStamps uint64 // frames with a hardware timestamp
-	Restamped      uint64 // frames with a wrong hardware timestamp
-	Malformed      uint64 // inconsistent ring blocks
-	Downs, Ups     uint64 // link changes
-	Reopens        uint64 // rings opened again
+	Stripped       uint64 // frames whose outermost tag came beside them
+	SuperFrames    uint64 // frames that the kernel had merged: counts and sizes are wrong
+	HardwareStamps uint64 // frames with the time of the network card
+	Restamped      uint64 // frames whose hardware time was wrong
+	Malformed      uint64 // blocks of a ring that contradict themselves
+	Downs, Ups     uint64 // changes of the link
+	Reopens        uint64 // rings made anew
 
 	// LastFrame is the capture time of the last frame; zero if there is none.
 	LastFrame time.Time
