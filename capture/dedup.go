@@ -18,8 +18,8 @@ const (
 
 // Dedup finds frames that a tap captured twice, for example by mirrors of both sides of a link:
 // frames with the same bytes, wire length and stripped tag within a given time. It belongs to one
-// tap and is not safe for concurrent use. Its memory is bounded: it forgets the oldest frames
-// beyond 65,536 within that time.
+// tap and is not safe for concurrent use. Its memory is bounded: after more than 65,536 frames
+// within that time it forgets the earlier ones.
 type Dedup struct {
 	within  int64 // ns
 	seed    maphash.Seed
