@@ -42,6 +42,8 @@ type blocks struct {
 	clocks     []clock // parallel to interfaces: their timestamp conversions
 	first      int     // index of the section's interface 0
 	sections   uint32  // begun so far
+	unsure     bool    // interfaces of the section may be lost in damage: further ones have no number
+	scan       bool    // only sections and interfaces are read
 	skipped    uint64
 	saturated  uint64
 }
@@ -57,6 +59,15 @@ func byteOrder(p []byte) (swapped, ok bool) {
 		return true, true
 	}
 	return false, false
+}
+
+// damaged takes note that blocks could not be read, of which p is the beginning of the
+// first. Without the section that begins there, no interface is known.
+func (s *blocks) damaged(p []byte) {
+	s.unsure = true
+	if len(p) >= minBlock && isSection(p) {
+		s.first = len(s.interfaces)
+	}
 }
 
 func (s *blocks) u32(p []byte) uint32 {
@@ -98,10 +109,6 @@ func (s *blocks) parse(b *Batch, p []byte, off int64, count uint64) progress {
 			if b.N > 0 || len(rest) < least {
 				return progress{used: pos, need: least, what: "block header"}
 			}
-			if bad = s.section(kind, rest); bad != "" {
-				return progress{used: pos, fail: malformed(bad)}
-			}
-			s.skipped++
 			return progress{used: pos, skip: total}
 		case total > int64(len(rest)):
 			return progress{used: pos, need: int(total), what: "block"}
@@ -109,6 +116,10 @@ func (s *blocks) parse(b *Batch, p []byte, off int64, count uint64) progress {
 		block := rest[:total]
 		if bad = s.checkTrailer(block[total-blockTrailer:], total); bad != "" {
 			return progress{used: pos, fail: malformed(bad)}
+		}
+		if s.scan && isPacket(kind) {
+			pos += int(total)
+			continue
 		}
 		before := b.N
 		if fail := s.block(kind, block, b); fail != nil {
@@ -127,7 +138,7 @@ func (s *blocks) parse(b *Batch, p []byte, off int64, count uint64) progress {
 // header parses the type and total length at the start of every block. A section header determines
 // the byte order of its own length.
 func (s *blocks) header(p []byte) (kind uint32, total int64, bad string) {
-	if binary.LittleEndian.Uint32(p) == blockSection {
+	if isSection(p) {
 		swapped, ok := byteOrder(p[8:])
 		if !ok {
 			return 0, 0, fmt.Sprintf("section header with byte-order magic % 02x, expected 1a 2b 3c 4d or its reverse", p[8:12])
@@ -185,25 +196,34 @@ func (s *blocks) block(kind uint32, p []byte, b *Batch) *failure {
 	case blockInterface:
 		return s.iface(p)
 	}
-	if bad := s.section(kind, p); bad != "" {
+	if bad := s.skip(p); bad != "" {
 		return malformed(bad)
 	}
-	s.skipped++
 	return nil
 }
 
-// section starts a new section where the block is a section header. Its
-// section length is not needed: blocks follow each other in any case.
-func (s *blocks) section(kind uint32, p []byte) string {
-	if kind != blockSection {
-		return ""
+// skip counts a block that holds no packet, of which the first bytes are there. A section
+// header starts a new section. Its section length is not needed: blocks follow each other
+// in any case.
+func (s *blocks) skip(p []byte) string {
+	if isSection(p) {
+		s.first = len(s.interfaces)
+		s.sections++
+		s.unsure = false
+		if major := s.u16(p[12:]); major != 1 {
+			return fmt.Sprintf("section of pcapng version %d.%d, only 1.x is read", major, s.u16(p[14:]))
+		}
 	}
-	if major := s.u16(p[12:]); major != 1 {
-		return fmt.Sprintf("section of pcapng version %d.%d, only 1.x is read", major, s.u16(p[14:]))
-	}
-	s.first = len(s.interfaces)
-	s.sections++
+	s.skipped++
 	return ""
+}
+
+// isSection tells whether a section header starts at p.
+func isSection(p []byte) bool { return binary.LittleEndian.Uint32(p) == blockSection }
+
+// isPacket tells whether blocks of a type hold a packet.
+func isPacket(kind uint32) bool {
+	return kind == blockEnhanced || kind == blockOldPacket || kind == blockSimple
 }
 
 // packet reads an enhanced or obsolete packet block, which differ only in the
@@ -287,6 +307,12 @@ const (
 
 // iface reads an interface description block.
 func (s *blocks) iface(p []byte) *failure {
+	if s.unsure {
+		// It may be of a section that begins in the damage: then no packet from here on
+		// is of an interface that is known.
+		s.first = len(s.interfaces)
+		return malformed("interface behind damage in which others may be described: its number is not known")
+	}
 	if len(s.interfaces) >= s.opts.MaxInterfaces {
 		return &failure{
 			what: "number of interfaces", size: int64(len(s.interfaces)) + 1,

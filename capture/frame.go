@@ -100,16 +100,23 @@ type Options struct {
 	// LimitError. Default 0: only MaxInflation limits it, since reading takes the same memory
 	// whatever the size.
 	MaxInflated int64
-	// Resume makes the reader of a classic pcap file go on behind a record that
+	// Resume makes the reader of a pcap or pcapng file go on behind a record that
 	// cannot be read: where a run of at least 16 records and 64 KiB, each with a
 	// plausible header that leads to the next, proves that a record starts, or at
 	// the next boundary of [Chunks] with a size of Resume bytes, whichever comes
-	// first. What lies between is left out: see [Reader.Damage]. Frames are
+	// first; and right behind a pcapng block that only its content makes
+	// unreadable. What lies between is left out: see [Reader.Damage]. Frames are
 	// numbered as if it had not been there. Behind the last such place reading
-	// ends with the error, as it does with 0, the default, and for all other
-	// inputs: descriptions that the rest of a pcapng file needs may be lost in it,
-	// and what is compressed cannot be entered in the middle. A negative value
-	// does without the boundaries of Chunks.
+	// ends with the error, as it does with 0, the default, and for compressed files
+	// and pipes, which cannot be entered in the middle. A negative value does
+	// without the boundaries of Chunks.
+	//
+	// Interfaces of a pcapng file that are described in the damage are not known,
+	// and neither are those that the same section describes behind it, since their
+	// numbers are not: their packets are left out. Where an interface description
+	// follows, a section may have begun in the damage: then all packets up to the
+	// next section are left out. A section that begins in the damage with all of its
+	// descriptions is not seen: its packets count as those of the section before.
 	Resume int64
 	// Poll is the interval at which [Follow] looks for more data at the end of a file. Default 200
 	// ms; at least 1 ms.

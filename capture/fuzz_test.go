@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,6 +97,54 @@ func FuzzChunks(f *testing.F) {
 		}
 		if errors.Is(err, io.EOF) != errors.Is(wantErr, io.EOF) || !slices.Equal(got, want) {
 			t.Errorf("%d chunks: %d packets and %v, want %d and %v", chunks, len(got), err, len(want), wantErr)
+		}
+	})
+}
+
+// FuzzResumedChunks splits anything at any size and reads on behind damage: chunks that are
+// opened backwards, and so scanned, yield what one reader does, or the boundary error.
+func FuzzResumedChunks(f *testing.F) {
+	for name, shape := range shapes {
+		if name == "what holds no packet in between" {
+			continue // too long
+		}
+		data := shape(rand.New(rand.NewPCG(3, 4))).buf
+		f.Add(data[:min(len(data), 40_000)], int64(9000))
+		damaged := slices.Clone(data[:min(len(data), 40_000)])
+		clear(damaged[len(damaged)/2:][:100])
+		f.Add(damaged, int64(9000))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, size int64) {
+		if size < 1 {
+			return
+		}
+		path := filepath.Join(t.TempDir(), "f")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		opts := Options{MaxInterfaces: 20, Resume: size}
+		if r, err := Open(path, opts); err != nil {
+			return
+		} else if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		whole := readWhole(t, path, opts)
+		list, err := Chunks(path, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results := make([]chunkResult, len(list))
+		var boundary *BoundaryError
+		for i := len(list) - 1; i >= 0; i-- {
+			if results[i] = readChunk(t, path, list[i], opts); errors.As(results[i].err, &boundary) {
+				return
+			}
+		}
+		got := joinChunks(results)
+		if !slices.Equal(got.packets, whole.packets) || errors.Is(got.err, io.EOF) != errors.Is(whole.err, io.EOF) ||
+			got.damage.Places != whole.damage.Places || got.damage.Bytes != whole.damage.Bytes {
+			t.Errorf("%d chunks: %d packets, %v, %+v, want %d, %v, %+v",
+				len(list), len(got.packets), got.err, got.damage, len(whole.packets), whole.err, whole.damage)
 		}
 	})
 }

@@ -84,7 +84,7 @@ func newReader(src io.Reader, name string, opts Options, inflate bool) (*Reader,
 // malformed, all intact packets are delivered first, then a *CutError; a packet
 // beyond the limits gives a *LimitError, and a chunk whose end was not a record
 // boundary a *BoundaryError. Errors are final: later calls repeat them. With
-// Options.Resume, damage inside a classic pcap file is no error: see Damage.
+// Options.Resume, damage inside a file is no error: see Damage.
 func (r *Reader) ReadBatch(b *Batch) error {
 	b.N = 0
 	for b.N == 0 && (r.err == nil || r.resume()) {
@@ -92,6 +92,9 @@ func (r *Reader) ReadBatch(b *Batch) error {
 	}
 	r.count.Packets += uint64(b.N)
 	r.consumed.Store(r.win.offset() - r.start)
+	if r.chunk != nil && r.chunk.table != nil && (r.err == nil || errors.Is(r.err, io.EOF)) {
+		r.chunk.table.pass(r)
+	}
 	if b.N > 0 {
 		return nil
 	}
@@ -143,7 +146,7 @@ func (r *Reader) ended(at int64, want int, what string) error {
 		return fmt.Errorf("read capture %q at byte offset %d: %w", r.name, end, r.win.err)
 	case clean && end == at && (r.chunk == nil || at == r.chunk.End):
 		return io.EOF
-	case r.chunk != nil && (end == at || !r.tail):
+	case r.chunk != nil && (end == at || !r.tail) && (at != r.win.offset() || !r.isDamage()):
 		return &BoundaryError{File: r.name, Chunk: *r.chunk, Offset: at}
 	case cut:
 		what += " (the compressed stream is cut)"
@@ -152,9 +155,16 @@ func (r *Reader) ended(at int64, want int, what string) error {
 }
 
 // skipBlock reads a block of total bytes through, however large it claims to
-// be, and checks that its trailer repeats the length.
+// be, and checks that its trailer repeats the length. A reader that can resume
+// checks that first, for what a damaged length would make it skip.
 func (r *Reader) skipBlock(total int64) error {
 	start, body := r.win.offset(), total-blockTrailer
+	if r.isDamage() {
+		return r.failed(malformed(fmt.Sprintf("block of %d bytes does not end with its length", total)), r.count.Packets)
+	}
+	if bad := r.ng.skip(r.win.unread()); bad != "" {
+		return r.failed(malformed(bad), r.count.Packets)
+	}
 	if r.win.discard(body) < body || !r.win.fill(blockTrailer) {
 		return r.ended(start, int(total), "block")
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 // resumeBytes is the chunk size for finding boundaries after damage: the smallest that requires
@@ -40,12 +41,18 @@ type resumer struct {
 // Damage returns the gaps so far, or nil. It is complete after ReadBatch has returned an error.
 func (r *Reader) Damage() *DamageError { return r.resumer.damage }
 
-// resume goes on behind the record that could not be read, where a run of records
-// proves that one starts there, and reports whether it did. Where a chunk has no
-// such place, it ends in good order: the next one starts at a proven place.
+// resume goes on behind the record that could not be read, and reports whether it did:
+// behind a pcapng block whose length is sound, otherwise where a run of records proves that
+// one starts there. Where a chunk has no such place, it ends in good order: the next one
+// starts at a proven place.
 func (r *Reader) resume() bool {
-	if r.opts.Resume == 0 || r.classic == nil || r.resumer.file == nil || !damaged(r.err) {
+	if !r.canResume() || !damaged(r.err) {
 		return false
+	}
+	if r.classic == nil {
+		if kind, total := r.soundBlock(); total > 0 {
+			return r.leaveBlock(kind, total)
+		}
 	}
 	from := r.win.offset() + 1
 	limit, err := r.proven(from)
@@ -61,13 +68,67 @@ func (r *Reader) resume() bool {
 	case !found:
 		return false
 	}
-	r.leaveOut(at)
-	end := r.resumer.size
-	if r.chunk != nil {
-		end = r.chunk.End
+	if r.classic == nil {
+		r.ng.damaged(r.win.unread())
 	}
-	r.win = window{src: io.NewSectionReader(r.resumer.file, at, end-at), buf: r.win.buf, base: at}
-	r.err = nil
+	r.leaveOut(at)
+	return true
+}
+
+// canResume reports whether damage is to be left out and the input allows it.
+func (r *Reader) canResume() bool { return r.opts.Resume != 0 && r.resumer.file != nil }
+
+// soundBlock returns the type and length of the pcapng block at hand, which may not be in
+// memory as a whole; 0 where its length is not the one at its end.
+func (r *Reader) soundBlock() (kind uint32, total int64) {
+	head, ok := r.peek(0, minBlock)
+	if !ok {
+		return 0, 0
+	}
+	s := blocks{swapped: r.ng.swapped}
+	kind, total, bad := s.header(head)
+	if bad != "" {
+		return 0, 0
+	}
+	end, ok := r.peek(total-blockTrailer, blockTrailer)
+	if !ok || int64(s.u32(end)) != total {
+		return 0, 0
+	}
+	return kind, total
+}
+
+// peek returns n bytes of the file from so many behind the reader's place, false beyond
+// its end.
+func (r *Reader) peek(off int64, n int) ([]byte, bool) {
+	if p := r.win.unread(); off+int64(n) <= int64(len(p)) {
+		return p[off:][:n], true
+	}
+	p := make([]byte, n)
+	_, err := r.resumer.file.ReadAt(p, r.win.offset()+off)
+	return p, err == nil
+}
+
+// isDamage reports whether no sound pcapng block is at hand, and reading may resume
+// behind the damage.
+func (r *Reader) isDamage() bool {
+	if r.classic != nil || !r.canResume() || r.win.offset() >= r.resumer.size {
+		return false
+	}
+	_, total := r.soundBlock()
+	return total == 0
+}
+
+// leaveBlock goes on behind the block at hand, which is sound but for what is in it.
+func (r *Reader) leaveBlock(kind uint32, total int64) bool {
+	at := r.win.offset() + total
+	if r.chunk != nil && at > r.chunk.End {
+		r.err = &BoundaryError{File: r.name, Chunk: *r.chunk, Offset: r.win.offset()}
+		return false
+	}
+	if !isPacket(kind) {
+		r.ng.damaged(r.win.unread())
+	}
+	r.leaveOut(at)
 	return true
 }
 
@@ -78,7 +139,7 @@ func damaged(err error) bool {
 	return errors.As(err, &cut) || errors.As(err, &limit)
 }
 
-// leaveOut counts what lies between the unreadable record and at.
+// leaveOut counts what lies between the unreadable record and at, and goes on there.
 func (r *Reader) leaveOut(at int64) {
 	d := r.resumer.damage
 	if d == nil {
@@ -87,6 +148,16 @@ func (r *Reader) leaveOut(at int64) {
 	}
 	d.Places++
 	d.Bytes += at - r.win.offset()
+	r.err = nil
+	if n := at - r.win.offset(); n <= int64(len(r.win.unread())) {
+		r.win.r += int(n)
+		return
+	}
+	end := r.resumer.size
+	if r.chunk != nil {
+		end = r.chunk.End
+	}
+	r.win = window{src: io.NewSectionReader(r.resumer.file, at, end-at), buf: r.win.buf, base: at}
 }
 
 // proven returns the first chunk boundary from an offset on, or the end of the file: the place
@@ -100,31 +171,41 @@ func (r *Reader) proven(from int64) (int64, error) {
 		m.known = true
 		if r.opts.Resume > 0 && r.opts.Resume < m.size {
 			var err error
-			if m.bounds, err = newSplitter(m.file, r.classic, m.size, r.opts.Resume).bounds(); err != nil {
+			if m.bounds, err = newSplitter(m.file, r.runs(), m.size, r.opts.Resume).bounds(); err != nil {
 				return 0, err
 			}
 		}
 	}
-	for _, b := range m.bounds {
-		if b >= from {
-			return b, nil
-		}
+	if i, _ := slices.BinarySearch(m.bounds, from); i < len(m.bounds) {
+		return m.bounds[i], nil
 	}
 	return m.size, nil
 }
 
-// search looks for the end of a run of records between from and limit.
+// search looks for a run of records between from and limit. One in another byte order than
+// the blocks before it is of a section that begins in the damage.
 func (r *Reader) search(from, limit int64) (at int64, found bool, err error) {
-	s := newSplitter(r.resumer.file, r.classic, r.resumer.size, resumeBytes)
+	s := newSplitter(r.resumer.file, r.runs(), r.resumer.size, resumeBytes)
 	for from < limit {
-		at, found := s.boundary(from)
+		at, found := s.boundary(from, limit)
 		switch {
 		case s.err != nil:
 			return 0, false, s.err
 		case found:
+			if run, ok := s.format.(*blockRun); ok && at < limit && run.began != r.ng.swapped {
+				r.ng.swapped, r.ng.first = run.began, len(r.ng.interfaces)
+			}
 			return at, at < limit, nil
 		}
 		from = max(at, from+s.size)
 	}
 	return 0, false, nil
+}
+
+// runs is how records of the file are recognised.
+func (r *Reader) runs() runFormat {
+	if r.classic != nil {
+		return newClassicRun(r.classic)
+	}
+	return &blockRun{limit: int64(r.opts.maxRecord())}
 }

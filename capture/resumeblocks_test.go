@@ -1,0 +1,187 @@
+package capture
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// blockDamages change a pcapng file from an offset on, where a block starts. What they
+// return is the last offset that they touch.
+var blockDamages = map[string]func(p []byte, at int) int{
+	"hole of zeros":        func(p []byte, at int) int { clear(p[at : at+20_000]); return at + 20_000 },
+	"hole in a block":      func(p []byte, at int) int { clear(p[at+4 : at+30]); return at + 30 },
+	"garbage":              func(p []byte, at int) int { return garbage(p, at, 20_000) },
+	"long garbage":         func(p []byte, at int) int { return garbage(p, at, 140_000) },
+	"length too small":     func(p []byte, at int) int { p[at+4] -= 4; return at + 8 },
+	"length too large":     func(p []byte, at int) int { p[at+5] += 0x20; return at + 0x2400 },
+	"length to the end":    func(p []byte, at int) int { p[at+6] += 5; return at + 8 },
+	"length out of range":  func(p []byte, at int) int { p[at+7] = 0x7f; return at + 8 },
+	"length of no block":   func(p []byte, at int) int { p[at+4]++; return at + 8 },
+	"type of a skipped":    func(p []byte, at int) int { copy(p[at:], "\xad\x0b\x00\x00\x00\x00\x00\x04"); return at + 8 },
+	"captured length":      func(p []byte, at int) int { p[at+22] = 1; return at + 24 },
+	"captured length huge": func(p []byte, at int) int { p[at+23] = 1; return at + 24 },
+	"interface":            func(p []byte, at int) int { p[at+8] = 99; return at + 12 },
+}
+
+// blockStarts are the offsets of the packets of a pcapng file.
+func blockStarts(t *testing.T, p []byte) (starts []int) {
+	t.Helper()
+	_, all, _ := readAll(t, p, Options{})
+	for i := range all {
+		starts = append(starts, int(all[i].Offset))
+	}
+	return starts
+}
+
+// TestResumeBlocks damages a pcapng file at many places: what comes is what was written, all
+// of it up to the damage and again behind it, and the same from chunks, in whatever order
+// they are opened.
+func TestResumeBlocks(t *testing.T) {
+	const size = 2 * runBytes
+	for name, damage := range blockDamages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sound := (&ngBytes{}).section(binary.LittleEndian).nanos("a").nanos("b").packets(rand.New(rand.NewPCG(1, 2)), 3000, 2).buf
+			_, want, _ := readAll(t, sound, Options{})
+			starts := blockStarts(t, sound)
+			bounds, err := Chunks(writeFile(t, "sound", sound), size)
+			if err != nil || len(bounds) < 5 {
+				t.Fatalf("%d chunks, %v", len(bounds), err)
+			}
+			inEnd, _ := slices.BinarySearch(starts, int(bounds[2].Start)) // the first block of a chunk
+			hits := []int{inEnd - 1, inEnd, inEnd + 1, 0, 1000, 2000}
+			if testing.Short() {
+				hits = hits[:1]
+			}
+			for _, i := range hits {
+				data := slices.Clone(sound)
+				last := damage(data, starts[i])
+				path := writeFile(t, "f", data)
+				chunks, got := sameAsWhole(t, path, size, Options{Resume: size})
+				if chunks < 4 || !errors.Is(got.err, io.EOF) || got.damage.Places < 1 || got.damage.Places > 3 || got.damage.Bytes < 60 || got.damage.Bytes > int64(last-starts[i])+1000 {
+					t.Errorf("packet %d: %d chunks, %v, %+v", i, chunks, got.err, got.damage)
+				}
+				checkResumedBlocks(t, got.packets, want, starts[i], last)
+			}
+		})
+	}
+}
+
+// checkResumedBlocks holds what was read of a damaged file against what was written: nothing
+// is lost beyond the blocks that the damage touches, and the one that it begins in.
+func checkResumedBlocks(t *testing.T, got []described, want []packet, hit, last int) {
+	t.Helper()
+	read := map[int64]packet{}
+	for i, p := range got {
+		if p.Packet != uint64(i)+1 {
+			t.Fatalf("packet %d has number %d", i+1, p.Packet)
+		}
+		p.Packet = 0
+		read[p.Offset] = p.packet
+	}
+	for _, p := range want {
+		p.Packet = 0
+		got, ok := read[p.Offset]
+		if untouched := p.Offset < int64(hit) || p.Offset > int64(last); untouched && (!ok || got != p) {
+			t.Fatalf("the packet at offset %d was not read; damaged are %d to %d", p.Offset, hit, last)
+		}
+		delete(read, p.Offset)
+	}
+	if len(read) > 0 {
+		t.Errorf("%d packets were not written", len(read))
+	}
+}
+
+// TestResumeLostDescriptions: packets whose interface may be described in the damage are left
+// out, and those of interfaces that were described before it are read.
+func TestResumeLostDescriptions(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	le, be := binary.LittleEndian, binary.BigEndian
+	begin := func() *ngBytes { return (&ngBytes{}).section(le).nanos("a").packets(rng, 300, 1) }
+	for name, test := range map[string]struct {
+		middle func(n *ngBytes) // ends with what is damaged
+		lost   int              // bytes of the middle that are damaged
+		rest   func(n *ngBytes)
+		want   []string // interfaces of the packets behind the damage
+	}{
+		"an interface": {
+			func(n *ngBytes) { n.nanos("b") }, 12,
+			func(n *ngBytes) { n.packets(rng, 900, 2) }, []string{"a"},
+		},
+		"an interface before another": {
+			func(n *ngBytes) { n.nanos("b") }, 12,
+			func(n *ngBytes) { n.packets(rng, 300, 1).nanos("c").packets(rng, 900, 3) }, []string{"a"},
+		},
+		"an interface before a section": {
+			func(n *ngBytes) { n.nanos("b") }, 12,
+			func(n *ngBytes) { n.packets(rng, 300, 2).section(be).nanos("c").nanos("d").packets(rng, 900, 2) }, []string{"a", "c", "d"},
+		},
+		"a section header": {
+			func(n *ngBytes) { n.section(le) }, 28,
+			func(n *ngBytes) { n.nanos("b").packets(rng, 900, 1) }, nil,
+		},
+		"the end of a section header": {
+			func(n *ngBytes) { n.section(le) }, 4,
+			func(n *ngBytes) { n.packets(rng, 900, 1) }, nil,
+		},
+		"a section header of other byte order": {
+			func(n *ngBytes) { n.section(be) }, 28,
+			func(n *ngBytes) { n.packets(rng, 900, 1) }, nil,
+		},
+		"an option of an interface": {
+			func(n *ngBytes) { n.iface(1, 0, n.option(optResolution, []byte{9, 9})) }, 0,
+			func(n *ngBytes) { n.packets(rng, 900, 2) }, []string{"a"},
+		},
+		"a section of another version": {
+			func(n *ngBytes) { n.section(le); n.buf[len(n.buf)-28+12] = 2 }, 0,
+			func(n *ngBytes) { n.nanos("b").packets(rng, 900, 1).section(le).nanos("c").packets(rng, 900, 1) }, []string{"c"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := begin()
+			test.middle(n)
+			clear(n.buf[len(n.buf)-test.lost:])
+			hit := int64(len(n.buf))
+			test.rest(n)
+			path := writeFile(t, "f", n.buf)
+			_, got := sameAsWhole(t, path, 2*runBytes, Options{Resume: 2 * runBytes})
+			var names []string
+			for _, p := range got.packets {
+				if p.Offset >= hit && !slices.Contains(names, p.Interface.Name) {
+					names = append(names, p.Interface.Name)
+				}
+			}
+			slices.Sort(names)
+			if !slices.Equal(names, test.want) || got.damage.Places == 0 || !errors.Is(got.err, io.EOF) {
+				t.Errorf("interfaces %q, want %q; %v, %+v", names, test.want, got.err, got.damage)
+			}
+		})
+	}
+}
+
+// TestBlockSearchIsLinear splits a large file without a block, and one that is nothing but
+// damage, each byte of which might start a block.
+func TestBlockSearchIsLinear(t *testing.T) {
+	n := (&ngBytes{}).section(binary.LittleEndian).nanos("a").packets(rand.New(rand.NewPCG(1, 2)), 20, 1)
+	head := len(n.buf)
+	for range 2 << 20 / 4 {
+		n.buf = binary.LittleEndian.AppendUint32(n.buf, 128<<10) // as a length, reaches beyond the buffer
+	}
+	src := &countingReaderAt{data: n.buf}
+	s := newSplitter(src, &blockRun{limit: int64(Options{MaxFrame: DefaultMaxFrame}.maxRecord())}, int64(len(n.buf)), 256<<10)
+	if _, err := s.bounds(); err != nil {
+		t.Fatal(err)
+	}
+	if limit := 6 * int64(len(n.buf)); src.read > limit || src.reads > len(n.buf)/3 {
+		t.Errorf("%d bytes read of a file of %d, %d times", src.read, len(n.buf), src.reads)
+	}
+	clear(n.buf[head:])
+	path := writeFile(t, "f", n.buf)
+	if _, got := sameAsWhole(t, path, 256<<10, Options{Resume: 256 << 10}); len(got.packets) != 20 || got.err == nil {
+		t.Errorf("%d packets, %v", len(got.packets), got.err)
+	}
+}

@@ -1,0 +1,102 @@
+package capture
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+)
+
+// sectionTable holds the sections and interfaces that are described before each chunk of a
+// pcapng file. The readers of all chunks share it. Each passes on how far it has come and
+// the descriptions up to there; before a chunk is opened, the rest of those before it is
+// scanned without looking at packets. So one reader after another scans nothing, and two
+// at a time about half of the file. It is safe for concurrent use.
+type sectionTable struct {
+	mu     sync.Mutex
+	chunks []Chunk
+	starts []tablePlace // of the chunks that can be opened without a scan
+	ahead  tablePlace   // how far the last of these is known
+
+	// Of the file up to ahead. They are only appended to, so that readers hold on to
+	// the beginning.
+	interfaces []Interface
+	clocks     []clock
+}
+
+// tablePlace is a block boundary in a pcapng file with the state of a reader that has come
+// there.
+type tablePlace struct {
+	offset     int64
+	interfaces int // described before it
+	first      int
+	sections   uint32
+	swapped    bool
+	unsure     bool
+}
+
+func newSectionTable(chunks []Chunk) *sectionTable {
+	return &sectionTable{chunks: chunks, starts: make([]tablePlace, 1)}
+}
+
+// open returns a reader of a chunk. The reader owns f, and closes it.
+func (t *sectionTable) open(f *os.File, path string, c Chunk, fileSize int64, opts Options) (*Reader, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.starts) <= c.Index {
+		if err := t.scan(f, path, fileSize, opts); err != nil {
+			return nil, err
+		}
+	}
+	r := newChunkReader(f, path, c, c.Start, fileSize, opts)
+	r.ng, r.closer = t.blocks(t.starts[c.Index], opts), f
+	return r, nil
+}
+
+// scan reads the last chunk that can be opened to its end, so that the next can be.
+func (t *sectionTable) scan(f *os.File, path string, fileSize int64, opts Options) error {
+	r := newChunkReader(f, path, t.chunks[len(t.starts)-1], t.ahead.offset, fileSize, opts)
+	r.ng = t.blocks(t.ahead, opts)
+	r.ng.scan = true
+	if err := r.ReadBatch(new(Batch)); !errors.Is(err, io.EOF) {
+		return err
+	}
+	t.take(r)
+	return nil
+}
+
+// blocks is the state of a reader that begins at a place.
+func (t *sectionTable) blocks(at tablePlace, opts Options) blocks {
+	s := newBlocks(opts)
+	n := at.interfaces
+	s.interfaces, s.clocks = t.interfaces[:n:n], t.clocks[:n:n]
+	s.first, s.sections, s.swapped, s.unsure = at.first, at.sections, at.swapped, at.unsure
+	return s
+}
+
+// pass takes over how far a reader has come. It leaves that where another goroutine holds
+// the table: nothing depends on it but time.
+func (t *sectionTable) pass(r *Reader) {
+	if t.mu.TryLock() {
+		t.take(r)
+		t.mu.Unlock()
+	}
+}
+
+// take takes over how far the reader of the last chunk that can be opened has come.
+func (t *sectionTable) take(r *Reader) {
+	at := r.win.offset()
+	s := &r.ng
+	if r.chunk.Index != len(t.starts)-1 || at < t.ahead.offset || len(s.interfaces) < len(t.interfaces) {
+		return // others have come further, or the file is being changed
+	}
+	t.interfaces = append(t.interfaces, s.interfaces[len(t.interfaces):]...)
+	t.clocks = append(t.clocks, s.clocks[len(t.clocks):]...)
+	t.ahead = tablePlace{
+		offset: at, interfaces: len(s.interfaces), first: s.first, sections: s.sections,
+		swapped: s.swapped, unsure: s.unsure,
+	}
+	if at == r.chunk.End {
+		t.starts = append(t.starts, t.ahead)
+	}
+}
