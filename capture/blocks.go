@@ -42,8 +42,8 @@ type blocks struct {
 	clocks     []clock // parallel to interfaces: their timestamp conversions
 	first      int     // index of the section's interface 0
 	sections   uint32  // begun so far
-	unsure     bool    // interfaces of the section may be lost in damage: further ones have no number
-	scan       bool    // only sections and interfaces are read
+	unsure     bool    // an interface of the section may be lost in damage, so later ones have no number
+	scan       bool    // read sections and interfaces alone
 	skipped    uint64
 	saturated  uint64
 }
@@ -61,8 +61,9 @@ func byteOrder(p []byte) (swapped, ok bool) {
 	return false, false
 }
 
-// damaged takes note that blocks could not be read, of which p is the beginning of the
-// first. Without the section that begins there, no interface is known.
+// damaged makes the state that of a reader which resumes behind blocks that could not be
+// read; p is the beginning of the first. Where that is a section header, no interface of the
+// section is known.
 func (s *blocks) damaged(p []byte) {
 	s.unsure = true
 	if len(p) >= minBlock && isSection(p) {
@@ -90,7 +91,11 @@ func (s *blocks) u16(p []byte) uint16 {
 // number of packets before it.
 func (s *blocks) parse(b *Batch, p []byte, off int64, count uint64) progress {
 	pos := 0
-	for b.N < BatchSize {
+	for {
+		pos += s.plain(b, p[pos:], off+int64(pos), count)
+		if b.N == BatchSize {
+			return progress{used: pos}
+		}
 		rest := p[pos:]
 		if len(rest) < minBlock {
 			return progress{used: pos, need: minBlock, what: "block header"}
@@ -117,10 +122,6 @@ func (s *blocks) parse(b *Batch, p []byte, off int64, count uint64) progress {
 		if bad = s.checkTrailer(block[total-blockTrailer:], total); bad != "" {
 			return progress{used: pos, fail: malformed(bad)}
 		}
-		if s.scan && isPacket(kind) {
-			pos += int(total)
-			continue
-		}
 		before := b.N
 		if fail := s.block(kind, block, b); fail != nil {
 			return progress{used: pos, fail: fail}
@@ -132,7 +133,49 @@ func (s *blocks) parse(b *Batch, p []byte, off int64, count uint64) progress {
 		}
 		pos += int(total)
 	}
-	return progress{used: pos}
+}
+
+// plain reads the enhanced packet blocks that p begins with, up to the first that is unusual
+// in any way, and returns their length. Files consist of little else, so one loop does all
+// tests of a block at once; parse then finds out what is wrong with it.
+func (s *blocks) plain(b *Batch, p []byte, off int64, count uint64) (used int) {
+	if s.swapped {
+		return 0
+	}
+	clocks := s.clocks[s.first:]
+	maxFrame, maxRecord := int64(s.opts.MaxFrame), int64(s.opts.maxRecord())
+	for b.N < BatchSize {
+		rest := p[used:]
+		if len(rest) < minEnhanced || binary.LittleEndian.Uint32(rest) != blockEnhanced {
+			break
+		}
+		total, caplen := int64(binary.LittleEndian.Uint32(rest[4:])), int64(binary.LittleEndian.Uint32(rest[20:]))
+		id := int64(binary.LittleEndian.Uint32(rest[8:]))
+		if caplen > maxFrame || total > maxRecord || total < packetHeader+caplen+blockTrailer || total%4 != 0 ||
+			total > int64(len(rest)) || int64(binary.LittleEndian.Uint32(rest[total-blockTrailer:])) != total || id >= int64(len(clocks)) {
+			break
+		}
+		if s.scan {
+			used += int(total)
+			continue
+		}
+		f := &b.Frames[b.N]
+		f.Data = rest[packetHeader : packetHeader+caplen : packetHeader+caplen]
+		ticks := uint64(binary.LittleEndian.Uint32(rest[12:]))<<32 | uint64(binary.LittleEndian.Uint32(rest[16:]))
+		ns, saturated := clocks[id].nanos(ticks)
+		if saturated {
+			s.saturated++
+		}
+		f.TimeNS = ns
+		f.WireLen = binary.LittleEndian.Uint32(rest[24:])
+		f.Interface = uint32(s.first) + uint32(id)
+		f.NoTime = false
+		b.N++
+		f.Packet = count + uint64(b.N)
+		f.Offset = off + int64(used)
+		used += int(total)
+	}
+	return used
 }
 
 // header parses the type and total length at the start of every block. A section header determines
@@ -186,6 +229,9 @@ func (s *blocks) tooLong(kind uint32, total int64) *failure {
 
 // block interprets one whole block and appends at most one frame.
 func (s *blocks) block(kind uint32, p []byte, b *Batch) *failure {
+	if s.scan && isPacket(kind) {
+		return nil
+	}
 	switch kind {
 	case blockEnhanced:
 		return s.packet(p, int64(s.u32(p[8:])), b)
@@ -218,10 +264,10 @@ func (s *blocks) skip(p []byte) string {
 	return ""
 }
 
-// isSection tells whether a section header starts at p.
+// isSection reports whether a section header starts at p.
 func isSection(p []byte) bool { return binary.LittleEndian.Uint32(p) == blockSection }
 
-// isPacket tells whether blocks of a type hold a packet.
+// isPacket reports whether blocks of a type hold a packet.
 func isPacket(kind uint32) bool {
 	return kind == blockEnhanced || kind == blockOldPacket || kind == blockSimple
 }
@@ -308,8 +354,8 @@ const (
 // iface reads an interface description block.
 func (s *blocks) iface(p []byte) *failure {
 	if s.unsure {
-		// It may be of a section that begins in the damage: then no packet from here on
-		// is of an interface that is known.
+		// It may belong to a section that begins in the damage. No packet from here on is
+		// then of a known interface.
 		s.first = len(s.interfaces)
 		return malformed("interface behind damage in which others may be described: its number is not known")
 	}
