@@ -160,7 +160,7 @@ func (s *blocks) plain(b *Batch, p []byte, off int64, count uint64) (used int) {
 			continue
 		}
 		f := &b.Frames[b.N]
-		f.Data = rest[packetHeader : packetHeader+caplen : packetHeader+caplen]
+		f.Data = rest[packetHeader : packetHeader+caplen]
 		ticks := uint64(binary.LittleEndian.Uint32(rest[12:]))<<32 | uint64(binary.LittleEndian.Uint32(rest[16:]))
 		ns, saturated := clocks[id].nanos(ticks)
 		if saturated {

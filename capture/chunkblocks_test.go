@@ -39,7 +39,7 @@ func drainDescribed(t *testing.T, r *Reader, batches int) (got []described, err 
 // chunkOrders are the ways in which several readers come by the chunks of a file: they
 // differ in what each can take over from others.
 var chunkOrders = map[string]func(n int) []int{
-	"one after another": func(n int) []int { return upTo(n) },
+	"one after another": upTo,
 	"backwards":         func(n int) []int { l := upTo(n); slices.Reverse(l); return l },
 	"at random":         func(n int) []int { return rand.New(rand.NewPCG(5, 6)).Perm(n) },
 }

@@ -110,15 +110,18 @@ func TestResumeLostDescriptions(t *testing.T) {
 	}{
 		"an interface": {
 			func(n *ngBytes) { n.nanos("b") }, 12,
-			func(n *ngBytes) { n.packets(rng, 900, 2) }, []string{"a"},
+			func(n *ngBytes) { n.packets(rng, 900, 2) },
+			[]string{"a"},
 		},
 		"an interface before another": {
 			func(n *ngBytes) { n.nanos("b") }, 12,
-			func(n *ngBytes) { n.packets(rng, 300, 1).nanos("c").packets(rng, 900, 3) }, []string{"a"},
+			func(n *ngBytes) { n.packets(rng, 300, 1).nanos("c").packets(rng, 900, 3) },
+			[]string{"a"},
 		},
 		"an interface before a section": {
 			func(n *ngBytes) { n.nanos("b") }, 12,
-			func(n *ngBytes) { n.packets(rng, 300, 2).section(be).nanos("c").nanos("d").packets(rng, 900, 2) }, []string{"a", "c", "d"},
+			func(n *ngBytes) { n.packets(rng, 300, 2).section(be).nanos("c").nanos("d").packets(rng, 900, 2) },
+			[]string{"a", "c", "d"},
 		},
 		"a section header": {
 			func(n *ngBytes) { n.section(le) }, 28,
@@ -134,11 +137,13 @@ func TestResumeLostDescriptions(t *testing.T) {
 		},
 		"an option of an interface": {
 			func(n *ngBytes) { n.iface(1, 0, n.option(optResolution, []byte{9, 9})) }, 0,
-			func(n *ngBytes) { n.packets(rng, 900, 2) }, []string{"a"},
+			func(n *ngBytes) { n.packets(rng, 900, 2) },
+			[]string{"a"},
 		},
 		"a section of another version": {
 			func(n *ngBytes) { n.section(le); n.buf[len(n.buf)-28+12] = 2 }, 0,
-			func(n *ngBytes) { n.nanos("b").packets(rng, 900, 1).section(le).nanos("c").packets(rng, 900, 1) }, []string{"c"},
+			func(n *ngBytes) { n.nanos("b").packets(rng, 900, 1).section(le).nanos("c").packets(rng, 900, 1) },
+			[]string{"c"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

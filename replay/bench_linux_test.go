@@ -147,8 +147,7 @@ func decodeOnly(path string, domain *csig.Domain) (packets uint64, err error) {
 
 // BenchmarkReplay reports CPU time and allocations for each packet, per core, and
 // the ratio to walking the record headers of the same file with the same reader in
-// the same run. A pcapng file is read in one piece, so that a second core does not
-// help there.
+// the same run.
 //
 //	CSIGSCOPE_TEST_BENCH_PACKETS=10000000 go test -run '^$' -bench Replay ./replay
 func BenchmarkReplay(b *testing.B) {

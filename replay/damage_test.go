@@ -16,7 +16,12 @@ import (
 // A capture that is damaged in the middle must give the same rows of its intact parts at any pace
 // and with any number of cores. decode must list the same packets, and gaps must be counted.
 func TestDamage(t *testing.T) {
-	rec := shared(t, classic)
+	t.Run("classic", func(t *testing.T) { replayDamage(t, shared(t, classic)) })
+	t.Run("pcapng", func(t *testing.T) { replayDamage(t, shared(t, singleFile)) })
+}
+
+func replayDamage(t *testing.T, rec recording) {
+	t.Helper()
 	data, err := os.ReadFile(rec.files[0])
 	if err != nil {
 		t.Fatal(err)
@@ -60,40 +65,5 @@ func TestDamage(t *testing.T) {
 		if c := l.Counts(); c.Packets != fast.Packets || c.Damaged != fast.Damaged {
 			t.Errorf("list: %d packets, %+v, want %d, %+v", c.Packets, c.Damaged, fast.Packets, fast.Damaged)
 		}
-	}
-}
-
-// A pcapng file is read up to its damage, by all who read it: what describes the rest
-// may be lost in it.
-func TestDamagedBlocks(t *testing.T) {
-	rec := shared(t, singleFile)
-	data, err := os.ReadFile(rec.files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	clear(data[len(data)/2 : len(data)/2+3000])
-	damaged := filepath.Join(t.TempDir(), "damaged.pcapng")
-	if err := os.WriteFile(damaged, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	rec.files = []string{damaged}
-	var want, paced blocks
-	cfg := rec.config(&want)
-	fast := replayed(t, cfg)
-	cfg.Sink, cfg.Pace = &paced, 1e6
-	slow := replayed(t, cfg)
-	l, err := replay.NewLister(listConfig(t, new(bytes.Buffer)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var cut *capture.CutError
-	if err := l.Run(t.Context(), rec.files); !errors.As(err, &cut) || cut.Offset > int64(len(data))/2 {
-		t.Errorf("list: error %v", err)
-	}
-	if n := l.Counts().Packets; n == 0 || n > rec.report.Captured*2/3 || n != fast.Packets || n != slow.Packets || n != cut.Packets {
-		t.Errorf("%d packets listed, %d replayed, %d paced, of %d", n, fast.Packets, slow.Packets, rec.report.Captured)
-	}
-	if !reflect.DeepEqual(paced.sorted(), want.sorted()) || len(fast.Cuts) != 1 || len(slow.Cuts) != 1 || fast.Damaged.Places != 0 {
-		t.Errorf("cuts %v and %v, or blocks differ", fast.Cuts, slow.Cuts)
 	}
 }

@@ -15,6 +15,7 @@ import (
 // use.
 type joiner struct {
 	mu    sync.Mutex
+	next  *sync.Cond // another chunk is the next
 	cfg   *Config
 	files map[*source]*joinedFile
 	found Findings
@@ -25,47 +26,109 @@ type joinedFile struct {
 	next    int    // number of the next chunk
 	packets uint64 // in the chunks before it
 	follow  followers
-	waiting map[int]endedChunk
+	chunks  map[int]*joinedChunk // from next on, of which there is something
 }
 
-// endedChunk is what a chunk came to, its packets numbered from 1.
-type endedChunk struct {
-	packets  uint64
+// joinedChunk is what a chunk came to that was not handed on yet, its packets numbered from 1.
+type joinedChunk struct {
+	sections []sectionTaps
+	taps     int // of the sections
+	ended    bool
+	packets  uint64 // once it has ended
+}
+
+// sectionTaps is what the taps of a section came to in a chunk.
+type sectionTaps struct {
 	taps     []TapCounts
 	passages []*finding.Passage // of the taps, if the file has several chunks
 }
 
+// maxWaiting bounds the taps of a chunk that wait, which take 4 KB each: a chunk may hold any
+// number of sections.
+const maxWaiting = 4096
+
 func newJoiner(cfg *Config) *joiner {
-	return &joiner{cfg: cfg, files: make(map[*source]*joinedFile)}
+	j := &joiner{cfg: cfg, files: make(map[*source]*joinedFile)}
+	j.next = sync.NewCond(&j.mu)
+	return j
 }
 
-// end takes a chunk that is read, and hands on what waited for it.
-func (j *joiner) end(ctx context.Context, p piece, chunk endedChunk) error {
+// add takes a section of a chunk that is read, and hands it on unless it has to wait. It
+// blocks until the chunk is the next where too much of it waits, or until ctx ends. The next
+// chunk never blocks, and a core is at work on it.
+func (j *joiner) add(ctx context.Context, p piece, section sectionTaps) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	f, c := j.chunk(p)
+	if c.taps >= maxWaiting {
+		defer context.AfterFunc(ctx, j.wake)()
+	}
+	for c.taps >= maxWaiting {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		j.next.Wait()
+	}
+	c.sections = append(c.sections, section)
+	c.taps += len(section.taps)
+	return j.handOn(ctx, p.src, f)
+}
+
+func (j *joiner) wake() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.next.Broadcast()
+}
+
+// end takes note that a chunk of so many packets is read, and hands on what waited for it.
+func (j *joiner) end(ctx context.Context, p piece, packets uint64) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	f, c := j.chunk(p)
+	c.ended, c.packets = true, packets
+	return j.handOn(ctx, p.src, f)
+}
+
+func (j *joiner) chunk(p piece) (*joinedFile, *joinedChunk) {
 	f := j.files[p.src]
 	if f == nil {
-		f = &joinedFile{follow: newFollowers(j.cfg), waiting: make(map[int]endedChunk)}
+		f = &joinedFile{follow: newFollowers(j.cfg), chunks: make(map[int]*joinedChunk)}
 		j.files[p.src] = f
 	}
-	f.waiting[p.chunk.Index] = chunk
+	c := f.chunks[p.chunk.Index]
+	if c == nil {
+		c = new(joinedChunk)
+		f.chunks[p.chunk.Index] = c
+	}
+	return f, c
+}
+
+// handOn hands on all that does not have to wait.
+func (j *joiner) handOn(ctx context.Context, src *source, f *joinedFile) error {
 	for {
-		c, ended := f.waiting[f.next]
-		if !ended {
+		c := f.chunks[f.next]
+		if c == nil {
 			return nil
 		}
-		delete(f.waiting, f.next)
-		if err := f.follow.next(c.taps, c.passages); err != nil {
-			return fmt.Errorf("replay %q: %w", p.src.path, err)
+		for _, section := range c.sections {
+			if err := f.follow.next(section.taps, section.passages); err != nil {
+				return fmt.Errorf("replay %q: %w", src.path, err)
+			}
+			for i := range section.taps {
+				j.found.Note(section.taps[i].Findings)
+				section.taps[i].Findings = numberedFrom(f.packets, section.taps[i].Findings)
+			}
+			if err := writeTaps(ctx, j.cfg, src, section.taps); err != nil {
+				return err
+			}
 		}
-		for i := range c.taps {
-			j.found.Note(c.taps[i].Findings)
-			c.taps[i].Findings = numberedFrom(f.packets, c.taps[i].Findings)
+		c.sections, c.taps = nil, 0
+		if !c.ended {
+			j.next.Broadcast()
+			return nil
 		}
+		delete(f.chunks, f.next)
 		f.next, f.packets = f.next+1, f.packets+c.packets
-		if err := writeTaps(ctx, j.cfg, p.src, c.taps); err != nil {
-			return err
-		}
 	}
 }
 

@@ -39,7 +39,7 @@ func TestPacketNumbers(t *testing.T) {
 				list[one.ID] = append(list[one.ID], one.Packets...)
 			}
 		}
-		return list, int(at[len(at)-1].seq >> 44)
+		return list, int(at[len(at)-1].seq >> 48)
 	}
 	want, _ := numbers(func(c *replay.Config) { c.ChunkBytes = -1 })
 	if len(want) == 0 {

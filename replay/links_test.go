@@ -69,6 +69,26 @@ func TestLinkTypes(t *testing.T) {
 	}
 }
 
+// A file with such a link type is not left out because a chunk of it has no other.
+func TestLinkTypeOfChunk(t *testing.T) {
+	var out bytes.Buffer
+	w := capture.NewWriter(&out, capture.Interface{Link: capture.LinkEthernet}, capture.Interface{Link: 105})
+	var err error
+	for i := range uint32(600) {
+		err = errors.Join(err, w.Write(&capture.Frame{Data: tagged(1), TimeNS: 1e9, WireLen: 38, Interface: i / 300}, ""))
+	}
+	if err = errors.Join(err, w.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	for _, pace := range []float64{0, 1e6} {
+		cfg := defaultConfig(t, written(t, out.Bytes()))
+		cfg.ChunkBytes, cfg.Pace = 8000, pace
+		if r := replayed(t, cfg); len(r.Cuts) != 0 || r.SkippedLink.Total() != 300 || r.Counts.Stored != 300 {
+			t.Errorf("pace %v: %v, %+v", pace, r.Cuts, r.Counts)
+		}
+	}
+}
+
 // A file of such a link type among others is left out, and named.
 func TestLinkTypeOfOneFile(t *testing.T) {
 	dir := t.TempDir()

@@ -3,10 +3,12 @@ package replay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"time"
 
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 )
 
@@ -124,7 +126,7 @@ func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 	f := p.files[i]
 	if f == nil {
 		f = &pacedFile{src: p.sources[i], worker: p.worker(), follow: newFollowers(&p.replay.cfg)}
-		f.worker.begin(f.src, 0)
+		f.worker.begin(f.src, 0, f.hand)
 		p.files[i] = f
 	}
 	for f.worker.chunk+1 < len(f.src.chunks) && frame.Offset >= f.src.chunks[f.worker.chunk+1].Start {
@@ -132,7 +134,7 @@ func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 		if err := f.flush(ctx, &p.replay.result); err != nil {
 			return err
 		}
-		f.worker.begin(f.src, next)
+		f.worker.begin(f.src, next, f.hand)
 	}
 	f.frame[0] = *frame
 	p.replay.progress.packets.Add(1)
@@ -155,21 +157,22 @@ func (p *pacedRun) worker() *worker {
 }
 
 func (f *pacedFile) flush(ctx context.Context, into *Result) error {
-	taps, err := f.worker.flush(ctx)
-	if err == nil {
-		err = f.follow.next(taps, f.worker.passages)
-	}
-	for i := range taps {
-		into.Findings.Note(taps[i].Findings)
-	}
-	if err == nil {
-		err = writeTaps(ctx, f.worker.cfg, f.src, taps)
-	}
-	if err != nil {
+	if err := f.worker.flush(ctx); err != nil {
 		return err
 	}
-	into.add(&f.worker.result)
+	into.add(f.src, &f.worker.result)
 	return nil
+}
+
+// hand takes what the taps of a section came to in a chunk.
+func (f *pacedFile) hand(ctx context.Context, taps []TapCounts, passages []*finding.Passage) error {
+	if err := f.follow.next(taps, passages); err != nil {
+		return fmt.Errorf("replay %q: %w", f.src.path, err)
+	}
+	for i := range taps {
+		f.worker.result.Findings.Note(taps[i].Findings)
+	}
+	return writeTaps(ctx, f.worker.cfg, f.src, taps)
 }
 
 // pace maps captured time to the wall clock.

@@ -98,23 +98,29 @@ func (p *pass) ended(r *capture.Reader, err error) {
 // followers track ports that seem stuck from chunk to chunk of a file, in order, since chunks may
 // be too short to tell.
 type followers struct {
-	cfg *Config
-	of  map[uint32]*finding.Watcher // by interface
+	cfg     *Config
+	section uint32                      // of the file
+	of      map[uint32]*finding.Watcher // by interface of the section
 }
 
 func newFollowers(cfg *Config) followers {
-	return followers{cfg, make(map[uint32]*finding.Watcher)}
+	return followers{cfg: cfg, of: make(map[uint32]*finding.Watcher)}
 }
 
-// next adds what the taps of a chunk show together with those before it to what they found.
-// passages are those of the taps, nil where nothing is looked for; none of a file's only chunk.
+// next adds what the taps of a section show in a chunk, together with those before it, to
+// what they found. passages are those of the taps, nil where nothing is looked for; none of a
+// file's only chunk.
 func (f *followers) next(taps []TapCounts, passages []*finding.Passage) error {
+	if len(taps) > 0 && taps[0].Interface.Section != f.section {
+		f.section = taps[0].Interface.Section
+		clear(f.of) // interfaces of earlier sections have no more packets
+	}
 	for i, passage := range passages {
 		if passage == nil {
 			continue
 		}
 		t := &taps[i]
-		index := uint32(t.Seq >> seqInterfaceShift & (maxTaps - 1))
+		index := uint32(t.Seq >> seqInterfaceShift & (1<<(seqChunkShift-seqInterfaceShift) - 1))
 		w := f.of[index]
 		if w == nil {
 			var err error
@@ -157,7 +163,7 @@ func (r *Replay) runFast(ctx context.Context, sources []*source) error {
 					return err
 				}
 				mu.Lock()
-				r.result.add(&w.result)
+				r.result.add(pieces[i].src, &w.result)
 				mu.Unlock()
 			}
 		})
@@ -171,13 +177,18 @@ func (r *Replay) runFast(ctx context.Context, sources []*source) error {
 func (r *Replay) runPiece(ctx context.Context, w *worker, p piece, j *joiner) error {
 	reader, err := capture.OpenChunk(p.src.path, p.chunk, capture.Options{Resume: resume(r.cfg.ChunkBytes)})
 	if err != nil {
+		if _, boundary := endOfFile(err); boundary != nil {
+			return boundary
+		}
 		return fmt.Errorf("replay: %w", err)
 	}
 	defer reader.Close()
-	w.begin(p.src, p.chunk.Index)
-	taps, cut, err := w.run(ctx, reader, r.progress)
+	w.begin(p.src, p.chunk.Index, func(ctx context.Context, taps []TapCounts, passages []*finding.Passage) error {
+		return j.add(ctx, p, sectionTaps{taps, passages})
+	})
+	cut, err := w.run(ctx, reader, r.progress)
 	if err == nil {
-		err = j.end(ctx, p, endedChunk{w.result.Packets, taps, w.passages})
+		err = j.end(ctx, p, w.result.Packets)
 	}
 	w.result.damage(reader)
 	if cut != nil {

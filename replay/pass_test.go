@@ -16,8 +16,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// TestPasses: conform, trace and report read on behind the damage of a classic pcap, and up
-// to that of a pcapng file; they count what a replay counts, say so, and lose no result.
+// TestPasses: conform, trace and report read on behind damage; they count what a replay
+// counts, say so, and lose no result.
 func TestPasses(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*scenario.Scenario){"classic": classic, "pcapng": singleFile} {

@@ -26,7 +26,7 @@ import (
 	"github.com/csigscope/csigscope/capture"
 )
 
-// DefaultChunkBytes is the size of the pieces that a classic pcap file is cut into.
+// DefaultChunkBytes is the size of the pieces that an uncompressed capture is cut into.
 const DefaultChunkBytes = 64 << 20
 
 // Config configures a replay. Files are regular files, identified by their content, or folders of
@@ -156,9 +156,9 @@ func (r *Replay) Progress() (bytes, total int64, packets uint64) {
 }
 
 // Run replays the files and blocks until all windows are handed over or ctx ends.
-// A cut file is no error: its intact packets count and Result names the cut. A classic
-// pcap that is damaged in the middle is read on from where its records prove themselves,
-// at any pace the same (capture.Options.Resume); a pcapng file is read up to the damage.
+// A cut file is no error: its intact packets count and Result names the cut. Reading
+// resumes behind damage in the middle of a file where its records prove themselves, at any
+// pace the same (capture.Options.Resume).
 func (r *Replay) Run(ctx context.Context) error {
 	begun := time.Now()
 	var err error
@@ -236,7 +236,7 @@ func (r *Replay) identifyWitnesses() {
 // refused returns an error if no packet of any file could be read. If some files have readable
 // packets, the others are left out and listed in the result's cuts.
 func (r *Replay) refused() error {
-	err := r.result.refused.Refused()
+	err := r.result.refused().Refused()
 	if err == nil {
 		return nil
 	}

@@ -18,9 +18,14 @@ import (
 	"github.com/csigscope/csigscope/replay"
 )
 
-// The same file gives the same blocks, whoever reads which chunk, and at any pace.
+// The same file gives the same blocks and taps, whoever reads which chunk, and at any pace.
 func TestWorkersAgree(t *testing.T) {
-	rec := shared(t, classic)
+	t.Run("classic", func(t *testing.T) { workersAgree(t, shared(t, classic)) })
+	t.Run("pcapng", func(t *testing.T) { workersAgree(t, shared(t, singleFile)) })
+}
+
+func workersAgree(t *testing.T, rec recording) {
+	t.Helper()
 	if chunks, err := capture.Chunks(rec.files[0], 300<<10); err != nil || len(chunks) < 3 {
 		t.Fatalf("%d chunks, error %v: expected at least 3 to share", len(chunks), err)
 	}
@@ -30,8 +35,9 @@ func TestWorkersAgree(t *testing.T) {
 	}
 	for _, chunkBytes := range sizes {
 		var want blocks
+		var wantTaps tapCounts
 		cfg := rec.config(&want)
-		cfg.ChunkBytes = chunkBytes
+		cfg.ChunkBytes, cfg.Taps = chunkBytes, wantTaps.take
 		wantResult := replayed(t, cfg)
 		if len(want.list) == 0 || wantResult.Counts.Rejected[aggregate.RejectRepeat] == 0 {
 			t.Fatalf("%d blocks, counts %+v: the capture shows too little", len(want.list), wantResult.Counts)
@@ -46,12 +52,16 @@ func TestWorkersAgree(t *testing.T) {
 			name    string
 			workers int
 			pace    float64
-		}{{"two workers", 2, 0}, {"five workers", 5, 0}, {"paced", 1, 1e6}} {
+		}{{"two workers", 2, 0}, {"seven workers", 7, 0}, {"paced", 1, 1e6}} {
 			var got blocks
-			cfg.Sink, cfg.Workers, cfg.Pace = &got, test.workers, test.pace
+			var gotTaps tapCounts
+			cfg.Sink, cfg.Taps, cfg.Workers, cfg.Pace = &got, gotTaps.take, test.workers, test.pace
 			result := *replayed(t, cfg)
 			if !reflect.DeepEqual(got.sorted(), want.sorted()) {
 				t.Errorf("chunks of %d bytes, %s: %d blocks differ from %d", chunkBytes, test.name, len(got.list), len(want.list))
+			}
+			if !reflect.DeepEqual(gotTaps.sorted(), wantTaps.sorted()) {
+				t.Errorf("chunks of %d bytes, %s: %d taps differ from %d", chunkBytes, test.name, len(gotTaps.list), len(wantTaps.list))
 			}
 			result.Elapsed = wantResult.Elapsed
 			result.Counts.CacheResets = wantResult.Counts.CacheResets

@@ -15,15 +15,15 @@ import (
 
 // Result sums up a replay.
 type Result struct {
-	window.Tally                  // of all packets; bytes, frames and observations of those of link types that are read
-	SkippedLink  window.Links     // packets of link types that are not read
-	refused      window.Links     // of these, those of files without any other packet
-	Counts       aggregate.Counts // observations by what became of them
-	Excess       uint64           // reflections beyond decode.MaxObservations of their packets, which are no observations
-	Cuts         []error          // what ended a file early, or is left out of it, or files that are left out
-	Repeated     uint64           // packets that taps captured twice and that are left out (Config.Dedup)
-	Damaged      Damage           // what is left out of files that are damaged in the middle
-	Findings     Findings         // what Settings.Finding looks for
+	window.Tally                   // of all packets; bytes, frames and observations of those of link types that are read
+	SkippedLink  window.Links      // packets of link types that are not read
+	packets      map[string]uint64 // by file
+	Counts       aggregate.Counts  // observations by what became of them
+	Excess       uint64            // reflections beyond decode.MaxObservations of their packets, which are no observations
+	Cuts         []error           // what ended a file early, or is left out of it, or files that are left out
+	Repeated     uint64            // packets that taps captured twice and that are left out (Config.Dedup)
+	Damaged      Damage            // what is left out of files that are damaged in the middle
+	Findings     Findings          // what Settings.Finding looks for
 	Elapsed      time.Duration
 }
 
@@ -46,20 +46,34 @@ func (r *Result) take(file string, t *TapCounts, read bool) {
 	r.Findings.Note(t.Findings)
 }
 
-// add adds what a worker came to in a chunk. All packets of a file in several chunks have
-// one link type.
-func (r *Result) add(o *Result) {
+// add adds what a worker came to in a chunk of a file.
+func (r *Result) add(src *source, o *Result) {
 	r.Merge(&o.Tally)
 	r.SkippedLink.Merge(o.SkippedLink)
-	if o.SkippedLink.Total() == o.Packets {
-		r.refused.Merge(o.SkippedLink)
+	if r.packets == nil {
+		r.packets = make(map[string]uint64)
 	}
+	r.packets[src.path] += o.Packets
 	r.Counts.Merge(&o.Counts)
 	r.Excess += o.Excess
 	r.Cuts = append(r.Cuts, o.Cuts...)
 	r.Damaged.merge(o.Damaged)
 	r.Repeated += o.Repeated
 	r.Findings.merge(o.Findings)
+}
+
+// refused are the packets of files none of whose packets is of a link type that is read.
+func (r *Result) refused() (links window.Links) {
+	skipped := make(map[string]uint64)
+	for u, n := range r.SkippedLink {
+		skipped[u.File] += n
+	}
+	for u, n := range r.SkippedLink {
+		if skipped[u.File] == r.packets[u.File] {
+			links.Add(u, n)
+		}
+	}
+	return links
 }
 
 // Damage counts what is left out of captures that are damaged in the middle.

@@ -3,14 +3,21 @@ package replay_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/replay"
 )
@@ -70,14 +77,18 @@ func TestSections(t *testing.T) {
 		backward = append(slices.Clone(part), backward...)
 	}
 	for name, test := range map[string]struct {
-		file []byte
-		pace float64
-	}{"in order": {forward, 0}, "backwards": {backward, 0}, "at a pace": {forward, 1e9}} {
+		file   []byte
+		pace   float64
+		chunks int64
+	}{
+		"in order": {forward, 0, 0}, "backwards": {backward, 0, 0}, "at a pace": {forward, 1e9, 0},
+		"in pieces": {forward, 0, 5000}, "backwards in pieces": {backward, 0, 5000}, "in pieces at a pace": {forward, 1e9, 5000},
+	} {
 		t.Run(name, func(t *testing.T) {
 			var taps tapCounts
 			most := 0
 			cfg := defaultConfig(t, written(t, test.file))
-			cfg.Pace = test.pace
+			cfg.Pace, cfg.ChunkBytes = test.pace, test.chunks
 			cfg.Taps = func(ctx context.Context, list []replay.TapCounts) error {
 				most = max(most, len(list))
 				return taps.take(ctx, list)
@@ -92,6 +103,104 @@ func TestSections(t *testing.T) {
 				t.Errorf("%d taps, at most %d at a time, want %d", len(byTap), most, interfaces)
 			}
 		})
+	}
+}
+
+// TestSectionsInPieces: blocks and taps of a file of many sections, of which some chunks hold
+// several and others a part, are the same from any number of workers, and together what the
+// file gives in one piece.
+func TestSectionsInPieces(t *testing.T) {
+	var content []byte
+	for i := range 24 {
+		var seconds []byte
+		for s := range 5 + i%4*50 {
+			seconds = append(seconds, byte(i*4+s/30))
+		}
+		content = append(content, section(t, 1+i%3, seconds...)...)
+	}
+	file := written(t, content)
+	chunks, err := capture.Chunks(file, 20_000)
+	if err != nil || len(chunks) < 10 {
+		t.Fatalf("%d chunks, %v", len(chunks), err)
+	}
+	locator := shared(t, singleFile).fabric
+	run := func(chunkBytes int64, workers int, pace float64) (*blocks, *tapCounts) {
+		var got blocks
+		var taps tapCounts
+		cfg := defaultConfig(t, file)
+		cfg.Finding = &finding.Config{Domain: cfg.Decode.Domain, Locator: locator}
+		cfg.Sink, cfg.Taps, cfg.ChunkBytes, cfg.Workers, cfg.Pace = &got, taps.take, chunkBytes, workers, pace
+		replayed(t, cfg)
+		return &got, &taps
+	}
+	whole, wholeTaps := run(-1, 1, 0)
+	want, wantTaps := run(20_000, 1, 0)
+	ofWhole, _, _ := wholeTaps.sums(t)
+	inPieces, _, _ := wantTaps.sums(t)
+	if diff := cmp.Diff(ofWhole, inPieces); diff != "" || want.observations(time.Second) != whole.observations(time.Second) || len(wantTaps.list) <= len(wholeTaps.list) {
+		t.Errorf("%d taps of %d, (-whole +pieces):\n%s", len(wantTaps.list), len(wholeTaps.list), diff)
+	}
+	for _, test := range []struct {
+		workers int
+		pace    float64
+	}{{2, 0}, {7, 0}, {1, 1e9}} {
+		got, taps := run(20_000, test.workers, test.pace)
+		if !reflect.DeepEqual(got.sorted(), want.sorted()) {
+			t.Errorf("%+v: %d blocks differ from %d", test, len(got.list), len(want.list))
+		}
+		if !reflect.DeepEqual(taps.sorted(), wantTaps.sorted()) {
+			t.Errorf("%+v: %d taps differ from %d", test, len(taps.list), len(wantTaps.list))
+		}
+	}
+}
+
+// TestFormatsAgree: a pcapng file gives the rows of a classic pcap of the same packets.
+func TestFormatsAgree(t *testing.T) {
+	rec := shared(t, classic)
+	r, err := capture.Open(rec.files[0], capture.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var out bytes.Buffer
+	w := capture.NewWriter(&out, r.Interfaces()...)
+	var batch capture.Batch
+	for err = r.ReadBatch(&batch); err == nil; err = r.ReadBatch(&batch) {
+		for i := range batch.N {
+			if err := w.Write(&batch.Frames[i], ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !errors.Is(err, io.EOF) || w.Flush() != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), filepath.Base(rec.files[0]))
+	if err := os.WriteFile(name, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	of := func(file string, chunkBytes int64) (*blocks, aggregate.Counts) {
+		var got blocks
+		cfg := rec.config(&got)
+		cfg.Files, cfg.ChunkBytes, cfg.Workers = []string{file}, chunkBytes, 2
+		result := replayed(t, cfg)
+		if result.Packets != rec.report.Captured {
+			t.Errorf("%d packets, want %d", result.Packets, rec.report.Captured)
+		}
+		got.sorted()
+		for i := range got.list {
+			got.list[i].Producer, got.list[i].Incarnation = 0, 0 // are of the content and its size
+		}
+		return &got, result.Counts
+	}
+	want, wantCounts := of(rec.files[0], -1)
+	if got, counts := of(name, -1); !reflect.DeepEqual(got.list, want.list) || counts != wantCounts {
+		t.Errorf("%d blocks, %+v; want %d, %+v, or they differ", len(got.list), counts, len(want.list), wantCounts)
+	}
+	// A repeated reflection behind a boundary is not known as one.
+	cut, counts := of(name, 200_000)
+	if counts.In != wantCounts.In || cut.observations(time.Second) != counts.Stored || counts.Stored > wantCounts.Stored+500 {
+		t.Errorf("in pieces: %+v, want about %+v", counts, wantCounts)
 	}
 }
 

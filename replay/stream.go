@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/finding"
 	"github.com/csigscope/csigscope/capture"
 )
 
@@ -67,15 +68,14 @@ func (r *Replay) runStream(ctx context.Context) error {
 
 func (r *Replay) readStream(ctx context.Context, reader *capture.Reader) error {
 	w := newWorker(&r.cfg)
-	w.begin(r.sources[0], 0)
-	taps, cut, err := w.run(ctx, reader, r.progress)
-	if err == nil {
-		err = writeTaps(ctx, &r.cfg, w.src, taps)
-	}
+	w.begin(r.sources[0], 0, func(ctx context.Context, taps []TapCounts, _ []*finding.Passage) error {
+		return writeTaps(ctx, &r.cfg, w.src, taps)
+	})
+	cut, err := w.run(ctx, reader, r.progress)
 	if err != nil {
 		return err
 	}
-	r.result.add(&w.result)
+	r.result.add(w.src, &w.result)
 	if cut != nil {
 		r.result.Cuts = append(r.result.Cuts, cut)
 	}

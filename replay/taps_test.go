@@ -2,10 +2,12 @@ package replay_test
 
 import (
 	"bytes"
+	gocmp "cmp"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -29,6 +31,16 @@ func (c *tapCounts) take(_ context.Context, list []replay.TapCounts) error {
 	defer c.mu.Unlock()
 	c.list = append(c.list, list...)
 	return nil
+}
+
+// sorted are the counts in the order of their chunks and interfaces, without what depends on
+// how often lanes are used again.
+func (c *tapCounts) sorted() []replay.TapCounts {
+	slices.SortFunc(c.list, func(a, b replay.TapCounts) int { return gocmp.Compare(a.Seq, b.Seq) })
+	for i := range c.list {
+		c.list[i].Counts.CacheResets = 0
+	}
+	return c.list
 }
 
 // sums are the counts by tap, and those of all.

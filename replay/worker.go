@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/finding"
@@ -18,9 +19,10 @@ import (
 // its own windows.
 const maxTaps = 256
 
-// Sequence numbers of a file's blocks: chunk, then interface, then block.
+// Sequence numbers of a file's blocks: 16 bits each of the chunk and of the interface, which
+// are numbered through all sections, then 32 of the block. capture allows no more of either.
 const (
-	seqChunkShift     = 44
+	seqChunkShift     = 48
 	seqInterfaceShift = 32
 )
 
@@ -30,14 +32,18 @@ type worker struct {
 	cfg   *Config
 	spare map[window.Tap][]*lane // from earlier chunks
 
-	src      *source
-	chunk    int
-	section  uint32             // of the file, at hand
-	first    uint32             // index of its first interface
-	lanes    []*lane            // by interface index, from first on
-	result   Result             // of the chunk, from its end on
-	passages []*finding.Passage // of the taps of the chunk that was flushed, where there are more
+	src     *source
+	chunk   int
+	section uint32  // of the file, at hand
+	first   uint32  // index of its first interface
+	lanes   []*lane // by interface index, from first on
+	result  Result  // of the chunk, from its end on
+	hand    handTaps
 }
+
+// handTaps takes what the taps of a section came to in a chunk, and, where the file has more
+// chunks, their passages.
+type handTaps func(context.Context, []TapCounts, []*finding.Passage) error
 
 // A lane is the stream of a capture interface.
 type lane struct {
@@ -69,14 +75,13 @@ func newWorker(cfg *Config) *worker {
 }
 
 // begin makes the worker ready for a chunk, after the one before was flushed.
-func (w *worker) begin(src *source, chunk int) {
-	w.src, w.chunk, w.section, w.first, w.result, w.passages = src, chunk, 0, 0, Result{}, nil
+func (w *worker) begin(src *source, chunk int, hand handTaps) {
+	w.src, w.chunk, w.section, w.first, w.result, w.hand = src, chunk, 0, 0, Result{}, hand
 }
 
-// run reads to the end of the reader, and gives what the taps of the last section came to;
-// those of earlier ones were handed over. A cut file ends it
-// without an error: the cut is returned apart, and what was read before it is aggregated.
-func (w *worker) run(ctx context.Context, r *capture.Reader, p *progress) (taps []TapCounts, cut, err error) {
+// run reads to the end of the reader. A cut file ends it without an error: the cut is
+// returned apart, and what was read before it is aggregated.
+func (w *worker) run(ctx context.Context, r *capture.Reader, p *progress) (cut, err error) {
 	var batch capture.Batch
 	at := r.Offset()
 	for ctx.Err() == nil {
@@ -84,18 +89,18 @@ func (w *worker) run(ctx context.Context, r *capture.Reader, p *progress) (taps 
 		if err != nil {
 			cut, err = endOfFile(err)
 			if err == nil {
-				taps, err = w.flush(ctx)
+				err = w.flush(ctx)
 			}
-			return taps, cut, err
+			return cut, err
 		}
 		if err := w.add(ctx, batch.Frames[:batch.N], r); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		p.packets.Add(uint64(batch.N))
 		p.bytes.Add(uint64(r.Offset() - at))
 		at = r.Offset()
 	}
-	return nil, nil, ctx.Err()
+	return nil, ctx.Err()
 }
 
 // endOfFile classifies a reader's final error: the end, a cut, or an error that invalidates
@@ -167,7 +172,7 @@ func (w *worker) openLane(ctx context.Context, index uint32, r *capture.Reader) 
 		return nil, fmt.Errorf("replay %q: capture interface %d: expected at most %d interfaces a section: split the capture by interface", w.src.path, at, maxTaps)
 	}
 	name := w.src.tapName(interfaces, index)
-	l, err := w.takeLane(w.tap(name), w.origin(link, index))
+	l, err := w.takeLane(w.tap(name), name, w.origin(link, index))
 	if err != nil {
 		return nil, fmt.Errorf("replay %q: tap %q: %w", w.src.path, name, err)
 	}
@@ -182,15 +187,14 @@ func (w *worker) enterSection(ctx context.Context, index uint32, interfaces []ca
 	if int(index) >= len(interfaces) || interfaces[index].Section == w.section {
 		return nil
 	}
-	taps, err := w.flush(ctx)
-	if err != nil {
+	if err := w.flush(ctx); err != nil {
 		return err
 	}
 	w.section, w.first = interfaces[index].Section, index
 	for w.first > 0 && interfaces[w.first-1].Section == w.section {
 		w.first--
 	}
-	return writeTaps(ctx, w.cfg, w.src, taps)
+	return nil
 }
 
 // tap returns the configuration of a tap.
@@ -221,12 +225,13 @@ func (w *worker) place(l *lane, index uint32, name string, of capture.Interface)
 	w.lanes[at] = l
 }
 
-// takeLane prefers a lane of an earlier chunk, whose shard knows addresses and
-// locators already, to a new one.
-func (w *worker) takeLane(tap window.Tap, from window.Origin) (*lane, error) {
+// takeLane prefers a lane of an earlier chunk, whose shard knows addresses and locators
+// already, to a new one, and among these the one of the same interface.
+func (w *worker) takeLane(tap window.Tap, name string, from window.Origin) (*lane, error) {
 	if spare := w.spare[tap]; from.Link.Known() && len(spare) > 0 {
-		l := spare[len(spare)-1]
-		w.spare[tap] = spare[:len(spare)-1]
+		i := max(slices.IndexFunc(spare, func(l *lane) bool { return l.name == name }), 0)
+		l := spare[i]
+		w.spare[tap] = slices.Delete(spare, i, i+1)
 		l.excess = l.Decoded().ExcessReflections
 		return l, l.Reset(from)
 	}
@@ -234,28 +239,31 @@ func (w *worker) takeLane(tap window.Tap, from window.Origin) (*lane, error) {
 	return &lane{Stream: s}, err
 }
 
-// flush closes all windows, takes over what the streams counted, and gives that of the taps.
-func (w *worker) flush(ctx context.Context) (taps []TapCounts, err error) {
+// flush closes all windows, takes over what the streams counted, and hands on that of the
+// taps.
+func (w *worker) flush(ctx context.Context) error {
+	var taps []TapCounts
+	var passages []*finding.Passage
 	for _, l := range w.lanes {
 		if l == nil {
 			continue
 		}
 		if err := l.Flush(ctx); err != nil {
-			return nil, w.failed(err)
+			return w.failed(err)
 		}
 		tap := l.tapCounts()
 		w.result.take(w.src.path, &tap, l.Shard() != nil)
 		w.result.Excess += l.Decoded().ExcessReflections - l.excess
 		taps = append(taps, tap)
 		if w.src.inPieces() {
-			w.passages = append(w.passages, l.Passage())
+			passages = append(passages, l.Passage())
 		}
 		if l.Shard() != nil {
 			w.spare[l.Tap()] = append(w.spare[l.Tap()], l)
 		}
 	}
 	w.lanes = w.lanes[:0]
-	return taps, nil
+	return w.hand(ctx, taps, passages)
 }
 
 // TapCounts holds the counts of one capture interface in one chunk of a file. The chunks of an
@@ -281,7 +289,7 @@ func (l *lane) tapCounts() TapCounts {
 	}
 }
 
-// writeTaps hands over what the taps of a chunk came to.
+// writeTaps hands over what the taps of a section came to in a chunk.
 func writeTaps(ctx context.Context, cfg *Config, src *source, list []TapCounts) error {
 	if cfg.Taps == nil || len(list) == 0 {
 		return nil

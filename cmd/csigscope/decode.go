@@ -31,9 +31,10 @@ func newDecodeCommand() *cobra.Command {
 in the file; -o table prints a line for people instead, with the time as RFC 3339 beside
 time_ns. What was rejected, and why, goes to standard error at the end.
 FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of
-captures, or - for standard input. A classic pcap that is damaged in its middle is read
-on at the next run of valid records; what is left out is counted, and packets are
-numbered as if it had not been there. A pcapng file is read up to the damage.
+captures, or - for standard input. In a file that is damaged in its middle, reading resumes
+at the next run of valid records; what is left out is counted, and packets are numbered as
+if it had not been there. In a pcapng file, packets whose interface may be described in the
+damage are left out as well; compressed files and pipes are read up to the damage.
 
 Frames that a switch has mirrored are taken out of ERSPAN, GRE-TAP, VXLAN or TZSP where
 --mirrors, the fabric file or the configuration (taps: mirrors) says that the capture holds
