@@ -31,7 +31,7 @@ func newDashboardsCommand() *cobra.Command {
 
   Fabric    bottlenecks over time, top locations, the state of each cell, coverage
   Cells     source by destination: mean and mode; then one cell, its path, flows, findings
-  Job       one group's steps: period and idle gaps, codes over time, worst flows
+  Job       one group's steps: period and idle gaps, values over time, worst flows
   Pipeline  csigscope itself and its alerts, from Prometheus
 
 They ask the data source plugin grafana-clickhouse-datasource over HTTP, at a ClickHouse

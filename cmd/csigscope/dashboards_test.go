@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -230,11 +231,14 @@ func checkHeatmap(t *testing.T, v *grafanatest.Viewer, title string, frame *data
 			}
 			total += *value
 		}
-		if total == 0 || f.Name != "Value" || len(f.Labels) != 1 {
+		if total == 0 && frame.Fields[1].Name == "location" || f.Name != "Value" || len(f.Labels) != 1 {
 			t.Errorf("%s: row %s %v adds up to %g, want something and one label", title, f.Name, f.Labels, total)
 		}
 	}
-	// The shares of a column add up to at most 1.
+	if frame.Fields[1].Name == "values" && v.Choices["resolution"].Text == "1s" {
+		checkValues(t, wide)
+	}
+	// Shares of a column add up to at most 1.
 	for i := 0; i < wide.Rows() && frame.Fields[1].Name == "location"; i++ {
 		sum := 0.0
 		for _, f := range wide.Fields[1:] {
@@ -247,7 +251,17 @@ func checkHeatmap(t *testing.T, v *grafanatest.Viewer, title string, frame *data
 	}
 }
 
-// checkWide converts a long frame to series, as the data source does.
+// checkValues: the rows of a ratio are all twentieths from 0 up, in that order.
+func checkValues(t *testing.T, wide *data.Frame) {
+	t.Helper()
+	for i, f := range wide.Fields[1:] {
+		if want := fmt.Sprintf("%2d to %d %%", 5*i, 5*(i+1)); f.Labels["values"] != want || len(wide.Fields) != 21 {
+			t.Errorf("row %d of %d is %q, want %q of 20", i, len(wide.Fields)-1, f.Labels["values"], want)
+		}
+	}
+}
+
+// checkWide makes series of a long frame, as the data source does.
 func checkWide(t *testing.T, title string, frame *data.Frame) *data.Frame {
 	t.Helper()
 	schema := frame.TimeSeriesSchema()

@@ -1,7 +1,13 @@
 package grafana
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
+
 	"github.com/grafana-tools/sdk"
+
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 // jobBoard is for the owner of a job, which is a group: whether its steps congest the fabric, how
@@ -35,9 +41,9 @@ func jobBoard(o *Options) board {
 				defaults: object{"custom": stepMarks(), "color": color("palette-classic"), "unit": "s", "min": 0},
 			},
 			{
-				title: "Codes of ${signal:text}", kind: "heatmap", width: 24, height: 10, points: 200,
-				about:    "How often each code of the signal was seen in a window: two humps are two paths, or work and rest. What a code stands for is in the tables of the configuration.",
-				targets:  []object{sqlTarget(codesSQL, formatSeries)},
+				title: "Cells of $group by ${signal:text}", kind: "heatmap", width: 24, height: 10, points: 200,
+				about:    "Each cell that the group sends or receives in counts at its mean of the window, with its measured observations: two bands are two kinds of cells, or work and rest.",
+				targets:  []object{sqlTarget(valuesSQL(o.signals()), formatSeries)},
 				defaults: object{"custom": object{"hideFrom": hidden(), "scaleDistribution": object{"type": "linear"}}},
 				options:  heatOptions("Viridis", "short", "observations", false),
 			},
@@ -82,43 +88,74 @@ var (
 	stepSQL   = ask("SELECT nullIf(steps, 0) AS steps, period, idle, if(steps IS NULL, NULL, quiet) AS quiet FROM " + groupView("group_rhythm"))
 )
 
-// codesSQL is a heatmap of codes: those of a wide tag in at most 32 rows. Without any, one row says so.
-var codesSQL = ask(`
-SELECT fromUnixTimestamp64Nano(toInt64(({first} + n) * {step}), 'UTC') AS time, label AS codes, if(isNaN(count), NULL, count) AS Value
+// multiples are those of a unit that rows of valuesSQL may be in, ascending: how many of the views' unit each is, and
+// its name.
+var multiples = map[csig.Unit]string{
+	csig.BitPerSecond: "[(1., ' bit/s'), (1e3, ' kbit/s'), (1e6, ' Mbit/s'), (1e9, ' Gbit/s'), (1e12, ' Tbit/s')]",
+	csig.Ratio:        "[(0.01, ' %')]",
+	csig.Nanosecond:   "[(1., ' ns'), (1e3, ' µs'), (1e6, ' ms'), (1e9, ' s')]",
+	csig.Count:        "[(1., '')]",
+}
+
+// multiplesOf is the expression of the multiples of the chosen signal's unit.
+func multiplesOf(signals []csig.Signal) string {
+	ids := map[csig.Unit][]string{}
+	for _, s := range signals {
+		ids[s.Unit()] = append(ids[s.Unit()], strconv.Itoa(int(s)))
+	}
+	var cases strings.Builder
+	for _, unit := range []csig.Unit{csig.BitPerSecond, csig.Ratio, csig.Nanosecond} {
+		if len(ids[unit]) > 0 {
+			fmt.Fprintf(&cases, "${signal:raw} IN (%s), %s, ", strings.Join(ids[unit], ", "), multiples[unit])
+		}
+	}
+	return "multiIf(" + cases.String() + multiples[csig.Count] + ")"
+}
+
+// valuesSQL is a heatmap of the means of a group's cells, in about 20 rows of equal width from 0 up to the greatest
+// mean, or to 100 %. Series are sorted by their labels as texts, so that numbers are padded. Without any cell one row
+// says so.
+func valuesSQL(signals []csig.Signal) string {
+	return ask(`
+SELECT fromUnixTimestamp64Nano(toInt64(({first} + n) * {step}), 'UTC') AS time, label AS values, if(isNaN(count), NULL, count) AS Value
 FROM
 (
-    SELECT arrayJoin(if(empty(all), [(0, 0, 'no data', none)], all)) AS line, line.1 AS encoding, line.2 AS first, line.3 AS label, line.4 AS counts
+    SELECT arrayJoin(if(empty(rows), [(` + silence + `, arrayWithConstant({count}, nan))],
+        arrayMap(r -> (leftPad(edges[r + 1], length(edges[last + 1]), ' ') || ' to ' || edges[r + 2] || axis.2, if(has(rows, r), columns[indexOf(rows, r)], arrayWithConstant({count}, 0.))), range(last + 1)))) AS line,
+        line.1 AS label, line.2 AS counts
     FROM
     (
-        SELECT groupArrayInsertAt(nan, {count})(nan, 0) AS none, groupArray((encoding, first, label, counts)) AS all
+        SELECT groupArray(row) AS rows, groupArray(counts) AS columns, any(scale) AS axis, if(axis.2 = ' %', 19, max(row)) AS last,
+            arrayMap(i -> multiIf(axis.1 < 0.1, toDecimalString(i * axis.1, 2), axis.1 < 1, toDecimalString(i * axis.1, 1), toDecimalString(i * axis.1, 0)), range(last + 2)) AS edges
         FROM
         (
-            SELECT toInt64(encoding) AS encoding, toInt64(intDiv(code, width) * width) AS first,
-                if(layouts > 1, 'layout ' || toString(encoding) || ': ', '') || toString(first) || if(width > 1, ' to ' || toString(first + width - 1), '') AS label,
-                groupArrayInsertAt(0., {count})(toFloat64(observations), toUInt64(slot - {first})) AS counts
+            SELECT row, scale, groupArrayInsertAt(0., {count})(observations, toUInt64(slot - {first})) AS counts
             FROM
             (
-                SELECT encoding, intDiv(c, w) * w AS code, any(w) AS width, any(e) AS layouts, slot, sum(n) AS observations
+                SELECT slot, row, scale, sum(observations) AS observations
                 FROM
                 (
-                    SELECT encoding, code AS c, toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot, n,
-                        toUInt32(intDiv(max(code) OVER (), 32) + 1) AS w, max(encoding) OVER () - min(encoding) OVER () + 1 AS e
+                    SELECT slot, observations, (width, unit) AS scale, multiple.2 AS unit,
+                        arrayLast(m -> m.1 <= greatest(most, multiples[1].1), ` + multiplesOf(signals) + ` AS multiples) AS multiple,
+                        if(unit = ' %', 100, greatest(most / multiple.1, 1)) / 20 AS least, exp10(floor(log10(least))) AS digit,
+                        digit * arrayFirst(m -> m * digit >= least * 0.999, [1, 2, 5, 10]) AS width,
+                        toUInt64(least(floor(mean / multiple.1 / width), if(unit = ' %', 19, 20))) AS row
                     FROM
                     (
-                        SELECT window_start, encoding, code, sum(observations) AS n
-                        FROM code_windows_{suffix}({signal}, {span}, step_ns = {step})
-                        WHERE ` + ofGroup + `
-                        GROUP BY window_start, encoding, code
+                        SELECT toUInt64(intDiv(toUnixTimestamp64Nano(window_start), {step})) AS slot, mean, toFloat64(measured) AS observations, max(mean) OVER () AS most
+                        FROM cell_windows_{suffix}({signal}, {span}, {level}, onset = 1, clear = 1, step_ns = {step})
+                        WHERE measured > 0 AND ` + ofGroup + `
                     )
                 )
-                GROUP BY encoding, code, slot
+                GROUP BY slot, row, scale
             )
-            GROUP BY encoding, first, label
+            GROUP BY row, scale
         )
     )
 )
 ARRAY JOIN counts AS count, arrayEnumerate(counts) AS n
-ORDER BY time, encoding, first`)
+ORDER BY time, label`)
+}
 
 var jobFlowsSQL = ask(flowColumns + `
 WHERE ` + ofGroup + `
