@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +68,7 @@ func TestDashboardQueries(t *testing.T) {
 			}
 			if rows.Text == "1s" {
 				t.Run("drawn", func(t *testing.T) { checkDrawn(t, &v, page) })
+				t.Run("links", func(t *testing.T) { checkCongestedLinks(t, v, page) })
 				t.Run("silent", func(t *testing.T) { checkQuiet(t, v, start.Add(-time.Hour), "no data") })
 				t.Run("healthy", func(t *testing.T) { checkQuiet(t, v, start.Add(3*time.Second), "nothing heavily loaded") })
 			}
@@ -73,8 +76,47 @@ func TestDashboardQueries(t *testing.T) {
 	}
 }
 
-// checkQuiet: in a second without heavily loaded observations, the panels over time have rows
-// that show whether anything was observed.
+// checkCongestedLinks: the first row has as many congested links as the API, whenever the range ends. While
+// nothing was observed for 300 windows the API judges links by the range's sums, and the row knows none.
+func checkCongestedLinks(t *testing.T, v grafanatest.Viewer, page string) {
+	all, err := grafana.Dashboards(grafana.DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(all, func(d grafana.Dashboard) bool { return d.Name == "fabric" })
+	panels := decodeJSON[struct{ Panels []drawn }](t, string(all[at].JSON)).Panels
+	at = slices.IndexFunc(panels, func(p drawn) bool { return strings.HasPrefix(p.Title, "Congestion") })
+	v.Choices = maps.Clone(v.Choices)
+	counts := map[string]bool{}
+	start := v.From.Add(time.Second)
+	for _, signal := range []struct{ id, name string }{{"1", "min_abw_ratio"}, {"2", "max_delay"}} {
+		for _, after := range []time.Duration{time.Second, 2 * time.Second, 3500 * time.Millisecond, 5 * time.Second, 8 * time.Second, 10 * time.Second, 4 * time.Minute, 10 * time.Minute} {
+			v.Choices["signal"] = grafanatest.Choice{Text: signal.name, Value: signal.id}
+			v.To = start.Add(after)
+			frame, err := v.Ask(panels[at].Targets[0].RawSQL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			field, _ := frame.FieldByName("congested links")
+			shown := field.At(0).(string)
+			counts[shown] = true
+			want := "not known"
+			if after < 5*time.Minute {
+				text := got(t, fmt.Sprintf("%sapi/v1/links?signal=%s&from=%s&to=%s&state=congested", page, signal.name, v.From.Format(time.RFC3339Nano), v.To.Format(time.RFC3339Nano)))
+				want = strconv.Itoa(decodeJSON[struct{ Total int }](t, text).Total)
+			}
+			if shown != want {
+				t.Errorf("%s, %s after the start: %s congested links, the API has %s", signal.name, after, shown, want)
+			}
+		}
+	}
+	if len(counts) < 4 {
+		t.Errorf("the numbers of congested links are %v: too few differ", counts)
+	}
+}
+
+// checkQuiet: in a second without a heavily loaded observation the panels over time have rows for
+// Grafana to draw, which say whether anything was seen.
 func checkQuiet(t *testing.T, v grafanatest.Viewer, from time.Time, says string) {
 	v.From, v.To = from, from.Add(time.Second)
 	all, err := grafana.Dashboards(grafana.DefaultOptions())

@@ -197,17 +197,44 @@ FROM
 WHERE if({where} = '', state IN ('congested', 'brief'), mode = {where} OR second = {where})
 ORDER BY weight DESC, src, dst LIMIT 200`)
 
+// linksSQL is how many links are congested at the end of the range, as the API's links are: by the last 300
+// windows before it. A mark judges a location in a window: 1 an onset, -1 below the clear share, 0 neither. A location
+// that no tag of a window names is below the clear share there, since tags name the tightest hop.
+const linksSQL = `SELECT if(count() = 0, 'not known', toString(countIf(sustained AND location != 0)))
+FROM
+(
+    SELECT location, any(onset) > 0 AND countIf(place > onset AND mark >= 0) = any(last - onset) AS sustained
+    FROM
+    (
+        SELECT location, place, mark, max(place) OVER () AS last, maxIf(place, mark = 1) OVER (PARTITION BY location) AS onset
+        FROM
+        (
+            SELECT location, dense_rank() OVER (ORDER BY window_start) AS place,
+                multiIf(samples >= 10 AND toFloat64(heavy) / toFloat64(observations) >= ${onset:raw}, 1,
+                    heavy = 0 AND unjudged = 0 OR samples >= 10 AND (toFloat64(heavy) + toFloat64(unjudged)) / toFloat64(observations) < ${clear:raw}, -1, 0) AS mark
+            FROM location_windows_{rows}({signal}, from = $__toTime_ms - ` + recent + `, to = $__toTime_ms, resolution_ns = ${resolution:raw}, level = 0, step_ns = ` + rowLength + `)
+        )
+    )
+    GROUP BY location
+)`
+
+// recent is how long the windows last that decide states, each of which lasts rowLength.
+const (
+	rowLength = "if('{rows}' = '1m', 60, 1) * 1000000000"
+	recent    = "toIntervalSecond(300 * if('{rows}' = '1m', 60, 1))"
+)
+
 // verdictSQL is the first row of numbers: one row, whatever the range holds. A cell was congested if
-// any of its judged windows was. Links are the locations that congested cells name.
+// any of its judged windows was.
 var verdictSQL = ask(`
 SELECT if(known = 0, 'no data', toString(congested) || ' of ' || toString(known)) AS "congested now",
     if(known = 0, 'no data', toString(ever) || ' of ' || toString(known)) AS "congested in the range",
-    if(known = 0, 'no data', toString(links)) AS "links they name",
+    if(known = 0, 'no data', (` + linksSQL + `)) AS "congested links",
     if(known = 0, 'no data', if(worst = '', 'none', worst)) AS "worst location", began AS "since"
 FROM
 (
     SELECT count() AS known, countIf(state = 'congested') AS congested, countIf(congested_windows > 0 OR state = 'congested') AS ever,
-        uniqExactIf(mode, chokes AND mode != '') AS links, any(top) AS worst,
+        any(top) AS worst,
         if(countIf(sustained AND top = mode) = 0, NULL, toUnixTimestamp64Milli(minIf(since, sustained AND top = mode))) AS began
     FROM
     (
