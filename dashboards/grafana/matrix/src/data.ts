@@ -2,13 +2,14 @@
 // React nor the panel.
 
 import type { DataFrame, Field } from "@grafana/data";
+import { Axes, folds, type Item } from "../../../page/static/axes.js";
 import { parse, type RGB } from "../../../page/static/color.js";
-import { STATES, type Cells, type Item } from "../../../page/static/matrix.js";
+import { STATES, type At, type Cells } from "../../../page/static/matrix.js";
 import { Palette } from "../../../page/static/palette.js";
 import { domain, severity, type Domain } from "../../../page/static/scale.js";
 
-/** Groups of one axis, at most: a browser draws more, but nobody reads them. */
-export const MOST = 512;
+/** Groups of one axis, at most: all their pairs are in memory. */
+export const MOST = 1024;
 
 /** One cell of a query's answer. Numbers that are not known are NaN. */
 export interface Cell {
@@ -51,20 +52,31 @@ export interface Place {
   color?: string;
 }
 
-/** What a panel draws: cells row by row, and what is behind each of them. */
+/** What a panel draws: cells row by row, and what is known of each of them. */
 export interface Drawing {
   rows: Item[];
   columns: Item[];
   cells: Cells;
-  /** by the index of cells; undefined where nothing was observed */
-  behind: Array<Cell | undefined>;
   places: Place[];
   scale: Domain;
-  /** cells that are congested or were heavy, of how many with data */
+  /** cells that are congested, of how many with data */
   congested: number;
   known: number;
   /** groups beyond MOST, which are left out */
   left: number;
+  /** whether groups are in several pods */
+  pods: boolean;
+  /** what is known at a place */
+  under(at: At): Under;
+}
+
+/** What is known at a place of the matrix. Folded cells have a state and a mode of their own. */
+export interface Under {
+  /** cells with data, of how many: one, unless the place is a folded one */
+  cells: Cell[];
+  of: number;
+  state: string;
+  mode: string;
 }
 
 /** What the viewer chose to see. Both matrices of a dashboard follow. */
@@ -120,45 +132,6 @@ export function axis(cells: Cell[], groups: Group[]): Group[] {
   return [...known, ...[...seen].filter((name) => !names.has(name)).map((name) => ({ name, parent: "", level: "" }))];
 }
 
-/**
- * fold adds cells up by the parents of their groups. The mean is exact; the mode is the location that
- * most heavy observations name among the first two of each cell.
- */
-export function fold(cells: Cell[], groups: Group[]): { cells: Cell[]; groups: Group[] } {
-  const parents = new Map(groups.map((g) => [g.name, g.parent || g.name]));
-  const of = (name: string) => parents.get(name) ?? name;
-  const sums = new Map<string, { cell: Cell; votes: Map<string, number>; sum: number; heavy: number; trimmed: number }>();
-  for (const c of cells) {
-    const [src, dst] = [of(c.src), of(c.dst)];
-    const key = JSON.stringify([src, dst]);
-    let s = sums.get(key);
-    if (!s) {
-      const cell = { ...c, src, dst, state: "no_data", since: NaN, observations: 0, measured: 0, others: 0 };
-      sums.set(key, (s = { cell, votes: new Map(), sum: 0, heavy: 0, trimmed: 0 }));
-    }
-    s.cell.observations += c.observations;
-    s.cell.state = worse(s.cell.state, c.state);
-    if (c.since < s.cell.since || Number.isNaN(s.cell.since)) s.cell.since = c.since;
-    if (c.measured > 0) [s.cell.measured, s.sum] = [s.cell.measured + c.measured, s.sum + c.mean * c.measured];
-    s.heavy += c.heavy * c.observations || 0;
-    s.trimmed += c.trimmed * c.observations || 0;
-    if (c.mode) s.votes.set(c.mode, (s.votes.get(c.mode) ?? 0) + c.named);
-    if (c.second) s.votes.set(c.second, (s.votes.get(c.second) ?? 0) + c.secondNamed);
-  }
-  const out = [...sums.values()].map(({ cell, votes, sum, heavy, trimmed }) => {
-    const [first, second] = [...votes].sort((a, b) => b[1] - a[1]);
-    return {
-      ...cell, mean: cell.measured > 0 ? sum / cell.measured : NaN, heavy: heavy / cell.observations, trimmed: trimmed / cell.observations,
-      mode: first?.[0] ?? "", named: first?.[1] ?? 0, second: second?.[0] ?? "", secondNamed: second?.[1] ?? 0,
-    };
-  });
-  const names = [...new Set(groups.map((g) => g.parent || g.name))];
-  return { cells: out, groups: names.map((name) => ({ name, parent: "", level: "parent" })) };
-}
-
-const WORSE = ["no_data", "too_few", "not_judged", "clear", "brief", "congested"];
-const worse = (a: string, b: string) => (WORSE.indexOf(a) > WORSE.indexOf(b) ? a : b);
-
 /** rank are the locations that cells name, the most named first. kept are the colours of earlier calls. */
 export function rank(cells: Cell[], colors: Record<string, string>, kept: Map<string, RGB>): Place[] {
   const votes = new Map<string, number>();
@@ -184,53 +157,45 @@ export function draw(
   const places = rank(all, about.colors, about.kept);
   // Congested cells keep their places at all levels, and the scale is that of the whole matrix.
   const scale = domain(UNITS[about.unit] ?? "", [all.filter((c) => c.state !== "too_few").map((c) => c.mean)], 0);
-  let cells = all;
-  let members = axis(all, groups);
+  const known = axis(all, groups);
+  const members = known.slice(0, MOST);
+  const { cells, behind } = lay(all, members, places, scale, about.direction);
   const { inside } = selection;
-  let [sources, destinations] = [members, members];
-  if (selection.folded && !inside) {
-    ({ cells, groups: members } = fold(all, members));
-    [sources, destinations] = [members, members];
-  } else if (inside) {
-    sources = members.filter((g) => (g.parent || g.name) === inside.src);
-    destinations = members.filter((g) => (g.parent || g.name) === inside.dst);
-  }
-  if (selection.congested) {
-    const hot = cells.filter(stands);
-    sources = sources.filter((g) => hot.some((c) => c.src === g.name));
-    destinations = destinations.filter((g) => hot.some((c) => c.dst === g.name));
-  }
-  const left = Math.max(sources.length - MOST, 0) + Math.max(destinations.length - MOST, 0);
-  const [rows, columns] = [items(sources), items(destinations)];
-  return { rows, columns, places, scale, left, ...fill(cells, rows, columns, places, scale, about.direction) };
+  const indexes = (parent: string) => [...members.keys()].filter((i) => (members[i].parent || members[i].name) === parent);
+  const focus = inside && { rows: indexes(inside.src), columns: indexes(inside.dst) };
+  const pods = folds(members);
+  const axes = new Axes(members, cells, { congested: selection.congested, worst: false, fold: selection.folded && !inside && pods, focus });
+  const drawn = axes.project(cells);
+  const having = (state: string) => drawn.state.reduce((n, s) => n + (STATES[s] === state ? 1 : 0), 0);
+  const under = (at: At): Under => {
+    const { rows, columns } = axes.groups(at);
+    const here = at.row * axes.columns.length + at.column;
+    const list = rows.flatMap((src) => columns.map((dst) => behind[src * members.length + dst])).filter((c) => c !== undefined);
+    return { cells: list, of: rows.length * columns.length, state: STATES[drawn.state[here]], mode: places[drawn.location[here]]?.id ?? "" };
+  };
+  return {
+    rows: axes.rows, columns: axes.columns, cells: drawn, places, scale, pods, under, left: known.length - members.length,
+    congested: having("congested"), known: drawn.state.length - having("no_data"),
+  };
 }
 
 /** stands out: the cell is or was congested, or something in it was heavy. */
 const stands = (c: Cell) => c.state === "congested" || c.state === "brief";
 
-/** items are an axis, with bands where the groups are in several others. */
-function items(groups: Group[]): Item[] {
-  const several = new Set(groups.map((g) => g.parent)).size > 1;
-  return groups.slice(0, MOST).map((g) => (several && g.parent ? { name: g.name, band: g.parent } : { name: g.name }));
-}
-
-function fill(cells: Cell[], rows: Item[], columns: Item[], places: Place[], scale: Domain, direction: "min" | "max") {
-  const size = rows.length * columns.length;
+/** lay gives each cell its place among those of all pairs of groups. */
+function lay(cells: Cell[], groups: Group[], places: Place[], scale: Domain, direction: "min" | "max") {
+  const size = groups.length ** 2;
   const out: Cells = {
     state: new Uint8Array(size), severity: new Float32Array(size).fill(NaN), share: new Float32Array(size),
     location: new Int32Array(size).fill(-1), trimmed: new Uint8Array(size),
   };
   const behind: Array<Cell | undefined> = new Array(size).fill(undefined);
-  const row = new Map(rows.map((r, i) => [r.name, i]));
-  const column = new Map(columns.map((c, i) => [c.name, i]));
+  const index = new Map(groups.map((g, i) => [g.name, i]));
   const place = new Map(places.map((p, i) => [p.id, i]));
-  let [congested, known] = [0, 0];
   for (const c of cells) {
-    const [r, k] = [row.get(c.src), column.get(c.dst)];
-    if (r === undefined || k === undefined) continue;
-    const at = r * columns.length + k;
-    known++;
-    if (c.state === "congested") congested++;
+    const [src, dst] = [index.get(c.src), index.get(c.dst)];
+    if (src === undefined || dst === undefined) continue;
+    const at = src * groups.length + dst;
     behind[at] = c;
     out.state[at] = Math.max(STATES.indexOf(c.state), 0);
     out.severity[at] = Number.isNaN(c.mean) ? NaN : severity(c.mean, scale, direction);
@@ -239,5 +204,5 @@ function fill(cells: Cell[], rows: Item[], columns: Item[], places: Place[], sca
     out.location[at] = c.mode ? place.get(c.mode) ?? -1 : -1;
     out.trimmed[at] = c.trimmed > 0 ? 1 : 0;
   }
-  return { cells: out, behind, congested, known };
+  return { cells: out, behind };
 }

@@ -28,10 +28,9 @@ export function MatrixPanel({ data, width, height, options }: PanelProps<Options
   );
   // An empty answer of the data source is a frame without fields.
   if (!all?.length) return <Message>no data in this range: silence, not health</Message>;
-  const levels = groups.some((g) => g.parent);
   return (
     <div style={{ width, height, overflow: "hidden" }}>
-      <Controls drawing={drawing} levels={levels} />
+      <Controls drawing={drawing} />
       {drawing.rows.length && drawing.columns.length ? (
         <Canvas drawing={drawing} kind={options.kind} width={width} height={height - BAR - LEGEND} format={formatOf(mean)} />
       ) : (
@@ -48,12 +47,12 @@ function Message({ children }: { children: React.ReactNode }) {
   return <div style={{ display: "grid", placeItems: "center", height: "100%" }}>{children}</div>;
 }
 
-function Controls({ drawing, levels }: { drawing: Drawing; levels: boolean }) {
+function Controls({ drawing }: { drawing: Drawing }) {
   const { congested, folded, inside } = useSyncExternalStore(view.subscribe, view.get);
   return (
     <div style={{ height: BAR, display: "flex", gap: 16, alignItems: "center", whiteSpace: "nowrap" }}>
       <Checkbox label="only congested" value={congested} onChange={(e) => view.set({ congested: e.currentTarget.checked })} />
-      {levels && <Checkbox label="by pod" value={folded} onChange={(e) => view.set({ folded: e.currentTarget.checked, inside: null })} />}
+      {drawing.pods && <Checkbox label="by pod" value={folded} onChange={(e) => view.set({ folded: e.currentTarget.checked, inside: null })} />}
       {inside && <Button size="sm" variant="secondary" icon="arrow-left" onClick={() => view.set({ inside: null })}>{inside.src} to {inside.dst}</Button>}
       <span style={{ marginLeft: "auto" }}>{drawing.congested} of {drawing.known} cells congested{drawing.left > 0 && `, ${drawing.left} groups left out`}</span>
     </div>
@@ -117,14 +116,13 @@ function Canvas({ drawing, kind, width, height, format }: { drawing: Drawing; ki
     if (folded && !inside) view.set({ inside: { src, dst } });
     else locationService.partial({ "var-src": src, "var-dst": dst, "var-location": "" });
   };
-  const cell = at ? drawing.behind[at.row * drawing.columns.length + at.column] : undefined;
   return (
     <div style={{ height }}>
       <canvas ref={canvas} onMouseMove={move} onMouseLeave={leave} onClick={click} style={{ cursor: "crosshair" }} />
       {mouse && pointer && at && (
         <Portal>
           <VizTooltipContainer position={mouse} offset={{ x: 12, y: 12 }}>
-            {lines(pointer, cell, format).map((line, i) => <div key={i} style={i === 0 ? { fontWeight: 600 } : undefined}>{line}</div>)}
+            {lines(pointer, drawing.under(at), format).map((line, i) => <div key={i} style={i === 0 ? { fontWeight: 600 } : undefined}>{line}</div>)}
           </VizTooltipContainer>
         </Portal>
       )}

@@ -1,6 +1,6 @@
 // What the tooltip says of a cell. Pure.
 
-import type { Cell } from "./data";
+import type { Under } from "./data";
 import type { Pointer } from "./shared";
 
 /** Format writes a mean in its unit. */
@@ -9,12 +9,17 @@ export type Format = (value: number) => string;
 const percent = (share: number) => `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 
 /** lines say who sends to whom, then what is known of it. */
-export function lines(pointer: Pointer, cell: Cell | undefined, format: Format): string[] {
+export function lines(pointer: Pointer, under: Under, format: Format): string[] {
   const head = `${pointer.src} to ${pointer.dst}`;
-  if (!cell) return [head, "no data: silence, not health"];
-  const out = [head, cell.state.replace("_", " ") + (cell.since > 0 ? ` since ${new Date(cell.since).toLocaleTimeString()}` : "")];
+  if (!under.cells.length) return [head, "no data: silence, not health"];
+  return [head, ...(under.of > 1 ? several(under) : one(under, format))];
+}
+
+/** one says what is known of a single cell. */
+function one({ cells: [cell] }: Under, format: Format): string[] {
+  const out = [named(cell.state) + (cell.since > 0 ? ` since ${new Date(cell.since).toLocaleTimeString()}` : "")];
   if (!Number.isNaN(cell.mean)) out.push(`mean ${format(cell.mean)}`);
-  out.push(`${percent(cell.heavy)} of ${cell.observations.toLocaleString("en")} observations heavily loaded`);
+  out.push(loaded(cell.heavy, cell.observations));
   const located = cell.heavy * cell.observations;
   if (cell.mode) {
     const others = cell.others > 0 ? ` or ${cell.others} other${cell.others > 1 ? "s" : ""}` : "";
@@ -24,3 +29,15 @@ export function lines(pointer: Pointer, cell: Cell | undefined, format: Format):
   if (cell.trimmed > 0) out.push(`${percent(cell.trimmed)} trimmed`);
   return out;
 }
+
+/** several says what is known of a folded cell, as the page does. */
+function several({ cells, of, state, mode }: Under): string[] {
+  const observations = cells.reduce((sum, c) => sum + c.observations, 0);
+  const heavy = cells.reduce((sum, c) => sum + (c.heavy * c.observations || 0), 0);
+  const out = [`${named(state)}: the gravest of ${of} cells`, loaded(heavy / observations, observations)];
+  if (mode) out.push(`${mode}, named by most`);
+  return [...out, "click for its cells"];
+}
+
+const named = (state: string) => state.replace("_", " ");
+const loaded = (share: number, of: number) => `${percent(share)} of ${of.toLocaleString("en")} observations heavily loaded`;
