@@ -251,7 +251,7 @@ func (b *builder) matrix(list []aggregate.CellStats, shown []Cell) (m Matrix) {
 		groups = append(groups, g)
 	}
 	slices.SortFunc(groups, func(x, y aggregate.GroupID) int {
-		return cmp.Or(cmp.Compare(heavy[y], heavy[x]), cmp.Compare(x, y))
+		return cmp.Or(cmp.Compare(heavy[y], heavy[x]), natural(b.names.GroupName(x), b.names.GroupName(y)), cmp.Compare(x, y))
 	})
 	m.LeftOut = max(len(groups)-maxGroups, 0)
 	groups = groups[:len(groups)-m.LeftOut]
