@@ -132,6 +132,33 @@ func TestVerdict(t *testing.T) {
 	v.Wait("App.view.focus === null && App.axes.rows.length === 16")
 }
 
+// TestBandNames: pods that are narrower than their names are named as far as there is room, and never
+// over each other.
+func TestBandNames(t *testing.T) {
+	v := pagetest.Visit(t, serve(t, podded(192, 2)), "dark")
+	v.Import("App", "app.js")
+	type band struct {
+		Name                 string
+		Begin, Length, Width float64
+	}
+	bands := pagetest.Evaluate[[]band](v, "(() => { const m = App.matrices[0]; return m.places(m.context, m.columns, m.left, m.width); })()")
+	named, free := 0, 0.0
+	for _, b := range bands {
+		if b.Name == "" {
+			continue
+		}
+		named++
+		from := b.Begin + (b.Length-b.Width)/2
+		if from < free {
+			t.Errorf("%s begins at %g, and the name before it ends at %g", b.Name, from, free)
+		}
+		free = from + b.Width
+	}
+	if len(bands) != 16 || named < 6 || named == 16 {
+		t.Errorf("%d of %d bands are named, want as many as there is room for: %+v", named, len(bands), bands)
+	}
+}
+
 // TestPhone: on a telephone a tap on a cell brings its story into view.
 func TestPhone(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 6)), "light")

@@ -369,7 +369,8 @@ export class Matrix {
   }
 
   /**
-   * bands writes which group the items beside each other are in.
+   * bands writes which group the items beside each other are in: of groups that are narrower than
+   * their names every second, third or later one.
    * @param {CanvasRenderingContext2D} g
    * @param {Theme} theme
    */
@@ -378,21 +379,38 @@ export class Matrix {
     g.fillStyle = theme.strong;
     g.textAlign = "center";
     g.textBaseline = "middle";
-    for (const { from, to, band } of runs(this.columns)) {
-      const [begin, length] = [this.left + from * this.width, (to - from) * this.width - 4 * scale];
-      g.fillRect(begin + 2 * scale, 30 * scale, length, scale);
-      if (length > 20 * scale) g.fillText(band, begin + length / 2, 23 * scale, length);
+    for (const { begin, length, name, width } of this.places(g, this.columns, this.left, this.width)) {
+      g.fillRect(begin, 30 * scale, length, scale);
+      if (name) g.fillText(name, begin + length / 2, 23 * scale, width);
     }
-    for (const { from, to, band } of runs(this.rows)) {
-      const [begin, length] = [this.top + from * this.height, (to - from) * this.height - 4 * scale];
-      g.fillRect(30 * scale, begin + 2 * scale, scale, length);
-      if (length < 20 * scale) continue;
+    for (const { begin, length, name, width } of this.places(g, this.rows, this.top, this.height)) {
+      g.fillRect(30 * scale, begin, scale, length);
+      if (!name) continue;
       g.save();
       g.translate(23 * scale, begin + length / 2);
       g.rotate(-Math.PI / 2);
-      g.fillText(band, 0, 0, length);
+      g.fillText(name, 0, 0, width);
       g.restore();
     }
+  }
+
+  /**
+   * places are where the bands of an axis are, in device pixels, with the names that there is room for.
+   * @param {CanvasRenderingContext2D} g
+   * @param {Item[]} items
+   * @param {number} start of the axis
+   * @param {number} size  of an item
+   */
+  places(g, items, start, size) {
+    let free = start - LINE * this.scale;
+    return runs(items).map(({ from, to, band }) => {
+      const [begin, length] = [start + from * size + 2 * this.scale, (to - from) * size - 4 * this.scale];
+      const width = Math.min(g.measureText(band).width, length < SHORT * this.scale ? LABEL * this.scale : length);
+      const middle = begin + length / 2;
+      const fits = middle - width / 2 >= free;
+      if (fits) free = middle + (width + LINE * this.scale) / 2;
+      return { begin, length, name: fits ? band : "", width };
+    });
   }
 
   /**
