@@ -25,11 +25,11 @@ type storePanel struct {
 	shown grafanatest.Drawn
 }
 
-// writtenBoards returns the dashboards written with the fabric file.
-func writtenBoards(t *testing.T) map[string]json.RawMessage {
+// writtenBoards are the dashboards of people who name the fabric file, and further flags.
+func writtenBoards(t *testing.T, flags ...string) map[string]json.RawMessage {
 	t.Helper()
 	dir := t.TempDir()
-	mustRun(t, os.Environ(), "dashboards", "write", "--tables", "--out", dir, "--fabric", emit(t, "--set", "duration=1ms").fabric())
+	mustRun(t, os.Environ(), append([]string{"dashboards", "write", "--out", dir, "--fabric", emit(t, "--set", "duration=1ms").fabric()}, flags...)...)
 	boards := map[string]json.RawMessage{}
 	for _, name := range []string{"fabric", "cells", "job", "pipeline"} {
 		text, err := os.ReadFile(filepath.Join(dir, "dashboards", name+".json"))
@@ -46,8 +46,8 @@ func askStore(t *testing.T, v *grafanatest.Viewer, board json.RawMessage) (panel
 	t.Helper()
 	for _, panel := range decodeJSON[struct{ Panels []json.RawMessage }](t, string(board)).Panels {
 		p, a := decodeJSON[storePanel](t, string(panel)), grafanatest.Asked{Panel: panel}
-		if len(p.Targets) > 0 {
-			a.Frames = data.Frames{answerOf(t, v, &p)}
+		for i := range p.Targets {
+			a.Frames = append(a.Frames, answerOf(t, v, &p, i))
 		}
 		panels, asked = append(panels, p), append(asked, a)
 	}
@@ -59,7 +59,7 @@ func askStore(t *testing.T, v *grafanatest.Viewer, board json.RawMessage) (panel
 func drawPanels(t *testing.T, v *grafanatest.Viewer) (panels []storePanel) {
 	t.Helper()
 	var asked []grafanatest.Asked
-	boards := writtenBoards(t)
+	boards := writtenBoards(t, "--tables")
 	for _, name := range []string{"fabric", "cells", "job"} {
 		of, a := askStore(t, v, boards[name])
 		for i := range of {
@@ -74,18 +74,18 @@ func drawPanels(t *testing.T, v *grafanatest.Viewer) (panels []storePanel) {
 	return panels
 }
 
-// answerOf returns the frame that reaches Grafana's page: the data source converts long frames
-// to series if a query asks for it.
-func answerOf(t *testing.T, v *grafanatest.Viewer, p *storePanel) *data.Frame {
+// answerOf is the frame that comes to Grafana's page: the data source makes series of long
+// frames where a query asks for them.
+func answerOf(t *testing.T, v *grafanatest.Viewer, p *storePanel, target int) *data.Frame {
 	t.Helper()
-	frame, err := v.Ask(p.Targets[0].RawSQL)
+	frame, err := v.Ask(p.Targets[target].RawSQL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Targets[0].Format == 0.0 {
+	if p.Targets[target].Format == 0.0 {
 		frame = checkWide(t, p.Title, frame)
 	}
-	frame.RefID = "A"
+	frame.RefID = string(rune('A' + target))
 	return frame
 }
 

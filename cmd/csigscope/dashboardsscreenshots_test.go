@@ -29,8 +29,8 @@ func TestDashboardScreenshots(t *testing.T) {
 	address := freeAddress(t)
 	serveBinary(t, env, "query", "serve", store, "--listen", "127.0.0.1:0", "--clickhouse-listen", address)
 	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
-	v := grafanatest.Viewer{
-		URL: "http://" + address + "/?database=csigscope", From: start, To: start.Add(40 * time.Second), Interval: time.Second,
+	v := grafanatest.Viewer{ // the range ends in a step of the job
+		URL: "http://" + address + "/?database=csigscope", From: start, To: start.Add(38 * time.Second), Interval: time.Second,
 		Choices: map[string]grafanatest.Choice{
 			"signal": {Text: "available bandwidth of capacity", Value: "1"}, "level": {Text: "port", Value: "0"}, "resolution": {Text: "1s", Value: "1000000000"},
 			"datasource": {Text: "csigscope", Value: "csigscope-clickhouse"}, "src": {Value: "rack5"}, "dst": {Value: "rack6"}, "group": {Value: "rack5"}, "rows": {Text: "1s", Value: "1s"}, "location": {}, "onset": {Value: "0.05"}, "clear": {Value: "0.02"},

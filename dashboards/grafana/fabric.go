@@ -104,7 +104,7 @@ func knownPanel() panel {
 	return panel{
 		title: "Known", kind: "stat", width: 10, height: 4,
 		about:   "Coverage is the share of the range with observations, less what is known to be missing. A tap of the last day is silent when it took in no packet in the range. Click on the newest minute to see the newest rows of the store.",
-		targets: []object{sqlTarget(knownSQL, formatTable)}, defaults: statDefaults(), options: statOptions("/^(coverage|silent taps|newest minute)$/"),
+		targets: []object{sqlTarget(knownSQL, formatTable)}, defaults: statDefaults(), options: sized(statOptions("/^(coverage|silent taps|newest minute)$/")),
 		overrides: []object{
 			override("coverage", object{"unit": "percentunit", "decimals": 1, "noValue": "no data", "thresholds": object{"mode": "absolute", "steps": []object{
 				{"color": "red", "value": nil}, {"color": "orange", "value": 0.5}, {"color": "green", "value": 0.95},

@@ -1,7 +1,8 @@
 "use strict";
-// Bundles the harness into the folder that is named.
+// Bundles the harness into the folder that is named, and lays the panel plugin beside it, as it ships.
 
 const { build } = require("esbuild");
+const { copyFileSync } = require("node:fs");
 const { join } = require("node:path");
 
 /** What tests have beside this folder shares the harness's copy of Grafana's packages. */
@@ -21,5 +22,6 @@ build({
   define: { "process.env.NODE_ENV": '"production"', global: "window" },
   external: ["monaco-editor", "monaco-editor/*"], // is loaded by an editor that no picture has
   plugins: [shared],
-  logLevel: "error",
-}).catch(() => { process.exitCode = 1; });
+  logLevel: "silent",
+}).then(() => copyFileSync(join(__dirname, "../../matrix/dist/module.js"), join(process.argv[2], "matrix.js")))
+  .catch((error) => { console.error(error); process.exitCode = 1; });

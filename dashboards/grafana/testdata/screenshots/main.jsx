@@ -7,10 +7,11 @@ import { GlobalStyles, PanelChrome } from "@grafana/ui";
 import { start, apply } from "../panels/apply.cjs";
 import { interpolator } from "../panels/interpolate.cjs";
 import { Heatmap } from "./heatmap.jsx";
+import { load } from "./matrix.jsx";
 import { Series, Stats, Table } from "./panels.jsx";
 import { Timeline } from "./timeline.jsx";
 
-// In pixels. A matrix of 16 groups has room for all of its columns.
+// In pixels.
 const width = 1800;
 const cell = 30;
 const gap = 8;
@@ -56,6 +57,7 @@ function Header({ title, choices, theme }) {
 
 async function main() {
   start();
+  kinds["csigscope-matrix-panel"] = await load();
   const { board, asked, variables, range, from, to } = await (await fetch("data.json")).json();
   const theme = createTheme({ colors: { mode: "dark" } });
   const timeRange = { from: dateTime(from), to: dateTime(to), raw: { from: dateTime(from), to: dateTime(to) } };
@@ -67,6 +69,7 @@ async function main() {
     panels.push({ panel, frames: data, title: replace(panel.title, undefined, "text") });
   }
   const choices = board.templating.list
+    .filter((v) => v.hide !== 2)
     .map((v) => [v.label, variables.find(({ name }) => name === v.name)?.text])
     .filter(([, text]) => text);
   const bottom = Math.max(...panels.map(({ panel: { gridPos } }) => gridPos.y + gridPos.h));

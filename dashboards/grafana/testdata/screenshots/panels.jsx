@@ -18,12 +18,12 @@ export function Series({ panel, frames, width, height, timeRange }) {
 }
 
 export function Stats({ panel, frames, width, height, theme, replace }) {
-  const { colorMode, graphMode, justifyMode, textMode, wideLayout, reduceOptions } = panel.options;
+  const { colorMode, graphMode, justifyMode, textMode, wideLayout, reduceOptions, text } = panel.options;
   const values = getFieldDisplayValues({ data: frames, theme, reduceOptions, replaceVariables: replace, fieldConfig: panel.fieldConfig, timeZone: "utc" });
   return (
     <div style={{ display: "flex", gap: 8 }}>
       {values.map(({ display }, i) => (
-        <BigValue key={i} value={display} width={width / values.length - 8} height={height} {...{ theme, colorMode, graphMode, justifyMode, textMode, wideLayout }} />
+        <BigValue key={i} value={display} width={width / values.length - 8} height={height} {...{ theme, colorMode, graphMode, justifyMode, textMode, wideLayout, text }} />
       ))}
     </div>
   );

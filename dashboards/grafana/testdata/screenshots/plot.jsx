@@ -5,6 +5,13 @@ import { UPlotChart, UPlotConfigBuilder } from "@grafana/ui";
 import { AxisPlacement, ScaleDirection, ScaleOrientation } from "@grafana/schema";
 import { useMemo } from "react";
 
+/** The width that labels need at an axis, by the font that there is: Grafana's own is not. */
+function widest(labels, theme) {
+  const context = document.createElement("canvas").getContext("2d");
+  context.font = `12px ${theme.typography.fontFamily}`;
+  return Math.ceil(Math.max(...labels.map((label) => context.measureText(label).width))) + 12;
+}
+
 /**
  * Rows draws rows of these labels, the first at the top unless upward, over the range of
  * time. draw is given uPlot, and paints into its canvas.
@@ -16,7 +23,7 @@ export function Rows({ labels, upward, draw, width, height, theme, timeRange }) 
     builder.addScale({ scaleKey: "y", orientation: ScaleOrientation.Vertical, direction: upward ? ScaleDirection.Up : ScaleDirection.Down, range: [0, labels.length] });
     builder.addAxis({ scaleKey: "x", isTime: true, placement: AxisPlacement.Bottom, timeZone: "utc", theme, grid: { show: false } });
     builder.addAxis({
-      scaleKey: "y", placement: AxisPlacement.Left, theme, grid: { show: false }, ticks: { show: false },
+      scaleKey: "y", placement: AxisPlacement.Left, theme, grid: { show: false }, ticks: { show: false }, size: widest(labels, theme),
       splits: () => labels.map((_, i) => i + 0.5), values: (_, splits) => splits.map((at) => labels[Math.floor(at)]),
     });
     builder.addSeries({ scaleKey: "y", theme, pathBuilder: () => null, show: true });
