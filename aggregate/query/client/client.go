@@ -1,6 +1,20 @@
 // Package client is a client of a csigscope query API: for cells, paths and locations, and for
 // changes as they happen.
 //
+// Parameters of a question are those of its URL, as /openapi.json lists them; answers are messages
+// of package wire:
+//
+//	c, err := client.New("http://127.0.0.1:9465", nil)
+//	...
+//	answer, err := c.Cells(ctx, url.Values{"signal": {"min_abw"}, "src": {"rack1", "rack2"}})
+//	...
+//	for _, cell := range answer.GetCells() {
+//		fmt.Println(cell.GetSrc(), cell.GetDst(), cell.GetState(), cell.GetMean().GetBps())
+//	}
+//
+// Watch and Changes reopen a broken stream and resume it. Programs that need only messages use
+// wire.NewQueryServiceClient instead, as the command in the folder example does.
+//
 // It knows the API's address and its messages. It must never know the use of answers.
 package client
 
@@ -58,7 +72,9 @@ func (e *Error) Error() string {
 	return e.GetDetail()
 }
 
-// New makes a client of the server at a URL such as http://127.0.0.1:9465. h may be nil.
+// New makes a client of the server at a URL such as http://127.0.0.1:9465. h may be nil; one for a
+// server that requires a credential presents a client certificate, or its Transport sets the
+// header Authorization: Bearer TOKEN.
 func New(server string, h *http.Client) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" {
@@ -331,7 +347,7 @@ type Exported struct {
 var errCutOff = errors.New("the table broke off: ask again, or for less")
 
 // Export writes a table to w as it arrives. Parameters are those of /api/v1/export and below;
-// format is csv, parquet or arrow. After an error the bytes in w are useless.
+// format is csv, ndjson, parquet or arrow. After an error the bytes in w are useless.
 func (c *Client) Export(ctx context.Context, table string, parameters url.Values, w io.Writer) (*Exported, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/api/v1/"+table+"?"+parameters.Encode(), nil)
 	if err != nil {
