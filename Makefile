@@ -22,14 +22,14 @@ DEMO_DIR ?= demo-data
 .PHONY: help build engine demo test test-all nightly torture bench bench-conform bench-tap bench-watch bench-peers bench-compare load accuracy check-clients digests generate lint fmt fuzz deps clean bench-page screenshots soak static dist
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/csigscope
 	@[ -e $(BIN) ] || echo "compiling csigscope and what it is made of: the first time takes 100 s of CPU time, so a minute on 2 cores, later ones seconds"
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/csigscope
 
 # Stripped, since packages are for use. Every time in them is the commit's.
-dist: engine $(PACKERS) ## leave a tarball and a Debian package in dist, with checksums and a list of their parts
+dist: engine $(PACKERS) ## make a tarball and a Debian package in dist, with checksums and a list of their parts
 	@mkdir -p .cache/dist
 	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o .cache/dist/csigscope ./cmd/csigscope
 	.ci/dist dist .cache/dist/csigscope aggregate/store/chdb/node_modules/@chdb/lib-*/libchdb.* \
@@ -55,10 +55,10 @@ $(CLIENTS): %/node_modules/.installed: %/package-lock.json
 	cd $(dir $<) && npm install --no-save --no-audit --no-fund --loglevel=error
 	@touch $@
 
-demo: build engine ## emit a training job, replay it, store it, and show the heatmaps
+demo: build engine ## simulate a training job, replay and store it, and show the heatmaps at http://127.0.0.1:8080/
 	$(BIN) demo --dir $(DEMO_DIR)
 
-deps: engine $(PACKERS) $(CLIENT) $(TYPES) $(PANELS) $(PLUGIN) $(UPLOT) ## install what the tests need, by package name
+deps: engine $(PACKERS) $(CLIENT) $(TYPES) $(PANELS) $(PLUGIN) $(UPLOT) ## install the programs that the tests need, as Debian and npm packages
 	@.ci/need curl curl
 	@.ci/need chromium chromium
 	@.ci/need tshark tshark
@@ -75,13 +75,13 @@ test: engine ## run the tests that a change needs before it is pushed, about 4 m
 
 # The race detector's run is for what goroutines do to each other: packages without any are
 # left out of it, and tests without any by -short.
-test-all: build deps ## run all tests, and with the race detector those of concurrent packages
+test-all: build deps ## run all tests, and those of concurrent packages with the race detector, about 30 minutes on 2 cores
 	@mkdir -p .cache && rm -f .cache/torture.txt
 	CSIGSCOPE_TEST_TORTURE_LINE=$(CURDIR)/.cache/torture.txt $(GO) test -count=1 -timeout 60m -vet=off ./...
 	@cat .cache/torture.txt
 	$(GO) test -count=1 -timeout 60m -race -short -vet=off $$(.ci/concurrent)
 
-check-clients: build engine $(CLIENTS) ## ask a server with public clients: generators, validators, readers of tables
+check-clients: build engine $(CLIENTS) ## test the API with public clients: generators, validators, readers of tables
 	.ci/check-clients
 
 torture: engine ## kill live taps, and kill, cut, fill and starve the way to the store, 1000 times each (KILLS=N, SEED=N)
@@ -89,7 +89,7 @@ torture: engine ## kill live taps, and kill, cut, fill and starve the way to the
 	CSIGSCOPE_TEST_TORTURE_KILLS=$(or $(KILLS),1000) CSIGSCOPE_TEST_TORTURE_SEED=$(SEED) \
 		$(GO) test -count=1 -timeout 60m -v -run '^TestTorture$$' ./aggregate/store
 
-bench: ## measure a packet over 48 kinds of traffic (MATRIX=N packets of each), and benchmark the pipeline on 10 million packets (PACKETS=N for fewer)
+bench: ## measure the CPU time of a packet for 48 kinds of traffic (MATRIX=N packets each), and the pipeline on 10 million packets (PACKETS=N for fewer)
 	CSIGSCOPE_TEST_MATRIX_PACKETS=$(or $(MATRIX),5000000) $(GO) test -count=1 -v -run '^TestMatrix$$' -timeout 120m ./replay
 	@mkdir -p .cache/bench
 	CSIGSCOPE_TEST_BENCH_PACKETS=$(or $(PACKETS),10000000) CSIGSCOPE_TEST_BENCH_DIR=$(CURDIR)/.cache/bench \
@@ -102,21 +102,21 @@ bench-conform: ## judge a switch by a million packet pairs on one core (PAIRS=N 
 bench-tap: ## receive, decode and aggregate what tcpreplay sends for 30 s, on one core (DURATION=10s for less)
 	CSIGSCOPE_TEST_TAP_LOAD=$(or $(DURATION),30s) $(GO) test -count=1 -v -run TestTapLoad ./capture
 
-bench-watch: ## tell 100 watchers of windows of 4096 cells or of what changes in them, answer who asks for them, how soon the last of 500 producers is seen, and windows that end and become final
+bench-watch: ## measure the latency of the API: events to 100 watchers, snapshots of 4096 cells, the last of 500 producers, provisional and final windows
 	$(GO) test -run '^$$' -bench 'Watchers|SnapshotLatency|Freshness|Provisional|Changes' -benchtime 1x -count 5 ./aggregate/query/api
 
-bench-peers: build ## compare CPU time per packet with flow exporters (PACKETS=N for fewer)
+bench-peers: build ## compare the CPU time of a packet with flow exporters (PACKETS=N for fewer)
 	.ci/bench-peers $(or $(PACKETS),10000000)
 
-bench-compare: ## compare the path of a packet with another commit (BASE=REF, RUNS=N)
+bench-compare: ## compare the CPU time of a packet with another commit (BASE=REF, RUNS=N)
 	.ci/bench-compare $(or $(BASE),HEAD) $(or $(RUNS),10)
 
-load: engine ## 500 exporters for 10 minutes (LOAD=1m for less), kills of them and the collector (SEED=N), 10 million random keys, 180 million random addresses (ADDRESSES=N)
+load: engine ## run 500 exporters for 10 minutes (LOAD=1m for less), kill them and the collector (SEED=N), and send 10 million random keys and 180 million random addresses (ADDRESSES=N)
 	CSIGSCOPE_TEST_INGEST_LOAD=$(or $(LOAD),10m) CSIGSCOPE_TEST_INGEST_SEED=$(SEED) CSIGSCOPE_TEST_INGEST_KEYS=10000000 \
 		$(GO) test -count=1 -v -timeout 60m -run '^(TestLoad|TestKills|TestRandomKeys)$$' ./ingest/remote
 	CSIGSCOPE_TEST_ADDRESSES=$(or $(ADDRESSES),180000000) $(GO) test -count=1 -v -timeout 60m -run '^TestRandomAddresses$$' ./cmd/csigscope
 
-accuracy: ## print how often the location that replay names is the true port, which faults report and conform find, and what is told of periods
+accuracy: ## print how often replay names the true port, which faults report and conform find, and which periods are found
 	@mkdir -p .cache
 	CSIGSCOPE_TEST_ACCURACY=$(CURDIR)/.cache/accuracy.txt $(GO) test -count=1 -timeout 60m -run '^Test(Path)?Accuracy$$' ./cmd/csigscope
 	CSIGSCOPE_TEST_FAULTS=$(CURDIR)/.cache/faults.txt CSIGSCOPE_TEST_SEEDS=$(or $(SEEDS),1) $(GO) test -count=1 -timeout 180m -run '^TestFault(s|Free)$$' ./replay
@@ -126,11 +126,11 @@ accuracy: ## print how often the location that replay names is the true port, wh
 	CSIGSCOPE_TEST_RHYTHMS=$(CURDIR)/.cache/rhythms.txt $(GO) test -count=1 -timeout 60m -run '^Test(NoJobPeriods|FastPeriod|NoPeriodInLongCaptures|ProbesHaveNoPeriod|Bursts)$$' ./cmd/csigscope ./dashboards/report
 	@cat .cache/accuracy.txt .cache/accuracy.txt.paths .cache/faults.txt .cache/traced.txt .cache/rhythms.txt
 
-digests: engine ## compare what all scenarios come to with the golden digests (SCENARIO=NAME for one, TEXTS=FOLDER keeps the rows, UPDATE=1 writes the digests again)
+digests: engine ## compare the results of all scenarios with the golden digests (SCENARIO=NAME for one, TEXTS=FOLDER keeps the rows, UPDATE=1 writes the digests again)
 	$(GO) test -count=1 -timeout 60m -run '^TestDigests$$/^scenario$$/^$(or $(SCENARIO),.*)$$' ./cmd/csigscope \
 		-args $(if $(UPDATE),-update) $(if $(TEXTS),-texts $(abspath $(TEXTS)))
 
-nightly: build deps ## what takes hours: race everywhere, 1000 kills, load, soak, accuracy, long fuzzing
+nightly: build deps ## run the long tests, for hours: race everywhere, 1000 kills, load, soak, accuracy, long fuzzing
 	$(GO) test -count=1 -timeout 180m -race -vet=off ./...
 	$(MAKE) torture load soak
 	$(MAKE) accuracy SEEDS=10
@@ -144,7 +144,7 @@ soak: build deps ## run a collector and an exporter under traffic and faults (SO
 static: ## build csigscope as its image does, and check that it runs without a libc
 	CSIGSCOPE_TEST_STATIC=1 $(GO) test -count=1 -v -run '^TestStatic' ./dashboards/deploy
 
-generate: build engine $(PLUGIN) $(PROTOC_PLUGINS) ## write the generated files anew
+generate: build engine $(PLUGIN) $(PROTOC_PLUGINS) ## write the generated files again
 	@.ci/need protoc protobuf-compiler
 	@.ci/need /usr/include/google/protobuf/timestamp.proto libprotobuf-dev
 	$(GO) generate ./...
@@ -163,7 +163,7 @@ bench-page: ## scrub through 600 windows of 256 x 256 cells in Chromium, and wat
 	@.ci/need chromium chromium
 	CSIGSCOPE_TEST_PAGE_WINDOWS=600 $(GO) test -count=1 -v -timeout 10m -run '^Test(Scrub|LiveLarge)$$' ./dashboards/page
 
-screenshots: engine $(PANELS) $(SCREENS) ## take the pictures of the page and of Grafana's dashboards anew
+screenshots: engine $(PANELS) $(SCREENS) ## take the pictures of the page and of Grafana's dashboards again
 	@.ci/need chromium chromium
 	@.ci/need prometheus prometheus
 	@.ci/need ip iproute2
