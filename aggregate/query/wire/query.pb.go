@@ -48,7 +48,8 @@ const (
 	State_STATE_CONGESTED State = 4
 	// There were heavily loaded observations, but no congestion.
 	State_STATE_BRIEF State = 5
-	// No threshold applies: min ABW is judged only by the capacity of its port, which is unknown.
+	// No threshold applies, such as for min ABW: the capacity of the port is unknown, or the share of
+	// it that is heavy lies within the first step of the signal's table.
 	State_STATE_NOT_JUDGED State = 6
 )
 
@@ -3317,7 +3318,7 @@ type About struct {
 	// Number of windows in memory that are added up, including those without observations.
 	Windows uint32 `protobuf:"varint,8,opt,name=windows,proto3" json:"windows,omitempty"`
 	// Share of the known producers that have sent rows of the newest window; in a path's history,
-	// share of the range without a known gap.
+	// share of the range without a known gap. JSON omits 0.
 	CompletenessRatio float64 `protobuf:"fixed64,9,opt,name=completeness_ratio,json=completenessRatio,proto3" json:"completeness_ratio,omitempty"`
 	// All of the windows are final: only late packets may change them. If false, the newest ones have
 	// provisional rows, or a tap may have further rows. Windows of the store are always final.
@@ -3341,7 +3342,7 @@ type About struct {
 	ExpectedProducers uint32 `protobuf:"varint,21,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
 	// Expected producers that sent rows of the last three windows, unless the server's configuration
 	// sets another number. Windows without rows count by the clock. In history, those with rows of
-	// the minutes of the range, including replayed captures.
+	// the minutes of the range, including replayed captures. JSON omits 0.
 	PresentProducers uint32 `protobuf:"varint,22,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -6386,7 +6387,7 @@ type HealthResponse struct {
 	// Producers that should send: those in the configuration and the fabric file, and those that sent
 	// rows in the last day, unless they were forgotten.
 	ExpectedProducers uint64 `protobuf:"varint,10,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
-	// Number of present watchers.
+	// Number of open watches.
 	Watchers uint64 `protobuf:"varint,11,opt,name=watchers,proto3" json:"watchers,omitempty"`
 	// Blocks that were dropped because they were older than all windows in memory.
 	OldBlocks uint64 `protobuf:"varint,12,opt,name=old_blocks,json=oldBlocks,proto3" json:"old_blocks,omitempty"`
