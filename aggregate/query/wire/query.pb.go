@@ -5703,7 +5703,8 @@ func (x *TimelineResponse) GetTimeline() []*Moment {
 // names.
 type Flow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sum of all flows of the cell that no window names; it has no addresses.
+	// The sum of all flows that no window names, without addresses: of the cell or, with both groups
+	// overflow, of all cells without a named flow.
 	Others bool `protobuf:"varint,1,opt,name=others,proto3" json:"others,omitempty"`
 	// Source address of the measured direction.
 	SrcAddress string `protobuf:"bytes,2,opt,name=src_address,json=srcAddress,proto3" json:"src_address,omitempty"`
