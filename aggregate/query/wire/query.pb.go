@@ -722,7 +722,8 @@ type CellsRequest struct {
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Level of the locations.
+	// Level at which locations are merged: location (as resolved), set (ports of one device and
+	// orientation), device, stage, or far_end (ports that face the same device or host).
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
 	// Number of recent windows in memory to add up.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
@@ -915,7 +916,8 @@ type MatrixRequest struct {
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Level of the locations.
+	// Level at which locations are merged: location (as resolved), set (ports of one device and
+	// orientation), device, stage, or far_end (ports that face the same device or host).
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
 	// Number of recent windows in memory to add up.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
@@ -1016,7 +1018,8 @@ type PathRequest struct {
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Level of the locations.
+	// Level at which locations are merged: location (as resolved), set (ports of one device and
+	// orientation), device, stage, or far_end (ports that face the same device or host).
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
 	// Number of recent windows in memory to add up.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
@@ -1117,7 +1120,8 @@ type LocationsRequest struct {
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Level of the locations.
+	// Level at which locations are merged: location (as resolved), set (ports of one device and
+	// orientation), device, stage, or far_end (ports that face the same device or host).
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
 	// Number of recent windows in memory to add up.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
@@ -1393,7 +1397,8 @@ type TimelineRequest struct {
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Level of the locations.
+	// Level at which locations are merged: location (as resolved), set (ports of one device and
+	// orientation), device, stage, or far_end (ports that face the same device or host).
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
 	// Number of recent windows in memory.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
@@ -1880,7 +1885,8 @@ type WatchRequest struct {
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Level of the locations.
+	// Level at which locations are merged: location (as resolved), set (ports of one device and
+	// orientation), device, stage, or far_end (ports that face the same device or host).
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
 	// Number of recent windows that the snapshot adds up.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
@@ -2252,7 +2258,8 @@ type ExportRequest struct {
 	// min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT if a type has
 	// several meanings.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Level of the locations.
+	// Level at which locations are merged: location (as resolved), set (ports of one device and
+	// orientation), device, stage, or far_end (ports that face the same device or host).
 	Level string `protobuf:"bytes,2,opt,name=level,proto3" json:"level,omitempty"`
 	// Number of recent windows in memory to add up.
 	Windows *uint32 `protobuf:"varint,3,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
@@ -3309,7 +3316,8 @@ type About struct {
 	Signal string `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
 	// bit/s, ratio, ns, count or empty.
 	Unit string `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`
-	// Level of the locations.
+	// Level at which locations are merged: location (as resolved), set (ports of one device and
+	// orientation), device, stage, or far_end (ports that face the same device or host).
 	Level string `protobuf:"bytes,5,opt,name=level,proto3" json:"level,omitempty"`
 	// Start of the first window.
 	From *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`
