@@ -54,6 +54,28 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// TestRawCodecCopies: the library pools encoded requests and writes others into them, and the
+// sender reuses its body, so the two must not share memory.
+func TestRawCodecCopies(t *testing.T) {
+	const text = "a request"
+	body := []byte(text)
+	alone, err := rawCodec{}.Marshal(&rawRequest{body})
+	if err != nil {
+		t.Fatal(err)
+	}
+	appended, err := rawCodec{}.MarshalAppend(make([]byte, 0, 64), &rawRequest{body})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(body)
+	if string(alone) != text || string(appended) != text {
+		t.Errorf("%q and %q, want %q", alone, appended, text)
+	}
+	if _, err := (rawCodec{}).Marshal(body); err == nil {
+		t.Error("a foreign type was encoded")
+	}
+}
+
 // TestBalancer: requests go to three collectors in turn, and some answers are lost. Everything
 // is counted once, although no collector knows the others.
 func TestBalancer(t *testing.T) {

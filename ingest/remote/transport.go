@@ -27,12 +27,16 @@ type rawCodec struct{}
 func (rawCodec) Name() string { return "proto" }
 
 // Marshal implements connect.Codec.
-func (rawCodec) Marshal(m any) ([]byte, error) {
+func (c rawCodec) Marshal(m any) ([]byte, error) { return c.MarshalAppend(nil, m) }
+
+// MarshalAppend copies the request into dst. The library keeps the result for later requests, so
+// it must not share memory with the body, which the sender reuses.
+func (rawCodec) MarshalAppend(dst []byte, m any) ([]byte, error) {
 	r, ok := m.(*rawRequest)
 	if !ok {
 		return nil, fmt.Errorf("encode %T: no request", m)
 	}
-	return r.body, nil
+	return append(dst, r.body...), nil
 }
 
 // maxOutcomes is the maximum size of an answer, which bounds the client's allocation.
