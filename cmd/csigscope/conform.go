@@ -119,10 +119,14 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 	if failed != nil {
 		return failed
 	}
-	if broken := c.Broken(); broken > 0 {
+	switch broken := c.Broken(); broken {
+	case 0:
+		return nil
+	case 1:
+		return findingsError{fmt.Errorf("%s breaks 1 rule", f.device)}
+	default:
 		return findingsError{fmt.Errorf("%s breaks %d rules", f.device, broken)}
 	}
-	return nil
 }
 
 func (f *conformFlags) config() (cfg conform.Config, err error) {

@@ -150,7 +150,7 @@ func TestConformForPeople(t *testing.T) {
 	junit := filepath.Join(t.TempDir(), "leaf3.xml")
 	r := runBinary(t, os.Environ(), "conform", in, up1, "--device", "leaf3", "--junit", junit)
 	if r.code != exitFound || !strings.Contains(r.stdout, "error: locator-alone: ") || !strings.Contains(r.stdout, "by up1.pcapng") ||
-		!strings.Contains(r.stderr, "leaf3 breaks 1 rules") {
+		!strings.Contains(r.stderr, "leaf3 breaks 1 rule\n") {
 		t.Errorf("exit code %d:\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	if text, err := os.ReadFile(junit); err != nil || !strings.Contains(string(text), `failures="1"`) {

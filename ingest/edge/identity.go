@@ -60,7 +60,7 @@ func (a *Auth) Check() error {
 			return fmt.Errorf("anonymous: %w", err)
 		}
 	} else if a.TLS.CA == "" && a.Clients == "" {
-		return errors.New("no way to tell peers apart: expected an authority for client certificates or a token file")
+		return errors.New("no way to tell peers apart: expected an authority for client certificates (tls: ca), a token file, or a name for peers without a credential (anonymous)")
 	}
 	if err := a.TLS.Check(); err != nil {
 		return fmt.Errorf("tls: %w", err)

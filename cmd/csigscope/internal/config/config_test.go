@@ -177,6 +177,7 @@ func TestMistakes(t *testing.T) {
 		"collect: {ingest: {tokens: t, exporters: [{rows: 100000}]}}":                                  "expected 1 to 256 bytes",
 		"collect: {ingest: {tokens: t, exporters: [{name: host1, rate: 100}]}}":                        "rate",
 		"collect: {ingest: {anonymous: local, exporters: [{name: host1}]}}":                            "anonymous: local is not among the exporters",
+		"collect: {ingest: {listen: \"127.0.0.1:4319\"}}":                                              "a name for peers without a credential (anonymous)",
 		"collect: {ingest: {tokens: t, expect: [host1]}}":                                              "expect",
 		"export: {collectors: [\"http://collector.example:4319\"]}":                                    "expected https",
 		"export: {collectors: [\"http://127.0.0.1:4319\", \"https://collector.example\"]}":             "",
