@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -32,25 +33,34 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
+// A template of a summary, with the label or the value that it inserts.
+var inserted = regexp.MustCompile(`{{ \$(?:labels\.)?(\w+)[^}]*}}`)
+
+// summaryText returns an alert's summary with labels and the value in capitals.
+func summaryText(summary string) string {
+	return inserted.ReplaceAllStringFunc(summary, func(s string) string { return strings.ToUpper(inserted.FindStringSubmatch(s)[1]) })
+}
+
 // alertsDocument returns a section for each alert. Its anchor is the alert's name, so that alerts
 // can link to it.
 func alertsDocument(groups []metrics.RuleGroup) string {
 	var b strings.Builder
 	b.WriteString(`# Alerts
 
-What each alert means, what to look at, and what to do first. The rules are in
-[csigscope.rules.yaml](alerts/csigscope.rules.yaml), from which make generate writes this page.
+What each alert says, with labels and the value in capitals, what to look at, and what to do first.
+The rules are in [csigscope.rules.yaml](alerts/csigscope.rules.yaml), from which make generate writes
+this page.
 `)
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n## %s\n", g.Name)
 		for i := range g.Rules {
 			r := &g.Rules[i]
-			lasting := "at once"
+			lasting := "as soon as"
 			if r.For != "" {
-				lasting = "after " + r.For
+				lasting = "after " + r.For + " of"
 			}
-			fmt.Fprintf(&b, "\n### <a name=%q></a>%s\n\n%s\n\nSeverity %s, fires %s of\n\n```\n%s\n```\n",
-				r.Alert, r.Alert, r.Annotations["runbook"], r.Labels["severity"], lasting, strings.TrimSpace(r.Expr))
+			fmt.Fprintf(&b, "\n### <a name=%q></a>%s\n\n*%s*\n\n%s\n\nSeverity %s, fires %s\n\n```\n%s\n```\n",
+				r.Alert, r.Alert, summaryText(r.Annotations["summary"]), r.Annotations["runbook"], r.Labels["severity"], lasting, strings.TrimSpace(r.Expr))
 		}
 	}
 	return b.String()
