@@ -60,8 +60,8 @@ type LimitError struct {
 
 // Error implements error.
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("read capture %q: packet %d at byte offset %d: %s is %d, more than the limit of %d; raise %s if the file is sound",
-		e.File, e.Packet, e.Offset, e.What, e.Size, e.Max, e.Option)
+	return fmt.Sprintf("read capture %q: packet %d at byte offset %d: %s is %d, more than the limit of %d",
+		e.File, e.Packet, e.Offset, e.What, e.Size, e.Max)
 }
 
 // BoundaryError means that the records of a chunk do not end where the next chunk starts: either

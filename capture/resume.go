@@ -22,8 +22,11 @@ type DamageError struct {
 
 // Error implements error.
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("read capture %q: damaged in %d places: %d bytes are left out, up to where records follow each other again; the first: %v",
-		e.File, e.Places, e.Bytes, e.First)
+	places := "1 place"
+	if e.Places != 1 {
+		places = fmt.Sprintf("%d places", e.Places)
+	}
+	return fmt.Sprintf("read capture %q: damaged in %s, %d bytes are left out; the first: %v", e.File, places, e.Bytes, e.First)
 }
 
 // Unwrap returns the error at the first gap.
