@@ -36,8 +36,10 @@ func TestGenerated(t *testing.T) {
 // A template of a summary, with the label or the value that it inserts.
 var inserted = regexp.MustCompile(`{{ \$(?:labels\.)?(\w+)[^}]*}}`)
 
-// summaryText returns an alert's summary with labels and the value in capitals.
+// summaryText returns an alert's summary with labels and the value in capitals. Of two labels in a
+// row an alert has one.
 func summaryText(summary string) string {
+	summary = strings.ReplaceAll(summary, "}}{{", "}} or {{")
 	return inserted.ReplaceAllStringFunc(summary, func(s string) string { return strings.ToUpper(inserted.FindStringSubmatch(s)[1]) })
 }
 
