@@ -80,9 +80,9 @@ func TestBadInput(t *testing.T) {
 		"nobody serves":      {[]string{"query", "path", "--src", "a", "--dst", "b", "--server", "http://127.0.0.1:1"}, exitFailed, []string{"127.0.0.1:1", "refused", "collect with --api-listen"}},
 		"no store":           {[]string{"query", "extent", "--store", "embedded:" + dir}, exitFailed, []string{dir, "nothing is stored", "replay first"}},
 		"demo's public page": {[]string{"demo", "--dir", dir, "--listen", "0.0.0.0:8080"}, exitUsage, []string{"0.0.0.0:8080", "no TLS certificate"}},
-		"annotated itself":   {[]string{"decode", nonsense, "--annotate", filepath.Join(dir, ".", "nonsense.pcap")}, exitUsage, []string{"--annotate", nonsense, "is a capture that is read"}},
+		"annotated itself":   {[]string{"decode", nonsense, "--annotate", filepath.Join(dir, ".", "nonsense.pcap")}, exitUsage, []string{"--annotate", nonsense, "is one of the captures to read"}},
 		"annotated among":    {[]string{"decode", dir, "--annotate", filepath.Join(dir, "new.pcapng")}, exitUsage, []string{"--annotate", "lies in the folder that is read"}},
-		"report over it":     {[]string{"report", nonsense, "--out", nonsense}, exitUsage, []string{"--out", "is a capture that is read"}},
+		"report over it":     {[]string{"report", nonsense, "--out", nonsense}, exitUsage, []string{"--out", "is one of the captures to read"}},
 		"public listener":    {[]string{"query", "serve", "--listen", "0.0.0.0:8080"}, exitUsage, []string{"0.0.0.0:8080", "no TLS certificate"}},
 	}
 	for name, tt := range tests {

@@ -176,7 +176,7 @@ func (c *capturing) reload(ctx context.Context) {
 	c.ops.Notifier.Reloading()
 	defer c.ops.Notifier.Ready()
 	if err := c.tryReload(ctx); err != nil {
-		c.logger.Error("reload refused, going on as before", slog.String("error", err.Error()))
+		c.logger.Error("reload refused, the earlier configuration stays in force", slog.String("error", err.Error()))
 		return
 	}
 	c.logger.Warn("reloaded", slog.String("epoch", fmt.Sprintf("%016x", c.network.Epoch)), slog.String("taps", c.agent.Taps().String()))
@@ -361,7 +361,7 @@ func (c *capturing) passed() (packets uint64) {
 	}
 	passed, err := capture.Passed()
 	if err != nil {
-		c.logger.Debug("interfaces are not asked", slog.String("error", err.Error()))
+		c.logger.Debug("packets of interfaces cannot be counted", slog.String("error", err.Error()))
 	}
 	for _, t := range c.agent.Taps() {
 		_, from := t.At("")

@@ -43,26 +43,27 @@ certificates and authorities are read again when they change.
 The store may be away, also at the start: rows and names wait on disk, and the schema is
 made or migrated when the store comes. A store that answers within 5 s of the start and
 refuses rows (an old server, an earlier schema, a wrong password, missing rights) ends
-collect with exit code 1. Later refusals are logged, and rows wait until they are mended.
+collect with exit code 1. Later refusals are logged, and rows wait until the cause is fixed.
 
-Windows of 1 s close after their lateness (collect.lateness), are committed to disk soon after,
-and can be watched from their end on (csigscope query watch). So can shorter windows, of 10 ms and
-longer, if windows.resolutions of the configuration has them; a reload that changes their length
-is refused. A killed process loses its open windows of 1 s and shorter, about the last 3 s: the
-next one records them as a gap, and rebuilds windows of 1 min from the stored seconds.
+Windows of 1 s can be watched as soon as they end (csigscope query watch). They close after
+their lateness (collect.lateness) and are committed to disk soon after. Shorter windows, of
+10 ms and longer, can be watched too if windows.resolutions of the configuration has them;
+collect refuses a reload that changes their length. A killed process loses its open windows of
+1 s and shorter, about the last 3 s: the next process records them as a gap, and rebuilds
+windows of 1 min from the stored seconds.
 
 Several collectors of one store can answer for each other: with the sections collect.peers and
 collect.ingest.peers of the configuration they share the windows of 1 s as they end, so that
 --api-listen of each has the live windows of all.
 
-Packets that violate the protocol or the configuration, and ports that are stuck from window
-to window, are stored every minute (csigscope query findings, section findings of the
-configuration).
+Every minute collect stores its findings: packets that violate the protocol or the
+configuration, and ports that are stuck from window to window (csigscope query findings,
+section findings of the configuration).
 
 --metrics-listen serves /metrics for Prometheus, /healthz (200 while windows are committed)
-and /readyz, which is 503 with the reason while the link of a tap is down, the store was
-never reached, refuses rows or has left one waiting for more than 2 minutes, or the outbox is
-full. Supports systemd notification (sd_notify).`,
+and /readyz, which is 503 with the reason while the link of a tap is down, while the store was
+never reached, refuses rows or leaves one waiting for more than 2 minutes, or while the outbox
+is full. Supports systemd notification (sd_notify).`,
 		Example: `  csigscope collect --interface eth1 --fabric fabric.yaml
   csigscope collect --config csigscope.yaml --fabric fabric.yaml
   csigscope config check --config csigscope.yaml --fabric fabric.yaml && pkill -HUP -f '^[^ ]*csigscope collect'
@@ -78,8 +79,8 @@ full. Supports systemd notification (sd_notify).`,
 	f.taps.add(flags)
 	config.Flag(flags, "commit-interval", "collect.commit_interval")
 	config.Flag(flags, "ingest-listen", "collect.ingest.listen")
-	flags.BoolVar(&f.exposed, "ingest-dangerously-exposed", false, "let --ingest-listen be an address that other machines reach without TLS or credentials: everybody there can write, and read on the way")
-	flags.StringVar(&f.api, "api-listen", "", "answer questions about the last windows at this `ADDRESS` such as 127.0.0.1:9465: the query API and the page; beyond loopback with TLS and credentials of the section api alone")
+	flags.BoolVar(&f.exposed, "ingest-dangerously-exposed", false, "allow --ingest-listen at an address that other machines reach without TLS or credentials: anybody there can write rows, and read those of others in transit")
+	flags.StringVar(&f.api, "api-listen", "", "serve the query API and the page, of the last windows, at this `ADDRESS` such as 127.0.0.1:9465; other than loopback, it needs TLS and credentials in the section api")
 	addExposedFlag(cmd, "--api-listen", &f.apiExposed)
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

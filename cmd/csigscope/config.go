@@ -18,9 +18,9 @@ func newConfigCommand() *cobra.Command {
 		Use:   "config",
 		Short: "Check and print the configuration",
 		Long: `One YAML file configures all commands (--config FILE); the fabric file describes the network
-(--fabric FILE). dump prints the defaults as a file to edit. Keys that have none, such as
-csig: udp_reflections (reflections over UDP) and length, compact and wide of
-csig: reflections, are in the reference (REFERENCE.md), with all others.`,
+(--fabric FILE). dump prints the defaults as a file to edit. The reference (REFERENCE.md) lists
+all keys, also those without a default, such as csig: udp_reflections (reflections over UDP),
+and length, compact and wide of csig: reflections.`,
 	}
 	cmd.AddCommand(newConfigCheck(), newConfigDump())
 	return cmd
@@ -32,14 +32,13 @@ func newConfigCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check a configuration file and the fabric file",
-		Long: `check validates both files as each command that reads them does: a file that passes is
-refused by no command. Mistakes are reported with their lines and keys, and the exit code
+		Long: `check validates both files as the commands do: no command refuses a file that passes. Mistakes are reported with their lines and keys, and the exit code
 is 2. A value that is allowed and looks like a mistake, such as an address of a host in no
-group, is a warning on standard error. Files that the configuration names, such as
-certificates, are not read, but for those of the store.
+group, is a warning on standard error. check does not read the files that the configuration
+names, such as certificates, except those of the store.
 
-With --seen, check reads captures of taps inside the fabric (place mid, at) and says for how many
-of the flows that they saw the paths and the ECMP hashes of the fabric file are right.`,
+With --seen, check reads captures of taps inside the fabric (place mid, at), and prints for how
+many of their flows the paths and the ECMP hashes of the fabric file are right.`,
 		Example: `  csigscope config check --config csigscope.yaml --fabric fabric.yaml
   csigscope config check --fabric fabric.yaml --seen spine1.pcapng`,
 		Args: noArgs,

@@ -37,24 +37,25 @@ func newConformCommand() *cobra.Command {
 		Use:   "conform BEFORE [PORT=]AFTER...",
 		Short: "Judge a switch by captures before and after it",
 		Long: `conform matches the packets of a capture before a device with those of captures after
-it, one for each port, and holds each pair against draft-ravi-ippm-csig-01 and
-draft-tian-ccwg-ibcs-datapath-processing-00: signals are replaced by tighter ones alone,
-locator metadata goes with them, types and reserved bits stay, tags are neither inserted
-nor duplicated, ports strip all tags or none, trimmed packets are left alone, tagged
-packets are neither lost nor sent another way.
+it, one for each port, and checks each pair against draft-ravi-ippm-csig-01 and
+draft-tian-ccwg-ibcs-datapath-processing-00: only a tighter signal replaces a signal, its
+locator metadata comes with it, types and reserved bits stay, no tag is inserted or duplicated,
+a port strips all tags or none, trimmed packets stay as they are, and tagged packets are
+neither lost nor sent another way.
 
-Packets are recognized by fields that no device may change, not by clocks: addresses, ports,
-identification and content. Packets that look alike are matched in their order; packets that
-prove nothing are counted and not judged. Captures may be pcap or pcapng, plain or
+conform recognizes packets by fields that no device may change, not by clocks: addresses,
+ports, identification and content. It matches packets that look alike in their order; packets
+that prove nothing are counted and not judged. Captures may be pcap or pcapng, plain or
 compressed; a folder stands for the captures in it, and several interfaces in one pcapng
-file are several ports. With --fabric and ports named as there, such as leaf3:up1, the
-locator metadata of each port is known. Of one capture of several ports, --fabric tells which
-port each packet leaves by; without, the locator that a capture has most is taken for its port's.
+file are several ports. With --fabric and ports named as there, such as leaf3:up1, conform
+knows the locator metadata of each port, and in one capture of several ports the port by which
+each packet leaves. Without --fabric it takes the most frequent locator of a capture for the
+locator of its port.
 
 With --metrics, a CSV of the device's own counters with the header
-"time,port,signal,value", values are judged as well. A value holds from its time until the
+"time,port,signal,value", conform judges values as well. A value holds from its time until the
 next one of the port and signal, "12.5Gbps", "20%" or "18us", and is empty where the device
-had none. Ports are called like their capture files unless PORT= names them.
+had none. A port has the name of its capture file unless PORT= names it.
 
 The command exits with 3 if a rule was broken.`,
 		Example: `  csigscope conform before.pcapng after.pcapng
@@ -78,10 +79,10 @@ The command exits with 3 if a rule was broken.`,
 	flags.StringSliceVar(&f.signals, "signals", nil, "`SIGNALS` that the device supports, such as min_abw,max_delay (default all)")
 	flags.BoolVar(&f.uninitialized, "uninitialized", false, "the first hop may write its locator metadata beside an initial value (IBCS 6.1, rule 1)")
 	flags.StringVar(&f.metrics, "metrics", "", "`FILE` of the device's own counters as CSV: time,port,signal,value")
-	flags.DurationVar(&f.slack, "slack", time.Millisecond, "how far the counters' clock may be off the captures'")
-	flags.IntVar(&f.packets, "memory-packets", conform.DefaultMaxPackets, "`N` packets at most are held in memory, some 120 bytes each; of larger captures one part after the other")
-	flags.StringVar(&f.device, "device", "device", "`NAME` of the device in the JUnit file, and in the fabric file where after-captures are of several of its ports (default there the one that most locators name)")
-	f.junit.add(cmd, "junit", "also write the result to a JUnit `FILE`, one test case a rule")
+	flags.DurationVar(&f.slack, "slack", time.Millisecond, "maximum difference between the counters' clock and the captures'")
+	flags.IntVar(&f.packets, "memory-packets", conform.DefaultMaxPackets, "hold at most `N` packets in memory, some 120 bytes each; larger captures are compared part by part")
+	flags.StringVar(&f.device, "device", "device", "`NAME` of the device in the JUnit file, and in the fabric file if an after-capture has several of its ports (default there the device that most locators name)")
+	f.junit.add(cmd, "junit", "also write the result to a JUnit `FILE`, one test case per rule")
 	f.out.add(cmd, "table", "json")
 	return cmd
 }

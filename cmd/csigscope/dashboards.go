@@ -76,10 +76,11 @@ func newDashboardsWriteCommand() *cobra.Command {
 		Long: `write makes a folder with dashboards, with the files that provision them and their data
 sources, and with the panel plugin that draws the matrices. The plugin is not signed: Grafana
 loads it when allow_loading_unsigned_plugins in the section plugins of its settings names it,
-or with the line of grafana.env in its environment. The store's password is read by Grafana from its environment variable
-CSIGSCOPE_STORE_PASSWORD; the embedded engine takes any. Alert rules are not among the
-files: Prometheus evaluates those that ship with csigscope, and Grafana shows them. Where
-Prometheus evaluates none, --alerts writes them for Grafana to evaluate.`,
+or with the line of grafana.env in its environment. Grafana reads the store's
+password from its environment variable CSIGSCOPE_STORE_PASSWORD; the embedded engine accepts
+any. Alert rules are not among the files: Prometheus evaluates those that ship with csigscope,
+and Grafana shows them. If your Prometheus does not evaluate them, --alerts writes them for
+Grafana to evaluate.`,
 		Example: `  csigscope dashboards write --out grafana --fabric fabric.yaml
   cp -r grafana/provisioning/. /etc/grafana/provisioning/
   cp grafana/dashboards/* /var/lib/grafana/dashboards/csigscope/
@@ -91,7 +92,7 @@ Prometheus evaluates none, --alerts writes them for Grafana to evaluate.`,
 	d := grafana.DefaultOptions()
 	flags := cmd.Flags()
 	flags.StringVar(&dir, "out", "grafana", "`FOLDER` to write to; it is made if it does not exist")
-	flags.BoolVar(&alerts, "alerts", false, "also write the alert rules, for Grafana to evaluate; where Prometheus does as well, each alert comes twice")
+	flags.BoolVar(&alerts, "alerts", false, "also write the alert rules, for Grafana to evaluate; if Prometheus evaluates them too, each alert comes twice")
 	flags.StringVar(&f.clickhouse, "clickhouse", fmt.Sprintf("http://%s:%d", d.Store.Host, d.Store.Port), "`URL` at which Grafana's server reaches ClickHouse over HTTP")
 	flags.StringVar(&f.database, "database", d.Store.Database, "`NAME` of the store's database")
 	flags.StringVar(&f.user, "user", d.Store.User, "`NAME` of the store's user")
@@ -129,9 +130,9 @@ func newDashboardsPushCommand() *cobra.Command {
 		Short: "Put dashboards into a running Grafana",
 		Long: `push writes the dashboards over Grafana's HTTP API into the folder csigscope, which it
 makes. It needs a service account token with the role Editor. Matrices are tables where Grafana
-has not loaded the panel plugin that write makes. A dashboard that somebody
-saved in Grafana since the last push is left alone without --force; one that is provisioned
-from a file is left alone anyhow. Data sources are chosen in the dashboards themselves.`,
+has not loaded the panel plugin that write makes. Without --force, push leaves alone a
+dashboard that somebody saved in Grafana since the last push; it never replaces one that is
+provisioned from a file. Choose the data sources in the dashboards themselves.`,
 		Example: `  csigscope dashboards push --url https://grafana.example --token-file token --fabric fabric.yaml`,
 		Args:    noArgs,
 	}

@@ -29,26 +29,26 @@ func newDecodeCommand() *cobra.Command {
 		Short: "Print each tag and reflection of a capture as JSON",
 		Long: `decode prints one JSON object per tag or reflection, in the order of the packets
 in the file; -o table prints a line for people instead, with the time as RFC 3339 beside
-time_ns. What was rejected, and why, goes to standard error at the end.
+time_ns. At the end it prints the numbers of rejected packets and observations on standard
+error, by reason.
 FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of
 captures, or - for standard input. In a file that is damaged in its middle, reading resumes
 at the next run of valid records; what is left out is counted, and packets are numbered as
 if it had not been there. In a pcapng file, packets whose interface may be described in the
 damage are left out as well; compressed files and pipes are read up to the damage.
 
-Frames that a switch has mirrored are taken out of ERSPAN, GRE-TAP, VXLAN or TZSP where
---mirrors, the fabric file or the configuration (taps: mirrors) says that the capture holds
-such sessions. Elsewhere a tag in a mirror session is an orphan: anybody can send one.
+decode takes mirrored frames out of ERSPAN, GRE-TAP, VXLAN or TZSP where --mirrors, the
+fabric file or the configuration (taps: mirrors) says that the capture holds such sessions. Elsewhere a tag in a mirror session is an orphan: anybody can send one.
 
 Several files, or those of a folder, are merged by time, and each object then begins
 with its "file". "packet" always counts from 1 in its own file, whose order is kept.
 The merge is for reading: clocks of different taps differ, so the order of packets
 of two taps proves nothing.
 
-With --follow, decode continues with the file that replaces FILE under its name, and of
-a folder with the files that a rotating program begins in it (tcpdump -C, -G and -W,
-dumpcap -b), until it is interrupted. One program writes to such a folder. Compressed
-files cannot be followed.`,
+With --follow, decode reads on until it is interrupted: it waits for more at the end of FILE,
+continues with the file that replaces it under its name, and in a folder with the next files
+of a rotating program (tcpdump -C, -G and -W, dumpcap -b). Only one program may write to such
+a folder. Compressed files cannot be followed.`,
 		Example: `  csigscope decode capture.pcap
   csigscope decode capture.pcap -o table | head
   csigscope decode capture.pcapng.gz -o json

@@ -81,8 +81,8 @@ func newEmitCommand() *cobra.Command {
 		Long: `emit simulates a fabric packet by packet and writes one pcapng per tap (nanoseconds,
 interface names; or classic pcap; compressed if asked for), fabric.yaml (topology and
 taps, for --fabric of the other commands) and truth.ndjson (per window and cell the
-true bottleneck port and value; per port its load; in the first line what each tap
-saw, lost, duplicated and reordered). The same seed gives the same bytes.
+true bottleneck port and value; per port its load; in the first line the frames that
+each tap saw, lost, duplicated and reordered). The same seed gives the same bytes.
 Where the scenario has a flow_trace, flows.ndjson has the state of each flow at that
 interval, and flows.svg draws up to 64 flows: rates, delays, and the bottleneck of
 each as its reflections name it. Where it has counters, counters.csv has the values that ports
@@ -141,7 +141,7 @@ Scenarios: ` + strings.Join(scenario.Names(), ", ") + `.`,
 	flags.BoolVar(&f.list, "list", false, "list the built-in scenarios")
 	flags.BoolVar(&f.describe, "describe", false, "print the scenario's topology, taps and workloads, and emit nothing")
 	flags.BoolVar(&f.dump, "dump", false, "print the scenario as YAML, and emit nothing")
-	flags.StringVar(&f.wire.Interface, "interface", "", "send frames through this network `INTERFACE` instead of writing captures; with --out, fabric.yaml and truth.ndjson are written all the same")
+	flags.StringVar(&f.wire.Interface, "interface", "", "send frames through this network `INTERFACE` instead of writing captures; with --out, fabric.yaml and truth.ndjson are still written")
 	flags.Float64Var(&f.wire.Pace, "pace", 1, "with --interface: multiple of the simulated pace; 0 is as fast as possible")
 	cmd.MarkFlagsMutuallyExclusive("list", "describe", "dump", "interface")
 	return cmd

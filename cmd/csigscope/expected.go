@@ -44,7 +44,7 @@ func (c *collector) expect(ctx context.Context) error {
 			known = list
 		case ctx.Err() == nil:
 			pause = expectAgain
-			failing.Warn(c.logger, time.Now(), "producers of the last day are not read yet: completeness counts those that are known", slog.String("error", err.Error()))
+			failing.Warn(c.logger, time.Now(), "producers of the last day cannot be read yet: completeness counts only known producers", slog.String("error", err.Error()))
 		}
 		expected, err := c.expected(known)
 		if err != nil {

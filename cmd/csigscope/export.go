@@ -38,19 +38,19 @@ which stores them. Windows wait in a spool on disk until a collector has stored 
 outages of the network and of either side, and count once. The collector knows the exporter
 by a certificate or a token.
 
-SIGTERM or Ctrl-C closes all windows and ends the process; what the collector does not take
-at once is sent by the next export. SIGHUP reads the files again, as in collect.
+SIGTERM or Ctrl-C closes all windows and ends the process; the next export sends the windows
+that the collector does not take at once. SIGHUP reads the files again, as in collect.
 
-Packets that violate the protocol or the configuration, and ports that are stuck from window
-to window, are sent every minute and stored beside the findings of the collector's own taps
-(section findings of the configuration).
+Every minute export sends its findings: packets that violate the protocol or the configuration,
+and ports that are stuck from window to window. The collector stores them beside the findings
+of its own taps (section findings of the configuration).
 
 Windows of 1 s close after their lateness (export.lateness) and are committed to the spool soon
-after; their provisional rows go to the collector's live view before that, past the spool, and
-are dropped where the collector is away. A killed process loses its open windows of 1 s and
-shorter, about the last 3 s: the next one reports them to the collector,
-which stores a gap and rebuilds windows of 1 min from the seconds that it has. Windows that
-gave way in a full spool, or that the collector refused, are in the table gaps too.`,
+after. Before that, export sends their provisional rows to the collector's live view, past the
+spool, and drops them while the collector is away. A killed process loses its open windows of
+1 s and shorter, about the last 3 s: the next process reports them to the collector, which
+stores a gap and rebuilds windows of 1 min from the seconds that it has. Windows that a full
+spool dropped, or that the collector refused, are in the table gaps too.`,
 		Example: `  csigscope export --interface eth1 --collector https://collector.example:4319 --token-file /etc/csigscope/token
   csigscope export --config csigscope.yaml --fabric fabric.yaml`,
 		Args: noArgs,

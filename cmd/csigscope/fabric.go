@@ -17,8 +17,8 @@ func newFabricCommand() *cobra.Command {
 		Use:   "fabric",
 		Short: "Make, check and show fabric files",
 		Long: `A fabric file (--fabric of other commands) names switches, ports, hosts and groups, and says
-what the bits of locator metadata hold. import makes one of files that you have, check says
-what is wrong, missing or suspicious in one, and show prints it as a tree.`,
+what the bits of locator metadata hold. import makes one from files that you have, check lists
+mistakes, gaps and oddities, and show prints it as a tree.`,
 	}
 	cmd.AddCommand(newFabricImport(), newFabricCheck(), newFabricShow())
 	return cmd
@@ -29,25 +29,25 @@ func newFabricImport() *cobra.Command {
 	var speed string
 	cmd := &cobra.Command{
 		Use:   "import PATH...",
-		Short: "Make a fabric file of SONiC, LLDP, NetBox or containerlab files",
+		Short: "Make a fabric file from SONiC, LLDP, NetBox or containerlab files",
 		Long: `import reads files, and those in folders that end in .json, .yml or .yaml, and prints one
 fabric file. It recognises each file by its content:
 
-  config_db.json of SONiC     one a switch: its ports, LAGs, VLANs, addresses, neighbours
-  lldpctl -f json (or json0)  one a device, named after it: leaf1.json, leaf1/lldp.json
+  config_db.json of SONiC     one per switch: its ports, LAGs, VLANs, addresses, neighbours
+  lldpctl -f json (or json0)  one per device, named after it: leaf1.json, leaf1/lldp.json
   NetBox                      pages of its API: dcim/devices, dcim/interfaces, dcim/cables,
                               ipam/ip-addresses
   containerlab                a topology (*.clab.yml)
 
 Files may describe the same devices: their statements are merged, and a link that both ends
-state is one. Where two files differ, a warning names both: LLDP goes before cables and plans, and
-those before neighbours in config_db.json. Two equal statements that contradict each other are
-errors. Stages and orientations follow from roles, names and links, racks from the prefixes
+state is one. Where two files differ, a warning names both: LLDP has precedence over cables and
+plans, and these over neighbours in config_db.json. A contradiction between statements of equal
+rank is an error. Stages and orientations follow from roles, names and links, racks from the prefixes
 that switches route to hosts, pods from the links.
 
-What no file states is listed on standard error and at the head of the fabric file; comments
-beside devices and ports say where to add it. The locator layout always is to be added: it is a
-setting of the switches. The exit code is 3 if other commands refuse the fabric file as it is.`,
+import lists missing facts on standard error and at the head of the fabric file; comments beside
+devices and ports say where to add them. You always have to add the locator layout, since it is
+a setting of the switches. The exit code is 3 if other commands refuse the fabric file as it is.`,
 		Example: `  csigscope fabric import configs/ --out fabric.yaml            # a folder of config_db.json
   csigscope fabric import configs/ lldp/ netbox/*.json --out fabric.yaml
   csigscope fabric import lab.clab.yml --speed 100Gbps
@@ -90,7 +90,7 @@ func importFabric(cmd *cobra.Command, paths []string, o importer.Options, out *o
 	}
 	printReview(cmd, r.Missing, r.Warnings)
 	if r.Incomplete != nil {
-		return findingsError{fmt.Errorf("the fabric file is not complete: add what is missing, then run csigscope fabric check: %w", r.Incomplete)}
+		return findingsError{fmt.Errorf("the fabric file is not complete: add the missing facts, then run csigscope fabric check: %w", r.Incomplete)}
 	}
 	return nil
 }
@@ -110,9 +110,9 @@ func newFabricCheck() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check a fabric file",
 		Long: `check validates a fabric file as each command that reads it does, and config check with
---fabric: mistakes are reported with their lines, and the exit code is 2. What is missing
-although answers need it, and what is allowed and looks like a mistake, such as a link whose
-ends have different speeds, is printed on standard error.`,
+--fabric: mistakes are reported with their lines, and the exit code is 2. It prints on standard
+error which facts are missing that answers need, and oddities that are allowed and look like a
+mistake, such as a link whose ends have different speeds.`,
 		Example: "  csigscope fabric check fabric.yaml",
 		Args:    fabricArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -141,9 +141,9 @@ func newFabricShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Print a fabric file as a tree, with link counts and oversubscription",
-		Long: `show prints the pods, stages, devices and ports of a fabric file, then how many links there
-are and how far each stage is oversubscribed: the speed of its ports that face down, divided by
-that of those that face up. json has all of it, ndjson and csv a row a port.`,
+		Long: `show prints the pods, stages, devices and ports of a fabric file, then the number of links and
+the oversubscription of each stage: the total speed of its ports that face down, divided by the
+total speed of its ports that face up. json has all of it, ndjson and csv one row per port.`,
 		Example: `  csigscope fabric show fabric.yaml
   csigscope fabric show fabric.yaml -o csv`,
 		Args: fabricArg,

@@ -208,10 +208,10 @@ func newLogger(cmd *cobra.Command, w io.Writer) *slog.Logger {
 // addCredentialFlags adds the flags for commands that query a server.
 func addCredentialFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.String("token-file", "", "with --server: `FILE` that holds the bearer token to show")
-	flags.String("server-ca", "", "with --server: `FILE` of the authorities that vouch for it (PEM), instead of the system's")
-	flags.String("client-cert", "", "with --server: `FILE` of the certificate to show (PEM)")
-	flags.String("client-key", "", "with --server: `FILE` of its key (PEM)")
+	flags.String("token-file", "", "with --server: `FILE` with the bearer token")
+	flags.String("server-ca", "", "with --server: `FILE` of the certificate authorities to trust (PEM), instead of the system's")
+	flags.String("client-cert", "", "with --server: `FILE` of the client certificate (PEM)")
+	flags.String("client-key", "", "with --server: `FILE` of the key of the client certificate (PEM)")
 }
 
 // answerPatience is the time limit for the begin of a server's answer; api: {answer_time} is

@@ -51,12 +51,12 @@ type tapFlags struct {
 }
 
 func (f *tapFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.place, "place", "receiver", "where taps are that neither the configuration nor the fabric file places: receiver, sender or mid; tags enter the heatmaps at receiver taps alone")
+	flags.StringVar(&f.place, "place", "receiver", "place of taps that neither the configuration nor the fabric file places: receiver, sender or mid; only tags at receiver taps enter the heatmaps")
 	f.addMirrors(flags)
 }
 
 func (f *tapFlags) addMirrors(flags *pflag.FlagSet) {
-	flags.TextVar(&f.mirrors, "mirrors", decode.Mirrors{}, "`KINDS` of mirror sessions that frames come in, at taps of which neither the configuration nor the fabric file says so: erspan, gretap, vxlan, tzsp (default none: tags in mirror sessions are orphans)")
+	flags.TextVar(&f.mirrors, "mirrors", decode.Mirrors{}, "`KINDS` of mirror sessions to unwrap, at taps for which neither the configuration nor the fabric file names any: erspan, gretap, vxlan, tzsp (default none: tags in mirror sessions are orphans)")
 }
 
 func (f *tapFlags) check() error {

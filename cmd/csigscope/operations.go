@@ -33,8 +33,8 @@ type operationsFlags struct {
 
 func (f *operationsFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "metrics-listen", "", "also serve /metrics, /healthz and /readyz at this loopback `ADDRESS` such as 127.0.0.1:9464")
-	flags.BoolVar(&f.remote, "metrics-unauthenticated", false, "let --metrics-listen be an address that other machines reach, who can then read all metrics")
-	flags.BoolVar(&f.noSandbox, "no-sandbox", false, "keep access to all files, instead of giving up what is not needed (Landlock)")
+	flags.BoolVar(&f.remote, "metrics-unauthenticated", false, "allow --metrics-listen at an address that other machines reach: anybody there can read all metrics")
+	flags.BoolVar(&f.noSandbox, "no-sandbox", false, "keep access to all files, instead of giving up those that are not needed (Landlock)")
 	flags.BoolVar(&f.pprof, "pprof", false, "also serve profiles at /debug/pprof of --metrics-listen, on loopback alone")
 }
 
@@ -48,7 +48,7 @@ type operations struct {
 // own.
 func newOperations(cmd *cobra.Command, f *operationsFlags) (*operations, error) {
 	if f.listen == "" && (f.pprof || f.remote) {
-		return nil, usageError{errors.New("--pprof and --metrics-unauthenticated: are for --metrics-listen, which is not given")}
+		return nil, usageError{errors.New("--pprof and --metrics-unauthenticated: need --metrics-listen, which is not given")}
 	}
 	o := &operations{logger: newLogger(cmd, cmd.ErrOrStderr())}
 	var err error

@@ -134,7 +134,7 @@ func (f *outputFile) spare(args []string) error {
 		switch {
 		case inErr != nil: // the reader of the capture reports it
 		case err == nil && os.SameFile(in, out):
-			return fmt.Errorf("%s %q: is a capture that is read: name another file", f.flag, f.path)
+			return fmt.Errorf("%s %q: is one of the captures to read: name another file", f.flag, f.path)
 		case f.rotating && folderErr == nil && os.SameFile(in, folder):
 			return fmt.Errorf("%s %q: lies in the folder that is read: name another one", f.flag, f.path)
 		}

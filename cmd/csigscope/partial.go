@@ -26,14 +26,14 @@ func tellPartial(cmd *cobra.Command, db *openedStore, r *persist.Recorder) {
 	partial, earlier, err := r.Interrupted(ctx, db.store)
 	if err != nil {
 		db.logger.Debug("read runs", slog.Any("error", err))
-		fmt.Fprintln(cmd.ErrOrStderr(), "the replay was not done: run it again; what an earlier one gave stays visible")
+		fmt.Fprintln(cmd.ErrOrStderr(), "the replay did not finish: run it again; the result of an earlier replay stays visible")
 		return
 	}
 	if len(partial) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "stored in part, and named as incomplete until a replay is done: %s: run it again\n", someOf(partial))
+		fmt.Fprintf(cmd.ErrOrStderr(), "stored in part, and shown as incomplete until a replay finishes: %s: run it again\n", someOf(partial))
 	}
 	if len(earlier) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "what an earlier replay gave stays visible: %s\n", someOf(earlier))
+		fmt.Fprintf(cmd.ErrOrStderr(), "the result of an earlier replay stays visible: %s\n", someOf(earlier))
 	}
 }
 

@@ -24,8 +24,8 @@ the columns of the other formats are their fields, with the unit at the end (mea
 mode of the bottleneck is the location that most of a cell's heavily loaded observations name;
 a type_N that sums or counts over hops has none.
 
-Without a time, a store answers of all it holds, and a collector of its last windows. --since,
-or --from and --to, ask for history.`,
+Without a time range, the store answers with all its rows, and a collector with its last windows.
+--since, or --from and --to, ask for history.`,
 		Example: `  csigscope query extent
   csigscope query cells --signal min_abw_ratio --state congested
   csigscope query cells --since 15m --sort -heavy -o wide
@@ -122,7 +122,7 @@ func (r *timeRange) add(cmd *cobra.Command, otherwise string) {
 	flags := cmd.Flags()
 	flags.StringVar(&r.from, "from", "", "begin of the range (`TIME`, RFC 3339), default "+otherwise)
 	flags.StringVar(&r.to, "to", "", "end of the range (`TIME`, RFC 3339), default "+otherwise)
-	flags.DurationVar(&r.since, "since", 0, "the range from so long ago until now, such as 15m, in place of --from and --to")
+	flags.DurationVar(&r.since, "since", 0, "length of a range that ends now, such as 15m, instead of --from and --to")
 	before(cmd, func([]string) error {
 		if flags.Changed("since") {
 			if r.since <= 0 || r.from != "" || r.to != "" {
@@ -190,12 +190,11 @@ func newQueryCoverage() *cobra.Command {
 		Use:   "coverage",
 		Short: "How much of the range is known, by window or cell",
 		Long: `coverage lists the observations behind the answers. By window, over all signals: observations by
-kind, those that no hop touched, trimmed ones and those past a producer's key budget, how
-many producers there were, and what is missing: rows that were taken and never stored
-leave gaps. gap_ratio is the part of the window that is missing of at least one producer,
-lost how many observations are missing, with those that the kernel had no room for and those
-missing in the numbers of mirror sessions, each packet for one.
-A window that is not listed was silent.
+kind, untouched and trimmed ones and those beyond a producer's key budget, the number of
+producers, and missing data: rows that were taken and never stored leave gaps. gap_ratio is the
+part of the window that at least one producer lacks. lost is the number of missing observations;
+a packet that the kernel dropped, or that is missing in the numbers of a mirror session, counts
+as one. A window that is not listed was silent.
 
 By cell, of one signal: the same, and covered_ratio, the share of the range's stored windows in
 which the cell was observed at all, the least first.`,
@@ -271,14 +270,14 @@ func newQueryTaps() *cobra.Command {
 	var times timeRange
 	cmd := &cobra.Command{
 		Use:   "taps",
-		Short: "Packets and observations of each tap, and what became of them",
+		Short: "Packets and observations of each tap: decoded, stored, rejected, dropped",
 		Long: `taps lists the packets and observations of taps over a range: packets by the result of
 decoding, observations = stored + overflow + late + rejected, packets that the kernel
-dropped, frames that receive offload (GRO) made of several, whose packets and bytes are
-wrong, and packets missing in the numbers of mirror sessions. A piece of a
-capture counts whole if any of it lies in the range. Where files have no names for their
-interfaces, a tap is called like its file. A session of a mirror is a tap, called
-MIRROR/SWITCH/SESSION; timestamps says whether its times are the switch's.`,
+dropped, frames that receive offload (GRO) merged, whose packets and bytes are wrong, and
+packets missing in the numbers of mirror sessions. A piece of a capture counts in full if any
+part of it lies in the range. Where a file does not name its interfaces, the tap has the name
+of the file. A mirror session is a tap of the name MIRROR/SWITCH/SESSION; timestamps says
+whether its times are the switch's.`,
 		Args: noArgs,
 	}
 	out.add(cmd, tabular.ListingFormats()...)
@@ -299,14 +298,14 @@ func newQueryForget() *cobra.Command {
 		Use:   "forget [PRODUCER...]",
 		Short: "List live producers, or wait no longer for some of them",
 		Long: `Without a name, forget lists the producers of the last day, which are live taps and
-EXPORTER/STREAM, and those that are forgotten. Live windows of all collectors of the store are
-complete with rows of each of them, and of the taps and exporters of the configuration and the
-fabric file.
+EXPORTER/STREAM, and those that are forgotten. A live window of a collector of the store is
+complete once it has rows of each of them, and of each tap and exporter of the configuration
+and the fabric file.
 
-With names, or the hexadecimal ids of the list where several hosts share a name, forget has
-collectors expect these producers no longer, within a minute, until they write again. What is
-stored stays. Exporters and taps that never wrote are expected until the configuration or the
-fabric file names them no longer.`,
+With names, or with the hexadecimal ids of the list where several hosts share a name, forget
+makes all collectors stop expecting these producers, within a minute, until they write again.
+Stored rows stay. Collectors expect exporters and taps that never wrote as long as the
+configuration or the fabric file names them.`,
 		Example: `  csigscope query forget
   csigscope query forget host7/eth0 host7/eth1`,
 	}

@@ -90,7 +90,7 @@ func addTop(cmd *cobra.Command, top int, what string) {
 
 // addWindows adds the number of windows in memory.
 func addWindows(cmd *cobra.Command, windows int) {
-	cmd.Flags().Int("windows", windows, "how many of the last windows of a collector are taken")
+	cmd.Flags().Int("windows", windows, "number of a collector's last windows to read")
 }
 
 // addStep adds the length of the windows of history.
@@ -109,10 +109,10 @@ func newQueryVerdict() *cobra.Command {
 	cmd := f.command("verdict", "Where the fabric chokes, in words", answers.Verdict, "top", "windows")
 	cmd.Long = `verdict merges all signals and says which places limit the cells of the range, those with the most
 heavily loaded observations first. Ports are merged into the uplinks of a device or the links into
-one where at least half of them are loaded. A place has "since" if it is congested at the end of
-the range, and the times between which it was congested otherwise. Where nothing was congested,
-verdict says how much was seen and judged: silent taps are never a healthy fabric. -o json has the
-cells of each place, the worst value by signal, and what else is known of it.`
+one where at least half of them are loaded. A place that is congested at the end of the range has
+"since"; others have the times between which they were congested. If nothing was congested,
+verdict says how much was observed and judged: silent taps are never a healthy fabric. -o json has
+all that is known of a place, with its cells and the worst value by signal.`
 	cmd.Example = `  csigscope query verdict
   csigscope query verdict --since 15m
   csigscope query verdict --server http://127.0.0.1:9465 --windows 60 -o json`
@@ -160,17 +160,16 @@ func newQueryLinks() *cobra.Command {
 	var f questionFlags
 	cmd := f.command("links", "Ports of the fabric: their room as tags show it, and what depends on them", answers.Links,
 		"signal", "link", "device", "peer", "state", "top", "windows")
-	cmd.Long = `links lists each port of the fabric file, and all other locations that were named. Tags
-name the tightest hop of their path alone: mean, min, max and last are the values of those that
-name the link, observations how many. passed are the tags that surely passed the port and
-name another hop, or none: bound is the best mean of the tags of one cell, and the port had no
-less room than that, as far as its device writes tags. among are observations that name a set of
-ports with it. trend is how much higher the mean is in the later half of the range.
-cells and flows are those whose observations name the link; -o wide has a line for each of its
-cells with the most heavily loaded observations.
+	cmd.Long = `links lists each port of the fabric file, and all other locations that tags name. A tag names
+only the tightest hop of its path: mean, min, max, last and observations are of the tags that
+name the link. passed counts the tags that surely passed the port and name another hop, or none.
+bound is the best mean of such tags of one cell: the port had at least that room, if its device
+writes tags. among counts observations that name a set of ports with this one. trend is how much
+higher the mean is in the later half of the range. cells and flows are those whose observations
+name the link; -o wide has a line for each of its cells with the most heavily loaded
+observations.
 
-Without a fabric file links are the locations that were named, without capacity, peer and
-bound.`
+Without a fabric file, links are the locations that tags name, without capacity, peer and bound.`
 	cmd.Example = `  csigscope query links --state congested
   csigscope query links --device leaf3 --signal min_abw -o wide
   csigscope query links --server http://127.0.0.1:9465 --top 20`
@@ -207,17 +206,18 @@ func newQueryFlows() *cobra.Command {
 	cmd := f.command("flows", "Flows by how often they were heavily loaded", topAsLimit(answers.Flows),
 		"signal", "src", "dst", "location", "link", "window", "windows", "top")
 	cmd.Long = `flows lists the flows with the most heavy observations, and the location that most of those
-name. A row of a flow counts its heavy observations alone. "others" are all that is left: the clear observations, and those of flows that are not named, cell by cell
-where a cell names a flow and in the group overflow of all other cells. Together they are
-all observations, but for min and max, which are those of the whole cells.
+name. The row of a flow counts only its heavy observations. The rows "others" have the rest,
+clear observations and those of flows without a row: one for each cell that names a flow, and
+one in the group overflow for all other cells. The rows add up to all observations, except for
+min and max of "others", which are those of the whole cells.
 
 Each window of 1 s or 1 min names the worst flows of each signal and kind (flows: {top:
-100} in the configuration; 0 for none). Up to flows: {budget: 4096} flows a window their
-numbers are exact; beyond that they are what was counted at least, as they are where a
-replay cuts a window with more than 1024 flows. Those that export sees are handed over; a
-collector takes up to 10,000 rows of a stream's window (window_flows among the limits of its
-section ingest) and adds the rest to the others. A collector that is asked without a time
-answers of the last hour that is stored, and with --windows from memory.`
+100} in the configuration; 0 for none). Numbers are exact up to flows: {budget: 4096} flows in a
+window; with more flows they are lower bounds, as they are if a replay cuts a window with more
+than 1024 flows. export sends its flows to the collector, which takes up to 10,000 rows of a
+stream's window (window_flows among the limits of its section ingest) and adds the rest to the
+others. Without a time range, a collector answers from the last stored hour, and with --windows
+from memory.`
 	cmd.Example = `  csigscope query flows --signal max_delay --top 10
   csigscope query flows --link leaf3:up1 --windows 10 --server http://127.0.0.1:9465`
 	f.cells.addSignal(cmd)
@@ -225,9 +225,9 @@ answers of the last hour that is stored, and with --windows from memory.`
 	f.addSort(cmd)
 	flags := cmd.Flags()
 	flags.StringSlice("location", nil, "only flows whose heavy observations name these `LOCATIONS` most")
-	flags.StringSlice("link", nil, "only flows whose location is one of these `PORTS`, or a set that has one")
+	flags.StringSlice("link", nil, "only flows whose location is one of these `PORTS`, or a set with one of them")
 	flags.String("window", "1s", "length of the windows that name flows: 1s or 1m")
-	flags.Int("windows", 0, "asks the memory of a collector for the flows of so many of its last windows")
+	flags.Int("windows", 0, "number of a collector's last windows to read from its memory")
 	addTop(cmd, 100, "flows")
 	return cmd
 }
@@ -257,7 +257,7 @@ func newQueryFindings() *cobra.Command {
 	flags.StringSlice("device", nil, "only findings about these `DEVICES`")
 	flags.StringSlice("location", nil, "only findings about these `LOCATIONS`")
 	f.addSort(cmd)
-	addTop(cmd, 100, "findings at most")
+	addTop(cmd, 100, "maximum number of findings")
 	before(cmd, func([]string) error {
 		list, err := flags.GetStringSlice("severity")
 		for _, s := range list {
@@ -273,8 +273,8 @@ func newQueryFindings() *cobra.Command {
 func newQueryPath() *cobra.Command {
 	var f questionFlags
 	cmd := f.command("path", "Room left between a source and a destination, and the limiting location", answers.Path, "signal", "level", "src", "dst", "windows")
-	cmd.Long = `path shows one source and destination: the room that is left, the limiting location with the
-ports that it may be, how sure that is, how old, and how complete. -o wide has a line for each of
+	cmd.Long = `path shows the room left between one source and destination, and the limiting location with its
+candidate ports: how sure, how old and how complete that is. -o wide has a line for each of
 the shortest paths by the fabric file, those with the most room first.`
 	cmd.Example = `  csigscope query path --src rack1 --dst rack2
   csigscope query path --src rack1 --dst rack2 --server http://127.0.0.1:9465 -o json
@@ -342,9 +342,8 @@ func newQueryExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Cells, windows, flows or findings as CSV, JSON lines, Parquet or Arrow",
-		Long: `export writes a table: cells over the whole range, by each window of it, flows or findings. A
-table that is not complete, since it has too many rows or takes too long, is written as far as
-it goes, and the exit code is 1.`,
+		Long: `export writes a table: cells over the whole range, cells of each window, flows or findings. If a
+table has too many rows or takes too long, export writes its first rows and exits with 1.`,
 		Example: `  csigscope query export --signal min_abw > cells.csv
   csigscope query export --table windows --from 2026-01-20T09:00:00Z --to 2026-01-20T10:00:00Z --step 1s -o parquet --out windows.parquet
   csigscope query export --table flows --signal max_delay --server http://127.0.0.1:9465 -o arrow --out flows.arrows`,
@@ -399,12 +398,12 @@ func newQueryWatch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch",
 		Short: "Follow the cells as windows end",
-		Long: `watch asks the query API of a running csigscope for the cells as they are, and then
-prints those of each window as it ends, as it becomes final, and when late packets change it; as
-JSON, the events of the API. A connection that breaks off is opened again and resumes. Where
-revisions are missing in between, a line on standard error reports it, and all cells are printed
-again. The column final is true once only late packets may change the window (collect.lateness
-of the configuration), durable if it was on disk already when it was printed.
+		Long: `watch asks the query API of a running csigscope. It prints the present cells, and then the cells
+of each window as it ends, as it becomes final, and when late packets change it; as JSON, the
+events of the API. After a connection breaks, watch connects again and resumes. If revisions are
+missing between, it says so on standard error and prints all cells again. The column final is
+true once only late packets may change the window (collect.lateness of the configuration),
+durable if the window was already on disk when it was printed.
 
 --resolution follows windows below 1 s, if windows.resolutions of the collector's configuration has
 that length. They hold only cells with something heavily loaded, with the states that windows of
@@ -418,7 +417,7 @@ that length. They hold only cells with something heavily loaded, with the states
 	cells.add(cmd)
 	addState(cmd)
 	cmd.Flags().Duration("resolution", time.Second, "length of the windows: 1s, or a shorter one that the collector has")
-	followWith(cmd, "listings of a window, the snapshot apart", func(c *client.Client, count int) error {
+	followWith(cmd, "listings of a window, not counting the first snapshot", func(c *client.Client, count int) error {
 		values := flagValues(cmd, "signal", "level", "src", "dst", "state", "resolution")
 		return answers.Watch(cmd.Context(), c, values, count, cmd.OutOrStdout(), out.format, cmd.ErrOrStderr())
 	})
@@ -431,12 +430,12 @@ func newQueryChanges() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "changes",
 		Short: "Follow onsets, moves and ends of congestion, and silent taps",
-		Long: `changes asks the query API of a running csigscope for everything that holds now: congested
-cells, silent taps and cells that they are missing in. Then it prints each change as it comes, a line
-each: onset, cleared and moved of a cell, tap_lost, tap_back, tap_forgotten, coverage_lost and
-coverage_back. The time is the end of the newest window, which may be provisional. As ndjson it prints the events
-of the API. A connection that breaks off is opened again and resumes. Where revisions are missing
-in between, a line on standard error reports it, and everything that holds is printed again.`,
+		Long: `changes asks the query API of a running csigscope. It prints the present state: congested cells,
+silent taps, and cells that lack data of these taps. Then it prints one line for each change:
+onset, cleared and moved of a cell, tap_lost, tap_back, tap_forgotten, coverage_lost and
+coverage_back. The time is the end of the newest window, which may be provisional. As ndjson it
+prints the events of the API. After a connection breaks, changes connects again and resumes. If
+revisions are missing between, it says so on standard error and prints the whole state again.`,
 		Example: `  csigscope query changes --server http://127.0.0.1:9465
   csigscope query changes --server http://127.0.0.1:9465 --link leaf3:up1 --state congested -o ndjson`,
 		Args: noArgs,
@@ -446,8 +445,8 @@ in between, a line on standard error reports it, and everything that holds is pr
 	cells.addEnds(cmd)
 	addState(cmd)
 	addWindows(cmd, 1)
-	cmd.Flags().StringSlice("link", nil, "only cells that one of these `PORTS` may limit, now or before")
-	followWith(cmd, "changes, those of the beginning apart", func(c *client.Client, count int) error {
+	cmd.Flags().StringSlice("link", nil, "only cells that one of these `PORTS` may limit, now or earlier")
+	followWith(cmd, "changes, not counting the present state", func(c *client.Client, count int) error {
 		values := flagValues(cmd, "signal", "windows", "src", "dst", "link", "state")
 		return answers.Changes(cmd.Context(), c, values, count, cmd.OutOrStdout(), out.format, cmd.ErrOrStderr())
 	})
@@ -460,12 +459,12 @@ func followWith(cmd *cobra.Command, what string, f func(c *client.Client, count 
 	var server string
 	var count int
 	flags := cmd.Flags()
-	flags.IntVar(&count, "count", 0, "end after so many "+what+"; 0 is never")
+	flags.IntVar(&count, "count", 0, "end after this many "+what+"; 0: run until interrupted")
 	flags.StringVar(&server, "server", defaultServer, "`URL` of the query API, such as that of collect --api-listen")
 	addCredentialFlags(cmd)
 	before(cmd, func([]string) error {
 		if count < 0 {
-			return fmt.Errorf("--count %d: expected at least 1, or 0 to go on", count)
+			return fmt.Errorf("--count %d: expected at least 1, or 0 to run until interrupted", count)
 		}
 		return nil
 	})

@@ -31,18 +31,19 @@ func newQueryServe() *cobra.Command {
 it also opens the embedded engine to Grafana, curl, DBeaver and other clients of
 ClickHouse's HTTP interface. They can read and nothing else: statements that change
 anything, settings, and functions that reach files or the network are refused. Any user
-name and password will do, so only this machine is served; reach it from elsewhere by a
-tunnel. The engine belongs to all commands that use the same store: one of them opens
+name and password will do, so the address is for this machine alone: reach it from elsewhere
+by a tunnel. The engine belongs to all commands that use the same store: one of them opens
 its address for all.
 
-Beyond this machine the page and the API are served with TLS, to clients with a certificate
-or a token, which the page asks for: the section api of the configuration lists the clients
-and their limits. The page's files, which hold no data, are for everybody.
-SIGHUP reads its origins and limits again; its files are read again when they change.
+Other machines reach the page and the API with TLS alone, and with a client certificate or a
+token, which the page asks for: the section api of the configuration lists the clients and
+their limits. Anybody can load the page's files, which hold no data.
+SIGHUP reads the origins and limits of the section again; its files are read again when they
+change.
 
-Beside the page, for those who may ask, are /metrics for Prometheus, /healthz (200 while it
-works) and /readyz (200 while the store answers, else why not). On Linux with Landlock it
-gives up all files but the store's; supports systemd notification (sd_notify).`,
+Clients who may read the API also get /metrics for Prometheus, /healthz (200 while serve works)
+and /readyz (200 while the store answers, else the reason). On Linux with Landlock, serve gives
+up access to all files except the store's. Supports systemd notification (sd_notify).`,
 		Example: `  csigscope query serve
   csigscope query serve --config csigscope.yaml --listen 0.0.0.0:8443
   csigscope query serve --clickhouse-listen 127.0.0.1:8123
@@ -51,7 +52,7 @@ gives up all files but the store's; supports systemd notification (sd_notify).`,
 	}
 	addStoreFlag(cmd, &f.dsn)
 	addClickHouseFlag(cmd, &f.clickhouse)
-	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the page; beyond loopback with TLS and credentials of the section api alone")
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the page; other than loopback, it needs TLS and credentials in the section api")
 	addExposedFlag(cmd, "--listen", &f.exposed)
 	cmd.Flags().Lookup("config").Usage = "configuration `FILE` (YAML), of which the sections store and api are used"
 	f.ops.add(cmd.Flags())
@@ -127,7 +128,7 @@ func reloadDoor(ctx context.Context, d *edge.Server, path string, logger *slog.L
 			err = d.Use(c.API.Settings())
 		}
 		if err != nil {
-			logger.Error("reload refused, going on as before", slog.String("error", err.Error()))
+			logger.Error("reload refused, the earlier configuration stays in force", slog.String("error", err.Error()))
 			continue
 		}
 		logger.Warn("reloaded")

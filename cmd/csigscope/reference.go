@@ -26,11 +26,10 @@ var tablesReference string
 const findingsReference = `
 ## Findings
 
-What report looks for. What collect and export find is stored. Replay stores unauthorised-sender,
-forged-value at senders, unknown-locator, above-capacity, reserved-bits, orphan-tag and stuck-port.
-Sections are those of draft-ravi-ippm-csig-01, IBCS is
-draft-tian-ccwg-ibcs-datapath-processing-00. What a single device does to packets,
-conform judges by rules of its own.
+report looks for all of these. collect and export store their findings; replay stores
+unauthorised-sender, forged-value at senders, unknown-locator, above-capacity, reserved-bits,
+orphan-tag and stuck-port. Sections are those of draft-ravi-ippm-csig-01, IBCS is
+draft-tian-ccwg-ibcs-datapath-processing-00. conform judges a single device, by rules of its own.
 
 `
 
@@ -38,10 +37,10 @@ conform judges by rules of its own.
 const metricsReference = `
 ## Metrics
 
-What is exported to Prometheus at /metrics; which of them depends on the command. Labels
-are bounded: reasons are fixed sets, the first 256 taps, producers and exporters have a
-name of their own and the rest is "other", and of locations only the worst are there.
-The Go runtime and the process export theirs beside these.
+Prometheus reads these metrics at /metrics; each command serves some of them. The number of
+labels is bounded: reasons are fixed sets, the first 256 taps, producers and exporters have a
+name of their own and the rest is "other", and only the worst locations are there.
+/metrics also has the usual metrics of the Go runtime and of the process.
 
 `
 

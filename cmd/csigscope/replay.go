@@ -52,7 +52,7 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 
 // addDedupFlag adds --dedup.
 func addDedupFlag(flags *pflag.FlagSet, to *time.Duration) {
-	flags.DurationVar(to, "dedup", 0, "leave out frames that a tap captured within this time before, to the bit, such as 1ms; 0 counts them")
+	flags.DurationVar(to, "dedup", 0, "leave out a frame if its tap captured the same bytes within this time before it, such as 1ms; 0 counts all frames")
 }
 
 // config returns the configuration for a replay of files, by the flags and the network.
@@ -107,19 +107,19 @@ func newReplayCommand() *cobra.Command {
 		Short: "Run captures through the pipeline into the store",
 		Long: `replay reads pcap and pcapng files, decodes their CSIG tags and reflections,
 aggregates them by window, cell, signal and location, stores the result, and
-prints a summary, whose cells -o json writes as query cells does. The content of a file is its identity: replaying it again, under
-another name or in another order, changes no number. FILE may be a folder of
-captures, a named pipe, or - for standard input; pipes are copied to $TMPDIR first,
-since their content is their identity as well. With --pace all files are replayed side by side, by their times.
-Damaged files are read as decode reads them.
+prints a summary, whose cells -o json writes as query cells does. The content of a file is its
+identity: replaying it again, under another name or in another order, changes no number. FILE may
+be a folder of captures, a named pipe, or - for standard input; pipes are copied to $TMPDIR
+first, since their content is their identity as well. With --pace all files are replayed side by
+side, by their times. Damaged files are read as decode reads them.
 
-After a replay is interrupted or killed, run the same command again, at any pace: the same
-rows replace themselves. Until then an earlier replay of the same file stays visible. Where
-there is none, query and schema verify show the stored part and name it as incomplete.
+After a replay is interrupted or killed, run the same command again, at any pace: its rows replace
+the earlier ones. Until then the result of an earlier replay of the file stays visible. If there
+was none, query and schema verify show the stored part and call it incomplete.
 
-What single packets show that breaks the protocol or the configuration, and ports that are
-stuck from window to window, is counted in the summary and stored as well (csigscope query
-findings); the section findings of the configuration names the permitted senders of tags.
+replay counts its findings in the summary and stores them (csigscope query findings): packets
+that violate the protocol or the configuration, and ports that are stuck from window to window.
+The section findings of the configuration names the permitted senders of tags.
 
 With --scenario or --scenario-file, a scenario of emit is simulated and replayed at once,
 without files; the scenario is its identity. --set changes its keys, as for emit.`,

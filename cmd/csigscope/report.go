@@ -57,12 +57,12 @@ heaviest flows, distributions of values, repeating patterns, missing data of eac
 protocol faults (the findings, with the packets to open in Wireshark), and open questions. The HTML is one file without scripts that can be sent along
 with a ticket.
 
-No store is needed. Time is divided into steps of 1ms, or into longer ones where captures have
-more than --max-steps of them; faster patterns are then looked for in stretches of 1ms steps. The
-aggregates take at most --memory, beside the memory for decoding. Where that is too little, the
-captures go once more through the embedded engine, in a temporary folder or in --spill-dir, and
-the numbers are the same; without the engine steps get longer still, or cells are left out, and
-the report says so.
+No store is needed. report divides time into steps of 1ms. If captures have more than --max-steps
+of them, steps are longer, and report looks for faster patterns in stretches of 1ms steps. The
+aggregates take at most --memory, beside the memory for decoding. If that is too little, report
+reads the captures once more through the embedded engine, in a temporary folder or in
+--spill-dir, and the numbers are the same; without the engine it makes steps even longer or leaves
+out cells, and says so.
 
 With --fail-on, protocol faults of that severity or worse make the exit code 3.`,
 		Example: `  csigscope report capture.pcapng --fabric fabric.yaml                # report.html
@@ -87,10 +87,10 @@ With --fail-on, protocol faults of that severity or worse make the exit code 3.`
 	f.out.outputFile.add(cmd, "out", "`FILE` to write, - for standard output (default report.html, report.json or report.md)")
 	addDedupFlag(flags, &f.dedup)
 	flags.StringVar(&f.failOn, "fail-on", "", "exit with 3 if there are protocol faults of this `SEVERITY` or worse: error, warning or info")
-	flags.IntVar(&f.maxSteps, "max-steps", 16384, "maximum number of time steps; longer captures also have as many steps of 1ms, in stretches: patterns are found from a period of two and a half steps on")
+	flags.IntVar(&f.maxSteps, "max-steps", 16384, "maximum number of time steps; longer captures also have as many steps of 1ms, in stretches. The shortest period that can be found is two and a half steps")
 	addByteFlag(flags, &f.memory, "memory", 512<<20, "maximum `SIZE` of the aggregates in memory")
-	flags.StringVar(&f.spill, "spill", string(source.SpillAuto), "`WHEN` captures go through the embedded engine: auto (where --memory does not suffice), always or never")
-	flags.StringVar(&f.spillDir, "spill-dir", "", "empty `FOLDER` that the engine stores in, and that is kept (default a temporary one)")
+	flags.StringVar(&f.spill, "spill", string(source.SpillAuto), "`WHEN` captures go through the embedded engine: auto (if --memory is too little), always or never")
+	flags.StringVar(&f.spillDir, "spill-dir", "", "empty `FOLDER` for the rows of the engine, which is kept (default a temporary one)")
 	flags.IntVar(&f.workers, "workers", 2, "cores that read captures")
 	before(cmd, func([]string) error { return f.check() })
 	return cmd

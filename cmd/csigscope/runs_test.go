@@ -104,7 +104,7 @@ func TestInterruptedReplay(t *testing.T) {
 	shown := []string{"query", "windows", "--step", "10ms", "-o", "csv", dsn}
 	want := mustRun(t, env, shown...)
 	said = interrupted(t, env, func() bool { return strings.Contains(verify(), "info,run superseded") }, replay("--pace", "0.02", "--config", config)...)
-	if !strings.Contains(said, "an earlier replay gave stays visible: "+name) {
+	if !strings.Contains(said, "the result of an earlier replay stays visible: "+name) {
 		t.Errorf("the interrupted repetition said %q", said)
 	}
 	if got := mustRun(t, env, shown...); got != want {

@@ -141,15 +141,15 @@ func newSchemaVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that stored rows add up",
-		Long: `Check what must hold of all stored rows, whatever was measured, and print violations:
-1 s rows add up to 1 min rows and fine rows to no more than 1 s rows (where the run is
-done and neither has expired), what taps counted as stored is there or in gaps, the
-numbers of each row fit together, no identity is of two records, and rows belong to a
-run, a configuration, groups and locations that are known. Every row is read, in pieces
-of a day or less.
+		Long: `Check that all stored rows are consistent, and print violations: 1 s rows add up to 1 min
+rows and fine rows to no more than 1 s rows (if the run is done and neither has expired),
+observations that taps counted as stored are there or in gaps, the numbers of each row fit
+together, no two records have the same identity, and the run, the configuration, the groups
+and the location of each row are known. verify reads every row, in pieces of a day or less.
 
-Rows of the kind "info" are no faults: runs that a later one superseded, rows
-that were written more than once and count once, rows that were lost and are in gaps. With faults the exit code is 3.`,
+Rows of the kind "info" are no faults: runs that a later one superseded, rows that were
+written more than once and count once, lost rows that are in gaps. The exit code is 3 if
+there are faults.`,
 		Args: noArgs,
 	}
 	out.add(cmd, tabular.ListingFormats()...)
@@ -189,8 +189,8 @@ windows by the hour first, then 1 s windows with their flows by the day, then by
 the flows of 1 min windows and the rows of taps and findings; never 1 min windows. All
 tables count. What was deleted is printed, and recorded in the table gaps, so that "schema
 verify" still compares the rows that are left with the counts of taps. The budget of the configuration
-file (store: max_disk) is the default; to that, query serve, demo, replay and collect trim by
-themselves while they run.`,
+file (store: max_disk) is the default; query serve, demo, replay and collect keep the database
+within it while they run.`,
 		Example: "  csigscope schema trim --max-disk 50GB",
 		Args:    noArgs,
 	}
@@ -215,13 +215,13 @@ func newSchemaUnpin() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "unpin NAME...",
-		Short: "Take the next description of groups and locations, whichever exporter gives it",
-		Long: `Take the next description of groups and locations, whichever exporter gives it. Where
-collect has no fabric file, the first exporter's description of a name (its level, parent,
-capacity, device, set and ports) is pinned: others that say otherwise are refused, which the
-finding contested-name shows. Collectors that run take such a description within seconds; of
-several, the one that was refused first. --all unpins the descriptions of exporters, names
-those of fabric files as well; a collector that runs keeps to its own file in any case.`,
+		Short: "Take the next description of groups and locations from any exporter",
+		Long: `Take the next description of groups and locations from any exporter. A collector without a
+fabric file pins the first exporter's description of a name (its level, parent, capacity,
+device, set and ports): it refuses other descriptions, which the finding contested-name shows.
+After unpin, running collectors take a refused description within seconds; of several, the one
+that they refused first. --all unpins the descriptions of exporters; names unpin those of fabric
+files as well. A running collector keeps to its own fabric file in any case.`,
 		Example: `  csigscope query findings
   csigscope schema unpin leaf3:up1 "leaf3 up"`,
 	}
@@ -250,10 +250,10 @@ func newSchemaDrop() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "drop",
-		Short: "Delete a database with all that was stored in it",
-		Long: `Delete a database with all rows in it. It lists the rows and asks first; where nobody can answer, it needs --yes. A database that holds anything that
-csigscope did not make is refused. One from before version 1 of the schema, which all
-other commands refuse, is dropped.`,
+		Short: "Delete a database with all its rows",
+		Long: `Delete a database with all its rows. drop lists the rows and asks first; without a terminal it
+needs --yes. It refuses a database that holds anything that csigscope did not make. It also
+drops a database from before version 1 of the schema, which all other commands refuse.`,
 		Example: "  csigscope schema drop --store embedded:old-data",
 		Args:    noArgs,
 	}
@@ -284,7 +284,7 @@ other commands refuse, is dropped.`,
 // askToDrop asks a person at a terminal for the name of the database.
 func askToDrop(cmd *cobra.Command, database string) error {
 	if in, ok := cmd.InOrStdin().(io.Writer); !ok || !isTerminal(in) {
-		return usageError{fmt.Errorf("schema drop: nobody to ask: give --yes to delete all of this")}
+		return usageError{fmt.Errorf("schema drop: cannot ask without a terminal: give --yes to delete all of this")}
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "All of it will be lost. Type %s to go on: ", database)
 	return confirm(cmd.InOrStdin(), database)
@@ -341,10 +341,10 @@ With --cluster, run the statements on every server of the cluster.`,
 	flags.BoolVar(&g.Cluster, "cluster", false, "the database is on a cluster")
 	flags.BoolVar(&password, "password-stdin", false, "create the user, with the first line of standard input as its password")
 	flags.DurationVar(&g.Limits.Time, "max-time", 30*time.Second, "longest time of a reader's query")
-	flags.Uint64Var(&g.Limits.ReadRows, "max-read-rows", 4e9, "rows that a reader's query reads at most")
+	flags.Uint64Var(&g.Limits.ReadRows, "max-read-rows", 4e9, "maximum number of rows that a reader's query reads")
 	addByteFlag(flags, &memory, "max-memory", 4<<30, "`SIZE` of the memory of a reader's query")
-	flags.Uint64Var(&g.Limits.ResultRows, "max-result-rows", 1<<20, "rows of an answer at most")
-	flags.Uint64Var(&g.QueriesPerHour, "queries-per-hour", 36_000, "queries of a reader in an hour at most")
+	flags.Uint64Var(&g.Limits.ResultRows, "max-result-rows", 1<<20, "maximum number of rows of an answer")
+	flags.Uint64Var(&g.QueriesPerHour, "queries-per-hour", 36_000, "maximum number of queries of a reader per hour")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		g.Access, g.Limits.Memory = store.Access(access), uint64(memory)
 		if password {
@@ -381,9 +381,8 @@ func newSchemaBackup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FOLDER",
 		Short: "Copy the embedded store into a new folder",
-		Long: `backup copies the embedded store into a folder that does not exist yet, with checksums,
-while other commands go on storing: each table as it is at one moment. It is ClickHouse's
-BACKUP; back up a ClickHouse server with its own means.`,
+		Long: `backup copies the embedded store into a folder that does not exist yet, with checksums. Other
+commands can store meanwhile: each table is copied as of one moment. It is ClickHouse's BACKUP; back up a ClickHouse server with its own means.`,
 		Example: `  csigscope schema backup /backup/csigscope-2026-01-22
   csigscope schema restore /backup/csigscope-2026-01-22 --store embedded:elsewhere`,
 		Args: folderArg,
@@ -407,11 +406,10 @@ func newSchemaRestore() *cobra.Command {
 has written, checks all of it against its checksums, and brings it to this version's
 schema. A damaged backup is refused, and leaves the store empty.
 
-Where the outbox of the store is still there, its rows are newer than the backup or in it:
-rows that wait are sent, and so are rows that the store took in the last minutes
-(--outbox-retention) and that the backup lacks. Runs that came back without their names are
-counted: replay their captures again. To have the backup and nothing else, give
---discard-outbox.`,
+If the outbox of the store still exists, restore sends the rows that wait there, and the rows
+that the store took in the last minutes (--outbox-retention) and that the backup lacks. It counts
+the runs that came back without their names: replay their captures again. With --discard-outbox
+the store holds the rows of the backup and no others.`,
 		Example: `  csigscope schema restore /backup/csigscope-2026-01-22 --store embedded:elsewhere
   csigscope schema restore /backup/csigscope-2026-01-22 --discard-outbox`,
 		Args: folderArg,

@@ -25,7 +25,7 @@ import (
 // addExposedFlag adds the flag that allows an unprotected address beyond loopback.
 func addExposedFlag(cmd *cobra.Command, of string, exposed *bool) {
 	cmd.Flags().BoolVar(exposed, "api-dangerously-exposed", false,
-		"let "+of+" be an address that other machines reach without TLS or credentials: everybody there can ask, and read on the way")
+		"allow "+of+" at an address that other machines reach without TLS or credentials: anybody there can ask, and read the answers of others in transit")
 }
 
 // openDoor listens at the address of a flag, for the clients of the section api. Beyond

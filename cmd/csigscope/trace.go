@@ -27,30 +27,29 @@ func newTraceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace TAP TAP...",
 		Short: "Follow packets from tap to tap: clocks, delays, and where tags took their values",
-		Long: `trace compares captures of different taps, each with each. Packets are recognized by fields
-that no device may change, and their order by the TTL. For each two taps that saw the
-same packets it prints how far their clocks are apart and how fast they drift, with a bound,
-how long packets take, and which ports gave tags other values on the way. Clocks are told
-apart also where no packet passes both taps, as those at receivers of different racks: by tags
-that one of them saw, and their reflections with TCP acknowledgements that the other did, in
-whatever tunnel.
+		Long: `trace compares captures of different taps, each with each. It recognizes packets by fields that
+no device may change, and their order by the TTL. For each two taps that saw the same packets it
+prints the offset and the drift of their clocks with bounds, the delay of packets, and the ports
+that changed tags on the way. It also relates the clocks of taps that no packet passes both,
+such as those at receivers of different racks: by tags that one of them saw, and their
+reflections, with TCP acknowledgements, that the other saw, in any tunnel.
 
-Delays and queues are not told from clocks by one direction alone: then the offset is
-bounded on one side. With both, its error is at most half of the shortest round trip, and
-the estimate is good where the shortest ways of both directions are alike, as those of small
-packets are.
+Packets of one direction do not distinguish delays and queues from clocks: the offset then has a
+bound on one side only. With both directions its error is at most half of the shortest round
+trip, and the estimate is good if the shortest delays of both directions are alike, as those of
+small packets are.
 
-The drift is an estimate, with its standard error behind the ±, of packets of one length that
-met no queue and so took equally long; in brackets is what bounds it whatever queues did. It
-takes --timestamp-error: without, timestamps are taken to be right, and nothing is said of
-how sure the drift is. 10,000 packets in a second of 5 us of error tell it to 1 ppm
-or so, longer captures better; tags and reflections on loaded ways, of which few meet no queue,
-to some ppm.
+The drift is an estimate from packets of one length that met no queue and so took equally long.
+Its standard error is behind the ±; the range in brackets holds whatever queues did. Give
+--timestamp-error: without it the bounds take timestamps to be exact, and trace does not say how
+sure the drift is. 10,000 packets in a second with an error of 5 us give the drift to about 1 ppm, longer
+captures do better; tags and reflections on loaded paths, few of which meet no queue, give it to
+some ppm.
 
 The command exits with 3 if the clocks of two captures with packets in common are unknown.
 
-What is not compared is counted on standard error. A damaged capture is read on as replay
-does, and fails the command in the end.`,
+trace counts on standard error the packets that it does not compare. It reads past the damage in
+a capture as replay does, and fails at the end.`,
 		Example: `  csigscope trace rack1.pcapng rack2.pcapng
   csigscope trace host.pcapng leaf.pcapng spine.pcapng --timestamp-error 5us -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -63,8 +62,8 @@ does, and fails the command in the end.`,
 	}
 	flags := cmd.Flags()
 	f.network.add(flags)
-	flags.DurationVar(&f.off, "timestamp-error", 0, "how far a tap's timestamps are off at most")
-	flags.IntVar(&f.packets, "packets", 1<<20, "packets of each tap that are compared, at most")
+	flags.DurationVar(&f.off, "timestamp-error", 0, "maximum error of a tap's timestamps")
+	flags.IntVar(&f.packets, "packets", 1<<20, "maximum number of packets of each tap to compare")
 	f.out.add(cmd, "table", "json")
 	return cmd
 }
