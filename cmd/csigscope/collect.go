@@ -40,10 +40,10 @@ new one: taps are opened and closed, each packet is counted once, and permitted 
 their limits, and the origins and limits of the section api change. Files with tokens,
 certificates and authorities are read again when they change.
 
-The store may be away, also at the start: rows and names wait on disk, and the schema is
-made or migrated when the store comes. A store that answers within 5 s of the start and
-refuses rows (an old server, an earlier schema, a wrong password, missing rights) ends
-collect with exit code 1. Later refusals are logged, and rows wait until the cause is fixed.
+The store may be away, also at the start: rows and names wait on disk, and the schema is made or
+migrated when the store comes. A store that answers within 5 s of the start and refuses rows (an
+old server, an earlier schema, a wrong password, missing rights) ends collect with exit code 1.
+Later refusals are logged, and rows wait until the cause is fixed.
 
 Windows of 1 s can be watched as soon as they end (csigscope query watch). They close after
 their lateness (collect.lateness) and are committed to disk soon after. Shorter windows, of
@@ -60,10 +60,10 @@ Every minute collect stores its findings: packets that violate the protocol or t
 configuration, and ports that are stuck from window to window (csigscope query findings,
 section findings of the configuration).
 
---metrics-listen serves /metrics for Prometheus, /healthz (200 while windows are committed)
-and /readyz, which is 503 with the reason while the link of a tap is down, while the store was
-never reached, refuses rows or leaves one waiting for more than 2 minutes, or while the outbox
-is full. Supports systemd notification (sd_notify).`,
+--metrics-listen serves /metrics for Prometheus, /healthz (200 while windows are committed) and
+/readyz, which is 503 with the reason while the link of a tap is down, while the store was never
+reached, refuses rows or leaves one waiting for more than 2 minutes, or while the outbox is full.
+Supports systemd notification (sd_notify).`,
 		Example: `  csigscope collect --interface eth1 --fabric fabric.yaml
   csigscope collect --config csigscope.yaml --fabric fabric.yaml
   csigscope config check --config csigscope.yaml --fabric fabric.yaml && pkill -HUP -f '^[^ ]*csigscope collect'

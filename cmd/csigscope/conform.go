@@ -36,12 +36,12 @@ func newConformCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform BEFORE [PORT=]AFTER...",
 		Short: "Judge a switch by captures before and after it",
-		Long: `conform matches the packets of a capture before a device with those of captures after
-it, one for each port, and checks each pair against draft-ravi-ippm-csig-01 and
-draft-tian-ccwg-ibcs-datapath-processing-00: only a tighter signal replaces a signal, its
-locator metadata comes with it, types and reserved bits stay, no tag is inserted or duplicated,
-a port strips all tags or none, trimmed packets stay as they are, and tagged packets are
-neither lost nor sent another way.
+		Long: `conform matches the packets of a capture before a device with those of captures after it, one for
+each port, and checks each pair against draft-ravi-ippm-csig-01 and
+draft-tian-ccwg-ibcs-datapath-processing-00: only a tighter signal replaces a signal, its locator
+metadata comes with it, types and reserved bits stay, no tag is inserted or duplicated, a port
+strips all tags or none, trimmed packets stay as they are, and tagged packets are neither lost nor
+sent another way.
 
 conform recognizes packets by fields that no device may change, not by clocks: addresses,
 ports, identification and content. It matches packets that look alike in their order; packets

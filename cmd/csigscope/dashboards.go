@@ -73,14 +73,13 @@ func newDashboardsWriteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "write",
 		Short: "Write dashboards, the panel plugin and the files that provision them",
-		Long: `write makes a folder with dashboards, with the files that provision them and their data
-sources, and with the panel plugin that draws the matrices. The plugin is not signed: Grafana
-loads it when allow_loading_unsigned_plugins in the section plugins of its settings names it,
-or with the line of grafana.env in its environment. Grafana reads the store's
-password from its environment variable CSIGSCOPE_STORE_PASSWORD; the embedded engine accepts
-any. Alert rules are not among the files: Prometheus evaluates those that ship with csigscope,
-and Grafana shows them. If your Prometheus does not evaluate them, --alerts writes them for
-Grafana to evaluate.`,
+		Long: `write makes a folder with dashboards, with the files that provision them and their data sources,
+and with the panel plugin that draws the matrices. The plugin is not signed: Grafana loads it when
+allow_loading_unsigned_plugins in the section plugins of its settings names it, or with the line of
+grafana.env in its environment. Grafana reads the store's password from its environment variable
+CSIGSCOPE_STORE_PASSWORD; the embedded engine accepts any. Alert rules are not among the files:
+Prometheus evaluates those that ship with csigscope, and Grafana shows them. If your Prometheus
+does not evaluate them, --alerts writes them for Grafana to evaluate.`,
 		Example: `  csigscope dashboards write --out grafana --fabric fabric.yaml
   cp -r grafana/provisioning/. /etc/grafana/provisioning/
   cp grafana/dashboards/* /var/lib/grafana/dashboards/csigscope/

@@ -37,8 +37,9 @@ at the next run of valid records; what is left out is counted, and packets are n
 if it had not been there. In a pcapng file, packets whose interface may be described in the
 damage are left out as well; compressed files and pipes are read up to the damage.
 
-decode takes mirrored frames out of ERSPAN, GRE-TAP, VXLAN or TZSP where --mirrors, the
-fabric file or the configuration (taps: mirrors) says that the capture holds such sessions. Elsewhere a tag in a mirror session is an orphan: anybody can send one.
+decode takes mirrored frames out of ERSPAN, GRE-TAP, VXLAN or TZSP where --mirrors, the fabric file
+or the configuration (taps: mirrors) says that the capture holds such sessions. Elsewhere a tag in
+a mirror session is an orphan: anybody can send one.
 
 Several files, or those of a folder, are merged by time, and each object then begins
 with its "file". "packet" always counts from 1 in its own file, whose order is kept.

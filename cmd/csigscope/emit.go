@@ -78,14 +78,13 @@ func newEmitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "emit --out DIR",
 		Short: "Simulate a CSIG fabric and write its captures and the truth",
-		Long: `emit simulates a fabric packet by packet and writes one pcapng per tap (nanoseconds,
-interface names; or classic pcap; compressed if asked for), fabric.yaml (topology and
-taps, for --fabric of the other commands) and truth.ndjson (per window and cell the
-true bottleneck port and value; per port its load; in the first line the frames that
-each tap saw, lost, duplicated and reordered). The same seed gives the same bytes.
-Where the scenario has a flow_trace, flows.ndjson has the state of each flow at that
-interval, and flows.svg draws up to 64 flows: rates, delays, and the bottleneck of
-each as its reflections name it. Where it has counters, counters.csv has the values that ports
+		Long: `emit simulates a fabric packet by packet and writes one pcapng per tap (nanoseconds, interface
+names; or classic pcap; compressed if asked for), fabric.yaml (topology and taps, for --fabric of
+the other commands) and truth.ndjson (per window and cell the true bottleneck port and value; per
+port its load; in the first line the frames that each tap saw, lost, duplicated and reordered). The
+same seed gives the same bytes. Where the scenario has a flow_trace, flows.ndjson has the state of
+each flow at that interval, and flows.svg draws up to 64 flows: rates, delays, and the bottleneck
+of each as its reflections name it. Where it has counters, counters.csv has the values that ports
 measured, as conform --metrics reads it.
 
 With --interface it sends the frames of all taps through a network interface instead,

@@ -38,8 +38,8 @@ which stores them. Windows wait in a spool on disk until a collector has stored 
 outages of the network and of either side, and count once. The collector knows the exporter
 by a certificate or a token.
 
-SIGTERM or Ctrl-C closes all windows and ends the process; the next export sends the windows
-that the collector does not take at once. SIGHUP reads the files again, as in collect.
+SIGTERM or Ctrl-C closes all windows and ends the process; the next export sends the windows that
+the collector does not take at once. SIGHUP reads the files again, as in collect.
 
 Every minute export sends its findings: packets that violate the protocol or the configuration,
 and ports that are stuck from window to window. The collector stores them beside the findings

@@ -16,9 +16,9 @@ func newFabricCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fabric",
 		Short: "Make, check and show fabric files",
-		Long: `A fabric file (--fabric of other commands) names switches, ports, hosts and groups, and says
-what the bits of locator metadata hold. import makes one from files that you have, check lists
-mistakes, gaps and oddities, and show prints it as a tree.`,
+		Long: `A fabric file (--fabric of other commands) names switches, ports, hosts and groups, and says what
+the bits of locator metadata hold. import makes one from files that you have, check lists mistakes,
+gaps and oddities, and show prints it as a tree.`,
 	}
 	cmd.AddCommand(newFabricImport(), newFabricCheck(), newFabricShow())
 	return cmd
@@ -39,11 +39,11 @@ fabric file. It recognises each file by its content:
                               ipam/ip-addresses
   containerlab                a topology (*.clab.yml)
 
-Files may describe the same devices: their statements are merged, and a link that both ends
-state is one. Where two files differ, a warning names both: LLDP has precedence over cables and
-plans, and these over neighbours in config_db.json. A contradiction between statements of equal
-rank is an error. Stages and orientations follow from roles, names and links, racks from the prefixes
-that switches route to hosts, pods from the links.
+Files may describe the same devices: their statements are merged, and a link that both ends state
+is one. Where two files differ, a warning names both: LLDP has precedence over cables and plans,
+and these over neighbours in config_db.json. A contradiction between statements of equal rank is an
+error. Stages and orientations follow from roles, names and links, racks from the prefixes that
+switches route to hosts, pods from the links.
 
 import lists missing facts on standard error and at the head of the fabric file; comments beside
 devices and ports say where to add them. You always have to add the locator layout, since it is

@@ -271,13 +271,12 @@ func newQueryTaps() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "taps",
 		Short: "Packets and observations of each tap: decoded, stored, rejected, dropped",
-		Long: `taps lists the packets and observations of taps over a range: packets by the result of
-decoding, observations = stored + overflow + late + rejected, packets that the kernel
-dropped, frames that receive offload (GRO) merged, whose packets and bytes are wrong, and
-packets missing in the numbers of mirror sessions. A piece of a capture counts in full if any
-part of it lies in the range. Where a file does not name its interfaces, the tap has the name
-of the file. A mirror session is a tap of the name MIRROR/SWITCH/SESSION; timestamps says
-whether its times are the switch's.`,
+		Long: `taps lists the packets and observations of taps over a range: packets by the result of decoding,
+observations = stored + overflow + late + rejected, packets that the kernel dropped, frames that
+receive offload (GRO) merged, whose packets and bytes are wrong, and packets missing in the numbers
+of mirror sessions. A piece of a capture counts in full if any part of it lies in the range. Where
+a file does not name its interfaces, the tap has the name of the file. A mirror session is a tap of
+the name MIRROR/SWITCH/SESSION; timestamps says whether its times are the switch's.`,
 		Args: noArgs,
 	}
 	out.add(cmd, tabular.ListingFormats()...)
@@ -299,8 +298,8 @@ func newQueryForget() *cobra.Command {
 		Short: "List live producers, or wait no longer for some of them",
 		Long: `Without a name, forget lists the producers of the last day, which are live taps and
 EXPORTER/STREAM, and those that are forgotten. A live window of a collector of the store is
-complete once it has rows of each of them, and of each tap and exporter of the configuration
-and the fabric file.
+complete once it has rows of each of them, and of each tap and exporter of the configuration and
+the fabric file.
 
 With names, or with the hexadecimal ids of the list where several hosts share a name, forget
 makes all collectors stop expecting these producers, within a minute, until they write again.

@@ -205,19 +205,18 @@ func newQueryFlows() *cobra.Command {
 	var f questionFlags
 	cmd := f.command("flows", "Flows by how often they were heavily loaded", topAsLimit(answers.Flows),
 		"signal", "src", "dst", "location", "link", "window", "windows", "top")
-	cmd.Long = `flows lists the flows with the most heavy observations, and the location that most of those
-name. The row of a flow counts only its heavy observations. The rows "others" have the rest,
-clear observations and those of flows without a row: one for each cell that names a flow, and
-one in the group overflow for all other cells. The rows add up to all observations, except for
-min and max of "others", which are those of the whole cells.
+	cmd.Long = `flows lists the flows with the most heavy observations, and the location that most of those name.
+The row of a flow counts only its heavy observations. The rows "others" have the rest, clear
+observations and those of flows without a row: one for each cell that names a flow, and one in the
+group overflow for all other cells. The rows add up to all observations, except for min and max of
+"others", which are those of the whole cells.
 
-Each window of 1 s or 1 min names the worst flows of each signal and kind (flows: {top:
-100} in the configuration; 0 for none). Numbers are exact up to flows: {budget: 4096} flows in a
-window; with more flows they are lower bounds, as they are if a replay cuts a window with more
-than 1024 flows. export sends its flows to the collector, which takes up to 10,000 rows of a
-stream's window (window_flows among the limits of its section ingest) and adds the rest to the
-others. Without a time range, a collector answers from the last stored hour, and with --windows
-from memory.`
+Each window of 1 s or 1 min names the worst flows of each signal and kind (flows: {top: 100} in the
+configuration; 0 for none). Numbers are exact up to flows: {budget: 4096} flows in a window; with
+more flows they are lower bounds, as they are if a replay cuts a window with more than 1024 flows.
+export sends its flows to the collector, which takes up to 10,000 rows of a stream's window
+(window_flows among the limits of its section ingest) and adds the rest to the others. Without a
+time range, a collector answers from the last stored hour, and with --windows from memory.`
 	cmd.Example = `  csigscope query flows --signal max_delay --top 10
   csigscope query flows --link leaf3:up1 --windows 10 --server http://127.0.0.1:9465`
 	f.cells.addSignal(cmd)
@@ -274,8 +273,8 @@ func newQueryPath() *cobra.Command {
 	var f questionFlags
 	cmd := f.command("path", "Room left between a source and a destination, and the limiting location", answers.Path, "signal", "level", "src", "dst", "windows")
 	cmd.Long = `path shows the room left between one source and destination, and the limiting location with its
-candidate ports: how sure, how old and how complete that is. -o wide has a line for each of
-the shortest paths by the fabric file, those with the most room first.`
+candidate ports: how sure, how old and how complete that is. -o wide has a line for each of the
+shortest paths by the fabric file, those with the most room first.`
 	cmd.Example = `  csigscope query path --src rack1 --dst rack2
   csigscope query path --src rack1 --dst rack2 --server http://127.0.0.1:9465 -o json
   csigscope query path --src rack1 --dst rack2 --signal min_abw --from 2026-01-20T09:00:00Z --to 2026-01-20T10:00:00Z`

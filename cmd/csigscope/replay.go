@@ -105,13 +105,13 @@ func newReplayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay FILE...",
 		Short: "Run captures through the pipeline into the store",
-		Long: `replay reads pcap and pcapng files, decodes their CSIG tags and reflections,
-aggregates them by window, cell, signal and location, stores the result, and
-prints a summary, whose cells -o json writes as query cells does. The content of a file is its
-identity: replaying it again, under another name or in another order, changes no number. FILE may
-be a folder of captures, a named pipe, or - for standard input; pipes are copied to $TMPDIR
-first, since their content is their identity as well. With --pace all files are replayed side by
-side, by their times. Damaged files are read as decode reads them.
+		Long: `replay reads pcap and pcapng files, decodes their CSIG tags and reflections, aggregates them by
+window, cell, signal and location, stores the result, and prints a summary, whose cells -o json
+writes as query cells does. The content of a file is its identity: replaying it again, under
+another name or in another order, changes no number. FILE may be a folder of captures, a named
+pipe, or - for standard input; pipes are copied to $TMPDIR first, since their content is their
+identity as well. With --pace all files are replayed side by side, by their times. Damaged files
+are read as decode reads them.
 
 After a replay is interrupted or killed, run the same command again, at any pace: its rows replace
 the earlier ones. Until then the result of an earlier replay of the file stays visible. If there

@@ -51,18 +51,18 @@ func newReportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report FILE...",
 		Short: "Write one document about captures: the verdict, bottlenecks, flows, protocol faults, coverage",
-		Long: `report reads captures and writes one document: the verdict in words, as query verdict gives it, both
-matrices of every signal, bottlenecks over time, the worst cells with their paths and candidates, the
-heaviest flows, distributions of values, repeating patterns, missing data of each tap and cell,
-protocol faults (the findings, with the packets to open in Wireshark), and open questions. The HTML is one file without scripts that can be sent along
-with a ticket.
+		Long: `report reads captures and writes one document: the verdict in words, as query verdict gives it,
+both matrices of every signal, bottlenecks over time, the worst cells with their paths and
+candidates, the heaviest flows, distributions of values, repeating patterns, missing data of each
+tap and cell, protocol faults (the findings, with the packets to open in Wireshark), and open
+questions. The HTML is one file without scripts that can be sent along with a ticket.
 
 No store is needed. report divides time into steps of 1ms. If captures have more than --max-steps
 of them, steps are longer, and report looks for faster patterns in stretches of 1ms steps. The
 aggregates take at most --memory, beside the memory for decoding. If that is too little, report
-reads the captures once more through the embedded engine, in a temporary folder or in
---spill-dir, and the numbers are the same; without the engine it makes steps even longer or leaves
-out cells, and says so.
+reads the captures once more through the embedded engine, in a temporary folder or in --spill-dir,
+and the numbers are the same; without the engine it makes steps even longer or leaves out cells,
+and says so.
 
 With --fail-on, protocol faults of that severity or worse make the exit code 3.`,
 		Example: `  csigscope report capture.pcapng --fabric fabric.yaml                # report.html

@@ -141,15 +141,14 @@ func newSchemaVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that stored rows add up",
-		Long: `Check that all stored rows are consistent, and print violations: 1 s rows add up to 1 min
-rows and fine rows to no more than 1 s rows (if the run is done and neither has expired),
-observations that taps counted as stored are there or in gaps, the numbers of each row fit
-together, no two records have the same identity, and the run, the configuration, the groups
-and the location of each row are known. verify reads every row, in pieces of a day or less.
+		Long: `Check that all stored rows are consistent, and print violations: 1 s rows add up to 1 min rows and
+fine rows to no more than 1 s rows (if the run is done and neither has expired), observations that
+taps counted as stored are there or in gaps, the numbers of each row fit together, no two records
+have the same identity, and the run, the configuration, the groups and the location of each row are
+known. verify reads every row, in pieces of a day or less.
 
-Rows of the kind "info" are no faults: runs that a later one superseded, rows that were
-written more than once and count once, lost rows that are in gaps. The exit code is 3 if
-there are faults.`,
+Rows of the kind "info" are no faults: runs that a later one superseded, rows that were written
+more than once and count once, lost rows that are in gaps. The exit code is 3 if there are faults.`,
 		Args: noArgs,
 	}
 	out.add(cmd, tabular.ListingFormats()...)
@@ -184,13 +183,12 @@ func newSchemaTrim() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trim --max-disk SIZE",
 		Short: "Delete the oldest windows until a database fits its disk budget",
-		Long: `Delete the oldest windows until a database takes no more disk than its budget: fine
-windows by the hour first, then 1 s windows with their flows by the day, then by the month
-the flows of 1 min windows and the rows of taps and findings; never 1 min windows. All
-tables count. What was deleted is printed, and recorded in the table gaps, so that "schema
-verify" still compares the rows that are left with the counts of taps. The budget of the configuration
-file (store: max_disk) is the default; query serve, demo, replay and collect keep the database
-within it while they run.`,
+		Long: `Delete the oldest windows until a database takes no more disk than its budget: fine windows by the
+hour first, then 1 s windows with their flows by the day, then by the month the flows of 1 min
+windows and the rows of taps and findings; never 1 min windows. All tables count. trim prints
+each deletion and records it in the table gaps, so that "schema verify" still compares the rows
+that are left with the counts of taps. The budget of the configuration file (store: max_disk) is the
+default; query serve, demo, replay and collect keep the database within it while they run.`,
 		Example: "  csigscope schema trim --max-disk 50GB",
 		Args:    noArgs,
 	}
@@ -216,12 +214,12 @@ func newSchemaUnpin() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unpin NAME...",
 		Short: "Take the next description of groups and locations from any exporter",
-		Long: `Take the next description of groups and locations from any exporter. A collector without a
-fabric file pins the first exporter's description of a name (its level, parent, capacity,
-device, set and ports): it refuses other descriptions, which the finding contested-name shows.
-After unpin, running collectors take a refused description within seconds; of several, the one
-that they refused first. --all unpins the descriptions of exporters; names unpin those of fabric
-files as well. A running collector keeps to its own fabric file in any case.`,
+		Long: `Take the next description of groups and locations from any exporter. A collector without a fabric
+file pins the first exporter's description of a name (its level, parent, capacity, device, set and
+ports): it refuses other descriptions, which the finding contested-name shows. After unpin, running
+collectors take a refused description within seconds; of several, the one that they refused first.
+--all unpins the descriptions of exporters; names unpin those of fabric files as well. A running
+collector keeps to its own fabric file in any case.`,
 		Example: `  csigscope query findings
   csigscope schema unpin leaf3:up1 "leaf3 up"`,
 	}
@@ -252,8 +250,8 @@ func newSchemaDrop() *cobra.Command {
 		Use:   "drop",
 		Short: "Delete a database with all its rows",
 		Long: `Delete a database with all its rows. drop lists the rows and asks first; without a terminal it
-needs --yes. It refuses a database that holds anything that csigscope did not make. It also
-drops a database from before version 1 of the schema, which all other commands refuse.`,
+needs --yes. It refuses a database that holds anything that csigscope did not make. It also drops a
+database from before version 1 of the schema, which all other commands refuse.`,
 		Example: "  csigscope schema drop --store embedded:old-data",
 		Args:    noArgs,
 	}
@@ -382,7 +380,8 @@ func newSchemaBackup() *cobra.Command {
 		Use:   "backup FOLDER",
 		Short: "Copy the embedded store into a new folder",
 		Long: `backup copies the embedded store into a folder that does not exist yet, with checksums. Other
-commands can store meanwhile: each table is copied as of one moment. It is ClickHouse's BACKUP; back up a ClickHouse server with its own means.`,
+commands can store meanwhile: each table is copied as of one moment. It is ClickHouse's BACKUP;
+back up a ClickHouse server with its own means.`,
 		Example: `  csigscope schema backup /backup/csigscope-2026-01-22
   csigscope schema restore /backup/csigscope-2026-01-22 --store embedded:elsewhere`,
 		Args: folderArg,
@@ -406,10 +405,10 @@ func newSchemaRestore() *cobra.Command {
 has written, checks all of it against its checksums, and brings it to this version's
 schema. A damaged backup is refused, and leaves the store empty.
 
-If the outbox of the store still exists, restore sends the rows that wait there, and the rows
-that the store took in the last minutes (--outbox-retention) and that the backup lacks. It counts
-the runs that came back without their names: replay their captures again. With --discard-outbox
-the store holds the rows of the backup and no others.`,
+If the outbox of the store still exists, restore sends the rows that wait there, and the rows that
+the store took in the last minutes (--outbox-retention) and that the backup lacks. It counts the
+runs that came back without their names: replay their captures again. With --discard-outbox the
+store holds the rows of the backup and no others.`,
 		Example: `  csigscope schema restore /backup/csigscope-2026-01-22 --store embedded:elsewhere
   csigscope schema restore /backup/csigscope-2026-01-22 --discard-outbox`,
 		Args: folderArg,

@@ -39,12 +39,12 @@ bound on one side only. With both directions its error is at most half of the sh
 trip, and the estimate is good if the shortest delays of both directions are alike, as those of
 small packets are.
 
-The drift is an estimate from packets of one length that met no queue and so took equally long.
-Its standard error is behind the ±; the range in brackets holds whatever queues did. Give
+The drift is an estimate from packets of one length that met no queue and so took equally long. Its
+standard error is behind the ±; the range in brackets holds whatever queues did. Give
 --timestamp-error: without it the bounds take timestamps to be exact, and trace does not say how
-sure the drift is. 10,000 packets in a second with an error of 5 us give the drift to about 1 ppm, longer
-captures do better; tags and reflections on loaded paths, few of which meet no queue, give it to
-some ppm.
+sure the drift is. 10,000 packets in a second with an error of 5 us give the drift to about 1 ppm,
+longer captures do better; tags and reflections on loaded paths, few of which meet no queue, give
+it to some ppm.
 
 The command exits with 3 if the clocks of two captures with packets in common are unknown.
 

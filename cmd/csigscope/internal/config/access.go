@@ -13,7 +13,7 @@ import (
 
 // TLS names PEM files. They are reloaded when they change.
 type TLS struct {
-	Cert string `yaml:"cert,omitempty" unit:"file" help:"file of the certificate of this end (PEM); read again when it changes, as the other two"`
+	Cert string `yaml:"cert,omitempty" unit:"file" help:"file of this end's certificate (PEM); this file, key and ca are read again when they change"`
 	Key  string `yaml:"key,omitempty" unit:"file" help:"file of its key (PEM)"`
 	CA   string `yaml:"ca,omitempty" unit:"file" help:"file of the authorities that sign the certificates of the other end (PEM)"`
 }
@@ -36,7 +36,7 @@ func (c *Credentials) Files() []string {
 
 // Peers are the other collectors of a fleet, which receive this collector's windows.
 type Peers struct {
-	Collectors  []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of the other collectors of a fleet, at most 64: each gets the closed windows of 1s of this one, so that whichever is asked answers for all"`
+	Collectors  []string `yaml:"collectors,omitempty,flow" unit:"URL" help:"URLs of the other collectors of a fleet, at most 64: each gets the closed windows of 1s of this one, so that any of them can answer for all"`
 	Credentials `yaml:",inline"`
 }
 
@@ -59,9 +59,9 @@ type Ingest struct {
 	TLS       TLS            `yaml:"tls,omitempty" help:"ca is the authority of the exporters' certificates"`
 	Tokens    string         `yaml:"tokens,omitempty" unit:"file" help:"file of lines NAME: SHA256-OF-THE-TOKEN [EXPIRES]"`
 	Anonymous string         `yaml:"anonymous,omitempty" help:"name of exporters without a credential: for loopback"`
-	Exporters []Exporter     `yaml:"exporters,omitempty" default:"all that have a credential" help:"exporters that may send; the first entry that fits a name counts, and its limits come before the key limits. Exporters with a token or a full name here are expected: an alert reports those that never send"`
-	Limits    ExporterLimits `yaml:"limits,omitempty" help:"limits of each exporter without own ones"`
-	Peers     []string       `yaml:"peers,omitempty,flow" unit:"name" help:"names of other collectors, as their certificates or the file of tokens say: what they share is shown by --api-listen and never stored. They may not export; each may send as much as 20 exporters"`
+	Exporters []Exporter     `yaml:"exporters,omitempty" default:"all that have a credential" help:"exporters that may send; the first entry that matches a name applies, and its limits take precedence over the key limits. Exporters with a token or a full name here are expected: an alert reports those that never send"`
+	Limits    ExporterLimits `yaml:"limits,omitempty" help:"limits of each exporter that has none of its own"`
+	Peers     []string       `yaml:"peers,omitempty,flow" unit:"name" help:"names of other collectors, as in their certificates or the file of tokens: --api-listen shows the windows that they share, and the store never gets them. They may not export; each may send as much as 20 exporters"`
 }
 
 // Exporter is an exporter, or a pattern of exporters, that may send.
@@ -78,10 +78,10 @@ type ExporterLimits struct {
 
 // Limits bounds one exporter; see remote.Limits for the defaults.
 type Limits struct {
-	Requests    Quantity `yaml:"requests,omitempty" default:"50" help:"requests in a second"`
-	Bytes       Bytes    `yaml:"bytes,omitempty" default:"8MiB" help:"bytes in a second"`
-	Rows        Quantity `yaml:"rows,omitempty" default:"50000" help:"rows in a second"`
-	WindowRows  Quantity `yaml:"window_rows,omitempty" default:"20000" help:"rows of a stream's window that are stored by their own keys; further ones are added up in overflow rows"`
+	Requests    Quantity `yaml:"requests,omitempty" default:"50" help:"requests per second"`
+	Bytes       Bytes    `yaml:"bytes,omitempty" default:"8MiB" help:"bytes per second"`
+	Rows        Quantity `yaml:"rows,omitempty" default:"50000" help:"rows per second"`
+	WindowRows  Quantity `yaml:"window_rows,omitempty" default:"20000" help:"rows of a stream's window that keep their own keys; further rows are added up in overflow rows"`
 	WindowFlows Quantity `yaml:"window_flows,omitempty" default:"10000" help:"the same for rows of flows"`
 	Streams     Quantity `yaml:"streams,omitempty" default:"64" help:"streams, which are interfaces of its host"`
 }
@@ -150,10 +150,10 @@ type API struct {
 
 // APILimits bounds each client; see edge.Limits.
 type APILimits struct {
-	Requests   Quantity `yaml:"requests" range:"1..1000000" help:"requests in a second"`
+	Requests   Quantity `yaml:"requests" range:"1..1000000" help:"requests per second"`
 	Concurrent Quantity `yaml:"concurrent" range:"1..1048576" help:"requests that are answered at the same time"`
 	Watchers   Quantity `yaml:"watchers" range:"1..1048576" help:"requests that wait or watch at the same time"`
-	StoreTime  Duration `yaml:"store_time" range:"1ms..1h" help:"time of queries in the store, in a minute"`
+	StoreTime  Duration `yaml:"store_time" range:"1ms..1h" help:"time of queries in the store, per minute"`
 	Askers     Quantity `yaml:"askers" range:"1..1048576" help:"clients that are remembered"`
 }
 
@@ -175,14 +175,14 @@ func (anonymousRoles) words() []string { return append(slices.Clone(roles), role
 
 func (c *API) check() error {
 	if c.TLS.CA != "" && c.Clients == "" {
-		return errors.New("api: tls: ca: certificates open nothing without a file of clients that lists their names and roles")
+		return errors.New("api: tls: ca: certificates need a file of clients that lists their names and roles")
 	}
 	settings := c.Settings()
 	if err := settings.Check(); err != nil {
 		return fmt.Errorf("api: %w", err)
 	}
 	if c.Anonymous == roleNone && c.Clients == "" {
-		return errors.New("api: anonymous: none lets nobody in without a file of clients")
+		return errors.New("api: anonymous: none needs a file of clients: without one nobody could ask")
 	}
 	auth := c.Auth()
 	if err := auth.Check(); err != nil {

@@ -23,16 +23,16 @@ import (
 
 // Capture holds the keys that collect and export share.
 type Capture struct {
-	Instance       Text     `yaml:"instance,omitempty" unit:"name" default:"the host's name" help:"name of this process, by which its rows are identified: it has to stay the same, and no other process that stores in the same place may have it; at most 200 bytes"`
+	Instance       Text     `yaml:"instance,omitempty" unit:"name" default:"the host's name" help:"name of this process, which identifies its rows: it must stay the same, and no other process may store under it in the same place; at most 200 bytes"`
 	Taps           []Tap    `yaml:"taps,omitempty" help:"interfaces to capture from; at most 256 with mirrors"`
-	CommitInterval Duration `yaml:"commit_interval" range:"10ms..1h" help:"longest time between commits of closed windows to disk, which follow soon after a window of 1s closes: a killed process loses what closed since, and the open windows of 1s and shorter"`
+	CommitInterval Duration `yaml:"commit_interval" range:"10ms..1h" help:"longest time between commits of closed windows to disk; one also follows soon after a window of 1s closes. A killed process loses the windows that closed since the last commit, and the open windows of 1s and shorter"`
 	Lateness       Duration `yaml:"lateness" range:"50ms..1m" help:"how long a window of 1s stays open for late packets after its end, before it is final and stored; shorter windows wait no longer, longer ones no less"`
 }
 
 // Collect holds the keys of collect.
 type Collect struct {
 	Capture `yaml:",inline"`
-	MaxAge  Duration `yaml:"max_age" range:"1s..1m" help:"after how long a silence live answers have no data: of a cell, a tap and an exporter; whole seconds"`
+	MaxAge  Duration `yaml:"max_age" range:"1s..1m" help:"silence after which live answers have no data, of a cell, a tap or an exporter; whole seconds"`
 	Mirrors []Mirror `yaml:"mirrors,omitempty" help:"addresses that switches send mirrored frames to; each session that arrives there is a tap of its own, NAME/SWITCH/SESSION"`
 	Ingest  Ingest   `yaml:"ingest,omitempty"`
 	Peers   Peers    `yaml:"peers,omitempty"`
@@ -161,8 +161,8 @@ type Place = Choice[places]
 // Tap is one interface to capture from.
 type Tap struct {
 	Interface   Text               `yaml:"interface" help:"name of the network interface; required"`
-	Name        Text               `yaml:"name,omitempty" default:"that of the interface" help:"name of the tap, as in the fabric file"`
-	Place       Place              `yaml:"place,omitempty" default:"of the section taps, else of the fabric file, else of --place" help:"where the tap is on the way of packets; only receiver taps enter the heatmaps"`
+	Name        Text               `yaml:"name,omitempty" default:"the name of the interface" help:"name of the tap, as in the fabric file"`
+	Place       Place              `yaml:"place,omitempty" default:"from the section taps, else from the fabric file, else from --place" help:"position of the tap on the path of packets; only receiver taps enter the heatmaps"`
 	Weight      Quantity           `yaml:"weight,omitempty" range:"1..1073741824" default:"as place, else 1" help:"packets that one captured packet stands for"`
 	Rings       Quantity           `yaml:"rings,omitempty" range:"1..256" default:"1" help:"cores that share the frames"`
 	Blocks      Quantity           `yaml:"blocks,omitempty" range:"2.." default:"256" help:"blocks of 256KiB in each ring, which hold frames while the pipeline is slow"`

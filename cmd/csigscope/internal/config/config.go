@@ -37,13 +37,13 @@ type Config struct {
 	States   States           `yaml:"states"`
 	Flows    Flows            `yaml:"flows"`
 	Findings Findings         `yaml:"findings"`
-	Taps     []fabric.TapSpec `yaml:"taps,omitempty" help:"places of taps by name, as in the fabric file, before which they come: each has name, place, at, weight and mirrors"`
+	Taps     []fabric.TapSpec `yaml:"taps,omitempty" help:"places of taps by name, as in the fabric file, over which they take precedence: each has name, place, at, weight and mirrors"`
 	Store    Store            `yaml:"store"`
 	Collect  Collect          `yaml:"collect"`
 	Export   Export           `yaml:"export"`
 	API      API              `yaml:"api"`
 	// MemoryLimit is the limit that Config.Memory divides.
-	MemoryLimit Bytes `yaml:"memory_limit,omitempty" range:"256MiB.." default:"90 % of the limit of the process's cgroup, else none" help:"memory of collect, export or query serve together with the embedded engine that it starts: what grows in them gets bounds that add up to it. The environment variable GOMEMLIMIT, of the Go heap alone, comes first"`
+	MemoryLimit Bytes `yaml:"memory_limit,omitempty" range:"256MiB.." default:"90 % of the limit of the process's cgroup, else none" help:"memory of collect, export or query serve together with the embedded engine that it starts: the bounds of their parts add up to it. The environment variable GOMEMLIMIT, for the Go heap alone, takes precedence"`
 }
 
 // Default returns the configuration of an empty file.

@@ -162,7 +162,7 @@ func TestMistakes(t *testing.T) {
 		"findings: {detect: perhaps}":               "line 1",
 
 		"api: {anonymous: root}":                        `line 1: api: anonymous: "root": expected one of [read admin none]`,
-		"api: {tls: {ca: x}}":                           "without a file of clients",
+		"api: {tls: {ca: x}}":                           "need a file of clients",
 		"api: {origins: [te.example]}":                  "origins",
 		"api: {limits: {concurrent: 99999999999}}":      "line 1: api: limits: concurrent: 99999999999: expected 1 to 1048576",
 		"api: {limits: {store_time: 2h}}":               "line 1: api: limits: store_time: 2h: expected 1ms to 1h",
@@ -273,7 +273,7 @@ func TestKeys(t *testing.T) {
 	}
 	for _, want := range []string{
 		"\n| `store.outbox.size` | size, at least 64MiB | 4GiB | largest size of the outbox;",
-		"\n| `collect.taps[].place` | receiver, sender, mid | of the section taps,",
+		"\n| `collect.taps[].place` | receiver, sender, mid | from the section taps,",
 		"\n| `collect.mirrors{}.sessions", "\n| `api.limits.store_time` | duration, 1ms to 1h | 1m |",
 	} {
 		if want = strings.Replace(want, "mirrors{}", "mirrors[]", 1); !strings.Contains(out.String(), want) {

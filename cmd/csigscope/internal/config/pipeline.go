@@ -45,7 +45,7 @@ type Windows struct {
 	FineHeavyOnly   bool       `yaml:"fine_heavy_only" help:"keep rows below 1s only where something was heavily loaded"`
 	MaxKeys         Quantity   `yaml:"max_keys,omitempty" range:"1..2097152" default:"1048576, fewer under a memory limit" help:"rows that are added up at a time; observations beyond them go to overflow rows, which keep totals exact"`
 	LocateUntouched bool       `yaml:"locate_untouched" help:"use locator metadata where S is the initial value: for fabrics whose first hop may write that value"`
-	UDPRepeat       Duration   `yaml:"udp_repeat" range:"0s..1m" help:"time within which a reflection without an acknowledgement number, over UDP, repeats one of its flow that says the same; 0s counts all"`
+	UDPRepeat       Duration   `yaml:"udp_repeat" range:"0s..1m" help:"a reflection over UDP, without an acknowledgement number, is a repeat if its flow had one with the same fields within this time before; 0s counts all"`
 }
 
 func defaultWindows() Windows {
@@ -54,8 +54,8 @@ func defaultWindows() Windows {
 
 // States configures when cells and links count as congested.
 type States struct {
-	Onset float64 `yaml:"onset" help:"share of heavily loaded observations from which on a window of 1s with at least 10 samples makes a cell or a link congested"`
-	Clear float64 `yaml:"clear" help:"share below which a window ends that; at most onset"`
+	Onset float64 `yaml:"onset" help:"share of heavily loaded observations: a window of 1s with at least this share and at least 10 samples makes a cell or a link congested"`
+	Clear float64 `yaml:"clear" help:"share of heavily loaded observations: a window below it ends the congestion; at most onset"`
 }
 
 func defaultStates() States {

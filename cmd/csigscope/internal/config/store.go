@@ -18,13 +18,13 @@ type Store struct {
 	Limits    StoreLimits `yaml:"limits"`
 	Retention Retention   `yaml:"retention,omitempty"`
 	MaxDisk   Bytes       `yaml:"max_disk,omitempty" default:"none" help:"disk budget that long-running commands trim to: the oldest, finest rows give way; of a cluster, the budget of each shard"`
-	TrimEvery Duration    `yaml:"trim_every" range:"1s.." help:"time between two looks at the disk budget"`
+	TrimEvery Duration    `yaml:"trim_every" range:"1s.." help:"time between two checks of the disk budget"`
 	Outbox    Outbox      `yaml:"outbox"`
 }
 
 // StoreLimits bounds each query; see store.Limits.
 type StoreLimits struct {
-	Time       Duration `yaml:"time" range:"1ms.." help:"time of a query; limits in the dsn come before these"`
+	Time       Duration `yaml:"time" range:"1ms.." help:"time of a query; limits in the dsn take precedence over these"`
 	ReadRows   Quantity `yaml:"read_rows" help:"rows that a query reads"`
 	Memory     Bytes    `yaml:"memory" help:"memory of a query"`
 	ResultRows Quantity `yaml:"result_rows" help:"rows of an answer"`
@@ -44,7 +44,7 @@ type Outbox struct {
 	Size      Bytes    `yaml:"size" range:"64MiB.." help:"largest size of the outbox; when it is full, replays wait for the store"`
 	Retention Duration `yaml:"retention" range:"0s..1h" help:"how long rows are kept after the store took them, to be sent again if it comes back without them"`
 	// Interval is nil for the default, which depends on the store.
-	Interval *Duration `yaml:"interval,omitempty" range:"0s..10m" default:"10s for a server, 1s for an embedded store" help:"how long rows wait to be sent with others"`
+	Interval *Duration `yaml:"interval,omitempty" range:"0s..10m" default:"10s for a server, 1s for an embedded store" help:"how long rows wait to be sent together with others"`
 }
 
 func defaultStore() Store {

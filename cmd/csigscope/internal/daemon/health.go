@@ -81,7 +81,7 @@ func (h *Health) Alive() error {
 			continue
 		}
 		if quiet := at.Sub(time.Unix(0, last)); quiet > b.patience {
-			stuck = append(stuck, fmt.Errorf("%s: has not turned for %s, expected every %s", b.name, quiet.Round(time.Millisecond), b.patience))
+			stuck = append(stuck, fmt.Errorf("%s: no progress for %s, expected every %s", b.name, quiet.Round(time.Millisecond), b.patience))
 		}
 	}
 	return errors.Join(stuck...)
@@ -91,7 +91,7 @@ func (h *Health) Alive() error {
 // conditions.
 func (h *Health) Ready(ctx context.Context) error {
 	if h.draining.Load() {
-		return errors.New("ending: takes no more work")
+		return errors.New("shutting down: takes no more work")
 	}
 	h.mu.Lock()
 	checks := slices.Clone(h.checks)

@@ -35,13 +35,13 @@ func TestHealth(t *testing.T) {
 	store = nil
 	want("ready", h.Ready(t.Context()))
 	now = now.Add(3 * time.Second)
-	want("alive with a stuck loop", h.Alive(), "writer: has not turned for 3s")
+	want("alive with a stuck loop", h.Alive(), "writer: no progress for 3s")
 	want("ready with a stuck loop", h.Ready(t.Context()), "writer")
 	loop.Turn()
 	want("alive again", h.Alive())
 	h.Drain()
 	want("alive while draining", h.Alive())
-	want("ready while draining", h.Ready(t.Context()), "ending")
+	want("ready while draining", h.Ready(t.Context()), "shutting down")
 }
 
 // TestReadyHangs: a check that does not answer is cut off and named.

@@ -73,7 +73,7 @@ func (n *Notifier) tell(state string) {
 		return
 	}
 	if err := send(n.socket, state); err != nil {
-		n.logger.Warn("systemd cannot be told", slog.String("state", state), slog.String("error", err.Error()))
+		n.logger.Warn("systemd cannot be notified", slog.String("state", state), slog.String("error", err.Error()))
 	}
 }
 
@@ -87,7 +87,7 @@ func send(socket, state string) error {
 	}
 	defer conn.Close()
 	if _, err := conn.Write([]byte(state)); err != nil {
-		return fmt.Errorf("tell systemd: %w", err)
+		return fmt.Errorf("notify systemd: %w", err)
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func TestServer(t *testing.T) {
 		answer.Body.Close()
 	}
 	h.Drain()
-	if status, body := get(t, "GET", plain+"/readyz"); status != 503 || !strings.Contains(body, "ending") {
+	if status, body := get(t, "GET", plain+"/readyz"); status != 503 || !strings.Contains(body, "shutting down") {
 		t.Errorf("draining: %d %q", status, body)
 	}
 	if status, _ := get(t, "GET", plain+"/healthz"); status != 200 {
