@@ -294,7 +294,7 @@ func (v *verdict) accuse(f *Finding) {
 	v.name(f)
 	if v.sure {
 		f.Subject = v.String()
-		f.Evidence += fmt.Sprintf("; what they have in common is %s", f.Subject)
+		f.Evidence += fmt.Sprintf("; their paths have %s in common", f.Subject)
 	}
 	f.ID = idOf(f.Kind, f.Subject)
 }

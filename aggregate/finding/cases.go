@@ -32,12 +32,12 @@ var singles = [NumKinds]single{
 	ForgedValue:        {aboutSource, "%s sends tags whose value is not the initial one"},
 	Leak:               {aboutTap, "tags arrive at %s, outside of the domain"},
 	UnknownLocator:     {aboutLocation, "values name no port of their path: %s"},
-	AboveCapacity:      {aboutLocation, "values name %s and are more than it can carry"},
+	AboveCapacity:      {aboutLocation, "values of %s are more than it can carry"},
 	ReservedBits:       {aboutLayout, "reserved bits of %s are set"},
 	TrimInvented:       {aboutLayout, "packets with the trim bit of %s are as long as the longest ones without"},
-	DuplicateFrames:    {aboutTap, "frames were captured twice at %s within 1 ms, to the bit"},
-	ClockSet:           {aboutTap, "the clock of %s goes back and goes on from there"},
-	OrphanTag:          {aboutLayout, "packets have tags of %s before other tags, inside of tunnels or in mirror sessions"},
+	DuplicateFrames:    {aboutTap, "%s captured frames with the same bytes twice within 1 ms"},
+	ClockSet:           {aboutTap, "the clock of %s jumps back"},
+	OrphanTag:          {aboutLayout, "packets have tags of %s before other tags, inside tunnels or in mirror sessions"},
 }
 
 // caseKey is a kind and its subject: one of the fields, or all subjects beyond the bound.
@@ -129,5 +129,5 @@ const beyond = "others"
 // Others returns the finding, still without observations, that sums all subjects of a kind beyond
 // the bound.
 func Others(k Kind) Finding {
-	return Finding{Kind: k, ID: idOf(k, beyond), Subject: beyond, Evidence: fmt.Sprintf("%s of %s that are not told apart", k, beyond)}
+	return Finding{Kind: k, ID: idOf(k, beyond), Subject: beyond, Evidence: fmt.Sprintf("%s of %s, which are counted together", k, beyond)}
 }

@@ -228,7 +228,7 @@ func (run *feigned) forged(src netip.Addr, of *sourceState) Finding {
 	return Finding{
 		Kind: ForgedValue, ID: idOf(ForgedValue, src.String()), Subject: src.String(), From: run.from, To: run.to,
 		Count: run.n, Of: of.touched, Packets: run.packets,
-		Evidence: fmt.Sprintf("%d values in a row of %s say %s of %s, to the bit, which says something else to others meanwhile, and changes it %d times",
+		Evidence: fmt.Sprintf("%d values in a row from %s are %s of %s, bit for bit, while that port gives others another value, and changes it %d times",
 			run.n, src, csig.FormatQuantity(run.table.Signal().Unit(), float64(low)), run.port.at.Name, run.turns),
 	}
 }

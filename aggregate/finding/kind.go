@@ -73,91 +73,91 @@ var kinds = [NumKinds]kindInfo{
 	},
 	ForgedValue: {
 		"forged-value", Error, "section 9; IBCS 4.1",
-		"a value that no port wrote", "at a sender, one value that is not initial; elsewhere, 20 whose locator no port of their path writes, in a share 10 times that of all other sources, where nothing that its packets pass explains them as well; or 20 delays in a row, of 200 ms, that are one heavily loaded value of a port, to the bit, which says otherwise to others 20 times meanwhile", "the source",
+		"a value that no port wrote", "at a sender, one value that is not the initial one; elsewhere, 20 values whose locator no port of their path writes, in a share 10 times that of all other sources, if no device or port on the way explains them as well; or 20 delays in a row, of 200 ms, that are the same heavily loaded value of a port, bit for bit, while that port gives others another value 20 times", "the source",
 		"the source's network card writes values of its own, or locators of its rack are not in the fabric file",
 		"tags, at senders",
 	},
 	ScrubFailure: {
 		"scrub-failure", Error, "IBCS 4.1",
-		"a value that a sender wrote passes the edge, which is to set it back to the initial one", "20 such values behind the edge: of a source with forged values there, or with value and locator that a tap at the sender saw before", "the edge",
+		"a value that a sender wrote passes the edge, which should reset it to the initial one", "20 such values behind the edge: of a source with forged values there, or with a value and a locator that a tap at the sender saw before", "the edge",
 		"the edge is configured to trust its hosts",
-		"no: what was sent is captured elsewhere",
+		"no: taps elsewhere capture the sent tags",
 	},
 	Leak: {
 		"leak", Error, "section 6.3.2; IBCS 4.3",
 		"a tag outside of the domain", "one tag at a tap whose place is outside", "the tap, and the edge that tags leave by",
-		"the tap stands inside of the domain",
-		"no: rows come from taps inside of the domain",
+		"the tap is inside the domain",
+		"no: rows come from taps inside the domain",
 	},
 	RogueInsertion: {
 		"rogue-insertion", Error, "section 4.4.2",
-		"a tag in a flow whose sender makes none", "10 tags more at receivers than a tap at the sender, which sees the flow, allows for", "the devices or ports that flows with such tags have in common; where that is not sure, up to 12 that it may be",
+		"a tag in a flow whose sender makes none", "10 more tags at receivers than a tap at the sender, which sees the flow, can explain", "the devices or ports that all flows with such tags cross; if that is not certain, up to 12 candidates",
 		"the tap at the sender captures tagged packets by another filter than those of receivers",
-		"no: what was sent is captured elsewhere",
+		"no: taps elsewhere capture the sent tags",
 	},
 	UnknownLocator: {
 		"unknown-locator", Warning, "section 5.5.1",
-		"locator metadata that no port of the path writes, of sources that do not stand out", "one value that some hop replaced", "the locator, and the ports or devices that flows with it have in common and that wrote little else meanwhile; where that is not sure, up to 12 that it may be, senders among them",
+		"locator metadata that no port of the path writes, from sources that do not stand out", "one value that some hop replaced", "the locator, and the ports or devices that all flows with it cross and that wrote little else meanwhile; if that is not certain, up to 12 candidates, senders among them",
 		"the fabric file or the locator layout is out of date, or a switch replaces values without locator metadata",
 		"tags",
 	},
 	LocatorAlone: {
 		"locator-alone", Error, "section 4.1.3",
-		"locator metadata of a port beside a value that no hop replaced", "one tag whose locator is not what most tags without a value have", "the location",
+		"locator metadata of a port beside a value that no hop replaced", "one tag whose locator differs from that of most tags without a value", "the location",
 		"first hops may write the initial value themselves (`windows: locate_untouched`)",
-		"no: values that no hop replaced are counted alone",
+		"no: they only count values that no hop replaced",
 	},
 	AboveCapacity: {
 		"above-capacity", Warning, "section 5.1",
-		"more available bandwidth than the port has, or a ratio above 1", "one value whose whole bucket is beyond", "the location",
+		"more available bandwidth than the port has, or a ratio above 1", "one value whose whole bucket is beyond that", "the location",
 		"the port's speed in the fabric file, or the table's unit, is wrong",
 		"tags",
 	},
 	ReservedBits: {
 		"reserved-bits", Warning, "section 4.1",
-		"reserved bits that are not 0", "one tag", "the devices or ports that flows with such tags have in common, else the layout",
-		"the TPID stands for another layout than configured",
+		"reserved bits that are not 0", "one tag", "the devices or ports that all flows with such tags cross, else the layout",
+		"the TPID has another layout than the configured one",
 		"tags",
 	},
 	OrphanTag: {
 		"orphan-tag", Warning, "section 4.1",
-		"a tag before another tag of L2, inside of a tunnel or in a mirror session, or a reflection in one", "one of them", "the devices or ports that flows with such tags have in common, else the layout",
-		"tags inside of tunnels are meant (`decode: inner_tags`), or the tap holds mirror sessions (`taps: mirrors`)",
+		"a tag before another tag of L2, inside a tunnel or in a mirror session, or a reflection in one", "one of them", "the devices or ports that all flows with such tags cross, else the layout",
+		"tags inside tunnels are intended (`decode: inner_tags`), or the tap holds mirror sessions (`taps: mirrors`)",
 		"tags",
 	},
 	StuckPort: {
 		"stuck-port", Warning, "section 5.1.1",
-		"a port that writes one heavily loaded value, to the bit, and not the tightest one", "a value of a signal with 256 codes or more, or a delay or queue depth of fewer that says that more than 4 packets of 9 KiB always wait, where the port says that bandwidth is left all the time; 200 times in 3 windows of 1 s with pauses of up to 10 s, in one ring of a tap or one capture, which is 3 s long or more; flows that name the port are known (`flows: top`), and none of them has a value that is not as tight", "the port; or, where all flows that are known are of one source, that or the source",
+		"a port that always writes the same heavily loaded value, bit for bit, and not the tightest one", "a value of a signal with 256 codes or more; or, with fewer codes, a delay or queue depth by which more than 4 packets of 9 KiB always wait, while other tags of the port always show free bandwidth. It comes 200 times in 3 windows of 1 s with pauses of up to 10 s, in one ring of a tap or in one capture of at least 3 s; flows that name the port are known (`flows: top`), and none of them has a looser value", "the port; or the port or the source, if all known flows are of one source",
 		"the load of the port is constant, and its buckets are wide; or the port is shaped or paused",
 		"windows",
 	},
 	StrippedFlows: {
 		"stripped-flows", Warning, "section 6.1",
-		"flows that arrive without the tags that their senders give them, at hosts that get tags on other paths", "of each flow 20 tags that are not there, and 100 times likelier by what they pass than by chance, for each of what that may be, but for what 3 flows with tags of the same VLAN and DSCP surely pass; or a tap at the sender that sees them", "the devices or ports that such flows have in common and others not",
+		"flows that arrive without the tags that their senders give them, at hosts that get tags on other paths", "20 missing tags of each flow, on paths that make this 100 times likelier than chance, for each candidate; no candidate is a device or port that 3 flows with tags of the same VLAN and DSCP surely pass. Or a tap at the sender that sees the tags", "the devices or ports that these flows cross and other flows do not",
 		"the devices strip for hosts behind them that do not know tags",
 		"no: packets without tags are not followed",
 	},
 	WrongProfile: {
 		"wrong-profile", Info, "section 4.1",
-		"fields that make sense in the other profile", "100 values that some hop replaced, of which at least 95 % name a port of their path as the other profile has it, and at most 85 % as this one; it explains what else would be found of the layout", "the layout",
+		"fields that make sense in the other profile", "100 values that some hop replaced, of which at least 95 % name a port of their path if read in the other profile, and at most 85 % in this one; this finding replaces the others of the layout", "the layout",
 		"the fabric file describes other locators than the switches write",
-		"no: it takes a look back at other findings",
+		"no: that needs a look back at other findings",
 	},
 	WrongFormat: {
 		"wrong-format", Info, "section 4.1",
 		"tags that no packet follows", "100 tags, of which at least 90 % have no IP packet behind them", "the layout",
-		"what is tagged is no IP",
-		"no: it takes a look back at other findings",
+		"the tagged packets are not IP",
+		"no: that needs a look back at other findings",
 	},
 	LostValue: {
 		"lost-value", Warning, "section 4.1.3; IBCS 4.2",
-		"what the first port of a path wrote, value or locator, is set back or written over by a later one that adds no more delay", "20 delays, of at least 256 codes, that are the least of all, and name a port behind the first device, in flows from 2 devices which name themselves with as much in other flows; 100 times likelier by what these flows pass than by chance, for each of what that may be", "the devices or ports that such flows have in common and others not",
-		"neither it nor the ports before it on these paths support the signal",
-		"no: it takes a look at all flows",
+		"a later hop resets or overwrites the value or the locator of the first hop, although its own delay is not higher", "20 delays, of a table of at least 256 codes, that are the least of all and name a port behind the first device, in flows from 2 first devices that name themselves with the same delay in other flows; and paths that make this 100 times likelier than chance, for each candidate", "the devices or ports that these flows cross and other flows do not",
+		"neither that hop nor the ports before it on these paths support the signal",
+		"no: that needs a look at all flows",
 	},
 	ContestedName: {
 		"contested-name", Warning, "none: collectors find it",
-		"an exporter describes a group or a location otherwise than a fabric file of the collector's, or than the exporter that came first; that holds, and rows are stored under it", "one description", "the name, the exporter and whose description holds",
+		"an exporter describes a group or a location differently than the collector's fabric file, or than the exporter that came first; the earlier description stays in force, and rows are stored under it", "one description", "the name, the exporter, and the owner of the description in force",
 		"the fabric file of the exporters has changed: `csigscope schema unpin` takes the next description",
 		"collectors",
 	},
@@ -169,37 +169,37 @@ var kinds = [NumKinds]kindInfo{
 	},
 	SwappedLocators: {
 		"swapped-locators", Error, "section 5.5.1",
-		"two ports of a device that write each other's locator metadata", "3 flows whose values name ports that lie on no path together, as 9 of 10 do once the two are exchanged; which contradicts less than a tenth as many others", "both ports",
+		"two ports of a device that write each other's locator metadata", "3 flows whose values name ports that lie on no common path; once the two ports are exchanged, 9 of 10 do, and less than a tenth as many other flows contradict it", "both ports",
 		"the fabric file, or the cabling, has the two exchanged",
 		"windows: flows of 20 s (`flows: top`)",
 	},
 	TypeChanged: {
 		"type-changed", Error, "section 4.4.2",
-		"tags whose signal type changed on the way", "of 3 flows each 20 tags of types that a tap at the sender sees fewer of; or that lack a type which their source's other flows have, and 100 times likelier by what they pass than by chance", "the devices or ports that such flows have in common and others not",
+		"tags whose signal type changed on the way", "3 flows with 20 tags each of types that a tap at the sender sees fewer of; or 3 flows that lack a type of their source's other flows, on paths that make this 100 times likelier than chance", "the devices or ports that these flows cross and other flows do not",
 		"the tap at the sender captures by another filter, or senders choose types by destination",
-		"no: what was sent is captured elsewhere",
+		"no: taps elsewhere capture the sent tags",
 	},
 	TrimInvented: {
 		"trim-invented", Error, "UEC slides, CSIG Entity Functions",
-		"packets with the trim bit D that were not trimmed, whose values leave the mode", "20 packets that are at least 300 bytes and nine tenths of the longest packet without D", "the devices or ports that such flows have in common and others not, senders among them",
+		"packets with the trim bit D that were not trimmed; their values are missing in the mode", "20 packets that are at least 300 bytes and nine tenths of the longest packet without D", "the devices or ports that these flows cross and other flows do not, senders among them",
 		"switches trim to more than the headers",
 		"tags; names the layout",
 	},
 	DuplicateFrames: {
 		"duplicate-frames", Warning, "none: the tap's own",
-		"frames that a tap captures twice, which count twice", "20 frames, and 1 of 1,000, that are the same to the bit as one within 1 ms before them at the same tap, and as none for 1 s after that, which probes that are all the same have (`--dedup` drops them)", "the tap",
+		"frames that a tap captures twice, which count twice", "20 frames, and 1 of 1,000, with the same bytes as a frame at the same tap within 1 ms before; frames that come again within the next 1 s, as identical probes do, do not count (`--dedup` drops duplicates)", "the tap",
 		"applications send the same packets again",
-		"frames of 2 ms in each 537 ms",
+		"frames, in 2 ms of each 537 ms",
 	},
 	ClockSet: {
 		"clock-set", Warning, "none: the tap's own",
-		"a tap's clock that is set during the capture", "50 frames in a row that are more than 100 ms before the latest one; or a jump of at least 1 s ahead, in which each other tap has frames and after which it is ahead of all of them by half as much", "the tap",
-		"captures were joined in another order than by time, or the network paused at this tap alone",
-		"frames; back alone",
+		"a tap's clock that is set during the capture", "50 frames in a row with times more than 100 ms before the latest one; or a jump ahead of at least 1 s, if each other tap has frames in that time and this tap is then ahead of all of them by half as much", "the tap",
+		"captures were joined in another order than by time, or only the network at this tap paused",
+		"frames; only jumps back",
 	},
 	TapLoss: {
 		"tap-loss", Warning, "none: the tap's own",
-		"packets that reached their receiver and that the tap there did not capture", "20 TCP segments, and 1 of 1,000, that receivers acknowledge, between others of the connection that the tap has; a tap that captures data without tags as well", "the tap",
+		"packets that reached their receiver, but that the tap there did not capture", "20 TCP segments, and 1 of 1,000, that receivers acknowledge and the tap lacks, between segments of the same connection that it has; the tap also captures data without tags", "the tap",
 		"packets take another link around the tap",
 		"no: acknowledgements are not followed",
 	},
@@ -219,14 +219,14 @@ func (k Kind) Otherwise() string { return kinds[k].otherwise }
 func TapAhead(tap string, from, to int64, count uint64) Finding {
 	return Finding{
 		Kind: ClockAhead, ID: idOf(ClockAhead, tap), Subject: tap, From: from, To: to, Count: count, Of: count,
-		Evidence: fmt.Sprintf("tap %.64q has packets with times more than %s ahead of the host's clock, which are rejected: set the clock of its network card by the host's", tap, aggregate.MaxAhead),
+		Evidence: fmt.Sprintf("tap %.64q has packets with times more than %s ahead of the host's clock, which are rejected: set the clock of its network card from the host's", tap, aggregate.MaxAhead),
 	}
 }
 
 // WriteReference writes the kinds as a table in Markdown, and the faults that receivers do not
 // show.
 func WriteReference(w io.Writer) error {
-	if _, err := fmt.Fprint(w, "| finding | severity | what it is | from when on | what it names | what would explain it otherwise | collect and export find it by | source |\n|---|---|---|---|---|---|---|---|\n"); err != nil {
+	if _, err := fmt.Fprint(w, "| finding | severity | meaning | threshold | named culprit | other explanations | collect and export find it in | source |\n|---|---|---|---|---|---|---|---|\n"); err != nil {
 		return fmt.Errorf("write reference of findings: %w", err)
 	}
 	for i := range kinds {
@@ -240,21 +240,21 @@ func WriteReference(w io.Writer) error {
 
 // unseen are faults that receivers do not show, the reason, and the way to see them.
 var unseen = [...][3]string{
-	{"a port's table of codes is off", "the port may be as loaded, or as slow", "its counters (`conform --metrics`)"},
-	{"a device tags packets of others", "senders may tag what they like", "captures at senders, or around it (`conform`)"},
+	{"a port's table of codes is wrong", "the port may really be that loaded, or that slow", "its counters (`conform --metrics`)"},
+	{"a device adds tags to packets of senders", "senders may tag any packet", "captures at senders, or around it (`conform`)"},
 	{"a rack's first device strips tags", "its hosts may send none", "captures at senders"},
-	{"a port writes a value beside the locator that it finds, where that is a port's before it", "that port may have written it: values that follow each other at one port differ as much without the fault", "captures around it (`conform`)"},
-	{"a sender writes values in the name of a port that hardly any other tag names", "the port may be so loaded; after 3 s it is stuck, or the sender writes them", "captures at senders"},
-	{"a device sets values back or writes over them, in a dozen flows, or of delays of few codes", "by chance those may be the flows that pass it; few codes say the same of different delays", "more flows, or captures around it (`conform`)"},
-	{"a port writes one value of 32 codes, as compact tags have, and no bandwidth that contradicts it", "a port whose load is steady, or whose queue is full, writes one as well: with flows of constant rate sound ports write one in 8,100 of 8,100 packets of 3 s", "its counters (`conform --metrics`)"},
-	{"two ports write each other's locators, and no flow that passes them names another port", "the locators contradict nothing", "captures around the device (`conform`)"},
-	{"a device exchanges all signal types in turn", "each arrives as often as it was sent", "captures around it (`conform`)"},
-	{"a port writes into trimmed packets", "what the value was when they were trimmed is gone", "captures around it (`conform`)"},
+	{"a port writes a value and keeps the locator of a port before it", "that port may have written the value: consecutive values of one port differ as much without the fault", "captures around it (`conform`)"},
+	{"a sender writes values with the locator of a port that hardly any other tag names", "the port may be that loaded; after 3 s stuck-port names it or the sender", "captures at senders"},
+	{"a device resets or overwrites values in only a dozen flows, or delays of few codes", "these may be the flows that pass it by chance; with few codes different delays have the same code", "more flows, or captures around it (`conform`)"},
+	{"a port always writes one of the 32 codes of compact tags, and no bandwidth that contradicts it", "a sound port with a steady load or a full queue does so as well: with flows of constant rate, in 8,100 of 8,100 packets of 3 s", "its counters (`conform --metrics`)"},
+	{"two ports write each other's locators, and no flow that passes them names another port", "nothing contradicts the locators", "captures around the device (`conform`)"},
+	{"a device exchanges all signal types in turn", "each type arrives as often as it was sent", "captures around it (`conform`)"},
+	{"a port writes into trimmed packets", "the value at the time of trimming is lost", "captures around it (`conform`)"},
 }
 
 // writeUnseen writes unseen as a table in Markdown.
 func writeUnseen(w io.Writer) error {
-	text := "\nWhat receivers do not show, however much they see:\n\n| fault | why not | what shows it |\n|---|---|---|\n"
+	text := "\nFaults that taps at receivers cannot show:\n\n| fault | reason | shown by |\n|---|---|---|\n"
 	for _, row := range unseen {
 		text += fmt.Sprintf("| %s | %s | %s |\n", row[0], row[1], row[2])
 	}

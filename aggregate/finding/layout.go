@@ -141,7 +141,7 @@ func (d *Detector) wrongProfile(i int) (f Finding, ok bool) {
 	}
 	return Finding{
 		Kind: WrongProfile, ID: idOf(WrongProfile, is.String()), Subject: is.String(), Count: uint64(n - now), Of: uint64(n),
-		Evidence: fmt.Sprintf("of %d tags, %d name a port of their path as %s, %d would as %s", n, now, is, then, other),
+		Evidence: fmt.Sprintf("of %d tags, %d name a port of their path in the layout %s, %d would in %s", n, now, is, then, other),
 	}, true
 }
 
@@ -172,6 +172,6 @@ func (d *Detector) wrongFormat(i int) (f Finding, ok bool) {
 		other = csig.Compact
 	}
 	f.Kind, f.ID, f.Subject, f.Of = WrongFormat, idOf(WrongFormat, is.String()), is.String(), f.Count+l.n
-	f.Evidence = fmt.Sprintf("behind %d of %d tags of %s is no IP packet: they may be %s", f.Count, f.Of, is, other)
+	f.Evidence = fmt.Sprintf("no IP packet follows %d of %d tags of %s: they may be %s", f.Count, f.Of, is, other)
 	return f, true
 }

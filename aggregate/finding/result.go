@@ -131,7 +131,7 @@ func (d *Detector) blameOdd(c *localizer, f *Finding, flows []*flow, odd func(*f
 	}
 	if v := c.rank(affected, kept, nil); v.sure {
 		v.name(f)
-		f.Evidence += fmt.Sprintf(" in %d flows; what they have in common is %s", len(affected), &v)
+		f.Evidence += fmt.Sprintf(" in %d flows; their paths have %s in common", len(affected), &v)
 	}
 }
 
@@ -149,7 +149,7 @@ func (d *Detector) blameStrays(c *localizer, list []unknownLocator, flows []*flo
 		v := c.rank(f.by.inOrder(), f.by.others(flows), func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 })
 		if len(v.at) > 0 {
 			v.name(&f.Finding)
-			f.Evidence += fmt.Sprintf("; what their paths have in common, and wrote little else meanwhile, is %s", &v)
+			f.Evidence += fmt.Sprintf("; their paths have %s in common, and it wrote little else meanwhile", &v)
 		}
 	}
 }

@@ -135,7 +135,7 @@ func (d *Detector) unscrubbed(s *strays, forgers map[netip.Addr]bool, feigners m
 			continue
 		}
 		f.ID = idOf(f.Kind, f.Subject)
-		f.Evidence = fmt.Sprintf("values of senders arrive as they wrote them: %s", src)
+		f.Evidence = fmt.Sprintf("values arrive as their senders wrote them: %s", src)
 		by[f.Subject] = &f
 	}
 	for _, f := range by {

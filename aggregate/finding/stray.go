@@ -130,7 +130,7 @@ func (s *strays) forged(by map[netip.Addr]bool) (list []Finding) {
 		list = append(list, Finding{
 			Kind: ForgedValue, ID: idOf(ForgedValue, src.String()), Subject: src.String(), From: one.from, To: one.to,
 			Count: one.stray, Of: one.touched, Packets: one.packets,
-			Evidence: fmt.Sprintf("%d of %d values of %s name no port of their path, of all other sources %d of %d",
+			Evidence: fmt.Sprintf("%d of %d values of %s name no port of their path, and %d of %d of all other sources",
 				one.stray, one.touched, src, s.all.stray-one.stray, s.all.touched-one.touched),
 		})
 	}

@@ -57,7 +57,7 @@ func (d *Detector) stripped(c *localizer, all []*flow) (f Finding, ok bool) {
 		return f, false
 	}
 	f.Kind = StrippedFlows
-	f.Evidence = fmt.Sprintf("%d flows arrive without the tags that their senders give them, %d with", len(affected), len(kept)) + shared(affected, kept)
+	f.Evidence = fmt.Sprintf("%d flows arrive without the tags of their senders, %d with them", len(affected), len(kept)) + shared(affected, kept)
 	v.accuse(&f)
 	return f, true
 }

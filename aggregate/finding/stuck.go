@@ -327,8 +327,8 @@ func (w *Watcher) tell(k runKey, was *Run) {
 		}
 	}
 	if f.Count == 0 && f.Subject != beyond { // others have no single value
-		f.Evidence = fmt.Sprintf("%d observations of %d windows of 1 s, with pauses of up to 10 s, that name %s say %s, to the bit",
-			was.Count, was.Windows, f.Subject, csig.FormatQuantity(k.signal.Unit(), float64(was.Value)))
+		f.Evidence = fmt.Sprintf("%d observations of %s have the same value, %s, in %d windows of 1 s, with pauses of up to 10 s",
+			was.Count, f.Subject, csig.FormatQuantity(k.signal.Unit(), float64(was.Value)), was.Windows)
 	}
 	w.made = nil
 	f.during(was.From, was.To)

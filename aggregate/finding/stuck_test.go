@@ -165,7 +165,7 @@ func TestWatcherStuck(t *testing.T) {
 			t.Errorf("%s: found %q, want %q", test.name, got, test.want)
 		}
 		for _, f := range w.Findings() {
-			if f.Device != "leaf1" || f.Port != "leaf1:up12" || f.From != 1e18+1e9 || f.To <= f.From || !strings.Contains(f.Evidence, "leaf1:up12 max_delay say 5 us") {
+			if f.Device != "leaf1" || f.Port != "leaf1:up12" || f.From != 1e18+1e9 || f.To <= f.From || !strings.Contains(f.Evidence, "leaf1:up12 max_delay have the same value, 5 us") {
 				t.Errorf("%s: %+v", test.name, f)
 			}
 		}

@@ -146,6 +146,6 @@ func (c *localizer) swapFinding(s swap, wrong *[]*flow) Finding {
 		return true
 	})
 	f.Of = f.Count
-	f.Evidence = fmt.Sprintf("the ports that %d flows name lie on no path of theirs together, and on one if %s and %s are exchanged", n-len(*wrong), names[0], names[1])
+	f.Evidence = fmt.Sprintf("%d flows name ports that lie on no common path, but do if %s and %s are exchanged", n-len(*wrong), names[0], names[1])
 	return f
 }

@@ -270,18 +270,18 @@ func (d *Detector) ofTaps() (list []Finding) {
 			one.count(&repeated, t.File)
 		}
 		if n := repeated.Count; t.repeats(n) {
-			about(repeated, DuplicateFrames, t, t.frames, "%d of %d frames were captured at %s within 1 ms before, to the bit, and not again within 1 s; --dedup drops them", n, t.frames, t.Name)
+			about(repeated, DuplicateFrames, t, t.frames, "%d of %d frames have the same bytes as one that %s captured within 1 ms before, and none within 1 s after; --dedup drops them", n, t.frames, t.Name)
 		}
 		if t.back.Count > 0 {
-			about(t.back, ClockSet, t, t.frames, "the clock of %s goes back by %s and goes on from there", t.Name, time.Duration(t.back.Of))
+			about(t.back, ClockSet, t, t.frames, "the clock of %s jumps back by %s", t.Name, time.Duration(t.back.Of))
 		} else if d.ahead(t) {
 			f := Finding{From: t.gapFrom, To: t.gapTo, Count: 1}
-			about(f, ClockSet, t, t.frames, "the clock of %s goes ahead by about %s, in which other taps have frames, and ends later than all of them", t.Name, time.Duration(t.gapTo-t.gapFrom))
+			about(f, ClockSet, t, t.frames, "the clock of %s jumps ahead by about %s, in which other taps have frames, and ends later than all of them", t.Name, time.Duration(t.gapTo-t.gapFrom))
 		}
 	}
 	for t, f := range d.segments.unseen() {
 		if t.whole && f.Count >= minUnseen && f.Count*unseenShare >= f.Of {
-			about(*f, TapLoss, t, f.Of, "%d of %d segments that their receivers acknowledge are not among those that %s captured", f.Count, f.Of, t.Name)
+			about(*f, TapLoss, t, f.Of, "%s did not capture %d of %d segments that their receivers acknowledge", t.Name, f.Count, f.Of)
 		}
 	}
 	return list
@@ -315,10 +315,10 @@ func shared(affected, kept []*flow) string {
 	}
 	text := ""
 	if v, ok := same(func(f *flow) int { return int(f.class.VLAN) }); ok {
-		text += fmt.Sprintf("; they and no others are of VLAN %d", v)
+		text += fmt.Sprintf("; only they have VLAN %d", v)
 	}
 	if v, ok := same(func(f *flow) int { return int(f.class.DSCP) }); ok {
-		text += fmt.Sprintf("; they and no others are of DSCP %d", v)
+		text += fmt.Sprintf("; only they have DSCP %d", v)
 	}
 	return text
 }

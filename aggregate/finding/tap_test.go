@@ -138,7 +138,7 @@ func TestStrippedClass(t *testing.T) {
 	}
 	n.mesh(90)
 	list := n.Findings()
-	if len(list) != 1 || !strings.Contains(list[0].Evidence, "they and no others are of VLAN 20") || strings.Contains(list[0].Evidence, "DSCP") {
+	if len(list) != 1 || !strings.Contains(list[0].Evidence, "only they have VLAN 20") || strings.Contains(list[0].Evidence, "DSCP") {
 		t.Errorf("%+v", list)
 	}
 }

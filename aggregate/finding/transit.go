@@ -51,7 +51,7 @@ func (d *Detector) retyped(c *localizer, all []*flow) (f Finding, ok bool) {
 		return f, false
 	}
 	f.Kind = TypeChanged
-	f.Evidence = fmt.Sprintf("%d flows arrive with other signal types than their senders give them, %d with the same", len(affected), len(kept))
+	f.Evidence = fmt.Sprintf("%d flows arrive with other signal types than their senders sent, %d with the same", len(affected), len(kept))
 	v.accuse(&f)
 	return f, true
 }

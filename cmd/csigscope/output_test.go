@@ -89,7 +89,7 @@ func TestOutputRefused(t *testing.T) {
 		"no such file or directory":              {"--out", filepath.Join(dir, "missing", "result")},
 		"is no folder":                           {"--out", filepath.Join(file, "result")},
 		"is one of the captures to read":         {file, "--out", filepath.Join(dir, ".", "capture.pcap")},
-		"capture that is read: name another":     {"before", "leaf3:up1=" + file, "--out", file},
+		"one of the captures to read: name another":     {"before", "leaf3:up1=" + file, "--out", file},
 	} {
 		cmd := outputCommand(new(output), errors.New("the work began"))
 		cmd.SetArgs(args)

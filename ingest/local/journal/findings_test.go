@@ -205,7 +205,7 @@ func TestFindingsBounded(t *testing.T) {
 	g := new(ringRecord)
 	sums := func() (sum, rest uint64) {
 		for _, f := range g.Findings {
-			if sum += f.Count; strings.Contains(f.Evidence, "not told apart") {
+			if sum += f.Count; strings.Contains(f.Evidence, "counted together") {
 				rest += f.Count
 			}
 		}
@@ -219,7 +219,7 @@ func TestFindingsBounded(t *testing.T) {
 	apart := uint64(maxRowFindings)
 	sum, rest := sums()
 	if len(g.Findings) != MaxFindings || sum != 2000*finding.NumKinds || rest != sum-2*apart {
-		t.Errorf("%d findings of %d, of which %d are not told apart", len(g.Findings), sum, rest)
+		t.Errorf("%d findings of %d, of which %d are counted together", len(g.Findings), sum, rest)
 	}
 	last := g.Findings[len(g.Findings)-1]
 	if time.Duration(last.From) > time.Duration(last.To) || last.To != 999 {
