@@ -25,9 +25,9 @@ func NewBuild(version, goVersion string) *Collector {
 // NewDecode exports the decoders' counters.
 func NewDecode(read func() decode.Counters) *Collector {
 	c := new(Collector)
-	frames := c.counter("decode_frames_total", "Frames by how the walk through them ended: ok and no-csig are whole frames, hidden ones are encrypted, all others are errors.", "result")
+	frames := c.counter("decode_frames_total", "Frames by result of decoding: ok and no-csig are whole frames, hidden ones are encrypted, all others are errors.", "result")
 	found := c.counter("decode_found_total", "Tags and reflections found, orphans included.", "kind")
-	orphans := c.counter("decode_orphans_total", "Tags in a place where no tag belongs, and reflections in mirror sessions that the tap does not hold.")
+	orphans := c.counter("decode_orphans_total", "Tags where no tag belongs, and reflections in mirror sessions that the tap does not hold.")
 	incapable := c.counter("decode_incapable_reflections_total", "Reflections without a value (empty, invalid): the path is not CSIG-capable.", "reason")
 	encrypted := c.counter("decode_encrypted_packets_total", "Packets in ESP or PSP, whose reflections only hosts see.")
 	excess := c.counter("decode_excess_reflections_total", "Reflections dropped because their frame held too many.")
@@ -59,7 +59,7 @@ func NewAggregate(read func() aggregate.Counts) *Collector {
 	rows := c.counter("aggregate_rows_total", "Rows written in closed windows, all resolutions.")
 	windows := c.counter("aggregate_windows_closed_total", "Windows written, all resolutions, corrections included.")
 	reopened := c.counter("aggregate_windows_reopened_total", "Windows that late observations opened again.")
-	evictions := c.counter("aggregate_reflection_evictions_total", "Flows forgotten before their reflection could repeat: some repetitions count twice.")
+	evictions := c.counter("aggregate_reflection_evictions_total", "Flows forgotten before a repeat of their reflection could come: some repeats count twice.")
 	forgotten := c.counter("aggregate_flows_forgotten_total", "Flows that windows forgot because their budget of flows was spent: they are part of all others.")
 	resets := c.counter("aggregate_cache_resets_total", "Look-up caches emptied because they were full.")
 	c.read = func(to emit) {
@@ -95,7 +95,7 @@ type Producer struct {
 func NewProducers(now func() time.Time, read func() []Producer) *Collector {
 	c := new(Collector)
 	named := new(first)
-	lag := c.gauge("watermark_lag_seconds", "How far a producer's latest observation is behind the clock, or how long it runs without one; the largest for other. It grows while the link is down, and when senders are silent.", "producer")
+	lag := c.gauge("watermark_lag_seconds", "How far a producer's latest observation is behind the clock, or how long it has run without one; the largest for other. It grows while the link is down, and when senders are silent.", "producer")
 	state := c.gauge("aggregate_state_bytes", "Memory that the aggregation of a producer takes.", "producer")
 	c.read = func(to emit) {
 		type sum struct {
@@ -161,8 +161,8 @@ func NewLive(read func() Live) *Collector {
 	made := c.counter("commits_total", "Commits of closed windows to disk, and those that failed.", "result")
 	last := c.gauge("commit_last_timestamp_seconds", "Time of the last commit of closed windows: after a kill the gap begins there. Absent before the first one.")
 	stalled := c.counter("commit_stalls_total", "Times that a ring did not stop for a commit in time, and was left out.")
-	full := c.counter("live_backpressure_total", "Times that a ring held so many rows that it had to wait: the kernel may drop frames meanwhile.")
-	reloads := c.counter("config_reloads_total", "Configurations taken over while running.")
+	full := c.counter("live_backpressure_total", "Times that a ring had to wait because it held too many rows: the kernel may drop frames meanwhile.")
+	reloads := c.counter("config_reloads_total", "Reloads of the configuration that took effect.")
 	c.read = func(to emit) {
 		l := read()
 		to(made, float64(l.Commits), "ok")
@@ -193,12 +193,12 @@ func NewWindows(read func() Windows) *Collector {
 	c := new(Collector)
 	refused := c.counter("live_blocks_refused_total", "Blocks that the live windows did not count: counted before (repeated), older than all windows (old), too far ahead of the clock (ahead), more blocks than a producer or a window may have (crowded).", "reason")
 	dropped := c.counter("live_windows_dropped_total", "Live windows forgotten early, past the bound on rows or blocks.")
-	untracked := c.counter("live_untracked_cells_total", "Cells of live windows whose state knows that window alone, past the bound on histories.")
-	provisional := c.counter("live_provisional_total", "Provisional rows of live windows, in parts of producers, by what became of them: shown (taken), not shown (late, ahead, crowded), or shown and dropped since no final rows came (expired).", "result")
+	untracked := c.counter("live_untracked_cells_total", "Cells of live windows whose state is of that window alone, past the bound on histories.")
+	provisional := c.counter("live_provisional_total", "Provisional rows of live windows, in parts of producers, by result: shown (taken), not shown (late, ahead, crowded), or shown and dropped since no final rows came (expired).", "result")
 	end := c.gauge("live_newest_timestamp_seconds", "End of the newest live window with observations. Absent before the first one.")
 	wrote := c.gauge("live_producers", "Producers that wrote rows lately: of the last three live windows, unless collect.max_age says otherwise.")
 	expected := c.gauge("live_producers_expected", "Producers that should write: of the configuration, of the fabric file, and of the last day, unless forgotten.")
-	uncovered := c.counter("live_uncovered_cells_total", "Cells of blocks whose producers the live windows do not remember, past a bound: answers do not say who sees them.")
+	uncovered := c.counter("live_uncovered_cells_total", "Cells of blocks whose producers the live windows do not remember, past a bound: answers do not name their producers.")
 	c.read = func(to emit) {
 		w := read()
 		to(refused, float64(w.Repeated), "repeated")
@@ -223,7 +223,7 @@ func NewWindows(read func() Windows) *Collector {
 // NewEngine exports the embedded engine's restarts.
 func NewEngine(restarts func() uint64) *Collector {
 	c := new(Collector)
-	again := c.counter("engine_restarts_total", "Times that the embedded ClickHouse engine had to be started again.")
+	again := c.counter("engine_restarts_total", "Restarts of the embedded ClickHouse engine.")
 	c.read = func(to emit) { to(again, float64(restarts())) }
 	return c
 }
@@ -233,16 +233,16 @@ func NewStore(read func() store.WriterStatus) *Collector {
 	c := new(Collector)
 	rows := c.counter("store_rows_total", "Rows that the server has taken.")
 	batches := c.counter("store_batches_total", "Batches that the server has taken.")
-	retries := c.counter("store_retries_total", "Attempts after a first one, and batches that the server had lost.")
+	retries := c.counter("store_retries_total", "Retries, and batches that the server had lost.")
 	throttled := c.counter("store_throttled_total", "Times that the server had so many parts to merge that it took no rows.")
 	lost := c.counter("store_rows_lost_total", "Rows given up: to a full or failing disk, to damage, to a server that will never take them, or in memory without an outbox.", "reason")
 	buffered := c.gauge("store_rows_buffered", "Rows in memory, not yet on disk or sent.")
 	up := c.gauge("store_up", "1 while the server takes rows, 0 since an attempt failed or the oldest row has waited for more than 2 minutes.")
-	unlisted := c.gauge("store_names_unlisted", "Groups and locations of exporters that lists of names leave out, since there are too many; rows name them by their number.")
+	unlisted := c.gauge("store_names_unlisted", "Groups and locations of exporters that lists of names leave out because there are too many; rows show their numbers.")
 	size := c.gauge("outbox_bytes", "Bytes of the outbox on disk, rows that the server took and that are kept for a while included.")
 	limit := c.gauge("outbox_limit_bytes", "Largest size of the outbox: beyond it the oldest, finest rows are dropped.")
 	waiting := c.gauge("outbox_rows_waiting", "Rows in the outbox that the server has not taken.")
-	age := c.gauge("outbox_age_seconds", "How long the oldest row that waits has waited, 0 when nothing waits.")
+	age := c.gauge("outbox_age_seconds", "Age of the oldest waiting row, 0 if none waits.")
 	c.read = func(to emit) {
 		s := read()
 		to(rows, float64(s.Rows))
@@ -269,7 +269,7 @@ func NewStore(read func() store.WriterStatus) *Collector {
 // NewTrim exports deletions that keep the store within its disk budget.
 func NewTrim(read func() store.TrimStats) *Collector {
 	c := new(Collector)
-	passes := c.counter("store_trim_passes_total", "Times that the store was held against its disk budget, and those of them that failed or could not make enough room.", "result")
+	passes := c.counter("store_trim_passes_total", "Checks of the disk budget, by result: failed if a check failed or could not make enough room.", "result")
 	partitions := c.counter("store_trimmed_partitions_total", "Partitions deleted for the disk budget.")
 	rows := c.counter("store_trimmed_rows_total", "Rows in deleted partitions.")
 	bytes := c.counter("store_trimmed_bytes_total", "Bytes of deleted partitions.")
@@ -295,7 +295,7 @@ type Latency struct {
 // NewLatency exports the store's latency histogram.
 func NewLatency(read func() store.Latency) *Latency {
 	l := &Latency{read: read}
-	l.family = l.c.add(Histogram, "window_queryable_seconds", "Time from the end of a 1 s window until the server had acknowledged its rows and questions saw them; for each batch and producer, of the oldest window in it.", nil)
+	l.family = l.c.add(Histogram, "window_queryable_seconds", "Time from the end of a 1 s window until the server acknowledged its rows, so that queries see them; one value per batch and producer, of the oldest window in it.", nil)
 	return l
 }
 

@@ -44,14 +44,14 @@ func NewTaps(read func() []Tap) *Collector {
 		{c.counter("tap_bytes_total", "Bytes captured, as on the wire.", "tap"), func(t *Tap) *uint64 { return &t.Bytes }},
 		{c.counter("tap_kernel_drops_total", "Frames that the kernel dropped because the ring was full.", "tap"), func(t *Tap) *uint64 { return &t.Dropped }},
 		{c.counter("tap_ring_freezes_total", "Times that a ring was full.", "tap"), func(t *Tap) *uint64 { return &t.Freezes }},
-		{c.counter("tap_stripped_frames_total", "Frames whose outermost VLAN or CSIG tag came beside them.", "tap"), func(t *Tap) *uint64 { return &t.Stripped }},
-		{c.counter("tap_super_frames_total", "Frames that receive offload (GRO, LRO) made of several: packet counts and sizes are wrong, signals are right.", "tap"), func(t *Tap) *uint64 { return &t.SuperFrames }},
+		{c.counter("tap_stripped_frames_total", "Frames whose outermost VLAN or CSIG tag the kernel had stripped, and delivered separately.", "tap"), func(t *Tap) *uint64 { return &t.Stripped }},
+		{c.counter("tap_super_frames_total", "Frames that receive offload (GRO, LRO) merged: packet counts and sizes are wrong, signals are right.", "tap"), func(t *Tap) *uint64 { return &t.SuperFrames }},
 		{c.counter("tap_hardware_stamped_frames_total", "Frames with the time of the network card.", "tap"), func(t *Tap) *uint64 { return &t.HardwareStamps }},
-		{c.counter("tap_restamped_frames_total", "Frames whose hardware time was more than a second off: they have the system's.", "tap"), func(t *Tap) *uint64 { return &t.Restamped }},
+		{c.counter("tap_restamped_frames_total", "Frames whose hardware time was more than a second off: they have the system's time instead.", "tap"), func(t *Tap) *uint64 { return &t.Restamped }},
 		{c.counter("tap_malformed_blocks_total", "Blocks of a ring dropped because their lengths contradict each other.", "tap"), func(t *Tap) *uint64 { return &t.Malformed }},
 		{c.counter("tap_link_downs_total", "Times that the link went down or away.", "tap"), func(t *Tap) *uint64 { return &t.Downs }},
 		{c.counter("tap_link_ups_total", "Times that the link came up again.", "tap"), func(t *Tap) *uint64 { return &t.Ups }},
-		{c.counter("tap_reopens_total", "Times that a ring was made anew, for an interface created anew.", "tap"), func(t *Tap) *uint64 { return &t.Reopens }},
+		{c.counter("tap_reopens_total", "Times that a ring was opened again, because its interface had been created again.", "tap"), func(t *Tap) *uint64 { return &t.Reopens }},
 	}
 	c.read = func(to emit) {
 		var all sums[Tap]
@@ -113,7 +113,7 @@ type MirrorSession struct {
 func NewMirrors(read func() []Mirror) *Collector {
 	c := new(Collector)
 	named := new(first)
-	packets := c.counter("mirror_packets_total", "Packets that arrived for mirror sessions, by what they were; mirror is a mirrored frame.", "tap", "result")
+	packets := c.counter("mirror_packets_total", "Packets that arrived for mirror sessions, by kind; mirror is a mirrored frame.", "tap", "result")
 	excess := c.counter("mirror_excess_frames_total", "Frames of sessions beyond max_sessions, which count together as the mirror itself.", "tap")
 	counters := []struct {
 		*family
@@ -122,7 +122,7 @@ func NewMirrors(read func() []Mirror) *Collector {
 		{c.counter("mirror_session_frames_total", "Frames that switches mirrored in the session.", "session"), func(s *MirrorSession) *uint64 { return &s.Frames }},
 		{c.counter("mirror_session_lost_frames_total", "Frames missing in the numbers of the session: lost on the way.", "session"), func(s *MirrorSession) *uint64 { return &s.Lost }},
 		{c.counter("mirror_session_switch_times_total", "Frames that have the time of the switch.", "session"), func(s *MirrorSession) *uint64 { return &s.SwitchTimes }},
-		{c.counter("mirror_session_unusable_times_total", "Frames that were to have the time of the switch and have that of reception: it is missing, of no known unit or more than a minute off.", "session"), func(s *MirrorSession) *uint64 { return &s.Unusable }},
+		{c.counter("mirror_session_unusable_times_total", "Frames with the time of reception instead of the switch's time, which is missing, of no known unit or more than a minute off.", "session"), func(s *MirrorSession) *uint64 { return &s.Unusable }},
 	}
 	c.read = func(to emit) {
 		var all sums[MirrorSession]
