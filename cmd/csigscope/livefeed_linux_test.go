@@ -318,7 +318,7 @@ func TestCollectPage(t *testing.T) {
 
 	edgetest.WriteTokens(t, clients, edgetest.TokenLine("noc", "read", "changed", ""))
 	v.Wait(asks)
-	v.Says("token-wrong", "The server does not accept the token any more.")
+	v.Says("token-wrong", "The server no longer accepts the token.")
 	v.Press("changed", kb.Enter)
 	v.Wait("!(" + asks + ")")
 	before := len(pagetest.Evaluate[map[string]uint64](v, "noted"))

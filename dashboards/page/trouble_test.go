@@ -50,7 +50,7 @@ func TestTrouble(t *testing.T) {
 		"The server answered 502.": func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "<h1>Bad gateway</h1>", http.StatusBadGateway)
 		},
-		"The server does not answer: what is shown may be old.": func(http.ResponseWriter, *http.Request) {
+		"The server does not answer: the numbers on this page may be old.": func(http.ResponseWriter, *http.Request) {
 			panic(http.ErrAbortHandler)
 		},
 	} {

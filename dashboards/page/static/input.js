@@ -79,7 +79,7 @@ function sayMoment(hit, at, speak) {
   const rows = all
     ? [["heavy", `${Format.share(row.heavy[hit.window] / all)} of the window`], ["heavy here", Format.count(row.heavy[hit.window])],
       ["named here", Format.count(row.observations[hit.window])], ["observations", Format.count(all)]]
-    : [["state", "no data: nothing was heard"]];
+    : [["state", "no data: nothing was observed"]];
   const heading = `${location.name} \u00b7 ${Format.time(model.windows[hit.window], model.step, view.utc, false)}`;
   Panels.tip(heading, rows, at);
   if (speak) Panels.say(heading, rows);

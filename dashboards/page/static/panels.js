@@ -108,7 +108,7 @@ export function rule({ onset_ratio: onset, clear_ratio: clear }) {
 export function meanings({ info, model: { bundle } }) {
   return {
     congested: rule(bundle), brief: "brief: something was heavy, and the cell is not congested", clear: "clear: nothing was heavy",
-    too_few: `too few samples: less than ${bundle.min_observations}`, no_data: "no data: nothing was heard",
+    too_few: `too few samples: less than ${bundle.min_observations}`, no_data: "no data: nothing was observed",
     not_judged: `not judged: ${info.not_judged_hint || "no threshold applies"}`,
   };
 }
@@ -140,7 +140,7 @@ export function legend(signal, ranked, highlight, choose) {
   });
   if (!items.length) {
     items.push(element("li", "empty", signal.sum.heavy && !signal.located
-      ? "Every hop adds to this signal: what is heavy has no one bottleneck."
+      ? "Every hop adds to this signal, so that no single hop is the bottleneck."
       : "Nothing was heavily loaded in this range."));
   }
   find("legend").replaceChildren(...items);

@@ -18,7 +18,7 @@ export async function fetchBundle(signal, level, quiet) {
   if (!quiet && App.model) Panels.busy(`Loading ${signal ? Panels.short(signal) : "the range"}\u2026`);
   try {
     const extent = await ask("api/v1/extent", {}, aborted);
-    if (extent.empty) throw new Error("Nothing is stored yet: csigscope collect and replay store what they see. Reload when they have.");
+    if (extent.empty) throw new Error("Nothing is stored yet: run csigscope collect or replay, then reload the page.");
     const bundle = await ask("api/v1/bundle", question(extent, signal, level), aborted);
     Panels.banner("");
     App.open(bundle);

@@ -38,12 +38,12 @@ export async function request(path, options) {
   for (;;) {
     await asking;
     options.signal?.throwIfAborted();
-    if (dismissed) throw new Error("The server answers only with a token.");
+    if (dismissed) throw new Error("This server requires a token.");
     const used = token;
     const response = await send(path, options, used);
     if (response.status !== 401) return response;
     response.body?.cancel();
-    if (used === token && !asking) ask(used ? "The server does not accept the token any more." : "");
+    if (used === token && !asking) ask(used ? "The server no longer accepts the token." : "");
   }
 }
 
@@ -91,7 +91,7 @@ function show() {
   const button = find("token-forget");
   button.hidden = !token && !dismissed;
   button.textContent = token ? "Forget token" : "Give token";
-  button.title = token ? "Forget the token, and what it let this page show" : "The server answers only with a token";
+  button.title = token ? "Forget the token, and clear the page" : "This server requires a token";
 }
 
 // forget removes the token and all data that it gave access to.
