@@ -37,11 +37,11 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		r.Signals[i].markdown(b)
 	}
 	r.Coverage.markdown(b)
-	fmt.Fprintf(b, "\n## What was read\n\n| what | number | |\n|---|---:|---|\n")
+	fmt.Fprintf(b, "\n## Input\n\n| packets and observations | number | |\n|---|---:|---|\n")
 	for _, c := range r.Counts {
 		fmt.Fprintf(b, "| %s | %d | %s |\n", plain(c.Name), c.N, plain(c.About))
 	}
-	fmt.Fprintf(b, "\n## What could not be known\n\n")
+	fmt.Fprintf(b, "\n## Unknown\n\n")
 	for _, u := range r.Unknown {
 		fmt.Fprintf(b, "* %s\n", plain(u))
 	}
@@ -145,7 +145,7 @@ func (c *Coverage) markdown(w io.Writer) {
 			t.Stored, t.Untouched, t.Trimmed, plain(t.Refused()))
 	}
 	if len(c.Silent) > 0 {
-		fmt.Fprintf(w, "\nConfigured, and nothing was read of: %s.\n", plain(strings.Join(c.Silent, ", ")))
+		fmt.Fprintf(w, "\nConfigured taps without packets: %s.\n", plain(strings.Join(c.Silent, ", ")))
 	}
 	if c.ByReflections > 0 {
 		fmt.Fprintf(w, "\n%d cells are known by reflections alone.\n", c.ByReflections)
@@ -160,7 +160,7 @@ func (c *Coverage) markdown(w io.Writer) {
 			share(one.Share(one.Untouched)), share(one.Share(one.Trimmed)), one.Tagged, one.Untagged, one.Incapable)
 	}
 	if c.CellsLeftOut > 0 {
-		fmt.Fprintf(w, "\n%d cells of which less is missing are left out.\n", c.CellsLeftOut)
+		fmt.Fprintf(w, "\n%d cells with less missing data are left out.\n", c.CellsLeftOut)
 	}
 }
 

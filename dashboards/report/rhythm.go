@@ -236,18 +236,18 @@ func Missed(ctx context.Context, data Steps, finest time.Duration) (string, erro
 		return "", fmt.Errorf("tell which periods are missed: %w", err)
 	}
 	shortest := time.Duration(leastPeriod * float64(step))
-	ways := "--max-steps, or a part of the captures"
+	ways := "raise --max-steps, or read a part of the captures"
 	if none := data.Unsampled(); len(none) > 0 {
-		ways = fmt.Sprintf("there was no memory for stretches in steps of %s: --memory, %s", none[0], ways)
+		ways = fmt.Sprintf("there was no memory for stretches in steps of %s: raise --memory, or %s", none[0], ways)
 	}
 	if len(samples) == 0 || samples[0].Step >= step {
-		return fmt.Sprintf("steps of time are of %s: what repeats faster than every %s is not found (%s)", step, shortest, ways), nil
+		return fmt.Sprintf("time steps are %s long: patterns that repeat faster than every %s are not found (%s)", step, shortest, ways), nil
 	}
 	var known time.Duration
 	for _, s := range samples[0].Stretches {
 		known += time.Duration(s.Last-s.First) + samples[0].Step
 	}
-	return fmt.Sprintf("steps of time are of %s: what repeats faster than every %s is looked for in %d stretches alone, %s together (%s)",
+	return fmt.Sprintf("time steps are %s long: patterns that repeat faster than every %s are looked for only in %d stretches, %s together (%s)",
 		step, shortest, len(samples[0].Stretches), known.Round(time.Millisecond), ways), nil
 }
 

@@ -121,7 +121,7 @@ func (c *Captures) numbers(ctx context.Context) (*numbers, error) {
 		hint = "(make engine), which is not installed"
 	}
 	if full {
-		limited = append(limited, "what there was no memory for takes more of it (--memory), or the embedded engine "+hint)
+		limited = append(limited, "for all of that raise --memory, or use the embedded engine "+hint)
 	}
 	n.unknown = limited
 	return n, nil
@@ -281,8 +281,8 @@ func (c *Captures) unknown(result *replay.Result, e *replay.Examined) []string {
 		}
 	}
 	say(result.Frames[decode.Hidden], "packets are encrypted by MACsec: tags inside them are hidden")
-	say(e.Decoded.Encrypted, "packets are in ESP or PSP: reflections inside are for the hosts alone to see")
-	say(e.Untracked, "packets are of more flows than are told apart: whether these lose tags is not known")
+	say(e.Decoded.Encrypted, "packets are in ESP or PSP: only the hosts see reflections inside")
+	say(e.Untracked, "packets are of more flows than are kept apart: whether these lose tags is not known")
 	say(result.Counts.Unknown, "observations are of a signal type that no table gives a meaning")
 	say(result.Damaged.Bytes, "bytes of damaged captures are left out")
 	result.SkippedLink.List(func(u window.Unread, packets uint64) {
@@ -297,13 +297,13 @@ func (c *Captures) unknown(result *replay.Result, e *replay.Examined) []string {
 		}
 	}
 	if c.Replay.Flows.Top == 0 {
-		list = append(list, "flows are not told apart, as the configuration has it (flows: top)")
+		list = append(list, "the configuration switches flows off (flows: top)")
 	}
 	if len(c.Names.Locations()) == 0 {
 		list = append(list, "without a fabric file (--fabric), locations are raw locator metadata and groups are prefixes")
 	}
 	if e.Findings == nil {
-		list = append(list, "what a switch does to packets is for two captures to tell, before and after it: csigscope conform")
+		list = append(list, "to see what a switch does to packets takes two captures, before and after it: csigscope conform")
 	}
 	return list
 }

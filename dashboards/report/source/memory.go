@@ -104,7 +104,7 @@ func (m *Memory) Limited() []string {
 		list = append(list, fmt.Sprintf("there was no memory for steps shorter than %s", m.timeline.Step()))
 	}
 	if m.judged.Full() {
-		list = append(list, "there was no memory for all windows that cells are judged by: the first ones are left out")
+		list = append(list, "there was no memory for all windows by which cells are judged: the first ones are left out")
 	}
 	if m.places.Full() {
 		list = append(list, fmt.Sprintf("there was no memory for windows of locations shorter than %s", m.places.Step()))
