@@ -189,7 +189,7 @@ func cellPanels(o *Options, colors []object) []panel {
 		},
 		{
 			title: "Findings", kind: "table", id: findingsPanel, width: gridWidth, height: 8, defaults: plain(), options: tableOptions(),
-			about:     "What breaks the protocol or the configuration in this range, at the chosen location or everywhere.",
+			about:     "Violations of the protocol or the configuration in this range, at the chosen location or everywhere.",
 			targets:   []object{sqlTarget(findingsSQL, formatTable)},
 			overrides: []object{override("severity", object{"mappings": severities(), "custom.cellOptions": object{"type": "color-text"}})},
 		},

@@ -48,7 +48,7 @@ func fabricBoard(o *Options) board {
 			heatPanel(),
 			{
 				title: "Top locations", kind: "table", width: 10, height: 11,
-				about:     "Locations by how many heavily loaded observations name them. Their share is of all heavily loaded ones of the range.",
+				about:     "Locations by how many heavily loaded observations name them. The share is of all heavily loaded observations of the range.",
 				targets:   []object{sqlTarget(topSQL, formatTable)},
 				defaults:  plain(),
 				overrides: []object{locationColumn(colors, toSufferers()), named("heavy", "heavy"), override("share", object{"unit": "percentunit", "custom.width": 160, "custom.cellOptions": object{"type": "gauge", "mode": "basic"}, "min": 0, "max": 1})},
@@ -180,7 +180,7 @@ func coveragePanel() panel {
 	share := object{"unit": "percentunit", "custom.axisPlacement": "right", "min": 0, "max": 1, "color": object{"mode": "fixed", "fixedColor": "purple"}}
 	return panel{
 		title: "Coverage", kind: "timeseries", width: 24, height: 8,
-		about:     "Observations of all signals per window, by how they were made, and the share of each window that is missing of at least one producer. Nothing at all is silence: taps that see nothing look like a healthy fabric.",
+		about:     "Observations of all signals per window, by kind, and the share of each window that at least one producer lacks. No bar at all is silence: taps that see nothing look like a healthy fabric.",
 		targets:   []object{sqlTarget(coverageSQL, formatSeries)},
 		defaults:  object{"custom": lines(10), "color": color("palette-classic"), "unit": "short", "min": 0},
 		overrides: []object{override("missing", share)},

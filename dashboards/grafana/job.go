@@ -23,14 +23,14 @@ func jobBoard(o *Options) board {
 		panels: []panel{
 			{
 				title: "Steps of $group", kind: "stat", width: 24, height: 4, points: stepPoints,
-				about:   "A step begins where a busy window follows a quiet one: half of the way from the quietest tenth of the windows to the busiest tenth tells them apart. Period: from start to start, median. Idle: quiet before a step, median and all together. Nothing shorter than two windows is seen: choose a short range for short steps.",
+				about:   "A step begins where a busy window follows a quiet one: the limit is half of the way from the quietest tenth of the windows to the busiest tenth. Period: from start to start, median. Idle: quiet time before a step, median and total. Steps shorter than two windows do not show: choose a short range for short steps.",
 				targets: []object{sqlTarget(stepSQL, formatTable)}, defaults: seconds,
 				overrides: []object{override("steps", object{"unit": "short"})},
 				options:   statOptions(""),
 			},
 			{
 				title: "Traffic seen and heavily loaded share", kind: "timeseries", width: 12, height: 9, points: stepPoints, options: lineOptions(),
-				about:     "Bytes of the observed packets that the group sends or receives, of one signal, and which share met heavy load.",
+				about:     "Bytes of the observed packets that the group sends or receives, of one signal, and the share that met heavy load.",
 				targets:   []object{sqlTarget(activitySQL, formatSeries)},
 				defaults:  object{"custom": lines(20), "color": color("palette-classic"), "unit": "bps", "min": 0},
 				overrides: []object{override("heavy", object{"displayName": "heavily loaded", "unit": "percentunit", "custom.axisPlacement": "right", "min": 0, "max": 1}), named("bits", "traffic")},

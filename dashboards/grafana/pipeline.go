@@ -24,7 +24,7 @@ var pipelinePanels = []pipelinePanel{
 		},
 	},
 	{title: "Tags and reflections found", unit: "ops", series: []series{{`sum by (instance, kind) (rate(csigscope_decode_found_total{$of}[$__rate_interval]))`, "{{instance}} {{kind}}"}}},
-	{title: "Observations", about: "What came, what was stored, what had no room of its own.", unit: "ops", series: []series{
+	{title: "Observations", about: "Observations that came, were stored, or had no room of their own.", unit: "ops", series: []series{
 		{`sum by (instance) (rate(csigscope_observations_total{$of}[$__rate_interval]))`, "{{instance}} all"},
 		{`sum by (instance) (rate(csigscope_observations_stored_total{$of}[$__rate_interval]))`, "{{instance}} stored"},
 		{`sum by (instance) (rate(csigscope_observations_overflow_total{$of}[$__rate_interval]))`, "{{instance}} overflow"},
@@ -33,8 +33,8 @@ var pipelinePanels = []pipelinePanel{
 		title: "Observations dropped, by reason", unit: "ops",
 		series: []series{{`sum by (instance, reason) (rate(csigscope_observations_dropped_total{$of}[$__rate_interval])) > 0`, "{{instance}} {{reason}}"}},
 	},
-	{title: "Behind the traffic", about: "How far the watermark of each producer is behind the clock: windows close that much later.", unit: "s", series: []series{{`csigscope_watermark_lag_seconds{$of}`, "{{instance}} {{producer}}"}}},
-	{title: "From the end of a window to its rows being there", unit: "s", series: []series{
+	{title: "Behind the traffic", about: "Delay of each producer's watermark behind the clock: windows close that much later.", unit: "s", series: []series{{`csigscope_watermark_lag_seconds{$of}`, "{{instance}} {{producer}}"}}},
+	{title: "From the end of a window until queries see its rows", unit: "s", series: []series{
 		{`histogram_quantile(0.5, sum by (instance, le) (rate(csigscope_window_queryable_seconds_bucket{$of}[$__rate_interval])))`, "{{instance}} half"},
 		{`histogram_quantile(0.99, sum by (instance, le) (rate(csigscope_window_queryable_seconds_bucket{$of}[$__rate_interval])))`, "{{instance}} 99 %"},
 	}},
@@ -45,21 +45,21 @@ var pipelinePanels = []pipelinePanel{
 	{title: "Outbox and spool, of their limits", unit: "percentunit", series: []series{
 		{`csigscope_outbox_bytes{$of} / csigscope_outbox_limit_bytes{$of}`, "{{instance}} outbox"}, {`csigscope_spool_bytes{$of} / csigscope_spool_limit_bytes{$of}`, "{{instance}} spool"},
 	}},
-	{title: "Exporters", about: "Seconds since each was heard of, and how far its clock is off.", unit: "s", series: []series{
+	{title: "Exporters", about: "Seconds since the last request of each exporter, and the offset of its clock.", unit: "s", series: []series{
 		{`time() - csigscope_exporter_last_seen_timestamp_seconds{$of}`, "{{exporter}} silent for"}, {`csigscope_exporter_clock_offset_seconds{$of}`, "{{exporter}} clock"},
 	}},
 	{
 		title: "Refused of exporters", unit: "ops",
 		series: []series{{`sum by (instance, reason) (rate(csigscope_ingest_refused_total{$of}[$__rate_interval])) > 0`, "{{instance}} {{reason}}"}},
 	},
-	{title: "Asked of the query API", about: "By status; refused ones by why.", unit: "reqps", series: []series{
+	{title: "Requests to the query API", about: "By status; refused ones by reason.", unit: "reqps", series: []series{
 		{`sum by (instance, code) (rate(csigscope_api_requests_total{$of}[$__rate_interval]))`, "{{instance}} {{code}}"},
 		{`sum by (instance, reason) (rate(csigscope_api_refused_total{$of}[$__rate_interval])) > 0`, "{{instance}} refused: {{reason}}"},
 	}},
-	{title: "How long the query API takes", about: "Nineteen answers of twenty are there by then, but for those that wait for a window.", unit: "s", series: []series{
+	{title: "How long the query API takes", about: "95 % of the answers take at most this long, not counting those that wait for a window.", unit: "s", series: []series{
 		{`histogram_quantile(0.95, sum by (instance, endpoint, le) (rate(csigscope_api_request_duration_seconds_bucket{$of}[$__rate_interval])))`, "{{instance}} {{endpoint}}"},
 	}},
-	{title: "Watchers of the query API", about: "Those that read too slowly are told so, and begin anew.", unit: "short", series: []series{
+	{title: "Watchers of the query API", about: "Those that read too slowly get a notice and start again.", unit: "short", series: []series{
 		{`csigscope_api_watchers{$of}`, "{{instance}}"}, {`increase(csigscope_api_lagging_total{$of}[5m]) > 0`, "{{instance}} lagging in 5 min"},
 	}},
 	{title: "Heavily loaded share", about: "Of the last window, by signal.", unit: "percentunit", series: []series{{`csigscope_heavy_ratio{$of}`, "{{instance}} {{signal}} {{source}}"}}},

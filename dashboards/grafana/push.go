@@ -196,7 +196,7 @@ func (p *Pusher) ask(ctx context.Context, method, path string, in, out any) (sta
 	}
 	if out != nil {
 		if err := json.Unmarshal(text, out); err != nil {
-			return response.StatusCode, fmt.Errorf("read answer of %s %s: %w: is this grafana?", method, path, err)
+			return response.StatusCode, fmt.Errorf("read answer of %s %s: %w: is this Grafana?", method, path, err)
 		}
 	}
 	return response.StatusCode, nil
@@ -236,7 +236,7 @@ func failure(response *http.Response, text []byte) error {
 	case code == http.StatusPreconditionFailed:
 		return fmt.Errorf("%w: %s (%s): push with --force to replace it", ErrChanged, said.Message, said.Status)
 	case code >= 300 && code < 400:
-		return fmt.Errorf("redirected to %s: give that address", response.Header.Get("Location"))
+		return fmt.Errorf("redirected to %s: give that address with --url", response.Header.Get("Location"))
 	}
 	return fmt.Errorf("%s: %s", response.Status, said.Message)
 }
