@@ -134,11 +134,11 @@ func TestFabricVerdict(t *testing.T) {
 		"silent taps": {[]load{clear}, func(g *query.Ground) {
 			g.Coverage = query.Producers{Expected: 4, Present: 2, Covered: 1, Silent: []string{"tap3", "tap4"}}
 		}, query.VerdictIncomplete, []string{
-			"No cell was congested as far as it was seen, and that is not all: 1 cell judged, 2 of 4 taps sent data.",
+			"No observed cell was congested, but data is missing: 1 cell judged, 2 of 4 taps sent data.",
 			"note: 2 of 4 taps are silent: tap3, tap4; cells that they see may be missing or look better than they are.",
 		}},
 		"gaps": {[]load{clear}, func(g *query.Ground) { g.Coverage.Covered = 0.75 }, query.VerdictIncomplete, []string{
-			"No cell was congested as far as it was seen, and that is not all: 1 cell judged, 4 of 4 taps sent data.", "note: Windows of at least one tap are missing in 25 % of the range.",
+			"No observed cell was congested, but data is missing: 1 cell judged, 4 of 4 taps sent data.", "note: Windows of at least one tap are missing in 25 % of the range.",
 		}},
 		"nothing": {nil, func(g *query.Ground) { g.Coverage.Present = 0 }, query.VerdictNoData, []string{
 			"Nothing was observed from 09:00:00 to 09:00:10, 0 of 4 taps sent data.", "note: 4 of 4 taps are silent; cells that they see may be missing or look better than they are.",

@@ -146,7 +146,7 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	case out.Cells == 0 || out.Observations == 0:
 		return VerdictNoData, b.nothing()
 	case now == 0 && b.ongoing:
-		return VerdictCongested, fmt.Sprintf("Cells are congested now, though no place is by itself; %s were congested.", cells)
+		return VerdictCongested, fmt.Sprintf("Cells are congested now, but no single place is; %s were congested.", cells)
 	case now > 0:
 		return VerdictCongested, fmt.Sprintf("Congested now: %s%s; %s were congested.", count(now, "place"), more(was, "before"), cells)
 	case was > 0 || out.CongestedCells > 0:
@@ -154,7 +154,7 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	case out.JudgedCells == 0:
 		return VerdictNotJudged, "Nothing could be judged: " + b.whyNotJudged() + "."
 	case b.incomplete():
-		return VerdictIncomplete, fmt.Sprintf("No cell was congested as far as it was seen, and that is not all: %s.", judged)
+		return VerdictIncomplete, fmt.Sprintf("No observed cell was congested, but data is missing: %s.", judged)
 	case out.Heavy > 0 || b.trimmed > 0:
 		return VerdictBrief, fmt.Sprintf("No cell was congested; %s of the observations were heavy: %s.", Percent(zeroNaN(float64(out.Heavy)/float64(out.Observations))), judged)
 	}
