@@ -73,7 +73,7 @@ func regularFiles(dir string) ([]string, error) {
 			return nil, err
 		}
 		if seen += len(entries); seen > MaxFiles {
-			return nil, fmt.Errorf("more than %d files; name those to read", MaxFiles)
+			return nil, fmt.Errorf("more than %d files: name the files to read", MaxFiles)
 		}
 		for _, e := range entries {
 			if strings.HasPrefix(e.Name(), ".") {

@@ -186,7 +186,7 @@ func (r *Ring) setState(s LinkState) {
 	switch {
 	case before == LinkUp:
 		r.count.downs.Add(1)
-		r.tap.cfg.Logger.Warn("link lost: nothing is captured until it is back", name, slog.String("state", s.String()))
+		r.tap.cfg.Logger.Warn("link lost: the tap captures nothing until it is back", name, slog.String("state", s.String()))
 	case s == LinkUp && r.count.downs.Load() > 0:
 		r.tap.cfg.Logger.Warn("link is back", name)
 	default: // from one lost state to another, or the first state
@@ -215,11 +215,11 @@ func (r *Ring) revive() error {
 	r.setQuiet(now)
 	switch {
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
-		return fmt.Errorf("read tap %q: open its ring anew: %w", r.tap.cfg.Interface, err)
+		return fmt.Errorf("read tap %q: reopen its ring: %w", r.tap.cfg.Interface, err)
 	case errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENXIO):
 	case r.refused != err.Error(): // for example for lack of memory; logged once
 		r.refused = err.Error()
-		r.tap.cfg.Logger.Warn("tap's ring did not open, it is tried again", slog.String("interface", r.tap.cfg.Interface), slog.Any("error", err))
+		r.tap.cfg.Logger.Warn("tap's ring did not open, trying again", slog.String("interface", r.tap.cfg.Interface), slog.Any("error", err))
 	}
 	return nil
 }

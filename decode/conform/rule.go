@@ -58,12 +58,12 @@ func (r Rule) About() About { return rules[r] }
 var rules = [NumRules]About{
 	Direction: {
 		"direction", Error, "draft-ravi-ippm-csig-01 5.3.3, 5.4.2; IBCS 6.1",
-		"a signal is replaced by a tighter one alone: a lower one of a min signal, a higher one of a max signal",
+		"only a tighter signal replaces a signal: a lower one of a min signal, a higher one of a max signal",
 		"the device has other buckets or another initial value than the tables here, or scrubs what it does not trust (--role ingress)",
 	},
 	WrittenValue: {
 		"written-value", Error, "draft-ravi-ippm-csig-01 5.3.3; IBCS 6.1",
-		"what is written is the port's own metric, quantized",
+		"a port writes its own metric, quantized",
 		"the counters are of another interval or unit than what the device compares, or the clocks are further apart than --slack",
 	},
 	MissedUpdate: {
@@ -93,11 +93,11 @@ var rules = [NumRules]About{
 	},
 	TypeChanged: {
 		"type-changed", Error, "draft-ravi-ippm-csig-01 4.4.2; IBCS 6.1",
-		"the signal type is kept", "the fields are laid out otherwise than configured (profile)",
+		"the signal type is kept", "the fields have another layout than the configured one (profile)",
 	},
 	ReservedChanged: {
 		"reserved-changed", Error, "draft-ravi-ippm-csig-01 4.1; IBCS 6.1",
-		"reserved bits, and fixed bits of the signal, are kept", "the fields are laid out otherwise than configured (profile)",
+		"reserved bits, and fixed bits of the signal, are kept", "the fields have another layout than the configured one (profile)",
 	},
 	FormatChanged: {
 		"format-changed", Error, "draft-ravi-ippm-csig-01 4.1; IBCS 6.1",
@@ -113,7 +113,7 @@ var rules = [NumRules]About{
 	},
 	TrimInvented: {
 		"trim-invented", Error, "IEEE 802.1 slides, January 2026, \"Do not update\"",
-		"D is set where the packet was trimmed alone", "locator metadata in the ietf01 layout has one bit more, where uec050 has D",
+		"D is set only if the packet was trimmed", "locator metadata in the ietf01 layout has one bit more, where uec050 has D",
 	},
 	Inserted: {
 		"inserted", Error, "draft-ravi-ippm-csig-01 4.4.2",
@@ -125,15 +125,15 @@ var rules = [NumRules]About{
 	},
 	NotStripped: {
 		"not-stripped", Error, "draft-ravi-ippm-csig-01 6.1, 6.3.2",
-		"no tag leaves by a port that is configured to strip", "--strip always was said of another port",
+		"no tag leaves by a port that is configured to strip", "--strip always was meant for another port",
 	},
 	StrippedPartly: {
 		"stripped-partly", Error, "draft-ravi-ippm-csig-01 6.1",
-		"a port strips all tags or none", "the capture after the device holds several ports, or the device was configured anew meanwhile",
+		"a port strips all tags or none", "the capture after the device holds several ports, or the device was reconfigured meanwhile",
 	},
 	NotScrubbed: {
 		"not-scrubbed", Error, "IBCS 4.1",
-		"the value of an untrusted sender does not get into the domain", "the port that packets come in by is trusted (--role transit)",
+		"the value of an untrusted sender does not enter the domain", "the port that packets come in by is trusted (--role transit)",
 	},
 	Transparent: {
 		"transparent", Error, "draft-ravi-ippm-csig-01 6.2.2, 6.2.3",
@@ -145,7 +145,7 @@ var rules = [NumRules]About{
 	},
 	TaggedLost: {
 		"tagged-lost", Error, "draft-ravi-ippm-csig-01 6.3.1; IBCS 7.2",
-		"packets are not lost for being tagged", "tagged and other packets of a flow are of different classes, of which one overflowed",
+		"a tag does not make the device lose a packet", "tagged and other packets of a flow are of different classes, of which one overflowed",
 	},
 	PathSelection: {
 		"path-selection", Error, "IBCS 5.2",
