@@ -106,7 +106,7 @@ func TestPageKeepsTheTime(t *testing.T) {
 // TestEmptyStore checks that a page without data says so.
 func TestEmptyStore(t *testing.T) {
 	v := pagetest.Visit(t, serve(t, &querytest.Memory{}), "light")
-	if got := pagetest.Evaluate[string](v, "document.getElementById('banner').innerText"); !strings.HasPrefix(got, "Nothing is stored yet: ") || !strings.Contains(got, "Reload") {
+	if got := pagetest.Evaluate[string](v, "document.getElementById('banner').innerText"); !strings.HasPrefix(got, "Nothing is stored yet: ") || !strings.Contains(got, "reload the page") {
 		t.Errorf("page says %q, want that nothing is stored, and what to do", got)
 	}
 	v.Screenshot("empty")

@@ -87,7 +87,7 @@ func TestPageOfConfiguredTypes(t *testing.T) {
 // checkSum checks that cells with a heavy sum over hops look neither clear nor like a location.
 func checkSum(t *testing.T, v *pagetest.Visitor) {
 	t.Helper()
-	if got := pagetest.Evaluate[string](v, "document.getElementById('legend').textContent"); !strings.Contains(got, "no one bottleneck") {
+	if got := pagetest.Evaluate[string](v, "document.getElementById('legend').textContent"); !strings.Contains(got, "no single hop is the bottleneck") {
 		t.Errorf("legend of a sum says %q", got)
 	}
 	b, err := query.Build(context.Background(), typed(), query.Options{Named: []string{"type_6"}})

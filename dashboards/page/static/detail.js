@@ -118,7 +118,7 @@ function places(cell) {
   });
   const others = 1 - (cell.mode?.share || 0) - (cell.runnerUp?.share || 0);
   if (cell.mode && others > 0.0005) items.push(element("li", "", "all others", element("span", "number", Format.share(others))));
-  if (!items.length) items.push(element("li", "empty", "Every hop adds to this signal: it names no one bottleneck."));
+  if (!items.length) items.push(element("li", "empty", "Every hop adds to this signal, so that no single hop is the bottleneck."));
   return items;
 }
 
