@@ -80,7 +80,7 @@ func (c *ListCounts) WriteText(w io.Writer) {
 	count("orphans", c.Decoded.Orphans, " of the observations")
 	count("excess reflections", c.Decoded.ExcessReflections, fmt.Sprintf(", beyond %d observations of one packet", decode.MaxObservations))
 	if c.Deferred > 0 {
-		line("out of order", fmt.Sprintf("%d captures are listed late: too many overlap to be open together", c.Deferred))
+		line("out of order", fmt.Sprintf("%d captures are listed late: too many overlap to be open at the same time", c.Deferred))
 	}
 	if c.Damaged.Places > 0 {
 		line("damaged places", fmt.Sprintf("%d, %d bytes are left out", c.Damaged.Places, c.Damaged.Bytes))

@@ -52,7 +52,7 @@ func (r *Replay) runPaced(ctx context.Context, sources []*source) error {
 		return err
 	}
 	if n := merge.Deferred(); n > 0 {
-		r.cfg.Logger.Warn("captures were replayed later than their times say: too many overlap to be open together", slog.Int("captures", n))
+		r.cfg.Logger.Warn("captures were replayed late: too many overlap to be open at the same time", slog.Int("captures", n))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func (t *Traced) WriteLeftOut(w io.Writer) {
 		}
 	}
 	line(t.NoTime, "have no time")
-	line(t.Unknown, "have nothing to be known by: not IP, cut, or encrypted")
+	line(t.Unknown, "cannot be recognized: not IP, cut, or encrypted")
 	t.SkippedLink.List(func(u window.Unread, n uint64) { line(n, "are of "+u.String()+", which is not read") })
 	if t.Damaged.Places > 0 {
 		fmt.Fprintf(w, "%d bytes in %d places are damaged and left out\n", t.Damaged.Bytes, t.Damaged.Places)
@@ -145,7 +145,7 @@ func (list TracedHops) WriteText(w io.Writer) error {
 			return fmt.Errorf("write output: %w", err)
 		}
 		if h.DriftQueued {
-			fmt.Fprintln(w, "  too few packets met no queue: the drift is right if queues were as long at the end as at the beginning, its bound anyhow")
+			fmt.Fprintln(w, "  too few packets met no queue: the drift is right if queues were as long at the end as at the beginning; its bounds hold in any case")
 		}
 		if n, back := h.Forward.Reflected, h.Backward.Reflected; n+back > 0 {
 			fmt.Fprintf(w, "  clocks also by %d tags at %s whose reflections %s saw, and %d the other way\n", n, h.From, h.To, back)

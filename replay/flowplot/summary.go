@@ -19,7 +19,7 @@ import (
 // Runs of more than MaxFlows flows are not drawn; they only have a trace.
 func Plot(w io.Writer, dir, title string, flows int, captures []string) (err error) {
 	if flows > MaxFlows {
-		fmt.Fprintf(w, "%s says what each flow did; more than %d flows are not drawn\n", filepath.Join(dir, truth.TraceFile), MaxFlows)
+		fmt.Fprintf(w, "the rows of each flow are in %s; more than %d flows are not drawn\n", filepath.Join(dir, truth.TraceFile), MaxFlows)
 		return nil
 	}
 	run, err := Read(dir, captures)

@@ -158,7 +158,7 @@ func (b *Behavior) check(s *Scenario) error {
 	case b.LM != nil && (b.Kind != WrongLM && b.Kind != Forge || int(*b.LM) >= 1<<s.Layout.LMBits()):
 		return fmt.Errorf("lm %d: expected at most %d bits, in wrong-lm and forge", *b.LM, s.Layout.LMBits())
 	case b.Kind == Limited && len(b.Signals) == 0:
-		return fmt.Errorf("signals: limited to which?")
+		return fmt.Errorf("signals: is missing: name the signals that limited supports")
 	}
 	if _, err := b.Mask(s); err != nil {
 		return err

@@ -271,13 +271,13 @@ func (s *Scenario) checkPods() error {
 func (s *Scenario) checkNoParameters() error {
 	switch {
 	case s.HostsPerLeaf != 0:
-		return errors.New("hosts_per_leaf: the fabric_file says it")
+		return errors.New("hosts_per_leaf: the fabric_file has it")
 	case len(s.RackUplinkSpeed) > 0:
-		return errors.New("rack_uplink_speed: the fabric_file says it")
+		return errors.New("rack_uplink_speed: the fabric_file has it")
 	case len(s.SideLinks) > 0:
-		return errors.New("side_links: the fabric_file says them")
+		return errors.New("side_links: the fabric_file has them")
 	case !s.Oversubscription.IsZero():
-		return errors.New("oversubscription: the fabric_file says it")
+		return errors.New("oversubscription: the fabric_file has it")
 	}
 	versions, tenants := s.versions()
 	if tenants || len(versions) != 1 || versions[0] != 4 {

@@ -59,7 +59,7 @@ func (t *Topology) index() error {
 
 func (t *Topology) indexHosts() error {
 	if len(t.ends) < 2 {
-		return errors.New("build fabric: fewer than two hosts: nobody would talk")
+		return errors.New("build fabric: fewer than two hosts: nobody would send")
 	}
 	for i := range t.ends {
 		h := &t.ends[i]
