@@ -99,7 +99,7 @@ bench: ## measure the CPU time of a packet for 48 kinds of traffic (MATRIX=N pac
 bench-conform: ## judge a switch by a million packet pairs on one core (PAIRS=N for fewer)
 	CSIGSCOPE_TEST_CONFORM_PAIRS=$(or $(PAIRS),1000000) $(GO) test -count=1 -v -run '^TestConformSpeed$$' ./cmd/csigscope
 
-bench-tap: ## receive, decode and aggregate what tcpreplay sends for 30 s, on one core (DURATION=10s for less)
+bench-tap: ## receive, decode and aggregate packets of tcpreplay for 30 s, on one core (DURATION=10s for less)
 	CSIGSCOPE_TEST_TAP_LOAD=$(or $(DURATION),30s) $(GO) test -count=1 -v -run TestTapLoad ./capture
 
 bench-watch: ## measure the latency of the API: events to 100 watchers, snapshots of 4096 cells, the last of 500 producers, provisional and final windows
@@ -174,5 +174,5 @@ screenshots: engine $(PANELS) $(SCREENS) ## take the pictures of the page and of
 fuzz: ## fuzz every parser for a while (FUZZTIME=1m each, SKIP=REGEXP, SLOW=TIME of slow ones)
 	.ci/fuzz $(or $(FUZZTIME),1m) "$(SKIP)" $(SLOW)
 
-clean: ## remove what was built
+clean: ## remove build results
 	rm -rf bin dist .cache
