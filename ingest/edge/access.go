@@ -169,7 +169,7 @@ func (a *control) admit(q *request, w http.ResponseWriter, r *http.Request) bool
 		return false
 	}
 	if p := q.peer; p.Role != Admin && (p.Role != Read || strings.HasPrefix(r.URL.Path, AdminPath)) {
-		return a.refuse(q, w, http.StatusForbidden, forbidden, "this needs the role admin: ask with a credential that has it")
+		return a.refuse(q, w, http.StatusForbidden, forbidden, "this needs the role admin: use a credential with that role")
 	}
 	key, among := q.peer.Name, &s.named
 	if q.peer.How == "" {

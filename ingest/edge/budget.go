@@ -115,7 +115,7 @@ func (b *Budget) Check() error {
 	if wait := untilOne(b.account.store, b.now()); wait > 0 {
 		b.refusal.Store(uint32(storeTime))
 		return &LimitError{Retry: wait, Detail: fmt.Sprintf(
-			"the store has worked for you for more than %s in a minute: take shorter ranges, or leave out from and to for what is in memory", b.limits.StoreTime)}
+			"your queries took more than %s of the store's time in a minute: take shorter ranges, or leave out from and to for the windows in memory", b.limits.StoreTime)}
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (b *Budget) AcquireStream() (release func(), err error) {
 	if !enter(&b.account.watching, b.limits.Watchers) {
 		b.refusal.Store(uint32(watchers))
 		return nil, &LimitError{Retry: time.Second, Detail: fmt.Sprintf(
-			"%d requests of yours wait or watch already: end one of them, or share a watch", b.limits.Watchers)}
+			"%d of your requests wait or watch already: end one of them, or share a watch", b.limits.Watchers)}
 	}
 	b.watching.Store(true)
 	b.streamed.Store(true)
@@ -214,7 +214,7 @@ func newAccount(key string, l *Limits) *account {
 // as running: they cost nothing, and a browser requests all files of a page at once.
 func (c *account) begin(now time.Time, l *Limits, open bool) (refusal, *LimitError) {
 	if wait := take(c.rate, now); wait > 0 {
-		return rateLimit, &LimitError{fmt.Sprintf("more than %g requests a second: ask less often, or watch what you ask for again and again", l.Requests), wait}
+		return rateLimit, &LimitError{fmt.Sprintf("more than %g requests a second: ask less often, or watch instead of polling", l.Requests), wait}
 	}
 	if !open && !enter(&c.running, l.Concurrent) {
 		return concurrent, &LimitError{fmt.Sprintf("%d requests are being answered already: wait for one of them", l.Concurrent), time.Second}

@@ -125,7 +125,7 @@ func (o *origins) preflight(w http.ResponseWriter, r *http.Request) bool {
 // hides the responses from such scripts but sends their requests.
 func (o *origins) check(r *http.Request) error {
 	if o.unsafe.Check(r) != nil {
-		return errors.New("the request comes from another web site: list it among the origins of the configuration, if it is to be let in")
+		return errors.New("the request comes from another web site: list it among the origins of the configuration to permit it")
 	}
 	return nil
 }

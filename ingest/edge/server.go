@@ -202,7 +202,7 @@ func (s *Server) Serve(ctx context.Context, h http.Handler) error {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Grace)
 		defer cancel()
 		if err := server.Shutdown(grace); err != nil {
-			s.cfg.Logger.Warn("requests are cut off", slog.String("address", s.Addr().String()), slog.String("error", err.Error()))
+			s.cfg.Logger.Warn("requests were cut off", slog.String("address", s.Addr().String()), slog.String("error", err.Error()))
 			_ = server.Close() // fails for closed connections
 		}
 		return nil

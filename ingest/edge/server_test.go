@@ -376,7 +376,7 @@ func TestCutOff(t *testing.T) {
 	<-asked
 	end()
 	client.Wait()
-	if !strings.Contains(log.String(), "requests are cut off") {
+	if !strings.Contains(log.String(), "requests were cut off") {
 		t.Errorf("logged %q", log.String())
 	}
 }

@@ -85,7 +85,7 @@ func (p *Pipeline) poll(w *worker) {
 	default:
 		w.late = true
 		p.count(func(s *Stats) { s.Stalled++ })
-		p.cfg.Logger.Warn("a tap did not stop for a round in time: its rows come with a later one",
+		p.cfg.Logger.Warn("a tap did not stop for a commit in time: its rows come with a later commit",
 			slog.String("tap", w.name), slog.Int("ring", w.ring))
 	}
 }

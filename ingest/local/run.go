@@ -127,7 +127,7 @@ func (p *Pipeline) finish(ctx context.Context) error {
 			w.late = false // nothing is left to do but wait
 		}
 		if err := errors.Join(p.barrier(ctx), ctx.Err()); err != nil {
-			return fmt.Errorf("hand over what is left: %w", err)
+			return fmt.Errorf("hand over the remaining rows: %w", err)
 		}
 	}
 	return nil

@@ -307,7 +307,7 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 	stop := ordered.UnixNano()
 	for !w.eof && w.last-w.tap.Source.Ahead() < stop && w.quiet < stop && ctx.Err() == nil {
 		if w.p.cfg.Now().Sub(ordered) > within {
-			w.p.cfg.Logger.Warn("a tap has ended before its frames' times came to its end",
+			w.p.cfg.Logger.Warn("a tap ended before it had read all earlier frames",
 				slog.String("tap", w.name), slog.Int("ring", w.ring), slog.Duration("behind", time.Duration(stop-w.last)))
 			break
 		}

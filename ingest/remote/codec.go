@@ -153,7 +153,7 @@ func newZstd() connect.Compressor {
 // ownership of t and found.
 func (s *Stream) Tap(_ context.Context, epoch uint64, t *wire.Tap, found ...*wire.Finding) error {
 	if len(found) > MaxFindings {
-		return fmt.Errorf("tell of stream %s: %d findings: expected at most %d", s.name, len(found), MaxFindings)
+		return fmt.Errorf("send records of stream %s: %d findings: expected at most %d", s.name, len(found), MaxFindings)
 	}
 	return s.record(epoch, &wire.Record{What: &wire.Record_Tap{Tap: t}, Findings: found})
 }
@@ -188,7 +188,7 @@ func (s *Stream) record(epoch uint64, m *wire.Record) error {
 		err = c.gather(fieldRecords, m)
 	}
 	if err != nil {
-		return fmt.Errorf("tell of stream %s: %w", s.name, err)
+		return fmt.Errorf("send records of stream %s: %w", s.name, err)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (s *Server) dispute(e *exporter, refused []refusal) {
 	e.counts.refused[ReasonContested].Add(uint64(len(refused) - 1))
 	s.refuse(e, ReasonContested, slog.Int("names", len(refused)), slog.String("first", edge.Limited(titleOf(&refused[0].Name))),
 		slog.String("held_by", holderOf(refused[0].holder)),
-		slog.String("hint", "rows are stored, under the names as they are held; csigscope schema unpin takes the next description"))
+		slog.String("hint", "rows are stored under the earlier description; csigscope schema unpin takes the next description"))
 	r, now := s.names, s.now().UnixNano()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +122,7 @@ func (d *dispute) finding() *wire.Finding {
 	if d.own {
 		holder, advice = "the collector's fabric file", "correct one of the two files"
 	}
-	f.Evidence = fmt.Sprintf("%s: exporter %q says %s; %s says otherwise, and that holds: %s", titleOf(&d.Name), d.Exporter, says, holder, advice)
+	f.Evidence = fmt.Sprintf("%s: exporter %q says %s; the description of %s differs and stays in force: %s", titleOf(&d.Name), d.Exporter, says, holder, advice)
 	return f
 }
 
@@ -137,7 +137,7 @@ func holderOf(exporter string) string {
 	if exporter == "" {
 		return "a fabric file"
 	}
-	return fmt.Sprintf("exporter %q, which came first,", exporter)
+	return fmt.Sprintf("exporter %q, which came first", exporter)
 }
 
 // review accepts refused descriptions once their names are unpinned, until ctx ends. Of several
@@ -225,7 +225,7 @@ func (r *registry) settleTaken(keys []disputeKey, names []fabric.Name, logger *s
 	for i, k := range keys {
 		if have := r.names.get(k.nameKey); have != nil && have.content == contentOf(&names[i]) {
 			r.disputes.remove(k)
-			logger.Info("description is taken that was refused", slog.String("exporter", k.exporter), slog.String("name", titleOf(&names[i])))
+			logger.Info("a refused description is now in force", slog.String("exporter", k.exporter), slog.String("name", titleOf(&names[i])))
 		}
 	}
 }

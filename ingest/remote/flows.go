@@ -73,7 +73,7 @@ func checkFlows(b *aggregate.Block, blocks uint32) error {
 
 var (
 	errFlowTwice  = errors.New("a flow is in two rows")
-	errFlowTotals = errors.New("flows do not come to what the rows of their window do")
+	errFlowTotals = errors.New("flows do not add up to the rows of their window")
 )
 
 func flowOf(m *wire.Flows, i int) aggregate.FlowRow {

@@ -183,7 +183,7 @@ func (c *Client) tellMissing() {
 			r.Description = d
 		}
 		if err := c.gather(fieldRecords, r); err != nil {
-			c.cfg.Logger.Error("what is missing cannot be told", slog.String("error", err.Error()))
+			c.cfg.Logger.Error("cannot report missing rows to the collector", slog.String("error", err.Error()))
 		}
 	}
 }

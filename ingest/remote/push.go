@@ -47,7 +47,7 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 	e := c.exporter
 	if name := m.GetExporter(); name != "" && name != e.name {
 		s.refuse(e, ReasonForged, slog.String("calls_itself", edge.Limited(name)))
-		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the credential is that of %q", e.name))
+		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the credential belongs to %q", e.name))
 	}
 	if err := s.spend(e, e.rows, rowsOf(m), ReasonRowRate); err != nil {
 		return nil, err

@@ -341,7 +341,7 @@ func (c *Client) describedAgain() error {
 }
 
 // errAsked is the error for a collector that keeps asking for a description.
-var errAsked = errors.New("collector keeps asking for a description that it was given")
+var errAsked = errors.New("collector keeps asking for a description that it already has")
 
 // count counts the items of a finished record.
 func (c *Client) count(outcomes []wire.Outcome) {

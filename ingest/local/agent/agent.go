@@ -175,5 +175,5 @@ func (a *Agent) Commits() journal.Stats { return a.journal.Stats() }
 
 // Left describes the loss if the process ends at once.
 func (a *Agent) Left() string {
-	return fmt.Sprintf("windows that are open are lost, and the next process records as a gap what came since %s", a.Commits().Last.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("open windows are lost, and the next process records the time since %s as a gap", a.Commits().Last.UTC().Format(time.RFC3339))
 }

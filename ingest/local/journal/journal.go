@@ -177,7 +177,7 @@ func (j *Journal) last() (last *round, err error) {
 	for _, text := range list {
 		r := new(round)
 		if err := json.Unmarshal(text, r); err != nil {
-			j.cfg.Logger.Error("marks cannot be read: gaps of the process before begin at its last stored windows", slog.String("error", err.Error()))
+			j.cfg.Logger.Error("marks cannot be read: gaps of the earlier process begin at its last stored windows", slog.String("error", err.Error()))
 			continue
 		}
 		if r.Name == j.cfg.Name && (last == nil || r.At > last.At) {

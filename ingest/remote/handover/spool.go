@@ -175,7 +175,7 @@ func (s *Spool) tell(k runKey, what func(*remote.Stream) error) {
 		err = what(stream)
 	}
 	if err != nil {
-		s.logger.Error("the collector is not told of a tap", slog.String("error", err.Error()))
+		s.logger.Error("cannot send the rows of a tap to the collector", slog.String("error", err.Error()))
 	}
 }
 
