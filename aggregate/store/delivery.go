@@ -118,7 +118,7 @@ func (d *delivery) start() {
 	d.once.Do(func() {
 		d.started.Store(true)
 		if n := d.log.Stats().Waiting; n.Records > 0 {
-			d.logger.Warn("sending what an earlier command left", slog.Uint64("rows", n.Weight))
+			d.logger.Warn("sending rows that an earlier command left", slog.Uint64("rows", n.Weight))
 		}
 		go func() {
 			defer close(d.done)
@@ -259,7 +259,7 @@ func (d *delivery) finish(ctx context.Context, e *outbox.Entry, err error) {
 		d.fail(err) // until the disk has room for it
 		retry.Sleep(ctx, longestPause)
 	default:
-		d.logger.Error("rows will never be taken", slog.String("error", oneLine(err)))
+		d.logger.Error("the server refused rows for good", slog.String("error", oneLine(err)))
 		d.report(lostRefused, e)
 		d.log.Lose(e, lostRefused)
 	}

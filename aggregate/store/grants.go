@@ -90,7 +90,7 @@ func (g Grants) Statements() ([]string, error) {
 	}
 	role := fmt.Sprintf("`%s_%s`", database, access)
 	if role == "`"+g.User+"`" {
-		return nil, fmt.Errorf("user %q: expected another name than that of its role, which a server would take for the user", g.User)
+		return nil, fmt.Errorf("user %q: expected a name other than its role, which a server would take for the user", g.User)
 	}
 	statements := []string{
 		"CREATE ROLE IF NOT EXISTS " + role,

@@ -47,7 +47,7 @@ func (d *delivery) ensure(ctx context.Context, e *outbox.Entry, class int, probe
 			return nil
 		}
 	}
-	d.logger.Warn("the server knows a batch whose rows it has lost: sending them again", slog.Uint64("rows", e.Weight))
+	d.logger.Warn("the server knows a batch but lost its rows: sending them again", slog.Uint64("rows", e.Weight))
 	return d.to.sendBatch(ctx, &d.batch, "")
 }
 
@@ -94,11 +94,11 @@ func (d *delivery) trim(atMost int64) {
 func (d *delivery) verifySegment(ctx context.Context, s outbox.Segment) bool {
 	missing, err := d.missing(ctx, s)
 	if err == nil && len(missing) > 0 {
-		d.logger.Warn("the server has lost rows that it had taken: sending them again", slog.Int("batches", len(missing)))
+		d.logger.Warn("the server lost rows that it had taken: sending them again", slog.Int("batches", len(missing)))
 		err = d.resend(ctx, s, missing)
 	}
 	if err != nil && ctx.Err() == nil {
-		d.logger.Warn("sent rows could not be looked up", slog.String("error", oneLine(err)))
+		d.logger.Warn("cannot check whether the server still has sent rows", slog.String("error", oneLine(err)))
 	}
 	return err == nil
 }

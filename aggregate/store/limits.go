@@ -14,7 +14,7 @@ import (
 )
 
 // ErrLimit is the error of questions that exceed a limit.
-var ErrLimit = errors.New("the question costs more than its limit")
+var ErrLimit = errors.New("the query costs more than its limit")
 
 // Limits bound the server's resources for one question. They are sent as settings, if the
 // server's user may change these and if they are stricter than the user's own limits. The

@@ -441,7 +441,7 @@ func (s *Store) RunRenewNames(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := s.RenewNames(ctx); err != nil && ctx.Err() == nil {
-			s.logger.Warn("the last use of names is not noted", slog.String("error", oneLine(err)))
+			s.logger.Warn("cannot record the last use of names", slog.String("error", oneLine(err)))
 		}
 		select {
 		case <-tick.C:

@@ -140,9 +140,9 @@ func (s *Store) prepareUntilReady(ctx context.Context, o *Options, err error) {
 			return
 		case refuses(err):
 			backoff.Slow()
-			refused.Log(s.logger, slog.LevelError, time.Now(), "the server cannot take rows until this is mended: they wait in the outbox", rows, why)
+			refused.Log(s.logger, slog.LevelError, time.Now(), "the server refuses rows until this is fixed: they wait in the outbox", rows, why)
 		default:
-			away.Warn(s.logger, time.Now(), "the server is away: rows wait in the outbox until it comes", rows, why)
+			away.Warn(s.logger, time.Now(), "the server is away: rows wait in the outbox until it is back", rows, why)
 		}
 		if !backoff.Wait(ctx) {
 			return

@@ -22,7 +22,7 @@ type Settled struct {
 // WriteText writes the sums for people to read.
 func (s *Settled) WriteText(w io.Writer) {
 	if s.Sent > 0 || s.Resent > 0 {
-		fmt.Fprintf(w, "from the outbox: %d rows that had waited, %d batches that the backup lacks\n", s.Sent, s.Resent)
+		fmt.Fprintf(w, "sent from the outbox: %d rows that had waited, %d batches that the backup lacks\n", s.Sent, s.Resent)
 	}
 	if s.Strangers > 0 {
 		fmt.Fprintf(w, "%d runs came back without their names, perhaps in part: replay their captures again (schema verify names them)\n", s.Strangers)

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrDisk is the error of a database that stays above its disk budget.
-var ErrDisk = errors.New("above the disk budget with nothing left to delete: raise it, or keep 1 min rows for less long")
+var ErrDisk = errors.New("above the disk budget with nothing left to delete: raise it, or keep 1 min rows for a shorter time")
 
 // Dropped is a partition that was deleted to make room.
 type Dropped struct {

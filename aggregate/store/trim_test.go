@@ -74,7 +74,7 @@ func TestTrimRecords(t *testing.T) {
 // its taps' counts.
 func TestTrimmedRunsAreCompared(t *testing.T) {
 	sequential(t)
-	const broken = "taps counted other observations than are stored"
+	const broken = "taps counted more or fewer observations than are stored"
 	s := recorded(t)
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
 	more := aTap(source, 2, testStart)

@@ -239,7 +239,7 @@ func (v *verifier) identities(ctx context.Context, g int, day time.Time) error {
 		{"heavy and unjudged above measured", "signal NOT BETWEEN 16 AND 31 AND toUInt128(heavy) + unjudged > measured"},
 		{"evidence that does not exist", fmt.Sprintf("evidence > %d", aggregate.AllEvidence)},
 		{"measured and trimmed above observations", "toUInt128(measured) + trimmed > observations"},
-		{"distribution is not of what was measured", "signal NOT BETWEEN 16 AND 31 AND arraySum(n -> toUInt128(n), mapValues(dist)) != measured"},
+		{"distribution does not match the measured observations", "signal NOT BETWEEN 16 AND 31 AND arraySum(n -> toUInt128(n), mapValues(dist)) != measured"},
 		{"sum outside of min and max", "measured > 0 AND (toUInt128(sum) < toUInt128(min) * measured OR toUInt128(sum) > toUInt128(max) * measured)"},
 		{"window is not a multiple of its length", length + " = 0 OR toUnixTimestamp64Nano(window_start) % toInt64(" + length + ") != 0"},
 		{"values where nothing was measured", "measured = 0 AND (sum != 0 OR min != 0 OR max != 0)"},

@@ -179,7 +179,7 @@ func TestVerify(t *testing.T) {
 		{"partials_1m", measured, map[string]string{"heavy": "observations + 1"}, []string{"heavy above observations", "heavy and unjudged above measured", fold, twice}},
 		{"partials_1m", measured, map[string]string{"untouched": "observations + 1"}, []string{"untouched and trimmed above observations", fold, twice}},
 		{"partials_1m", measured, map[string]string{"measured": "observations + 1", "dist": "map(1::UInt16, observations + 1)", "sum": "min * (observations + 1)"}, []string{"measured and trimmed above observations", fold, twice}},
-		{"partials_1s", measured, map[string]string{"dist": "map(1::UInt16, measured + 1)"}, []string{"distribution is not of what was measured", twice}},
+		{"partials_1s", measured, map[string]string{"dist": "map(1::UInt16, measured + 1)"}, []string{"distribution does not match the measured observations", twice}},
 		{"partials_1s", measured, map[string]string{"sum": "max * measured + 1"}, []string{"sum outside of min and max", fold, twice}},
 		{"partials_1m", measured, map[string]string{"bytes": "bytes + 1"}, []string{fold, twice}},
 		{"partials_1m", measured, map[string]string{"max": "max + 1"}, []string{fold, twice}},
@@ -190,7 +190,7 @@ func TestVerify(t *testing.T) {
 		{"partials_1m", "measured = 0", map[string]string{"sum": "5::UInt64"}, []string{"values where nothing was measured", fold, twice}},
 		{"partials_1m", measured, map[string]string{"src_group": "555", "signal": "9"}, []string{"group without a name", fold}},
 		{"partials_1s", measured, map[string]string{"location": "555"}, []string{"location without a name", fold}},
-		{"partials_1m", measured, map[string]string{"dist": "mapUpdate(dist, map(998::UInt16, bitShiftLeft(1::UInt64, 63), 999::UInt16, bitShiftLeft(1::UInt64, 63)))"}, []string{"distribution is not of what was measured", twice}},
+		{"partials_1m", measured, map[string]string{"dist": "mapUpdate(dist, map(998::UInt16, bitShiftLeft(1::UInt64, 63), 999::UInt16, bitShiftLeft(1::UInt64, 63)))"}, []string{"distribution does not match the measured observations", twice}},
 		{"partials_1m", measured, map[string]string{"samples": "observations - trimmed + 1"}, []string{"samples and trimmed above observations", fold, twice}},
 		{"partials_1m", measured, map[string]string{"evidence": "8::UInt8"}, []string{"evidence that does not exist"}},
 	} {

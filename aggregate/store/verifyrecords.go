@@ -38,7 +38,7 @@ func (v *verifier) taps(ctx context.Context) error {
 	err := v.each(ctx, of, example, "1", []check{
 		{"observations not accounted for", "observations != toUInt128(stored) + overflow + late + arraySum(n -> toUInt128(n), mapValues(rejected))"},
 		{"tags and reflections are not the observations", "toUInt128(tags) + reflections != observations"},
-		{"untouched and trimmed above what was stored", "toUInt128(untouched) + trimmed > toUInt128(stored) + overflow"},
+		{"untouched and trimmed above the stored observations", "toUInt128(untouched) + trimmed > toUInt128(stored) + overflow"},
 		{"packets by reason are not all packets", "arraySum(n -> toUInt128(n), mapValues(frames)) != packets"},
 		{"times in the wrong order", "time_from > time_to"},
 	})

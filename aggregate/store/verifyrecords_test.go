@@ -119,7 +119,7 @@ func TestVerifyRecords(t *testing.T) {
 	const (
 		accounts = "observations not accounted for"
 		kinds    = "tags and reflections are not the observations"
-		counted  = "taps counted other observations than are stored"
+		counted  = "taps counted more or fewer observations than are stored"
 		two      = "two records of one identity"
 		outside  = "rows outside of a run"
 		unknown  = "unknown configuration"
@@ -137,7 +137,7 @@ func TestVerifyRecords(t *testing.T) {
 		{"taps", map[string]string{"reflections": "reflections + 1"}, []string{kinds, twice}},
 		{"taps", map[string]string{"overflow": "overflow + 6", "observations": "observations + 6", "tags": "tags + 6"}, []string{counted, twice}},
 		{"taps", map[string]string{"stored": "stored - 6", "late": "late + 6"}, []string{counted, twice}},
-		{"taps", map[string]string{"trimmed": "stored + overflow"}, []string{"untouched and trimmed above what was stored", twice}},
+		{"taps", map[string]string{"trimmed": "stored + overflow"}, []string{"untouched and trimmed above the stored observations", twice}},
 		{"taps", map[string]string{"packets": "packets + 1"}, []string{"packets by reason are not all packets", twice}},
 		{"taps", map[string]string{"frames": "mapUpdate(frames, map('x', bitShiftLeft(1::UInt64, 63), 'y', bitShiftLeft(1::UInt64, 63)))"}, []string{"packets by reason are not all packets", twice}},
 		{"taps", map[string]string{"time_to": "time_from - toIntervalNanosecond(1)"}, []string{backward, twice}},

@@ -237,7 +237,7 @@ func (e *Engine) supervise(attached io.ReadCloser) {
 		e.mu.Lock()
 		e.restarts++
 		e.mu.Unlock()
-		e.options.Logger.Warn("engine went away, starting it again", slog.String("dir", e.folder.path))
+		e.options.Logger.Warn("engine ended, starting it again", slog.String("dir", e.folder.path))
 		if attached = e.insist(); attached == nil {
 			return
 		}

@@ -59,7 +59,7 @@ func (l *Log) Append(records ...Record) error {
 			l.makeRoom(l.o.MaxBytes)
 			continue
 		}
-		l.o.Logger.Error("segment failed, beginning another one", slog.String("error", err.Error()))
+		l.o.Logger.Error("segment failed, starting another one", slog.String("error", err.Error()))
 	}
 	return fmt.Errorf("append to outbox %s: %w", l.o.Dir, err)
 }

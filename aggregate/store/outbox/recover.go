@@ -268,7 +268,7 @@ func (v *surveyor) end() {
 	}
 	if lost > 0 {
 		l.lost[Torn] = Lost{Records: uint64(lost)}
-		l.o.Logger.Warn("outbox ends in the middle of a group of records: a crash while it was written", slog.Int("records", lost))
+		l.o.Logger.Warn("outbox ends in the middle of a group of records, after a crash while writing it", slog.Int("records", lost))
 	}
 }
 
