@@ -262,7 +262,7 @@ var (
 	ErrNoData   = errors.New("no data stored")
 	// ErrUnavailable is the error of requests that may succeed later: the store is unreachable or
 	// slow.
-	ErrUnavailable = errors.New("the store cannot be asked at the moment")
+	ErrUnavailable = errors.New("the store cannot answer at the moment")
 )
 
 // targetWindows is the number of windows that an automatic step aims for: enough to scrub

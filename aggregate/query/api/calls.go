@@ -292,7 +292,7 @@ func (e *event) called(message func(*event) proto.Message) (*calledEvent, error)
 	make := func() (*calledEvent, error) {
 		m := message(e)
 		if m == nil {
-			return nil, fmt.Errorf("tell %s: %T is no event", e.name, e.value)
+			return nil, fmt.Errorf("send %s: %T is no event", e.name, e.value)
 		}
 		return &calledEvent{message: m}, nil
 	}

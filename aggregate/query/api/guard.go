@@ -140,7 +140,7 @@ func (a *API) refusalOf(ctx context.Context, err error) *refused {
 	case query.NoData:
 		r.detail = "nothing is stored: run csigscope collect or replay first"
 	case query.TimedOut:
-		r.detail = "the answer took too long and was given up: take a shorter range, or name src and dst"
+		r.detail = "the answer took too long and was cancelled: take a shorter range, or name src and dst"
 	case query.Unavailable:
 		a.Logger.ErrorContext(ctx, "answer request", slog.Any("error", err))
 		r.detail, r.retryAfter = "the store is slow or away, or the server stops: try again later", query.RetryAfter

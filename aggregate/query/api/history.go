@@ -89,7 +89,7 @@ func (a *API) scope(ctx context.Context, s *table.State, in ranged) (on scope, e
 // stored returns the extent of the store.
 func (a *API) stored(ctx context.Context) (query.Extent, error) {
 	if a.Reader == nil {
-		return query.Extent{}, &refused{status: http.StatusNotFound, detail: "there is no history here: leave out from and to for what is in memory"}
+		return query.Extent{}, &refused{status: http.StatusNotFound, detail: "there is no history here: leave out from and to for the windows in memory"}
 	}
 	return a.Reader.Extent(ctx)
 }
@@ -308,7 +308,7 @@ func paged[T proto.Message](a *API, at pin, limit, most int, ask func() ([]T, er
 			return page[T]{}, err
 		}
 		if at.seen() && fingerprint(rows) != at.print {
-			return page[T]{}, &refused{status: http.StatusGone, detail: "cursor: what is stored has changed since the page before: leave it out to start over"}
+			return page[T]{}, &refused{status: http.StatusGone, detail: "cursor: stored rows have changed since the page before: leave it out to start over"}
 		}
 	}
 	if !at.seen() {

@@ -352,7 +352,7 @@ func (r *remembered[T]) readOrKeep(ctx context.Context, wait time.Duration, read
 	case r.known:
 		return r.list, nil
 	case r.reading != nil, errors.Is(r.err, context.DeadlineExceeded):
-		return nil, fmt.Errorf("%w: it has yet to tell its names", query.ErrUnavailable)
+		return nil, fmt.Errorf("%w: its names are not read yet", query.ErrUnavailable)
 	}
 	return nil, r.err
 }

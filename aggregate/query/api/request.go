@@ -202,7 +202,7 @@ func historyOf(in times) (from, to time.Time, ok bool, err error) {
 		return from, to, false, nil
 	}
 	if in.GetFrom() == nil || in.GetTo() == nil {
-		return from, to, true, wrong("from", "", "from and to go together: give both, or neither for what is in memory")
+		return from, to, true, wrong("from", "", "from and to go together: give both, or neither for the windows in memory")
 	}
 	// The store answers in whole seconds.
 	from, to = in.GetFrom().AsTime().Truncate(time.Second), in.GetTo().AsTime()

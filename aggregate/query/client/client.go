@@ -344,7 +344,7 @@ type Exported struct {
 }
 
 // errCutOff reports a transfer that broke off.
-var errCutOff = errors.New("the table broke off: ask again, or for less")
+var errCutOff = errors.New("the table broke off: ask again, or for fewer rows")
 
 // Export writes a table to w as it arrives. Parameters are those of /api/v1/export and below;
 // format is csv, ndjson, parquet or arrow. After an error the bytes in w are useless.

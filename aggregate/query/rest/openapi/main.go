@@ -88,10 +88,10 @@ func (d *document) describe() object {
 	}
 }
 
-const about = `What CSIG tags and reflections say of a fabric: room left and bottlenecks of each source and destination. ` +
-	`Questions without from and to are answered from the windows in memory; from and to ask the store for history. ` +
-	`Answers from memory carry the revision that they are of as ETag, and can be waited for (after, wait) or watched as ` +
-	`server-sent events. The service csigscope.query.v1.QueryService answers the same questions as calls (Connect, gRPC, ` +
+const about = `Room left and bottlenecks of each source and destination of a fabric, as CSIG tags and reflections report them. ` +
+	`Requests without from and to are answered from the windows in memory; from and to ask the store for history. ` +
+	`Answers from memory carry their revision as ETag; clients can wait for the next one (after, wait) or watch them as ` +
+	`server-sent events. The service csigscope.query.v1.QueryService answers the same requests as calls (Connect, gRPC, ` +
 	`gRPC-Web), beside grpc.health.v1 and server reflection. Units are in the names of fields, times are RFC 3339.`
 
 // comment is the comment of a part, in one line.
@@ -128,7 +128,7 @@ var summaries = map[string]string{"watch": "Cells as they change.", "changes": "
 const (
 	streamed = ` Server-sent events: the schema describes each of them, with its lines id and event, and with its lines data as JSON, in gzip where ` +
 		`Accept-Encoding names that, each event whole as soon as it is sent.`
-	framed = ` With encoding=frames a window that is not older than the newest one may hold only what has changed since the window event before it; base says so.`
+	framed = ` With encoding=frames a window that is not older than the newest one may hold only the changes since the window event before it; base says so.`
 )
 
 // table describes a table over HTTP.
@@ -167,10 +167,10 @@ func (d *document) admin() map[string]object {
 		return object{"delete": object{"operationId": id, "summary": summary, "parameters": []any{p}, "responses": responses}}
 	}
 	return map[string]object{
-		"askers":           list("admin-askers", "Clients and their part of the server's work; needs the role admin.", "AskersResponse"),
+		"askers":           list("admin-askers", "Clients and their share of the server's work; needs the role admin.", "AskersResponse"),
 		"requests":         list("admin-requests", "Requests that are being answered; needs the role admin.", "RequestsResponse"),
-		"requests/{id}":    end("admin-end-request", "Ends a request, a wait or a watch; needs the role admin.", "id", "Of the list of requests.", "42"),
-		"producers/{name}": end("admin-forget-producer", "A collector waits for a producer no longer; needs the role admin.", "name", "Name or hexadecimal id of the producer, / escaped as %2F.", "host7%2Feth0"),
+		"requests/{id}":    end("admin-end-request", "Ends a request, a wait or a watch; needs the role admin.", "id", "Id of the request, from the list of requests.", "42"),
+		"producers/{name}": end("admin-forget-producer", "Makes a collector stop waiting for a producer; needs the role admin.", "name", "Name or hexadecimal id of the producer, / escaped as %2F.", "host7%2Feth0"),
 	}
 }
 
@@ -205,7 +205,7 @@ func header(name, description, example string) object {
 
 var (
 	ifNoneMatch = header("If-None-Match", "An ETag: the answer is 304 where nothing has changed.", `"0000000000000007-42"`)
-	etag        = object{"description": "The revision that the answer is of.", "schema": object{"type": "string", "examples": []any{`W/"0000000000000007-42"`}}}
+	etag        = object{"description": "The revision of the answer.", "schema": object{"type": "string", "examples": []any{`W/"0000000000000007-42"`}}}
 )
 
 // answers are the possible responses to a question.
@@ -229,18 +229,18 @@ type refusal struct {
 }
 
 var refusals = map[string]refusal{
-	"default": {"What is wrong, and what to change.", false},
+	"default": {"The error, and how to correct it.", false},
 	"400":     {"The parameters cannot be read, or one is given twice.", false},
-	"401":     {"No valid credential: show a client certificate, or the header Authorization: Bearer TOKEN.", false},
-	"403":     {"The credential's role, or the web site that asks, may not.", false},
+	"401":     {"No valid credential: send a client certificate, or the header Authorization: Bearer TOKEN.", false},
+	"403":     {"The role of the credential, or the web site of the request, does not permit this.", false},
 	"404":     {"Nothing is stored, or there is no such resource.", false},
-	"405":     {"Questions are asked by GET.", false},
-	"413":     {"Questions have no body.", false},
+	"405":     {"Use GET.", false},
+	"413":     {"Requests have no body.", false},
 	"414":     {"The parameters are longer than 4096 bytes: name fewer groups, or their parents.", false},
-	"422":     {"A parameter is wrong: detail and errors say which, and what was expected.", false},
-	"429":     {"The asker has used up its share of requests, watches or the store's time: come again after Retry-After.", true},
+	"422":     {"A parameter is wrong: detail and errors name it and the expected values.", false},
+	"429":     {"The client has used up its share of requests, watches or the store's time: try again after Retry-After.", true},
 	"500":     {"The server could not answer: its log says why.", false},
-	"503":     {"There are too many requests or watches at a time, or the store is slow or away: come again after Retry-After.", true},
+	"503":     {"There are too many requests or watches at a time, or the store is slow or away: try again after Retry-After.", true},
 	"504":     {"The answer took too long: take a shorter range.", false},
 }
 
