@@ -37,7 +37,7 @@ const (
 // Errors of Between.
 var (
 	ErrTooFew       = errors.New("expected at least 3 packets of one direction, at different times")
-	ErrInconsistent = errors.New("no steady drift explains the packets: a clock was set, packets were matched wrongly, or timestamps are worse than said")
+	ErrInconsistent = errors.New("no steady drift explains the packets: a clock was set, packets were matched wrongly, or timestamps are worse than their stated error")
 )
 
 // Relation describes B's clock relative to A's. It can be copied and is safe for concurrent use.

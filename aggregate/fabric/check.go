@@ -546,7 +546,7 @@ func (b *builder) checkValues(v *vocabulary) {
 	warn := func(f csig.Field, known bool, value string, p *port) {
 		if v.has[f] && !known && !warned[f.String()+value] {
 			warned[f.String()+value] = true
-			b.warnf("%s %q, as of port %s, is not in the value table of %s: such ports cannot be told by it",
+			b.warnf("%s %q, as of port %s, is not in the value table of %s: it cannot name such ports",
 				f, value, p.name, v.name)
 		}
 	}

@@ -373,9 +373,9 @@ func WatchGroups(ctx context.Context, inUse func() *Fabric, logger *slog.Logger)
 		case now := <-ticker.C:
 			f := inUse()
 			if unknown, forgotten, ok := w.look(now, f, f.Counts()); ok {
-				logger.Warn("too many prefixes of addresses: new ones are in the group unknown until they go on talking",
+				logger.Warn("too many prefixes of addresses: new ones count in the group unknown until they send repeatedly",
 					slog.Uint64("addresses_looked_up_in_vain", unknown), slog.Uint64("idle_prefixes_forgotten", forgotten),
-					slog.String("hint", "a fabric file with groups (--fabric) has no such bound; many sources that come once are made up"))
+					slog.String("hint", "groups of a fabric file (--fabric) have no such bound; many sources that appear once are probably forged"))
 			}
 		}
 	}
