@@ -11,7 +11,7 @@ set -eu
 umask 077
 cd "$(dirname "$0")"
 for made in .env secrets; do
-  test ! -e "$made" || { echo "secrets.sh: $made exists: remove it to begin anew" >&2; exit 1; }
+  test ! -e "$made" || { echo "secrets.sh: $made exists: remove it to start again" >&2; exit 1; }
 done
 trap 'test $? = 0 || echo "secrets.sh: failed; it takes OpenSSL 3" >&2' EXIT
 

@@ -84,7 +84,7 @@ func pipelineBoard() board {
 		variables: []sdk.TemplateVar{sourceVariable("prometheus", "Prometheus", "prometheus"), labelVariable("job", "Job", source), labelVariable("instance", "Instance", source)},
 		panels: []panel{{
 			title: "Alerts", kind: "table", width: gridWidth, height: 6, source: source, options: tableOptions(),
-			about: "Rules that fire or are about to, as Prometheus evaluates them: those of dashboards/metrics/alerts.",
+			about: "Rules that fire or are about to, as Prometheus evaluates them, from dashboards/metrics/alerts.",
 			targets: []object{{
 				"refId": "A", "datasource": source, "expr": `ALERTS{alertname=~"Csigscope.*"}`, "instant": true, "range": false, "format": "table", "editorMode": "code",
 			}},
@@ -92,7 +92,7 @@ func pipelineBoard() board {
 			overrides: []object{
 				hide("Time"), hide("__name__"), hide("Value"), named("alertstate", "state"),
 				override("alertname", object{"displayName": "alert", "custom.width": 260, "links": []object{{
-					"title": "what to look at and what to do", "targetBlank": true, "url": alertsPage + "#${__value.text}",
+					"title": "checks and first steps", "targetBlank": true, "url": alertsPage + "#${__value.text}",
 				}}}),
 			},
 		}},

@@ -233,7 +233,7 @@ func Missed(ctx context.Context, data Steps, finest time.Duration) (string, erro
 	}
 	samples, err := data.Samples(ctx, 0, nil)
 	if err != nil {
-		return "", fmt.Errorf("tell which periods are missed: %w", err)
+		return "", fmt.Errorf("find the periods that are missed: %w", err)
 	}
 	shortest := time.Duration(leastPeriod * float64(step))
 	ways := "raise --max-steps, or read a part of the captures"

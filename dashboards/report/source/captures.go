@@ -303,7 +303,7 @@ func (c *Captures) unknown(result *replay.Result, e *replay.Examined) []string {
 		list = append(list, "without a fabric file (--fabric), locations are raw locator metadata and groups are prefixes")
 	}
 	if e.Findings == nil {
-		list = append(list, "to see what a switch does to packets takes two captures, before and after it: csigscope conform")
+		list = append(list, "two captures, before and after a switch, show its effect on packets: csigscope conform")
 	}
 	return list
 }
