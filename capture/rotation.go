@@ -13,7 +13,7 @@ import (
 // ErrCompressed is wrapped by the error for following a compressed file, since the end of its data
 // is known only after its writer has closed it.
 var ErrCompressed = errors.New("is compressed, and a compressed file cannot be followed; " +
-	"read it when it is complete, or follow what is written before it is compressed")
+	"read it when it is complete, or follow the file that is written before it is compressed")
 
 // ErrMissed is wrapped by errors about a rotated capture that was not read completely although it
 // is not damaged.

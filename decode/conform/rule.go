@@ -59,12 +59,12 @@ var rules = [NumRules]About{
 	Direction: {
 		"direction", Error, "draft-ravi-ippm-csig-01 5.3.3, 5.4.2; IBCS 6.1",
 		"only a tighter signal replaces a signal: a lower one of a min signal, a higher one of a max signal",
-		"the device has other buckets or another initial value than the tables here, or scrubs what it does not trust (--role ingress)",
+		"the device has other buckets or another initial value than the tables here, or scrubs untrusted tags (--role ingress)",
 	},
 	WrittenValue: {
 		"written-value", Error, "draft-ravi-ippm-csig-01 5.3.3; IBCS 6.1",
 		"a port writes its own metric, quantized",
-		"the counters are of another interval or unit than what the device compares, or the clocks are further apart than --slack",
+		"the counters have another interval or unit than the values that the device compares, or the clocks are further apart than --slack",
 	},
 	MissedUpdate: {
 		"missed-update", Error, "draft-ravi-ippm-csig-01 4.4.2; IBCS 6.1",
