@@ -428,7 +428,7 @@ func collectReload(t *testing.T, env []string) {
 	c.waitSaid(address+"/readyz", "ok\n")
 	livetest.IP(t, "link", "set", livetest.SendEnd, "down")
 	c.waitSaid(address+"/readyz", "tap "+livetest.TapEnd)
-	c.waitLog("link lost: nothing is captured until it is back\" interface="+livetest.TapEnd+" state=down", 1)
+	c.waitLog("link lost: the tap captures nothing until it is back\" interface="+livetest.TapEnd+" state=down", 1)
 	livetest.IP(t, "link", "set", livetest.SendEnd, "up")
 	c.waitLog("link is back\" interface="+livetest.TapEnd, 1)
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {

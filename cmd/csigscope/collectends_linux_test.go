@@ -80,7 +80,7 @@ func collectHanging(t *testing.T, env []string) {
 	}()
 	code, took := hang[0].ends()
 	close(done)
-	if code != exitFailed || took > 20*time.Second || !strings.Contains(hang[0].log(), "ended at once: windows that are open are lost, and the next process records as a gap what came since ") {
+	if code != exitFailed || took > 20*time.Second || !strings.Contains(hang[0].log(), "ended at once: open windows are lost, and the next process records the time since ") {
 		t.Errorf("after a second signal: exit code %d after %s: %s", code, took, hang[0].log())
 	}
 	began := time.Now()

@@ -73,7 +73,7 @@ The command exits with 3 if a rule was broken.`,
 	}
 	flags := cmd.Flags()
 	f.network.add(flags)
-	flags.StringVar(&f.role, "role", "transit", "`ROLE` of the device between the captures: transit, ingress (scrubs what it does not trust) or pass-through")
+	flags.StringVar(&f.role, "role", "transit", "`ROLE` of the device between the captures: transit, ingress (scrubs untrusted tags) or pass-through")
 	flags.StringVar(&f.strip, "strip", "unknown", "`WHEN` the ports after the device strip tags, by their configuration: never, always or unknown")
 	flags.StringVar(&f.match, "match", "packet", "`PART` that the device leaves alone: packet, or payload where it changes addresses or tunnels")
 	flags.StringSliceVar(&f.signals, "signals", nil, "`SIGNALS` that the device supports, such as min_abw,max_delay (default all)")

@@ -97,7 +97,7 @@ are errors. For example:
     base: ring
     encap: vxlan               # one of those below
     encap_at: leaves           # between leaves; default between hosts
-    ip: 6                      # of the hosts; underlay: of what is around it
+    ip: 6                      # of the hosts; underlay: of the tunnels around it
     taps:
       - racks: true            # one at the receivers of each rack, the default
         offset: 300us          # clock error, with drift_ppb and jitter

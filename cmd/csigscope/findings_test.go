@@ -47,7 +47,7 @@ func TestFindingsOfReplay(t *testing.T) {
 	env, dir := engineEnv(t), t.TempDir()
 	rogue := emit(t, "--scenario-file", rogueScenario(t, dir))
 	dsn := "embedded:" + filepath.Join(dir, "store")
-	const hint = "\nwhat was found: csigscope query findings\n\nnext: "
+	const hint = "\nlist the findings: csigscope query findings\n\nnext: "
 	run := func(e emitted, args ...string) []storedFinding {
 		t.Helper()
 		out := mustRun(t, env, append(append([]string{"replay", "--store", dsn, "--fabric", e.fabric()}, args...), e.captures(t)...)...)

@@ -32,7 +32,7 @@ Without a time range, the store answers with all its rows, and a collector with 
   csigscope query windows --signal max_delay --src rack5 --step 1s -o csv
   csigscope query locations --signal max_delay --level device
   csigscope query coverage --step 1m
-  csigscope query links --signal min_abw                         # each port, and what depends on it
+  csigscope query links --signal min_abw                         # each port, and its cells and flows
   csigscope query topology --src rack1 --dst rack2               # the paths of a pair
   csigscope query findings --severity error
   csigscope query taps
@@ -281,7 +281,7 @@ the name MIRROR/SWITCH/SESSION; timestamps says whether its times are the switch
 	}
 	out.add(cmd, tabular.ListingFormats()...)
 	times.begin, times.end = store.Everything()
-	times.add(cmd, "that of all")
+	times.add(cmd, "all data")
 	return withStore(cmd, openForReading, func(cmd *cobra.Command, db *openedStore, _ []string) error {
 		rows, err := db.store.Taps(cmd.Context(), times.begin, times.end)
 		if err != nil {
@@ -321,7 +321,7 @@ configuration or the fabric file names them.`,
 		for _, name := range names {
 			forgotten, err := db.store.Forget(cmd.Context(), name)
 			if err != nil {
-				return fmt.Errorf("%w: csigscope query forget lists those of the last day", err)
+				return fmt.Errorf("%w: csigscope query forget lists the producers of the last day", err)
 			}
 			list = append(list, forgotten...)
 		}

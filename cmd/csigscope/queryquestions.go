@@ -158,7 +158,7 @@ func newQueryTimeline() *cobra.Command {
 
 func newQueryLinks() *cobra.Command {
 	var f questionFlags
-	cmd := f.command("links", "Ports of the fabric: their room as tags show it, and what depends on them", answers.Links,
+	cmd := f.command("links", "Ports of the fabric: their room as tags show it, and the cells and flows that depend on them", answers.Links,
 		"signal", "link", "device", "peer", "state", "top", "windows")
 	cmd.Long = `links lists each port of the fabric file, and all other locations that tags name. A tag names
 only the tightest hop of its path: mean, min, max, last and observations are of the tags that
@@ -459,7 +459,7 @@ func followWith(cmd *cobra.Command, what string, f func(c *client.Client, count 
 	var count int
 	flags := cmd.Flags()
 	flags.IntVar(&count, "count", 0, "end after this many "+what+"; 0: run until interrupted")
-	flags.StringVar(&server, "server", defaultServer, "`URL` of the query API, such as that of collect --api-listen")
+	flags.StringVar(&server, "server", defaultServer, "`URL` of the query API, such as the address of collect --api-listen")
 	addCredentialFlags(cmd)
 	before(cmd, func([]string) error {
 		if count < 0 {

@@ -272,7 +272,7 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, out *output) error 
 		if err := result.WriteSummary(w, rows, names); err != nil || db == nil || len(result.Findings) == 0 {
 			return err
 		}
-		_, err := fmt.Fprintln(w, "\nwhat was found: csigscope query findings")
+		_, err := fmt.Fprintln(w, "\nlist the findings: csigscope query findings")
 		return err
 	})
 	replay.NoteNoCSIG(cmd.ErrOrStderr(), result.Packets-result.SkippedLink.Total(), result.Counts.In, r.network.Domain)

@@ -204,7 +204,7 @@ default; query serve, demo, replay and collect keep the database within it while
 	})
 	box.add(cmd.Flags())
 	out.add(cmd, tabular.ListingFormats()...)
-	addByteFlag(cmd.Flags(), &budget, "max-disk", 0, "`SIZE` such as 50GB or 200GiB, default that of the configuration file")
+	addByteFlag(cmd.Flags(), &budget, "max-disk", 0, "`SIZE` such as 50GB or 200GiB, default max_disk of the configuration file")
 	return cmd
 }
 
@@ -321,7 +321,7 @@ func newSchemaGrants() *cobra.Command {
 		Short: "Print the SQL that gives a user access to the database",
 		Long: `Print the SQL that gives a user of a ClickHouse server access to the database, for an
 administrator to run: a role, and for a reader a settings profile and a quota, which
-bound what its queries cost.
+bound the cost of its queries.
 
 With --password-stdin the user is created; the password is printed as a salted hash.
 Without, the user must exist. A writer may store rows, an owner may also run schema

@@ -33,7 +33,7 @@ func addStoreFlag(cmd *cobra.Command, dsn *string) {
 
 func addStoreConfigFlag(cmd *cobra.Command) {
 	if cmd.Flags().Lookup("config") == nil {
-		cmd.Flags().String("config", "", "configuration `FILE` (YAML), of which the section store is used")
+		cmd.Flags().String("config", "", "configuration `FILE` (YAML), for its section store")
 	}
 }
 

@@ -35,9 +35,8 @@ such as those at receivers of different racks: by tags that one of them saw, and
 reflections, with TCP acknowledgements, that the other saw, in any tunnel.
 
 Packets of one direction do not distinguish delays and queues from clocks: the offset then has a
-bound on one side only. With both directions its error is at most half of the shortest round
-trip, and the estimate is good if the shortest delays of both directions are alike, as those of
-small packets are.
+bound on one side only. With both directions its error is at most half of the shortest round trip,
+and the estimate is good if the shortest delays of both directions are alike, as for small packets.
 
 The drift is an estimate from packets of one length that met no queue and so took equally long. Its
 standard error is behind the ±; the range in brackets holds whatever queues did. Give

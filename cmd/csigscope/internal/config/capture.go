@@ -167,8 +167,8 @@ type Tap struct {
 	Rings       Quantity           `yaml:"rings,omitempty" range:"1..256" default:"1" help:"cores that share the frames"`
 	Blocks      Quantity           `yaml:"blocks,omitempty" range:"2.." default:"256" help:"blocks of 256KiB in each ring, which hold frames while the pipeline is slow"`
 	Promiscuous bool               `yaml:"promiscuous,omitempty" help:"capture frames that are addressed to others"`
-	Direction   Choice[directions] `yaml:"direction,omitempty" default:"in" help:"both also captures what this host sends"`
-	Snap        Quantity           `yaml:"snap,omitempty" default:"what decoding needs" help:"bytes of a frame to keep"`
+	Direction   Choice[directions] `yaml:"direction,omitempty" default:"in" help:"both also captures packets that this host sends"`
+	Snap        Quantity           `yaml:"snap,omitempty" default:"the bytes that decoding needs" help:"bytes of a frame to keep"`
 	Timestamps  Choice[stamps]     `yaml:"timestamps,omitempty" default:"auto" help:"clock of the frames' times"`
 	Unfiltered  bool               `yaml:"unfiltered,omitempty" help:"capture and count frames without CSIG as well, which the kernel drops otherwise"`
 	Mirrors     decode.Mirrors     `yaml:"mirrors,omitempty,flow" unit:"list" default:"as place, else none" help:"kinds of mirror sessions to unwrap, such as [erspan]; tags in other sessions are orphans, since anybody can send them"`
