@@ -85,11 +85,11 @@ func TestOutputRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		`--output "csv": expected table or json`: {"-o", "csv"},
-		"no such file or directory":              {"--out", filepath.Join(dir, "missing", "result")},
-		"is no folder":                           {"--out", filepath.Join(file, "result")},
-		"is one of the captures to read":         {file, "--out", filepath.Join(dir, ".", "capture.pcap")},
-		"one of the captures to read: name another":     {"before", "leaf3:up1=" + file, "--out", file},
+		`--output "csv": expected table or json`:    {"-o", "csv"},
+		"no such file or directory":                 {"--out", filepath.Join(dir, "missing", "result")},
+		"is no folder":                              {"--out", filepath.Join(file, "result")},
+		"is one of the captures to read":            {file, "--out", filepath.Join(dir, ".", "capture.pcap")},
+		"one of the captures to read: name another": {"before", "leaf3:up1=" + file, "--out", file},
 	} {
 		cmd := outputCommand(new(output), errors.New("the work began"))
 		cmd.SetArgs(args)
