@@ -114,7 +114,7 @@ func TestFastPeriod(t *testing.T) {
 	s.Workloads[0].Rate = 180 * scenario.Mbps
 	byDefault := ""
 	if os.Getenv(rhythmsEnv) != "" {
-		s.Duration, byDefault = time.Minute, "what repeats faster than every 25ms is looked for in "
+		s.Duration, byDefault = time.Minute, "patterns that repeat faster than every 25ms are looked for only in "
 	}
 	reported := reporterOf(t, s)
 	for _, test := range []struct {
@@ -123,8 +123,8 @@ func TestFastPeriod(t *testing.T) {
 		says  string
 	}{
 		{"16384", true, byDefault},
-		{"3000", true, "is looked for in "},
-		{"100", false, "is not found"},
+		{"3000", true, "are looked for only in "},
+		{"100", false, "are not found"},
 	} {
 		doc, found := reported("--max-steps", test.steps), 0
 		for _, signal := range doc.Signals {
