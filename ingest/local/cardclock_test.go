@@ -93,7 +93,7 @@ func TestCardClocks(t *testing.T) {
 				if got := j.total(time.Second); got != c.In || c.In != 42 || c.Late != 0 || slices.Max(c.Rejected[:]) != 0 {
 					t.Errorf("of %d observations %d are stored, %d late, %v rejected", c.In, got, c.Late, c.Rejected)
 				}
-				if strings.Contains(log.String(), "before its frames' times") {
+				if strings.Contains(log.String(), "before it had read all") {
 					t.Errorf("the end waited for times that the card never shows:\n%s", log.String())
 				}
 			})

@@ -116,7 +116,7 @@ func TestAgent(t *testing.T) {
 		if !slices.Equal(order, []string{"before", "behind"}) || !n.ended || !slices.Equal(n.epochs, []uint64{1, 3}) {
 			t.Errorf("ended in the order %q, names %t, epochs %d", order, n.ended, n.epochs)
 		}
-		if a.Commits().Taken == 0 || !strings.Contains(a.Left(), "records as a gap") {
+		if a.Commits().Taken == 0 || !strings.Contains(a.Left(), "as a gap") {
 			t.Errorf("commits %+v, %s", a.Commits(), a.Left())
 		}
 	})

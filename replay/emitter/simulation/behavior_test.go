@@ -239,7 +239,7 @@ func TestBehaviorErrors(t *testing.T) {
 		{"bad pattern", scenario.Behavior{Match: "leaf[", Kind: scenario.Strip}, scenario.Behavior{}, "pattern"},
 		{"end before start", scenario.Behavior{Match: "leaf1", Kind: scenario.Strip, Start: 2, End: 1}, scenario.Behavior{}, "expected an end after"},
 		{"unknown signal", scenario.Behavior{Match: "leaf1", Kind: scenario.Limited, Signals: []string{"x"}}, scenario.Behavior{}, "signals"},
-		{"limited to nothing", scenario.Behavior{Match: "leaf1", Kind: scenario.Limited}, scenario.Behavior{}, "limited to which"},
+		{"limited to nothing", scenario.Behavior{Match: "leaf1", Kind: scenario.Limited}, scenario.Behavior{}, "name the signals that limited supports"},
 		{"values of a kind without", scenario.Behavior{Match: "leaf1", Kind: scenario.Strip, Values: map[string]string{"min_abw": "1Gbps"}}, scenario.Behavior{}, "no effect"},
 		{"no values", scenario.Behavior{}, scenario.Behavior{Match: "leaf1", Kind: scenario.Stuck}, "expected quantities"},
 		{"bad value", scenario.Behavior{}, scenario.Behavior{Match: "leaf1", Kind: scenario.Stuck, Values: map[string]string{"min_abw": "5us"}}, "min_abw"},
