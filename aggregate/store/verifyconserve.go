@@ -91,7 +91,7 @@ func (v *verifier) add(ctx context.Context, query string, to func(h *holding, n 
 // windows of only one length, but not of none.
 func (v *verifier) conserved() error {
 	for _, g := range []int{secondGrain, minuteGrain} {
-		f := Finding{Check: "taps counted other observations than are stored", Table: resolutionTableAt(g).table()}
+		f := Finding{Check: "taps counted more or fewer observations than are stored", Table: resolutionTableAt(g).table()}
 		for s, h := range v.held {
 			// Gaps are recorded before rows are given up: there may be one too many.
 			fits := h.there[g] <= h.counted && h.counted <= aggregate.AddSat(h.there[g], h.missing[g])

@@ -103,7 +103,7 @@ func knownPanel() panel {
 		"?from=${__data.fields.from_ms}&to=${__data.fields.to_ms}&${signal:queryparam}&${resolution:queryparam}&${level:queryparam}&${datasource:queryparam}"}
 	return panel{
 		title: "Known", kind: "stat", width: 10, height: 4,
-		about:   "Coverage is the share of the range with observations, less what is known to be missing. A tap of the last day is silent when it took in no packet in the range. Click on the newest minute to see the newest rows of the store.",
+		about:   "Coverage is the share of the range with observations, less the parts that are known to be missing. A tap of the last day is silent when it took in no packet in the range. Click on the newest minute to see the newest rows of the store.",
 		targets: []object{sqlTarget(knownSQL, formatTable)}, defaults: statDefaults(), options: sized(statOptions("/^(coverage|silent taps|newest minute)$/")),
 		overrides: []object{
 			override("coverage", object{"unit": "percentunit", "decimals": 1, "noValue": "no data", "thresholds": object{"mode": "absolute", "steps": []object{

@@ -62,7 +62,7 @@ async function answer(path, query, aborted) {
     response = await Token.request(`${path}?${new URLSearchParams(query)}`, { signal: aborted });
   } catch (error) {
     if (!(error instanceof TypeError)) throw error; // fetch failures are TypeErrors
-    throw new Error("The server does not answer: what is shown may be old.");
+    throw new Error("The server does not answer: the numbers on this page may be old.");
   }
   if (response.ok) return response;
   const problem = await response.json().catch(() => ({}));
