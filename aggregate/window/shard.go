@@ -64,9 +64,11 @@ type Shard struct {
 	revision  uint64              // of the groups in ends
 	groupsAt  int64               // resolution of the windows whose groups the forgetter gets
 
-	batch     []decode.Observation // the items' observations
-	reflected [pendingItems]uint8  // numbers of its reflections
-	fresh     [pendingItems]uint8  // numbers of items whose keys are new in their windows
+	batch     []decode.Observation  // that the items are of
+	one       [1]decode.Observation // batch of a Counted
+	reflected [pendingItems]uint8   // numbers of its reflections
+	repeated  [pendingItems]bool    // by number, of those that repeat
+	fresh     [pendingItems]uint8   // numbers of items whose keys are new in their windows
 	items     [pendingItems]pendingItem
 	pending   int
 	heavy     heavyItems
@@ -282,9 +284,7 @@ func (s *Shard) enqueue(from, to int, slot uint32) {
 
 // apply looks up and counts the pending items.
 func (s *Shard) apply() {
-	if s.series.own+s.pending > s.cfg.MaxKeys && s.series.current < len(s.series.list) {
-		s.dropLeftovers()
-	}
+	s.makeRoom()
 	s.lookup()
 	l := &s.levels[0]
 	wide := 0
@@ -317,7 +317,14 @@ func (s *Shard) apply() {
 	s.pending = 0
 }
 
-// seal starts a new entry for the next observations of an item's series.
+// makeRoom forgets series of earlier lives before the budget for those of the pending items runs out.
+func (s *Shard) makeRoom() {
+	if s.series.own+s.pending > s.cfg.MaxKeys && s.series.current < len(s.series.list) {
+		s.dropLeftovers()
+	}
+}
+
+// seal has the next observations of an item's series counted in a new entry.
 func (s *Shard) seal(w *window, it *pendingItem) {
 	l := &s.levels[0]
 	l.seal(w, it.series, &s.series.list[it.series])

@@ -147,22 +147,38 @@ func (s *Shard) release(ctx context.Context) error {
 // accept accepts the observation's time: it moves the watermark, closes due windows, and counts the
 // observation unless it is too late.
 func (s *Shard) accept(ctx context.Context, i int) error {
-	c, o := &s.clock, &s.batch[i]
-	if err := s.advance(ctx, o.TimeNS); err != nil {
+	o := &s.batch[i]
+	w, err := s.windowAt(ctx, o.TimeNS)
+	if err != nil {
 		return err
 	}
+	if w == nil {
+		s.counts.Late += s.cfg.Weight
+		return nil
+	}
+	s.clock.enter(w)
+	s.enqueue(i, layoutIndex(o.Tag.Layout), w.slot)
+	return nil
+}
+
+// windowAt moves the watermark to a time, closes what is due, and returns the finest window of the time; nil
+// where the time is too late for one.
+func (s *Shard) windowAt(ctx context.Context, ns int64) (*window, error) {
+	c := &s.clock
+	if err := s.advance(ctx, ns); err != nil {
+		return nil, err
+	}
 	base := &s.levels[0]
-	start := base.floor(o.TimeNS)
+	start := base.floor(ns)
 	w := base.find(start)
 	if (w == nil || w.delta) && c.now >= base.dueAt(start) {
-		if c.now-o.TimeNS > c.horizon {
-			s.counts.Late += s.cfg.Weight
-			return nil
+		if c.now-ns > c.horizon {
+			return nil, nil
 		}
 		if w == nil {
 			var err error
 			if w, err = s.reopen(ctx, 0, start, c.now); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
@@ -170,9 +186,7 @@ func (s *Shard) accept(ctx context.Context, i int) error {
 		w = base.begin(start, base.dueAt(start), false)
 	}
 	c.nextDue = min(c.nextDue, w.due)
-	c.enter(w)
-	s.enqueue(i, i+1, w.slot)
-	return nil
+	return w, nil
 }
 
 // advance moves the watermark to the time, never back, and closes due windows.

@@ -1,0 +1,51 @@
+/* The part of the kernel's interface that csig.c uses. It is declared here and not included, so
+ * that the object does not change with the headers of a distribution. */
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int s32;
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+
+/* The fields of a packet that programs may read, up to the VLAN protocol. */
+struct __sk_buff {
+	u32 len;
+	u32 pkt_type;
+	u32 mark;
+	u32 queue_mapping;
+	u32 protocol;
+	u32 vlan_present;
+	u32 vlan_tci;
+	u32 vlan_proto;
+};
+
+enum { TCX_NEXT = -1 }; /* the next program, or the stack, has the packet */
+
+enum {
+	MAP_HASH = 1,
+	MAP_ARRAY = 2,
+	MAP_PERCPU_ARRAY = 6,
+	MAP_LRU_HASH = 9,
+	MAP_LPM_TRIE = 11,
+	MAP_ARRAY_OF_MAPS = 12,
+	NO_PREALLOC = 1,
+	NOEXIST = 1,
+};
+
+/* Definitions of maps, which the loader reads from the types of these members. */
+#define UINT(name, value) int(*name)[value]
+#define TYPE(name, type) type *name
+#define INNER(name, type) type *name[]
+
+static void *(*map_lookup)(void *map, const void *key) = (void *)1;
+static long (*map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static u32 (*cpu_number)(void) = (void *)8;
+static long (*load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
+static long (*loop)(u32 times, void *function, void *context, u64 flags) = (void *)181;
+static u64 (*tai_ns)(void) = (void *)208;
+
+#define be16(x) __builtin_bswap16(x)
+#define be32(x) __builtin_bswap32(x)

@@ -1,0 +1,214 @@
+package bpf
+
+import (
+	"bytes"
+	_ "embed" // the compiled programs
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+)
+
+//go:generate ./kernel/compile
+//go:embed csig.o
+var compiled []byte
+
+// Names in kernel/csig.c.
+const (
+	countProgram = "csig_count"
+	oddProgram   = "csig_odd"
+)
+
+// key is struct key of kernel/csig.c.
+type key struct {
+	Src, Dst  uint64
+	Window, S uint32
+	LM, CPU   uint16
+	Kind      uint8 // decode.Kind less decode.Tag
+	Type      uint8 // layout index << 4 | T
+	Class     uint8
+	Flags     uint8
+}
+
+// What an observation counts as, in a key.
+const (
+	classValue = iota
+	classUntouched
+	classTrimmed
+	classRepeated
+	classRefused
+)
+
+// Flags of a key.
+const (
+	hasAddrs = 1 << iota
+	isV6
+	overflowed
+)
+
+// compactCounts and wideCounts are struct compact and struct wide.
+type compactCounts struct {
+	Bytes uint64
+	Count [32]uint32
+}
+
+type wideCounts struct {
+	Bytes, Count uint64
+}
+
+// counters are struct counters.
+type counters struct {
+	Packets, Bytes uint64
+	Odd            [OddReasons]uint64
+	Empty, Invalid uint64
+	Overflow, Lost uint64
+}
+
+// encoding is struct encoding.
+type encoding struct {
+	ExID    uint32
+	Kind    uint8
+	ExIDLen uint8
+	Payload uint8
+	Layout  [2]uint8
+	_       [3]uint8
+}
+
+// Classes of EtherTypes.
+const (
+	typeOther = iota
+	typeVLAN
+	typeIPv4
+	typeIPv6
+	typeUnread
+	typeTag
+)
+
+// compile returns the programs for the settings, with maps of so many keys, and the ends that their keys name.
+func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec, ends, error) {
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(compiled))
+	if err != nil {
+		return nil, ends{}, fmt.Errorf("read programs: %w", err)
+	}
+	e := newEnds(s.Resolver)
+	values := decodingOf(s)
+	values["resolution"] = uint64(s.Finest())
+	values["udp_repeat"] = uint64(s.UDPRepeat)
+	values["locate_untouched"] = number(s.LocateUntouched)
+	values["refuse"] = [2]uint32{number(!tap.Tags), number(!tap.Reflections)}
+	values["use_classes"], values["mask4"], values["mask6"] = number(e.classed()), e.mask4, e.mask6
+	for name, value := range values {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, e, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	for _, name := range [...]string{"compacts", "wides"} {
+		spec.Maps[name].InnerMap.MaxEntries = uint32(keys)
+	}
+	for _, name := range [...]string{"compact_overflow", "wide_overflow"} {
+		spec.Maps[name].InnerMap.MaxEntries = overflowKeys
+	}
+	spec.Maps["classes"].MaxEntries = uint32(max(len(e.prefixes), 1))
+	for i, p := range e.prefixes {
+		spec.Maps["classes"].Contents = append(spec.Maps["classes"].Contents, ebpf.MapKV{Key: lpmKey(p), Value: uint64(e.classOf[i])})
+	}
+	return spec, e, nil
+}
+
+// overflowKeys is the room for observations past the room of keys: kinds, layouts, types and
+// windows, on many cores.
+const overflowKeys = 1 << 12
+
+func number(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// lpmPrefix is struct address.
+type lpmPrefix struct {
+	Bits uint32
+	Addr [16]byte
+}
+
+func lpmKey(p netip.Prefix) lpmPrefix {
+	bits := p.Bits()
+	if p.Addr().Is4() {
+		bits += 96
+	}
+	return lpmPrefix{uint32(bits), p.Addr().As16()}
+}
+
+// decodingOf are the variables that say what decode.Decoder knows.
+func decodingOf(s *window.Settings) map[string]any {
+	d := s.Decode.Domain
+	types := make([]uint8, 1<<16)
+	for _, id := range d.TPIDs() {
+		l, _ := d.LayoutOf(id)
+		types[id] = typeTag + uint8(l.Index())
+	}
+	for id, class := range map[uint16]uint8{
+		0x8100: typeVLAN, 0x88a8: typeVLAN, 0x9100: typeVLAN, 0x0800: typeIPv4, 0x86dd: typeIPv6,
+		0x88e5: typeUnread, 0x8847: typeUnread, 0x8848: typeUnread,
+	} {
+		types[id] = class
+	}
+	ports := make([]uint8, 1<<13)
+	odd := func(port uint16) { ports[port>>3] |= 1 << (port & 7) }
+	odd(decode.TZSPPort)
+	tunnels := s.Decode.UDPTunnels
+	if tunnels == nil {
+		tunnels = decode.DefaultUDPTunnels()
+	}
+	for port := range tunnels {
+		odd(port)
+	}
+	for _, r := range d.UDPReflections() {
+		for _, port := range r.Ports {
+			odd(port)
+		}
+	}
+	var kinds [256]uint8
+	var encodings [16]encoding
+	for i, r := range d.Reflections() {
+		kinds[r.Kind] = 1
+		e := encoding{ExID: r.ExID, Kind: r.Kind, ExIDLen: r.ExIDLen, Payload: uint8(number(r.Payload))}
+		for n, size := range [...]int{2, 6} {
+			l, _ := r.Layout(size)
+			e.Layout[n] = uint8(l.Index())
+		}
+		encodings[i] = e
+	}
+	var initial [csig.NumLayouts * 16]uint32
+	for i := range initial {
+		initial[i] = 1 << 31 // no tag has that
+		if t := d.Table(csig.LayoutAt(i>>4), uint8(i&15)); t != nil {
+			initial[i] = t.Initial()
+		}
+	}
+	return map[string]any{
+		"types": types, "odd_ports": ports, "option_kinds": kinds, "encodings": encodings,
+		"encoding_count": uint32(len(d.Reflections())), "initial": initial,
+	}
+}
+
+// loadError explains why the kernel refuses a program, with the last of what its verifier says.
+func loadError(err error) error {
+	var refused *ebpf.VerifierError
+	if !errors.As(err, &refused) {
+		return fmt.Errorf("load program: %w", err)
+	}
+	const lines = 20
+	log := refused.Log[max(0, len(refused.Log)-lines):]
+	return fmt.Errorf("load program: %w: the kernel's verifier says:\n%s", refused.Cause, strings.Join(log, "\n"))
+}
+
+var _ aggregate.Resolver
