@@ -643,14 +643,18 @@ INLINE void count(struct scratch *m, struct counters *n, struct packet *p, struc
 	} else if (kind && repeats(m, p, now)) {
 		k->class = REPEATED;
 	} else {
-		if (f->s == initial[f->type & 63])
+		u32 untouched = initial[f->type & 63], s = f->s;
+		if (s == untouched)
 			k->class = UNTOUCHED;
 		if (k->class == VALUE || locate_untouched)
 			k->lm = f->lm;
-		if (f->trimmed)
+		if (f->trimmed) { /* its value does not count, only whether it is the initial one */
+			if (k->class == VALUE)
+				s = (untouched ^ 1) & 0xfffff;
 			k->class = TRIMMED;
-		else if (f->type & 0x20)
-			k->s = f->s;
+		}
+		if (f->type & 0x20)
+			k->s = s;
 		if (p->ip) {
 			u32 src = p->ip + (p->v6 ? 8 : 12), dst = p->ip + (p->v6 ? 24 : 16);
 			u64 from = end(m, p, src), to = end(m, p, dst);

@@ -1,0 +1,348 @@
+package bpf
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
+)
+
+// settingsOf are settings with reflections of every kind over TCP.
+func settingsOf(t testing.TB, spec *fabric.Spec) *window.Settings {
+	t.Helper()
+	s := csig.DefaultSpec()
+	s.Reflections = append(s.Reflections,
+		csig.ReflectionSpec{Kind: 200},
+		csig.ReflectionSpec{Kind: 200, Length: "payload"},
+		csig.ReflectionSpec{Kind: 254, ExID: 0xc5160001, ExIDBits: 32},
+	)
+	s.UDPReflections = []csig.UDPReflectionSpec{{Ports: []uint16{4791}, Offset: 2, Format: "compact", Profile: "ietf01"}}
+	domain, err := s.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fabric.None(domain)
+	if spec != nil {
+		if f, err = fabric.New(spec, domain); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &window.Settings{Decode: decode.Config{Domain: domain}, Resolver: f, Resolutions: []time.Duration{24 * time.Hour}}
+}
+
+// loaded is a counter in the kernel, which has to be possible in CI.
+func loaded(t testing.TB, s *window.Settings, tap window.Tap, keys int) *counter {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		missing(t, "loading a program takes the rights of root")
+	}
+	c, err := newCounter(s, tap, keys, 1<<16, nil)
+	if err != nil {
+		missing(t, "%v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf("SKIPPED: "+format, args...)
+}
+
+// seeds are frames of every encapsulation, those that tests of decode have, and some with options.
+func seeds(t testing.TB) (frames [][]byte) {
+	t.Helper()
+	frames = emittertest.EveryEncapsulation(t)
+	paths, err := filepath.Glob("../../../decode/testdata/frames/*.hex")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no frames of decode's tests: %v", err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var digits strings.Builder
+		for line := range strings.Lines(string(text)) {
+			line, _, _ = strings.Cut(line, "#")
+			digits.WriteString(strings.Join(strings.Fields(line), ""))
+		}
+		frame, err := hex.DecodeString(digits.String())
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		frames = append(frames, frame)
+	}
+	return frames
+}
+
+// mutate returns a frame made of others, of 14 bytes at least. Half of them differ little from one that is sound, and
+// in bytes that decide how it is read.
+func mutate(r *rand.Rand, frames [][]byte) []byte {
+	f := append([]byte(nil), frames[r.IntN(len(frames))]...)
+	for range r.IntN(4) {
+		if len(f) < 20 {
+			break
+		}
+		at := 12 + r.IntN(min(len(f)-12, 100))
+		switch r.IntN(8) {
+		case 0:
+			f[at] ^= 1 << r.IntN(8)
+		case 1:
+			f[at] = byte(r.Uint32())
+		case 2: // another EtherType
+			types := [...]uint16{0x8100, 0x88a8, 0x9100, 0x9900, 0x88b5, 0x88b6, 0x0800, 0x86dd, 0x88e5, 0x8847, 0x0806}
+			id := types[r.IntN(len(types))]
+			f[12], f[13] = byte(id>>8), byte(id)
+		case 3: // a tag more
+			types := [...]uint16{0x8100, 0x88a8, 0x9900, 0x88b5}
+			id := types[r.IntN(len(types))]
+			tag := []byte{byte(id >> 8), byte(id), byte(r.Uint32()), byte(r.Uint32())}
+			f = append(f[:12:12], append(tag, f[12:]...)...)
+		case 4: // options of TCP
+			addOptions(r, f)
+		case 5:
+			f = f[:max(14, r.IntN(len(f)+1))]
+		case 6:
+			f[at] = [...]byte{0, 1, 4, 6, 17, 41, 43, 44, 47, 50, 51, 60, 135, 200, 253, 254}[r.IntN(16)]
+		case 7:
+			f = append(f, make([]byte, r.IntN(200))...)
+		}
+	}
+	return f[:min(len(f), 1500)]
+}
+
+// addOptions writes random options into the TCP header of a frame, where it looks like one with room.
+func addOptions(r *rand.Rand, f []byte) {
+	for at := 34; at < min(len(f)-60, 100); at += 2 {
+		if f[at+12]>>4 < 5 || f[at+12]&15 > 1 {
+			continue
+		}
+		f[at+12] = byte(5+r.IntN(11))<<4 | f[at+12]&15
+		for i := at + 20; i < at+60; {
+			option := [...][]byte{
+				{1}, {1, 1}, {0}, {2, 4, 5, 0xb4}, {200, 4, 0x2b, 0x85}, {200, 2, 0x2b, 0x85}, {200, 8, 0, 5, 0x20, 1, 2, 0},
+				{200, 6, 0, 7, 0x10, 1, 2, 0}, {253, 6, 0xc5, 0x16, 0x28, 0x42}, {254, 8, 0xc5, 0x16, 0, 1, 0x2b, 0x85},
+				{200, 2}, {200, 3, 0}, {8, 10, 0, 0, 0, 1, 0, 0, 0, 2}, {byte(r.Uint32()), byte(r.Uint32N(12))},
+			}[r.IntN(14)]
+			i += copy(f[i:at+60], option)
+		}
+		return
+	}
+}
+
+// rows adds up what a shard writes.
+type rows map[[7]uint64][8]uint64
+
+func (r rows) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	for i := range b.Len() {
+		k := [7]uint64{uint64(b.Signal[i]), uint64(b.Kind[i]), uint64(b.Encoding[i]), b.SrcGroup[i], b.DstGroup[i], b.Location[i], uint64(b.Resolution)}
+		v := r[k]
+		for j, n := range [...]uint64{
+			b.Observations[i], b.Samples[i], b.Bytes[i], b.Sum[i], b.Untouched[i], b.Trimmed[i], b.Heavy[i], b.HeavySum[i],
+		} {
+			v[j] += n
+		}
+		r[k] = v
+	}
+	return nil
+}
+
+// comparison feeds frames to the program, and to a stream as a ring would.
+type comparison struct {
+	t        *testing.T
+	c        *counter
+	settings *window.Settings
+	ring     *window.Stream
+	kernel   *window.Stream
+	ringRows rows
+	rows     rows
+	odd      [OddReasons]int
+	counted  int
+	refused  int
+	n        uint64
+}
+
+func compare(t *testing.T, s *window.Settings, tap window.Tap, keys int) *comparison {
+	t.Helper()
+	m := &comparison{t: t, settings: s, c: loaded(t, s, tap, keys), ringRows: rows{}, rows: rows{}}
+	for _, to := range []struct {
+		stream **window.Stream
+		sink   rows
+	}{{&m.ring, m.ringRows}, {&m.kernel, m.rows}} {
+		var err error
+		if *to.stream, err = window.NewStream(s, tap, window.Origin{Link: decode.Ethernet}, to.sink); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// add runs the program on frames, and gives the stream of a ring those that it does not call odd. It compares what both
+// found in them.
+func (m *comparison) add(frames ...[]byte) {
+	m.t.Helper()
+	for _, f := range frames {
+		if _, err := m.c.program.Run(&ebpf.RunOptions{Data: f}); errors.Is(err, unix.EINVAL) {
+			m.refused++ // a test run takes no packet that is shorter than its IP header
+			continue
+		} else if err != nil {
+			m.t.Fatalf("run program on % x: %v", f, err)
+		}
+		n, err := m.c.frames()
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		odd := uint64(0)
+		for i, k := range n.Odd {
+			m.odd[i] += int(k)
+			odd += k
+		}
+		m.counted += int(n.Packets)
+		// A test run takes 14 bytes off what it hands to a socket filter.
+		filtered, err := m.c.odd.Run(&ebpf.RunOptions{Data: append(make([]byte, 14), f...)})
+		if err != nil || (filtered != 0) != (odd != 0) {
+			m.t.Fatalf("the filter returns %d, odd is %d: %v: % x", filtered, odd, err, f)
+		}
+		if odd > 1 || odd > 0 && n.Packets > 0 {
+			m.t.Fatalf("counted %d times, and odd %d times: % x", n.Packets, odd, f)
+		}
+		if odd > 0 {
+			continue
+		}
+		m.n++
+		err = m.ring.Add(m.t.Context(), &capture.Frame{Data: f, WireLen: uint32(len(f)), TimeNS: time.Now().UnixNano(), Packet: m.n})
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if o := m.ring.Decoded(); o.Orphans > 0 {
+			m.t.Fatalf("an orphan in a packet that is not odd: % x", f)
+		}
+		err = m.kernel.AddCounted(m.t.Context(), &window.CountedFrames{
+			Packets: n.Packets, WireBytes: n.Bytes, Empty: n.Empty, Invalid: n.Invalid,
+		}, nil)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	m.drain()
+	if got, want := m.kernel.Tally().Found, m.ring.Tally().Found; got != want {
+		if len(frames) == 1 {
+			m.t.Fatalf("the program found %v, decode %v in % x", got.List(), want.List(), frames[0])
+		}
+		m.ring.Tally().Found, m.kernel.Tally().Found = window.Found{}, window.Found{}
+		for _, f := range frames {
+			m.add(f)
+		}
+		m.t.Fatal("the program found something else in frames together than one by one")
+	}
+}
+
+func (m *comparison) drain() {
+	m.t.Helper()
+	b, err := m.c.swap()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	list, err := m.c.drain(b)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if err := m.kernel.AddCounted(m.t.Context(), &window.CountedFrames{}, list); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// end compares the rows of both.
+func (m *comparison) end() {
+	m.t.Helper()
+	for _, s := range [...]*window.Stream{m.ring, m.kernel} {
+		if err := s.Flush(m.t.Context()); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	want, got := m.ring.Counts(), m.kernel.Counts()
+	want.CacheResets, got.CacheResets, want.ReflectionEvictions = 0, 0, 0
+	if want != got {
+		m.t.Errorf("counts of the program %+v, of decode %+v", got, want)
+	}
+	for k, v := range m.ringRows {
+		if m.rows[k] != v {
+			m.t.Errorf("row %v of the program is %v, of decode %v", k, m.rows[k], v)
+		}
+	}
+	if len(m.rows) != len(m.ringRows) {
+		m.t.Errorf("%d rows of the program, %d of decode", len(m.rows), len(m.ringRows))
+	}
+	a, b := m.ring.Decoded(), m.kernel.Decoded()
+	if a.EmptyReflections != b.EmptyReflections || a.InvalidReflections != b.InvalidReflections {
+		m.t.Errorf("program: %d empty and %d invalid reflections, decode: %d and %d",
+			b.EmptyReflections, b.InvalidReflections, a.EmptyReflections, a.InvalidReflections)
+	}
+}
+
+// rack has groups inside of groups, hosts, and addresses in none of them.
+var rack = &fabric.Spec{
+	Version: 1,
+	Devices: []fabric.DeviceSpec{{Name: "leaf", Stage: "leaf", Ports: []fabric.PortSpec{{Name: "h1", Orientation: "down", Peer: "a", Speed: "100Gbps"}}}},
+	Hosts:   []fabric.HostSpec{{Name: "a", Addresses: []string{"10.0.0.1", "2001:db8::1"}}},
+	Groups: []fabric.GroupSpec{
+		{Name: "all", Level: "cluster", Prefixes: []string{"10.0.0.0/8", "2001:db8::/32"}},
+		{Name: "one", Level: "rack", Parent: "all", Prefixes: []string{"10.0.0.0/24", "2001:db8::/64"}},
+		{Name: "two", Level: "rack", Parent: "all", Prefixes: []string{"10.0.1.0/25", "192.0.2.0/24"}},
+	},
+}
+
+// TestParser holds the program against package decode on mutated frames: it comes to the same keys, or calls a packet
+// odd.
+func TestParser(t *testing.T) {
+	const frames, batch = 75_000, 500
+	for name, spec := range map[string]*fabric.Spec{"prefixes": nil, "classes": rack} {
+		t.Run(name, func(t *testing.T) {
+			m := compare(t, settingsOf(t, spec), window.TapAt("receiver", 1), 1<<16)
+			bases, r := seeds(t), rand.New(rand.NewPCG(17, uint64(len(name))))
+			for range frames / batch {
+				list := make([][]byte, batch)
+				for i := range list {
+					list[i] = mutate(r, bases)
+				}
+				m.add(list...)
+			}
+			m.end()
+			if m.refused > frames/20 {
+				t.Errorf("%d of %d frames are too short for the kernel", m.refused, frames)
+			}
+			if m.counted < frames/20 {
+				t.Errorf("only %d of %d frames were counted", m.counted, frames)
+			}
+			parts := make(map[string]int)
+			for i, n := range m.odd {
+				parts[OddReason(i).String()] = n
+			}
+			t.Logf("%d of %d frames counted, odd: %v", m.counted, frames, parts)
+		})
+	}
+}
