@@ -78,6 +78,9 @@ type TapConfig struct {
 	// the VLAN tag that was stripped off it: what it returns is how many bytes are
 	// kept, and 0 costs no more than that. Nil lets everything pass.
 	Filter []bpf.RawInstruction
+	// Extended has the ring of the tap, the only one, take no frames until Extend gives it a program of extended
+	// BPF, which takes the place of Filter.
+	Extended bool
 	// Fanout is a classic BPF program that chooses the ring of a frame, modulo Rings;
 	// its offsets have to be relative to the link layer. Nil leaves it to the
 	// kernel's flow hash, which does not look behind EtherTypes that the kernel does
@@ -141,6 +144,8 @@ func (c *TapConfig) check() error {
 		return fmt.Errorf("retire %s: expected 1 ms to %s", c.Retire, maxTapRetire)
 	case c.Wait < time.Millisecond || c.Wait > maxTapWait:
 		return fmt.Errorf("wait %s: expected 1 ms to %s", c.Wait, maxTapWait)
+	case c.Extended && (c.Rings > 1 || c.Filter != nil):
+		return fmt.Errorf("%d rings, %d instructions: expected one ring and no classic filter beside an extended one", c.Rings, len(c.Filter))
 	case len(c.Filter) > maxInstructions || len(c.Fanout) > maxInstructions:
 		return fmt.Errorf("filter of %d and fanout of %d instructions: expected at most %d", len(c.Filter), len(c.Fanout), maxInstructions)
 	case c.Stamp > StampHardware:
@@ -220,6 +225,9 @@ type TapCounters struct {
 	// Restamped are frames whose hardware time was more than a second off with
 	// StampAuto: they have the system's time of about when they were received.
 	Restamped uint64
+	// Odd are packets that a program which counts in the kernel does not read. Where a ring takes them, they are among
+	// Received.
+	Odd       uint64
 	Malformed uint64 // blocks of the ring whose lengths contradict each other
 
 	Downs   uint64 // times that the link went down or disappeared
@@ -235,10 +243,10 @@ func (c *TapCounters) Add(o *TapCounters) {
 	}
 }
 
-func (c *TapCounters) fields() [13]*uint64 {
+func (c *TapCounters) fields() [14]*uint64 {
 	return [...]*uint64{
 		&c.Frames, &c.Bytes, &c.Received, &c.Dropped, &c.Freezes, &c.Stripped, &c.SuperFrames,
-		&c.HardwareStamps, &c.Restamped, &c.Malformed, &c.Downs, &c.Ups, &c.Reopens,
+		&c.HardwareStamps, &c.Restamped, &c.Odd, &c.Malformed, &c.Downs, &c.Ups, &c.Reopens,
 	}
 }
 
@@ -249,6 +257,8 @@ type Tap struct {
 	filter []bpf.RawInstruction
 	rings  []*Ring
 	groups groups
+
+	program int // descriptor of the extended filter, 0 before Extend
 }
 
 // NewTap checks the configuration. Open opens the rings.
@@ -277,6 +287,19 @@ func (t *Tap) Open() error {
 			return errors.Join(fmt.Errorf("open tap %q: %w", t.cfg.Interface, err), t.Close())
 		}
 		t.rings = append(t.rings, r)
+	}
+	return nil
+}
+
+// Extend filters the frames of an open tap with TapConfig.Extended by a program of type socket filter, of which fd is a
+// descriptor that stays open until the next Extend or Close. It takes the place of an earlier one at once. The goroutine of
+// the ring calls it.
+func (t *Tap) Extend(fd int) error {
+	t.program = fd
+	for _, r := range t.rings {
+		if err := r.extend(); err != nil {
+			return fmt.Errorf("filter tap %q: %w", t.cfg.Interface, err)
+		}
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ type groups struct{}
 
 func openRing(*Tap) (*Ring, error) { return nil, errTapNeedsLinux }
 
+func (r *Ring) extend() error { return errTapNeedsLinux }
+
 // ReadBatch fails.
 func (r *Ring) ReadBatch(*Batch) error { return errTapNeedsLinux }
 

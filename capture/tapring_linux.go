@@ -77,6 +77,17 @@ func (r *Ring) open() error {
 	return nil
 }
 
+// extend takes over the tap's extended filter; without a socket the next one does.
+func (r *Ring) extend() error {
+	if r.sock == nil {
+		return nil
+	}
+	if err := r.sock.extend(r.tap.program); err != nil {
+		return err
+	}
+	return r.sock.bind(r.tap)
+}
+
 // ReadBatch fills b with the next frames and waits for them at most for
 // TapConfig.Wait. Without any, b.N is 0 and the error is nil, so that the caller can
 // look at its context and advance the clock of an idle tap: see QuietUntil.

@@ -143,8 +143,8 @@ func (s *socket) setUp(t *Tap) error {
 			return fmt.Errorf("leave outgoing frames out: %w", err)
 		}
 	}
-	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: s.link.index, Protocol: networkOrder(unix.ETH_P_ALL)}); err != nil {
-		return fmt.Errorf("bind to interface %q: %w", c.Interface, err)
+	if err := s.bind(t); err != nil {
+		return err
 	}
 	// Binding to a link that is down leaves an error in the socket.
 	_, _ = unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ERROR)
@@ -159,7 +159,33 @@ func (s *socket) setUp(t *Tap) error {
 			return err
 		}
 	}
+	if c.Extended {
+		return s.extend(t.program)
+	}
 	return s.attach(t.filter)
+}
+
+// bind has the socket take the interface's frames. Of no protocol it takes none, and costs them nothing.
+func (s *socket) bind(t *Tap) error {
+	protocol := networkOrder(unix.ETH_P_ALL)
+	if t.cfg.Extended && t.program == 0 {
+		protocol = 0
+	}
+	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: s.link.index, Protocol: protocol}); err != nil {
+		return fmt.Errorf("bind to interface %q: %w", t.cfg.Interface, err)
+	}
+	return nil
+}
+
+// extend makes the socket's filter an extended one; 0 leaves it.
+func (s *socket) extend(program int) error {
+	if program == 0 {
+		return nil
+	}
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_BPF, program); err != nil {
+		return fmt.Errorf("attach an extended filter: %w", err)
+	}
+	return nil
 }
 
 func (s *socket) makeRing(c *TapConfig) error {

@@ -22,6 +22,7 @@ type lane struct {
 	of      string // tap of the session; empty for the tap itself
 	session string // name in the tap's source
 	link    decode.Link
+	counted bool // by its source
 	hold    *hold
 
 	provisional aggregate.ProvisionalSink // nil: none
@@ -52,6 +53,9 @@ func (l *lane) open(plan *Plan) (err error) {
 // settings returns the settings of the lane under a plan.
 func (l *lane) settings(plan *Plan) *window.Settings {
 	s := plan.Settings
+	if l.counted {
+		s.Flows = window.FlowLimits{} // counts are of no single flow
+	}
 	if l.session != "" {
 		s.MaxKeys = max(cmp.Or(s.MaxKeys, window.DefaultMaxKeys)/SessionShare, 1)
 		s.Flows.Budget = max(cmp.Or(s.Flows.Budget, window.DefaultFlowBudget)/SessionShare, s.Flows.Top, 2)
@@ -70,8 +74,16 @@ func (l *lane) add(ctx context.Context, frames []capture.Frame) error {
 	return nil
 }
 
-// advance closes the windows that are due at a time of the worker's source, and announces those
-// that have ended.
+// addCounts takes packets in that were counted where they arrived.
+func (l *lane) addCounts(ctx context.Context, c *Counts) error {
+	if c.Frames.Packets > 0 {
+		l.last = c.Frames.Last
+	}
+	return l.way.AddCounted(ctx, &c.Frames, c.List)
+}
+
+// advance closes the windows that are due at a time of the worker's source, and announces those that
+// have ended.
 func (l *lane) advance(ctx context.Context, at int64) error {
 	l.wrote = l.source
 	at -= int64(l.Behind)

@@ -49,7 +49,24 @@ type Source interface {
 	Close() error
 }
 
-// Journal makes the workers' blocks durable and forwards them. One goroutine uses it.
+// Counter is what a Source may be besides: it counts most packets where they arrive, and its frames are others. The goroutine
+// of ReadBatch uses it.
+type Counter interface {
+	// Count has it count from now on under settings and at a place. It is called before ReadBatch, and again where these
+	// change. What was counted before and not read yet is returned.
+	Count(*window.Settings, window.Tap) (Counts, error)
+	// ReadCounts returns what was counted since the last time, often nothing yet. QuietUntil is a time before which no packet
+	// came that is yet to be counted or delivered, after frames as well.
+	ReadCounts() (Counts, error)
+}
+
+// Counts is what a Counter has counted. It is the caller's until it asks again.
+type Counts struct {
+	Frames window.CountedFrames
+	List   []window.Counted
+}
+
+// Journal makes what workers hand over durable, and hands it on. One goroutine uses it.
 type Journal interface {
 	// WriteBlock takes ownership of a block, which is durable after the next Commit.
 	aggregate.Sink

@@ -21,10 +21,11 @@ type worker struct {
 	p        *Pipeline
 	plan     *Plan
 	tap      Ring
-	sessions Sessions // the source, if it has sessions
-	lanes    []*lane  // the tap itself, then its sessions
-	byIndex  []*lane  // by Frame.Interface; nil for sessions without a lane yet
-	fresh    uint64   // incarnation of its lanes
+	sessions Sessions // the source, where it has sessions
+	counter  Counter  // the source, where it counts packets itself
+	lanes    []*lane  // the tap itself, and its sessions
+	byIndex  []*lane  // by Frame.Interface; nil of sessions that have none yet
+	fresh    uint64   // incarnation of the lanes
 	hold     hold
 
 	last   int64 // reception time of the last frame
@@ -87,11 +88,17 @@ func (p *Pipeline) newWorker(t *Ring, fresh uint64) (*worker, error) {
 	if t.Sessions != nil {
 		w.sessions = t.Source.(Sessions) // checked before
 	}
+	w.counter, _ = t.Source.(Counter)
 	l, err := w.newLane("")
 	if err != nil {
 		return nil, err
 	}
 	w.put(0, l)
+	if w.counter != nil {
+		if _, err := w.counter.Count(&p.plan.Settings, t.Tap); err != nil {
+			return nil, err
+		}
+	}
 	return w, nil
 }
 
@@ -162,11 +169,39 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 		w.tell(ctx, e)
 		return nil
 	}
+	if w.counter != nil {
+		return w.takeCounts(ctx, batch)
+	}
 	if !w.received() && batch.N == 0 {
 		w.quiet = w.tap.Source.QuietUntil()
 		return w.advance(ctx)
 	}
 	w.quiet = 0
+	return w.takeFrames(ctx, batch)
+}
+
+// takeCounts feeds what a source has counted, after frames that it has delivered beside. It has come to where both have.
+func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
+	if batch.N > 0 {
+		w.lanes[0].way.RejectAfter(w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano())
+		if err := w.lanes[0].add(ctx, batch.Frames[:batch.N]); err != nil {
+			return err
+		}
+	}
+	counts, err := w.counter.ReadCounts()
+	if err != nil {
+		return err
+	}
+	if err := w.lanes[0].addCounts(ctx, &counts); err != nil {
+		return err
+	}
+	w.quiet = w.tap.Source.QuietUntil()
+	w.last = w.quiet
+	return w.advance(ctx)
+}
+
+// takeFrames feeds a batch of frames.
+func (w *worker) takeFrames(ctx context.Context, batch *capture.Batch) error {
 	limit := w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano()
 	for _, l := range w.lanes {
 		l.way.RejectAfter(limit)
@@ -281,6 +316,15 @@ func (w *worker) change(ctx context.Context, o *order) error {
 	o.tap.Source = w.tap.Source
 	if o.tap.Link == 0 {
 		o.tap.Link = w.tap.Link
+	}
+	if w.counter != nil {
+		counts, err := w.counter.Count(&o.plan.Settings, o.tap.Tap)
+		if err == nil {
+			err = w.lanes[0].addCounts(ctx, &counts)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	w.plan, w.tap = o.plan, o.tap
 	for _, l := range w.lanes {

@@ -63,6 +63,7 @@ type Agent struct {
 func Open(s Setup, logger *slog.Logger) (*Agent, error) {
 	a := &Agent{logger: logger, setup: s}
 	var err error
+	s.Taps.Settings = &s.Settings
 	a.taps, err = taps.Open(s.Taps, nil)
 	a.opened = time.Now()
 	a.using.Store(&a.taps)
@@ -148,6 +149,7 @@ func (a *Agent) Reload(ctx context.Context, s Setup, adopt func() error) error {
 	if s.Instance != a.setup.Instance {
 		return fmt.Errorf("instance %q was %q: changing it takes a restart", s.Instance, a.setup.Instance)
 	}
+	s.Taps.Settings = &s.Settings
 	set, err := taps.Open(s.Taps, a.taps)
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
@@ -210,5 +209,3 @@ func loadError(err error) error {
 	log := refused.Log[max(0, len(refused.Log)-lines):]
 	return fmt.Errorf("load program: %w: the kernel's verifier says:\n%s", refused.Cause, strings.Join(log, "\n"))
 }
-
-var _ aggregate.Resolver

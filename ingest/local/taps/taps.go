@@ -19,6 +19,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/filter"
 	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/local/bpf"
 )
 
 // Config lists the taps to open. Names of interfaces and mirrors are unique.
@@ -28,8 +29,21 @@ type Config struct {
 	// Decode configures decoding: the kernel filter passes only frames that can have CSIG under
 	// it.
 	Decode decode.Config
-	Logger *slog.Logger
+	// Settings are what is counted in the kernel, of interfaces where that is wanted.
+	Settings *window.Settings
+	Logger   *slog.Logger
 }
+
+// By says who reads the packets of an interface.
+type By string
+
+// ByRing has a ring take all that may have CSIG, ByKernel has a program in the kernel count it, and ByEither takes the program
+// where the kernel and the settings allow that. The zero value is ByRing.
+const (
+	ByRing   By = "ring"
+	ByKernel By = "ebpf"
+	ByEither By = "auto"
+)
 
 // Interface is a network interface to capture from.
 type Interface struct {
@@ -40,6 +54,9 @@ type Interface struct {
 	Capture capture.TapConfig
 	// Unfiltered also captures frames without CSIG.
 	Unfiltered bool
+	By         By
+	// Odd has a ring take packets that the program in the kernel does not read.
+	Odd bool
 }
 
 // Tap is an open capture point. Its methods are safe for concurrent use.
@@ -72,7 +89,7 @@ func Open(cfg Config, before Set) (Set, error) {
 		var t *Tap
 		var err error
 		if i < len(cfg.Interfaces) {
-			t, err = newInterface(&cfg.Interfaces[i], &cfg)
+			t, err = newReader(&cfg.Interfaces[i], &cfg)
 		} else {
 			t, err = newMirror(&cfg.Mirrors[i-len(cfg.Interfaces)])
 		}
@@ -107,6 +124,55 @@ func (t *Tap) goOn(old *Tap) (anew bool, err error) {
 	}
 	t.earlier = old.Counters()
 	return true, nil
+}
+
+// newReader is the tap of an interface, by who is to read it.
+func newReader(c *Interface, of *Config) (*Tap, error) {
+	if c.By != ByKernel && c.By != ByEither {
+		return newInterface(c, of)
+	}
+	t, err := newCounting(c, of)
+	if err == nil || c.By == ByKernel {
+		return t, err
+	}
+	if of.Logger != nil {
+		of.Logger.Warn("a ring takes packets, since the kernel does not count them", slog.String("tap", c.Name), slog.String("error", err.Error()))
+	}
+	return newInterface(c, of)
+}
+
+// counting is how packets are counted in the kernel: that follows the settings while the tap goes on.
+type counting struct{ bpf.Config }
+
+// newCounting is the tap of an interface whose packets the kernel counts. It fails where the kernel or the settings do not
+// allow that, before anything is open.
+func newCounting(c *Interface, of *Config) (*Tap, error) {
+	if c.Unfiltered || c.Capture.Outgoing || c.Capture.Rings > 1 || c.Capture.Stamp == capture.StampHardware {
+		return nil, fmt.Errorf("tap %q: unfiltered, direction both, several rings, hardware timestamps: %w", c.Name, bpf.ErrUnsupported)
+	}
+	cfg := bpf.Config{
+		Interface: c.Capture.Interface, Odd: c.Odd, Blocks: c.Capture.Blocks, SnapLen: c.Capture.SnapLen, Promiscuous: c.Capture.Promiscuous,
+	}
+	if cfg.SnapLen == 0 {
+		cfg.SnapLen = filter.SnapLen(filter.Config{Decode: of.Decode})
+	}
+	t := &Tap{name: c.Name, from: cfg.Interface, how: counting{cfg}, feed: c.At}
+	cfg.Logger = of.Logger
+	source, err := bpf.New(cfg)
+	if err == nil {
+		err = source.Try(of.Settings, c.At)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tap %q: %w", c.Name, err)
+	}
+	t.open = func() error {
+		if err := source.Open(); err != nil {
+			return err
+		}
+		t.sources, t.state, t.count = []local.Source{source}, source.State, source.Counters
+		return nil
+	}
+	return t, nil
 }
 
 func newInterface(c *Interface, of *Config) (*Tap, error) {
