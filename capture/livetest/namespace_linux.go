@@ -21,6 +21,26 @@ const namespaceEnv = "CSIGSCOPE_TEST_NAMESPACE"
 // Those that run in parallel do not see each other's links and ports.
 func InNamespace(t *testing.T) bool {
 	t.Helper()
+	return inNamespace(t, &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	})
+}
+
+// InNamespaceOfRoot is InNamespace for tests that need the rights of root beside a network, such as to load programs
+// into the kernel. In CI they have to be there.
+func InNamespaceOfRoot(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		Missing(t, "the test takes the rights of root")
+	}
+	return inNamespace(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET})
+}
+
+// inNamespace runs the test in a child process with attributes.
+func inNamespace(t *testing.T, attributes *syscall.SysProcAttr) bool {
+	t.Helper()
 	if os.Getenv(namespaceEnv) != "" {
 		// Some systems create namespaces without any privileges inside.
 		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
@@ -30,12 +50,8 @@ func InNamespace(t *testing.T) bool {
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+selection(t), "-test.v", "-test.count=1", "-test.timeout=10m")
 	cmd.Env = append(os.Environ(), namespaceEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
-	}
+	attributes.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr = attributes
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	switch {

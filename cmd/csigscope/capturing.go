@@ -120,7 +120,7 @@ func (c *capturing) setup(n *network) (s agent.Setup, err error) {
 	if s.Instance, err = orUsage(section.Name()); err != nil {
 		return s, err
 	}
-	s.Taps, err = n.Taps(section.Taps, mirrors, c.taps.defaults())
+	s.Taps, err = n.Taps(section, mirrors, c.taps.defaults())
 	s.Taps.Logger = c.logger
 	return s, err
 }

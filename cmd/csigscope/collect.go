@@ -77,6 +77,8 @@ Supports systemd notification (sd_notify).`,
 	config.Flag(flags, "instance", "collect.instance")
 	flags.StringSliceVar(&f.interfaces, "interface", nil, "capture from this network `INTERFACE` as well, which the configuration file need not name")
 	f.taps.add(flags)
+	config.Flag(flags, "capture", "collect.capture")
+	config.Flag(flags, "odd-packets", "collect.odd_packets")
 	config.Flag(flags, "commit-interval", "collect.commit_interval")
 	config.Flag(flags, "ingest-listen", "collect.ingest.listen")
 	flags.BoolVar(&f.exposed, "ingest-dangerously-exposed", false, "allow --ingest-listen at an address that other machines reach without TLS or credentials: anybody there can write rows, and read those of others in transit")

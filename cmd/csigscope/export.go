@@ -12,9 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/csigscope/csigscope/aggregate/store"
+	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/cmd/csigscope/internal/config"
 	"github.com/csigscope/csigscope/dashboards/metrics"
 	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/local/bpf"
 	"github.com/csigscope/csigscope/ingest/local/journal"
 	"github.com/csigscope/csigscope/ingest/remote"
 	"github.com/csigscope/csigscope/ingest/remote/handover"
@@ -26,6 +28,7 @@ type exportFlags struct {
 	ops        operationsFlags
 	interfaces []string
 	taps       tapFlags
+	check      bool
 }
 
 func newExportCommand() *cobra.Command {
@@ -52,21 +55,26 @@ spool, and drops them while the collector is away. A killed process loses its op
 stores a gap and rebuilds windows of 1 min from the seconds that it has. Windows that a full
 spool dropped, or that the collector refused, are in the table gaps too.`,
 		Example: `  csigscope export --interface eth1 --collector https://collector.example:4319 --token-file /etc/csigscope/token
-  csigscope export --config csigscope.yaml --fabric fabric.yaml`,
+  csigscope export --config csigscope.yaml --fabric fabric.yaml
+  csigscope export --check --interface eth1`,
 		Args: noArgs,
 	}
 	f.network.add(cmd.Flags())
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.interfaces, "interface", nil, "capture from this network `INTERFACE` as well, which the configuration file need not name")
 	f.taps.add(flags)
+	flags.BoolVar(&f.check, "check", false, "say what this host has of what --capture ebpf takes, and end: with exit code 0 where that is possible, else 1")
 	for name, key := range map[string]string{
-		"instance": "instance", "commit-interval": "commit_interval", "collector": "collectors", "token-file": "token_file",
+		"instance": "instance", "capture": "capture", "odd-packets": "odd_packets", "commit-interval": "commit_interval", "collector": "collectors", "token-file": "token_file",
 		"tls-cert": "tls.cert", "tls-key": "tls.key", "tls-ca": "tls.ca", "spool": "spool.dir",
 	} {
 		config.Flag(flags, name, "export."+key)
 	}
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if f.check {
+			return f.checkHost(cmd)
+		}
 		return runCapturing(cmd, &f.ops, func(o *operations) (capturer, error) { return newExporting(cmd, &f, o) })
 	}
 	return cmd
@@ -91,7 +99,38 @@ func (f *exportFlags) read(cmd *cobra.Command) (*network, error) {
 	return n, nil
 }
 
-// exporting is the running part of export.
+// errNoKernel ends --check where the kernel cannot count.
+var errNoKernel = errors.New("export: --capture ebpf is not possible here, auto takes a ring")
+
+// checkHost says whether the kernel of this host can count, at the interfaces that are named.
+func (f *exportFlags) checkHost(cmd *cobra.Command) error {
+	n, err := openNetwork(f.network.config, f.network.fabric)
+	if err != nil {
+		return err
+	}
+	var interfaces []string
+	for _, t := range withInterfaces(n.Config.Export.Taps, f.interfaces) {
+		interfaces = append(interfaces, string(t.Interface))
+	}
+	settings, possible := n.Settings(), true
+	list := bpf.Host(&settings, interfaces)
+	if err := bpf.Check(&settings, window.TapAt(f.taps.place, 1)); err != nil {
+		list = append(list, bpf.Ability{Name: "configuration", Text: err.Error()})
+	}
+	for _, a := range list {
+		word := "ok     "
+		if !a.OK {
+			word, possible = "missing", false
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s  %s: %s\n", word, a.Name, a.Text)
+	}
+	if !possible {
+		return errNoKernel
+	}
+	return nil
+}
+
+// exporting is what export runs.
 type exporting struct {
 	capturing
 	client *remote.Client
@@ -117,7 +156,7 @@ func newExporting(cmd *cobra.Command, f *exportFlags, o *operations) (*exporting
 	}
 	e.fixed = func(n *network) (config.Settings, error) {
 		own := n.Config.Export
-		own.Taps = nil
+		own.Taps, own.By, own.OddPackets = nil, "", ""
 		return config.SettingsOf(map[string]any{"export": own, "memory_limit": n.Config.MemoryLimit})
 	}
 	e.use = func(n *network) config.MemoryUse {

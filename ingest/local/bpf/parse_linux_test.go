@@ -18,13 +18,14 @@ import (
 	"github.com/csigscope/csigscope/aggregate/fabric"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/capture/livetest"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 	"github.com/csigscope/csigscope/replay/emitter/emittertest"
 )
 
 // settingsOf are settings with reflections of every kind over TCP.
-func settingsOf(t testing.TB, spec *fabric.Spec) *window.Settings {
+func settingsOf(t *testing.T, spec *fabric.Spec) *window.Settings {
 	t.Helper()
 	s := csig.DefaultSpec()
 	s.Reflections = append(s.Reflections,
@@ -47,14 +48,14 @@ func settingsOf(t testing.TB, spec *fabric.Spec) *window.Settings {
 }
 
 // loaded is a counter in the kernel, which has to be possible in CI.
-func loaded(t testing.TB, s *window.Settings, tap window.Tap, keys int) *counter {
+func loaded(t *testing.T, s *window.Settings, tap window.Tap, keys int) *counter {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		missing(t, "loading a program takes the rights of root")
+		livetest.Missing(t, "loading a program takes the rights of root")
 	}
 	c, err := newCounter(s, tap, keys, 1<<16, nil)
 	if err != nil {
-		missing(t, "%v", err)
+		livetest.Missing(t, "%v", err)
 	}
 	t.Cleanup(func() {
 		if err := c.close(); err != nil {
@@ -64,16 +65,8 @@ func loaded(t testing.TB, s *window.Settings, tap window.Tap, keys int) *counter
 	return c
 }
 
-func missing(t testing.TB, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") != "" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf("SKIPPED: "+format, args...)
-}
-
 // seeds are frames of every encapsulation, those that tests of decode have, and some with options.
-func seeds(t testing.TB) (frames [][]byte) {
+func seeds(t *testing.T) (frames [][]byte) {
 	t.Helper()
 	frames = emittertest.EveryEncapsulation(t)
 	paths, err := filepath.Glob("../../../decode/testdata/frames/*.hex")

@@ -40,3 +40,8 @@ func (s *Source) Counters() capture.TapCounters { return capture.TapCounters{} }
 
 // Close does nothing.
 func (s *Source) Close() error { return nil }
+
+// Host says that this system has no kernel for it.
+func Host(*window.Settings, []string) []Ability {
+	return []Ability{{"kernel", false, errNeedsLinux.Error()}}
+}

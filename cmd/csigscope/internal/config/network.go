@@ -166,14 +166,17 @@ func (n *Network) placedAs(spec fabric.TapSpec) window.Tap {
 	return tap
 }
 
-// Taps returns the interfaces and mirrors to capture from, for sections that have been checked.
-func (n *Network) Taps(interfaces []Tap, mirrors []Mirror, defaults TapDefaults) (taps.Config, error) {
+// Taps are the interfaces and mirrors to capture from, of sections that have been checked.
+func (n *Network) Taps(section *Capture, mirrors []Mirror, defaults TapDefaults) (taps.Config, error) {
 	cfg := taps.Config{Decode: n.Decode}
-	for i := range interfaces {
-		t := &interfaces[i]
+	for i := range section.Taps {
+		t := &section.Taps[i]
 		at := n.Tap(t.TapName(), defaults).With(string(t.Place), uint64(t.Weight))
 		at.Mirrors = cmp.Or(t.Mirrors, at.Mirrors)
-		cfg.Interfaces = append(cfg.Interfaces, taps.Interface{Name: t.TapName(), At: at, Capture: t.config(), Unfiltered: t.Unfiltered})
+		cfg.Interfaces = append(cfg.Interfaces, taps.Interface{
+			Name: t.TapName(), At: at, Capture: t.config(), Unfiltered: t.Unfiltered,
+			By: taps.By(section.By), Odd: section.OddPackets == "ring",
+		})
 	}
 	for i := range mirrors {
 		m, err := n.mirror(&mirrors[i], defaults)

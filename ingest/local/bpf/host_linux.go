@@ -1,0 +1,104 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/csigscope/csigscope/aggregate/window"
+)
+
+// Host says what this host has of what counting in the kernel takes: its kernel, capabilities and limits, and whether the kernel
+// takes the program for the settings and attaches it to interfaces, each of them for a moment. Counting is possible where all is
+// OK.
+func Host(settings *window.Settings, interfaces []string) []Ability {
+	list := []Ability{kernelAbility(), capabilityAbility(), memoryAbility(), typesAbility()}
+	at := window.TapAt("", 1)
+	c, err := newCounter(settings, at, 1, 1, nil)
+	if err != nil {
+		return append(list, Ability{"program", false, err.Error()})
+	}
+	list = append(list, Ability{"program", true, "the verifier takes it"})
+	for _, name := range interfaces {
+		s := &Source{cfg: Config{Interface: name}}
+		l, _, err := s.attachTo(c.program)
+		if err == nil {
+			err = l.Close()
+		}
+		a := Ability{"interface " + name, err == nil, "the program attaches to TCX ingress"}
+		if err != nil {
+			a.Text = err.Error()
+		}
+		list = append(list, a)
+	}
+	if err := c.close(); err != nil {
+		list = append(list, Ability{"program", false, err.Error()})
+	}
+	return list
+}
+
+// kernelAbility is the release, of which TCX needs 6.6.
+func kernelAbility() Ability {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return Ability{"kernel", false, err.Error()}
+	}
+	release := unix.ByteSliceToString(u.Release[:])
+	var major, minor int
+	_, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
+	if err == nil && (major > 6 || major == 6 && minor >= 6) {
+		return Ability{"kernel", true, release + ": TCX came with 6.6"}
+	}
+	return Ability{"kernel", false, release + ": TCX needs 6.6"}
+}
+
+// capabilityAbility is whether this process has the capabilities.
+func capabilityAbility() Ability {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return Ability{"capabilities", false, err.Error()}
+	}
+	var missing []string
+	for _, c := range [...]struct {
+		name string
+		bit  int
+	}{{"CAP_BPF", unix.CAP_BPF}, {"CAP_NET_ADMIN", unix.CAP_NET_ADMIN}, {"CAP_NET_RAW", unix.CAP_NET_RAW}} {
+		if data[c.bit/32].Effective>>(c.bit%32)&1 == 0 {
+			missing = append(missing, c.name)
+		}
+	}
+	if len(missing) > 0 {
+		return Ability{"capabilities", false, strings.Join(missing, ", ") + " missing: run as root, or sudo setcap cap_bpf,cap_net_admin,cap_net_raw+ep csigscope"}
+	}
+	return Ability{"capabilities", true, "CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW"}
+}
+
+// memoryAbility is the limit of locked memory, which maps count against before Linux 5.11.
+func memoryAbility() Ability {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		return Ability{"locked memory", false, err.Error()}
+	}
+	text := fmt.Sprintf("%d KiB", limit.Cur>>10)
+	if limit.Cur == unix.RLIM_INFINITY {
+		text = "unlimited"
+	}
+	return Ability{"locked memory", true, text + ": maps do not count against it from Linux 5.11 on"}
+}
+
+// typesAbility is whether the kernel has type information, which no program here needs.
+func typesAbility() Ability {
+	_, err := os.Stat("/sys/kernel/btf/vmlinux")
+	switch {
+	case err == nil:
+		return Ability{"BTF", true, "of the kernel is there; it is not needed"}
+	case errors.Is(err, fs.ErrNotExist):
+		return Ability{"BTF", true, "of the kernel is missing; it is not needed"}
+	}
+	return Ability{"BTF", true, err.Error() + "; it is not needed"}
+}

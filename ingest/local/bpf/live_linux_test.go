@@ -1,0 +1,316 @@
+package bpf_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/capture"
+	"github.com/csigscope/csigscope/capture/livetest"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/local"
+	"github.com/csigscope/csigscope/ingest/local/bpf"
+	"github.com/csigscope/csigscope/ingest/local/taps"
+	"github.com/csigscope/csigscope/replay/emitter/emittertest"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// journal keeps blocks in memory.
+type journal struct {
+	mu     sync.Mutex
+	blocks []*aggregate.Block
+}
+
+func (j *journal) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.blocks = append(j.blocks, b.Clone())
+	return nil
+}
+
+func (j *journal) Commit(context.Context, []local.Mark) error { return nil }
+
+// row names a row; of whole runs it has no start.
+type row struct {
+	resolution, start      int64
+	signal, kind, encoding uint8
+	src, dst, at           uint64
+}
+
+type sums struct{ observations, samples, unjudged, bytes, sum, heavy, heavySum, untouched, trimmed uint64 }
+
+// rows adds blocks up, by the starts of windows or without them. Coarse windows have all that fine ones have, of which
+// rows of cells without heavy observations are left out.
+func (j *journal) rows(starts bool) map[row]sums {
+	list := make(map[row]sums)
+	for _, b := range j.blocks {
+		for i := range b.Len() {
+			k := row{
+				b.Resolution, 0, b.Signal[i], b.Kind[i], b.Encoding[i], b.SrcGroup[i], b.DstGroup[i], b.Location[i],
+			}
+			if starts {
+				k.start = b.WindowStart
+			}
+			v := list[k]
+			v.observations += b.Observations[i]
+			v.samples += b.Samples[i]
+			v.unjudged += b.Unjudged[i]
+			v.bytes += b.Bytes[i]
+			v.sum += b.Sum[i]
+			v.heavy += b.Heavy[i]
+			v.heavySum += b.HeavySum[i]
+			v.untouched += b.Untouched[i]
+			v.trimmed += b.Trimmed[i]
+			list[k] = v
+		}
+	}
+	return list
+}
+
+// reading is a pipeline behind the tap's end of the link.
+type reading struct {
+	t        *testing.T
+	by       taps.By
+	set      taps.Set
+	journal  journal
+	pipeline *local.Pipeline
+	stop     context.CancelFunc
+	done     chan error
+}
+
+func interfaceOf(by taps.By, odd bool) taps.Interface {
+	return taps.Interface{
+		Name: "tap", At: window.TapAt("receiver", 1), By: by, Odd: odd,
+		Capture: capture.TapConfig{Interface: livetest.TapEnd, Stamp: capture.StampSoftware},
+	}
+}
+
+// read begins to read by a ring or in the kernel.
+func read(t *testing.T, s window.Settings, by taps.By, odd bool) *reading {
+	t.Helper()
+	r := &reading{t: t, by: by, done: make(chan error, 1)}
+	cfg := taps.Config{Interfaces: []taps.Interface{interfaceOf(by, odd)}, Decode: s.Decode, Settings: &s}
+	var err error
+	if r.set, err = taps.Open(cfg, nil); err != nil {
+		livetest.Missing(t, "%v", err)
+	}
+	r.pipeline, err = local.New(local.Config{Instance: "test", Interval: 50 * time.Millisecond, Journal: &r.journal}, local.Plan{Settings: s, Rings: r.set.Rings(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	r.stop = stop
+	go func() { r.done <- r.pipeline.Run(ctx) }()
+	for r.pipeline.Stats().Barriers == 0 { // until it counts
+		time.Sleep(time.Millisecond)
+	}
+	return r
+}
+
+// reload goes on under other settings.
+func (r *reading) reload(s window.Settings, odd bool) {
+	r.t.Helper()
+	cfg := taps.Config{Interfaces: []taps.Interface{interfaceOf(r.by, odd)}, Decode: s.Decode, Settings: &s}
+	set, err := taps.Open(cfg, r.set)
+	if err == nil {
+		err = r.pipeline.Reload(r.t.Context(), local.Plan{Settings: s, Rings: set.Rings(r.set)})
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.set = set
+}
+
+// end ends the pipeline, with all that came before.
+func (r *reading) end() {
+	r.t.Helper()
+	r.stop()
+	if err := <-r.done; err != nil {
+		r.t.Error(err)
+	}
+	c := r.pipeline.Stats().Counts()
+	if open := local.Open(&c); open != 0 {
+		r.t.Errorf("%s: %d of %d observations are not accounted for: %+v", r.by, open, c.In, c)
+	}
+	if n := r.set["tap"].Counters(); n.Dropped > 0 {
+		r.t.Errorf("%s: %d packets were dropped", r.by, n.Dropped)
+	}
+}
+
+// same compares what a ring and the kernel come to.
+func same(t *testing.T, ring, kernel *reading, starts bool) {
+	t.Helper()
+	want, got := ring.journal.rows(starts), kernel.journal.rows(starts)
+	if !maps.Equal(want, got) {
+		n := 0
+		for k, v := range want {
+			if got[k] != v && n < 5 {
+				n++
+				t.Errorf("row %+v: in the kernel %+v, by a ring %+v", k, got[k], v)
+			}
+		}
+		t.Errorf("%d rows in the kernel differ from %d by a ring", len(got), len(want))
+	}
+	a, b := ring.pipeline.Stats().Rings[0], kernel.pipeline.Stats().Rings[0]
+	a.Counts.CacheResets, b.Counts.CacheResets, a.Counts.ReflectionEvictions, b.Counts.ReflectionEvictions = 0, 0, 0, 0
+	a.Counts.Blocks, b.Counts.Blocks, a.Counts.Rows, b.Counts.Rows, a.Counts.Deltas, b.Counts.Deltas = 0, 0, 0, 0, 0, 0
+	if a.Counts != b.Counts {
+		t.Errorf("counts in the kernel %+v, by a ring %+v", b.Counts, a.Counts)
+	}
+	if a.Found != b.Found {
+		t.Errorf("found in the kernel %v, by a ring %v", b.Found.List(), a.Found.List())
+	}
+}
+
+// emitted are frames of a built-in scenario, and the settings for them.
+func emitted(t *testing.T, name string, most int) (frames [][]byte, s window.Settings) {
+	t.Helper()
+	sc, err := scenario.Named(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc.Duration = min(sc.Duration, 300*time.Millisecond)
+	dir := t.TempDir()
+	report, err := simulation.Run(t.Context(), sc, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range report.Captures {
+		list := livetest.Read(t, path)
+		frames = append(frames, list[:min(len(list), most/len(report.Captures)+1)]...)
+	}
+	frames = slices.DeleteFunc(frames, func(f []byte) bool { return len(f) < 14 || len(f) > 9000 })
+	spec, err := fabric.Load(filepath.Join(dir, scenario.FabricFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = window.Settings{
+		Decode: decode.Config{Domain: domain}, Epoch: 1,
+		Resolutions: []time.Duration{10 * time.Millisecond, time.Second, time.Minute},
+	}
+	f, err := fabric.New(spec, domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Resolver = f
+	if err := bpf.Check(&s, window.TapAt("receiver", 1)); errors.Is(err, bpf.ErrUnsupported) {
+		t.Logf("%s: without its fabric file: %v", name, err)
+		s.Resolver = fabric.None(domain)
+	}
+	return frames, s
+}
+
+// TestScenarios sends frames of every scenario to a ring and to the program in the kernel at a time: both come to the same
+// rows of the whole run.
+func TestScenarios(t *testing.T) {
+	if !livetest.InNamespaceOfRoot(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	sender := livetest.NewSender(t, livetest.SendEnd)
+	for _, name := range scenario.Names() {
+		t.Run(name, func(t *testing.T) {
+			frames, s := emitted(t, name, 4000)
+			ring, kernel := read(t, s, taps.ByRing, false), read(t, s, taps.ByKernel, true)
+			sender.Send(frames...)
+			ring.end()
+			kernel.end()
+			same(t, ring, kernel, false)
+			n := kernel.set["tap"].Counters()
+			t.Logf("%d frames, %d counted in the kernel, %d odd", len(frames), n.Received-n.Odd, n.Odd)
+		})
+	}
+}
+
+// sameTags compares what a ring and the kernel come to, but for reflections: those of one flow in a tunnel and outside of it do
+// not repeat each other where the kernel reads the latter alone.
+func sameTags(t *testing.T, ring, kernel *reading) {
+	t.Helper()
+	want, got := ring.journal.rows(false), kernel.journal.rows(false)
+	for _, rows := range [...]map[row]sums{want, got} {
+		maps.DeleteFunc(rows, func(k row, _ sums) bool { return k.kind == uint8(decode.Reflection) })
+	}
+	if !maps.Equal(want, got) {
+		t.Errorf("rows of tags in the kernel %v, by a ring %v", got, want)
+	}
+	a, b := ring.pipeline.Stats().Rings[0], kernel.pipeline.Stats().Rings[0]
+	if a.Found != b.Found || a.Counts.In != b.Counts.In {
+		t.Errorf("found in the kernel %v, by a ring %v", b.Found.List(), a.Found.List())
+	}
+}
+
+// TestOddPackets: of frames of every encapsulation the ring takes those that the program calls odd, and no others.
+func TestOddPackets(t *testing.T) {
+	if !livetest.InNamespaceOfRoot(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	sender := livetest.NewSender(t, livetest.SendEnd)
+	_, s := emitted(t, "quickstart", 1)
+	s.Resolver = fabric.None(s.Decode.Domain)
+	frames := emittertest.EveryEncapsulation(t)
+	for _, odd := range []bool{true, false} {
+		t.Run(fmt.Sprint("ring takes them ", odd), func(t *testing.T) {
+			ring, kernel := read(t, s, taps.ByRing, false), read(t, s, taps.ByKernel, odd)
+			sender.Send(frames...)
+			ring.end()
+			kernel.end()
+			n := kernel.set["tap"].Counters()
+			if n.Odd == 0 || n.Odd == n.Received {
+				t.Errorf("%+v: expected odd packets and others", n)
+			}
+			if odd {
+				sameTags(t, ring, kernel)
+			} else if a, b := ring.pipeline.Stats().Counts(), kernel.pipeline.Stats().Counts(); b.In == 0 || b.In >= a.In {
+				t.Errorf("%d of %d observations without odd packets", b.In, a.In)
+			}
+		})
+	}
+}
+
+// TestWindows: bursts with idle edges come to the same windows, of all resolutions. A burst that a busy machine has sent
+// across the edge of a window is sent again.
+func TestWindows(t *testing.T) {
+	if !livetest.InNamespaceOfRoot(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	sender := livetest.NewSender(t, livetest.SendEnd)
+	frames, s := emitted(t, "quickstart", 400)
+	s.Resolutions = []time.Duration{100 * time.Millisecond, time.Second, time.Minute}
+	const bursts = 5
+	for whole := 0; whole < bursts; {
+		ring, kernel := read(t, s, taps.ByRing, false), read(t, s, taps.ByKernel, true)
+		now := time.Now()
+		time.Sleep(now.Truncate(time.Second).Add(time.Second + 20*time.Millisecond).Sub(now))
+		began := time.Now()
+		sender.Send(frames[:min(len(frames), 300)]...)
+		took := time.Since(began)
+		ring.end()
+		kernel.end()
+		if began.Truncate(100*time.Millisecond) != began.Add(took+time.Millisecond).Truncate(100*time.Millisecond) {
+			continue
+		}
+		whole++
+		same(t, ring, kernel, true)
+	}
+}
