@@ -101,6 +101,7 @@ func (c *collector) admission(n *network) remote.Admission {
 // the flags, which do not change with the files.
 func collectSettings(n *network) (config.Settings, error) {
 	own := n.Config.Collect
+	own.By, own.OddPackets = "", "" // of taps
 	own.Taps, own.Mirrors, own.Ingest.Exporters, own.Ingest.Peers, own.Ingest.Limits.Limits = nil, nil, nil, nil, config.Limits{}
 	s, err := config.SettingsOf(map[string]any{"store": n.Config.Store, "collect": own, "memory_limit": n.Config.MemoryLimit})
 	if err != nil {

@@ -53,7 +53,8 @@ type Source interface {
 // of ReadBatch uses it.
 type Counter interface {
 	// Count has it count from now on under settings and at a place. It is called before ReadBatch, and again where these
-	// change. What was counted before and not read yet is returned.
+	// change. What was counted before and not read yet is returned: before the first call, that is what came since the
+	// source was opened, under the settings that it was opened with.
 	Count(*window.Settings, window.Tap) (Counts, error)
 	// ReadCounts returns what was counted since the last time, often nothing yet. QuietUntil is a time before which no packet
 	// came that is yet to be counted or delivered, after frames as well.

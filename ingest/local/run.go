@@ -47,6 +47,9 @@ func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Ring, 
 		return fmt.Errorf("taps: tap %q: %w", t.Name, err)
 	}
 	w.from = from
+	if err := w.beginCounts(ctx); err != nil {
+		return fmt.Errorf("taps: tap %q: %w", t.Name, err)
+	}
 	p.workers = append(p.workers, w)
 	running.Go(func() { w.run(ctx) })
 	return nil

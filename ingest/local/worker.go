@@ -94,15 +94,22 @@ func (p *Pipeline) newWorker(t *Ring, fresh uint64) (*worker, error) {
 		return nil, err
 	}
 	w.put(0, l)
-	if w.counter != nil {
-		if _, err := w.counter.Count(&p.plan.Settings, t.Tap); err != nil {
-			return nil, err
-		}
-	}
 	return w, nil
 }
 
-// run processes frames until an order ends it.
+// beginCounts takes what a source has counted since it was opened, unless another worker had these packets.
+func (w *worker) beginCounts(ctx context.Context) error {
+	if w.counter == nil {
+		return nil
+	}
+	counts, err := w.counter.Count(&w.plan.Settings, w.place)
+	if err != nil || w.from > 0 {
+		return err
+	}
+	return w.lanes[0].addCounts(ctx, &counts)
+}
+
+// run takes frames until it is ordered to end.
 func (w *worker) run(ctx context.Context) {
 	err := w.loop(ctx)
 	if closed := w.tap.Source.Close(); closed != nil {
@@ -184,7 +191,7 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
 	if batch.N > 0 {
 		w.lanes[0].way.RejectAfter(w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano())
-		if err := w.lanes[0].add(ctx, batch.Frames[:batch.N]); err != nil {
+		if err := w.lanes[0].add(ctx, w.after(batch.Frames[:batch.N])); err != nil {
 			return err
 		}
 	}

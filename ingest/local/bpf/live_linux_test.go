@@ -1,16 +1,22 @@
 package bpf_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"go.uber.org/goleak"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -313,4 +319,134 @@ func TestWindows(t *testing.T) {
 		whole++
 		same(t, ring, kernel, true)
 	}
+}
+
+// TestReload: while packets come, the program is exchanged for others that read and name them in another way. Each packet is
+// counted once.
+func TestReload(t *testing.T) {
+	if !livetest.InNamespaceOfRoot(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	frames, s := emitted(t, "quickstart", 3000)
+	grouped := s
+	grouped.Resolver, grouped.Epoch = fabric.None(s.Decode.Domain), 2
+	kernel := read(t, s, taps.ByKernel, false)
+	var running sync.WaitGroup
+	sent := 0
+	ctx, stop := context.WithCancel(t.Context())
+	running.Go(func() {
+		sender := livetest.NewSender(t, livetest.SendEnd)
+		for ctx.Err() == nil {
+			sender.Send(frames...)
+			sent += len(frames)
+		}
+	})
+	for i := range reloads() {
+		kernel.reload([...]window.Settings{grouped, s}[i%2], false)
+	}
+	stop()
+	running.Wait()
+	kernel.end()
+	if n := kernel.set["tap"].Counters(); n.Received != uint64(sent) || n.Odd != 0 {
+		t.Errorf("%d packets were counted and %d were odd, %d sent", n.Received, n.Odd, sent)
+	}
+	want := uint64(sent / len(frames) * observations(t, &s, frames))
+	if c := kernel.pipeline.Stats().Counts(); c.In != want {
+		t.Errorf("%d observations were counted, %d sent", c.In, want)
+	}
+	t.Logf("%d packets, %d reloads", sent, reloads())
+}
+
+// observations is how many tags and reflections are in frames.
+func observations(t *testing.T, s *window.Settings, frames [][]byte) (n int) {
+	t.Helper()
+	d, err := decode.New(s.Decode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r decode.Result
+	for _, f := range frames {
+		d.Decode(f, &r)
+		n += r.N
+	}
+	return n
+}
+
+// reloads is how often programs are exchanged: 100 times with CSIGSCOPE_TEST_KILLS.
+func reloads() int {
+	if os.Getenv("CSIGSCOPE_TEST_KILLS") != "" {
+		return 100
+	}
+	return 10
+}
+
+// killedEnv makes this test binary a process that counts until it is killed.
+const killedEnv = "CSIGSCOPE_TEST_KILLED"
+
+// TestKilled: a process that is killed leaves no program at the interface, and the next one counts each packet once.
+func TestKilled(t *testing.T) {
+	if os.Getenv(killedEnv) != "" {
+		_, s := emitted(t, "quickstart", 1)
+		read(t, s, taps.ByKernel, true)
+		fmt.Println("counting")
+		select {} // until it is killed
+	}
+	if !livetest.InNamespaceOfRoot(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	sender := livetest.NewSender(t, livetest.SendEnd)
+	frames, s := emitted(t, "quickstart", 500)
+	for range reloads() {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
+		cmd.Env = append(os.Environ(), killedEnv+"=1")
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for lines.Scan() && lines.Text() != "counting" {
+		}
+		if n := attached(t); n != 1 {
+			t.Fatalf("%d programs are attached by a process that counts", n)
+		}
+		sender.Send(frames...)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()                     // it was killed
+		for n := 0; attached(t) > 0; n++ { // the kernel lets go of descriptors in its time
+			if n == 6000 {
+				t.Fatal("a program is left behind")
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	kernel := read(t, s, taps.ByKernel, false)
+	sender.Send(frames...)
+	kernel.end()
+	if n := kernel.set["tap"].Counters(); n.Received != uint64(len(frames)) {
+		t.Errorf("%d packets were counted, %d sent", n.Received, len(frames))
+	}
+	if n := attached(t); n != 0 {
+		t.Errorf("%d programs are left behind", n)
+	}
+}
+
+// attached is how many programs are attached to the tap's end.
+func attached(t *testing.T) int {
+	t.Helper()
+	at, err := net.InterfaceByName(livetest.TapEnd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := link.QueryPrograms(link.QueryOptions{Target: at.Index, Attach: ebpf.AttachTCXIngress})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(q.Programs)
 }

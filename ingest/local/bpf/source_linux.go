@@ -18,7 +18,7 @@ import (
 )
 
 // Source counts the packets of an interface in the kernel, and delivers odd ones as frames of a ring where that is
-// wanted. Its program is attached from Count to Close: a process that is killed leaves nothing behind, since the kernel
+// wanted. Its program is attached from Open to Close: a process that is killed leaves nothing behind, since the kernel
 // detaches a program when its last descriptor is closed. All but Counters, Odd and State belong to one goroutine.
 type Source struct {
 	cfg     Config
@@ -66,12 +66,15 @@ func (s *Source) Try(settings *window.Settings, at window.Tap) error {
 	return errors.Join(err, c.close())
 }
 
-// Open opens the interface. Nothing is counted before Count.
-func (s *Source) Open() error {
+// Open begins to count, under settings and at a place, until Count says others.
+func (s *Source) Open(settings *window.Settings, at window.Tap) error {
 	if err := s.tap.Open(); err != nil {
 		return err
 	}
 	s.ring = s.tap.Rings()[0]
+	if _, err := s.Count(settings, at); err != nil {
+		return errors.Join(err, s.Close())
+	}
 	return nil
 }
 

@@ -21,7 +21,7 @@ func New(Config) (*Source, error) { return nil, errNeedsLinux }
 func (s *Source) Try(*window.Settings, window.Tap) error { return errNeedsLinux }
 
 // Open fails.
-func (s *Source) Open() error { return errNeedsLinux }
+func (s *Source) Open(*window.Settings, window.Tap) error { return errNeedsLinux }
 
 // ReadBatch fails.
 func (s *Source) ReadBatch(*capture.Batch) error { return errNeedsLinux }

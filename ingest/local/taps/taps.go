@@ -166,7 +166,7 @@ func newCounting(c *Interface, of *Config) (*Tap, error) {
 		return nil, fmt.Errorf("tap %q: %w", c.Name, err)
 	}
 	t.open = func() error {
-		if err := source.Open(); err != nil {
+		if err := source.Open(of.Settings, c.At); err != nil {
 			return err
 		}
 		t.sources, t.state, t.count = []local.Source{source}, source.State, source.Counters
