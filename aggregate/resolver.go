@@ -45,6 +45,8 @@ type Partitioner interface {
 	// address in none of them has UnknownGroup and the classes of an invalid address. fixed is false where
 	// groups are made as addresses are met: then their AddressBits leading bits say that.
 	Regions() (list []Region, fixed bool)
+	// Capacities are the speeds in kbit/s that Locate may return, but for 0.
+	Capacities() []uint64
 }
 
 // Region is the addresses whose longest prefix among those of a Partitioner is Prefix, such as Address.

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/gaissmai/bart"
 
@@ -26,6 +27,15 @@ func (f *Fabric) Regions() (regions []aggregate.Region, fixed bool) {
 		}
 	}
 	return regions, true
+}
+
+// Capacities returns the speeds of ports, ascending. It implements aggregate.Partitioner.
+func (f *Fabric) Capacities() (list []uint64) {
+	for i := range f.topo.ports {
+		list = append(list, f.topo.ports[i].speed)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // within returns an address whose longest prefix among all of them is p. ok is false where longer ones hold

@@ -2,7 +2,11 @@ package window
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
+	"slices"
+	"sort"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/decode"
@@ -18,6 +22,59 @@ type Counted struct {
 	decode.Observation
 	N, Bytes uint64 // of all of them
 	As       CountedAs
+	// Codes are those of wide tags with values, whose Tag.S says only whether they are untouched. N is less than 1<<32
+	// then.
+	Codes CodeCounts
+}
+
+// CodeCounts are counts of codes in buckets that follow each other (csig.DistIndex), between two of CodeSplits.
+type CodeCounts struct {
+	First    uint32 // the first bucket; all codes are below 128, or none is
+	Buckets  [16]uint32
+	Sum      uint64 // of codes
+	Min, Max uint32
+}
+
+// ErrSplits is wrapped by the error of CodeSplits.
+var ErrSplits = errors.New("values are not in steps of one length")
+
+// CodeSplits are the codes from which on CodeCounts of a table have to be apart, at most most of them: their observations are all
+// heavy or none is, whatever capacity of the list, or 0, a location has, and their values follow from the sum of their codes.
+// Codes below 128 have a bucket each and need no splits. The error wraps ErrSplits where the table's values do not allow that.
+func CodeSplits(t *csig.Table, capacities []uint64, most int) (splits []uint32, err error) {
+	const exact = 128
+	last := t.Codes() - 1
+	if last < exact {
+		return nil, nil
+	}
+	add := func(code uint32) {
+		if code > exact && code <= last {
+			splits = append(splits, code)
+		}
+	}
+	for _, capacity := range append([]uint64{0}, capacities...) {
+		if lo, hi, ok := t.HeavyCodes(capacity); ok {
+			add(lo)
+			add(hi + 1)
+		}
+	}
+	// Values go up in steps, up to a last one that all further codes have; one may be between both.
+	first, step := t.Value(exact), t.Value(exact+1)-t.Value(exact)
+	search := func(is func(code uint32) bool) uint32 {
+		return exact + uint32(sort.Search(int(last-exact)+1, func(i int) bool { return is(exact + uint32(i)) }))
+	}
+	uneven := search(func(code uint32) bool { return t.Value(code) != first+step*uint64(code-exact) })
+	capped := search(func(code uint32) bool { return t.Value(code) == t.Value(last) })
+	if uneven <= last && capped > uneven+1 {
+		return nil, fmt.Errorf("%s %s: %w", t.Layout(), t.Signal(), ErrSplits)
+	}
+	add(uneven)
+	add(capped)
+	slices.Sort(splits)
+	if splits = slices.Compact(splits); len(splits) > most {
+		return nil, fmt.Errorf("%s %s: heavy from %d codes on, by speeds of ports, expected at most %d: %w", t.Layout(), t.Signal(), len(splits), most, ErrSplits)
+	}
+	return splits, nil
 }
 
 // CountedAs says what became of Counted observations.
@@ -117,7 +174,11 @@ func (s *Shard) addCounted(ctx context.Context, c *Counted) error {
 		s.countOverflow(w, it, c)
 	} else {
 		s.lookup()
-		s.countMany(w, it, c.N, c.Bytes)
+		if it.hasDist() {
+			s.countCodes(w, it, c)
+		} else {
+			s.countMany(w, it, c.N, c.Bytes)
+		}
 	}
 	s.pending, s.batch = 0, batch
 	if len(s.clock.waiting) > 0 {
@@ -153,7 +214,7 @@ func (s *Shard) countOverflow(w *window, it *pendingItem, c *Counted) {
 	s.countMany(w, it, c.N, c.Bytes)
 }
 
-// manyAtOnce bounds what is added to a count at a time: an entry has room for that, or is sealed before.
+// manyAtOnce bounds how much is added to a count at a time: an entry has room for that, or is sealed before.
 const manyAtOnce = 1 << 16
 
 // countMany counts a pending item, the only one, n times.
@@ -183,25 +244,56 @@ func (s *Shard) countManyCompact(w *window, it *pendingItem, n uint32, bytes uin
 	}
 }
 
+// countManyWide counts observations without values.
 func (s *Shard) countManyWide(w *window, it *pendingItem, n uint32, bytes uint64) {
 	e := &w.wide[it.entry]
 	e.bytes = aggregate.AddSat(e.bytes, bytes)
 	e.count += n
-	if it.code&itemCount == 0 {
-		code := it.code &^ itemWide
-		v := s.traits[it.key.traits()].table.Value(code)
-		e.addValues(v, code, n)
-		w.dist.countMany(it.entry, uint32(csig.DistIndex(code)), n)
-	}
-	if e.count >= math.MaxUint32-2*manyAtOnce {
+	s.sealFull(w, it)
+}
+
+// sealFull seals an item's wide entry unless much more can be counted in it.
+func (s *Shard) sealFull(w *window, it *pendingItem) {
+	if w.wide[it.entry].count >= math.MaxUint32-2*manyAtOnce {
 		s.seal(w, it)
 	}
 }
 
-// addValues is addValue for n observations.
-func (e *wideEntry) addValues(v uint64, code, n uint32) {
-	e.min, e.max = min(e.min, v), max(e.max, v)
-	sum := aggregate.MulSat(v, uint64(n))
+// countCodes counts the codes of wide observations.
+func (s *Shard) countCodes(w *window, it *pendingItem, c *Counted) {
+	n, codes := uint32(c.N), &c.Codes
+	if w.wide[it.entry].count > math.MaxUint32-2-n {
+		s.seal(w, it)
+	}
+	e, t := &w.wide[it.entry], s.traits[it.key.traits()].table
+	e.bytes = aggregate.AddSat(e.bytes, c.Bytes)
+	e.count += n
+	for i, n := range codes.Buckets {
+		if n == 0 {
+			continue
+		}
+		bucket := codes.First + uint32(i)
+		w.dist.countMany(it.entry, bucket, n)
+		if code, end := csig.DistCodes(uint16(bucket)); code == end {
+			v := t.Value(code)
+			e.addValues(v, v, aggregate.MulSat(v, uint64(n)), code, n)
+		}
+	}
+	if code, end := csig.DistCodes(uint16(codes.First)); code < end {
+		least, most := t.Value(codes.Min), t.Value(codes.Max)
+		sum := aggregate.MulSat(least, uint64(n))
+		if most > least {
+			step := (most - least) / uint64(codes.Max-codes.Min)
+			sum = aggregate.AddSat(sum, aggregate.MulSat(step, codes.Sum-uint64(n)*uint64(codes.Min)))
+		}
+		e.addValues(least, most, sum, codes.Min, n)
+	}
+	s.sealFull(w, it)
+}
+
+// addValues adds n values, from least to most, all of codes that are heavy as one of them is.
+func (e *wideEntry) addValues(least, most, sum uint64, code, n uint32) {
+	e.min, e.max = min(e.min, least), max(e.max, most)
 	e.sum = aggregate.AddSat(e.sum, sum)
 	if e.hasHeavy != 0 && e.heavyLo <= code && code <= e.heavyHi {
 		e.heavy += n

@@ -17,23 +17,44 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// counted adds observations up that are alike, in windows of a length.
-func counted(obs []decode.Observation, resolution time.Duration) (list []window.Counted) {
+// counted adds observations up that are alike, in windows of a length: wide ones with values by pages of codes.
+func counted(t *testing.T, d *csig.Domain, obs []decode.Observation, resolution time.Duration) (list []window.Counted) {
+	t.Helper()
 	type key struct {
-		o  decode.Observation
-		at int64
+		o       decode.Observation
+		page    uint32
+		segment int
 	}
 	places := map[key]int{}
 	for _, o := range obs {
 		bytes := o.Bytes
 		o.TimeNS -= o.TimeNS % int64(resolution)
 		o.Bytes, o.Packet, o.SrcPort, o.DstPort, o.Ack, o.Flags = 0, 0, 0, 0, 0, o.Flags&decode.HasAddrs
-		k := key{o, o.TimeNS}
+		k, codes := key{o: o}, window.CodeCounts{}
+		if table := d.Table(o.Tag.Layout, o.Tag.T); table != nil && o.Tag.Layout.Format == csig.Wide && !o.Tag.D {
+			code := table.Code(o.Tag.S)
+			splits, err := window.CodeSplits(table, []uint64{100e6, 400e6}, 12)
+			if err != nil {
+				t.Fatal(err)
+			}
+			k.segment, _ = slices.BinarySearch(splits, code+1)
+			k.page = uint32(csig.DistIndex(code) / 16)
+			if k.o.Tag.S != table.Initial() {
+				k.o.Tag.S = table.Initial() ^ 1
+			}
+			codes = window.CodeCounts{First: k.page * 16, Sum: uint64(code), Min: code, Max: code}
+			codes.Buckets[csig.DistIndex(code)%16] = 1
+		}
 		at, ok := places[k]
 		if !ok {
 			at = len(list)
 			places[k] = at
-			list = append(list, window.Counted{Observation: o})
+			list = append(list, window.Counted{Observation: k.o, Codes: window.CodeCounts{First: codes.First, Min: math.MaxUint32}})
+		}
+		c := &list[at].Codes
+		c.Sum, c.Min, c.Max = c.Sum+codes.Sum, min(c.Min, codes.Min), max(c.Max, codes.Max)
+		for i, n := range codes.Buckets {
+			c.Buckets[i] += n
 		}
 		list[at].N++
 		list[at].Bytes += uint64(bytes)
@@ -79,7 +100,7 @@ func TestCounted(t *testing.T) {
 				var want, got collector
 				wantCounts := run(t, newShard(t, cfg, &want), obs, 256)
 				s := newShard(t, cfg, &got)
-				if err := s.AddCounted(context.Background(), counted(obs, cfg.Resolutions[0])); err != nil {
+				if err := s.AddCounted(context.Background(), counted(t, defaultDomain(t), obs, cfg.Resolutions[0])); err != nil {
 					t.Fatal(err)
 				}
 				counts := run(t, s, nil, 1)
@@ -98,13 +119,14 @@ func TestCounted(t *testing.T) {
 func TestCountedMany(t *testing.T) {
 	sequential(t)
 	const n, times = 3 << 30, 3
+	codes := window.CodeCounts{Buckets: [16]uint32{3: n}, Sum: 3 * n, Min: 3, Max: 3}
 	for _, format := range []csig.Format{csig.Compact, csig.Wide} {
 		cfg := window.Config{Tap: window.Tap{Tags: true}, Resolutions: []time.Duration{time.Second}}
 		var got collector
 		s := newShard(t, cfg, &got)
 		o := decode.Observation{TimeNS: benchStart, Kind: decode.Tag, Tag: csig.Tag{Layout: csig.Layout{Format: format, Profile: csig.UEC050}, S: 3}}
 		for range times {
-			if err := s.AddCounted(context.Background(), []window.Counted{{Observation: o, N: n, Bytes: 100 * n}}); err != nil {
+			if err := s.AddCounted(context.Background(), []window.Counted{{Observation: o, N: n, Bytes: 100 * n, Codes: codes}}); err != nil {
 				t.Fatal(err)
 			}
 		}

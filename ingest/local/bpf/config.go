@@ -12,13 +12,13 @@ import (
 )
 
 // DefaultKeys is that of Config.Keys.
-const DefaultKeys = 1 << 15
+const DefaultKeys = 1 << 16
 
 // Config says what a Source counts.
 type Config struct {
 	Interface string
-	// Keys is how many keys of compact and of wide tags are counted between two readings, at most 100 ms; further ones count
-	// as overflow. They take 250 and 100 bytes each of the kernel's memory, twice. Default: DefaultKeys.
+	// Keys is how many keys of compact and of wide tags are counted between two readings, a second or a shorter window; further ones count
+	// as overflow. They take 240 and 200 bytes each of the kernel's memory, twice. Default: DefaultKeys.
 	Keys int
 	// Odd has the ring take packets that the program does not read. Without it they are counted alone.
 	Odd bool
@@ -60,6 +60,15 @@ func (c *Config) tap() capture.TapConfig {
 // ErrUnsupported is wrapped by errors about what the program does not read.
 var ErrUnsupported = errors.New("counting in the kernel does not support it: use --capture ring, or auto")
 
+// checkSignals finds tables whose values the program cannot add up.
+func checkSignals(s *window.Settings) error {
+	_, err := signalsOf(s)
+	if errors.Is(err, window.ErrSplits) {
+		return fmt.Errorf("csig: tables: %w: %w", err, ErrUnsupported)
+	}
+	return err
+}
+
 // Check says what settings and a place need that the program does not read.
 func Check(s *window.Settings, at window.Tap) error {
 	unsupported := func(key string) error { return fmt.Errorf("%s: %w", key, ErrUnsupported) }
@@ -75,6 +84,9 @@ func Check(s *window.Settings, at window.Tap) error {
 	}
 	if finder, ok := s.Resolver.(aggregate.Wayfinder); ok && finder.HasWays() {
 		return unsupported("path tables, hashes and taps at places in the fabric file, which are about single flows")
+	}
+	if err := checkSignals(s); err != nil {
+		return err
 	}
 	if e := newEnds(s.Resolver); !e.classed() && e.bits6 > 64 {
 		return unsupported("IPv6 addresses of hosts in a fabric file without groups")

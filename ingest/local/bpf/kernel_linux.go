@@ -23,6 +23,7 @@ type counter struct {
 	program    *ebpf.Program // that counts
 	odd        *ebpf.Program // that filters odd packets
 	ends       ends
+	signals    [csig.NumLayouts * 16]signal
 	resolution int64
 	active     uint32
 	buffers    [2]buffer
@@ -60,6 +61,9 @@ func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, befor
 	c := &counter{
 		ends: e, resolution: int64(s.Finest()), swapped: time.Now().UnixNano(),
 		keys: make([]key, readBatch), compacts: make([]compactCounts, readBatch), wides: make([]wideCounts, readBatch),
+	}
+	if c.signals, err = signalsOf(s); err != nil {
+		return nil, err
 	}
 	var options ebpf.CollectionOptions
 	if before != nil {
@@ -183,7 +187,13 @@ func (c *counter) addCompact(i int) {
 func (c *counter) addWide(i int) {
 	k, v := &c.keys[i], &c.wides[i]
 	o := c.observation(k)
-	o.Tag.S, o.N, o.Bytes = k.S, v.Count, v.Bytes
+	o.N, o.Bytes = uint64(v.Count), v.Bytes
+	// Whether it is untouched is all that its S says.
+	if o.Tag.S = c.signals[k.Type&63].Initial; k.Class == classValue || k.Class == classTrimmed && k.S != 0 {
+		o.Tag.S ^= 1
+	}
+	const page, bits = 16, 0xff
+	o.Codes = window.CodeCounts{First: k.S & bits * page, Buckets: v.Buckets, Sum: v.Sum, Min: v.Min, Max: v.Max}
 	c.list = append(c.list, o)
 }
 

@@ -184,13 +184,14 @@ func same(t *testing.T, ring, kernel *reading, starts bool) {
 }
 
 // emitted are frames of a built-in scenario, and the settings for them.
-func emitted(t *testing.T, name string, most int) (frames [][]byte, s window.Settings) {
+func emitted(t *testing.T, name string, format csig.Format, most int) (frames [][]byte, s window.Settings) {
 	t.Helper()
 	sc, err := scenario.Named(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc.Duration = min(sc.Duration, 300*time.Millisecond)
+	sc = sc.WithLayout(csig.Layout{Format: format, Profile: csig.UEC050})
+	sc.Duration, sc.Packets = min(sc.Duration, 200*time.Millisecond), min(sc.Packets, 20_000)
 	dir := t.TempDir()
 	report, err := simulation.Run(t.Context(), sc, dir, nil)
 	if err != nil {
@@ -233,17 +234,22 @@ func TestScenarios(t *testing.T) {
 	}
 	livetest.MakeLink(t)
 	sender := livetest.NewSender(t, livetest.SendEnd)
-	for _, name := range scenario.Names() {
-		t.Run(name, func(t *testing.T) {
-			frames, s := emitted(t, name, 4000)
-			ring, kernel := read(t, s, taps.ByRing, false), read(t, s, taps.ByKernel, true)
-			sender.Send(frames...)
-			ring.end()
-			kernel.end()
-			same(t, ring, kernel, false)
-			n := kernel.set["tap"].Counters()
-			t.Logf("%d frames, %d counted in the kernel, %d odd", len(frames), n.Received-n.Odd, n.Odd)
-		})
+	for i, name := range scenario.Names() {
+		for _, format := range []csig.Format{csig.Compact, csig.Wide} {
+			if testing.Short() && (i+int(format))%8 != 0 {
+				continue
+			}
+			t.Run(name+"/"+format.String(), func(t *testing.T) {
+				frames, s := emitted(t, name, format, 2000)
+				ring, kernel := read(t, s, taps.ByRing, false), read(t, s, taps.ByKernel, true)
+				sender.Send(frames...)
+				ring.end()
+				kernel.end()
+				same(t, ring, kernel, false)
+				n := kernel.set["tap"].Counters()
+				t.Logf("%d frames, %d counted in the kernel, %d odd", len(frames), n.Received-n.Odd, n.Odd)
+			})
+		}
 	}
 }
 
@@ -271,7 +277,7 @@ func TestOddPackets(t *testing.T) {
 	}
 	livetest.MakeLink(t)
 	sender := livetest.NewSender(t, livetest.SendEnd)
-	_, s := emitted(t, "quickstart", 1)
+	_, s := emitted(t, "quickstart", csig.Compact, 1)
 	s.Resolver = fabric.None(s.Decode.Domain)
 	frames := emittertest.EveryEncapsulation(t)
 	for _, odd := range []bool{true, false} {
@@ -301,7 +307,7 @@ func TestWindows(t *testing.T) {
 	}
 	livetest.MakeLink(t)
 	sender := livetest.NewSender(t, livetest.SendEnd)
-	frames, s := emitted(t, "quickstart", 400)
+	frames, s := emitted(t, "quickstart", csig.Compact, 400)
 	s.Resolutions = []time.Duration{100 * time.Millisecond, time.Second, time.Minute}
 	const bursts = 5
 	for whole := 0; whole < bursts; {
@@ -328,7 +334,7 @@ func TestReload(t *testing.T) {
 		return
 	}
 	livetest.MakeLink(t)
-	frames, s := emitted(t, "quickstart", 3000)
+	frames, s := emitted(t, "quickstart", csig.Compact, 3000)
 	grouped := s
 	grouped.Resolver, grouped.Epoch = fabric.None(s.Decode.Domain), 2
 	kernel := read(t, s, taps.ByKernel, false)
@@ -387,7 +393,7 @@ const killedEnv = "CSIGSCOPE_TEST_KILLED"
 // TestKilled: a process that is killed leaves no program at the interface, and the next one counts each packet once.
 func TestKilled(t *testing.T) {
 	if os.Getenv(killedEnv) != "" {
-		_, s := emitted(t, "quickstart", 1)
+		_, s := emitted(t, "quickstart", csig.Compact, 1)
 		read(t, s, taps.ByKernel, true)
 		fmt.Println("counting")
 		select {} // until it is killed
@@ -397,7 +403,7 @@ func TestKilled(t *testing.T) {
 	}
 	livetest.MakeLink(t)
 	sender := livetest.NewSender(t, livetest.SendEnd)
-	frames, s := emitted(t, "quickstart", 500)
+	frames, s := emitted(t, "quickstart", csig.Compact, 500)
 	for range reloads() {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
 		cmd.Env = append(os.Environ(), killedEnv+"=1")
@@ -438,7 +444,10 @@ func TestKilled(t *testing.T) {
 }
 
 // attached is how many programs are attached to the tap's end.
-func attached(t *testing.T) int {
+func attached(t *testing.T) int { return len(attachedAt(t)) }
+
+// attachedAt are the programs that are attached to the tap's end.
+func attachedAt(t *testing.T) []link.AttachedProgram {
 	t.Helper()
 	at, err := net.InterfaceByName(livetest.TapEnd)
 	if err != nil {
@@ -448,5 +457,5 @@ func attached(t *testing.T) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(q.Programs)
+	return q.Programs
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
-	"github.com/csigscope/csigscope/decode/csig"
 )
 
 //go:generate ./kernel/compile
@@ -59,7 +58,10 @@ type compactCounts struct {
 }
 
 type wideCounts struct {
-	Bytes, Count uint64
+	Bytes, Sum      uint64
+	Count, Min, Max uint32
+	_               uint32
+	Buckets         [16]uint32
 }
 
 // counters are struct counters.
@@ -98,6 +100,9 @@ func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec
 	}
 	e := newEnds(s.Resolver)
 	values := decodingOf(s)
+	if values["signals"], err = signalsOf(s); err != nil {
+		return nil, e, err
+	}
 	values["resolution"] = uint64(s.Finest())
 	values["udp_repeat"] = uint64(s.UDPRepeat)
 	values["locate_untouched"] = number(s.LocateUntouched)
@@ -186,16 +191,9 @@ func decodingOf(s *window.Settings) map[string]any {
 		}
 		encodings[i] = e
 	}
-	var initial [csig.NumLayouts * 16]uint32
-	for i := range initial {
-		initial[i] = 1 << 31 // no tag has that
-		if t := d.Table(csig.LayoutAt(i>>4), uint8(i&15)); t != nil {
-			initial[i] = t.Initial()
-		}
-	}
 	return map[string]any{
 		"types": types, "odd_ports": ports, "option_kinds": kinds, "encodings": encodings,
-		"encoding_count": uint32(len(d.Reflections())), "initial": initial,
+		"encoding_count": uint32(len(d.Reflections())),
 	}
 }
 

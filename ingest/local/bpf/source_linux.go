@@ -27,8 +27,9 @@ type Source struct {
 	link    link.Link
 	index   int // of the interface that the program is attached to
 
-	read     time.Time // when counts were read last
-	looked   time.Time // when the interface was looked at
+	next     time.Time     // when counts are to be read
+	lateness time.Duration // of short windows
+	looked   time.Time     // when the interface was looked at
 	attached bool
 	ringAt   int64 // the ring has delivered all frames before it
 
@@ -109,7 +110,8 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 			return last, err
 		}
 	}
-	s.counter, s.read = next, time.Now()
+	s.counter, s.lateness = next, settings.LatenessOf(settings.Finest())
+	s.next = s.after(time.Now())
 	if old == nil {
 		return last, nil
 	}
@@ -145,29 +147,37 @@ func (s *Source) ReadBatch(b *capture.Batch) error {
 	return nil
 }
 
-// ReadCounts returns what was counted since the last call, every so often: at most Config.Every ago. It is valid until
-// the next call.
+// ReadCounts returns what was counted since the last time, when a window has ended or is to close. It is valid until the next
+// call.
 func (s *Source) ReadCounts() (counts local.Counts, err error) {
 	now := time.Now()
 	if now.Sub(s.looked) >= lookEvery {
 		s.look(now)
 	}
-	if now.Sub(s.read) < s.every() {
+	if now.Before(s.next) {
 		return counts, nil
 	}
-	s.read = now
-	return s.drain(s.counter)
+	counts, err = s.drain(s.counter)
+	s.next = s.after(now)
+	return counts, err
 }
 
-// every is how often counts are read: as often as short windows end.
-func (s *Source) every() time.Duration {
-	return min(max(time.Duration(s.counter.resolution), minEvery), maxEvery)
+// after is when counts are read next: when a short window ends, or closes since no late packet may come for it any more. The
+// more seldom counts are read, the fewer entries a packet costs.
+func (s *Source) after(now time.Time) time.Time {
+	every := min(max(time.Duration(s.counter.resolution), minEvery), maxEvery)
+	next := now.Truncate(every).Add(every)
+	if closes := now.Add(-s.lateness).Truncate(every).Add(every + s.lateness); closes.Before(next) {
+		next = closes
+	}
+	return next.Add(margin)
 }
 
 const (
 	minEvery  = 10 * time.Millisecond
-	maxEvery  = 100 * time.Millisecond
-	lookEvery = time.Second // at the interface
+	maxEvery  = time.Second
+	margin    = 2 * time.Millisecond // within which packets of a window are counted after it has ended
+	lookEvery = time.Second          // at the interface
 )
 
 // look attaches the program anew where the interface was made anew.

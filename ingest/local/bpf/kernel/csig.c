@@ -45,13 +45,23 @@ struct encoding {
 	u8 pad[3];
 };
 
+enum { MAX_SPLITS = 12 };
+
+/* What is known of a signal type in a layout. */
+struct signal {
+	u32 initial; /* raw S of an untouched tag */
+	/* Of wide tags: how a raw S is a code, and from which codes on entries are apart. */
+	u32 mask, shift, last;
+	u32 splits[MAX_SPLITS]; /* ascending; beyond the last one there is the largest number */
+};
+
 /* The settings. User space writes them before the program is attached. */
 u8 types[1 << 16];                        /* classes by EtherType */
 u8 odd_ports[1 << 13];                    /* bits by UDP destination port */
 u8 option_kinds[256];                     /* 1 for kinds of encodings */
 struct encoding encodings[MAX_ENCODINGS];
 u32 encoding_count;
-u32 initial[64];                          /* raw S of an untouched tag, by layout and T */
+struct signal signals[64];                /* by layout and T */
 u32 locate_untouched;
 u32 refuse[2];                            /* kinds that the tap's place does not admit */
 u64 resolution;                           /* ns, of windows */
@@ -69,7 +79,7 @@ volatile u32 active;
 struct key {
 	u64 src, dst;  /* ends of the measured path: classes or prefixes */
 	u32 window;    /* number since 1970, modulo 2^32 */
-	u32 s;         /* raw signal value of a wide tag */
+	u32 s;         /* of wide tags: segment << 8 | page, where codes are; 1 for a trimmed one that is not untouched */
 	u16 lm;
 	u16 cpu;
 	u8 kind;       /* 0 tag, 1 reflection */
@@ -83,9 +93,14 @@ struct compact {
 	u32 count[32]; /* by raw S */
 };
 
+/* The codes of a page, 16 buckets of csig.DistIndex, that are in one segment of codes: between two splits. */
 struct wide {
 	u64 bytes;
-	u64 count;
+	u64 sum; /* of codes */
+	u32 count;
+	u32 min, max;
+	u32 pad;
+	u32 bucket[16];
 };
 
 struct counters {
@@ -144,6 +159,22 @@ struct {
 	TYPE(value, u64);
 } classes SEC(".maps");
 
+/* An address whose class a CPU remembers. */
+struct known {
+	u64 hi, lo;
+	u32 class;
+	u32 there;
+};
+
+enum { MAX_KNOWN = 1 << 12 };
+
+struct {
+	UINT(type, MAP_PERCPU_ARRAY);
+	UINT(max_entries, MAX_KNOWN);
+	TYPE(key, u32);
+	TYPE(value, struct known);
+} known SEC(".maps");
+
 /* The last reflection of a flow and signal type. */
 struct flow {
 	u64 src[2], dst[2];
@@ -200,6 +231,10 @@ struct scratch {
 	struct packet packet;
 	struct options options;
 	struct compact compact; /* zeroes for new entries */
+	struct wide wide;       /* likewise */
+	u64 from, until;        /* the window at hand, TAI */
+	u32 window;
+	u32 code, bucket;       /* of the wide tag at hand */
 	struct flow flow;
 	struct key key;
 };
@@ -508,6 +543,24 @@ INLINE int read(struct __sk_buff *skb, struct scratch *m, struct packet *p)
 	return verdict;
 }
 
+/* class_of is the class of an address, which the CPU remembers: the trie takes several times as long. */
+INLINE u64 class_of(struct address *a)
+{
+	u64 hi = *(u64 *)&a->addr[0], lo = *(u64 *)&a->addr[8], mixed = (hi ^ lo) * 0x9e3779b97f4a7c15ull;
+	u32 slot = mixed >> 32 & MAX_KNOWN - 1;
+	struct known *k = map_lookup(&known, &slot);
+	if (k && k->there && k->hi == hi && k->lo == lo)
+		return k->class;
+	u64 *found = map_lookup(&classes, a), class = found ? *found : 0;
+	if (k) {
+		k->hi = hi;
+		k->lo = lo;
+		k->class = class;
+		k->there = 1;
+	}
+	return class;
+}
+
 /* end is the class or the prefix of an address. */
 INLINE u64 end(struct scratch *m, struct packet *p, u32 at)
 {
@@ -520,8 +573,7 @@ INLINE u64 end(struct scratch *m, struct packet *p, u32 at)
 			a.addr[10] = a.addr[11] = 0xff;
 			*(u32 *)&a.addr[12] = *(u32 *)&m->data[at & 0xff];
 		}
-		u64 *class = map_lookup(&classes, &a);
-		return class ? *class : 0;
+		return class_of(&a);
 	}
 	if (p->v6)
 		return raw64(m, at) & mask6;
@@ -600,13 +652,41 @@ INLINE int add_wide(void *maps, u32 buffer, struct scratch *m, u32 bytes)
 	if (!map)
 		return 0;
 	struct wide *w = map_lookup(map, &m->key);
-	if (w) {
-		w->bytes += bytes;
-		w->count++;
-		return 1;
+	if (!w) {
+		if (map_update(map, &m->key, &m->wide, NOEXIST))
+			return 0;
+		w = map_lookup(map, &m->key);
+		if (!w)
+			return 0;
+		w->min = m->code;
 	}
-	struct wide one = {bytes, 1};
-	return !map_update(map, &m->key, &one, NOEXIST);
+	w->bytes += bytes;
+	w->count++;
+	w->sum += m->code;
+	if (m->code < w->min)
+		w->min = m->code;
+	if (m->code > w->max)
+		w->max = m->code;
+	w->bucket[m->bucket & 15]++;
+	return 1;
+}
+
+/* place finds where a wide tag is counted: its code, and in the key the page and the segment of that. */
+INLINE void place(struct scratch *m, struct signal *sig, u32 s)
+{
+	u32 code = (s & sig->mask) >> (sig->shift & 31), segment = 0, e = 0;
+	if (code > sig->last)
+		code = sig->last;
+#pragma unroll
+	for (u32 i = 0; i < MAX_SPLITS; i++)
+		segment += code >= sig->splits[i];
+#pragma unroll
+	for (u32 i = 7; i < 20; i++) /* octaves above 128: csig.DistIndex */
+		e += code >> i != 0;
+	u32 index = e * 64 + (code >> e);
+	m->code = code;
+	m->bucket = index & 15;
+	m->key.s = segment << 8 | index >> 4;
 }
 
 /* add counts an observation. Past the room of a buffer it counts without ends, location and wide
@@ -630,7 +710,13 @@ INLINE void count(struct scratch *m, struct counters *n, struct packet *p, struc
 {
 	struct key *k = &m->key;
 	k->src = k->dst = 0;
-	k->window = (now - tai_offset) / resolution;
+	if (now < m->from || now >= m->until) {
+		u64 window = (now - tai_offset) / resolution;
+		m->window = window;
+		m->from = window * resolution + tai_offset;
+		m->until = m->from + resolution;
+	}
+	k->window = m->window;
 	k->s = 0;
 	k->lm = 0;
 	k->cpu = cpu_number();
@@ -643,18 +729,18 @@ INLINE void count(struct scratch *m, struct counters *n, struct packet *p, struc
 	} else if (kind && repeats(m, p, now)) {
 		k->class = REPEATED;
 	} else {
-		u32 untouched = initial[f->type & 63], s = f->s;
-		if (s == untouched)
+		struct signal *sig = &signals[f->type & 63];
+		if (f->s == sig->initial)
 			k->class = UNTOUCHED;
 		if (k->class == VALUE || locate_untouched)
 			k->lm = f->lm;
 		if (f->trimmed) { /* its value does not count, only whether it is the initial one */
-			if (k->class == VALUE)
-				s = (untouched ^ 1) & 0xfffff;
+			k->s = k->class == VALUE;
 			k->class = TRIMMED;
+			m->code = m->bucket = 0;
+		} else if (f->type & 0x20) {
+			place(m, sig, f->s);
 		}
-		if (f->type & 0x20)
-			k->s = s;
 		if (p->ip) {
 			u32 src = p->ip + (p->v6 ? 8 : 12), dst = p->ip + (p->v6 ? 24 : 16);
 			u64 from = end(m, p, src), to = end(m, p, dst);

@@ -1,0 +1,204 @@
+package bpf_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/capture/livetest"
+	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
+	"github.com/csigscope/csigscope/ingest/local/taps"
+	"github.com/csigscope/csigscope/replay/emitter/scenario"
+	"github.com/csigscope/csigscope/replay/emitter/simulation"
+)
+
+// loadEnv is how long TestLoad sends in each of its runs, such as 5s; make bench-tap sets it.
+const loadEnv = "CSIGSCOPE_TEST_TAP_LOAD"
+
+// TestLoad lets tcpreplay send as fast as it can to nobody, to a ring and to the program in the kernel, and prints how much
+// processor time a packet takes in all three: that of tcpreplay, in whose context the kernel receives what it sends, of this
+// process, and of the kernel's threads for what is put off. Nothing is dropped.
+func TestLoad(t *testing.T) {
+	if _, err := exec.LookPath("tcpreplay"); err != nil {
+		livetest.Missing(t, "tcpreplay is not installed")
+	}
+	if testing.Short() {
+		t.Skip("SKIPPED: counts of a load are for the tests without the race detector")
+	}
+	if !livetest.InNamespaceOfRoot(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	duration, rounds := time.Second, 1
+	if text := os.Getenv(loadEnv); text != "" {
+		var err error
+		if duration, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("%s: %v", loadEnv, err)
+		}
+		rounds = 5
+	}
+	for _, format := range []csig.Format{csig.Compact, csig.Wide} {
+		file, s := loadOf(t, format)
+		for _, grouped := range []bool{true, false} {
+			names := "classes"
+			if !grouped {
+				s.Resolver, names = fabric.None(s.Decode.Domain), "prefixes"
+			}
+			var none, ring, kernel, program []float64
+			for range rounds {
+				none = append(none, costOf(t, file, duration, nil, nil))
+				ring = append(ring, costOf(t, file, duration, &s, nil))
+				kernel = append(kernel, costOf(t, file, duration, &s, &program))
+			}
+			idle := median(none)
+			t.Logf("%s, %s: a packet takes %.0f ns without a tap, %.0f ns more with a ring, %.0f ns more in the kernel: %.1f times less; the program runs %.0f ns",
+				format, names, idle, median(ring)-idle, median(kernel)-idle, (median(ring)-idle)/(median(kernel)-idle), median(program))
+		}
+	}
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// loadOf is a capture to send, and settings for it.
+func loadOf(t *testing.T, format csig.Format) (file string, s window.Settings) {
+	t.Helper()
+	sc, err := scenario.Named("fabric-like")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc.Packets = 100_000
+	sc = sc.WithLayout(csig.Layout{Format: format, Profile: csig.UEC050})
+	dir := t.TempDir()
+	report, err := simulation.Run(t.Context(), sc, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := fabric.Load(filepath.Join(dir, scenario.FabricFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := csig.DefaultSpec().Overlay(spec.CSIG).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := fabric.New(spec, domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report.Captures[0], window.Settings{
+		Decode: decode.Config{Domain: domain}, Resolver: f, Epoch: 1, Resolutions: []time.Duration{time.Second, time.Minute},
+	}
+}
+
+// costOf sends for a time and returns the processor time that a packet takes, in ns. With settings, a ring reads the packets, or
+// the kernel where program takes how long its program runs, which is measured in a run of its own.
+func costOf(t *testing.T, file string, d time.Duration, s *window.Settings, program *[]float64) float64 {
+	t.Helper()
+	var r *reading
+	if s != nil {
+		by := taps.ByRing
+		if program != nil {
+			by = taps.ByKernel
+		}
+		r = read(t, *s, by, false)
+	}
+	began := processorTime(t)
+	sent := replayLoad(t, file, d)
+	used := processorTime(t) - began
+	if r == nil {
+		return float64(used) / float64(sent)
+	}
+	if program != nil {
+		*program = append(*program, runTime(t, file))
+	}
+	r.end()
+	n := r.set["tap"].Counters()
+	if program == nil && n.Received != sent || program != nil && n.Received < sent || n.Odd > 0 {
+		t.Errorf("%d packets were sent, %d received: %+v", sent, n.Received, n)
+	}
+	return float64(used) / float64(sent)
+}
+
+// runTime is how long the program that is attached to the tap's end runs a packet, in ns, as the kernel counts it.
+func runTime(t *testing.T, file string) float64 {
+	t.Helper()
+	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stats.Close()
+	p, err := ebpf.NewProgramFromID(attachedAt(t)[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	replayLoad(t, file, time.Second)
+	ran, err := p.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return float64(ran.Runtime) / float64(max(ran.RunCount, 1))
+}
+
+// processorTime is what this process, its children that have ended and the kernel's threads for interrupts have used.
+func processorTime(t *testing.T) (sum time.Duration) {
+	t.Helper()
+	for _, who := range [...]int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if err := unix.Getrusage(who, &u); err != nil {
+			t.Fatal(err)
+		}
+		sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	list, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range list {
+		name, err := os.ReadFile(path)
+		if err != nil || !bytes.HasPrefix(name, []byte("ksoftirqd/")) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "schedstat"))
+		if err != nil {
+			continue
+		}
+		ran, _, _ := strings.Cut(string(text), " ")
+		n, _ := strconv.ParseInt(ran, 10, 64)
+		sum += time.Duration(n)
+	}
+	return sum
+}
+
+// replayLoad sends the file again and again and returns how many frames went out.
+func replayLoad(t *testing.T, file string, d time.Duration) uint64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d+time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "tcpreplay", "--topspeed", "--preload-pcap", "--loop=0",
+		"--duration="+strconv.Itoa(cmp.Or(int(d.Seconds()), 1)), "--intf1="+livetest.SendEnd, file).CombinedOutput()
+	m := regexp.MustCompile(`Successful packets:\s+(\d+)`).FindSubmatch(out)
+	if err != nil || m == nil {
+		t.Fatalf("tcpreplay: %v\n%s", err, out)
+	}
+	n, _ := strconv.ParseUint(string(m[1]), 10, 64)
+	return n
+}
