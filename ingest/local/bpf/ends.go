@@ -8,11 +8,12 @@ import (
 )
 
 // ends are the ends of measured paths that keys name: classes of addresses that a resolver does not tell apart,
-// by prefix, or, where groups are made as addresses are met, the leading bits of addresses.
+// by prefix, or, where groups are made as addresses are met, the leading bits of addresses. An address has one class
+// as a source and one as a destination.
 type ends struct {
 	prefixes []netip.Prefix
-	classOf  []uint64     // by prefix
-	address  []netip.Addr // by class, one of its addresses; class 0 is that of addresses without a prefix
+	classes  []uint64     // by prefix: source << 32 | destination
+	src, dst []netip.Addr // by class, one of its addresses; class 0 is that of addresses without a prefix
 
 	bits4, bits6 int
 	mask4, mask6 uint64 // of the first bytes of an address in memory, little-endian
@@ -35,25 +36,28 @@ func newEnds(r aggregate.Resolver) ends {
 		return e
 	}
 	type class struct {
-		group    aggregate.GroupID
-		src, dst uint64
+		group aggregate.GroupID
+		class uint64
 	}
-	numbers := map[class]uint64{}
-	classAt := func(a netip.Addr) uint64 {
-		c := class{group: r.Group(a)}
-		c.src, c.dst = classes.Classes(a)
-		n, known := numbers[c]
-		if !known {
-			n = uint64(len(e.address))
-			numbers[c] = n
-			e.address = append(e.address, a)
+	srcs, dsts := map[class]int{}, map[class]int{}
+	number := func(known map[class]int, list *[]netip.Addr, c class, a netip.Addr) uint64 {
+		n, ok := known[c]
+		if !ok {
+			n = len(*list)
+			known[c] = n
+			*list = append(*list, a)
 		}
-		return n
+		return uint64(n)
 	}
-	classAt(stranger(r, classes))
+	classesOf := func(a netip.Addr) uint64 {
+		group := r.Group(a)
+		src, dst := classes.Classes(a)
+		return number(srcs, &e.src, class{group, src}, a)<<32 | number(dsts, &e.dst, class{group, dst}, a)
+	}
+	classesOf(stranger(r, classes))
 	for _, region := range regions {
 		e.prefixes = append(e.prefixes, region.Prefix)
-		e.classOf = append(e.classOf, classAt(region.Address))
+		e.classes = append(e.classes, classesOf(region.Address))
 	}
 	return e
 }
@@ -71,23 +75,29 @@ func stranger(r aggregate.Resolver, classes aggregate.Classifier) netip.Addr {
 }
 
 // classed tells whether keys name classes.
-func (e *ends) classed() bool { return e.address != nil }
+func (e *ends) classed() bool { return e.src != nil }
 
-// of returns an address that stands for an end of a key; it is invalid for one without a group.
-func (e *ends) of(end uint64, v6 bool) netip.Addr {
+// of returns addresses that stand for the ends of a key; they are invalid where it names none.
+func (e *ends) of(k *key) (src, dst netip.Addr) {
 	switch {
-	case e.classed():
-		if end >= uint64(len(e.address)) {
-			return netip.Addr{}
-		}
-		return e.address[end]
-	case v6:
+	case k.Flags&hasAddrs == 0:
+	case !e.classed():
+		src, dst = address(k.Src, k.Flags&isV6 != 0), address(k.Dst, k.Flags&isV6 != 0)
+	case k.Src < uint64(len(e.src)) && k.Dst < uint64(len(e.dst)):
+		src, dst = e.src[k.Src], e.dst[k.Dst]
+	}
+	return src, dst
+}
+
+// address is the first one of a prefix in a key.
+func address(prefix uint64, v6 bool) netip.Addr {
+	if v6 {
 		var a [16]byte
-		binary.LittleEndian.PutUint64(a[:], end)
+		binary.LittleEndian.PutUint64(a[:], prefix)
 		return netip.AddrFrom16(a)
 	}
 	var a [4]byte
-	binary.LittleEndian.PutUint32(a[:], uint32(end))
+	binary.LittleEndian.PutUint32(a[:], uint32(prefix))
 	return netip.AddrFrom4(a)
 }
 

@@ -207,8 +207,8 @@ func (c *counter) observation(k *key) (o window.Counted) {
 		o.As = window.AsRepeat
 	case k.Flags&overflowed != 0:
 		o.As = window.AsOverflow
-	case k.Flags&hasAddrs != 0:
-		src, dst := c.ends.of(k.Src, k.Flags&isV6 != 0), c.ends.of(k.Dst, k.Flags&isV6 != 0)
+	default:
+		src, dst := c.ends.of(k)
 		if src.IsValid() && dst.IsValid() {
 			o.Src, o.Dst = src.As16(), dst.As16()
 			if o.Kind == decode.Reflection { // the packet's own ends are the other way round

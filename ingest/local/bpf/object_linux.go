@@ -24,33 +24,6 @@ const (
 	oddProgram   = "csig_odd"
 )
 
-// key is struct key of kernel/csig.c.
-type key struct {
-	Src, Dst  uint64
-	Window, S uint32
-	LM, CPU   uint16
-	Kind      uint8 // decode.Kind less decode.Tag
-	Type      uint8 // layout index << 4 | T
-	Class     uint8
-	Flags     uint8
-}
-
-// What an observation counts as, in a key.
-const (
-	classValue = iota
-	classUntouched
-	classTrimmed
-	classRepeated
-	classRefused
-)
-
-// Flags of a key.
-const (
-	hasAddrs = 1 << iota
-	isV6
-	overflowed
-)
-
 // compactCounts and wideCounts are struct compact and struct wide.
 type compactCounts struct {
 	Bytes uint64
@@ -121,7 +94,7 @@ func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec
 	}
 	spec.Maps["classes"].MaxEntries = uint32(max(len(e.prefixes), 1))
 	for i, p := range e.prefixes {
-		spec.Maps["classes"].Contents = append(spec.Maps["classes"].Contents, ebpf.MapKV{Key: lpmKey(p), Value: uint64(e.classOf[i])})
+		spec.Maps["classes"].Contents = append(spec.Maps["classes"].Contents, ebpf.MapKV{Key: lpmKey(p), Value: e.classes[i]})
 	}
 	return spec, e, nil
 }

@@ -159,11 +159,11 @@ struct {
 	TYPE(value, u64);
 } classes SEC(".maps");
 
-/* An address whose class a CPU remembers. */
+/* An address whose classes a CPU remembers: the one as a source << 32 | the one as a destination. */
 struct known {
 	u64 hi, lo;
-	u32 class;
-	u32 there;
+	u64 classes;
+	u64 there;
 };
 
 enum { MAX_KNOWN = 1 << 12 };
@@ -543,26 +543,26 @@ INLINE int read(struct __sk_buff *skb, struct scratch *m, struct packet *p)
 	return verdict;
 }
 
-/* class_of is the class of an address, which the CPU remembers: the trie takes several times as long. */
-INLINE u64 class_of(struct address *a)
+/* classes_of are the classes of an address, which the CPU remembers: the trie takes several times as long. */
+INLINE u64 classes_of(struct address *a)
 {
 	u64 hi = *(u64 *)&a->addr[0], lo = *(u64 *)&a->addr[8], mixed = (hi ^ lo) * 0x9e3779b97f4a7c15ull;
-	u32 slot = mixed >> 32 & MAX_KNOWN - 1;
+	u32 slot = mixed >> 52; /* log2(MAX_KNOWN) bits */
 	struct known *k = map_lookup(&known, &slot);
 	if (k && k->there && k->hi == hi && k->lo == lo)
-		return k->class;
-	u64 *found = map_lookup(&classes, a), class = found ? *found : 0;
+		return k->classes;
+	u64 *found = map_lookup(&classes, a), both = found ? *found : 0;
 	if (k) {
 		k->hi = hi;
 		k->lo = lo;
-		k->class = class;
+		k->classes = both;
 		k->there = 1;
 	}
-	return class;
+	return both;
 }
 
-/* end is the class or the prefix of an address. */
-INLINE u64 end(struct scratch *m, struct packet *p, u32 at)
+/* end is the class or the prefix of an address as a source or as a destination. */
+INLINE u64 end(struct scratch *m, struct packet *p, u32 at, u32 is_source)
 {
 	if (use_classes) {
 		struct address a = {.bits = 128};
@@ -573,7 +573,8 @@ INLINE u64 end(struct scratch *m, struct packet *p, u32 at)
 			a.addr[10] = a.addr[11] = 0xff;
 			*(u32 *)&a.addr[12] = *(u32 *)&m->data[at & 0xff];
 		}
-		return class_of(&a);
+		u64 both = classes_of(&a);
+		return is_source ? both >> 32 : both & 0xffffffff;
 	}
 	if (p->v6)
 		return raw64(m, at) & mask6;
@@ -743,9 +744,8 @@ INLINE void count(struct scratch *m, struct counters *n, struct packet *p, struc
 		}
 		if (p->ip) {
 			u32 src = p->ip + (p->v6 ? 8 : 12), dst = p->ip + (p->v6 ? 24 : 16);
-			u64 from = end(m, p, src), to = end(m, p, dst);
-			k->src = kind ? to : from;
-			k->dst = kind ? from : to;
+			k->src = end(m, p, kind ? dst : src, 1);
+			k->dst = end(m, p, kind ? src : dst, 0);
 			k->flags = p->v6 && !use_classes ? HAS_ADDRS | IS_V6 : HAS_ADDRS;
 		}
 	}

@@ -1,0 +1,28 @@
+package bpf
+
+// key is struct key of kernel/csig.c.
+type key struct {
+	Src, Dst  uint64
+	Window, S uint32
+	LM, CPU   uint16
+	Kind      uint8 // decode.Kind less decode.Tag
+	Type      uint8 // layout index << 4 | T
+	Class     uint8
+	Flags     uint8
+}
+
+// What an observation counts as, in a key.
+const (
+	classValue = iota
+	classUntouched
+	classTrimmed
+	classRepeated
+	classRefused
+)
+
+// Flags of a key.
+const (
+	hasAddrs = 1 << iota
+	isV6
+	overflowed
+)
