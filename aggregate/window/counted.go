@@ -30,10 +30,13 @@ type Counted struct {
 // CodeCounts are counts of codes in buckets that follow each other (csig.DistIndex), between two of CodeSplits.
 type CodeCounts struct {
 	First    uint32 // the first bucket; all codes are below 128, or none is
-	Buckets  [16]uint32
+	Buckets  [CodeBuckets]uint32
 	Sum      uint64 // of codes
 	Min, Max uint32
 }
+
+// CodeBuckets is the number of buckets of CodeCounts: those of an octave of codes.
+const CodeBuckets = pageBuckets
 
 // ErrSplits is wrapped by the error of CodeSplits.
 var ErrSplits = errors.New("values are not in steps of one length")

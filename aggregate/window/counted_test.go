@@ -38,12 +38,12 @@ func counted(t *testing.T, d *csig.Domain, obs []decode.Observation, resolution 
 				t.Fatal(err)
 			}
 			k.segment, _ = slices.BinarySearch(splits, code+1)
-			k.page = uint32(csig.DistIndex(code) / 16)
+			k.page = uint32(csig.DistIndex(code) / window.CodeBuckets)
 			if k.o.Tag.S != table.Initial() {
 				k.o.Tag.S = table.Initial() ^ 1
 			}
-			codes = window.CodeCounts{First: k.page * 16, Sum: uint64(code), Min: code, Max: code}
-			codes.Buckets[csig.DistIndex(code)%16] = 1
+			codes = window.CodeCounts{First: k.page * window.CodeBuckets, Sum: uint64(code), Min: code, Max: code}
+			codes.Buckets[csig.DistIndex(code)%window.CodeBuckets] = 1
 		}
 		at, ok := places[k]
 		if !ok {
@@ -119,7 +119,7 @@ func TestCounted(t *testing.T) {
 func TestCountedMany(t *testing.T) {
 	sequential(t)
 	const n, times = 3 << 30, 3
-	codes := window.CodeCounts{Buckets: [16]uint32{3: n}, Sum: 3 * n, Min: 3, Max: 3}
+	codes := window.CodeCounts{Buckets: [window.CodeBuckets]uint32{3: n}, Sum: 3 * n, Min: 3, Max: 3}
 	for _, format := range []csig.Format{csig.Compact, csig.Wide} {
 		cfg := window.Config{Tap: window.Tap{Tags: true}, Resolutions: []time.Duration{time.Second}}
 		var got collector

@@ -17,8 +17,9 @@ const DefaultKeys = 1 << 16
 // Config says what a Source counts.
 type Config struct {
 	Interface string
-	// Keys is how many keys of compact and of wide tags are counted between two readings, a second or a shorter window; further ones count
-	// as overflow. They take 240 and 200 bytes each of the kernel's memory, twice. Default: DefaultKeys.
+	// Keys is the room for keys of compact tags, and for those of wide ones, that are counted between two readings: a second
+	// or a shorter window. It is a power of two, of which about 80 % are of use; further keys count as overflow. A key takes
+	// 1 KiB of the kernel's memory. Default: DefaultKeys.
 	Keys int
 	// Odd has the ring take packets that the program does not read. Without it they are counted alone.
 	Odd bool

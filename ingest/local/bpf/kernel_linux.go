@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -26,24 +27,19 @@ type counter struct {
 	signals    [csig.NumLayouts * 16]signal
 	resolution int64
 	active     uint32
-	buffers    [2]buffer
 	swapped    int64 // when, Unix ns
 
-	keys     []key // where batches of entries are read
-	compacts []compactCounts
-	wides    []wideCounts
-	list     []window.Counted // what drain returns
-	read     counters         // so far, of which frames has returned the increase
-}
+	// Both buffers, one behind the other, and where they are mapped.
+	compacts []compactEntry
+	wides    []wideEntry
+	mapped   [][]byte
+	overflow [2]*ebpf.Map // of each buffer
 
-// buffer is the maps that a packet is counted in.
-type buffer struct {
-	compact, wide                 *ebpf.Map
-	compactOverflow, wideOverflow *ebpf.Map
+	keys   []key // where batches of overflow are read
+	values []compactCounts
+	list   []window.Counted // what drain returns
+	read   counters         // so far, of which frames has returned the increase
 }
-
-// readBatch is how many entries are read in a system call.
-const readBatch = 4096
 
 // newCounter loads the programs for the settings. Reflections that an earlier one remembers are known to it.
 func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, before *counter) (*counter, error) {
@@ -60,7 +56,7 @@ func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, befor
 	}
 	c := &counter{
 		ends: e, resolution: int64(s.Finest()), swapped: time.Now().UnixNano(),
-		keys: make([]key, readBatch), compacts: make([]compactCounts, readBatch), wides: make([]wideCounts, readBatch),
+		keys: make([]key, overflowKeys), values: make([]compactCounts, overflowKeys),
 	}
 	if c.signals, err = signalsOf(s); err != nil {
 		return nil, err
@@ -69,42 +65,64 @@ func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, befor
 	if before != nil {
 		options.MapReplacements = map[string]*ebpf.Map{"reflected": before.collection.Maps["reflected"]}
 	}
-	if err := c.makeBuffers(spec); err != nil {
+	if err := c.makeOverflow(spec); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	if c.collection, err = ebpf.NewCollectionWithOptions(spec, options); err != nil {
 		return nil, errors.Join(loadError(err), c.close())
 	}
+	if err := c.mapBuffers(); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
 	c.program, c.odd = c.collection.Programs[countProgram], c.collection.Programs[oddProgram]
 	return c, nil
 }
 
-// makeBuffers makes the maps of both buffers.
-func (c *counter) makeBuffers(spec *ebpf.CollectionSpec) error {
-	for i := range c.buffers {
-		b := &c.buffers[i]
-		for name, to := range map[string]**ebpf.Map{
-			"compacts": &b.compact, "wides": &b.wide, "compact_overflow": &b.compactOverflow, "wide_overflow": &b.wideOverflow,
-		} {
-			m, err := ebpf.NewMap(spec.Maps[name].InnerMap)
-			if err != nil {
-				return fmt.Errorf("make map: %w", err)
-			}
-			*to = m
-			spec.Maps[name].Contents = append(spec.Maps[name].Contents, ebpf.MapKV{Key: uint32(i), Value: m})
+// makeOverflow makes the maps for observations without room.
+func (c *counter) makeOverflow(spec *ebpf.CollectionSpec) error {
+	outer := spec.Maps["overflows"]
+	for i := range c.overflow {
+		m, err := ebpf.NewMap(outer.InnerMap)
+		if err != nil {
+			return fmt.Errorf("make map: %w", err)
 		}
+		c.overflow[i] = m
+		outer.Contents = append(outer.Contents, ebpf.MapKV{Key: uint32(i), Value: m})
 	}
 	return nil
 }
 
+// mapBuffers makes the kernel's buffers memory of this process.
+func (c *counter) mapBuffers() (err error) {
+	if c.compacts, err = mapEntries[compactEntry](c, "compacts"); err != nil {
+		return err
+	}
+	c.wides, err = mapEntries[wideEntry](c, "wides")
+	return err
+}
+
+// mapEntries maps an array of the collection.
+func mapEntries[T any](c *counter, name string) ([]T, error) {
+	m := c.collection.Maps[name]
+	var entry T
+	n := int(m.MaxEntries())
+	b, err := unix.Mmap(m.FD(), 0, n*int(unsafe.Sizeof(entry)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", name, err)
+	}
+	c.mapped = append(c.mapped, b)
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n), nil
+}
+
 func (c *counter) close() error {
 	var failed []error
-	for i := range c.buffers {
-		b := &c.buffers[i]
-		for _, m := range [...]*ebpf.Map{b.compact, b.wide, b.compactOverflow, b.wideOverflow} {
-			if m != nil {
-				failed = append(failed, m.Close())
-			}
+	for _, b := range c.mapped {
+		failed = append(failed, unix.Munmap(b))
+	}
+	c.mapped, c.compacts, c.wides = nil, nil, nil
+	for _, m := range c.overflow {
+		if m != nil {
+			failed = append(failed, m.Close())
 		}
 	}
 	if c.collection != nil {
@@ -113,66 +131,56 @@ func (c *counter) close() error {
 	return errors.Join(failed...)
 }
 
-// swap has the program count in the other buffer, and returns the one that it has left. All packets up to
+// swap has the program count in the other buffer, and returns the number of the one that it has left. All packets up to
 // swapped are in that one or in those before.
-func (c *counter) swap() (*buffer, error) {
-	old := c.active
+func (c *counter) swap() (left uint32, err error) {
+	left = c.active
 	at := time.Now().UnixNano()
-	c.active = 1 - old
+	c.active = 1 - left
 	if err := c.collection.Variables["active"].Set(c.active); err != nil {
-		return nil, fmt.Errorf("change buffer: %w", err)
+		return left, fmt.Errorf("change buffer: %w", err)
 	}
-	if err := c.wait(old); err != nil {
-		return nil, err
+	// No program that may know the earlier value runs any more when the kernel has exchanged a map in a map, here for
+	// itself.
+	if err := c.collection.Maps["overflows"].Put(left, c.overflow[left]); err != nil {
+		return left, fmt.Errorf("wait for programs: %w", err)
 	}
 	c.swapped = at
-	return &c.buffers[old], nil
-}
-
-// wait waits until no program runs that may know an earlier value of active: the kernel does so when a map in
-// a map is exchanged, here for itself.
-func (c *counter) wait(buffer uint32) error {
-	if err := c.collection.Maps["compacts"].Put(buffer, c.buffers[buffer].compact); err != nil {
-		return fmt.Errorf("wait for programs: %w", err)
-	}
-	return nil
+	return left, nil
 }
 
 // drain empties a buffer that no program counts in. The list is valid until the next call.
-func (c *counter) drain(b *buffer) ([]window.Counted, error) {
+func (c *counter) drain(buffer uint32) ([]window.Counted, error) {
 	c.list = c.list[:0]
-	for _, m := range [...]*ebpf.Map{b.compact, b.compactOverflow} {
-		if err := c.drainMap(m, c.compacts, c.addCompact); err != nil {
-			return nil, err
+	n := len(c.compacts) / 2
+	for i := range c.compacts[int(buffer)*n:][:n] {
+		if e := &c.compacts[int(buffer)*n+i]; e.Flags&used != 0 {
+			c.addCompact(&e.key, &e.compactCounts)
+			*e = compactEntry{}
 		}
 	}
-	for _, m := range [...]*ebpf.Map{b.wide, b.wideOverflow} {
-		if err := c.drainMap(m, c.wides, c.addWide); err != nil {
-			return nil, err
+	for i := range c.wides[int(buffer)*n:][:n] {
+		if e := &c.wides[int(buffer)*n+i]; e.Flags&used != 0 {
+			c.addWide(&e.key, &e.wideCounts)
+			*e = wideEntry{}
 		}
 	}
-	return c.list, nil
-}
-
-// drainMap empties a map into values, and calls add for each entry by its place there.
-func (c *counter) drainMap(m *ebpf.Map, values any, add func(i int)) error {
 	var cursor ebpf.MapBatchCursor
 	for {
-		n, err := m.BatchLookupAndDelete(&cursor, c.keys, values, nil)
+		n, err := c.overflow[buffer].BatchLookupAndDelete(&cursor, c.keys, c.values, nil)
 		for i := range n {
-			add(i)
+			c.addCompact(&c.keys[i], &c.values[i])
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil
+			return c.list, nil
 		}
 		if err != nil {
-			return fmt.Errorf("read counts: %w", err)
+			return nil, fmt.Errorf("read overflow: %w", err)
 		}
 	}
 }
 
-func (c *counter) addCompact(i int) {
-	k, v := &c.keys[i], &c.compacts[i]
+func (c *counter) addCompact(k *key, v *compactCounts) {
 	o := c.observation(k)
 	bytes := v.Bytes
 	for s, n := range v.Count {
@@ -184,16 +192,14 @@ func (c *counter) addCompact(i int) {
 	}
 }
 
-func (c *counter) addWide(i int) {
-	k, v := &c.keys[i], &c.wides[i]
+func (c *counter) addWide(k *key, v *wideCounts) {
 	o := c.observation(k)
 	o.N, o.Bytes = uint64(v.Count), v.Bytes
 	// Whether it is untouched is all that its S says.
 	if o.Tag.S = c.signals[k.Type&63].Initial; k.Class == classValue || k.Class == classTrimmed && k.S != 0 {
 		o.Tag.S ^= 1
 	}
-	const page, bits = 16, 0xff
-	o.Codes = window.CodeCounts{First: k.S & bits * page, Buckets: v.Buckets, Sum: v.Sum, Min: v.Min, Max: v.Max}
+	o.Codes = window.CodeCounts{First: k.S & 0xff * window.CodeBuckets, Buckets: v.Buckets, Sum: v.Sum, Min: v.Min, Max: v.Max}
 	c.list = append(c.list, o)
 }
 

@@ -1,6 +1,6 @@
 package bpf
 
-// key is struct key of kernel/csig.c.
+// key is struct key of kernel/csig.c. An entry without the flag used is empty.
 type key struct {
 	Src, Dst  uint64
 	Window, S uint32
@@ -25,4 +25,5 @@ const (
 	hasAddrs = 1 << iota
 	isV6
 	overflowed
+	used
 )

@@ -5,6 +5,7 @@ import (
 	_ "embed" // the compiled programs
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 
@@ -34,7 +35,19 @@ type wideCounts struct {
 	Bytes, Sum      uint64
 	Count, Min, Max uint32
 	_               uint32
-	Buckets         [16]uint32
+	Buckets         [window.CodeBuckets]uint32
+}
+
+// compactEntry and wideEntry are struct compact_entry and struct wide_entry.
+type compactEntry struct {
+	key
+	compactCounts
+	_ [3]uint64
+}
+
+type wideEntry struct {
+	key
+	wideCounts
 }
 
 // counters are struct counters.
@@ -65,7 +78,7 @@ const (
 	typeTag
 )
 
-// compile returns the programs for the settings, with maps of so many keys, and the ends that their keys name.
+// compile returns the programs for the settings, with buffers of so many keys, a power of two, and the ends that their keys name.
 func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec, ends, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(compiled))
 	if err != nil {
@@ -76,6 +89,7 @@ func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec
 	if values["signals"], err = signalsOf(s); err != nil {
 		return nil, e, err
 	}
+	values["seed"], values["slots"] = rand.Uint64(), uint32(keys-1)
 	values["resolution"] = uint64(s.Finest())
 	values["udp_repeat"] = uint64(s.UDPRepeat)
 	values["locate_untouched"] = number(s.LocateUntouched)
@@ -87,11 +101,9 @@ func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec
 		}
 	}
 	for _, name := range [...]string{"compacts", "wides"} {
-		spec.Maps[name].InnerMap.MaxEntries = uint32(keys)
+		spec.Maps[name].MaxEntries = 2 * uint32(keys)
 	}
-	for _, name := range [...]string{"compact_overflow", "wide_overflow"} {
-		spec.Maps[name].InnerMap.MaxEntries = overflowKeys
-	}
+	spec.Maps["overflows"].InnerMap.MaxEntries = overflowKeys
 	spec.Maps["classes"].MaxEntries = uint32(max(len(e.prefixes), 1))
 	for i, p := range e.prefixes {
 		spec.Maps["classes"].Contents = append(spec.Maps["classes"].Contents, ebpf.MapKV{Key: lpmKey(p), Value: e.classes[i]})

@@ -33,7 +33,7 @@ enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60, MOBILITY =
 /* What an observation counts as. */
 enum { VALUE, UNTOUCHED, TRIMMED, REPEATED, REFUSED };
 
-enum { HAS_ADDRS = 1, IS_V6 = 2, OVERFLOW = 4 }; /* flags of a key */
+enum { HAS_ADDRS = 1, IS_V6 = 2, OVERFLOW = 4, USED = 8 }; /* flags of a key; USED has every one */
 
 /* One way to encode reflections as TCP options: decode/csig.Reflection. */
 struct encoding {
@@ -71,6 +71,9 @@ u32 use_classes;                          /* ends are classes; else prefixes, as
 u64 mask4, mask6;                         /* of the upper 64 bits of an address */
 u32 snap;                                 /* bytes of an odd packet that the ring gets */
 
+u64 seed;                                 /* of the hashes of keys, so that nobody can make them collide */
+u32 slots;                                /* entries of a buffer less one: a power of two less one */
+
 /* The number of the buffer that is counted in: 0 or 1. */
 volatile u32 active;
 
@@ -79,13 +82,18 @@ volatile u32 active;
 struct key {
 	u64 src, dst;  /* ends of the measured path: classes or prefixes */
 	u32 window;    /* number since 1970, modulo 2^32 */
-	u32 s;         /* of wide tags: segment << 8 | page, where codes are; 1 for a trimmed one that is not untouched */
-	u16 lm;
-	u16 cpu;
-	u8 kind;       /* 0 tag, 1 reflection */
-	u8 type;       /* layout << 4 | T */
-	u8 class;
-	u8 flags;
+	u32 s;         /* of wide tags: segment << 8 | octave, where codes are; 1 for a trimmed one that is not untouched */
+	union {
+		u64 rest;
+		struct {
+			u16 lm;
+			u16 cpu;
+			u8 kind;       /* 0 tag, 1 reflection */
+			u8 type;       /* layout << 4 | T */
+			u8 class;
+			u8 flags;
+		};
+	};
 };
 
 struct compact {
@@ -93,14 +101,27 @@ struct compact {
 	u32 count[32]; /* by raw S */
 };
 
-/* The codes of a page, 16 buckets of csig.DistIndex, that are in one segment of codes: between two splits. */
+/* The codes of an octave, 64 buckets of csig.DistIndex, that are in one segment of codes: between two splits. */
 struct wide {
 	u64 bytes;
 	u64 sum; /* of codes */
 	u32 count;
 	u32 min, max;
 	u32 pad;
-	u32 bucket[16];
+	u32 bucket[64];
+};
+
+/* Entries of buffers. Those of the two follow each other in one array. A key and the first of what is counted share a
+ * cache line. */
+struct compact_entry {
+	struct key key;
+	struct compact v;
+	u64 pad[3];
+};
+
+struct wide_entry {
+	struct key key;
+	struct wide v;
 };
 
 struct counters {
@@ -111,33 +132,36 @@ struct counters {
 	u64 lost;               /* those that had no room there either */
 };
 
-struct compact_map {
+struct {
+	UINT(type, MAP_ARRAY);
+	UINT(max_entries, 2);
+	UINT(map_flags, MMAPABLE);
+	TYPE(key, u32);
+	TYPE(value, struct compact_entry);
+} compacts SEC(".maps");
+
+struct {
+	UINT(type, MAP_ARRAY);
+	UINT(max_entries, 2);
+	UINT(map_flags, MMAPABLE);
+	TYPE(key, u32);
+	TYPE(value, struct wide_entry);
+} wides SEC(".maps");
+
+/* Where observations are counted that have no room in a buffer. */
+struct overflow_map {
 	UINT(type, MAP_HASH);
 	UINT(max_entries, 1);
 	UINT(key_size, sizeof(struct key));
 	UINT(value_size, sizeof(struct compact));
 };
 
-struct wide_map {
-	UINT(type, MAP_HASH);
-	UINT(max_entries, 1);
-	UINT(key_size, sizeof(struct key));
-	UINT(value_size, sizeof(struct wide));
-};
-
 struct {
 	UINT(type, MAP_ARRAY_OF_MAPS);
 	UINT(max_entries, 2);
 	TYPE(key, u32);
-	INNER(values, struct compact_map);
-} compacts SEC(".maps"), compact_overflow SEC(".maps");
-
-struct {
-	UINT(type, MAP_ARRAY_OF_MAPS);
-	UINT(max_entries, 2);
-	TYPE(key, u32);
-	INNER(values, struct wide_map);
-} wides SEC(".maps"), wide_overflow SEC(".maps");
+	INNER(values, struct overflow_map);
+} overflows SEC(".maps");
 
 struct {
 	UINT(type, MAP_PERCPU_ARRAY);
@@ -230,8 +254,7 @@ struct scratch {
 	u8 data[256 + 64];
 	struct packet packet;
 	struct options options;
-	struct compact compact; /* zeroes for new entries */
-	struct wide wide;       /* likewise */
+	struct compact zeroes;  /* of a new overflow entry */
 	u64 from, until;        /* the window at hand, TAI */
 	u32 window;
 	u32 code, bucket;       /* of the wide tag at hand */
@@ -627,52 +650,87 @@ INLINE int repeats(struct scratch *m, struct packet *p, u64 now)
 	return 0;
 }
 
-/* add_compact and add_wide count an observation in an entry, which they make. They are 0 where there is
- * no room for it. */
-INLINE int add_compact(void *maps, u32 buffer, struct scratch *m, u32 s, u32 bytes)
+/* Entries that are looked at for a key. */
+enum { PROBES = 8 };
+
+/* hash is that of a key. */
+INLINE u64 hash(struct key *k)
 {
-	void *map = map_lookup(maps, &buffer);
-	if (!map)
-		return 0;
-	struct compact *c = map_lookup(map, &m->key);
-	if (!c) {
-		if (map_update(map, &m->key, &m->compact, NOEXIST))
-			return 0;
-		c = map_lookup(map, &m->key);
-		if (!c)
-			return 0;
-	}
-	c->bytes += bytes;
-	c->count[s & 31]++;
-	return 1;
+	u64 h = seed ^ k->src * 0x9e3779b97f4a7c15ull;
+	h = (h ^ h >> 32 ^ k->dst) * 0xd6e8feb86659fd93ull;
+	h = (h ^ h >> 32 ^ (u64)k->window << 32 ^ k->s) * 0xa0761d6478bd642full;
+	h = (h ^ h >> 32 ^ k->rest) * 0xe7037ed1a0b428dbull;
+	return h ^ h >> 32;
 }
 
-INLINE int add_wide(void *maps, u32 buffer, struct scratch *m, u32 bytes)
+/* find returns the entry of the key in an array of entries, which it makes; none without room. No other CPU has a key
+ * with the number of this one. */
+INLINE void *find(void *entries, struct key *k, u32 buffer)
 {
-	void *map = map_lookup(maps, &buffer);
-	if (!map)
-		return 0;
-	struct wide *w = map_lookup(map, &m->key);
-	if (!w) {
-		if (map_update(map, &m->key, &m->wide, NOEXIST))
+	u64 h = hash(k);
+#pragma unroll
+	for (u32 i = 0; i < PROBES; i++) {
+		u32 at = buffer * (slots + 1) + ((u32)h + i & slots);
+		struct key *e = map_lookup(entries, &at);
+		if (!e)
 			return 0;
-		w = map_lookup(map, &m->key);
-		if (!w)
-			return 0;
-		w->min = m->code;
+		u64 rest = *(volatile u64 *)&e->rest;
+		if (rest == 0) {
+			if (__sync_val_compare_and_swap(&e->rest, 0, k->rest))
+				continue;
+			e->src = k->src;
+			e->dst = k->dst;
+			e->window = k->window;
+			e->s = k->s;
+			return e;
+		}
+		if (rest == k->rest && e->src == k->src && e->dst == k->dst && e->window == k->window && e->s == k->s)
+			return e;
 	}
+	return 0;
+}
+
+INLINE void add_compact(struct compact *c, u32 s, u32 bytes)
+{
+	c->bytes += bytes;
+	c->count[s & 31]++;
+}
+
+INLINE void add_wide(struct wide *w, struct scratch *m, u32 bytes)
+{
 	w->bytes += bytes;
-	w->count++;
 	w->sum += m->code;
-	if (m->code < w->min)
+	if (w->count++ == 0 || m->code < w->min)
 		w->min = m->code;
 	if (m->code > w->max)
 		w->max = m->code;
-	w->bucket[m->bucket & 15]++;
+	w->bucket[m->bucket & 63]++;
+}
+
+/* add_overflow counts an observation without ends, location and wide value. It is 0 without room. */
+INLINE int add_overflow(struct scratch *m, u32 buffer, u32 s, u32 bytes)
+{
+	struct key *k = &m->key;
+	k->src = k->dst = 0;
+	k->s = 0;
+	k->lm = 0;
+	k->flags = OVERFLOW | USED;
+	void *map = map_lookup(&overflows, &buffer);
+	if (!map)
+		return 0;
+	struct compact *c = map_lookup(map, k);
+	if (!c) {
+		if (map_update(map, k, &m->zeroes, NOEXIST))
+			return 0;
+		c = map_lookup(map, k);
+		if (!c)
+			return 0;
+	}
+	add_compact(c, s, bytes);
 	return 1;
 }
 
-/* place finds where a wide tag is counted: its code, and in the key the page and the segment of that. */
+/* place finds where a wide tag is counted: its code, and in the key the octave and the segment of that. */
 INLINE void place(struct scratch *m, struct signal *sig, u32 s)
 {
 	u32 code = (s & sig->mask) >> (sig->shift & 31), segment = 0, e = 0;
@@ -686,23 +744,28 @@ INLINE void place(struct scratch *m, struct signal *sig, u32 s)
 		e += code >> i != 0;
 	u32 index = e * 64 + (code >> e);
 	m->code = code;
-	m->bucket = index & 15;
-	m->key.s = segment << 8 | index >> 4;
+	m->bucket = index & 63;
+	m->key.s = segment << 8 | index >> 6;
 }
 
-/* add counts an observation. Past the room of a buffer it counts without ends, location and wide
- * value. */
+/* add counts an observation under the key. */
 INLINE void add(struct scratch *m, struct counters *n, u32 buffer, struct fields *f, u32 bytes)
 {
-	struct key *k = &m->key;
-	if (f->type & 0x20 ? add_wide(&wides, buffer, m, bytes) : add_compact(&compacts, buffer, m, f->s, bytes))
-		return;
+	if (f->type & 0x20) {
+		struct wide_entry *e = find(&wides, &m->key, buffer);
+		if (e) {
+			add_wide(&e->v, m, bytes);
+			return;
+		}
+	} else {
+		struct compact_entry *e = find(&compacts, &m->key, buffer);
+		if (e) {
+			add_compact(&e->v, f->s, bytes);
+			return;
+		}
+	}
 	n->overflow++;
-	k->src = k->dst = 0;
-	k->s = 0;
-	k->lm = 0;
-	k->flags = OVERFLOW;
-	if (f->type & 0x20 ? !add_wide(&wide_overflow, buffer, m, bytes) : !add_compact(&compact_overflow, buffer, m, f->s, bytes))
+	if (!add_overflow(m, buffer, f->type & 0x20 ? 0 : f->s, bytes))
 		n->lost++;
 }
 
@@ -723,7 +786,7 @@ INLINE void count(struct scratch *m, struct counters *n, struct packet *p, struc
 	k->cpu = cpu_number();
 	k->kind = kind;
 	k->type = f->type;
-	k->flags = 0;
+	k->flags = USED;
 	k->class = VALUE;
 	if (refuse[kind & 1]) {
 		k->class = REFUSED;
@@ -746,7 +809,7 @@ INLINE void count(struct scratch *m, struct counters *n, struct packet *p, struc
 			u32 src = p->ip + (p->v6 ? 8 : 12), dst = p->ip + (p->v6 ? 24 : 16);
 			k->src = end(m, p, kind ? dst : src, 1);
 			k->dst = end(m, p, kind ? src : dst, 0);
-			k->flags = p->v6 && !use_classes ? HAS_ADDRS | IS_V6 : HAS_ADDRS;
+			k->flags = p->v6 && !use_classes ? USED | HAS_ADDRS | IS_V6 : USED | HAS_ADDRS;
 		}
 	}
 	add(m, n, buffer, f, bytes);

@@ -32,6 +32,7 @@ enum {
 	MAP_LPM_TRIE = 11,
 	MAP_ARRAY_OF_MAPS = 12,
 	NO_PREALLOC = 1,
+	MMAPABLE = 1024,
 	NOEXIST = 1,
 };
 
