@@ -3,6 +3,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 	"unsafe"
 
@@ -32,6 +33,8 @@ type counter struct {
 	// Both buffers, one behind the other, and where they are mapped.
 	compacts []compactEntry
 	wides    []wideEntry
+	indexes  [2][]uint64    // of compact and of wide entries
+	taken    []takenEntries // by buffer
 	mapped   [][]byte
 	overflow [2]*ebpf.Map // of each buffer
 
@@ -97,7 +100,16 @@ func (c *counter) mapBuffers() (err error) {
 	if c.compacts, err = mapEntries[compactEntry](c, "compacts"); err != nil {
 		return err
 	}
-	c.wides, err = mapEntries[wideEntry](c, "wides")
+	if c.wides, err = mapEntries[wideEntry](c, "wides"); err != nil {
+		return err
+	}
+	if c.indexes[0], err = mapEntries[uint64](c, "compact_index"); err != nil {
+		return err
+	}
+	if c.indexes[1], err = mapEntries[uint64](c, "wide_index"); err != nil {
+		return err
+	}
+	c.taken, err = mapEntries[takenEntries](c, "taken")
 	return err
 }
 
@@ -119,7 +131,7 @@ func (c *counter) close() error {
 	for _, b := range c.mapped {
 		failed = append(failed, unix.Munmap(b))
 	}
-	c.mapped, c.compacts, c.wides = nil, nil, nil
+	c.mapped, c.compacts, c.wides, c.indexes, c.taken = nil, nil, nil, [2][]uint64{}, nil
 	for _, m := range c.overflow {
 		if m != nil {
 			failed = append(failed, m.Close())
@@ -152,19 +164,27 @@ func (c *counter) swap() (left uint32, err error) {
 // drain empties a buffer that no program counts in. The list is valid until the next call.
 func (c *counter) drain(buffer uint32) ([]window.Counted, error) {
 	c.list = c.list[:0]
-	n := len(c.compacts) / 2
-	for i := range c.compacts[int(buffer)*n:][:n] {
-		if e := &c.compacts[int(buffer)*n+i]; e.Flags&used != 0 {
+	taken := &c.taken[buffer]
+	compacts, wides := half(c.compacts, buffer, taken.compact), half(c.wides, buffer, taken.wide)
+	for i := range compacts {
+		if e := &compacts[i]; e.Flags&used != 0 {
 			c.addCompact(&e.key, &e.compactCounts)
-			*e = compactEntry{}
 		}
 	}
-	for i := range c.wides[int(buffer)*n:][:n] {
-		if e := &c.wides[int(buffer)*n+i]; e.Flags&used != 0 {
+	for i := range wides {
+		if e := &wides[i]; e.Flags&used != 0 {
 			c.addWide(&e.key, &e.wideCounts)
-			*e = wideEntry{}
 		}
 	}
+	if len(compacts) > 0 {
+		clear(compacts)
+		clear(half(c.indexes[0], buffer, math.MaxUint32))
+	}
+	if len(wides) > 0 {
+		clear(wides)
+		clear(half(c.indexes[1], buffer, math.MaxUint32))
+	}
+	*taken = takenEntries{}
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := c.overflow[buffer].BatchLookupAndDelete(&cursor, c.keys, c.values, nil)
@@ -178,6 +198,12 @@ func (c *counter) drain(buffer uint32) ([]window.Counted, error) {
 			return nil, fmt.Errorf("read overflow: %w", err)
 		}
 	}
+}
+
+// half returns the elements of a buffer, at most n.
+func half[T any](list []T, buffer, n uint32) []T {
+	all := len(list) / 2
+	return list[int(buffer)*all:][:min(all, int(n))]
 }
 
 func (c *counter) addCompact(k *key, v *compactCounts) {

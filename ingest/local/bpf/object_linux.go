@@ -5,6 +5,7 @@ import (
 	_ "embed" // the compiled programs
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -50,6 +51,9 @@ type wideEntry struct {
 	wideCounts
 }
 
+// takenEntries is struct taken.
+type takenEntries struct{ compact, wide uint32 }
+
 // counters are struct counters.
 type counters struct {
 	Packets, Bytes uint64
@@ -78,7 +82,7 @@ const (
 	typeTag
 )
 
-// compile returns the programs for the settings, with buffers of so many keys, a power of two, and the ends that their keys name.
+// compile returns the programs for the settings, with buffers of so many keys, and the ends that their keys name.
 func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec, ends, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(compiled))
 	if err != nil {
@@ -89,7 +93,7 @@ func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec
 	if values["signals"], err = signalsOf(s); err != nil {
 		return nil, e, err
 	}
-	values["seed"], values["slots"] = rand.Uint64(), uint32(keys-1)
+	values["seed"], values["slots"], values["room"] = rand.Uint64(), uint32(slotsOf(keys)-1), uint32(keys)
 	values["resolution"] = uint64(s.Finest())
 	values["udp_repeat"] = uint64(s.UDPRepeat)
 	values["locate_untouched"] = number(s.LocateUntouched)
@@ -103,6 +107,9 @@ func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec
 	for _, name := range [...]string{"compacts", "wides"} {
 		spec.Maps[name].MaxEntries = 2 * uint32(keys)
 	}
+	for _, name := range [...]string{"compact_index", "wide_index"} {
+		spec.Maps[name].MaxEntries = 2 * uint32(slotsOf(keys))
+	}
 	spec.Maps["overflows"].InnerMap.MaxEntries = overflowKeys
 	spec.Maps["classes"].MaxEntries = uint32(max(len(e.prefixes), 1))
 	for i, p := range e.prefixes {
@@ -110,6 +117,9 @@ func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec
 	}
 	return spec, e, nil
 }
+
+// slotsOf is how many slots the index of a buffer has: few entries of a full one are not found at once.
+func slotsOf(keys int) int { return 1 << bits.Len(uint(2*keys-1)) }
 
 // overflowKeys is the room for observations past the room of keys: kinds, layouts, types and
 // windows, on many cores.

@@ -72,7 +72,8 @@ u64 mask4, mask6;                         /* of the upper 64 bits of an address 
 u32 snap;                                 /* bytes of an odd packet that the ring gets */
 
 u64 seed;                                 /* of the hashes of keys, so that nobody can make them collide */
-u32 slots;                                /* entries of a buffer less one: a power of two less one */
+u32 slots;                                /* of the index of a buffer, less one: a power of two less one */
+u32 room;                                 /* entries of a buffer */
 
 /* The number of the buffer that is counted in: 0 or 1. */
 volatile u32 active;
@@ -111,8 +112,9 @@ struct wide {
 	u32 bucket[64];
 };
 
-/* Entries of buffers. Those of the two follow each other in one array. A key and the first of what is counted share a
- * cache line. */
+/* Entries of buffers are taken one after the other, so that those in use are close together: a processor remembers few pages.
+ * An index finds them: a slot is 0, or the upper half of a key's hash and the entry's number from 1 on. The entries of both
+ * buffers follow each other in one array, and so do their indexes. */
 struct compact_entry {
 	struct key key;
 	struct compact v;
@@ -147,6 +149,27 @@ struct {
 	TYPE(key, u32);
 	TYPE(value, struct wide_entry);
 } wides SEC(".maps");
+
+struct {
+	UINT(type, MAP_ARRAY);
+	UINT(max_entries, 2);
+	UINT(map_flags, MMAPABLE);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} compact_index SEC(".maps"), wide_index SEC(".maps");
+
+/* Entries of a buffer that were taken; more than room where that was not enough. */
+struct taken {
+	u32 compact, wide;
+};
+
+struct {
+	UINT(type, MAP_ARRAY);
+	UINT(max_entries, 2);
+	UINT(map_flags, MMAPABLE);
+	TYPE(key, u32);
+	TYPE(value, struct taken);
+} taken SEC(".maps");
 
 /* Where observations are counted that have no room in a buffer. */
 struct overflow_map {
@@ -650,7 +673,7 @@ INLINE int repeats(struct scratch *m, struct packet *p, u64 now)
 	return 0;
 }
 
-/* Entries that are looked at for a key. */
+/* Slots of an index that are looked at for a key. */
 enum { PROBES = 8 };
 
 /* hash is that of a key. */
@@ -663,30 +686,49 @@ INLINE u64 hash(struct key *k)
 	return h ^ h >> 32;
 }
 
-/* find returns the entry of the key in an array of entries, which it makes; none without room. No other CPU has a key
- * with the number of this one. */
-INLINE void *find(void *entries, struct key *k, u32 buffer)
+/* take takes an entry for a key; none without room. */
+INLINE struct key *take(void *entries, u32 *taken, struct key *k, u32 buffer, u32 *number)
+{
+	*number = __sync_fetch_and_add(taken, 1);
+	u32 at = buffer * room + *number;
+	struct key *e = *number < room ? map_lookup(entries, &at) : 0;
+	if (e)
+		*e = *k;
+	return e;
+}
+
+/* find returns the entry of the key, which it makes; none without room. No other CPU has a key with the number of this one, but
+ * all share the index. */
+INLINE void *find(void *index, void *entries, u32 *taken, struct key *k, u32 buffer)
 {
 	u64 h = hash(k);
+	struct key *own = 0;
+	u32 number = 0;
 #pragma unroll
 	for (u32 i = 0; i < PROBES; i++) {
 		u32 at = buffer * (slots + 1) + ((u32)h + i & slots);
-		struct key *e = map_lookup(entries, &at);
-		if (!e)
+		u64 *slot = map_lookup(index, &at);
+		if (!slot)
 			return 0;
-		u64 rest = *(volatile u64 *)&e->rest;
-		if (rest == 0) {
-			if (__sync_val_compare_and_swap(&e->rest, 0, k->rest))
-				continue;
-			e->src = k->src;
-			e->dst = k->dst;
-			e->window = k->window;
-			e->s = k->s;
-			return e;
+		u64 v = *(volatile u64 *)slot;
+		if (v == 0) {
+			if (!own)
+				own = take(entries, taken, k, buffer, &number);
+			if (!own)
+				return 0;
+			if (__sync_val_compare_and_swap(slot, 0, h >> 32 << 32 | number + 1) == 0)
+				return own;
+			continue; /* another CPU was first */
 		}
-		if (rest == k->rest && e->src == k->src && e->dst == k->dst && e->window == k->window && e->s == k->s)
+		if (v >> 32 != h >> 32)
+			continue;
+		at = buffer * room + (u32)v - 1;
+		struct key *e = map_lookup(entries, &at);
+		if (e && e->rest == k->rest && e->src == k->src && e->dst == k->dst && e->window == k->window && e->s == k->s)
 			return e;
 	}
+	if (own)
+		own->rest = 0; /* nobody would find it */
 	return 0;
 }
 
@@ -751,14 +793,17 @@ INLINE void place(struct scratch *m, struct signal *sig, u32 s)
 /* add counts an observation under the key. */
 INLINE void add(struct scratch *m, struct counters *n, u32 buffer, struct fields *f, u32 bytes)
 {
+	struct taken *t = map_lookup(&taken, &buffer);
+	if (!t)
+		return;
 	if (f->type & 0x20) {
-		struct wide_entry *e = find(&wides, &m->key, buffer);
+		struct wide_entry *e = find(&wide_index, &wides, &t->wide, &m->key, buffer);
 		if (e) {
 			add_wide(&e->v, m, bytes);
 			return;
 		}
 	} else {
-		struct compact_entry *e = find(&compacts, &m->key, buffer);
+		struct compact_entry *e = find(&compact_index, &compacts, &t->compact, &m->key, buffer);
 		if (e) {
 			add_compact(&e->v, f->s, bytes);
 			return;
