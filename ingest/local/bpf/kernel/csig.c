@@ -281,6 +281,8 @@ struct scratch {
 	u64 from, until;        /* the window at hand, TAI */
 	u32 window;
 	u32 code, bucket;       /* of the wide tag at hand */
+	u64 now;                /* of the packet at hand, TAI */
+	u32 bytes, buffer;      /* likewise */
 	struct flow flow;
 	struct key key;
 };
@@ -704,7 +706,7 @@ INLINE void *find(void *index, void *entries, u32 *taken, struct key *k, u32 buf
 	u64 h = hash(k);
 	struct key *own = 0;
 	u32 number = 0;
-#pragma unroll
+#pragma clang loop unroll(disable)
 	for (u32 i = 0; i < PROBES; i++) {
 		u32 at = buffer * (slots + 1) + ((u32)h + i & slots);
 		u64 *slot = map_lookup(index, &at);
@@ -814,10 +816,14 @@ INLINE void add(struct scratch *m, struct counters *n, u32 buffer, struct fields
 		n->lost++;
 }
 
-/* count counts a tag or a reflection of a packet. */
-INLINE void count(struct scratch *m, struct counters *n, struct packet *p, struct fields *f, u32 kind, u32 buffer, u64 now, u32 bytes)
+/* count counts the tag or the reflection of a packet. It is a function of its own, since processors have little room for
+ * instructions. */
+static __attribute__((noinline)) int count(struct scratch *m, struct counters *n, u32 kind)
 {
+	struct packet *p = &m->packet;
+	struct fields *f = kind ? &p->reflection : &p->tag;
 	struct key *k = &m->key;
+	u64 now = m->now;
 	k->src = k->dst = 0;
 	if (now < m->from || now >= m->until) {
 		u64 window = (now - tai_offset) / resolution;
@@ -857,7 +863,8 @@ INLINE void count(struct scratch *m, struct counters *n, struct packet *p, struc
 			k->flags = p->v6 && !use_classes ? USED | HAS_ADDRS | IS_V6 : USED | HAS_ADDRS;
 		}
 	}
-	add(m, n, buffer, f, bytes);
+	add(m, n, m->buffer, f, m->bytes);
+	return 0;
 }
 
 SEC("tcx/ingress") int csig_count(struct __sk_buff *skb)
@@ -877,18 +884,17 @@ SEC("tcx/ingress") int csig_count(struct __sk_buff *skb)
 	}
 	/* The buffer comes before the time: user space takes the time before it changes the buffer, so that
 	 * what is counted in the new one is later. */
-	u32 buffer = active & 1, bytes = skb->len;
-	u64 now = tai_ns();
-	if (skb->vlan_present)
-		bytes += 4;
+	m->buffer = active & 1;
+	m->now = tai_ns();
+	m->bytes = skb->len + (skb->vlan_present ? 4 : 0);
 	n->packets++;
-	n->bytes += bytes;
+	n->bytes += m->bytes;
 	n->empty += p->empty;
 	n->invalid += p->invalid;
 	if (p->tag.there)
-		count(m, n, p, &p->tag, 0, buffer, now, bytes);
+		count(m, n, 0);
 	if (p->reflection.there)
-		count(m, n, p, &p->reflection, 1, buffer, now, bytes);
+		count(m, n, 1);
 	return TCX_NEXT;
 }
 
