@@ -86,6 +86,7 @@ check-clients: build engine $(CLIENTS) ## test the API with public clients: gene
 
 torture: engine ## kill live taps, and kill, cut, fill and starve the way to the store, 1000 times each (KILLS=N, SEED=N)
 	CSIGSCOPE_TEST_KILLS=$(or $(KILLS),1000) $(GO) test -count=1 -timeout 60m -v -run '^TestKills$$' ./ingest/local/journal
+	CSIGSCOPE_TEST_KILLS=100 $(GO) test -count=1 -timeout 60m -v -run '^Test(Reload|Killed)$$' ./ingest/local/bpf
 	CSIGSCOPE_TEST_TORTURE_KILLS=$(or $(KILLS),1000) CSIGSCOPE_TEST_TORTURE_SEED=$(SEED) \
 		$(GO) test -count=1 -timeout 60m -v -run '^TestTorture$$' ./aggregate/store
 
@@ -99,8 +100,9 @@ bench: ## measure the CPU time of a packet for 48 kinds of traffic (MATRIX=N pac
 bench-conform: ## judge a switch by a million packet pairs on one core (PAIRS=N for fewer)
 	CSIGSCOPE_TEST_CONFORM_PAIRS=$(or $(PAIRS),1000000) $(GO) test -count=1 -v -run '^TestConformSpeed$$' ./cmd/csigscope
 
-bench-tap: ## receive, decode and aggregate packets of tcpreplay for 30 s, on one core (DURATION=10s for less)
+bench-tap: ## receive, decode and aggregate what tcpreplay sends for 30 s, on one core (DURATION=10s for less), and compare a ring with counting in the kernel
 	CSIGSCOPE_TEST_TAP_LOAD=$(or $(DURATION),30s) $(GO) test -count=1 -v -run TestTapLoad ./capture
+	CSIGSCOPE_TEST_TAP_LOAD=1s $(GO) test -count=1 -v -run '^TestLoad$$' ./ingest/local/bpf
 
 bench-watch: ## measure the latency of the API: events to 100 watchers, snapshots of 4096 cells, the last of 500 producers, provisional and final windows
 	$(GO) test -run '^$$' -bench 'Watchers|SnapshotLatency|Freshness|Provisional|Changes' -benchtime 1x -count 5 ./aggregate/query/api
@@ -147,6 +149,8 @@ static: ## build csigscope as its image does, and check that it runs without a l
 generate: build engine $(PLUGIN) $(PROTOC_PLUGINS) ## write the generated files again
 	@.ci/need protoc protobuf-compiler
 	@.ci/need /usr/include/google/protobuf/timestamp.proto libprotobuf-dev
+	@.ci/need clang-14 clang-14
+	@.ci/need llvm-strip-14 llvm-14
 	$(GO) generate ./...
 
 $(LINT) $(BENCHSTAT) $(PACKERS) $(PROTOC_PLUGINS): .ci/tools/go.sum

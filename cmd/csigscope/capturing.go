@@ -166,7 +166,11 @@ func (c *capturing) account(took time.Duration) error {
 	taps := c.agent.Taps()
 	for _, name := range slices.Sorted(maps.Keys(taps)) {
 		n := taps[name].Counters()
-		fmt.Fprintf(out, "tap %s: frames %d, dropped by the kernel %d, link losses %d\n", name, n.Frames, n.Dropped, n.Downs)
+		fmt.Fprintf(out, "tap %s: frames %d, dropped by the kernel %d, link losses %d", name, n.Frames, n.Dropped, n.Downs)
+		if n.Odd > 0 {
+			fmt.Fprintf(out, ", odd for counting in the kernel %d", n.Odd)
+		}
+		fmt.Fprintln(out)
 	}
 	return nil
 }
@@ -273,7 +277,7 @@ func (c *capturing) tapMetrics() (list []metrics.Tap) {
 		n := t.Counters()
 		m := metrics.Tap{
 			Name: t.Name(), Up: t.State() == capture.LinkUp, Frames: n.Frames, Bytes: n.Bytes, Dropped: n.Dropped, Freezes: n.Freezes,
-			Stripped: n.Stripped, SuperFrames: n.SuperFrames, HardwareStamps: n.HardwareStamps, Restamped: n.Restamped,
+			Stripped: n.Stripped, SuperFrames: n.SuperFrames, HardwareStamps: n.HardwareStamps, Restamped: n.Restamped, Odd: n.Odd,
 			Malformed: n.Malformed, Downs: n.Downs, Ups: n.Ups, Reopens: n.Reopens, LastFrame: frames[t.Name()],
 		}
 		// Frames from the future come from a clock that is ahead; a clock that is behind looks

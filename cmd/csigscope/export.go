@@ -44,9 +44,12 @@ by a certificate or a token.
 SIGTERM or Ctrl-C closes all windows and ends the process; the next export sends the windows that
 the collector does not take at once. SIGHUP reads the files again, as in collect.
 
-Every minute export sends its findings: packets that violate the protocol or the configuration,
-and ports that are stuck from window to window. The collector stores them beside the findings
-of its own taps (section findings of the configuration).
+With --capture ebpf packets are counted in the kernel instead of being copied: --check says whether a
+host can do that. Flows are not named then, and single packets are not looked at for findings.
+
+Packets that violate the protocol or the configuration, and ports that are stuck from window
+to window, are sent every minute and stored beside the findings of the collector's own taps
+(section findings of the configuration).
 
 Windows of 1 s close after their lateness (export.lateness) and are committed to the spool soon
 after. Before that, export sends their provisional rows to the collector's live view, past the

@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -297,18 +298,6 @@ func (m *comparison) end() {
 	}
 }
 
-// rack has groups inside of groups, hosts, and addresses in none of them.
-var rack = &fabric.Spec{
-	Version: 1,
-	Devices: []fabric.DeviceSpec{{Name: "leaf", Stage: "leaf", Ports: []fabric.PortSpec{{Name: "h1", Orientation: "down", Peer: "a", Speed: "100Gbps"}}}},
-	Hosts:   []fabric.HostSpec{{Name: "a", Addresses: []string{"10.0.0.1", "2001:db8::1"}}},
-	Groups: []fabric.GroupSpec{
-		{Name: "all", Level: "cluster", Prefixes: []string{"10.0.0.0/8", "2001:db8::/32"}},
-		{Name: "one", Level: "rack", Parent: "all", Prefixes: []string{"10.0.0.0/24", "2001:db8::/64"}},
-		{Name: "two", Level: "rack", Parent: "all", Prefixes: []string{"10.0.1.0/25", "192.0.2.0/24"}},
-	},
-}
-
 // TestParser holds the program against package decode on mutated frames: it comes to the same keys, or calls a packet
 // odd.
 func TestParser(t *testing.T) {
@@ -337,5 +326,41 @@ func TestParser(t *testing.T) {
 			}
 			t.Logf("%d of %d frames counted, odd: %v", m.counted, frames, parts)
 		})
+	}
+}
+
+// TestOverflow: past the room of a buffer observations are counted without ends, and none is lost.
+func TestOverflow(t *testing.T) {
+	const keys, frames = 16, 200
+	m := compare(t, settingsOf(t, nil), window.TapAt("receiver", 1), keys)
+	list := make([][]byte, frames)
+	for i := range list { // compact and wide tags between as many networks
+		list[i] = livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85)
+		if i%2 == 1 {
+			wide := []byte{0x88, 0xb6, 0, 2, 0x20, 3, 0x38, 0}
+			list[i] = append(list[i][:12:12], append(wide, list[i][16:]...)...)
+		}
+		at := bytes.Index(list[i], []byte{10, 0, 0, 1, 10, 0, 0, 2})
+		list[i][at+1], list[i][at+2] = byte(i/100), byte(i)
+	}
+	m.add(list...)
+	for _, s := range [...]*window.Stream{m.ring, m.kernel} {
+		if err := s.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := m.kernel.Counts()
+	if c.In != frames || c.Stored != 2*keys || c.Overflow != frames-2*keys {
+		t.Errorf("%d observations, %d stored, %d overflow, expected %d, %d and %d", c.In, c.Stored, c.Overflow, frames, 2*keys, frames-2*keys)
+	}
+	want, got := uint64(0), uint64(0)
+	for _, v := range m.ringRows {
+		want += v[2]
+	}
+	for _, v := range m.rows {
+		got += v[2]
+	}
+	if got != want {
+		t.Errorf("%d bytes, expected %d", got, want)
 	}
 }

@@ -170,6 +170,9 @@ func newCounting(c *Interface, of *Config) (*Tap, error) {
 			return err
 		}
 		t.sources, t.state, t.count = []local.Source{source}, source.State, source.Counters
+		if of.Logger != nil {
+			of.Logger.Warn("packets are counted in the kernel: flows are not named, and single packets are not looked at for findings", slog.String("tap", c.Name))
+		}
 		return nil
 	}
 	return t, nil
