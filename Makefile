@@ -86,7 +86,7 @@ check-clients: build engine $(CLIENTS) ## test the API with public clients: gene
 
 torture: engine ## kill live taps, and kill, cut, fill and starve the way to the store, 1000 times each (KILLS=N, SEED=N)
 	CSIGSCOPE_TEST_KILLS=$(or $(KILLS),1000) $(GO) test -count=1 -timeout 60m -v -run '^TestKills$$' ./ingest/local/journal
-	CSIGSCOPE_TEST_KILLS=100 $(GO) test -count=1 -timeout 60m -v -run '^Test(Reload|Killed)$$' ./ingest/local/bpf
+	CSIGSCOPE_TEST_KILLS=100 $(GO) test -count=1 -timeout 60m -v -run '^Test(Scenarios|Reload|Killed)$$' ./ingest/local/bpf
 	CSIGSCOPE_TEST_TORTURE_KILLS=$(or $(KILLS),1000) CSIGSCOPE_TEST_TORTURE_SEED=$(SEED) \
 		$(GO) test -count=1 -timeout 60m -v -run '^TestTorture$$' ./aggregate/store
 

@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 	hosts := *rack
 	hosts.Groups = nil
 	hashing := *rack
-	hashing.Devices = []fabric.DeviceSpec{rack.Devices[0]}
+	hashing.ECMP = []fabric.ECMPSpec{{Hash: "crc32"}}
 	sound := window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Resolutions: []time.Duration{time.Second}}
 	for _, tt := range []struct {
 		name, want string
@@ -60,6 +60,7 @@ func TestCheck(t *testing.T) {
 		{"inner tags", "decode: inner_tags", func(s *window.Settings, _ *window.Tap) { s.Decode.InnerTags = true }},
 		{"mirrors", "mirrors", func(_ *window.Settings, at *window.Tap) { at.Mirrors.ERSPAN = true }},
 		{"place", "taps in the middle", func(_ *window.Settings, at *window.Tap) { at.Stand = 1 }},
+		{"hashes", "path tables", func(s *window.Settings, _ *window.Tap) { s.Resolver = fabricOf(t, &hashing) }},
 		{"hosts", "IPv6 addresses of hosts", func(s *window.Settings, _ *window.Tap) { s.Resolver = fabricOf(t, &hosts) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

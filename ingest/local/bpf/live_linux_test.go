@@ -236,8 +236,12 @@ func TestScenarios(t *testing.T) {
 	sender := livetest.NewSender(t, livetest.SendEnd)
 	for i, name := range scenario.Names() {
 		for _, format := range []csig.Format{csig.Compact, csig.Wide} {
-			if testing.Short() && (i+int(format))%8 != 0 {
+			// In each run a scenario has one of the formats, in short ones few scenarios run.
+			if !thorough() && i%2 == int(format)%2 || testing.Short() && i%8 != 0 {
 				continue
+			}
+			if name == "mixed-generations" && format == csig.Compact {
+				continue // its speeds do not fit a compact locator
 			}
 			t.Run(name+"/"+format.String(), func(t *testing.T) {
 				frames, s := emitted(t, name, format, 2000)
@@ -379,9 +383,12 @@ func observations(t *testing.T, s *window.Settings, frames [][]byte) (n int) {
 	return n
 }
 
-// reloads is how often programs are exchanged: 100 times with CSIGSCOPE_TEST_KILLS.
+// thorough is that the test has hours to spare: make torture sets that.
+func thorough() bool { return os.Getenv("CSIGSCOPE_TEST_KILLS") != "" }
+
+// reloads is how often programs are exchanged.
 func reloads() int {
-	if os.Getenv("CSIGSCOPE_TEST_KILLS") != "" {
+	if thorough() {
 		return 100
 	}
 	return 10

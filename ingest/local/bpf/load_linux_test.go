@@ -44,15 +44,15 @@ func TestLoad(t *testing.T) {
 		return
 	}
 	livetest.MakeLink(t)
-	duration, rounds := time.Second, 1
+	duration, rounds, formats := time.Second, 1, []csig.Format{csig.Compact}
 	if text := os.Getenv(loadEnv); text != "" {
 		var err error
 		if duration, err = time.ParseDuration(text); err != nil {
 			t.Fatalf("%s: %v", loadEnv, err)
 		}
-		rounds = 5
+		rounds, formats = 5, []csig.Format{csig.Compact, csig.Wide}
 	}
-	for _, format := range []csig.Format{csig.Compact, csig.Wide} {
+	for _, format := range formats {
 		file, s := loadOf(t, format)
 		for _, grouped := range []bool{true, false} {
 			names := "classes"
