@@ -276,6 +276,9 @@ func sameTags(t *testing.T, ring, kernel *reading) {
 
 // TestOddPackets: of frames of every encapsulation the ring takes those that the program calls odd, and no others.
 func TestOddPackets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: emits much, which takes long with the race detector")
+	}
 	if !livetest.InNamespaceOfRoot(t) {
 		return
 	}
@@ -391,6 +394,9 @@ func reloads() int {
 	if thorough() {
 		return 100
 	}
+	if testing.Short() {
+		return 3
+	}
 	return 10
 }
 
@@ -404,6 +410,9 @@ func TestKilled(t *testing.T) {
 		read(t, s, taps.ByKernel, true)
 		fmt.Println("counting")
 		select {} // until it is killed
+	}
+	if testing.Short() {
+		t.Skip("SKIPPED: drives processes")
 	}
 	if !livetest.InNamespaceOfRoot(t) {
 		return

@@ -312,6 +312,9 @@ func (m *comparison) end() {
 // TestParser holds the program against package decode on mutated frames: it comes to the same keys, or calls a packet
 // odd.
 func TestParser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: one goroutine has nothing for the race detector")
+	}
 	const frames, batch = 75_000, 500
 	for name, spec := range map[string]*fabric.Spec{"prefixes": nil, "classes": rack} {
 		t.Run(name, func(t *testing.T) {
