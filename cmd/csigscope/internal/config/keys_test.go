@@ -356,6 +356,8 @@ func TestConfigurationKeys(t *testing.T) {
 	})
 	for _, section := range []string{"collect", "export"} {
 		maps.Copy(all, mistakes{
+			section + ".capture":            {"libpcap"},
+			section + ".odd_packets":        {"drop"},
 			section + ".taps":               {"5", "[{interface: lo}, {interface: lo}]"},
 			section + ".taps[].interface":   {`""`, strings.Repeat("x", 20)},
 			section + ".taps[].name":        {`""`, `"\x01"`},
