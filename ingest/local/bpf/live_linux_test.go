@@ -400,6 +400,32 @@ func reloads() int {
 	return 10
 }
 
+// TestInterfaceMadeAgain: the program is attached again where an interface goes away and comes back.
+func TestInterfaceMadeAgain(t *testing.T) {
+	if !livetest.InNamespaceOfRoot(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	frames, s := emitted(t, "quickstart", csig.Compact, 300)
+	kernel := read(t, s, taps.ByKernel, true)
+	sender := livetest.NewSender(t, livetest.SendEnd)
+	sender.Send(frames...)
+	livetest.IP(t, "link", "del", livetest.SendEnd)
+	livetest.MakeLink(t)
+	for n := 0; attached(t) == 0; n++ {
+		if n == 6000 {
+			t.Fatal("the program is not attached again")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	sender.Bind(livetest.SendEnd)
+	sender.Send(frames...)
+	kernel.end()
+	if n := kernel.set["tap"].Counters(); n.Received != 2*uint64(len(frames)) || n.Reopens == 0 {
+		t.Errorf("%+v, %d packets were sent", n, 2*len(frames))
+	}
+}
+
 // killedEnv makes this test binary a process that counts until it is killed.
 const killedEnv = "CSIGSCOPE_TEST_KILLED"
 

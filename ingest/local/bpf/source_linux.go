@@ -119,18 +119,35 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 	return last, errors.Join(err, old.close())
 }
 
-// exchange attaches the program of a counter in place of the one before: a packet runs through one of them.
+// exchange attaches the program of a counter in place of the one before: a packet runs through one of them. Where the
+// interface has gone since Open, look attaches it.
 func (s *Source) exchange(c *counter) (err error) {
 	if s.attached {
-		if err := s.link.Update(c.program); err != nil {
-			return fmt.Errorf("count on %q: exchange program: %w", s.cfg.Interface, err)
+		if err = s.link.Update(c.program); err == nil {
+			return nil
 		}
-		return nil
+		err = fmt.Errorf("count on %q: exchange program: %w", s.cfg.Interface, err)
+	} else {
+		s.link, s.index, err = s.attachTo(c.program)
+		s.attached = err == nil
+		s.looked = time.Now()
 	}
-	s.link, s.index, err = s.attachTo(c.program)
-	s.attached = err == nil
-	s.looked = time.Now()
-	return err
+	if err == nil || s.counter == nil {
+		return err
+	}
+	if _, gone := net.InterfaceByName(s.cfg.Interface); gone == nil {
+		return err
+	}
+	s.detach()
+	return nil
+}
+
+// detach lets go of a link to an interface that is gone, of which an error says nothing.
+func (s *Source) detach() {
+	if s.attached {
+		_ = s.link.Close()
+		s.attached = false
+	}
 }
 
 // ReadBatch fills b with odd packets, or waits, at most until counts are to be read.
@@ -187,15 +204,14 @@ func (s *Source) look(now time.Time) {
 	if err != nil || s.attached && at.Index == s.index {
 		return
 	}
-	if s.attached {
-		_ = s.link.Close() // of an interface that is gone
-		s.attached = false
-	}
+	s.detach()
 	if err := s.exchange(s.counter); err != nil {
 		s.cfg.Logger.Warn("counting did not begin again, it is tried again", slog.String("interface", s.cfg.Interface), slog.String("error", err.Error()))
 		return
 	}
-	s.reopens.Add(1)
+	if s.attached {
+		s.reopens.Add(1)
+	}
 }
 
 // drain returns what a counter has counted.
