@@ -12,8 +12,13 @@
 // ring, so that each packet is read once.
 //
 // Keys name ends by classes of addresses, which a trie of prefixes gives, or by the leading bits that matter
-// where groups are derived from addresses. A key has its window, its CPU and, for wide tags, the signal value:
-// the values of compact tags have a counter each in its entry.
+// where groups are derived from addresses. A key has its window and its CPU, so that each entry has one writer and
+// it does not matter when it is read. An entry of compact tags has a counter for each value; one of wide tags has
+// the codes of an octave in 64 buckets, with their sum and range, and codes are split where they begin to be heavy:
+// so rows come out as from single observations.
+//
+// TCX alone is used, no clsact: a bpf_link is detached with the last descriptor of a process, and its program can be
+// exchanged without losing a packet. Older kernels have the ring.
 package bpf
 
 // OddReason says why the program left a packet to the ring.

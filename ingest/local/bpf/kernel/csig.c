@@ -1,6 +1,6 @@
 /* Counts CSIG tags and reflections where packets arrive. It reads what package decode reads of a
  * packet with up to two VLAN tags, IPv4 or IPv6, and a transport; whatever is rarer it calls odd
- * and leaves to user space, so that no key is ever wrong. bpf.go has the other half. */
+ * and leaves to user space, so that no key is ever wrong. kernel_linux.go has the other half. */
 
 #include "kernel.h"
 
