@@ -170,7 +170,7 @@ func (s *Shard) addCounted(ctx context.Context, c *Counted) error {
 	batch := s.batch
 	s.one[0] = c.Observation
 	s.batch = s.one[:]
-	s.enqueue(0, layoutIndex(c.Tag.Layout), w.slot)
+	s.enqueue(0, 1, w.slot)
 	s.makeRoom()
 	it := &s.items[0]
 	if c.As == AsOverflow {

@@ -64,10 +64,9 @@ type Shard struct {
 	revision  uint64              // of the groups in ends
 	groupsAt  int64               // resolution of the windows whose groups the forgetter gets
 
-	batch     []decode.Observation  // that the items are of
+	batch     []decode.Observation  // the items' observations
 	one       [1]decode.Observation // batch of a Counted
 	reflected [pendingItems]uint8   // numbers of its reflections
-	repeated  [pendingItems]bool    // by number, of those that repeat
 	fresh     [pendingItems]uint8   // numbers of items whose keys are new in their windows
 	items     [pendingItems]pendingItem
 	pending   int
@@ -324,7 +323,7 @@ func (s *Shard) makeRoom() {
 	}
 }
 
-// seal has the next observations of an item's series counted in a new entry.
+// seal starts a new entry for the next observations of an item's series.
 func (s *Shard) seal(w *window, it *pendingItem) {
 	l := &s.levels[0]
 	l.seal(w, it.series, &s.series.list[it.series])

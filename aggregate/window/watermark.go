@@ -147,8 +147,7 @@ func (s *Shard) release(ctx context.Context) error {
 // accept accepts the observation's time: it moves the watermark, closes due windows, and counts the
 // observation unless it is too late.
 func (s *Shard) accept(ctx context.Context, i int) error {
-	o := &s.batch[i]
-	w, err := s.windowAt(ctx, o.TimeNS)
+	w, err := s.windowAt(ctx, s.batch[i].TimeNS)
 	if err != nil {
 		return err
 	}
@@ -157,12 +156,12 @@ func (s *Shard) accept(ctx context.Context, i int) error {
 		return nil
 	}
 	s.clock.enter(w)
-	s.enqueue(i, layoutIndex(o.Tag.Layout), w.slot)
+	s.enqueue(i, i+1, w.slot)
 	return nil
 }
 
-// windowAt moves the watermark to a time, closes what is due, and returns the finest window of the time; nil
-// where the time is too late for one.
+// windowAt moves the watermark to a time, closes due windows, and returns the finest window of the time; nil
+// if the time is too late for one.
 func (s *Shard) windowAt(ctx context.Context, ns int64) (*window, error) {
 	c := &s.clock
 	if err := s.advance(ctx, ns); err != nil {

@@ -239,7 +239,7 @@ func (m *comparison) add(frames ...[]byte) {
 			continue
 		}
 		m.n++
-		err = m.ring.Add(m.t.Context(), &capture.Frame{Data: f, WireLen: uint32(len(f)), TimeNS: time.Now().UnixNano(), Packet: m.n})
+		err = m.ring.Add(m.t.Context(), []capture.Frame{{Data: f, WireLen: uint32(len(f)), TimeNS: time.Now().UnixNano(), Packet: m.n}})
 		if err != nil {
 			m.t.Fatal(err)
 		}
