@@ -38,8 +38,8 @@ type Classifier interface {
 	AddressBits() (v4, v6 int)
 }
 
-// Partitioner is what a Resolver may be besides. It lists the prefixes that tell addresses apart, for programs
-// that resolve addresses elsewhere.
+// Partitioner is an optional interface of a Resolver that lists the prefixes which tell addresses
+// apart, for programs that resolve addresses elsewhere.
 type Partitioner interface {
 	// Regions are prefixes of which the longest one that holds an address says its group and its classes. An
 	// address in none of them has UnknownGroup and the classes of an invalid address. fixed is false where
@@ -55,8 +55,8 @@ type Region struct {
 	Address netip.Addr
 }
 
-// Forgetter is what a Resolver may be besides. It forgets groups that no rows name for long,
-// and may find later a group for an address that had none. Shards call it for windows and
+// Forgetter is an optional interface of a Resolver that forgets groups which no rows have named for
+// long, and may later find a group for an address that had none. Shards call it for windows and
 // batches, not for each packet.
 type Forgetter interface {
 	// InRows records that rows of a window name these groups; start is the window's start, Unix ns.

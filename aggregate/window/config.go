@@ -252,8 +252,8 @@ type Settings struct {
 // Finest is the length of the shortest windows.
 func (s *Settings) Finest() time.Duration { return resolutionsOf(s.Resolutions)[0] }
 
-// Equal reports whether rows and findings mean the same under both settings. Those of one
-// epoch decode and resolve alike.
+// Equal reports whether rows and findings have the same meaning under both settings. Settings of
+// one epoch decode and resolve alike.
 func (s *Settings) Equal(o *Settings) bool {
 	return s.Epoch == o.Epoch && slices.Equal(s.Resolutions, o.Resolutions) && s.Lateness == o.Lateness && s.FineHeavyOnly == o.FineHeavyOnly &&
 		s.MaxKeys == o.MaxKeys && s.Flows == o.Flows && s.LocateUntouched == o.LocateUntouched &&

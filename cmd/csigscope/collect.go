@@ -26,9 +26,9 @@ func newCollectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "collect",
 		Short: "Capture live packets into the store, all day",
-		Long: `collect captures packets on network interfaces, aggregates them, and stores windows as they
-close. With --ingest-listen it also takes what csigscope export sends from other hosts.
-Capturing needs CAP_NET_RAW, and with --capture ebpf, which counts packets in the kernel instead of copying
+		Long: `collect captures packets on network interfaces, aggregates them, and stores windows as they close.
+With --ingest-listen it also takes windows that csigscope export sends from other hosts. Capturing
+needs CAP_NET_RAW, and with --capture ebpf, which counts packets in the kernel instead of copying
 them, CAP_BPF and CAP_NET_ADMIN as well: csigscope export --check says what a host has.
 
 SIGTERM or Ctrl-C closes all windows, stores them and ends the process. If the store does

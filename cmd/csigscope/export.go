@@ -44,12 +44,12 @@ by a certificate or a token.
 SIGTERM or Ctrl-C closes all windows and ends the process; the next export sends the windows that
 the collector does not take at once. SIGHUP reads the files again, as in collect.
 
-With --capture ebpf packets are counted in the kernel instead of being copied: --check says whether a
-host can do that. Flows are not named then, and single packets are not looked at for findings.
+With --capture ebpf the kernel counts packets instead of copying them; --check says whether a host can
+do that. Flows then have no names, and single packets are not searched for findings.
 
-Packets that violate the protocol or the configuration, and ports that are stuck from window
-to window, are sent every minute and stored beside the findings of the collector's own taps
-(section findings of the configuration).
+Every minute export sends its findings: packets that violate the protocol or the configuration,
+and ports that are stuck from window to window. The collector stores them beside the findings
+of its own taps (section findings of the configuration).
 
 Windows of 1 s close after their lateness (export.lateness) and are committed to the spool soon
 after. Before that, export sends their provisional rows to the collector's live view, past the
@@ -66,7 +66,7 @@ spool dropped, or that the collector refused, are in the table gaps too.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.interfaces, "interface", nil, "capture from this network `INTERFACE` as well, which the configuration file need not name")
 	f.taps.add(flags)
-	flags.BoolVar(&f.check, "check", false, "say what this host has of what --capture ebpf takes, and end: with exit code 0 where that is possible, else 1")
+	flags.BoolVar(&f.check, "check", false, "list whether this host has all that --capture ebpf needs, and end: with exit code 0 if it has, else 1")
 	for name, key := range map[string]string{
 		"instance": "instance", "capture": "capture", "odd-packets": "odd_packets", "commit-interval": "commit_interval", "collector": "collectors", "token-file": "token_file",
 		"tls-cert": "tls.cert", "tls-key": "tls.key", "tls-ca": "tls.ca", "spool": "spool.dir",
@@ -133,7 +133,7 @@ func (f *exportFlags) checkHost(cmd *cobra.Command) error {
 	return nil
 }
 
-// exporting is what export runs.
+// exporting is the running part of export.
 type exporting struct {
 	capturing
 	client *remote.Client

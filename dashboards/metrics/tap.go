@@ -48,7 +48,7 @@ func NewTaps(read func() []Tap) *Collector {
 		{c.counter("tap_stripped_frames_total", "Frames whose outermost VLAN or CSIG tag the kernel had stripped, and delivered separately.", "tap"), func(t *Tap) *uint64 { return &t.Stripped }},
 		{c.counter("tap_super_frames_total", "Frames that receive offload (GRO, LRO) merged: packet counts and sizes are wrong, signals are right.", "tap"), func(t *Tap) *uint64 { return &t.SuperFrames }},
 		{c.counter("tap_hardware_stamped_frames_total", "Frames with the time of the network card.", "tap"), func(t *Tap) *uint64 { return &t.HardwareStamps }},
-		{c.counter("tap_restamped_frames_total", "Frames whose hardware time was more than a second off: they have the system's.", "tap"), func(t *Tap) *uint64 { return &t.Restamped }},
+		{c.counter("tap_restamped_frames_total", "Frames whose hardware time was more than a second off: they have the system's time instead.", "tap"), func(t *Tap) *uint64 { return &t.Restamped }},
 		{c.counter("tap_odd_packets_total", "Packets that a program which counts in the kernel did not read, such as tunnels: a ring takes them where odd_packets says so.", "tap"), func(t *Tap) *uint64 { return &t.Odd }},
 		{c.counter("tap_malformed_blocks_total", "Blocks of a ring dropped because their lengths contradict each other.", "tap"), func(t *Tap) *uint64 { return &t.Malformed }},
 		{c.counter("tap_link_downs_total", "Times that the link went down or away.", "tap"), func(t *Tap) *uint64 { return &t.Downs }},

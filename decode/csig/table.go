@@ -79,8 +79,8 @@ func (t *Table) Code(s uint32) uint32 {
 // Field is where in a raw S the code is, before Code bounds it: S&mask>>shift.
 func (t *Table) Field() (mask uint32, shift uint8) { return t.mask, t.shift }
 
-// Untouched reports whether raw S is the initial value, which means that no hop
-// replaced the tag: it names no location, whatever LM says.
+// Untouched reports whether raw S is the initial value. Then no hop replaced the tag, and it names
+// no location, whatever LM says.
 func (t *Table) Untouched(s uint32) bool { return s == t.initial }
 
 // Quantize returns the code of a value in stored integers, clamped to the table.

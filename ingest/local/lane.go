@@ -82,8 +82,8 @@ func (l *lane) addCounts(ctx context.Context, c *Counts) error {
 	return l.way.AddCounted(ctx, &c.Frames, c.List)
 }
 
-// advance closes the windows that are due at a time of the worker's source, and announces those that
-// have ended.
+// advance closes the windows that are due at a time of the worker's source, and announces those
+// that have ended.
 func (l *lane) advance(ctx context.Context, at int64) error {
 	l.wrote = l.source
 	at -= int64(l.Behind)

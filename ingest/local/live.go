@@ -49,8 +49,8 @@ type Source interface {
 	Close() error
 }
 
-// Counter is what a Source may be besides: it counts most packets where they arrive, and its frames are others. The goroutine
-// of ReadBatch uses it.
+// Counter is an optional interface of a Source that counts most packets where they arrive, and delivers only the others as
+// frames. The goroutine of ReadBatch uses it.
 type Counter interface {
 	// Count has it count from now on under settings and at a place. It is called before ReadBatch, and again where these
 	// change. What was counted before and not read yet is returned: before the first call, that is what came since the
@@ -67,7 +67,7 @@ type Counts struct {
 	List   []window.Counted
 }
 
-// Journal makes what workers hand over durable, and hands it on. One goroutine uses it.
+// Journal makes the workers' blocks durable and forwards them. One goroutine uses it.
 type Journal interface {
 	// WriteBlock takes ownership of a block, which is durable after the next Commit.
 	aggregate.Sink

@@ -21,11 +21,11 @@ type worker struct {
 	p        *Pipeline
 	plan     *Plan
 	tap      Ring
-	sessions Sessions // the source, where it has sessions
-	counter  Counter  // the source, where it counts packets itself
-	lanes    []*lane  // the tap itself, and its sessions
-	byIndex  []*lane  // by Frame.Interface; nil of sessions that have none yet
-	fresh    uint64   // incarnation of the lanes
+	sessions Sessions // the source, if it has sessions
+	counter  Counter  // the source, if it counts packets itself
+	lanes    []*lane  // the tap itself, then its sessions
+	byIndex  []*lane  // by Frame.Interface; nil for sessions without a lane yet
+	fresh    uint64   // incarnation of its lanes
 	hold     hold
 
 	last   int64 // reception time of the last frame
@@ -109,7 +109,7 @@ func (w *worker) beginCounts(ctx context.Context) error {
 	return w.lanes[0].addCounts(ctx, &counts)
 }
 
-// run takes frames until it is ordered to end.
+// run processes frames until an order ends it.
 func (w *worker) run(ctx context.Context) {
 	err := w.loop(ctx)
 	if closed := w.tap.Source.Close(); closed != nil {

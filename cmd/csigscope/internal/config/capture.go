@@ -23,11 +23,11 @@ import (
 
 // Capture holds the keys that collect and export share.
 type Capture struct {
-	Instance       Text               `yaml:"instance,omitempty" unit:"name" default:"the host's name" help:"name of this process, by which its rows are identified: it has to stay the same, and no other process that stores in the same place may have it; at most 200 bytes"`
+	Instance       Text               `yaml:"instance,omitempty" unit:"name" default:"the host's name" help:"name of this process, which identifies its rows: it must stay the same, and no other process may store under it in the same place; at most 200 bytes"`
 	Taps           []Tap              `yaml:"taps,omitempty" help:"interfaces to capture from; at most 256 with mirrors"`
-	By             Choice[readers]    `yaml:"capture,omitempty" default:"ring" help:"who reads packets of interfaces: a ring copies all that may have CSIG to this process; ebpf counts them in the kernel, without flows and findings of single packets, which takes Linux 6.6 and CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW; auto is ebpf where host and settings allow that, else ring"`
-	OddPackets     Choice[oddPackets] `yaml:"odd_packets,omitempty" default:"count" help:"with capture ebpf, where packets go that the program in the kernel does not read, such as tunnels: count counts them alone, ring has a ring take them"`
-	CommitInterval Duration           `yaml:"commit_interval" range:"10ms..1h" help:"longest time between commits of closed windows to disk, which follow soon after a window of 1s closes: a killed process loses what closed since, and the open windows of 1s and shorter"`
+	By             Choice[readers]    `yaml:"capture,omitempty" default:"ring" help:"who reads the packets of interfaces: ring copies all that may have CSIG to this process; ebpf counts them in the kernel, without flows and findings of single packets, and needs Linux 6.6, CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW; auto is ebpf if host and settings allow it, else ring"`
+	OddPackets     Choice[oddPackets] `yaml:"odd_packets,omitempty" default:"count" help:"with capture ebpf, where packets go that the program in the kernel does not read, such as tunnels: count only counts them, ring hands them to a ring"`
+	CommitInterval Duration           `yaml:"commit_interval" range:"10ms..1h" help:"longest time between commits of closed windows to disk; one also follows soon after a window of 1s closes. A killed process loses the windows that closed since the last commit, and the open windows of 1s and shorter"`
 	Lateness       Duration           `yaml:"lateness" range:"50ms..1m" help:"how long a window of 1s stays open for late packets after its end, before it is final and stored; shorter windows wait no longer, longer ones no less"`
 }
 

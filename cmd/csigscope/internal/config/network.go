@@ -166,7 +166,7 @@ func (n *Network) placedAs(spec fabric.TapSpec) window.Tap {
 	return tap
 }
 
-// Taps are the interfaces and mirrors to capture from, of sections that have been checked.
+// Taps returns the interfaces and mirrors to capture from, for sections that have been checked.
 func (n *Network) Taps(section *Capture, mirrors []Mirror, defaults TapDefaults) (taps.Config, error) {
 	cfg := taps.Config{Decode: n.Decode}
 	for i := range section.Taps {
