@@ -193,7 +193,7 @@ func newChunkReader(f *os.File, name string, c Chunk, from, fileSize int64, opts
 		name: name, opts: opts,
 		chunk: &c, tail: c.End >= fileSize,
 		size: c.End - c.Start, start: c.Start,
-		win:     window{src: src, buf: make([]byte, opts.ReadBuffer), base: from},
+		win:     readBuffer{src: src, buf: make([]byte, opts.ReadBuffer), base: from},
 		resumer: resumer{file: f, size: fileSize},
 	}
 }

@@ -73,7 +73,7 @@ func (r *Reader) openCompressed(how compression) error {
 		}
 		plain = z
 	}
-	r.win = window{src: &inflationCap{src: plain, packed: &r.inflated.n, opts: r.opts}, buf: r.win.buf}
+	r.win = readBuffer{src: &inflationCap{src: plain, packed: &r.inflated.n, opts: r.opts}, buf: r.win.buf}
 	return r.detect(false)
 }
 

@@ -15,7 +15,7 @@ import (
 type Reader struct {
 	name    string
 	opts    Options
-	win     window
+	win     readBuffer
 	classic *classic // nil for pcapng
 	ng      blocks   // used if classic is nil
 	chunk   *Chunk   // nil if the whole file is read
@@ -69,7 +69,7 @@ func NewReader(src io.Reader, name string, opts Options) (*Reader, error) {
 // newReader implements NewReader. Unless inflate is set, a compressed input is an error.
 func newReader(src io.Reader, name string, opts Options, inflate bool) (*Reader, error) {
 	r := &Reader{name: name, opts: opts.withDefaults(), size: -1}
-	r.win = window{src: src, buf: make([]byte, r.opts.ReadBuffer)}
+	r.win = readBuffer{src: src, buf: make([]byte, r.opts.ReadBuffer)}
 	if err := r.detect(inflate); err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (r *Reader) Close() error {
 // available.
 func (r *Reader) release() {
 	r.consumed.Store(r.Offset())
-	r.win, r.inflated = window{}, nil
+	r.win, r.inflated = readBuffer{}, nil
 }
 
 // Open opens the capture at path and reads its file header. The path "-" is standard input.
@@ -329,9 +329,9 @@ func (r *Reader) openBlocks() error {
 	return nil
 }
 
-// window is the part of a byte stream in memory: buf[r:w] is unread. Slices of it are valid until
+// readBuffer is the part of a byte stream in memory: buf[r:w] is unread. Slices of it are valid until
 // the next fill or discard.
-type window struct {
+type readBuffer struct {
 	src  io.Reader
 	buf  []byte
 	r, w int
@@ -339,14 +339,14 @@ type window struct {
 	err  error // reason for the end of the stream; sticky
 }
 
-func (v *window) unread() []byte { return v.buf[v.r:v.w] }
+func (v *readBuffer) unread() []byte { return v.buf[v.r:v.w] }
 
-func (v *window) offset() int64 { return v.base + int64(v.r) }
+func (v *readBuffer) offset() int64 { return v.base + int64(v.r) }
 
 // fill makes at least n bytes available and reads as many more as fit into the buffer at once. It
 // returns false if the stream ends first; v.err is then set. fill grows the buffer to n if
 // necessary, so the caller must check n against its limits.
-func (v *window) fill(n int) bool {
+func (v *readBuffer) fill(n int) bool {
 	v.compact(n)
 	for idle := 0; v.w-v.r < n && v.err == nil; {
 		m, err := v.src.Read(v.buf[v.w:])
@@ -362,7 +362,7 @@ func (v *window) fill(n int) bool {
 }
 
 // compact moves the unread bytes to the front, so that n bytes fit.
-func (v *window) compact(n int) {
+func (v *readBuffer) compact(n int) {
 	dst := v.buf
 	if n > len(dst) {
 		dst = make([]byte, n)
@@ -373,7 +373,7 @@ func (v *window) compact(n int) {
 }
 
 // discard skips n bytes in constant memory and returns how many existed.
-func (v *window) discard(n int64) int64 {
+func (v *readBuffer) discard(n int64) int64 {
 	done := int64(0)
 	for {
 		step := min(n-done, int64(v.w-v.r))

@@ -160,7 +160,7 @@ func (r *Reader) leaveOut(at int64) {
 	if r.chunk != nil {
 		end = r.chunk.End
 	}
-	r.win = window{src: io.NewSectionReader(r.resumer.file, at, end-at), buf: r.win.buf, base: at}
+	r.win = readBuffer{src: io.NewSectionReader(r.resumer.file, at, end-at), buf: r.win.buf, base: at}
 }
 
 // proven returns the first chunk boundary from an offset on, or the end of the file: the place

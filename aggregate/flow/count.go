@@ -12,15 +12,15 @@ type Heavy struct {
 	entry              uint32 // set by Find
 }
 
-// Place is a place with the number of heavy observations that name it.
-type Place struct {
+// LocationCount is a place with the number of heavy observations that name it.
+type LocationCount struct {
 	ID    uint64
 	Heavy uint64
 }
 
 // otherPlace is an element of an entry's list of places.
 type otherPlace struct {
-	Place
+	LocationCount
 	next uint32 // plus 1
 }
 
@@ -101,16 +101,16 @@ func (t *Table) CountKnown(list []Heavy) int {
 			c.place.Heavy++
 			continue
 		}
-		t.name(h.entry, Place{h.Place, 1})
+		t.name(h.entry, LocationCount{h.Place, 1})
 	}
 	return len(list)
 }
 
 // name adds to a place of the entry.
-func (t *Table) name(entry uint32, p Place) {
+func (t *Table) name(entry uint32, p LocationCount) {
 	c, a := &t.counts[entry], &t.about[entry]
 	if c.place.Heavy == 0 || c.place.ID == p.ID {
-		c.place = Place{p.ID, c.place.Heavy + p.Heavy}
+		c.place = LocationCount{p.ID, c.place.Heavy + p.Heavy}
 		return
 	}
 	for at := a.others; at != 0; at = t.places[at-1].next {
@@ -126,12 +126,12 @@ func (t *Table) name(entry uint32, p Place) {
 }
 
 // Places calls f for each place of an entry.
-func (t *Table) Places(entry int, f func(Place)) {
+func (t *Table) Places(entry int, f func(LocationCount)) {
 	if p := t.counts[entry].place; p.Heavy > 0 {
 		f(p)
 	}
 	for at := t.about[entry].others; at != 0; at = t.places[at-1].next {
-		f(t.places[at-1].Place)
+		f(t.places[at-1].LocationCount)
 	}
 }
 

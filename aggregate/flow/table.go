@@ -37,7 +37,7 @@ type counts struct {
 	unpaid          uint64 // Heavy less Paid
 	bytes, sum      uint64
 	least, greatest uint64
-	place           Place // the one named first
+	place           LocationCount // the one named first
 }
 
 // about is the rest of an entry.
@@ -124,7 +124,7 @@ func (t *Table) admits() bool {
 // Insert adds an entry for the flow of the observation at which CountKnown stopped, and counts that
 // observation. It may forget other entries, and returns their number.
 func (t *Table) Insert(h *Heavy, ref uint32, f *Flow) (forgotten int) {
-	c := counts{hash: h.Hash, unpaid: 1, bytes: uint64(h.Bytes), sum: h.Value, least: h.Value, greatest: h.Value, place: Place{h.Place, 1}}
+	c := counts{hash: h.Hash, unpaid: 1, bytes: uint64(h.Bytes), sum: h.Value, least: h.Value, greatest: h.Value, place: LocationCount{h.Place, 1}}
 	return t.insert(&c, &about{Flow: *f, ref: ref})
 }
 
@@ -153,7 +153,7 @@ func (t *Table) Merge(o *Table) (forgotten int) {
 		at := t.at(from.hash)
 		if at == none {
 			c, a := *from, *of
-			c.place, a.others = Place{}, 0
+			c.place, a.others = LocationCount{}, 0
 			forgotten += t.insert(&c, &a)
 			at = uint32(t.Len() - 1)
 		} else {
@@ -164,7 +164,7 @@ func (t *Table) Merge(o *Table) (forgotten int) {
 			to.least, to.greatest = min(to.least, from.least), max(to.greatest, from.greatest)
 			t.about[at].paid += of.paid
 		}
-		o.Places(i, func(p Place) { t.name(at, p) })
+		o.Places(i, func(p LocationCount) { t.name(at, p) })
 	}
 	t.Lacks += o.Lacks
 	return forgotten
@@ -325,7 +325,7 @@ func (t *Table) keepPlaces() {
 		at := a.others
 		to := &a.others
 		for *to = 0; at != 0; at = old[at-1].next {
-			t.places = append(t.places, otherPlace{Place: old[at-1].Place}) // has room for all
+			t.places = append(t.places, otherPlace{LocationCount: old[at-1].LocationCount}) // has room for all
 			*to = uint32(len(t.places))
 			to = &t.places[len(t.places)-1].next
 		}

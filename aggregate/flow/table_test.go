@@ -33,8 +33,8 @@ func entriesOf(t *Table) (list []Entry) {
 	return list
 }
 
-func placesOf(t *Table, entry int) (list []Place) {
-	t.Places(entry, func(p Place) { list = append(list, p) })
+func placesOf(t *Table, entry int) (list []LocationCount) {
+	t.Places(entry, func(p LocationCount) { list = append(list, p) })
 	return list
 }
 
@@ -74,7 +74,7 @@ func exact(list []uint32) map[keyed]uint64 {
 }
 
 // plain returns the content of a table, without differences between seeds.
-func plain(t *Table) (entries []Entry, places [][]Place) {
+func plain(t *Table) (entries []Entry, places [][]LocationCount) {
 	entries = entriesOf(t)
 	for i := range entries {
 		places = append(places, placesOf(t, i))
@@ -141,7 +141,7 @@ func TestTableRepeats(t *testing.T) {
 	list := skewed(rand.New(rand.NewPCG(3, 3)), 30_000)
 	for _, budget := range []int{150, 5000} {
 		var first []Entry
-		var firstPlaces [][]Place
+		var firstPlaces [][]LocationCount
 		for range 3 {
 			table, seeds := Table{Budget: budget}, NewSeeds()
 			for i, n := range list {

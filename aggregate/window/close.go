@@ -84,7 +84,7 @@ func (s *Shard) settle() {
 func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
 	l := &s.levels[i]
 	if i == 0 {
-		s.tally(w)
+		s.account(w)
 	}
 	if err := s.write(ctx, l, w); err != nil {
 		s.err = fmt.Errorf("write window of %s at %s: %w",
@@ -126,17 +126,17 @@ func (s *Shard) reopen(ctx context.Context, i int, start, ns int64) (*window, er
 	return l.begin(start, ns+l.lateness, true), nil
 }
 
-// tally counts the observations in a closed window of the finest level.
-func (s *Shard) tally(w *window) {
+// account counts the observations in a closed window of the finest level.
+func (s *Shard) account(w *window) {
 	for i := range w.compact {
-		s.tallyEntry(w.compact[i].series, w.total(uint32(i)))
+		s.accountEntry(w.compact[i].series, w.total(uint32(i)))
 	}
 	for i := range w.wide {
-		s.tallyEntry(w.wide[i].series, uint64(w.wide[i].count))
+		s.accountEntry(w.wide[i].series, uint64(w.wide[i].count))
 	}
 }
 
-func (s *Shard) tallyEntry(id uint32, n uint64) {
+func (s *Shard) accountEntry(id uint32, n uint64) {
 	sr := &s.series.list[id]
 	n *= s.cfg.Weight
 	c := &s.counts
@@ -156,22 +156,22 @@ func (s *Shard) tallyEntry(id uint32, n uint64) {
 	}
 }
 
-// end numbers a class of addresses that the resolver treats alike. Sources and destinations have
+// endpointClass numbers a class of addresses that the resolver treats alike. Sources and destinations have
 // separate numbers. End 0 stands for no address.
-type end = uint32
+type endpointClass = uint32
 
-// endBits is the number of bits of an end, for each role.
-const endBits = 18
+// classBits is the number of bits of an end, for each role.
+const classBits = 18
 
-// endSlot holds the ends of one prefix's addresses, as a source and as a destination. They are 0 in
+// endpointSlot holds the ends of one prefix's addresses, as a source and as a destination. They are 0 in
 // an empty slot.
-type endSlot struct {
+type endpointSlot struct {
 	hi, lo   uint64
-	src, dst end
+	src, dst endpointClass
 }
 
-// endKey identifies a class of addresses.
-type endKey struct {
+// endpointKey identifies a class of addresses.
+type endpointKey struct {
 	dst     bool
 	group   aggregate.GroupID
 	class   uint64
@@ -193,30 +193,30 @@ func mask(bits int) addressMask {
 // mapped is the number of bits before an IPv4 address in an IPv6 one.
 const mapped = 96
 
-// endCache caches the ends of addresses by the leading bits that matter: thousands of hosts share a
+// endpointCache caches the ends of addresses by the leading bits that matter: thousands of hosts share a
 // few prefixes, which stay in the first-level caches.
-type endCache struct {
+type endpointCache struct {
 	resolver aggregate.Resolver
 	classes  aggregate.Classifier // nil if the resolver is no Classifier
 
-	slots  []endSlot // a power of two, at most half full
-	shift  uint8     // 64 - log2(len(slots))
+	slots  []endpointSlot // a power of two, at most half full
+	shift  uint8          // 64 - log2(len(slots))
 	n      int
 	limit  int // largest len(slots), at most 2<<endBits
 	seeds  *flow.Seeds
 	masks  [2]addressMask // of IPv4 and IPv6
 	resets uint64
 
-	ids      map[endKey]end      // with classes; else each address has its own ends
-	src, dst []aggregate.GroupID // by end
-	watch    Watch               // nil if nothing watches
-	strange  []bool              // by end of a source
-	way      []uint32            // by end of a source: number of the known way of its packets
-	onWays   map[wayKey]end
+	ids      map[endpointKey]endpointClass // with classes; else each address has its own ends
+	src, dst []aggregate.GroupID           // by end
+	watch    Watch                         // nil if nothing watches
+	strange  []bool                        // by end of a source
+	way      []uint32                      // by end of a source: number of the known way of its packets
+	onWays   map[wayKey]endpointClass
 }
 
-func newEndCache(r aggregate.Resolver, w Watch, seeds *flow.Seeds, limit int) endCache {
-	c := endCache{resolver: r, watch: w, limit: min(limit, 2<<endBits), seeds: seeds}
+func newEndpointCache(r aggregate.Resolver, w Watch, seeds *flow.Seeds, limit int) endpointCache {
+	c := endpointCache{resolver: r, watch: w, limit: min(limit, 2<<classBits), seeds: seeds}
 	v4, v6 := 32, 128
 	if c.classes, _ = r.(aggregate.Classifier); c.classes != nil {
 		v4, v6 = c.classes.AddressBits()
@@ -231,14 +231,14 @@ func newEndCache(r aggregate.Resolver, w Watch, seeds *flow.Seeds, limit int) en
 	return c
 }
 
-func (c *endCache) resize(n int) {
-	c.slots, c.n = make([]endSlot, n), 0
+func (c *endpointCache) resize(n int) {
+	c.slots, c.n = make([]endpointSlot, n), 0
 	c.shift = uint8(64 - bits.Len(uint(n-1)))
 }
 
 // prefix returns the bits of an address that matter, as two halves in little endian. It does not
 // branch on the kind of address, which the processor cannot predict.
-func (c *endCache) prefix(a *[16]byte) (hi, lo uint64) {
+func (c *endpointCache) prefix(a *[16]byte) (hi, lo uint64) {
 	hi, lo = binary.LittleEndian.Uint64(a[:8]), binary.LittleEndian.Uint64(a[8:])
 	other := hi | (lo&math.MaxUint32 ^ 0xffff0000) // 0 for an IPv4 address
 	m := &c.masks[(other|-other)>>63]
@@ -246,21 +246,21 @@ func (c *endCache) prefix(a *[16]byte) (hi, lo uint64) {
 }
 
 // clear forgets all addresses and numbers the next ones from the beginning.
-func (c *endCache) clear() {
+func (c *endpointCache) clear() {
 	clear(c.slots)
 	c.n = 0
-	c.ids = make(map[endKey]end)
+	c.ids = make(map[endpointKey]endpointClass)
 	c.src, c.dst = append(c.src[:0], aggregate.UnknownGroup), append(c.dst[:0], aggregate.UnknownGroup)
 	c.strange, c.way = append(c.strange[:0], false), append(c.way[:0], 0)
-	c.onWays = make(map[wayKey]end)
+	c.onWays = make(map[wayKey]endpointClass)
 }
 
 // full reports whether the cache has no room for n more addresses.
-func (c *endCache) full(n int) bool { return (c.n+n)*2 >= c.limit || len(c.src)+n >= 1<<endBits }
+func (c *endpointCache) full(n int) bool { return (c.n+n)*2 >= c.limit || len(c.src)+n >= 1<<classBits }
 
 // pair returns the ends of a source and a destination; the cache must have room for both. Most are
 // in their first slot. It tests both at once, because the processor cannot predict collisions.
-func (c *endCache) pair(src, dst *[16]byte) (from, to end) {
+func (c *endpointCache) pair(src, dst *[16]byte) (from, to endpointClass) {
 	mask, shift := uint64(len(c.slots)-1), c.shift&63
 	hi, lo := c.prefix(src)
 	s := &c.slots[c.seeds.Address(hi, lo)>>shift&mask]
@@ -276,7 +276,7 @@ func (c *endCache) pair(src, dst *[16]byte) (from, to end) {
 }
 
 // get returns the address's slot. The cache must not be full.
-func (c *endCache) get(a *[16]byte) *endSlot {
+func (c *endpointCache) get(a *[16]byte) *endpointSlot {
 	hi, lo := c.prefix(a)
 	mask := uint64(len(c.slots) - 1)
 	for i := c.seeds.Address(hi, lo) >> c.shift; ; i++ {
@@ -291,20 +291,20 @@ func (c *endCache) get(a *[16]byte) *endSlot {
 }
 
 // add resolves an address that is not in the cache.
-func (c *endCache) add(a *[16]byte) *endSlot {
+func (c *endpointCache) add(a *[16]byte) *endpointSlot {
 	if c.n*4 >= len(c.slots) && len(c.slots) < c.limit {
 		c.grow()
 	}
 	addr := netip.AddrFrom16(*a).Unmap()
 	group := c.resolver.Group(addr)
-	var s endSlot
+	var s endpointSlot
 	s.hi, s.lo = c.prefix(a)
 	strange := c.watch != nil && c.watch.Strange(addr)
 	if c.classes == nil {
 		s.src, s.dst = number(&c.src, group), number(&c.dst, group)
 	} else {
 		src, dst := c.classes.Classes(addr)
-		s.src, s.dst = c.known(&c.src, endKey{false, group, src, strange}), c.known(&c.dst, endKey{dst: true, group: group, class: dst})
+		s.src, s.dst = c.known(&c.src, endpointKey{false, group, src, strange}), c.known(&c.dst, endpointKey{dst: true, group: group, class: dst})
 	}
 	if int(s.src) == len(c.strange) {
 		c.strange, c.way = append(c.strange, strange), append(c.way, 0)
@@ -313,7 +313,7 @@ func (c *endCache) add(a *[16]byte) *endSlot {
 }
 
 // known returns the end of a class.
-func (c *endCache) known(groups *[]aggregate.GroupID, k endKey) end {
+func (c *endpointCache) known(groups *[]aggregate.GroupID, k endpointKey) endpointClass {
 	id, ok := c.ids[k]
 	if !ok {
 		id = number(groups, k.group)
@@ -323,12 +323,12 @@ func (c *endCache) known(groups *[]aggregate.GroupID, k endKey) end {
 }
 
 // number returns a new end.
-func number(groups *[]aggregate.GroupID, g aggregate.GroupID) end {
+func number(groups *[]aggregate.GroupID, g aggregate.GroupID) endpointClass {
 	*groups = append(*groups, g)
-	return end(len(*groups) - 1)
+	return endpointClass(len(*groups) - 1)
 }
 
-func (c *endCache) grow() {
+func (c *endpointCache) grow() {
 	old := c.slots
 	c.resize(2 * len(old))
 	for _, s := range old {
@@ -338,7 +338,7 @@ func (c *endCache) grow() {
 	}
 }
 
-func (c *endCache) insert(s endSlot) *endSlot {
+func (c *endpointCache) insert(s endpointSlot) *endpointSlot {
 	mask := uint64(len(c.slots) - 1)
 	i := c.seeds.Address(s.hi, s.lo) >> c.shift
 	for c.slots[i&mask].src != 0 {
@@ -349,7 +349,7 @@ func (c *endCache) insert(s endSlot) *endSlot {
 	return &c.slots[i&mask]
 }
 
-func (c *endCache) bytes() uint64 {
+func (c *endpointCache) bytes() uint64 {
 	const mapSlotBytes = 48
 	return uint64(len(c.slots))*24 + uint64(cap(c.src)+cap(c.dst))*8 + uint64(cap(c.strange)+4*cap(c.way)) + uint64(len(c.ids)+len(c.onWays))*mapSlotBytes
 }

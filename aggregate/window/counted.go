@@ -194,7 +194,7 @@ func (s *Shard) addCounted(ctx context.Context, c *Counted) error {
 func (s *Shard) countOverflow(w *window, it *pendingItem, c *Counted) {
 	key := seriesKey{
 		src: aggregate.OverflowGroup, dst: aggregate.OverflowGroup, loc: aggregate.OverflowLocation, overflow: true,
-		heavyLo: 1, traits: it.key.traits(), kind: c.Kind, class: it.key.class(),
+		heavyLo: 1, signalIndex: it.key.signalIndex(), kind: c.Kind, class: it.key.class(),
 	}
 	switch {
 	case it.code&itemWide != 0:
@@ -203,7 +203,7 @@ func (s *Shard) countOverflow(w *window, it *pendingItem, c *Counted) {
 			key.class = classCount
 		}
 	case key.class == classValue:
-		if lo, hi, ok := s.traits[key.traits].table.HeavyCodes(0); ok {
+		if lo, hi, ok := s.signals[key.signalIndex].table.HeavyCodes(0); ok {
 			key.heavyLo, key.heavyHi = lo, hi
 		}
 	}
@@ -268,7 +268,7 @@ func (s *Shard) countCodes(w *window, it *pendingItem, c *Counted) {
 	if w.wide[it.entry].count > math.MaxUint32-2-n {
 		s.seal(w, it)
 	}
-	e, t := &w.wide[it.entry], s.traits[it.key.traits()].table
+	e, t := &w.wide[it.entry], s.signals[it.key.signalIndex()].table
 	e.bytes = aggregate.AddSat(e.bytes, c.Bytes)
 	e.count += n
 	for i, n := range codes.Buckets {

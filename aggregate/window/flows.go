@@ -168,8 +168,8 @@ func (s *Shard) rankOf(t *flow.Table, entry int) uint32 {
 func (s *Shard) flowRow(t *flow.Table, entry int) aggregate.FlowRow {
 	e := t.Entry(entry)
 	sr, weight := &s.series.list[e.Ref], s.cfg.Weight
-	var worst flow.Place
-	t.Places(entry, func(p flow.Place) {
+	var worst flow.LocationCount
+	t.Places(entry, func(p flow.LocationCount) {
 		if p.ID != uint64(aggregate.NoLocation) && (p.Heavy > worst.Heavy || p.Heavy == worst.Heavy && p.ID < worst.ID) {
 			worst = p
 		}

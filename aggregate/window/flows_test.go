@@ -324,7 +324,7 @@ func TestFlowsSucceed(t *testing.T) {
 		t.Fatalf("%d flows without limits", n)
 	}
 	cfg.Domain, cfg.Resolver, cfg.Flows.Top = defaultDomain(t), fakeResolver{}, 3
-	next, err := s.Succeed(cfg)
+	next, err := s.Reconfigure(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

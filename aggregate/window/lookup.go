@@ -9,7 +9,7 @@ import (
 )
 
 // lookupKey identifies a series before anything is resolved: 18 bits for each end of the measured
-// path, then 17 bits of locator metadata, 6 of traits, 3 of class and 1 of kind. It is never 0.
+// path, then 17 bits of locator metadata, 6 of the signal's index, 3 of class and 1 of kind. It is never 0.
 type lookupKey uint64
 
 // noLM stands for locator metadata that names nothing.
@@ -17,20 +17,20 @@ const noLM = 1 << 16
 
 const (
 	lookupDst = 27
-	lookupSrc = lookupDst + endBits
+	lookupSrc = lookupDst + classBits
 )
 
 // newLookupKey returns a key without ends.
-func newLookupKey(lm uint32, traits uint, cl class, kind decode.Kind) lookupKey {
-	return lookupKey(lm<<10 | uint32(traits)<<4 | uint32(cl)<<1 | uint32(kind)>>1)
+func newLookupKey(lm uint32, signalIndex uint, cl obsClass, kind decode.Kind) lookupKey {
+	return lookupKey(lm<<10 | uint32(signalIndex)<<4 | uint32(cl)<<1 | uint32(kind)>>1)
 }
 
-func (k lookupKey) lm() uint32        { return uint32(k >> 10 & (1<<17 - 1)) }
-func (k lookupKey) traits() uint8     { return uint8(k >> 4 & 63) }
-func (k lookupKey) class() class      { return class(k >> 1 & 7) }
-func (k lookupKey) kind() decode.Kind { return decode.Kind(k&1) + decode.Tag }
-func (k lookupKey) src() end          { return end(k >> lookupSrc) }
-func (k lookupKey) dst() end          { return end(k >> lookupDst & (1<<endBits - 1)) }
+func (k lookupKey) lm() uint32         { return uint32(k >> 10 & (1<<17 - 1)) }
+func (k lookupKey) signalIndex() uint8 { return uint8(k >> 4 & 63) }
+func (k lookupKey) class() obsClass    { return obsClass(k >> 1 & 7) }
+func (k lookupKey) kind() decode.Kind  { return decode.Kind(k&1) + decode.Tag }
+func (k lookupKey) src() endpointClass { return endpointClass(k >> lookupSrc) }
+func (k lookupKey) dst() endpointClass { return endpointClass(k >> lookupDst & (1<<classBits - 1)) }
 
 // lookup finds the series of the pending items and their entries. Its loops do little, so that the
 // memory accesses of several items overlap.
@@ -138,10 +138,10 @@ func measured(o *decode.Observation) (src, dst netip.Addr) {
 func (s *Shard) resolve(k lookupKey, o *decode.Observation) (id, watch uint32) {
 	key := seriesKey{
 		src: s.ends.src[k.src()], dst: s.ends.dst[k.dst()], heavyLo: 1, // no code is heavy
-		traits: k.traits(), kind: k.kind(), class: k.class(),
+		signalIndex: k.signalIndex(), kind: k.kind(), class: k.class(),
 	}
 	var capacity uint64
-	if k.lm() != noLM && s.traits[key.traits].located {
+	if k.lm() != noLM && s.signals[key.signalIndex].located {
 		src, dst := measured(o)
 		if way := s.ends.way[k.src()]; way != 0 {
 			key.loc, capacity, key.evidence = s.ways.finder.LocateOn(way, o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)
@@ -150,7 +150,7 @@ func (s *Shard) resolve(k lookupKey, o *decode.Observation) (id, watch uint32) {
 		}
 	}
 	if key.class == classValue {
-		if lo, hi, ok := s.traits[key.traits].table.HeavyCodes(capacity); ok {
+		if lo, hi, ok := s.signals[key.signalIndex].table.HeavyCodes(capacity); ok {
 			key.heavyLo, key.heavyHi = lo, hi
 		}
 	}

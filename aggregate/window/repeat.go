@@ -20,14 +20,14 @@ const (
 	repeatSets = 1 << 14
 )
 
-// repeats remembers the last reflection of each flow and signal type, for 64 Ki flows, in sets that
+// reflectionDedup remembers the last reflection of each flow and signal type, for 64 Ki flows, in sets that
 // forget the least recently used flow.
 //
 // The choice of a flow's set has no random seed, because the flows that a set forgets affect the
 // results, and equal input has to give equal results. Within a set, flows and their fields are
 // identified by 64 bits of a randomly seeded hash: storing whole addresses would take four times
 // the memory, and most of the time here is spent waiting for memory.
-type repeats struct {
+type reflectionDedup struct {
 	sets      [repeatSets]repeatSet
 	seeds     [6]uint64
 	within    int64 // ns: see Config.UDPRepeat
@@ -61,8 +61,8 @@ type repeatItem struct {
 	acked bool
 }
 
-func newRepeats(within time.Duration) *repeats {
-	r := &repeats{within: int64(within)}
+func newReflectionDedup(within time.Duration) *reflectionDedup {
+	r := &reflectionDedup{within: int64(within)}
 	for i := range r.seeds {
 		r.seeds[i] = rand.Uint64()
 	}
@@ -70,7 +70,7 @@ func newRepeats(within time.Duration) *repeats {
 }
 
 // item returns the record of a reflection.
-func (r *repeats) item(o *decode.Observation) repeatItem {
+func (r *reflectionDedup) item(o *decode.Observation) repeatItem {
 	src0, src1 := binary.LittleEndian.Uint64(o.Src[:8]), binary.LittleEndian.Uint64(o.Src[8:])
 	dst0, dst1 := binary.LittleEndian.Uint64(o.Dst[:8]), binary.LittleEndian.Uint64(o.Dst[8:])
 	tail := uint64(o.SrcPort)<<16 | uint64(o.DstPort) | uint64(o.Proto)<<32 |
@@ -121,7 +121,7 @@ func mix(a, b uint64) uint64 {
 
 // prepare makes the records of a batch's reflections, given by their numbers, for seen, and
 // prefetches their sets, so that their memory accesses overlap.
-func (r *repeats) prepare(batch []decode.Observation, reflections []uint8) (touched uint64) {
+func (r *reflectionDedup) prepare(batch []decode.Observation, reflections []uint8) (touched uint64) {
 	for _, i := range reflections {
 		it := r.item(&batch[i])
 		r.prepared[i] = it
@@ -132,7 +132,7 @@ func (r *repeats) prepare(batch []decode.Observation, reflections []uint8) (touc
 
 // seen reports whether the reflection, observation i of the batch, repeats the previous one of its
 // flow, and remembers it.
-func (r *repeats) seen(i int) bool {
+func (r *reflectionDedup) seen(i int) bool {
 	it := &r.prepared[i&(pendingItems-1)]
 	if !it.acked && r.within == 0 {
 		return false
@@ -153,7 +153,7 @@ func (r *repeats) seen(i int) bool {
 }
 
 // forget empties all sets.
-func (r *repeats) forget() {
+func (r *reflectionDedup) forget() {
 	clear(r.sets[:])
 	r.evictions = 0
 }

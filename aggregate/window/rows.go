@@ -195,12 +195,12 @@ func (s *Shard) appendKey(sr *series) {
 // narrow reports whether addNarrow can take an entry: none of its counts was carried, and its sums
 // fit 64 bits.
 func (s *Shard) narrow(e *compactEntry) bool {
-	return e.carries == 0 && s.traits[s.series.list[e.series].traits].most < 1<<48
+	return e.carries == 0 && s.signals[s.series.list[e.series].signalIndex].most < 1<<48
 }
 
 // addNarrow is addCompact, without the distribution, for a narrow entry, as most rows have.
 func (s *Shard) addNarrow(sum *aggregate.Sums, sr *series, e *compactEntry) {
-	values := &s.traits[sr.traits].value
+	values := &s.signals[sr.signalIndex].value
 	least, most := uint64(math.MaxUint64), uint64(0)
 	var n, total, heavy, heavySum uint64
 	for used := e.used; used != 0; used &= used - 1 {
@@ -220,7 +220,7 @@ func (s *Shard) addNarrow(sum *aggregate.Sums, sr *series, e *compactEntry) {
 
 // addCompact adds an entry to the row's sums, and its codes to the row's distribution.
 func (s *Shard) addCompact(sum *aggregate.Sums, sr *series, w *window, entry uint32) {
-	e, value := &w.compact[entry], &s.traits[sr.traits].value
+	e, value := &w.compact[entry], &s.signals[sr.signalIndex].value
 	own := aggregate.Sums{Bytes: e.bytes}
 	for used := e.used; used != 0; used &= used - 1 {
 		c := uint32(bits.TrailingZeros32(used) & 31)

@@ -18,9 +18,9 @@ type seriesKey struct {
 	loc      aggregate.LocationID
 	// Inclusive range of heavy codes, empty when lo > hi. It depends on the location's speed.
 	heavyLo, heavyHi uint32
-	traits           uint8 // index of layout and T
+	signalIndex      uint8 // index of layout and T
 	kind             decode.Kind
-	class            class
+	class            obsClass
 	evidence         aggregate.Evidence // of loc
 	overflow         bool
 }
@@ -43,7 +43,7 @@ type seriesBrief struct {
 // counts reports whether codes of the series enter distributions.
 func (s *series) counts() bool { return s.class != classTrimmed && s.class != classCount }
 
-func (s *series) encoding() aggregate.Encoding { return aggregate.Encoding(s.traits >> 4) }
+func (s *series) encoding() aggregate.Encoding { return aggregate.Encoding(s.signalIndex >> 4) }
 
 // compareRows orders series by the key of their row; equal ones share a row.
 func compareRows(a, b *series) int {
@@ -52,8 +52,8 @@ func compareRows(a, b *series) int {
 		return cmp.Compare(a.signal, b.signal)
 	case a.kind != b.kind:
 		return cmp.Compare(a.kind, b.kind)
-	case a.traits>>4 != b.traits>>4:
-		return cmp.Compare(a.traits>>4, b.traits>>4)
+	case a.signalIndex>>4 != b.signalIndex>>4:
+		return cmp.Compare(a.signalIndex>>4, b.signalIndex>>4)
 	case a.src != b.src:
 		return cmp.Compare(a.src, b.src)
 	case a.dst != b.dst:
@@ -77,7 +77,7 @@ func (t *seriesTable) nextLife() {
 
 // seriesTable numbers series densely, in the order in which they appear.
 type seriesTable struct {
-	traits  *[numTraits]traits
+	signals *[numSignalInfos]signalInfo
 	maxKeys int
 	seeds   [2]uint64 // of hashes: nobody can craft colliding traffic
 
@@ -98,9 +98,9 @@ type seriesTable struct {
 	order, rank []uint32
 }
 
-func newSeriesTable(tr *[numTraits]traits, maxKeys int) seriesTable {
+func newSeriesTable(tr *[numSignalInfos]signalInfo, maxKeys int) seriesTable {
 	return seriesTable{
-		traits: tr, maxKeys: maxKeys, seeds: [2]uint64{rand.Uint64(), rand.Uint64()},
+		signals: tr, maxKeys: maxKeys, seeds: [2]uint64{rand.Uint64(), rand.Uint64()},
 	}
 }
 
@@ -121,7 +121,7 @@ func (t *seriesTable) id(k seriesKey) uint32 {
 // hash returns the hash of a series' key.
 func (t *seriesTable) hash(k *seriesKey) uint64 {
 	heavy := uint64(k.heavyHi)<<32 | uint64(k.heavyLo)
-	rest := uint64(k.traits)<<24 | uint64(k.kind)<<16 | uint64(k.class)<<8 | uint64(k.evidence)
+	rest := uint64(k.signalIndex)<<24 | uint64(k.kind)<<16 | uint64(k.class)<<8 | uint64(k.evidence)
 	return mix(t.hashCell(uint64(k.kind), k.src, k.dst)^uint64(k.loc), mix(heavy^t.seeds[0], rest^t.seeds[1]))
 }
 
@@ -147,7 +147,7 @@ func (t *seriesTable) cell(s *series) uint32 {
 
 func (t *seriesTable) insert(k seriesKey, hash uint64) uint32 {
 	id := uint32(len(t.list))
-	tr := &t.traits[k.traits]
+	tr := &t.signals[k.signalIndex]
 	s := series{seriesKey: k, signal: tr.signal, wide: tr.wide}
 	if !tr.wide {
 		for c := k.heavyLo; c <= k.heavyHi; c++ {
@@ -237,7 +237,7 @@ func (t *seriesTable) forget() {
 // retain drops the series that are not live and renumbers the others in their
 // order. It returns the new numbers by old number.
 func (t *seriesTable) retain(live []bool) []uint32 {
-	kept := newSeriesTable(t.traits, t.maxKeys)
+	kept := newSeriesTable(t.signals, t.maxKeys)
 	kept.life = t.life
 	renumbered := make([]uint32, len(t.list))
 	for i := range t.list {

@@ -45,20 +45,20 @@ const (
 // when windows close. The same observations in the same order give the same blocks, however they
 // are divided into batches.
 type Shard struct {
-	cfg    Config
-	sink   aggregate.Sink
-	traits *[numTraits]traits
-	levels []level // finest first
+	cfg     Config
+	sink    aggregate.Sink
+	signals *[numSignalInfos]signalInfo
+	levels  []level // finest first
 
 	refused [4]uint8 // by kind: 1 unless the tap's place admits it
 
 	series    seriesTable
 	compactAt int // number of series at which dead ones are dropped
-	ends      endCache
+	ends      endpointCache
 	keys      keyCache
 	ways      *wayCache // nil without evidence of paths
 	witness   *witness  // nil except in the middle of the fabric
-	repeats   *repeats
+	repeats   *reflectionDedup
 
 	forgetter aggregate.Forgetter // nil if the resolver is none
 	revision  uint64              // of the groups in ends
@@ -91,7 +91,7 @@ func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure shard: %w", err)
 	}
-	s := &Shard{cfg: cfg, sink: sink, traits: newTraits(cfg.Domain), seeds: flow.NewSeeds()}
+	s := &Shard{cfg: cfg, sink: sink, signals: newSignalInfos(cfg.Domain), seeds: flow.NewSeeds()}
 	for i, r := range cfg.Resolutions {
 		live := r == aggregate.LiveResolution || r == aggregate.FineResolution(cfg.Resolutions)
 		s.levels = append(s.levels, level{res: int64(r), lateness: int64(cfg.Lateness[i]), live: live, first: -1, flowBudget: cfg.Flows.Budget})
@@ -104,9 +104,9 @@ func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 			s.groupsAt = s.levels[i].res
 		}
 	}
-	s.series = newSeriesTable(s.traits, cfg.MaxKeys)
+	s.series = newSeriesTable(s.signals, cfg.MaxKeys)
 	s.compactAt = min(cfg.MaxKeys, minCompactAt)
-	s.ends = newEndCache(cfg.Resolver, cfg.Watch, s.seeds, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
+	s.ends = newEndpointCache(cfg.Resolver, cfg.Watch, s.seeds, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
 	s.ways = newWayCache(cfg.Resolver)
 	s.witness = newWitness(cfg.Resolver, cfg.Stand, s.seeds)
 	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxKeys*2, 1<<18)))
@@ -117,7 +117,7 @@ func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 	}
 	if cfg.Reflections {
 		s.refused[decode.Reflection] = 0
-		s.repeats = newRepeats(cfg.UDPRepeat)
+		s.repeats = newReflectionDedup(cfg.UDPRepeat)
 	}
 	if cfg.Watch != nil {
 		s.watching = &watching{sent: cfg.Place == sender}
@@ -156,7 +156,7 @@ func (s *Shard) Add(ctx context.Context, obs []decode.Observation) error {
 
 func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 	s.batch = obs
-	plain, last, reflections := s.survey()
+	plain, last, reflections := s.scanBatch()
 	s.noticeTags()
 	if s.repeats != nil {
 		s.touched |= s.repeats.prepare(obs, reflections)
@@ -171,15 +171,15 @@ func (s *Shard) add(ctx context.Context, obs []decode.Observation) error {
 		}
 	}
 	s.apply()
-	s.handOver()
+	s.flushWatched()
 	s.batch = nil
 	return nil
 }
 
-// survey lists the batch's reflections and reports whether the batch is plain: all of it is
+// scanBatch lists the batch's reflections and reports whether the batch is plain: all of it is
 // admitted, except for repeated reflections, and belongs to the current window. last is the latest
 // of its times. It does not branch on kinds, which the processor cannot predict.
-func (s *Shard) survey() (plain bool, last int64, reflections []uint8) {
+func (s *Shard) scanBatch() (plain bool, last int64, reflections []uint8) {
 	first := int64(math.MaxInt64)
 	odd, n := uint(0), 0
 	for i := range s.batch {
@@ -255,8 +255,8 @@ func (s *Shard) enqueue(from, to int, slot uint32) {
 	s.pending += len(batch)
 	for i := range batch {
 		o, it := &batch[i], &items[i]
-		ti := (layoutIndex(o.Tag.Layout)<<4 | uint(o.Tag.T&15)) & (numTraits - 1)
-		tr := &s.traits[ti]
+		ti := (layoutIndex(o.Tag.Layout)<<4 | uint(o.Tag.T&15)) & (numSignalInfos - 1)
+		tr := &s.signals[ti]
 		cl, lm := tr.class, uint32(o.Tag.LM)
 		if o.Tag.S == tr.initial {
 			cl = classUntouched
@@ -342,7 +342,7 @@ func (s *Shard) countWide(w *window, it *pendingItem) (heavy uint32) {
 	e.bytes += uint64(it.bytes)
 	if it.code&itemCount == 0 {
 		code := it.code &^ itemWide
-		it.value = s.traits[it.key.traits()].table.Value(code)
+		it.value = s.signals[it.key.signalIndex()].table.Value(code)
 		heavy = e.addValue(it.value, code)
 		it.bucket = uint32(csig.DistIndex(code))
 	}
@@ -402,14 +402,14 @@ func (s *Shard) StateBytes() uint64 {
 	return n
 }
 
-// Succeed makes a shard with another configuration that continues this one, which must be flushed
+// Reconfigure makes a shard with another configuration that continues this one, which must be flushed
 // and must not be used afterwards. The successor writes to the same sink, continues the numbering
 // of blocks, keeps the counts and the watermark, and remembers the reflections that may still be
 // repeated. So a configuration can change while packets arrive, and each is counted once.
 //
-// Set the configuration's SeqBase as for a new shard. Succeed fails after an error of the sink,
+// Set the configuration's SeqBase as for a new shard. Reconfigure fails after an error of the sink,
 // when windows are open, or when the configuration is invalid.
-func (s *Shard) Succeed(cfg Config) (*Shard, error) {
+func (s *Shard) Reconfigure(cfg Config) (*Shard, error) {
 	if s.err != nil {
 		return nil, s.err
 	}

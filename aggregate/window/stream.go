@@ -109,7 +109,7 @@ func (l *Stream) Reconfigure(ctx context.Context, s *Settings, tap Tap) error {
 	if err != nil {
 		return err
 	}
-	shard, err := l.shard.Succeed(cfg)
+	shard, err := l.shard.Reconfigure(cfg)
 	if err != nil {
 		return err
 	}

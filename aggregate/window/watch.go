@@ -39,14 +39,14 @@ type watching struct {
 func (s *Shard) notice(w aggregate.Watched) {
 	l := s.watching
 	if l.n == len(l.list) {
-		s.handOver()
+		s.flushWatched()
 	}
 	l.list[l.n] = w
 	l.n++
 }
 
-// handOver passes the list to the Watch.
-func (s *Shard) handOver() {
+// flushWatched passes the list to the Watch.
+func (s *Shard) flushWatched() {
 	if l := s.watching; l != nil && l.n > 0 {
 		s.cfg.Watch.Watched(l.list[:l.n])
 		l.n = 0
@@ -84,7 +84,7 @@ func (s *Shard) noticeSent(o *decode.Observation) {
 	if s.watching == nil || !s.watching.sent || o.Kind != decode.Tag {
 		return
 	}
-	tr := &s.traits[(layoutIndex(o.Tag.Layout)<<4|uint(o.Tag.T&15))&(numTraits-1)]
+	tr := &s.signals[(layoutIndex(o.Tag.Layout)<<4|uint(o.Tag.T&15))&(numSignalInfos-1)]
 	if tr.table != nil && o.Tag.S != tr.initial && !o.Tag.D {
 		s.notice(aggregate.Watched{Observation: o, Why: aggregate.WatchedSent})
 	}
@@ -98,7 +98,7 @@ func (s *Shard) watchFrom(k lookupKey, at aggregate.LocationID, capacity uint64)
 	case s.ends.strange[k.src()]:
 		return 0
 	case k.class() == classValue && at != aggregate.NoLocation:
-		return s.cfg.Watch.From(s.traits[k.traits()].table, at, capacity)
+		return s.cfg.Watch.From(s.signals[k.signalIndex()].table, at, capacity)
 	}
 	return aggregate.NotWatched
 }

@@ -139,7 +139,7 @@ func (s *Shard) release(ctx context.Context) error {
 		}
 	}
 	s.apply()
-	s.handOver() // before the next waiting observations replace these
+	s.flushWatched() // before the next waiting observations replace these
 	s.batch = batch
 	return nil
 }

@@ -16,7 +16,7 @@ const waySlots = 1 << 16
 type waySlot struct {
 	hash        uint64
 	from, until int64
-	end         end
+	end         endpointClass
 }
 
 // wayCache caches the ways of flows, if the resolver has evidence of them. A new flow replaces an
@@ -77,7 +77,7 @@ func (s *Shard) findWays(items []pendingItem) {
 }
 
 // onWay returns the source end for the packets of base on a way.
-func (c *endCache) onWay(base end, way uint32) end {
+func (c *endpointCache) onWay(base endpointClass, way uint32) endpointClass {
 	if way == 0 {
 		return base
 	}
@@ -93,7 +93,7 @@ func (c *endCache) onWay(base end, way uint32) end {
 
 // wayKey is a source end whose packets take one way.
 type wayKey struct {
-	base end
+	base endpointClass
 	way  uint32
 }
 

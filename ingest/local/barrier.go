@@ -50,7 +50,7 @@ func (w *worker) ask() {
 		return
 	}
 	w.orders <- w.next
-	w.asked, w.next = true, order{}
+	w.asked, w.next = true, command{}
 }
 
 // collect waits for pending answers and removes workers that have ended. It does not wait for a
@@ -91,7 +91,7 @@ func (p *Pipeline) poll(w *worker) {
 }
 
 // accept processes a worker's cut.
-func (p *Pipeline) accept(w *worker, c *cut) {
+func (p *Pipeline) accept(w *worker, c *snapshot) {
 	w.asked, w.late, w.gone = false, false, c.last
 	w.saved, w.through = c.marks, c.through
 	for _, b := range c.blocks {

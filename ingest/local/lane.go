@@ -23,7 +23,7 @@ type lane struct {
 	session string // name in the tap's source
 	link    decode.Link
 	counted bool // by its source
-	hold    *hold
+	hold    *pendingBlocks
 
 	provisional aggregate.ProvisionalSink // nil: none
 

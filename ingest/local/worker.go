@@ -26,7 +26,7 @@ type worker struct {
 	lanes    []*lane  // the tap itself, then its sessions
 	byIndex  []*lane  // by Frame.Interface; nil for sessions without a lane yet
 	fresh    uint64   // incarnation of its lanes
-	hold     hold
+	hold     pendingBlocks
 
 	last   int64 // reception time of the last frame
 	quiet  int64 // Source.QuietUntil; 0 while frames arrive
@@ -34,15 +34,15 @@ type worker struct {
 	ending bool  // has taken its last frame
 	from   int64 // earlier frames belong to another worker
 
-	orders  chan order // at most one, until it is answered
-	answers chan *cut  // at most one
+	orders  chan command   // at most one, until it is answered
+	answers chan *snapshot // at most one
 	coordinated
 }
 
 // coordinated is the coordinator's state of a worker.
 type coordinated struct {
 	place   window.Tap // in the plan
-	next    order      // for the next barrier
+	next    command    // for the next barrier
 	asked   bool       // an answer is pending
 	late    bool       // a barrier continued without that answer
 	saved   []Mark     // marks of the last cut
@@ -52,8 +52,8 @@ type coordinated struct {
 	gone    bool       // will not answer again
 }
 
-// An order requests a cut between two batches.
-type order struct {
+// An command requests a cut between two batches.
+type command struct {
 	plan *Plan // the plan from then on; nil: unchanged
 	tap  Ring  // with a plan
 	end  bool  // take the frames captured so far, close all windows, and end
@@ -61,8 +61,8 @@ type order struct {
 	within time.Duration // with end: maximum wait for a later frame
 }
 
-// A cut is a worker's answer to an order.
-type cut struct {
+// A snapshot is a worker's answer to an order.
+type snapshot struct {
 	marks  []Mark
 	stats  []RingStats
 	blocks []*aggregate.Block
@@ -82,7 +82,7 @@ type event struct {
 
 // newWorker makes a worker whose lanes have the given incarnation.
 func (p *Pipeline) newWorker(t *Ring, fresh uint64) (*worker, error) {
-	w := &worker{key: t.key(), p: p, plan: p.plan, tap: *t, fresh: fresh, orders: make(chan order, 1), answers: make(chan *cut, 1)}
+	w := &worker{key: t.key(), p: p, plan: p.plan, tap: *t, fresh: fresh, orders: make(chan command, 1), answers: make(chan *snapshot, 1)}
 	w.place = t.Tap
 	setDefault(&w.tap.Link, decode.Ethernet)
 	if t.Sessions != nil {
@@ -286,7 +286,7 @@ func (w *worker) full(ctx context.Context, batch *capture.Batch) (ended bool, er
 }
 
 // answer hands over a cut and continues.
-func (w *worker) answer(ctx context.Context, o *order) error {
+func (w *worker) answer(ctx context.Context, o *command) error {
 	at := w.at()
 	for _, l := range w.lanes {
 		if err := l.advance(ctx, at); err != nil {
@@ -298,7 +298,7 @@ func (w *worker) answer(ctx context.Context, o *order) error {
 			return err
 		}
 	}
-	w.handOver(&cut{})
+	w.handOver(&snapshot{})
 	return nil
 }
 
@@ -319,7 +319,7 @@ func (w *worker) at() int64 {
 func (w *worker) now() int64 { return w.p.cfg.Now().UnixNano() + w.tap.Source.Ahead() }
 
 // change switches to another plan.
-func (w *worker) change(ctx context.Context, o *order) error {
+func (w *worker) change(ctx context.Context, o *command) error {
 	o.tap.Source = w.tap.Source
 	if o.tap.Link == 0 {
 		o.tap.Link = w.tap.Link
@@ -343,7 +343,7 @@ func (w *worker) change(ctx context.Context, o *order) error {
 }
 
 // handOver completes the cut and sends it.
-func (w *worker) handOver(c *cut) {
+func (w *worker) handOver(c *snapshot) {
 	c.blocks = w.hold.take()
 	for _, l := range w.lanes {
 		c.marks, c.stats = append(c.marks, l.mark(w.at(), w.ending)), append(c.stats, l.cut(w.p.cfg.Now(), w.eof || w.ending))
@@ -366,7 +366,7 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 			return err
 		}
 	}
-	c := &cut{last: true, through: min(w.last, w.now())}
+	c := &snapshot{last: true, through: min(w.last, w.now())}
 	w.last, w.quiet, w.ending = max(w.last, stop+w.tap.Source.Ahead()), 0, true
 	for _, l := range w.lanes {
 		if err := l.close(ctx); err != nil {
@@ -377,15 +377,15 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 	return nil
 }
 
-// hold is the sink of a worker's shards: it keeps closed blocks until the next barrier.
-type hold struct {
+// pendingBlocks is the sink of a worker's shards: it keeps closed blocks until the next barrier.
+type pendingBlocks struct {
 	blocks []*aggregate.Block
 	rows   int
 	live   bool // it has a block of aggregate.LiveResolution for which no round is requested yet
 }
 
 // WriteBlock implements aggregate.Sink. It never fails.
-func (h *hold) WriteBlock(_ context.Context, b *aggregate.Block) error {
+func (h *pendingBlocks) WriteBlock(_ context.Context, b *aggregate.Block) error {
 	h.blocks = append(h.blocks, b.Clone())
 	h.rows += b.Len() + len(b.Flows)
 	h.live = h.live || b.Resolution == int64(aggregate.LiveResolution)
@@ -393,7 +393,7 @@ func (h *hold) WriteBlock(_ context.Context, b *aggregate.Block) error {
 }
 
 // take returns the held blocks and empties hold.
-func (h *hold) take() []*aggregate.Block {
+func (h *pendingBlocks) take() []*aggregate.Block {
 	blocks := h.blocks
 	h.blocks, h.rows, h.live = nil, 0, false
 	return blocks

@@ -2,40 +2,40 @@ package window
 
 import "github.com/csigscope/csigscope/decode/csig"
 
-// class is an observation's contribution to a row. Observations of different classes have different
+// obsClass is an observation's contribution to a row. Observations of different classes have different
 // series inside a shard, so that the hot path counts without a decision; their rows merge when the
 // window closes.
-type class uint8
+type obsClass uint8
 
 const (
-	classValue     class = iota + 1 // has a value and a location
-	classUntouched                  // has a value, no hop replaced it
-	classTrimmed                    // counts, its value covers only a part of the path
-	classRaw                        // unknown compact type: the raw code is kept
-	classCount                      // no table: counts only
+	classValue     obsClass = iota + 1 // has a value and a location
+	classUntouched                     // has a value, no hop replaced it
+	classTrimmed                       // counts, its value covers only a part of the path
+	classRaw                           // unknown compact type: the raw code is kept
+	classCount                         // no table: counts only
 )
 
-// numTraits is the number of (layout, T) pairs; see traitsIndex.
-const numTraits = csig.NumLayouts * 16
+// numSignalInfos is the number of (layout, T) pairs; see signal indexIndex.
+const numSignalInfos = csig.NumLayouts * 16
 
 // noInitial is a raw S that no tag carries.
 const noInitial = 1 << 31
 
-// traits is the hot path's data about one signal type in one layout.
-type traits struct {
+// signalInfo is the hot path's data about one signal type in one layout.
+type signalInfo struct {
 	table   *csig.Table
 	initial uint32 // raw S of an untouched tag, or noInitial
 	signal  csig.Signal
 	wide    bool
-	class   class      // of an observation that is neither untouched nor trimmed
+	class   obsClass   // of an observation that is neither untouched nor trimmed
 	located bool       // locator metadata names the hop that set the value
 	code    [32]uint8  // compact: code by raw S
 	value   [32]uint64 // compact: value by code
 	most    uint64     // compact: the greatest of them
 }
 
-func newTraits(d *csig.Domain) *[numTraits]traits {
-	all := new([numTraits]traits)
+func newSignalInfos(d *csig.Domain) *[numSignalInfos]signalInfo {
+	all := new([numSignalInfos]signalInfo)
 	for i := range all {
 		l, t := csig.LayoutAt(i>>4), uint8(i&15)
 		tr := &all[i]
@@ -51,7 +51,7 @@ func newTraits(d *csig.Domain) *[numTraits]traits {
 	return all
 }
 
-func (tr *traits) set() {
+func (tr *signalInfo) set() {
 	if tr.table == nil {
 		tr.initial = noInitial
 		tr.class = classCount
