@@ -26,7 +26,7 @@ func (e *DamageError) Error() string {
 	if e.Places != 1 {
 		places = fmt.Sprintf("%d places", e.Places)
 	}
-	return fmt.Sprintf("read capture %q: damaged in %s: skipped %d bytes up to the next valid records; the first: %v", e.File, places, e.Bytes, e.First)
+	return fmt.Sprintf("read capture %q: damaged in %s, %d bytes are left out; the first: %v", e.File, places, e.Bytes, e.First)
 }
 
 // Unwrap returns the error at the first gap.

@@ -15,7 +15,7 @@ const (
 	classCount                         // no table: counts only
 )
 
-// numSignalInfos is the number of (layout, T) pairs; see signal indexIndex.
+// numSignalInfos is the number of (layout, T) pairs, whose index is layout<<4 | T.
 const numSignalInfos = csig.NumLayouts * 16
 
 // noInitial is a raw S that no tag carries.
