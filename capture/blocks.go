@@ -61,9 +61,8 @@ func byteOrder(p []byte) (swapped, ok bool) {
 	return false, false
 }
 
-// damaged makes the state that of a reader which resumes behind blocks that could not be
-// read; p is the beginning of the first. Where that is a section header, no interface of the
-// section is known.
+// damaged prepares the state to resume behind unreadable blocks; p is the beginning of the first
+// one. If that is a section header, no interface of the section is known.
 func (s *blocks) damaged(p []byte) {
 	s.unsure = true
 	if len(p) >= minBlock && isSection(p) {

@@ -21,7 +21,7 @@ type Chunk struct {
 // Chunks splits a pcap or pcapng file into byte ranges of about size bytes, so
 // that several cores read one file. The result depends only on the file's bytes
 // and on size, never on the number of cores. Everything else gives one chunk:
-// compressed files, pipes, small files, a size below 1, and what is no capture at
+// compressed files, pipes, small files, a size below 1, and files that are no capture at
 // all (which OpenChunk then reports). The ranges cover the file without a gap.
 //
 // Boundaries are found by runs of plausible record headers and proven while

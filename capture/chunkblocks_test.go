@@ -318,8 +318,8 @@ func TestChunksCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestChunkTakesOver: who reads one chunk after another scans nothing, and who begins a
-// chunk while the one before is read scans only the rest of it.
+// TestChunkTakesOver: a worker that reads one chunk after another scans nothing. A worker that begins a
+// chunk while the previous one is being read scans only the rest of that one.
 func TestChunkTakesOver(t *testing.T) {
 	path := writeFile(t, "f", shapes["interfaces in the middle"](rand.New(rand.NewPCG(1, 2))).buf)
 	list, err := Chunks(path, 100_000)

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// What makes a run of headers convincing, and what finding it may cost.
+// Criteria for a convincing run of headers, and limits on the search for it.
 const (
 	maxChunks = 65536
 	// Every record of a run of at least runRecords and runBytes has to be

@@ -97,7 +97,7 @@ func (c *localizer) paths(f *flow) [][]aggregate.LocationID {
 	return fit
 }
 
-// who is a suspect: a port, the ports of a device with an orientation, a device, or a sending host.
+// who names a suspect: a port, the ports of a device with an orientation, a device, or a sending host.
 type who struct {
 	at   aggregate.LocationID
 	host netip.Addr

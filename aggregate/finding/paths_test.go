@@ -159,7 +159,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// moved replaces a locator by that of the same hop by the other spine.
+// moved replaces a locator by the locator of the same hop through the other spine.
 func moved(f closFlow, tag *csig.Tag) {
 	switch tag.LM {
 	case upID(f.src[0], f.spine):

@@ -2,8 +2,8 @@
 // reads tags and reflections and adds to maps, which user space reads as the counts of windows. A packet is
 // never copied to user space.
 //
-// It knows which packets the program reads, what its keys stand for and how a configuration gets into it. It
-// must never know what becomes of counts.
+// It knows which packets the program reads, the meaning of its keys, and how a configuration gets into it. It
+// must never know the rows that counts become.
 //
 // The program is kernel/csig.c. csig.o is made of it by make generate and checked in: no compiler is needed
 // where it runs. The program reads what package decode reads of a packet with up to two VLAN tags, IPv4 or
