@@ -154,7 +154,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestCellsEncoding: cells are encoded by hand to the same bytes as their messages.
+// TestCellsEncoding: the hand-written encoding of cells equals the messages' encoding.
 func TestCellsEncoding(t *testing.T) {
 	s := newServed(t, 30, nil)
 	s.window(t, 0)
