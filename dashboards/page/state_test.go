@@ -149,6 +149,32 @@ func TestAddressHoldsState(t *testing.T) {
 	v.Wait("csigscope.current().level === 'location' && csigscope.current().window === -1 && csigscope.current().chosen === null")
 }
 
+// TestDetailClosesEarly checks that flows and findings are requested for the cell that was
+// selected when their timer began, even if nothing was drawn since the cell was closed.
+func TestDetailClosesEarly(t *testing.T) {
+	v := pagetest.Visit(t, serve(t, querytest.Fabric(16, 30)), "dark")
+	pagetest.Evaluate[chromedp.Void](v, `{
+		window.held = [];
+		const begin = window.setTimeout;
+		window.setTimeout = (call, ms) => ms === 300 ? held.push(call) : begin(call, ms);
+	}`)
+	v.Do(chromedp.Focus(chromedp.CSS("#mode")))
+	v.Press(kb.ArrowDown, kb.Enter)
+	v.Wait("held.length && csigscope.current().series")
+	closed := pagetest.Evaluate[bool](v, `{
+		const draw = window.requestAnimationFrame;
+		window.requestAnimationFrame = (call) => held.push(() => draw(call));
+		for (let i = 0; i < 2; i++) document.getElementById("mode").dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));
+		window.requestAnimationFrame = draw;
+		for (const call of held) call();
+		csigscope.current().chosen === null;
+	}`)
+	if !closed {
+		t.Fatal("Escape did not close the cell")
+	}
+	v.Wait(`document.getElementById("detail").hidden`)
+}
+
 // TestAddressOfHistory checks that a link shows the range in which it was made, even after more was
 // stored.
 func TestAddressOfHistory(t *testing.T) {

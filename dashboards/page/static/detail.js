@@ -38,11 +38,9 @@ export function show(state) {
   else if (!still) chart.follow();
   facts(state);
   if (!known(state)) return;
-  askPorts(state);
-  const question = `${view.level} ${view.window}`;
-  if (asked === question) return;
-  asked = question;
-  ask(state);
+  const fixed = { ...state, view: { ...view } }; // the page may have moved on once it is asked for
+  askPorts(fixed);
+  ask(fixed);
 }
 
 function reset() {
@@ -124,8 +122,11 @@ function places(cell) {
 
 // ask requests flows and findings once the page rests.
 function ask(state) {
+  const question = `${state.view.level} ${state.view.window}`;
+  if (asked === question) return;
+  asked = question;
   clearTimeout(timer);
-  timer = setTimeout(() => records(state, request), PATIENCE);
+  timer = setTimeout(() => records(state, question, request.signal), PATIENCE);
 }
 
 // rangeOf returns the whole seconds from the first window to the last.
@@ -171,7 +172,7 @@ function portItems({ candidates = [], probabilities = [] }, model) {
   return items;
 }
 
-async function records(state, owner) {
+async function records(state, question, aborted) {
   const { view, model, signal } = state;
   const cell = known(state);
   const places = [cell?.mode, cell?.runnerUp].filter(Boolean).map((p) => p.location);
@@ -179,9 +180,14 @@ async function records(state, owner) {
   const range = [...rangeOf(model, Math.max(view.window, 0), last), ["limit", String(ROWS)]];
   const [src, dst] = [model.groups[view.chosen.src].name, model.groups[view.chosen.dst].name];
   const devices = [...new Set(places.map((l) => l.device).filter(Boolean))];
-  const load = (path, query, list, row, nothing) => Source.ask(path, [...query, ...range], owner.signal)
-    .then((answer) => fill(list, answer[list].map(row), nothing, answer.total))
-    .catch((error) => { if (error.name !== "AbortError") fill(list, [], error.message, 0); });
+  const load = async (path, query, list, row, nothing) => {
+    try {
+      const answer = await Source.ask(path, [...query, ...range], aborted);
+      if (asked === question) fill(list, answer[list].map(row), nothing, answer.total);
+    } catch (error) {
+      if (error.name !== "AbortError" && asked === question) fill(list, [], error.message, 0);
+    }
+  };
   load("api/v1/flows", [["signal", signal.info.name], ["src", src], ["dst", dst]], "flows", flow, "No flow of this cell is stored.");
   if (!devices.length) return fill("findings", [], "No device is named here that findings could be about.", 0);
   load("api/v1/findings", devices.map((d) => ["device", d]), "findings", finding, `Nothing was found at ${devices.join(" and ")}.`);
