@@ -302,25 +302,25 @@ func (f *FlowRow) Cell() CellKey {
 // Add adds another row's counts: of the same flow in another window, or of a flow that moves into a
 // rest. Totals saturate. The row's flow and location stay.
 func (f *FlowRow) Add(o *FlowRow) {
-	if o.Measured > 0 {
-		if f.Measured == 0 || o.Min < f.Min {
-			f.Min = o.Min
-		}
-		f.Max = max(f.Max, o.Max)
-	}
-	f.Observations = AddSat(f.Observations, o.Observations)
-	f.Bytes = AddSat(f.Bytes, o.Bytes)
-	f.Measured = AddSat(f.Measured, o.Measured)
-	f.Sum = AddSat(f.Sum, o.Sum)
-	f.Heavy = AddSat(f.Heavy, o.Heavy)
-	f.HeavySum = AddSat(f.HeavySum, o.HeavySum)
+	f.AddSums(&Sums{
+		Observations: o.Observations, Bytes: o.Bytes, Measured: o.Measured, Sum: o.Sum, Min: o.Min, Max: o.Max, Heavy: o.Heavy, HeavySum: o.HeavySum,
+	})
 }
 
 // AddSums adds a row of the block to a rest.
 func (f *FlowRow) AddSums(s *Sums) {
-	f.Add(&FlowRow{
-		Observations: s.Observations, Bytes: s.Bytes, Measured: s.Measured, Sum: s.Sum, Min: s.Min, Max: s.Max, Heavy: s.Heavy, HeavySum: s.HeavySum,
-	})
+	if s.Measured > 0 {
+		if f.Measured == 0 || s.Min < f.Min {
+			f.Min = s.Min
+		}
+		f.Max = max(f.Max, s.Max)
+	}
+	f.Observations = AddSat(f.Observations, s.Observations)
+	f.Bytes = AddSat(f.Bytes, s.Bytes)
+	f.Measured = AddSat(f.Measured, s.Measured)
+	f.Sum = AddSat(f.Sum, s.Sum)
+	f.Heavy = AddSat(f.Heavy, s.Heavy)
+	f.HeavySum = AddSat(f.HeavySum, s.HeavySum)
 }
 
 // Subtract removes a flow's counts from a rest that includes them. Saturated sums stay unchanged.

@@ -137,7 +137,7 @@ func (s *Shard) account(w *window) {
 }
 
 func (s *Shard) accountEntry(id uint32, n uint64) {
-	sr := &s.series.list[id]
+	sr := &s.series.brief[id]
 	n *= s.cfg.Weight
 	c := &s.counts
 	if sr.overflow {

@@ -109,8 +109,13 @@ func (s *Shard) remember(flows *flow.Table, it *pendingItem, h *flow.Heavy) {
 
 // flowRows makes the flow rows of a closed window. All windows share its buffers.
 type flowRows struct {
-	ranks []uint64                  // the flows in order: rankOf<<32 | entry
-	rest  map[aggregate.CellKey]int // position in the block of a cell's rest
+	ranks []uint64 // the flows in order: rankOf<<32 | entry
+	cells []uint32 // of the named flows
+	rests []uint32 // by cell: position in the block of its rest, plus 1; 0 without named flows
+
+	on     bool              // the window's rows are added to rests
+	others int               // position in the block of the rest of cells without named flows, -1 for none
+	of     aggregate.CellKey // signal and kind of others
 }
 
 // If other shards may have seen a part of a window, the top flows of one part need not be those of
@@ -122,9 +127,10 @@ const (
 	partTop   = 2
 )
 
-// writeFlows adds the rows of flows to the block's rows. Of windows that a shard has seen whole, it
-// names the top flows. Equally heavy flows come in the order in which they were remembered.
-func (s *Shard) writeFlows(l *level, w *window) {
+// nameFlows begins the flow rows of a window, before its other rows are made: it names flows, and
+// adds an empty rest for each of their cells. Of windows that a shard has seen whole, it names the
+// top flows. Equally heavy flows come in the order in which they were remembered.
+func (s *Shard) nameFlows(l *level, w *window) {
 	b, r := &s.rows.block, &s.flowRows
 	if s.cfg.Flows.Top == 0 || l.res < int64(fineBelow) {
 		return
@@ -145,11 +151,21 @@ func (s *Shard) writeFlows(l *level, w *window) {
 		if group := uint32(rank>>32) >> rankBits; i > 0 && group != uint32(r.ranks[i-1]>>32)>>rankBits {
 			begin = len(b.Flows)
 		}
-		if len(b.Flows)-begin < top {
-			b.Flows = append(b.Flows, s.flowRow(flows, int(uint32(rank))))
+		if entry := int(uint32(rank)); len(b.Flows)-begin < top {
+			b.Flows = append(b.Flows, s.flowRow(flows, entry))
+			r.cells = append(r.cells, s.series.cellOf(flows.Ref(entry)))
 		}
 	}
-	r.addRest(b)
+	r.on, r.others = true, -1
+	if n := len(s.series.firsts); n > len(r.rests) {
+		r.rests = make([]uint32, 2*n)
+	}
+	for i, cell := range r.cells {
+		if r.rests[cell] == 0 {
+			b.Flows = append(b.Flows, restOf(b.Flows[i].Cell()))
+			r.rests[cell] = uint32(len(b.Flows))
+		}
+	}
 }
 
 // rankBits is the number of bits of a rank for the count of heavy observations, below signal and
@@ -182,54 +198,48 @@ func (s *Shard) flowRow(t *flow.Table, entry int) aggregate.FlowRow {
 	}
 }
 
-// addRest adds the rows of the rest: for each cell with named flows, and for all other cells
-// together.
-func (r *flowRows) addRest(b *aggregate.Block) {
-	if r.rest == nil {
-		r.rest = make(map[aggregate.CellKey]int)
+// add adds a row of the window to the rest of its cell, or to that of all cells without named flows.
+// Rows must come by signal and kind.
+func (r *flowRows) add(b *aggregate.Block, sr *series, sum *aggregate.Sums) {
+	if at := r.rests[sr.cell]; at != 0 {
+		b.Flows[at-1].AddSums(sum)
+		return
 	}
-	clear(r.rest)
-	flows := len(b.Flows)
-	for i := range flows {
-		r.restOf(b, b.Flows[i].Cell())
+	if r.others < 0 || r.of.Signal != sr.signal || r.of.Kind != sr.kind {
+		r.of = aggregate.CellKey{Signal: sr.signal, Kind: sr.kind, Src: aggregate.OverflowGroup, Dst: aggregate.OverflowGroup}
+		r.others = len(b.Flows)
+		b.Flows = append(b.Flows, restOf(r.of))
 	}
-	last, at := aggregate.CellKey{}, -1
-	for i := range b.Len() {
-		if k := b.Cell(i); at < 0 || k != last {
-			var named bool
-			if at, named = r.rest[k]; !named {
-				at = r.restOf(b, aggregate.CellKey{Signal: k.Signal, Kind: k.Kind, Src: aggregate.OverflowGroup, Dst: aggregate.OverflowGroup})
-			}
-			last = k
-		}
-		sums := b.Sums(i)
-		b.Flows[at].AddSums(&sums)
+	b.Flows[r.others].AddSums(sum)
+}
+
+// end removes the named flows from the rests, and drops the rests that are empty then.
+func (r *flowRows) end(b *aggregate.Block) {
+	if !r.on {
+		return
 	}
-	for i := range flows {
-		f := &b.Flows[i]
-		b.Flows[r.rest[f.Cell()]].Subtract(f)
+	named := len(r.cells)
+	for i, cell := range r.cells {
+		b.Flows[r.rests[cell]-1].Subtract(&b.Flows[i])
 	}
-	kept := b.Flows[:flows]
-	for i := range b.Flows[flows:] {
-		if rest := &b.Flows[flows+i]; rest.Observations > 0 {
+	for _, cell := range r.cells {
+		r.rests[cell] = 0
+	}
+	kept := b.Flows[:named]
+	for i := range b.Flows[named:] {
+		if rest := &b.Flows[named+i]; rest.Observations > 0 {
 			kept = append(kept, *rest)
 		}
 	}
 	b.Flows = kept
+	r.on, r.cells = false, r.cells[:0]
 }
 
-// restOf returns the position of a cell's rest, and adds the row if it is missing.
-func (r *flowRows) restOf(b *aggregate.Block, k aggregate.CellKey) int {
-	at, ok := r.rest[k]
-	if !ok {
-		at = len(b.Flows)
-		r.rest[k] = at
-		b.Flows = append(b.Flows, aggregate.FlowRow{Signal: uint8(k.Signal), Kind: uint8(k.Kind), SrcGroup: uint64(k.Src), DstGroup: uint64(k.Dst)})
-	}
-	return at
+// restOf returns the empty rest of a cell.
+func restOf(k aggregate.CellKey) aggregate.FlowRow {
+	return aggregate.FlowRow{Signal: uint8(k.Signal), Kind: uint8(k.Kind), SrcGroup: uint64(k.Src), DstGroup: uint64(k.Dst)}
 }
 
 func (r *flowRows) bytes() uint64 {
-	const restBytes = 64
-	return uint64(cap(r.ranks))*8 + uint64(len(r.rest))*restBytes
+	return uint64(cap(r.ranks))*8 + uint64(cap(r.cells)+cap(r.rests))*4
 }

@@ -67,6 +67,7 @@ func (s *Shard) announce(i int, start int64, to aggregate.ProvisionalSink) {
 	if whole == nil {
 		return
 	}
+	s.rows.block.Reset()
 	s.buildRows(l, whole)
 	if b := &s.rows.block; b.Len() > 0 {
 		b.Seq = s.cfg.SeqBase >> aggregate.PartShift << aggregate.PartShift

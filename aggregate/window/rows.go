@@ -2,7 +2,6 @@ package window
 
 import (
 	"context"
-	"math"
 	"math/bits"
 
 	"github.com/csigscope/csigscope/aggregate"
@@ -29,11 +28,14 @@ const wideBit = 1 << 31
 func (s *Shard) write(ctx context.Context, l *level, w *window) error {
 	r := &s.rows
 	b := &r.block
-	if s.buildRows(l, w); b.Len() == 0 {
+	b.Reset()
+	s.nameFlows(l, w)
+	s.buildRows(l, w)
+	s.flowRows.end(b)
+	if b.Len() == 0 {
 		return nil
 	}
 	b.Seq = r.seq
-	s.writeFlows(l, w)
 	r.seq++
 	s.counts.Blocks++
 	s.counts.Rows += uint64(b.Len())
@@ -47,11 +49,10 @@ func (s *Shard) write(ctx context.Context, l *level, w *window) error {
 	return s.sink.WriteBlock(ctx, b)
 }
 
-// buildRows makes the window's rows, in r.block.
+// buildRows adds the window's rows to r.block, which has none.
 func (s *Shard) buildRows(l *level, w *window) {
 	r := &s.rows
 	s.pick(w, s.cfg.FineHeavyOnly && l.res < int64(fineBelow))
-	r.block.Reset()
 	r.block.Resolution, r.block.WindowStart = l.res, w.start
 	r.block.Grow(len(r.picked), r.buckets)
 	for i, ahead := 0, 0; i < len(r.picked); {
@@ -155,8 +156,7 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 		e := &w.compact[entry]
 		sr = &s.series.list[e.series]
 		s.addNarrow(&sum, sr, e)
-		s.appendKey(sr)
-		b.AppendSums(&sum)
+		s.appendSums(sr, &sum)
 		used := e.used
 		if !sr.counts() {
 			used = 0
@@ -176,13 +176,12 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 		sr = &s.series.list[w.compact[entry].series]
 		s.addCompact(&sum, sr, w, entry)
 	}
-	s.appendKey(sr)
-	b.AppendSums(&sum)
+	s.appendSums(sr, &sum)
 	b.AppendDist(&r.dist)
 }
 
-// appendKey begins a row with the key of a series.
-func (s *Shard) appendKey(sr *series) {
+// appendSums begins a row of a series, and adds it to the rest of its cell's flows.
+func (s *Shard) appendSums(sr *series, sum *aggregate.Sums) {
 	b := &s.rows.block
 	b.Signal = append(b.Signal, uint8(sr.signal))
 	b.Kind = append(b.Kind, uint8(sr.kind))
@@ -190,6 +189,10 @@ func (s *Shard) appendKey(sr *series) {
 	b.SrcGroup = append(b.SrcGroup, uint64(sr.src))
 	b.DstGroup = append(b.DstGroup, uint64(sr.dst))
 	b.Location = append(b.Location, uint64(sr.loc))
+	b.AppendSums(sum)
+	if s.flowRows.on {
+		s.flowRows.add(b, sr, sum)
+	}
 }
 
 // narrow reports whether addNarrow can take an entry: none of its counts was carried, and its sums
@@ -198,24 +201,33 @@ func (s *Shard) narrow(e *compactEntry) bool {
 	return e.carries == 0 && s.signals[s.series.list[e.series].signalIndex].most < 1<<48
 }
 
-// addNarrow is addCompact, without the distribution, for a narrow entry, as most rows have.
+// addNarrow is addCompact, without the distribution, for a narrow entry, as most rows have. Values
+// ascend with codes.
 func (s *Shard) addNarrow(sum *aggregate.Sums, sr *series, e *compactEntry) {
 	values := &s.signals[sr.signalIndex].value
-	least, most := uint64(math.MaxUint64), uint64(0)
-	var n, total, heavy, heavySum uint64
-	for used := e.used; used != 0; used &= used - 1 {
-		c := bits.TrailingZeros32(used) & 31
-		count, value := uint64(e.hist[c]), values[c]
-		isHeavy := -uint64(sr.heavyMask >> c & 1)
-		least, most = min(least, value), max(most, value)
-		n += count
-		total += count * value
-		heavy += count & isHeavy
-		heavySum += count * value & isHeavy
+	first, last := uint32(bits.TrailingZeros32(e.used)), uint32(bits.Len32(e.used))
+	lo, hi := sr.heavyLo, sr.heavyHi+1
+	if sr.heavyMask&e.used == 0 {
+		lo, hi = last, last
 	}
+	lo, hi = max(lo, first), min(hi, last)
+	below, belowSum := weigh(&e.hist, values, first, lo)
+	heavy, heavySum := weigh(&e.hist, values, lo, hi)
+	above, aboveSum := weigh(&e.hist, values, hi, last)
 	s.addEntry(sum, sr, &aggregate.Sums{
-		Bytes: e.bytes, Measured: n, Sum: total, Min: least, Max: most, Heavy: heavy, HeavySum: heavySum,
+		Bytes: e.bytes, Measured: below + heavy + above, Sum: belowSum + heavySum + aboveSum,
+		Min: values[first&31], Max: values[(last-1)&31], Heavy: heavy, HeavySum: heavySum,
 	})
+}
+
+// weigh returns the number of values with codes in [from, to), and their sum.
+func weigh(counts *[32]uint8, values *[32]uint64, from, to uint32) (n, sum uint64) {
+	for c := from; c < to; c++ {
+		count := uint64(counts[c&31])
+		n += count
+		sum += count * values[c&31]
+	}
+	return n, sum
 }
 
 // addCompact adds an entry to the row's sums, and its codes to the row's distribution.

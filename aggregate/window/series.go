@@ -25,6 +25,7 @@ type seriesKey struct {
 	overflow         bool
 }
 
+// series fills a cache line, because rows and new windows read it in no order.
 type series struct {
 	seriesKey
 	signal    csig.Signal
@@ -32,12 +33,17 @@ type series struct {
 	heavyMask uint32 // compact: bit c is set when code c is heavy
 	cell      uint32 // dense number of (signal, kind, source, destination)
 	life      uint32 // of the shard, at the last count
+	_         [8]byte
 }
 
-// seriesBrief is the part of a series that is read for each heavy observation.
+// seriesBrief is the part of a series that is read for each heavy observation, and for each entry
+// of a closed window.
 type seriesBrief struct {
-	loc  aggregate.LocationID
-	cell uint32
+	loc      aggregate.LocationID
+	cell     uint32
+	signal   csig.Signal
+	class    obsClass
+	overflow bool
 }
 
 // counts reports whether codes of the series enter distributions.
@@ -160,7 +166,7 @@ func (t *seriesTable) insert(k seriesKey, hash uint64) uint32 {
 	t.list = extend(t.list)
 	t.list[id] = s
 	t.brief = extend(t.brief)
-	t.brief[id] = seriesBrief{s.loc, s.cell}
+	t.brief[id] = seriesBrief{s.loc, s.cell, s.signal, s.class, s.overflow}
 	t.ids.insert(hash, id)
 	if !k.overflow {
 		t.own++
@@ -253,6 +259,6 @@ func (t *seriesTable) retain(live []bool) []uint32 {
 func (t *seriesTable) cellOf(id uint32) uint32 { return t.brief[id].cell }
 
 func (t *seriesTable) bytes() uint64 {
-	const seriesBytes = 56 + 16
+	const seriesBytes = 64 + 16
 	return uint64(cap(t.list))*seriesBytes + uint64(cap(t.order)+cap(t.rank)+cap(t.firsts))*4 + t.ids.bytes() + t.cells.bytes()
 }
