@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -61,6 +62,7 @@ func (r wide) Locations(context.Context) ([]fabric.Location, error) {
 
 // window adds the cells of a window: a wave of load that moves across the matrix.
 func (r wide) window(out []aggregate.CellWindow, w int, at int64) []aggregate.CellWindow {
+	out = slices.Grow(out, r.size*r.size)
 	for src := range r.size {
 		for dst := range r.size {
 			load := (src*3 + dst*5 + w*7) % 1000
@@ -88,7 +90,7 @@ func (r wide) Cells(context.Context, query.Question) ([]aggregate.CellStats, err
 }
 
 func (r wide) CellWindows(_ context.Context, q query.Question) ([]aggregate.CellWindow, error) {
-	var out []aggregate.CellWindow
+	out := make([]aggregate.CellWindow, 0, r.size*r.size*int(q.To.Sub(q.From)/q.Step))
 	for at := q.From; at.Before(q.To); at = at.Add(q.Step) {
 		out = r.window(out, int(at.Sub(querytest.Start)/time.Second), at.UnixNano())
 	}
