@@ -18,8 +18,8 @@ type Chunk struct {
 	table *sectionTable // shared by the chunks of a pcapng file
 }
 
-// Chunks splits a pcap or pcapng file into byte ranges of about size bytes, so
-// that several cores read one file. The result depends only on the file's bytes
+// Chunks splits a pcap or pcapng file into an even number of byte ranges of about the same
+// size, at most size bytes, so that several cores read one file. The result depends only on the file's bytes
 // and on size, never on the number of cores. Everything else gives one chunk:
 // compressed files, pipes, small files, a size below 1, and files that are no capture at
 // all (which OpenChunk then reports). The ranges cover the file without a gap.

@@ -39,7 +39,7 @@ type splitter struct {
 	src      io.ReaderAt
 	format   runFormat
 	fileSize int64
-	size     int64 // wanted chunk size
+	size     int64 // largest wanted chunk, bytes
 	minBytes int64 // of a run
 	budget   int64 // headers looked at for one boundary, beyond the first of each candidate
 
@@ -63,21 +63,29 @@ func newSplitter(src io.ReaderAt, format runFormat, fileSize, size int64) *split
 	}
 }
 
-// bounds returns the inner chunk boundaries in ascending order.
+// bounds returns the inner chunk boundaries in ascending order. The chunks have about the same
+// size, at most the wanted one, and their number is even, so that two cores end together.
 func (s *splitter) bounds() ([]int64, error) {
+	chunks := (s.fileSize + s.size - 1) / s.size
+	chunks += chunks & 1
 	var found []int64
-	// A remainder below half a chunk is not worth a chunk of its own.
-	for from := s.size; from < s.fileSize-s.size/2; {
-		at, ok := s.boundary(from, s.fileSize)
+	tried := int64(0) // every start before it
+	for i := int64(1); i < chunks; i++ {
+		from := s.fileSize/chunks*i + s.fileSize%chunks*i/chunks
+		if from <= tried {
+			continue
+		}
+		// Blocks start at multiples of 4. Big-endian ones look like little-endian ones that start 3
+		// bytes later, so the search must not begin in between.
+		at, ok := s.boundary(from&^3, s.fileSize)
 		if s.err != nil {
 			return nil, fmt.Errorf("find a record boundary near byte offset %d: %w", from, s.err)
 		}
 		if ok {
 			found = append(found, at)
-			from = at + s.size
-		} else { // every start below at has been tried
-			from = max(at, from+s.size)
+			at += 4
 		}
+		tried = at
 	}
 	return found, nil
 }

@@ -26,8 +26,9 @@ import (
 	"github.com/csigscope/csigscope/capture"
 )
 
-// DefaultChunkBytes is the size of the pieces that an uncompressed capture is cut into.
-const DefaultChunkBytes = 64 << 20
+// DefaultChunkBytes is the largest size of the pieces that an uncompressed capture is cut into. Each
+// piece closes its windows, so that small pieces cost rows.
+const DefaultChunkBytes = 256 << 20
 
 // Config configures a replay. Files are regular files, identified by their content, or folders of
 // files.
