@@ -183,7 +183,7 @@ func (c *contest) weightOf(port int) float64 {
 // It distinguishes at most that many outcomes.
 func (c *contest) weigh(i int, p float64, outcomes int) {
 	if i == len(c.sets) {
-		c.settle(p)
+		c.award(p)
 		return
 	}
 	s := &c.sets[i]
@@ -209,9 +209,9 @@ func (c *contest) weigh(i int, p float64, outcomes int) {
 	c.weigh(i+1, rest, outcomes/choices)
 }
 
-// settle adds the probability of an outcome to the port with the most observations in it. Ports of
+// award adds the probability of an outcome to the port with the most observations in it. Ports of
 // one location that tie share it.
-func (c *contest) settle(p float64) {
+func (c *contest) award(p float64) {
 	clear(c.votes)
 	hidden := 0.0
 	for i := range c.sets {

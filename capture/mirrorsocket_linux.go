@@ -269,9 +269,9 @@ func (s *MirrorSocket) stamp(i int, now int64) int64 {
 	return now
 }
 
-// QuietUntil returns a time (Unix ns) as of the last empty batch: all packets received before it
+// LowWatermark returns a time (Unix ns) as of the last empty batch: all packets received before it
 // have been delivered.
-func (s *MirrorSocket) QuietUntil() int64 { return s.quiet }
+func (s *MirrorSocket) LowWatermark() int64 { return s.quiet }
 
 // Ahead returns 0, since packets have the system clock's times.
 func (s *MirrorSocket) Ahead() int64 { return 0 }

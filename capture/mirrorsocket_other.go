@@ -12,8 +12,8 @@ func (s *MirrorSocket) Open() error { return errTapNeedsLinux }
 // ReadBatch fails.
 func (s *MirrorSocket) ReadBatch(*Batch) error { return errTapNeedsLinux }
 
-// QuietUntil returns 0.
-func (s *MirrorSocket) QuietUntil() int64 { return 0 }
+// LowWatermark returns 0.
+func (s *MirrorSocket) LowWatermark() int64 { return 0 }
 
 // Ahead returns 0.
 func (s *MirrorSocket) Ahead() int64 { return 0 }

@@ -126,7 +126,7 @@ func TestTapEndsAtIdle(t *testing.T) {
 			t.Fatalf("%d frames, error %v", b.N, err)
 		}
 		best = min(best, time.Since(began))
-		q := r.QuietUntil()
+		q := r.LowWatermark()
 		if q < last || q > last && (q < began.Add(-time.Second).UnixNano() || q > time.Now().UnixNano()) {
 			t.Errorf("quiet until %d after %d, of a call from %d to %d", q, last, began.UnixNano(), time.Now().UnixNano())
 		}

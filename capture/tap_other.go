@@ -18,8 +18,8 @@ func (r *Ring) extend() error { return errTapNeedsLinux }
 // ReadBatch fails.
 func (r *Ring) ReadBatch(*Batch) error { return errTapNeedsLinux }
 
-// QuietUntil returns 0.
-func (r *Ring) QuietUntil() int64 { return 0 }
+// LowWatermark returns 0.
+func (r *Ring) LowWatermark() int64 { return 0 }
 
 // Ahead returns 0.
 func (r *Ring) Ahead() int64 { return 0 }
@@ -39,5 +39,5 @@ func (r *Ring) Counters() TapCounters { return TapCounters{} }
 // Close does nothing.
 func (r *Ring) Close() error { return nil }
 
-// Passed fails.
-func Passed() (map[string]uint64, error) { return nil, errTapNeedsLinux }
+// InterfacePackets fails.
+func InterfacePackets() (map[string]uint64, error) { return nil, errTapNeedsLinux }

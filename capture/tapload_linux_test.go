@@ -184,7 +184,7 @@ func (p *pipeline) step(ctx context.Context) error {
 		if err := p.pass(ctx); err != nil {
 			return err
 		}
-		return p.shard.AdvanceTo(ctx, p.ring.QuietUntil())
+		return p.shard.AdvanceTo(ctx, p.ring.LowWatermark())
 	}
 	p.frames += uint64(p.batch.N)
 	r := &p.result

@@ -26,7 +26,7 @@ type Ring struct {
 	packets uint64
 	checked time.Time // last check of the link
 	lost    time.Time // when the interface of sock disappeared; zero while it exists
-	quiet   int64     // see QuietUntil
+	quiet   int64     // see LowWatermark
 	opened  bool      // opened at least once
 	refused string    // last logged reason why the kernel did not reopen the ring
 	closed  bool
@@ -90,7 +90,7 @@ func (r *Ring) extend() error {
 
 // ReadBatch fills b with the next frames and waits for them at most for
 // TapConfig.Wait. Without any, b.N is 0 and the error is nil, so that the caller can
-// look at its context and advance the clock of an idle tap: see QuietUntil.
+// look at its context and advance the clock of an idle tap: see LowWatermark.
 //
 // The frames' Data lies in the ring itself and is valid until the next call of ReadBatch or Close.
 // Frames in use reduce the room in the ring: the kernel drops and counts frames that are not read
@@ -249,10 +249,10 @@ func (r *Ring) setQuiet(t time.Time) {
 	r.cursor.quiet = r.quiet
 }
 
-// QuietUntil returns a time (Unix ns, system clock) as of the last ReadBatch without frames: all
+// LowWatermark returns a time (Unix ns, system clock) as of the last ReadBatch without frames: all
 // frames received before it have been delivered. An idle tap's clock may advance to it plus Ahead.
 // It is 0 before the first such call.
-func (r *Ring) QuietUntil() int64 { return r.quiet }
+func (r *Ring) LowWatermark() int64 { return r.quiet }
 
 // Ahead returns a lower bound of the lead of the frames' clock over the system's, in ns, as
 // measured from frames. It is negative if that clock is behind, and 0 for software times.

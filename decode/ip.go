@@ -134,7 +134,7 @@ func (d *Decoder) walkExtensions(next uint8, b []byte, left int, e endpoints, r 
 		switch {
 		case !e.extension(next):
 			e.proto = next
-			if !d.settled() {
+			if !d.endpointsKnown() {
 				r.setProto(next)
 			}
 			return d.walkTransport(b, left, e, r)
@@ -150,7 +150,7 @@ func (d *Decoder) walkExtensions(next uint8, b []byte, left int, e endpoints, r 
 		}
 		const fragmentOffset, moreFragments = 0xfff8, 1
 		if next == protoFragment && be16(b[2:])&fragmentOffset != 0 {
-			if !d.settled() {
+			if !d.endpointsKnown() {
 				r.setProto(b[0])
 			}
 			return r.done()

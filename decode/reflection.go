@@ -101,7 +101,7 @@ func (d *Decoder) addTCPReflection(l csig.Layout, data, header []byte, e endpoin
 	o := d.addReflection(l, data, e, r)
 	switch {
 	case o == nil:
-	case d.settled():
+	case d.endpointsKnown():
 		o.setAck(header)
 	default:
 		o.setTCP(header)
@@ -118,7 +118,7 @@ func (d *Decoder) addReflection(l csig.Layout, data []byte, e endpoints, r *Resu
 		return nil
 	}
 	o.Tag.Parse(l, data)
-	if d.settled() {
+	if d.endpointsKnown() {
 		o.setEnds(&d.ends)
 	} else {
 		e.setEnds(o)
@@ -165,7 +165,7 @@ func (d *Decoder) udpPayload(b []byte, left int, e endpoints, udp []byte, r *Res
 		}
 		switch judge(f, b, left) {
 		case present:
-			if o := d.addReflection(f.Layout, b[f.Offset:], e, r); o != nil && !d.settled() {
+			if o := d.addReflection(f.Layout, b[f.Offset:], e, r); o != nil && !d.endpointsKnown() {
 				o.setPorts(udp)
 			}
 		case empty:

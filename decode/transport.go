@@ -61,7 +61,7 @@ func portsLen(proto uint8) int {
 // setPorts sets a header's ports in the observations so far, unless an outer header names their
 // endpoints.
 func (d *Decoder) setPorts(header []byte, r *Result) {
-	if d.settled() {
+	if d.endpointsKnown() {
 		return
 	}
 	for i := r.Carrier; i < r.N; i++ {
@@ -101,7 +101,7 @@ func (d *Decoder) tcp(b []byte, left int, e endpoints, r *Result) Reason {
 		return short(tcpLen, left)
 	}
 	header := b[:tcpLen]
-	if !d.settled() {
+	if !d.endpointsKnown() {
 		for i := r.Carrier; i < r.N; i++ {
 			r.Obs[i].setTCP(header)
 		}

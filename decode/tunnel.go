@@ -45,7 +45,7 @@ func (d *Decoder) descend(e endpoints, udp []byte, r *Result) bool {
 	d.nest.tunnels++
 	d.nest.holds = false
 	d.nest.first, d.nest.vlans = uint8(r.N), 0
-	if e.ip == nil || d.settled() {
+	if e.ip == nil || d.endpointsKnown() {
 		return true
 	}
 	d.nest.named = true
@@ -57,9 +57,9 @@ func (d *Decoder) descend(e endpoints, udp []byte, r *Result) bool {
 	return true
 }
 
-// settled reports that the endpoints of the frame's observations come from a header outside the
+// endpointsKnown reports that the endpoints of the frame's observations come from a header outside the
 // current tunnel. No header of a mirrored frame names them.
-func (d *Decoder) settled() bool { return d.nest.named && (!d.inner || d.nest.mirror) }
+func (d *Decoder) endpointsKnown() bool { return d.nest.named && (!d.inner || d.nest.mirror) }
 
 // innerTag makes a tag inside a tunnel an orphan, unless the configuration expects it there and no
 // tag before it counts.
@@ -82,7 +82,7 @@ func (d *Decoder) innerTag(o *Observation, r *Result) {
 // rename reports whether an IP header inside a tunnel names the frame's endpoints, and clears the
 // previous ones.
 func (d *Decoder) rename(r *Result) bool {
-	if d.settled() {
+	if d.endpointsKnown() {
 		return false
 	}
 	r.clearEnds()

@@ -92,9 +92,9 @@ var leafFaults = []struct {
 	{"quantizes delays by another table", leafFault(scenario.Misbucketed, func(b *scenario.Behavior) { b.Shift, b.Signals = -20, []string{"max_delay"} }), nil, "written-value missed-update"},
 	{"compares with a constant", leafFault(scenario.Stuck, func(b *scenario.Behavior) { b.Values = map[string]string{"min_abw": "1Mbps"} }), nil, "written-value"},
 	{"software compares", leafDevice(scenario.Software), nil, ""},
-	{"fails open without metrics", leafFault(scenario.NoMetric, nil), nil, ""},
+	{"fails open without metrics", leafFault(scenario.MissingMetric, nil), nil, ""},
 	{"writes without metrics", func(s *scenario.Scenario) {
-		leafFault(scenario.NoMetric, nil)(s)
+		leafFault(scenario.MissingMetric, nil)(s)
 		s.Faults = append(s.Faults, scenario.Behavior{Match: "leaf1", Kind: scenario.Stuck, Values: map[string]string{"min_abw": "1Mbps"}})
 	}, nil, "fail-open"},
 	{"hashes the tag", leafFault(scenario.TagHash, nil), nil, "path-selection"},

@@ -72,7 +72,7 @@ func TestFindings(t *testing.T) {
 		{"lm-only", fault("spine1", "lm-only", nil), nil, "locator-alone spine1:down"},
 		{"value-only", fault("spine1", "value-only", nil), nil, "unknown-locator unknown lm 0x00"},
 		{"forge", fault("host2-4", "forge", func(f *scenario.Behavior) { f.Values = map[string]string{"max_delay": "100ms", "min_abw": "0Mbps"} }), nil, "forged-value 10.0.2.4"},
-		{"no metric", fault("leaf4:*", "no-metric", nil), nil, none},
+		{"no metric", fault("leaf4:*", "missing-metric", nil), nil, none},
 		{"stripping", device("leaf2", "strip"), nil, none},
 		{"pass-through", device("spine1", "pass-through"), nil, none},
 		{"idle", func(s *scenario.Scenario) { s.Workloads = s.Workloads[1:] }, nil, none},

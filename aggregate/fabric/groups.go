@@ -57,7 +57,7 @@ type derived struct {
 	all      []*derivedGroup // in no order
 	hand     int             // position in all where the search for the next one to forget continues
 	made     uint64          // number of groups, including forgotten ones
-	told     uint64          // those of made whose names are stored
+	named    uint64          // those of made whose names are stored
 	knocking map[netip.Prefix]knock
 
 	second    int64 // start of the latest window with rows
@@ -173,7 +173,7 @@ func (d *derived) forget() bool {
 	for range evictionLooks {
 		d.hand = (d.hand + 1) % len(d.all)
 		g := d.all[d.hand]
-		if g.number <= d.told && d.second-g.last >= idleSeconds && (victim < 0 || worse(g, d.all[victim])) {
+		if g.number <= d.named && d.second-g.last >= idleSeconds && (victim < 0 || worse(g, d.all[victim])) {
 			victim = d.hand
 		}
 	}
@@ -340,7 +340,7 @@ func (f *Fabric) fixedGroups() uint64 { return uint64(len(f.topo.groups)) + 2 }
 func (f *Fabric) Stored(met uint64) {
 	f.derived.mu.Lock()
 	defer f.derived.mu.Unlock()
-	f.derived.told = max(f.derived.told, max(met, f.fixedGroups())-f.fixedGroups())
+	f.derived.named = max(f.derived.named, max(met, f.fixedGroups())-f.fixedGroups())
 }
 
 // Prefixes returns the prefixes of the groups of the file, each in the one group to which the file

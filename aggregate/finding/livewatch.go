@@ -32,17 +32,17 @@ type live struct {
 // liveLayout counts the packets of a layout with D that are about as long as the longest one.
 type liveLayout struct {
 	wholes
-	told           uint64
+	reported       uint64
 	touched, stray uint64 // values, and those that no port of their path writes
 }
 
-// told adds the counts that a case does not include yet.
-func (w *Watcher) told(k caseKey, of *Finding, told *uint64) {
+// report adds the counts that a case does not include yet.
+func (w *Watcher) report(k caseKey, of *Finding, reported *uint64) {
 	w.made = nil
 	f := w.cases.get(k)
 	f.during(of.From, of.To)
-	f.Count += of.Count - *told
-	*told = of.Count
+	f.Count += of.Count - *reported
+	*reported = of.Count
 }
 
 // Live makes the Watcher also check one tap of live packets, by the tap's name, and D and locators.
@@ -64,7 +64,7 @@ func (w *Watcher) behind(ns int64) {
 	t := &w.live.tap
 	before := t.back.Count
 	if t.clock(&Frame{TimeNS: ns}); t.back.Count != before {
-		w.told(caseKey{kind: ClockSet, name: t.Name}, &t.back, &t.toldBack)
+		w.report(caseKey{kind: ClockSet, name: t.Name}, &t.back, &t.reportedBack)
 	}
 }
 
@@ -76,7 +76,7 @@ func (w *Watcher) Compared(ns int64, content uint64, repeated bool) {
 	t.frames++
 	t.copied(&Frame{TimeNS: ns, Content: content, Repeated: repeated})
 	if n := t.repeated.Count; n != before && t.repeats(n) {
-		w.told(caseKey{kind: DuplicateFrames, name: t.Name}, &t.repeated, &t.toldRepeated)
+		w.report(caseKey{kind: DuplicateFrames, name: t.Name}, &t.repeated, &t.reportedRepeated)
 	}
 }
 
@@ -97,8 +97,8 @@ func (w *Watcher) closed(b *aggregate.Block) {
 	}
 	for i := range l.layouts {
 		of := &l.layouts[i]
-		if of.Count >= minStrays && of.Count > of.told && of.whole(l.longest) && 10*of.stray <= of.touched {
-			w.told(caseKey{kind: TrimInvented, layout: uint8(i)}, &of.Finding, &of.told)
+		if of.Count >= minStrays && of.Count > of.reported && of.whole(l.longest) && 10*of.stray <= of.touched {
+			w.report(caseKey{kind: TrimInvented, layout: uint8(i)}, &of.Finding, &of.reported)
 		}
 	}
 	if w.cfg.Routes == nil {

@@ -35,7 +35,7 @@ type Run struct {
 	Encoding aggregate.Encoding
 	Value    uint64 // in stored units
 	Count    uint64 // observations
-	Told     uint64 // those of them that a finding counts
+	Reported uint64 // those of them that a finding counts
 	Windows  int
 	Src      netip.Addr // of all known flows that name the port, invalid if there are several
 	From, To int64      // start of the first window, end of the last one, Unix ns
@@ -309,13 +309,13 @@ func (w *Watcher) goOn(k runKey, r *Run) {
 	}
 	was.Count += r.Count
 	was.Src = same(was.Src, r.Src)
-	w.tell(k, was)
+	w.reportRun(k, was)
 }
 
-// tell makes a finding of a run that is long enough, or adds the counts that its finding does not
+// reportRun makes a finding of a run that is long enough, or adds the counts that its finding does not
 // include yet.
-func (w *Watcher) tell(k runKey, was *Run) {
-	if was.Windows < stuckWindows || was.Count < stuckObservations || was.Count == was.Told {
+func (w *Watcher) reportRun(k runKey, was *Run) {
+	if was.Windows < stuckWindows || was.Count < stuckObservations || was.Count == was.Reported {
 		return
 	}
 	f := w.cases.get(caseKey{kind: StuckPort, layout: uint8(k.encoding.Layout().Index()), at: k.at, signal: k.signal})
@@ -332,8 +332,8 @@ func (w *Watcher) tell(k runKey, was *Run) {
 	}
 	w.made = nil
 	f.during(was.From, was.To)
-	f.Count += was.Count - was.Told
-	was.Told = was.Count
+	f.Count += was.Count - was.Reported
+	was.Reported = was.Count
 }
 
 // room reports whether there is room for one more run. Once a window, it makes room by removing

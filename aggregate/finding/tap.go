@@ -61,16 +61,16 @@ type Class struct {
 // tapState is the state of a tap's frames.
 type tapState struct {
 	Tap
-	frames         uint64
-	whole          bool // untagged data is captured as well: there is no filter
-	copies         copies
-	repeated, back Finding
-	toldRepeated   uint64 // those of repeated that a Watcher's finding counts
-	toldBack       uint64 // likewise
-	first, last    int64  // times; last is the latest
-	before         int64  // the latest time before the clock went back
-	behind         uint64
-	gapFrom, gapTo int64 // the longest time without a frame
+	frames           uint64
+	whole            bool // untagged data is captured as well: there is no filter
+	copies           copies
+	repeated, back   Finding
+	reportedRepeated uint64 // those of repeated that a Watcher's finding counts
+	reportedBack     uint64 // likewise
+	first, last      int64  // times; last is the latest
+	before           int64  // the latest time before the clock went back
+	behind           uint64
+	gapFrom, gapTo   int64 // the longest time without a frame
 }
 
 // segments are a sample of the segments that taps saw, and of the acknowledged ones.

@@ -316,7 +316,7 @@ func (w *Watcher) Follow(p *Passage, found []Finding) []Finding {
 			continue
 		case h != nil && h.Value == was.Value && h.Run != nil && h.Run.From <= was.To+stuckPause:
 			was.add(h.Run)
-			w.tell(k, was)
+			w.reportRun(k, was)
 		}
 		if h == nil || h.Over || h.Value != was.Value || h.Run != nil && h.Run.From > was.To+stuckPause {
 			delete(w.runs.of, k)
@@ -339,5 +339,5 @@ func (r *Run) add(next *Run) {
 		r.Windows--
 	}
 	r.To = max(r.To, next.To)
-	r.Count, r.Told, r.Src = r.Count+next.Count, r.Told+next.Told, same(r.Src, next.Src)
+	r.Count, r.Reported, r.Src = r.Count+next.Count, r.Reported+next.Reported, same(r.Src, next.Src)
 }

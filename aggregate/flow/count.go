@@ -93,7 +93,7 @@ func (t *Table) CountKnown(list []Heavy) int {
 			}
 		}
 		c := &counts[h.entry]
-		c.unpaid++
+		c.remaining++
 		c.bytes += uint64(h.Bytes)
 		c.sum = addSat(c.sum, h.Value)
 		c.least, c.greatest = min(c.least, h.Value), max(c.greatest, h.Value)

@@ -23,18 +23,18 @@ type Flow struct {
 // Entry is the counts of one flow under one key since it was inserted.
 type Entry struct {
 	Flow
-	Ref      uint32 // the owner's number of the key
-	Heavy    uint64 // observations, at least 1
-	Paid     uint64 // part of Heavy that was subtracted by purges: less than Heavy
-	Bytes    uint64
-	Sum      uint64 // of values, saturating
-	Min, Max uint64
+	Ref        uint32 // the owner's number of the key
+	Heavy      uint64 // observations, at least 1
+	Subtracted uint64 // part of Heavy that was subtracted by purges: less than Heavy
+	Bytes      uint64
+	Sum        uint64 // of values, saturating
+	Min, Max   uint64
 }
 
 // counts are the part of an entry that counting and purging read. They fill a cache line.
 type counts struct {
 	hash            uint64
-	unpaid          uint64 // Heavy less Paid
+	remaining       uint64 // Heavy less Subtracted
 	bytes, sum      uint64
 	least, greatest uint64
 	place           LocationCount // the one named first
@@ -43,9 +43,9 @@ type counts struct {
 // about is the rest of an entry.
 type about struct {
 	Flow
-	ref    uint32
-	paid   uint64
-	others uint32 // start of its list of other places in the table, plus 1
+	ref        uint32
+	subtracted uint64
+	others     uint32 // start of its list of other places in the table, plus 1
 }
 
 // Table remembers at most a budget of entries. A full table forgets the half with the lowest
@@ -70,10 +70,10 @@ type Table struct {
 	inserted, moved bool   // entries since Find
 	touched         uint32 // keeps prefetching reads alive
 
-	// Lacks is the total that purges subtracted from every entry. An entry that was inserted later
-	// lacks about as many heavy observations; none if Lacks is 0.
-	Lacks uint64
-	dice  uint64 // state of the generator that decides which flows a full table keeps
+	// Undercount is the total that purges subtracted from every entry. An entry that was inserted later
+	// lacks about as many heavy observations; none if Undercount is 0.
+	Undercount uint64
+	rng        uint64 // state of the generator that decides which flows a full table keeps
 }
 
 const (
@@ -101,7 +101,7 @@ func (t *Table) Len() int { return len(t.counts) }
 func (t *Table) Entry(n int) Entry {
 	c, a := &t.counts[n], &t.about[n]
 	return Entry{
-		Flow: a.Flow, Ref: a.ref, Heavy: t.Heavy(n), Paid: a.paid, Bytes: c.bytes, Sum: c.sum, Min: c.least, Max: c.greatest,
+		Flow: a.Flow, Ref: a.ref, Heavy: t.Heavy(n), Subtracted: a.subtracted, Bytes: c.bytes, Sum: c.sum, Min: c.least, Max: c.greatest,
 	}
 }
 
@@ -109,22 +109,22 @@ func (t *Table) Entry(n int) Entry {
 func (t *Table) Ref(n int) uint32 { return t.about[n].ref }
 
 // Heavy returns the heavy observations of entry n.
-func (t *Table) Heavy(n int) uint64 { return t.counts[n].unpaid + t.about[n].paid }
+func (t *Table) Heavy(n int) uint64 { return t.counts[n].remaining + t.about[n].subtracted }
 
 // admits reports whether to insert a flow without an entry now.
 func (t *Table) admits() bool {
-	if t.Lacks <= 1 {
+	if t.Undercount <= 1 {
 		return true
 	}
-	t.dice = t.dice*6364136223846793005 + 1442695040888963407
-	hi, _ := bits.Mul64(t.dice, t.Lacks)
+	t.rng = t.rng*6364136223846793005 + 1442695040888963407
+	hi, _ := bits.Mul64(t.rng, t.Undercount)
 	return hi == 0
 }
 
 // Insert adds an entry for the flow of the observation at which CountKnown stopped, and counts that
 // observation. It may forget other entries, and returns their number.
 func (t *Table) Insert(h *Heavy, ref uint32, f *Flow) (forgotten int) {
-	c := counts{hash: h.Hash, unpaid: 1, bytes: uint64(h.Bytes), sum: h.Value, least: h.Value, greatest: h.Value, place: LocationCount{h.Place, 1}}
+	c := counts{hash: h.Hash, remaining: 1, bytes: uint64(h.Bytes), sum: h.Value, least: h.Value, greatest: h.Value, place: LocationCount{h.Place, 1}}
 	return t.insert(&c, &about{Flow: *f, ref: ref})
 }
 
@@ -158,15 +158,15 @@ func (t *Table) Merge(o *Table) (forgotten int) {
 			at = uint32(t.Len() - 1)
 		} else {
 			to := &t.counts[at]
-			to.unpaid += from.unpaid
+			to.remaining += from.remaining
 			to.bytes += from.bytes
 			to.sum = addSat(to.sum, from.sum)
 			to.least, to.greatest = min(to.least, from.least), max(to.greatest, from.greatest)
-			t.about[at].paid += of.paid
+			t.about[at].subtracted += of.subtracted
 		}
 		o.Places(i, func(p LocationCount) { t.name(at, p) })
 	}
-	t.Lacks += o.Lacks
+	t.Undercount += o.Undercount
 	return forgotten
 }
 
@@ -179,7 +179,7 @@ func (t *Table) Reset() {
 	if t.Len() > 0 {
 		clear(t.slots)
 	}
-	t.counts, t.about, t.places, t.Lacks, t.dice = t.counts[:0], t.about[:0], t.places[:0], 0, 0
+	t.counts, t.about, t.places, t.Undercount, t.rng = t.counts[:0], t.about[:0], t.places[:0], 0, 0
 }
 
 // Renumber gives entries new references, whose keys may differ from the earlier ones.
@@ -274,39 +274,39 @@ func (t *Table) purge() (forgotten int) {
 	least := t.median()
 	kept := 0
 	for i := range t.counts {
-		if t.counts[i].unpaid > least {
+		if t.counts[i].remaining > least {
 			t.counts[kept], t.about[kept] = t.counts[i], t.about[i]
-			t.counts[kept].unpaid -= least
-			t.about[kept].paid += least
+			t.counts[kept].remaining -= least
+			t.about[kept].subtracted += least
 			kept++
 		}
 	}
 	forgotten = t.Len() - kept
 	t.counts, t.about = t.counts[:kept], t.about[:kept]
-	t.Lacks += least
+	t.Undercount += least
 	t.keepPlaces()
 	t.index(len(t.slots))
 	return forgotten
 }
 
-// median returns the median of the entries' unpaid counts: at least half of them are not above it.
+// median returns the median of the entries' remaining counts: at least half of them are not above it.
 func (t *Table) median() uint64 {
 	// Past the budget most flows have low counts.
 	var few [64]int
 	for i := range t.counts {
-		if unpaid := t.counts[i].unpaid; unpaid < uint64(len(few)) {
-			few[unpaid]++
+		if remaining := t.counts[i].remaining; remaining < uint64(len(few)) {
+			few[remaining]++
 		}
 	}
 	left := (t.Len() + 1) / 2
-	for unpaid, n := range few {
+	for remaining, n := range few {
 		if left -= n; left <= 0 {
-			return uint64(unpaid)
+			return uint64(remaining)
 		}
 	}
 	t.scratch = t.scratch[:0]
 	for i := range t.counts {
-		t.scratch = append(t.scratch, t.counts[i].unpaid)
+		t.scratch = append(t.scratch, t.counts[i].remaining)
 	}
 	slices.Sort(t.scratch)
 	return t.scratch[(len(t.scratch)+1)/2-1]

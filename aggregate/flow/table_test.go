@@ -95,8 +95,8 @@ func TestTableExact(t *testing.T) {
 			t.Fatalf("%+v, expected %d", e, n)
 		}
 	}
-	if table.Len() != len(want) || table.Lacks != 0 {
-		t.Errorf("%d entries that may lack %d, expected %d", table.Len(), table.Lacks, len(want))
+	if table.Len() != len(want) || table.Undercount != 0 {
+		t.Errorf("%d entries that may lack %d, expected %d", table.Len(), table.Undercount, len(want))
 	}
 }
 
@@ -111,8 +111,8 @@ func TestTableBound(t *testing.T) {
 				t.Fatalf("%d entries of %d", table.Len(), budget)
 			}
 		}
-		if bound := uint64(2 * len(list) / budget); table.Lacks == 0 || table.Lacks > bound {
-			t.Errorf("budget %d: entries may lack %d, expected at most %d", budget, table.Lacks, bound)
+		if bound := uint64(2 * len(list) / budget); table.Undercount == 0 || table.Undercount > bound {
+			t.Errorf("budget %d: entries may lack %d, expected at most %d", budget, table.Undercount, bound)
 		}
 		checkPast(t, &table, exact(list))
 	}
@@ -124,14 +124,14 @@ func checkPast(t *testing.T, table *Table, want map[keyed]uint64) {
 	const sure = 8 // times the table's stated lack of entries
 	for _, e := range entriesOf(table) {
 		k := keyed{e.Flow, e.Ref}
-		if n := want[k]; e.Heavy > n || e.Heavy+sure*table.Lacks < n {
-			t.Fatalf("budget %d: %d, expected %d, where some lack %d", table.Budget, e.Heavy, n, table.Lacks)
+		if n := want[k]; e.Heavy > n || e.Heavy+sure*table.Undercount < n {
+			t.Fatalf("budget %d: %d, expected %d, where some lack %d", table.Budget, e.Heavy, n, table.Undercount)
 		}
 		delete(want, k)
 	}
 	for k, n := range want {
-		if n > sure*table.Lacks {
-			t.Fatalf("budget %d: %+v was counted %d times and is not there, where some lack %d", table.Budget, k, n, table.Lacks)
+		if n > sure*table.Undercount {
+			t.Fatalf("budget %d: %+v was counted %d times and is not there, where some lack %d", table.Budget, k, n, table.Undercount)
 		}
 	}
 }
@@ -174,8 +174,8 @@ func TestTableMerge(t *testing.T) {
 		}
 		checkPlaces(t, &whole)
 		want := exact(list)
-		if budget == 5000 && (whole.Lacks != 0 || whole.Len() != len(want)) {
-			t.Errorf("merged within the budget: %d entries that lack %d", whole.Len(), whole.Lacks)
+		if budget == 5000 && (whole.Undercount != 0 || whole.Len() != len(want)) {
+			t.Errorf("merged within the budget: %d entries that lack %d", whole.Len(), whole.Undercount)
 		}
 		checkPast(t, &whole, want)
 	}

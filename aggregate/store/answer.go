@@ -131,9 +131,9 @@ func (s *Store) EachCellWindow(ctx context.Context, q Question, n int, f func(*a
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	n = min(n, s.maxRows-1)
-	told, stopped := 0, error(nil)
+	found, stopped := 0, error(nil)
 	err = s.eachCellWindow(ctx, q, n+1, func(r *aggregate.CellWindow) error {
-		if told++; told > n {
+		if found++; found > n {
 			more = true
 			return nil
 		}

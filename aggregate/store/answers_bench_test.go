@@ -97,7 +97,7 @@ func BenchmarkAnswers(b *testing.B) {
 	if err := s.Flush(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	settle(b, s)
+	waitForMerges(b, s)
 	from := testStart.Add(2 * time.Minute)
 	seconds := Question{Signal: csig.MinABWRatio, From: from, To: from.Add(time.Hour), Resolution: time.Second, Step: time.Minute}
 	minutes, chosen := seconds, seconds
@@ -151,9 +151,9 @@ func BenchmarkAnswers(b *testing.B) {
 	}
 }
 
-// settle waits for the merges that follow from filling tables within seconds. In production rows
+// waitForMerges waits for the merges that follow from filling tables within seconds. In production rows
 // arrive slowly, and hours pass before that many merges.
-func settle(b *testing.B, s *Store) {
+func waitForMerges(b *testing.B, s *Store) {
 	b.Helper()
 	for quiet := 0; quiet < 4; time.Sleep(time.Second) {
 		var merges uint64
@@ -216,7 +216,7 @@ func readRows(b *testing.B, s *Store, q Question, view string) uint64 {
 
 // bytesPerRow is a table's bytes per row on disk.
 func bytesPerRow(b *testing.B, s *Store, resolution time.Duration) float64 {
-	g, err := grainOf(resolution)
+	g, err := resolutionTableOf(resolution)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -16,7 +16,7 @@ const maxBatchRows = 100_000
 // batchKey identifies the partition of a batch. A batch that spans partitions would become
 // several parts, of which a failure may leave some.
 type batchKey struct {
-	grain     int
+	table     int // index of its resolutionTable
 	partition int64
 }
 
@@ -89,7 +89,7 @@ func (b *batch) join(o *batch) { b.copyRows(o, 0, o.rows()) }
 // copyRows adds the rows [from, to) of another batch of the same partition.
 func (b *batch) copyRows(o *batch, from, to int) {
 	b.windowStart = append(b.windowStart, o.windowStart[from:to]...)
-	if b.grain == fineGrain {
+	if b.table == fineTable {
 		b.resolution = append(b.resolution, o.resolution[from:to]...)
 	}
 	for i := range b.bytes8 {
@@ -122,7 +122,7 @@ func copyPacked(packed []byte, ends []int, other []byte, otherEnds []int, from, 
 func (b *batch) add(block *aggregate.Block, from, to int) {
 	n := to - from
 	b.windowStart = appendTimes(b.windowStart, time.Unix(0, block.WindowStart).UTC(), n)
-	if b.grain == fineGrain {
+	if b.table == fineTable {
 		b.resolution = appendSame(b.resolution, uint64(block.Resolution), n)
 	}
 	for i, column := range [numColumns8][]uint8{block.Signal, block.Kind, block.Encoding, block.Evidence} {

@@ -55,7 +55,7 @@ func BenchmarkBatch(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if to.rows() >= maxBatchRows {
-			to.reset(batchKey{grain: secondGrain}, time.Time{})
+			to.reset(batchKey{table: secondTable}, time.Time{})
 		}
 		to.add(block, 0, block.Len())
 	}

@@ -16,11 +16,11 @@ import (
 )
 
 // gapsClass is the class of the outbox behind the tables of partials.
-const gapsClass = numGrains
+const gapsClass = numResolutionTables
 
 const (
-	// tellEvery is how often a command that waits for the server may log that it waits.
-	tellEvery = 10 * time.Second
+	// logEvery is how often a command that waits for the server may log that it waits.
+	logEvery = 10 * time.Second
 	// closePatience is how long Close waits for the remaining rows to be sent.
 	closePatience = 10 * time.Second
 )
@@ -31,7 +31,7 @@ type target interface {
 	sendGaps(ctx context.Context, list []gap) error
 	namesTarget
 	endRuns(ctx context.Context, e *ending) error
-	present(ctx context.Context, grain int, probes []rowSample) (map[rowSample]bool, error)
+	present(ctx context.Context, table int, probes []rowSample) (map[rowSample]bool, error)
 	trimmed(ctx context.Context, class int, list []lossExtent) ([]bool, error)
 }
 
@@ -76,7 +76,7 @@ type delivery struct {
 	outage    bool              // a record could not be sent: verify the stored rows
 	// sure reports, by class, whether the server took the previous record at the first attempt.
 	// Until then a record may have been sent before, even by an earlier process.
-	sure [numGrains]bool
+	sure [numResolutionTables]bool
 
 	waiting retry.LogThrottle // rows for the server
 	full    retry.LogThrottle // the outbox
@@ -190,7 +190,7 @@ func (d *delivery) handle(ctx context.Context, e *outbox.Entry) {
 	first := e.Last
 	var err error
 	switch {
-	case class < numGrains:
+	case class < numResolutionTables:
 		err = d.sendRows(ctx, e, class, payload)
 	case class == endsClass:
 		err = d.sendEnds(ctx, e, payload)
@@ -247,7 +247,7 @@ func (d *delivery) finish(ctx context.Context, e *outbox.Entry, err error) {
 	switch {
 	case errors.Is(err, errHeld), errors.Is(err, errNotDue):
 	case err == nil:
-		if e.Class < numGrains { // counted first, so that waiters for the acknowledgement see the count
+		if e.Class < numResolutionTables { // counted first, so that waiters for the acknowledgement see the count
 			d.note(func() {
 				d.sent.Rows += e.Weight
 				d.sent.Batches++
@@ -292,7 +292,7 @@ func (d *delivery) deliver(ctx context.Context, e *outbox.Entry, f func(context.
 			return err
 		}
 		d.outage = true
-		if e.Class < numGrains {
+		if e.Class < numResolutionTables {
 			d.sure[e.Class] = false
 		}
 		d.fail(err)
@@ -308,11 +308,11 @@ func (d *delivery) deliver(ctx context.Context, e *outbox.Entry, f func(context.
 // fail records why nothing can be sent.
 func (d *delivery) fail(err error) {
 	d.note(func() { d.failure = err })
-	d.tell()
+	d.logWaiting()
 }
 
-// tell logs from time to time how much waits, and why.
-func (d *delivery) tell() {
+// logWaiting logs from time to time how much waits, and why.
+func (d *delivery) logWaiting() {
 	d.mu.Lock()
 	why := "no answer yet"
 	if d.failure != nil {
@@ -385,8 +385,8 @@ func (d *delivery) flush(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
-		case <-time.After(tellEvery):
-			d.tell()
+		case <-time.After(logEvery):
+			d.logWaiting()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -399,7 +399,7 @@ func (d *delivery) close() (left uint64, err error) {
 	d.once.Do(func() { close(d.done) })
 	if d.started.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
-		d.settle(ctx)
+		d.drain(ctx)
 		cancel()
 	}
 	d.cancel()
@@ -412,8 +412,8 @@ func (d *delivery) close() (left uint64, err error) {
 	return left, errors.Join(d.appendPending(), d.log.Close())
 }
 
-// settle is a flush that gives up as soon as the server is unreachable.
-func (d *delivery) settle(ctx context.Context) {
+// drain is a flush that gives up as soon as the server is unreachable.
+func (d *delivery) drain(ctx context.Context) {
 	defer d.hurry()()
 	mark := d.log.Mark()
 	for {

@@ -148,7 +148,7 @@ func (s *Store) Contents(ctx context.Context) (Contents, error) {
 	for i := range there {
 		there[i].bytes = bytes[there[i].name]
 	}
-	for g := range numGrains {
+	for g := range numResolutionTables {
 		t, err := s.countTable(ctx, there, resolutionTableAt(g).table(), "min(window_start), max(window_start)")
 		if err != nil {
 			return Contents{}, err

@@ -15,7 +15,7 @@ func TestDrop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Tables) != numGrains+len(recordTables()) || !c.First.Equal(testStart) || !c.Last.Equal(testStart.Add(time.Minute)) || c.Bytes == 0 {
+	if len(c.Tables) != numResolutionTables+len(recordTables()) || !c.First.Equal(testStart) || !c.Last.Equal(testStart.Add(time.Minute)) || c.Bytes == 0 {
 		t.Errorf("contents: %+v", c)
 	}
 	for _, table := range c.Tables {

@@ -20,17 +20,17 @@ type encoder struct {
 	values []uint64
 }
 
-// append encodes the rows [from, to) of a batch: format, grain, number of rows, and the
+// append encodes the rows [from, to) of a batch: format, table, number of rows, and the
 // columns in the order of the insert, distributions as lengths, codes and counts.
 func (e *encoder) append(out []byte, b *batch, from, to int) []byte {
-	out = append(out, batchFormat, byte(b.grain))
+	out = append(out, batchFormat, byte(b.table))
 	out = binary.LittleEndian.AppendUint32(out, uint32(to-from))
 	e.values = e.values[:0]
 	for _, at := range b.windowStart[from:to] {
 		e.values = append(e.values, uint64(at.UnixNano()))
 	}
 	out = appendColumn(out, e.values)
-	if b.grain == fineGrain {
+	if b.table == fineTable {
 		out = appendColumn(out, b.resolution[from:to])
 	}
 	for i := range b.bytes8 {
@@ -56,7 +56,7 @@ func (e *encoder) append(out []byte, b *batch, from, to int) []byte {
 
 // decode fills a batch with the rows of a record.
 func (e *encoder) decode(in []byte, b *batch) error {
-	if len(in) < 6 || in[1] >= numGrains {
+	if len(in) < 6 || in[1] >= numResolutionTables {
 		return errColumns
 	}
 	version := in[0]
@@ -67,7 +67,7 @@ func (e *encoder) decode(in []byte, b *batch) error {
 	if n == 0 || n > maxBatchRows {
 		return fmt.Errorf("%d rows: %w", n, errColumns)
 	}
-	b.reset(batchKey{grain: int(in[1])}, time.Time{})
+	b.reset(batchKey{table: int(in[1])}, time.Time{})
 	in, values, err := takeColumn(in[6:], e.values[:0], n)
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func (e *encoder) decode(in []byte, b *batch) error {
 		}
 		b.windowStart = append(b.windowStart, time.Unix(0, int64(v)).UTC())
 	}
-	b.partition = partition(b.grain, int64(values[0]))
-	if b.grain == fineGrain {
+	b.partition = partition(b.table, int64(values[0]))
+	if b.table == fineTable {
 		if in, b.resolution, err = takeColumn(in, b.resolution, n); err != nil {
 			return err
 		}

@@ -14,16 +14,16 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// batchOf is a batch of random rows of one grain.
+// batchOf is a batch of random rows of one table.
 func batchOf(t testing.TB, resolution time.Duration, seed uint64) *batch {
 	t.Helper()
 	g := traffic{resolution: resolution, windows: 4, groups: 5, locations: 7, signals: allSignals}
-	grain, err := grainOf(resolution)
+	table, err := resolutionTableOf(resolution)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := new(batch)
-	b.reset(batchKey{grain, partition(grain, testStart.UnixNano())}, time.Time{})
+	b.reset(batchKey{table, partition(table, testStart.UnixNano())}, time.Time{})
 	for i, block := range blocks(g.rows(rand.New(rand.NewPCG(seed, 1)), aggregate.Source{Producer: 1 << 63, Epoch: seed})) {
 		block.Incarnation = uint64(i % 2)
 		b.add(block, 0, block.Len())
@@ -129,7 +129,7 @@ func TestCutBatches(t *testing.T) {
 		block.DistEnd[i/20_000] = uint32(i + 1)
 	}
 	b := new(batch)
-	b.reset(batchKey{grain: secondGrain}, time.Time{})
+	b.reset(batchKey{table: secondTable}, time.Time{})
 	b.add(block, 0, block.Len())
 	var e encoder
 	pieces := 0
@@ -147,7 +147,7 @@ func TestCutBatches(t *testing.T) {
 
 func TestParts(t *testing.T) {
 	b := new(batch)
-	b.reset(batchKey{grain: secondGrain}, time.Time{})
+	b.reset(batchKey{table: secondTable}, time.Time{})
 	for producer := range uint64(maxParts + 10) {
 		block := blockAt(testStart.Add(time.Duration(producer)*time.Second), 2)
 		block.Producer = producer + 1
@@ -181,7 +181,7 @@ func TestDecodeEarlier(t *testing.T) {
 	if err := e.decode(record, &got); err != nil {
 		t.Fatal(err)
 	}
-	want.reset(batchKey{secondGrain, partition(secondGrain, testStart.UnixNano())}, time.Time{})
+	want.reset(batchKey{secondTable, partition(secondTable, testStart.UnixNano())}, time.Time{})
 	block := blockOf(earlierRows)
 	want.add(block, 0, block.Len())
 	compareBatches(t, &want, &got)

@@ -31,22 +31,22 @@ const recent = 24 * time.Hour
 
 // Extent returns the time range, resolutions and signals of the stored windows.
 func (s *Store) Extent(ctx context.Context) (Extent, error) {
-	var spans [numGrains]span
-	for g := range numGrains {
+	var spans [numResolutionTables]span
+	for g := range numResolutionTables {
 		var err error
 		if spans[g], err = s.span(ctx, g); err != nil {
 			return Extent{}, err
 		}
 	}
 	var e Extent
-	if !spans[fineGrain].empty() {
-		fine, err := s.fineResolutions(ctx, spans[fineGrain])
+	if !spans[fineTable].empty() {
+		fine, err := s.fineResolutions(ctx, spans[fineTable])
 		if err != nil {
 			return Extent{}, err
 		}
 		e.Resolutions = fine
 	}
-	seconds, minutes := spans[secondGrain], spans[minuteGrain]
+	seconds, minutes := spans[secondTable], spans[minuteTable]
 	if !seconds.empty() {
 		e.Resolutions = append(e.Resolutions, time.Second)
 	}
@@ -55,7 +55,7 @@ func (s *Store) Extent(ctx context.Context) (Extent, error) {
 	}
 	whole := seconds.within(minutes)
 	if whole.empty() {
-		whole = spans[fineGrain]
+		whole = spans[fineTable]
 	}
 	if whole.empty() {
 		return e, nil
@@ -115,7 +115,7 @@ const maxFineResolutions = 16
 // fineResolutions are the lengths of the fine windows of the last minutes. The span of the fine
 // table ends with the start of its last window, since its windows differ in length.
 func (s *Store) fineResolutions(ctx context.Context, w span) ([]time.Duration, error) {
-	at := resolutionTableAt(fineGrain)
+	at := resolutionTableAt(fineTable)
 	query := fmt.Sprintf("SELECT DISTINCT resolution_ns FROM %s.%s WHERE %[3]s(window_start) >= %[3]s(toDateTime64('%[4]s', 9, 'UTC')) LIMIT %d",
 		s.database, at.table(), at.KeyStart, stamp(w.last.Add(-10*time.Minute)), maxFineResolutions)
 	var list []time.Duration

@@ -52,7 +52,7 @@ var flowTable = recordTable[FlowRow]{
 	into: "flows (producer, incarnation, config_epoch, seq, window_start, resolution_ns, signal, source_kind, src_group, dst_group, " +
 		"src, dst, src_port, dst_port, proto, observations, bytes, measured, sum, min, max, heavy, heavy_sum, location, location_heavy)",
 	check: func(r *FlowRow) error {
-		if g, err := grainOf(time.Duration(r.Resolution)); err != nil || g == fineGrain ||
+		if g, err := resolutionTableOf(time.Duration(r.Resolution)); err != nil || g == fineTable ||
 			r.Window < 0 || r.Window >= endOfTime || r.Window%r.Resolution != 0 {
 			return fmt.Errorf("window of %d ns at %d: %w", r.Resolution, r.Window, errFlowWindow)
 		}

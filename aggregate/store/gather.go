@@ -19,7 +19,7 @@ const (
 // hold is how long an entry waits to be sent together with others. The wait ends when the oldest
 // entry has waited for an interval, a batch is full, or a caller waits for all to be sent.
 func (d *delivery) hold(e *outbox.Entry) time.Duration {
-	if e.Lost != "" || e.Class >= numGrains && e.Class != flowsClass || d.hurried.Load() > 0 {
+	if e.Lost != "" || e.Class >= numResolutionTables && e.Class != flowsClass || d.hurried.Load() > 0 {
 		return 0
 	}
 	waiting := d.log.Stats()

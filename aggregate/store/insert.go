@@ -17,7 +17,7 @@ import (
 // acknowledgement was lost may be sent again: its rows are identities. With a token the server
 // recognizes a repeated batch for a while, and skips it.
 func (s *Store) insertBatch(ctx context.Context, conn driver.Conn, b *batch, token string) error {
-	names, types := insertColumns(b.grain)
+	names, types := insertColumns(b.table)
 	// FINAL and merges find rows that replace each other: a server need not look for them in
 	// every insert, which takes a third of its time.
 	settings := clickhouse.Settings{"async_insert": 0, "optimize_on_insert": 0}
@@ -25,7 +25,7 @@ func (s *Store) insertBatch(ctx context.Context, conn driver.Conn, b *batch, tok
 		settings["insert_deduplication_token"] = token
 	}
 	ctx = clickhouse.Context(s.inserting(ctx, settings), clickhouse.WithColumnNamesAndTypes(types))
-	query := fmt.Sprintf("INSERT INTO %s.%s (%s)", s.database, s.layout.local(resolutionTableAt(b.grain).table()), strings.Join(names, ", "))
+	query := fmt.Sprintf("INSERT INTO %s.%s (%s)", s.database, s.layout.local(resolutionTableAt(b.table).table()), strings.Join(names, ", "))
 	to, err := conn.PrepareBatch(ctx, query)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func insertColumns(g int) (names []string, types []clickhouse.ColumnNameAndType)
 		}
 	}
 	add("DateTime64(9, 'UTC')", "window_start")
-	if g == fineGrain {
+	if g == fineTable {
 		add("UInt64", "resolution_ns")
 	}
 	add("UInt8", columns8[:]...)
@@ -67,7 +67,7 @@ func fill(to driver.Batch, b *batch) error {
 	if err := put(b.windowStart); err != nil {
 		return err
 	}
-	if b.grain == fineGrain {
+	if b.table == fineTable {
 		if err := put(b.resolution); err != nil {
 			return err
 		}

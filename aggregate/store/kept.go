@@ -20,7 +20,7 @@ import (
 func (d *delivery) verify(ctx context.Context) bool {
 	for _, s := range d.log.Acked() {
 		switch {
-		case s.Class < numGrains:
+		case s.Class < numResolutionTables:
 			if !d.verifySegment(ctx, s) {
 				return false
 			}
@@ -58,7 +58,7 @@ func (d *delivery) tidy(ctx context.Context) {
 		if !s.Acked || d.now().Sub(s.AckedAt) < d.keep {
 			continue
 		}
-		if d.keep > 0 && s.Class < numGrains && !d.verifySegment(ctx, s) {
+		if d.keep > 0 && s.Class < numResolutionTables && !d.verifySegment(ctx, s) {
 			return
 		}
 		if err := d.log.Release(s); err != nil {

@@ -90,7 +90,7 @@ func foldings() []folding {
 		}
 		return strings.Join(list, ", ")
 	}
-	minute, second := resolutionTableAt(minuteGrain), resolutionTableAt(secondGrain)
+	minute, second := resolutionTableAt(minuteTable), resolutionTableAt(secondTable)
 	return []folding{
 		{
 			minutes: minute.table(), seconds: second.table(), minutesKey: minute.KeyStart, secondsKey: second.KeyStart, ofMinutes: "1", ofSeconds: "1",
@@ -236,7 +236,7 @@ func (s *Store) missAfter(ctx context.Context, list []Run) error {
 	}
 	var gaps []Gap
 	query = fmt.Sprintf("SELECT producer, incarnation, argMax(config_epoch, window_start), max(window_start) FROM %s.%s WHERE %s GROUP BY producer, incarnation",
-		s.database, resolutionTableAt(secondGrain).table(), processes)
+		s.database, resolutionTableAt(secondTable).table(), processes)
 	err = s.query(ctx, s.reader, "read windows", query, func(rows driver.Rows) error {
 		var of aggregate.Source
 		var last time.Time

@@ -100,8 +100,8 @@ func (b *batch) parts(from, to int) []lossExtent {
 }
 
 func (b *batch) partOf(i int) lossExtent {
-	resolution := int64(resolutionTableAt(b.grain).Length)
-	if b.grain == fineGrain {
+	resolution := int64(resolutionTableAt(b.table).Length)
+	if b.table == fineTable {
 		resolution = int64(b.resolution[i])
 	}
 	at := b.windowStart[i].UnixNano()

@@ -217,7 +217,7 @@ func (s *Store) statusOf(ctx context.Context, conn driver.Conn) ([]MigrationStat
 // refuseOthers fails with ErrEarlierSchema for a database from before version 1, and with
 // ErrCluster for one of a cluster where none is configured, or the reverse.
 func (s *Store) refuseOthers(ctx context.Context, conn driver.Conn) error {
-	seconds := resolutionTableAt(secondGrain).table()
+	seconds := resolutionTableAt(secondTable).table()
 	query := fmt.Sprintf("SELECT name, engine FROM system.tables WHERE database = '%s' AND name IN ('%s', '%s') ORDER BY name = '%[2]s' DESC LIMIT 2",
 		s.database, earlierTable, seconds)
 	return s.ask(ctx, conn, "read schema", query, func(rows driver.Rows) error {

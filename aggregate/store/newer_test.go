@@ -20,7 +20,7 @@ func TestNewerIsHeld(t *testing.T) {
 		const records, rows = 60, 7
 		for i := range int64(records) {
 			at := outbox.Extent{From: testStart.UnixNano() + i, To: testStart.UnixNano() + i + 1}
-			if err := log.Append(outbox.Record{Class: secondGrain, Weight: rows, Extent: at, Payload: newer}); err != nil {
+			if err := log.Append(outbox.Record{Class: secondTable, Weight: rows, Extent: at, Payload: newer}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -74,7 +74,7 @@ func (o *Outbox) claim(logger *slog.Logger) ([]*outbox.Log, error) {
 
 func (o *Outbox) options(dir string, logger *slog.Logger) outbox.Options {
 	classes := make([]outbox.Class, numClasses)
-	for i := range numGrains {
+	for i := range numResolutionTables {
 		classes[i].Name = className(i)
 	}
 	for _, few := range []int{gapsClass, tapsClass, findingsClass, newerClass, endsClass} {
@@ -83,7 +83,7 @@ func (o *Outbox) options(dir string, logger *slog.Logger) outbox.Options {
 	classes[flowsClass] = outbox.Class{Name: className(flowsClass), Expendable: true}
 	classes[marksClass] = outbox.Class{Name: className(marksClass), Latest: true}
 	classes[namesClass] = outbox.Class{Name: className(namesClass)}
-	order := []int{namesClass, newerClass, minuteGrain, secondGrain, fineGrain, gapsClass, findingsClass, flowsClass, tapsClass, endsClass}
+	order := []int{namesClass, newerClass, minuteTable, secondTable, fineTable, gapsClass, findingsClass, flowsClass, tapsClass, endsClass}
 	return outbox.Options{
 		Dir: dir, Classes: classes, Order: order, FS: o.FS, Now: o.Now, Logger: logger,
 		MaxBytes:   defaultTo(o.MaxBytes, DefaultOutboxBytes),

@@ -49,7 +49,7 @@ func takenBytes(d *delivery) (n float64) {
 // and acknowledged.
 func BenchmarkOutbox(b *testing.B) {
 	full := new(batch)
-	full.reset(batchKey{grain: secondGrain}, time.Time{})
+	full.reset(batchKey{table: secondTable}, time.Time{})
 	for window := 0; full.rows() < maxBatchRows; window++ {
 		block := hourOfCells(window)
 		full.add(block, 0, min(block.Len(), maxBatchRows-full.rows()))

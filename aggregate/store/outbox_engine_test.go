@@ -159,7 +159,7 @@ func TestPresent(t *testing.T) {
 			p.Seq += 1 << 40
 			probes = append(probes, p)
 		}
-		got, err := s.present(t.Context(), b.grain, probes)
+		got, err := s.present(t.Context(), b.table, probes)
 		if err != nil {
 			t.Fatal(err)
 		}

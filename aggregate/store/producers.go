@@ -75,7 +75,7 @@ func (s *Store) CountProducers(ctx context.Context, from, to time.Time) (c Produ
  WHERE (producer, incarnation, config_epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.superseded) GROUP BY producer) AS p
 LEFT JOIN (SELECT producer, max(at) AS forgotten FROM %[1]s.forgotten GROUP BY producer) AS f USING producer
 WHERE present OR seen >= '%[5]s' AND forgotten < seen AND producer IN (SELECT producer FROM %[1]s.runs WHERE mode = 'live')`,
-		s.database, stamp(from), s.lastWindows(minuteGrain, since, to), s.lastWindows(secondGrain, later(from, to.Add(-unclosed)), to), stamp(expected))
+		s.database, stamp(from), s.lastWindows(minuteTable, since, to), s.lastWindows(secondTable, later(from, to.Add(-unclosed)), to), stamp(expected))
 	err = s.query(ctx, s.reader, "count producers", query, func(rows driver.Rows) error { return rows.Scan(&c.Expected, &c.Present) })
 	return c, err
 }

@@ -45,7 +45,7 @@ func (q *Question) check(windowed bool) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrQuestion}, args...)...)
 	}
 	from, to := q.From.UnixNano(), q.To.UnixNano()
-	if _, err := grainOf(q.Resolution); err != nil {
+	if _, err := resolutionTableOf(q.Resolution); err != nil {
 		return fail("resolution %s: expected 1m, 1s or less than 1s", q.Resolution)
 	}
 	switch {
@@ -86,7 +86,7 @@ func (q *Question) view(database, name string, windowed bool, more ...string) st
 
 // call formats a call of the view for the question's resolution.
 func (q *Question) call(database, name string, args ...string) string {
-	g, _ := grainOf(q.Resolution)
+	g, _ := resolutionTableOf(q.Resolution)
 	return fmt.Sprintf("%s.%s_%s(%s)", database, name, resolutionTableAt(g).Suffix, strings.Join(args, ", "))
 }
 
@@ -95,7 +95,7 @@ func (q *Question) signalArgs() string { return fmt.Sprintf("signal = %d", q.Sig
 // spanArgs are the range, and the length of the windows where the table has several.
 func (q *Question) spanArgs() string {
 	args := fmt.Sprintf("from = '%s', to = '%s'", stamp(q.From), stamp(q.To))
-	if g, _ := grainOf(q.Resolution); g == fineGrain {
+	if g, _ := resolutionTableOf(q.Resolution); g == fineTable {
 		args += fmt.Sprintf(", resolution_ns = %d", q.Resolution.Nanoseconds())
 	}
 	return args
@@ -150,11 +150,11 @@ func (s *Store) coarsest(ctx context.Context, q *Question, windowed bool) (time.
 	case !divides(time.Minute):
 		return time.Second, nil
 	}
-	seconds, err := s.lastWindow(ctx, q, secondGrain)
+	seconds, err := s.lastWindow(ctx, q, secondTable)
 	if err != nil {
 		return 0, err
 	}
-	minutes, err := s.lastWindow(ctx, q, minuteGrain)
+	minutes, err := s.lastWindow(ctx, q, minuteTable)
 	if err != nil {
 		return 0, err
 	}

@@ -15,8 +15,8 @@ import (
 // refuses the store.
 var ErrNotReady = errors.New("the store is not ready")
 
-// tellReadyEvery is how often the log repeats why the server is not ready.
-const tellReadyEvery = time.Minute
+// logReadyEvery is how often the log repeats why the server is not ready.
+const logReadyEvery = time.Minute
 
 // Later configures a store that opens before its server is available.
 type Later struct {
@@ -132,7 +132,7 @@ func refuses(err error) bool { return err != nil && !transient(err) }
 // prepareUntilReady retries until the server is prepared or ctx ends. err is the error of the
 // previous attempt.
 func (s *Store) prepareUntilReady(ctx context.Context, o *Options, err error) {
-	away, refused := retry.LogThrottle{Every: tellReadyEvery}, retry.LogThrottle{Every: tellReadyEvery}
+	away, refused := retry.LogThrottle{Every: logReadyEvery}, retry.LogThrottle{Every: logReadyEvery}
 	for backoff := newBackoff(); err != nil; err = s.prepareOnce(ctx, o) {
 		why, rows := slog.String("error", oneLine(err)), slog.Uint64("rows", s.WriterStats().Waiting)
 		switch {

@@ -95,7 +95,7 @@ func writeAway(t *testing.T, s *Store, of aggregate.Source) []row {
 func TestServerComesLater(t *testing.T) {
 	t.Parallel()
 	o, doors := laterOptions(t, startEngine(t, t.TempDir()))
-	o.Later.Retention = Retention{fineGrain: 3 * time.Hour}
+	o.Later.Retention = Retention{fineTable: 3 * time.Hour}
 	s := open(t, o)
 	if err := s.Ready(t.Context()); !errors.Is(err, ErrNotReady) || !errors.Is(err, ErrUnreachable) {
 		t.Errorf("ready while the server is away: %v, want ErrNotReady and ErrUnreachable", err)
@@ -127,7 +127,7 @@ func TestServerComesLater(t *testing.T) {
 			t.Errorf("migration %+v, %v, want it applied", m, err)
 		}
 	}
-	if kept, err := s.Retention(t.Context()); err != nil || kept[fineGrain] != 3*time.Hour {
+	if kept, err := s.Retention(t.Context()); err != nil || kept[fineTable] != 3*time.Hour {
 		t.Errorf("retention %v, %v", kept, err)
 	}
 	taps, err := s.Taps(t.Context(), testStart, testStart.Add(time.Minute))
@@ -232,7 +232,7 @@ func TestRefusedAtOnce(t *testing.T) {
 	}{
 		"missing rights": {func(o *Options) { o.Migrator = optionsOf(t, engine).Reader }, nil},
 		"failed start":   {func(o *Options) { o.Later.Started = func(context.Context) error { return failed } }, failed},
-		"retention":      {func(o *Options) { o.Later.Retention[secondGrain] = time.Second }, ErrRetention},
+		"retention":      {func(o *Options) { o.Later.Retention[secondTable] = time.Second }, ErrRetention},
 		"no outbox":      {func(o *Options) { o.Outbox = nil }, nil},
 	} {
 		o, doors := laterOptions(t, engine)

@@ -242,7 +242,7 @@ func recordTables() []string { return []string{"taps", "findings", "flows"} }
 // className is the name of a class, which for rows is their table's.
 func className(class int) string {
 	switch {
-	case class < numGrains:
+	case class < numResolutionTables:
 		return resolutionTableAt(class).table()
 	case class == gapsClass:
 		return "gaps"

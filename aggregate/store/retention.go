@@ -15,7 +15,7 @@ import (
 
 // Retention is how long rows of each table of partials are kept after they were written: fine
 // windows, 1 s and 1 min.
-type Retention [numGrains]time.Duration
+type Retention [numResolutionTables]time.Duration
 
 // ErrRetention is the error of retentions out of bounds.
 var ErrRetention = errors.New("invalid retention")
@@ -52,7 +52,7 @@ func (s *Store) retentionOf(ctx context.Context, conn driver.Conn) (Retention, e
 		if err := rows.Scan(&name, &text); err != nil {
 			return err
 		}
-		for g := range numGrains {
+		for g := range numResolutionTables {
 			if found := expiry.FindStringSubmatch(text); found != nil && name == s.layout.local(resolutionTableAt(g).table()) {
 				n, err := strconv.ParseInt(found[2], 10, 32)
 				if err != nil {

@@ -38,19 +38,19 @@ func (g resolutionTable) Fine() bool { return g.Length == 0 }
 func (g resolutionTable) table() string { return "partials_" + g.Suffix }
 
 const (
-	fineGrain = iota
-	secondGrain
-	minuteGrain
-	numGrains
+	fineTable = iota
+	secondTable
+	minuteTable
+	numResolutionTables
 )
 
 // resolutionTableAt returns the tables of partials, finest first. Partitions follow windows, never the time
 // of insertion, and are so long that a retention is some tens of them.
 func resolutionTableAt(i int) resolutionTable {
 	switch i {
-	case fineGrain:
+	case fineTable:
 		return resolutionTable{"fine", 0, "toStartOfMinute", "toStartOfHour(window_start)", "6 HOUR", "windows below 1 s"}
-	case secondGrain:
+	case secondTable:
 		return resolutionTable{"1s", time.Second, "toStartOfMinute", "toYYYYMMDD(window_start)", "14 DAY", "1 s windows"}
 	}
 	return resolutionTable{"1m", time.Minute, "toStartOfHour", "toYYYYMM(window_start)", "400 DAY", "1 min windows"}
@@ -60,9 +60,9 @@ func resolutionTableAt(i int) resolutionTable {
 func partition(g int, windowStart int64) int64 {
 	t := time.Unix(0, windowStart).UTC()
 	switch g {
-	case fineGrain:
+	case fineTable:
 		return t.Truncate(time.Hour).UnixNano()
-	case secondGrain:
+	case secondTable:
 		return t.Truncate(24 * time.Hour).UnixNano()
 	}
 	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC).UnixNano()
@@ -70,19 +70,19 @@ func partition(g int, windowStart int64) int64 {
 
 // CheckResolution returns an error if no table holds windows of this length.
 func CheckResolution(d time.Duration) error {
-	_, err := grainOf(d)
+	_, err := resolutionTableOf(d)
 	return err
 }
 
-// grainOf is the table for windows of a length.
-func grainOf(resolution time.Duration) (int, error) {
+// resolutionTableOf returns the index of the table for windows of a length.
+func resolutionTableOf(resolution time.Duration) (int, error) {
 	switch {
 	case resolution == time.Minute:
-		return minuteGrain, nil
+		return minuteTable, nil
 	case resolution == time.Second:
-		return secondGrain, nil
+		return secondTable, nil
 	case resolution > 0 && resolution < time.Second:
-		return fineGrain, nil
+		return fineTable, nil
 	}
 	return 0, fmt.Errorf("find table for windows of %s: expected 1 min, 1 s or less than 1 s", resolution)
 }
@@ -100,17 +100,17 @@ type sqlData struct {
 	Database     string
 	UnpackCodes  string
 	UnpackCounts string
-	Grains       []sqlGrain
+	Tables       []sqlTable
 }
 
-type sqlGrain struct {
+type sqlTable struct {
 	resolutionTable
 	Database string
 	Windowed bool
 }
 
-// InWindows is the grain for a view whose rows are per window of step_ns.
-func (g sqlGrain) InWindows() sqlGrain {
+// InWindows returns the table for a view whose rows are per window of step_ns.
+func (g sqlTable) InWindows() sqlTable {
 	g.Windowed = true
 	return g
 }
@@ -137,8 +137,8 @@ func migrations(l layout, server version) ([]migration, error) {
 		UnpackCodes:  unpack(server, "dist_codes", 16),
 		UnpackCounts: unpack(server, "dist_counts", 64),
 	}
-	for i := range numGrains {
-		data.Grains = append(data.Grains, sqlGrain{resolutionTable: resolutionTableAt(i), Database: l.database})
+	for i := range numResolutionTables {
+		data.Tables = append(data.Tables, sqlTable{resolutionTable: resolutionTableAt(i), Database: l.database})
 	}
 	files, err := template.ParseFS(migrationFiles, "migrations/*.sql")
 	if err != nil {

@@ -160,7 +160,7 @@ func TestShards(t *testing.T) {
 
 	rows, flows := manyRows(20, 1)
 	b := new(batch)
-	b.reset(batchKey{secondGrain, partition(secondGrain, testStart.UnixNano())}, time.Time{})
+	b.reset(batchKey{secondTable, partition(secondTable, testStart.UnixNano())}, time.Time{})
 	for _, block := range blocks(rows) {
 		b.add(block, 0, block.Len())
 	}
@@ -205,7 +205,7 @@ func TestShards(t *testing.T) {
 			t.Errorf("shard %d is recorded for producers %q, and has rows of %q", number, pinned, producers)
 		}
 	}
-	found, err := s.present(t.Context(), secondGrain, []rowSample{b.probe(0), b.probe(b.rows() - 1)})
+	found, err := s.present(t.Context(), secondTable, []rowSample{b.probe(0), b.probe(b.rows() - 1)})
 	if err != nil || len(found) != 2 {
 		t.Errorf("%d rows are present, %v, want 2", len(found), err)
 	}

@@ -57,7 +57,7 @@ func (d *delivery) take(_ context.Context, list []*batch, marks []byte) error {
 			}
 			d.records[used] = d.taking.append(d.records[used][:0], b, from, to)
 			used++
-			if err := add(newPending(b.grain, uint64(to-from), b.label(from, to), d.records[used-1])); err != nil {
+			if err := add(newPending(b.table, uint64(to-from), b.label(from, to), d.records[used-1])); err != nil {
 				return err
 			}
 			from = to
@@ -136,7 +136,7 @@ func leastOf(group []pending) int {
 
 // rowsWait reports whether the outbox holds rows that could be dropped for others.
 func (d *delivery) rowsWait() bool {
-	_, ok := d.log.Oldest(numGrains - 1)
+	_, ok := d.log.Oldest(numResolutionTables - 1)
 	return ok
 }
 
@@ -246,7 +246,7 @@ func (d *delivery) partsOf(e *outbox.Entry) []lossExtent {
 func (d *delivery) partOf(class int, rows uint64, at outbox.Extent) lossExtent {
 	p := lossExtent{From: at.From, To: at.To, Rows: rows}
 	switch {
-	case class < numGrains:
+	case class < numResolutionTables:
 		p.Resolution = int64(resolutionTableAt(class).Length)
 	case class == gapsClass:
 		p.Rows = 0

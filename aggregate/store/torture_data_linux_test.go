@@ -131,7 +131,7 @@ func ofLife(s *Store, producer uint64, question string) string {
 	where := fmt.Sprintf("window_start >= fromUnixTimestamp64Nano(toInt64(%d), 'UTC') AND window_start < fromUnixTimestamp64Nano(toInt64(%d), 'UTC') AND producer = %d",
 		from, from+int64(time.Minute), producer)
 	var all []string
-	for g := range numGrains {
+	for g := range numResolutionTables {
 		all = append(all, fmt.Sprintf(question, s.database+"."+resolutionTableAt(g).table(), where))
 	}
 	return strings.Join(all, " UNION ALL ")

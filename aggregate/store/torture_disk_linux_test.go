@@ -40,9 +40,9 @@ func diskLane(t *testing.T, home *errand, look *Store, count *tally, live bool) 
 		t.Skip("SKIPPED, NO DISK IS FILLED: ", err)
 	}
 	count.add("full disks", what)
-	gaps := map[uint64][numGrains]uint64{}
+	gaps := map[uint64][numResolutionTables]uint64{}
 	for _, g := range storedGaps(t, look) {
-		if at, err := grainOf(time.Duration(g.Resolution)); err == nil && g.Reason == string(lostFull) {
+		if at, err := resolutionTableOf(time.Duration(g.Resolution)); err == nil && g.Reason == string(lostFull) {
 			n := gaps[g.Producer]
 			n[at] += g.Observations
 			gaps[g.Producer] = n
@@ -69,9 +69,9 @@ func diskLane(t *testing.T, home *errand, look *Store, count *tally, live bool) 
 
 // compareGaps checks that the stored data is right and, together with the gaps, complete, table
 // by table. Coarser rows outlast finer ones.
-func (l *life) compareGaps(t *testing.T, st stored, gaps [numGrains]uint64) {
+func (l *life) compareGaps(t *testing.T, st stored, gaps [numResolutionTables]uint64) {
 	t.Helper()
-	var want, got [numGrains]uint64
+	var want, got [numResolutionTables]uint64
 	for seq := range uint64(len(l.blocks)) {
 		g := seq % 3
 		for key, total := range l.totals(seq) {
@@ -89,7 +89,7 @@ func (l *life) compareGaps(t *testing.T, st stored, gaps [numGrains]uint64) {
 			t.Errorf("producer %d, table %s: %d observations stored and %d in gaps, want %d together", l.producer, resolutionTableAt(g).table(), got[g], gaps[g], want[g])
 		}
 	}
-	if gaps[fineGrain] == 0 || gaps[minuteGrain] > 0 {
+	if gaps[fineTable] == 0 || gaps[minuteTable] > 0 {
 		t.Errorf("producer %d: gaps %v, want some of fine rows and none of minutes", l.producer, gaps)
 	}
 	if st.final != st.distinct || st.raw < st.final {

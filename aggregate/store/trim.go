@@ -105,7 +105,7 @@ func (s *Store) trimmed(ctx context.Context, class int, list []lossExtent) ([]bo
 		return gone, nil
 	}
 	lengths := "resolution_ns = " + tables[i].length
-	if class == fineGrain {
+	if class == fineTable {
 		lengths = fmt.Sprintf("resolution_ns < %d", time.Second.Nanoseconds())
 	}
 	times, sources := list[0], make([]string, len(list))
@@ -251,7 +251,7 @@ func trimmables() []trimmable {
 		{"flows", gapTrimmedFlows, "config_epoch", "0", "window_start", windowEnd("resolution_ns"), "0"},
 		{"findings", gapTrimmedFindings, "epoch", "0", "time_from", "time_to", "0"},
 		{"taps", gapTrimmedTaps, "epoch", "0", "time_from", "time_to", "0"},
-		window(fineGrain), window(secondGrain),
+		window(fineTable), window(secondTable),
 	}
 }
 
@@ -313,9 +313,9 @@ WHERE database = '%s' AND table IN (%s) AND active GROUP BY table, partition, pa
 // length of their windows and a day, or a month for those of 1 min.
 func turnOf(table, partition string) (turn int, begin string) {
 	switch table {
-	case resolutionTableAt(fineGrain).table():
+	case resolutionTableAt(fineTable).table():
 		return fineTurn, partition
-	case resolutionTableAt(secondGrain).table():
+	case resolutionTableAt(secondTable).table():
 		return secondTurn, partition
 	case "flows":
 		length, day, _ := strings.Cut(strings.Trim(partition, "()"), ",")

@@ -17,7 +17,7 @@ func TestTrimRecords(t *testing.T) {
 	sequential(t)
 	s := recorded(t)
 	source := aggregate.Source{Producer: 1, Incarnation: 2, Epoch: 3}
-	for g, length := range map[int]time.Duration{secondGrain: time.Second, minuteGrain: time.Minute} {
+	for g, length := range map[int]time.Duration{secondTable: time.Second, minuteTable: time.Minute} {
 		flowsOfPartials(t, s, resolutionTableAt(g).table(), length)
 	}
 	later := aFinding(source, 2, testStart.AddDate(0, 2, 0))

@@ -67,13 +67,13 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 	if err := v.placement(ctx); err != nil {
 		return err
 	}
-	var days [numGrains][]time.Time
-	for g := range numGrains {
+	var days [numResolutionTables][]time.Time
+	for g := range numResolutionTables {
 		if days[g], err = v.slots(ctx, resolutionTableAt(g).table(), 24*time.Hour, "1"); err != nil {
 			return err
 		}
 	}
-	for g := range numGrains {
+	for g := range numResolutionTables {
 		for _, day := range days[g] {
 			if err := v.day(ctx, g, day); err != nil {
 				return err
@@ -83,17 +83,17 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions, found func(Finding)
 	if err := v.conserved(); err != nil {
 		return err
 	}
-	for _, day := range days[fineGrain] {
-		if err := v.folds(ctx, fineGrain, day); err != nil {
+	for _, day := range days[fineTable] {
+		if err := v.folds(ctx, fineTable, day); err != nil {
 			return err
 		}
 	}
-	for _, day := range merged(days[secondGrain], days[minuteGrain]) {
+	for _, day := range merged(days[secondTable], days[minuteTable]) {
 		check := v.folds
-		if !slices.Contains(days[secondGrain], day) {
+		if !slices.Contains(days[secondTable], day) {
 			check = v.trimmed
 		}
-		if err := check(ctx, secondGrain, day); err != nil {
+		if err := check(ctx, secondTable, day); err != nil {
 			return err
 		}
 	}

@@ -14,9 +14,9 @@ import (
 // and those found, by table; each capped at 2^64-1.
 type holding struct {
 	counted        uint64
-	there, missing [numGrains]uint64 // in partials, in gaps
-	rows           [numGrains]bool
-	whole          [numGrains]bool // no part of it has expired
+	there, missing [numResolutionTables]uint64 // in partials, in gaps
+	rows           [numResolutionTables]bool
+	whole          [numResolutionTables]bool // no part of it has expired
 }
 
 // maxHoldings bounds the runs that are compared, the latest ones.
@@ -35,7 +35,7 @@ INNER JOIN
 HAVING countIf(state = 'done') > 0 AND (countIf(mode = 'live') = 0 OR maxIf(at, state = 'done') > started)) AS r
 USING (producer, incarnation, epoch)
 WHERE (producer, incarnation, epoch) NOT IN (SELECT producer, incarnation, epoch FROM %[1]s.current_gaps WHERE resolution_ns = 0 AND reason NOT IN %[5]s AND reason NOT IN %[7]s OR reason = '%[6]s')
-ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outlived(minuteGrain), maxHoldings, neverTaken, GapOpen, untouchedTaps, saturated("counted"))
+ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondTable), v.outlived(minuteTable), maxHoldings, neverTaken, GapOpen, untouchedTaps, saturated("counted"))
 	err := v.ask(ctx, query, func(rows driver.Rows) error {
 		var s aggregate.Source
 		var h holding
@@ -43,14 +43,14 @@ ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outli
 		if err := rows.Scan(&s.Producer, &s.Incarnation, &s.Epoch, &h.counted, &second, &minute); err != nil {
 			return err
 		}
-		h.whole[secondGrain], h.whole[minuteGrain] = second != 0, minute != 0
+		h.whole[secondTable], h.whole[minuteTable] = second != 0, minute != 0
 		v.held[s] = &h
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for _, g := range []int{secondGrain, minuteGrain} {
+	for _, g := range []int{secondTable, minuteTable} {
 		query := fmt.Sprintf("SELECT producer, incarnation, epoch, %s FROM %s.current_gaps WHERE resolution_ns = %d GROUP BY producer, incarnation, epoch LIMIT %d",
 			saturated("sum(toUInt128(observations))"), v.database, resolutionTableAt(g).Length.Nanoseconds(), maxHoldings)
 		if err := v.add(ctx, query, func(h *holding, n uint64) { h.missing[g] = aggregate.AddSat(h.missing[g], n) }); err != nil {
@@ -62,7 +62,7 @@ ORDER BY started DESC LIMIT %[4]d`, v.database, v.outlived(secondGrain), v.outli
 
 // hold adds the sums of a day's partials. Fine ones exist for some cells only.
 func (v *verifier) hold(ctx context.Context, g int, day time.Time) error {
-	if g == fineGrain {
+	if g == fineTable {
 		return nil
 	}
 	query := fmt.Sprintf("SELECT producer, incarnation, config_epoch, %s FROM %s.%s FINAL WHERE %s GROUP BY producer, incarnation, config_epoch LIMIT %d",
@@ -90,13 +90,13 @@ func (v *verifier) add(ctx context.Context, query string, to func(h *holding, n 
 // conserved compares the taps' stored counts with the stored rows and the gaps. A run may have
 // windows of only one length, but not of none.
 func (v *verifier) conserved() error {
-	for _, g := range []int{secondGrain, minuteGrain} {
+	for _, g := range []int{secondTable, minuteTable} {
 		f := Finding{Check: "taps counted more or fewer observations than are stored", Table: resolutionTableAt(g).table()}
 		for s, h := range v.held {
 			// Gaps are recorded before rows are given up: there may be one too many.
 			fits := h.there[g] <= h.counted && h.counted <= aggregate.AddSat(h.there[g], h.missing[g])
 			without := !h.rows[g] && h.missing[g] == 0
-			if !h.whole[g] || fits || without && h.rows[secondGrain+minuteGrain-g] {
+			if !h.whole[g] || fits || without && h.rows[secondTable+minuteTable-g] {
 				continue
 			}
 			f.Count++

@@ -24,8 +24,8 @@ func (v *verifier) folds(ctx context.Context, g int, day time.Time) error {
 	if err != nil {
 		return err
 	}
-	if g == secondGrain {
-		more, err := v.slots(ctx, resolutionTableAt(minuteGrain).table(), piece, during(minuteGrain, day, 24*time.Hour))
+	if g == secondTable {
+		more, err := v.slots(ctx, resolutionTableAt(minuteTable).table(), piece, during(minuteTable, day, 24*time.Hour))
 		if err != nil {
 			return err
 		}

@@ -117,7 +117,7 @@ func (v *verifier) flows(ctx context.Context, day time.Time) error {
 		return err
 	}
 	of.Check = "flows are not those of their window"
-	for _, g := range []int{secondGrain, minuteGrain} {
+	for _, g := range []int{secondTable, minuteTable} {
 		for _, from := range pieces {
 			if err := v.report(ctx, of, v.flowWindows(g, from)); err != nil {
 				return err

@@ -82,7 +82,7 @@ func recordFaults(t *testing.T, s *Store) map[string]uint64 {
 	if err := errors.Join(v.prepare(t.Context()), v.records(t.Context()), v.holdings(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range []int{secondGrain, minuteGrain} {
+	for _, g := range []int{secondTable, minuteTable} {
 		days, err := v.slots(t.Context(), resolutionTableAt(g).table(), 24*time.Hour, "1")
 		for _, day := range days {
 			err = errors.Join(err, v.hold(t.Context(), g, day))

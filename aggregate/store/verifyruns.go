@@ -49,7 +49,7 @@ func (v *verifier) placement(ctx context.Context) error {
 	if !v.layout.clustered() {
 		return nil
 	}
-	for _, table := range []string{resolutionTableAt(fineGrain).table(), resolutionTableAt(secondGrain).table(), resolutionTableAt(minuteGrain).table(), "flows"} {
+	for _, table := range []string{resolutionTableAt(fineTable).table(), resolutionTableAt(secondTable).table(), resolutionTableAt(minuteTable).table(), "flows"} {
 		err := v.report(ctx, Finding{Check: "rows on another shard than their run", Table: table}, fmt.Sprintf(
 			`SELECT count(), any(concat('producer ', toString(producer), ', incarnation ', toString(incarnation), ', on shard ', toString(shard)))
 FROM (SELECT DISTINCT producer, incarnation, _shard_num AS shard FROM %[1]s.%[2]s)

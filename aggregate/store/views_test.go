@@ -67,7 +67,7 @@ func TestViewsWithBoundParameters(t *testing.T) {
 			}
 		}
 	}
-	if asked < 5*numGrains+3 {
+	if asked < 5*numResolutionTables+3 {
 		t.Errorf("%d views asked", asked)
 	}
 }

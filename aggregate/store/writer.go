@@ -99,7 +99,7 @@ func (s *Store) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 
 // keyOf is the partition of a block's rows.
 func keyOf(b *aggregate.Block) (batchKey, error) {
-	g, err := grainOf(time.Duration(b.Resolution))
+	g, err := resolutionTableOf(time.Duration(b.Resolution))
 	if err != nil {
 		return batchKey{}, fmt.Errorf("write block: %w", err)
 	}

@@ -68,7 +68,7 @@ func blockAt(window time.Time, rows int) *aggregate.Block {
 
 func (r *recorder) write(t *testing.T, w *writer, window time.Time, rows int) {
 	t.Helper()
-	if err := w.write(t.Context(), batchKey{secondGrain, partition(secondGrain, window.UnixNano())}, blockAt(window, rows)); err != nil {
+	if err := w.write(t.Context(), batchKey{secondTable, partition(secondTable, window.UnixNano())}, blockAt(window, rows)); err != nil {
 		t.Error(err)
 	}
 }
@@ -108,7 +108,7 @@ func TestBatchesBySizeAndPartition(t *testing.T) {
 		for _, s := range r.sent[1:] {
 			rows[s.key.partition] += s.rows
 		}
-		day := partition(secondGrain, testStart.UnixNano())
+		day := partition(secondTable, testStart.UnixNano())
 		if len(r.sent) != 3 || rows[day] != 5 || rows[day+int64(24*time.Hour)] != 7 {
 			t.Errorf("sent %+v, want 5 and 7 rows after the full batch", r.sent)
 		}
@@ -151,7 +151,7 @@ func TestGivingUp(t *testing.T) {
 				if err := w.flush(t.Context(), nil); !errors.Is(err, cause) {
 					t.Errorf("flush: %v", err)
 				}
-				if err := w.write(t.Context(), batchKey{grain: secondGrain}, blockAt(testStart, 1)); !errors.Is(err, cause) {
+				if err := w.write(t.Context(), batchKey{table: secondTable}, blockAt(testStart, 1)); !errors.Is(err, cause) {
 					t.Errorf("write after rows were lost: %v", err)
 				}
 				if err := w.close(); !errors.Is(err, cause) {
@@ -172,7 +172,7 @@ func TestBackPressure(t *testing.T) {
 		w := r.start(t)
 		block := blockAt(testStart, maxBatchRows/2)
 		for range 20 {
-			if err := w.write(t.Context(), batchKey{grain: secondGrain}, block); err != nil {
+			if err := w.write(t.Context(), batchKey{table: secondTable}, block); err != nil {
 				t.Fatal(err)
 			}
 			if w.buffered > maxBufferedRows+maxBatchRows {
@@ -182,7 +182,7 @@ func TestBackPressure(t *testing.T) {
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 20 {
-			if err := w.write(canceled, batchKey{grain: secondGrain}, block); err != nil {
+			if err := w.write(canceled, batchKey{table: secondTable}, block); err != nil {
 				if !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
@@ -222,7 +222,7 @@ func TestWriteAfterClose(t *testing.T) {
 		if err := w.close(); err != nil {
 			t.Error(err)
 		}
-		if err := w.write(t.Context(), batchKey{grain: secondGrain}, blockAt(testStart, 1)); !errors.Is(err, ErrClosed) {
+		if err := w.write(t.Context(), batchKey{table: secondTable}, blockAt(testStart, 1)); !errors.Is(err, ErrClosed) {
 			t.Errorf("%v, want ErrClosed", err)
 		}
 	})

@@ -143,7 +143,7 @@ type latency struct {
 // taken counts the windows of a batch that the server has taken: one for each run of rows with
 // the same producer and number, as a closed window leaves them.
 func (l *latency) taken(b *batch, now time.Time) {
-	if b.grain != secondGrain {
+	if b.table != secondTable {
 		return
 	}
 	l.mu.Lock()
@@ -151,7 +151,7 @@ func (l *latency) taken(b *batch, now time.Time) {
 	producer, seq := b.words[producerColumn], b.words[seqColumn]
 	for i := range seq {
 		if i == 0 || seq[i] != seq[i-1] || producer[i] != producer[i-1] {
-			l.add(now.Sub(b.windowStart[i].Add(resolutionTableAt(secondGrain).Length)))
+			l.add(now.Sub(b.windowStart[i].Add(resolutionTableAt(secondTable).Length)))
 		}
 	}
 }

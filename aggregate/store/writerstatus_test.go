@@ -62,7 +62,7 @@ func TestLostReasons(t *testing.T) {
 // often as it has rows.
 func latencyBatch(g int, windows ...time.Duration) *batch {
 	b := new(batch)
-	b.reset(batchKey{grain: g}, time.Time{})
+	b.reset(batchKey{table: g}, time.Time{})
 	seq := uint64(0)
 	for i, window := range windows {
 		if i > 0 && window != windows[i-1] {
@@ -76,7 +76,7 @@ func latencyBatch(g int, windows ...time.Duration) *batch {
 }
 
 func TestLatency(t *testing.T) {
-	b := latencyBatch(secondGrain, 0, 0, 0, time.Second, time.Second, 0)
+	b := latencyBatch(secondTable, 0, 0, 0, time.Second, time.Second, 0)
 	var s Store
 	s.latency.taken(b, testStart.Add(4500*time.Millisecond))
 	got := s.Latency()
@@ -90,8 +90,8 @@ func TestLatency(t *testing.T) {
 	if counts[4*time.Second] != 2 || counts[3*time.Second] != 1 || len(counts) != 2 || got.Sum != 9500*time.Millisecond {
 		t.Errorf("got %v, sum %v", counts, got.Sum)
 	}
-	s.latency.taken(latencyBatch(minuteGrain, 0), testStart.Add(time.Hour))
-	b = latencyBatch(secondGrain, 0, time.Hour)
+	s.latency.taken(latencyBatch(minuteTable, 0), testStart.Add(time.Hour))
+	b = latencyBatch(secondTable, 0, time.Hour)
 	s.latency.taken(b, testStart.Add(3*time.Hour)) // beyond the bounds
 	s.latency.taken(b, testStart)                  // a clock that is ahead
 	got = s.Latency()
@@ -134,7 +134,7 @@ func BenchmarkLatency(b *testing.B) {
 	for i := range windows {
 		windows[i] = time.Duration(i/1000) * time.Second
 	}
-	full := latencyBatch(secondGrain, windows...)
+	full := latencyBatch(secondTable, windows...)
 	var l latency
 	for b.Loop() {
 		l.taken(full, testStart.Add(time.Minute))

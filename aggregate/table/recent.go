@@ -23,10 +23,10 @@ type MemoryOptions struct {
 	// bytes, and separately those in the log of revisions. Past it, windows overflow and the oldest
 	// are forgotten early, as in every sliding table. Default DefaultMaxRows.
 	MaxRows int
-	// Settle is the longest time for which a revision waits for further blocks of the same moment,
+	// Debounce is the longest time for which a revision waits for further blocks of the same moment,
 	// such as those of other taps. It waits only until every present producer wrote the newest
 	// window, with as many blocks as the previous one. Default 10 ms.
-	Settle time.Duration
+	Debounce time.Duration
 	// MaxAge is the maximum age of data that describes the present: after such a silence, windows
 	// without rows follow the clock, and cells without rows in the windows of that time have no
 	// data. It is rounded down to whole windows, at least one; default DefaultMaxAge.
@@ -80,8 +80,8 @@ func (o MemoryOptions) withDefaults() MemoryOptions {
 	if o.Ahead == 0 {
 		o.Ahead = aggregate.MaxAhead
 	}
-	if o.Settle <= 0 {
-		o.Settle = 10 * time.Millisecond
+	if o.Debounce <= 0 {
+		o.Debounce = 10 * time.Millisecond
 	}
 	if o.Log <= 0 {
 		o.Log = 64
@@ -499,7 +499,7 @@ func (m *Memory) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-m.dirty:
-			m.settle(ctx)
+			m.debounce(ctx)
 			m.Publish()
 		case <-m.waits():
 			m.Publish()
@@ -508,15 +508,15 @@ func (m *Memory) Run(ctx context.Context) error {
 	return nil
 }
 
-// settle waits for further blocks of the same moment.
-func (m *Memory) settle(ctx context.Context) {
-	settled := time.NewTimer(m.opts.Settle)
-	defer settled.Stop()
+// debounce waits for further blocks of the same moment.
+func (m *Memory) debounce(ctx context.Context) {
+	ended := time.NewTimer(m.opts.Debounce)
+	defer ended.Stop()
 	for !m.isComplete() {
 		select {
 		case <-ctx.Done():
 			return
-		case <-settled.C:
+		case <-ended.C:
 			return
 		case <-m.dirty:
 		}

@@ -140,9 +140,9 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestRunSettles: blocks of the same moment make one revision, and readers do not have to poll for
+// TestRunDebounces: blocks of the same moment make one revision, and readers do not have to poll for
 // it.
-func TestRunSettles(t *testing.T) {
+func TestRunDebounces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		m := table.NewMemory(table.MemoryOptions{})
@@ -173,7 +173,7 @@ func TestRunSettles(t *testing.T) {
 
 // TestRunGoesOn: a window waits for producers that wrote a kept one, and no longer.
 func TestRunGoesOn(t *testing.T) {
-	const settle = 10 * time.Millisecond
+	const debounce = 10 * time.Millisecond
 	seq := uint64(0)
 	told := func(second int, producers ...uint64) (list []*aggregate.Block) {
 		for _, p := range producers {
@@ -198,19 +198,19 @@ func TestRunGoesOn(t *testing.T) {
 			took   time.Duration
 			why    string
 		}{
-			{told(0, 1, 2, 2), settle, "nothing is known of the first window"},
+			{told(0, 1, 2, 2), debounce, "nothing is known of the first window"},
 			{told(1, 1, 2, 2), 0, "all is there"},
-			{told(2, 2, 1), settle, "a block of a producer with two is missing"},
+			{told(2, 2, 1), debounce, "a block of a producer with two is missing"},
 			{told(3, 2, 1), 0, "who had two had one the last time"},
-			{told(4, 1), settle, "one is silent"},
+			{told(4, 1), debounce, "one is silent"},
 			{told(5, 1, 2), 0, "all who are known are there"},
-			{told(6, 2), settle, "one is silent"},
-			{told(5, 1, 2), settle, "late blocks await nobody"},
-			{told(7, 2), settle, "who told of a window that is kept is awaited"},
-			{told(8, 2), settle, "as long as it is"},
+			{told(6, 2), debounce, "one is silent"},
+			{told(5, 1, 2), debounce, "late blocks await nobody"},
+			{told(7, 2), debounce, "who told of a window that is kept is awaited"},
+			{told(8, 2), debounce, "as long as it is"},
 			{told(9, 2), 0, "and no longer"},
-			{told(9, 2), settle, "what was whole is whole once"},
-			{told(10, 2, 3), settle, "a block of who had two is missing, and a stranger is not"},
+			{told(9, 2), debounce, "what was whole is whole once"},
+			{told(10, 2, 3), debounce, "a block of who had two is missing, and a stranger is not"},
 		} {
 			start := time.Now()
 			write(t, m, step.blocks...)

@@ -41,7 +41,7 @@ func (s *Shard) Flush(ctx context.Context) error {
 			}
 		}
 	}
-	s.settle()
+	s.updateWatermark()
 	return nil
 }
 
@@ -67,12 +67,12 @@ func (s *Shard) closeDue(ctx context.Context, ns int64) error {
 	if coarse && s.series.current >= s.compactAt {
 		s.dropDeadSeries()
 	}
-	s.settle()
+	s.updateWatermark()
 	return nil
 }
 
-// settle updates the watermark's state about the open windows.
-func (s *Shard) settle() {
+// updateWatermark updates the watermark's state about the open windows.
+func (s *Shard) updateWatermark() {
 	s.clock.leave()
 	s.clock.nextDue = s.levels[0].nextDue()
 	for i := range s.levels[1:] {
@@ -121,7 +121,7 @@ func (s *Shard) reopen(ctx context.Context, i int, start, ns int64) (*window, er
 		if err := s.close(ctx, i, l.oldestDelta(), ns); err != nil {
 			return nil, err
 		}
-		s.settle()
+		s.updateWatermark()
 	}
 	return l.begin(start, ns+l.lateness, true), nil
 }

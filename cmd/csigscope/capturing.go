@@ -363,7 +363,7 @@ func (c *capturing) passed() (packets uint64) {
 	if len(c.agent.Taps()) == 0 {
 		return 0 // a collector only for exporters, which systemd may not allow to query interfaces
 	}
-	passed, err := capture.Passed()
+	passed, err := capture.InterfacePackets()
 	if err != nil {
 		c.logger.Debug("packets of interfaces cannot be counted", slog.String("error", err.Error()))
 	}

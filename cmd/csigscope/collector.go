@@ -297,7 +297,7 @@ func (c *collector) windowMetrics() metrics.Windows {
 func ingestMetrics(s *remote.Server) metrics.Ingest {
 	st := s.Stats()
 	m := metrics.Ingest{Refused: make(map[string]uint64), Names: st.Names, NamesForgotten: st.ForgottenNames}
-	for _, counts := range []*remote.Counts{&st.Total, &st.Strangers} {
+	for _, counts := range []*remote.Counts{&st.Total, &st.Unauthenticated} {
 		for reason, n := range counts.Refused {
 			m.Refused[remote.Reason(reason).String()] += n
 		}

@@ -60,7 +60,7 @@ func TestConform(t *testing.T) {
 		{"reset", `faults: [{match: "leaf3:*", kind: reset}]`, nil, exitFound, []string{"direction"}},
 		{"value-only", `faults: [{match: "leaf3:*", kind: value-only}]`, nil, exitFound, []string{"locator-kept"}},
 		{"wrong-lm", `faults: [{match: "leaf3:*", kind: wrong-lm, lm: 99}]`, nil, exitFound, []string{"locator-other"}},
-		{"no metric is no fault", `faults: [{match: "leaf3:*", kind: no-metric}]`, nil, exitDone, nil},
+		{"a missing metric is no fault", `faults: [{match: "leaf3:*", kind: missing-metric}]`, nil, exitDone, nil},
 		{"strip", `devices: [{match: leaf3, kind: strip}]`, nil, exitDone, []string{"stripped"}},
 		{"strip, denied", `devices: [{match: leaf3, kind: strip}]`, []string{"--strip", "never"}, exitFound, []string{"stripped-partly"}},
 		{"tags leave", "", []string{"--strip", "always"}, exitFound, []string{"not-stripped"}},

@@ -56,8 +56,8 @@ func openTestDoor(t *testing.T, c *config.API) *edge.Server {
 	return d
 }
 
-// newTestAsker returns a client with the flags of query cells.
-func newTestAsker(t *testing.T, server string, flags ...string) (*client.Client, error) {
+// newTestClient returns a client with the flags of query cells.
+func newTestClient(t *testing.T, server string, flags ...string) (*client.Client, error) {
 	t.Helper()
 	cmd := &cobra.Command{}
 	addCredentialFlags(cmd)
@@ -91,7 +91,7 @@ func TestDoor(t *testing.T) {
 		{"nothing", "no valid credential", []string{"--server-ca", ca.File}},
 		{"a server that nobody vouches for", "certificate", []string{"--token-file", good}},
 	} {
-		c, err := newTestAsker(t, d.URL(), tc.flags...)
+		c, err := newTestClient(t, d.URL(), tc.flags...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestDoor(t *testing.T) {
 		}
 	}
 	for _, flags := range [][]string{{"--token-file", good}, {"--client-cert", noc.Cert, "--client-key", noc.Key}} {
-		if _, err := newTestAsker(t, "http://192.0.2.1:80", flags...); err == nil || !strings.Contains(err.Error(), "expected https") {
+		if _, err := newTestClient(t, "http://192.0.2.1:80", flags...); err == nil || !strings.Contains(err.Error(), "expected https") {
 			t.Errorf("%s in the clear: %v", flags[0], err)
 		}
 	}
@@ -184,7 +184,7 @@ func TestDoorAnonymous(t *testing.T) {
 	if code, body := ask("GET", "/api/v1/health", "evil.example"); code != 403 {
 		t.Errorf("another site: %d %s", code, body)
 	}
-	if code, body := ask("GET", "/api/v1/admin/askers", "localhost"); code != 403 {
+	if code, body := ask("GET", "/api/v1/admin/clients", "localhost"); code != 403 {
 		t.Errorf("admin: %d %s", code, body)
 	}
 	if code, body := ask("GET", "/api/v1/health", "localhost"); code != 200 {

@@ -19,8 +19,8 @@ const lookPatience = 10 * time.Second
 // maxNamed is the maximum number of names in one line.
 const maxNamed = 5
 
-// tellPartial prints the state of files whose replay failed or was interrupted.
-func tellPartial(cmd *cobra.Command, db *openedStore, r *persist.Recorder) {
+// printPartial prints the state of files whose replay failed or was interrupted.
+func printPartial(cmd *cobra.Command, db *openedStore, r *persist.Recorder) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), lookPatience)
 	defer cancel()
 	partial, earlier, err := r.Interrupted(ctx, db.store)

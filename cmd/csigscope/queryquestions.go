@@ -26,11 +26,11 @@ type questionFlags struct {
 	sort  string
 }
 
-// asker sends a question to a server.
-type asker func(context.Context, *client.Client, url.Values) (*answers.Answer, error)
+// questioner sends a question to a server.
+type questioner func(context.Context, *client.Client, url.Values) (*answers.Answer, error)
 
 // command returns a command that asks about a range; the named flags are the parameters.
-func (f *questionFlags) command(use, short string, ask asker, parameters ...string) *cobra.Command {
+func (f *questionFlags) command(use, short string, ask questioner, parameters ...string) *cobra.Command {
 	cmd := f.question(use, short, func(cmd *cobra.Command, c *client.Client) (*answers.Answer, error) {
 		values, err := f.times.parameters(cmd, c, parameters...)
 		if err != nil {
@@ -232,7 +232,7 @@ time range, a collector answers from the last stored hour, and with --windows fr
 }
 
 // topAsLimit requests only the first page, with top rows.
-func topAsLimit(ask asker) asker {
+func topAsLimit(ask questioner) questioner {
 	return func(ctx context.Context, c *client.Client, values url.Values) (*answers.Answer, error) {
 		if top, ok := values["top"]; ok {
 			delete(values, "top")

@@ -66,9 +66,9 @@ func (f *addressFlood) ReadBatch(b *capture.Batch) error {
 	return nil
 }
 
-// QuietUntil implements local.Source.
-func (f *addressFlood) QuietUntil() int64 { return 0 }
-func (f *addressFlood) Ahead() int64      { return 0 }
+// LowWatermark implements local.Source.
+func (f *addressFlood) LowWatermark() int64 { return 0 }
+func (f *addressFlood) Ahead() int64        { return 0 }
 
 // Close implements local.Source.
 func (f *addressFlood) Close() error { return nil }

@@ -256,7 +256,7 @@ func (r *replayRun) run(cmd *cobra.Command, db *openedStore, out *output) error 
 	} else {
 		db.keepTrimmed(cmd.Context())
 		if err := r.Store(cmd.Context(), db.store, run); err != nil {
-			tellPartial(cmd, db, r.Recorder)
+			printPartial(cmd, db, r.Recorder)
 			return err
 		}
 	}

@@ -445,7 +445,7 @@ func restore(cmd *cobra.Command, db *openedStore, folder string, discard bool) e
 		fmt.Fprintf(out, "the outbox is discarded, with %d rows that were never stored\n", lost)
 		return db.Close()
 	}
-	done, err := db.store.Settle(cmd.Context())
+	done, err := db.store.Drain(cmd.Context())
 	if err != nil {
 		return fmt.Errorf("send rows that the backup lacks: %w", err)
 	}

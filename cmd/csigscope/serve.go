@@ -71,7 +71,7 @@ type pageServer struct {
 // newPageServer serves stored rows, and the last windows if memory is not nil, within the
 // process's memory limits.
 func newPageServer(db *openedStore, name string, memory *table.Memory, d *edge.Server, c *config.API, m *config.Memory) (*pageServer, error) {
-	a, err := api.New(api.Config{Memory: memory, Reader: query.FromStore(db.store), Fabric: name, Thresholds: db.thresholds, Timeout: time.Duration(c.AnswerTime), Made: m.Answers, Logger: db.logger})
+	a, err := api.New(api.Config{Memory: memory, Reader: query.FromStore(db.store), Fabric: name, Thresholds: db.thresholds, Timeout: time.Duration(c.AnswerTime), CacheBytes: m.Answers, Logger: db.logger})
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func newLiveFeed(cmd *cobra.Command, d *edge.Server, names *api.BothNames, reade
 		f.fine = table.NewFineMemory(f.memory, fine, taps.LatenessOf(fine), fineRows)
 	}
 	var err error
-	f.api, err = api.New(api.Config{Memory: f.memory, Fine: f.fine, Reader: reader, Names: names, Down: down, Thresholds: o.Thresholds, Timeout: time.Duration(c.AnswerTime), Made: m.Answers, Logger: logger})
+	f.api, err = api.New(api.Config{Memory: f.memory, Fine: f.fine, Reader: reader, Names: names, Down: down, Thresholds: o.Thresholds, Timeout: time.Duration(c.AnswerTime), CacheBytes: m.Answers, Logger: logger})
 	if err != nil {
 		return nil, err
 	}

@@ -44,8 +44,8 @@ func NewAPI(read func() API) *APICollector {
 	cut := a.counter("api_watchers_cut_total", "Watchers that were cut because they did not read: an event took longer than 30 s (slow), or longer than 2 s while others waited for the memory that it took (crowded).", "reason")
 	rows := a.counter("api_rows_total", "Cells and rows in answers.")
 	work := a.counter("api_store_seconds_total", "Time that the store has worked for the query API.")
-	askers := a.gauge("api_askers", "Clients that are remembered, for their limits.")
-	forgotten := a.counter("api_askers_forgotten_total", "Clients forgotten to make room for others, together with their used budgets.")
+	clients := a.gauge("api_clients", "Clients that are remembered, for their limits.")
+	forgotten := a.counter("api_clients_forgotten_total", "Clients forgotten to make room for others, together with their used budgets.")
 	a.read = func(to emit) {
 		s := a.from()
 		for _, e := range s.Endpoints {
@@ -63,7 +63,7 @@ func NewAPI(read func() API) *APICollector {
 		to(cut, float64(s.Crowded), "crowded")
 		to(rows, float64(s.Rows))
 		to(work, s.StoreTime.Seconds())
-		to(askers, float64(s.Askers))
+		to(clients, float64(s.Clients))
 		to(forgotten, float64(s.Forgotten))
 	}
 	return a

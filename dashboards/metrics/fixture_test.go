@@ -150,7 +150,7 @@ func asked() metrics.API {
 				{Name: "other", Codes: map[int]uint64{404: 914}, Took: make([]uint64, 11)},
 			},
 			Refused: map[string]uint64{"requests": 915, "unauthenticated": 916}, Rows: 917, StoreTime: 918 * time.Millisecond,
-			Running: 919, Askers: 920, Forgotten: 921,
+			Running: 919, Clients: 920, Forgotten: 921,
 		},
 		Watchers: 922, Lagging: 923,
 	}

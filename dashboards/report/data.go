@@ -57,12 +57,12 @@ type Sampler interface {
 
 // Sample holds the stretches of time that are known in steps of one length.
 type Sample struct {
-	Step      time.Duration
-	Stretches []Stretch // ascending
+	Step   time.Duration
+	Series []SampledSeries // ascending
 }
 
-// Stretch is a stretch of time within the span.
-type Stretch struct {
+// SampledSeries is a stretch of time within the span.
+type SampledSeries struct {
 	First, Last int64        // starts of the first and the last step, Unix ns
 	Cells       [][]CellStep // one list for each of the cells
 }

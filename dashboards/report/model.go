@@ -48,7 +48,7 @@ type Signal struct {
 	Flows         Flows          `json:"flows"`
 	Locations     []Location     `json:"locations"`
 	Heat          Heat           `json:"heat"`
-	Rhythms       []Rhythm       `json:"rhythms"` // periods of the worst cells
+	Rhythms       []Periodicity  `json:"rhythms"` // periods of the worst cells
 }
 
 // Matrix has sources as rows and destinations as columns: the groups with most heavy observations,

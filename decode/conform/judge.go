@@ -145,7 +145,7 @@ func (j *Judge) After(port int, p *Packet) {
 func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 	etherType, packet, ok := j.decoder.Network(p.Data)
 	if ok && etherType != etherIPv4 && etherType != etherIPv6 {
-		etherType, packet, s.strange = behindStranger(etherType, packet)
+		etherType, packet, s.strange = behindUnknown(etherType, packet)
 	}
 	if ok {
 		s.identity, ok = j.id.of(etherType, packet)
@@ -173,9 +173,9 @@ func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 	return s, true
 }
 
-// behindStranger returns the IP packet two or six bytes after an unknown EtherType, as behind a tag
+// behindUnknown returns the IP packet two or six bytes after an unknown EtherType, as behind a tag
 // whose TPID is broken or not configured. Otherwise it returns the packet unchanged.
-func behindStranger(etherType uint16, packet []byte) (uint16, []byte, bool) {
+func behindUnknown(etherType uint16, packet []byte) (uint16, []byte, bool) {
 	for _, n := range [...]int{2, 6} {
 		if len(packet) < n+2 {
 			break

@@ -139,7 +139,7 @@ func (j *Judge) writersOf(s *sighting) uint16 {
 	if known || len(w.of) >= maxFlows {
 		return n
 	}
-	if devices, told := j.cfg.Writers(&s.Tag, k.src, k.dst); told {
+	if devices, known := j.cfg.Writers(&s.Tag, k.src, k.dst); known {
 		at := slices.Index(w.lists[1:], devices)
 		if n = uint16(at + 1); at < 0 && len(w.lists) < maxLocators {
 			n = uint16(len(w.lists))

@@ -63,7 +63,7 @@ func (j *Judge) fields(before, after *sighting) {
 	}
 	table := j.domain.Table(before.Layout, before.T)
 	if table == nil {
-		j.untold(before, after)
+		j.judgeUnknown(before, after)
 		return
 	}
 	if j.cfg.Role == Ingress && (!table.Untouched(before.S) || table.Untouched(after.S)) {
@@ -73,9 +73,9 @@ func (j *Judge) fields(before, after *sighting) {
 	j.replaced(table, before, after)
 }
 
-// untold judges a signal type without a table. It cannot tell which value is tighter, only that S
+// judgeUnknown judges a signal type without a table. It cannot tell which value is tighter, only that S
 // and LM change together.
-func (j *Judge) untold(before, after *sighting) {
+func (j *Judge) judgeUnknown(before, after *sighting) {
 	j.counts.NoTable++
 	switch {
 	case before.S == after.S && before.LM != after.LM:

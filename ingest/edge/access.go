@@ -137,7 +137,7 @@ func (a *control) serve(next http.Handler, out http.ResponseWriter, r *http.Requ
 	defer cancel()
 	inner := r.WithContext(ctx)
 	q.cancel = cancel
-	defer func() { a.settle(q, w, inner) }()
+	defer func() { a.finish(q, w, inner) }()
 	if !a.admit(q, w, inner) {
 		return
 	}
@@ -223,8 +223,8 @@ func (a *control) refuse(q *request, w http.ResponseWriter, code int, why refusa
 // defines none; servers and proxies commonly log this one.
 const StatusCanceled = 499
 
-// settle counts and logs a finished request.
-func (a *control) settle(q *request, w *StatusWriter, r *http.Request) {
+// finish counts and logs a finished request.
+func (a *control) finish(q *request, w *StatusWriter, r *http.Request) {
 	took, code := a.now().Sub(q.began), cmp.Or(w.Status, http.StatusOK) // net/http's status of an empty response
 	if r.Context().Err() != nil && !q.streamed.Load() {
 		code = StatusCanceled // whatever was written last, the client has not read it all
@@ -349,10 +349,10 @@ func (l *running) count() int {
 // registerAdmin serves the list of clients, the list of running requests, and their
 // cancellation.
 func (a *control) registerAdmin(mux *http.ServeMux) {
-	mux.HandleFunc("GET "+AdminPath+"askers", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.askers()) })
+	mux.HandleFunc("GET "+AdminPath+"clients", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.clients()) })
 	mux.HandleFunc("GET "+AdminPath+"requests", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, a.requests()) })
 	mux.HandleFunc("DELETE "+AdminPath+"requests/{id}", a.end)
-	known := "GET askers, GET requests and DELETE requests/ID"
+	known := "GET clients, GET requests and DELETE requests/ID"
 	for _, pattern := range slices.Sorted(maps.Keys(a.admin)) {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.Handle(method+" "+AdminPath+path, a.admin[pattern])
@@ -363,8 +363,8 @@ func (a *control) registerAdmin(mux *http.ServeMux) {
 	})
 }
 
-// askerStatus describes one client to an admin.
-type askerStatus struct {
+// clientStatus describes one client to an admin.
+type clientStatus struct {
 	Name         string    `json:"name"` // or address
 	Role         Role      `json:"role"`
 	Last         time.Time `json:"last"`
@@ -376,25 +376,25 @@ type askerStatus struct {
 	StoreSeconds float64   `json:"store_s"`
 }
 
-func (a *control) askers() map[string][]askerStatus {
+func (a *control) clients() map[string][]clientStatus {
 	s := a.settings.Load()
-	all := []askerStatus{}
+	all := []clientStatus{}
 	for _, c := range append(s.named.list(), s.addresses.list()...) {
 		if c.requests.Load() == 0 {
 			continue // an address whose credentials were all wrong or all valid
 		}
-		all = append(all, askerStatus{
+		all = append(all, clientStatus{
 			Name: c.key, Role: *c.role.Load(), Last: time.Unix(0, c.last.Load()).UTC(), Requests: c.requests.Load(), Limited: c.refused.Load(),
 			Running: max(c.running.Load(), 0), Watching: c.watching.Load(), Rows: c.rows.Load(), StoreSeconds: time.Duration(c.storeTime.Load()).Seconds(),
 		})
 	}
-	return map[string][]askerStatus{"askers": all}
+	return map[string][]clientStatus{"clients": all}
 }
 
 // requestStatus describes a running request to an admin.
 type requestStatus struct {
 	ID           uint64  `json:"id"`
-	Asker        string  `json:"asker"`
+	Client       string  `json:"client"`
 	Method       string  `json:"method"`
 	Path         string  `json:"path"`
 	Seconds      float64 `json:"age_s"`
@@ -408,7 +408,7 @@ func (a *control) requests() map[string][]requestStatus {
 	all := []requestStatus{}
 	for id, q := range a.running.list {
 		all = append(all, requestStatus{
-			ID: id, Asker: q.account.key, Method: q.method, Path: q.path, Seconds: a.now().Sub(q.began).Seconds(), Watching: q.watching.Load(),
+			ID: id, Client: q.account.key, Method: q.method, Path: q.path, Seconds: a.now().Sub(q.began).Seconds(), Watching: q.watching.Load(),
 			StoreSeconds: time.Duration(q.storeTime.Load()).Seconds(),
 		})
 	}

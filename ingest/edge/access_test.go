@@ -38,8 +38,8 @@ func TestOpen(t *testing.T) {
 		{"/file.js", "", 200},
 		{"/file.js", "hunter2", 200},
 		{"/file.js?token=hunter3", "", 400},
-		{"/api/v1/admin/askers", "hunter2", 429},
-		{"/api/v1/admin/askers", "", 403},
+		{"/api/v1/admin/clients", "hunter2", 429},
+		{"/api/v1/admin/clients", "", 403},
 	} {
 		if w := f.ask("GET", tc.target, "192.0.2.1", tc.who); w.Code != tc.code {
 			t.Errorf("%s as %q: %d, want %d", tc.target, tc.who, w.Code, tc.code)
@@ -180,9 +180,9 @@ func TestWho(t *testing.T) {
 		{"/api/v1/cells", "noc", 200},
 		{"/api/v1/cells", "", 200},
 		{"/api/v1/cells", "hunter2", 401},
-		{"/api/v1/admin/askers", "te", 403},
-		{"/api/v1/admin/askers", "", 403},
-		{"/api/v1/admin/askers", "noc", 200},
+		{"/api/v1/admin/clients", "te", 403},
+		{"/api/v1/admin/clients", "", 403},
+		{"/api/v1/admin/clients", "noc", 200},
 		{"/api/v1/admin/other", "noc", 404},
 		{"/api/v1/cells?access_token=hunter3", "", 400},
 		{"/api/v1/cells?signal=x&%74oken=hunter4", "te", 400},
@@ -331,17 +331,17 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestManyAskers: the number of remembered clients stays bounded with any number of addresses.
-func TestManyAskers(t *testing.T) {
+// TestManyClients: the number of remembered clients stays bounded with any number of addresses.
+func TestManyClients(t *testing.T) {
 	const most = 64
-	f := newFixture(t, Settings{Limits: Limits{Askers: most, Requests: 1, Burst: 1}}, hello())
+	f := newFixture(t, Settings{Limits: Limits{Clients: most, Requests: 1, Burst: 1}}, hello())
 	for n := range 2000 {
 		if w := f.ask("GET", "/api/v1/cells", fmt.Sprintf("[2001:db8:%x:%x::1]", n>>8, n&255), ""); w.Code != 200 {
-			t.Fatalf("asker %d: %d", n, w.Code)
+			t.Fatalf("client %d: %d", n, w.Code)
 		}
 	}
-	if s := f.Stats(); s.Askers != most || s.Forgotten != 2000-most {
-		t.Errorf("%d remembered, %d forgotten", s.Askers, s.Forgotten)
+	if s := f.Stats(); s.Clients != most || s.Forgotten != 2000-most {
+		t.Errorf("%d remembered, %d forgotten", s.Clients, s.Forgotten)
 	}
 	// Accounts in use are not evicted: new clients then share one.
 	in := f.control.settings.Load()
@@ -354,8 +354,8 @@ func TestManyAskers(t *testing.T) {
 			good++
 		}
 	}
-	if s := f.Stats(); good != 1 || s.Askers != most {
-		t.Errorf("%d of 20 beyond the bound are answered, %d remembered", good, s.Askers)
+	if s := f.Stats(); good != 1 || s.Clients != most {
+		t.Errorf("%d of 20 beyond the bound are answered, %d remembered", good, s.Clients)
 	}
 }
 
@@ -390,7 +390,7 @@ func TestStoreTime(t *testing.T) {
 		t.Errorf("what asks no store: %d", w.Code)
 	}
 	if w := f.ask("GET", "/?from=x", "192.0.2.1", "noc"); w.Code != 200 {
-		t.Errorf("another asker: %d", w.Code)
+		t.Errorf("another client: %d", w.Code)
 	}
 	f.now = f.now.Add(21 * time.Second)
 	if w := f.ask("GET", "/?from=x", "192.0.2.1", "te"); w.Code != 200 {
@@ -443,7 +443,7 @@ func TestAtATime(t *testing.T) {
 	}
 	ended, watching := 0, 0
 	for _, q := range list.Requests {
-		if q.Asker != "te" {
+		if q.Client != "te" {
 			continue // this request itself
 		}
 		if q.Watching {
@@ -461,11 +461,11 @@ func TestAtATime(t *testing.T) {
 	if watching != 3 || ended != 5 {
 		t.Errorf("%d watching, %d ended: %+v", watching, ended, list.Requests)
 	}
-	var askers struct{ Askers []askerStatus }
-	if err := json.Unmarshal(f.ask("GET", AdminPath+"askers", "192.0.2.1", "noc").Body.Bytes(), &askers); err != nil {
+	var clients struct{ Clients []clientStatus }
+	if err := json.Unmarshal(f.ask("GET", AdminPath+"clients", "192.0.2.1", "noc").Body.Bytes(), &clients); err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range askers.Askers {
+	for _, a := range clients.Clients {
 		if a.Name == "te" && (a.Running != 0 || a.Watching != 0 || a.Requests != 7 || a.Limited != 2) {
 			t.Errorf("left behind: %+v", a)
 		}
@@ -545,7 +545,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestAbort: an aborted response is settled too.
+// TestAbort: an aborted response is counted too.
 func TestAbort(t *testing.T) {
 	f := newFixture(t, Settings{Limits: Limits{Concurrent: 1}}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	for range 3 {

@@ -28,7 +28,7 @@ type Stats struct {
 	Rows      uint64
 	StoreTime time.Duration
 	Running   int // requests
-	Askers    int // remembered
+	Clients   int // remembered
 	Forgotten uint64
 }
 
@@ -115,7 +115,7 @@ func (a *control) stats() Stats {
 	in := a.settings.Load()
 	for _, t := range []*table{&in.named, &in.addresses} {
 		t.mu.Lock()
-		s.Askers += len(t.known)
+		s.Clients += len(t.known)
 		s.Forgotten += t.forgot
 		t.mu.Unlock()
 	}

@@ -24,9 +24,9 @@ type Limits struct {
 	// StoreTime is the store's working time for the client per minute; 1 min: one query at all
 	// times. A longer query is still answered, and later ones have to wait.
 	StoreTime time.Duration
-	// Askers is the maximum number of remembered clients, with a credential and without one;
+	// Clients is the maximum number of remembered clients, with a credential and without one;
 	// 4096 each. Clients beyond it share one budget.
-	Askers int
+	Clients int
 }
 
 // Defaults of Limits.
@@ -35,7 +35,7 @@ const (
 	DefaultConcurrent = 16
 	DefaultWatchers   = 128
 	DefaultStoreTime  = time.Minute
-	DefaultAskers     = 4096
+	DefaultClients    = 4096
 )
 
 const (
@@ -46,14 +46,14 @@ const (
 func (l Limits) withDefaults() (Limits, error) {
 	l.Requests, l.StoreTime = cmp.Or(l.Requests, DefaultRequests), cmp.Or(l.StoreTime, DefaultStoreTime)
 	l.Burst = cmp.Or(l.Burst, max(1, int(min(2*l.Requests, maxAtATime))))
-	l.Concurrent, l.Watchers, l.Askers = cmp.Or(l.Concurrent, DefaultConcurrent), cmp.Or(l.Watchers, DefaultWatchers), cmp.Or(l.Askers, DefaultAskers)
+	l.Concurrent, l.Watchers, l.Clients = cmp.Or(l.Concurrent, DefaultConcurrent), cmp.Or(l.Watchers, DefaultWatchers), cmp.Or(l.Clients, DefaultClients)
 	if !(l.Requests > 0 && l.Requests <= maxRate) {
 		return l, fmt.Errorf("limits: requests %g: expected more than 0 and at most %g a second", l.Requests, float64(maxRate))
 	}
 	for _, n := range []struct {
 		name  string
 		value int
-	}{{"burst", l.Burst}, {"concurrent", l.Concurrent}, {"watchers", l.Watchers}, {"askers", l.Askers}} {
+	}{{"burst", l.Burst}, {"concurrent", l.Concurrent}, {"watchers", l.Watchers}, {"clients", l.Clients}} {
 		if n.value < 1 || n.value > maxAtATime {
 			return l, fmt.Errorf("limits: %s %d: expected 1 to %d", n.name, n.value, maxAtATime)
 		}
@@ -268,7 +268,7 @@ func (t *table) find(key string) *account {
 		t.order.MoveToFront(e)
 		return e.Value.(*account)
 	}
-	if len(t.known) >= t.limits.Askers && !t.forget() {
+	if len(t.known) >= t.limits.Clients && !t.forget() {
 		return t.others
 	}
 	c := newAccount(key, &t.limits)

@@ -105,8 +105,8 @@ func TestCredentials(t *testing.T) {
 	}
 	const each = 10
 	codes := make(map[string]map[int]uint64)
-	var askers sync.WaitGroup
-	for _, asker := range []struct {
+	var running sync.WaitGroup
+	for _, client := range []struct {
 		path, token string
 		shown       edge.TLSFiles
 		want        int
@@ -118,17 +118,17 @@ func TestCredentials(t *testing.T) {
 		{"/answer", "", edge.TLSFiles{}, http.StatusUnauthorized},
 		{"/file", "", edge.TLSFiles{}, http.StatusOK},
 	} {
-		name := asker.path
-		if asker.want == http.StatusUnauthorized {
+		name := client.path
+		if client.want == http.StatusUnauthorized {
 			name = "other" // refused before a handler's pattern is known
 		}
 		if codes[name] == nil {
 			codes[name] = make(map[int]uint64)
 		}
-		codes[name][asker.want] += each
+		codes[name][client.want] += each
 		config := &tls.Config{RootCAs: ca.Pool()}
-		if asker.shown.Cert != "" {
-			pair, err := tls.LoadX509KeyPair(asker.shown.Cert, asker.shown.Key)
+		if client.shown.Cert != "" {
+			pair, err := tls.LoadX509KeyPair(client.shown.Cert, client.shown.Key)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,15 +136,15 @@ func TestCredentials(t *testing.T) {
 		}
 		transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 		t.Cleanup(transport.CloseIdleConnections)
-		askers.Go(func() {
+		running.Go(func() {
 			for range each {
-				if status, major := ask(t, &http.Client{Transport: transport}, d.URL()+asker.path, asker.token, ""); status != asker.want || major != 2 {
-					t.Errorf("%s with %q, %q: %d over HTTP/%d, want %d", asker.path, asker.token, asker.shown.Cert, status, major, asker.want)
+				if status, major := ask(t, &http.Client{Transport: transport}, d.URL()+client.path, client.token, ""); status != client.want || major != 2 {
+					t.Errorf("%s with %q, %q: %d over HTTP/%d, want %d", client.path, client.token, client.shown.Cert, status, major, client.want)
 				}
 			}
 		})
 	}
-	askers.Go(func() {
+	running.Go(func() {
 		for n := range each {
 			if err := d.Use(edge.Settings{Limits: edge.Limits{Requests: float64(1000 + n)}}); err != nil {
 				t.Error(err)
@@ -152,7 +152,7 @@ func TestCredentials(t *testing.T) {
 			d.Stats()
 		}
 	})
-	askers.Wait()
+	running.Wait()
 	end()
 	stats := d.Stats()
 	if stats.Running != 0 || len(stats.Endpoints) != len(codes) {

@@ -32,7 +32,7 @@ func (s *steady) ReadBatch(b *capture.Batch) error {
 
 func (s *steady) Interfaces() []capture.Interface { return make([]capture.Interface, 4) }
 func (s *steady) Received() int64                 { return s.at }
-func (s *steady) QuietUntil() int64               { return 0 }
+func (s *steady) LowWatermark() int64             { return 0 }
 func (s *steady) Ahead() int64                    { return 0 }
 func (s *steady) Close() error                    { return nil }
 

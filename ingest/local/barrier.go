@@ -56,7 +56,7 @@ func (w *worker) ask() {
 // collect waits for pending answers and removes workers that have ended. It does not wait for a
 // worker that was already late.
 func (p *Pipeline) collect(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.Patience)
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.BarrierTimeout)
 	defer cancel()
 	var failed []error
 	for _, w := range p.workers {

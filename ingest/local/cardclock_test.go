@@ -43,9 +43,9 @@ func (s *card) ReadBatch(b *capture.Batch) error {
 	return nil
 }
 
-func (s *card) QuietUntil() int64 { return s.quiet }
-func (s *card) Ahead() int64      { return s.known }
-func (s *card) Close() error      { return nil }
+func (s *card) LowWatermark() int64 { return s.quiet }
+func (s *card) Ahead() int64        { return s.known }
+func (s *card) Close() error        { return nil }
 
 // TestCardClocks: a card's clock decides when its windows close, whatever the system clock
 // shows. Setting it back by less than the horizon of 5 minutes loses nothing, even over a

@@ -143,9 +143,9 @@ func (f *file) ReadBatch(b *capture.Batch) error {
 	return nil
 }
 
-// QuietUntil returns 0: only the frames' own times advance the clock.
-func (f *file) QuietUntil() int64 { return 0 }
-func (f *file) Ahead() int64      { return 0 }
+// LowWatermark returns 0: only the frames' own times advance the clock.
+func (f *file) LowWatermark() int64 { return 0 }
+func (f *file) Ahead() int64        { return 0 }
 
 func (f *file) Close() error {
 	if f.closed.Swap(true) {

@@ -38,10 +38,10 @@ type Source interface {
 	// them; b.N is 0 if none arrived. Data in b is valid until the next call. io.EOF means that
 	// no more frames will arrive; any other error ends the pipeline.
 	ReadBatch(b *capture.Batch) error
-	// QuietUntil returns a time (Unix ns, system clock), as of the last ReadBatch without
+	// LowWatermark returns a time (Unix ns, system clock), as of the last ReadBatch without
 	// frames: all frames received before it have been delivered. It returns 0 before the first
 	// such call.
-	QuietUntil() int64
+	LowWatermark() int64
 	// Ahead returns how far the clock of frame times is known to be ahead of the system clock
 	// at least, in ns: a network card has its own clock.
 	Ahead() int64
@@ -56,7 +56,7 @@ type Counter interface {
 	// change. What was counted before and not read yet is returned: before the first call, that is what came since the
 	// source was opened, under the settings that it was opened with.
 	Count(*window.Settings, window.Tap) (Counts, error)
-	// ReadCounts returns what was counted since the last time, often nothing yet. QuietUntil is a time before which no packet
+	// ReadCounts returns what was counted since the last time, often nothing yet. LowWatermark is a time before which no packet
 	// came that is yet to be counted or delivered, after frames as well.
 	ReadCounts() (Counts, error)
 }
@@ -78,9 +78,9 @@ type Journal interface {
 
 // Defaults of a Config.
 const (
-	DefaultInterval = time.Second
-	DefaultPatience = 2 * time.Second
-	DefaultDrain    = 10 * time.Second
+	DefaultInterval       = time.Second
+	DefaultBarrierTimeout = 2 * time.Second
+	DefaultDrain          = 10 * time.Second
 )
 
 // Config holds the settings that a Pipeline keeps for its lifetime.
@@ -91,9 +91,9 @@ type Config struct {
 	// Interval is the maximum time between rounds. A window of aggregate.LiveResolution that
 	// closes triggers one soon. Default 1 s.
 	Interval time.Duration
-	// Patience is how long a barrier waits for a worker before it continues without it. Default
+	// BarrierTimeout is how long a barrier waits for a worker before it continues without it. Default
 	// 2 s.
-	Patience time.Duration
+	BarrierTimeout time.Duration
 	// Drain is how long Run may continue after its context has ended. Default 10 s.
 	Drain time.Duration
 	// MaxHeldRows is the maximum number of rows that a worker holds for a round; at the limit
@@ -172,10 +172,10 @@ func New(cfg Config, plan Plan) (*Pipeline, error) {
 		return nil, errors.New("taps: expected a journal")
 	}
 	setDefault(&cfg.Interval, DefaultInterval)
-	setDefault(&cfg.Patience, DefaultPatience)
+	setDefault(&cfg.BarrierTimeout, DefaultBarrierTimeout)
 	setDefault(&cfg.Drain, DefaultDrain)
 	setDefault(&cfg.MaxHeldRows, 1<<20)
-	if cfg.Interval < 0 || cfg.Patience < 0 || cfg.Drain < 0 || cfg.MaxHeldRows < 0 {
+	if cfg.Interval < 0 || cfg.BarrierTimeout < 0 || cfg.Drain < 0 || cfg.MaxHeldRows < 0 {
 		return nil, errors.New("taps: expected no negative duration or number of rows")
 	}
 	if cfg.Now == nil {

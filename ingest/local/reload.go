@@ -89,7 +89,7 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Ring) {
 	}
 	for _, w := range p.workers {
 		if !kept[w] && !w.leaving {
-			w.leave(p.cfg.Patience * 3 / 4) // or the barrier continues without it
+			w.leave(p.cfg.BarrierTimeout * 3 / 4) // or the barrier continues without it
 			leaving = append(leaving, w)
 		}
 	}

@@ -37,7 +37,7 @@ func WatchTags(ctx context.Context, of TagSource, logger *slog.Logger) {
 			return
 		case now := <-ticker.C:
 			var packets uint64
-			if !w.told {
+			if !w.warned {
 				packets = of.Packets()
 			}
 			tags, reflections := of.Seen()
@@ -55,10 +55,10 @@ func WatchTags(ctx context.Context, of TagSource, logger *slog.Logger) {
 
 // tagWatch decides when to log. Its zero value starts with the first look.
 type tagWatch struct {
-	began time.Time
-	from  uint64 // packets at that time
-	told  bool   // the warning was logged
-	over  bool   // CSIG was seen
+	began  time.Time
+	from   uint64 // packets at that time
+	warned bool   // the warning was logged
+	over   bool   // CSIG was seen
 }
 
 // tagWord is the result of a look.
@@ -76,14 +76,14 @@ func (w *tagWatch) look(now time.Time, packets, observations uint64) tagWord {
 	switch {
 	case w.over:
 	case observations > 0:
-		if w.over = true; w.told {
+		if w.over = true; w.warned {
 			return tagsCame
 		}
-	case w.told:
+	case w.warned:
 	case w.began.IsZero() || packets < w.from: // the counter of a re-created interface restarts at 0
 		w.began, w.from = now, packets
 	case now.Sub(w.began) >= silentFor && packets-w.from >= silentPackets:
-		w.told = true
+		w.warned = true
 		return tagsMissing
 	}
 	return tagsNothingNew

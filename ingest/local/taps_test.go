@@ -60,9 +60,9 @@ func (s *ticking) ReadBatch(b *capture.Batch) error {
 	return nil
 }
 
-func (s *ticking) QuietUntil() int64 { return time.Now().UnixNano() }
-func (s *ticking) Ahead() int64      { return 0 }
-func (s *ticking) Close() error      { s.closed.Store(true); return nil }
+func (s *ticking) LowWatermark() int64 { return time.Now().UnixNano() }
+func (s *ticking) Ahead() int64        { return 0 }
+func (s *ticking) Close() error        { s.closed.Store(true); return nil }
 
 // tagged returns a frame with a compact tag and IPv4.
 func tagged() []byte {
@@ -209,7 +209,7 @@ func TestStalledTap(t *testing.T) {
 	j := newJournal(t)
 	a, b := tick(), tick()
 	cfg := config(j)
-	cfg.Patience = 5 * time.Millisecond
+	cfg.BarrierTimeout = 5 * time.Millisecond
 	p, err := local.New(cfg, tapsPlan(t, tapOf("a", 0, a), tapOf("b", 0, b)))
 	if err != nil {
 		t.Fatal(err)

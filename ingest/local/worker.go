@@ -29,7 +29,7 @@ type worker struct {
 	hold     pendingBlocks
 
 	last   int64 // reception time of the last frame
-	quiet  int64 // Source.QuietUntil; 0 while frames arrive
+	quiet  int64 // Source.LowWatermark; 0 while frames arrive
 	eof    bool  // no more frames will arrive
 	ending bool  // has taken its last frame
 	from   int64 // earlier frames belong to another worker
@@ -116,7 +116,7 @@ func (w *worker) run(ctx context.Context) {
 		w.p.cfg.Logger.Warn("tap was not closed", slog.String("tap", w.name), slog.String("error", closed.Error()))
 	}
 	if err != nil {
-		w.tell(ctx, event{w: w, gone: true, err: w.failed(err)})
+		w.send(ctx, event{w: w, gone: true, err: w.failed(err)})
 	}
 }
 
@@ -124,7 +124,7 @@ func (w *worker) failed(err error) error {
 	return fmt.Errorf("taps: tap %q, ring %d: %w", w.name, w.ring, err)
 }
 
-func (w *worker) tell(ctx context.Context, e event) {
+func (w *worker) send(ctx context.Context, e event) {
 	select {
 	case w.p.events <- e:
 	case <-ctx.Done():
@@ -173,14 +173,14 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 		if !errors.Is(err, io.EOF) {
 			e.err = w.failed(err)
 		}
-		w.tell(ctx, e)
+		w.send(ctx, e)
 		return nil
 	}
 	if w.counter != nil {
 		return w.takeCounts(ctx, batch)
 	}
 	if !w.received() && batch.N == 0 {
-		w.quiet = w.tap.Source.QuietUntil()
+		w.quiet = w.tap.Source.LowWatermark()
 		return w.advance(ctx)
 	}
 	w.quiet = 0
@@ -202,7 +202,7 @@ func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
 	if err := w.lanes[0].addCounts(ctx, &counts); err != nil {
 		return err
 	}
-	w.quiet = w.tap.Source.QuietUntil()
+	w.quiet = w.tap.Source.LowWatermark()
 	w.last = w.quiet
 	return w.advance(ctx)
 }
@@ -281,7 +281,7 @@ func (w *worker) wait(ctx context.Context, batch *capture.Batch) (ended bool, er
 
 // full requests a barrier, to release the held rows.
 func (w *worker) full(ctx context.Context, batch *capture.Batch) (ended bool, err error) {
-	w.tell(ctx, event{w: w, full: true})
+	w.send(ctx, event{w: w, full: true})
 	return w.wait(ctx, batch)
 }
 

@@ -112,8 +112,8 @@ func TestNotListed(t *testing.T) {
 		}
 	}
 	st := s.Stats()
-	if st.Strangers.Refused[ReasonNotListed] != 3 || len(st.Exporters) != 2 {
-		t.Errorf("%+v, want 3 refused; exporters %+v", st.Strangers.Refused, st.Exporters)
+	if st.Unauthenticated.Refused[ReasonNotListed] != 3 || len(st.Exporters) != 2 {
+		t.Errorf("%+v, want 3 refused; exporters %+v", st.Unauthenticated.Refused, st.Exporters)
 	}
 	if text := log.String(); !strings.Contains(text, "reason=not_listed") || !strings.Contains(text, `subject="CN=rack2-b"`) {
 		t.Errorf("log %s", text)
@@ -302,7 +302,7 @@ func TestForeignOrigin(t *testing.T) {
 		}
 		answer.Body.Close()
 		transport.CloseIdleConnections()
-		refused := s.Stats().Strangers.Refused[ReasonForeignOrigin]
+		refused := s.Stats().Unauthenticated.Refused[ReasonForeignOrigin]
 		if good := tc.want == http.StatusOK; answer.StatusCode != tc.want || (l.taken() == 1) != good || (refused == 0) != good {
 			t.Errorf("%+v: %d, %d blocks stored, %d counted", tc, answer.StatusCode, l.taken(), refused)
 		}
@@ -372,7 +372,7 @@ func TestWrongBesideGood(t *testing.T) {
 	}
 	// An HTTP/2 client dials again if the alert arrives before its request is written, so a
 	// push may be refused on two connections.
-	if st := s.Stats().Strangers.Refused; st[ReasonUnknownToken] != seconds*each || st[ReasonForeignCertificate] < seconds*each {
+	if st := s.Stats().Unauthenticated.Refused; st[ReasonUnknownToken] != seconds*each || st[ReasonForeignCertificate] < seconds*each {
 		t.Errorf("refused %+v", st)
 	}
 }

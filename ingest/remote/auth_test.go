@@ -74,8 +74,8 @@ func TestCertificates(t *testing.T) {
 				}
 				return
 			}
-			if st := s.Stats(); err == nil || st.Strangers.Refused[tc.reason] == 0 || len(st.Exporters) != 0 {
-				t.Errorf("%v, %+v, want %s", err, st.Strangers, tc.reason)
+			if st := s.Stats(); err == nil || st.Unauthenticated.Refused[tc.reason] == 0 || len(st.Exporters) != 0 {
+				t.Errorf("%v, %+v, want %s", err, st.Unauthenticated, tc.reason)
 			}
 			if text := log.String(); !strings.Contains(text, tc.logged) || !strings.Contains(text, "reason="+tc.reason.String()) {
 				t.Errorf("log %q, want %q", text, tc.logged)
@@ -106,7 +106,7 @@ func TestCertificateExpiresOnConnection(t *testing.T) {
 	if _, err := c.push(t.Context(), nil); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("%v, want unauthenticated", err)
 	}
-	if n := s.Stats().Strangers.Refused[ReasonExpiredCertificate]; n != 1 {
+	if n := s.Stats().Unauthenticated.Refused[ReasonExpiredCertificate]; n != 1 {
 		t.Errorf("%d counted as expired, want 1", n)
 	}
 }
@@ -139,8 +139,8 @@ func TestTokens(t *testing.T) {
 		t.Errorf("forged: %v", err)
 	}
 	for secret, reason := range map[string]Reason{"bad": ReasonUnknownToken, "old": ReasonExpiredToken} {
-		if err := try(secret, ""); connect.CodeOf(err) != connect.CodeUnauthenticated || s.Stats().Strangers.Refused[reason] != 1 {
-			t.Errorf("%s: %v, %+v", secret, err, s.Stats().Strangers)
+		if err := try(secret, ""); connect.CodeOf(err) != connect.CodeUnauthenticated || s.Stats().Unauthenticated.Refused[reason] != 1 {
+			t.Errorf("%s: %v, %+v", secret, err, s.Stats().Unauthenticated)
 		}
 	}
 	if text := log.String(); !strings.Contains(text, "calls_itself=host2") || !strings.Contains(text, "reason=expired_token peer=127.0.0.1") || !strings.Contains(text, "name=host2") {
@@ -237,7 +237,7 @@ func TestRotation(t *testing.T) {
 		t.Error("the old authority still vouches for new connections")
 	}
 	_, _ = io.ReadAll(raw) // until the collector cuts it
-	if n := s.Stats().Strangers.Refused[ReasonForeignCertificate]; n < 2 {
+	if n := s.Stats().Unauthenticated.Refused[ReasonForeignCertificate]; n < 2 {
 		t.Errorf("%d foreign certificates counted", n)
 	}
 }

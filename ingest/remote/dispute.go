@@ -24,8 +24,8 @@ const (
 	// name again.
 	maxDisputes         = 1024
 	maxExporterDisputes = maxDisputes / 8
-	// maxToldDisputes is the maximum number of findings about disputes per request.
-	maxToldDisputes = 64
+	// maxReportedDisputes is the maximum number of findings about disputes per request.
+	maxReportedDisputes = 64
 	// contestedName is the kind of the finding; see package finding.
 	contestedName = "contested-name"
 )
@@ -44,9 +44,9 @@ type disputeKey struct {
 // dispute is a name whose description by an exporter differs from the pinned one.
 type dispute struct {
 	refusal
-	own         bool // the collector's fabric file defines it
-	first, last int64
-	count, told uint64
+	own             bool // the collector's fabric file defines it
+	first, last     int64
+	count, reported uint64
 }
 
 // dispute counts and remembers an exporter's refused descriptions, for a finding and for the
@@ -89,12 +89,12 @@ func (s *Server) contested(refused, held fabric.Name) {
 
 // disputed returns new findings about disputes of an exporter, and a function to call once they
 // are written.
-func (r *registry) disputed(exporter string, of aggregate.Source) (list []Finding, told func()) {
+func (r *registry) disputed(exporter string, of aggregate.Source) (list []Finding, reported func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	counts := map[*dispute]uint64{}
 	for _, p := range r.disputes.of(exporter) {
-		if d := *p; d.count != d.told && len(list) < maxToldDisputes {
+		if d := *p; d.count != d.reported && len(list) < maxReportedDisputes {
 			counts[d] = d.count
 			list = append(list, Finding{of, d.finding()})
 		}
@@ -103,7 +103,7 @@ func (r *registry) disputed(exporter string, of aggregate.Source) (list []Findin
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for d, n := range counts {
-			d.told = max(d.told, n)
+			d.reported = max(d.reported, n)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (s *Server) review(ctx context.Context) {
 	for retry.Sleep(ctx, s.reviewEvery) {
 		// If the store is down, this is retried.
 		if keys, names := s.names.waiting(); len(names) > 0 && s.names.review(ctx, names) == nil {
-			s.names.settleTaken(keys, names, s.logger)
+			s.names.resolveTaken(keys, names, s.logger)
 		}
 	}
 }
@@ -218,8 +218,8 @@ func (r *registry) waiting() (keys []disputeKey, names []fabric.Name) {
 	return keys, names
 }
 
-// settleTaken ends disputes about names whose description is now the exporter's.
-func (r *registry) settleTaken(keys []disputeKey, names []fabric.Name, logger *slog.Logger) {
+// resolveTaken ends disputes about names whose description is now the exporter's.
+func (r *registry) resolveTaken(keys []disputeKey, names []fabric.Name, logger *slog.Logger) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, k := range keys {

@@ -95,8 +95,8 @@ func handIn(t *testing.T, s *Server, exporter string, m *wire.PushRequest) (*wir
 	return answer, time.Since(began), err
 }
 
-// told returns a request with a block of a stream and with records of it.
-func told(t *testing.T, stream string, seq uint64, records ...*wire.Record) *wire.PushRequest {
+// pushOf returns a request with a block of a stream and with records of it.
+func pushOf(t *testing.T, stream string, seq uint64, records ...*wire.Record) *wire.PushRequest {
 	m := validRequest(t, seq)
 	m.Blocks[0].Stream = stream
 	for _, r := range records {
@@ -106,9 +106,9 @@ func told(t *testing.T, stream string, seq uint64, records ...*wire.Record) *wir
 	return m
 }
 
-func tellEnd() *wire.Record { return &wire.Record{What: &wire.Record_End{End: &wire.End{}}} }
+func newEndRecord() *wire.Record { return &wire.Record{What: &wire.Record_End{End: &wire.End{}}} }
 
-func tellTap() *wire.Record {
+func newTapRecord() *wire.Record {
 	return &wire.Record{What: &wire.Record_Tap{Tap: validTap(time.Now())}}
 }
 
@@ -120,13 +120,13 @@ func TestEndHoldsNobody(t *testing.T) {
 		s, d, stop := distantServer(t)
 		defer stop()
 		for _, exporter := range []string{"a", "b"} {
-			if answer, _, err := handIn(t, s, exporter, told(t, "eth0", 1, tellTap())); err != nil || answer.GetOutcomes()[1] != wire.Outcome_OUTCOME_STORED {
+			if answer, _, err := handIn(t, s, exporter, pushOf(t, "eth0", 1, newTapRecord())); err != nil || answer.GetOutcomes()[1] != wire.Outcome_OUTCOME_STORED {
 				t.Fatalf("%v, %v", answer, err)
 			}
 		}
 		synctest.Wait() // until earlier runs have ended
 		d.away.Store(true)
-		end := told(t, "eth0", 2, tellEnd())
+		end := pushOf(t, "eth0", 2, newEndRecord())
 		var ending sync.WaitGroup
 		ending.Go(func() {
 			for range 8 {
@@ -139,7 +139,7 @@ func TestEndHoldsNobody(t *testing.T) {
 		})
 		for seq := range uint64(90) {
 			time.Sleep(time.Second)
-			answer, took, err := handIn(t, s, "b", told(t, "eth0", seq+2, tellTap()))
+			answer, took, err := handIn(t, s, "b", pushOf(t, "eth0", seq+2, newTapRecord()))
 			if err != nil || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED || answer.GetOutcomes()[1] != wire.Outcome_OUTCOME_STORED || took > time.Second {
 				t.Fatalf("block %d of another exporter: %v, %v after %s", seq, answer, err, took)
 			}
@@ -169,7 +169,7 @@ func TestNewNamesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d, stop := distantServer(t)
 		defer stop()
-		if _, _, err := handIn(t, s, "b", told(t, "eth0", 1)); err != nil {
+		if _, _, err := handIn(t, s, "b", pushOf(t, "eth0", 1)); err != nil {
 			t.Fatal(err)
 		}
 		d.away.Store(true)
@@ -185,8 +185,8 @@ func TestNewNamesWait(t *testing.T) {
 			}
 		})
 		for seq := range uint64(10) {
-			m := told(t, "eth0", seq+2, tellTap())
-			m.Blocks = append(m.Blocks, told(t, "eth1", seq+1).GetBlocks()...)
+			m := pushOf(t, "eth0", seq+2, newTapRecord())
+			m.Blocks = append(m.Blocks, pushOf(t, "eth1", seq+1).GetBlocks()...)
 			answer, took, err := handIn(t, s, "b", m)
 			want := []wire.Outcome{wire.Outcome_OUTCOME_STORED, wire.Outcome_OUTCOME_UNSPECIFIED, wire.Outcome_OUTCOME_STORED}
 			if err != nil || fmt.Sprint(answer.GetOutcomes()) != fmt.Sprint(want) || took >= s.cfg.Timeout {
@@ -202,7 +202,7 @@ func TestNewNamesWait(t *testing.T) {
 		checkConservation(t, s.Stats().Total)
 		d.away.Store(false)
 		time.Sleep(s.cfg.Timeout)
-		if answer, _, err := handIn(t, s, "b", told(t, "eth1", 1)); err != nil || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED {
+		if answer, _, err := handIn(t, s, "b", pushOf(t, "eth1", 1)); err != nil || answer.GetOutcomes()[0] != wire.Outcome_OUTCOME_STORED {
 			t.Errorf("when the store is back: %v, %v", answer, err)
 		}
 		synctest.Wait()

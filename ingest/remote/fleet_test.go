@@ -245,9 +245,9 @@ func (f *fleet) announce(window, cells int, oracle *table.Memory) {
 	}
 }
 
-// settle waits until collectors have all blocks of the exporters, and nothing waits for a
+// waitStored waits until collectors have all blocks of the exporters, and nothing waits for a
 // running peer.
-func (f *fleet) settle(gone *member) {
+func (f *fleet) waitStored(gone *member) {
 	f.Helper()
 	for _, e := range f.exporters {
 		e.flush(f)
@@ -322,7 +322,7 @@ func TestFleet(t *testing.T) {
 	evil := f.attack()
 	f.write(0, cells, oracle, f.exporters...)
 	f.write(1, cells, oracle, f.exporters...)
-	f.settle(nil)
+	f.waitStored(nil)
 	for _, m := range f.members {
 		f.awaitSame(m, oracle, 0, 1)
 	}
@@ -340,7 +340,7 @@ func TestFleet(t *testing.T) {
 	f.write(2, cells, oracle, f.exporters[:exporters]...)
 	f.write(2, cells, oracle, f.exporters[2*exporters:]...)
 	f.write(3, cells, oracle, f.exporters...)
-	f.settle(victim)
+	f.waitStored(victim)
 	for _, m := range f.members {
 		if m != victim {
 			f.awaitSame(m, oracle, 2, 3)
@@ -351,7 +351,7 @@ func TestFleet(t *testing.T) {
 	victim.failing.Store(false)
 	f.start(victim, f.listen(victim))
 	f.write(4, cells, oracle, f.exporters...)
-	f.settle(nil)
+	f.waitStored(nil)
 	for _, m := range f.members {
 		f.awaitSame(m, oracle, 3, 4)
 	}
@@ -361,7 +361,7 @@ func TestFleet(t *testing.T) {
 	f.announce(18, cells, oracle)
 	f.awaitSame(f.members[0], oracle, 18)
 	f.writeAs(5, 18, cells, oracle, f.exporters...)
-	f.settle(nil)
+	f.waitStored(nil)
 	for _, m := range f.members {
 		f.awaitSame(m, oracle, 18)
 		wait(t, m.name+" has a final window", func() bool {

@@ -53,7 +53,7 @@ func FuzzPush(f *testing.F) {
 	f.Cleanup(cancel)
 	go s.announces.run(ctx)
 	go s.commits.run(ctx)
-	go s.tellings.run(ctx)
+	go s.recordGroup.run(ctx)
 	go s.ends.run(ctx)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m := &wire.PushRequest{}

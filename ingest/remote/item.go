@@ -19,12 +19,12 @@ type item struct {
 	outcome  wire.Outcome
 	began    bool // its number is taken
 	blocks   []*aggregate.Block
-	told     *wire.Record // instead of blocks
+	record   *wire.Record // instead of blocks
 	observed uint64       // received observations
 
 	rows, folded, foldedObservations, rejected uint64
 	flows, foldedFlows, findings               uint64
-	futureFindings, pastFindings               uint64 // findings removed from told
+	futureFindings, pastFindings               uint64 // findings removed from record
 
 	kept []countedRows // rows counted in keptWindows, to be released unless stored
 }

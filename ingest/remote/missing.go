@@ -162,16 +162,16 @@ func (c *Client) missRefused(body []byte, outcomes []wire.Outcome) {
 	}
 }
 
-// tellMissing gathers records of losses. It skips those whose epoch has no description. The
+// queueMissing gathers records of losses. It skips those whose epoch has no description. The
 // caller holds mu.
-func (c *Client) tellMissing() {
+func (c *Client) queueMissing() {
 	c.attribute()
-	told := c.missing
-	if len(told.parts)+len(told.records) == 0 {
+	lost := c.missing
+	if len(lost.parts)+len(lost.records) == 0 {
 		return
 	}
-	c.missing = missing{unknown: told.unknown}
-	for _, r := range told.list() {
+	c.missing = missing{unknown: lost.unknown}
+	for _, r := range lost.list() {
 		if r.GetDescription() == 0 {
 			d, err := c.descriptionOf(r.GetEpoch())
 			if r.GetEpoch() == 0 {
@@ -246,7 +246,7 @@ func (c *Client) pass(e *outbox.Entry, reason string) {
 	c.lost[reason] += max(e.Weight, 1)
 	c.missing.addEntry(reason, e)
 	c.beside = c.besideLoss(e.Last)
-	c.tellMissing()
+	c.queueMissing()
 	_ = c.spoolPending(nil) // logs its own error; the gap then stays in memory
 	c.mu.Unlock()
 	c.log.Ack(e)

@@ -74,7 +74,7 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 		err = s.commits.wait(ctx, struct{}{})
 	}
 	if err == nil {
-		p.tell(ctx)
+		p.passRecords(ctx)
 	}
 	// The ends follow the records: their gaps arrive with the first records of the next
 	// process.
@@ -151,7 +151,7 @@ func (p *push) admit(m *wire.PushRequest) {
 		p.add(it, p.checkBatch(it, o))
 	}
 	for _, r := range m.GetRecords() {
-		it := toldItem(r)
+		it := recordItem(r)
 		p.add(it, p.checkRecord(it, r))
 	}
 }
@@ -204,7 +204,7 @@ func (p *push) writeItems(ctx context.Context, list []*item) error {
 			leave(list[i:])
 			return err
 		}
-		if it.told == nil {
+		if it.record == nil {
 			p.written++
 		}
 	}

@@ -80,8 +80,8 @@ func (p *push) endEarlier(ctx context.Context) {
 	}
 }
 
-func toldItem(r *wire.Record) *item {
-	return &item{stream: r.GetStream(), epoch: r.GetEpoch(), at: placeOf{incarnation: r.GetIncarnation()}, told: r}
+func recordItem(r *wire.Record) *item {
+	return &item{stream: r.GetStream(), epoch: r.GetEpoch(), at: placeOf{incarnation: r.GetIncarnation()}, record: r}
 }
 
 var (
@@ -238,12 +238,12 @@ func checkGap(g *wire.Gap) error {
 	return checkReason(g.GetReason())
 }
 
-// tell passes the records and the findings about the exporter to the directory. Records that it
+// passRecords passes the records and the findings about the exporter to the directory. Records that it
 // does not accept now are to be sent again; the blocks are stored.
-func (p *push) tell(ctx context.Context) {
+func (p *push) passRecords(ctx context.Context) {
 	var t exporterRecords
 	var ends []Run
-	var told, ended []*item
+	var records, ended []*item
 	var written []func() // to call once the findings are written
 	if i := slices.IndexFunc(p.items, func(it *item) bool { return it.outcome == wire.Outcome_OUTCOME_STORED }); i >= 0 {
 		if found, done := p.names.disputed(p.e.name, p.run(p.items[i]).Source); len(found) > 0 {
@@ -254,13 +254,13 @@ func (p *push) tell(ctx context.Context) {
 		t.found, written = append(t.found, *found), append(written, done)
 	}
 	for _, it := range p.items {
-		if it.told == nil || it.outcome != wire.Outcome_OUTCOME_STORED {
+		if it.record == nil || it.outcome != wire.Outcome_OUTCOME_STORED {
 			continue
 		}
 		run := p.run(it)
-		switch what := it.told.GetWhat().(type) {
+		switch what := it.record.GetWhat().(type) {
 		case *wire.Record_Tap:
-			t.taps = append(t.taps, TapRow{run, what.Tap, it.told.GetFindings()})
+			t.taps = append(t.taps, TapRow{run, what.Tap, it.record.GetFindings()})
 		case *wire.Record_Gap:
 			t.gaps = append(t.gaps, Gap{run.Source, what.Gap})
 		case *wire.Record_End:
@@ -269,13 +269,13 @@ func (p *push) tell(ctx context.Context) {
 		default:
 			continue
 		}
-		told = append(told, it)
+		records = append(records, it)
 	}
 	ctx, cancel := p.patience(ctx)
 	defer cancel()
-	if len(told)+len(t.found) > 0 {
-		err := p.tellings.wait(ctx, t)
-		p.wait(told, err)
+	if len(records)+len(t.found) > 0 {
+		err := p.recordGroup.wait(ctx, t)
+		p.wait(records, err)
 		if err == nil {
 			for _, done := range written {
 				done()

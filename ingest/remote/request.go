@@ -60,7 +60,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e = s.exporter(client.Name, limits)
 	}
 	if e == nil {
-		s.refuseStranger(ReasonExporters, slog.String("exporter", client.Name), slog.String("peer", r.RemoteAddr))
+		s.refuseUnauthenticated(ReasonExporters, slog.String("exporter", client.Name), slog.String("peer", r.RemoteAddr))
 		s.fail(w, r, later(time.Minute))
 		return
 	}

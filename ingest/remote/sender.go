@@ -61,7 +61,7 @@ func (c *Client) send(ctx context.Context) error {
 		case err == nil:
 			single = false
 			backoff.Reset()
-			if again := c.settle(ctx, &sh, answer); again != nil {
+			if again := c.acknowledge(ctx, &sh, answer); again != nil {
 				c.fail(again)
 				backoff.Wait(ctx)
 			} else {
@@ -294,10 +294,10 @@ func checkAnswer(sh *pushBatch, answer *wire.PushResponse) error {
 	return nil
 }
 
-// settle acknowledges the records before the first one that has an item without a final
+// acknowledge acknowledges the records before the first one that has an item without a final
 // outcome, and sends the descriptions that the collector asks for. It returns an error if the
 // request has to be repeated.
-func (c *Client) settle(ctx context.Context, sh *pushBatch, answer *wire.PushResponse) error {
+func (c *Client) acknowledge(ctx context.Context, sh *pushBatch, answer *wire.PushResponse) error {
 	described, err := c.describeAll(ctx, answer.GetDescribe())
 	if err != nil {
 		return err
@@ -307,11 +307,11 @@ func (c *Client) settle(ctx context.Context, sh *pushBatch, answer *wire.PushRes
 	for i := range sh.records {
 		n += sh.records[i].blocks
 	}
-	blocks, told := answer.GetOutcomes()[:n], answer.GetOutcomes()[n:]
+	blocks, records := answer.GetOutcomes()[:n], answer.GetOutcomes()[n:]
 	for i := range sh.records {
 		r := &sh.records[i]
-		own := slices.Concat(blocks[:r.blocks], told[:r.told])
-		blocks, told = blocks[r.blocks:], told[r.told:]
+		own := slices.Concat(blocks[:r.blocks], records[:r.records])
+		blocks, records = blocks[r.blocks:], records[r.records:]
 		for _, o := range own {
 			if o == wire.Outcome_OUTCOME_UNSPECIFIED {
 				return errBusy

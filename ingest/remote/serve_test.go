@@ -42,8 +42,8 @@ func TestHandshakesAreCounted(t *testing.T) {
 	}
 	now.add(time.Minute)
 	say("nonsense")
-	if st := s.Stats(); st.Strangers.Refused[ReasonHandshake] != 22 {
-		t.Errorf("%+v, want 22 handshakes counted", st.Strangers)
+	if st := s.Stats(); st.Unauthenticated.Refused[ReasonHandshake] != 22 {
+		t.Errorf("%+v, want 22 handshakes counted", st.Unauthenticated)
 	}
 	text := log.String()
 	if n := strings.Count(text, "reason=handshake"); n != 2 || !strings.Contains(text, "peer=127.0.0.1:") || !strings.Contains(text, "left_out=19") {
@@ -63,5 +63,5 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	wait(t, "3 connections are refused", func() bool { return s.Stats().Strangers.Refused[ReasonConnections] == 3 })
+	wait(t, "3 connections are refused", func() bool { return s.Stats().Unauthenticated.Refused[ReasonConnections] == 3 })
 }

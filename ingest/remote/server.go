@@ -66,30 +66,30 @@ type ServerConfig struct {
 
 // Server is the collector's side. Its methods are safe for concurrent use.
 type Server struct {
-	cfg       ServerConfig
-	limits    Limits // of all exporters together
-	admitted  atomic.Pointer[admitted]
-	sink      Sink
-	now       func() time.Time
-	logger    *slog.Logger
-	edge      *edge.Server
-	names     *registry
-	kept      *keptWindows
-	observer  *observer // nil: none
-	commits   *group[struct{}]
-	announces *group[announcement]
-	tellings  *group[exporterRecords]
-	ends      *group[ending]
-	decoding  chan struct{} // a token for each request that may be decoded
-	handler   http.Handler
-	errors    *connect.ErrorWriter
-	folders   sync.Pool
-	bodies    sync.Pool
-	buffered  atomic.Int64 // bytes of running requests
+	cfg         ServerConfig
+	limits      Limits // of all exporters together
+	admitted    atomic.Pointer[admitted]
+	sink        Sink
+	now         func() time.Time
+	logger      *slog.Logger
+	edge        *edge.Server
+	names       *registry
+	kept        *keptWindows
+	observer    *observer // nil: none
+	commits     *group[struct{}]
+	announces   *group[announcement]
+	recordGroup *group[exporterRecords]
+	ends        *group[ending]
+	decoding    chan struct{} // a token for each request that may be decoded
+	handler     http.Handler
+	errors      *connect.ErrorWriter
+	folders     sync.Pool
+	bodies      sync.Pool
+	buffered    atomic.Int64 // bytes of running requests
 
 	reviewEvery time.Duration
 
-	strangers counts // unidentified clients
+	unauthenticated counts // unidentified clients
 
 	mu        sync.Mutex
 	exporters map[string]*exporter
@@ -124,7 +124,7 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	s.commits = newGroup(cfg.CommitEvery, cfg.Timeout, func(ctx context.Context, _ []struct{}) error { return sink.Sync(ctx) })
 	s.announces = newGroup(0, cfg.Timeout, s.names.announce)
 	directory.NotifyContested(s.contested)
-	s.tellings = newGroup(cfg.CommitEvery, cfg.Timeout, recordWriter{directory}.write)
+	s.recordGroup = newGroup(cfg.CommitEvery, cfg.Timeout, recordWriter{directory}.write)
 	s.ends = newGroup(cfg.CommitEvery, cfg.Timeout, recordWriter{directory}.end)
 	if err := s.Use(cfg.Admission); err != nil {
 		return nil, err
@@ -144,8 +144,8 @@ func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error
 	return s, nil
 }
 
-func (s *Server) refuseStranger(r Reason, attrs ...slog.Attr) {
-	s.strangers.refuse(s.logger, s.now(), r, attrs...)
+func (s *Server) refuseUnauthenticated(r Reason, attrs ...slog.Attr) {
+	s.unauthenticated.refuse(s.logger, s.now(), r, attrs...)
 }
 
 // refuse counts and logs a refusal of an exporter.
@@ -230,11 +230,11 @@ type ExporterStats struct {
 
 // ServerStats is a snapshot of a collector's counters.
 type ServerStats struct {
-	Total     Counts // of all exporters, including forgotten ones
-	Strangers Counts // of unidentified clients: only Refused
-	Exporters []ExporterStats
-	Peers     []ExporterStats // collectors that share their windows; not in Total
-	Forgotten uint64
+	Total           Counts // of all exporters, including forgotten ones
+	Unauthenticated Counts // of unidentified clients: only Refused
+	Exporters       []ExporterStats
+	Peers           []ExporterStats // collectors that share their windows; not in Total
+	Forgotten       uint64
 	// Names is the number of cached groups and locations of exporters, ForgottenNames that of
 	// evicted ones. An evicted name that returns is passed to the directory again.
 	Names          int
@@ -245,7 +245,7 @@ type ServerStats struct {
 // includes exporters that are listed or have a token but have not connected yet.
 func (s *Server) Stats() ServerStats {
 	s.mu.Lock()
-	st := ServerStats{Total: s.gone, Forgotten: s.forgotten, Strangers: s.strangers.snapshot()}
+	st := ServerStats{Total: s.gone, Forgotten: s.forgotten, Unauthenticated: s.unauthenticated.snapshot()}
 	list := slices.Collect(maps.Values(s.exporters))
 	peers := slices.Collect(maps.Values(s.peers))
 	s.mu.Unlock()
@@ -302,10 +302,10 @@ func (s *Server) newEdge() (*edge.Server, error) {
 		},
 		Refused: func(r edge.Reason, attrs ...slog.Attr) {
 			if len(attrs) == 0 {
-				s.strangers.refused[r].Add(1)
+				s.unauthenticated.refused[r].Add(1)
 				return
 			}
-			s.refuseStranger(Reason(r), attrs...)
+			s.refuseUnauthenticated(Reason(r), attrs...)
 		},
 		Now: s.now, Logger: s.logger,
 	})
@@ -344,7 +344,7 @@ func (s *Server) work(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { s.commits.run(ctx) })
 	all.Go(func() { s.announces.run(ctx) })
-	all.Go(func() { s.tellings.run(ctx) })
+	all.Go(func() { s.recordGroup.run(ctx) })
 	all.Go(func() { s.ends.run(ctx) })
 	all.Go(func() { s.review(ctx) })
 	all.Wait()

@@ -35,12 +35,12 @@ const (
 // record is an encoded wire.PushRequest to which items are appended: concatenated records form
 // one request with all of their items.
 type record struct {
-	body         []byte
-	blocks, told int     // number of items: told counts wire.Records
-	stands       missing // gaps to report if the record is lost
+	body            []byte
+	blocks, records int     // number of items: records counts wire.Records
+	stands          missing // gaps to report if the record is lost
 }
 
-func (r *record) items() int { return r.blocks + r.told }
+func (r *record) items() int { return r.blocks + r.records }
 
 func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 	size, before := proto.Size(m), len(r.body)
@@ -55,7 +55,7 @@ func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 	if field == fieldBlocks {
 		r.blocks++
 	} else {
-		r.told++
+		r.records++
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (r *record) add(field protowire.Number, m proto.Message) (err error) {
 // as there is room.
 func (r *record) label() []byte {
 	var label []byte
-	for _, n := range [...]int{r.blocks, r.told} {
+	for _, n := range [...]int{r.blocks, r.records} {
 		label = binary.AppendUvarint(label, uint64(n))
 	}
 	for _, s := range r.stands.list() {
@@ -87,7 +87,7 @@ func standIns(label []byte) []*wire.Record {
 
 // parseLabel reads the numbers of items from a label.
 func (r *record) parseLabel(label []byte) bool {
-	for _, to := range [...]*int{&r.blocks, &r.told} {
+	for _, to := range [...]*int{&r.blocks, &r.records} {
 		n, size := binary.Uvarint(label)
 		if size <= 0 || n > recordItems {
 			return false
@@ -100,7 +100,7 @@ func (r *record) parseLabel(label []byte) bool {
 // countItems counts the items of a record whose label is damaged.
 func (r *record) countItems(body []byte) bool {
 	items := itemsOf(body)
-	r.blocks, r.told = len(items.GetBlocks()), len(items.GetRecords())
+	r.blocks, r.records = len(items.GetBlocks()), len(items.GetRecords())
 	return r.items() > 0 && r.items() <= recordItems
 }
 
@@ -121,7 +121,7 @@ func (c *Client) Commit(_ context.Context, marks []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.boundNewer()
-	c.tellMissing()
+	c.queueMissing()
 	return c.spoolPending(marks)
 }
 
@@ -157,7 +157,7 @@ func (c *Client) boundNewer() {
 		}
 		n.Weight = s.Weight
 		c.beside, c.missing.unknown = nil, append(c.missing.unknown, loss)
-		c.tellMissing()
+		c.queueMissing()
 		_ = c.spoolPending(nil) // logs its own error; the gap then stays in memory
 		if err := c.log.Discard(s, lostNewer, n); err != nil {
 			c.cfg.Logger.Error("records of a newer csigscope cannot be dropped", slog.String("error", err.Error()))
@@ -199,7 +199,7 @@ func (c *Client) spoolPending(marks []byte) error {
 		if errors.Is(err, outbox.ErrFull) && c.giveWay() {
 			continue
 		}
-		if c.tell(err) {
+		if c.logFirst(err) {
 			return fmt.Errorf("spool: %w", err)
 		}
 		*r = record{body: r.body[:0]}
@@ -207,8 +207,8 @@ func (c *Client) spoolPending(marks []byte) error {
 	}
 }
 
-// tell logs the first of a series of errors, and reports whether err is one.
-func (c *Client) tell(err error) bool {
+// logFirst logs the first of a series of errors, and reports whether err is one.
+func (c *Client) logFirst(err error) bool {
 	if err != nil && c.err == nil {
 		c.cfg.Logger.Error("spool cannot be written", slog.String("error", err.Error()))
 	}

@@ -139,7 +139,7 @@ func (m *merger) merge(docs []*document) {
 	for _, d := range m.devices {
 		d.inheritFromLAGs()
 		for _, i := range d.ports {
-			m.settle(i)
+			m.choosePeer(i)
 		}
 	}
 	m.dropOverruled()
@@ -428,8 +428,8 @@ func (d *device) inheritFromLAGs() {
 	}
 }
 
-// settle chooses among the statements about the peer of a port.
-func (m *merger) settle(i *iface) {
+// choosePeer chooses among the statements about the peer of a port.
+func (m *merger) choosePeer(i *iface) {
 	if len(i.claims) == 0 {
 		return
 	}
@@ -445,12 +445,12 @@ func (m *merger) settle(i *iface) {
 			i.far = c.far
 		}
 	}
-	told := map[*device]bool{}
+	reported := map[*device]bool{}
 	for _, c := range i.claims {
-		if c.peer == i.peer && (c.far == nil || i.far == nil || c.far == i.far) || told[c.peer] {
+		if c.peer == i.peer && (c.far == nil || i.far == nil || c.far == i.far) || reported[c.peer] {
 			continue
 		}
-		told[c.peer] = true
+		reported[c.peer] = true
 		if i.hidden || c.peer.kind == otherKind {
 			continue // the management network is no part of the fabric
 		}

@@ -376,7 +376,7 @@ func TestEndpoints(t *testing.T) {
 	own := document[endpointCosts](t, s.ask("POST", "/alto/endpointcost", prefix+"endpointcostparams"+suffix,
 		`{`+cost+`, "endpoints": {"dsts": ["ipv4:10.0.1.1"]}}`), prefix+"endpointcost"+suffix)
 	if got := own.Map["ipv4:10.0.2.9"]["ipv4:10.0.1.1"]; got != whole.Map["rack2"]["rack1"] {
-		t.Errorf("from the asker's address: %v", own.Map)
+		t.Errorf("from the client's address: %v", own.Map)
 	}
 }
 

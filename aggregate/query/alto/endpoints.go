@@ -98,7 +98,7 @@ func (s *server) endpointCosts(r *http.Request) (any, error) {
 	if in.Endpoints == nil || len(in.Endpoints.Src)+len(in.Endpoints.Dst) == 0 {
 		return nil, missing("endpoints")
 	}
-	srcs, dsts := orAsker(in.Endpoints.Src, r), orAsker(in.Endpoints.Dst, r)
+	srcs, dsts := orClient(in.Endpoints.Src, r), orClient(in.Endpoints.Dst, r)
 	if len(srcs)*len(dsts) > maxPairs {
 		return nil, invalid("endpoints/srcs", "more pairs than one request may ask about")
 	}
@@ -131,8 +131,8 @@ func (s *server) endpointCosts(r *http.Request) (any, error) {
 	return &dated{map[string]any{"meta": meta, "endpoint-cost-map": out}, meta, s.freshness(coverage)}, nil
 }
 
-// orAsker returns the endpoints or, if there are none, the address of the client.
-func orAsker(list []string, r *http.Request) []string {
+// orClient returns the endpoints or, if there are none, the address of the client.
+func orClient(list []string, r *http.Request) []string {
 	if len(list) > 0 {
 		return slices.Compact(slices.Sorted(slices.Values(list)))
 	}

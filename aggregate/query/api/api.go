@@ -29,7 +29,7 @@ const (
 	DefaultConcurrent = 4                // answers worked on at a time
 	DefaultWatchers   = 256              // watches and waiting requests at a time
 	DefaultMaxLag     = 16               // revisions that a watcher may be behind: a window has at least two
-	DefaultMade       = 256 << 20        // bytes of results that are computed once for all equal requests
+	DefaultCacheBytes = 256 << 20        // bytes of results that are computed once for all equal requests
 	// exportLonger is the extra time for writing a table, compared with an answer, unless Config
 	// sets it; with DefaultTimeout it stays below the store's own limit.
 	exportLonger         = 15 * time.Second
@@ -59,7 +59,7 @@ type Config struct {
 	Concurrent  int
 	Watchers    int
 	MaxLag      int
-	Made        int // bytes of answers and intermediate results kept for equal requests
+	CacheBytes  int // bytes of answers and intermediate results kept for equal requests
 
 	ExportTimeout time.Duration
 	Exports       int
@@ -92,7 +92,7 @@ func (c Config) withDefaults() Config {
 	orInt(&c.Concurrent, DefaultConcurrent)
 	orInt(&c.Watchers, DefaultWatchers)
 	orInt(&c.MaxLag, DefaultMaxLag)
-	orInt(&c.Made, DefaultMade)
+	orInt(&c.CacheBytes, DefaultCacheBytes)
 	or(&c.ExportTimeout, c.Timeout+exportLonger)
 	orInt(&c.Exports, DefaultExports)
 	orInt(&c.ExportRows, DefaultExportRows)
@@ -124,7 +124,7 @@ type API struct {
 	past     namesCache // of history, if memory has other names
 	lately   lately
 	kept     keptAnswers
-	made     *made // from memory, and the producers of history
+	cache    *cache // from memory, and the producers of history
 	sends    *sends
 	packer   packer
 	schema   *rest.Schema
@@ -140,7 +140,7 @@ func New(cfg Config) (*API, error) {
 		return nil, fmt.Errorf("make API: %w: neither names nor a reader is given", query.ErrInvalid)
 	}
 	a := &API{
-		Config: cfg, slots: make(chan struct{}, cfg.Concurrent), exports: make(chan struct{}, cfg.Exports), made: newMade(cfg.Made), sends: newSends(maxSending), schema: rest.NewSchema(),
+		Config: cfg, slots: make(chan struct{}, cfg.Concurrent), exports: make(chan struct{}, cfg.Exports), cache: newCache(cfg.CacheBytes), sends: newSends(maxSending), schema: rest.NewSchema(),
 	}
 	a.running, a.end = context.WithCancel(context.Background())
 	patience := storePatience

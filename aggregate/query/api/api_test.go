@@ -125,7 +125,7 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%s: responses %v", name, get.Responses)
 		}
 	}
-	for path, method := range map[string]string{"askers": "get", "requests": "get", "requests/{id}": "delete", "producers/{name}": "delete"} {
+	for path, method := range map[string]string{"clients": "get", "requests": "get", "requests/{id}": "delete", "producers/{name}": "delete"} {
 		if _, ok := d.Paths["/api/v1/admin/"+path][method]; !ok {
 			t.Errorf("%s %s is not described", method, path)
 		}

@@ -69,7 +69,7 @@ func (a *API) cellsShared(ctx context.Context, s *table.State, k viewKey, in *wi
 		offset, limit int
 	}
 	durable := s.Durable(s.Last(k.windows))
-	return once(a.made, asked{questionOf(in), s.Revision, durable, n.version, offset, int(in.GetLimit())}, func() (*content, int, error) {
+	return getOrCompute(a.cache, asked{questionOf(in), s.Revision, durable, n.version, offset, int(in.GetLimit())}, func() (*content, int, error) {
 		c, err := a.cellsPage(ctx, s, k, in, offset)
 		if err != nil {
 			return nil, 0, err

@@ -47,7 +47,7 @@ func (c *changeStream) snapshot(ctx context.Context, s *table.State) error {
 		return err
 	}
 	c.passed = revision
-	return c.tell(eventSynced, revision, &wire.Synced{Revision: revision})
+	return c.deliverOwn(eventSynced, revision, &wire.Synced{Revision: revision})
 }
 
 // changed implements follower. Revisions without a change for the reader send nothing.
@@ -102,7 +102,7 @@ func (c *changeStream) sendChanges(ctx context.Context, before, now *table.State
 	}); err != nil {
 		return err
 	}
-	return c.told(t, e)
+	return c.deliver(t, e)
 }
 
 // change is one change of a cell, or of a producer.
@@ -139,7 +139,7 @@ func (a *API) changesOf(ctx context.Context, before, now *table.State, k viewKey
 	if err != nil {
 		return nil, err
 	}
-	return once(a.made, changesOf{k, now.Revision, before == nil, n.version}, func() (*changeList, int, error) {
+	return getOrCompute(a.cache, changesOf{k, now.Revision, before == nil, n.version}, func() (*changeList, int, error) {
 		is, err := a.cellStates(ctx, now, k)
 		if err != nil {
 			return nil, 0, err

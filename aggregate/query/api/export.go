@@ -75,7 +75,7 @@ func (l *lines[T, P]) Write(r *T) (err error) {
 func (l *lines[T, P]) Close(map[string]string) error { return nil }
 
 // tableOf is a table of the rows that each passes on.
-func tableOf[T any, P message[T]](a *API, s *table.State, columns []tabular.Column[T], most int, each func(ctx context.Context, told func(*T) error) error) *exported {
+func tableOf[T any, P message[T]](a *API, s *table.State, columns []tabular.Column[T], most int, each func(ctx context.Context, write func(*T) error) error) *exported {
 	return &exported{s, most, func(ctx context.Context, f tabular.Format, w io.Writer) (e ending, err error) {
 		var to tabular.Writer[T] = &lines[T, P]{schema: a.schema, out: w}
 		if f != tabular.NDJSON {
@@ -153,18 +153,18 @@ func (a *API) exportCells(ctx context.Context, s *table.State, in *wire.ExportRe
 		return nil, err
 	}
 	about := a.about(s, k)
-	return tableOf(a, s, cellColumns(about.Unit), a.ExportRows, func(_ context.Context, told func(*wire.ExportedCell) error) error {
-		return v.tell(&f, about, told)
+	return tableOf(a, s, cellColumns(about.Unit), a.ExportRows, func(_ context.Context, write func(*wire.ExportedCell) error) error {
+		return v.writeCells(&f, about, write)
 	}), nil
 }
 
-// tell passes the view's cells that the filter accepts to told.
-func (v *view) tell(f *filter, about *wire.About, told func(*wire.ExportedCell) error) error {
+// writeCells passes the view's cells that the filter accepts to write.
+func (v *view) writeCells(f *filter, about *wire.About, write func(*wire.ExportedCell) error) error {
 	for i := range v.cells {
 		if !f.takes(&v.cells[i]) {
 			continue
 		}
-		if err := told(&wire.ExportedCell{From: about.From, To: about.To, Signal: about.Signal, Cell: v.names.cell(&v.cells[i], &v.covers[i])}); err != nil {
+		if err := write(&wire.ExportedCell{From: about.From, To: about.To, Signal: about.Signal, Cell: v.names.cell(&v.cells[i], &v.covers[i])}); err != nil {
 			return err
 		}
 	}
@@ -178,7 +178,7 @@ func (a *API) exportWindows(ctx context.Context, s *table.State, in *wire.Export
 		return nil, err
 	}
 	about := a.about(s, k)
-	return tableOf(a, s, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, told func(*wire.ExportedCell) error) error {
+	return tableOf(a, s, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, write func(*wire.ExportedCell) error) error {
 		for _, w := range s.Last(int(in.GetWindows())) {
 			v, err := a.windowView(ctx, w, k.signal, k.level)
 			if err != nil {
@@ -189,7 +189,7 @@ func (a *API) exportWindows(ctx context.Context, s *table.State, in *wire.Export
 				return err
 			}
 			about.From, about.To = timestamppb.New(w.Start), timestamppb.New(w.End)
-			if err := v.tell(&f, about, told); err != nil {
+			if err := v.writeCells(&f, about, write); err != nil {
 				return err
 			}
 		}
@@ -203,10 +203,10 @@ func (a *API) exportPastCells(ctx context.Context, in *wire.ExportRequest) (*exp
 		return nil, err
 	}
 	about := a.pastAbout(q)
-	return tableOf(a, nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, told func(*wire.ExportedCell) error) error {
+	return tableOf(a, nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, write func(*wire.ExportedCell) error) error {
 		cells, err := a.pastCells(ctx, q.Question, in)
 		for i := 0; err == nil && i < len(cells); i++ {
-			err = told(&wire.ExportedCell{From: about.From, To: about.To, Signal: about.Signal, Cell: cells[i]})
+			err = write(&wire.ExportedCell{From: about.From, To: about.To, Signal: about.Signal, Cell: cells[i]})
 		}
 		return err
 	}), nil
@@ -225,13 +225,13 @@ func (a *API) exportPastWindows(ctx context.Context, in *wire.ExportRequest) (*e
 		return nil, err
 	}
 	about := a.pastAbout(q)
-	return tableOf(a, nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, told func(*wire.ExportedCell) error) error {
+	return tableOf(a, nil, cellColumns(about.Unit), a.ExportRows, func(ctx context.Context, write func(*wire.ExportedCell) error) error {
 		more, err := a.Reader.EachCellWindow(ctx, q.Question, a.ExportRows, func(r *aggregate.CellWindow) error {
 			if !f.takes(&r.CellStats) {
 				return nil
 			}
 			begin := time.Unix(0, r.Start)
-			return told(&wire.ExportedCell{
+			return write(&wire.ExportedCell{
 				From: timestamppb.New(begin), To: timestamppb.New(begin.Add(q.Step)), Signal: about.Signal, Cell: n.pastCell(&r.CellStats),
 			})
 		})
@@ -248,14 +248,14 @@ func (a *API) exportFlows(ctx context.Context, _ *table.State, in *wire.ExportFl
 		return nil, err
 	}
 	q.Limit = a.ExportRecords + 1
-	return tableOf(a, nil, flowColumns(q.Signal.Unit().String()), a.ExportRecords, func(ctx context.Context, told func(*wire.ExportedFlow) error) error {
+	return tableOf(a, nil, flowColumns(q.Signal.Unit().String()), a.ExportRecords, func(ctx context.Context, write func(*wire.ExportedFlow) error) error {
 		rows, err := a.Reader.Flows(ctx, q)
 		if err != nil {
 			return err
 		}
 		n, err := a.knowFlows(ctx, rows)
 		for i := 0; err == nil && i < len(rows); i++ {
-			err = told(&wire.ExportedFlow{From: timestamppb.New(q.From), To: timestamppb.New(q.To), Flow: n.flow(q.Signal, &rows[i])})
+			err = write(&wire.ExportedFlow{From: timestamppb.New(q.From), To: timestamppb.New(q.To), Flow: n.flow(q.Signal, &rows[i])})
 		}
 		return err
 	}), nil
@@ -267,14 +267,14 @@ func (a *API) exportFindings(ctx context.Context, _ *table.State, in *wire.Expor
 		return nil, err
 	}
 	q.Limit = a.ExportRecords + 1
-	return tableOf(a, nil, findingColumns(), a.ExportRecords, func(ctx context.Context, told func(*wire.Finding) error) error {
+	return tableOf(a, nil, findingColumns(), a.ExportRecords, func(ctx context.Context, write func(*wire.Finding) error) error {
 		rows, err := a.Reader.Findings(ctx, q)
 		if err != nil {
 			return err
 		}
 		n, err := a.knowFindings(ctx, rows)
 		for i := 0; err == nil && i < len(rows); i++ {
-			err = told(n.finding(&rows[i]))
+			err = write(n.finding(&rows[i]))
 		}
 		return err
 	}), nil

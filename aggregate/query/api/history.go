@@ -199,7 +199,7 @@ func (a *API) countProducers(ctx context.Context, answer proto.Message) error {
 	}
 	about := ranged.GetAbout()
 	from, to := about.GetFrom().AsTime(), about.GetTo().AsTime()
-	n, err := once(a.made, producersOf{from.UnixNano(), to.UnixNano(), about.GetAsOf().AsTime().UnixNano()}, func() (query.ProducerCounts, int, error) {
+	n, err := getOrCompute(a.cache, producersOf{from.UnixNano(), to.UnixNano(), about.GetAsOf().AsTime().UnixNano()}, func() (query.ProducerCounts, int, error) {
 		n, err := a.Reader.CountProducers(ctx, from, to)
 		return n, 0, err
 	})

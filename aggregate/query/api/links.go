@@ -82,7 +82,7 @@ func (a *API) linksOf(ctx context.Context, s *table.State, on *scope, f *fabric.
 		revision, names uint64
 		topology        *fabric.Fabric
 	}
-	return once(a.made, linksOf{on.Signal, on.about.GetWindows(), s.Revision, on.names.version, f}, func() (*query.Links, int, error) {
+	return getOrCompute(a.cache, linksOf{on.Signal, on.about.GetWindows(), s.Revision, on.names.version, f}, func() (*query.Links, int, error) {
 		links, err := a.makeLinks(ctx, s, on, f)
 		if err != nil {
 			return nil, 0, err

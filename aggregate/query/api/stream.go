@@ -220,13 +220,13 @@ func (w *stream) next(ctx context.Context) error {
 	gap := &wire.Gap{Revision: token(step.State), Reason: "lagging", MissedRevisions: step.Missed}
 	if step.Kind == table.Lagging {
 		w.api.lagging.Add(1)
-		return w.tell(eventLagging, "", gap)
+		return w.deliverOwn(eventLagging, "", gap)
 	}
 	gap.Reason = "expired"
 	if step.Missed == 0 {
 		gap.Reason = "restarted"
 	}
-	return w.tell(eventGap, "", gap)
+	return w.deliverOwn(eventGap, "", gap)
 }
 
 // eventOf identifies an event among those of watches with the same question.
@@ -261,9 +261,9 @@ func (w *stream) asks(ctx context.Context, of eventOf, windows []*table.Window) 
 	return askedEvent{of, w.key, w.filter, w.encoding, n.version}, bytes, nil
 }
 
-// share makes an event once for all streams with the same filter, in a turn, which told ends.
+// share makes an event once for all streams with the same filter, in a turn, which deliver ends.
 func (w *stream) share(t *turn, key askedEvent, f func() (*event, error)) (*event, error) {
-	e, err := once(w.api.made, key, func() (*event, int, error) {
+	e, err := getOrCompute(w.api.cache, key, func() (*event, int, error) {
 		e, err := f()
 		if err != nil {
 			return nil, 0, err
@@ -277,13 +277,13 @@ func (w *stream) share(t *turn, key askedEvent, f func() (*event, error)) (*even
 	return e, err
 }
 
-// tell sends an event that is for this reader only.
-func (w *stream) tell(name, id string, value proto.Message) error {
-	return w.told(nil, &event{name: name, id: id, content: content{value: value}})
+// deliverOwn sends an event that is for this reader only.
+func (w *stream) deliverOwn(name, id string, value proto.Message) error {
+	return w.deliver(nil, &event{name: name, id: id, content: content{value: value}})
 }
 
-// told sends an event and ends its turn.
-func (w *stream) told(t *turn, e *event) error {
+// deliver sends an event and ends its turn.
+func (w *stream) deliver(t *turn, e *event) error {
 	defer w.api.sends.end(t)
 	began := time.Now()
 	err := w.to.send(t, e)
@@ -299,7 +299,7 @@ func (w *stream) beat() error {
 	now := w.api.Now()
 	beat := &wire.Heartbeat{Revision: token(s), Time: timestamppb.New(now)}
 	beat.AgeS = ageOf(s, now)
-	return w.tell(eventHeartbeat, w.passed, beat)
+	return w.deliverOwn(eventHeartbeat, w.passed, beat)
 }
 
 // events sends a stream as server-sent events.
@@ -356,16 +356,16 @@ func (e *events) begin() error {
 }
 
 // send implements recipient.
-func (e *events) send(t *turn, told *event) error {
+func (e *events) send(t *turn, out *event) error {
 	if e.packer == nil {
-		b, err := told.sse(e.schema)
+		b, err := out.sse(e.schema)
 		if err != nil {
 			return err
 		}
 		e.sends.weigh(t, len(b), false)
 		return e.writeIn(t, b)
 	}
-	p, err := told.packed(e.packer, e.schema)
+	p, err := out.packed(e.packer, e.schema)
 	if err != nil {
 		return err
 	}

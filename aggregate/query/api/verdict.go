@@ -62,7 +62,7 @@ func (a *API) verdictOf(ctx context.Context, s *table.State, on *scope, f *fabri
 		revision, names uint64
 		topology        *fabric.Fabric
 	}
-	return once(a.made, verdictOf{on.about.GetWindows(), s.Revision, on.names.version, f}, func() (*query.FabricVerdict, int, error) {
+	return getOrCompute(a.cache, verdictOf{on.about.GetWindows(), s.Revision, on.names.version, f}, func() (*query.FabricVerdict, int, error) {
 		v, err := a.makeVerdict(ctx, s, on, f)
 		if err != nil {
 			return nil, 0, err

@@ -78,7 +78,7 @@ func (a *API) sum(s *table.State, windows []*table.Window) table.Rows {
 		windows  int
 		length   time.Duration
 	}
-	sum, _ := once(a.made, sumOf{s.Revision, len(windows), s.Resolution}, func() (table.Rows, int, error) {
+	sum, _ := getOrCompute(a.cache, sumOf{s.Revision, len(windows), s.Resolution}, func() (table.Rows, int, error) {
 		later := aggregate.LaterHalf(windows[0].Start.UnixNano(), s.Newest().End.UnixNano())
 		sum := table.Merge(windows).WithTrend(windows, later).Without(s.Old(windows))
 		return sum, sum.Len() * rowBytes, nil
@@ -112,7 +112,7 @@ func (a *API) makeView(ctx context.Context, of viewOf, cells func(*names) ([]agg
 		viewOf
 		names uint64
 	}
-	return once(a.made, named{of, n.version}, func() (*view, int, error) {
+	return getOrCompute(a.cache, named{of, n.version}, func() (*view, int, error) {
 		list, covers := cells(n)
 		later, err := a.names.knowing(ctx, func(n *names) bool { return n.know(list) })
 		if err != nil {
@@ -310,20 +310,20 @@ func age(end, now time.Time) *float64 {
 	return &s
 }
 
-// made is a cache of results for revisions and windows, which never change. It computes each
+// cache holds results for revisions and windows, which never change. It computes each
 // result once for equal requests, and drops the least recently used ones. It is safe for
 // concurrent use.
-type made struct {
+type cache struct {
 	most int // bytes
 
 	mu    sync.Mutex
-	known map[any]*list.Element // of *thing
+	known map[any]*list.Element // of *entry
 	order *list.List            // most recently used in front
 	bytes int
 }
 
-// thing is one cached result. size is set once it is computed.
-type thing struct {
+// entry is one cached result. size is set once it is computed.
+type entry struct {
 	key   any
 	once  sync.Once
 	value any
@@ -334,14 +334,14 @@ type thing struct {
 // leastSize is the minimum size that is charged for a result, in bytes.
 const leastSize = 512
 
-func newMade(most int) *made {
-	return &made{most: most, known: make(map[any]*list.Element), order: list.New()}
+func newCache(most int) *cache {
+	return &cache{most: most, known: make(map[any]*list.Element), order: list.New()}
 }
 
-// once returns the result for the key, computing it if needed; f also returns its approximate
+// getOrCompute returns the result for the key, computing it if needed; f also returns its approximate
 // size in bytes. After a failure each waiting caller computes it again for itself: it may have
 // failed because one of them left.
-func once[T any](m *made, key any, f func() (value T, size int, err error)) (T, error) {
+func getOrCompute[T any](m *cache, key any, f func() (value T, size int, err error)) (T, error) {
 	t := m.at(key)
 	mine := false
 	t.once.Do(func() {
@@ -359,21 +359,21 @@ func once[T any](m *made, key any, f func() (value T, size int, err error)) (T, 
 }
 
 // at returns the entry for the key, computed or not.
-func (m *made) at(key any) *thing {
+func (m *cache) at(key any) *entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e, ok := m.known[key]; ok {
 		m.order.MoveToFront(e)
-		return e.Value.(*thing)
+		return e.Value.(*entry)
 	}
-	t := &thing{key: key}
+	t := &entry{key: key}
 	m.known[key] = m.order.PushFront(t)
 	return t
 }
 
 // weigh charges the size of a result, and drops others beyond the bound. A result that failed, or
 // is larger than the whole cache, is dropped itself.
-func (m *made) weigh(t *thing, size int) {
+func (m *cache) weigh(t *entry, size int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, held := m.known[t.key]
@@ -392,8 +392,8 @@ func (m *made) weigh(t *thing, size int) {
 }
 
 // forget drops an entry; one that is not computed yet has no size. The caller holds mu.
-func (m *made) forget(e *list.Element) {
-	t := m.order.Remove(e).(*thing)
+func (m *cache) forget(e *list.Element) {
+	t := m.order.Remove(e).(*entry)
 	delete(m.known, t.key)
 	m.bytes -= t.size
 }

@@ -92,10 +92,10 @@ func (w *watch) snapshot(ctx context.Context, s *table.State) error {
 		w.newest = newest.End
 	}
 	synced := token(s) // a slow reader must not keep the state
-	if err := w.told(t, e); err != nil {
+	if err := w.deliver(t, e); err != nil {
 		return err
 	}
-	return w.tell(eventSynced, synced, &wire.Synced{Revision: synced})
+	return w.deliverOwn(eventSynced, synced, &wire.Synced{Revision: synced})
 }
 
 // changed sends the windows that a revision changed, of which the last carries the id, or the
@@ -106,7 +106,7 @@ func (w *watch) changed(ctx context.Context, step table.Step) error {
 		for _, window := range step.Windows {
 			durable.WindowStarts = append(durable.WindowStarts, timestamppb.New(window.Start))
 		}
-		return w.tell(eventDurable, "", durable)
+		return w.deliverOwn(eventDurable, "", durable)
 	}
 	id, revision := token(step.State), step.State.Revision
 	left := slices.Clone(step.Windows) // a slow reader must keep neither the state nor windows already sent
@@ -147,7 +147,7 @@ func (w *watch) windowChanged(ctx context.Context, id string, revision uint64, w
 			w.base = baseOf(window, e.names)
 		}
 	}
-	return w.told(t, e)
+	return w.deliver(t, e)
 }
 
 func (w *watch) window(ctx context.Context, id string, window *table.Window, of eventOf) (*event, error) {

@@ -162,7 +162,7 @@ func heapWithStalled(t *testing.T, watchers int, http2 bool, as string, apart bo
 	t.Helper()
 	const before, during, after, cells = 4, 16, 12, 4096
 	s := newServed(t, cells, func(c *api.Config) {
-		c.Made = 16 << 20
+		c.CacheBytes = 16 << 20
 		c.Memory = table.NewMemory(table.MemoryOptions{Windows: 8, Log: 8, Now: tabletest.Still})
 	})
 	s.memory = s.Memory

@@ -153,8 +153,8 @@ func headerLines(header, sent http.Header) string {
 	return b.String()
 }
 
-// settle chooses the writer of the answer, permanently, and ends the head.
-func (p *progressWriter) settle() error {
+// chooseWriter fixes the writer of the answer and ends the head.
+func (p *progressWriter) chooseWriter() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch p.phase {
@@ -179,7 +179,7 @@ func (p *progressWriter) headSent() bool {
 
 // Write implements io.Writer.
 func (p *progressWriter) Write(b []byte) (int, error) {
-	if err := p.settle(); err != nil {
+	if err := p.chooseWriter(); err != nil {
 		return 0, err
 	}
 	if p.phase == direct {
@@ -190,7 +190,7 @@ func (p *progressWriter) Write(b []byte) (int, error) {
 
 // WriteHeader implements http.ResponseWriter. It cannot change a status already sent.
 func (p *progressWriter) WriteHeader(status int) {
-	_ = p.settle()
+	_ = p.chooseWriter()
 	if p.phase == direct {
 		p.ResponseWriter.WriteHeader(status)
 	}
@@ -224,7 +224,7 @@ func (p *progressWriter) close(whole bool) {
 	if !p.headSent() {
 		return
 	}
-	if whole && p.settle() == nil && p.body.Close() == nil {
+	if whole && p.chooseWriter() == nil && p.body.Close() == nil {
 		_, _ = io.WriteString(p.conn, "\r\n") // ends the empty trailers
 	}
 	p.conn.Close()

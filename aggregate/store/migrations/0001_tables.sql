@@ -36,7 +36,7 @@
 --
 -- A batch that is sent again with its deduplication token, after its acknowledgement was lost,
 -- costs the server nothing within 10,000 inserts. Rows are identities even without the token.
-{{range .Grains}}
+{{range .Tables}}
 CREATE TABLE IF NOT EXISTS {{$.Database}}.partials_{{.Suffix}}
 (
     window_start DateTime64(9, 'UTC') COMMENT 'start of the window' CODEC(Delta, LZ4),

@@ -11,7 +11,7 @@ ALTER TABLE {{.Database}}.locations ADD COLUMN IF NOT EXISTS far_end_id UInt64 A
 -- evidence is the evidence that located observations more closely than their locators: 1 the path
 -- table, 2 the hashes of the switches, 4 taps in the middle of the fabric, or a sum of them. 0:
 -- none.
-{{range .Grains}}
+{{range .Tables}}
 ALTER TABLE {{$.Database}}.partials_{{.Suffix}} ADD COLUMN IF NOT EXISTS samples UInt64 DEFAULT observations - least(trimmed, observations) COMMENT 'observations that are not trimmed, without the weight' CODEC(T64, LZ4) AFTER heavy_sum;
 ALTER TABLE {{$.Database}}.partials_{{.Suffix}} ADD COLUMN IF NOT EXISTS unjudged UInt64 COMMENT 'observations that no threshold judges' CODEC(T64, LZ4) AFTER samples;
 ALTER TABLE {{$.Database}}.partials_{{.Suffix}} ADD COLUMN IF NOT EXISTS evidence UInt8 COMMENT 'what located observations more closely than locators: 1 path table, 2 hashes, 4 taps' AFTER unjudged;

@@ -79,7 +79,7 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 --
 -- level: 0 the resolved location, 1 its set, 2 its device, 3 its stage, 4 its far end. Locations
 -- without a row, and the reserved 0 and 1, are their own location at every level.
-{{range .Grains}}
+{{range .Tables}}
 CREATE OR REPLACE VIEW {{.Database}}.cells_{{.Suffix}} AS
 {{template "cells" .}}
 ORDER BY source_kind
@@ -105,7 +105,7 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 -- and over a range. Reflections count for the cells that have no tag in the range, as they do in
 -- cells. share is of all heavy observations in the window or the range, including those without a
 -- location: 0 if there are none.
-{{range .Grains}}
+{{range .Tables}}
 CREATE OR REPLACE VIEW {{.Database}}.location_windows_{{.Suffix}} AS
 SELECT
     bucket AS window_start,
@@ -224,7 +224,7 @@ GROUP BY src_group, dst_group, source_kind, location
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 {{end}}
 -- Totals of each signal and kind in a range.
-{{range .Grains}}
+{{range .Tables}}
 CREATE OR REPLACE VIEW {{.Database}}.totals_{{.Suffix}} AS
 SELECT
     signal,
@@ -242,7 +242,7 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 -- How often each code was seen, per window of step_ns and cell: the distribution behind means and
 -- shares. The same code means different values in different tag layouts (encoding). A cell is
 -- made of its tags if it has any in the range, as in cells.
-{{range .Grains}}
+{{range .Tables}}
 CREATE OR REPLACE VIEW {{.Database}}.code_windows_{{.Suffix}} AS
 SELECT
     bucket AS window_start,
@@ -267,7 +267,7 @@ ARRAY JOIN mapKeys(codes) AS code, mapValues(codes) AS seen
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 {{end}}
 -- Coverage of a range. A window without a row has neither observations nor gaps: it was silent.
-{{range .Grains}}
+{{range .Tables}}
 -- Per window of step_ns, over all signals. gap_ns is the time of the window in which rows of at
 -- least one producer are missing, and lost the number of missing observations; a gap that extends
 -- beyond the window counts by its part of the time.
@@ -341,7 +341,7 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 {{end}}
 -- The work of one group, such as a training job: its load, sent and received, and the steps in
 -- it. An unknown name gives no rows.
-{{range .Grains}}
+{{range .Tables}}
 -- Per window of step_ns: bytes of the observed packets, of one signal, and their rate in bit/s;
 -- heavy_share is of the observations. A cell is made of its tags if it has any in the range, as
 -- in cells.

@@ -338,7 +338,7 @@ func (a *samples) Samples(_ context.Context, signal csig.Signal, cells []aggrega
 	for _, s := range a.list {
 		one := report.Sample{Step: s.Step()}
 		for _, start := range s.Starts() {
-			stretch := report.Stretch{First: max(start, aligned(a.first, one.Step)), Last: min(start+int64(s.Length()), a.last+1) - 1}
+			stretch := report.SampledSeries{First: max(start, aligned(a.first, one.Step)), Last: min(start+int64(s.Length()), a.last+1) - 1}
 			stretch.Last = aligned(stretch.Last, one.Step)
 			for _, c := range cells {
 				steps := s.Of(start, signal, c)
@@ -348,9 +348,9 @@ func (a *samples) Samples(_ context.Context, signal csig.Signal, cells []aggrega
 				}
 				stretch.Cells = append(stretch.Cells, of)
 			}
-			one.Stretches = append(one.Stretches, stretch)
+			one.Series = append(one.Series, stretch)
 		}
-		if len(one.Stretches) > 0 {
+		if len(one.Series) > 0 {
 			list = append(list, one)
 		}
 	}

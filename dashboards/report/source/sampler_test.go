@@ -41,7 +41,7 @@ func TestSamplerHoldsNoMemory(t *testing.T) {
 	}
 	cell := aggregate.CellID{Src: 10, Dst: 2, Kind: decode.Tag}
 	list, err := samples.Samples(t.Context(), csig.MaxDelay, []aggregate.CellID{cell})
-	if err != nil || len(list) != 2 || list[0].Step != time.Millisecond || len(list[0].Stretches) == 0 || len(list[0].Stretches[0].Cells[0]) == 0 {
+	if err != nil || len(list) != 2 || list[0].Step != time.Millisecond || len(list[0].Series) == 0 || len(list[0].Series[0].Cells[0]) == 0 {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

@@ -159,7 +159,7 @@ func (s *Source) ReadBatch(b *capture.Batch) error {
 	if b.N > 0 {
 		s.ringAt = b.Frames[b.N-1].TimeNS
 	} else {
-		s.ringAt = s.ring.QuietUntil()
+		s.ringAt = s.ring.LowWatermark()
 	}
 	return nil
 }
@@ -237,8 +237,8 @@ func (s *Source) drain(c *counter) (counts local.Counts, err error) {
 	return counts, nil
 }
 
-// QuietUntil is a time (Unix ns, system clock) before which no packet was received that is yet to be delivered.
-func (s *Source) QuietUntil() int64 {
+// LowWatermark is a time (Unix ns, system clock) before which no packet was received that is yet to be delivered.
+func (s *Source) LowWatermark() int64 {
 	if !s.cfg.Odd {
 		return s.counter.swapped
 	}

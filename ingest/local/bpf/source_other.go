@@ -26,8 +26,8 @@ func (s *Source) Open(*window.Settings, window.Tap) error { return errNeedsLinux
 // ReadBatch fails.
 func (s *Source) ReadBatch(*capture.Batch) error { return errNeedsLinux }
 
-// QuietUntil is 0.
-func (s *Source) QuietUntil() int64 { return 0 }
+// LowWatermark is 0.
+func (s *Source) LowWatermark() int64 { return 0 }
 
 // Ahead is 0.
 func (s *Source) Ahead() int64 { return 0 }

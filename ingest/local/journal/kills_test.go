@@ -71,9 +71,9 @@ func (c *clockwork) ReadBatch(b *capture.Batch) error {
 	return nil
 }
 
-func (*clockwork) QuietUntil() int64 { return 0 }
-func (*clockwork) Ahead() int64      { return 0 }
-func (*clockwork) Close() error      { return nil }
+func (*clockwork) LowWatermark() int64 { return 0 }
+func (*clockwork) Ahead() int64        { return 0 }
+func (*clockwork) Close() error        { return nil }
 
 // world is the state that survives processes: durable rows and marks.
 type world struct {

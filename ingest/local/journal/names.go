@@ -81,7 +81,7 @@ func (n *Names) Use(net Network) {
 		return
 	}
 	n.networks = append(n.networks, &naming{Network: net, locations: make(map[aggregate.LocationID]bool)})
-	n.tell(n.describe(context.Background()))
+	n.logFailure(n.describe(context.Background()))
 }
 
 // Begin is for Config.Begin: it writes the names and the beginnings of runs that a round needs.
@@ -95,7 +95,7 @@ func (n *Names) Begin(wrote map[aggregate.Source]bool, marks []local.Mark) {
 	for source := range wrote {
 		n.meet(source)
 	}
-	n.tell(n.begin(context.Background()))
+	n.logFailure(n.begin(context.Background()))
 }
 
 // End is for Config.End: it ends runs without further rows. A new configuration starts a new
@@ -107,7 +107,7 @@ func (n *Names) End(ctx context.Context, marks []local.Mark) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.tell(n.end(ctx, under))
+	n.logFailure(n.end(ctx, under))
 }
 
 func (n *Names) meet(source aggregate.Source) {
@@ -137,7 +137,7 @@ func (n *Names) Run(ctx context.Context) error {
 	if err == nil {
 		err = n.end(last, nil)
 	}
-	n.tell(err)
+	n.logFailure(err)
 	return nil
 }
 
@@ -149,11 +149,11 @@ func (n *Names) writeAgain(ctx context.Context) {
 		net.groups = 0
 		clear(net.locations)
 	}
-	n.tell(n.describe(ctx))
+	n.logFailure(n.describe(ctx))
 }
 
-// tell logs a failure at a limited rate.
-func (n *Names) tell(err error) {
+// logFailure logs a failure at a limited rate.
+func (n *Names) logFailure(err error) {
 	if err != nil {
 		n.failing.Log(n.logger, slog.LevelError, time.Now(), "names are not written yet", slog.String("error", err.Error()))
 	}

@@ -207,8 +207,8 @@ func (r *MirrorReader) follow(state *sessionState, s *decode.Session) {
 // while frames are read, and its entries never change.
 func (r *MirrorReader) Interfaces() []capture.Interface { return r.list[:len(r.list):len(r.list)] }
 
-// QuietUntil returns the source's value.
-func (r *MirrorReader) QuietUntil() int64 { return r.source.QuietUntil() }
+// LowWatermark returns the source's value.
+func (r *MirrorReader) LowWatermark() int64 { return r.source.LowWatermark() }
 
 // Ahead returns the source's value.
 func (r *MirrorReader) Ahead() int64 { return r.source.Ahead() }

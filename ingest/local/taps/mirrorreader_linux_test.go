@@ -90,8 +90,8 @@ func TestMirrorSockets(t *testing.T) {
 			}
 			var b capture.Batch
 			began := time.Now().UnixNano()
-			if err := r.ReadBatch(&b); err != nil || b.N != 0 || r.QuietUntil() < began {
-				t.Errorf("%d frames, %v, quiet until %d, asked at %d", b.N, err, r.QuietUntil(), began)
+			if err := r.ReadBatch(&b); err != nil || b.N != 0 || r.LowWatermark() < began {
+				t.Errorf("%d frames, %v, quiet until %d, asked at %d", b.N, err, r.LowWatermark(), began)
 			}
 		})
 	}

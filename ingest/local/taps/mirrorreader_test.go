@@ -52,8 +52,8 @@ func (b *batches) ReadBatch(to *capture.Batch) error {
 	return nil
 }
 
-func (b *batches) QuietUntil() int64 { return 42 }
-func (b *batches) Ahead() int64      { return 0 }
+func (b *batches) LowWatermark() int64 { return 42 }
+func (b *batches) Ahead() int64        { return 0 }
 
 func (b *batches) Close() error {
 	b.closed = true
@@ -103,7 +103,7 @@ func TestMirrorReader(t *testing.T) {
 	if diff := cmp.Diff(wantCounts, r.Sessions()); diff != "" || r.Received() != 2 {
 		t.Error(diff, r.Received())
 	}
-	if err := r.Close(); err != nil || !source.closed || r.QuietUntil() != 42 {
+	if err := r.Close(); err != nil || !source.closed || r.LowWatermark() != 42 {
 		t.Errorf("the source is not closed, %v", err)
 	}
 }

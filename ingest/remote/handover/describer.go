@@ -51,7 +51,7 @@ func (d *Describer) describe() {
 		groups, met := n.Fabric.GroupsSince(0)
 		locations := n.Fabric.Locations()
 		names := met + uint64(len(locations))
-		if told, known := d.described[n.Epoch]; known && told == names {
+		if sent, known := d.described[n.Epoch]; known && sent == names {
 			continue
 		}
 		if err := d.client.Describe(remote.Description{Text: n.Text, Groups: groups, Locations: locations}); err != nil {
@@ -63,8 +63,8 @@ func (d *Describer) describe() {
 	}
 }
 
-// tell sends new names at once.
-func (d *Describer) tell() {
+// sendNew sends new names at once.
+func (d *Describer) sendNew() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.describe()
@@ -78,10 +78,10 @@ func (d *Describer) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			d.tell()
+			d.sendNew()
 			return nil
 		case <-ticker.C:
-			d.tell()
+			d.sendNew()
 		}
 	}
 }

@@ -56,18 +56,18 @@ func TestDescriber(t *testing.T) {
 	})
 	using.Go(func() {
 		for range 10 {
-			d.tell()
+			d.sendNew()
 		}
 	})
 	using.Wait()
 	end()
 	running.Wait()
 	if len(d.networks) != journal.RecentNetworks || len(d.described) != len(networks) {
-		t.Fatalf("%d networks are held and %d told, want %d and %d", len(d.networks), len(d.described), journal.RecentNetworks, len(networks))
+		t.Fatalf("%d networks are held and %d described, want %d and %d", len(d.networks), len(d.described), journal.RecentNetworks, len(networks))
 	}
 	for _, n := range networks[len(networks)-journal.RecentNetworks:] {
 		if got, want := d.described[n.Epoch], uint64(len(n.Fabric.Groups())+len(n.Fabric.Locations())); got != want || want < names {
-			t.Errorf("%s: %d names are told, want %d, and %d at least", n.Text, got, want, names)
+			t.Errorf("%s: %d names are sent, want %d, and %d at least", n.Text, got, want, names)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func (s *Spool) Marks() ([][]byte, error) { return s.client.Marks() }
 // Commit implements journal.Log. Names go to the spool before the rows that need them. If the
 // spool cannot be written for a long time, the client counts its losses.
 func (s *Spool) Commit(ctx context.Context, marks []byte) error {
-	s.names.tell()
+	s.names.sendNew()
 	if err := s.client.Commit(ctx, marks); err != nil && s.behind < maxBehind {
 		return fmt.Errorf("%w: %w", journal.ErrNotDurable, err)
 	}
@@ -144,10 +144,10 @@ func (s *Spool) endRuns(ctx context.Context, over func(runKey) bool) {
 			continue
 		}
 		if !described {
-			s.names.tell()
+			s.names.sendNew()
 			described = true
 		}
-		s.tell(k, func(stream *remote.Stream) error { return stream.End(ctx, k.epoch) })
+		s.writeRecord(k, func(stream *remote.Stream) error { return stream.End(ctx, k.epoch) })
 		delete(s.met, k)
 	}
 	for k, stream := range s.streams {
@@ -168,8 +168,8 @@ func (s *Spool) uses(k streamKey) bool {
 	return false
 }
 
-// tell writes a record of a run. It logs a failure, such as a lost description.
-func (s *Spool) tell(k runKey, what func(*remote.Stream) error) {
+// writeRecord writes a record of a run. It logs a failure, such as a lost description.
+func (s *Spool) writeRecord(k runKey, what func(*remote.Stream) error) {
 	stream, err := s.stream(k.streamKey)
 	if err == nil {
 		err = what(stream)
@@ -182,11 +182,11 @@ func (s *Spool) tell(k runKey, what func(*remote.Stream) error) {
 // writeTaps sends the input and findings of taps, with the names of their locations.
 func (s *Spool) writeTaps(ctx context.Context, rows []store.TapRow, found []store.FindingRow) error {
 	if len(found) > 0 {
-		s.names.tell()
+		s.names.sendNew()
 	}
 	for i := range rows {
 		k := ringRun(&rows[i].Source, local.RingOf(rows[i].Seq))
-		s.tell(k, func(stream *remote.Stream) error {
+		s.writeRecord(k, func(stream *remote.Stream) error {
 			return stream.Tap(ctx, k.epoch, wireTap(&rows[i]), wireFindings(found, &rows[i])...)
 		})
 	}
@@ -204,7 +204,7 @@ func (s *Spool) writeGaps(ctx context.Context, list []store.Gap) error {
 func (s *Spool) Missing(ctx context.Context, ring int, list ...store.Gap) {
 	for i := range list {
 		g := &list[i]
-		s.tell(ringRun(&g.Source, ring), func(stream *remote.Stream) error { return stream.Gap(ctx, g.Epoch, wireGap(g)) })
+		s.writeRecord(ringRun(&g.Source, ring), func(stream *remote.Stream) error { return stream.Gap(ctx, g.Epoch, wireGap(g)) })
 	}
 }
 

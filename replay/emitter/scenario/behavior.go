@@ -31,8 +31,8 @@ type Behavior struct {
 	// Values maps signals to quantities: {min_abw: 20Gbps, max_delay: 18us}.
 	Values map[string]string `yaml:"values,omitempty,flow"`
 	LM     *uint16           `yaml:"lm,omitempty"`    // wrong-lm and forge
-	Every  time.Duration     `yaml:"every,omitempty"` // software: cadence, default 100 ms; metering: interval
-	ABW    Estimator         `yaml:"abw,omitempty"`   // metering; default the scenario's
+	Every  time.Duration     `yaml:"every,omitempty"` // software: cadence, default 100 ms; abw-estimator: interval
+	ABW    Estimator         `yaml:"abw,omitempty"`   // abw-estimator; default the scenario's
 	OneIn  int               `yaml:"one_in,omitempty"`
 	Shift  int               `yaml:"shift,omitempty"` // misbucketed: codes by which the table is off
 }
@@ -40,36 +40,36 @@ type Behavior struct {
 // Kinds of device behavior: the support levels of section 6.2 and the roles of
 // draft-tian-ccwg-ibcs-datapath-processing-00 (IBCS), section 4. DeviceKinds describes them.
 const (
-	Complete    = "complete"
-	Software    = "software"
-	PassThrough = "pass-through"
-	Limited     = "limited"
-	Strip       = "strip"
-	Discard     = "discard"
-	IngressEdge = "ingress-edge"
-	EgressEdge  = "egress-edge"
-	Metric      = "metric"
-	Metering    = "metering"
+	Complete     = "complete"
+	Software     = "software"
+	PassThrough  = "pass-through"
+	Limited      = "limited"
+	Strip        = "strip"
+	Discard      = "discard"
+	IngressEdge  = "ingress-edge"
+	EgressEdge   = "egress-edge"
+	FixedMetric  = "fixed-metric"
+	ABWEstimator = "abw-estimator"
 )
 
 // Kinds of faults. FaultKinds describes them.
 const (
-	NoMetric     = "no-metric"
-	Stuck        = "stuck"
-	Overwrite    = "overwrite"
-	WrongLM      = "wrong-lm"
-	LMOnly       = "lm-only"
-	ValueOnly    = "value-only"
-	Insert       = "insert"
-	Reset        = "reset"
-	IgnoreTrim   = "ignore-trim"
-	Misbucketed  = "misbucketed"
-	TagHash      = "tag-hash"
-	ReservedBits = "reserved-bits"
-	Retype       = "retype"
-	SetTrim      = "set-trim"
-	DoubleTag    = "double-tag"
-	Forge        = "forge"
+	MissingMetric = "missing-metric"
+	Stuck         = "stuck"
+	Overwrite     = "overwrite"
+	WrongLM       = "wrong-lm"
+	LMOnly        = "lm-only"
+	ValueOnly     = "value-only"
+	Insert        = "insert"
+	Reset         = "reset"
+	IgnoreTrim    = "ignore-trim"
+	Misbucketed   = "misbucketed"
+	TagHash       = "tag-hash"
+	ReservedBits  = "reserved-bits"
+	Retype        = "retype"
+	SetTrim       = "set-trim"
+	DoubleTag     = "double-tag"
+	Forge         = "forge"
 )
 
 // Watchful reports whether tags may differ from those of a fabric of complete devices, or carry a D
@@ -143,14 +143,14 @@ func (b *Behavior) check(s *Scenario) error {
 		return fmt.Errorf("match: is missing: name devices or ports, such as spine* or leaf3:up1")
 	case b.Start < 0 || b.Start > maxRun || b.End < 0 || b.End > maxRun || (b.End > 0 && b.End <= b.Start):
 		return fmt.Errorf("start %s, end %s: expected an end after the start, both of at most %s", b.Start, b.End, maxRun)
-	case b.Every < 0 || b.Every > time.Hour || (b.Every > 0 && b.Kind != Software && b.Kind != Metering):
-		return fmt.Errorf("every %s: expected up to 1h, in software and metering", b.Every)
-	case (b.Kind == Metering || b.Kind == TagHash) && (b.Start != 0 || b.End != 0):
+	case b.Every < 0 || b.Every > time.Hour || (b.Every > 0 && b.Kind != Software && b.Kind != ABWEstimator):
+		return fmt.Errorf("every %s: expected up to 1h, in software and abw-estimator", b.Every)
+	case (b.Kind == ABWEstimator || b.Kind == TagHash) && (b.Start != 0 || b.End != 0):
 		return fmt.Errorf("start %s, end %s: meters and hashes are the same for all of a run", b.Start, b.End)
-	case b.Kind == Metering && b.Every != 0 && (b.Every < time.Microsecond || b.Every > time.Second):
+	case b.Kind == ABWEstimator && b.Every != 0 && (b.Every < time.Microsecond || b.Every > time.Second):
 		return fmt.Errorf("every %s: expected intervals of 1us to 1s", b.Every)
-	case (b.ABW != "") && (b.Kind != Metering || b.ABW.check() != nil):
-		return fmt.Errorf("abw %q: expected raw, ewma or dre, in metering", b.ABW)
+	case (b.ABW != "") && (b.Kind != ABWEstimator || b.ABW.check() != nil):
+		return fmt.Errorf("abw %q: expected raw, ewma or dre, in abw-estimator", b.ABW)
 	case b.OneIn < 0 || (b.OneIn > 0 && b.Kind != Insert):
 		return fmt.Errorf("one_in %d: expected 1 or more, in insert", b.OneIn)
 	case (b.Shift != 0) != (b.Kind == Misbucketed) || b.Shift < -1<<20 || b.Shift > 1<<20:
@@ -167,7 +167,7 @@ func (b *Behavior) check(s *Scenario) error {
 }
 
 func (b *Behavior) checkValues(s *Scenario) error {
-	needs := b.Kind == Metric || b.Kind == Stuck || b.Kind == Forge
+	needs := b.Kind == FixedMetric || b.Kind == Stuck || b.Kind == Forge
 	switch {
 	case needs && len(b.Values) == 0:
 		return fmt.Errorf("values: expected quantities by signal, such as {min_abw: 20Gbps}")

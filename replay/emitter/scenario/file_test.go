@@ -144,7 +144,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("rack_uplink_speed: {1: 10Gbps}\nlocator_fields: [{field: stage, bits: 2, values: {1: leaf}}]\n")
 	f.Add("pods: [{racks: 2, aggs: 1, hosts_per_rack: 2, oversubscription: 3:1}]\ncores: 2\nhost_speed: 1Gbps\nside_links: [{stage: tor, speed: 1Gbps}]\n" +
 		"workloads: [{kind: ring, rate: 1Mbps}]\n")
-	f.Add("base: rogue\ntrim_buffer_bytes: 9\nabw: dre\ndevices: [{match: 'leaf*', kind: metering, every: 1ms, abw: ewma}]\n" +
+	f.Add("base: rogue\ntrim_buffer_bytes: 9\nabw: dre\ndevices: [{match: 'leaf*', kind: abw-estimator, every: 1ms, abw: ewma}]\n" +
 		"faults: [{match: spine1, kind: stuck, values: {max_delay: 1ms}, start: 1s, end: 2s}]\nlocator_values: [{match: leaf1, lm: 7}]\n")
 	f.Add("base: overlay\nencap: geneve\nip: 6\nunderlay: 6\ntaps: [{name: a, before: ['spine*'], drift_ppb: -5, loss: 0.5%, erspan: 3, session: 9}]\n")
 	f.Fuzz(func(t *testing.T, text string) {

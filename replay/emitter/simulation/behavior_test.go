@@ -44,7 +44,7 @@ func watch(t *testing.T, m *sim, see func(h hop)) {
 		h := hop{number: number}
 		var next *port
 		var tail uint32
-		var newest truth.Mark
+		var newest truth.Tag
 		if switchPort {
 			h.before = *p.at(p.head)
 			f := &m.flows[h.before.flow]
@@ -142,7 +142,7 @@ func TestBehaviorsDoWhatTheyAreCalled(t *testing.T) {
 		right func(m *sim, h *hop) bool
 	}{
 		{scenario.Behavior{Kind: scenario.PassThrough}, unchanged},
-		{scenario.Behavior{Kind: scenario.NoMetric}, unchanged},
+		{scenario.Behavior{Kind: scenario.MissingMetric}, unchanged},
 		{scenario.Behavior{Kind: scenario.Limited, Signals: []string{"min_abw"}}, func(m *sim, h *hop) bool {
 			return m.signals[h.before.tag.Signal].Kind == csig.MinABW || unchanged(m, h)
 		}},

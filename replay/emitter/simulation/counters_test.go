@@ -19,7 +19,7 @@ func TestCounters(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Duration, s.Counters = 300*time.Millisecond, []string{"leaf3:up*"}
-	s.Faults = []scenario.Behavior{{Match: "leaf3:up2", Kind: scenario.NoMetric, Signals: []string{"max_delay"}}}
+	s.Faults = []scenario.Behavior{{Match: "leaf3:up2", Kind: scenario.MissingMetric, Signals: []string{"max_delay"}}}
 	r, _ := run(t, s)
 	file, err := os.Open(r.Counters)
 	if err != nil {

@@ -98,7 +98,7 @@ func TestFigure5IsReflected(t *testing.T) {
 func TestFailOpenLosesNothing(t *testing.T) {
 	healthy, _ := run(t, tiny())
 	s := tiny()
-	s.Faults = []scenario.Behavior{{Match: "*", Kind: scenario.NoMetric}}
+	s.Faults = []scenario.Behavior{{Match: "*", Kind: scenario.MissingMetric}}
 	r, _ := run(t, s)
 	if r.Sent != healthy.Sent || r.Delivered != healthy.Delivered || r.Dropped != healthy.Dropped {
 		t.Errorf("%+v without metrics, %+v with them", r, healthy)

@@ -42,8 +42,8 @@ type flow struct {
 	unacked    int32  // data packets since the last acknowledgement
 	highest    uint32 // end of the received data
 	ackTags    uint32
-	newest     truth.Mark // newest tag received; set until it is reflected
-	summary    *summary   // replaces newest if the worst tag is reflected
+	newest     truth.Tag // newest tag received; set until it is reflected
+	summary    *summary  // replaces newest if the worst tag is reflected
 	ackSource  uint32
 	acksToCopy int32
 
@@ -52,7 +52,7 @@ type flow struct {
 
 // reflected is the last reflection of a signal that a sender received.
 type reflected struct {
-	mark truth.Mark
+	mark truth.Tag
 	ack  uint32 // newest acknowledgement number with a reflection
 	at   int64  // ps, last reflection that counted
 }
@@ -239,12 +239,12 @@ func (f *flow) repeats(now int64, k *packet) bool {
 
 // summary holds the worst tag of each signal since the last acknowledgement.
 type summary struct {
-	worst [csig.NumKnown]truth.Mark // by index in Scenario.Signals
-	turn  uint8                     // signal to reflect next, if it has a tag
+	worst [csig.NumKnown]truth.Tag // by index in Scenario.Signals
+	turn  uint8                    // signal to reflect next, if it has a tag
 }
 
 // remember stores the tag of an arriving packet for the next acknowledgement.
-func (s *sim) remember(f *flow, m *truth.Mark) {
+func (s *sim) remember(f *flow, m *truth.Tag) {
 	if f.summary == nil {
 		f.newest = *m
 		return
@@ -257,13 +257,13 @@ func (s *sim) remember(f *flow, m *truth.Mark) {
 
 // reflection returns the reflection for the next acknowledgement; it is not set if no tag arrived
 // since the last one.
-func (f *flow) reflection(signals int) truth.Mark {
+func (f *flow) reflection(signals int) truth.Tag {
 	if f.summary == nil {
 		m := f.newest
 		f.newest.Set = false
 		return m
 	}
-	var m truth.Mark
+	var m truth.Tag
 	for i := range signals {
 		n := (int(f.summary.turn) + i) % signals
 		if f.summary.worst[n].Set {
@@ -271,6 +271,6 @@ func (f *flow) reflection(signals int) truth.Mark {
 			break
 		}
 	}
-	f.summary.worst = [csig.NumKnown]truth.Mark{}
+	f.summary.worst = [csig.NumKnown]truth.Tag{}
 	return m
 }

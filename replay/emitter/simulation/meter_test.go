@@ -160,11 +160,11 @@ func TestDevicesMeterOnTheirOwn(t *testing.T) {
 		return low
 	}
 	long := lowest()
-	short := lowest(scenario.Behavior{Match: "*", Kind: scenario.Metering, Every: time.Millisecond})
+	short := lowest(scenario.Behavior{Match: "*", Kind: scenario.ABWEstimator, Every: time.Millisecond})
 	if long < 900_000 || short > 800_000 {
 		t.Errorf("lowest share %d ppm over 10 ms, %d ppm over 1 ms", long, short)
 	}
-	if smooth := lowest(scenario.Behavior{Match: "*", Kind: scenario.Metering, ABW: scenario.EWMA}); smooth == long {
+	if smooth := lowest(scenario.Behavior{Match: "*", Kind: scenario.ABWEstimator, ABW: scenario.EWMA}); smooth == long {
 		t.Error("another estimator gives the same")
 	}
 }

@@ -174,7 +174,7 @@ func (l *timeline) apply(b *scenario.Behavior, p *port) error {
 	switch b.Kind {
 	case scenario.PassThrough:
 		to.ignore |= mask
-	case scenario.NoMetric:
+	case scenario.MissingMetric:
 		to.missing |= mask
 	case scenario.Limited:
 		to.ignore |= ^mask
@@ -185,7 +185,7 @@ func (l *timeline) apply(b *scenario.Behavior, p *port) error {
 		if to.every == 0 {
 			to.every = exact.Picoseconds(defaultCadence)
 		}
-	case scenario.Metric:
+	case scenario.FixedMetric:
 		return l.encode(b, &to.metrics)
 	case scenario.Stuck:
 		return l.encode(b, &to.stuck)

@@ -26,8 +26,8 @@ type packet struct {
 	ack      bool   // travels from the flow's receiver to its sender
 	trimmed  bool   // cut to its headers
 	ecn      uint8  // codepoint; an acknowledgement copies it from its data
-	tag      truth.Mark
-	reflects truth.Mark
+	tag      truth.Tag
+	reflects truth.Tag
 }
 
 // clock converts a time to the clock in packets, which wraps every 4.3 s.
@@ -72,7 +72,7 @@ func (p *port) backlog(now int64) uint64 {
 // enqueue adds a packet if there is room. A trimmed packet uses the reserve and overtakes whole
 // ones; other packets use the buffer.
 func (p *port) enqueue(now int64, k *packet, stats *truth.PortStats) bool {
-	p.settle(now)
+	p.catchUp(now)
 	queue := p.backlog(now) + uint64(k.length)
 	if k.trimmed && p.reserved+uint64(k.length) > p.reserve || !k.trimmed && queue-p.reserved > p.buffer {
 		return false
@@ -127,9 +127,9 @@ func (p *port) grow() {
 	p.ring = ring
 }
 
-// settle sets behind of all packets that started before now: the bytes of packets that entered
+// catchUp sets behind of all packets that started before now: the bytes of packets that entered
 // before they started. Later packets do not count.
-func (p *port) settle(now int64) {
+func (p *port) catchUp(now int64) {
 	for p.begun != p.tail {
 		k := p.at(p.begun)
 		if k.started >= now {
@@ -146,7 +146,7 @@ func (p *port) settle(now int64) {
 
 // dequeue removes the head, which arrives at now.
 func (p *port) dequeue(now int64) packet {
-	p.settle(now)
+	p.catchUp(now)
 	p.head++
 	return *p.at(p.head - 1)
 }
@@ -178,14 +178,14 @@ type meter struct {
 	codes [2]uint32 // indexed by csig.MinABW, csig.MinABWRatio
 }
 
-// meters sets the ports' meters as the scenario and its metering behaviors define them.
+// meters sets the ports' meters as the scenario and its abw-estimator behaviors define them.
 func (l *timeline) meters(ports []port) {
 	s := l.scenario
 	for i := range ports {
 		ports[i].meter = newMeter(s.ABW, exact.Picoseconds(s.ABWInterval), s.ABWWeight)
 	}
 	for i := range l.items {
-		if b := &l.items[i]; b.Kind == scenario.Metering {
+		if b := &l.items[i]; b.Kind == scenario.ABWEstimator {
 			for _, n := range l.ports[i] {
 				ports[n].meter = newMeter(cmp.Or(b.ABW, s.ABW), exact.Picoseconds(cmp.Or(b.Every, s.ABWInterval)), s.ABWWeight)
 			}

@@ -140,7 +140,7 @@ func TestTransitReplacesBothOrNone(t *testing.T) {
 			p.meter.last, p.meter.coded = int64(rng.Below(uint64(p.meter.interval)+1)), false
 			index := uint8(rng.Below(uint64(len(m.signals))))
 			sig := &m.signals[index]
-			before := truth.Mark{
+			before := truth.Tag{
 				Code: uint32(rng.Below(uint64(sig.Table.Codes()))), LM: 0x55, Writer: -3, Signal: index, Set: true,
 			}
 			k := packet{tag: before, started: int64(rng.Below(2e10))}
@@ -149,7 +149,7 @@ func TestTransitReplacesBothOrNone(t *testing.T) {
 			m.transit(number, p, &k, behind)
 			if sig.Direction.Tighter(local, before.Code) {
 				replaced++
-				want := truth.Mark{Code: local, LM: sig.Metadata[number], Writer: number, Signal: index, Set: true}
+				want := truth.Tag{Code: local, LM: sig.Metadata[number], Writer: number, Signal: index, Set: true}
 				if k.tag != want {
 					t.Fatalf("%s %s: tag is %+v, want %+v", layout, sig.Kind, k.tag, want)
 				}

@@ -385,7 +385,7 @@ func (s *sim) randomFlows(ctx context.Context, progress func(done float64, packe
 func (s *sim) randomPacket(rng *exact.Random, tuple scenario.FiveTuple, dst int, ns int64) error {
 	index := uint8(rng.Below(uint64(len(s.signals))))
 	sig := &s.signals[index]
-	m := truth.Mark{
+	m := truth.Tag{
 		Code: uint32(rng.Below(uint64(sig.Table.Codes()))), Signal: index, Set: true,
 		LM: uint16(rng.Below(1 << s.scenario.Layout.LMBits())),
 	}

@@ -67,7 +67,7 @@ func (s *sim) watchfulTransit(number int32, p *port, k *packet, behind int64) {
 }
 
 // retype changes a tag's signal to the scenario's next one and keeps its bits.
-func (s *sim) retype(number int32, m *truth.Mark) {
+func (s *sim) retype(number int32, m *truth.Tag) {
 	bits := wireTag(&s.signals[m.Signal], s.scenario.Layout, m).S
 	m.Signal = (m.Signal + 1) % uint8(len(s.signals))
 	table := s.signals[m.Signal].Table
@@ -78,7 +78,7 @@ func (s *sim) retype(number int32, m *truth.Mark) {
 }
 
 // addFlag sets flag if act has the action.
-func addFlag(m *truth.Mark, act, one action, flag uint32) {
+func addFlag(m *truth.Tag, act, one action, flag uint32) {
 	if act&one != 0 {
 		m.Faith |= flag
 	}
@@ -206,14 +206,14 @@ func (s *sim) encodeABW(p *port) {
 }
 
 // startTag returns the tag that a sender writes.
-func startTag(s *scenario.Signal, index uint8) truth.Mark {
-	return truth.Mark{
+func startTag(s *scenario.Signal, index uint8) truth.Tag {
+	return truth.Tag{
 		Code: s.Initial, Writer: scenario.None, Faith: s.Initial, FaithWriter: scenario.None, Signal: index, Set: true,
 	}
 }
 
 // wireTag returns the mark in wire format.
-func wireTag(s *scenario.Signal, l csig.Layout, m *truth.Mark) csig.Tag {
+func wireTag(s *scenario.Signal, l csig.Layout, m *truth.Tag) csig.Tag {
 	raw := s.Table.Initial()
 	if m.Writer != scenario.None {
 		raw = s.Table.Raw(m.Code)

@@ -105,7 +105,7 @@ func (s *sim) react(f *flow, now int64, k *packet) {
 }
 
 // worstHop returns the worst hop's delay in a reflection, in nanoseconds.
-func (s *sim) worstHop(m *truth.Mark) (delay int64, ok bool) {
+func (s *sim) worstHop(m *truth.Tag) (delay int64, ok bool) {
 	if !m.Set || s.signals[m.Signal].Kind != csig.MaxDelay {
 		return 0, false
 	}

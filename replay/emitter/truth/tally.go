@@ -11,8 +11,8 @@ import (
 	"github.com/csigscope/csigscope/replay/emitter/scenario"
 )
 
-// Mark is a packet's tag or reflection, together with its writer, which real packets do not carry.
-type Mark struct {
+// Tag is a packet's tag or reflection, together with its writer, which real packets do not carry.
+type Tag struct {
 	Code   uint32 // index in the quantization table
 	Writer int32  // last port that replaced the tag; scenario.None if untouched
 	// The tag that a faithful fabric would have written, kept if any port is unfaithful, and flags:
@@ -24,7 +24,7 @@ type Mark struct {
 	Set         bool  // the packet carries a tag or reflection
 }
 
-// Flags of Mark.Faith, above the 20 bits of codes.
+// Flags of Tag.Faith, above the 20 bits of codes.
 const (
 	FlagTrimmed  = 1 << 31 // the D bit
 	FlagCut      = 1 << 30 // trimmed by the present queue
@@ -35,18 +35,18 @@ const (
 )
 
 // Is reports whether the mark has a flag.
-func (m *Mark) Is(flag uint32) bool { return m.Faith&flag != 0 }
+func (m *Tag) Is(flag uint32) bool { return m.Faith&flag != 0 }
 
 // FaithCode returns the code that a faithful fabric would have written.
-func (m *Mark) FaithCode() uint32 { return m.Faith & faithBits }
+func (m *Tag) FaithCode() uint32 { return m.Faith & faithBits }
 
 // SetFaith sets the code that a faithful fabric would have written, and its writer.
-func (m *Mark) SetFaith(code uint32, writer int32) {
+func (m *Tag) SetFaith(code uint32, writer int32) {
 	m.Faith, m.FaithWriter = m.Faith&^faithBits|code, writer
 }
 
 // SameOnWire reports whether two marks look the same to receivers.
-func (m *Mark) SameOnWire(o *Mark) bool {
+func (m *Tag) SameOnWire(o *Tag) bool {
 	return m.Set == o.Set && m.Code == o.Code && m.LM == o.LM && m.Signal == o.Signal &&
 		(m.Writer == scenario.None) == (o.Writer == scenario.None) && m.Is(FlagTrimmed) == o.Is(FlagTrimmed) &&
 		m.Is(FlagReserved) == o.Is(FlagReserved)
@@ -95,7 +95,7 @@ func (a *tally) count(value uint64, code uint32, location int32, heavy *scenario
 }
 
 // Observe counts a tag (source 0) or a reflection (source 1) of a cell.
-func (t *Recorder) Observe(now int64, cell int32, m *Mark, source int) {
+func (t *Recorder) Observe(now int64, cell int32, m *Tag, source int) {
 	half, index := t.Side(now), (int(cell)*len(t.signals)+int(m.Signal))*2+source
 	a := &t.halves[half][index]
 	if t.watchful {
@@ -114,7 +114,7 @@ func (t *Recorder) Observe(now int64, cell int32, m *Mark, source int) {
 }
 
 // watch counts a tag as written and as a faithful fabric would have written it.
-func (t *Recorder) watch(a, faithful *tally, m *Mark) {
+func (t *Recorder) watch(a, faithful *tally, m *Tag) {
 	s := &t.signals[m.Signal]
 	if m.Is(FlagInserted) {
 		a.inserted++
@@ -133,7 +133,7 @@ func (t *Recorder) watch(a, faithful *tally, m *Mark) {
 
 // add counts a mark with the given code and writer. Trimmed packets are only counted, since their
 // value covers just a part of the path.
-func (a *tally) add(s *scenario.Signal, m *Mark, code uint32, writer, location int32) {
+func (a *tally) add(s *scenario.Signal, m *Tag, code uint32, writer, location int32) {
 	a.observations++
 	if m.Is(FlagTrimmed) {
 		a.trimmed++
@@ -255,7 +255,7 @@ func lmOf(location int32) uint16 { return uint16(lmBase - location) }
 
 // named returns the location that a tag names: its writer, if the writer used its configured LM,
 // else the only port configured with that LM.
-func named(s *scenario.Signal, m *Mark) int32 {
+func named(s *scenario.Signal, m *Tag) int32 {
 	lm := m.LM & s.LmMask
 	if m.Writer >= 0 && s.Metadata[m.Writer]&s.LmMask == lm {
 		return m.Writer

@@ -167,7 +167,7 @@ func (d *document) admin() map[string]object {
 		return object{"delete": object{"operationId": id, "summary": summary, "parameters": []any{p}, "responses": responses}}
 	}
 	return map[string]object{
-		"askers":           list("admin-askers", "Clients and their share of the server's work; needs the role admin.", "AskersResponse"),
+		"clients":          list("admin-clients", "Clients and their share of the server's work; needs the role admin.", "ClientsResponse"),
 		"requests":         list("admin-requests", "Requests that are being answered; needs the role admin.", "RequestsResponse"),
 		"requests/{id}":    end("admin-end-request", "Ends a request, a wait or a watch; needs the role admin.", "id", "Id of the request, from the list of requests.", "42"),
 		"producers/{name}": end("admin-forget-producer", "Makes a collector stop waiting for a producer; needs the role admin.", "name", "Name or hexadecimal id of the producer, / escaped as %2F.", "host7%2Feth0"),

@@ -154,13 +154,13 @@ type APILimits struct {
 	Concurrent Quantity `yaml:"concurrent" range:"1..1048576" help:"requests that are answered at the same time"`
 	Watchers   Quantity `yaml:"watchers" range:"1..1048576" help:"requests that wait or watch at the same time"`
 	StoreTime  Duration `yaml:"store_time" range:"1ms..1h" help:"time of queries in the store, per minute"`
-	Askers     Quantity `yaml:"askers" range:"1..1048576" help:"clients that are remembered"`
+	Clients    Quantity `yaml:"clients" range:"1..1048576" help:"clients that are remembered"`
 }
 
 func defaultAPI() API {
 	return API{AnswerTime: Duration(api.DefaultTimeout), Limits: APILimits{
 		Requests: edge.DefaultRequests, Concurrent: edge.DefaultConcurrent, Watchers: edge.DefaultWatchers,
-		StoreTime: Duration(edge.DefaultStoreTime), Askers: edge.DefaultAskers,
+		StoreTime: Duration(edge.DefaultStoreTime), Clients: edge.DefaultClients,
 	}}
 }
 
@@ -196,7 +196,7 @@ func (c *API) Settings() edge.Settings {
 	l := &c.Limits
 	return edge.Settings{Origins: c.Origins, Limits: edge.Limits{
 		Requests: float64(l.Requests), Concurrent: l.Concurrent.Int(), Watchers: l.Watchers.Int(),
-		StoreTime: time.Duration(l.StoreTime), Askers: l.Askers.Int(),
+		StoreTime: time.Duration(l.StoreTime), Clients: l.Clients.Int(),
 	}}
 }
 

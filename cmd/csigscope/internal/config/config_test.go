@@ -230,8 +230,8 @@ func TestNetwork(t *testing.T) {
 
 // TestAPILimits: clients have the limits of the section.
 func TestAPILimits(t *testing.T) {
-	c := parse(t, `api: {origins: ["https://te.example"], limits: {requests: 5, concurrent: 6, watchers: 7, store_time: 8s, askers: 9}}`)
-	want := edge.Settings{Origins: []string{"https://te.example"}, Limits: edge.Limits{Requests: 5, Concurrent: 6, Watchers: 7, StoreTime: 8 * time.Second, Askers: 9}}
+	c := parse(t, `api: {origins: ["https://te.example"], limits: {requests: 5, concurrent: 6, watchers: 7, store_time: 8s, clients: 9}}`)
+	want := edge.Settings{Origins: []string{"https://te.example"}, Limits: edge.Limits{Requests: 5, Concurrent: 6, Watchers: 7, StoreTime: 8 * time.Second, Clients: 9}}
 	if got := c.API.Settings(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // lineOf returns the line of the value that an error is about, 0 for none. The error begins
-// with the path of keys, as in "api: limits: askers 0: " or "taps[1].weight: ". If the file
+// with the path of keys, as in "api: limits: clients 0: " or "taps[1].weight: ". If the file
 // lacks a key, it returns the line of the innermost parent in the file.
 func lineOf(tree *yaml.Node, text string) (line int) {
 	if tree.Kind == yaml.DocumentNode && len(tree.Content) > 0 {

@@ -352,7 +352,7 @@ func TestConfigurationKeys(t *testing.T) {
 		"api.limits.watchers":   {"0", "99999999999"},
 		"api.answer_time":       {"0s", "2m"},
 		"api.limits.store_time": {"0s", "2h"},
-		"api.limits.askers":     {"0", "99999999999"},
+		"api.limits.clients":    {"0", "99999999999"},
 	})
 	for _, section := range []string{"collect", "export"} {
 		maps.Copy(all, mistakes{

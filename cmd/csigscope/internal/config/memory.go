@@ -60,7 +60,7 @@ type Memory struct {
 	Go       uint64 // limit of the Go heap, bytes
 	Engine   uint64 // limit of the embedded engine, bytes
 	LiveRows int    // table.MemoryOptions.MaxRows
-	Answers  int    // api.Config.Made
+	Answers  int    // api.Config.CacheBytes
 	Buffered int    // remote.Limits.MaxBuffered
 	Windows  uint64 // of all streams, bytes; see MaxKeys
 }

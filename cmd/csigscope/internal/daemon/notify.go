@@ -31,7 +31,7 @@ func NewNotifier(getenv func(string) string, pid int, logger *slog.Logger) *Noti
 }
 
 // Ready reports that the process has started.
-func (n *Notifier) Ready() { n.tell("READY=1") }
+func (n *Notifier) Ready() { n.notify("READY=1") }
 
 // Reloading reports that the process reloads its configuration; Ready ends that.
 func (n *Notifier) Reloading() {
@@ -39,11 +39,11 @@ func (n *Notifier) Reloading() {
 	if now, ok := monotonic(); ok {
 		state += fmt.Sprintf("\nMONOTONIC_USEC=%d", now.Microseconds())
 	}
-	n.tell(state)
+	n.notify(state)
 }
 
 // Stopping reports that the process is ending.
-func (n *Notifier) Stopping() { n.tell("STOPPING=1") }
+func (n *Notifier) Stopping() { n.notify("STOPPING=1") }
 
 // Run feeds systemd's watchdog while the process is alive, until the context ends. If the
 // process is not alive, systemd restarts it.
@@ -58,7 +58,7 @@ func (n *Notifier) Run(ctx context.Context, h *Health) error {
 		if err := h.Alive(); err != nil {
 			n.logger.Error("not alive: systemd will restart this process", slog.String("error", err.Error()))
 		} else {
-			n.tell("WATCHDOG=1")
+			n.notify("WATCHDOG=1")
 		}
 		select {
 		case <-tick.C:
@@ -68,7 +68,7 @@ func (n *Notifier) Run(ctx context.Context, h *Health) error {
 	}
 }
 
-func (n *Notifier) tell(state string) {
+func (n *Notifier) notify(state string) {
 	if n.socket == "" {
 		return
 	}

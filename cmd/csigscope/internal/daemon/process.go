@@ -45,10 +45,10 @@ func NewProcess(c Config) (*Process, error) {
 		return p, nil
 	}
 	c.Metrics, c.Health = p.Registry, p.Health
-	told := c.Listening
+	listening := c.Listening
 	c.Listening = func(a net.Addr) {
-		if told != nil {
-			told(a)
+		if listening != nil {
+			listening(a)
 		}
 		close(p.listening)
 	}

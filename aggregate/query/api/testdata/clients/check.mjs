@@ -39,7 +39,7 @@ for (const [name, path] of Object.entries(questions)) {
   assert.equal(answer.status, 200, path);
   check(name, await answer.json());
 }
-for (const [path, status] of Object.entries({ "cells?signal=x": 404, [`cells?signal=x&${range}`]: 422, nothing: 404, "admin/askers": 403 })) {
+for (const [path, status] of Object.entries({ "cells?signal=x": 404, [`cells?signal=x&${range}`]: 422, nothing: 404, "admin/clients": 403 })) {
   const answer = await get("/api/v1/" + path);
   assert.equal(answer.status, status, path);
   check("Problem", await answer.json());

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Passed returns the number of packets that each network interface has received and sent since it
+// InterfacePackets returns the number of packets that each network interface has received and sent since it
 // was created, whatever a tap's filter passes, from the kernel's link statistics (struct
 // rtnl_link_stats64). It is safe for concurrent use.
-func Passed() (map[string]uint64, error) {
+func InterfacePackets() (map[string]uint64, error) {
 	table, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
 	if err != nil {
 		return nil, fmt.Errorf("count packets of interfaces: %w", err)

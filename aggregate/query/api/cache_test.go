@@ -14,14 +14,14 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// TestMade: concurrent requests compute a result once, and after a failure the others retry.
-func TestMade(t *testing.T) {
-	m := newMade(1 << 20)
+// TestCache: concurrent requests compute a result once, and after a failure the others retry.
+func TestCache(t *testing.T) {
+	m := newCache(1 << 20)
 	var calls atomic.Int64
 	var asking sync.WaitGroup
 	for range 32 {
 		asking.Go(func() {
-			v, err := once(m, "key", func() (int, int, error) { return int(calls.Add(1)), 1, nil })
+			v, err := getOrCompute(m, "key", func() (int, int, error) { return int(calls.Add(1)), 1, nil })
 			if v != 1 || err != nil {
 				t.Errorf("%d, %v", v, err)
 			}
@@ -39,7 +39,7 @@ func TestMade(t *testing.T) {
 			if i > 0 {
 				<-begun // while the first one runs
 			}
-			_, err := once(m, "failing", func() (int, int, error) {
+			_, err := getOrCompute(m, "failing", func() (int, int, error) {
 				if calls.Add(1) == 1 {
 					close(begun)
 					return 0, 0, errors.New("has left")
@@ -59,9 +59,9 @@ func TestMade(t *testing.T) {
 
 // TestMadeBounds: least recently used results are dropped, and nothing is counted twice.
 func TestMadeBounds(t *testing.T) {
-	m := newMade(10 << 10)
+	m := newCache(10 << 10)
 	get := func(key int) (made bool) {
-		_, err := once(m, key, func() (struct{}, int, error) {
+		_, err := getOrCompute(m, key, func() (struct{}, int, error) {
 			made = true
 			return struct{}{}, 1 << 10, nil
 		})
@@ -81,14 +81,14 @@ func TestMadeBounds(t *testing.T) {
 		t.Error("not what was asked for last is held")
 	}
 	// A result larger than the cache is returned, but not kept.
-	if _, err := once(m, "huge", func() (struct{}, int, error) { return struct{}{}, 1 << 30, nil }); err != nil {
+	if _, err := getOrCompute(m, "huge", func() (struct{}, int, error) { return struct{}{}, 1 << 30, nil }); err != nil {
 		t.Error(err)
 	}
 	if m.bytes != 10<<10 || len(m.known) != 10 {
 		t.Errorf("%d bytes in %d things are held after something huge", m.bytes, len(m.known))
 	}
 	// A result dropped while it is computed has no size.
-	if _, err := once(m, "slow", func() (struct{}, int, error) {
+	if _, err := getOrCompute(m, "slow", func() (struct{}, int, error) {
 		for key := range 100 {
 			get(2000 + key)
 		}
@@ -115,14 +115,14 @@ func TestPrepared(t *testing.T) {
 	}
 	// further is the number of new results needed for the answers.
 	further := func() int {
-		before := len(a.made.known)
+		before := len(a.cache.known)
 		for _, target := range []string{"/api/v1/cells", "/api/v1/cells?src=rack1", "/api/v1/matrix?windows=2"} {
 			w := httptest.NewRecorder()
 			if a.ServeHTTP(w, httptest.NewRequest("GET", target, nil)); w.Code != 200 {
 				t.Errorf("%s: %d %s", target, w.Code, w.Body)
 			}
 		}
-		return len(a.made.known) - before
+		return len(a.cache.known) - before
 	}
 	window(0)
 	window(1)
@@ -136,8 +136,8 @@ func TestPrepared(t *testing.T) {
 	}
 	now = now.Add(2 * wishedFor)
 	window(3)
-	before := len(a.made.known)
-	if a.prepare(t.Context(), memory.State()); len(a.made.known) != before {
-		t.Errorf("%d things are prepared for nobody", len(a.made.known)-before)
+	before := len(a.cache.known)
+	if a.prepare(t.Context(), memory.State()); len(a.cache.known) != before {
+		t.Errorf("%d things are prepared for nobody", len(a.cache.known)-before)
 	}
 }

@@ -17,8 +17,8 @@ import (
 // observations.
 const maxRhythms = 32
 
-// Rhythm describes the period of a cell's congestion, for example by the steps of a training job.
-type Rhythm struct {
+// Periodicity describes the period of a cell's congestion, for example by the steps of a training job.
+type Periodicity struct {
 	Src      string  `json:"src"`
 	Dst      string  `json:"dst"`
 	PeriodNS int64   `json:"period_ns"` // from the start of one step to the start of the next
@@ -33,8 +33,8 @@ type Rhythm struct {
 }
 
 // rhythms searches the heavy shares of the worst cells for periods.
-func (b *builder) rhythms(ctx context.Context, cells []aggregate.CellStats, worst []int, flows []FlowStats) ([]Rhythm, error) {
-	out := []Rhythm{}
+func (b *builder) rhythms(ctx context.Context, cells []aggregate.CellStats, worst []int, flows []FlowStats) ([]Periodicity, error) {
+	out := []Periodicity{}
 	worst = worst[:min(len(worst), maxRhythms)]
 	scales, err := b.scales(ctx, ids(cells, worst))
 	if err != nil {
@@ -52,7 +52,7 @@ func (b *builder) rhythms(ctx context.Context, cells []aggregate.CellStats, wors
 			continue
 		}
 		c := &cells[k]
-		out = append(out, Rhythm{
+		out = append(out, Periodicity{
 			Src: b.names.GroupName(c.Src), Dst: b.names.GroupName(c.Dst),
 			PeriodNS: one.length(found.Period, one.steps), Steps: found.Steps, Duty: found.Duty, IdleNS: one.length(found.Idle, one.steps),
 			Strength: found.Strength, Chance: found.Chance, Significance: min(found.Significance*tests, 1),
@@ -142,7 +142,7 @@ func (b *builder) scales(ctx context.Context, cells []aggregate.CellID) ([][]cel
 		series := make([]cellSeries, len(cells))
 		for i := range series {
 			series[i].step = sample.Step
-			for _, s := range sample.Stretches {
+			for _, s := range sample.Series {
 				series[i].parts = append(series[i].parts, newPart(s.First, s.Last, sample.Step, s.Cells[i]))
 			}
 		}
@@ -244,11 +244,11 @@ func Missed(ctx context.Context, data Steps, finest time.Duration) (string, erro
 		return fmt.Sprintf("time steps are %s long: patterns that repeat faster than every %s are not found (%s)", step, shortest, ways), nil
 	}
 	var known time.Duration
-	for _, s := range samples[0].Stretches {
+	for _, s := range samples[0].Series {
 		known += time.Duration(s.Last-s.First) + samples[0].Step
 	}
 	return fmt.Sprintf("time steps are %s long: patterns that repeat faster than every %s are looked for only in %d stretches, %s together (%s)",
-		step, shortest, len(samples[0].Stretches), known.Round(time.Millisecond), ways), nil
+		step, shortest, len(samples[0].Series), known.Round(time.Millisecond), ways), nil
 }
 
 // perWindow is the minimum number of observations that share a window with the median observation.

@@ -10,9 +10,9 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// TestSettle brings rows into a database that never had them, and into one that lost them; and
+// TestDrain brings rows into a database that never had them, and into one that lost them; and
 // discards them on request.
-func TestSettle(t *testing.T) {
+func TestDrain(t *testing.T) {
 	o := engineOptions(t)
 	dir := t.TempDir()
 	o.Outbox = &Outbox{Dir: dir}
@@ -49,9 +49,9 @@ func TestSettle(t *testing.T) {
 		}
 		use(s)
 	}
-	settle := func(s *Store, when string, check func(Settled) bool) {
+	settle := func(s *Store, when string, check func(Drained) bool) {
 		t.Helper()
-		got, err := s.Settle(t.Context())
+		got, err := s.Drain(t.Context())
 		if err != nil || !check(got) {
 			t.Errorf("%s: %+v, %v", when, got, err)
 		}
@@ -59,18 +59,18 @@ func TestSettle(t *testing.T) {
 	n := uint64(len(rows))
 	leave()
 	opened(func(*Store) {}, func(s *Store) {
-		settle(s, "rows that waited", func(d Settled) bool { return d.Sent == n && d.Resent == 0 && d.Strangers == 1 })
+		settle(s, "rows that waited", func(d Drained) bool { return d.Sent == n && d.Resent == 0 && d.Unnamed == 1 })
 		if got := rawRows(t, s, "partials_1s"); got != n {
 			t.Errorf("%d rows stored, want %d", got, n)
 		}
 		truncate(t, s, "partials_1s")
 	})
 	opened(func(*Store) {}, func(s *Store) {
-		settle(s, "rows that were lost", func(d Settled) bool { return d.Sent == 0 && d.Resent > 0 && d.Strangers == 1 })
+		settle(s, "rows that were lost", func(d Drained) bool { return d.Sent == 0 && d.Resent > 0 && d.Unnamed == 1 })
 		if got := rawRows(t, s, "partials_1s"); got != n {
 			t.Errorf("%d rows stored, want %d", got, n)
 		}
-		settle(s, "again", func(d Settled) bool { return d.Sent == 0 })
+		settle(s, "again", func(d Drained) bool { return d.Sent == 0 })
 		truncate(t, s, "partials_1s")
 	})
 	leave()
@@ -82,7 +82,7 @@ func TestSettle(t *testing.T) {
 		if _, err := s.DiscardOutbox(); err == nil {
 			t.Error("what is being sent was discarded")
 		}
-		settle(s, "nothing left", func(d Settled) bool { return d == Settled{} })
+		settle(s, "nothing left", func(d Drained) bool { return d == Drained{} })
 		if got := rawRows(t, s, "partials_1s"); got != 0 {
 			t.Errorf("%d rows came back", got)
 		}

@@ -10,33 +10,33 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// Settled sums up the rows that a database received from its outboxes.
-type Settled struct {
+// Drained sums up the rows that a database received from its outboxes.
+type Drained struct {
 	Sent   uint64 // rows that had waited
 	Resent uint64 // batches that the server had taken once and has lost
-	// Strangers counts runs with rows but without an entry in runs: their names and their end
+	// Unnamed counts runs with rows but without an entry in runs: their names and their end
 	// were not in the outbox. Replaying their captures again completes them.
-	Strangers uint64
+	Unnamed uint64
 }
 
 // WriteText writes the sums for people to read.
-func (s *Settled) WriteText(w io.Writer) {
+func (s *Drained) WriteText(w io.Writer) {
 	if s.Sent > 0 || s.Resent > 0 {
 		fmt.Fprintf(w, "sent from the outbox: %d rows that had waited, %d batches that the backup lacks\n", s.Sent, s.Resent)
 	}
-	if s.Strangers > 0 {
-		fmt.Fprintf(w, "%d runs came back without their names, perhaps in part: replay their captures again (schema verify names them)\n", s.Strangers)
+	if s.Unnamed > 0 {
+		fmt.Fprintf(w, "%d runs came back without their names, perhaps in part: replay their captures again (schema verify names them)\n", s.Unnamed)
 	}
 }
 
-// Settle sends the rows that wait in the outboxes, and sends acknowledged rows again that the
+// Drain sends the rows that wait in the outboxes, and sends acknowledged rows again that the
 // server has lost, as after a restore from a backup: each such row is newer than the backup, or
 // in it. It waits while the server is unreachable.
-func (s *Store) Settle(ctx context.Context) (Settled, error) {
+func (s *Store) Drain(ctx context.Context) (Drained, error) {
 	if err := s.Flush(ctx); err != nil {
-		return Settled{}, err
+		return Drained{}, err
 	}
-	var done Settled
+	var done Drained
 	for _, d := range s.deliveries {
 		if err := d.looked(ctx); err != nil {
 			return done, err
@@ -46,11 +46,11 @@ func (s *Store) Settle(ctx context.Context) (Settled, error) {
 		done.Resent += d.resent
 		d.mu.Unlock()
 	}
-	if done == (Settled{}) {
+	if done == (Drained{}) {
 		return done, nil
 	}
 	var err error
-	done.Strangers, err = s.strangers(ctx)
+	done.Unnamed, err = s.unnamedRuns(ctx)
 	return done, err
 }
 
@@ -65,8 +65,8 @@ func (d *delivery) looked(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
-		case <-time.After(tellEvery):
-			d.tell()
+		case <-time.After(logEvery):
+			d.logWaiting()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -81,10 +81,10 @@ func (d *delivery) look(ctx context.Context) {
 	}
 }
 
-// strangers counts runs that have rows and no entry.
-func (s *Store) strangers(ctx context.Context) (uint64, error) {
+// unnamedRuns counts runs that have rows and no entry.
+func (s *Store) unnamedRuns(ctx context.Context) (uint64, error) {
 	parts := ""
-	for g := range numGrains {
+	for g := range numResolutionTables {
 		if g > 0 {
 			parts += " UNION DISTINCT "
 		}

@@ -8,20 +8,20 @@ import (
 	"github.com/csigscope/csigscope/capture/livetest"
 )
 
-// TestPassed checks that packets are counted even if no tap captures them.
-func TestPassed(t *testing.T) {
+// TestInterfacePackets checks that packets are counted even if no tap captures them.
+func TestInterfacePackets(t *testing.T) {
 	if !livetest.InNamespace(t) {
 		return
 	}
 	livetest.MakeLink(t)
-	before, err := capture.Passed()
+	before, err := capture.InterfacePackets()
 	if err != nil {
 		t.Fatal(err)
 	}
 	// A link that has just come up may lose the first packets.
 	sender, sent := livetest.NewSender(t, livetest.SendEnd), uint64(0)
 	count := func(name string) uint64 {
-		after, err := capture.Passed()
+		after, err := capture.InterfacePackets()
 		if err != nil {
 			t.Fatal(err)
 		}
