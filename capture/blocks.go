@@ -134,9 +134,9 @@ func (s *blocks) parse(b *Batch, p []byte, off int64, count uint64) progress {
 	}
 }
 
-// plain reads the enhanced packet blocks that p begins with, up to the first that is unusual
-// in any way, and returns their length. Files consist of little else, so one loop does all
-// tests of a block at once; parse then finds out what is wrong with it.
+// plain reads the enhanced packet blocks at the beginning of p, up to the first unusual one, and
+// returns their length. Files consist mostly of these, so one loop does all tests of a block at
+// once; parse then finds the reason why a block is unusual.
 func (s *blocks) plain(b *Batch, p []byte, off int64, count uint64) (used int) {
 	if s.swapped {
 		return 0
@@ -247,9 +247,8 @@ func (s *blocks) block(kind uint32, p []byte, b *Batch) *failure {
 	return nil
 }
 
-// skip counts a block that holds no packet, of which the first bytes are there. A section
-// header starts a new section. Its section length is not needed: blocks follow each other
-// in any case.
+// skip counts a block without a packet, whose first bytes are in memory. A section header starts a
+// new section. The section's length is not needed, since blocks follow each other in any case.
 func (s *blocks) skip(p []byte) string {
 	if isSection(p) {
 		s.first = len(s.interfaces)

@@ -18,21 +18,19 @@ type Chunk struct {
 	table *sectionTable // shared by the chunks of a pcapng file
 }
 
-// Chunks splits a pcap or pcapng file into an even number of byte ranges of about the same
-// size, at most size bytes, so that several cores read one file. The result depends only on the file's bytes
-// and on size, never on the number of cores. Everything else gives one chunk:
-// compressed files, pipes, small files, a size below 1, and files that are no capture at
-// all (which OpenChunk then reports). The ranges cover the file without a gap.
+// Chunks splits a pcap or pcapng file into an even number of byte ranges of about the same size, at
+// most size bytes, so that several cores can read one file. The ranges cover the file without a gap.
+// They depend only on the file's bytes and on size, never on the number of cores. Compressed files,
+// pipes, small files, a size below 1, and files that are no captures (which OpenChunk reports) give
+// one chunk.
 //
-// Boundaries are found by runs of plausible record headers and proven while
-// reading: chunk 0 starts at a known record, and a chunk whose reader ends with
-// io.EOF proves the start of the next one. Behind damage, which Options.Resume
-// lets a reader step over, the run alone is the proof: at least 16 records and 64
-// KiB that lead from one to the next, with plausible lengths and times, or, in a
-// pcapng file, with blocks that repeat their length at their end. After a
-// *BoundaryError the caller drops what the chunk and those behind it yielded, and
-// reads the file again with Open; without Options.Resume, after any other error
-// than io.EOF, the chunks behind it.
+// A run of plausible record headers gives a boundary, and reading proves it: chunk 0 starts at a
+// known record, and a chunk whose reader ends with io.EOF proves the start of the next one. After
+// damage that a reader skips (Options.Resume), the run is the only proof: at least 16 records and
+// 64 KiB, each leading to the next, with plausible lengths and times, or in a pcapng file with
+// blocks that repeat their length at their end. After a *BoundaryError the caller must drop the
+// results of the chunk and of all later ones, and read the file again with Open. Without
+// Options.Resume, any error but io.EOF also invalidates all later chunks.
 //
 // A file has at most 65536 chunks; a smaller size is raised to that.
 func Chunks(path string, size int64) ([]Chunk, error) {
@@ -73,8 +71,7 @@ func Chunks(path string, size int64) ([]Chunk, error) {
 	return chunks, nil
 }
 
-// formatOf returns how the records of a file are recognised, nil for a file that
-// is read in one piece.
+// formatOf returns the format of a file's records, or nil for a file that is read in one piece.
 func formatOf(f io.ReaderAt, path string, maxFrame int) (runFormat, error) {
 	layout, found, err := classicLayout(f, path, maxFrame)
 	switch {
@@ -133,15 +130,14 @@ func classicLayout(f io.ReaderAt, name string, maxFrame int) (layout *classic, f
 	return layout, err == nil, err
 }
 
-// OpenChunk opens one chunk of Chunks. Its reader counts packets from 1 in the
-// chunk; frame offsets are those of the file, Offset and Size those of the
-// chunk. See Chunks for what a *BoundaryError at its end means.
+// OpenChunk opens one chunk of Chunks. Its reader counts packets from 1 in the chunk; frame offsets
+// are those of the file, Offset and Size those of the chunk. Chunks describes the *BoundaryError at
+// its end.
 //
-// A chunk of a pcapng file needs the sections and interfaces that the chunks
-// before it describe. Its reader takes over what the readers of those have seen,
-// and walks the block headers of the rest, which takes a fraction of the time that
-// decoding does; chunks are best opened in their order. It never waits for another
-// reader. All chunks of a file have to be opened with the same options.
+// A chunk of a pcapng file needs the sections and interfaces that earlier chunks describe. Its
+// reader takes those that the readers of earlier chunks have seen, and walks the block headers of
+// the rest, in a fraction of the time of decoding: chunks are best opened in order. It never waits
+// for another reader. All chunks of a file must be opened with the same options.
 //
 // OpenChunk is safe for concurrent use.
 func OpenChunk(path string, c Chunk, opts Options) (*Reader, error) {

@@ -12,7 +12,7 @@ var ErrDirectory = errors.New("is a directory; expected a pcap or pcapng file")
 type FormatError struct {
 	File  string
 	First []byte // first bytes of the input, at most 4; none if it is empty
-	What  string // what is wrong with it
+	What  string // the contradiction
 }
 
 // Error implements error.

@@ -100,23 +100,20 @@ type Options struct {
 	// LimitError. Default 0: only MaxInflation limits it, since reading takes the same memory
 	// whatever the size.
 	MaxInflated int64
-	// Resume makes the reader of a pcap or pcapng file go on behind a record that
-	// cannot be read: where a run of at least 16 records and 64 KiB, each with a
-	// plausible header that leads to the next, proves that a record starts, or at
-	// the next boundary of [Chunks] with a size of Resume bytes, whichever comes
-	// first; and right behind a pcapng block that only its content makes
-	// unreadable. What lies between is left out: see [Reader.Damage]. Frames are
-	// numbered as if it had not been there. Behind the last such place reading
-	// ends with the error, as it does with 0, the default, and for compressed files
-	// and pipes, which cannot be entered in the middle. A negative value does
-	// without the boundaries of Chunks.
+	// Resume makes the reader of a pcap or pcapng file skip damage. After a record that cannot be
+	// read, it continues where a run of at least 16 records and 64 KiB, each with a plausible header
+	// that leads to the next, proves the start of a record, or at the next boundary of [Chunks] with
+	// a size of Resume bytes, whichever comes first. After a pcapng block whose length is valid and
+	// whose content is not, it continues with the next block. [Reader.Damage] describes the skipped
+	// bytes; frames are numbered without them. If no such place follows, reading ends with the error,
+	// as it does with 0, the default, and for compressed files and pipes, which cannot be read from
+	// the middle. A negative value does not use the boundaries of Chunks.
 	//
-	// Interfaces of a pcapng file that are described in the damage are not known,
-	// and neither are those that the same section describes behind it, since their
-	// numbers are not: their packets are left out. Where an interface description
-	// follows, a section may have begun in the damage: then all packets up to the
-	// next section are left out. A section that begins in the damage with all of its
-	// descriptions is not seen: its packets count as those of the section before.
+	// If the damage hides descriptions of interfaces, the numbers of later interfaces of the section
+	// are unknown: the packets of all these interfaces are skipped. If an interface description
+	// follows the damage, a section may have begun in it: all packets up to the next section are
+	// skipped. A section that begins in the damage together with all of its descriptions is not
+	// noticed: its packets count for the previous section.
 	Resume int64
 	// Poll is the interval at which [Follow] looks for more data at the end of a file. Default 200
 	// ms; at least 1 ms.

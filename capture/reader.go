@@ -80,10 +80,9 @@ func newReader(src io.Reader, name string, opts Options, inflate bool) (*Reader,
 // than BatchSize frames if the read buffer must be refilled, so that every Data in a batch stays
 // valid until the next call.
 //
-// At the end b.N is 0 and the error is io.EOF. Where a file is cut or
-// malformed, all intact packets are delivered first, then a *CutError; a packet
-// beyond the limits gives a *LimitError, and a chunk whose end was not a record
-// boundary a *BoundaryError. Errors are final: later calls repeat them. With
+// At the end b.N is 0 and the error is io.EOF. A cut or malformed file gives all intact packets
+// first, then a *CutError. A packet beyond the limits gives a *LimitError, and a chunk whose end is
+// no record boundary a *BoundaryError. Errors are final: later calls repeat them. With
 // Options.Resume, damage inside a file is no error: see Damage.
 func (r *Reader) ReadBatch(b *Batch) error {
 	b.N = 0
@@ -154,9 +153,9 @@ func (r *Reader) ended(at int64, want int, what string) error {
 	return &CutError{File: r.name, Offset: at, Packets: r.count.Packets, Want: want, Have: int(end - at), What: what}
 }
 
-// skipBlock reads a block of total bytes through, however large it claims to
-// be, and checks that its trailer repeats the length. A reader that can resume
-// checks that first, for what a damaged length would make it skip.
+// skipBlock reads and drops a block of total bytes, of any size, and checks that its trailer repeats
+// the length. A reader that can resume checks that first, since a damaged length would make it skip
+// intact records.
 func (r *Reader) skipBlock(total int64) error {
 	start, body := r.win.offset(), total-blockTrailer
 	if r.isDamage() {

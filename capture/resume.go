@@ -44,10 +44,9 @@ type resumer struct {
 // Damage returns the gaps so far, or nil. It is complete after ReadBatch has returned an error.
 func (r *Reader) Damage() *DamageError { return r.resumer.damage }
 
-// resume goes on behind the record that could not be read, and reports whether it did:
-// behind a pcapng block whose length is sound, otherwise where a run of records proves that
-// one starts there. Where a chunk has no such place, it ends in good order: the next one
-// starts at a proven place.
+// resume skips the unreadable record, and reports whether it did. It continues after a pcapng block
+// with a valid length, else where a run of records proves the start of one. A chunk without such a
+// place ends without an error, since the next one starts at a proven place.
 func (r *Reader) resume() bool {
 	if !r.canResume() || !damaged(r.err) {
 		return false
@@ -78,11 +77,11 @@ func (r *Reader) resume() bool {
 	return true
 }
 
-// canResume reports whether damage is to be left out and the input allows it.
+// canResume reports whether the reader is to skip damage, and the input allows it.
 func (r *Reader) canResume() bool { return r.opts.Resume != 0 && r.resumer.file != nil }
 
-// soundBlock returns the type and length of the pcapng block at hand, which may not be in
-// memory as a whole; 0 where its length is not the one at its end.
+// soundBlock returns the type and length of the current pcapng block, which need not be in memory
+// completely. The length is 0 if it differs from the one at the block's end.
 func (r *Reader) soundBlock() (kind uint32, total int64) {
 	head, ok := r.peek(0, minBlock)
 	if !ok {
@@ -100,8 +99,8 @@ func (r *Reader) soundBlock() (kind uint32, total int64) {
 	return kind, total
 }
 
-// peek returns n bytes of the file from so many behind the reader's place, false beyond
-// its end.
+// peek returns n bytes at a distance after the reader's position, or false beyond the end of the
+// file.
 func (r *Reader) peek(off int64, n int) ([]byte, bool) {
 	if p := r.win.unread(); off+int64(n) <= int64(len(p)) {
 		return p[off:][:n], true
@@ -111,8 +110,8 @@ func (r *Reader) peek(off int64, n int) ([]byte, bool) {
 	return p, err == nil
 }
 
-// isDamage reports whether no sound pcapng block is at hand, and reading may resume
-// behind the damage.
+// isDamage reports whether the current pcapng block has no valid length, and reading may resume
+// after the damage.
 func (r *Reader) isDamage() bool {
 	if r.classic != nil || !r.canResume() || r.win.offset() >= r.resumer.size {
 		return false
@@ -121,7 +120,7 @@ func (r *Reader) isDamage() bool {
 	return total == 0
 }
 
-// leaveBlock goes on behind the block at hand, which is sound but for what is in it.
+// leaveBlock skips the current block, whose length is valid and whose content is not.
 func (r *Reader) leaveBlock(kind uint32, total int64) bool {
 	at := r.win.offset() + total
 	if r.chunk != nil && at > r.chunk.End {
@@ -142,7 +141,7 @@ func damaged(err error) bool {
 	return errors.As(err, &cut) || errors.As(err, &limit)
 }
 
-// leaveOut counts what lies between the unreadable record and at, and goes on there.
+// leaveOut counts the bytes between the unreadable record and at, and continues at at.
 func (r *Reader) leaveOut(at int64) {
 	d := r.resumer.damage
 	if d == nil {
@@ -163,8 +162,8 @@ func (r *Reader) leaveOut(at int64) {
 	r.win = readBuffer{src: io.NewSectionReader(r.resumer.file, at, end-at), buf: r.win.buf, base: at}
 }
 
-// proven returns the first chunk boundary from an offset on, or the end of the file: the place
-// where another reader of the same file starts in any case.
+// proven returns the first chunk boundary at or after an offset, else the end of the file. The
+// reader of the next chunk starts there in any case.
 func (r *Reader) proven(from int64) (int64, error) {
 	if r.chunk != nil {
 		return r.chunk.End, nil
@@ -185,8 +184,8 @@ func (r *Reader) proven(from int64) (int64, error) {
 	return m.size, nil
 }
 
-// search looks for a run of records between from and limit. One in another byte order than
-// the blocks before it is of a section that begins in the damage.
+// search looks for a run of records between from and limit. A run in another byte order than the
+// blocks before it belongs to a section that begins in the damage.
 func (r *Reader) search(from, limit int64) (at int64, found bool, err error) {
 	s := newSplitter(r.resumer.file, r.runs(), r.resumer.size, resumeBytes)
 	for from < limit {
@@ -205,7 +204,7 @@ func (r *Reader) search(from, limit int64) (at int64, found bool, err error) {
 	return 0, false, nil
 }
 
-// runs is how records of the file are recognised.
+// runs returns the format of the file's records.
 func (r *Reader) runs() runFormat {
 	if r.classic != nil {
 		return newClassicRun(r.classic)

@@ -7,25 +7,22 @@ import (
 	"sync"
 )
 
-// sectionTable holds the sections and interfaces that are described before each chunk of a
-// pcapng file. The readers of all chunks share it. Each passes on how far it has come and
-// the descriptions up to there; before a chunk is opened, the rest of those before it is
-// scanned without looking at packets. So one reader after another scans nothing, and two
-// at a time about half of the file. It is safe for concurrent use.
+// sectionTable holds the sections and interfaces that a pcapng file describes before each chunk. The
+// readers of all chunks share it: each adds its position and the descriptions up to it. When a
+// chunk is opened, the missing part before it is scanned without looking at packets. So readers in
+// sequence scan nothing, and two in parallel about half of the file. It is safe for concurrent use.
 type sectionTable struct {
 	mu     sync.Mutex
 	chunks []Chunk
-	starts []tablePlace // of the chunks that can be opened without a scan
-	ahead  tablePlace   // how far the last of these is known
+	starts []tablePlace // of chunks that can be opened without a scan
+	ahead  tablePlace   // known position of the reader of the last of these
 
-	// Of the file up to ahead. They are only appended to, so that readers hold on to
-	// the beginning.
+	// Of the file up to ahead. They are only appended to, so readers can keep the beginning.
 	interfaces []Interface
 	clocks     []clock
 }
 
-// tablePlace is a block boundary in a pcapng file with the state of a reader that has come
-// there.
+// tablePlace is a block boundary in a pcapng file with the state of a reader there.
 type tablePlace struct {
 	offset     int64
 	interfaces int // described before it
@@ -53,7 +50,7 @@ func (t *sectionTable) open(f *os.File, path string, c Chunk, fileSize int64, op
 	return r, nil
 }
 
-// scan reads the last chunk that can be opened to its end, so that the next can be.
+// scan reads the last chunk that can be opened to its end, so that the next one can be opened.
 func (t *sectionTable) scan(f *os.File, path string, fileSize int64, opts Options) error {
 	r := newChunkReader(f, path, t.chunks[len(t.starts)-1], t.ahead.offset, fileSize, opts)
 	r.ng = t.blocks(t.ahead, opts)
@@ -74,8 +71,8 @@ func (t *sectionTable) blocks(at tablePlace, opts Options) blocks {
 	return s
 }
 
-// pass takes over how far a reader has come. It leaves that where another goroutine holds
-// the table: nothing depends on it but time.
+// pass adds a reader's position and descriptions. It does nothing while another goroutine holds the
+// table: that only costs time.
 func (t *sectionTable) pass(r *Reader) {
 	if t.mu.TryLock() {
 		t.take(r)
@@ -83,12 +80,12 @@ func (t *sectionTable) pass(r *Reader) {
 	}
 }
 
-// take takes over how far the reader of the last chunk that can be opened has come.
+// take adds the position and descriptions of the reader of the last chunk that can be opened.
 func (t *sectionTable) take(r *Reader) {
 	at := r.win.offset()
 	s := &r.ng
 	if r.chunk.Index != len(t.starts)-1 || at < t.ahead.offset || len(s.interfaces) < len(t.interfaces) {
-		return // others have come further, or the file is being changed
+		return // other readers are further, or the file is being changed
 	}
 	t.interfaces = append(t.interfaces, s.interfaces[len(t.interfaces):]...)
 	t.clocks = append(t.clocks, s.clocks[len(t.clocks):]...)

@@ -9,28 +9,24 @@ import (
 // Criteria for a convincing run of headers, and limits on the search for it.
 const (
 	maxChunks = 65536
-	// Every record of a run of at least runRecords and runBytes has to be
-	// plausible. Headers inside a payload, say of a capture that is itself
-	// being transferred, do not get past the end of their packet.
+	// Every record of a run of at least runRecords and runBytes must be plausible. A run of headers
+	// inside a payload, such as of a capture that is itself being transferred, ends with its packet.
 	runRecords = 16
 	runBytes   = 64 << 10
-	// maxGap is the largest distance in time between neighbours, seconds.
+	// maxGap is the maximum time between neighbouring records, seconds.
 	maxGap = 3600
-	// maxWire is the largest plausible length on the wire, bytes: far beyond
-	// any offloaded super-frame.
+	// maxWire is the maximum plausible length on the wire in bytes, far above that of merged frames.
 	maxWire     = 16 << 20
 	splitBuffer = 128 << 10
 )
 
-// runFormat tells how records of a file format are recognised in a run. It is used by
-// one splitter.
+// runFormat recognizes the records of a file format in a run. Each splitter has its own.
 type runFormat interface {
-	// longest returns how far apart the starts of two records are at most, bytes.
+	// longest returns the maximum distance between the starts of two records in bytes.
 	longest() int64
-	// next returns the end of the record at off, false where there is none; first
-	// starts a run.
+	// next returns the end of the record at off, or false if there is none; first starts a run.
 	next(s *splitter, off int64, first bool) (end int64, ok bool)
-	// proven returns the boundary that a run from start to end stands for.
+	// proven returns the boundary that a run from start to end proves.
 	proven(start, end int64) int64
 }
 
@@ -41,12 +37,12 @@ type splitter struct {
 	fileSize int64
 	size     int64 // largest wanted chunk, bytes
 	minBytes int64 // of a run
-	budget   int64 // headers looked at for one boundary, beyond the first of each candidate
+	budget   int64 // maximum number of headers examined for one boundary, beyond the first of each candidate
 
 	buf   []byte
 	at    int64 // file offset of buf
 	n     int
-	small [24]byte // what lies beyond buf
+	small [24]byte // bytes beyond buf
 	spent int64    // of the budget
 	err   error    // of src; sticky
 }
@@ -56,8 +52,8 @@ func newSplitter(src io.ReaderAt, format runFormat, fileSize, size int64) *split
 	return &splitter{
 		src: src, format: format, fileSize: fileSize, size: size,
 		minBytes: min(runBytes, size/2),
-		// Several times what a run takes, and in sum linear in the file: crafted
-		// files cost chunks, not time.
+		// Several times the headers of a run, and in sum linear in the file: a crafted file
+		// gets fewer chunks, but takes no more time.
 		budget: 4*runRecords + size/4,
 		buf:    make([]byte, splitBuffer),
 	}
@@ -90,9 +86,9 @@ func (s *splitter) bounds() ([]int64, error) {
 	return found, nil
 }
 
-// boundary returns the first record boundary that a run of records starting
-// near from proves, and before limit. A record starts within the longest record's length
-// of from; if no run does, there is no boundary here, and at is where the search ended.
+// boundary returns the first record boundary before limit that a run of records near from proves.
+// Some record starts within the length of the longest record after from: if no run starts there,
+// there is no boundary, and at is the end of the search.
 func (s *splitter) boundary(from, limit int64) (at int64, ok bool) {
 	c := max(from, classicFileHeader)
 	s.spent = 0
@@ -129,9 +125,8 @@ func (s *splitter) run(off int64) (int64, bool) {
 	}
 }
 
-// bytes returns n bytes at off, at most len(s.small), valid until the next call; false
-// beyond the end of the file. Candidates lie in the buffer; what a run reaches beyond it
-// is read piece by piece.
+// bytes returns n bytes at off, at most len(s.small), valid until the next call, or false beyond the
+// end of the file. Candidates are in the buffer; the rest of a run is read piece by piece.
 func (s *splitter) bytes(off int64, n int) ([]byte, bool) {
 	if off >= s.at && off+int64(n) <= s.at+int64(s.n) {
 		return s.buf[off-s.at:][:n], true
@@ -147,7 +142,7 @@ func (s *splitter) load(off int64) {
 	}
 }
 
-// readAt fills p or reports false; a file that shrank meanwhile is no error.
+// readAt fills p, or reports false. A file that became shorter is no error.
 func (s *splitter) readAt(p []byte, off int64) bool {
 	n, err := s.src.ReadAt(p, off)
 	if n == len(p) {
@@ -159,11 +154,11 @@ func (s *splitter) readAt(p []byte, off int64) bool {
 	return false
 }
 
-// classicRun recognises records of a classic pcap file by their lengths and times.
+// classicRun recognizes records of a classic pcap file by their lengths and times.
 type classicRun struct {
 	layout  *classic
 	maxIncl uint32
-	before  uint32 // time of the run's record before, seconds
+	before  uint32 // time of the run's previous record, seconds
 }
 
 func newClassicRun(layout *classic) *classicRun {
@@ -176,8 +171,7 @@ func newClassicRun(layout *classic) *classicRun {
 
 func (c *classicRun) longest() int64 { return int64(c.layout.head) + int64(c.maxIncl) }
 
-// proven returns the end: a false start that happens to lead into the true records is
-// then harmless.
+// proven returns the end: a wrong start that happens to lead to real records is then harmless.
 func (c *classicRun) proven(_, end int64) int64 { return end }
 
 func (c *classicRun) next(s *splitter, off int64, first bool) (int64, bool) {
@@ -193,34 +187,31 @@ func (c *classicRun) next(s *splitter, off int64, first bool) (int64, bool) {
 	return off + int64(c.layout.head) + int64(h.incl), true
 }
 
-// plausible tests a header on its own. Empty records are legal but rare, and
-// would make runs of zeros look like records.
+// plausible tests a single header. It refuses empty records, which are legal but rare, since zeros
+// would look like a run of them.
 func (c *classicRun) plausible(h record) bool {
 	return h.incl > 0 && h.incl <= c.maxIncl &&
 		h.orig >= h.incl && h.orig <= maxWire &&
 		h.frac < c.layout.perSec
 }
 
-// near reports whether two times are those of neighbours; files are not always
-// in order.
+// near reports whether two times may be those of neighbours; files are not always in order.
 func near(a, b uint32) bool {
 	d := int64(a) - int64(b)
 	return d >= -maxGap && d <= maxGap
 }
 
-// blockRun recognises blocks of a pcapng file by their length, which each repeats at
-// its end.
+// blockRun recognizes blocks of a pcapng file by their length, which each block repeats at its end.
 type blockRun struct {
 	limit int64 // of a block, bytes
-	began bool  // byte order in which the run begins: big endian
-	order bool  // and in which it goes on
+	began bool  // the run begins in big endian
+	order bool  // it continues in big endian
 }
 
 func (b *blockRun) longest() int64 { return b.limit }
 
-// proven returns the start: a false start cannot lead to the start of a true block, since
-// the length at the end of the block before that is the true one. So all blocks of a run
-// are true ones, or none is.
+// proven returns the start: a wrong start cannot lead to the start of a real block, since the length
+// at the end of the block before it would differ. So all blocks of a run are real, or none is.
 func (b *blockRun) proven(start, _ int64) int64 { return start }
 
 func (b *blockRun) next(s *splitter, off int64, first bool) (int64, bool) {
@@ -236,8 +227,8 @@ func (b *blockRun) next(s *splitter, off int64, first bool) (int64, bool) {
 	return 0, false
 }
 
-// block returns the end of the block at off. A section header decides the byte order
-// from there on.
+// block returns the end of the block at off. A section header sets the byte order of the blocks
+// after it.
 func (b *blockRun) block(s *splitter, off int64) (int64, bool) {
 	p, ok := s.bytes(off, packetHeader-4)
 	if !ok {
@@ -261,7 +252,7 @@ func (b *blockRun) block(s *splitter, off int64) (int64, bool) {
 	}
 	end := off + total
 	if end > s.at+int64(s.n) {
-		s.spent++ // also in the first block of a candidate: its end has to be read
+		s.spent++ // also for the first block of a candidate, whose end must be read
 	}
 	if p, ok = s.bytes(end-blockTrailer, blockTrailer); !ok || int64(read.u32(p)) != total {
 		return 0, false

@@ -74,17 +74,16 @@ type TapConfig struct {
 	// Rings is the number of rings that share the frames, one per core. Default 1, at most
 	// MaxTapRings.
 	Rings int
-	// Filter is a classic BPF program that the kernel runs on each frame, without
-	// the VLAN tag that was stripped off it: what it returns is how many bytes are
-	// kept, and 0 costs no more than that. Nil lets everything pass.
+	// Filter is a classic BPF program that the kernel runs on each frame without its stripped VLAN
+	// tag. It returns the number of bytes to keep; 0 drops the frame at no further cost. Nil keeps
+	// everything.
 	Filter []bpf.RawInstruction
-	// Extended has the ring of the tap, the only one, take no frames until Extend gives it a program of extended
-	// BPF, which takes the place of Filter.
+	// Extended makes the tap's only ring capture nothing until Extend sets a program of extended BPF,
+	// which replaces Filter.
 	Extended bool
-	// Fanout is a classic BPF program that chooses the ring of a frame, modulo Rings;
-	// its offsets have to be relative to the link layer. Nil leaves it to the
-	// kernel's flow hash, which does not look behind EtherTypes that the kernel does
-	// not know: all that is tagged with one goes to a single ring.
+	// Fanout is a classic BPF program that chooses the ring of a frame, modulo Rings; its offsets must
+	// be relative to the link layer. Nil uses the kernel's flow hash, which cannot look behind unknown
+	// EtherTypes: all frames tagged with one go to a single ring.
 	Fanout []bpf.RawInstruction
 	// SnapLen is the maximum number of bytes kept per frame; 0: as Filter returns.
 	SnapLen uint32
@@ -222,11 +221,11 @@ type TapCounters struct {
 	SuperFrames uint64
 	// HardwareStamps counts frames with the network card's time.
 	HardwareStamps uint64
-	// Restamped are frames whose hardware time was more than a second off with
-	// StampAuto: they have the system's time of about when they were received.
+	// Restamped counts frames whose hardware time was more than a second off with StampAuto: they
+	// have the system's approximate time of receipt.
 	Restamped uint64
-	// Odd are packets that a program which counts in the kernel does not read. Where a ring takes them, they are among
-	// Received.
+	// Odd counts packets that a counting program in the kernel does not read. If a ring takes them,
+	// Received includes them.
 	Odd       uint64
 	Malformed uint64 // blocks of the ring whose lengths contradict each other
 
@@ -291,9 +290,9 @@ func (t *Tap) Open() error {
 	return nil
 }
 
-// Extend filters the frames of an open tap with TapConfig.Extended by a program of type socket filter, of which fd is a
-// descriptor that stays open until the next Extend or Close. It takes the place of an earlier one at once. The goroutine of
-// the ring calls it.
+// Extend filters the frames of an open tap with TapConfig.Extended by a program of type socket
+// filter. fd is the program's descriptor, which must stay open until the next Extend or Close. The
+// program replaces an earlier one at once. Only the ring's goroutine may call Extend.
 func (t *Tap) Extend(fd int) error {
 	t.program = fd
 	for _, r := range t.rings {
@@ -304,7 +303,7 @@ func (t *Tap) Extend(fd int) error {
 	return nil
 }
 
-// Rings are the tap's rings, once it is open.
+// Rings returns the rings of the open tap.
 func (t *Tap) Rings() []*Ring { return t.rings }
 
 // Close closes all rings. The last ReadBatch must have returned.

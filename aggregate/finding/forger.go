@@ -65,7 +65,7 @@ func (one *sourceState) cleared(d *Detector, wrote map[aggregate.LocationID]uint
 	return func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 }
 }
 
-// constant reports whether a source's strays are all one value, heavily loaded and not the
+// constant reports whether a source's strays are all one value, heavy and not the
 // tightest: a forger may write such a value, and a port does so for other reasons.
 func (d *Detector) constant(l csig.Layout, one *sourceState) bool {
 	for i := range one.odd.list {
@@ -140,7 +140,7 @@ const minTurns = 20
 // minFeigned is the minimum time for which a source keeps that value.
 const minFeigned = 200 * time.Millisecond
 
-// feigned is a run of one delay, heavily loaded and not the tightest, in the tags of a source, with
+// feigned is a run of one delay, heavy and not the tightest, in the tags of a source, with
 // the locator of a port. If the port wrote it, it would write it into others' tags as well.
 type feigned struct {
 	value

@@ -73,7 +73,7 @@ var kinds = [NumKinds]kindInfo{
 	},
 	ForgedValue: {
 		"forged-value", Error, "section 9; IBCS 4.1",
-		"a value that no port wrote", "at a sender, one value that is not the initial one; elsewhere, 20 values whose locator no port of their path writes, in a share 10 times that of all other sources, if no device or port on the way explains them as well; or 20 delays in a row, of 200 ms, that are the same heavily loaded value of a port, bit for bit, while that port gives others another value 20 times", "the source",
+		"a value that no port wrote", "at a sender, one value that is not the initial one; elsewhere, 20 values whose locator no port of their path writes, in a share 10 times that of all other sources, if no device or port on the way explains them as well; or 20 delays in a row, of 200 ms, that are the same heavy value of a port, bit for bit, while that port gives others another value 20 times", "the source",
 		"the source's network card writes values of its own, or locators of its rack are not in the fabric file",
 		"tags, at senders",
 	},
@@ -127,7 +127,7 @@ var kinds = [NumKinds]kindInfo{
 	},
 	StuckPort: {
 		"stuck-port", Warning, "section 5.1.1",
-		"a port that always writes the same heavily loaded value, bit for bit, and not the tightest one", "a value of a signal with 256 codes or more; or, with fewer codes, a delay or queue depth by which more than 4 packets of 9 KiB always wait, while other tags of the port always show free bandwidth. It comes 200 times in 3 windows of 1 s with pauses of up to 10 s, in one ring of a tap or in one capture of at least 3 s; flows that name the port are known (`flows: top`), and none of them has a looser value", "the port; or the port or the source, if all known flows are of one source",
+		"a port that always writes the same heavy value, bit for bit, and not the tightest one", "a value of a signal with 256 codes or more; or, with fewer codes, a delay or queue depth by which more than 4 packets of 9 KiB always wait, while other tags of the port always show free bandwidth. It comes 200 times in 3 windows of 1 s with pauses of up to 10 s, in one ring of a tap or in one capture of at least 3 s; flows that name the port are known (`flows: top`), and none of them has a looser value", "the port; or the port or the source, if all known flows are of one source",
 		"the load of the port is constant, and its buckets are wide; or the port is shaped or paused",
 		"windows",
 	},

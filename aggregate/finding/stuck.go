@@ -102,7 +102,7 @@ func mayContradict(table *csig.Table, value, capacity uint64) bool {
 	return table.Signal() == csig.MaxNQD
 }
 
-// suspicious reports whether a value that may stick is heavily loaded: an idle port also writes one
+// suspicious reports whether a value that may stick is heavy: an idle port also writes one
 // value for a long time.
 func suspicious(table *csig.Table, capacity uint64, code uint32) bool {
 	lo, hi, ok := table.HeavyCodes(capacity)

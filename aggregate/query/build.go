@@ -334,8 +334,8 @@ func newPlan(o Options, e Extent) (plan, error) {
 	return p, nil
 }
 
-// automaticStep never goes below 1 s if such rows exist: finer rows cover only heavily loaded
-// cells, and would hide the others unasked.
+// automaticStep never goes below 1 s if such rows exist: finer rows cover only cells
+// with heavy observations, and would hide the others unasked.
 func automaticStep(length time.Duration, resolutions []time.Duration) time.Duration {
 	finest := resolutions[0]
 	for _, r := range resolutions {

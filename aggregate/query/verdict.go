@@ -49,8 +49,8 @@ const (
 	VerdictNoData       VerdictKind = iota // nothing was observed
 	VerdictNotJudged                       // there are observations, but none could be judged
 	VerdictIncomplete                      // nothing observed was congested, but coverage is incomplete
-	VerdictHealthy                         // no cell was congested, and nothing was heavily loaded
-	VerdictBrief                           // something was heavily loaded, and nothing was congested
+	VerdictHealthy                         // no cell was congested, and nothing was heavy
+	VerdictBrief                           // something was heavy, and nothing was congested
 	VerdictWasCongested                    // something was congested, but is not at the end of the range
 	VerdictCongested                       // something is congested at the end of the range
 )
@@ -115,7 +115,7 @@ type Statement struct {
 	OfPorts   int                 // number of ports of the whole, such as all uplinks of the device
 	State     aggregate.State     // at the end of the range, the worst of the signals
 	Since     int64               // of a congested place, Unix ns
-	First     int64               // start of the first congested window, else the first heavily loaded one, Unix ns; 0 if unknown
+	First     int64               // start of the first congested window, else the first one with heavy observations, Unix ns; 0 if unknown
 	Last      int64               // end of the last one
 	Onset     bool                // some window reached the onset
 	Heavy     uint64              // heavy observations of all signals
@@ -557,7 +557,7 @@ func (s *Statement) judge(t aggregate.Thresholds, v aggregate.Verdict, sums *agg
 	}
 }
 
-// spans are the times of congestion of a place, and of heavy load there.
+// spans are the times of congestion of a place, and of heavy observations there.
 type spans struct{ congested, loaded span }
 
 // span is from the start of the first window to the end of the last one, Unix ns; 0 without one.

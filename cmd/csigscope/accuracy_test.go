@@ -92,7 +92,7 @@ func TestAccuracy(t *testing.T) {
 				a.write(w, name, l.name)
 				switch {
 				case a.heavy == 0:
-					t.Error("no cell is heavily loaded")
+					t.Error("no cell has heavy observations")
 				case a.wrong > 0 && !imperfect[name]:
 					t.Errorf("%d of %d heavy cells and windows are wrong", a.wrong, a.heavy)
 				case a.exact < a.heavy && l.layout.Format == csig.Wide && !imperfect[name]:

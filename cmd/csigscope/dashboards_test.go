@@ -70,7 +70,7 @@ func TestDashboardQueries(t *testing.T) {
 				t.Run("drawn", func(t *testing.T) { checkDrawn(t, &v, page) })
 				t.Run("links", func(t *testing.T) { checkCongestedLinks(t, v, page) })
 				t.Run("silent", func(t *testing.T) { checkQuiet(t, v, start.Add(-time.Hour), "no data") })
-				t.Run("healthy", func(t *testing.T) { checkQuiet(t, v, start.Add(3*time.Second), "nothing heavily loaded") })
+				t.Run("healthy", func(t *testing.T) { checkQuiet(t, v, start.Add(3*time.Second), "nothing heavy") })
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func checkCongestedLinks(t *testing.T, v grafanatest.Viewer, page string) {
 	}
 }
 
-// checkQuiet: in a second without a heavily loaded observation the panels over time have rows for
+// checkQuiet: in a second without a heavy observation the panels over time have rows for
 // Grafana to draw, which say whether anything was seen.
 func checkQuiet(t *testing.T, v grafanatest.Viewer, from time.Time, says string) {
 	v.From, v.To = from, from.Add(time.Second)

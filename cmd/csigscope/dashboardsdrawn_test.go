@@ -139,7 +139,7 @@ func checkDrawn(t *testing.T, v *grafanatest.Viewer, page string) {
 }
 
 // counted are columns with counts, or with numbers as names.
-var counted = []string{"heavy", "heavily loaded", "source port", "destination port", "candidate ports", "cells", "observations", "windows", "count", "source_port", "destination_port"}
+var counted = []string{"heavy", "source port", "destination port", "candidate ports", "cells", "observations", "windows", "count", "source_port", "destination_port"}
 
 // checkShown: variables in titles are replaced, there is data, series have distinct names, and
 // a quantity has its unit.
@@ -313,7 +313,7 @@ func checkPlaces(t *testing.T, p *storePanel, colors map[string]string) {
 		}
 		for _, x := range f.Values {
 			if x.Text == "" {
-				continue // of a flow without heavily loaded packets
+				continue // of a flow without heavy observations
 			}
 			if want := colors[x.Text]; x.Color != want || want == "" {
 				t.Errorf("%s has the colour %s, on the page %q", x.Text, x.Color, want)

@@ -41,7 +41,7 @@ func replayInto(t *testing.T, env []string, dsn string, e emitted, files []strin
 }
 
 // TestModeEqualsTruth runs the demo scenario and three other seeds through the built binary and
-// the engine: with port ids in the locator, the mode of every heavily loaded cell and window is
+// the engine: with port ids in the locator, the mode of every cell and window with heavy observations is
 // the true port.
 func TestModeEqualsTruth(t *testing.T) {
 	t.Parallel()

@@ -227,7 +227,7 @@ func TestPathAccuracy(t *testing.T) {
 			s := scores[format.String()+" "+e.name]
 			switch {
 			case s == nil || s.windows == 0:
-				t.Errorf("%s, %s: no cell is heavily loaded", format, e.name)
+				t.Errorf("%s, %s: no cell has heavy observations", format, e.name)
 			case s.singleWrong > 0:
 				t.Errorf("%s, %s: %d of %d cells and windows name a single port that is not the true one", format, e.name, s.singleWrong, s.windows)
 			case float64(s.covered) < 0.995*float64(s.windows):

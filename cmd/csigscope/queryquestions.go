@@ -108,7 +108,7 @@ func newQueryVerdict() *cobra.Command {
 	var f questionFlags
 	cmd := f.command("verdict", "Where the fabric chokes, in words", answers.Verdict, "top", "windows")
 	cmd.Long = `verdict merges all signals and says which places limit the cells of the range, those with the most
-heavily loaded observations first. Ports are merged into the uplinks of a device or the links into
+heavy observations first. Ports are merged into the uplinks of a device or the links into
 one where at least half of them are loaded. A place that is congested at the end of the range has
 "since"; others have the times between which they were congested. If nothing was congested,
 verdict says how much was observed and judged: silent taps are never a healthy fabric. -o json has
@@ -137,7 +137,7 @@ earlier half. It is empty where a half has no value: ask a collector for 2 --win
 
 func newQueryLocations() *cobra.Command {
 	var f questionFlags
-	cmd := f.command("locations", "Locations by how often heavily loaded packets name them", answers.Locations, "signal", "level", "top", "windows")
+	cmd := f.command("locations", "Locations by how often heavy observations name them", answers.Locations, "signal", "level", "top", "windows")
 	f.cells.add(cmd)
 	f.addSort(cmd)
 	addTop(cmd, 20, "locations")
@@ -147,7 +147,7 @@ func newQueryLocations() *cobra.Command {
 
 func newQueryTimeline() *cobra.Command {
 	var f questionFlags
-	cmd := f.command("timeline", "Heavily loaded cells and their locations, window by window", answers.Timeline,
+	cmd := f.command("timeline", "Cells with heavy observations and their locations, window by window", answers.Timeline,
 		"signal", "level", "src", "dst", "step", "top", "windows")
 	f.cells.add(cmd)
 	addStep(cmd)
@@ -166,7 +166,7 @@ name the link. passed counts the tags that surely passed the port and name anoth
 bound is the best mean of such tags of one cell: the port had at least that room, if its device
 writes tags. among counts observations that name a set of ports with this one. trend is how much
 higher the mean is in the later half of the range. cells and flows are those whose observations
-name the link; -o wide has a line for each of its cells with the most heavily loaded
+name the link; -o wide has a line for each of its cells with the most heavy
 observations.
 
 Without a fabric file, links are the locations that tags name, without capacity, peer and bound.`
@@ -203,7 +203,7 @@ func newQueryTopology() *cobra.Command {
 
 func newQueryFlows() *cobra.Command {
 	var f questionFlags
-	cmd := f.command("flows", "Flows by how often they were heavily loaded", topAsLimit(answers.Flows),
+	cmd := f.command("flows", "Flows by their number of heavy observations", topAsLimit(answers.Flows),
 		"signal", "src", "dst", "location", "link", "window", "windows", "top")
 	cmd.Long = `flows lists the flows with the most heavy observations, and the location that most of those name.
 The row of a flow counts only its heavy observations. The rows "others" have the rest, clear
@@ -405,7 +405,7 @@ true once only late packets may change the window (collect.lateness of the confi
 durable if the window was already on disk when it was printed.
 
 --resolution follows windows below 1 s, if windows.resolutions of the collector's configuration has
-that length. They hold only cells with something heavily loaded, with the states that windows of
+that length. They hold only cells with heavy observations, with the states that windows of
 1 s give them.`,
 		Example: `  csigscope query watch --server http://127.0.0.1:9465
   csigscope query watch --server http://127.0.0.1:9465 --resolution 100ms

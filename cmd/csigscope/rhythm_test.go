@@ -210,7 +210,7 @@ func TestNoJobPeriods(t *testing.T) {
 			t.Errorf("%s: %d of %d cells have a period", name, found, cells)
 		}
 		if cells == 0 {
-			t.Errorf("%s: nothing is heavily loaded", name)
+			t.Errorf("%s: nothing is heavy", name)
 		}
 	}
 	noteRhythms(t, text.String())

@@ -70,7 +70,7 @@ func table(p panel) panel {
 // modePanel is the matrix of the selected signal's bottlenecks.
 func modePanel(o *Options, colors []object) panel {
 	const title = "Mode of the bottleneck (${signal:text})"
-	const about = "The location that most heavily loaded observations of the cell name; its number is its rank in the legend. Cells with less than 10 observations say nothing; no data is silence, not health. Click on a cell for its path and flows."
+	const about = "The location that most heavy observations of the cell name; its number is its rank in the legend. Cells with less than 10 observations say nothing; no data is silence, not health. Click on a cell for its path and flows."
 	if !o.Tables {
 		p := matrix(o, title, about, "{signal}", "{mean}", object{"kind": "mode", "direction": "min"})
 		p.overrides = meanColumns(o)
@@ -120,12 +120,12 @@ func sufferersPanel(colors []object) panel {
 	second["displayName"] = "then"
 	return panel{
 		title: "Cells that suffer", kind: "table", id: sufferersPanelID, width: gridWidth, height: 8, defaults: plain(), options: tableOptions(),
-		about:   "Cells whose heavily loaded observations name the chosen location first or second; without a location, all that are congested or were heavily loaded. Click on one for its path and flows.",
+		about:   "Cells whose heavy observations name the chosen location first or second; without a location, all that are congested or were heavy. Click on one for its path and flows.",
 		targets: []object{sqlTarget(sufferersSQL, formatTable)},
 		overrides: []object{
 			override("src", merged(path, object{"displayName": "source"})), override("dst", merged(path, object{"displayName": "destination"})),
 			override("mode", location), override("second", second), override("since", object{"unit": "dateTimeAsLocal", "custom.width": 190}),
-			override("heavy", object{"displayName": "heavily loaded", "unit": "percentunit"}), override("share", object{"displayName": "of these at the mode", "unit": "percentunit"}),
+			override("heavy", object{"displayName": "heavy share", "unit": "percentunit"}), override("share", object{"displayName": "of these at the mode", "unit": "percentunit"}),
 		},
 	}
 }
@@ -172,18 +172,18 @@ func cellPanels(o *Options, colors []object) []panel {
 			about:   "Where the path from source to destination choked: in how many windows a location was the mode of the cell.",
 			targets: []object{sqlTarget(pathSQL, formatTable)},
 			overrides: []object{
-				locationColumn(colors, toFlows), named("heavy", "heavily loaded"), named("candidates", "candidate ports"),
+				locationColumn(colors, toFlows), named("candidates", "candidate ports"),
 			},
 		},
 		{
 			title: "$src to $dst over time", kind: "timeseries", width: 12, height: 9, options: lineOptions(),
 			targets:   []object{sqlTarget(cellSQL, formatSeries)},
 			defaults:  object{"custom": lines(0), "color": color("palette-classic")},
-			overrides: append(meanColumns(o), override("heavy", merged(share, object{"displayName": "heavily loaded"})), override("trimmed", share)),
+			overrides: append(meanColumns(o), override("heavy", merged(share, object{"displayName": "heavy share"})), override("trimmed", share)),
 		},
 		{
 			title: "Flows of $src to $dst", kind: "table", id: flowsPanel, width: gridWidth, height: 9, defaults: plain(), options: tableOptions(),
-			about:     "The flows with the most heavily loaded observations. Stored where replay and collect keep flows.",
+			about:     "The flows with the most heavy observations. Stored where replay and collect keep flows.",
 			targets:   []object{sqlTarget(flowsSQL, formatTable)},
 			overrides: append(flowColumnTitles(o), locationColumn(colors, toFindings), override("source", object{"links": []object{toFindings}})),
 		},
@@ -200,7 +200,7 @@ func cellPanels(o *Options, colors []object) []panel {
 // flowColumnTitles returns the units and titles of the flow columns.
 func flowColumnTitles(o *Options) []object {
 	return append(meanColumns(o), override("bytes", object{"unit": "bytes"}),
-		named("source_port", "source port"), named("destination_port", "destination port"), named("heavy", "heavily loaded"))
+		named("source_port", "source port"), named("destination_port", "destination port"))
 }
 
 func severities() []object {

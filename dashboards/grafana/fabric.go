@@ -48,7 +48,7 @@ func fabricBoard(o *Options) board {
 			heatPanel(),
 			{
 				title: "Top locations", kind: "table", width: 10, height: 11,
-				about:     "Locations by how many heavily loaded observations name them. The share is of all heavily loaded observations of the range.",
+				about:     "Locations by how many heavy observations name them. The share is of all heavy observations of the range.",
 				targets:   []object{sqlTarget(topSQL, formatTable)},
 				defaults:  plain(),
 				overrides: []object{locationColumn(colors, toSufferers()), named("heavy", "heavy"), override("share", object{"unit": "percentunit", "custom.width": 160, "custom.cellOptions": object{"type": "gauge", "mode": "basic"}, "min": 0, "max": 1})},
@@ -56,7 +56,7 @@ func fabricBoard(o *Options) board {
 			},
 			{
 				title: "Mode of the bottleneck, by cell", kind: "state-timeline", width: 24, height: 20,
-				about:   "The 30 cells with the most heavily loaded observations. No data is silence, not health.",
+				about:   "The 30 cells with the most heavy observations. No data is silence, not health.",
 				targets: []object{sqlTarget(statesSQL, formatTable)}, points: 200,
 				defaults: object{
 					"custom": object{"fillOpacity": 90, "lineWidth": 0, "hideFrom": hidden()}, "color": color("thresholds"),
@@ -144,10 +144,10 @@ func locationColumn(colors []object, link object) object {
 func heatPanel() panel {
 	return panel{
 		title: "Bottlenecks over time", kind: "heatmap", width: 14, height: 11, points: 300,
-		about:    "The share of each window's heavily loaded observations that name the location: the mode is the brightest of a column. Empty is nothing heavily loaded, or no data: see the coverage.",
+		about:    "The share of each window's heavy observations that name the location: the mode is the brightest of a column. Empty is nothing heavy, or no data: see the coverage.",
 		targets:  []object{sqlTarget(heatSQL, formatSeries)},
 		defaults: object{"custom": object{"hideFrom": hidden(), "scaleDistribution": object{"type": "linear"}}, "unit": "percentunit"},
-		options:  mostAtHalf(heatOptions("Oranges", "percentunit", "share of heavily loaded", true)),
+		options:  mostAtHalf(heatOptions("Oranges", "percentunit", "share of heavy observations", true)),
 	}
 }
 

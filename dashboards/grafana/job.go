@@ -29,11 +29,11 @@ func jobBoard(o *Options) board {
 				options:   statOptions(""),
 			},
 			{
-				title: "Traffic seen and heavily loaded share", kind: "timeseries", width: 12, height: 9, points: stepPoints, options: lineOptions(),
-				about:     "Bytes of the observed packets that the group sends or receives, of one signal, and the share that met heavy load.",
+				title: "Traffic seen and heavy share", kind: "timeseries", width: 12, height: 9, points: stepPoints, options: lineOptions(),
+				about:     "Bytes of the observed packets that the group sends or receives, of one signal, and the share of heavy observations.",
 				targets:   []object{sqlTarget(activitySQL, formatSeries)},
 				defaults:  object{"custom": lines(20), "color": color("palette-classic"), "unit": "bps", "min": 0},
-				overrides: []object{override("heavy", object{"displayName": "heavily loaded", "unit": "percentunit", "custom.axisPlacement": "right", "min": 0, "max": 1}), named("bits", "traffic")},
+				overrides: []object{override("heavy", object{"displayName": "heavy share", "unit": "percentunit", "custom.axisPlacement": "right", "min": 0, "max": 1}), named("bits", "traffic")},
 			},
 			{
 				title: "Period and idle gap of each step", kind: "timeseries", width: 12, height: 9, points: stepPoints, options: lineOptions(),
@@ -49,7 +49,7 @@ func jobBoard(o *Options) board {
 			},
 			{
 				title: "Worst flows of $group", kind: "table", width: 24, height: 10, defaults: plain(), options: tableOptions(),
-				about:   "The flows with the most heavily loaded observations. Stored where replay and collect keep flows.",
+				about:   "The flows with the most heavy observations. Stored where replay and collect keep flows.",
 				targets: []object{sqlTarget(jobFlowsSQL, formatTable)},
 				overrides: append(flowColumnTitles(o),
 					locationColumn(colors, toCells("findings there", "&var-location=${__data.fields.location:percentencode}&viewPanel=22"))),

@@ -312,7 +312,7 @@ func resolutionVariable(fine time.Duration) sdk.TemplateVar {
 }
 
 // rowsVariable is the suffix of the views for whole ranges. Users cannot change it: fine rows exist
-// only for heavily loaded cells, and sums of 1 s rows are the same.
+// only for cells with heavy observations, and sums of 1 s rows are the same.
 func rowsVariable() sdk.TemplateVar {
 	v := variable("rows", "", "query", "SELECT if('${resolution:text}' = '1m', '1m', '1s')", refreshLoad)
 	v.Datasource, v.Hide = storeSource(), sdk.TemplatingHideVariable

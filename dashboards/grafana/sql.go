@@ -42,11 +42,11 @@ const (
 // conversion.
 func ask(sql string) string { return strings.TrimSpace(short.Replace(sql)) }
 
-// silence is the state of a window without a row. Fine rows exist only for heavily loaded cells
+// silence is the state of a window without a row. Fine rows exist only for cells with heavy observations
 // unless all were requested: a window without one may have been healthy.
 const silence = "if(${resolution:raw} < 1000000000, 'no fine row', 'no data')"
 
-// A heatmap's time is the end of the window. Windows in which a location was not heavily loaded
+// A heatmap's time is the end of the window. Windows in which no heavy observation names a location
 // have 0, which the panel hides. If there is no such location, one row says whether anything was
 // observed: without rows the data source returns a frame without fields, which the panel cannot
 // draw, and silence is not health.
@@ -54,7 +54,7 @@ var heatSQL = ask(`
 SELECT fromUnixTimestamp64Nano(toInt64(({first} + n) * {step}), 'UTC') AS time, location, if(isNaN(share), NULL, share) AS Value
 FROM
 (
-    SELECT arrayJoin(if(empty(heaviest), [(0., if(seen > 0, 'nothing heavily loaded', ` + silence + `), none)], heaviest)) AS line, line.2 AS location, line.3 AS shares
+    SELECT arrayJoin(if(empty(heaviest), [(0., if(seen > 0, 'nothing heavy', ` + silence + `), none)], heaviest)) AS line, line.2 AS location, line.3 AS shares
     FROM
     (
         SELECT count() AS seen, groupArrayInsertAt(nan, {count})(nan, 0) AS none,
@@ -79,7 +79,7 @@ LEFT JOIN {locations} AS l ON l.id = c.location
 WHERE c.heavy > 0 AND c.location != 0
 ORDER BY c.heavy DESC, location LIMIT 20`)
 
-// stateOf returns the state of a cell, or its mode if it was heavily loaded. A port is not named
+// stateOf returns the state of a cell, or its mode if it was heavy. A port is not named
 // alone if other ports may be the mode.
 const stateOf = `multiIf(c.mode_count = 0 OR c.state NOT IN ('congested', 'brief'), replaceOne(c.state, '_', ' '), l.name = '', 'location ' || toString(c.mode_location), has(c.mode_ports, l.name) AND length(c.mode_ports) > 1, l.name || ' or ' || toString(length(c.mode_ports) - 1) || ' other', l.name)`
 
@@ -178,7 +178,7 @@ func meanTableSQL(signal string) string {
 
 var modeTableSQL = matrixSQL("{signal}", stateOf, "if(mapContains(cells, b.2), cells[b.2], 'no data')")
 
-// sufferersSQL returns the cells whose heavily loaded observations name a location first or second.
+// sufferersSQL returns the cells whose heavy observations name a location first or second.
 // Without a location it returns all cells that are or were congested.
 var sufferersSQL = ask(`
 SELECT src, dst, state, if(state = 'congested' AND sustained, toUnixTimestamp64Milli(since), NULL) AS since, heavy_share AS heavy, mode, mode_share AS share, second

@@ -317,7 +317,7 @@ func (l *Latency) Collect(to chan<- prometheus.Metric) {
 // A location that is no longer among the worst has no number, so alerts on it end.
 func NewBottlenecks(now func() time.Time, top int, place func(aggregate.LocationID) string, read func(now int64, top int) []table.SignalBottlenecks) *Collector {
 	c := new(Collector)
-	heavy := c.gauge("heavy_ratio", "Share of a signal's observations of the last minute that were heavily loaded.", "signal", "source")
+	heavy := c.gauge("heavy_ratio", "Share of a signal's observations of the last minute that were heavy.", "signal", "source")
 	share := c.gauge("bottleneck_heavy_ratio", "Share of a signal's heavy observations of the last minute that name the location as the bottleneck; the worst locations alone.", "signal", "source", "location")
 	c.read = func(to emit) {
 		for _, s := range read(now().UnixNano(), top) {

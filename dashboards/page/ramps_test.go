@@ -62,8 +62,8 @@ func stepDistances(v *pagetest.Visitor, theme string) map[string]float64 {
 	})()`, theme)
 }
 
-// leastApart is the minimum distance, in OKLab, between the colors of the most heavily loaded
-// locations: five times the just noticeable difference.
+// leastApart is the minimum distance, in OKLab, between the colors of the locations with the most
+// heavy observations: five times the just noticeable difference.
 const leastApart = 0.1
 
 // leastDeutan is the minimum for green-blind eyes, which also have the ranks.

@@ -126,7 +126,7 @@ func (t *Table) Value(code uint32) uint64 {
 	return low + (high-low)/2
 }
 
-// HeavyCodes returns the inclusive range [lo, hi] of heavily loaded codes: their whole bucket is at
+// HeavyCodes returns the inclusive range [lo, hi] of heavy codes: their whole bucket is at
 // or beyond the threshold. capacity is the speed of the bottleneck port in kbit/s, 0 if unknown;
 // only min_abw with a relative threshold needs it. ok is false when no code is heavy, or when the
 // capacity is needed and unknown.

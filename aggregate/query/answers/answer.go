@@ -53,10 +53,10 @@ func rowOf(about *wire.About, element proto.Message) proto.Message {
 // Empty reports whether the answer has no rows and no text.
 func (a *Answer) Empty() bool { return len(a.rows) == 0 && a.prose == nil }
 
-// Worst is the order that begins with the most heavily loaded rows.
+// Worst is the order that begins with the rows that have the most heavy observations.
 const Worst = "worst"
 
-// Sort sorts the rows: the most heavily loaded first, or by a column, where - before its name
+// Sort sorts the rows: those with the most heavy observations first, or by a column, where - before its name
 // puts the largest first. Column names may omit the unit.
 func (a *Answer) Sort(by string) error {
 	order := a.worst

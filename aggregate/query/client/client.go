@@ -197,7 +197,7 @@ func (c *Client) Path(ctx context.Context, parameters url.Values) (*wire.PathRes
 	return ask(ctx, c, "path", &wire.PathRequest{}, parameters, c.calls.Path)
 }
 
-// Locations returns the locations that heavily loaded observations name most.
+// Locations returns the locations that heavy observations name most.
 func (c *Client) Locations(ctx context.Context, parameters url.Values) (*wire.LocationsResponse, error) {
 	return ask(ctx, c, "locations", &wire.LocationsRequest{}, parameters, c.calls.Locations)
 }

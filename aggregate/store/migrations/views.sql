@@ -137,7 +137,7 @@ LEFT JOIN
 GROUP BY bucket, location
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
--- cells is the number of cells in which the location was heavily loaded.
+-- cells is the number of cells whose heavy observations name the location.
 CREATE OR REPLACE VIEW {{.Database}}.top_locations_{{.Suffix}} AS
 SELECT
     if(l.id <= 1, b.location, l.ancestor) AS location,

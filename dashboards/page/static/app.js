@@ -37,7 +37,7 @@ let pending = 0;
 export let waiting = false; // the drawn frame is not yet that of the window
 let waitedSince = 0;
 let direction = 1; // of scrubbing
-const colors = new Map(); // by id: colors of locations that were among the most heavily loaded
+const colors = new Map(); // by id: colors of locations that were among those with the most heavy observations
 let wanted = {}; // state requested by an address for the next data
 
 const names = (cell) => [model.groups[cell.src].name, model.groups[cell.dst].name];

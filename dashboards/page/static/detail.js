@@ -100,7 +100,7 @@ function lastHeard(model, view) {
 
 // places lists the mode, the runner-up and the rest, with their candidate ports.
 function places(cell) {
-  if (!cell?.heavy) return [element("li", "empty", "Nothing was heavily loaded.")];
+  if (!cell?.heavy) return [element("li", "empty", "Nothing was heavy.")];
   const items = [["mode", cell.mode], ["runner-up", cell.runnerUp]].filter(([, place]) => place).map(([role, { location, share, evidence }]) => {
     const bar = element("span", "share");
     bar.style.width = `${100 * (share || 0)}%`;

@@ -74,7 +74,7 @@ function facts(view, model, signal) {
     ["to", Format.time(end, model.step, view.utc, true)],
     ["window", Format.duration(model.step), bundle.resolution_ns ? `made from rows of ${Format.duration(bundle.resolution_ns)}` : ""],
     ["observations", Format.shortCount(sum.observations), `${Format.count(sum.observations)} of ${Panels.short(view.signal)}`],
-    ["heavy", share(sum.heavy), "share of observations that are heavily loaded"],
+    ["heavy", share(sum.heavy), "share of heavy observations"],
     ["trimmed", share(sum.trimmed), "share of observations from trimmed packets"],
     ["untouched", share(sum.untouched), "share of observations that no hop updated"],
   ]);

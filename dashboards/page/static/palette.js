@@ -41,7 +41,7 @@ export class Palette {
    * depends only on its name, unless it is too similar to another top color. Lower-ranked
    * locations get colors unlike the top ones. spread also sets the ranks.
    * @param {{id: string, rgb: RGB, rank?: number, color?: string, ink?: string}[]} locations receive colors and ranks
-   * @param {{location: number}[]} ranked location indexes, most heavily loaded first
+   * @param {{location: number}[]} ranked location indexes, those with the most heavy observations first
    * @param {Map<string, RGB>} kept colors assigned before, by id; they stay the same in later windows
    *   and ranges
    */

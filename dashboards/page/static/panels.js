@@ -141,7 +141,7 @@ export function legend(signal, ranked, highlight, choose) {
   if (!items.length) {
     items.push(element("li", "empty", signal.sum.heavy && !signal.located
       ? "Every hop adds to this signal, so that no single hop is the bottleneck."
-      : "Nothing was heavily loaded in this range."));
+      : "Nothing was heavy in this range."));
   }
   find("legend").replaceChildren(...items);
 }

@@ -1,5 +1,5 @@
-// From the frames of a query to the cells that the page's matrix draws. Pure: it knows neither
-// React nor the panel.
+// Turns the frames of a query into the cells that the page's matrix draws. Its functions are pure: they
+// know neither React nor the panel.
 
 import type { DataFrame, Field } from "@grafana/data";
 import { Axes, folds, type Item } from "../../../page/static/axes.js";
@@ -8,15 +8,15 @@ import { STATES, type At, type Cells } from "../../../page/static/matrix.js";
 import { Palette } from "../../../page/static/palette.js";
 import { domain, severity, type Domain } from "../../../page/static/scale.js";
 
-/** Groups of one axis, at most: all their pairs are in memory. */
+/** Maximum number of groups of one axis: all their pairs are in memory. */
 export const MOST = 1024;
 
-/** One cell of a query's answer. Numbers that are not known are NaN. */
+/** One cell of a query's answer. Unknown numbers are NaN. */
 export interface Cell {
   src: string;
   dst: string;
   state: string;
-  /** of the first congested window, Unix ms; NaN unless the cell is congested */
+  /** start of the first congested window, Unix ms; NaN unless the cell is congested */
   since: number;
   mean: number;
   /** observations, and those with a value */
@@ -25,10 +25,10 @@ export interface Cell {
   /** shares of the observations */
   heavy: number;
   trimmed: number;
-  /** the location that most heavy observations name, empty for none, and how many do */
+  /** the location that most heavy observations name, empty for none, and their number */
   mode: string;
   named: number;
-  /** ports that may be it as well */
+  /** other ports that may be the mode */
   others: number;
   second: string;
   secondNamed: number;
@@ -47,51 +47,51 @@ export interface Place {
   rgb: RGB;
   rank: number;
   named: number;
-  /** of all located heavy observations */
+  /** share of all heavy observations with a location */
   share: number;
   color?: string;
 }
 
-/** What a panel draws: cells row by row, and what is known of each of them. */
+/** The contents of a panel: cells row by row, and details of each. */
 export interface Drawing {
   rows: Item[];
   columns: Item[];
   cells: Cells;
   places: Place[];
   scale: Domain;
-  /** cells that are congested, of how many with data */
+  /** numbers of congested cells and of cells with data */
   congested: number;
   known: number;
-  /** groups beyond MOST, which are left out */
+  /** number of groups left out because of MOST */
   left: number;
   /** whether groups are in several pods */
   pods: boolean;
-  /** what is known at a place */
+  /** details of the cell at a place */
   under(at: At): Under;
 }
 
-/** What is known at a place of the matrix. Folded cells have a state and a mode of their own. */
+/** Details at a place of the matrix. A folded cell has its own state and mode. */
 export interface Under {
-  /** cells with data, of how many: one, unless the place is a folded one */
+  /** numbers of cells with data and of all cells: 1, unless the place is a folded cell */
   cells: Cell[];
   of: number;
   state: string;
   mode: string;
 }
 
-/** What the viewer chose to see. Both matrices of a dashboard follow. */
+/** The viewer's choices, which both matrices of a dashboard follow. */
 export interface Selection {
-  /** rows and columns with a congested cell alone */
+  /** show only rows and columns with a congested cell */
   congested: boolean;
-  /** groups by what they are in */
+  /** fold groups into their parents */
   folded: boolean;
-  /** the pair of parents that is opened, names; null for all */
+  /** names of the opened pair of parents; null for all */
   inside: { src: string; dst: string } | null;
 }
 
 const UNRANKED: RGB = [138, 143, 152];
 
-/** cellsOf reads the frame of cells; null for one of another query. */
+/** cellsOf reads the frame of cells; null for a frame of another query. */
 export function cellsOf(frames: DataFrame[]): Cell[] | null {
   const frame = frames.find((f) => ["src", "dst", "state"].every((name) => f.fields.some((field) => field.name === name)));
   if (!frame) return null;
@@ -107,7 +107,7 @@ export function cellsOf(frames: DataFrame[]): Cell[] | null {
   }));
 }
 
-/** meanOf finds the column of means, which has the signal in its name where that decides its unit. */
+/** meanOf finds the column of means, whose name contains the signal if its unit depends on it. */
 export function meanOf(frames: DataFrame[]): Field | undefined {
   return frames.flatMap((f) => f.fields).find((f) => f.name === "mean" || f.name.startsWith("mean "));
 }
@@ -121,8 +121,8 @@ export function groupsOf(frames: DataFrame[]): Group[] {
 }
 
 /**
- * axis are the groups that cells have, with silent ones of the same levels: silence must be seen.
- * Names that no group has come last.
+ * axis returns the groups of the cells, and silent groups of the same levels, since silence must be
+ * visible. Names without a group come last.
  */
 export function axis(cells: Cell[], groups: Group[]): Group[] {
   const seen = new Set(cells.flatMap((c) => [c.src, c.dst]));
@@ -132,7 +132,7 @@ export function axis(cells: Cell[], groups: Group[]): Group[] {
   return [...known, ...[...seen].filter((name) => !names.has(name)).map((name) => ({ name, parent: "", level: "" }))];
 }
 
-/** rank are the locations that cells name, the most named first. kept are the colours of earlier calls. */
+/** rank returns the locations that cells name, the most named first. kept has the colours of earlier calls. */
 export function rank(cells: Cell[], colors: Record<string, string>, kept: Map<string, RGB>): Place[] {
   const votes = new Map<string, number>();
   let all = 0;
@@ -147,10 +147,10 @@ export function rank(cells: Cell[], colors: Record<string, string>, kept: Map<st
   return places;
 }
 
-/** What unit of Grafana the scale is of; others begin at 0. */
+/** The page's names of Grafana's units. The scale of any other unit begins at 0. */
 const UNITS: Record<string, string> = { percentunit: "ratio", bps: "bit/s", ns: "ns" };
 
-/** draw lays cells out for the page's matrix. unit is Grafana's name of it. */
+/** draw arranges cells for the page's matrix. unit is Grafana's name of the unit. */
 export function draw(
   all: Cell[], groups: Group[], selection: Selection, about: { unit: string; direction: "min" | "max"; colors: Record<string, string>; kept: Map<string, RGB> },
 ): Drawing {
@@ -179,10 +179,10 @@ export function draw(
   };
 }
 
-/** stands out: the cell is or was congested, or something in it was heavy. */
+/** stands reports that the cell is or was congested, or that something in it was heavy. */
 const stands = (c: Cell) => c.state === "congested" || c.state === "brief";
 
-/** lay gives each cell its place among those of all pairs of groups. */
+/** lay assigns each cell its place among the pairs of groups. */
 function lay(cells: Cell[], groups: Group[], places: Place[], scale: Domain, direction: "min" | "max") {
   const size = groups.length ** 2;
   const out: Cells = {
@@ -199,7 +199,7 @@ function lay(cells: Cell[], groups: Group[], places: Place[], scale: Domain, dir
     behind[at] = c;
     out.state[at] = Math.max(STATES.indexOf(c.state), 0);
     out.severity[at] = Number.isNaN(c.mean) ? NaN : severity(c.mean, scale, direction);
-    // The colour of a location says that it chokes: cells whose state is clear do not have it.
+    // Only cells that are not clear have the colour of their location, since it stands for congestion.
     out.share[at] = stands(c) ? c.heavy || 0 : 0;
     out.location[at] = c.mode ? place.get(c.mode) ?? -1 : -1;
     out.trimmed[at] = c.trimmed > 0 ? 1 : 0;

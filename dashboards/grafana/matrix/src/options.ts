@@ -4,6 +4,6 @@ export interface Options {
   kind: "mean" | "mode";
   /** min where low values are tight, max where high ones are. */
   direction: "min" | "max";
-  /** Colours of locations as #rrggbb, by name. Locations without one are told apart by rank alone. */
+  /** Colours of locations as #rrggbb, by name. Only ranks distinguish locations without one. */
   colors?: Record<string, string>;
 }

@@ -11,9 +11,9 @@ import type { Options } from "./options";
 import { view } from "./shared";
 import { lines, type Format } from "./text";
 
-const BAR = 32; // CSS pixels of the controls above the matrix
-const LEGEND = 44; // of the legend below, two lines
-const SHOWN = 8; // locations that the legend names at most
+const BAR = 32; // height of the controls above the matrix, CSS pixels
+const LEGEND = 44; // height of the legend below it, two lines
+const SHOWN = 8; // maximum number of locations in the legend
 
 export function MatrixPanel({ data, width, height, options }: PanelProps<Options>) {
   const kept = useRef(new Map<string, RGB>()).current;
@@ -93,14 +93,14 @@ function Canvas({ drawing, kind, width, height, format }: { drawing: Drawing; ki
 
   const hit = (e: React.MouseEvent) => {
     const box = e.currentTarget.getBoundingClientRect();
-    // Grafana may zoom its panels; the matrix counts in pixels of its own.
+    // Grafana may zoom its panels; the matrix counts in its own pixels.
     const zoom = (canvas.current?.clientWidth || box.width) / (box.width || 1);
     return matrix.current?.hit((e.clientX - box.left) * zoom, (e.clientY - box.top) * zoom) ?? null;
   };
   const move = (e: React.MouseEvent) => {
     const on = hit(e);
     setMouse(on ? { x: e.clientX, y: e.clientY } : null);
-    // The same cell must stay the same object, or every pixel of the mouse would draw both matrices.
+    // The same cell must stay the same object, else every move of the mouse would draw both matrices.
     const next = on && { src: drawing.rows[on.row].name, dst: drawing.columns[on.column].name };
     const now = view.get().pointer;
     if (next?.src !== now?.src || next?.dst !== now?.dst) view.set({ pointer: next });
@@ -130,7 +130,7 @@ function Canvas({ drawing, kind, width, height, format }: { drawing: Drawing; ki
   );
 }
 
-/** place is where a cell is in a drawing, null where it is not. */
+/** place returns the position of a cell in a drawing, or null if it is not there. */
 function place(drawing: Drawing, pointer: { src: string; dst: string } | null): At | null {
   if (!pointer) return null;
   const row = drawing.rows.findIndex((r) => r.name === pointer.src);
@@ -138,7 +138,7 @@ function place(drawing: Drawing, pointer: { src: string; dst: string } | null): 
   return row < 0 || column < 0 ? null : { row, column };
 }
 
-/** themed are the page's colours on Grafana's ground. */
+/** themed returns the page's colours on Grafana's background. */
 function themed(name: ThemeName, ground: string, text: string, strong: string): Theme {
   const theme = colorsOf(name);
   return { ...theme, ground: /^#[0-9a-f]{6}$/i.test(ground) ? parse(ground) : theme.ground, text, strong };

@@ -1,8 +1,8 @@
-// What both matrices of a dashboard share: they are instances of one module.
+// The state that both matrices of a dashboard share: they are instances of one module.
 
 import type { Selection } from "./data";
 
-/** The cell that the pointer is on, by names, since matrices may have other axes. */
+/** The cell under the pointer, by names, since the matrices may have different axes. */
 export interface Pointer {
   src: string;
   dst: string;
@@ -10,11 +10,11 @@ export interface Pointer {
 
 export interface View extends Selection {
   pointer: Pointer | null;
-  /** location whose cells stand out, empty for none */
+  /** location whose cells are marked, empty for none */
   highlight: string;
 }
 
-/** Shared is a value that many look at. Listeners are called once a change, in order. */
+/** Shared is a value with several readers. Each change calls the listeners once, in order. */
 export class Shared<T extends object> {
   private listeners = new Set<() => void>();
   constructor(private value: T) {}

@@ -1,4 +1,4 @@
-// What the tooltip says of a cell. Pure.
+// The text of a cell's tooltip, by pure functions.
 
 import type { Under } from "./data";
 import type { Pointer } from "./shared";
@@ -8,14 +8,14 @@ export type Format = (value: number) => string;
 
 const percent = (share: number) => `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 
-/** lines say who sends to whom, then what is known of it. */
+/** lines returns source and destination, then the details. */
 export function lines(pointer: Pointer, under: Under, format: Format): string[] {
   const head = `${pointer.src} to ${pointer.dst}`;
   if (!under.cells.length) return [head, "no data: silence, not health"];
   return [head, ...(under.of > 1 ? several(under) : one(under, format))];
 }
 
-/** one says what is known of a single cell. */
+/** one returns the details of a single cell. */
 function one({ cells: [cell] }: Under, format: Format): string[] {
   const out = [named(cell.state) + (cell.since > 0 ? ` since ${new Date(cell.since).toLocaleTimeString()}` : "")];
   if (!Number.isNaN(cell.mean)) out.push(`mean ${format(cell.mean)}`);
@@ -30,7 +30,7 @@ function one({ cells: [cell] }: Under, format: Format): string[] {
   return out;
 }
 
-/** several says what is known of a folded cell, as the page does. */
+/** several returns the details of a folded cell, as the page shows them. */
 function several({ cells, of, state, mode }: Under): string[] {
   const observations = cells.reduce((sum, c) => sum + c.observations, 0);
   const heavy = cells.reduce((sum, c) => sum + (c.heavy * c.observations || 0), 0);
@@ -40,4 +40,4 @@ function several({ cells, of, state, mode }: Under): string[] {
 }
 
 const named = (state: string) => state.replace("_", " ");
-const loaded = (share: number, of: number) => `${percent(share)} of ${of.toLocaleString("en")} observations heavily loaded`;
+const loaded = (share: number, of: number) => `${percent(share)} of ${of.toLocaleString("en")} observations heavy`;

@@ -14,19 +14,19 @@ test("a cell without a row is silent, not healthy", () => {
 });
 
 test("numbers that are not known have no line", () => {
-  assert.deepEqual(lines(pointer, under(cell), String), ["r1 to r2", "too few", "5.0 % of 1,200 observations heavily loaded"]);
+  assert.deepEqual(lines(pointer, under(cell), String), ["r1 to r2", "too few", "5.0 % of 1,200 observations heavy"]);
 });
 
 test("modes have their shares, and ports that may be it as well", () => {
   const full = { ...cell, state: "congested", mean: 0.5, trimmed: 0.2, mode: "up1", named: 45, others: 2, second: "up2", secondNamed: 15 };
   assert.deepEqual(lines(pointer, under(full), (v) => `<${v}>`).slice(2), [
-    "mean <0.5>", "5.0 % of 1,200 observations heavily loaded", "up1 or 2 others: 75 % of them", "then up2: 25 %", "20 % trimmed",
+    "mean <0.5>", "5.0 % of 1,200 observations heavy", "up1 or 2 others: 75 % of them", "then up2: 25 %", "20 % trimmed",
   ]);
 });
 
 test("a folded cell is the gravest of its cells", () => {
   const two = [{ ...cell, state: "clear", heavy: 0 }, { ...cell, state: "congested", observations: 400, heavy: 0.4 }];
   assert.deepEqual(lines(pointer, { cells: two, of: 4, state: "congested", mode: "up1" }, String).slice(1), [
-    "congested: the gravest of 4 cells", "10 % of 1,600 observations heavily loaded", "up1, named by most", "click for its cells",
+    "congested: the gravest of 4 cells", "10 % of 1,600 observations heavy", "up1, named by most", "click for its cells",
   ]);
 });
