@@ -1,4 +1,4 @@
-# Everything a newcomer needs: `make demo` shows the tool, `make test` proves it.
+# Start with `make demo`, which shows the tool, and `make test`, which tests it.
 
 GO       ?= go
 BIN      := bin/csigscope
@@ -49,7 +49,7 @@ $(CLIENT) $(TYPES) $(PANELS) $(PLUGIN) $(SCREENS) $(UPLOT): %/node_modules/.inst
 	cd $(dir $<) && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# npm ci refuses a lock file that lacks packages of other systems, as this one does.
+# This lock file lacks packages of other systems, which npm ci refuses.
 $(CLIENTS): %/node_modules/.installed: %/package-lock.json
 	@.ci/need npm npm
 	cd $(dir $<) && npm install --no-save --no-audit --no-fund --loglevel=error
@@ -68,13 +68,12 @@ deps: engine $(PACKERS) $(CLIENT) $(TYPES) $(PANELS) $(PLUGIN) $(UPLOT) ## insta
 	@.ci/need ip iproute2
 	@.ci/need tcpreplay tcpreplay
 
-# Vet is one of the linters of make lint. Tests that take long, or drive processes, skip with
-# -short: they are for test-all.
+# make lint includes vet. -short skips tests that take long or drive processes; test-all has them.
 test: engine ## run the tests that a change needs before it is pushed, about 4 minutes on 2 cores
 	$(GO) test -count=1 -short -timeout 30m -vet=off ./...
 
-# The race detector's run is for what goroutines do to each other: packages without any are
-# left out of it, and tests without any by -short.
+# The race detector runs only in packages with several goroutines, and -short skips tests without
+# any.
 test-all: build deps ## run all tests, and those of concurrent packages with the race detector, about 30 minutes on 2 cores
 	@mkdir -p .cache && rm -f .cache/torture.txt
 	CSIGSCOPE_TEST_TORTURE_LINE=$(CURDIR)/.cache/torture.txt $(GO) test -count=1 -timeout 60m -vet=off ./...
@@ -100,7 +99,7 @@ bench: ## measure the CPU time of a packet for 48 kinds of traffic (MATRIX=N pac
 bench-conform: ## judge a switch by a million packet pairs on one core (PAIRS=N for fewer)
 	CSIGSCOPE_TEST_CONFORM_PAIRS=$(or $(PAIRS),1000000) $(GO) test -count=1 -v -run '^TestConformSpeed$$' ./cmd/csigscope
 
-bench-tap: ## receive, decode and aggregate what tcpreplay sends for 30 s, on one core (DURATION=10s for less), and compare a ring with counting in the kernel
+bench-tap: ## receive, decode and aggregate packets of tcpreplay for 30 s, on one core (DURATION=10s for less), and compare a ring with counting in the kernel
 	CSIGSCOPE_TEST_TAP_LOAD=$(or $(DURATION),30s) $(GO) test -count=1 -v -run TestTapLoad ./capture
 	CSIGSCOPE_TEST_TAP_LOAD=1s $(GO) test -count=1 -v -run '^TestLoad$$' ./ingest/local/bpf
 

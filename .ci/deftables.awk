@@ -1,5 +1,6 @@
-# Tables of Markdown as definition lists, since a manual page has tables that are wider than a terminal: the
-# first column is the term, defaults and kinds of values stand behind it, and what is left is its definition.
+# Turns tables of Markdown into definition lists, since in a manual page tables are wider than a
+# terminal: the first column is the term, followed by defaults and kinds of values; the other
+# columns are its definition.
 function cells(line, list,   n, i) {
 	gsub(/\\\|/, "\001", line)
 	n = split(substr(line, 2, length(line) - 2), list, "|")

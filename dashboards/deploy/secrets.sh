@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes what must not be in a repository, once: passwords (.env), and in the folder secrets
-# an authority with the collector's certificate, and tokens for exporters and controllers.
-# Further names and addresses by which these reach the collector are arguments:
+# Makes the secrets of a deployment, once: passwords (.env), and in the folder secrets an authority
+# with the collector's certificate, and tokens for exporters and controllers. Arguments are
+# further names and addresses of the collector:
 #
 #   ./secrets.sh collector.example 192.0.2.10
 #
@@ -23,7 +23,7 @@ for name in "$@"; do
   esac
 done
 
-# The folder is for its owner alone; in it, containers of another user read their part.
+# Only the owner may enter the folder; containers of another user get their parts of it mounted.
 mkdir -p secrets/authority secrets/collector secrets/exporter secrets/controller
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=csigscope authority" \
   -addext basicConstraints=critical,CA:TRUE,pathlen:0 -addext keyUsage=critical,keyCertSign \
@@ -33,7 +33,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 365 -
   -addext basicConstraints=critical,CA:FALSE -addext "subjectAltName=$names" -addext extendedKeyUsage=serverAuth \
   -keyout secrets/collector/collector.key -out secrets/collector/collector.pem 2>/dev/null
 
-# token FOLDER: the collector gets the hash alone.
+# token FOLDER: makes a token; the collector only gets its hash.
 token() {
   cp secrets/authority/ca.pem "secrets/$1/ca.pem"
   openssl rand -hex 32 >"secrets/$1/token"

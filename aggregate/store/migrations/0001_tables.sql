@@ -8,7 +8,6 @@
 -- These rows expire by stored_at, the time of writing, and not by their window: a capture from
 -- last year that is replayed today must not expire today. stored_at is not in the key; writing a
 -- row again renews it.
--- writing a row again renews it.
 
 -- Partial aggregates, one table per resolution: the observations of one producer in one
 -- window of one cell, signal and location.

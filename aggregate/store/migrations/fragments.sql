@@ -333,10 +333,10 @@ LEFT JOIN
 {{if .Fine}}{resolution_ns:UInt64}{{else}}{{.Length.Nanoseconds}}{{end}}
 {{- end}}
 
-{{- /* The gaps of a resolution, those of nobody knows which, and those of what nobody took in,
-which are of all windows, cut at windows of step_ns. The rest without a resolution is of
-records. While packets were dropped all others were there: such a gap has observations and
-no length. */ -}}
+{{- /* The gaps of a resolution, those of an unknown one, and those of packets that were not
+captured, which concern all windows; all are cut at windows of step_ns. Other gaps without a
+resolution concern records. While packets were dropped, others arrived: such a gap has
+observations and no length. */ -}}
 {{define "gap slots" -}}
             SELECT
                 arrayJoin(range(toUInt64(intDiv(first, toInt64({step_ns:UInt64}))), toUInt64(intDiv(last - 1, toInt64({step_ns:UInt64})) + 1))) AS slot_,

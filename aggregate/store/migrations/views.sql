@@ -67,7 +67,7 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 -- bit/s, as a ratio, in ns or a count, and nan if nothing was measured. later_measured and
 -- later_sum are the values of the later half of the range. heavy_share and trimmed_share are of
 -- all observations. samples are those that are not trimmed, without the weight, and unjudged
--- those without a threshold for heavy ones.
+-- those to which no threshold applies.
 --
 -- state is the state at the end of the range. Of the last 300 windows before it, those with at
 -- least 10 samples are judged: the latest whose heavy share is at or above onset, or below clear,

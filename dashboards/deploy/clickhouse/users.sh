@@ -1,13 +1,13 @@
 #!/bin/sh
-# Makes the users of the store with their rights, or sets both anew: PASSWORD_OWNER,
+# Makes the users of the store with their rights, or updates them: PASSWORD_OWNER,
 # PASSWORD_WRITER, PASSWORD_PAGE and PASSWORD_GRAFANA are their passwords. The server is
-# CLICKHOUSE_HOST; CLICKHOUSE_USER, with CLICKHOUSE_PASSWORD, has to manage access there.
+# CLICKHOUSE_HOST; CLICKHOUSE_USER, with CLICKHOUSE_PASSWORD, must be able to manage access there.
 set -eu
 here=$(dirname "$0")
 
 ask() { clickhouse-client --host "$CLICKHOUSE_HOST" --user "$CLICKHOUSE_USER" --multiquery; }
 
-# user NAME PASSWORD: the server gets the hash alone, in what no quote can leave.
+# user NAME PASSWORD: the server only gets the hash, in hexadecimal digits that need no quoting.
 user() {
   test -n "$2" || { echo "users: $1 has no password" >&2; exit 1; }
   hash=$(printf %s "$2" | sha256sum | cut -d ' ' -f 1)
