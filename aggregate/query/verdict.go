@@ -104,7 +104,7 @@ func (k StatementKind) String() string { return statementKinds[k] }
 // Statement is about one place that limits cells.
 type Statement struct {
 	Kind  StatementKind
-	Text  string // such as "leaf5 uplinks (4 ports): 43 % of heavy observations since 00:00:00, 30 cells"
+	Text  string // such as "leaf5 uplinks (4 ports): 43 % of heavy observations since 00:00:00 UTC, 30 cells"
 	Place string // its beginning, such as "leaf5 uplinks (4 ports)"
 
 	Device    string              // device of the ports, if it is one

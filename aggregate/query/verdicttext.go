@@ -74,13 +74,13 @@ func (b *verdictBuilder) sentence(s *Statement) string {
 	share := Percent(s.Share) + " of heavy observations"
 	switch {
 	case s.State == aggregate.Congested && s.Since > 0:
-		parts = append(parts, share+" since "+b.clock(s.Since))
+		parts = append(parts, share+" since "+b.clock(s.Since)+" UTC")
 	case s.Last == 0:
 		parts = append(parts, share)
 	case s.Onset:
-		parts = append(parts, share, b.clock(s.First)+" to "+b.clock(s.Last))
+		parts = append(parts, share, b.clock(s.First)+" to "+b.clock(s.Last)+" UTC")
 	default:
-		parts = append(parts, share, "briefly between "+b.clock(s.First)+" and "+b.clock(s.Last))
+		parts = append(parts, share, "briefly between "+b.clock(s.First)+" and "+b.clock(s.Last)+" UTC")
 	}
 	return s.Place + ": " + strings.Join(append(parts, count(len(s.Cells), "cell")), ", ")
 }
@@ -99,7 +99,7 @@ func (b *verdictBuilder) levelOf(groups []aggregate.GroupID) string {
 	return cmp.Or(level, "group") + "s"
 }
 
-// clock is a time in UTC, with the date if the range has several days.
+// clock formats a time in UTC, with the date if the range has several days.
 func (b *verdictBuilder) clock(ns int64) string {
 	at := time.Unix(0, ns).UTC()
 	if b.From.UTC().Format(time.DateOnly) != b.To.UTC().Format(time.DateOnly) {
@@ -150,7 +150,7 @@ func (b *verdictBuilder) headline() (VerdictKind, string) {
 	case now > 0:
 		return VerdictCongested, fmt.Sprintf("Congested now: %s%s; %s were congested.", count(now, "place"), more(was, "before"), cells)
 	case was > 0 || out.CongestedCells > 0:
-		return VerdictWasCongested, fmt.Sprintf("Nothing is congested at %s; before that %s and %s were.", b.clock(b.To.UnixNano()), count(was, "place"), cells)
+		return VerdictWasCongested, fmt.Sprintf("Nothing is congested at %s UTC; before that %s and %s were.", b.clock(b.To.UnixNano()), count(was, "place"), cells)
 	case out.JudgedCells == 0:
 		return VerdictNotJudged, "Nothing could be judged: " + b.whyNotJudged() + "."
 	case b.incomplete():
@@ -186,7 +186,7 @@ func (b *verdictBuilder) nothing() string {
 	if !b.From.Before(b.To) {
 		return "Nothing was observed yet" + b.seen() + "."
 	}
-	return fmt.Sprintf("Nothing was observed from %s to %s%s.", b.clock(b.From.UnixNano()), b.clock(b.To.UnixNano()), b.seen())
+	return fmt.Sprintf("Nothing was observed from %s to %s UTC%s.", b.clock(b.From.UnixNano()), b.clock(b.To.UnixNano()), b.seen())
 }
 
 // whyNotJudged states why no cell was judged.

@@ -431,8 +431,8 @@ func (r *digestRun) askAPI() {
 	base := strings.TrimSuffix(r.page, "/")
 	description, _ := r.fetch(http.MethodGet, base+"/openapi.json", "", "")
 	for path, methods := range decodeJSON[openAPI](t, string(description.text)).Paths {
-		if strings.HasPrefix(path, edge.AdminPath) {
-			continue // these routes describe the server, not stored data
+		if strings.HasPrefix(path, edge.AdminPath) || path == "/api/v1/bundle" {
+			continue // the former describe the server, not stored data; the latter is among pageQuestions
 		}
 		question, get := methods["get"]
 		if !get || len(methods) > 1 {

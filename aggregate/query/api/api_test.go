@@ -119,7 +119,7 @@ func TestDocument(t *testing.T) {
 	if !strings.HasPrefix(d.OpenAPI, "3.1.") {
 		t.Errorf("version %q, want 3.1", d.OpenAPI)
 	}
-	for _, name := range []string{"verdict", "cells", "matrix", "path", "locations", "timeline", "flows", "findings", "fabric", "health", "watch", "changes", "export", "export/flows", "export/findings"} {
+	for _, name := range []string{"verdict", "cells", "matrix", "path", "locations", "timeline", "flows", "findings", "fabric", "health", "watch", "changes", "export", "export/flows", "export/findings", "bundle"} {
 		get := d.Paths["/api/v1/"+name]["get"]
 		if len(get.Responses["200"].Content) == 0 || len(get.Responses["default"].Content) == 0 {
 			t.Errorf("%s: responses %v", name, get.Responses)
@@ -130,7 +130,7 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%s %s is not described", method, path)
 		}
 	}
-	if len(d.Paths) != 21 {
+	if len(d.Paths) != 22 {
 		t.Errorf("%d paths", len(d.Paths))
 	}
 	if len(d.Servers) != 1 || len(d.Security) != 3 || d.Components.SecuritySchemes["bearer"] == nil || d.Components.SecuritySchemes["certificate"] == nil {

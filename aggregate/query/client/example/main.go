@@ -84,26 +84,51 @@ func main() {
 
 // run follows the windows, and restarts when the stream ends.
 func (c *controller) run(ctx context.Context) error {
-	found, err := c.calls.Topology(ctx, connect.NewRequest(&wire.TopologyRequest{Src: c.src, Dst: c.dst}))
-	if err != nil {
+	if err := c.findPaths(ctx); err != nil {
 		return fmt.Errorf("ask for the paths of %s to %s: %w", c.src, c.dst, err)
-	}
-	for _, p := range found.Msg.GetPaths() {
-		c.paths = append(c.paths, &path{links: p.GetLinks(), weight: full})
 	}
 	if len(c.paths) < 2 {
 		return errors.New("there are no two paths to choose from: does the server have a fabric file?")
 	}
-	for ctx.Err() == nil {
+	for {
 		if err := c.follow(ctx); err != nil {
 			c.log.Warn("watch", slog.Any("error", err))
 		}
-		select {
-		case <-time.After(reconnect):
-		case <-ctx.Done():
+		if err := pause(ctx); err != nil {
+			return err
 		}
 	}
-	return nil
+}
+
+// findPaths asks for the paths of the pair. It waits for a server that is not up yet.
+func (c *controller) findPaths(ctx context.Context) error {
+	for waiting := false; ; waiting = true {
+		found, err := c.calls.Topology(ctx, connect.NewRequest(&wire.TopologyRequest{Src: c.src, Dst: c.dst}))
+		switch {
+		case err == nil:
+			for _, p := range found.Msg.GetPaths() {
+				c.paths = append(c.paths, &path{links: p.GetLinks(), weight: full})
+			}
+			return nil
+		case connect.CodeOf(err) != connect.CodeUnavailable:
+			return err
+		case !waiting:
+			c.log.Warn("wait for the server: start csigscope collect, or name its address with -server", slog.Any("error", err))
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits before the next attempt, or returns the error of the context.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(reconnect):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // follow checks the links as each window ends. Heartbeats make it check during silence.

@@ -66,6 +66,7 @@ func (d *document) describe() object {
 	for name, message := range map[string]protoreflect.Name{"export": "ExportRequest", "export/flows": "ExportFlowsRequest", "export/findings": "ExportFindingsRequest"} {
 		paths["/api/v1/"+name] = object{"get": d.table(name, d.Messages().ByName(message))}
 	}
+	paths["/api/v1/bundle"] = object{"get": bundle()}
 	for path, operation := range d.admin() {
 		paths["/api/v1/admin/"+path] = operation
 	}
@@ -171,6 +172,39 @@ func (d *document) admin() map[string]object {
 		"requests":         list("admin-requests", "Requests that are being answered; needs the role admin.", "RequestsResponse"),
 		"requests/{id}":    end("admin-end-request", "Ends a request, a wait or a watch; needs the role admin.", "id", "Id of the request, from the list of requests.", "42"),
 		"producers/{name}": end("admin-forget-producer", "Makes a collector stop waiting for a producer; needs the role admin.", "name", "Name or hexadecimal id of the producer, / escaped as %2F.", "host7%2Feth0"),
+	}
+}
+
+// bundle describes the part of the page's data that gives the ids in frames their names.
+func bundle() object {
+	parameter := func(name, description, example string) object {
+		p := header(name, description, example)
+		p["in"] = "query"
+		return p
+	}
+	named := func(what, group string) object {
+		field := func(description, example string) object {
+			return object{"type": "string", "description": description, "examples": []any{example}}
+		}
+		return object{"type": "array", "description": "All " + what + " of the range.", "items": object{
+			"type": "object", "description": "Its id in frames, and its name in all other answers.", "required": []string{"id", "name"},
+			"properties": object{"id": field("Id in frames.", "17592186044417"), "name": field("Name.", group)},
+		}}
+	}
+	schema := object{
+		"type": "object", "required": []string{"groups", "locations"}, "properties": object{
+			"groups": named("groups", "rack1"), "locations": named("locations", "leaf1:up1"),
+		},
+	}
+	return object{
+		"operationId": "bundle", "summary": "Names of the groups and locations in frames.",
+		"description": "The page's data of a range of stored windows. Only the fields described here belong to the API: the page may change all others.",
+		"parameters": []any{
+			parameter("signal", "Signal of the cells in the answer; default all.", "min_abw"),
+			parameter("from", "Start of the range; default everything stored.", "2026-01-20T09:00:00Z"),
+			parameter("to", "End of the range.", "2026-01-20T09:00:10Z"),
+		},
+		"responses": answers(object{"application/json": object{"schema": schema}}, nil),
 	}
 }
 
