@@ -141,7 +141,7 @@ func TestFabricVerdict(t *testing.T) {
 			"No observed cell was congested, but data is missing: 1 cell judged, 4 of 4 taps sent data.", "note: Windows of at least one tap are missing in 25 % of the range.",
 		}},
 		"nothing": {nil, func(g *query.Ground) { g.Coverage.Present = 0 }, query.VerdictNoData, []string{
-			"Nothing was observed from 09:00:00 to 09:00:10, 0 of 4 taps sent data.", "note: 4 of 4 taps are silent; cells that they see may be missing or look better than they are.",
+			"Nothing was observed from 09:00:00 to 09:00:10 UTC, 0 of 4 taps sent data.", "note: 4 of 4 taps are silent; cells that they see may be missing or look better than they are.",
 		}},
 		"no threshold": {[]load{{src: 1, dst: 2, port: "leaf2:down1", to: 10, unjudged: 20, signal: csig.MaxDelay}}, nil, query.VerdictNotJudged, []string{
 			"Nothing could be judged: no threshold applies to 1 cell, " + aggregate.HowToJudge + ".",

@@ -80,7 +80,7 @@ type QueryServiceClient interface {
 	Matrix(context.Context, *connect.Request[MatrixRequest]) (*connect.Response[MatrixResponse], error)
 	// One source and destination: available bandwidth, limiting location and its candidates.
 	Path(context.Context, *connect.Request[PathRequest]) (*connect.Response[PathResponse], error)
-	// Locations by the number of heavily loaded observations that name them.
+	// Locations by the number of heavy observations that name them.
 	Locations(context.Context, *connect.Request[LocationsRequest]) (*connect.Response[LocationsResponse], error)
 	// The ports of the fabric: available bandwidth, the observations that name them, and the cells
 	// that depend on them.
@@ -89,7 +89,7 @@ type QueryServiceClient interface {
 	Topology(context.Context, *connect.Request[TopologyRequest]) (*connect.Response[TopologyResponse], error)
 	// A summary of each window.
 	Timeline(context.Context, *connect.Request[TimelineRequest]) (*connect.Response[TimelineResponse], error)
-	// Flows by the number of heavily loaded observations.
+	// Flows by the number of heavy observations.
 	Flows(context.Context, *connect.Request[FlowsRequest]) (*connect.Response[FlowsResponse], error)
 	// Violations of the protocol or of the configuration.
 	Findings(context.Context, *connect.Request[FindingsRequest]) (*connect.Response[FindingsResponse], error)
@@ -305,7 +305,7 @@ type QueryServiceHandler interface {
 	Matrix(context.Context, *connect.Request[MatrixRequest]) (*connect.Response[MatrixResponse], error)
 	// One source and destination: available bandwidth, limiting location and its candidates.
 	Path(context.Context, *connect.Request[PathRequest]) (*connect.Response[PathResponse], error)
-	// Locations by the number of heavily loaded observations that name them.
+	// Locations by the number of heavy observations that name them.
 	Locations(context.Context, *connect.Request[LocationsRequest]) (*connect.Response[LocationsResponse], error)
 	// The ports of the fabric: available bandwidth, the observations that name them, and the cells
 	// that depend on them.
@@ -314,7 +314,7 @@ type QueryServiceHandler interface {
 	Topology(context.Context, *connect.Request[TopologyRequest]) (*connect.Response[TopologyResponse], error)
 	// A summary of each window.
 	Timeline(context.Context, *connect.Request[TimelineRequest]) (*connect.Response[TimelineResponse], error)
-	// Flows by the number of heavily loaded observations.
+	// Flows by the number of heavy observations.
 	Flows(context.Context, *connect.Request[FlowsRequest]) (*connect.Response[FlowsResponse], error)
 	// Violations of the protocol or of the configuration.
 	Findings(context.Context, *connect.Request[FindingsRequest]) (*connect.Response[FindingsResponse], error)

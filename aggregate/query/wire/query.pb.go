@@ -42,11 +42,11 @@ const (
 	State_STATE_NO_DATA State = 1
 	// Fewer than 10 untrimmed observations, without their weight.
 	State_STATE_TOO_FEW State = 2
-	// Nothing was heavily loaded.
+	// Nothing was heavy.
 	State_STATE_CLEAR State = 3
 	// The heavy share of a window reached the onset, and no later window was below the clear share.
 	State_STATE_CONGESTED State = 4
-	// There were heavily loaded observations, but no congestion.
+	// There were heavy observations, but no congestion.
 	State_STATE_BRIEF State = 5
 	// No threshold applies, such as for min ABW: the capacity of the port is unknown, or the share of
 	// it that is heavy lies within the first step of the signal's table.
@@ -369,9 +369,9 @@ const (
 	// Nothing observed was congested, but coverage is incomplete: taps are silent, or rows are
 	// missing.
 	VerdictKind_VERDICT_KIND_INCOMPLETE VerdictKind = 3
-	// No cell was congested, and nothing was heavily loaded.
+	// No cell was congested, and nothing was heavy.
 	VerdictKind_VERDICT_KIND_HEALTHY VerdictKind = 4
-	// There were heavily loaded or trimmed observations, but no cell was congested.
+	// There were heavy or trimmed observations, but no cell was congested.
 	VerdictKind_VERDICT_KIND_BRIEF VerdictKind = 5
 	// Something was congested in the range, but nothing is at its end.
 	VerdictKind_VERDICT_KIND_WAS_CONGESTED VerdictKind = 6
@@ -739,7 +739,7 @@ type CellsRequest struct {
 	Location []string `protobuf:"bytes,8,rep,name=location,proto3" json:"location,omitempty"`
 	// States of cells.
 	State []State `protobuf:"varint,9,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// Minimum share of heavily loaded observations.
+	// Minimum share of heavy observations.
 	MinHeavyRatio *float64 `protobuf:"fixed64,10,opt,name=min_heavy_ratio,json=minHeavyRatio,proto3,oneof" json:"min_heavy_ratio,omitempty"`
 	// Minimum mean of min_abw, bit/s.
 	MinRoomBps *float64 `protobuf:"fixed64,11,opt,name=min_room_bps,json=minRoomBps,proto3,oneof" json:"min_room_bps,omitempty"`
@@ -754,7 +754,7 @@ type CellsRequest struct {
 	// next_cursor of the previous page, with the same parameters.
 	Cursor string `protobuf:"bytes,16,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Length of the windows in memory: 1s, the default, or the shorter one in windows.resolutions of
-	// the collector. Shorter windows have only cells with heavily loaded observations, with the
+	// the collector. Shorter windows have only cells with heavy observations, with the
 	// states from windows of 1 s.
 	Resolution    *durationpb.Duration `protobuf:"bytes,17,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1132,7 +1132,7 @@ type LocationsRequest struct {
 	// Maximum number of locations.
 	Top *uint32 `protobuf:"varint,6,opt,name=top,proto3,oneof" json:"top,omitempty"`
 	// Length of the windows in memory: 1s, the default, or the shorter one in windows.resolutions of
-	// the collector. Shorter windows have only cells with heavily loaded observations.
+	// the collector. Shorter windows have only cells with heavy observations.
 	Resolution    *durationpb.Duration `protobuf:"bytes,7,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1237,7 +1237,7 @@ type LinksRequest struct {
 	Peer []string `protobuf:"bytes,7,rep,name=peer,proto3" json:"peer,omitempty"`
 	// States of links.
 	State []State `protobuf:"varint,8,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// Maximum number of links, the most heavily loaded first.
+	// Maximum number of links, those with the most heavy observations first.
 	Top           *uint32 `protobuf:"varint,9,opt,name=top,proto3,oneof" json:"top,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1415,7 +1415,7 @@ type TimelineRequest struct {
 	// Maximum number of locations of each window, over all cells.
 	Top *uint32 `protobuf:"varint,9,opt,name=top,proto3,oneof" json:"top,omitempty"`
 	// Length of the windows in memory: 1s, the default, or the shorter one in windows.resolutions of
-	// the collector. Shorter windows have only cells with heavily loaded observations, with the
+	// the collector. Shorter windows have only cells with heavy observations, with the
 	// states from windows of 1 s.
 	Resolution    *durationpb.Duration `protobuf:"bytes,10,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1542,7 +1542,7 @@ type FlowsRequest struct {
 	DstAddress string `protobuf:"bytes,7,opt,name=dst_address,json=dstAddress,proto3" json:"dst_address,omitempty"`
 	// Kinds of observations.
 	Kind []Kind `protobuf:"varint,8,rep,packed,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
-	// Minimum number of heavily loaded observations.
+	// Minimum number of heavy observations.
 	MinHeavy *uint64 `protobuf:"varint,9,opt,name=min_heavy,json=minHeavy,proto3,oneof" json:"min_heavy,omitempty"`
 	// Length of the windows that name flows.
 	Window string `protobuf:"bytes,10,opt,name=window,proto3" json:"window,omitempty"`
@@ -1553,7 +1553,7 @@ type FlowsRequest struct {
 	// Asks memory for the flows of this number of recent windows, instead of the store. Memory has
 	// the flows of windows of 1 s whose final rows have arrived.
 	Windows *uint32 `protobuf:"varint,13,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
-	// Locations named by most of a flow's heavily loaded observations.
+	// Locations named by most of a flow's heavy observations.
 	Location []string `protobuf:"bytes,14,rep,name=location,proto3" json:"location,omitempty"`
 	// Ports that may be such a location: it is one of them, or a set that contains one of them.
 	Link          []string `protobuf:"bytes,15,rep,name=link,proto3" json:"link,omitempty"`
@@ -1898,7 +1898,7 @@ type WatchRequest struct {
 	Location []string `protobuf:"bytes,6,rep,name=location,proto3" json:"location,omitempty"`
 	// States of cells.
 	State []State `protobuf:"varint,7,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// Minimum share of heavily loaded observations.
+	// Minimum share of heavy observations.
 	MinHeavyRatio *float64 `protobuf:"fixed64,8,opt,name=min_heavy_ratio,json=minHeavyRatio,proto3,oneof" json:"min_heavy_ratio,omitempty"`
 	// Minimum mean of min_abw, bit/s.
 	MinRoomBps *float64 `protobuf:"fixed64,9,opt,name=min_room_bps,json=minRoomBps,proto3,oneof" json:"min_room_bps,omitempty"`
@@ -1916,13 +1916,13 @@ type WatchRequest struct {
 	// base64, with ids of groups and locations, as in /api/v1/frames.
 	Encoding string `protobuf:"bytes,15,opt,name=encoding,proto3" json:"encoding,omitempty"`
 	// Maximum number of flows to send with each window: those between the groups that name one of the
-	// locations, the most heavily loaded first.
+	// locations, those with the most heavy observations first.
 	Flows *uint32 `protobuf:"varint,16,opt,name=flows,proto3,oneof" json:"flows,omitempty"`
-	// With flows: ports that may be the location named by most of a flow's heavily loaded
+	// With flows: ports that may be the location named by most of a flow's heavy
 	// observations.
 	Link []string `protobuf:"bytes,17,rep,name=link,proto3" json:"link,omitempty"`
 	// Length of the windows in memory: 1s, the default, or the shorter one in windows.resolutions of
-	// the collector. Shorter windows have only cells with heavily loaded observations, with the
+	// the collector. Shorter windows have only cells with heavy observations, with the
 	// states from windows of 1 s, and no flows. They are final once their rows are passed on to be
 	// stored, about every second.
 	Resolution    *durationpb.Duration `protobuf:"bytes,18,opt,name=resolution,proto3" json:"resolution,omitempty"`
@@ -2275,7 +2275,7 @@ type ExportRequest struct {
 	Location []string `protobuf:"bytes,8,rep,name=location,proto3" json:"location,omitempty"`
 	// States of cells.
 	State []State `protobuf:"varint,9,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
-	// Minimum share of heavily loaded observations.
+	// Minimum share of heavy observations.
 	MinHeavyRatio *float64 `protobuf:"fixed64,10,opt,name=min_heavy_ratio,json=minHeavyRatio,proto3,oneof" json:"min_heavy_ratio,omitempty"`
 	// Minimum mean of min_abw, bit/s.
 	MinRoomBps *float64 `protobuf:"fixed64,11,opt,name=min_room_bps,json=minRoomBps,proto3,oneof" json:"min_room_bps,omitempty"`
@@ -2465,7 +2465,7 @@ type ExportFlowsRequest struct {
 	DstAddress string `protobuf:"bytes,7,opt,name=dst_address,json=dstAddress,proto3" json:"dst_address,omitempty"`
 	// Kinds of observations.
 	Kind []Kind `protobuf:"varint,8,rep,packed,name=kind,proto3,enum=csigscope.query.v1.Kind" json:"kind,omitempty"`
-	// Minimum number of heavily loaded observations.
+	// Minimum number of heavy observations.
 	MinHeavy *uint64 `protobuf:"varint,9,opt,name=min_heavy,json=minHeavy,proto3,oneof" json:"min_heavy,omitempty"`
 	// Length of the windows that name flows.
 	Window string `protobuf:"bytes,10,opt,name=window,proto3" json:"window,omitempty"`
@@ -2942,14 +2942,14 @@ func (*Measure_Ns) isMeasure_Value() {}
 
 func (*Measure_Count) isMeasure_Value() {}
 
-// Bottleneck is a location that heavily loaded observations name.
+// Bottleneck is a location that heavy observations name.
 type Bottleneck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name at the requested level.
 	Location string `protobuf:"bytes,1,opt,name=location,proto3" json:"location,omitempty"`
-	// Heavily loaded observations that name it.
+	// Heavy observations that name it.
 	Heavy uint64 `protobuf:"varint,2,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Share of the cell's heavily loaded observations.
+	// Share of the cell's heavy observations.
 	ShareRatio float64 `protobuf:"fixed64,3,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
 	// Evidence for the location: locator only, or the evidence that located observations of the cell
 	// more closely: path (a path table), ecmp (the hashes of the switches), tap (taps in the middle
@@ -3060,22 +3060,22 @@ type Cell struct {
 	// Mean of the later half of the range minus that of the earlier half; negative if values fell.
 	// Not set if a half has no value, nor in windows of a timeline or of a table of windows.
 	Trend *Measure `protobuf:"bytes,35,opt,name=trend,proto3" json:"trend,omitempty"`
-	// Observations without a threshold for heavy load, such as those of min_abw if the capacity of
+	// Observations to which no threshold applies, such as those of min_abw if the capacity of
 	// the port is unknown.
 	Unjudged uint64 `protobuf:"varint,34,opt,name=unjudged,proto3" json:"unjudged,omitempty"`
 	// Observations of tags that no hop replaced.
 	Untouched uint64 `protobuf:"varint,9,opt,name=untouched,proto3" json:"untouched,omitempty"`
 	// Observations of only a part of the path.
 	Trimmed uint64 `protobuf:"varint,10,opt,name=trimmed,proto3" json:"trimmed,omitempty"`
-	// Heavily loaded observations.
+	// Heavy observations.
 	Heavy uint64 `protobuf:"varint,11,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Share of heavily loaded observations among all; not set without any.
+	// Share of heavy observations among all; not set without any.
 	HeavyRatio *float64 `protobuf:"fixed64,12,opt,name=heavy_ratio,json=heavyRatio,proto3,oneof" json:"heavy_ratio,omitempty"`
-	// The limiting location: most heavily loaded observations name it.
+	// The limiting location: most heavy observations name it.
 	Mode *Bottleneck `protobuf:"bytes,13,opt,name=mode,proto3" json:"mode,omitempty"`
-	// The location with the second most heavily loaded observations.
+	// The location with the second most heavy observations.
 	RunnerUp *Bottleneck `protobuf:"bytes,14,opt,name=runner_up,json=runnerUp,proto3" json:"runner_up,omitempty"`
-	// Ports that may have the most heavily loaded observations, the likeliest first, at most 16:
+	// Ports that may have the most heavy observations, the likeliest first, at most 16:
 	// several if sets of ports are named. A single one is certain. Only at the level location, and
 	// none for raw locators.
 	Candidates []string `protobuf:"bytes,20,rep,name=candidates,proto3" json:"candidates,omitempty"`
@@ -3334,9 +3334,9 @@ type About struct {
 	// All rows of the windows are on disk, as in the store they always are; for recent windows in
 	// memory, it may become true within a revision.
 	Durable bool `protobuf:"varint,10,opt,name=durable,proto3" json:"durable,omitempty"`
-	// Minimum share of heavily loaded observations in a window for the cell to become congested.
+	// Minimum share of heavy observations in a window for the cell to become congested.
 	OnsetRatio float64 `protobuf:"fixed64,30,opt,name=onset_ratio,json=onsetRatio,proto3" json:"onset_ratio,omitempty"`
-	// Share of heavily loaded observations below which a window ends the congestion.
+	// Share of heavy observations below which a window ends the congestion.
 	ClearRatio float64 `protobuf:"fixed64,31,opt,name=clear_ratio,json=clearRatio,proto3" json:"clear_ratio,omitempty"`
 	// How to get states for unjudged cells.
 	NotJudgedHint string `protobuf:"bytes,32,opt,name=not_judged_hint,json=notJudgedHint,proto3" json:"not_judged_hint,omitempty"`
@@ -3520,7 +3520,7 @@ type VerdictResponse struct {
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// The kind of the verdict.
 	Kind VerdictKind `protobuf:"varint,2,opt,name=kind,proto3,enum=csigscope.query.v1.VerdictKind" json:"kind,omitempty"`
-	// The verdict in a sentence or two.
+	// The verdict in a sentence or two, with times in UTC.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// Missing data, in sentences: silent taps, cells that are not judged, trimmed packets.
 	Notes []string `protobuf:"bytes,4,rep,name=notes,proto3" json:"notes,omitempty"`
@@ -3534,15 +3534,15 @@ type VerdictResponse struct {
 	CongestedCells uint64 `protobuf:"varint,8,opt,name=congested_cells,json=congestedCells,proto3" json:"congested_cells,omitempty"`
 	// Observations of all signals.
 	Observations uint64 `protobuf:"varint,9,opt,name=observations,proto3" json:"observations,omitempty"`
-	// Heavily loaded observations among them.
+	// Heavy observations among them.
 	Heavy uint64 `protobuf:"varint,10,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// Total number of statements, of which the answer has the first.
 	Total uint64 `protobuf:"varint,11,opt,name=total,proto3" json:"total,omitempty"`
 	// Number of places with brief loads without a statement.
 	RestPlaces uint64 `protobuf:"varint,12,opt,name=rest_places,json=restPlaces,proto3" json:"rest_places,omitempty"`
-	// Their share of the heavily loaded observations.
+	// Their share of the heavy observations.
 	RestShareRatio float64 `protobuf:"fixed64,13,opt,name=rest_share_ratio,json=restShareRatio,proto3" json:"rest_share_ratio,omitempty"`
-	// The places that limit cells, those with the most heavily loaded observations first.
+	// The places that limit cells, those with the most heavy observations first.
 	Statements    []*Statement `protobuf:"bytes,14,rep,name=statements,proto3" json:"statements,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3679,9 +3679,9 @@ func (x *VerdictResponse) GetStatements() []*Statement {
 // Statement is about one place that limits cells.
 type Statement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 is the place with the most heavily loaded observations.
+	// 1 is the place with the most heavy observations.
 	Rank uint32 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
-	// The statement: place, share, times and cells.
+	// The statement: place, share, times (UTC) and cells.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	// The place in words: the beginning of the text.
 	Place string `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"`
@@ -3691,18 +3691,18 @@ type Statement struct {
 	State State `protobuf:"varint,5,opt,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// For a congested place: the start of the first window that reached the onset.
 	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
-	// Start of the first window of the range in which it was congested or, if there is none, heavily
-	// loaded.
+	// Start of the first window of the range in which it was congested or, if there is none, had
+	// heavy observations.
 	First *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=first,proto3" json:"first,omitempty"`
 	// End of the last such window.
 	Last *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last,proto3" json:"last,omitempty"`
-	// Heavily loaded observations that name it, of all signals.
+	// Heavy observations that name it, of all signals.
 	Heavy uint64 `protobuf:"varint,9,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Share of the heavily loaded observations of all cells and signals.
+	// Share of the heavy observations of all cells and signals.
 	ShareRatio float64 `protobuf:"fixed64,10,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
-	// Named locations, the most heavily loaded first, at most 64.
+	// Named locations, those with the most heavy observations first, at most 64.
 	Locations []string `protobuf:"bytes,11,rep,name=locations,proto3" json:"locations,omitempty"`
-	// Number of heavily loaded ports, as far as they are named.
+	// Number of ports that heavy observations name.
 	Ports uint32 `protobuf:"varint,12,opt,name=ports,proto3" json:"ports,omitempty"`
 	// Number of ports of the whole, such as all uplinks of the device.
 	OfPorts uint32 `protobuf:"varint,13,opt,name=of_ports,json=ofPorts,proto3" json:"of_ports,omitempty"`
@@ -3712,18 +3712,18 @@ type Statement struct {
 	FarEnd string `protobuf:"bytes,15,opt,name=far_end,json=farEnd,proto3" json:"far_end,omitempty"`
 	// Host at the other end of the ports, if it is one.
 	Host string `protobuf:"bytes,16,opt,name=host,proto3" json:"host,omitempty"`
-	// Cells with heavily loaded observations there.
+	// Cells with heavy observations there.
 	CellCount uint64 `protobuf:"varint,17,opt,name=cell_count,json=cellCount,proto3" json:"cell_count,omitempty"`
 	// Source groups with a considerable part of them, at least a tenth of the first one's
-	// observations; the most heavily loaded first, at most 64.
+	// observations; those with the most heavy observations first, at most 64.
 	Sources []string `protobuf:"bytes,18,rep,name=sources,proto3" json:"sources,omitempty"`
 	// Number of such sources.
 	SourceCount uint32 `protobuf:"varint,19,opt,name=source_count,json=sourceCount,proto3" json:"source_count,omitempty"`
 	// Destination group, if only one has a considerable part.
 	Destination string `protobuf:"bytes,20,opt,name=destination,proto3" json:"destination,omitempty"`
-	// The signals at the place, the most heavily loaded first.
+	// The signals at the place, those with the most heavy observations first.
 	Signals []*StatementSignal `protobuf:"bytes,21,rep,name=signals,proto3" json:"signals,omitempty"`
-	// The cells with the most heavily loaded observations there, at most 20.
+	// The cells with the most heavy observations there, at most 20.
 	Cells         []*StatementCell `protobuf:"bytes,22,rep,name=cells,proto3" json:"cells,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3918,7 +3918,7 @@ type StatementSignal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The signal.
 	Signal string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	// Heavily loaded observations that name the place.
+	// Heavy observations that name the place.
 	Heavy uint64 `protobuf:"varint,2,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// The tightest value: the least available bandwidth, or the greatest delay or depth.
 	Worst *Measure `protobuf:"bytes,3,opt,name=worst,proto3" json:"worst,omitempty"`
@@ -3993,7 +3993,7 @@ type StatementCell struct {
 	Src string `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
 	// Destination group.
 	Dst string `protobuf:"bytes,2,opt,name=dst,proto3" json:"dst,omitempty"`
-	// Its heavily loaded observations that name the place, of all signals.
+	// Its heavy observations that name the place, of all signals.
 	Heavy         uint64 `protobuf:"varint,3,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4142,9 +4142,9 @@ type MatrixResponse struct {
 	Groups []string `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
 	// Means, in the unit; NaN without observations or values.
 	Mean []float64 `protobuf:"fixed64,3,rep,packed,name=mean,proto3" json:"mean,omitempty"`
-	// Shares of heavily loaded observations; NaN without observations.
+	// Shares of heavy observations; NaN without observations.
 	HeavyRatio []float64 `protobuf:"fixed64,4,rep,packed,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
-	// Limiting locations; empty without heavily loaded observations.
+	// Limiting locations; empty without heavy observations.
 	Mode []string `protobuf:"bytes,5,rep,name=mode,proto3" json:"mode,omitempty"`
 	// States of the cells, no_data without observations.
 	State         []State `protobuf:"varint,6,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
@@ -4559,22 +4559,22 @@ type Link struct {
 	Bound *Measure `protobuf:"bytes,14,opt,name=bound,proto3" json:"bound,omitempty"`
 	// Observations that name it.
 	Observations uint64 `protobuf:"varint,15,opt,name=observations,proto3" json:"observations,omitempty"`
-	// Heavily loaded observations that name it.
+	// Heavy observations that name it.
 	Heavy uint64 `protobuf:"varint,16,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// Observations that certainly passed it and name another hop or none.
 	Passed uint64 `protobuf:"varint,17,opt,name=passed,proto3" json:"passed,omitempty"`
 	// Observations that name a set of ports including it, without telling which one.
 	Among uint64 `protobuf:"varint,18,opt,name=among,proto3" json:"among,omitempty"`
-	// Share of heavily loaded observations among those that name it or certainly passed it; not set
+	// Share of heavy observations among those that name it or certainly passed it; not set
 	// without any.
 	HeavyRatio *float64 `protobuf:"fixed64,19,opt,name=heavy_ratio,json=heavyRatio,proto3,oneof" json:"heavy_ratio,omitempty"`
 	// Cells with observations that name it.
 	Cells uint64 `protobuf:"varint,20,opt,name=cells,proto3" json:"cells,omitempty"`
 	// Share of those cells' observations that name it.
 	ShareRatio float64 `protobuf:"fixed64,21,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
-	// Named flows, most of whose heavily loaded observations name it.
+	// Named flows, most of whose heavy observations name it.
 	Flows uint64 `protobuf:"varint,22,opt,name=flows,proto3" json:"flows,omitempty"`
-	// The cells with the most heavily loaded observations that name it, at most 10.
+	// The cells with the most heavy observations that name it, at most 10.
 	Dependents    []*Dependent `protobuf:"bytes,23,rep,name=dependents,proto3" json:"dependents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4794,7 +4794,7 @@ type Dependent struct {
 	Dst string `protobuf:"bytes,2,opt,name=dst,proto3" json:"dst,omitempty"`
 	// Its observations that name the link.
 	Observations uint64 `protobuf:"varint,3,opt,name=observations,proto3" json:"observations,omitempty"`
-	// Heavily loaded observations among them.
+	// Heavy observations among them.
 	Heavy uint64 `protobuf:"varint,4,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// Share of its observations that name the link.
 	ShareRatio    float64 `protobuf:"fixed64,5,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
@@ -4867,7 +4867,7 @@ func (x *Dependent) GetShareRatio() float64 {
 	return 0
 }
 
-// LinksResponse are links, the most heavily loaded first, then those with the tightest mean or bound.
+// LinksResponse are links, those with the most heavy observations first, then those with the tightest mean or bound.
 type LinksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The windows of the answer; in JSON its fields are inline.
@@ -4876,7 +4876,7 @@ type LinksResponse struct {
 	Topology string `protobuf:"bytes,2,opt,name=topology,proto3" json:"topology,omitempty"`
 	// Number of matching links.
 	Total uint64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
-	// The most heavily loaded first.
+	// Those with the most heavy observations first.
 	Links         []*Link `protobuf:"bytes,4,rep,name=links,proto3" json:"links,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5321,11 +5321,11 @@ type Location struct {
 	CapacityBps uint64 `protobuf:"varint,5,opt,name=capacity_bps,json=capacityBps,proto3" json:"capacity_bps,omitempty"`
 	// Number of tags or reflections, weighted by the sampling.
 	Observations uint64 `protobuf:"varint,6,opt,name=observations,proto3" json:"observations,omitempty"`
-	// Heavily loaded observations.
+	// Heavy observations.
 	Heavy uint64 `protobuf:"varint,7,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Cells with a heavily loaded observation there; in a timeline, only for windows in memory.
+	// Cells with a heavy observation there; in a timeline, only for windows in memory.
 	Cells uint64 `protobuf:"varint,8,opt,name=cells,proto3" json:"cells,omitempty"`
-	// Mean of the heavily loaded observations.
+	// Mean of the heavy observations.
 	HeavyMean *Measure `protobuf:"bytes,9,opt,name=heavy_mean,json=heavyMean,proto3" json:"heavy_mean,omitempty"`
 	// Ports that it may be, the first 64; not in a timeline.
 	Candidates []string `protobuf:"bytes,10,rep,name=candidates,proto3" json:"candidates,omitempty"`
@@ -5442,14 +5442,14 @@ func (x *Location) GetCandidateCount() uint32 {
 	return 0
 }
 
-// LocationsResponse are the locations that heavily loaded observations name most.
+// LocationsResponse are the locations that heavy observations name most.
 type LocationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The windows of the answer; in JSON its fields are inline.
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Number of named locations.
 	Total uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// The most heavily loaded first.
+	// Those with the most heavy observations first.
 	Locations     []*Location `protobuf:"bytes,3,rep,name=locations,proto3" json:"locations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5513,7 +5513,7 @@ type Moment struct {
 	WindowStart *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=window_start,json=windowStart,proto3" json:"window_start,omitempty"`
 	// Number of tags or reflections, weighted by the sampling.
 	Observations uint64 `protobuf:"varint,2,opt,name=observations,proto3" json:"observations,omitempty"`
-	// Heavily loaded observations.
+	// Heavy observations.
 	Heavy uint64 `protobuf:"varint,3,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// Number of cells with an observation.
 	Cells uint64 `protobuf:"varint,4,opt,name=cells,proto3" json:"cells,omitempty"`
@@ -5525,7 +5525,7 @@ type Moment struct {
 	Final bool `protobuf:"varint,10,opt,name=final,proto3" json:"final,omitempty"`
 	// All rows of the window are on disk.
 	Durable bool `protobuf:"varint,7,opt,name=durable,proto3" json:"durable,omitempty"`
-	// Locations with the most heavily loaded observations, over all cells even if src and dst are
+	// Locations with the most heavy observations, over all cells even if src and dst are
 	// given.
 	Locations []*Location `protobuf:"bytes,8,rep,name=locations,proto3" json:"locations,omitempty"`
 	// The cell, if src and dst name one group each.
@@ -5641,7 +5641,7 @@ type TimelineResponse struct {
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Length of a window in seconds.
 	StepS float64 `protobuf:"fixed64,2,opt,name=step_s,json=stepS,proto3" json:"step_s,omitempty"`
-	// Windows this short exist only for cells with heavily loaded observations.
+	// Windows this short exist only for cells with heavy observations.
 	HeavyOnly bool `protobuf:"varint,3,opt,name=heavy_only,json=heavyOnly,proto3" json:"heavy_only,omitempty"`
 	// Windows, the oldest first.
 	Timeline      []*Moment `protobuf:"bytes,4,rep,name=timeline,proto3" json:"timeline,omitempty"`
@@ -5740,13 +5740,13 @@ type Flow struct {
 	Min *Measure `protobuf:"bytes,13,opt,name=min,proto3" json:"min,omitempty"`
 	// The greatest observed value.
 	Max *Measure `protobuf:"bytes,14,opt,name=max,proto3" json:"max,omitempty"`
-	// Heavily loaded observations.
+	// Heavy observations.
 	Heavy uint64 `protobuf:"varint,15,opt,name=heavy,proto3" json:"heavy,omitempty"`
-	// Share of heavily loaded observations among all.
+	// Share of heavy observations among all.
 	HeavyRatio float64 `protobuf:"fixed64,16,opt,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
 	// Number of windows that name it; in all other windows it counts among the others.
 	Windows uint64 `protobuf:"varint,17,opt,name=windows,proto3" json:"windows,omitempty"`
-	// The location that most heavily loaded observations name, window by window.
+	// The location that most heavy observations name, window by window.
 	Mode          *Bottleneck `protobuf:"bytes,18,opt,name=mode,proto3" json:"mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5908,7 +5908,7 @@ func (x *Flow) GetMode() *Bottleneck {
 	return nil
 }
 
-// FlowsResponse are flows by heavily loaded observations, in descending order.
+// FlowsResponse are flows by heavy observations, in descending order.
 type FlowsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The windows of the answer; in JSON its fields are inline.
@@ -5921,7 +5921,7 @@ type FlowsResponse struct {
 	Truncated bool `protobuf:"varint,4,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	// Cursor of the next page of the same answer.
 	NextCursor string `protobuf:"bytes,5,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
-	// The most heavily loaded first.
+	// Those with the most heavy observations first.
 	Flows         []*Flow `protobuf:"bytes,6,rep,name=flows,proto3" json:"flows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7082,29 +7082,29 @@ func (x *Gap) GetMissedRevisions() uint64 {
 	return 0
 }
 
-// AskersResponse are the clients of a server, for admins, only over HTTP.
-type AskersResponse struct {
+// ClientsResponse are the clients of a server, for admins, only over HTTP.
+type ClientsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// All clients that sent requests recently.
-	Askers        []*Asker `protobuf:"bytes,1,rep,name=askers,proto3" json:"askers,omitempty"`
+	Clients       []*ClientStatus `protobuf:"bytes,1,rep,name=clients,proto3" json:"clients,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AskersResponse) Reset() {
-	*x = AskersResponse{}
+func (x *ClientsResponse) Reset() {
+	*x = ClientsResponse{}
 	mi := &file_query_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AskersResponse) String() string {
+func (x *ClientsResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AskersResponse) ProtoMessage() {}
+func (*ClientsResponse) ProtoMessage() {}
 
-func (x *AskersResponse) ProtoReflect() protoreflect.Message {
+func (x *ClientsResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_query_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -7116,20 +7116,20 @@ func (x *AskersResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AskersResponse.ProtoReflect.Descriptor instead.
-func (*AskersResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use ClientsResponse.ProtoReflect.Descriptor instead.
+func (*ClientsResponse) Descriptor() ([]byte, []int) {
 	return file_query_proto_rawDescGZIP(), []int{59}
 }
 
-func (x *AskersResponse) GetAskers() []*Asker {
+func (x *ClientsResponse) GetClients() []*ClientStatus {
 	if x != nil {
-		return x.Askers
+		return x.Clients
 	}
 	return nil
 }
 
-// Asker is a client, and its share of the server's work.
-type Asker struct {
+// ClientStatus is a client, and its share of the server's work.
+type ClientStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of its credential, else its address.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -7153,20 +7153,20 @@ type Asker struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Asker) Reset() {
-	*x = Asker{}
+func (x *ClientStatus) Reset() {
+	*x = ClientStatus{}
 	mi := &file_query_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Asker) String() string {
+func (x *ClientStatus) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Asker) ProtoMessage() {}
+func (*ClientStatus) ProtoMessage() {}
 
-func (x *Asker) ProtoReflect() protoreflect.Message {
+func (x *ClientStatus) ProtoReflect() protoreflect.Message {
 	mi := &file_query_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -7178,68 +7178,68 @@ func (x *Asker) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Asker.ProtoReflect.Descriptor instead.
-func (*Asker) Descriptor() ([]byte, []int) {
+// Deprecated: Use ClientStatus.ProtoReflect.Descriptor instead.
+func (*ClientStatus) Descriptor() ([]byte, []int) {
 	return file_query_proto_rawDescGZIP(), []int{60}
 }
 
-func (x *Asker) GetName() string {
+func (x *ClientStatus) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *Asker) GetRole() string {
+func (x *ClientStatus) GetRole() string {
 	if x != nil {
 		return x.Role
 	}
 	return ""
 }
 
-func (x *Asker) GetLast() *timestamppb.Timestamp {
+func (x *ClientStatus) GetLast() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Last
 	}
 	return nil
 }
 
-func (x *Asker) GetRequests() uint64 {
+func (x *ClientStatus) GetRequests() uint64 {
 	if x != nil {
 		return x.Requests
 	}
 	return 0
 }
 
-func (x *Asker) GetLimited() uint64 {
+func (x *ClientStatus) GetLimited() uint64 {
 	if x != nil {
 		return x.Limited
 	}
 	return 0
 }
 
-func (x *Asker) GetRunning() uint64 {
+func (x *ClientStatus) GetRunning() uint64 {
 	if x != nil {
 		return x.Running
 	}
 	return 0
 }
 
-func (x *Asker) GetWatching() uint64 {
+func (x *ClientStatus) GetWatching() uint64 {
 	if x != nil {
 		return x.Watching
 	}
 	return 0
 }
 
-func (x *Asker) GetRows() uint64 {
+func (x *ClientStatus) GetRows() uint64 {
 	if x != nil {
 		return x.Rows
 	}
 	return 0
 }
 
-func (x *Asker) GetStoreS() float64 {
+func (x *ClientStatus) GetStoreS() float64 {
 	if x != nil {
 		return x.StoreS
 	}
@@ -7298,7 +7298,7 @@ type Running struct {
 	// Identifies the request in the path that ends it.
 	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Its client.
-	Asker string `protobuf:"bytes,2,opt,name=asker,proto3" json:"asker,omitempty"`
+	Client string `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`
 	// Its method.
 	Method string `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
 	// Its path.
@@ -7350,9 +7350,9 @@ func (x *Running) GetId() uint64 {
 	return 0
 }
 
-func (x *Running) GetAsker() string {
+func (x *Running) GetClient() string {
 	if x != nil {
-		return x.Asker
+		return x.Client
 	}
 	return ""
 }
@@ -7735,7 +7735,7 @@ type Change struct {
 	Candidates []string `protobuf:"bytes,10,rep,name=candidates,proto3" json:"candidates,omitempty"`
 	// The probability of each candidate.
 	Probabilities []float64 `protobuf:"fixed64,11,rep,packed,name=probabilities,proto3" json:"probabilities,omitempty"`
-	// Share of heavily loaded observations; not set without any.
+	// Share of heavy observations; not set without any.
 	HeavyRatio *float64 `protobuf:"fixed64,12,opt,name=heavy_ratio,json=heavyRatio,proto3,oneof" json:"heavy_ratio,omitempty"`
 	// Mean of the observations.
 	Mean *Measure `protobuf:"bytes,13,opt,name=mean,proto3" json:"mean,omitempty"`
@@ -8590,10 +8590,10 @@ const file_query_proto_rawDesc = "" +
 	"B\x060.0001H\x01R\x0erestShareRatio\x12=\n" +
 	"\n" +
 	"statements\x18\x0e \x03(\v2\x1d.csigscope.query.v1.StatementR\n" +
-	"statements\"\xab\t\n" +
+	"statements\"\xaf\t\n" +
 	"\tStatement\x12\x1b\n" +
-	"\x04rank\x18\x01 \x01(\rB\a\x8a\xb5\x18\x03B\x011R\x04rank\x12h\n" +
-	"\x04text\x18\x02 \x01(\tBT\x8a\xb5\x18P8\x01BLleaf5 uplinks (4 ports): 43 % of heavy observations since 09:00:00, 30 cellsR\x04text\x123\n" +
+	"\x04rank\x18\x01 \x01(\rB\a\x8a\xb5\x18\x03B\x011R\x04rank\x12l\n" +
+	"\x04text\x18\x02 \x01(\tBX\x8a\xb5\x18T8\x01BPleaf5 uplinks (4 ports): 43 % of heavy observations since 09:00:00 UTC, 30 cellsR\x04text\x123\n" +
 	"\x05place\x18\x03 \x01(\tB\x1d\x8a\xb5\x18\x19B\x17leaf5 uplinks (4 ports)R\x05place\x12F\n" +
 	"\x04kind\x18\x04 \x01(\x0e2!.csigscope.query.v1.StatementKindB\x0f\x8a\xb5\x18\v8\x01B\auplinksR\x04kind\x12@\n" +
 	"\x05state\x18\x05 \x01(\x0e2\x19.csigscope.query.v1.StateB\x0f\x8a\xb5\x18\vB\tcongestedR\x05state\x12L\n" +
@@ -8923,10 +8923,10 @@ const file_query_proto_rawDesc = "" +
 	"\brevision\x18\x01 \x01(\tB\x19\x8a\xb5\x18\x15B\x130000000000000007-42R\brevision\x12B\n" +
 	"\x06reason\x18\x02 \x01(\tB*\x8a\xb5\x18&2\aexpired2\trestarted2\alaggingB\alaggingR\x06reason\x125\n" +
 	"\x10missed_revisions\x18\x03 \x01(\x04B\n" +
-	"\x8a\xb5\x18\x06B\x0217H\x01R\x0fmissedRevisions\"C\n" +
-	"\x0eAskersResponse\x121\n" +
-	"\x06askers\x18\x01 \x03(\v2\x19.csigscope.query.v1.AskerR\x06askers\"\xfa\x02\n" +
-	"\x05Asker\x12\x1d\n" +
+	"\x8a\xb5\x18\x06B\x0217H\x01R\x0fmissedRevisions\"M\n" +
+	"\x0fClientsResponse\x12:\n" +
+	"\aclients\x18\x01 \x03(\v2 .csigscope.query.v1.ClientStatusR\aclients\"\x81\x03\n" +
+	"\fClientStatus\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\x8a\xb5\x18\x05B\x03te1R\x04name\x12+\n" +
 	"\x04role\x18\x02 \x01(\tB\x17\x8a\xb5\x18\x132\x04read2\x05adminB\x04readR\x04role\x12L\n" +
 	"\x04last\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\x04last\x12&\n" +
@@ -8938,10 +8938,10 @@ const file_query_proto_rawDesc = "" +
 	"\x04rows\x18\b \x01(\x04B\f\x8a\xb5\x18\bB\x06240000R\x04rows\x12\"\n" +
 	"\astore_s\x18\t \x01(\x01B\t\x8a\xb5\x18\x05B\x031.5R\x06storeS\"K\n" +
 	"\x10RequestsResponse\x127\n" +
-	"\brequests\x18\x01 \x03(\v2\x1b.csigscope.query.v1.RunningR\brequests\"\xfb\x01\n" +
+	"\brequests\x18\x01 \x03(\v2\x1b.csigscope.query.v1.RunningR\brequests\"\xfd\x01\n" +
 	"\aRunning\x12\x18\n" +
-	"\x02id\x18\x01 \x01(\x04B\b\x8a\xb5\x18\x04B\x0242R\x02id\x12\x1f\n" +
-	"\x05asker\x18\x02 \x01(\tB\t\x8a\xb5\x18\x05B\x03te1R\x05asker\x12!\n" +
+	"\x02id\x18\x01 \x01(\x04B\b\x8a\xb5\x18\x04B\x0242R\x02id\x12!\n" +
+	"\x06client\x18\x02 \x01(\tB\t\x8a\xb5\x18\x05B\x03te1R\x06client\x12!\n" +
 	"\x06method\x18\x03 \x01(\tB\t\x8a\xb5\x18\x05B\x03GETR\x06method\x12'\n" +
 	"\x04path\x18\x04 \x01(\tB\x13\x8a\xb5\x18\x0fB\r/api/v1/watchR\x04path\x12\x1f\n" +
 	"\x05age_s\x18\x05 \x01(\x01B\n" +
@@ -9162,8 +9162,8 @@ var file_query_proto_goTypes = []any{
 	(*Synced)(nil),                    // 63: csigscope.query.v1.Synced
 	(*Heartbeat)(nil),                 // 64: csigscope.query.v1.Heartbeat
 	(*Gap)(nil),                       // 65: csigscope.query.v1.Gap
-	(*AskersResponse)(nil),            // 66: csigscope.query.v1.AskersResponse
-	(*Asker)(nil),                     // 67: csigscope.query.v1.Asker
+	(*ClientsResponse)(nil),           // 66: csigscope.query.v1.ClientsResponse
+	(*ClientStatus)(nil),              // 67: csigscope.query.v1.ClientStatus
 	(*RequestsResponse)(nil),          // 68: csigscope.query.v1.RequestsResponse
 	(*Running)(nil),                   // 69: csigscope.query.v1.Running
 	(*Problem)(nil),                   // 70: csigscope.query.v1.Problem
@@ -9317,8 +9317,8 @@ var file_query_proto_depIdxs = []int32{
 	30,  // 137: csigscope.query.v1.WindowEvent.cells:type_name -> csigscope.query.v1.Cell
 	76,  // 138: csigscope.query.v1.Durable.window_starts:type_name -> google.protobuf.Timestamp
 	76,  // 139: csigscope.query.v1.Heartbeat.time:type_name -> google.protobuf.Timestamp
-	67,  // 140: csigscope.query.v1.AskersResponse.askers:type_name -> csigscope.query.v1.Asker
-	76,  // 141: csigscope.query.v1.Asker.last:type_name -> google.protobuf.Timestamp
+	67,  // 140: csigscope.query.v1.ClientsResponse.clients:type_name -> csigscope.query.v1.ClientStatus
+	76,  // 141: csigscope.query.v1.ClientStatus.last:type_name -> google.protobuf.Timestamp
 	69,  // 142: csigscope.query.v1.RequestsResponse.requests:type_name -> csigscope.query.v1.Running
 	71,  // 143: csigscope.query.v1.Problem.errors:type_name -> csigscope.query.v1.ProblemDetail
 	36,  // 144: csigscope.query.v1.WatchResponse.snapshot:type_name -> csigscope.query.v1.CellsResponse
