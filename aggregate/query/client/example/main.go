@@ -76,13 +76,13 @@ func main() {
 	err := c.run(ctx)
 	stopped := ctx.Err() != nil
 	stop()
-	if err != nil && !stopped {
+	if !stopped {
 		c.log.Error("keep weights", slog.Any("error", err))
 		os.Exit(1)
 	}
 }
 
-// run follows the windows, and restarts when the stream ends.
+// run follows the windows until the context ends or the server refuses. It opens a stream that ended again.
 func (c *controller) run(ctx context.Context) error {
 	if err := c.findPaths(ctx); err != nil {
 		return fmt.Errorf("ask for the paths of %s to %s: %w", c.src, c.dst, err)
