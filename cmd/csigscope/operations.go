@@ -35,7 +35,7 @@ func (f *operationsFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "metrics-listen", "", "also serve /metrics, /healthz and /readyz at this loopback `ADDRESS` such as 127.0.0.1:9464")
 	flags.BoolVar(&f.remote, "metrics-unauthenticated", false, "allow --metrics-listen at an address that other machines reach: anybody there can read all metrics")
 	flags.BoolVar(&f.noSandbox, "no-sandbox", false, "keep access to all files, instead of giving up those that are not needed (Landlock)")
-	flags.BoolVar(&f.pprof, "pprof", false, "also serve profiles at /debug/pprof of --metrics-listen, on loopback alone")
+	flags.BoolVar(&f.pprof, "pprof", false, "also serve profiles at /debug/pprof of --metrics-listen, only on loopback")
 }
 
 // operations holds the metrics, the health and the logger of a long-running command.

@@ -30,12 +30,12 @@ func newQueryServe() *cobra.Command {
 		Long: `serve shows the heatmaps of stored rows on a local page. With --clickhouse-listen it also opens the
 embedded engine to Grafana, curl, DBeaver and other clients of ClickHouse's HTTP interface. They
 can read and nothing else: statements that change anything, settings, and functions that reach
-files or the network are refused. Any user name and password will do, so the address is for this
-machine alone: reach it from elsewhere by a tunnel. The engine belongs to all commands that use the
+files or the network are refused. Any user name and password will do, so it serves only this
+machine: reach it from elsewhere by a tunnel. The engine belongs to all commands that use the
 same store: one of them opens its address for all.
 
-Other machines reach the page and the API with TLS alone, and with a client certificate or a token,
-which the page asks for: the section api of the configuration lists the clients and their limits.
+Other machines reach the page and the API only with TLS and a client certificate or a token, which
+the page asks for: the section api of the configuration lists the clients and their limits.
 Anybody can load the page's files, which hold no data. SIGHUP reads the origins and limits of the
 section again; its files are read again when they change.
 

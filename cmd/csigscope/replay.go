@@ -133,7 +133,7 @@ without files; the scenario is its identity. --set changes its keys, as for emit
 				return filesArgs(cmd, args)
 			}
 			if len(args) > 0 || f.network.fabric != "" {
-				return usageError{errors.New("a scenario is replayed alone, with a fabric of its own: leave out files and --fabric")}
+				return usageError{errors.New("a scenario has its own fabric and is replayed by itself: leave out files and --fabric")}
 			}
 			return nil
 		},
@@ -143,7 +143,7 @@ without files; the scenario is its identity. --set changes its keys, as for emit
 	f.scenario.add(cmd.Flags(), "", " to simulate instead of reading files")
 	f.pipeline.add(cmd)
 	addStoreFlag(cmd, &f.dsn)
-	cmd.Flags().Lookup("store").Usage = "where to store: none (print the summary alone), " + storeTargets
+	cmd.Flags().Lookup("store").Usage = "where to store: none (only print the summary), " + storeTargets
 	f.outbox.add(cmd.Flags())
 	f.out.add(cmd, "table", "json")
 	return cmd

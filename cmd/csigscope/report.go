@@ -198,7 +198,7 @@ func (f *reportFlags) openSpill(cmd *cobra.Command, t aggregate.Thresholds) (*st
 		}
 		remove = func() error { return os.RemoveAll(dir) }
 	} else if list, err := os.ReadDir(dir); len(list) > 0 {
-		return nil, nil, usageError{fmt.Errorf("--spill-dir %s: expected an empty folder: a report counts all that is stored there", dir)}
+		return nil, nil, usageError{fmt.Errorf("--spill-dir %s: expected an empty folder: a report counts everything stored there", dir)}
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fmt.Errorf("--spill-dir: %w", err)
 	}

@@ -171,7 +171,7 @@ more than once and count once, lost rows that are in gaps. The exit code is 3 if
 		if faults > 0 {
 			return findingsError{fmt.Errorf("schema verify: %d faults in %s", faults, db.target)}
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "all that is stored in %s adds up\n", db.target)
+		fmt.Fprintf(cmd.ErrOrStderr(), "everything stored in %s adds up\n", db.target)
 		return nil
 	})
 }

@@ -193,7 +193,7 @@ func NewWindows(read func() Windows) *Collector {
 	c := new(Collector)
 	refused := c.counter("live_blocks_refused_total", "Blocks that the live windows did not count: counted before (repeated), older than all windows (old), too far ahead of the clock (ahead), more blocks than a producer or a window may have (crowded).", "reason")
 	dropped := c.counter("live_windows_dropped_total", "Live windows forgotten early, past the bound on rows or blocks.")
-	untracked := c.counter("live_untracked_cells_total", "Cells of live windows whose state is of that window alone, past the bound on histories.")
+	untracked := c.counter("live_untracked_cells_total", "Cells of live windows whose state comes only from that window, because of the bound on histories.")
 	provisional := c.counter("live_provisional_total", "Provisional rows of live windows, in parts of producers, by result: shown (taken), not shown (late, ahead, crowded), or shown and dropped since no final rows came (expired).", "result")
 	end := c.gauge("live_newest_timestamp_seconds", "End of the newest live window with observations. Absent before the first one.")
 	wrote := c.gauge("live_producers", "Producers that wrote rows lately: of the last three live windows, unless collect.max_age says otherwise.")

@@ -148,7 +148,7 @@ func (c *Coverage) markdown(w io.Writer) {
 		fmt.Fprintf(w, "\nConfigured taps without packets: %s.\n", plain(strings.Join(c.Silent, ", ")))
 	}
 	if c.ByReflections > 0 {
-		fmt.Fprintf(w, "\n%d cells are known by reflections alone.\n", c.ByReflections)
+		fmt.Fprintf(w, "\n%d cells are known only by reflections.\n", c.ByReflections)
 	}
 	if len(c.Cells) == 0 {
 		return

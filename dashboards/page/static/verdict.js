@@ -51,7 +51,7 @@ function line(statement) {
   button.type = "button";
   button.dataset.place = place;
   button.ariaPressed = String(chosen === place);
-  button.title = `${state === "congested" ? `Congested${since ? ` since ${since}` : ""}. ` : ""}Show its cells alone`;
+  button.title = `${state === "congested" ? `Congested${since ? ` since ${since}` : ""}. ` : ""}Show only its cells`;
   button.addEventListener("click", () => press(statement));
   return element("li", "", button);
 }

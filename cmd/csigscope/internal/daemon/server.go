@@ -54,7 +54,7 @@ func NewServer(c Config) (*Server, error) {
 	e := edge.Config{Exposed: c.Remote && !c.Pprof, Write: writeTimeout, Logger: c.Logger}
 	if err := e.CheckAddress(c.Listen); err != nil {
 		if c.Remote && c.Pprof && errors.Is(err, edge.ErrExposed) {
-			err = fmt.Errorf("%w: profiles are served on loopback alone", err)
+			err = fmt.Errorf("%w: profiles are served only on loopback", err)
 		}
 		return nil, fmt.Errorf("%w: %w", ErrAddress, err)
 	}
