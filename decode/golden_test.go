@@ -17,7 +17,7 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-var update = flag.Bool("update", false, "write testdata/frames/*.want anew")
+var update = flag.Bool("update", false, "write testdata/frames/*.want again")
 
 type golden struct {
 	name  string

@@ -17,7 +17,7 @@ import (
 )
 
 // pipelineVersion changes whenever the same file under the same settings would
-// give other rows, so that old and new rows are told apart and never add up.
+// give other rows, so that old and new rows are distinguished and never add up.
 const pipelineVersion = 9
 
 // source is one capture file: a producer identified by its content.

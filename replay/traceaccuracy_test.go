@@ -214,6 +214,6 @@ func TestTraceDelays(t *testing.T) {
 		}
 	}
 	if told == 0 {
-		t.Error("no hop is told")
+		t.Error("no hop is named")
 	}
 }

@@ -139,7 +139,7 @@ func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
 			delete(w.runs.of, k)
 		}
 		if may && agree {
-			w.goOn(k, r)
+			w.takeOver(k, r)
 		}
 		w.heads.note(k, value, w.runs.of[k], !may || known && !agree)
 	}
@@ -294,8 +294,8 @@ func (w *Watcher) table(l csig.Layout, s csig.Signal) *csig.Table {
 	return nil
 }
 
-// goOn adds a window to a run, or starts another run with it.
-func (w *Watcher) goOn(k runKey, r *Run) {
+// takeOver adds a window to a run, or starts another run with it.
+func (w *Watcher) takeOver(k runKey, r *Run) {
 	was := w.runs.of[k]
 	switch {
 	case was == nil && !w.runs.room(r.From):

@@ -206,11 +206,11 @@ func TestRunGoesOn(t *testing.T) {
 			{told(5, 1, 2), 0, "all who are known are there"},
 			{told(6, 2), debounce, "one is silent"},
 			{told(5, 1, 2), debounce, "late blocks await nobody"},
-			{told(7, 2), debounce, "who told of a window that is kept is awaited"},
+			{told(7, 2), debounce, "the producer of a kept window is awaited"},
 			{told(8, 2), debounce, "as long as it is"},
 			{told(9, 2), 0, "and no longer"},
-			{told(9, 2), debounce, "what was whole is whole once"},
-			{told(10, 2, 3), debounce, "a block of who had two is missing, and a stranger is not"},
+			{told(9, 2), debounce, "a complete window is complete once"},
+			{told(10, 2, 3), debounce, "a block of a producer with two is missing, and one of an unknown producer is not"},
 		} {
 			start := time.Now()
 			write(t, m, step.blocks...)

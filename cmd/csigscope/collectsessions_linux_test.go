@@ -129,7 +129,7 @@ func collectMirrored(t *testing.T, env []string) {
 		t.Errorf("schema verify: exit code %d: %s%s\n%s", r.code, r.stdout, r.stderr, c.log())
 	}
 	if strings.Count(c.log(), "level=ERROR") != 1 { // the refused reload
-		t.Errorf("the log tells of failures:\n%s", c.log())
+		t.Errorf("the log has failures:\n%s", c.log())
 	}
 }
 

@@ -86,7 +86,7 @@ func TestUnknownVariables(t *testing.T) {
 // engine, and neither the engine nor its clients see other settings.
 func TestEngineEnvironment(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("/proc tells of processes on Linux alone")
+		t.Skip("only Linux lists processes in /proc")
 	}
 	t.Parallel()
 	env := engineEnv(t)

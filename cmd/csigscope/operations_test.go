@@ -83,7 +83,7 @@ func (p *daemonProcess) await(state string) {
 	_ = p.notify.SetReadDeadline(time.Now().Add(awaited))
 	n, err := p.notify.Read(b)
 	if err != nil || string(b[:n]) != state {
-		p.t.Errorf("systemd is told %q, %v; want %s", b[:n], err, state)
+		p.t.Errorf("systemd gets %q, %v; want %s", b[:n], err, state)
 	}
 }
 

@@ -387,7 +387,7 @@ func medianOf(list []soakSample, of func(soakSample) int64) int64 {
 	return values[len(values)/2]
 }
 
-// proxy forwards connections until it is told to cut them.
+// proxy forwards connections until a test cuts them.
 type proxy struct {
 	t        *testing.T
 	listener net.Listener

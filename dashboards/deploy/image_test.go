@@ -115,7 +115,7 @@ func TestStatic(t *testing.T) {
 // any other files.
 func TestStaticBinary(t *testing.T) {
 	if os.Getenv("CSIGSCOPE_TEST_STATIC") == "" {
-		t.Skip("SKIPPED: builds csigscope anew: run make static")
+		t.Skip("SKIPPED: builds csigscope again: run make static")
 	}
 	out := filepath.Join(t.TempDir(), "csigscope")
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", strings.Replace(goBuild(t), "/out/csigscope", out, 1))

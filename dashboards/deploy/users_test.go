@@ -52,7 +52,7 @@ func TestUsers(t *testing.T) {
 	}
 	text := string(read(t, told))
 	if strings.Contains(text, "secret") {
-		t.Error("a password is in what the server is told")
+		t.Error("a password is in the statements for the server")
 	}
 	engine := clickhouse.OpenDB(chdbtest.Start(t).ClickHouseOptions(chdb.RoleReader))
 	defer engine.Close()

@@ -18,7 +18,7 @@ import (
 type API struct {
 	edge.Stats
 	Watchers int    // clients that wait or watch
-	Lagging  uint64 // times that a watcher was told that it lags
+	Lagging  uint64 // lagging events sent to watchers
 	// Slow and Crowded count disconnected watchers: one event took too long to send, or it did so
 	// while other watchers waited for memory.
 	Slow, Crowded uint64

@@ -28,7 +28,7 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 func registry(t testing.TB, list ...prometheus.Collector) *prometheus.Registry {
 	t.Helper()
@@ -73,7 +73,7 @@ func TestExposition(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-update writes it anew): %s", golden, diff)
+		t.Errorf("%s (-update writes it again): %s", golden, diff)
 	}
 }
 

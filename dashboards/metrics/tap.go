@@ -22,7 +22,7 @@ type Tap struct {
 	Odd            uint64 // packets that the program in the kernel did not read
 	Malformed      uint64 // blocks of a ring that contradict themselves
 	Downs, Ups     uint64 // changes of the link
-	Reopens        uint64 // rings made anew
+	Reopens        uint64 // rings opened again
 
 	// LastFrame is the capture time of the last frame; zero if there is none.
 	LastFrame time.Time

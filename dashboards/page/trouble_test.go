@@ -40,7 +40,7 @@ func TestTrouble(t *testing.T) {
 	v.Screenshot("one-group")
 	drawn := v.Colors("left", 1)
 	if signal := pagetest.Evaluate[string](v, "csigscope.current().signal"); signal != "max_delay" || drawn[0] == nil {
-		t.Fatalf("of one group and a signal that nothing tells of, %s is shown, %v", signal, drawn)
+		t.Fatalf("of one group and a signal without data, %s is shown, %v", signal, drawn)
 	}
 	v.Says("time-high", "25 %") // 50 of the 200 in its first window are heavy
 	v.Says("map-high", "1 cell")

@@ -324,7 +324,7 @@ func TestCheckCollector(t *testing.T) {
 		}
 	}
 	if err := CheckCollector("http://127.0.0.1:4319", edge.TLSFiles{CA: "ca"}); err == nil {
-		t.Error("TLS files are of no use, and nobody is told")
+		t.Error("TLS files have no effect, and no error says so")
 	}
 }
 

@@ -35,8 +35,8 @@ func TestStoreAway(t *testing.T) {
 	if err := syscall.Kill(l.engine, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	goOn := func() error { return syscall.Kill(l.engine, syscall.SIGCONT) }
-	t.Cleanup(func() { _ = goOn() }) // before the engine is closed
+	takeOver := func() error { return syscall.Kill(l.engine, syscall.SIGCONT) }
+	t.Cleanup(func() { _ = takeOver() }) // before the engine is closed
 	s := newSpread(t, ca, exporters, exporters, exportersErrand{
 		URL: url, Dir: t.TempDir(), Cells: cells, Every: time.Second, Count: windows,
 	})
@@ -52,7 +52,7 @@ func TestStoreAway(t *testing.T) {
 	}
 	s.hosts[0].await(time.Minute) // it ends when the collector has all of its windows
 	q, waiting := quarters(l.heap), l.store.WriterStatus().OutboxBytes
-	if err := goOn(); err != nil {
+	if err := takeOver(); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()

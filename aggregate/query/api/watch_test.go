@@ -299,7 +299,7 @@ func TestWatchersApart(t *testing.T) {
 	for i := range events {
 		for j := range i {
 			if same := events[i] == events[j]; same != (questions[i] == questions[j]) {
-				t.Errorf("%q and %q are told the same: %v", questions[i], questions[j], same)
+				t.Errorf("%q and %q have the same events: %v", questions[i], questions[j], same)
 			}
 		}
 	}

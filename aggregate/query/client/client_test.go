@@ -240,7 +240,7 @@ func TestWatchNeverAnswered(t *testing.T) {
 	told := 0
 	c.Retrying = func(why error, wait time.Duration) {
 		if told++; !strings.Contains(why.Error(), "too many watch") || wait <= 0 {
-			t.Errorf("told of %v, %s", why, wait)
+			t.Errorf("reported %v, %s", why, wait)
 		}
 		cancel()
 	}

@@ -220,7 +220,7 @@ func (v *Visitor) Reload(step func()) {
 			return
 		}
 	}
-	v.t.Fatal("the page was not loaded anew")
+	v.t.Fatal("the page was not loaded again")
 }
 
 // Click clicks the element with a CSS selector.

@@ -120,7 +120,7 @@ func TestSequences(t *testing.T) {
 		{"overtaken", []uint32{7, 9, 8, 10}, 1},
 		{"wraps", []uint32{1<<32 - 1, 0, 1}, 0},
 		{"wraps with a gap", []uint32{1<<32 - 2, 1}, 2},
-		{"begins anew", []uint32{1 << 30, 1, 2}, 0},
+		{"begins again", []uint32{1 << 30, 1, 2}, 0},
 		{"jumps", []uint32{1, 1 << 29, 1<<29 + 2}, 1},
 	} {
 		r := NewMirrorReader(nil, MirrorConfig{})

@@ -71,14 +71,14 @@ func TestClockChanged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got.open = func() error { t.Error("it is opened anew"); return nil }
+		got.open = func() error { t.Error("it is opened again"); return nil }
 		return got
 	}
 	old := tap(Session{Place: "mid"})
-	if anew, err := tap(Session{Place: "sender", Weight: 2}).goOn(old); anew || err != nil {
-		t.Errorf("another place: anew %t, %v", anew, err)
+	if reopen, err := tap(Session{Place: "sender", Weight: 2}).takeOver(old); reopen || err != nil {
+		t.Errorf("another place: reopen %t, %v", reopen, err)
 	}
-	if _, err := tap(Session{Place: "mid", Clock: ClockSwitch}).goOn(old); err == nil {
+	if _, err := tap(Session{Place: "mid", Clock: ClockSwitch}).takeOver(old); err == nil {
 		t.Error("another clock goes on")
 	}
 }

@@ -94,8 +94,8 @@ func Open(cfg Config, before Set) (Set, error) {
 			t, err = newMirror(&cfg.Mirrors[i-len(cfg.Interfaces)])
 		}
 		if err == nil {
-			var anew bool
-			if anew, err = t.goOn(before[t.name]); anew {
+			var reopen bool
+			if reopen, err = t.takeOver(before[t.name]); reopen {
 				opened = append(opened, t)
 			}
 		}
@@ -107,8 +107,8 @@ func Open(cfg Config, before Set) (Set, error) {
 	return taps, nil
 }
 
-// goOn takes over the old tap's open sources, or opens new ones.
-func (t *Tap) goOn(old *Tap) (anew bool, err error) {
+// takeOver takes over the old tap's open sources, or opens new ones.
+func (t *Tap) takeOver(old *Tap) (reopen bool, err error) {
 	switch {
 	case old == nil:
 		err = t.open()

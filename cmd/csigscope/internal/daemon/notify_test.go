@@ -58,7 +58,7 @@ func TestNotify(t *testing.T) {
 	// Earlier messages may still wait in the socket.
 	for late := time.Now().Add(soon); next(200*time.Millisecond) != ""; {
 		if time.Now().After(late) {
-			t.Fatal("the watchdog is told that a stuck process is alive")
+			t.Fatal("a stuck process reports to the watchdog")
 		}
 	}
 	cancel()
