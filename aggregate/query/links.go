@@ -62,8 +62,8 @@ type judged struct {
 }
 
 // judgements returns the judgements of each place in all windows, by time. at is the place of a
-// location. If a window names other locations, and a place only rarely and never as heavily
-// loaded, it judges the place clear: tags name the tightest hop.
+// location. If a window names other locations, and a place only rarely and in no
+// heavy observation, it judges the place clear: tags name the tightest hop.
 func (r *Recent) judgements(at func(aggregate.LocationID) aggregate.LocationID) map[aggregate.LocationID][]judged {
 	starts := make(map[int64]int)
 	for i := range r.Windows {

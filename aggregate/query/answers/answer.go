@@ -53,10 +53,10 @@ func rowOf(about *wire.About, element proto.Message) proto.Message {
 // Empty reports whether the answer has no rows and no text.
 func (a *Answer) Empty() bool { return len(a.rows) == 0 && a.prose == nil }
 
-// Worst is the order that begins with the rows that have the most heavy observations.
+// Worst is the order that begins with the worst rows.
 const Worst = "worst"
 
-// Sort sorts the rows: those with the most heavy observations first, or by a column, where - before its name
+// Sort sorts the rows: the worst first, or by a column, where - before its name
 // puts the largest first. Column names may omit the unit.
 func (a *Answer) Sort(by string) error {
 	order := a.worst
@@ -113,8 +113,8 @@ func compare(x, y any) int {
 	return strings.Compare(fmt.Sprint(x), fmt.Sprint(y))
 }
 
-// worstCell orders cells: congested ones first, clear ones last, then by the share of heavily
-// loaded observations and their number.
+// worstCell orders cells: congested ones first, clear ones last, then by the share of heavy
+// observations and their number.
 func worstCell(x, y proto.Message) int {
 	a, b := x.(*wire.ExportedCell).GetCell(), y.(*wire.ExportedCell).GetCell()
 	return cmp.Or(
