@@ -148,7 +148,7 @@ func ids(cells []aggregate.CellStats, which []int) []aggregate.CellID {
 
 // closer fills in the details of all cells together and of the worst cells.
 func (b *builder) closer(ctx context.Context, one *Signal, cells []aggregate.CellStats, shown []Cell, worst []int) error {
-	all, of, err := b.data.Codes(ctx, b.signal, ids(cells, worst))
+	all, of, err := b.data.Distributions(ctx, b.signal, ids(cells, worst))
 	if err != nil {
 		return err
 	}

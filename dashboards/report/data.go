@@ -69,9 +69,9 @@ type SampledSeries struct {
 
 // Details gives access to details of cells.
 type Details interface {
-	// Codes returns the codes of all cells together, with Start 0, and those of the given cells in
+	// Distributions returns the counts of codes of all cells together, with Start 0, and those of the given cells in
 	// windows of Span().Window.
-	Codes(context.Context, csig.Signal, []aggregate.CellID) (all []table.CodeCount, of [][]table.CodeCount, err error)
+	Distributions(context.Context, csig.Signal, []aggregate.CellID) (all []table.CodeCount, of [][]table.CodeCount, err error)
 	// Flows returns the flows with the most heavy observations, most first.
 	Flows(context.Context, csig.Signal) ([]FlowStats, error)
 }

@@ -243,8 +243,8 @@ func indexOf(cells []aggregate.CellID) map[aggregate.CellID]int {
 	return index
 }
 
-// Codes implements report.Details.
-func (m *Memory) Codes(_ context.Context, s csig.Signal, cells []aggregate.CellID) (all []table.CodeCount, of [][]table.CodeCount, err error) {
+// Distributions implements report.Details.
+func (m *Memory) Distributions(_ context.Context, s csig.Signal, cells []aggregate.CellID) (all []table.CodeCount, of [][]table.CodeCount, err error) {
 	chosen, index := m.chosen(s), indexOf(cells)
 	sums := map[table.CodeCount]uint64{} // keyed by code, with N 0
 	of = make([][]table.CodeCount, len(cells))

@@ -58,7 +58,7 @@ func sums(t *testing.T, m *source.Memory) (byLocation, byCell, codes uint64) {
 			byCell += s.Heavy
 		}
 	}
-	all, _, err := m.Codes(t.Context(), csig.MaxDelay, ids)
+	all, _, err := m.Distributions(t.Context(), csig.MaxDelay, ids)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -159,8 +159,8 @@ func inParts(cells []store.Cell, ask func([]store.Cell) error) error {
 	return err
 }
 
-// Codes implements report.Details.
-func (s *Stored) Codes(ctx context.Context, signal csig.Signal, cells []aggregate.CellID) (all []table.CodeCount, of [][]table.CodeCount, err error) {
+// Distributions implements report.Details.
+func (s *Stored) Distributions(ctx context.Context, signal csig.Signal, cells []aggregate.CellID) (all []table.CodeCount, of [][]table.CodeCount, err error) {
 	rows, err := s.store.Codes(ctx, s.query(signal))
 	if err != nil {
 		return nil, nil, err
