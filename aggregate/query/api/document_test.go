@@ -282,7 +282,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		"verdict", "verdict?windows=2&top=1", "verdict?" + old, "verdict?top=0",
 		"cells?signal=min_abw", "cells?signal=max_delay&limit=2", "cells?src=rack1&dst=rack1", "cells?" + old, "matrix", "matrix?" + old, "matrix?level=stage&signal=max_delay",
 		"path?src=rack1&dst=rack2", "path?src=rack1&dst=rack2&" + old, "locations", "locations?" + old, "timeline", "timeline?src=rack1&dst=rack2", "timeline?" + old, "flows?" + old, "flows?windows=3", "links", "links?" + old, "links?state=no_data", "topology", "topology?src=rack1&dst=rack2", "flows?signal=max_delay&" + old,
-		"findings?" + old, "findings?kind=nothing&" + old, "fabric", "health", "cells?limit=0", "cells?src=rack99", "cells?src=%zz", "cells?src=" + strings.Repeat("a", 5000),
+		"findings?" + old, "findings?kind=nothing&" + old, "fabric", "health", "bundle?signal=min_abw", "bundle?from=x", "cells?limit=0", "cells?src=rack99", "cells?src=%zz", "cells?src=" + strings.Repeat("a", 5000),
 	}
 	for _, target := range targets {
 		ask(target) // before any window

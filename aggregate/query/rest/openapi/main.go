@@ -187,12 +187,12 @@ func bundle() object {
 			return object{"type": "string", "description": description, "examples": []any{example}}
 		}
 		return object{"type": "array", "description": "All " + what + " of the range.", "items": object{
-			"type": "object", "description": "Its id in frames, and its name in all other answers.", "required": []string{"id", "name"},
+			"type": "object", "description": "Its id in frames, and its name in all other answers.", "additionalProperties": true, "required": []string{"id", "name"},
 			"properties": object{"id": field("Id in frames.", "17592186044417"), "name": field("Name.", group)},
 		}}
 	}
 	schema := object{
-		"type": "object", "required": []string{"groups", "locations"}, "properties": object{
+		"type": "object", "additionalProperties": true, "required": []string{"groups", "locations"}, "properties": object{
 			"groups": named("groups", "rack1"), "locations": named("locations", "leaf1:up1"),
 		},
 	}
