@@ -33,7 +33,7 @@ func (s State) String() string {
 }
 
 // HowToJudge says how to resolve NotJudged.
-const HowToJudge = "min ABW is heavy below a share of the port's capacity, and the capacity is not known: name the ports in a fabric file (--fabric), or give the signal's table an absolute threshold"
+const HowToJudge = "min ABW is heavy below a share of the port's capacity, and either the capacity is unknown or one step of the table is larger than this share: name the ports in a fabric file (--fabric), or give the table finer steps or an absolute threshold"
 
 const (
 	// MinObservations is the number of samples that a window needs to be judged.
