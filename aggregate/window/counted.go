@@ -13,35 +13,31 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Counted are observations alike that were counted before they came here, such as in the kernel: with the same
-// ends, kind, tag and window.
+// Counted are equal observations that the kernel, for example, has counted: with the same endpoints, kind, tag and
+// window.
 type Counted struct {
-	// Observation is one of them. Its TimeNS is in their window of the finest resolution, by a clock that never
-	// waits to be believed, and its ends are any addresses of their classes. Its Bytes, ports, flags but
+	// Observation is one of them. Its TimeNS is in their window of the finest resolution, by a clock that needs no
+	// confirmation, and its endpoints are any addresses of their classes. Its Bytes, ports, flags except
 	// HasAddrs, and number do not matter.
 	decode.Observation
 	N, Bytes uint64 // of all of them
 	As       CountedAs
-	// Codes are those of wide tags with values, whose Tag.S says only whether they are untouched. N is less than 1<<32
-	// then.
-	Codes CodeCounts
+	// Codes are the codes of wide tags with values, whose Tag.S says only whether they are untouched. N is less than
+	// 1<<32 then.
+	Codes Codes
 }
 
-// CodeCounts are counts of codes in buckets that follow each other (csig.DistIndex), between two of CodeSplits.
-type CodeCounts struct {
-	First    uint32 // the first bucket; all codes are below 128, or none is
-	Buckets  [CodeBuckets]uint32
-	Sum      uint64 // of codes
+// Codes are codes in one bucket (csig.DistIndex), between two of CodeSplits.
+type Codes struct {
+	Bucket   uint32
+	Sum      uint64
 	Min, Max uint32
 }
-
-// CodeBuckets is the number of buckets of CodeCounts: those of an octave of codes.
-const CodeBuckets = pageBuckets
 
 // ErrSplits is wrapped by the error of CodeSplits.
 var ErrSplits = errors.New("values are not in steps of one length")
 
-// CodeSplits are the codes from which on CodeCounts of a table have to be apart, at most most of them: their observations are all
+// CodeSplits returns the codes, at most most of them, at which Codes of a table have to be split: their observations are all
 // heavy or none is, whatever capacity of the list, or 0, a location has, and their values follow from the sum of their codes.
 // Codes below 128 have a bucket each and need no splits. The error wraps ErrSplits where the table's values do not allow that.
 func CodeSplits(t *csig.Table, capacities []uint64, most int) (splits []uint32, err error) {
@@ -271,37 +267,20 @@ func (s *Shard) countCodes(w *window, it *pendingItem, c *Counted) {
 	e, t := &w.wide[it.entry], s.signals[it.key.signalIndex()].table
 	e.bytes = aggregate.AddSat(e.bytes, c.Bytes)
 	e.count += n
-	for i, n := range codes.Buckets {
-		if n == 0 {
-			continue
-		}
-		bucket := codes.First + uint32(i)
-		w.dist.countMany(it.entry, bucket, n)
-		if code, end := csig.DistCodes(uint16(bucket)); code == end {
-			v := t.Value(code)
-			e.addValues(v, v, aggregate.MulSat(v, uint64(n)), code, n)
-		}
+	w.dist.countMany(it.entry, codes.Bucket, n)
+	least, most := t.Value(codes.Min), t.Value(codes.Max)
+	sum := aggregate.MulSat(least, uint64(n))
+	if most > least {
+		step := (most - least) / uint64(codes.Max-codes.Min)
+		sum = aggregate.AddSat(sum, aggregate.MulSat(step, codes.Sum-uint64(n)*uint64(codes.Min)))
 	}
-	if code, end := csig.DistCodes(uint16(codes.First)); code < end {
-		least, most := t.Value(codes.Min), t.Value(codes.Max)
-		sum := aggregate.MulSat(least, uint64(n))
-		if most > least {
-			step := (most - least) / uint64(codes.Max-codes.Min)
-			sum = aggregate.AddSat(sum, aggregate.MulSat(step, codes.Sum-uint64(n)*uint64(codes.Min)))
-		}
-		e.addValues(least, most, sum, codes.Min, n)
-	}
-	s.sealFull(w, it)
-}
-
-// addValues adds n values, from least to most, all of codes that are heavy as one of them is.
-func (e *wideEntry) addValues(least, most, sum uint64, code, n uint32) {
 	e.min, e.max = min(e.min, least), max(e.max, most)
 	e.sum = aggregate.AddSat(e.sum, sum)
-	if e.hasHeavy != 0 && e.heavyLo <= code && code <= e.heavyHi {
+	if e.hasHeavy != 0 && e.heavyLo <= codes.Min && codes.Min <= e.heavyHi {
 		e.heavy += n
 		e.heavySum = aggregate.AddSat(e.heavySum, sum)
 	}
+	s.sealFull(w, it)
 }
 
 // countMany is count for n observations, at least one.

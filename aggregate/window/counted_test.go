@@ -17,12 +17,12 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// counted adds observations up that are alike, in windows of a length: wide ones with values by pages of codes.
+// counted adds observations up that are alike, in windows of a length: wide ones with values by buckets of codes.
 func counted(t *testing.T, d *csig.Domain, obs []decode.Observation, resolution time.Duration) (list []window.Counted) {
 	t.Helper()
 	type key struct {
 		o       decode.Observation
-		page    uint32
+		bucket  uint32
 		segment int
 	}
 	places := map[key]int{}
@@ -30,7 +30,7 @@ func counted(t *testing.T, d *csig.Domain, obs []decode.Observation, resolution 
 		bytes := o.Bytes
 		o.TimeNS -= o.TimeNS % int64(resolution)
 		o.Bytes, o.Packet, o.SrcPort, o.DstPort, o.Ack, o.Flags = 0, 0, 0, 0, 0, o.Flags&decode.HasAddrs
-		k, codes := key{o: o}, window.CodeCounts{}
+		k, codes := key{o: o}, window.Codes{}
 		if table := d.Table(o.Tag.Layout, o.Tag.T); table != nil && o.Tag.Layout.Format == csig.Wide && !o.Tag.D {
 			code := table.Code(o.Tag.S)
 			splits, err := window.CodeSplits(table, []uint64{100e6, 400e6}, 12)
@@ -38,24 +38,20 @@ func counted(t *testing.T, d *csig.Domain, obs []decode.Observation, resolution 
 				t.Fatal(err)
 			}
 			k.segment, _ = slices.BinarySearch(splits, code+1)
-			k.page = uint32(csig.DistIndex(code) / window.CodeBuckets)
+			k.bucket = uint32(csig.DistIndex(code))
 			if k.o.Tag.S != table.Initial() {
 				k.o.Tag.S = table.Initial() ^ 1
 			}
-			codes = window.CodeCounts{First: k.page * window.CodeBuckets, Sum: uint64(code), Min: code, Max: code}
-			codes.Buckets[csig.DistIndex(code)%window.CodeBuckets] = 1
+			codes = window.Codes{Bucket: k.bucket, Sum: uint64(code), Min: code, Max: code}
 		}
 		at, ok := places[k]
 		if !ok {
 			at = len(list)
 			places[k] = at
-			list = append(list, window.Counted{Observation: k.o, Codes: window.CodeCounts{First: codes.First, Min: math.MaxUint32}})
+			list = append(list, window.Counted{Observation: k.o, Codes: window.Codes{Bucket: codes.Bucket, Min: math.MaxUint32}})
 		}
 		c := &list[at].Codes
 		c.Sum, c.Min, c.Max = c.Sum+codes.Sum, min(c.Min, codes.Min), max(c.Max, codes.Max)
-		for i, n := range codes.Buckets {
-			c.Buckets[i] += n
-		}
 		list[at].N++
 		list[at].Bytes += uint64(bytes)
 	}
@@ -119,7 +115,7 @@ func TestCounted(t *testing.T) {
 func TestCountedMany(t *testing.T) {
 	sequential(t)
 	const n, times = 3 << 30, 3
-	codes := window.CodeCounts{Buckets: [window.CodeBuckets]uint32{3: n}, Sum: 3 * n, Min: 3, Max: 3}
+	codes := window.Codes{Bucket: 3, Sum: 3 * n, Min: 3, Max: 3}
 	for _, format := range []csig.Format{csig.Compact, csig.Wide} {
 		cfg := window.Config{Tap: window.Tap{Tags: true}, Resolutions: []time.Duration{time.Second}}
 		var got collector

@@ -11,15 +11,14 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// DefaultKeys is that of Config.Keys.
-const DefaultKeys = 1 << 16
+// DefaultKeys is the default of Config.Keys, and its maximum.
+const DefaultKeys = 1 << 17
 
 // Config says what a Source counts.
 type Config struct {
 	Interface string
-	// Keys is the room for keys of compact tags, and for those of wide ones, that are counted between two readings: a second
-	// or a shorter window. It is a power of two, of which about 80 % are of use; further keys count as overflow. A key takes
-	// 1 KiB of the kernel's memory. Default: DefaultKeys.
+	// Keys is the number of keys that are counted between two readings, which are a second or a shorter window apart. It is a
+	// power of two. Further keys count as overflow. A key takes 144 bytes of the kernel's memory. Default: DefaultKeys.
 	Keys int
 	// Odd has the ring take packets that the program does not read. Without it they are counted alone.
 	Odd bool

@@ -25,28 +25,32 @@ type counter struct {
 	program    *ebpf.Program // that counts
 	odd        *ebpf.Program // that filters odd packets
 	ends       ends
+	secrets    secrets
 	signals    [csig.NumLayouts * 16]signal
 	resolution int64
 	active     uint32
 	swapped    int64 // when, Unix ns
 
 	// Both buffers, one behind the other, and where they are mapped.
-	compacts []compactEntry
-	wides    []wideEntry
-	indexes  [2][]uint64    // of compact and of wide entries
-	taken    []takenEntries // by buffer
+	entries  []entry
+	index    []bucket
+	taken    []uint64 // by buffer
 	mapped   [][]byte
 	overflow [2]*ebpf.Map // of each buffer
 
 	keys   []key // where batches of overflow are read
-	values []compactCounts
+	values []overflowCounts
 	list   []window.Counted // what drain returns
 	read   counters         // so far, of which frames has returned the increase
 }
 
 // newCounter loads the programs for the settings. Reflections that an earlier one remembers are known to it.
 func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, before *counter) (*counter, error) {
-	spec, e, err := compile(s, tap, keys)
+	own := newSecrets()
+	if before != nil {
+		own = before.secrets // digests of reflections stay the same
+	}
+	spec, e, err := compile(s, tap, keys, own)
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +62,8 @@ func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, befor
 		return nil, fmt.Errorf("set variables: %w", err)
 	}
 	c := &counter{
-		ends: e, resolution: int64(s.Finest()), swapped: time.Now().UnixNano(),
-		keys: make([]key, overflowKeys), values: make([]compactCounts, overflowKeys),
+		ends: e, secrets: own, resolution: int64(s.Finest()), swapped: time.Now().UnixNano(),
+		keys: make([]key, overflowKeys), values: make([]overflowCounts, overflowKeys),
 	}
 	if c.signals, err = signalsOf(s); err != nil {
 		return nil, err
@@ -97,24 +101,18 @@ func (c *counter) makeOverflow(spec *ebpf.CollectionSpec) error {
 
 // mapBuffers makes the kernel's buffers memory of this process.
 func (c *counter) mapBuffers() (err error) {
-	if c.compacts, err = mapEntries[compactEntry](c, "compacts"); err != nil {
+	if c.entries, err = mapArray[entry](c, "entries"); err != nil {
 		return err
 	}
-	if c.wides, err = mapEntries[wideEntry](c, "wides"); err != nil {
+	if c.index, err = mapArray[bucket](c, "index_buckets"); err != nil {
 		return err
 	}
-	if c.indexes[0], err = mapEntries[uint64](c, "compact_index"); err != nil {
-		return err
-	}
-	if c.indexes[1], err = mapEntries[uint64](c, "wide_index"); err != nil {
-		return err
-	}
-	c.taken, err = mapEntries[takenEntries](c, "taken")
+	c.taken, err = mapArray[uint64](c, "taken")
 	return err
 }
 
-// mapEntries maps an array of the collection.
-func mapEntries[T any](c *counter, name string) ([]T, error) {
+// mapArray maps an array of the collection.
+func mapArray[T any](c *counter, name string) ([]T, error) {
 	m := c.collection.Maps[name]
 	var entry T
 	n := int(m.MaxEntries())
@@ -131,7 +129,7 @@ func (c *counter) close() error {
 	for _, b := range c.mapped {
 		failed = append(failed, unix.Munmap(b))
 	}
-	c.mapped, c.compacts, c.wides, c.indexes, c.taken = nil, nil, nil, [2][]uint64{}, nil
+	c.mapped, c.entries, c.index, c.taken = nil, nil, nil, nil
 	for _, m := range c.overflow {
 		if m != nil {
 			failed = append(failed, m.Close())
@@ -165,31 +163,27 @@ func (c *counter) swap() (left uint32, err error) {
 func (c *counter) drain(buffer uint32) ([]window.Counted, error) {
 	c.list = c.list[:0]
 	taken := &c.taken[buffer]
-	compacts, wides := half(c.compacts, buffer, taken.compact), half(c.wides, buffer, taken.wide)
-	for i := range compacts {
-		if e := &compacts[i]; e.Flags&used != 0 {
-			c.addCompact(&e.key, &e.compactCounts)
+	entries := half(c.entries, buffer, *taken)
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case e.Flags&used == 0: // another CPU took its slot
+		case e.wide():
+			c.addWide(e)
+		default:
+			c.addCompact(&e.key, e.S<<2, e.Bytes, e.Count[:])
 		}
 	}
-	for i := range wides {
-		if e := &wides[i]; e.Flags&used != 0 {
-			c.addWide(&e.key, &e.wideCounts)
-		}
+	if len(entries) > 0 {
+		clear(entries)
+		clear(half(c.index, buffer, math.MaxUint64))
+		*taken = 0
 	}
-	if len(compacts) > 0 {
-		clear(compacts)
-		clear(half(c.indexes[0], buffer, math.MaxUint32))
-	}
-	if len(wides) > 0 {
-		clear(wides)
-		clear(half(c.indexes[1], buffer, math.MaxUint32))
-	}
-	*taken = takenEntries{}
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := c.overflow[buffer].BatchLookupAndDelete(&cursor, c.keys, c.values, nil)
 		for i := range n {
-			c.addCompact(&c.keys[i], &c.values[i])
+			c.addCompact(&c.keys[i], 0, c.values[i].Bytes, c.values[i].Count[:])
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
 			return c.list, nil
@@ -201,31 +195,32 @@ func (c *counter) drain(buffer uint32) ([]window.Counted, error) {
 }
 
 // half returns the elements of a buffer, at most n.
-func half[T any](list []T, buffer, n uint32) []T {
+func half[T any](list []T, buffer uint32, n uint64) []T {
 	all := len(list) / 2
-	return list[int(buffer)*all:][:min(all, int(n))]
+	return list[int(buffer)*all:][:min(uint64(all), n)]
 }
 
-func (c *counter) addCompact(k *key, v *compactCounts) {
+// addCompact adds counts by raw S from the first one on.
+func (c *counter) addCompact(k *key, first uint32, bytes uint64, counts []uint32) {
 	o := c.observation(k)
-	bytes := v.Bytes
-	for s, n := range v.Count {
+	for s, n := range counts {
 		if n > 0 {
-			o.Tag.S, o.N, o.Bytes = uint32(s), uint64(n), bytes
+			o.Tag.S, o.N, o.Bytes = first+uint32(s), uint64(n), bytes
 			c.list = append(c.list, o)
 			bytes = 0
 		}
 	}
 }
 
-func (c *counter) addWide(k *key, v *wideCounts) {
+func (c *counter) addWide(e *entry) {
+	k := &e.key
 	o := c.observation(k)
-	o.N, o.Bytes = uint64(v.Count), v.Bytes
+	o.N, o.Bytes = uint64(e.Count[0]), e.Bytes
 	// Whether it is untouched is all that its S says.
 	if o.Tag.S = c.signals[k.Type&63].Initial; k.Class == classValue || k.Class == classTrimmed && k.S != 0 {
 		o.Tag.S ^= 1
 	}
-	o.Codes = window.CodeCounts{First: k.S & 0xff * window.CodeBuckets, Buckets: v.Buckets, Sum: v.Sum, Min: v.Min, Max: v.Max}
+	o.Codes = window.Codes{Bucket: k.S & 0xffff, Sum: e.Sum, Min: e.Count[1], Max: e.Count[2]}
 	c.list = append(c.list, o)
 }
 

@@ -27,3 +27,6 @@ const (
 	overflowed
 	used
 )
+
+// wide tells whether the key is of wide tags.
+func (k *key) wide() bool { return k.Type&0x20 != 0 }

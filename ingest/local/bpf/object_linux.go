@@ -5,7 +5,6 @@ import (
 	_ "embed" // the compiled programs
 	"errors"
 	"fmt"
-	"math/bits"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -26,33 +25,21 @@ const (
 	oddProgram   = "csig_odd"
 )
 
-// compactCounts and wideCounts are struct compact and struct wide.
-type compactCounts struct {
+// entry is struct entry.
+type entry struct {
+	key
+	Bytes, Sum uint64
+	Count      [4]uint32 // of wide tags their number, and the lowest and the highest code
+}
+
+// bucket is struct bucket: slots of the index.
+type bucket [16]uint32
+
+// overflowCounts is struct compact.
+type overflowCounts struct {
 	Bytes uint64
 	Count [32]uint32
 }
-
-type wideCounts struct {
-	Bytes, Sum      uint64
-	Count, Min, Max uint32
-	_               uint32
-	Buckets         [window.CodeBuckets]uint32
-}
-
-// compactEntry and wideEntry are struct compact_entry and struct wide_entry.
-type compactEntry struct {
-	key
-	compactCounts
-	_ [3]uint64
-}
-
-type wideEntry struct {
-	key
-	wideCounts
-}
-
-// takenEntries is struct taken.
-type takenEntries struct{ compact, wide uint32 }
 
 // counters are struct counters.
 type counters struct {
@@ -83,7 +70,7 @@ const (
 )
 
 // compile returns the programs for the settings, with buffers of so many keys, and the ends that their keys name.
-func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec, ends, error) {
+func compile(s *window.Settings, tap window.Tap, keys int, own secrets) (*ebpf.CollectionSpec, ends, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(compiled))
 	if err != nil {
 		return nil, ends{}, fmt.Errorf("read programs: %w", err)
@@ -93,7 +80,7 @@ func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec
 	if values["signals"], err = signalsOf(s); err != nil {
 		return nil, e, err
 	}
-	values["seed"], values["slots"], values["room"] = rand.Uint64(), uint32(slotsOf(keys)-1), uint32(keys)
+	values["secrets"], values["buckets"], values["room"] = own, uint32(bucketsOf(keys)-1), uint32(keys)
 	values["resolution"] = uint64(s.Finest())
 	values["udp_repeat"] = uint64(s.UDPRepeat)
 	values["locate_untouched"] = number(s.LocateUntouched)
@@ -104,12 +91,8 @@ func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec
 			return nil, e, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
-	for _, name := range [...]string{"compacts", "wides"} {
-		spec.Maps[name].MaxEntries = 2 * uint32(keys)
-	}
-	for _, name := range [...]string{"compact_index", "wide_index"} {
-		spec.Maps[name].MaxEntries = 2 * uint32(slotsOf(keys))
-	}
+	spec.Maps["entries"].MaxEntries = 2 * uint32(keys)
+	spec.Maps["index_buckets"].MaxEntries = 2 * uint32(bucketsOf(keys))
 	spec.Maps["overflows"].InnerMap.MaxEntries = overflowKeys
 	spec.Maps["classes"].MaxEntries = uint32(max(len(e.prefixes), 1))
 	for i, p := range e.prefixes {
@@ -118,8 +101,19 @@ func compile(s *window.Settings, tap window.Tap, keys int) (*ebpf.CollectionSpec
 	return spec, e, nil
 }
 
-// slotsOf is how many slots the index of a buffer has: few entries of a full one are not found at once.
-func slotsOf(keys int) int { return 1 << bits.Len(uint(2*keys-1)) }
+// secrets are secret factors of hashes.
+type secrets [8]uint64
+
+func newSecrets() (s secrets) {
+	for i := range s {
+		s[i] = rand.Uint64()
+	}
+	return s
+}
+
+// bucketsOf returns the number of buckets in the index of a buffer. Half of their slots are for keys, so few buckets are full
+// before the buffer is.
+func bucketsOf(keys int) int { return max(2*keys/len(bucket{}), 1) }
 
 // overflowKeys is the room for observations past the room of keys: kinds, layouts, types and
 // windows, on many cores.

@@ -364,8 +364,8 @@ func TestOverflow(t *testing.T) {
 		}
 	}
 	c := m.kernel.Counts()
-	if c.In != frames || c.Stored != 2*keys || c.Overflow != frames-2*keys {
-		t.Errorf("%d observations, %d stored, %d overflow, expected %d, %d and %d", c.In, c.Stored, c.Overflow, frames, 2*keys, frames-2*keys)
+	if c.In != frames || c.Stored != keys || c.Overflow != frames-keys {
+		t.Errorf("%d observations, %d stored, %d overflow, expected %d, %d and %d", c.In, c.Stored, c.Overflow, frames, keys, frames-keys)
 	}
 	want, got := uint64(0), uint64(0)
 	for _, v := range m.ringRows {

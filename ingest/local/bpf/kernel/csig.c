@@ -71,19 +71,18 @@ u32 use_classes;                          /* ends are classes; else prefixes, as
 u64 mask4, mask6;                         /* of the upper 64 bits of an address */
 u32 snap;                                 /* bytes of an odd packet that the ring gets */
 
-u64 seed;                                 /* of the hashes of keys, so that nobody can make them collide */
-u32 slots;                                /* of the index of a buffer, less one: a power of two less one */
-u32 room;                                 /* entries of a buffer */
+u64 secrets[8];                             /* secret factors of the hash, so that nobody can make keys collide */
+u32 buckets;                              /* of a buffer's index, less one: a power of two less one */
+u32 room;                                 /* entries of a buffer, at most 1 << NUMBER_BITS less one */
 
-/* The number of the buffer that is counted in: 0 or 1. */
+/* The buffer in use: 0 or 1. */
 volatile u32 active;
 
-/* Counted observations are told apart by this. Each CPU has entries of its own, which no other
- * one writes to. */
+/* A key names observations that are counted together. Each CPU has its own keys, so an entry has one writer. */
 struct key {
-	u64 src, dst;  /* ends of the measured path: classes or prefixes */
+	u64 src, dst;  /* endpoints of the measured path: classes or prefixes */
 	u32 window;    /* number since 1970, modulo 2^32 */
-	u32 s;         /* of wide tags: segment << 8 | octave, where codes are; 1 for a trimmed one that is not untouched */
+	u32 s;         /* compact: raw S / 4. Wide: segment << 16 | bucket of the code; of a trimmed tag whether it was set */
 	union {
 		u64 rest;
 		struct {
@@ -97,33 +96,24 @@ struct key {
 	};
 };
 
+/* An entry fills a cache line: waiting for memory is most of the cost of a packet. */
+struct entry {
+	struct key key;
+	u64 bytes;
+	u64 sum; /* wide: of codes */
+	union {
+		u32 count[4]; /* compact: by raw S % 4 */
+		struct {
+			u32 n, min, max; /* wide: codes */
+			u32 pad;
+		};
+	};
+};
+
+/* The value of an overflow entry. */
 struct compact {
 	u64 bytes;
 	u32 count[32]; /* by raw S */
-};
-
-/* The codes of an octave, 64 buckets of csig.DistIndex, that are in one segment of codes: between two splits. */
-struct wide {
-	u64 bytes;
-	u64 sum; /* of codes */
-	u32 count;
-	u32 min, max;
-	u32 pad;
-	u32 bucket[64];
-};
-
-/* Entries of buffers are taken one after the other, so that those in use are close together: a processor remembers few pages.
- * An index finds them: a slot is 0, or the upper half of a key's hash and the entry's number from 1 on. The entries of both
- * buffers follow each other in one array, and so do their indexes. */
-struct compact_entry {
-	struct key key;
-	struct compact v;
-	u64 pad[3];
-};
-
-struct wide_entry {
-	struct key key;
-	struct wide v;
 };
 
 struct counters {
@@ -134,33 +124,21 @@ struct counters {
 	u64 lost;               /* those that had no room there either */
 };
 
+/* Entries are taken in order, so those in use are close together and need few pages. Both buffers are halves of
+ * one array. */
 struct {
 	UINT(type, MAP_ARRAY);
 	UINT(max_entries, 2);
 	UINT(map_flags, MMAPABLE);
 	TYPE(key, u32);
-	TYPE(value, struct compact_entry);
-} compacts SEC(".maps");
+	TYPE(value, struct entry);
+} entries SEC(".maps");
 
-struct {
-	UINT(type, MAP_ARRAY);
-	UINT(max_entries, 2);
-	UINT(map_flags, MMAPABLE);
-	TYPE(key, u32);
-	TYPE(value, struct wide_entry);
-} wides SEC(".maps");
+enum { SLOTS = 16, NUMBER_BITS = 18 };
 
-struct {
-	UINT(type, MAP_ARRAY);
-	UINT(max_entries, 2);
-	UINT(map_flags, MMAPABLE);
-	TYPE(key, u32);
-	TYPE(value, u64);
-} compact_index SEC(".maps"), wide_index SEC(".maps");
-
-/* Entries of a buffer that were taken; more than room where that was not enough. */
-struct taken {
-	u32 compact, wide;
+/* A bucket of the index fills a cache line. A slot is 0, or an entry's number from 1 on below bits of its key's hash. */
+struct bucket {
+	u32 slot[SLOTS];
 };
 
 struct {
@@ -168,7 +146,16 @@ struct {
 	UINT(max_entries, 2);
 	UINT(map_flags, MMAPABLE);
 	TYPE(key, u32);
-	TYPE(value, struct taken);
+	TYPE(value, struct bucket);
+} index_buckets SEC(".maps");
+
+/* Entries taken from a buffer; more than room if that was not enough. */
+struct {
+	UINT(type, MAP_ARRAY);
+	UINT(max_entries, 2);
+	UINT(map_flags, MMAPABLE);
+	TYPE(key, u32);
+	TYPE(value, u64);
 } taken SEC(".maps");
 
 /* Where observations are counted that have no room in a buffer. */
@@ -222,25 +209,27 @@ struct {
 	TYPE(value, struct known);
 } known SEC(".maps");
 
-/* The last reflection of a flow and signal type. */
-struct flow {
-	u64 src[2], dst[2];
-	u32 ports;
-	u8 type;
-	u8 acked;
-	u16 pad;
+/* The last reflection of a flow and signal type, as window.repeatFlow. It is empty if flow is 0. */
+struct repeat_flow {
+	u64 flow; /* digest */
+	u64 said; /* digest of the fields above the newest acknowledgement number, or above the time */
 };
 
-struct said {
-	u64 data; /* data fields */
-	u64 ack;  /* newest acknowledgement number, or the time that counted last */
+enum { REPEAT_WAYS = 4, REPEAT_SETS = 1 << 14, ACK_BITS = 32, TIME_BITS = 40 };
+
+/* The set of a flow fills a cache line. The flow used last comes first. A CPU that works on a set has exchanged
+ * BUSY for the first digest. */
+struct repeat_set {
+	struct repeat_flow way[REPEAT_WAYS];
 };
+
+#define BUSY (~0ull)
 
 struct {
-	UINT(type, MAP_LRU_HASH);
-	UINT(max_entries, 1 << 16);
-	TYPE(key, struct flow);
-	TYPE(value, struct said);
+	UINT(type, MAP_ARRAY);
+	UINT(max_entries, REPEAT_SETS);
+	TYPE(key, u32);
+	TYPE(value, struct repeat_set);
 } reflected SEC(".maps");
 
 /* Where a reader of options is. It is in memory whose contents the verifier does not follow, so that the
@@ -277,13 +266,13 @@ struct scratch {
 	u8 data[256 + 64];
 	struct packet packet;
 	struct options options;
-	struct compact zeroes;  /* of a new overflow entry */
+	struct compact zeroes;  /* a new overflow entry */
+	u64 tick;               /* when the clock was read, in jiffies */
 	u64 from, until;        /* the window at hand, TAI */
 	u32 window;
-	u32 code, bucket;       /* of the wide tag at hand */
-	u64 now;                /* of the packet at hand, TAI */
-	u32 bytes, buffer;      /* likewise */
-	struct flow flow;
+	u32 near;               /* the window may end before the next tick is seen */
+	u32 code;               /* of the wide tag at hand */
+	u32 bytes, buffer;      /* of the packet at hand */
 	struct key key;
 };
 
@@ -297,6 +286,7 @@ struct {
 INLINE u8 byte(struct scratch *m, u32 at) { return m->data[at & 0xff]; }
 INLINE u16 word(struct scratch *m, u32 at) { return be16(*(u16 *)&m->data[at & 0xff]); }
 INLINE u32 dword(struct scratch *m, u32 at) { return be32(*(u32 *)&m->data[at & 0xff]); }
+INLINE u32 raw32(struct scratch *m, u32 at) { return *(u32 *)&m->data[at & 0xff]; }
 INLINE u64 raw64(struct scratch *m, u32 at) { return *(u64 *)&m->data[at & 0xff]; }
 
 /* compact_fields and wide_fields are csig.Tag.Parse. */
@@ -591,15 +581,18 @@ INLINE int read(struct __sk_buff *skb, struct scratch *m, struct packet *p)
 	return verdict;
 }
 
-/* classes_of are the classes of an address, which the CPU remembers: the trie takes several times as long. */
-INLINE u64 classes_of(struct address *a)
+/* classes_of returns the classes of an address. The CPU remembers them, since the trie takes several times as long. */
+INLINE u64 classes_of(u64 hi, u64 lo)
 {
-	u64 hi = *(u64 *)&a->addr[0], lo = *(u64 *)&a->addr[8], mixed = (hi ^ lo) * 0x9e3779b97f4a7c15ull;
+	u64 mixed = (hi ^ lo) * 0x9e3779b97f4a7c15ull;
 	u32 slot = mixed >> 52; /* log2(MAX_KNOWN) bits */
 	struct known *k = map_lookup(&known, &slot);
 	if (k && k->there && k->hi == hi && k->lo == lo)
 		return k->classes;
-	u64 *found = map_lookup(&classes, a), both = found ? *found : 0;
+	struct address a = {.bits = 128};
+	*(u64 *)&a.addr[0] = hi;
+	*(u64 *)&a.addr[8] = lo;
+	u64 *found = map_lookup(&classes, &a), both = found ? *found : 0;
 	if (k) {
 		k->hi = hi;
 		k->lo = lo;
@@ -609,146 +602,149 @@ INLINE u64 classes_of(struct address *a)
 	return both;
 }
 
-/* end is the class or the prefix of an address as a source or as a destination. */
+/* end returns the class or the prefix of the address at an offset, as a source or as a destination. */
 INLINE u64 end(struct scratch *m, struct packet *p, u32 at, u32 is_source)
 {
-	if (use_classes) {
-		struct address a = {.bits = 128};
-		if (p->v6) {
-			*(u64 *)&a.addr[0] = raw64(m, at);
-			*(u64 *)&a.addr[8] = raw64(m, at + 8);
-		} else {
-			a.addr[10] = a.addr[11] = 0xff;
-			*(u32 *)&a.addr[12] = *(u32 *)&m->data[at & 0xff];
-		}
-		u64 both = classes_of(&a);
-		return is_source ? both >> 32 : both & 0xffffffff;
-	}
-	if (p->v6)
-		return raw64(m, at) & mask6;
-	return *(u32 *)&m->data[at & 0xff] & mask4;
+	u64 first = p->v6 ? raw64(m, at) : raw32(m, at);
+	if (!use_classes)
+		return first & (p->v6 ? mask6 : mask4);
+	u64 both = p->v6 ? classes_of(first, raw64(m, at + 8)) : classes_of(0, first << 32 | 0xffff0000);
+	return is_source ? both >> 32 : both & 0xffffffff;
 }
 
-/* repeats tells whether a reflection repeats the one before it, as window.repeats does. */
-INLINE int repeats(struct scratch *m, struct packet *p, u64 now)
+/* mix returns the halves of a product of 128 bits, XORed. */
+INLINE u64 mix(u64 a, u64 b)
+{
+	u64 al = (u32)a, ah = a >> 32, bl = (u32)b, bh = b >> 32;
+	u64 low = al * bl, mid = ah * bl + (low >> 32), cross = al * bh + (u32)mid;
+	return (a * b) ^ (ah * bh + (mid >> 32) + (cross >> 32));
+}
+
+/* repeats tells whether a reflection repeats the previous one of its flow, as window.reflectionDedup does. If another CPU
+ * holds the set, the flow is not looked up. */
+INLINE int repeats(struct scratch *m, struct packet *p)
 {
 	struct fields *f = &p->reflection;
-	struct flow *flow = &m->flow;
 	u32 acked = byte(m, p->tcp + 13) >> 4 & 1;
 	if (!acked && udp_repeat == 0)
 		return 0;
-	if (p->v6) {
-		flow->src[0] = raw64(m, p->ip + 8);
-		flow->src[1] = raw64(m, p->ip + 16);
-		flow->dst[0] = raw64(m, p->ip + 24);
-		flow->dst[1] = raw64(m, p->ip + 32);
-	} else {
-		flow->src[0] = flow->dst[0] = 0;
-		flow->src[1] = (u64)dword(m, p->ip + 12) << 32 | 0xffff;
-		flow->dst[1] = (u64)dword(m, p->ip + 16) << 32 | 0xffff;
-	}
-	flow->ports = dword(m, p->tcp);
-	flow->type = f->type;
-	flow->acked = acked;
-	flow->pad = p->v6;
-	struct said said = {(u64)f->s << 32 | (u64)f->lm << 16 | f->reserved << 8 | f->trimmed, now};
-	if (acked)
-		said.ack = dword(m, p->tcp + 8);
-	struct said *last = map_lookup(&reflected, flow);
-	if (!last) {
-		map_update(&reflected, flow, &said, 0);
+	u64 tail = (u64)raw32(m, p->tcp) << 32 | f->type << 8 | acked << 1 | p->v6, ends;
+	if (p->v6)
+		ends = mix(raw64(m, p->ip + 8) ^ secrets[0], raw64(m, p->ip + 16) ^ secrets[1]) ^
+		       mix(raw64(m, p->ip + 24) ^ secrets[2], raw64(m, p->ip + 32) ^ secrets[3]);
+	else
+		ends = raw64(m, p->ip + 12) ^ secrets[4];
+	u64 flow = mix(ends, tail ^ secrets[5]) | 1, said = mix((u64)f->s << 32 | (u64)f->lm << 16 | f->reserved << 8 | f->trimmed, secrets[6] | 1);
+	said = acked ? said << ACK_BITS | dword(m, p->tcp + 8) : said << TIME_BITS | (tai_ns() & (1ull << TIME_BITS) - 1);
+	if (flow == BUSY)
+		flow = 1;
+	u32 at = flow >> 50; /* log2(REPEAT_SETS) bits */
+	struct repeat_set *set = map_lookup(&reflected, &at);
+	if (!set)
 		return 0;
-	}
-	int same = last->data == said.data;
-	if (acked) {
-		s32 fresh = (u32)said.ack - (u32)last->ack;
-		if (fresh > 0 || fresh < -(1 << 26)) { /* further back: another connection has the ports */
-			*last = said;
-			return 0;
+	u64 first = BUSY;
+#pragma clang loop unroll(disable)
+	for (u32 i = 0; i < 64 && first == BUSY; i++)
+		first = __sync_lock_test_and_set(&set->way[0].flow, BUSY);
+	if (first == BUSY)
+		return 0;
+	struct repeat_flow *way = set->way;
+	u64 last = way[0].said;
+	int same = 0, known = 1;
+	if (first != flow) {
+		struct repeat_flow moved = {first, last};
+		known = 0;
+#pragma unroll
+		for (u32 i = 1; i < REPEAT_WAYS; i++) {
+			struct repeat_flow here = way[i];
+			if (known)
+				break;
+			way[i] = moved;
+			moved = here;
+			if (here.flow == flow) {
+				last = here.said;
+				known = 1;
+			}
 		}
-		last->data = said.data;
-		return same;
 	}
-	if (same && now - last->ack < udp_repeat)
-		return 1;
-	*last = said;
-	return 0;
+	if (known && acked) {
+		s32 fresh = (u32)said - (u32)last;
+		if (fresh <= 0 && fresh >= -(1 << 26)) { /* further back: another connection has the ports */
+			same = said >> ACK_BITS == last >> ACK_BITS;
+			said = said >> ACK_BITS << ACK_BITS | (u32)last;
+		}
+	} else if (known) {
+		s64 since = (s64)(said << (64 - TIME_BITS)) - (s64)(last << (64 - TIME_BITS));
+		since = (s64)since >> (64 - TIME_BITS);
+		if (since < 0)
+			since = -since;
+		if (said >> TIME_BITS == last >> TIME_BITS && since < (s64)udp_repeat) {
+			same = 1;
+			said = last;
+		}
+	}
+	way[0].said = said;
+	__sync_lock_test_and_set(&way[0].flow, flow);
+	return same;
 }
 
-/* Slots of an index that are looked at for a key. */
-enum { PROBES = 8 };
-
-/* hash is that of a key. */
-INLINE u64 hash(struct key *k)
+/* hash is multilinear: the upper 32 bits of sums of secret factors collide with the least probability, whatever the keys. */
+INLINE u32 hash(struct key *k)
 {
-	u64 h = seed ^ k->src * 0x9e3779b97f4a7c15ull;
-	h = (h ^ h >> 32 ^ k->dst) * 0xd6e8feb86659fd93ull;
-	h = (h ^ h >> 32 ^ (u64)k->window << 32 ^ k->s) * 0xa0761d6478bd642full;
-	h = (h ^ h >> 32 ^ k->rest) * 0xe7037ed1a0b428dbull;
-	return h ^ h >> 32;
+	return ((u32)k->src * secrets[0] + (k->src >> 32) * secrets[1] + (u32)k->dst * secrets[2] + (k->dst >> 32) * secrets[3] +
+		k->window * secrets[4] + k->s * secrets[5] + (u32)k->rest * secrets[6] + (k->rest >> 32) * secrets[7]) >> 32;
 }
 
-/* take takes an entry for a key; none without room. */
-INLINE struct key *take(void *entries, u32 *taken, struct key *k, u32 buffer, u32 *number)
+/* take takes an entry for a key, if there is room. */
+INLINE struct entry *take(struct key *k, u32 buffer, u32 *number)
 {
-	*number = __sync_fetch_and_add(taken, 1);
+	u64 *count = map_lookup(&taken, &buffer);
+	if (!count || *count >= room)
+		return 0;
+	*number = __sync_fetch_and_add(count, 1);
+	if (*number >= room)
+		return 0;
 	u32 at = buffer * room + *number;
-	struct key *e = *number < room ? map_lookup(entries, &at) : 0;
+	struct entry *e = map_lookup(&entries, &at);
 	if (e)
-		*e = *k;
+		e->key = *k;
 	return e;
 }
 
-/* find returns the entry of the key, which it makes; none without room. No other CPU has a key with the number of this one, but
- * all share the index. */
-INLINE void *find(void *index, void *entries, u32 *taken, struct key *k, u32 buffer)
+/* find returns the entry of a key, which it makes if there is none and there is room. All CPUs share the index, but no
+ * other one has this key. */
+INLINE struct entry *find(struct key *k, u32 buffer)
 {
-	u64 h = hash(k);
-	struct key *own = 0;
-	u32 number = 0;
+	u32 h = hash(k), at = buffer * (buckets + 1) + (h & buckets), number = 0;
+	struct entry *own = 0;
+	struct bucket *b = map_lookup(&index_buckets, &at);
+	if (!b)
+		return 0;
+	h = h >> NUMBER_BITS << NUMBER_BITS;
 #pragma clang loop unroll(disable)
-	for (u32 i = 0; i < PROBES; i++) {
-		u32 at = buffer * (slots + 1) + ((u32)h + i & slots);
-		u64 *slot = map_lookup(index, &at);
-		if (!slot)
-			return 0;
-		u64 v = *(volatile u64 *)slot;
+	for (u32 i = 0; i < SLOTS; i++) {
+		volatile u32 *slot = &b->slot[i];
+		u32 v = *slot;
 		if (v == 0) {
 			if (!own)
-				own = take(entries, taken, k, buffer, &number);
+				own = take(k, buffer, &number);
 			if (!own)
 				return 0;
-			if (__sync_val_compare_and_swap(slot, 0, h >> 32 << 32 | number + 1) == 0)
+			v = __sync_val_compare_and_swap(slot, 0, h | (number + 1));
+			if (v == 0)
 				return own;
 			continue; /* another CPU was first */
 		}
-		if (v >> 32 != h >> 32)
+		if (v >> NUMBER_BITS << NUMBER_BITS != h)
 			continue;
-		at = buffer * room + (u32)v - 1;
-		struct key *e = map_lookup(entries, &at);
-		if (e && e->rest == k->rest && e->src == k->src && e->dst == k->dst && e->window == k->window && e->s == k->s)
+		at = buffer * room + (v & (1 << NUMBER_BITS) - 1) - 1;
+		struct entry *e = map_lookup(&entries, &at);
+		if (e && e->key.rest == k->rest && e->key.src == k->src && e->key.dst == k->dst && e->key.window == k->window && e->key.s == k->s)
 			return e;
 	}
 	if (own)
-		own->rest = 0; /* nobody would find it */
+		own->key.rest = 0; /* no slot leads to it */
 	return 0;
-}
-
-INLINE void add_compact(struct compact *c, u32 s, u32 bytes)
-{
-	c->bytes += bytes;
-	c->count[s & 31]++;
-}
-
-INLINE void add_wide(struct wide *w, struct scratch *m, u32 bytes)
-{
-	w->bytes += bytes;
-	w->sum += m->code;
-	if (w->count++ == 0 || m->code < w->min)
-		w->min = m->code;
-	if (m->code > w->max)
-		w->max = m->code;
-	w->bucket[m->bucket & 63]++;
 }
 
 /* add_overflow counts an observation without ends, location and wide value. It is 0 without room. */
@@ -770,50 +766,84 @@ INLINE int add_overflow(struct scratch *m, u32 buffer, u32 s, u32 bytes)
 		if (!c)
 			return 0;
 	}
-	add_compact(c, s, bytes);
+	c->bytes += bytes;
+	c->count[s & 31]++;
 	return 1;
 }
 
-/* place finds where a wide tag is counted: its code, and in the key the octave and the segment of that. */
-INLINE void place(struct scratch *m, struct signal *sig, u32 s)
+/* wide_key finds the bucket (csig.DistIndex) and the segment of a wide tag's code. */
+INLINE u32 wide_key(struct scratch *m, struct signal *sig, u32 s)
 {
 	u32 code = (s & sig->mask) >> (sig->shift & 31), segment = 0, e = 0;
 	if (code > sig->last)
 		code = sig->last;
+	if (code >= sig->splits[0]) {
 #pragma unroll
-	for (u32 i = 0; i < MAX_SPLITS; i++)
-		segment += code >= sig->splits[i];
-#pragma unroll
-	for (u32 i = 7; i < 20; i++) /* octaves above 128: csig.DistIndex */
-		e += code >> i != 0;
-	u32 index = e * 64 + (code >> e);
+		for (u32 i = 0; i < MAX_SPLITS; i++)
+			segment += code >= sig->splits[i];
+	}
+	/* The octave above 128 is the length of code >> 7, of 13 bits. */
+	u32 x = code >> 7;
+	if (x >> 8) {
+		e += 8;
+		x >>= 8;
+	}
+	if (x >> 4) {
+		e += 4;
+		x >>= 4;
+	}
+	if (x >> 2) {
+		e += 2;
+		x >>= 2;
+	}
+	e += x >> 1 ? 2 : x;
 	m->code = code;
-	m->bucket = index & 63;
-	m->key.s = segment << 8 | index >> 6;
+	return segment << 16 | (e * 64 + (code >> e));
 }
 
 /* add counts an observation under the key. */
-INLINE void add(struct scratch *m, struct counters *n, u32 buffer, struct fields *f, u32 bytes)
+INLINE void add(struct scratch *m, struct counters *n, struct fields *f, u32 by_value)
 {
-	struct taken *t = map_lookup(&taken, &buffer);
-	if (!t)
+	u32 wide = f->type & 0x20, s = by_value ? f->s : 0;
+	struct entry *e = find(&m->key, m->buffer);
+	if (!e) {
+		n->overflow++;
+		if (!add_overflow(m, m->buffer, wide ? 0 : s, m->bytes))
+			n->lost++;
 		return;
-	if (f->type & 0x20) {
-		struct wide_entry *e = find(&wide_index, &wides, &t->wide, &m->key, buffer);
-		if (e) {
-			add_wide(&e->v, m, bytes);
-			return;
-		}
-	} else {
-		struct compact_entry *e = find(&compact_index, &compacts, &t->compact, &m->key, buffer);
-		if (e) {
-			add_compact(&e->v, f->s, bytes);
-			return;
-		}
 	}
-	n->overflow++;
-	if (!add_overflow(m, buffer, f->type & 0x20 ? 0 : f->s, bytes))
-		n->lost++;
+	e->bytes += m->bytes;
+	if (!wide) {
+		e->count[s & 3]++;
+		return;
+	}
+	e->sum += m->code;
+	if (e->n++ == 0 || m->code < e->min)
+		e->min = m->code;
+	if (m->code > e->max)
+		e->max = m->code;
+}
+
+/* A window that ends later than this after the clock was read does not end before a change of the tick count is seen:
+ * the kernel repairs a count that lags by 5 ticks (MAX_STALLED_JIFFIES), and ticks last 10 ms at most. */
+enum { NEAR_NS = 100 * 1000 * 1000 };
+
+/* find_window finds the window of the present time. The clock is read once a tick and near the end of a window: reading
+ * takes as long as the rest of a tag. */
+INLINE void find_window(struct scratch *m)
+{
+	u64 tick = jiffies();
+	if (tick == m->tick && !m->near)
+		return;
+	u64 now = tai_ns();
+	if (now < m->from || now >= m->until) {
+		u64 window = (now - tai_offset) / resolution;
+		m->window = window;
+		m->from = window * resolution + tai_offset;
+		m->until = m->from + resolution;
+	}
+	m->tick = tick;
+	m->near = m->until - now < NEAR_NS;
 }
 
 /* count counts the tag or the reflection of a packet. It is a function of its own, since processors have little room for
@@ -823,14 +853,7 @@ static __attribute__((noinline)) int count(struct scratch *m, struct counters *n
 	struct packet *p = &m->packet;
 	struct fields *f = kind ? &p->reflection : &p->tag;
 	struct key *k = &m->key;
-	u64 now = m->now;
 	k->src = k->dst = 0;
-	if (now < m->from || now >= m->until) {
-		u64 window = (now - tai_offset) / resolution;
-		m->window = window;
-		m->from = window * resolution + tai_offset;
-		m->until = m->from + resolution;
-	}
 	k->window = m->window;
 	k->s = 0;
 	k->lm = 0;
@@ -839,9 +862,10 @@ static __attribute__((noinline)) int count(struct scratch *m, struct counters *n
 	k->type = f->type;
 	k->flags = USED;
 	k->class = VALUE;
+	m->code = 0;
 	if (refuse[kind & 1]) {
 		k->class = REFUSED;
-	} else if (kind && repeats(m, p, now)) {
+	} else if (kind && repeats(m, p)) {
 		k->class = REPEATED;
 	} else {
 		struct signal *sig = &signals[f->type & 63];
@@ -849,13 +873,14 @@ static __attribute__((noinline)) int count(struct scratch *m, struct counters *n
 			k->class = UNTOUCHED;
 		if (k->class == VALUE || locate_untouched)
 			k->lm = f->lm;
-		if (f->trimmed) { /* its value does not count, only whether it is the initial one */
+		if (!(f->type & 0x20))
+			k->s = f->s >> 2;
+		else if (f->trimmed) /* its value does not count, only whether it is the initial one */
 			k->s = k->class == VALUE;
+		else
+			k->s = wide_key(m, sig, f->s);
+		if (f->trimmed)
 			k->class = TRIMMED;
-			m->code = m->bucket = 0;
-		} else if (f->type & 0x20) {
-			place(m, sig, f->s);
-		}
 		if (p->ip) {
 			u32 src = p->ip + (p->v6 ? 8 : 12), dst = p->ip + (p->v6 ? 24 : 16);
 			k->src = end(m, p, kind ? dst : src, 1);
@@ -863,7 +888,7 @@ static __attribute__((noinline)) int count(struct scratch *m, struct counters *n
 			k->flags = p->v6 && !use_classes ? USED | HAS_ADDRS | IS_V6 : USED | HAS_ADDRS;
 		}
 	}
-	add(m, n, m->buffer, f, m->bytes);
+	add(m, n, f, k->class != REFUSED && k->class != REPEATED);
 	return 0;
 }
 
@@ -882,10 +907,10 @@ SEC("tcx/ingress") int csig_count(struct __sk_buff *skb)
 		n->odd[verdict]++;
 		return TCX_NEXT;
 	}
-	/* The buffer comes before the time: user space takes the time before it changes the buffer, so that
-	 * what is counted in the new one is later. */
+	/* The buffer is chosen before the time is read, and user space takes the time before it changes the buffer: packets
+	 * in the new buffer are later. */
 	m->buffer = active & 1;
-	m->now = tai_ns();
+	find_window(m);
 	m->bytes = skb->len + (skb->vlan_present ? 4 : 0);
 	n->packets++;
 	n->bytes += m->bytes;

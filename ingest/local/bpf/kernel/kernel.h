@@ -6,6 +6,7 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef int s32;
+typedef long long s64;
 
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
@@ -28,7 +29,6 @@ enum {
 	MAP_HASH = 1,
 	MAP_ARRAY = 2,
 	MAP_PERCPU_ARRAY = 6,
-	MAP_LRU_HASH = 9,
 	MAP_LPM_TRIE = 11,
 	MAP_ARRAY_OF_MAPS = 12,
 	NO_PREALLOC = 1,
@@ -45,6 +45,7 @@ static void *(*map_lookup)(void *map, const void *key) = (void *)1;
 static long (*map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static u32 (*cpu_number)(void) = (void *)8;
 static long (*load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
+static u64 (*jiffies)(void) = (void *)118;
 static long (*loop)(u32 times, void *function, void *context, u64 flags) = (void *)181;
 static u64 (*tai_ns)(void) = (void *)208;
 
