@@ -29,7 +29,8 @@ type counter struct {
 	signals    [csig.NumLayouts * 16]signal
 	resolution int64
 	active     uint32
-	swapped    int64 // when, Unix ns
+	first      [2]uint32 // buckets of the index to look at first, by buffer
+	swapped    int64     // when, Unix ns
 
 	// Both buffers, one behind the other, and where they are mapped.
 	entries  []entry
@@ -62,7 +63,7 @@ func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, befor
 		return nil, fmt.Errorf("set variables: %w", err)
 	}
 	c := &counter{
-		ends: e, secrets: own, resolution: int64(s.Finest()), swapped: time.Now().UnixNano(),
+		ends: e, secrets: own, first: firstBuckets(keys, keys), resolution: int64(s.Finest()), swapped: time.Now().UnixNano(),
 		keys: make([]key, overflowKeys), values: make([]overflowCounts, overflowKeys),
 	}
 	if c.signals, err = signalsOf(s); err != nil {
@@ -147,6 +148,9 @@ func (c *counter) swap() (left uint32, err error) {
 	left = c.active
 	at := time.Now().UnixNano()
 	c.active = 1 - left
+	if err := c.collection.Variables["first_buckets"].Set(c.first); err != nil {
+		return left, fmt.Errorf("size index: %w", err)
+	}
 	if err := c.collection.Variables["active"].Set(c.active); err != nil {
 		return left, fmt.Errorf("change buffer: %w", err)
 	}
@@ -177,6 +181,7 @@ func (c *counter) drain(buffer uint32) ([]window.Counted, error) {
 	if len(entries) > 0 {
 		clear(entries)
 		clear(half(c.index, buffer, math.MaxUint64))
+		c.first[buffer] = firstBuckets(len(entries), len(c.entries)/2)[buffer]
 		*taken = 0
 	}
 	var cursor ebpf.MapBatchCursor

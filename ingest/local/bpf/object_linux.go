@@ -2,17 +2,21 @@ package bpf
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // the compiled programs
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
 
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/decode"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 //go:generate ./kernel/compile
@@ -81,6 +85,7 @@ func compile(s *window.Settings, tap window.Tap, keys int, own secrets) (*ebpf.C
 		return nil, e, err
 	}
 	values["secrets"], values["buckets"], values["room"] = own, uint32(bucketsOf(keys)-1), uint32(keys)
+	values["first_buckets"] = firstBuckets(keys, keys)
 	values["resolution"] = uint64(s.Finest())
 	values["udp_repeat"] = uint64(s.UDPRepeat)
 	values["locate_untouched"] = number(s.LocateUntouched)
@@ -114,6 +119,12 @@ func newSecrets() (s secrets) {
 // bucketsOf returns the number of buckets in the index of a buffer. Half of their slots are for keys, so few buckets are full
 // before the buffer is.
 func bucketsOf(keys int) int { return max(2*keys/len(bucket{}), 1) }
+
+// firstBuckets returns the variable of that name for a number of keys out of at most so many, for both buffers.
+func firstBuckets(keys, most int) [2]uint32 {
+	n := uint32(1)<<bits.Len(uint(bucketsOf(min(keys, most))-1)) - 1
+	return [2]uint32{n, n}
+}
 
 // overflowKeys is the room for observations past the room of keys: kinds, layouts, types and
 // windows, on many cores.
@@ -171,8 +182,12 @@ func decodingOf(s *window.Settings) map[string]any {
 	}
 	var kinds [256]uint8
 	var encodings [16]encoding
-	for i, r := range d.Reflections() {
-		kinds[r.Kind] = 1
+	reflections := slices.Clone(d.Reflections())
+	slices.SortStableFunc(reflections, func(a, b csig.Reflection) int { return cmp.Compare(a.Kind, b.Kind) })
+	for i, r := range reflections {
+		if kinds[r.Kind] == 0 {
+			kinds[r.Kind] = uint8(i + 1)
+		}
 		e := encoding{ExID: r.ExID, Kind: r.Kind, ExIDLen: r.ExIDLen, Payload: uint8(number(r.Payload))}
 		for n, size := range [...]int{2, 6} {
 			l, _ := r.Layout(size)
@@ -182,7 +197,7 @@ func decodingOf(s *window.Settings) map[string]any {
 	}
 	return map[string]any{
 		"types": types, "odd_ports": ports, "option_kinds": kinds, "encodings": encodings,
-		"encoding_count": uint32(len(d.Reflections())),
+		"encoding_count": uint32(len(reflections)),
 	}
 }
 

@@ -22,7 +22,7 @@ enum {
 };
 
 /* What parse returns besides. */
-enum { NONE = ODD_REASONS, FOUND };
+enum { NONE = ODD_REASONS, FOUND, NOT_PLAIN };
 
 enum { MAX_READ = 224, MAX_VLANS = 2, MAX_EXTENSIONS = 3, MAX_OPTIONS = 40, MAX_ENCODINGS = 16 };
 
@@ -32,6 +32,11 @@ enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60, MOBILITY =
 
 /* What an observation counts as. */
 enum { VALUE, UNTOUCHED, TRIMMED, REPEATED, REFUSED };
+
+/* rest puts the small fields of a key together, in the order of key.go: it is stored and loaded as a whole, since
+ * processors wait when they load a word after its bytes were stored. type is layout << 4 | T; kind is 1 for a reflection. */
+#define rest(lm, cpu, kind, type, class, flags) \
+	((u64)(lm) | (u64)(cpu) << 16 | (u64)(kind) << 32 | (u64)(type) << 40 | (u64)(class) << 48 | (u64)(flags) << 56)
 
 enum { HAS_ADDRS = 1, IS_V6 = 2, OVERFLOW = 4, USED = 8 }; /* flags of a key; USED has every one */
 
@@ -58,8 +63,8 @@ struct signal {
 /* The settings. User space writes them before the program is attached. */
 u8 types[1 << 16];                        /* classes by EtherType */
 u8 odd_ports[1 << 13];                    /* bits by UDP destination port */
-u8 option_kinds[256];                     /* 1 for kinds of encodings */
-struct encoding encodings[MAX_ENCODINGS];
+u8 option_kinds[256];                     /* 1 + index of the first encoding by kind, 0 for none */
+struct encoding encodings[MAX_ENCODINGS]; /* in the order of kinds */
 u32 encoding_count;
 struct signal signals[64];                /* by layout and T */
 u32 locate_untouched;
@@ -73,6 +78,7 @@ u32 snap;                                 /* bytes of an odd packet that the rin
 
 u64 secrets[8];                             /* secret factors of the hash, so that nobody can make keys collide */
 u32 buckets;                              /* of a buffer's index, less one: a power of two less one */
+volatile u32 first_buckets[2];            /* of them, those that keys look at first, less one: by buffer */
 u32 room;                                 /* entries of a buffer, at most 1 << NUMBER_BITS less one */
 
 /* The buffer in use: 0 or 1. */
@@ -83,17 +89,7 @@ struct key {
 	u64 src, dst;  /* endpoints of the measured path: classes or prefixes */
 	u32 window;    /* number since 1970, modulo 2^32 */
 	u32 s;         /* compact: raw S / 4. Wide: segment << 16 | bucket of the code; of a trimmed tag whether it was set */
-	union {
-		u64 rest;
-		struct {
-			u16 lm;
-			u16 cpu;
-			u8 kind;       /* 0 tag, 1 reflection */
-			u8 type;       /* layout << 4 | T */
-			u8 class;
-			u8 flags;
-		};
-	};
+	u64 rest;      /* see rest */
 };
 
 /* An entry fills a cache line: waiting for memory is most of the cost of a packet. */
@@ -236,6 +232,7 @@ struct {
  * loops over it are verified once. */
 struct options {
 	u32 at, end;
+	u32 first;          /* index of the first encoding to try */
 	u32 own;            /* length of the option as its encoding counts it */
 	u32 empty, invalid; /* of the option, by encodings that it does not fit */
 	u32 several;        /* reflections */
@@ -335,11 +332,14 @@ static long try_encoding(u32 i, struct reading *r)
 {
 	struct scratch *m = r->m;
 	struct options *o = &m->options;
+	i += o->first;
 	if (i >= encoding_count || i >= MAX_ENCODINGS)
 		return 1;
 	struct encoding *e = &encodings[i];
 	u32 left = o->end - o->at, head = 2 + e->exid_len, n = byte(m, o->at + 1);
-	if (e->kind != byte(m, o->at) || left < head)
+	if (e->kind != byte(m, o->at))
+		return 1;
+	if (left < head)
 		return 0;
 	if (e->exid_len == 2 && word(m, o->at + 2) != e->exid)
 		return 0;
@@ -396,6 +396,7 @@ static long next_option(u32 i, struct reading *r)
 		return 1;
 	n = byte(m, o->at + 1);
 	if (option_kinds[kind]) {
+		o->first = option_kinds[kind] - 1;
 		u32 own = reflection(r, o);
 		if (own)
 			n = own;
@@ -407,8 +408,8 @@ static long next_option(u32 i, struct reading *r)
 	return 0;
 }
 
-/* tcp_options reads the options behind a header. It is 0 for such as cannot be read. */
-INLINE int tcp_options(struct scratch *m, u32 at, u32 end)
+/* tcp_options reads the options behind a header. It is 0 for options that it cannot read. */
+static __attribute__((noinline)) int tcp_options(struct scratch *m, u32 at, u32 end)
 {
 	struct reading r = {m};
 	m->options = (struct options){.at = at, .end = end};
@@ -564,6 +565,61 @@ INLINE int parse(struct __sk_buff *skb, struct scratch *m, struct packet *p, u32
 	return ODD_L2;
 }
 
+/* The options of most acknowledgements: two paddings and a timestamp, which is 12 bytes. */
+enum { TIMESTAMP = 8, PADDED_TIMESTAMP = 0x0101080a };
+
+/* plain is parse for the most common packets: at most one tag, IP without options, extension headers and fragments, and
+ * UDP or TCP. It is NOT_PLAIN for others. */
+INLINE int plain(struct __sk_buff *skb, struct scratch *m, struct packet *p, u32 len)
+{
+	u32 class = types[word(m, 12)], at = 14, left, proto;
+	if (skb->vlan_present || len < 62)
+		return NOT_PLAIN;
+	if (class >= TAG) {
+		u32 layout = class - TAG;
+		at = layout & 2 ? 22 : 18;
+		class = types[word(m, at - 2)];
+		read_fields(m, &p->tag, layout & 3, 14);
+	}
+	p->ip = at;
+	if (class == IPV4) {
+		left = word(m, at + 2) - 20;
+		if (byte(m, at) != 0x45 || word(m, at + 6) & 0x3fff)
+			return NOT_PLAIN;
+		proto = byte(m, at + 9);
+		at += 20;
+	} else if (class == IPV6) {
+		left = word(m, at + 4);
+		if (byte(m, at) >> 4 != 6 || mapped(m, at + 8) || mapped(m, at + 24))
+			return NOT_PLAIN;
+		proto = byte(m, at + 6);
+		at += 40;
+		p->v6 = 1;
+	} else {
+		return NOT_PLAIN;
+	}
+	if (left < 20 || left > 1 << 16 || at + left > skb->len || at + 20 > len)
+		return NOT_PLAIN;
+	int done = p->tag.there ? FOUND : NONE;
+	if (proto == PROTO_UDP) {
+		u32 port = word(m, at + 2);
+		return odd_ports[port >> 3 & 0x1fff] >> (port & 7) & 1 ? ODD_UDP : done;
+	}
+	if (proto != PROTO_TCP)
+		return NOT_PLAIN;
+	if (encoding_count == 0)
+		return done;
+	u32 header = byte(m, at + 12) >> 4 << 2;
+	if (header < 20 || header > left || at + header > len)
+		return NOT_PLAIN;
+	if (header == 20 || (header == 32 && dword(m, at + 20) == PADDED_TIMESTAMP && !option_kinds[TIMESTAMP]))
+		return done;
+	p->tcp = at;
+	if (!tcp_options(m, at + 20, at + header))
+		return ODD_OPTIONS;
+	return p->reflection.there || p->empty || p->invalid ? FOUND : done;
+}
+
 /* read copies the first bytes of a packet and parses them. */
 INLINE int read(struct __sk_buff *skb, struct scratch *m, struct packet *p)
 {
@@ -575,7 +631,11 @@ INLINE int read(struct __sk_buff *skb, struct scratch *m, struct packet *p)
 		len = MAX_READ;
 	if (load_bytes(skb, 0, m->data, len))
 		return ODD_CUT;
-	int verdict = parse(skb, m, p, len);
+	int verdict = plain(skb, m, p, len);
+	if (verdict != NOT_PLAIN)
+		return verdict;
+	*p = (struct packet){};
+	verdict = parse(skb, m, p, len);
 	if (verdict == ODD_CUT && skb->len > MAX_READ)
 		return ODD_LONG;
 	return verdict;
@@ -712,30 +772,38 @@ INLINE struct entry *take(struct key *k, u32 buffer, u32 *number)
 }
 
 /* find returns the entry of a key, which it makes if there is none and there is room. All CPUs share the index, but no
- * other one has this key. */
+ * other one has this key. Keys use as few buckets as user space expects them to need, since those stay in the cache; a key
+ * whose bucket is full goes to one of the others. */
 INLINE struct entry *find(struct key *k, u32 buffer)
 {
-	u32 h = hash(k), at = buffer * (buckets + 1) + (h & buckets), number = 0;
+	u32 h = hash(k), near = first_buckets[buffer & 1] & buckets, number = 0, here = h & near;
 	struct entry *own = 0;
-	struct bucket *b = map_lookup(&index_buckets, &at);
-	if (!b)
-		return 0;
-	h = h >> NUMBER_BITS << NUMBER_BITS;
+	u32 first = h >> 28; /* most buckets have few keys, so most are found at once */
+	u32 mark = h >> NUMBER_BITS << NUMBER_BITS;
 #pragma clang loop unroll(disable)
-	for (u32 i = 0; i < SLOTS; i++) {
-		volatile u32 *slot = &b->slot[i];
+	for (u32 i = 0; i < 2 * SLOTS; i++) {
+		if (i == SLOTS) {
+			if (near == buckets)
+				break;
+			here = (h & buckets) | (near + 1);
+		}
+		u32 at = buffer * (buckets + 1) + here;
+		struct bucket *b = map_lookup(&index_buckets, &at);
+		if (!b)
+			break;
+		volatile u32 *slot = &b->slot[first + i & SLOTS - 1];
 		u32 v = *slot;
 		if (v == 0) {
 			if (!own)
 				own = take(k, buffer, &number);
 			if (!own)
 				return 0;
-			v = __sync_val_compare_and_swap(slot, 0, h | (number + 1));
+			v = __sync_val_compare_and_swap(slot, 0, mark | (number + 1));
 			if (v == 0)
 				return own;
 			continue; /* another CPU was first */
 		}
-		if (v >> NUMBER_BITS << NUMBER_BITS != h)
+		if (v >> NUMBER_BITS << NUMBER_BITS != mark)
 			continue;
 		at = buffer * room + (v & (1 << NUMBER_BITS) - 1) - 1;
 		struct entry *e = map_lookup(&entries, &at);
@@ -753,8 +821,7 @@ INLINE int add_overflow(struct scratch *m, u32 buffer, u32 s, u32 bytes)
 	struct key *k = &m->key;
 	k->src = k->dst = 0;
 	k->s = 0;
-	k->lm = 0;
-	k->flags = OVERFLOW | USED;
+	k->rest = (k->rest & rest(0, 0xffff, 0xff, 0xff, 0xff, 0)) | rest(0, 0, 0, 0, 0, OVERFLOW | USED);
 	void *map = map_lookup(&overflows, &buffer);
 	if (!map)
 		return 0;
@@ -853,42 +920,40 @@ static __attribute__((noinline)) int count(struct scratch *m, struct counters *n
 	struct packet *p = &m->packet;
 	struct fields *f = kind ? &p->reflection : &p->tag;
 	struct key *k = &m->key;
-	k->src = k->dst = 0;
-	k->window = m->window;
-	k->s = 0;
-	k->lm = 0;
-	k->cpu = cpu_number();
-	k->kind = kind;
-	k->type = f->type;
-	k->flags = USED;
-	k->class = VALUE;
+	u64 src = 0, dst = 0;
+	u32 class = VALUE, flags = USED, lm = 0, value = 0;
 	m->code = 0;
 	if (refuse[kind & 1]) {
-		k->class = REFUSED;
+		class = REFUSED;
 	} else if (kind && repeats(m, p)) {
-		k->class = REPEATED;
+		class = REPEATED;
 	} else {
 		struct signal *sig = &signals[f->type & 63];
 		if (f->s == sig->initial)
-			k->class = UNTOUCHED;
-		if (k->class == VALUE || locate_untouched)
-			k->lm = f->lm;
+			class = UNTOUCHED;
+		if (class == VALUE || locate_untouched)
+			lm = f->lm;
 		if (!(f->type & 0x20))
-			k->s = f->s >> 2;
+			value = f->s >> 2;
 		else if (f->trimmed) /* its value does not count, only whether it is the initial one */
-			k->s = k->class == VALUE;
+			value = class == VALUE;
 		else
-			k->s = wide_key(m, sig, f->s);
+			value = wide_key(m, sig, f->s);
 		if (f->trimmed)
-			k->class = TRIMMED;
+			class = TRIMMED;
 		if (p->ip) {
-			u32 src = p->ip + (p->v6 ? 8 : 12), dst = p->ip + (p->v6 ? 24 : 16);
-			k->src = end(m, p, kind ? dst : src, 1);
-			k->dst = end(m, p, kind ? src : dst, 0);
-			k->flags = p->v6 && !use_classes ? USED | HAS_ADDRS | IS_V6 : USED | HAS_ADDRS;
+			u32 from = p->ip + (p->v6 ? 8 : 12), to = p->ip + (p->v6 ? 24 : 16);
+			src = end(m, p, kind ? to : from, 1);
+			dst = end(m, p, kind ? from : to, 0);
+			flags |= p->v6 && !use_classes ? HAS_ADDRS | IS_V6 : HAS_ADDRS;
 		}
 	}
-	add(m, n, f, k->class != REFUSED && k->class != REPEATED);
+	k->src = src;
+	k->dst = dst;
+	k->window = m->window;
+	k->s = value;
+	k->rest = rest(lm, cpu_number(), kind, f->type, class, flags);
+	add(m, n, f, class < REPEATED);
 	return 0;
 }
 
