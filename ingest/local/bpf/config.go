@@ -14,17 +14,17 @@ import (
 // DefaultKeys is the default of Config.Keys, and its maximum.
 const DefaultKeys = 1 << 17
 
-// Config says what a Source counts.
+// Config configures a Source.
 type Config struct {
 	Interface string
 	// Keys is the number of keys that are counted between two readings, which are a second or a shorter window apart. It is a
 	// power of two. Further keys count as overflow. A key takes 144 bytes of the kernel's memory. Default: DefaultKeys.
 	Keys int
-	// Odd has the ring take packets that the program does not read. Without it they are counted alone.
+	// Odd has a ring deliver the packets that the program does not read. Otherwise they are only counted.
 	Odd bool
-	// Blocks is as in capture.TapConfig, for odd packets.
+	// Blocks is capture.TapConfig.Blocks of that ring.
 	Blocks      int
-	SnapLen     uint32 // bytes of an odd packet that are kept
+	SnapLen     uint32 // maximum length of an odd packet in the ring
 	Promiscuous bool
 	Logger      *slog.Logger // nil: silent
 }
@@ -38,7 +38,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// snap is what the filter returns for an odd packet.
+// snap returns the maximum length of an odd packet, for the filter.
 func (c *Config) snap() uint32 {
 	if c.SnapLen == 0 {
 		return 1 << 18
@@ -46,7 +46,7 @@ func (c *Config) snap() uint32 {
 	return c.SnapLen
 }
 
-// tap is the ring beside the program, which watches the link, and is as small as it can be where it takes nothing in.
+// tap configures the ring beside the program. It watches the link, and has the minimum size if it receives no packets.
 func (c *Config) tap() capture.TapConfig {
 	t := capture.TapConfig{
 		Interface: c.Interface, Extended: true, Blocks: c.Blocks, Promiscuous: c.Promiscuous, Stamp: capture.StampSoftware, Logger: c.Logger,
@@ -57,10 +57,10 @@ func (c *Config) tap() capture.TapConfig {
 	return t
 }
 
-// ErrUnsupported is wrapped by errors about what the program does not read.
+// ErrUnsupported is wrapped by errors about settings that the program cannot serve.
 var ErrUnsupported = errors.New("counting in the kernel does not support it: use --capture ring, or auto")
 
-// checkSignals finds tables whose values the program cannot add up.
+// checkSignals returns an error for tables whose values the program cannot add up.
 func checkSignals(s *window.Settings) error {
 	_, err := signalsOf(s)
 	if errors.Is(err, window.ErrSplits) {
@@ -69,7 +69,8 @@ func checkSignals(s *window.Settings) error {
 	return err
 }
 
-// Check says what settings and a place need that the program does not read.
+// Check returns an error that wraps ErrUnsupported if the program cannot serve the settings at a place. The error names the
+// key of the configuration.
 func Check(s *window.Settings, at window.Tap) error {
 	unsupported := func(key string) error { return fmt.Errorf("%s: %w", key, ErrUnsupported) }
 	switch {

@@ -1,36 +1,36 @@
-// Package bpf counts CSIG where packets arrive, in the kernel: an eBPF program on TCX ingress of an interface
-// reads tags and reflections and adds to maps, which user space reads as the counts of windows. A packet is
-// never copied to user space.
+// Package bpf counts CSIG in the kernel, where packets arrive. An eBPF program on TCX ingress of an interface
+// reads tags and reflections and adds to maps. User space reads the maps as the counts of windows. No packet is
+// copied to user space.
 //
-// It knows which packets the program reads, the meaning of its keys, and how a configuration gets into it. It
-// must never know the rows that counts become.
+// The package knows which packets the program reads, the meaning of its keys, and how the program gets a
+// configuration. It must never know the rows that counts become.
 //
-// The program is kernel/csig.c. csig.o is made of it by make generate and checked in: no compiler is needed
-// where it runs. The program reads what package decode reads of a packet with up to two VLAN tags, IPv4 or
-// IPv6 with common extension headers, and the options of TCP. Anything else that may have CSIG is odd: the
-// program counts it by reason, and a filter that is made of the same source lets just these packets pass to a
-// ring, so that each packet is read once.
+// The program is kernel/csig.c. make generate compiles it to csig.o, which is checked in, so hosts need no
+// compiler. The program agrees with package decode about packets with up to two VLAN tags, IPv4 or IPv6 with common
+// extension headers, and TCP options. Other packets that may have CSIG are odd: the program counts them by reason.
+// A filter from the same source passes exactly these packets to a ring, so each packet is read once.
 //
-// Keys name ends by classes of addresses, which a trie of prefixes gives, or by the leading bits that matter
-// where groups are derived from addresses. A key has its window and its CPU, so that each entry has one writer and
-// it does not matter when it is read. An entry of compact tags has a counter for each value; one of wide tags has
-// the codes of an octave in 64 buckets, with their sum and range, and codes are split where they begin to be heavy:
-// so rows come out as from single observations.
+// A key names endpoints by the classes of their addresses, which a trie of prefixes gives, or by the leading bits of
+// the addresses if groups are derived from those. A key contains its window and its CPU: each entry has one writer,
+// and can be read at any time. An entry holds the counts of four values of compact tags, or the sum and the range of
+// the codes in one bucket of wide tags. Buckets are split at the codes where observations begin to be heavy. So counts
+// make the same rows as single observations.
 //
-// TCX alone is used, no clsact: a bpf_link is detached with the last descriptor of a process, and its program can be
-// exchanged without losing a packet. Older kernels have the ring.
+// The program is attached by TCX and never by clsact. The kernel detaches a TCX link when the process that holds
+// it ends, however it ends, and exchanges its program without losing a packet. A clsact filter would stay behind
+// after a crash. Hosts without TCX use the ring.
 package bpf
 
-// OddReason says why the program left a packet to the ring.
+// OddReason is the reason why the program does not count a packet.
 type OddReason uint8
 
 // The reasons are in the order of kernel/csig.c.
 const (
 	OddCut     OddReason = iota // ends inside a header, or a header contradicts itself
-	OddLong                     // its headers are longer than what the program reads
+	OddLong                     // its headers are longer than the program reads
 	OddL2                       // MACsec, MPLS, more than two VLAN tags, two CSIG tags
 	OddTunnel                   // a tunnel, or encrypted
-	OddIP                       // extension headers that it does not read, or IPv4 addresses in IPv6
+	OddIP                       // extension headers that the program does not read, or IPv4 addresses in IPv6
 	OddUDP                      // to a port whose payload may have a reflection
 	OddOptions                  // TCP options that are wrong, or with several reflections
 
@@ -40,7 +40,7 @@ const (
 
 var oddNames = [OddReasons]string{"cut", "long", "l2", "tunnel", "ip", "udp", "options"}
 
-// String is the reason's name in metrics and logs, such as "tunnel".
+// String returns the reason's name in metrics and logs, such as "tunnel".
 func (r OddReason) String() string {
 	if r < OddReasons {
 		return oddNames[r]

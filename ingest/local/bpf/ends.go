@@ -7,19 +7,19 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// ends are the ends of measured paths that keys name: classes of addresses that a resolver does not tell apart,
-// by prefix, or, where groups are made as addresses are met, the leading bits of addresses. An address has one class
-// as a source and one as a destination.
+// ends are the endpoints that keys name. A class is a set of addresses that the resolver treats alike; prefixes give
+// the classes. If the resolver makes groups as it meets addresses, keys name the leading bits of addresses instead. An
+// address has one class as a source and one as a destination.
 type ends struct {
 	prefixes []netip.Prefix
 	classes  []uint64     // by prefix: source << 32 | destination
-	src, dst []netip.Addr // by class, one of its addresses; class 0 is that of addresses without a prefix
+	src, dst []netip.Addr // one address of each class; addresses without a prefix have class 0
 
 	bits4, bits6 int
 	mask4, mask6 uint64 // of the first bytes of an address in memory, little-endian
 }
 
-// newEnds returns the ends that matter to a resolver.
+// newEnds returns the endpoints that a resolver distinguishes.
 func newEnds(r aggregate.Resolver) ends {
 	e := ends{bits4: 32, bits6: 128}
 	classes, _ := r.(aggregate.Classifier)
@@ -62,7 +62,7 @@ func newEnds(r aggregate.Resolver) ends {
 	return e
 }
 
-// stranger returns an address that a resolver knows nothing of; it is invalid where there is none.
+// stranger returns an address that the resolver does not know; it is invalid if there is none.
 func stranger(r aggregate.Resolver, classes aggregate.Classifier) netip.Addr {
 	src, dst := classes.Classes(netip.Addr{})
 	for _, text := range [...]string{"::", "0.0.0.0", "255.255.255.255", "2001:db8::1", "192.0.2.1", "ffff::1"} {
@@ -77,7 +77,7 @@ func stranger(r aggregate.Resolver, classes aggregate.Classifier) netip.Addr {
 // classed tells whether keys name classes.
 func (e *ends) classed() bool { return e.src != nil }
 
-// of returns addresses that stand for the ends of a key; they are invalid where it names none.
+// of returns an address for each endpoint of a key; they are invalid if it names none.
 func (e *ends) of(k *key) (src, dst netip.Addr) {
 	switch {
 	case k.Flags&hasAddrs == 0:
@@ -89,7 +89,7 @@ func (e *ends) of(k *key) (src, dst netip.Addr) {
 	return src, dst
 }
 
-// address is the first one of a prefix in a key.
+// address returns the first address of a prefix in a key.
 func address(prefix uint64, v6 bool) netip.Addr {
 	if v6 {
 		var a [16]byte
@@ -101,7 +101,7 @@ func address(prefix uint64, v6 bool) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// leading returns the mask of the first bits of 64, as they are in memory.
+// leading returns a mask of the first bits of 8 bytes in memory, as a little-endian number.
 func leading(bits int) uint64 {
 	var b [8]byte
 	for i := range bits {

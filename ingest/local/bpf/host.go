@@ -1,8 +1,8 @@
 package bpf
 
-// Ability is one of the things that counting in the kernel takes.
+// Ability is one requirement of counting in the kernel.
 type Ability struct {
 	Name string // such as "kernel"
-	OK   bool   // it is there, or not needed
-	Text string // what was found, and what to do where that is not enough
+	OK   bool   // met, or not required here
+	Text string // the finding, and the remedy if it is not met
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/csigscope/csigscope/aggregate/window"
 )
 
-// Host says what this host has of what counting in the kernel takes: its kernel, capabilities and limits, and whether the kernel
-// takes the program for the settings and attaches it to interfaces, each of them for a moment. Counting is possible where all is
-// OK.
+// Host checks the requirements of counting in the kernel on this host: the kernel, capabilities and limits, and whether the
+// kernel accepts the program for the settings and attaches it to the interfaces. It attaches the program for a moment. Counting
+// is possible if all abilities are OK.
 func Host(settings *window.Settings, interfaces []string) []Ability {
 	list := []Ability{kernelAbility(), capabilityAbility(), memoryAbility(), typesAbility()}
 	at := window.TapAt("", 1)
@@ -41,7 +41,7 @@ func Host(settings *window.Settings, interfaces []string) []Ability {
 	return list
 }
 
-// kernelAbility is the release, of which TCX needs 6.6.
+// kernelAbility checks the release: TCX needs 6.6.
 func kernelAbility() Ability {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -56,7 +56,7 @@ func kernelAbility() Ability {
 	return Ability{"kernel", false, release + ": TCX needs 6.6"}
 }
 
-// capabilityAbility is whether this process has the capabilities.
+// capabilityAbility checks the capabilities of this process.
 func capabilityAbility() Ability {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -78,7 +78,7 @@ func capabilityAbility() Ability {
 	return Ability{"capabilities", true, "CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW"}
 }
 
-// memoryAbility is the limit of locked memory, which maps count against before Linux 5.11.
+// memoryAbility reports the limit of locked memory, which applied to maps before Linux 5.11.
 func memoryAbility() Ability {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
@@ -91,7 +91,7 @@ func memoryAbility() Ability {
 	return Ability{"locked memory", true, text + ": maps do not count against it from Linux 5.11 on"}
 }
 
-// typesAbility is whether the kernel has type information, which no program here needs.
+// typesAbility reports whether the kernel has type information. The program does not need it.
 func typesAbility() Ability {
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	switch {

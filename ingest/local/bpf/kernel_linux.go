@@ -15,37 +15,37 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// counter is the programs in the kernel under one configuration, with their maps. The program that counts
-// writes to one of two buffers, and user space reads the other one: that is what swap exchanges.
+// counter holds the programs under one configuration, with their maps. The counting program writes to one of two
+// buffers while user space reads the other one; swap exchanges them.
 //
-// Keys have the number of their window, so that it does not matter in which buffer a packet is counted, or
-// when buffers are read.
+// Keys contain the number of their window, so a packet may count in either buffer, and buffers may be read at any
+// time.
 type counter struct {
 	collection *ebpf.Collection
-	program    *ebpf.Program // that counts
-	odd        *ebpf.Program // that filters odd packets
+	program    *ebpf.Program // counts
+	odd        *ebpf.Program // filters odd packets
 	ends       ends
 	secrets    secrets
 	signals    [csig.NumLayouts * 16]signal
 	resolution int64
 	active     uint32
 	first      [2]uint32 // buckets of the index to look at first, by buffer
-	swapped    int64     // when, Unix ns
+	swapped    int64     // time of the last swap, Unix ns
 
-	// Both buffers, one behind the other, and where they are mapped.
+	// Both buffers, one after the other, in memory that is shared with the kernel.
 	entries  []entry
 	index    []bucket
 	taken    []uint64 // by buffer
 	mapped   [][]byte
 	overflow [2]*ebpf.Map // of each buffer
 
-	keys   []key // where batches of overflow are read
+	keys   []key // a batch of overflow
 	values []overflowCounts
-	list   []window.Counted // what drain returns
-	read   counters         // so far, of which frames has returned the increase
+	list   []window.Counted // the result of drain
+	read   counters         // the sums at the last call of frames
 }
 
-// newCounter loads the programs for the settings. Reflections that an earlier one remembers are known to it.
+// newCounter loads the programs for the settings. It takes over the reflections that the previous counter remembers.
 func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, before *counter) (*counter, error) {
 	own := newSecrets()
 	if before != nil {
@@ -86,7 +86,7 @@ func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, befor
 	return c, nil
 }
 
-// makeOverflow makes the maps for observations without room.
+// makeOverflow makes the maps of observations for which a buffer has no room.
 func (c *counter) makeOverflow(spec *ebpf.CollectionSpec) error {
 	outer := spec.Maps["overflows"]
 	for i := range c.overflow {
@@ -100,7 +100,7 @@ func (c *counter) makeOverflow(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// mapBuffers makes the kernel's buffers memory of this process.
+// mapBuffers maps the kernel's buffers into this process.
 func (c *counter) mapBuffers() (err error) {
 	if c.entries, err = mapArray[entry](c, "entries"); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (c *counter) mapBuffers() (err error) {
 	return err
 }
 
-// mapArray maps an array of the collection.
+// mapArray maps an array of the collection into this process.
 func mapArray[T any](c *counter, name string) ([]T, error) {
 	m := c.collection.Maps[name]
 	var entry T
@@ -142,8 +142,8 @@ func (c *counter) close() error {
 	return errors.Join(failed...)
 }
 
-// swap has the program count in the other buffer, and returns the number of the one that it has left. All packets up to
-// swapped are in that one or in those before.
+// swap makes the program count in the other buffer, and returns the number of the buffer that it has left. All packets
+// before c.swapped are in that buffer or in earlier ones.
 func (c *counter) swap() (left uint32, err error) {
 	left = c.active
 	at := time.Now().UnixNano()
@@ -154,8 +154,8 @@ func (c *counter) swap() (left uint32, err error) {
 	if err := c.collection.Variables["active"].Set(c.active); err != nil {
 		return left, fmt.Errorf("change buffer: %w", err)
 	}
-	// No program that may know the earlier value runs any more when the kernel has exchanged a map in a map, here for
-	// itself.
+	// To replace a map in a map, here by itself, the kernel waits for running programs: afterwards none uses the old
+	// value.
 	if err := c.collection.Maps["overflows"].Put(left, c.overflow[left]); err != nil {
 		return left, fmt.Errorf("wait for programs: %w", err)
 	}
@@ -163,7 +163,7 @@ func (c *counter) swap() (left uint32, err error) {
 	return left, nil
 }
 
-// drain empties a buffer that no program counts in. The list is valid until the next call.
+// drain empties a buffer that is not in use and returns its counts. The list is valid until the next call.
 func (c *counter) drain(buffer uint32) ([]window.Counted, error) {
 	c.list = c.list[:0]
 	taken := &c.taken[buffer]
@@ -221,7 +221,7 @@ func (c *counter) addWide(e *entry) {
 	k := &e.key
 	o := c.observation(k)
 	o.N, o.Bytes = uint64(e.Count[0]), e.Bytes
-	// Whether it is untouched is all that its S says.
+	// S says only whether the tag is untouched.
 	if o.Tag.S = c.signals[k.Type&63].Initial; k.Class == classValue || k.Class == classTrimmed && k.S != 0 {
 		o.Tag.S ^= 1
 	}
@@ -229,7 +229,7 @@ func (c *counter) addWide(e *entry) {
 	c.list = append(c.list, o)
 }
 
-// observation is what a key stands for.
+// observation returns an observation with the fields of a key.
 func (c *counter) observation(k *key) (o window.Counted) {
 	o.Kind = decode.Tag + decode.Kind(k.Kind)
 	o.Tag = csig.Tag{Layout: csig.LayoutAt(int(k.Type >> 4)), T: k.Type & 15, LM: k.LM, D: k.Class == classTrimmed}
@@ -252,13 +252,13 @@ func (c *counter) observation(k *key) (o window.Counted) {
 	return o
 }
 
-// timeOf is the start of a window, of which the number is known modulo 2^32: it is one near the last swap.
+// timeOf returns the start of a window from its number modulo 2^32. It is near the last swap.
 func (c *counter) timeOf(number uint32) int64 {
 	last := c.swapped / c.resolution
 	return (last + int64(int32(number-uint32(last)))) * c.resolution
 }
 
-// frames returns what the program has counted of frames since the last call.
+// frames returns the program's counters of packets since the last call.
 func (c *counter) frames() (counters, error) {
 	var perCPU []counters
 	if err := c.collection.Maps["counts"].Lookup(uint32(0), &perCPU); err != nil {
@@ -274,7 +274,7 @@ func (c *counter) frames() (counters, error) {
 	return since, nil
 }
 
-// add adds o as many times; the largest number is -1.
+// add adds o times a factor, modulo 2^64.
 func (c *counters) add(o *counters, times uint64) {
 	c.Packets += times * o.Packets
 	c.Bytes += times * o.Bytes
@@ -287,7 +287,7 @@ func (c *counters) add(o *counters, times uint64) {
 	c.Lost += times * o.Lost
 }
 
-// taiOffset is how far atomic time, which programs have, is ahead of Unix time: a whole number of seconds.
+// taiOffset returns how far TAI, the clock of programs, is ahead of Unix time: a whole number of seconds.
 func taiOffset() (time.Duration, error) {
 	var tai, unixTime unix.Timespec
 	if err := errors.Join(unix.ClockGettime(unix.CLOCK_TAI, &tai), unix.ClockGettime(unix.CLOCK_REALTIME, &unixTime)); err != nil {

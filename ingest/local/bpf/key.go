@@ -1,6 +1,6 @@
 package bpf
 
-// key is struct key of kernel/csig.c. An entry without the flag used is empty.
+// key is struct key of kernel/csig.c. An entry whose key lacks the flag used is empty.
 type key struct {
 	Src, Dst  uint64
 	Window, S uint32
@@ -11,7 +11,7 @@ type key struct {
 	Flags     uint8
 }
 
-// What an observation counts as, in a key.
+// Classes of observations in a key.
 const (
 	classValue = iota
 	classUntouched

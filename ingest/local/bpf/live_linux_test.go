@@ -158,7 +158,7 @@ func (r *reading) end() {
 	}
 }
 
-// same compares what a ring and the kernel come to.
+// same compares the rows of a ring and of the kernel.
 func same(t *testing.T, ring, kernel *reading, starts bool) {
 	t.Helper()
 	want, got := ring.journal.rows(starts), kernel.journal.rows(starts)
@@ -257,8 +257,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// sameTags compares what a ring and the kernel come to, but for reflections: those of one flow in a tunnel and outside of it do
-// not repeat each other where the kernel reads the latter alone.
+// sameTags compares the rows of tags. Reflections may differ: if the kernel reads only those outside of a tunnel, those of the
+// same flow inside do not repeat them.
 func sameTags(t *testing.T, ring, kernel *reading) {
 	t.Helper()
 	want, got := ring.journal.rows(false), kernel.journal.rows(false)

@@ -73,7 +73,7 @@ const (
 	typeTag
 )
 
-// compile returns the programs for the settings, with buffers of so many keys, and the ends that their keys name.
+// compile returns the programs for the settings, with buffers for a number of keys, and the endpoints of keys.
 func compile(s *window.Settings, tap window.Tap, keys int, own secrets) (*ebpf.CollectionSpec, ends, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(compiled))
 	if err != nil {
@@ -98,6 +98,11 @@ func compile(s *window.Settings, tap window.Tap, keys int, own secrets) (*ebpf.C
 	}
 	spec.Maps["entries"].MaxEntries = 2 * uint32(keys)
 	spec.Maps["index_buckets"].MaxEntries = 2 * uint32(bucketsOf(keys))
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, e, fmt.Errorf("count processors: %w", err)
+	}
+	spec.Maps["known"].MaxEntries *= uint32(cpus)
 	spec.Maps["overflows"].InnerMap.MaxEntries = overflowKeys
 	spec.Maps["classes"].MaxEntries = uint32(max(len(e.prefixes), 1))
 	for i, p := range e.prefixes {
@@ -126,8 +131,7 @@ func firstBuckets(keys, most int) [2]uint32 {
 	return [2]uint32{n, n}
 }
 
-// overflowKeys is the room for observations past the room of keys: kinds, layouts, types and
-// windows, on many cores.
+// overflowKeys is the maximum number of overflow entries: kinds, layouts, types and windows on many cores.
 const overflowKeys = 1 << 12
 
 func number(b bool) uint32 {
@@ -151,7 +155,7 @@ func lpmKey(p netip.Prefix) lpmPrefix {
 	return lpmPrefix{uint32(bits), p.Addr().As16()}
 }
 
-// decodingOf are the variables that say what decode.Decoder knows.
+// decodingOf returns the variables with the settings of decode.Decoder.
 func decodingOf(s *window.Settings) map[string]any {
 	d := s.Decode.Domain
 	types := make([]uint8, 1<<16)
@@ -201,7 +205,7 @@ func decodingOf(s *window.Settings) map[string]any {
 	}
 }
 
-// loadError explains why the kernel refuses a program, with the last of what its verifier says.
+// loadError explains why the kernel refuses a program, with the last lines of the verifier's log.
 func loadError(err error) error {
 	var refused *ebpf.VerifierError
 	if !errors.As(err, &refused) {

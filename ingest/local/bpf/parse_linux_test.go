@@ -159,7 +159,7 @@ func addOptions(r *rand.Rand, f []byte) {
 	}
 }
 
-// rows adds up what a shard writes.
+// rows adds up the rows of a shard.
 type rows map[[7]uint64][8]uint64
 
 func (r rows) WriteBlock(_ context.Context, b *aggregate.Block) error {
@@ -343,21 +343,43 @@ func TestParser(t *testing.T) {
 	}
 }
 
+// TestGrowth: a buffer whose index was made for few keys takes all keys for which it has room, and more than half of it at
+// once.
+func TestGrowth(t *testing.T) {
+	const keys, many = 1 << 12, 2100
+	m := compare(t, settingsOf(t, nil), window.TapAt("receiver", 1), keys)
+	for range 4 { // both buffers, twice
+		m.add(networks(10)...)
+	}
+	m.add(networks(many)...)
+	if err := m.kernel.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c := m.kernel.Counts(); c.Overflow != 0 || c.In != 40+many {
+		t.Errorf("%d observations, %d overflow, expected %d and none", c.In, c.Overflow, 40+many)
+	}
+}
+
+// networks returns frames with compact and wide tags between as many networks.
+func networks(n int) (list [][]byte) {
+	for i := range n {
+		f := livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85)
+		if i%2 == 1 {
+			wide := []byte{0x88, 0xb6, 0, 2, 0x20, 3, 0x38, 0}
+			f = append(f[:12:12], append(wide, f[16:]...)...)
+		}
+		at := bytes.Index(f, []byte{10, 0, 0, 1, 10, 0, 0, 2})
+		f[at+1], f[at+2] = byte(i/100), byte(i%100)
+		list = append(list, f)
+	}
+	return list
+}
+
 // TestOverflow: past the room of a buffer observations are counted without ends, and none is lost.
 func TestOverflow(t *testing.T) {
 	const keys, frames = 16, 200
 	m := compare(t, settingsOf(t, nil), window.TapAt("receiver", 1), keys)
-	list := make([][]byte, frames)
-	for i := range list { // compact and wide tags between as many networks
-		list[i] = livetest.Tagged(livetest.Plain(1, 2, 100), 0x99002b85)
-		if i%2 == 1 {
-			wide := []byte{0x88, 0xb6, 0, 2, 0x20, 3, 0x38, 0}
-			list[i] = append(list[i][:12:12], append(wide, list[i][16:]...)...)
-		}
-		at := bytes.Index(list[i], []byte{10, 0, 0, 1, 10, 0, 0, 2})
-		list[i][at+1], list[i][at+2] = byte(i/100), byte(i)
-	}
-	m.add(list...)
+	m.add(networks(frames)...)
 	for _, s := range [...]*window.Stream{m.ring, m.kernel} {
 		if err := s.Flush(t.Context()); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ type signal struct {
 // maxSplits is MAX_SPLITS.
 const maxSplits = 12
 
-// signalsOf are the signal types by layout and T. It fails where the program cannot add values up.
+// signalsOf returns the signal types by layout and T. It fails if the program cannot add up the values of one.
 func signalsOf(s *window.Settings) (list [csig.NumLayouts * 16]signal, err error) {
 	var capacities []uint64
 	if p, ok := s.Resolver.(aggregate.Partitioner); ok {
@@ -27,7 +27,7 @@ func signalsOf(s *window.Settings) (list [csig.NumLayouts * 16]signal, err error
 	for i := range list {
 		l := csig.LayoutAt(i >> 4)
 		to := &list[i]
-		*to = signal{Initial: 1 << 31, Mask: l.MaxS(), Last: l.MaxS()} // no tag has such an initial value
+		*to = signal{Initial: 1 << 31, Mask: l.MaxS(), Last: l.MaxS()} // no tag has this initial value
 		for j := range to.Splits {
 			to.Splits[j] = math.MaxUint32
 		}

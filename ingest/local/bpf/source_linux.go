@@ -17,9 +17,10 @@ import (
 	"github.com/csigscope/csigscope/ingest/local"
 )
 
-// Source counts the packets of an interface in the kernel, and delivers odd ones as frames of a ring where that is
-// wanted. Its program is attached from Open to Close: a process that is killed leaves nothing behind, since the kernel
-// detaches a program when its last descriptor is closed. All but Counters, Odd and State belong to one goroutine.
+// Source counts the packets of an interface in the kernel and, with Config.Odd, delivers odd packets as frames of a
+// ring. Its program is attached from Open to Close. A killed process leaves nothing behind, since the kernel detaches the
+// program with the last descriptor of its link. Counters and State may be called from any goroutine; all other methods
+// belong to one goroutine.
 type Source struct {
 	cfg     Config
 	ring    *capture.Ring
@@ -27,11 +28,11 @@ type Source struct {
 	link    link.Link
 	index   int // of the interface that the program is attached to
 
-	next     time.Time     // when counts are to be read
-	lateness time.Duration // of short windows
-	looked   time.Time     // when the interface was looked at
+	next     time.Time     // time of the next reading
+	lateness time.Duration // of the finest windows
+	looked   time.Time     // time of the last check of the interface
 	attached bool
-	ringAt   int64 // the ring has delivered all frames before it
+	ringAt   int64 // Unix ns; the ring has delivered all earlier frames
 
 	mu      sync.Mutex
 	tap     *capture.Tap
@@ -39,7 +40,7 @@ type Source struct {
 	reopens atomic.Uint64
 }
 
-// New makes a source. Nothing is opened before Open.
+// New returns an inert source. Open starts it.
 func New(cfg Config) (*Source, error) {
 	cfg.setDefaults()
 	tap, err := capture.NewTap(cfg.tap())
@@ -49,9 +50,9 @@ func New(cfg Config) (*Source, error) {
 	return &Source{cfg: cfg, tap: tap}, nil
 }
 
-// Try finds out whether packets can be counted under settings and at a place: it has the kernel take the program and attaches
-// it for a moment. The error wraps ErrUnsupported where the settings need what the program does not read. An interface that is
-// missing is an error too, as for a ring.
+// Try checks whether the kernel can count packets under the settings at a place: it loads the program and attaches it for a
+// moment. The error wraps ErrUnsupported if the program cannot serve the settings. A missing interface is an error, as for a
+// ring.
 func (s *Source) Try(settings *window.Settings, at window.Tap) error {
 	if err := Check(settings, at); err != nil {
 		return err
@@ -67,7 +68,7 @@ func (s *Source) Try(settings *window.Settings, at window.Tap) error {
 	return errors.Join(err, c.close())
 }
 
-// Open begins to count, under settings and at a place, until Count says others.
+// Open starts counting under the settings and at a place. Count changes both.
 func (s *Source) Open(settings *window.Settings, at window.Tap) error {
 	if err := s.tap.Open(); err != nil {
 		return err
@@ -91,8 +92,8 @@ func (s *Source) attachTo(p *ebpf.Program) (link.Link, int, error) {
 	return l, at.Index, nil
 }
 
-// Count counts from now on under settings and at a place. What it returns was counted under those before, and is valid until
-// the next call: each packet is counted under one of them.
+// Count changes the settings and the place, and returns the counts under the previous ones, which are valid until the next
+// call. Each packet counts once, under the old settings or the new ones.
 func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Counts, err error) {
 	if err := Check(settings, at); err != nil {
 		return last, err
@@ -119,8 +120,8 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 	return last, errors.Join(err, old.close())
 }
 
-// exchange attaches the program of a counter in place of the one before: a packet runs through one of them. Where the
-// interface has gone since Open, look attaches it.
+// exchange attaches the program of a counter in place of the previous one: a packet runs through one of them. If the
+// interface has disappeared since Open, look attaches the program later.
 func (s *Source) exchange(c *counter) (err error) {
 	if s.attached {
 		if err = s.link.Update(c.program); err == nil {
@@ -142,7 +143,7 @@ func (s *Source) exchange(c *counter) (err error) {
 	return nil
 }
 
-// detach lets go of a link to an interface that is gone, of which an error says nothing.
+// detach closes the link to an interface that has disappeared. Errors are expected and ignored.
 func (s *Source) detach() {
 	if s.attached {
 		_ = s.link.Close()
@@ -150,7 +151,7 @@ func (s *Source) detach() {
 	}
 }
 
-// ReadBatch fills b with odd packets, or waits, at most until counts are to be read.
+// ReadBatch fills b with odd packets. It waits for one for a short time.
 func (s *Source) ReadBatch(b *capture.Batch) error {
 	b.N = 0
 	if err := s.ring.ReadBatch(b); err != nil {
@@ -164,8 +165,8 @@ func (s *Source) ReadBatch(b *capture.Batch) error {
 	return nil
 }
 
-// ReadCounts returns what was counted since the last time, when a window has ended or is to close. It is valid until the next
-// call.
+// ReadCounts returns the counts since the last reading if a window has ended or is about to close, else no counts. They are
+// valid until the next call.
 func (s *Source) ReadCounts() (counts local.Counts, err error) {
 	now := time.Now()
 	if now.Sub(s.looked) >= lookEvery {
@@ -179,8 +180,8 @@ func (s *Source) ReadCounts() (counts local.Counts, err error) {
 	return counts, err
 }
 
-// after is when counts are read next: when a short window ends, or closes since no late packet may come for it any more. The
-// more seldom counts are read, the fewer entries a packet costs.
+// after returns the time of the next reading: when one of the finest windows ends, or closes because its lateness is over.
+// Rare readings cost less, since more packets share an entry.
 func (s *Source) after(now time.Time) time.Time {
 	every := min(max(time.Duration(s.counter.resolution), minEvery), maxEvery)
 	next := now.Truncate(every).Add(every)
@@ -193,11 +194,11 @@ func (s *Source) after(now time.Time) time.Time {
 const (
 	minEvery  = 10 * time.Millisecond
 	maxEvery  = time.Second
-	margin    = 2 * time.Millisecond // within which packets of a window are counted after it has ended
-	lookEvery = time.Second          // at the interface
+	margin    = 2 * time.Millisecond // after the end of a window, until its last packets are counted
+	lookEvery = time.Second          // between checks of the interface
 )
 
-// look attaches the program anew where the interface was made anew.
+// look attaches the program again if the interface was created again.
 func (s *Source) look(now time.Time) {
 	s.looked = now
 	at, err := net.InterfaceByName(s.cfg.Interface)
@@ -206,7 +207,7 @@ func (s *Source) look(now time.Time) {
 	}
 	s.detach()
 	if err := s.exchange(s.counter); err != nil {
-		s.cfg.Logger.Warn("counting did not begin again, it is tried again", slog.String("interface", s.cfg.Interface), slog.String("error", err.Error()))
+		s.cfg.Logger.Warn("cannot count on the interface again, will retry", slog.String("interface", s.cfg.Interface), slog.String("error", err.Error()))
 		return
 	}
 	if s.attached {
@@ -214,7 +215,7 @@ func (s *Source) look(now time.Time) {
 	}
 }
 
-// drain returns what a counter has counted.
+// drain returns the counts of a counter.
 func (s *Source) drain(c *counter) (counts local.Counts, err error) {
 	before := c.swapped
 	b, err := c.swap()
@@ -237,7 +238,7 @@ func (s *Source) drain(c *counter) (counts local.Counts, err error) {
 	return counts, nil
 }
 
-// LowWatermark is a time (Unix ns, system clock) before which no packet was received that is yet to be delivered.
+// LowWatermark returns a time (Unix ns, system clock) such that all packets received before it have been delivered.
 func (s *Source) LowWatermark() int64 {
 	if !s.cfg.Odd {
 		return s.counter.swapped
@@ -245,10 +246,10 @@ func (s *Source) LowWatermark() int64 {
 	return min(s.counter.swapped, s.ringAt)
 }
 
-// Ahead is 0: times are the system's.
+// Ahead returns 0: times are the system's.
 func (s *Source) Ahead() int64 { return 0 }
 
-// Close ends counting. What was counted since the last ReadCounts is lost.
+// Close stops counting. Counts since the last ReadCounts are lost.
 func (s *Source) Close() error {
 	var failed []error
 	if s.attached {
@@ -262,10 +263,10 @@ func (s *Source) Close() error {
 	return errors.Join(append(failed, s.tap.Close())...)
 }
 
-// State is that of the interface's link.
+// State returns the state of the interface's link.
 func (s *Source) State() capture.LinkState { return s.ring.State() }
 
-// Counters are what was counted and what the ring took in.
+// Counters returns the sums of counted packets and of packets in the ring.
 func (s *Source) Counters() capture.TapCounters {
 	c := s.ring.Counters()
 	s.mu.Lock()

@@ -11,7 +11,7 @@ import (
 
 var errNeedsLinux = errors.New("count in the kernel: needs Linux")
 
-// Source counts the packets of an interface in the kernel, of which there is none but on Linux.
+// Source counts the packets of an interface in the kernel, which only Linux can do.
 type Source struct{}
 
 // New fails.
@@ -41,7 +41,7 @@ func (s *Source) Counters() capture.TapCounters { return capture.TapCounters{} }
 // Close does nothing.
 func (s *Source) Close() error { return nil }
 
-// Host says that this system has no kernel for it.
+// Host reports that only Linux can count in the kernel.
 func Host(*window.Settings, []string) []Ability {
 	return []Ability{{"kernel", false, errNeedsLinux.Error()}}
 }

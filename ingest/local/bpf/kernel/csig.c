@@ -1,6 +1,6 @@
-/* Counts CSIG tags and reflections where packets arrive. It reads what package decode reads of a
- * packet with up to two VLAN tags, IPv4 or IPv6, and a transport; whatever is rarer it calls odd
- * and leaves to user space, so that no key is ever wrong. kernel_linux.go has the other half. */
+/* Counts CSIG tags and reflections where packets arrive. It agrees with package decode about packets with up to
+ * two VLAN tags, IPv4 or IPv6, and a transport. It leaves rarer packets, called odd, to user space, so no key is ever
+ * wrong. kernel_linux.go has the other half. */
 
 #include "kernel.h"
 
@@ -12,16 +12,16 @@ enum { OTHER, VLAN, IPV4, IPV6, UNREAD, TAG };
 /* Why a packet is odd. counters.odd has these numbers. */
 enum {
 	ODD_CUT,       /* ends inside a header, or a header contradicts itself */
-	ODD_LONG,      /* its headers are longer than what is read */
+	ODD_LONG,      /* its headers are longer than MAX_READ */
 	ODD_L2,        /* MACsec, MPLS, more VLAN tags, two tags */
-	ODD_TUNNEL,    /* a tunnel: what is inside is not read */
+	ODD_TUNNEL,    /* a tunnel, whose inner packet is not read */
 	ODD_IP,        /* extension headers that are not read, or IPv4 addresses in IPv6 */
 	ODD_UDP,       /* to a port whose payload may have a reflection */
 	ODD_OPTIONS,   /* TCP options: wrong, or several reflections */
 	ODD_REASONS,
 };
 
-/* What parse returns besides. */
+/* Further results of parse: no CSIG, CSIG; and of plain. */
 enum { NONE = ODD_REASONS, FOUND, NOT_PLAIN };
 
 enum { MAX_READ = 224, MAX_VLANS = 2, MAX_EXTENSIONS = 3, MAX_OPTIONS = 40, MAX_ENCODINGS = 16 };
@@ -30,7 +30,7 @@ enum { PROTO_IPV4 = 4, PROTO_TCP = 6, PROTO_UDP = 17, PROTO_IPV6 = 41, PROTO_GRE
        PROTO_AH = 51, PROTO_ETHERNET = 143 };
 enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60, MOBILITY = 135, SEGMENTS = 4 };
 
-/* What an observation counts as. */
+/* Classes of observations. */
 enum { VALUE, UNTOUCHED, TRIMMED, REPEATED, REFUSED };
 
 /* rest puts the small fields of a key together, in the order of key.go: it is stored and loaded as a whole, since
@@ -52,12 +52,12 @@ struct encoding {
 
 enum { MAX_SPLITS = 12 };
 
-/* What is known of a signal type in a layout. */
+/* A signal type in a layout. */
 struct signal {
 	u32 initial; /* raw S of an untouched tag */
-	/* Of wide tags: how a raw S is a code, and from which codes on entries are apart. */
+	/* Of wide tags: the field of raw S that is the code, the last code, and codes at which segments begin. */
 	u32 mask, shift, last;
-	u32 splits[MAX_SPLITS]; /* ascending; beyond the last one there is the largest number */
+	u32 splits[MAX_SPLITS]; /* ascending; unused ones are the largest number */
 };
 
 /* The settings. User space writes them before the program is attached. */
@@ -72,13 +72,13 @@ u32 refuse[2];                            /* kinds that the tap's place does not
 u64 resolution;                           /* ns, of windows */
 u64 tai_offset;                           /* ns that TAI is ahead of Unix time */
 u64 udp_repeat;                           /* ns, for reflections without an acknowledgement number */
-u32 use_classes;                          /* ends are classes; else prefixes, as the masks have them */
-u64 mask4, mask6;                         /* of the upper 64 bits of an address */
-u32 snap;                                 /* bytes of an odd packet that the ring gets */
+u32 use_classes;                          /* endpoints are classes; else prefixes under the masks */
+u64 mask4, mask6;                         /* of the first 4 or 8 bytes of an address in memory */
+u32 snap;                                 /* maximum length of an odd packet in the ring */
 
-u64 secrets[8];                             /* secret factors of the hash, so that nobody can make keys collide */
+u64 secrets[8];                           /* of hashes, so that nobody can make keys collide */
 u32 buckets;                              /* of a buffer's index, less one: a power of two less one */
-volatile u32 first_buckets[2];            /* of them, those that keys look at first, less one: by buffer */
+volatile u32 first_buckets[2];            /* buckets to look at first, less one: by buffer */
 u32 room;                                 /* entries of a buffer, at most 1 << NUMBER_BITS less one */
 
 /* The buffer in use: 0 or 1. */
@@ -113,11 +113,11 @@ struct compact {
 };
 
 struct counters {
-	u64 packets, bytes;     /* with CSIG, that were counted */
+	u64 packets, bytes;     /* counted packets with CSIG */
 	u64 odd[ODD_REASONS];
-	u64 empty, invalid;     /* reflections which say that the path has no CSIG */
+	u64 empty, invalid;     /* reflections without data fields, and with fields of no layout */
 	u64 overflow;           /* observations without an entry, counted in the overflow map */
-	u64 lost;               /* those that had no room there either */
+	u64 lost;               /* observations without room there either */
 };
 
 /* Entries are taken in order, so those in use are close together and need few pages. Both buffers are halves of
@@ -154,7 +154,7 @@ struct {
 	TYPE(value, u64);
 } taken SEC(".maps");
 
-/* Where observations are counted that have no room in a buffer. */
+/* Counts of observations for which a buffer has no room. */
 struct overflow_map {
 	UINT(type, MAP_HASH);
 	UINT(max_entries, 1);
@@ -189,18 +189,21 @@ struct {
 	TYPE(value, u64);
 } classes SEC(".maps");
 
-/* An address whose classes a CPU remembers: the one as a source << 32 | the one as a destination. */
+/* An address whose classes a CPU remembers: as a source << 32 | as a destination. */
 struct known {
 	u64 hi, lo;
 	u64 classes;
 	u64 there;
 };
 
-enum { MAX_KNOWN = 1 << 12 };
+enum { KNOWN_BITS = 12 };
 
+/* 1 << KNOWN_BITS addresses of each CPU. A mappable array starts at a page, so no element has parts in two cache lines, and
+ * unlike a map per CPU it needs no list of pointers. */
 struct {
-	UINT(type, MAP_PERCPU_ARRAY);
-	UINT(max_entries, MAX_KNOWN);
+	UINT(type, MAP_ARRAY);
+	UINT(max_entries, 1 << KNOWN_BITS);
+	UINT(map_flags, MMAPABLE);
 	TYPE(key, u32);
 	TYPE(value, struct known);
 } known SEC(".maps");
@@ -224,12 +227,13 @@ struct repeat_set {
 struct {
 	UINT(type, MAP_ARRAY);
 	UINT(max_entries, REPEAT_SETS);
+	UINT(map_flags, MMAPABLE); /* starts at a page */
 	TYPE(key, u32);
 	TYPE(value, struct repeat_set);
 } reflected SEC(".maps");
 
-/* Where a reader of options is. It is in memory whose contents the verifier does not follow, so that the
- * loops over it are verified once. */
+/* The state of a reader of options. The verifier does not track values in map memory, so it verifies the loops over
+ * options once. */
 struct options {
 	u32 at, end;
 	u32 first;          /* index of the first encoding to try */
@@ -249,7 +253,7 @@ struct fields {
 	u8 there;
 };
 
-/* What a packet says. */
+/* The contents of a packet. */
 struct packet {
 	struct fields tag, reflection;
 	u32 ip;    /* offset of the IP header, 0 for none */
@@ -258,7 +262,7 @@ struct packet {
 	u32 empty, invalid;
 };
 
-/* Where a packet is read: its first bytes, which are copied. Masked offsets keep reads inside. */
+/* The working memory of a CPU: a copy of the first bytes of a packet, which masked offsets cannot leave, and more. */
 struct scratch {
 	u8 data[256 + 64];
 	struct packet packet;
@@ -326,8 +330,8 @@ struct reading {
 	struct scratch *m;
 };
 
-/* try_encoding reads the option at o->at, of at least two bytes, by one encoding. It is 1 where the option
- * has it. */
+/* try_encoding reads the option at o->at, of at least two bytes, by one encoding. It is 1 if no other encoding is to be
+ * tried. */
 static long try_encoding(u32 i, struct reading *r)
 {
 	struct scratch *m = r->m;
@@ -361,8 +365,8 @@ static long try_encoding(u32 i, struct reading *r)
 	return 0;
 }
 
-/* reflection reads an option as decode.Decoder.reflection does, and returns the length that it counts, 0
- * when RFC 9293 says that. */
+/* reflection reads an option as decode.Decoder.reflection does. It returns the length of the option by its encoding, or
+ * 0 if the option's length octet is right (RFC 9293). */
 INLINE u32 reflection(struct reading *r, struct options *o)
 {
 	struct scratch *m = r->m;
@@ -377,7 +381,7 @@ INLINE u32 reflection(struct reading *r, struct options *o)
 	return o->empty;
 }
 
-/* next_option reads one option and is 1 at the end of them. */
+/* next_option reads one option. It is 1 after the last one. */
 static long next_option(u32 i, struct reading *r)
 {
 	struct scratch *m = r->m;
@@ -417,8 +421,8 @@ static __attribute__((noinline)) int tcp_options(struct scratch *m, u32 at, u32 
 	return !m->options.wrong && (m->options.done || m->options.at >= end);
 }
 
-/* transport reads the header at an offset, of which len bytes are there. left is what IP says is
- * left of the packet. */
+/* transport reads the header at an offset of a packet of len bytes. left is the length of header and payload by the
+ * IP header. */
 INLINE int transport(struct scratch *m, struct packet *p, u32 proto, u32 at, u32 len, u32 left)
 {
 	int done = p->tag.there ? FOUND : NONE;
@@ -475,7 +479,7 @@ INLINE int ipv4(struct scratch *m, struct packet *p, u32 at, u32 len)
 	return transport(m, p, byte(m, at + 9), at + header, len, total - header);
 }
 
-/* mapped tells whether an address is an IPv4 one in IPv6 (::ffff:0:0/96). */
+/* mapped tells whether an address is IPv4-mapped (::ffff:0:0/96). */
 INLINE int mapped(struct scratch *m, u32 at) { return raw64(m, at) == 0 && dword(m, at + 8) == 0xffff; }
 
 INLINE int ipv6(struct scratch *m, struct packet *p, u32 at, u32 len)
@@ -520,7 +524,7 @@ INLINE int ipv6(struct scratch *m, struct packet *p, u32 at, u32 len)
 	return ODD_IP;
 }
 
-/* parse reads a packet of which the first len bytes are in m. */
+/* parse reads a packet from its first len bytes, in m. */
 INLINE int parse(struct __sk_buff *skb, struct scratch *m, struct packet *p, u32 len)
 {
 	u32 type = word(m, 12), at = 14, vlans = 0;
@@ -645,7 +649,7 @@ INLINE int read(struct __sk_buff *skb, struct scratch *m, struct packet *p)
 INLINE u64 classes_of(u64 hi, u64 lo)
 {
 	u64 mixed = (hi ^ lo) * 0x9e3779b97f4a7c15ull;
-	u32 slot = mixed >> 52; /* log2(MAX_KNOWN) bits */
+	u32 slot = cpu_number() << KNOWN_BITS | mixed >> (64 - KNOWN_BITS);
 	struct known *k = map_lookup(&known, &slot);
 	if (k && k->there && k->hi == hi && k->lo == lo)
 		return k->classes;
@@ -748,11 +752,13 @@ INLINE int repeats(struct scratch *m, struct packet *p)
 	return same;
 }
 
-/* hash is multilinear: the upper 32 bits of sums of secret factors collide with the least probability, whatever the keys. */
+/* hash is multilinear in secret factors, so that nobody can choose keys that collide, and then mixed, so that keys in a
+ * row spread evenly. */
 INLINE u32 hash(struct key *k)
 {
-	return ((u32)k->src * secrets[0] + (k->src >> 32) * secrets[1] + (u32)k->dst * secrets[2] + (k->dst >> 32) * secrets[3] +
-		k->window * secrets[4] + k->s * secrets[5] + (u32)k->rest * secrets[6] + (k->rest >> 32) * secrets[7]) >> 32;
+	u64 h = (u32)k->src * secrets[0] + (k->src >> 32) * secrets[1] + (u32)k->dst * secrets[2] + (k->dst >> 32) * secrets[3] +
+		k->window * secrets[4] + k->s * secrets[5] + (u32)k->rest * secrets[6] + (k->rest >> 32) * secrets[7];
+	return (h ^ h >> 32) * 0x9e3779b97f4a7c15ull >> 32;
 }
 
 /* take takes an entry for a key, if there is room. */
@@ -773,7 +779,7 @@ INLINE struct entry *take(struct key *k, u32 buffer, u32 *number)
 
 /* find returns the entry of a key, which it makes if there is none and there is room. All CPUs share the index, but no
  * other one has this key. Keys use as few buckets as user space expects them to need, since those stay in the cache; a key
- * whose bucket is full goes to one of the others. */
+ * whose bucket is full goes to one of two others. */
 INLINE struct entry *find(struct key *k, u32 buffer)
 {
 	u32 h = hash(k), near = first_buckets[buffer & 1] & buckets, number = 0, here = h & near;
@@ -781,12 +787,11 @@ INLINE struct entry *find(struct key *k, u32 buffer)
 	u32 first = h >> 28; /* most buckets have few keys, so most are found at once */
 	u32 mark = h >> NUMBER_BITS << NUMBER_BITS;
 #pragma clang loop unroll(disable)
-	for (u32 i = 0; i < 2 * SLOTS; i++) {
-		if (i == SLOTS) {
-			if (near == buckets)
-				break;
-			here = (h & buckets) | (near + 1);
-		}
+	for (u32 i = 0; i < 3 * SLOTS; i++) {
+		if (i == SLOTS)
+			here = (h | (near + 1)) & buckets;
+		if (i == 2 * SLOTS)
+			here = (h >> 16 | (near + 1) << 1) & ~(near + 1) & buckets;
 		u32 at = buffer * (buckets + 1) + here;
 		struct bucket *b = map_lookup(&index_buckets, &at);
 		if (!b)
@@ -815,7 +820,7 @@ INLINE struct entry *find(struct key *k, u32 buffer)
 	return 0;
 }
 
-/* add_overflow counts an observation without ends, location and wide value. It is 0 without room. */
+/* add_overflow counts an observation without endpoints, location and wide value. It is 0 if there is no room. */
 INLINE int add_overflow(struct scratch *m, u32 buffer, u32 s, u32 bytes)
 {
 	struct key *k = &m->key;
@@ -913,8 +918,8 @@ INLINE void find_window(struct scratch *m)
 	m->near = m->until - now < NEAR_NS;
 }
 
-/* count counts the tag or the reflection of a packet. It is a function of its own, since processors have little room for
- * instructions. */
+/* count counts the tag or the reflection of a packet. It is not inlined because the processor's instruction cache is
+ * small. */
 static __attribute__((noinline)) int count(struct scratch *m, struct counters *n, u32 kind)
 {
 	struct packet *p = &m->packet;
@@ -988,8 +993,7 @@ SEC("tcx/ingress") int csig_count(struct __sk_buff *skb)
 	return TCX_NEXT;
 }
 
-/* csig_odd is the filter of the ring that takes odd packets: exactly those that csig_count does not
- * count. */
+/* csig_odd is the filter of a ring for odd packets. It passes exactly the packets that csig_count finds odd. */
 SEC("socket") int csig_odd(struct __sk_buff *skb)
 {
 	u32 zero = 0;
