@@ -569,8 +569,8 @@ INLINE int parse(struct __sk_buff *skb, struct scratch *m, struct packet *p, u32
 	return ODD_L2;
 }
 
-/* The options of most acknowledgements: two paddings and a timestamp, which is 12 bytes. */
-enum { TIMESTAMP = 8, PADDED_TIMESTAMP = 0x0101080a };
+/* Most packets have a timestamp option first, often after two paddings. */
+enum { TIMESTAMP = 8, TIMESTAMP_LEN = 10, PADDED_TIMESTAMP = 0x0101080a, PADDED_LEN = 12 };
 
 /* plain is parse for the most common packets: at most one tag, IP without options, extension headers and fragments, and
  * UDP or TCP. It is NOT_PLAIN for others. */
@@ -616,10 +616,17 @@ INLINE int plain(struct __sk_buff *skb, struct scratch *m, struct packet *p, u32
 	u32 header = byte(m, at + 12) >> 4 << 2;
 	if (header < 20 || header > left || at + header > len)
 		return NOT_PLAIN;
-	if (header == 20 || (header == 32 && dword(m, at + 20) == PADDED_TIMESTAMP && !option_kinds[TIMESTAMP]))
+	u32 option = at + 20, end = at + header;
+	if (!option_kinds[TIMESTAMP] && header >= 20 + PADDED_LEN) {
+		if (dword(m, option) == PADDED_TIMESTAMP)
+			option += PADDED_LEN;
+		else if (word(m, option) == (TIMESTAMP << 8 | TIMESTAMP_LEN))
+			option += TIMESTAMP_LEN;
+	}
+	if (option == end)
 		return done;
 	p->tcp = at;
-	if (!tcp_options(m, at + 20, at + header))
+	if (!tcp_options(m, option, end))
 		return ODD_OPTIONS;
 	return p->reflection.there || p->empty || p->invalid ? FOUND : done;
 }
