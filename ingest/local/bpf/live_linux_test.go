@@ -306,8 +306,8 @@ func TestOddPackets(t *testing.T) {
 	}
 }
 
-// TestWindows: bursts with idle edges come to the same windows, of all resolutions. A burst that a busy machine has sent
-// across the edge of a window is sent again.
+// TestWindows: bursts with idle edges make the same windows as by a ring, of all resolutions: also of 1 s, for which the program
+// does not read the clock for each packet. If a busy machine has sent a burst across the edge of a window, all are sent again.
 func TestWindows(t *testing.T) {
 	if !livetest.InNamespaceOfRoot(t) {
 		return
@@ -315,18 +315,23 @@ func TestWindows(t *testing.T) {
 	livetest.MakeLink(t)
 	sender := livetest.NewSender(t, livetest.SendEnd)
 	frames, s := emitted(t, "quickstart", csig.Compact, 400)
-	s.Resolutions = []time.Duration{100 * time.Millisecond, time.Second, time.Minute}
-	const bursts = 5
-	for whole := 0; whole < bursts; {
+	resolutions := [...][]time.Duration{{100 * time.Millisecond, time.Second, time.Minute}, {time.Second, time.Minute}}
+	const runs, bursts = 2, 2
+	for whole := 0; whole < runs; {
+		s.Resolutions = resolutions[whole%len(resolutions)]
 		ring, kernel := read(t, s, taps.ByRing, false), read(t, s, taps.ByKernel, true)
-		now := time.Now()
-		time.Sleep(now.Truncate(time.Second).Add(time.Second + 20*time.Millisecond).Sub(now))
-		began := time.Now()
-		sender.Send(frames[:min(len(frames), 300)]...)
-		took := time.Since(began)
+		across := false
+		for range bursts {
+			now := time.Now()
+			time.Sleep(now.Truncate(time.Second).Add(time.Second + 20*time.Millisecond).Sub(now))
+			began := time.Now()
+			sender.Send(frames[:min(len(frames), 300)]...)
+			ended := time.Now().Add(time.Millisecond)
+			across = across || !began.Truncate(100*time.Millisecond).Equal(ended.Truncate(100*time.Millisecond))
+		}
 		ring.end()
 		kernel.end()
-		if began.Truncate(100*time.Millisecond) != began.Add(took+time.Millisecond).Truncate(100*time.Millisecond) {
+		if across {
 			continue
 		}
 		whole++

@@ -50,18 +50,18 @@ func TestLoad(t *testing.T) {
 		return
 	}
 	livetest.MakeLink(t)
-	duration, rounds, formats, sizes := time.Second, 1, []csig.Format{csig.Compact}, []uint64{4_000}
+	duration, rounds, formats, sizes, grouping := time.Second, 1, []csig.Format{csig.Compact}, []uint64{4_000}, []bool{true}
 	if text := os.Getenv(loadEnv); text != "" {
 		var err error
 		if duration, err = time.ParseDuration(text); err != nil {
 			t.Fatalf("%s: %v", loadEnv, err)
 		}
-		rounds, formats, sizes = 5, []csig.Format{csig.Compact, csig.Wide}, []uint64{4_000, 100_000}
+		rounds, formats, sizes, grouping = 5, []csig.Format{csig.Compact, csig.Wide}, []uint64{4_000, 100_000}, []bool{true, false}
 	}
 	for _, format := range formats {
 		for _, size := range sizes {
 			file, s := loadOf(t, format, size)
-			for _, grouped := range []bool{true, false} {
+			for _, grouped := range grouping {
 				names := "classes"
 				if !grouped {
 					s.Resolver, names = fabric.None(s.Decode.Domain), "prefixes"
