@@ -170,6 +170,9 @@ type endpointSlot struct {
 	src, dst endpointClass
 }
 
+// differs returns 0 if the slot holds the bits of an address.
+func (s *endpointSlot) differs(hi, lo uint64) uint64 { return (s.hi ^ hi) | (s.lo ^ lo) }
+
 // endpointKey identifies a class of addresses.
 type endpointKey struct {
 	dst     bool
@@ -264,10 +267,10 @@ func (c *endpointCache) pair(src, dst *[16]byte) (from, to endpointClass) {
 	mask, shift := uint64(len(c.slots)-1), c.shift&63
 	hi, lo := c.prefix(src)
 	s := &c.slots[c.seeds.Address(hi, lo)>>shift&mask]
-	other := s.hi ^ hi | s.lo ^ lo
+	other := s.differs(hi, lo)
 	hi, lo = c.prefix(dst)
 	d := &c.slots[c.seeds.Address(hi, lo)>>shift&mask]
-	other |= d.hi ^ hi | d.lo ^ lo
+	other |= d.differs(hi, lo)
 	if other == 0 && s.src != 0 && d.src != 0 {
 		return s.src, d.dst
 	}
@@ -281,7 +284,7 @@ func (c *endpointCache) get(a *[16]byte) *endpointSlot {
 	mask := uint64(len(c.slots) - 1)
 	for i := c.seeds.Address(hi, lo) >> c.shift; ; i++ {
 		s := &c.slots[i&mask]
-		if (s.hi^hi)|(s.lo^lo) == 0 && s.src != 0 {
+		if s.differs(hi, lo) == 0 && s.src != 0 {
 			return s
 		}
 		if s.src == 0 {
