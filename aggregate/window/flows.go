@@ -207,10 +207,21 @@ func (r *flowRows) add(b *aggregate.Block, sr *series, sum *aggregate.Sums) {
 	}
 	if r.others < 0 || r.of.Signal != sr.signal || r.of.Kind != sr.kind {
 		r.of = aggregate.CellKey{Signal: sr.signal, Kind: sr.kind, Src: aggregate.OverflowGroup, Dst: aggregate.OverflowGroup}
-		r.others = len(b.Flows)
-		b.Flows = append(b.Flows, restOf(r.of))
+		r.others = r.find(b, r.of)
 	}
 	b.Flows[r.others].AddSums(sum)
+}
+
+// find returns the position of a cell's rest, and adds it if it is missing. The cell of overflow
+// rows may have named flows, and is that of others too.
+func (r *flowRows) find(b *aggregate.Block, k aggregate.CellKey) int {
+	for i := len(r.cells); i < len(b.Flows); i++ {
+		if b.Flows[i].Cell() == k {
+			return i
+		}
+	}
+	b.Flows = append(b.Flows, restOf(k))
+	return len(b.Flows) - 1
 }
 
 // end removes the named flows from the rests, and drops the rests that are empty then.
