@@ -18,8 +18,9 @@ type Chunk struct {
 	table *sectionTable // shared by the chunks of a pcapng file
 }
 
-// Chunks splits a pcap or pcapng file into an even number of byte ranges of about the same size, at
-// most size bytes, so that several cores can read one file. The ranges cover the file without a gap.
+// Chunks splits a pcap or pcapng file into byte ranges, so that several cores can read one file: an
+// even number of about the same size, at most size bytes. Where no boundary is found, a range is
+// longer. The ranges cover the file without a gap.
 // They depend only on the file's bytes and on size, never on the number of cores. Compressed files,
 // pipes, small files, a size below 1, and files that are no captures (which OpenChunk reports) give
 // one chunk.

@@ -59,8 +59,9 @@ func newSplitter(src io.ReaderAt, format runFormat, fileSize, size int64) *split
 	}
 }
 
-// bounds returns the inner chunk boundaries in ascending order. The chunks have about the same
-// size, at most the wanted one, and their number is even, so that two cores end together.
+// bounds returns the inner chunk boundaries in ascending order. It aims at an even number of equal
+// chunks of at most the wanted size, so that two cores end together. A chunk ends at the first
+// boundary after its target, and is longer if there is none.
 func (s *splitter) bounds() ([]int64, error) {
 	chunks := (s.fileSize + s.size - 1) / s.size
 	chunks += chunks & 1

@@ -205,7 +205,7 @@ type endpointCache struct {
 	slots  []endpointSlot // a power of two, at most half full
 	shift  uint8          // 64 - log2(len(slots))
 	n      int
-	limit  int // largest len(slots), at most 2<<endBits
+	limit  int // largest len(slots), at most 2<<classBits
 	seeds  *flow.Seeds
 	masks  [2]addressMask // of IPv4 and IPv6
 	resets uint64
