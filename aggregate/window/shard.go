@@ -414,7 +414,7 @@ func (s *Shard) Reconfigure(cfg Config) (*Shard, error) {
 		return nil, s.err
 	}
 	if s.pending > 0 || len(s.clock.waiting) > 0 || s.openWindows() > 0 {
-		return nil, fmt.Errorf("succeed shard: %w", errNotFlushed)
+		return nil, fmt.Errorf("reconfigure shard: %w", errNotFlushed)
 	}
 	next, err := NewShard(cfg, s.sink)
 	if err != nil {

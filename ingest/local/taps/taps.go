@@ -34,7 +34,7 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
-// By says who reads the packets of an interface.
+// By is the reader of an interface's packets.
 type By string
 
 // ByRing has a ring take all that may have CSIG, ByKernel has a program in the kernel count it, and ByEither takes the program
