@@ -57,8 +57,11 @@ func (s *Shard) closeDue(ctx context.Context, ns int64) error {
 		}
 	}
 	// A series lives as long as the coarsest window in which it was counted.
-	if coarse && s.series.current >= s.compactAt {
-		s.dropDeadSeries()
+	if coarse {
+		s.countOpen()
+		if s.series.current >= s.compactAt {
+			s.dropDeadSeries()
+		}
 	}
 	s.updateWatermark()
 	return nil
@@ -97,7 +100,7 @@ func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
 				return err
 			}
 		}
-		up.fold(to, w, &s.series)
+		to.add(&w.entries, &s.series)
 		s.counts.FlowsForgotten += uint64(to.flows.Merge(&w.flows))
 	}
 	l.end(w)
@@ -121,15 +124,16 @@ func (s *Shard) reopen(ctx context.Context, i int, start, ns int64) (*window, er
 
 // account counts the observations in a closed window of the finest level.
 func (s *Shard) account(w *window) {
-	for i := range w.compact {
-		s.accountEntry(w.compact[i].series, w.total(uint32(i)))
+	for entry, id := range w.eachCompact {
+		s.accountEntry(id, w.total(entry))
 	}
-	for i := range w.wide {
-		s.accountEntry(w.wide[i].series, uint64(w.wide[i].count))
+	for entry, id := range w.eachWide {
+		s.accountEntry(id, w.wide[entry].count)
 	}
 }
 
 func (s *Shard) accountEntry(id uint32, n uint64) {
+	s.series.count(id)
 	sr := &s.series.brief[id]
 	n *= s.cfg.Weight
 	c := &s.counts

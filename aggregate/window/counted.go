@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sort"
 
@@ -176,7 +175,7 @@ func (s *Shard) addCounted(ctx context.Context, c *Counted) error {
 		if it.hasDist() {
 			s.countCodes(w, it, c)
 		} else {
-			s.countMany(w, it, c.N, c.Bytes)
+			w.countMany(it, c.N, c.Bytes)
 		}
 	}
 	s.pending, s.batch = 0, batch
@@ -203,88 +202,56 @@ func (s *Shard) countOverflow(w *window, it *pendingItem, c *Counted) {
 			key.heavyLo, key.heavyHi = lo, hi
 		}
 	}
-	it.series = s.series.id(key)
-	for i := range s.levels {
-		s.levels[i].refer(len(s.series.list))
+	it.series = s.seriesOf(key)
+	if it.code&itemWide != 0 {
+		it.entry = w.wideOf(it.series, &s.series)
+	} else {
+		it.entry = w.compactOf(it.series, &s.series)
 	}
-	s.series.count(it.series)
-	l := &s.levels[0]
-	it.entry = l.entry(w, it.series, &s.series.list[it.series])
-	s.countMany(w, it, c.N, c.Bytes)
+	w.countMany(it, c.N, c.Bytes)
 }
 
-// manyAtOnce bounds how much is added to a count at a time: an entry has room for that, or is sealed before.
-const manyAtOnce = 1 << 16
-
-// countMany counts a pending item, the only one, n times.
-func (s *Shard) countMany(w *window, it *pendingItem, n, bytes uint64) {
-	for first := true; n > 0; first = false {
-		part := min(n, manyAtOnce)
-		n -= part
-		if !first {
-			bytes = 0
-		}
-		if it.code&itemWide == 0 {
-			s.countManyCompact(w, it, uint32(part), bytes)
-		} else {
-			s.countManyWide(w, it, uint32(part), bytes)
-		}
+// countMany counts a pending item n times. Wide ones have no value.
+func (e *entries) countMany(it *pendingItem, n, bytes uint64) {
+	if it.code&itemWide != 0 {
+		w := &e.wide[it.entry]
+		w.bytes = aggregate.AddSat(w.bytes, bytes)
+		w.count += n
+		return
 	}
-}
-
-func (s *Shard) countManyCompact(w *window, it *pendingItem, n uint32, bytes uint64) {
-	e, c := &w.compact[it.entry], it.code&31
-	e.bytes = aggregate.AddSat(e.bytes, bytes)
-	e.used |= 1 << c
-	sum := uint32(e.hist[c]) + n
-	e.hist[c] = uint8(sum)
-	if sum >= 256 && !w.carry(it.entry, c, sum>>8) {
-		s.seal(w, it)
-	}
-}
-
-// countManyWide counts observations without values.
-func (s *Shard) countManyWide(w *window, it *pendingItem, n uint32, bytes uint64) {
-	e := &w.wide[it.entry]
-	e.bytes = aggregate.AddSat(e.bytes, bytes)
-	e.count += n
-	s.sealFull(w, it)
-}
-
-// sealFull seals an item's wide entry unless much more can be counted in it.
-func (s *Shard) sealFull(w *window, it *pendingItem) {
-	if w.wide[it.entry].count >= math.MaxUint32-2*manyAtOnce {
-		s.seal(w, it)
+	w, c := &e.compact[it.entry], it.code&31
+	w.bytes = aggregate.AddSat(w.bytes, bytes)
+	w.used |= 1 << c
+	sum := uint64(w.hist[c]) + n
+	w.hist[c] = uint8(sum)
+	if sum >= 256 {
+		e.carry(it.entry, c, sum>>8)
 	}
 }
 
 // countCodes counts the codes of wide observations.
 func (s *Shard) countCodes(w *window, it *pendingItem, c *Counted) {
-	n, codes := uint32(c.N), &c.Codes
-	if w.wide[it.entry].count > math.MaxUint32-2-n {
-		s.seal(w, it)
-	}
+	n, codes := c.N, &c.Codes
 	e, t := &w.wide[it.entry], s.signals[it.key.signalIndex()].table
 	e.bytes = aggregate.AddSat(e.bytes, c.Bytes)
 	e.count += n
 	w.dist.countMany(it.entry, codes.Bucket, n)
 	least, most := t.Value(codes.Min), t.Value(codes.Max)
-	sum := aggregate.MulSat(least, uint64(n))
+	sum := aggregate.MulSat(least, n)
 	if most > least {
 		step := (most - least) / uint64(codes.Max-codes.Min)
-		sum = aggregate.AddSat(sum, aggregate.MulSat(step, codes.Sum-uint64(n)*uint64(codes.Min)))
+		sum = aggregate.AddSat(sum, aggregate.MulSat(step, codes.Sum-n*uint64(codes.Min)))
 	}
 	e.min, e.max = min(e.min, least), max(e.max, most)
 	e.sum = aggregate.AddSat(e.sum, sum)
-	if e.hasHeavy != 0 && e.heavyLo <= codes.Min && codes.Min <= e.heavyHi {
+	if e.heavyLo <= codes.Min && codes.Min <= e.heavyHi {
 		e.heavy += n
 		e.heavySum = aggregate.AddSat(e.heavySum, sum)
 	}
-	s.sealFull(w, it)
 }
 
 // countMany is count for n observations, at least one.
-func (d *distribution) countMany(entry, bucket, n uint32) {
+func (d *distribution) countMany(entry, bucket uint32, n uint64) {
 	e := &d.entries[entry]
 	if e.first != paged {
 		if d.count(entry, bucket); n == 1 {
@@ -297,7 +264,7 @@ func (d *distribution) countMany(entry, bucket, n uint32) {
 	}
 	p := d.page(e, bucket/pageBuckets)
 	count := &d.pages[p][bucket%pageBuckets]
-	sum := uint32(*count) + n
+	sum := uint64(*count) + n
 	*count = uint8(sum)
 	if sum >= 256 {
 		d.carry(e, bucket, sum>>8)

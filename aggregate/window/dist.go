@@ -31,12 +31,12 @@ type distPages struct {
 
 const paged = csig.DistIndexes + 1
 
-// add appends an empty entry.
-func (d *distribution) add() {
-	d.entries = extend(d.entries)
-	d.entries[len(d.entries)-1] = distPages{}
+// addPage appends the empty entries of a page of series.
+func (d *distribution) addPage() {
+	d.entries = extend(d.entries, pageSeries)
+	clear(d.entries[len(d.entries)-pageSeries:])
 	if len(d.pages) == 0 {
-		d.pages = extend(d.pages)
+		d.pages = extend(d.pages, 1)
 	}
 }
 
@@ -45,7 +45,7 @@ func (d *distribution) page(e *distPages, at uint32) uint32 {
 	p := e.page[at]
 	if p == 0 {
 		p = uint32(len(d.pages))
-		d.pages = extend(d.pages)
+		d.pages = extend(d.pages, 1)
 		e.page[at] = p
 	}
 	return p
@@ -84,7 +84,7 @@ func (d *distribution) spill(e *distPages) {
 }
 
 // carry counts 256 observations n times in a bucket whose page the entry has.
-func (d *distribution) carry(e *distPages, bucket, n uint32) {
+func (d *distribution) carry(e *distPages, bucket uint32, n uint64) {
 	at := bucket / pageBuckets
 	e.carries |= 1 << at
 	slot, _ := d.carried.at(e.page[at]*pageBuckets + bucket%pageBuckets)

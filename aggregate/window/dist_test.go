@@ -32,8 +32,8 @@ func TestDistribution(t *testing.T) {
 		clear(want)
 		for w := range of {
 			of[w].reset()
-			for range entries {
-				of[w].add()
+			for len(of[w].entries) < entries {
+				of[w].addPage()
 			}
 			for i := range 300_000 {
 				entry := rng.Uint32N(entries)

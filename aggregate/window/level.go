@@ -20,28 +20,24 @@ type level struct {
 	open          []*window // by start
 	all           []*window // by slot
 	free          []*window
-	refs          []entryRef // by series
-	owner         *window    // refs locate all of its entries; nil for none
-	gen           uint32
-	keys          *keyCache // caches entries of the finest level, nil elsewhere
 	deltas        int
 	flowBudget    int
-	touched       uint32 // keeps prefetching reads alive
 }
 
-// entryRef is the window and entry in which a series was counted last. It saves a look-up in the
-// window's index for folds and for keys that are new in a window; a window that is open alone needs
-// no index.
-type entryRef struct {
-	gen, entry uint32
+// window accumulates one window at one resolution.
+type window struct {
+	entries
+	start, end int64
+	due        int64 // closes when the watermark reaches it
+	delta      bool  // the window was closed before
+	slot       uint32
+	flows      flow.Table
 }
 
-// refer makes room for the entryRefs of n series, at most one more than before.
-func (l *level) refer(n int) {
-	if n > len(l.refs) {
-		l.refs = extend(l.refs)
-		l.refs[n-1] = entryRef{}
-	}
+// reset empties the window.
+func (w *window) reset() {
+	w.entries.reset()
+	w.flows.Reset()
 }
 
 // floor returns the start of the window that holds the time, which must not be negative.
@@ -90,23 +86,8 @@ func (l *level) unused(start int64) *window {
 		w = &window{slot: uint32(len(l.all)), flows: flow.Table{Budget: l.flowBudget}}
 		l.all = append(l.all, w)
 	}
-	w.start, w.end, w.gen = start, start+l.res, l.nextGen()
-	l.owner = w
+	w.start, w.end = start, start+l.res
 	return w
-}
-
-// nextGen skips 0, the generation of an entryRef that refers to nothing.
-func (l *level) nextGen() uint32 {
-	l.gen++
-	if l.gen == 0 {
-		clear(l.refs)
-		l.owner = nil
-		if l.keys != nil {
-			l.keys.clear()
-		}
-		l.gen = 1
-	}
-	return l.gen
 }
 
 // end removes a closed window from the open ones and keeps it for reuse.
@@ -139,89 +120,17 @@ func (l *level) oldestDelta() *window {
 	return oldest
 }
 
-// entry returns the current entry of the series in the window.
-func (l *level) entry(w *window, id uint32, s *series) uint32 {
-	ref := &l.refs[id]
-	if ref.gen == w.gen {
-		return ref.entry
-	}
-	if w == l.owner {
-		*ref = entryRef{w.gen, w.add(id, s)}
-		return ref.entry
-	}
-	l.owner = nil
-	slot, found := w.indexed().at(id)
-	if !found {
-		*slot = w.add(id, s)
-	}
-	*ref = entryRef{w.gen, *slot}
-	return *slot
-}
-
-// seal starts a new entry for the series' next observations.
-func (l *level) seal(w *window, id uint32, s *series) uint32 {
-	if w != l.owner {
-		l.owner = nil
-	}
-	l.refs[id] = entryRef{w.gen, w.add(id, s)}
-	return l.refs[id].entry
-}
-
-// forgetKeys makes keys look up their entries in the window again.
-func (l *level) forgetKeys(w *window) {
-	w.gen, l.owner = l.nextGen(), nil
-}
-
-// fold adds the fine window to the window w of this level, without its flows.
-func (l *level) fold(w, fine *window, t *seriesTable) {
-	for i := range fine.compact {
-		if i%touchAhead == 0 {
-			l.touched |= l.touch(w, fine.compact[i:min(i+touchAhead, len(fine.compact))])
-		}
-		e := &fine.compact[i]
-		to := l.entry(w, e.series, &t.list[e.series])
-		if !w.fits(to, fine, uint32(i)) {
-			to = l.seal(w, e.series, &t.list[e.series])
-		}
-		if !w.merge(to, fine, uint32(i)) {
-			l.seal(w, e.series, &t.list[e.series])
-		}
-	}
-	for i := range fine.wide {
-		e := &fine.wide[i]
-		to := l.entry(w, e.series, &t.list[e.series])
-		if w.wide[to].count > math.MaxUint32-1-e.count {
-			to = l.seal(w, e.series, &t.list[e.series])
-		}
-		w.wide[to].merge(e)
-		w.dist.merge(to, &fine.dist, uint32(i))
-	}
-}
-
-// touch prefetches the existing entries of window w into which entries of a finer one will be
-// folded.
-func (l *level) touch(w *window, fine []compactEntry) (touched uint32) {
-	for i := range fine {
-		if ref := l.refs[fine[i].series]; ref.gen == w.gen {
-			touched |= w.compact[ref.entry].used
-		}
-	}
-	return touched
-}
-
-func (l *level) bytes() uint64 {
-	n := uint64(cap(l.refs)) * 8
+func (l *level) bytes() (n uint64) {
 	for _, w := range l.all {
-		n += w.bytes()
+		n += w.entries.bytes() + w.flows.Bytes()
 	}
 	return n
 }
 
-// renumber gives new numbers below n to the series, all of which are in open windows.
+// renumber gives new numbers to the series, all of which are in open windows.
 func (l *level) renumber(seeds *flow.Seeds, renumbered []uint32, t *seriesTable) {
-	l.refs, l.owner = make([]entryRef, len(t.list)), nil
 	for _, w := range l.open {
-		w.renumber(renumbered)
+		w.entries.renumber(renumbered, t)
 		w.flows.Renumber(seeds, renumbered, t.cellOf)
 	}
 }

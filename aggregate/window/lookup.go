@@ -64,65 +64,43 @@ func (s *Shard) lookup() {
 		touched |= s.keys.touch(uint64(items[i].key))
 	}
 	s.touched |= touched
+	s.findSeries(items)
 	s.findEntries(items)
-	s.touchEntries()
 }
 
-// findEntries finds the entries of items. Keys that are new in their window come last, after their
-// series have been prefetched.
-func (s *Shard) findEntries(items []pendingItem) {
-	l := &s.levels[0]
-	fresh, touched := 0, uint32(0)
+// findSeries finds the series of items.
+func (s *Shard) findSeries(items []pendingItem) {
 	for i := range items {
 		it := &items[i]
-		at := s.find(it)
+		at, ok := s.keys.find(uint64(it.key))
+		if !ok {
+			series, watch := s.resolve(it.key, &s.batch[it.obs])
+			at = s.keys.put(keySlot{uint64(it.key), series, watch})
+		}
 		slot := &s.keys.slots[at]
-		if slot.gen != l.all[it.slot].gen {
-			touched |= s.series.list[s.keys.series[at].series].life
-			s.fresh[fresh&(pendingItems-1)] = uint8(i)
-			fresh++
-		}
-		it.entry = slot.entry
+		it.series = slot.series
 		if s.watching != nil {
-			s.noticeItem(it, &s.keys.series[at])
+			s.noticeItem(it, slot.watch)
 		}
-	}
-	s.touched |= uint64(touched)
-	for _, i := range s.fresh[:fresh] {
-		it := &items[i]
-		at := s.find(it)
-		slot, w := &s.keys.slots[at], l.all[it.slot]
-		if slot.gen != w.gen {
-			series := s.keys.series[at].series
-			s.series.count(series)
-			slot.gen, slot.entry = w.gen, l.entry(w, series, &s.series.list[series])
-		}
-		it.entry = slot.entry
 	}
 }
 
-// find returns the slot of an item's key, and makes it if it is missing.
-func (s *Shard) find(it *pendingItem) (slot uint64) {
-	slot, ok := s.keys.find(uint64(it.key))
-	if !ok {
-		series, watch := s.resolve(it.key, &s.batch[it.obs])
-		slot = s.keys.put(uint64(it.key), keySeries{series, watch})
-	}
-	return slot
-}
-
-// touchEntries prefetches the entries of the pending items, so that counting does not wait for
+// findEntries finds the entries of items, and prefetches them, so that counting does not wait for
 // memory.
-func (s *Shard) touchEntries() {
-	windows := s.levels[0].all
-	for i := range s.items[:s.pending] {
-		it := &s.items[i]
-		if w := windows[it.slot]; it.code&itemWide != 0 {
-			it.series = w.wide[it.entry].series
-		} else {
-			it.series = w.compact[it.entry].series
+func (s *Shard) findEntries(items []pendingItem) {
+	windows, touched := s.levels[0].all, uint64(0)
+	for i := range items {
+		it := &items[i]
+		w := windows[it.slot]
+		if it.code&itemWide != 0 {
+			it.entry = w.wideOf(it.series, &s.series)
+			touched |= w.wide[it.entry].count
+			continue
 		}
+		it.entry = w.compactOf(it.series, &s.series)
+		touched |= w.compact[it.entry].bytes
 	}
+	s.touched |= touched
 }
 
 // measured returns Observation.Measured as addresses.
@@ -154,34 +132,35 @@ func (s *Shard) resolve(k lookupKey, o *decode.Observation) (id, watch uint32) {
 			key.heavyLo, key.heavyHi = lo, hi
 		}
 	}
-	id = s.series.id(key)
-	for i := range s.levels {
-		s.levels[i].refer(len(s.series.list))
+	return s.seriesOf(key), s.watchFrom(k, key.loc, capacity)
+}
+
+// seriesOf returns the number of a series.
+func (s *Shard) seriesOf(key seriesKey) uint32 {
+	known := len(s.series.list)
+	id := s.series.id(key)
+	if int(id) == known {
+		for _, w := range s.levels[0].open {
+			w.know(id, &s.series.list[id])
+		}
 	}
-	return id, s.watchFrom(k, key.loc, capacity)
+	return id
 }
 
 // The look-up caches are between the hot path and the resolver. Their hashes have random seeds, so
 // that nobody can craft colliding traffic; their content never changes a result. A full cache is
 // emptied.
 
-// keySlot maps the key that the hot path sees to the entry where the key was counted last, in the
-// window of the finest level with that generation.
+// keySlot maps the key that the hot path sees to its series.
 type keySlot struct {
-	key        uint64 // 0 for an empty slot
-	gen, entry uint32
-}
-
-// keySeries is the series of a key. It is read when the key is first counted in a window.
-type keySeries struct {
+	key    uint64 // 0 for an empty slot
 	series uint32
 	watch  uint32 // least code of watched observations
 }
 
 type keyCache struct {
-	slots  []keySlot   // a power of two, at most half full
-	series []keySeries // by slot
-	shift  uint8       // 64 - log2(len(slots))
+	slots  []keySlot // a power of two, at most half full
+	shift  uint8     // 64 - log2(len(slots))
 	n      int
 	limit  int // largest len(slots)
 	seed   uint64
@@ -195,7 +174,7 @@ func newKeyCache(limit int) keyCache {
 }
 
 func (c *keyCache) resize(n int) {
-	c.slots, c.series, c.n = make([]keySlot, n), make([]keySeries, n), 0
+	c.slots, c.n = make([]keySlot, n), 0
 	c.shift = uint8(64 - bits.Len(uint(n-1)))
 }
 
@@ -217,37 +196,37 @@ func (c *keyCache) find(key uint64) (slot uint64, ok bool) {
 	}
 }
 
-// put adds a key that find did not find, and returns its slot.
-func (c *keyCache) put(key uint64, s keySeries) (slot uint64) {
+// put adds a key that find did not find, and returns the number of its slot.
+func (c *keyCache) put(k keySlot) (slot uint64) {
 	if c.n*2 >= len(c.slots) {
 		c.makeRoom()
 	}
-	return c.insert(key, s)
+	return c.insert(k)
 }
 
 func (c *keyCache) makeRoom() {
-	slots, series := c.slots, c.series
+	slots := c.slots
 	if len(slots) >= c.limit {
 		c.clear()
 		c.resets++
 		return
 	}
 	c.resize(2 * len(slots))
-	for i := range slots {
-		if key := slots[i].key; key != 0 {
-			c.insert(key, series[i])
+	for _, k := range slots {
+		if k.key != 0 {
+			c.insert(k)
 		}
 	}
 }
 
-func (c *keyCache) insert(key uint64, s keySeries) (slot uint64) {
+func (c *keyCache) insert(k keySlot) (slot uint64) {
 	mask := uint64(len(c.slots) - 1)
-	i := key * c.seed >> c.shift & mask
+	i := k.key * c.seed >> c.shift & mask
 	for c.slots[i].key != 0 {
 		i = (i + 1) & mask
 	}
 	c.n++
-	c.slots[i], c.series[i] = keySlot{key: key}, s
+	c.slots[i] = k
 	return i
 }
 
@@ -256,4 +235,4 @@ func (c *keyCache) clear() {
 	c.n = 0
 }
 
-func (c *keyCache) bytes() uint64 { return uint64(len(c.slots)) * (16 + 8) }
+func (c *keyCache) bytes() uint64 { return uint64(len(c.slots)) * 16 }

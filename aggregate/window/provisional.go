@@ -54,12 +54,12 @@ func (s *Shard) announce(i int, start int64, to aggregate.ProvisionalSink) {
 		whole = l.unused(start)
 		defer l.discard(whole)
 		if w != nil {
-			l.fold(whole, w, &s.series)
+			whole.add(&w.entries, &s.series)
 		}
 		for f := range s.levels[:i] {
 			for _, fine := range s.levels[f].open {
 				if l.floor(fine.start) == start {
-					l.fold(whole, fine, &s.series)
+					whole.add(&fine.entries, &s.series)
 				}
 			}
 		}

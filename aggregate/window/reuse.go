@@ -46,9 +46,6 @@ func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
 func (s *Shard) forgetSeries() {
 	s.series.forget()
 	s.keys.clear()
-	for i := range s.levels {
-		s.levels[i].refs = s.levels[i].refs[:0]
-	}
 }
 
 var errNotFlushed = errors.New("windows are open: call Flush before")
@@ -65,11 +62,8 @@ func (s *Shard) dropDeadSeries() {
 	live := make([]bool, len(s.series.list))
 	for i := range s.levels {
 		for _, w := range s.levels[i].open {
-			for j := range w.compact {
-				live[w.compact[j].series] = true
-			}
-			for j := range w.wide {
-				live[w.wide[j].series] = true
+			for id := range w.eachSeries {
+				live[id] = true
 			}
 		}
 	}
@@ -79,11 +73,22 @@ func (s *Shard) dropDeadSeries() {
 
 // dropLeftovers forgets the series of earlier lives before they could use up this life's budget.
 func (s *Shard) dropLeftovers() {
+	s.countOpen()
 	live := make([]bool, len(s.series.list))
-	for i := range s.series.list {
-		live[i] = s.series.list[i].life == s.series.life
+	for i, life := range s.series.lives {
+		live[i] = life == s.series.life
 	}
 	s.keepSeries(live)
+}
+
+// countOpen records that the series in open windows have been counted in this life, as closing them
+// would.
+func (s *Shard) countOpen() {
+	for _, w := range s.levels[0].open {
+		for id := range w.eachSeries {
+			s.series.count(id)
+		}
+	}
 }
 
 // keepSeries forgets all series but the live ones, and the keys, which hold series numbers. Open

@@ -76,16 +76,18 @@ const touchAhead = 64
 // touch prefetches the next entries for rows, and their series.
 func (s *Shard) touch(w *window, picked []uint64) {
 	var series [touchAhead]uint32
+	touched := uint32(0)
 	for i, p := range picked {
 		if entry := uint32(p); entry&wideBit == 0 {
-			series[i&(touchAhead-1)] = w.compact[entry].series
+			series[i&(touchAhead-1)] = w.compactAt.series(entry)
+			touched |= w.compact[entry].used
 		} else {
-			series[i&(touchAhead-1)] = w.wide[entry&^wideBit].series
+			series[i&(touchAhead-1)] = w.wideAt.series(entry &^ wideBit)
+			touched |= uint32(w.wide[entry&^wideBit].count)
 		}
 	}
-	touched := uint32(0)
 	for i := range picked {
-		touched |= s.series.list[series[i&(touchAhead-1)]].life
+		touched |= s.series.list[series[i&(touchAhead-1)]].cell
 	}
 	s.rows.touched |= touched
 }
@@ -104,15 +106,13 @@ func (s *Shard) pick(w *window, heavyOnly bool) {
 			newest = max(newest, id)
 		}
 	}
-	for i := range w.compact {
-		e := &w.compact[i]
-		add(e.series, uint32(i))
-		r.buckets += bits.OnesCount32(e.used)
+	for entry, id := range w.eachCompact {
+		add(id, entry)
+		r.buckets += bits.OnesCount32(w.compact[entry].used)
 	}
-	for i := range w.wide {
-		e := &w.wide[i]
-		add(e.series, uint32(i)|wideBit)
-		r.buckets += int(min(e.count, csig.DistIndexes))
+	for entry, id := range w.eachWide {
+		add(id, entry|wideBit)
+		r.buckets += int(min(w.wide[entry].count, csig.DistIndexes))
 	}
 	// A short window with only new series must not cost a pass over all series.
 	const few = 8
@@ -134,15 +134,14 @@ func (s *Shard) markHeavy(w *window) {
 	if n := len(s.series.firsts); n > len(r.heavyGen) || r.gen == 0 {
 		r.heavyGen, r.gen = make([]uint32, 2*n), 1
 	}
-	for i := range w.compact {
-		e := &w.compact[i]
-		if sr := &s.series.list[e.series]; e.used&sr.heavyMask != 0 {
+	for entry, id := range w.eachCompact {
+		if sr := &s.series.list[id]; w.compact[entry].used&sr.heavyMask != 0 {
 			r.heavyGen[sr.cell] = r.gen
 		}
 	}
-	for i := range w.wide {
-		if e := &w.wide[i]; e.heavy != 0 {
-			r.heavyGen[s.series.list[e.series].cell] = r.gen
+	for entry, id := range w.eachWide {
+		if w.wide[entry].heavy != 0 {
+			r.heavyGen[s.series.cellOf(id)] = r.gen
 		}
 	}
 }
@@ -152,9 +151,9 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 	r, b := &s.rows, &s.rows.block
 	var sum aggregate.Sums
 	var sr *series
-	if entry := uint32(entries[0]); len(entries) == 1 && entry&wideBit == 0 && s.narrow(&w.compact[entry]) {
+	if entry := uint32(entries[0]); len(entries) == 1 && entry&wideBit == 0 && s.narrow(w, entry) {
 		e := &w.compact[entry]
-		sr = &s.series.list[e.series]
+		sr = &s.series.list[w.compactAt.series(entry)]
 		s.addNarrow(&sum, sr, e)
 		s.appendSums(sr, &sum)
 		used := e.used
@@ -167,13 +166,12 @@ func (s *Shard) appendRow(w *window, entries []uint64) {
 	for _, p := range entries {
 		entry := uint32(p)
 		if entry&wideBit != 0 {
-			e := &w.wide[entry&^wideBit]
-			sr = &s.series.list[e.series]
-			s.addWide(&sum, sr, e)
+			sr = &s.series.list[w.wideAt.series(entry&^wideBit)]
+			s.addWide(&sum, sr, &w.wide[entry&^wideBit])
 			w.dist.addTo(&r.dist, entry&^wideBit, s.cfg.Weight)
 			continue
 		}
-		sr = &s.series.list[w.compact[entry].series]
+		sr = &s.series.list[w.compactAt.series(entry)]
 		s.addCompact(&sum, sr, w, entry)
 	}
 	s.appendSums(sr, &sum)
@@ -197,8 +195,9 @@ func (s *Shard) appendSums(sr *series, sum *aggregate.Sums) {
 
 // narrow reports whether addNarrow can take an entry: none of its counts was carried, and its sums
 // fit 64 bits.
-func (s *Shard) narrow(e *compactEntry) bool {
-	return e.carries == 0 && s.signals[s.series.list[e.series].signalIndex].most < 1<<48
+func (s *Shard) narrow(w *window, entry uint32) bool {
+	sr := &s.series.list[w.compactAt.series(entry)]
+	return w.compact[entry].carries == 0 && s.signals[sr.signalIndex].most < 1<<48
 }
 
 // addNarrow is addCompact, without the distribution, for a narrow entry, as most rows have. Values
@@ -255,7 +254,7 @@ func (s *Shard) addCompact(sum *aggregate.Sums, sr *series, w *window, entry uin
 
 func (s *Shard) addWide(sum *aggregate.Sums, sr *series, e *wideEntry) {
 	s.addEntry(sum, sr, &aggregate.Sums{
-		Bytes: e.bytes, Measured: uint64(e.count), Sum: e.sum, Min: e.min, Max: e.max, Heavy: uint64(e.heavy), HeavySum: e.heavySum,
+		Bytes: e.bytes, Measured: e.count, Sum: e.sum, Min: e.min, Max: e.max, Heavy: e.heavy, HeavySum: e.heavySum,
 	})
 }
 

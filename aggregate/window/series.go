@@ -32,8 +32,7 @@ type series struct {
 	wide      bool
 	heavyMask uint32 // compact: bit c is set when code c is heavy
 	cell      uint32 // dense number of (signal, kind, source, destination)
-	life      uint32 // of the shard, at the last count
-	_         [8]byte
+	_         [12]byte
 }
 
 // seriesBrief is the part of a series that is read for each heavy observation, and for each entry
@@ -70,8 +69,8 @@ func compareRows(a, b *series) int {
 
 // count records that a series has been counted in this life.
 func (t *seriesTable) count(id uint32) {
-	if s := &t.list[id]; s.life != t.life {
-		s.life = t.life
+	if t.lives[id] != t.life {
+		t.lives[id] = t.life
 		t.current++
 	}
 }
@@ -89,6 +88,7 @@ type seriesTable struct {
 
 	list   []series
 	brief  []seriesBrief // by series
+	lives  []uint32      // by series: the life in which it was last counted
 	ids    denseIndex    // of list
 	cells  denseIndex
 	firsts []uint32 // by cell: the first of its series
@@ -161,11 +161,12 @@ func (t *seriesTable) insert(k seriesKey, hash uint64) uint32 {
 		}
 	}
 	s.cell = t.cell(&s)
-	s.life = t.life
 	t.current++
-	t.list = extend(t.list)
+	t.list = extend(t.list, 1)
 	t.list[id] = s
-	t.brief = extend(t.brief)
+	t.lives = extend(t.lives, 1)
+	t.lives[id] = t.life
+	t.brief = extend(t.brief, 1)
 	t.brief[id] = seriesBrief{s.loc, s.cell, s.signal, s.class, s.overflow}
 	t.ids.insert(hash, id)
 	if !k.overflow {
@@ -236,7 +237,7 @@ func (t *seriesTable) forget() {
 	t.ids.reset()
 	t.cells.reset()
 	t.firsts = t.firsts[:0]
-	t.list, t.brief, t.order, t.rank = t.list[:0], t.brief[:0], t.order[:0], t.rank[:0]
+	t.list, t.brief, t.lives, t.order, t.rank = t.list[:0], t.brief[:0], t.lives[:0], t.order[:0], t.rank[:0]
 	t.own, t.current = 0, 0
 }
 
@@ -259,6 +260,6 @@ func (t *seriesTable) retain(live []bool) []uint32 {
 func (t *seriesTable) cellOf(id uint32) uint32 { return t.brief[id].cell }
 
 func (t *seriesTable) bytes() uint64 {
-	const seriesBytes = 64 + 16
+	const seriesBytes = 64 + 16 + 4
 	return uint64(cap(t.list))*seriesBytes + uint64(cap(t.order)+cap(t.rank)+cap(t.firsts))*4 + t.ids.bytes() + t.cells.bytes()
 }

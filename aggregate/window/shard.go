@@ -67,7 +67,6 @@ type Shard struct {
 	batch     []decode.Observation  // the items' observations
 	one       [1]decode.Observation // batch of a Counted
 	reflected [pendingItems]uint8   // numbers of its reflections
-	fresh     [pendingItems]uint8   // numbers of items whose keys are new in their windows
 	items     [pendingItems]pendingItem
 	pending   int
 	heavy     heavyItems
@@ -110,7 +109,6 @@ func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 	s.ways = newWayCache(cfg.Resolver)
 	s.witness = newWitness(cfg.Resolver, cfg.Stand, s.seeds)
 	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxKeys*2, 1<<18)))
-	s.levels[0].keys = &s.keys
 	s.refused = [4]uint8{1, 1, 1, 1}
 	if cfg.Tags {
 		s.refused[decode.Tag] = 0
@@ -305,8 +303,8 @@ func (s *Shard) apply() {
 		e.hist[c] = n
 		s.heavy.list[heavy&(pendingItems-1)] = uint8(i) // kept only if it is heavy, which the processor cannot predict
 		heavy += int(e.heavy >> c & 1)
-		if n == 0 && !w.carry(it.entry, c, 1) {
-			s.seal(w, it)
+		if n == 0 {
+			w.carry(it.entry, c, 1)
 		}
 	}
 	if wide > 0 {
@@ -323,18 +321,6 @@ func (s *Shard) makeRoom() {
 	}
 }
 
-// seal starts a new entry for the next observations of an item's series.
-func (s *Shard) seal(w *window, it *pendingItem) {
-	l := &s.levels[0]
-	l.seal(w, it.series, &s.series.list[it.series])
-	l.forgetKeys(w)
-	for i := range s.items[:s.pending] {
-		if o := &s.items[i]; l.all[o.slot] == w {
-			o.entry = l.entry(w, o.series, &s.series.list[o.series])
-		}
-	}
-}
-
 // countWide counts everything but the distribution, for which it stores the bucket in the item. It
 // returns 1 for a heavy observation.
 func (s *Shard) countWide(w *window, it *pendingItem) (heavy uint32) {
@@ -347,9 +333,6 @@ func (s *Shard) countWide(w *window, it *pendingItem) (heavy uint32) {
 		it.bucket = uint32(csig.DistIndex(code))
 	}
 	e.count++
-	if e.count >= math.MaxUint32-1 {
-		s.seal(w, it)
-	}
 	return heavy
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// table32 maps uint32 keys to uint32 values by open addressing. The zero value is
+// table32 maps uint32 keys to uint64 values by open addressing. The zero value is
 // empty and ready for use. The largest key is 1<<32 - 2.
 type table32 struct {
 	slots []slot32 // a power of two, at most two thirds full
@@ -14,15 +14,15 @@ type table32 struct {
 }
 
 type slot32 struct {
+	val uint64
 	key uint32 // plus 1, 0 for an empty slot
-	val uint32
 }
 
 const minTable32 = 64
 
 // at returns the slot of the key, and inserts the key with value 0 if it is missing. The slot is
 // valid until the next call of at.
-func (t *table32) at(key uint32) (slot *uint32, found bool) {
+func (t *table32) at(key uint32) (slot *uint64, found bool) {
 	if t.n*3 >= 2*len(t.slots) {
 		t.grow()
 	}
@@ -41,7 +41,7 @@ func (t *table32) at(key uint32) (slot *uint32, found bool) {
 }
 
 // get returns the value of the key, 0 if it is missing.
-func (t *table32) get(key uint32) uint32 {
+func (t *table32) get(key uint32) uint64 {
 	if t.n == 0 {
 		return 0
 	}
@@ -87,7 +87,7 @@ func (t *table32) reset() {
 	t.n = 0
 }
 
-func (t *table32) bytes() uint64 { return uint64(cap(t.slots)) * 8 }
+func (t *table32) bytes() uint64 { return uint64(cap(t.slots)) * 16 }
 
 // denseIndex finds the numbers of list elements by the elements' hashes; the owner compares the
 // elements. The zero value is empty and ready for use.

@@ -104,8 +104,8 @@ func (s *Shard) watchFrom(k lookupKey, at aggregate.LocationID, capacity uint64)
 }
 
 // noticeItem lists a pending item if its key is watched: for its source, and for its value.
-func (s *Shard) noticeItem(it *pendingItem, key *keySeries) {
-	if it.code&codeBits < key.watch {
+func (s *Shard) noticeItem(it *pendingItem, watch uint32) {
+	if it.code&codeBits < watch {
 		return
 	}
 	o := &s.batch[it.obs]
@@ -115,7 +115,7 @@ func (s *Shard) noticeItem(it *pendingItem, key *keySeries) {
 	if it.key.class() != classValue {
 		return
 	}
-	at := s.series.brief[key.series].loc
+	at := s.series.brief[it.series].loc
 	if at == aggregate.OverflowLocation {
 		src, dst := measured(o)
 		at, _ = s.cfg.Resolver.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)

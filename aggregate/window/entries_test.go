@@ -15,7 +15,7 @@ func TestTable32(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var table table32
 	for round := range 20 {
-		want := map[uint32]uint32{}
+		want := map[uint32]uint64{}
 		for range 1 << (round % 12) {
 			key := r.Uint32N(1 << (4 + round))
 			slot, found := table.at(key)
@@ -25,8 +25,8 @@ func TestTable32(t *testing.T) {
 			if _, ok := want[key]; ok != found {
 				t.Fatalf("key %d: found %v", key, found)
 			}
-			*slot += key | 1
-			want[key] += key | 1
+			*slot += uint64(key | 1)
+			want[key] += uint64(key | 1)
 		}
 		if table.n != len(want) {
 			t.Fatalf("%d keys, expected %d", table.n, len(want))
@@ -53,12 +53,9 @@ func (r *recordedBlock) WriteBlock(_ context.Context, b *aggregate.Block) error 
 // oneGroup is never called.
 type oneGroup struct{ aggregate.Resolver }
 
-// A count that reaches its largest value continues in a second entry, and both make one row.
+// Counts do not end at 32 bits, nor do those of 256 observations each.
 func TestCountsPast32Bits(t *testing.T) {
-	domain, err := csig.DefaultSpec().Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	domain := testDomain(t)
 	for _, l := range []csig.Layout{{Format: csig.Compact, Profile: csig.UEC050}, {Format: csig.Wide, Profile: csig.UEC050}} {
 		var sink recordedBlock
 		s, err := NewShard(Config{Domain: domain, Resolver: oneGroup{}, Tap: Tap{Tags: true, Weight: 4}}, &sink)
@@ -74,7 +71,7 @@ func TestCountsPast32Bits(t *testing.T) {
 			}
 		}
 		add()
-		const jump = math.MaxUint32 - 5
+		const jump, carries = math.MaxUint32 - 5, math.MaxUint32 - 1
 		w := s.levels[0].open[0]
 		if l.Format == csig.Wide {
 			w.wide[0].count += jump
@@ -84,20 +81,17 @@ func TestCountsPast32Bits(t *testing.T) {
 			}
 			w.dist.carry(&w.dist.entries[0], bucket, jump/256)
 		} else {
-			w.carry(0, 31, maxCarried-1)
+			w.carry(0, 31, carries)
 			w.compact[0].hist[31] = 255 - 2
 		}
 		add()
 		add()
-		if n := len(w.compact) + len(w.wide); n != 2 {
-			t.Fatalf("%s: %d entries, expected 2", l, n)
-		}
 		if err := s.Flush(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		want := uint64(jump+6) * 4
 		if l.Format == csig.Compact {
-			want = ((maxCarried-1)<<8 + 253 + 4) * 4
+			want = (carries<<8 + 253 + 4) * 4
 		}
 		for i := range 2 { // the second and the minute
 			if sink.rows[i] != 1 || sink.observations[i] != want || sink.dist[i] != want {
@@ -108,21 +102,67 @@ func TestCountsPast32Bits(t *testing.T) {
 	}
 }
 
-func TestGenerationsWrap(t *testing.T) {
-	l := level{res: 10, gen: math.MaxUint32 - 1, refs: make([]entryRef, 1)}
-	a := l.begin(0, 20, false)
-	e := l.entry(a, 0, new(series))
-	a.compact[e].bytes = 7
-	b := l.begin(10, 30, false)
-	if b.gen == 0 || b.gen == a.gen {
-		t.Fatalf("generations %d and %d", a.gen, b.gen)
+// Each series has an entry of its own in each window, with its heavy codes, whether it came before
+// or after the others of its page.
+func TestPages(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 4))
+	table := newSeriesTable(newSignalInfos(testDomain(t)), 1000)
+	var windows [2]entries
+	want := map[[2]uint32]uint64{}
+	for round := range 3 {
+		for i := range 2000 {
+			id := r.Uint32N(uint32(min(len(table.list)+1, 200)))
+			if int(id) == len(table.list) {
+				table.insert(seriesKey{loc: aggregate.LocationID(id), heavyLo: id % 30, heavyHi: 29, signalIndex: uint8(id%2) * 32}, uint64(id)<<32)
+				for w := range windows {
+					windows[w].know(id, &table.list[id])
+				}
+			}
+			w := uint32(i % 2)
+			n := uint64(r.Uint32N(3000))
+			it := pendingItem{code: id % 30}
+			s := &table.list[id]
+			if s.wide {
+				it.code = itemWide | itemCount
+				it.entry = windows[w].wideOf(id, &table)
+				if e := &windows[w].wide[it.entry]; e.heavyLo != s.heavyLo || e.heavyHi != s.heavyHi {
+					t.Fatalf("series %d: heavy codes %d to %d", id, e.heavyLo, e.heavyHi)
+				}
+			} else {
+				it.entry = windows[w].compactOf(id, &table)
+				if windows[w].compact[it.entry].heavy != s.heavyMask {
+					t.Fatalf("series %d: heavy codes %x", id, windows[w].compact[it.entry].heavy)
+				}
+			}
+			windows[w].countMany(&it, n, 1)
+			want[[2]uint32{w, id}] += n
+		}
+		for w := range windows {
+			got := map[[2]uint32]uint64{}
+			for entry, id := range windows[w].eachCompact {
+				got[[2]uint32{uint32(w), id}] += windows[w].total(entry)
+			}
+			for entry, id := range windows[w].eachWide {
+				got[[2]uint32{uint32(w), id}] += windows[w].wide[entry].count
+			}
+			for k, n := range want {
+				if k[0] == uint32(w) && got[k] != n {
+					t.Fatalf("round %d: window and series %d have %d observations, expected %d", round, k, got[k], n)
+				}
+			}
+			windows[w].reset()
+		}
+		clear(want)
 	}
-	if got := l.entry(b, 0, new(series)); b.compact[got].bytes != 0 {
-		t.Error("a new window has the entry of an old one")
+}
+
+func testDomain(t *testing.T) *csig.Domain {
+	t.Helper()
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := l.entry(a, 0, new(series)); got != e || len(a.compact) != 1 {
-		t.Error("an old window lost its entry")
-	}
+	return domain
 }
 
 func TestKeyCacheStaysBounded(t *testing.T) {
@@ -131,8 +171,8 @@ func TestKeyCacheStaysBounded(t *testing.T) {
 		if _, ok := keys.find(i + 1); ok {
 			t.Fatalf("key %d was there before", i)
 		}
-		keys.put(i+1, keySeries{series: uint32(i)})
-		if at, ok := keys.find(i + 1); !ok || keys.series[at].series != uint32(i) {
+		keys.put(keySlot{key: i + 1, series: uint32(i)})
+		if at, ok := keys.find(i + 1); !ok || keys.slots[at].series != uint32(i) {
 			t.Fatalf("key %d is not where it was put", i)
 		}
 	}
