@@ -9,8 +9,9 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// pageSeries is the number of series whose entries are in one page.
-const pageSeries = 16
+// pageSeries is the number of series whose entries are in one page. Larger pages help traffic with a
+// packet of nearly every series in each window, and cost windows of milliseconds much more.
+const pageSeries = 4
 
 // entries counts a window's observations by series, without the shard's weight. Entries are in pages:
 // those of series whose numbers follow each other are together. So the number of a series leads to
@@ -104,8 +105,8 @@ func (e *entries) addCompact(id uint32, t *seriesTable) uint32 {
 	n, first := len(e.compact), e.compactAt.add(id)
 	e.compact = extend(e.compact, pageSeries)
 	clear(e.compact[n:])
-	for known := first; known < min(first+pageSeries, uint32(len(t.list))); known++ {
-		e.know(known, &t.list[known])
+	for i, heavy := range t.heavy[first:min(first+pageSeries, uint32(len(t.list)))] {
+		e.compact[n+i].heavy = heavy
 	}
 	return uint32(n) + id%pageSeries
 }

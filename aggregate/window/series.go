@@ -88,6 +88,7 @@ type seriesTable struct {
 
 	list   []series
 	brief  []seriesBrief // by series
+	heavy  []uint32      // by series: heavyMask
 	lives  []uint32      // by series: the life in which it was last counted
 	ids    denseIndex    // of list
 	cells  denseIndex
@@ -164,6 +165,8 @@ func (t *seriesTable) insert(k seriesKey, hash uint64) uint32 {
 	t.current++
 	t.list = extend(t.list, 1)
 	t.list[id] = s
+	t.heavy = extend(t.heavy, 1)
+	t.heavy[id] = s.heavyMask
 	t.lives = extend(t.lives, 1)
 	t.lives[id] = t.life
 	t.brief = extend(t.brief, 1)
@@ -237,7 +240,7 @@ func (t *seriesTable) forget() {
 	t.ids.reset()
 	t.cells.reset()
 	t.firsts = t.firsts[:0]
-	t.list, t.brief, t.lives, t.order, t.rank = t.list[:0], t.brief[:0], t.lives[:0], t.order[:0], t.rank[:0]
+	t.list, t.brief, t.heavy, t.lives, t.order, t.rank = t.list[:0], t.brief[:0], t.heavy[:0], t.lives[:0], t.order[:0], t.rank[:0]
 	t.own, t.current = 0, 0
 }
 
@@ -260,6 +263,6 @@ func (t *seriesTable) retain(live []bool) []uint32 {
 func (t *seriesTable) cellOf(id uint32) uint32 { return t.brief[id].cell }
 
 func (t *seriesTable) bytes() uint64 {
-	const seriesBytes = 64 + 16 + 4
+	const seriesBytes = 64 + 16 + 4 + 4
 	return uint64(cap(t.list))*seriesBytes + uint64(cap(t.order)+cap(t.rank)+cap(t.firsts))*4 + t.ids.bytes() + t.cells.bytes()
 }
