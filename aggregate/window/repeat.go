@@ -41,8 +41,8 @@ type repeatSet [repeatWays]repeatFlow
 
 // repeatFlow is empty when its flow is 0.
 type repeatFlow struct {
-	flow uint64
-	said uint64 // digest of the fields above the newest acknowledgement number, or the time
+	flow   uint64
+	digest uint64 // of the fields, above the newest acknowledgement number or the time
 }
 
 const (
@@ -90,28 +90,28 @@ func (r *reflectionDedup) item(o *decode.Observation) repeatItem {
 	if it.acked && (o.Proto != tcp || o.Flags&decode.HasPorts == 0) {
 		exact = uint64(o.Ack) // of a connection in a tunnel; these endpoints may have several
 	}
-	if said := mix(data^r.seeds[4], exact^r.seeds[5]); it.acked {
-		it.said = said<<ackBits | uint64(o.Ack)
+	if digest := mix(data^r.seeds[4], exact^r.seeds[5]); it.acked {
+		it.digest = digest<<ackBits | uint64(o.Ack)
 	} else {
-		it.said = said<<timeBits | uint64(o.TimeNS)&timeMask
+		it.digest = digest<<timeBits | uint64(o.TimeNS)&timeMask
 	}
 	return it
 }
 
 // follow reports whether a reflection repeats the last one of its flow, and returns the value to
 // remember: with the newest acknowledgement number, or the time that counted last.
-func (it *repeatItem) follow(last uint64, within int64) (said uint64, same bool) {
+func (it *repeatItem) follow(last uint64, within int64) (digest uint64, same bool) {
 	if !it.acked {
-		since := int64(it.said<<(64-timeBits)-last<<(64-timeBits)) >> (64 - timeBits)
-		if it.said>>timeBits == last>>timeBits && max(since, -since) < within {
+		since := int64(it.digest<<(64-timeBits)-last<<(64-timeBits)) >> (64 - timeBits)
+		if it.digest>>timeBits == last>>timeBits && max(since, -since) < within {
 			return last, true
 		}
-		return it.said, false
+		return it.digest, false
 	}
-	if fresh := int32(uint32(it.said) - uint32(last)); fresh > 0 || fresh < -otherConnection {
-		return it.said, false
+	if fresh := int32(uint32(it.digest) - uint32(last)); fresh > 0 || fresh < -otherConnection {
+		return it.digest, false
 	}
-	return it.said>>ackBits<<ackBits | last&(1<<ackBits-1), it.said>>ackBits == last>>ackBits
+	return it.digest>>ackBits<<ackBits | last&(1<<ackBits-1), it.digest>>ackBits == last>>ackBits
 }
 
 func mix(a, b uint64) uint64 {
@@ -143,7 +143,7 @@ func (r *reflectionDedup) seen(i int) bool {
 		at++
 	}
 	if set[at].flow == it.flow {
-		it.said, same = it.follow(set[at].said, r.within)
+		it.digest, same = it.follow(set[at].digest, r.within)
 	} else if set[at].flow != 0 {
 		r.evictions++
 	}

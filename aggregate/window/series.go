@@ -105,9 +105,9 @@ type seriesTable struct {
 	order, rank []uint32
 }
 
-func newSeriesTable(tr *[numSignalInfos]signalInfo, maxKeys int) seriesTable {
+func newSeriesTable(info *[numSignalInfos]signalInfo, maxKeys int) seriesTable {
 	return seriesTable{
-		signals: tr, maxKeys: maxKeys, seeds: [2]uint64{rand.Uint64(), rand.Uint64()},
+		signals: info, maxKeys: maxKeys, seeds: [2]uint64{rand.Uint64(), rand.Uint64()},
 	}
 }
 
@@ -154,9 +154,9 @@ func (t *seriesTable) cell(s *series) uint32 {
 
 func (t *seriesTable) insert(k seriesKey, hash uint64) uint32 {
 	id := uint32(len(t.list))
-	tr := &t.signals[k.signalIndex]
-	s := series{seriesKey: k, signal: tr.signal, wide: tr.wide}
-	if !tr.wide {
+	info := &t.signals[k.signalIndex]
+	s := series{seriesKey: k, signal: info.signal, wide: info.wide}
+	if !info.wide {
 		for c := k.heavyLo; c <= k.heavyHi; c++ {
 			s.heavyMask |= 1 << c
 		}

@@ -254,19 +254,19 @@ func (s *Shard) enqueue(from, to int, slot uint32) {
 	for i := range batch {
 		o, it := &batch[i], &items[i]
 		ti := (layoutIndex(o.Tag.Layout)<<4 | uint(o.Tag.T&15)) & (numSignalInfos - 1)
-		tr := &s.signals[ti]
-		cl, lm := tr.class, uint32(o.Tag.LM)
-		if o.Tag.S == tr.initial {
+		info := &s.signals[ti]
+		cl, lm := info.class, uint32(o.Tag.LM)
+		if o.Tag.S == info.initial {
 			cl = classUntouched
 			if !s.cfg.LocateUntouched {
 				lm = noLM
 			}
 		}
-		code := uint32(tr.code[o.Tag.S&31])
-		if tr.wide {
+		code := uint32(info.code[o.Tag.S&31])
+		if info.wide {
 			code = itemWide | itemCount
-			if tr.table != nil {
-				code = itemWide | tr.table.Code(o.Tag.S)
+			if info.table != nil {
+				code = itemWide | info.table.Code(o.Tag.S)
 			}
 		}
 		if o.Tag.D {
@@ -275,7 +275,7 @@ func (s *Shard) enqueue(from, to int, slot uint32) {
 		}
 		it.obs, it.slot = uint32(from+i), slot
 		it.key = newLookupKey(lm, ti, cl, o.Kind)
-		it.code, it.bytes, it.value = code, o.Bytes, tr.value[code&31]
+		it.code, it.bytes, it.value = code, o.Bytes, info.value[code&31]
 	}
 }
 

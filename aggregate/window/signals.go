@@ -38,42 +38,42 @@ func newSignalInfos(d *csig.Domain) *[numSignalInfos]signalInfo {
 	all := new([numSignalInfos]signalInfo)
 	for i := range all {
 		l, t := csig.LayoutAt(i>>4), uint8(i&15)
-		tr := &all[i]
-		tr.table = d.Table(l, t)
-		tr.signal = csig.SignalOf(l.Profile, t)
-		if tr.table != nil {
-			tr.signal = tr.table.Signal()
+		info := &all[i]
+		info.table = d.Table(l, t)
+		info.signal = csig.SignalOf(l.Profile, t)
+		if info.table != nil {
+			info.signal = info.table.Signal()
 		}
-		tr.located = tr.signal.Aggregation().Locates()
-		tr.wide = l.Format == csig.Wide
-		tr.set()
+		info.located = info.signal.Aggregation().Locates()
+		info.wide = l.Format == csig.Wide
+		info.set()
 	}
 	return all
 }
 
-func (tr *signalInfo) set() {
-	if tr.table == nil {
-		tr.initial = noInitial
-		tr.class = classCount
-		if !tr.wide && !tr.signal.Known() {
-			tr.class = classRaw
-			for s := range tr.code {
-				tr.code[s] = uint8(s)
+func (info *signalInfo) set() {
+	if info.table == nil {
+		info.initial = noInitial
+		info.class = classCount
+		if !info.wide && !info.signal.Known() {
+			info.class = classRaw
+			for s := range info.code {
+				info.code[s] = uint8(s)
 			}
 		}
 		return
 	}
-	tr.initial = tr.table.Initial()
-	tr.class = classValue
-	if tr.wide {
+	info.initial = info.table.Initial()
+	info.class = classValue
+	if info.wide {
 		return
 	}
-	for s := range tr.code {
-		tr.code[s] = uint8(tr.table.Code(uint32(s)))
+	for s := range info.code {
+		info.code[s] = uint8(info.table.Code(uint32(s)))
 	}
-	for c := range tr.table.Codes() {
-		tr.value[c] = tr.table.Value(c)
-		tr.most = max(tr.most, tr.value[c])
+	for c := range info.table.Codes() {
+		info.value[c] = info.table.Value(c)
+		info.most = max(info.most, info.value[c])
 	}
 }
 

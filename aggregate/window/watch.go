@@ -84,8 +84,8 @@ func (s *Shard) noticeSent(o *decode.Observation) {
 	if s.watching == nil || !s.watching.sent || o.Kind != decode.Tag {
 		return
 	}
-	tr := &s.signals[(layoutIndex(o.Tag.Layout)<<4|uint(o.Tag.T&15))&(numSignalInfos-1)]
-	if tr.table != nil && o.Tag.S != tr.initial && !o.Tag.D {
+	info := &s.signals[(layoutIndex(o.Tag.Layout)<<4|uint(o.Tag.T&15))&(numSignalInfos-1)]
+	if info.table != nil && o.Tag.S != info.initial && !o.Tag.D {
 		s.notice(aggregate.Watched{Observation: o, Why: aggregate.WatchedSent})
 	}
 }
