@@ -83,7 +83,7 @@ func (s *Shard) findEntries(items []pendingItem) {
 			fresh++
 		}
 		it.entry = slot.entry
-		if s.watching != nil {
+		if s.watching != nil && !s.counted {
 			s.noticeItem(it, &s.keys.series[at])
 		}
 	}

@@ -104,15 +104,18 @@ func (s *Shard) pick(w *window, heavyOnly bool) {
 			newest = max(newest, id)
 		}
 	}
+	// A sample or a sealed entry may leave one that counts nothing.
 	for i := range w.compact {
-		e := &w.compact[i]
-		add(e.series, uint32(i))
-		r.buckets += bits.OnesCount32(e.used)
+		if e := &w.compact[i]; e.used != 0 {
+			add(e.series, uint32(i))
+			r.buckets += bits.OnesCount32(e.used)
+		}
 	}
 	for i := range w.wide {
-		e := &w.wide[i]
-		add(e.series, uint32(i)|wideBit)
-		r.buckets += int(min(e.count, csig.DistIndexes))
+		if e := &w.wide[i]; e.count != 0 {
+			add(e.series, uint32(i)|wideBit)
+			r.buckets += int(min(e.count, csig.DistIndexes))
+		}
 	}
 	// A short window with only new series must not cost a pass over all series.
 	const few = 8
