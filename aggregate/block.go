@@ -292,6 +292,10 @@ type FlowRow struct {
 	// NoLocation without any.
 	Location      uint64
 	LocationHeavy uint64 // heavy observations that name it
+
+	// Sampled is the number of heavy observations that were sampled, from which the row's counts are
+	// estimated; 0 if each was counted.
+	Sampled uint64
 }
 
 // Cell returns the cell of the flow.
@@ -305,6 +309,7 @@ func (f *FlowRow) Add(o *FlowRow) {
 	f.AddSums(&Sums{
 		Observations: o.Observations, Bytes: o.Bytes, Measured: o.Measured, Sum: o.Sum, Min: o.Min, Max: o.Max, Heavy: o.Heavy, HeavySum: o.HeavySum,
 	})
+	f.Sampled = AddSat(f.Sampled, o.Sampled)
 }
 
 // AddSums adds a row of the block to a rest.

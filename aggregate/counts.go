@@ -66,7 +66,7 @@ type Counts struct {
 	Deltas              uint64 // windows reopened after they had closed
 	ReflectionEvictions uint64 // flows forgotten before their reflection could repeat
 	CacheResets         uint64 // look-up caches emptied because they were full
-	FlowsForgotten      uint64 // by windows whose flow budget was used up: their counts are in the rest
+	FlowsForgotten      uint64 // by windows whose flow budget was used up, or that closed before a sample: their counts are in the rest
 }
 
 // Merge adds the counts of another shard.

@@ -199,5 +199,8 @@ func (f *FlowRow) check() error {
 		return fmt.Errorf("%d observations, %d values, %d heavy, %d at a location: they contradict each other",
 			f.Observations, f.Measured, f.Heavy, f.LocationHeavy)
 	}
+	if f.Flow != (flow.Flow{}) && f.Sampled > f.Heavy {
+		return fmt.Errorf("%d heavy observations, %d of them sampled: they contradict each other", f.Heavy, f.Sampled)
+	}
 	return checkValues(signal, &valueSums{f.Measured, f.Heavy, f.Sum, f.HeavySum, f.Min, f.Max}, f.Flow == flow.Flow{})
 }

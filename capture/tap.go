@@ -226,7 +226,10 @@ type TapCounters struct {
 	Restamped uint64
 	// Odd counts packets that a counting program in the kernel does not read. If a ring takes them,
 	// Received includes them.
-	Odd       uint64
+	Odd uint64
+	// Unsampled counts heavy observations that a counting program in the kernel did not sample, because samples had no
+	// budget or no room: no flow has them.
+	Unsampled uint64
 	Malformed uint64 // blocks of the ring whose lengths contradict each other
 
 	Downs   uint64 // times that the link went down or disappeared
@@ -242,10 +245,10 @@ func (c *TapCounters) Add(o *TapCounters) {
 	}
 }
 
-func (c *TapCounters) fields() [14]*uint64 {
+func (c *TapCounters) fields() [15]*uint64 {
 	return [...]*uint64{
 		&c.Frames, &c.Bytes, &c.Received, &c.Dropped, &c.Freezes, &c.Stripped, &c.SuperFrames,
-		&c.HardwareStamps, &c.Restamped, &c.Odd, &c.Malformed, &c.Downs, &c.Ups, &c.Reopens,
+		&c.HardwareStamps, &c.Restamped, &c.Odd, &c.Unsampled, &c.Malformed, &c.Downs, &c.Ups, &c.Reopens,
 	}
 }
 

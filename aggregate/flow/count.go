@@ -86,7 +86,7 @@ func (t *Table) CountKnown(list []Heavy) int {
 				h.entry = t.at(h.Hash)
 			}
 			if h.entry == none {
-				if t.admits() {
+				if t.admits(1) {
 					return i
 				}
 				continue
@@ -104,6 +104,31 @@ func (t *Table) CountKnown(list []Heavy) int {
 		t.name(h.entry, LocationCount{h.Place, 1})
 	}
 	return len(list)
+}
+
+// CountMany counts an observation that was sampled as n, at least 1, of equal ones: those that the sample
+// left out. f and ref are as for Insert. It may forget other entries, and returns their number.
+func (t *Table) CountMany(h *Heavy, n uint64, ref uint32, f *Flow) (forgotten int) {
+	at := uint32(none)
+	if len(t.slots) > 0 {
+		at = t.at(h.Hash)
+	}
+	bytes, sum := mulSat(uint64(h.Bytes), n), mulSat(h.Value, n)
+	if at == none {
+		if !t.admits(n) {
+			return 0
+		}
+		c := counts{hash: h.Hash, remaining: n, bytes: bytes, sum: sum, least: h.Value, greatest: h.Value, place: LocationCount{h.Place, n}}
+		return t.insert(&c, &about{Flow: *f, ref: ref, samples: 1})
+	}
+	c := &t.counts[at]
+	c.remaining += n
+	c.bytes = addSat(c.bytes, bytes)
+	c.sum = addSat(c.sum, sum)
+	c.least, c.greatest = min(c.least, h.Value), max(c.greatest, h.Value)
+	t.about[at].samples++
+	t.name(at, LocationCount{h.Place, n})
+	return 0
 }
 
 // name adds to a place of the entry.
@@ -141,4 +166,12 @@ func addSat(a, b uint64) uint64 {
 		return math.MaxUint64
 	}
 	return sum
+}
+
+func mulSat(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	if hi != 0 {
+		return math.MaxUint64
+	}
+	return lo
 }

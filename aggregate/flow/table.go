@@ -29,6 +29,7 @@ type Entry struct {
 	Bytes      uint64
 	Sum        uint64 // of values, saturating
 	Min, Max   uint64
+	Samples    uint32 // calls of CountMany: if there are any, the counts are estimates
 }
 
 // counts are the part of an entry that counting and purging read. They fill a cache line.
@@ -46,6 +47,7 @@ type about struct {
 	ref        uint32
 	subtracted uint64
 	others     uint32 // start of its list of other places in the table, plus 1
+	samples    uint32
 }
 
 // Table remembers at most a budget of entries. A full table forgets the half with the lowest
@@ -102,6 +104,7 @@ func (t *Table) Entry(n int) Entry {
 	c, a := &t.counts[n], &t.about[n]
 	return Entry{
 		Flow: a.Flow, Ref: a.ref, Heavy: t.Heavy(n), Subtracted: a.subtracted, Bytes: c.bytes, Sum: c.sum, Min: c.least, Max: c.greatest,
+		Samples: a.samples,
 	}
 }
 
@@ -111,14 +114,14 @@ func (t *Table) Ref(n int) uint32 { return t.about[n].ref }
 // Heavy returns the heavy observations of entry n.
 func (t *Table) Heavy(n int) uint64 { return t.counts[n].remaining + t.about[n].subtracted }
 
-// admits reports whether to insert a flow without an entry now.
-func (t *Table) admits() bool {
-	if t.Undercount <= 1 {
+// admits reports whether to insert a flow without an entry now, for n of its observations.
+func (t *Table) admits(n uint64) bool {
+	if t.Undercount <= n {
 		return true
 	}
 	t.rng = t.rng*6364136223846793005 + 1442695040888963407
 	hi, _ := bits.Mul64(t.rng, t.Undercount)
-	return hi == 0
+	return hi < n
 }
 
 // Insert adds an entry for the flow of the observation at which CountKnown stopped, and counts that
@@ -163,6 +166,7 @@ func (t *Table) Merge(o *Table) (forgotten int) {
 			to.sum = addSat(to.sum, from.sum)
 			to.least, to.greatest = min(to.least, from.least), max(to.greatest, from.greatest)
 			t.about[at].subtracted += of.subtracted
+			t.about[at].samples += of.samples
 		}
 		o.Places(i, func(p LocationCount) { t.name(at, p) })
 	}

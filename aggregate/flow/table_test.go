@@ -218,3 +218,58 @@ func TestTableAllocations(t *testing.T) {
 		}
 	}
 }
+
+// TestCountMany: observations that stand for many come to what the many would, and mark their flows.
+func TestCountMany(t *testing.T) {
+	many, ones, seeds := Table{Budget: 1000}, Table{Budget: 1000}, NewSeeds()
+	for i, n := range skewed(rand.New(rand.NewPCG(3, 3)), 300) {
+		f, stands := numbered(n%50), uint64(1+i%7)
+		h := Heavy{Hash: seeds.of(&f, n%3), Place: uint64(i % 3), Value: uint64(i), Bytes: 100}
+		many.CountMany(&h, stands, n%3, &f)
+		for range stands {
+			list := []Heavy{h}
+			if ones.Find(list); ones.CountKnown(list) == 0 {
+				ones.Insert(&list[0], n%3, &f)
+			}
+		}
+	}
+	checkPlaces(t, &many)
+	want, got := entriesOf(&ones), entriesOf(&many)
+	samples := 0
+	for i := range got {
+		samples += int(got[i].Samples)
+		got[i].Samples = 0
+	}
+	if !reflect.DeepEqual(got, want) || samples != 300 {
+		t.Errorf("%d entries of %d samples differ from %d", len(got), samples, len(want))
+	}
+	merged := Table{Budget: 1000}
+	merged.Merge(&many)
+	merged.Merge(&many)
+	for i, e := range entriesOf(&merged) {
+		if twice := many.Entry(i); e.Samples != 2*twice.Samples || e.Heavy != 2*twice.Heavy {
+			t.Errorf("%+v merged with itself is %+v", twice, e)
+		}
+	}
+}
+
+// TestCountManyBound: past the budget, flows of many observations are kept.
+func TestCountManyBound(t *testing.T) {
+	table, seeds := Table{Budget: 10}, NewSeeds()
+	for i := range uint32(10_000) {
+		f, n := numbered(i), uint64(1)
+		if i%100 == 0 {
+			f, n = numbered(0), 1000
+		}
+		table.CountMany(&Heavy{Hash: seeds.of(&f, 0), Value: 1, Bytes: 1}, n, 0, &f)
+		if table.Len() > 10 {
+			t.Fatalf("%d entries of 10", table.Len())
+		}
+	}
+	for _, e := range entriesOf(&table) {
+		if e.Flow == numbered(0) {
+			return
+		}
+	}
+	t.Error("the flow with most observations was forgotten")
+}

@@ -31,7 +31,7 @@ func flowTotal(r *table.WindowFlow) FlowTotal {
 	f := FlowTotal{
 		SrcGroup: aggregate.GroupID(r.SrcGroup), DstGroup: aggregate.GroupID(r.DstGroup), Kind: decode.Kind(r.Kind),
 		Observations: r.Observations, Bytes: r.Bytes, Mean: math.NaN(), Min: math.NaN(), Max: math.NaN(),
-		Heavy: r.Heavy, Windows: r.Windows, Location: aggregate.LocationID(r.Location), LocationHeavy: r.LocationHeavy,
+		Heavy: r.Heavy, Windows: r.Windows, Location: aggregate.LocationID(r.Location), LocationHeavy: r.LocationHeavy, Sampled: r.Sampled,
 	}
 	if r.Measured > 0 {
 		f.Mean, f.Min, f.Max = unit.FromStoredMean(mean(r.Sum, r.Measured)), unit.FromStored(r.Min), unit.FromStored(r.Max)

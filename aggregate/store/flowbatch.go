@@ -27,34 +27,40 @@ func (b *batch) addFlows(block *aggregate.Block) int {
 			},
 			Observations: f.Observations, Bytes: f.Bytes, Measured: f.Measured, Sum: f.Sum, Min: f.Min, Max: f.Max,
 			Heavy: f.Heavy, HeavySum: f.HeavySum,
-			Location: aggregate.LocationID(f.Location), LocationHeavy: f.LocationHeavy,
+			Location: aggregate.LocationID(f.Location), LocationHeavy: f.LocationHeavy, Sampled: f.Sampled,
 		})
 	}
 	return len(block.Flows)
 }
 
-// flowFormat is the version of encoded flows.
-const flowFormat = 1
+// Versions of encoded flows: rows of the first one lack their last number, Sampled.
+const (
+	flowFormat        = 2
+	flowFormatEarlier = 1
+)
+
+const flowWords = 20
 
 // words are the numbers of a row, in the order of the insert.
-func (r *FlowRow) words() [19]uint64 {
+func (r *FlowRow) words() [flowWords]uint64 {
 	return [...]uint64{
 		r.Producer, r.Incarnation, r.Epoch, r.Seq, uint64(r.Window), uint64(r.Resolution), uint64(r.SrcGroup), uint64(r.DstGroup), uint64(r.Location),
 		r.Observations, r.Bytes, r.Measured, r.Sum, r.Min, r.Max, r.Heavy, r.HeavySum, r.LocationHeavy,
-		uint64(r.Signal)<<16 | uint64(r.Kind)<<8 | uint64(r.Flow.Proto),
+		uint64(r.Signal)<<16 | uint64(r.Kind)<<8 | uint64(r.Flow.Proto), r.Sampled,
 	}
 }
 
-func (r *FlowRow) setWords(w *[19]uint64) {
+func (r *FlowRow) setWords(w *[flowWords]uint64) {
 	r.Producer, r.Incarnation, r.Epoch, r.Seq, r.Window, r.Resolution = w[0], w[1], w[2], w[3], int64(w[4]), int64(w[5])
 	r.SrcGroup, r.DstGroup, r.Location = aggregate.GroupID(w[6]), aggregate.GroupID(w[7]), aggregate.LocationID(w[8])
 	r.Observations, r.Bytes, r.Measured, r.Sum, r.Min, r.Max = w[9], w[10], w[11], w[12], w[13], w[14]
 	r.Heavy, r.HeavySum, r.LocationHeavy = w[15], w[16], w[17]
 	r.Signal, r.Kind, r.Flow.Proto = csig.Signal(w[18]>>16), decode.Kind(w[18]>>8), uint8(w[18])
+	r.Sampled = w[19]
 }
 
 // flowRowBytes is the length of an encoded row.
-const flowRowBytes = 2*16 + 2*2 + 19*8
+const flowRowBytes = 2*16 + 2*2 + flowWords*8
 
 // encodeFlows encodes rows. Encoding them as JSON would cost more than all other work on them.
 func encodeFlows(rows []FlowRow) []byte {
@@ -77,21 +83,29 @@ var errFlows = errors.New("is no list of flows")
 
 // decodeFlows decodes the rows of encodeFlows.
 func decodeFlows(in []byte) ([]FlowRow, error) {
-	if len(in) == 0 || in[0] != flowFormat || (len(in)-1)%flowRowBytes != 0 {
+	if len(in) == 0 || in[0] != flowFormat && in[0] != flowFormatEarlier {
 		return nil, errFlows
 	}
-	rows := make([]FlowRow, (len(in)-1)/flowRowBytes)
+	numbers := flowWords
+	if in[0] == flowFormatEarlier {
+		numbers--
+	}
+	rowBytes := flowRowBytes - 8*(flowWords-numbers)
+	if (len(in)-1)%rowBytes != 0 {
+		return nil, errFlows
+	}
+	rows := make([]FlowRow, (len(in)-1)/rowBytes)
 	in = in[1:]
 	for i := range rows {
 		r := &rows[i]
 		r.Flow.Src, r.Flow.Dst = narrow(netip.AddrFrom16([16]byte(in))), narrow(netip.AddrFrom16([16]byte(in[16:])))
 		r.Flow.SrcPort, r.Flow.DstPort = binary.LittleEndian.Uint16(in[32:]), binary.LittleEndian.Uint16(in[34:])
 		in = in[36:]
-		var words [19]uint64
-		for w := range words {
+		var words [flowWords]uint64
+		for w := range numbers {
 			words[w] = binary.LittleEndian.Uint64(in[8*w:])
 		}
-		in = in[8*len(words):]
+		in = in[8*numbers:]
 		r.setWords(&words)
 	}
 	return rows, nil
@@ -126,6 +140,7 @@ func fillFlows(to driver.Batch, rows []FlowRow) error {
 	}
 	words(func(r *FlowRow) uint64 { return uint64(r.Location) })
 	words(func(r *FlowRow) uint64 { return r.LocationHeavy })
+	words(func(r *FlowRow) uint64 { return r.Sampled })
 	return errors.Join(failed...)
 }
 

@@ -32,6 +32,17 @@ func TestFlowsEncoded(t *testing.T) {
 			t.Errorf("%d of %d bytes: %d rows, %v", n, len(encoded), len(cut), err)
 		}
 	}
+	earlier := []byte{flowFormatEarlier}
+	for i := range rows {
+		earlier = append(earlier, encoded[1+i*flowRowBytes:][:flowRowBytes-8]...)
+		rows[i].Sampled = 0
+	}
+	if got, err = decodeFlows(earlier); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(rows, got, compare); diff != "" {
+		t.Errorf("of an earlier program (-want +got):\n%s", diff)
+	}
 	if _, err := decodeRecords(flowsClass, []byte{flowFormat + 1}); !errors.Is(err, errNewerBatch) {
 		t.Errorf("of a later program: %v", err)
 	}

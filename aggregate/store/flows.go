@@ -43,6 +43,9 @@ type FlowRow struct {
 
 	Location      aggregate.LocationID // named by most heavy observations
 	LocationHeavy uint64               // heavy observations that name it
+
+	// Sampled is the number of heavy observations from which the row is estimated, 0 if each was counted.
+	Sampled uint64
 }
 
 var errFlowWindow = errors.New("expected a window of 1 s or 1 min in 1970 to 2105")
@@ -50,7 +53,7 @@ var errFlowWindow = errors.New("expected a window of 1 s or 1 min in 1970 to 210
 var flowTable = recordTable[FlowRow]{
 	what: "flows", class: flowsClass,
 	into: "flows (producer, incarnation, config_epoch, seq, window_start, resolution_ns, signal, source_kind, src_group, dst_group, " +
-		"src, dst, src_port, dst_port, proto, observations, bytes, measured, sum, min, max, heavy, heavy_sum, location, location_heavy)",
+		"src, dst, src_port, dst_port, proto, observations, bytes, measured, sum, min, max, heavy, heavy_sum, location, location_heavy, sampled)",
 	check: func(r *FlowRow) error {
 		if g, err := resolutionTableOf(time.Duration(r.Resolution)); err != nil || g == fineTable ||
 			r.Window < 0 || r.Window >= endOfTime || r.Window%r.Resolution != 0 {
@@ -96,6 +99,7 @@ type FlowTotal struct {
 	Windows             uint64               // in which it is named
 	Location            aggregate.LocationID // named by most heavy observations
 	LocationHeavy       uint64
+	Sampled             uint64 // heavy observations from which counts are estimated, 0 if each was counted
 }
 
 // Flows returns the flows with the most heavy observations, in descending order.
@@ -111,16 +115,16 @@ func (s *Store) Flows(ctx context.Context, q FlowQuestion) ([]FlowTotal, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read flows: %w", err)
 	}
-	query := fmt.Sprintf(`SELECT src_group, dst_group, src, dst, src_port, dst_port, proto, source_kind, %s, mean, min, max, %s, windows, location, %s
+	query := fmt.Sprintf(`SELECT src_group, dst_group, src, dst, src_port, dst_port, proto, source_kind, %s, mean, min, max, %s, windows, location, %s, %s
 FROM %s WHERE %s ORDER BY heavy DESC, src, dst, src_port, dst_port, proto, src_group, dst_group LIMIT %d`,
-		saturated("observations, bytes"), saturated("heavy"), saturated("location_heavy"), s.flowView(&q), chosen, q.Limit)
+		saturated("observations, bytes"), saturated("heavy"), saturated("location_heavy"), saturated("sampled"), s.flowView(&q), chosen, q.Limit)
 	var list []FlowTotal
 	err = s.query(ctx, s.reader, "read flows", query, func(rows driver.Rows) error {
 		var r FlowTotal
 		var src, dst, location, least, most uint64
 		var kind uint8
 		err := rows.Scan(&src, &dst, &r.Src, &r.Dst, &r.SrcPort, &r.DstPort, &r.Proto, &kind, &r.Observations, &r.Bytes, &r.Mean,
-			&least, &most, &r.Heavy, &r.Windows, &location, &r.LocationHeavy)
+			&least, &most, &r.Heavy, &r.Windows, &location, &r.LocationHeavy, &r.Sampled)
 		r.Min, r.Max = q.Signal.Unit().FromStored(least), q.Signal.Unit().FromStored(most)
 		if math.IsNaN(r.Mean) { // 0 of 0 values
 			r.Min, r.Max = r.Mean, r.Mean

@@ -104,10 +104,10 @@ func foldings() []folding {
 			minutes: "flows", seconds: "flows", minutesKey: "toStartOfHour", secondsKey: "toStartOfHour",
 			ofMinutes: "resolution_ns = 60000000000", ofSeconds: "resolution_ns = 1000000000",
 			keys:    "signal, source_kind, src_group, dst_group, src, dst, src_port, dst_port, proto",
-			columns: "resolution_ns, observations, bytes, measured, sum, min, max, heavy, heavy_sum, location, location_heavy",
+			columns: "resolution_ns, observations, bytes, measured, sum, min, max, heavy, heavy_sum, location, location_heavy, sampled",
 			values: "60000000000, " + sums("observations", "bytes", "measured", "sum") + ", minIf(p.min, p.measured > 0), max(p.max), " + sums("heavy", "heavy_sum") +
-				", argMax(p.location, p.location_heavy), " + sums("location_heavy"),
-			nothing: "60000000000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0",
+				", argMax(p.location, p.location_heavy), " + sums("location_heavy", "sampled"),
+			nothing: "60000000000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0",
 		},
 	}
 }

@@ -49,7 +49,7 @@ FROM csigscope.%s FINAL WHERE incarnation = 8 GROUP BY m, ring, signal, source_k
 			t.Errorf("round %d: %d rows of minutes differ from the %d of their seconds", round, len(minutes), len(seconds))
 		}
 		flows := func(resolution, time string) []string {
-			return readStrings(t, s, fmt.Sprintf(`SELECT concat(toString(toUnixTimestamp(%s) AS m), ' ', toString((bitShiftRight(seq, 48) AS ring, src_port)), ' ', toString((sum(observations), sum(heavy), sum(location_heavy))))
+			return readStrings(t, s, fmt.Sprintf(`SELECT concat(toString(toUnixTimestamp(%s) AS m), ' ', toString((bitShiftRight(seq, 48) AS ring, src_port)), ' ', toString((sum(observations), sum(heavy), sum(location_heavy), sum(sampled))))
 FROM csigscope.flows FINAL WHERE incarnation = 8 AND resolution_ns = %s GROUP BY m, ring, src_port ORDER BY 1`, time, resolution))
 		}
 		if seconds, minutes := flows("1000000000", "toStartOfMinute(window_start)"), flows("60000000000", "window_start"); !slices.Equal(seconds, minutes) || len(minutes) < 4 {
@@ -117,7 +117,7 @@ func TestRebuild(t *testing.T) {
 	whole := aFlow(run.Source, 1<<ringBits|99, minute, 1)
 	whole.Resolution = int64(time.Minute)
 	whole.Observations, whole.Bytes, whole.Measured, whole.Sum = 20*whole.Observations, 20*whole.Bytes, 20*whole.Measured, 20*whole.Sum
-	whole.Heavy, whole.HeavySum, whole.LocationHeavy = 20*whole.Heavy, 20*whole.HeavySum, 20*whole.LocationHeavy
+	whole.Heavy, whole.HeavySum, whole.LocationHeavy, whole.Sampled = 20*whole.Heavy, 20*whole.HeavySum, 20*whole.LocationHeavy, 20*whole.Sampled
 	if err := errors.Join(
 		other.WriteBlock(t.Context(), blockOf([]row{rowOf(1, 99, minute, time.Minute, 60)})),
 		other.WriteFlows(t.Context(), []FlowRow{whole}), other.Close(),

@@ -29,7 +29,7 @@ func aFlow(source aggregate.Source, seq uint64, at time.Time, port uint16) FlowR
 	return FlowRow{
 		Source: source, Seq: seq, Window: at.UnixNano(), Resolution: int64(time.Second), Signal: csig.MaxDelay, Kind: decode.Tag, SrcGroup: 10, DstGroup: 11,
 		Flow:         Flow{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::2"), port, 4791, 17},
-		Observations: 20, Bytes: 3000, Measured: 10, Sum: 500, Min: 20, Max: 80, Heavy: 4, HeavySum: 300, Location: 5, LocationHeavy: 3,
+		Observations: 20, Bytes: 3000, Measured: 10, Sum: 500, Min: 20, Max: 80, Heavy: 4, HeavySum: 300, Location: 5, LocationHeavy: 3, Sampled: 2,
 	}
 }
 
@@ -98,7 +98,7 @@ func TestFlows(t *testing.T) {
 	reflected := aFlow(source, 3, testStart, 1)
 	reflected.Kind, reflected.Heavy = decode.Reflection, 1000
 	b := aFlow(source, 1, testStart, 2)
-	b.Heavy, b.Measured, b.Sum, b.Min, b.Max, b.Location, b.LocationHeavy = 0, 0, 0, 0, 0, 0, 0
+	b.Heavy, b.Measured, b.Sum, b.Min, b.Max, b.Location, b.LocationHeavy, b.Sampled = 0, 0, 0, 0, 0, 0, 0, 0
 	others := aFlow(source, 1, testStart, 0)
 	others.Flow, others.Heavy = Flow{}, 100
 	minute := aFlow(source, 1, testStart, 3)
@@ -112,7 +112,7 @@ func TestFlows(t *testing.T) {
 		mean := float64(r.Sum) / float64(r.Measured)
 		return FlowTotal{
 			Flow: r.Flow, SrcGroup: r.SrcGroup, DstGroup: r.DstGroup, Kind: r.Kind, Observations: r.Observations * windows, Bytes: r.Bytes * windows,
-			Mean: mean, Min: float64(r.Min), Max: float64(r.Max), Heavy: r.Heavy * windows, Windows: windows, Location: r.Location, LocationHeavy: r.LocationHeavy,
+			Mean: mean, Min: float64(r.Min), Max: float64(r.Max), Heavy: r.Heavy * windows, Windows: windows, Location: r.Location, LocationHeavy: r.LocationHeavy, Sampled: r.Sampled * windows,
 		}
 	}
 	added := total(a, 2)

@@ -96,6 +96,7 @@ func (v *verifier) flows(ctx context.Context, day time.Time) error {
 		{"heavy above observations", "heavy > observations"},
 		{"measured above observations", "measured > observations"},
 		{"location named more often than the flow was heavy", "location_heavy > heavy"},
+		{"more samples than heavy observations", "src != toIPv6('::') AND sampled > heavy"},
 		{"sum outside of min and max", "measured > 0 AND (toUInt128(sum) < toUInt128(min) * measured OR toUInt128(sum) > toUInt128(max) * measured)"},
 		{"window is not a multiple of its length", "resolution_ns = 0 OR toUnixTimestamp64Nano(window_start) % toInt64(resolution_ns) != 0"},
 	})

@@ -223,6 +223,7 @@ func TestVerifyFlows(t *testing.T) {
 		{map[string]string{"heavy": "observations + 1"}, []string{"heavy above observations", window, twice}},
 		{map[string]string{"measured": "observations + 1", "sum": "10 * (observations + 1)"}, []string{"measured above observations", twice}},
 		{map[string]string{"location_heavy": "heavy + 1"}, []string{"location named more often than the flow was heavy", twice}},
+		{map[string]string{"sampled": "heavy + 1"}, []string{"more samples than heavy observations", twice}},
 		{map[string]string{"sum": "sum + 1"}, []string{"sum outside of min and max", twice}},
 		{map[string]string{"observations": "observations + 1"}, []string{window, twice}},
 		{map[string]string{"seq": "2::UInt64"}, []string{window}},

@@ -34,12 +34,12 @@ func flowBlocks(rng *rand.Rand) (list []*aggregate.Block) {
 				if f.Measured > 0 {
 					f.Min, f.Max, f.Sum, f.Heavy = 5, 9, 7*f.Measured, rng.Uint64N(f.Measured+1)
 				}
-				f.HeavySum, f.Location, f.LocationHeavy = 6*f.Heavy, 0, 0
+				f.HeavySum, f.Location, f.LocationHeavy, f.Sampled = 6*f.Heavy, 0, 0, 0
 				if f.Flow = (flow.Flow{}); rng.IntN(4) > 0 {
 					f.Flow = named.Flow
 					f.SrcPort = uint16(rng.IntN(4))
 					if f.Heavy > 0 {
-						f.Location, f.LocationHeavy = 2+rng.Uint64N(3), f.Heavy
+						f.Location, f.LocationHeavy, f.Sampled = 2+rng.Uint64N(3), f.Heavy, rng.Uint64N(f.Heavy+1)
 					}
 				}
 				b.Flows = append(b.Flows, f)
@@ -115,7 +115,7 @@ func TestWindowFlows(t *testing.T) {
 func totalOf(s csig.Signal, r *table.WindowFlow) FlowTotal {
 	f := FlowTotal{
 		SrcGroup: aggregate.GroupID(r.SrcGroup), DstGroup: aggregate.GroupID(r.DstGroup), Kind: 1, Observations: r.Observations, Bytes: r.Bytes,
-		Mean: math.NaN(), Min: math.NaN(), Max: math.NaN(), Heavy: r.Heavy, Windows: r.Windows, Location: aggregate.LocationID(r.Location), LocationHeavy: r.LocationHeavy,
+		Mean: math.NaN(), Min: math.NaN(), Max: math.NaN(), Heavy: r.Heavy, Windows: r.Windows, Location: aggregate.LocationID(r.Location), LocationHeavy: r.LocationHeavy, Sampled: r.Sampled,
 	}
 	if f.Kind = 2; r.Kind == 1 {
 		f.Kind = 1

@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/csigscope/csigscope/aggregate"
+	"github.com/csigscope/csigscope/aggregate/flow"
 	"github.com/csigscope/csigscope/decode"
 	"github.com/csigscope/csigscope/decode/csig"
 )
@@ -122,13 +123,15 @@ func (l *Stream) AddCounted(ctx context.Context, frames *CountedFrames, list []C
 	return l.shard.AddCounted(ctx, list)
 }
 
-// AddCounted counts observations as Add does if it had them one by one. Flows are not counted, and nothing is
-// shown to a Watch.
+// AddCounted counts observations as Add does if it had them one by one. Flows are not counted: see AddSampled. Nothing
+// is shown to a Watch.
 func (s *Shard) AddCounted(ctx context.Context, list []Counted) error {
 	if s.err != nil {
 		return s.err
 	}
 	s.apply()
+	s.counted = true
+	defer func() { s.counted = false }()
 	for i := range list {
 		if err := s.addCounted(ctx, &list[i]); err != nil {
 			return err
@@ -183,6 +186,73 @@ func (s *Shard) addCounted(ctx context.Context, c *Counted) error {
 		return s.release(ctx)
 	}
 	return nil
+}
+
+// Sampled is one of the observations that AddCounted gets as counts, with its own addresses, ports and packet length.
+type Sampled struct {
+	decode.Observation
+	N uint32 // observations that it stands for, at least 1: of as many, one was sampled
+}
+
+// AddSampled counts the flows of the samples that are heavy. AddCounted must have had the observations before.
+func (l *Stream) AddSampled(list []Sampled) {
+	if l.shard != nil {
+		l.shard.AddSampled(list)
+	}
+}
+
+// AddSampled counts the flows of the samples that are heavy. It changes no count of observations. The flows of a cell
+// that were sampled together never exceed the cell, and its rest is what they leave of its exact counts. Samples of
+// windows that are closed are forgotten.
+func (s *Shard) AddSampled(list []Sampled) {
+	if s.err != nil || s.cfg.Flows.Top == 0 {
+		return
+	}
+	s.apply()
+	s.counted = true
+	defer func() { s.counted = false }()
+	batch, base := s.batch, &s.levels[0]
+	for i := range list {
+		c := &list[i]
+		w := base.find(base.floor(c.TimeNS))
+		if w == nil {
+			s.counts.FlowsForgotten++
+			continue
+		}
+		s.one[0] = c.Observation
+		s.batch = s.one[:]
+		s.enqueue(0, 1, w.slot)
+		s.makeRoom()
+		s.lookup()
+		s.countSampled(w, c)
+		s.pending = 0
+	}
+	s.batch = batch
+}
+
+// countSampled counts the flow of the only pending item if it is heavy and the window counts its series.
+func (s *Shard) countSampled(w *window, c *Sampled) {
+	it, o := &s.items[0], &s.batch[0]
+	heavy := false
+	switch {
+	case o.Flags&decode.HasAddrs == 0:
+	case it.code&itemWide == 0:
+		e := &w.compact[it.entry]
+		heavy = e.used != 0 && e.heavy>>(it.code&31)&1 != 0
+	case it.hasDist():
+		e, code := &w.wide[it.entry], it.code&^itemWide
+		it.value = s.signals[it.key.signalIndex()].table.Value(code)
+		heavy = e.count != 0 && code-e.heavyLo <= e.heavyHi-e.heavyLo
+	}
+	if !heavy {
+		return
+	}
+	b, f := &s.series.brief[it.series], flowOf(o)
+	h := flow.Heavy{
+		Hash:  s.seeds.Hash(s.seeds.Addresses(&f.Src, &f.Dst), uint32(f.SrcPort)<<16|uint32(f.DstPort), f.Proto, b.cell),
+		Place: uint64(b.loc), Value: it.value, Bytes: it.bytes,
+	}
+	s.counts.FlowsForgotten += uint64(w.flows.CountMany(&h, uint64(max(c.N, 1)), it.series, &f))
 }
 
 // countOverflow counts observations in the overflow series of their signal type.

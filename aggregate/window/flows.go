@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/flow"
@@ -112,6 +113,7 @@ type flowRows struct {
 	ranks []uint64 // the flows in order: rankOf<<32 | entry
 	cells []uint32 // of the named flows
 	rests []uint32 // by cell: position in the block of its rest, plus 1; 0 without named flows
+	fits  []sampleFit
 
 	on     bool              // the window's rows are added to rests
 	others int               // position in the block of the rest of cells without named flows, -1 for none
@@ -194,7 +196,7 @@ func (s *Shard) flowRow(t *flow.Table, entry int) aggregate.FlowRow {
 	return aggregate.FlowRow{
 		Flow: e.Flow, Signal: uint8(sr.signal), Kind: uint8(sr.kind), SrcGroup: uint64(sr.src), DstGroup: uint64(sr.dst),
 		Observations: heavy, Bytes: aggregate.MulSat(e.Bytes, weight), Measured: heavy, Sum: sum, Min: e.Min, Max: e.Max,
-		Heavy: heavy, HeavySum: sum, Location: worst.ID, LocationHeavy: worst.Heavy * weight,
+		Heavy: heavy, HeavySum: sum, Location: worst.ID, LocationHeavy: worst.Heavy * weight, Sampled: uint64(e.Samples),
 	}
 }
 
@@ -229,21 +231,117 @@ func (r *flowRows) end(b *aggregate.Block) {
 	if !r.on {
 		return
 	}
-	named := len(r.cells)
+	r.fitSamples(b)
 	for i, cell := range r.cells {
 		b.Flows[r.rests[cell]-1].Subtract(&b.Flows[i])
 	}
 	for _, cell := range r.cells {
 		r.rests[cell] = 0
 	}
-	kept := b.Flows[:named]
+	b.Flows = slices.DeleteFunc(b.Flows, func(f aggregate.FlowRow) bool { return f.Observations == 0 })
+	r.on, r.cells = false, r.cells[:0]
+}
+
+// sampleFit fits the estimates of a cell's sampled flows into the exact counts that its other flows leave.
+type sampleFit struct {
+	heavy, heavySum, bytes uint64 // room for sampled flows
+	min, max               uint64 // values of the cell
+
+	sampled          uint64 // observations that were sampled: there were at least as many
+	total, sum, size uint64 // estimates of the flows
+	taken            uint64 // with evenly: heavy observations of flows that were fitted
+	evenly           bool   // flows share the heavy sum by their counts alone
+}
+
+// fitSamples makes the estimates of sampled flows add up to no more than their cells, so that the rest of
+// each cell remains a possible row.
+func (r *flowRows) fitSamples(b *aggregate.Block) {
+	named := len(r.cells)
+	if !slices.ContainsFunc(b.Flows[:named], func(f aggregate.FlowRow) bool { return f.Sampled > 0 }) {
+		return
+	}
+	r.fits = r.fits[:0]
 	for i := range b.Flows[named:] {
-		if rest := &b.Flows[named+i]; rest.Observations > 0 {
-			kept = append(kept, *rest)
+		rest := &b.Flows[named+i]
+		r.fits = append(r.fits, sampleFit{heavy: rest.Heavy, heavySum: rest.HeavySum, bytes: rest.Bytes, min: rest.Min, max: rest.Max})
+	}
+	each := func(f func(*sampleFit, *aggregate.FlowRow)) {
+		for i, cell := range r.cells {
+			f(&r.fits[int(r.rests[cell])-1-named], &b.Flows[i])
 		}
 	}
-	b.Flows = kept
-	r.on, r.cells = false, r.cells[:0]
+	each((*sampleFit).see)
+	each((*sampleFit).shrink)
+	for i := range r.fits {
+		r.fits[i].share()
+	}
+	each((*sampleFit).settle)
+}
+
+// see adds a flow to the totals.
+func (c *sampleFit) see(f *aggregate.FlowRow) {
+	if f.Sampled == 0 {
+		c.heavy, c.heavySum, c.bytes = c.heavy-min(c.heavy, f.Heavy), c.heavySum-min(c.heavySum, f.HeavySum), c.bytes-min(c.bytes, f.Bytes)
+		return
+	}
+	c.sampled += f.Sampled
+	c.total = aggregate.AddSat(c.total, f.Heavy)
+}
+
+// shrink reduces the estimate of a flow if the estimates of its cell exceed the cell, but not below the number
+// of its samples. Observations that were counted elsewhere, where a key budget was used up, leave no room:
+// then the flow has no row.
+func (c *sampleFit) shrink(f *aggregate.FlowRow) {
+	if f.Sampled == 0 {
+		return
+	}
+	if c.sampled > c.heavy {
+		*f = aggregate.FlowRow{}
+		return
+	}
+	if c.total > c.heavy {
+		heavy := f.Sampled + mulDiv(f.Heavy-min(f.Heavy, f.Sampled), c.heavy-c.sampled, c.total-c.sampled)
+		f.Bytes, f.Sum, f.LocationHeavy = mulDiv(f.Bytes, heavy, f.Heavy), mulDiv(f.Sum, heavy, f.Heavy), mulDiv(f.LocationHeavy, heavy, f.Heavy)
+		f.Observations, f.Measured, f.Heavy, f.HeavySum = heavy, heavy, heavy, f.Sum
+	}
+	c.taken += f.Heavy
+	c.sum, c.size = aggregate.AddSat(c.sum, f.Sum), aggregate.AddSat(c.size, f.Bytes)
+}
+
+// share decides how the flows share the heavy sum: by their samples if that leaves the rest possible values.
+func (c *sampleFit) share() {
+	rest := c.heavy - min(c.heavy, c.taken)
+	left := c.heavySum - min(c.heavySum, c.sum)
+	c.evenly = c.sum > c.heavySum || left < aggregate.MulSat(rest, c.min) || left > aggregate.MulSat(rest, c.max)
+	c.taken = 0
+}
+
+// settle gives a flow its share of the cell's sums.
+func (c *sampleFit) settle(f *aggregate.FlowRow) {
+	if f.Sampled == 0 {
+		return
+	}
+	if c.size > c.bytes {
+		f.Bytes = mulDiv(f.Bytes, c.bytes, c.size)
+	}
+	if !c.evenly {
+		return
+	}
+	before := mulDiv(c.heavySum, c.taken, c.heavy)
+	c.taken += f.Heavy
+	f.Sum = mulDiv(c.heavySum, c.taken, c.heavy) - before
+	f.HeavySum = f.Sum
+	f.Min, f.Max = min(f.Min, f.Sum/f.Heavy), max(f.Max, (f.Sum+f.Heavy-1)/f.Heavy)
+}
+
+// mulDiv returns a * b / c, rounded down. The result must fit.
+func mulDiv(a, b, c uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	if hi >= c {
+		return math.MaxUint64
+	}
+	q, _ := bits.Div64(hi, lo, c)
+	return q
 }
 
 // restOf returns the empty rest of a cell.
@@ -252,5 +350,5 @@ func restOf(k aggregate.CellKey) aggregate.FlowRow {
 }
 
 func (r *flowRows) bytes() uint64 {
-	return uint64(cap(r.ranks))*8 + uint64(cap(r.cells)+cap(r.rests))*4
+	return uint64(cap(r.ranks))*8 + uint64(cap(r.cells)+cap(r.rests))*4 + uint64(cap(r.fits))*88
 }

@@ -79,7 +79,7 @@ func (s *Shard) findSeries(items []pendingItem) {
 		}
 		slot := &s.keys.slots[at]
 		it.series = slot.series
-		if s.watching != nil {
+		if s.watching != nil && !s.counted {
 			s.noticeItem(it, slot.watch)
 		}
 	}

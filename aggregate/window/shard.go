@@ -65,7 +65,8 @@ type Shard struct {
 	groupsAt  int64               // resolution of the windows whose groups the forgetter gets
 
 	batch     []decode.Observation  // the items' observations
-	one       [1]decode.Observation // batch of a Counted
+	one       [1]decode.Observation // batch of a Counted or a Sampled
+	counted   bool                  // the batch is that: it is not watched
 	reflected [pendingItems]uint8   // numbers of its reflections
 	items     [pendingItems]pendingItem
 	pending   int

@@ -277,7 +277,7 @@ func (c *capturing) tapMetrics() (list []metrics.Tap) {
 		n := t.Counters()
 		m := metrics.Tap{
 			Name: t.Name(), Up: t.State() == capture.LinkUp, Frames: n.Frames, Bytes: n.Bytes, Dropped: n.Dropped, Freezes: n.Freezes,
-			Stripped: n.Stripped, SuperFrames: n.SuperFrames, HardwareStamps: n.HardwareStamps, Restamped: n.Restamped, Odd: n.Odd,
+			Stripped: n.Stripped, SuperFrames: n.SuperFrames, HardwareStamps: n.HardwareStamps, Restamped: n.Restamped, Odd: n.Odd, Unsampled: n.Unsampled,
 			Malformed: n.Malformed, Downs: n.Downs, Ups: n.Ups, Reopens: n.Reopens, LastFrame: frames[t.Name()],
 		}
 		// Frames from the future come from a clock that is ahead; a clock that is behind looks

@@ -20,6 +20,7 @@ type Tap struct {
 	HardwareStamps uint64 // frames with the time of the network card
 	Restamped      uint64 // frames whose hardware time was wrong
 	Odd            uint64 // packets that the program in the kernel did not read
+	Unsampled      uint64 // heavy observations that it could not sample
 	Malformed      uint64 // blocks of a ring that contradict themselves
 	Downs, Ups     uint64 // changes of the link
 	Reopens        uint64 // rings opened again
@@ -50,6 +51,7 @@ func NewTaps(read func() []Tap) *Collector {
 		{c.counter("tap_hardware_stamped_frames_total", "Frames with the time of the network card.", "tap"), func(t *Tap) *uint64 { return &t.HardwareStamps }},
 		{c.counter("tap_restamped_frames_total", "Frames whose hardware time was more than a second off: they have the system's time instead.", "tap"), func(t *Tap) *uint64 { return &t.Restamped }},
 		{c.counter("tap_odd_packets_total", "Packets that a program which counts in the kernel did not read, such as tunnels: a ring takes them where odd_packets says so.", "tap"), func(t *Tap) *uint64 { return &t.Odd }},
+		{c.counter("tap_unsampled_observations_total", "Heavy observations that a program which counts in the kernel did not sample, because samples had no budget or no room: no flow has them.", "tap"), func(t *Tap) *uint64 { return &t.Unsampled }},
 		{c.counter("tap_malformed_blocks_total", "Blocks of a ring dropped because their lengths contradict each other.", "tap"), func(t *Tap) *uint64 { return &t.Malformed }},
 		{c.counter("tap_link_downs_total", "Times that the link went down or away.", "tap"), func(t *Tap) *uint64 { return &t.Downs }},
 		{c.counter("tap_link_ups_total", "Times that the link came up again.", "tap"), func(t *Tap) *uint64 { return &t.Ups }},

@@ -22,7 +22,6 @@ type lane struct {
 	of      string // tap of the session; empty for the tap itself
 	session string // name in the tap's source
 	link    decode.Link
-	counted bool // by its source
 	hold    *pendingBlocks
 
 	provisional aggregate.ProvisionalSink // nil: none
@@ -53,9 +52,6 @@ func (l *lane) open(plan *Plan) (err error) {
 // settings returns the settings of the lane under a plan.
 func (l *lane) settings(plan *Plan) *window.Settings {
 	s := plan.Settings
-	if l.counted {
-		s.Flows = window.FlowLimits{} // counts are of no single flow
-	}
 	if l.session != "" {
 		s.MaxKeys = max(cmp.Or(s.MaxKeys, window.DefaultMaxKeys)/SessionShare, 1)
 		s.Flows.Budget = max(cmp.Or(s.Flows.Budget, window.DefaultFlowBudget)/SessionShare, s.Flows.Top, 2)
@@ -79,7 +75,11 @@ func (l *lane) addCounts(ctx context.Context, c *Counts) error {
 	if c.Frames.Packets > 0 {
 		l.last = c.Frames.Last
 	}
-	return l.way.AddCounted(ctx, &c.Frames, c.List)
+	if err := l.way.AddCounted(ctx, &c.Frames, c.List); err != nil {
+		return err
+	}
+	l.way.AddSampled(c.Samples)
+	return nil
 }
 
 // advance closes the windows that are due at a time of the worker's source, and announces those

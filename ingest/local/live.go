@@ -65,6 +65,8 @@ type Counter interface {
 type Counts struct {
 	Frames window.CountedFrames
 	List   []window.Counted
+	// Samples are heavy ones among the observations of the list, from which flows are named.
+	Samples []window.Sampled
 }
 
 // Journal makes the workers' blocks durable and forwards them. One goroutine uses it.

@@ -61,7 +61,6 @@ func (w *worker) newLane(session string) (*lane, error) {
 	if session != "" {
 		l.of = w.name
 	}
-	l.counted = w.counter != nil
 	l.source = aggregate.Source{Producer: Producer(w.p.cfg.Instance, l.Name), Incarnation: w.fresh}
 	l.before = w.p.ring(key{l.Name, l.ring})
 	l.seen = l.before.Counts.In

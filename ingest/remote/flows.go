@@ -14,7 +14,7 @@ import (
 
 // flowsToWire converts flow rows to a message.
 func flowsToWire(rows []aggregate.FlowRow) *wire.Flows {
-	m := &wire.Flows{}
+	m, sampled := &wire.Flows{}, false
 	for i := range rows {
 		f := &rows[i]
 		m.Source, m.Destination = append(m.Source, f.Src[:]...), append(m.Destination, f.Dst[:]...)
@@ -25,6 +25,12 @@ func flowsToWire(rows []aggregate.FlowRow) *wire.Flows {
 		m.Sum, m.Min, m.Max = append(m.Sum, f.Sum), append(m.Min, f.Min), append(m.Max, f.Max)
 		m.Heavy, m.HeavySum = append(m.Heavy, f.Heavy), append(m.HeavySum, f.HeavySum)
 		m.Location, m.LocationHeavy = append(m.Location, f.Location), append(m.LocationHeavy, f.LocationHeavy)
+		sampled = sampled || f.Sampled > 0
+	}
+	if sampled {
+		for i := range rows {
+			m.Sampled = append(m.Sampled, rows[i].Sampled)
+		}
 	}
 	return m
 }
@@ -46,6 +52,9 @@ func takeFlows(b *aggregate.Block, m *wire.Flows) error {
 		if length != n {
 			return fmt.Errorf("column %d of flows has %d rows: expected %d", i+1, length, n)
 		}
+	}
+	if length := len(m.GetSampled()); length != 0 && length != n {
+		return fmt.Errorf("sampled of flows has %d rows: expected %d or none", length, n)
 	}
 	if len(m.GetSource()) != 16*n || len(m.GetDestination()) != 16*n {
 		return fmt.Errorf("addresses of flows take %d and %d bytes: expected %d", len(m.GetSource()), len(m.GetDestination()), 16*n)
@@ -77,6 +86,10 @@ var (
 )
 
 func flowOf(m *wire.Flows, i int) aggregate.FlowRow {
+	sampled := uint64(0)
+	if len(m.GetSampled()) > 0 {
+		sampled = m.GetSampled()[i]
+	}
 	return aggregate.FlowRow{
 		Flow: flow.Flow{
 			Src: [16]byte(m.GetSource()[16*i:]), Dst: [16]byte(m.GetDestination()[16*i:]),
@@ -85,7 +98,7 @@ func flowOf(m *wire.Flows, i int) aggregate.FlowRow {
 		Signal: m.GetSignal()[i], Kind: m.GetKind()[i], SrcGroup: m.GetSrcGroup()[i], DstGroup: m.GetDstGroup()[i],
 		Observations: m.GetObservations()[i], Bytes: m.GetBytes()[i], Measured: m.GetMeasured()[i],
 		Sum: m.GetSum()[i], Min: m.GetMin()[i], Max: m.GetMax()[i], Heavy: m.GetHeavy()[i], HeavySum: m.GetHeavySum()[i],
-		Location: m.GetLocation()[i], LocationHeavy: m.GetLocationHeavy()[i],
+		Location: m.GetLocation()[i], LocationHeavy: m.GetLocationHeavy()[i], Sampled: sampled,
 	}
 }
 

@@ -49,7 +49,7 @@ func testFlows(b *aggregate.Block) (rows []aggregate.FlowRow) {
 		f := aggregate.FlowRow{
 			Flow:   flow.Flow{Src: [16]byte{15: 1}, Dst: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 2}, SrcPort: uint16(i), DstPort: 4791, Proto: 17},
 			Signal: p.signal, Kind: p.kind, SrcGroup: b.SrcGroup[i], DstGroup: b.DstGroup[i], Location: b.Location[i], LocationHeavy: 1,
-			Observations: 1, Bytes: 100, Measured: 1, Sum: row.Max, Min: row.Max, Max: row.Max, Heavy: 1, HeavySum: row.Max,
+			Observations: 1, Bytes: 100, Measured: 1, Sum: row.Max, Min: row.Max, Max: row.Max, Heavy: 1, HeavySum: row.Max, Sampled: uint64(i % 2),
 		}
 		binary.BigEndian.PutUint32(f.Src[4:], uint32(i))
 		rows = append(rows, f)
@@ -182,6 +182,8 @@ func TestFlowsRefused(t *testing.T) {
 		"sum":             func(m *wire.Block) { m.Flows.Sum[0]++ },
 		"min":             func(m *wire.Block) { m.Flows.Min[0] = m.Flows.Max[0] + 1 },
 		"location":        func(m *wire.Block) { m.Flows.LocationHeavy[0] = 2 },
+		"samples":         func(m *wire.Block) { m.Flows.Sampled[0] = 2 },
+		"short samples":   func(m *wire.Block) { m.Flows.Sampled = m.Flows.Sampled[1:] },
 		"twice": func(m *wire.Block) {
 			m.Flows.SourcePort[1], m.Flows.Source[16+7] = m.Flows.SourcePort[0], m.Flows.Source[7]
 		},

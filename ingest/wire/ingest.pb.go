@@ -1122,6 +1122,9 @@ type Flows struct {
 	// The location that most of the heavy observations name, 0 for none, and their number.
 	Location      []uint64 `protobuf:"fixed64,20,rep,packed,name=location,proto3" json:"location,omitempty"`
 	LocationHeavy []uint64 `protobuf:"varint,21,rep,packed,name=location_heavy,json=locationHeavy,proto3" json:"location_heavy,omitempty"`
+	// Heavy observations that were sampled, from which the row is estimated; 0 if each was counted.
+	// Empty: 0 for all.
+	Sampled       []uint64 `protobuf:"varint,22,rep,packed,name=sampled,proto3" json:"sampled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1299,6 +1302,13 @@ func (x *Flows) GetLocation() []uint64 {
 func (x *Flows) GetLocationHeavy() []uint64 {
 	if x != nil {
 		return x.LocationHeavy
+	}
+	return nil
+}
+
+func (x *Flows) GetSampled() []uint64 {
+	if x != nil {
+		return x.Sampled
 	}
 	return nil
 }
@@ -2263,7 +2273,7 @@ const file_ingest_proto_rawDesc = "" +
 	"\x05flows\x18\x1b \x01(\v2\x1a.csigscope.ingest.v1.FlowsR\x05flows\x12\x18\n" +
 	"\asamples\x18\x1c \x03(\x04R\asamples\x12\x1a\n" +
 	"\bunjudged\x18\x1d \x03(\x04R\bunjudged\x12\x1a\n" +
-	"\bevidence\x18\x1e \x01(\fR\bevidence\"\xca\x04\n" +
+	"\bevidence\x18\x1e \x01(\fR\bevidence\"\xe4\x04\n" +
 	"\x05Flows\x12\x16\n" +
 	"\x06blocks\x18\x01 \x01(\rR\x06blocks\x12\x1f\n" +
 	"\vrows_before\x18\x02 \x01(\x04R\n" +
@@ -2288,7 +2298,8 @@ const file_ingest_proto_rawDesc = "" +
 	"\x05heavy\x18\x12 \x03(\x04R\x05heavy\x12\x1b\n" +
 	"\theavy_sum\x18\x13 \x03(\x04R\bheavySum\x12\x1a\n" +
 	"\blocation\x18\x14 \x03(\x06R\blocation\x12%\n" +
-	"\x0elocation_heavy\x18\x15 \x03(\x04R\rlocationHeavy\"\xea\x03\n" +
+	"\x0elocation_heavy\x18\x15 \x03(\x04R\rlocationHeavy\x12\x18\n" +
+	"\asampled\x18\x16 \x03(\x04R\asampled\"\xea\x03\n" +
 	"\fObservations\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x06R\vincarnation\x12\x10\n" +

@@ -109,7 +109,7 @@ func Flows(ctx context.Context, c *client.Client, parameters url.Values) (*Answe
 		return nil, err
 	}
 	return newAnswer(found, "flows", found.About,
-		"others", "src_address", "src_port", "dst_address", "dst_port", "proto", "src_group", "dst_group", "observations", "mean", "heavy", "heavy_ratio", "mode_location"), nil
+		"others", "src_address", "src_port", "dst_address", "dst_port", "proto", "src_group", "dst_group", "observations", "mean", "heavy", "sampled", "heavy_ratio", "mode_location"), nil
 }
 
 // Findings asks for the first page of findings.

@@ -465,6 +465,7 @@ func flowColumns(unit string) []tabular.Column[wire.ExportedFlow] {
 		{Name: "heavy", Count: func(f *wire.ExportedFlow) uint64 { return f.Flow.Heavy }},
 		{Name: "heavy_ratio", Real: func(f *wire.ExportedFlow) float64 { return f.Flow.HeavyRatio }},
 		{Name: "windows", Count: func(f *wire.ExportedFlow) uint64 { return f.Flow.Windows }},
+		{Name: "sampled", Count: func(f *wire.ExportedFlow) uint64 { return f.Flow.Sampled }},
 	}
 	return append(list, bottlenecks("mode", unit, func(f *wire.ExportedFlow) *wire.Bottleneck { return f.Flow.Mode })...)
 }

@@ -249,7 +249,7 @@ func (n *names) flow(s csig.Signal, r *query.FlowTotal) *wire.Flow {
 	f := &wire.Flow{
 		Others: !r.Src.IsValid(), SrcGroup: n.groupName(r.SrcGroup), DstGroup: n.groupName(r.DstGroup), Kind: wire.Kind(r.Kind),
 		Observations: r.Observations, Bytes: r.Bytes, Mean: measure(s, r.Mean), Min: measure(s, r.Min), Max: measure(s, r.Max),
-		Heavy: r.Heavy, HeavyRatio: share(r.Heavy, r.Observations), Windows: r.Windows,
+		Heavy: r.Heavy, HeavyRatio: share(r.Heavy, r.Observations), Windows: r.Windows, Sampled: r.Sampled,
 	}
 	if !f.Others {
 		f.SrcAddress, f.SrcPort = r.Src.String(), uint32(r.SrcPort)

@@ -5747,7 +5747,11 @@ type Flow struct {
 	// Number of windows that name it; in all other windows it counts among the others.
 	Windows uint64 `protobuf:"varint,17,opt,name=windows,proto3" json:"windows,omitempty"`
 	// The location that most heavy observations name, window by window.
-	Mode          *Bottleneck `protobuf:"bytes,18,opt,name=mode,proto3" json:"mode,omitempty"`
+	Mode *Bottleneck `protobuf:"bytes,18,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Left out if each observation was counted. Else counts and bytes of the flow are estimates, because an
+	// eBPF program sampled its heavy observations (capture: ebpf): this many. Others are what the estimates
+	// leave of exact totals.
+	Sampled       uint64 `protobuf:"varint,19,opt,name=sampled,proto3" json:"sampled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5906,6 +5910,13 @@ func (x *Flow) GetMode() *Bottleneck {
 		return x.Mode
 	}
 	return nil
+}
+
+func (x *Flow) GetSampled() uint64 {
+	if x != nil {
+		return x.Sampled
+	}
+	return 0
 }
 
 // FlowsResponse are flows by heavy observations, in descending order.
@@ -8794,7 +8805,7 @@ const file_query_proto_rawDesc = "" +
 	"\x06step_s\x18\x02 \x01(\x01B\a\x8a\xb5\x18\x03B\x011R\x05stepS\x12,\n" +
 	"\n" +
 	"heavy_only\x18\x03 \x01(\bB\r\x8a\xb5\x18\tB\x05falseH\x01R\theavyOnly\x126\n" +
-	"\btimeline\x18\x04 \x03(\v2\x1a.csigscope.query.v1.MomentR\btimeline\"\x9b\x06\n" +
+	"\btimeline\x18\x04 \x03(\v2\x1a.csigscope.query.v1.MomentR\btimeline\"\xc2\x06\n" +
 	"\x04Flow\x12#\n" +
 	"\x06others\x18\x01 \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\x06others\x121\n" +
 	"\vsrc_address\x18\x02 \x01(\tB\x10\x8a\xb5\x18\fB\b10.0.1.1H\x01R\n" +
@@ -8819,7 +8830,8 @@ const file_query_proto_rawDesc = "" +
 	"\vheavy_ratio\x18\x10 \x01(\x01B\t\x8a\xb5\x18\x05B\x030.4R\n" +
 	"heavyRatio\x12!\n" +
 	"\awindows\x18\x11 \x01(\x04B\a\x8a\xb5\x18\x03B\x011R\awindows\x122\n" +
-	"\x04mode\x18\x12 \x01(\v2\x1e.csigscope.query.v1.BottleneckR\x04mode\"\xb3\x02\n" +
+	"\x04mode\x18\x12 \x01(\v2\x1e.csigscope.query.v1.BottleneckR\x04mode\x12%\n" +
+	"\asampled\x18\x13 \x01(\x04B\v\x8a\xb5\x18\aB\x03120H\x01R\asampled\"\xb3\x02\n" +
 	"\rFlowsResponse\x127\n" +
 	"\x05about\x18\x01 \x01(\v2\x19.csigscope.query.v1.AboutB\x06\x8a\xb5\x18\x02P\x01R\x05about\x12\"\n" +
 	"\bwindow_s\x18\x02 \x01(\x01B\a\x8a\xb5\x18\x03B\x011R\awindowS\x12\x1f\n" +

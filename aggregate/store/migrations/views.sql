@@ -387,7 +387,8 @@ SETTINGS do_not_merge_across_partitions_select_final = 1;
 -- The flows of a signal over a range, from windows of one resolution, the worst first. A flow
 -- that was not among the first of a window is part of the others there, whose sum has the address
 -- ::. A flow is made of its tags if it has any, else of its reflections. location is the one that
--- most heavy observations name, window by window.
+-- most heavy observations name, window by window. If sampled is not 0, the counts are estimates from
+-- as many heavy observations.
 CREATE OR REPLACE VIEW {{.Database}}.top_flows AS
 SELECT *
 FROM
@@ -410,7 +411,8 @@ FROM
         sum(a.heavy) AS heavy,
         uniqExactMerge(a.windows) AS windows,
         argMaxIf(a.location, (a.location_heavy, bitNot(a.location)), a.location_heavy > 0) AS location,
-        max(a.location_heavy) AS location_heavy
+        max(a.location_heavy) AS location_heavy,
+        sum(a.sampled) AS sampled
     FROM
     (
         SELECT
@@ -431,7 +433,8 @@ FROM
             max(f.max) AS max,
             sum(toUInt128(f.heavy)) AS heavy,
             uniqExactState(f.window_start) AS windows,
-            sum(toUInt128(f.location_heavy)) AS location_heavy
+            sum(toUInt128(f.location_heavy)) AS location_heavy,
+            sum(toUInt128(f.sampled)) AS sampled
         FROM {{.Database}}.flows AS f FINAL
         WHERE f.resolution_ns = {resolution_ns:UInt64}
           AND f.signal = {signal:UInt8}

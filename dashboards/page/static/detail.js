@@ -203,6 +203,7 @@ function flow(f) {
   const name = f.others ? "all others" : `${end(f.src_address, f.src_port)} \u2192 ${end(f.dst_address, f.dst_port)}`;
   const about = [`${Format.share(f.heavy_ratio)} of ${Format.shortCount(f.observations)} heavy`];
   if (f.mode) about.push(`at ${f.mode.location}`);
+  if (f.sampled) about.push(`(estimated from ${Format.shortCount(f.sampled)} samples)`);
   return element("li", "", name, element("small", "", about.join(" ")));
 }
 

@@ -7,14 +7,19 @@
 //
 // The program is kernel/csig.c. make generate compiles it to csig.o, which is checked in, so hosts need no
 // compiler. The program agrees with package decode about packets with up to two VLAN tags, IPv4 or IPv6 with common
-// extension headers, and TCP options. Other packets that may have CSIG are odd: the program counts them by reason.
-// A filter from the same source passes exactly these packets to a ring, so each packet is read once.
+// extension headers, TCP options, and reflections near the beginning of UDP packets. Other packets that may have CSIG
+// are odd: the program counts them by reason. A filter from the same source passes exactly these packets to a ring, so
+// each packet is read once.
 //
 // A key names endpoints by the classes of their addresses, which a trie of prefixes gives, or by the leading bits of
 // the addresses if groups are derived from those. A key contains its window and its CPU: each entry has one writer,
 // and can be read at any time. An entry holds the counts of four values of compact tags, or the sum and the range of
 // the codes in one bucket of wide tags. Buckets are split at the codes where observations begin to be heavy. So counts
 // make the same rows as single observations.
+//
+// Flows are named from samples: the program hands over heavy observations by a ring buffer, with a budget for each
+// processor. Within it, all of them are handed over. Beyond it they are sampled at random distances that get longer,
+// and each sample says for how many it stands. The windows fit these estimates into the exact counts.
 //
 // The program is attached by TCX and never by clsact. The kernel detaches a TCX link when the process that holds
 // it ends, however it ends, and exchanges its program without losing a packet. A clsact filter would stay behind
@@ -31,7 +36,7 @@ const (
 	OddL2                       // MACsec, MPLS, more than two VLAN tags, two CSIG tags
 	OddTunnel                   // a tunnel, or encrypted
 	OddIP                       // extension headers that the program does not read, or IPv4 addresses in IPv6
-	OddUDP                      // to a port whose payload may have a reflection
+	OddUDP                      // a tunnel over UDP, or reflections in a payload that are too far behind or several
 	OddOptions                  // TCP options that are wrong, or with several reflections
 
 	// OddReasons bounds OddReason.

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
+	"os"
 	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
 	"github.com/csigscope/csigscope/aggregate/window"
@@ -28,7 +31,7 @@ type counter struct {
 	secrets    secrets
 	signals    [csig.NumLayouts * 16]signal
 	resolution int64
-	active     uint32
+	readings   uint32    // their lowest bit is the buffer in use
 	first      [2]uint32 // buckets of the index to look at first, by buffer
 	swapped    int64     // time of the last swap, Unix ns
 
@@ -42,7 +45,12 @@ type counter struct {
 	keys   []key // a batch of overflow
 	values []overflowCounts
 	list   []window.Counted // the result of drain
-	read   counters         // the sums at the last call of frames
+
+	ring    *ringbuf.Reader // of samples
+	record  ringbuf.Record
+	sampled []window.Sampled // the result of drainSamples
+
+	read counters // the sums at the last call of frames
 }
 
 // newCounter loads the programs for the settings. It takes over the reflections that the previous counter remembers.
@@ -82,6 +90,10 @@ func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, befor
 	if err := c.mapBuffers(); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
+	if c.ring, err = ringbuf.NewReader(c.collection.Maps["samples"]); err != nil {
+		return nil, errors.Join(fmt.Errorf("map samples: %w", err), c.close())
+	}
+	c.ring.SetDeadline(time.Unix(1, 0)) // it never waits
 	c.program, c.odd = c.collection.Programs[countProgram], c.collection.Programs[oddProgram]
 	return c, nil
 }
@@ -131,6 +143,9 @@ func (c *counter) close() error {
 		failed = append(failed, unix.Munmap(b))
 	}
 	c.mapped, c.entries, c.index, c.taken = nil, nil, nil, nil
+	if c.ring != nil {
+		failed = append(failed, c.ring.Close())
+	}
 	for _, m := range c.overflow {
 		if m != nil {
 			failed = append(failed, m.Close())
@@ -145,13 +160,13 @@ func (c *counter) close() error {
 // swap makes the program count in the other buffer, and returns the number of the buffer that it has left. All packets
 // before c.swapped are in that buffer or in earlier ones.
 func (c *counter) swap() (left uint32, err error) {
-	left = c.active
+	left = c.readings & 1
 	at := time.Now().UnixNano()
-	c.active = 1 - left
+	c.readings++
 	if err := c.collection.Variables["first_buckets"].Set(c.first); err != nil {
 		return left, fmt.Errorf("size index: %w", err)
 	}
-	if err := c.collection.Variables["active"].Set(c.active); err != nil {
+	if err := c.collection.Variables["readings"].Set(c.readings); err != nil {
 		return left, fmt.Errorf("change buffer: %w", err)
 	}
 	// To replace a map in a map, here by itself, the kernel waits for running programs: afterwards none uses the old
@@ -197,6 +212,37 @@ func (c *counter) drain(buffer uint32) ([]window.Counted, error) {
 			return nil, fmt.Errorf("read overflow: %w", err)
 		}
 	}
+}
+
+// drainSamples returns the samples so far. The list is valid until the next call.
+func (c *counter) drainSamples() ([]window.Sampled, error) {
+	c.sampled = c.sampled[:0]
+	for range c.ring.BufferSize() / sampleBytes { // no more than it holds, however fast more of them come
+		err := c.ring.ReadInto(&c.record)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read samples: %w", err)
+		}
+		if len(c.record.RawSample) == int(unsafe.Sizeof(sample{})) {
+			c.sampled = append(c.sampled, c.observationOf((*sample)(unsafe.Pointer(&c.record.RawSample[0]))))
+		}
+	}
+	return c.sampled, nil
+}
+
+func (c *counter) observationOf(s *sample) (o window.Sampled) {
+	o.Kind, o.TimeNS = decode.Tag+decode.Kind(s.Kind&1), c.timeOf(s.Window)
+	o.Tag = csig.Tag{Layout: csig.LayoutAt(int(s.Type & 63 >> 4)), T: s.Type & 15, S: s.S, LM: s.LM}
+	o.Bytes, o.N = s.Bytes, s.Every
+	o.SrcPort, o.DstPort, o.Proto, o.Flags = s.SrcPort, s.DstPort, s.Proto, decode.HasAddrs
+	if s.Flags&isV6 != 0 {
+		o.Src, o.Dst = s.Src, s.Dst
+	} else {
+		o.Src, o.Dst = netip.AddrFrom4([4]byte(s.Src[:])).As16(), netip.AddrFrom4([4]byte(s.Dst[:])).As16()
+	}
+	return o
 }
 
 // half returns the elements of a buffer, at most n.
@@ -285,6 +331,7 @@ func (c *counters) add(o *counters, times uint64) {
 	c.Invalid += times * o.Invalid
 	c.Overflow += times * o.Overflow
 	c.Lost += times * o.Lost
+	c.Unsampled += times * o.Unsampled
 }
 
 // taiOffset returns how far TAI, the clock of programs, is ahead of Unix time: a whole number of seconds.

@@ -2,6 +2,7 @@ package bpf_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
+	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/window"
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/capture/livetest"
@@ -254,6 +256,81 @@ func TestScenarios(t *testing.T) {
 				t.Logf("%d frames, %d counted in the kernel, %d odd", len(frames), n.Received-n.Odd, n.Odd)
 			})
 		}
+	}
+}
+
+// heaviest returns the named flows of windows of a length, the most heavy observations first, and how many observations
+// were sampled.
+func (j *journal) heaviest(t *testing.T, resolution time.Duration) (list []aggregate.FlowRow, samples uint64) {
+	t.Helper()
+	totals := table.NewFlowTotals(resolution, 1<<16)
+	signals := map[csig.Signal]bool{}
+	for _, b := range j.blocks {
+		if err := b.Check(); err != nil {
+			t.Error(err)
+		}
+		if err := totals.WriteBlock(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		for i := range b.Flows {
+			signals[csig.Signal(b.Flows[i].Signal)] = true
+			samples += b.Flows[i].Sampled
+		}
+	}
+	for _, s := range slices.Sorted(maps.Keys(signals)) {
+		list = append(list, totals.Flows(s)...)
+	}
+	slices.SortStableFunc(list, func(a, b aggregate.FlowRow) int { return cmp.Compare(b.Heavy, a.Heavy) })
+	return list, samples
+}
+
+// TestFlows: of scenarios sent over a link the kernel names the heaviest flow that a ring names, as a sample. While few
+// enough are heavy all are sampled, so that all flows are the ring's.
+func TestFlows(t *testing.T) {
+	if !livetest.InNamespaceOfRoot(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	sender := livetest.NewSender(t, livetest.SendEnd)
+	for _, tt := range []struct {
+		name   string
+		frames int
+		times  int // so often they are sent
+	}{{"permutation", 3000, 1}, {"fairness", 20_000, 8}} {
+		t.Run(fmt.Sprint(tt.name, " times ", tt.times), func(t *testing.T) {
+			frames, s := emitted(t, tt.name, csig.Compact, tt.frames)
+			s.Resolutions = []time.Duration{time.Second, time.Minute}
+			s.Flows = window.FlowLimits{Top: 1000, Budget: 1 << 16}
+			ring, kernel := read(t, s, taps.ByRing, false), read(t, s, taps.ByKernel, true)
+			for range tt.times {
+				sender.Send(frames...)
+			}
+			ring.end()
+			kernel.end()
+			same(t, ring, kernel, false)
+			want, none := ring.journal.heaviest(t, time.Minute)
+			got, samples := kernel.journal.heaviest(t, time.Minute)
+			if len(want) == 0 || len(got) == 0 || none != 0 || samples == 0 {
+				t.Fatalf("%d flows by a ring, %d sampled; %d in the kernel, %d sampled", len(want), none, len(got), samples)
+			}
+			if tt.times == 1 {
+				for i := range got {
+					if got[i].Sampled != got[i].Heavy {
+						t.Errorf("%d of %d observations were sampled", got[i].Sampled, got[i].Heavy)
+					}
+					got[i].Sampled = 0
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%d flows in the kernel differ from %d by a ring", len(got), len(want))
+				}
+				return
+			}
+			at := slices.IndexFunc(want, func(f aggregate.FlowRow) bool { return f.Flow == got[0].Flow && f.Signal == got[0].Signal })
+			if at < 0 || want[at].Heavy < want[0].Heavy*3/4 {
+				t.Errorf("the heaviest flow in the kernel is %+v, by a ring %+v", got[0], want[0])
+			}
+			t.Logf("%d flows in the kernel, %d by a ring; the heaviest has %d of %d heavy observations, of %d samples", len(got), len(want), got[0].Heavy, want[0].Heavy, got[0].Sampled)
+		})
 	}
 }
 

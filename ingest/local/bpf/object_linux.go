@@ -9,8 +9,11 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
+	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 
@@ -51,6 +54,24 @@ type counters struct {
 	Odd            [OddReasons]uint64
 	Empty, Invalid uint64
 	Overflow, Lost uint64
+	Unsampled      uint64
+}
+
+// sample is struct sample.
+type sample struct {
+	Src, Dst                [16]byte
+	Window, S, Bytes, Every uint32
+	LM, SrcPort, DstPort    uint16
+	Proto, Kind, Type       uint8
+	Flags                   uint8 // as of a key
+	_                       [6]byte
+}
+
+// extractor is struct extractor.
+type extractor struct {
+	Offset, ValidOffset, MatchOffset         uint16
+	Layout, ValidMask, MatchMask, MatchValue uint8
+	_                                        [2]byte
 }
 
 // encoding is struct encoding.
@@ -84,6 +105,13 @@ func compile(s *window.Settings, tap window.Tap, keys int, own secrets) (*ebpf.C
 	if values["signals"], err = signalsOf(s); err != nil {
 		return nil, e, err
 	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, e, fmt.Errorf("count processors: %w", err)
+	}
+	samples := sampleBudget(s)
+	values["heavies"], values["budget"] = heaviesOf(s), uint32(samples)
+	spec.Maps["samples"].MaxEntries = uint32(ringBytes(samples * cpus))
 	values["secrets"], values["buckets"], values["room"] = own, uint32(bucketsOf(keys)-1), uint32(keys)
 	values["first_buckets"] = firstBuckets(keys, keys)
 	values["resolution"] = uint64(s.Finest())
@@ -98,10 +126,6 @@ func compile(s *window.Settings, tap window.Tap, keys int, own secrets) (*ebpf.C
 	}
 	spec.Maps["entries"].MaxEntries = 2 * uint32(keys)
 	spec.Maps["index_buckets"].MaxEntries = 2 * uint32(bucketsOf(keys))
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return nil, e, fmt.Errorf("count processors: %w", err)
-	}
 	spec.Maps["known"].MaxEntries *= uint32(cpus)
 	spec.Maps["overflows"].InnerMap.MaxEntries = overflowKeys
 	spec.Maps["classes"].MaxEntries = uint32(max(len(e.prefixes), 1))
@@ -109,6 +133,33 @@ func compile(s *window.Settings, tap window.Tap, keys int, own secrets) (*ebpf.C
 		spec.Maps["classes"].Contents = append(spec.Maps["classes"].Contents, ebpf.MapKV{Key: lpmKey(p), Value: e.classes[i]})
 	}
 	return spec, e, nil
+}
+
+// Samples of flows. A processor hands over at most so many a second, and all of them fill no more of the kernel's memory
+// between two readings.
+const (
+	samplesPerSecond = 4096
+	minSamples       = 32 // between two readings: the program divides it by that
+	maxSampleBytes   = 4 << 20
+	// sampleBytes is the room that a sample takes in the ring, with the header that the kernel puts before it.
+	sampleBytes = int(unsafe.Sizeof(sample{})) + 8
+)
+
+// sampleBudget returns the number of samples that a processor may hand over between two readings; 0 without flows.
+func sampleBudget(s *window.Settings) int {
+	if s.Flows.Top == 0 {
+		return 0
+	}
+	return max(int(samplesPerSecond*readEvery(s.Finest())/time.Second), minSamples)
+}
+
+// ringBytes returns the size of a ring with room for so many samples: a power of two.
+func ringBytes(samples int) int {
+	n := os.Getpagesize()
+	for n < samples*sampleBytes && n < maxSampleBytes {
+		n *= 2
+	}
+	return n
 }
 
 // secrets are secret factors of hashes.
@@ -170,18 +221,25 @@ func decodingOf(s *window.Settings) map[string]any {
 		types[id] = class
 	}
 	ports := make([]uint8, 1<<13)
-	odd := func(port uint16) { ports[port>>3] |= 1 << (port & 7) }
-	odd(decode.TZSPPort)
+	mark := func(port uint16) { ports[port>>3] |= 1 << (port & 7) }
+	mark(decode.TZSPPort)
 	tunnels := s.Decode.UDPTunnels
 	if tunnels == nil {
 		tunnels = decode.DefaultUDPTunnels()
 	}
 	for port := range tunnels {
-		odd(port)
+		mark(port)
 	}
-	for _, r := range d.UDPReflections() {
+	var extractors [16]extractor
+	extracted := make([]uint16, 1<<16)
+	for i, r := range d.UDPReflections() {
+		extractors[i] = extractor{
+			Offset: r.Offset, ValidOffset: r.ValidOffset, MatchOffset: r.MatchOffset,
+			Layout: uint8(r.Layout.Index()), ValidMask: r.ValidMask, MatchMask: r.MatchMask, MatchValue: r.MatchValue,
+		}
 		for _, port := range r.Ports {
-			odd(port)
+			mark(port)
+			extracted[port] |= 1 << i
 		}
 	}
 	var kinds [256]uint8
@@ -200,7 +258,7 @@ func decodingOf(s *window.Settings) map[string]any {
 		encodings[i] = e
 	}
 	return map[string]any{
-		"types": types, "odd_ports": ports, "option_kinds": kinds, "encodings": encodings,
+		"types": types, "udp_ports": ports, "udp_extractors": extracted, "extractors": extractors, "option_kinds": kinds, "encodings": encodings,
 		"encoding_count": uint32(len(reflections)),
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +36,12 @@ func settingsOf(t *testing.T, spec *fabric.Spec) *window.Settings {
 		csig.ReflectionSpec{Kind: 200, Length: "payload"},
 		csig.ReflectionSpec{Kind: 254, ExID: 0xc5160001, ExIDBits: 32},
 	)
-	s.UDPReflections = []csig.UDPReflectionSpec{{Ports: []uint16{4791}, Offset: 2, Format: "compact", Profile: "ietf01"}}
+	s.UDPReflections = []csig.UDPReflectionSpec{
+		{Ports: []uint16{4791, 4793}, Offset: 2, Format: "compact", Profile: "ietf01"},
+		{Ports: []uint16{7000}, Offset: 4, Format: "wide", Profile: "uec050", ValidOffset: 1, ValidMask: 3, MatchMask: 0xf0, MatchValue: 0x40},
+		{Ports: []uint16{7000, 7001}, Offset: 12, Format: "compact", Profile: "uec050", ValidMask: 1},
+		{Ports: []uint16{7001}, Offset: 300, Format: "compact", Profile: "uec050", MatchOffset: 3, MatchMask: 1},
+	}
 	domain, err := s.Compile()
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +52,7 @@ func settingsOf(t *testing.T, spec *fabric.Spec) *window.Settings {
 			t.Fatal(err)
 		}
 	}
-	return &window.Settings{Decode: decode.Config{Domain: domain}, Resolver: f, Resolutions: []time.Duration{24 * time.Hour}}
+	return &window.Settings{Decode: decode.Config{Domain: domain}, Resolver: f, Resolutions: []time.Duration{24 * time.Hour}, Flows: window.FlowLimits{Top: window.MaxTopFlows, Budget: 1 << 17}}
 }
 
 // loaded is a counter in the kernel, which has to be possible in CI.
@@ -102,7 +109,10 @@ func mutate(r *rand.Rand, frames [][]byte) []byte {
 			break
 		}
 		at := 12 + r.IntN(min(len(f)-12, 100))
-		switch r.IntN(8) {
+		switch r.IntN(9) {
+		case 8: // to a port of reflections
+			ports := [...]uint16{4791, 4793, 7000, 7001}
+			addUDP(r, f, ports[r.IntN(len(ports))])
 		case 0:
 			f[at] ^= 1 << r.IntN(8)
 		case 1:
@@ -127,6 +137,31 @@ func mutate(r *rand.Rand, frames [][]byte) []byte {
 		}
 	}
 	return f[:min(len(f), 1500)]
+}
+
+// addUDP makes the transport header of a frame one of UDP to a port, where it looks like one with room.
+func addUDP(r *rand.Rand, f []byte, port uint16) {
+	for ip := 14; ip < min(len(f)-48, 60); ip += 2 {
+		at := ip + 20
+		switch {
+		case f[ip] == 0x45 && f[ip+9] == 6 || f[ip+9] == 17:
+			f[ip+9] = 17
+		case f[ip]>>4 == 6 && f[ip+6] == 6 || f[ip+6] == 17:
+			f[ip+6] = 17
+			at = ip + 40
+		default:
+			continue
+		}
+		if at+8 > len(f) {
+			return
+		}
+		n := [...]int{0, 4, len(f) - at, r.IntN(40), len(f)}[r.IntN(5)]
+		f[at+2], f[at+3], f[at+4], f[at+5] = byte(port>>8), byte(port), byte(n>>8), byte(n)
+		for i := at + 8; i < min(len(f), at+12); i++ {
+			f[i] = [...]byte{0x40, 0x41, 0x43, 0, 1}[r.IntN(5)]
+		}
+		return
+	}
 }
 
 // addOptions writes random options into the TCP header of a frame, where it looks like one with room.
@@ -159,19 +194,28 @@ func addOptions(r *rand.Rand, f []byte) {
 	}
 }
 
-// rows adds up the rows of a shard.
-type rows map[[7]uint64][8]uint64
+// rows adds up the rows of a shard, and those of flows.
+type rows struct {
+	cells map[[7]uint64][8]uint64
+	flows map[aggregate.FlowRow]int
+}
+
+func newRows() rows { return rows{map[[7]uint64][8]uint64{}, map[aggregate.FlowRow]int{}} }
 
 func (r rows) WriteBlock(_ context.Context, b *aggregate.Block) error {
+	for _, f := range b.Flows {
+		f.Sampled = 0
+		r.flows[f]++
+	}
 	for i := range b.Len() {
 		k := [7]uint64{uint64(b.Signal[i]), uint64(b.Kind[i]), uint64(b.Encoding[i]), b.SrcGroup[i], b.DstGroup[i], b.Location[i], uint64(b.Resolution)}
-		v := r[k]
+		v := r.cells[k]
 		for j, n := range [...]uint64{
 			b.Observations[i], b.Samples[i], b.Bytes[i], b.Sum[i], b.Untouched[i], b.Trimmed[i], b.Heavy[i], b.HeavySum[i],
 		} {
 			v[j] += n
 		}
-		r[k] = v
+		r.cells[k] = v
 	}
 	return nil
 }
@@ -193,7 +237,7 @@ type comparison struct {
 
 func compare(t *testing.T, s *window.Settings, tap window.Tap, keys int) *comparison {
 	t.Helper()
-	m := &comparison{t: t, settings: s, c: loaded(t, s, tap, keys), ringRows: rows{}, rows: rows{}}
+	m := &comparison{t: t, settings: s, c: loaded(t, s, tap, keys), ringRows: newRows(), rows: newRows()}
 	for _, to := range []struct {
 		stream **window.Stream
 		sink   rows
@@ -279,6 +323,11 @@ func (m *comparison) drain() {
 	if err := m.kernel.AddCounted(m.t.Context(), &window.CountedFrames{}, list); err != nil {
 		m.t.Fatal(err)
 	}
+	samples, err := m.c.drainSamples()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.kernel.AddSampled(samples)
 }
 
 // end compares the rows of both.
@@ -294,13 +343,23 @@ func (m *comparison) end() {
 	if want != got {
 		m.t.Errorf("counts of the program %+v, of decode %+v", got, want)
 	}
-	for k, v := range m.ringRows {
-		if m.rows[k] != v {
-			m.t.Errorf("row %v of the program is %v, of decode %v", k, m.rows[k], v)
+	for k, v := range m.ringRows.cells {
+		if m.rows.cells[k] != v {
+			m.t.Errorf("row %v of the program is %v, of decode %v", k, m.rows.cells[k], v)
 		}
 	}
-	if len(m.rows) != len(m.ringRows) {
-		m.t.Errorf("%d rows of the program, %d of decode", len(m.rows), len(m.ringRows))
+	if len(m.rows.cells) != len(m.ringRows.cells) {
+		m.t.Errorf("%d rows of the program, %d of decode", len(m.rows.cells), len(m.ringRows.cells))
+	}
+	if !maps.Equal(m.rows.flows, m.ringRows.flows) {
+		n := 0
+		for f, times := range m.ringRows.flows {
+			if m.rows.flows[f] != times && n < 5 {
+				n++
+				m.t.Errorf("flow %+v is not named by the program", f)
+			}
+		}
+		m.t.Errorf("%d flows of the program differ from %d of decode", len(m.rows.flows), len(m.ringRows.flows))
 	}
 	a, b := m.ring.Decoded(), m.kernel.Decoded()
 	if a.EmptyReflections != b.EmptyReflections || a.InvalidReflections != b.InvalidReflections {
@@ -334,11 +393,20 @@ func TestParser(t *testing.T) {
 			if m.counted < frames/20 {
 				t.Errorf("only %d of %d frames were counted", m.counted, frames)
 			}
+			overUDP := 0
+			for f := range m.ringRows.flows {
+				if f.Proto == 17 && f.Kind == uint8(decode.Reflection) {
+					overUDP++
+				}
+			}
+			if len(m.ringRows.flows) < 150 || overUDP < 20 {
+				t.Errorf("only %d flows, %d of them with reflections over UDP", len(m.ringRows.flows), overUDP)
+			}
 			parts := make(map[string]int)
 			for i, n := range m.odd {
 				parts[OddReason(i).String()] = n
 			}
-			t.Logf("%d of %d frames counted, odd: %v", m.counted, frames, parts)
+			t.Logf("%d of %d frames counted, odd: %v; %d flows, %d with reflections over UDP", m.counted, frames, parts, len(m.ringRows.flows), overUDP)
 		})
 	}
 }
@@ -390,13 +458,113 @@ func TestOverflow(t *testing.T) {
 		t.Errorf("%d observations, %d stored, %d overflow, expected %d, %d and %d", c.In, c.Stored, c.Overflow, frames, keys, frames-keys)
 	}
 	want, got := uint64(0), uint64(0)
-	for _, v := range m.ringRows {
+	for _, v := range m.ringRows.cells {
 		want += v[2]
 	}
-	for _, v := range m.rows {
+	for _, v := range m.rows.cells {
 		got += v[2]
 	}
 	if got != want {
 		t.Errorf("%d bytes, expected %d", got, want)
+	}
+}
+
+// TestSampling: samples stay within their budget however many heavy observations come, stand for all of them, and name
+// the heavier flow. Where more come than ever before, samples get ever rarer; the next reading has few enough from the
+// beginning.
+func TestSampling(t *testing.T) {
+	const all, share = 1 << 19, 4 // every fourth one is of the second flow
+	onOneProcessor(t)
+	m := compare(t, settingsOf(t, nil), window.TapAt("receiver", 1), 1<<12)
+	budget := sampleBudget(m.settings)
+	frames := [2][]byte{heavyFrame(1), heavyFrame(2)}
+	for reading, most := range []int{budget, budget * 5 / 8} {
+		for i, n := range []uint32{all / 2, all / share, all/2 - all/share} {
+			if _, err := m.c.program.Run(&ebpf.RunOptions{Data: frames[i%2], Repeat: n}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n, err := m.c.frames()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = m.c.swap(); err != nil {
+			t.Fatal(err)
+		}
+		samples, err := m.c.drainSamples()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stand := map[uint16]int{}
+		for i := range samples {
+			stand[samples[i].SrcPort] += int(samples[i].N)
+		}
+		sum := stand[1] + stand[2] + int(n.Unsampled)
+		if len(samples) > most || len(samples) < most/8 || n.Packets != all || sum < all*3/4 || sum > all*5/4 {
+			t.Errorf("reading %d: %d samples of %d packets stand for %v, %d were left out", reading, len(samples), n.Packets, stand, n.Unsampled)
+		}
+		if got := float64(stand[2]) / float64(stand[1]+stand[2]); got < 0.15 || got > 0.35 {
+			t.Errorf("reading %d: the second flow has %.2f of the heavy observations, expected 0.25", reading, got)
+		}
+		t.Logf("reading %d: %d samples, at most %d, stand for %v of %d, %d were left out", reading, len(samples), budget, stand, all, n.Unsampled)
+	}
+}
+
+// onOneProcessor keeps the test on the processor that it is on, since each has a budget of its own.
+func onOneProcessor(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	var before, one unix.CPUSet
+	err := unix.SchedGetaffinity(0, &before)
+	for i := 0; err == nil && one.Count() == 0; i++ {
+		if before.IsSet(i) {
+			one.Set(i)
+		}
+	}
+	if err == nil {
+		err = unix.SchedSetaffinity(0, &one)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.SchedSetaffinity(0, &before); err != nil {
+			t.Error(err)
+		}
+		runtime.UnlockOSThread()
+	})
+}
+
+// heavyFrame returns a frame of TCP from a port with a tag of the highest delay.
+func heavyFrame(port uint16) []byte {
+	f := livetest.Tagged(livetest.Plain(1, 2, 100), 0x88b55f02)
+	f[18+20], f[18+21] = byte(port>>8), byte(port)
+	return f
+}
+
+// TestUnsampled: observations for whose samples there is no room are counted.
+func TestUnsampled(t *testing.T) {
+	m := compare(t, settingsOf(t, nil), window.TapAt("receiver", 1), 1<<12)
+	room := m.c.ring.BufferSize() / sampleBytes
+	for sent := 0; ; sent += 1000 {
+		if _, err := m.c.program.Run(&ebpf.RunOptions{Data: heavyFrame(1), Repeat: 1000}); err != nil {
+			t.Fatal(err)
+		}
+		n, err := m.c.frames()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Unsampled > 0 {
+			break
+		}
+		if sent > 1000*room { // each reading has a budget, but nobody empties the ring
+			t.Fatalf("%d observations fill no ring of %d samples", sent, room)
+		}
+		if _, err := m.c.swap(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if samples, err := m.c.drainSamples(); err != nil || len(samples) > room || len(samples) < room/2 {
+		t.Errorf("%d samples in a ring for %d: %v", len(samples), room, err)
 	}
 }

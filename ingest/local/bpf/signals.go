@@ -18,6 +18,48 @@ type signal struct {
 // maxSplits is MAX_SPLITS.
 const maxSplits = 12
 
+// heavy is struct heavy.
+type heavy struct{ First, Last uint32 }
+
+// heaviesOf returns the observations that may be heavy, whatever speed a port has, by layout and T.
+func heaviesOf(s *window.Settings) (list [csig.NumLayouts * 16]heavy) {
+	capacities := capacitiesOf(s)
+	for i := range list {
+		l := csig.LayoutAt(i >> 4)
+		t := s.Decode.Domain.Table(l, uint8(i&15))
+		if l.Format == csig.Wide {
+			list[i].First = math.MaxUint32
+		}
+		if t == nil {
+			continue
+		}
+		for _, capacity := range capacities {
+			lo, hi, ok := t.HeavyCodes(capacity)
+			switch {
+			case !ok:
+			case l.Format == csig.Wide:
+				list[i] = heavy{min(list[i].First, lo), max(list[i].Last, hi)}
+			default:
+				for raw := range l.MaxS() + 1 {
+					if code := t.Code(raw); lo <= code && code <= hi {
+						list[i].First |= 1 << raw
+					}
+				}
+			}
+		}
+	}
+	return list
+}
+
+// capacitiesOf returns the speeds of ports on which it depends what is heavy, and 0 for an unknown one.
+func capacitiesOf(s *window.Settings) []uint64 {
+	capacities := []uint64{0}
+	if p, ok := s.Resolver.(aggregate.Partitioner); ok {
+		capacities = append(capacities, p.Capacities()...)
+	}
+	return capacities
+}
+
 // signalsOf returns the signal types by layout and T. It fails if the program cannot add up the values of one.
 func signalsOf(s *window.Settings) (list [csig.NumLayouts * 16]signal, err error) {
 	var capacities []uint64

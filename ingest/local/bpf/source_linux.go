@@ -183,7 +183,7 @@ func (s *Source) ReadCounts() (counts local.Counts, err error) {
 // after returns the time of the next reading: when one of the finest windows ends, or closes because its lateness is over.
 // Rare readings cost less, since more packets share an entry.
 func (s *Source) after(now time.Time) time.Time {
-	every := min(max(time.Duration(s.counter.resolution), minEvery), maxEvery)
+	every := readEvery(time.Duration(s.counter.resolution))
 	next := now.Truncate(every).Add(every)
 	if closes := now.Add(-s.lateness).Truncate(every).Add(every + s.lateness); closes.Before(next) {
 		next = closes
@@ -197,6 +197,9 @@ const (
 	margin    = 2 * time.Millisecond // after the end of a window, until its last packets are counted
 	lookEvery = time.Second          // between checks of the interface
 )
+
+// readEvery returns the time between readings for the finest windows.
+func readEvery(finest time.Duration) time.Duration { return min(max(finest, minEvery), maxEvery) }
 
 // look attaches the program again if the interface was created again.
 func (s *Source) look(now time.Time) {
@@ -227,6 +230,9 @@ func (s *Source) drain(c *counter) (counts local.Counts, err error) {
 		return counts, err
 	}
 	if counts.List, err = c.drain(b); err != nil {
+		return counts, err
+	}
+	if counts.Samples, err = c.drainSamples(); err != nil {
 		return counts, err
 	}
 	counts.Frames = window.CountedFrames{
@@ -279,6 +285,7 @@ func (s *Source) Counters() capture.TapCounters {
 	for _, odd := range n.Odd {
 		c.Odd += odd
 	}
+	c.Unsampled += n.Unsampled
 	c.Reopens = max(c.Reopens, s.reopens.Load())
 	return c
 }

@@ -171,7 +171,7 @@ func newCounting(c *Interface, of *Config) (*Tap, error) {
 		}
 		t.sources, t.state, t.count = []local.Source{source}, source.State, source.Counters
 		if of.Logger != nil {
-			of.Logger.Warn("packets are counted in the kernel: flows are not named, and single packets are not looked at for findings", slog.String("tap", c.Name))
+			of.Logger.Warn("packets are counted in the kernel: flows are named from samples, and single packets are not searched for findings", slog.String("tap", c.Name))
 		}
 		return nil
 	}

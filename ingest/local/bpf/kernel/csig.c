@@ -16,7 +16,7 @@ enum {
 	ODD_L2,        /* MACsec, MPLS, more VLAN tags, two tags */
 	ODD_TUNNEL,    /* a tunnel, whose inner packet is not read */
 	ODD_IP,        /* extension headers that are not read, or IPv4 addresses in IPv6 */
-	ODD_UDP,       /* to a port whose payload may have a reflection */
+	ODD_UDP,       /* a tunnel over UDP, or reflections in a payload that are too far behind or several */
 	ODD_OPTIONS,   /* TCP options: wrong, or several reflections */
 	ODD_REASONS,
 };
@@ -24,10 +24,10 @@ enum {
 /* Further results of parse: no CSIG, CSIG; and of plain. */
 enum { NONE = ODD_REASONS, FOUND, NOT_PLAIN };
 
-enum { MAX_READ = 224, MAX_VLANS = 2, MAX_EXTENSIONS = 3, MAX_OPTIONS = 40, MAX_ENCODINGS = 16 };
+enum { MAX_READ = 224, MAX_VLANS = 2, MAX_EXTENSIONS = 3, MAX_OPTIONS = 40, MAX_ENCODINGS = 16, MAX_EXTRACTORS = 16 };
 
-enum { PROTO_IPV4 = 4, PROTO_TCP = 6, PROTO_UDP = 17, PROTO_IPV6 = 41, PROTO_GRE = 47, PROTO_ESP = 50,
-       PROTO_AH = 51, PROTO_ETHERNET = 143 };
+enum { PROTO_IPV4 = 4, PROTO_TCP = 6, PROTO_UDP = 17, PROTO_DCCP = 33, PROTO_IPV6 = 41, PROTO_GRE = 47, PROTO_ESP = 50,
+       PROTO_AH = 51, PROTO_SCTP = 132, PROTO_UDPLITE = 136, PROTO_ETHERNET = 143 };
 enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60, MOBILITY = 135, SEGMENTS = 4 };
 
 /* Classes of observations. */
@@ -50,6 +50,13 @@ struct encoding {
 	u8 pad[3];
 };
 
+/* A place of reflections in the payload of UDP: decode/csig.UDPReflection. */
+struct extractor {
+	u16 offset, valid_offset, match_offset;
+	u8 layout, valid_mask, match_mask, match_value;
+	u8 pad[2];
+};
+
 enum { MAX_SPLITS = 12 };
 
 /* A signal type in a layout. */
@@ -60,13 +67,23 @@ struct signal {
 	u32 splits[MAX_SPLITS]; /* ascending; unused ones are the largest number */
 };
 
+/* Observations that may be heavy: of compact tags a bit for each raw S, of wide ones a range of codes. User space knows the
+ * capacity of the port, on which that may depend. */
+struct heavy {
+	u32 first, last;
+};
+
 /* The settings. User space writes them before the program is attached. */
 u8 types[1 << 16];                        /* classes by EtherType */
-u8 odd_ports[1 << 13];                    /* bits by UDP destination port */
+u8 udp_ports[1 << 13];                    /* bits by UDP destination port: of tunnels and of reflections */
+u16 udp_extractors[1 << 16];              /* bits of extractors by UDP destination port */
+struct extractor extractors[MAX_EXTRACTORS];
 u8 option_kinds[256];                     /* 1 + index of the first encoding by kind, 0 for none */
 struct encoding encodings[MAX_ENCODINGS]; /* in the order of kinds */
 u32 encoding_count;
 struct signal signals[64];                /* by layout and T */
+struct heavy heavies[64];                 /* likewise */
+u32 budget;                               /* samples of a CPU between two readings, at least 32; 0: no samples */
 u32 locate_untouched;
 u32 refuse[2];                            /* kinds that the tap's place does not admit */
 u64 resolution;                           /* ns, of windows */
@@ -81,8 +98,8 @@ u32 buckets;                              /* of a buffer's index, less one: a po
 volatile u32 first_buckets[2];            /* buckets to look at first, less one: by buffer */
 u32 room;                                 /* entries of a buffer, at most 1 << NUMBER_BITS less one */
 
-/* The buffer in use: 0 or 1. */
-volatile u32 active;
+/* Readings so far. Their lowest bit is the buffer in use. */
+volatile u32 readings;
 
 /* A key names observations that are counted together. Each CPU has its own keys, so an entry has one writer. */
 struct key {
@@ -118,6 +135,7 @@ struct counters {
 	u64 empty, invalid;     /* reflections without data fields, and with fields of no layout */
 	u64 overflow;           /* observations without an entry, counted in the overflow map */
 	u64 lost;               /* observations without room there either */
+	u64 unsampled;          /* heavy observations for which samples had no budget or no room */
 };
 
 /* Entries are taken in order, so those in use are close together and need few pages. Both buffers are halves of
@@ -175,6 +193,31 @@ struct {
 	TYPE(key, u32);
 	TYPE(value, struct counters);
 } counts SEC(".maps");
+
+/* A heavy observation that stands for as many of its CPU as every says. */
+struct sample {
+	u8 src[16], dst[16]; /* of the packet, of IPv4 in the first 4 bytes */
+	u32 window, s, bytes, every;
+	u16 lm, src_port, dst_port;
+	u8 proto, kind, type, flags;
+	u8 pad[6];
+};
+
+struct {
+	UINT(type, MAP_RINGBUF);
+	UINT(max_entries, 4096);
+} samples SEC(".maps");
+
+/* Which heavy observations a CPU samples: every so many, with random distances, so that packets in turns are sampled
+ * evenly. Half of the budget of a reading is for as many heavy observations as the last one had. Beyond that they are
+ * sampled ever less. */
+struct sampler {
+	u64 heavy;   /* observations in this reading */
+	u32 reading;
+	u32 every;
+	u32 skip;    /* heavy observations up to the next sample */
+	u32 samples; /* in this reading */
+};
 
 struct address {
 	u32 bits;
@@ -243,6 +286,13 @@ struct options {
 	u32 wrong, done;
 };
 
+/* The payload of UDP at hand. */
+struct datagram {
+	u32 at, have, left; /* offset, bytes in memory, and bytes by the headers */
+	u32 which;          /* bits of extractors */
+	u32 odd;
+};
+
 /* The data fields of a tag or a reflection. */
 struct fields {
 	u32 s;
@@ -258,7 +308,8 @@ struct packet {
 	struct fields tag, reflection;
 	u32 ip;    /* offset of the IP header, 0 for none */
 	u32 v6;
-	u32 tcp;   /* offset of the TCP header */
+	u32 ports; /* offset of the transport header if it has ports, 0 for none */
+	u32 proto;
 	u32 empty, invalid;
 };
 
@@ -267,13 +318,15 @@ struct scratch {
 	u8 data[256 + 64];
 	struct packet packet;
 	struct options options;
+	struct datagram datagram;
+	struct sampler sampler;
 	struct compact zeroes;  /* a new overflow entry */
 	u64 tick;               /* when the clock was read, in jiffies */
 	u64 from, until;        /* the window at hand, TAI */
 	u32 window;
 	u32 near;               /* the window may end before the next tick is seen */
 	u32 code;               /* of the wide tag at hand */
-	u32 bytes, buffer;      /* of the packet at hand */
+	u32 bytes, reading, buffer; /* of the packet at hand */
 	struct key key;
 };
 
@@ -421,20 +474,98 @@ static __attribute__((noinline)) int tcp_options(struct scratch *m, u32 at, u32 
 	return !m->options.wrong && (m->options.done || m->options.at >= end);
 }
 
+/* try_extractor looks for a reflection in the payload of UDP by one extractor, as decode's judge does. */
+static long try_extractor(u32 i, struct reading *r)
+{
+	struct scratch *m = r->m;
+	struct datagram *d = &m->datagram;
+	if (i >= MAX_EXTRACTORS)
+		return 1;
+	if (!(d->which >> i & 1))
+		return 0;
+	struct extractor *e = &extractors[i];
+	u32 end = e->offset + (e->layout & 2 ? 6 : 2);
+	if (e->match_mask) {
+		if (e->match_offset >= d->left)
+			return 0;
+		if (e->match_offset >= d->have)
+			goto cut;
+		if ((byte(m, d->at + e->match_offset) & e->match_mask) != e->match_value)
+			return 0;
+	}
+	if (e->valid_mask) {
+		if (e->valid_offset >= d->left) {
+			m->packet.invalid++;
+			return 0;
+		}
+		if (e->valid_offset >= d->have)
+			goto cut;
+		if (!(byte(m, d->at + e->valid_offset) & e->valid_mask)) {
+			m->packet.empty++;
+			return 0;
+		}
+	}
+	if (end > d->left) {
+		m->packet.invalid++;
+		return 0;
+	}
+	if (end > d->have || m->packet.reflection.there)
+		goto cut;
+	read_fields(m, &m->packet.reflection, e->layout & 3, d->at + e->offset);
+	return 0;
+cut:
+	d->odd = 1;
+	return 1;
+}
+
+/* datagram reads a packet to a UDP port of a tunnel or of reflections. at, len and left are as of transport. */
+static __attribute__((noinline)) int datagram(struct scratch *m, u32 at, u32 len, u32 left)
+{
+	struct datagram *d = &m->datagram;
+	struct reading r = {m};
+	u32 n = word(m, at + 4);
+	*d = (struct datagram){.at = at + 8, .which = udp_extractors[word(m, at + 2)]};
+	if (d->which == 0)
+		return ODD_UDP;
+	if (n) { /* else segmentation offload left it out */
+		if (n < 8)
+			return ODD_CUT;
+		if (left > n)
+			left = n;
+		if (len > at + n)
+			len = at + n;
+	}
+	d->have = len - at - 8;
+	d->left = left - 8;
+	loop(MAX_EXTRACTORS, try_extractor, &r, 0);
+	if (d->odd)
+		return ODD_UDP;
+	struct packet *p = &m->packet;
+	return p->tag.there || p->reflection.there || p->empty || p->invalid ? FOUND : NONE;
+}
+
+/* has_ports tells whether a transport header begins with ports and is whole. */
+INLINE int has_ports(u32 proto, u32 have)
+{
+	return proto == PROTO_UDPLITE ? have >= 8 : (proto == PROTO_SCTP || proto == PROTO_DCCP) && have >= 12;
+}
+
 /* transport reads the header at an offset of a packet of len bytes. left is the length of header and payload by the
  * IP header. */
 INLINE int transport(struct scratch *m, struct packet *p, u32 proto, u32 at, u32 len, u32 left)
 {
 	int done = p->tag.there ? FOUND : NONE;
+	p->proto = proto;
 	switch (proto) {
 	case PROTO_TCP:
 		break;
 	case PROTO_UDP:
 		if (at + 8 > len || left < 8)
 			return ODD_CUT;
+		p->ports = at;
 		u32 port = word(m, at + 2);
-		if (odd_ports[port >> 3 & 0x1fff] >> (port & 7) & 1)
-			return ODD_UDP;
+		if (udp_ports[port >> 3 & 0x1fff] >> (port & 7) & 1)
+			return datagram(m, at, len, left);
 		return done;
 	case PROTO_IPV4:
 	case PROTO_IPV6:
@@ -445,18 +576,21 @@ INLINE int transport(struct scratch *m, struct packet *p, u32 proto, u32 at, u32
 	case PROTO_AH:
 		return ODD_IP;
 	default:
+		if (has_ports(proto, len - at))
+			p->ports = at;
 		return done;
 	}
+	if (at + 20 <= len && left >= 20)
+		p->ports = at;
 	if (encoding_count == 0)
 		return done;
-	if (at + 20 > len || left < 20)
+	if (!p->ports)
 		return ODD_CUT;
 	u32 header = byte(m, at + 12) >> 4 << 2;
 	if (header < 20 || header > left)
 		return ODD_CUT;
 	if (at + header > len)
 		return ODD_LONG;
-	p->tcp = at;
 	if (header > 20 && !tcp_options(m, at + 20, at + header))
 		return ODD_OPTIONS;
 	return p->reflection.there || p->empty || p->invalid ? FOUND : done;
@@ -470,13 +604,14 @@ INLINE int ipv4(struct scratch *m, struct packet *p, u32 at, u32 len)
 	if (first >> 4 != 4 || header < 20 || total < header)
 		return ODD_CUT;
 	p->ip = at;
+	p->proto = byte(m, at + 9);
 	if (part & 0x1fff) /* a later fragment */
 		return p->tag.there ? FOUND : NONE;
 	if (at + header > len)
 		return ODD_CUT;
 	if (at + total < len)
 		len = at + total; /* the rest is padding */
-	return transport(m, p, byte(m, at + 9), at + header, len, total - header);
+	return transport(m, p, p->proto, at + header, len, total - header);
 }
 
 /* mapped tells whether an address is IPv4-mapped (::ffff:0:0/96). */
@@ -513,8 +648,10 @@ INLINE int ipv6(struct scratch *m, struct packet *p, u32 at, u32 len)
 		n = next == FRAGMENT ? 8 : (byte(m, at + 1) + 1) << 3;
 		if (n > left || at + n > len)
 			return ODD_CUT;
-		if (next == FRAGMENT && word(m, at + 2) & 0xfff8)
+		if (next == FRAGMENT && word(m, at + 2) & 0xfff8) {
+			p->proto = byte(m, at);
 			return p->tag.there ? FOUND : NONE;
+		}
 		if (next == ROUTING && byte(m, at + 2) == SEGMENTS)
 			return ODD_TUNNEL;
 		next = byte(m, at);
@@ -605,9 +742,11 @@ INLINE int plain(struct __sk_buff *skb, struct scratch *m, struct packet *p, u32
 	if (left < 20 || left > 1 << 16 || at + left > skb->len || at + 20 > len)
 		return NOT_PLAIN;
 	int done = p->tag.there ? FOUND : NONE;
+	p->proto = proto;
+	p->ports = at;
 	if (proto == PROTO_UDP) {
 		u32 port = word(m, at + 2);
-		return odd_ports[port >> 3 & 0x1fff] >> (port & 7) & 1 ? ODD_UDP : done;
+		return udp_ports[port >> 3 & 0x1fff] >> (port & 7) & 1 ? NOT_PLAIN : done;
 	}
 	if (proto != PROTO_TCP)
 		return NOT_PLAIN;
@@ -625,7 +764,6 @@ INLINE int plain(struct __sk_buff *skb, struct scratch *m, struct packet *p, u32
 	}
 	if (option == end)
 		return done;
-	p->tcp = at;
 	if (!tcp_options(m, option, end))
 		return ODD_OPTIONS;
 	return p->reflection.there || p->empty || p->invalid ? FOUND : done;
@@ -696,17 +834,17 @@ INLINE u64 mix(u64 a, u64 b)
 INLINE int repeats(struct scratch *m, struct packet *p)
 {
 	struct fields *f = &p->reflection;
-	u32 acked = byte(m, p->tcp + 13) >> 4 & 1;
+	u32 acked = p->proto == PROTO_TCP && byte(m, p->ports + 13) >> 4 & 1;
 	if (!acked && udp_repeat == 0)
 		return 0;
-	u64 tail = (u64)raw32(m, p->tcp) << 32 | f->type << 8 | acked << 1 | p->v6, ends;
+	u64 tail = (u64)raw32(m, p->ports) << 32 | p->proto << 16 | f->type << 8 | acked << 1 | p->v6, ends;
 	if (p->v6)
 		ends = mix(raw64(m, p->ip + 8) ^ secrets[0], raw64(m, p->ip + 16) ^ secrets[1]) ^
 		       mix(raw64(m, p->ip + 24) ^ secrets[2], raw64(m, p->ip + 32) ^ secrets[3]);
 	else
 		ends = raw64(m, p->ip + 12) ^ secrets[4];
 	u64 flow = mix(ends, tail ^ secrets[5]) | 1, said = mix((u64)f->s << 32 | (u64)f->lm << 16 | f->reserved << 8 | f->trimmed, secrets[6] | 1);
-	said = acked ? said << ACK_BITS | dword(m, p->tcp + 8) : said << TIME_BITS | (tai_ns() & (1ull << TIME_BITS) - 1);
+	said = acked ? said << ACK_BITS | dword(m, p->ports + 8) : said << TIME_BITS | (tai_ns() & (1ull << TIME_BITS) - 1);
 	if (flow == BUSY)
 		flow = 1;
 	u32 at = flow >> 50; /* log2(REPEAT_SETS) bits */
@@ -880,8 +1018,8 @@ INLINE u32 wide_key(struct scratch *m, struct signal *sig, u32 s)
 	return segment << 16 | (e * 64 + (code >> e));
 }
 
-/* add counts an observation under the key. */
-INLINE void add(struct scratch *m, struct counters *n, struct fields *f, u32 by_value)
+/* add counts an observation under the key. It is 1 if the key has an entry. */
+INLINE int add(struct scratch *m, struct counters *n, struct fields *f, u32 by_value)
 {
 	u32 wide = f->type & 0x20, s = by_value ? f->s : 0;
 	struct entry *e = find(&m->key, m->buffer);
@@ -889,18 +1027,85 @@ INLINE void add(struct scratch *m, struct counters *n, struct fields *f, u32 by_
 		n->overflow++;
 		if (!add_overflow(m, m->buffer, wide ? 0 : s, m->bytes))
 			n->lost++;
-		return;
+		return 0;
 	}
 	e->bytes += m->bytes;
 	if (!wide) {
 		e->count[s & 3]++;
-		return;
+		return 1;
 	}
 	e->sum += m->code;
 	if (e->n++ == 0 || m->code < e->min)
 		e->min = m->code;
 	if (m->code > e->max)
 		e->max = m->code;
+	return 1;
+}
+
+/* begin_samples begins a reading. */
+INLINE void begin_samples(struct sampler *s, u32 reading)
+{
+	u64 every = 1 + 2 * s->heavy / budget;
+	s->every = every > 1 << 20 ? 1 << 20 : every;
+	s->skip = 1 + random() % s->every;
+	s->reading = reading;
+	s->samples = 0;
+	s->heavy = 0;
+}
+
+/* sample gives a heavy observation to user space if it is its turn. */
+static __attribute__((noinline)) int sample(struct scratch *m, struct counters *n, u32 kind)
+{
+	struct packet *p = &m->packet;
+	struct fields *f = kind ? &p->reflection : &p->tag;
+	struct sampler *t = &m->sampler;
+	if (t->reading != m->reading || t->every == 0)
+		begin_samples(t, m->reading);
+	t->heavy++;
+	if (t->samples >= budget) {
+		n->unsampled++;
+		return 0;
+	}
+	if (--t->skip > 0)
+		return 0;
+	u32 every = t->every;
+	t->samples++;
+	if (t->samples >= budget / 2 && t->samples % (budget / 32) == 0 && every < 1 << 20)
+		t->every *= 2;
+	t->skip = 1 + random() % (2 * t->every - 1);
+	struct sample *s = ring_reserve(&samples, sizeof(struct sample), 0);
+	if (!s) {
+		n->unsampled += every;
+		return 0;
+	}
+	*s = (struct sample){
+		.window = m->window, .s = f->s, .bytes = m->bytes, .every = every, .lm = f->lm, .proto = p->proto, .kind = kind, .type = f->type,
+		.flags = p->v6 ? HAS_ADDRS | IS_V6 : HAS_ADDRS,
+	};
+	if (p->ports) {
+		s->src_port = word(m, p->ports);
+		s->dst_port = word(m, p->ports + 2);
+	}
+	if (p->v6) {
+		*(u64 *)&s->src[0] = raw64(m, p->ip + 8);
+		*(u64 *)&s->src[8] = raw64(m, p->ip + 16);
+		*(u64 *)&s->dst[0] = raw64(m, p->ip + 24);
+		*(u64 *)&s->dst[8] = raw64(m, p->ip + 32);
+	} else {
+		*(u32 *)&s->src[0] = raw32(m, p->ip + 12);
+		*(u32 *)&s->dst[0] = raw32(m, p->ip + 16);
+	}
+	ring_submit(s, NO_WAKEUP);
+	return 0;
+}
+
+/* is_heavy tells whether an observation with a value may be heavy. */
+INLINE int is_heavy(struct scratch *m, struct fields *f)
+{
+	struct heavy *h = &heavies[f->type & 63];
+	if (f->type & 0x20)
+		return h->first <= m->code && m->code <= h->last;
+	return h->first >> (f->s & 31) & 1;
 }
 
 /* A window that ends later than this after the clock was read does not end before a change of the tick count is seen:
@@ -965,7 +1170,8 @@ static __attribute__((noinline)) int count(struct scratch *m, struct counters *n
 	k->window = m->window;
 	k->s = value;
 	k->rest = rest(lm, cpu_number(), kind, f->type, class, flags);
-	add(m, n, f, class < REPEATED);
+	if (add(m, n, f, class < REPEATED) && class == VALUE && budget && p->ip && is_heavy(m, f))
+		sample(m, n, kind);
 	return 0;
 }
 
@@ -986,7 +1192,8 @@ SEC("tcx/ingress") int csig_count(struct __sk_buff *skb)
 	}
 	/* The buffer is chosen before the time is read, and user space takes the time before it changes the buffer: packets
 	 * in the new buffer are later. */
-	m->buffer = active & 1;
+	m->reading = readings;
+	m->buffer = m->reading & 1;
 	find_window(m);
 	m->bytes = skb->len + (skb->vlan_present ? 4 : 0);
 	n->packets++;

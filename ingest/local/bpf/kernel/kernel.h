@@ -31,9 +31,11 @@ enum {
 	MAP_PERCPU_ARRAY = 6,
 	MAP_LPM_TRIE = 11,
 	MAP_ARRAY_OF_MAPS = 12,
+	MAP_RINGBUF = 27,
 	NO_PREALLOC = 1,
 	MMAPABLE = 1024,
 	NOEXIST = 1,
+	NO_WAKEUP = 1,
 };
 
 /* Definitions of maps, which the loader reads from the types of these members. */
@@ -43,9 +45,12 @@ enum {
 
 static void *(*map_lookup)(void *map, const void *key) = (void *)1;
 static long (*map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static u32 (*random)(void) = (void *)7;
 static u32 (*cpu_number)(void) = (void *)8;
 static long (*load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
 static u64 (*jiffies)(void) = (void *)118;
+static void *(*ring_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
+static void (*ring_submit)(void *record, u64 flags) = (void *)132;
 static long (*loop)(u32 times, void *function, void *context, u64 flags) = (void *)181;
 static u64 (*tai_ns)(void) = (void *)208;
 
