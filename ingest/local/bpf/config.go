@@ -79,18 +79,18 @@ func Check(s *window.Settings, at window.Tap) error {
 	case s.Decode.InnerTags:
 		return unsupported("decode: inner_tags")
 	case at.Mirrors != decode.Mirrors{}:
-		return unsupported("mirrors of a tap")
+		return unsupported("mirrors: of a tap")
 	case at.Stand != 0:
-		return unsupported("taps in the middle of the fabric, of which the fabric file says at")
+		return unsupported("taps: at: in the fabric file, which takes single flows to see which paths they take")
 	}
 	if finder, ok := s.Resolver.(aggregate.Wayfinder); ok && finder.HasWays() {
-		return unsupported("path tables, hashes and taps at places in the fabric file, which are about single flows")
+		return unsupported("paths, ecmp, or at of a tap in the fabric file, which are about the paths of single flows")
 	}
 	if err := checkSignals(s); err != nil {
 		return err
 	}
 	if e := newEnds(s.Resolver); !e.classed() && e.bits6 > 64 {
-		return unsupported("IPv6 addresses of hosts in a fabric file without groups")
+		return unsupported("no groups in the fabric file, whose hosts have IPv6 addresses")
 	}
 	return nil
 }

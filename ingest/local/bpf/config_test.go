@@ -59,9 +59,9 @@ func TestCheck(t *testing.T) {
 		{"inner ends", "decode: endpoints: inner", func(s *window.Settings, _ *window.Tap) { s.Decode.Endpoints = decode.Inner }},
 		{"inner tags", "decode: inner_tags", func(s *window.Settings, _ *window.Tap) { s.Decode.InnerTags = true }},
 		{"mirrors", "mirrors", func(_ *window.Settings, at *window.Tap) { at.Mirrors.ERSPAN = true }},
-		{"place", "taps in the middle", func(_ *window.Settings, at *window.Tap) { at.Stand = 1 }},
-		{"hashes", "path tables", func(s *window.Settings, _ *window.Tap) { s.Resolver = fabricOf(t, &hashing) }},
-		{"hosts", "IPv6 addresses of hosts", func(s *window.Settings, _ *window.Tap) { s.Resolver = fabricOf(t, &hosts) }},
+		{"place", "taps: at", func(_ *window.Settings, at *window.Tap) { at.Stand = 1 }},
+		{"hashes", "paths, ecmp", func(s *window.Settings, _ *window.Tap) { s.Resolver = fabricOf(t, &hashing) }},
+		{"hosts", "whose hosts have IPv6 addresses", func(s *window.Settings, _ *window.Tap) { s.Resolver = fabricOf(t, &hosts) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, at := sound, window.TapAt("receiver", 1)

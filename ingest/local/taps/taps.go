@@ -147,8 +147,14 @@ type counting struct{ bpf.Config }
 // newCounting is the tap of an interface whose packets the kernel counts. It fails where the kernel or the settings do not
 // allow that, before anything is open.
 func newCounting(c *Interface, of *Config) (*Tap, error) {
-	if c.Unfiltered || c.Capture.Outgoing || c.Capture.Rings > 1 || c.Capture.Stamp == capture.StampHardware {
-		return nil, fmt.Errorf("tap %q: unfiltered, direction both, several rings, hardware timestamps: %w", c.Name, bpf.ErrUnsupported)
+	// The number of rings does not matter: each processor counts what it receives.
+	for _, refused := range [...]struct {
+		is  bool
+		key string
+	}{{c.Unfiltered, "unfiltered: true"}, {c.Capture.Outgoing, "direction: both"}, {c.Capture.Stamp == capture.StampHardware, "timestamps: hardware"}} {
+		if refused.is {
+			return nil, fmt.Errorf("tap %q: %s: %w", c.Name, refused.key, bpf.ErrUnsupported)
+		}
 	}
 	cfg := bpf.Config{
 		Interface: c.Capture.Interface, Odd: c.Odd, Blocks: c.Capture.Blocks, SnapLen: c.Capture.SnapLen, Promiscuous: c.Capture.Promiscuous,

@@ -11,7 +11,7 @@ typedef long long s64;
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
 
-/* The fields of a packet that programs may read, up to the VLAN protocol. */
+/* The fields of a packet that programs may read, up to the end of its data. */
 struct __sk_buff {
 	u32 len;
 	u32 pkt_type;
@@ -21,6 +21,9 @@ struct __sk_buff {
 	u32 vlan_present;
 	u32 vlan_tci;
 	u32 vlan_proto;
+	u32 unused[11];
+	u32 data;
+	u32 data_end;
 };
 
 enum { TCX_NEXT = -1 }; /* the next program, or the stack, has the packet */
