@@ -15,6 +15,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/answers"
 	"github.com/csigscope/csigscope/aggregate/query/client"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // questionFlags are the common flags of all questions.
@@ -115,9 +116,9 @@ verdict says how much was observed and judged: silent taps are never a healthy f
 all that is known of a place, with its cells and the worst value by signal.`
 	cmd.Example = `  csigscope query verdict
   csigscope query verdict --since 15m
-  csigscope query verdict --server http://127.0.0.1:9465 --windows 60 -o json`
+  csigscope query verdict --server http://127.0.0.1:9465 --windows 10 -o json`
 	addTop(cmd, 10, "statements")
-	addWindows(cmd, 300)
+	addWindows(cmd, table.DefaultWindows)
 	return cmd
 }
 

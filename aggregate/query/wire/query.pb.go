@@ -646,7 +646,7 @@ func (x *Rest) GetRows() bool {
 // VerdictRequest asks where the fabric is congested.
 type VerdictRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of recent windows in memory to use.
+	// Number of recent windows in memory to add up; by default all that it holds.
 	Windows *uint32 `protobuf:"varint,1,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
 	// RFC 3339: start of a range of history, in whole seconds, answered by the store.
 	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
@@ -8189,10 +8189,10 @@ const file_query_proto_rawDesc = "" +
 	"\n" +
 	"\b_minimumB\n" +
 	"\n" +
-	"\b_maximum\"\xae\x02\n" +
-	"\x0eVerdictRequest\x12>\n" +
-	"\awindows\x18\x01 \x01(\rB\x1f\x8a\xb5\x18\x1b\n" +
-	"\x03300\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0260H\x00R\awindows\x88\x01\x01\x12J\n" +
+	"\b_maximum\"\xad\x02\n" +
+	"\x0eVerdictRequest\x12=\n" +
+	"\awindows\x18\x01 \x01(\rB\x1e\x8a\xb5\x18\x1a\n" +
+	"\x0260\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x00R\awindows\x88\x01\x01\x12J\n" +
 	"\x04from\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
 	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T10:00:00ZR\x02to\x124\n" +
 	"\x03top\x18\x04 \x01(\rB\x1d\x8a\xb5\x18\x19\n" +
