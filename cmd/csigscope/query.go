@@ -21,8 +21,8 @@ func newQueryCommand() *cobra.Command {
 		Long: `query asks the store, or with --server a running csigscope. Both answer the same
 questions with the same words: -o json prints the answers of the query API (/openapi.json), and
 the columns of the other formats are their fields, with the unit at the end (mean_bps). The
-mode of the bottleneck is the location that most of a cell's heavy observations name;
-a type_N that sums or counts over hops has none.
+mode of the bottleneck is the location that more of a cell's heavy observations name than
+any other; a type_N that sums or counts over hops has none.
 
 Without a time range, the store answers with all its rows, and a collector with its last windows.
 --since, or --from and --to, ask for history.`,
