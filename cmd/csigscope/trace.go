@@ -30,9 +30,10 @@ func newTraceCommand() *cobra.Command {
 		Long: `trace compares captures of different taps, pair by pair. It recognizes packets by fields that no
 device may change, and the order of taps on their path by the TTL. For each two taps that saw the
 same packets it prints the offset and the drift of their clocks with bounds, the delay of packets,
-and the ports that changed tags on the way. Two taps at the receivers of different racks see no
-packet in common: trace relates their clocks by the tags that one of them saw and the
-reflections of these tags, on TCP acknowledgements, that the other one saw, in any tunnel.
+and the ports that changed tags on the way. Offset and drift are positive if the clock of the second
+tap is ahead or runs faster. Two taps at the receivers of different racks see no packet in common:
+trace relates their clocks by the tags that one of them saw and the reflections of these tags, on TCP
+acknowledgements, that the other one saw, in any tunnel.
 
 Packets of one direction cannot show whether they were slow or a clock is wrong: the offset then has
 a bound on one side only. With both directions its error is at most half of the shortest round trip,
