@@ -122,7 +122,7 @@ func FineResolution(resolutions []time.Duration) (fine time.Duration) {
 	return fine
 }
 
-// Provisional holds the rows that one part of a producer has of a window of LiveResolution or
+// Provisional holds the rows that one part of a producer, such as a ring of a tap, has of a window of LiveResolution or
 // FineResolution that has ended and can still change. A later one of the part replaces it, and the
 // part's final Block of the window ends it. Of its Seq only the part counts, and it has no flows.
 //

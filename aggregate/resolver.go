@@ -41,11 +41,12 @@ type Classifier interface {
 // Partitioner is an optional interface of a Resolver that lists the prefixes which tell addresses
 // apart, for programs that resolve addresses elsewhere.
 type Partitioner interface {
-	// Regions are prefixes of which the longest one that holds an address says its group and its classes. An
-	// address in none of them has UnknownGroup and the classes of an invalid address. fixed is false where
-	// groups are made as addresses are met: then their AddressBits leading bits say that.
+	// Regions returns the prefixes that decide the group and the classes of an address: the longest one
+	// that contains it applies. An address in none of them has UnknownGroup and the classes of an
+	// invalid address. fixed is false if groups are made as addresses appear: then the first AddressBits
+	// bits of an address are its group.
 	Regions() (list []Region, fixed bool)
-	// Capacities are the speeds in kbit/s that Locate may return, but for 0.
+	// Capacities returns the speeds, in kbit/s, that Locate may return in addition to 0.
 	Capacities() []uint64
 }
 

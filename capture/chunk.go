@@ -18,22 +18,21 @@ type Chunk struct {
 	table *sectionTable // shared by the chunks of a pcapng file
 }
 
-// Chunks splits a pcap or pcapng file into byte ranges, so that several cores can read one file: an
-// even number of about the same size, at most size bytes. Where no boundary is found, a range is
-// longer. The ranges cover the file without a gap.
-// They depend only on the file's bytes and on size, never on the number of cores. Compressed files,
-// pipes, small files, a size below 1, and files that are no captures (which OpenChunk reports) give
-// one chunk.
+// Chunks splits a pcap or pcapng file into byte ranges, so that several cores can read one file. It
+// returns an even number of ranges of about the same length, at most size bytes, or longer where no
+// boundary between records is found. The ranges cover the file without a gap and depend only on the
+// file's bytes and on size, never on the number of cores. Compressed files, pipes, small files, a
+// size below 1, and files that are no captures (OpenChunk returns the error) give one chunk. A file
+// has at most 65536 chunks: a smaller size is raised.
 //
-// A run of plausible record headers gives a boundary, and reading proves it: chunk 0 starts at a
-// known record, and a chunk whose reader ends with io.EOF proves the start of the next one. After
-// damage that a reader skips (Options.Resume), the run is the only proof: at least 16 records and
-// 64 KiB, each leading to the next, with plausible lengths and times, or in a pcapng file with
-// blocks that repeat their length at their end. After a *BoundaryError the caller must drop the
-// results of the chunk and of all later ones, and read the file again with Open. Without
-// Options.Resume, any error but io.EOF also invalidates all later chunks.
-//
-// A file has at most 65536 chunks; a smaller size is raised to that.
+// A boundary is a guess: the records from there on form a run, in which each header has a plausible
+// length and time and leads to the next one, and each pcapng block repeats its length at its end. A
+// run has at least 16 records and 64 KiB (size/2 if that is less). Reading confirms the guess:
+// chunk 0 starts at a known record, and a chunk whose reader returns io.EOF ended exactly where the
+// next one starts. A reader that skips damage (Options.Resume) cannot confirm it, and relies on the
+// run. After a *BoundaryError the guess was wrong: drop the results of the chunk and of all later
+// ones, and read the file again with Open. Without Options.Resume, any error but io.EOF invalidates
+// all later chunks too.
 func Chunks(path string, size int64) ([]Chunk, error) {
 	if path == "-" {
 		return []Chunk{{End: -1, FirstPacket: 1}}, nil
@@ -135,12 +134,12 @@ func classicLayout(f io.ReaderAt, name string, maxFrame int) (layout *classic, f
 // are those of the file, Offset and Size those of the chunk. Chunks describes the *BoundaryError at
 // its end.
 //
-// A chunk of a pcapng file needs the sections and interfaces that earlier chunks describe. Its
-// reader takes those that the readers of earlier chunks have seen, and walks the block headers of
-// the rest, in a fraction of the time of decoding: chunks are best opened in order. It never waits
-// for another reader. All chunks of a file must be opened with the same options.
+// A chunk of a pcapng file needs the sections and interfaces that earlier chunks describe. OpenChunk
+// knows those that the readers of earlier chunks have seen so far, and walks the block headers of
+// the rest, in a fraction of the time of decoding: open chunks in order. It does not wait until
+// earlier chunks are read. All chunks of a file must be opened with the same options.
 //
-// OpenChunk is safe for concurrent use.
+// OpenChunk is safe for concurrent use; of one pcapng file, calls walk headers one after the other.
 func OpenChunk(path string, c Chunk, opts Options) (*Reader, error) {
 	if path == "-" || c.End < 0 {
 		return Open(path, opts)

@@ -340,7 +340,7 @@ func TestChunkTakesOver(t *testing.T) {
 	if _, err := drainDescribed(t, r, 5); err != nil {
 		t.Fatal(err)
 	}
-	if at := table.ahead.offset; at <= list[2].Start || at >= list[2].End || at != r.win.offset() {
+	if at := table.frontier.offset; at <= list[2].Start || at >= list[2].End || at != r.win.offset() {
 		t.Errorf("known up to %d, chunk 2 is read up to %d", at, r.win.offset())
 	}
 	want := joinChunks([]chunkResult{readChunk(t, path, list[3], Options{})})

@@ -108,7 +108,7 @@ func (f *follower) Read(p []byte) (int, error) {
 		if !errors.Is(err, io.EOF) || f.last || f.ctx.Err() != nil {
 			return 0, err
 		}
-		if err = f.look(); err != nil {
+		if err = f.checkGrowth(); err != nil {
 			return 0, err
 		}
 		if f.last {
@@ -144,8 +144,8 @@ func (f *follower) rewritten() bool {
 	return err != nil || !bytes.Equal(now, f.head)
 }
 
-// look checks whether more data can be expected.
-func (f *follower) look() error {
+// checkGrowth checks whether more data can be expected.
+func (f *follower) checkGrowth() error {
 	own, err := f.file.Stat()
 	if err != nil {
 		return err

@@ -92,7 +92,7 @@ func (r *Reader) ReadBatch(b *Batch) error {
 	r.count.Packets += uint64(b.N)
 	r.consumed.Store(r.win.offset() - r.start)
 	if r.chunk != nil && r.chunk.table != nil && (r.err == nil || errors.Is(r.err, io.EOF)) {
-		r.chunk.table.pass(r)
+		r.chunk.table.offer(r)
 	}
 	if b.N > 0 {
 		return nil

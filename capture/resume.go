@@ -57,7 +57,7 @@ func (r *Reader) resume() bool {
 		}
 	}
 	from := r.win.offset() + 1
-	limit, err := r.proven(from)
+	limit, err := r.nextBoundary(from)
 	if err != nil {
 		return false
 	}
@@ -162,9 +162,9 @@ func (r *Reader) leaveOut(at int64) {
 	r.win = readBuffer{src: io.NewSectionReader(r.resumer.file, at, end-at), buf: r.win.buf, base: at}
 }
 
-// proven returns the first chunk boundary at or after an offset, else the end of the file. The
+// nextBoundary returns the first chunk boundary at or after an offset, else the end of the file. The
 // reader of the next chunk starts there in any case.
-func (r *Reader) proven(from int64) (int64, error) {
+func (r *Reader) nextBoundary(from int64) (int64, error) {
 	if r.chunk != nil {
 		return r.chunk.End, nil
 	}
@@ -194,8 +194,8 @@ func (r *Reader) search(from, limit int64) (at int64, found bool, err error) {
 		case s.err != nil:
 			return 0, false, s.err
 		case found:
-			if run, ok := s.format.(*blockRun); ok && at < limit && run.began != r.ng.swapped {
-				r.ng.swapped, r.ng.first = run.began, len(r.ng.interfaces)
+			if run, ok := s.format.(*blockRun); ok && at < limit && run.firstBigEndian != r.ng.swapped {
+				r.ng.swapped, r.ng.first = run.firstBigEndian, len(r.ng.interfaces)
 			}
 			return at, at < limit, nil
 		}

@@ -182,7 +182,7 @@ func (r *Rotation) earliest() (path string, ok bool, err error) {
 	if path, ok = r.unread(); ok {
 		return path, true, nil
 	}
-	if err := r.look(); err != nil {
+	if err := r.refresh(); err != nil {
 		return "", false, err
 	}
 	path, ok = r.unread()
@@ -200,8 +200,8 @@ func (r *Rotation) unread() (path string, ok bool) {
 	return first.path, ok
 }
 
-// look updates the notes. It opens a file only if the file has changed.
-func (r *Rotation) look() error {
+// refresh updates the notes. It opens a file only if the file has changed.
+func (r *Rotation) refresh() error {
 	paths := []string{r.path}
 	if r.folder {
 		var err error

@@ -8,16 +8,17 @@ import (
 )
 
 // sectionTable holds the sections and interfaces that a pcapng file describes before each chunk. The
-// readers of all chunks share it: each adds its position and the descriptions up to it. When a
-// chunk is opened, the missing part before it is scanned without looking at packets. So readers in
-// sequence scan nothing, and two in parallel about half of the file. It is safe for concurrent use.
+// readers of all chunks share it, and add what they have read of the descriptions after each batch.
+// When a chunk is opened, the part of the file before it that no reader has reached is scanned
+// without looking at packets: nothing if chunks are read one after the other, about half of the file
+// if two readers take turns. It is safe for concurrent use.
 type sectionTable struct {
-	mu     sync.Mutex
-	chunks []Chunk
-	starts []tablePlace // of chunks that can be opened without a scan
-	ahead  tablePlace   // known position of the reader of the last of these
+	mu       sync.Mutex
+	chunks   []Chunk
+	starts   []tablePlace // of chunks that can be opened without a scan
+	frontier tablePlace   // how far the last of these chunks is known
 
-	// Of the file up to ahead. They are only appended to, so readers can keep the beginning.
+	// Of the file up to frontier. They are only appended to, so that a reader can use the first ones.
 	interfaces []Interface
 	clocks     []clock
 }
@@ -52,13 +53,13 @@ func (t *sectionTable) open(f *os.File, path string, c Chunk, fileSize int64, op
 
 // scan reads the last chunk that can be opened to its end, so that the next one can be opened.
 func (t *sectionTable) scan(f *os.File, path string, fileSize int64, opts Options) error {
-	r := newChunkReader(f, path, t.chunks[len(t.starts)-1], t.ahead.offset, fileSize, opts)
-	r.ng = t.blocks(t.ahead, opts)
+	r := newChunkReader(f, path, t.chunks[len(t.starts)-1], t.frontier.offset, fileSize, opts)
+	r.ng = t.blocks(t.frontier, opts)
 	r.ng.scan = true
 	if err := r.ReadBatch(new(Batch)); !errors.Is(err, io.EOF) {
 		return err
 	}
-	t.take(r)
+	t.extend(r)
 	return nil
 }
 
@@ -71,29 +72,30 @@ func (t *sectionTable) blocks(at tablePlace, opts Options) blocks {
 	return s
 }
 
-// pass adds a reader's position and descriptions. It does nothing while another goroutine holds the
-// table: that only costs time.
-func (t *sectionTable) pass(r *Reader) {
+// offer adds a reader's position and descriptions. It does nothing while another goroutine holds the
+// table, so readers never wait: at worst a later open scans more.
+func (t *sectionTable) offer(r *Reader) {
 	if t.mu.TryLock() {
-		t.take(r)
+		t.extend(r)
 		t.mu.Unlock()
 	}
 }
 
-// take adds the position and descriptions of the reader of the last chunk that can be opened.
-func (t *sectionTable) take(r *Reader) {
+// extend adds a reader's position and descriptions, if it reads the last chunk that can be opened.
+// The caller holds mu.
+func (t *sectionTable) extend(r *Reader) {
 	at := r.win.offset()
 	s := &r.ng
-	if r.chunk.Index != len(t.starts)-1 || at < t.ahead.offset || len(s.interfaces) < len(t.interfaces) {
+	if r.chunk.Index != len(t.starts)-1 || at < t.frontier.offset || len(s.interfaces) < len(t.interfaces) {
 		return // other readers are further, or the file is being changed
 	}
 	t.interfaces = append(t.interfaces, s.interfaces[len(t.interfaces):]...)
 	t.clocks = append(t.clocks, s.clocks[len(t.clocks):]...)
-	t.ahead = tablePlace{
+	t.frontier = tablePlace{
 		offset: at, interfaces: len(s.interfaces), first: s.first, sections: s.sections,
 		swapped: s.swapped, unsure: s.unsure,
 	}
 	if at == r.chunk.End {
-		t.starts = append(t.starts, t.ahead)
+		t.starts = append(t.starts, t.frontier)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"io"
 )
 
-// Criteria for a convincing run of headers, and limits on the search for it.
 const (
 	maxChunks = 65536
-	// Every record of a run of at least runRecords and runBytes must be plausible. A run of headers
-	// inside a payload, such as of a capture that is itself being transferred, ends with its packet.
+	// A run is a sequence of at least runRecords plausible records that spans at least
+	// splitter.minBytes: runBytes, or half a chunk if that is less. Payloads can hold records too, such
+	// as those of a capture that is being transferred, but they end with their packet.
 	runRecords = 16
 	runBytes   = 64 << 10
 	// maxGap is the maximum time between neighbouring records, seconds.
@@ -26,8 +26,8 @@ type runFormat interface {
 	longest() int64
 	// next returns the end of the record at off, or false if there is none; first starts a run.
 	next(s *splitter, off int64, first bool) (end int64, ok bool)
-	// proven returns the boundary that a run from start to end proves.
-	proven(start, end int64) int64
+	// boundaryOf returns the end of the run, or its start, whichever is certain to be a boundary.
+	boundaryOf(start, end int64) int64
 }
 
 // splitter finds record boundaries in the middle of a capture file.
@@ -36,7 +36,7 @@ type splitter struct {
 	format   runFormat
 	fileSize int64
 	size     int64 // largest wanted chunk, bytes
-	minBytes int64 // of a run
+	minBytes int64 // of a run: 64 KiB, or size/2 if that is less
 	budget   int64 // maximum number of headers examined for one boundary, beyond the first of each candidate
 
 	buf   []byte
@@ -87,9 +87,9 @@ func (s *splitter) bounds() ([]int64, error) {
 	return found, nil
 }
 
-// boundary returns the first record boundary before limit that a run of records near from proves.
-// Some record starts within the length of the longest record after from: if no run starts there,
-// there is no boundary, and at is the end of the search.
+// boundary returns the boundary of the first run that starts at or after from and before limit. It
+// tries as many bytes as the longest record has, since some record must start within them. Without a
+// run, ok is false and at is the first byte that was not tried.
 func (s *splitter) boundary(from, limit int64) (at int64, ok bool) {
 	c := max(from, classicFileHeader)
 	s.spent = 0
@@ -99,7 +99,7 @@ func (s *splitter) boundary(from, limit int64) (at int64, ok bool) {
 			s.load(c)
 		}
 		if end, ok := s.run(c); ok {
-			return s.format.proven(c, end), true
+			return s.format.boundaryOf(c, end), true
 		}
 	}
 	return c, false
@@ -172,8 +172,8 @@ func newClassicRun(layout *classic) *classicRun {
 
 func (c *classicRun) longest() int64 { return int64(c.layout.head) + int64(c.maxIncl) }
 
-// proven returns the end: a wrong start that happens to lead to real records is then harmless.
-func (c *classicRun) proven(_, end int64) int64 { return end }
+// boundaryOf returns the end of the run: even if its start was no record, its records led to real ones.
+func (c *classicRun) boundaryOf(_, end int64) int64 { return end }
 
 func (c *classicRun) next(s *splitter, off int64, first bool) (int64, bool) {
 	p, ok := s.bytes(off, classicRecordHeader)
@@ -204,23 +204,23 @@ func near(a, b uint32) bool {
 
 // blockRun recognizes blocks of a pcapng file by their length, which each block repeats at its end.
 type blockRun struct {
-	limit int64 // of a block, bytes
-	began bool  // the run begins in big endian
-	order bool  // it continues in big endian
+	limit          int64 // of a block, bytes
+	firstBigEndian bool  // of the first block of the run
+	bigEndian      bool  // of the next block
 }
 
 func (b *blockRun) longest() int64 { return b.limit }
 
-// proven returns the start: a wrong start cannot lead to the start of a real block, since the length
+// boundaryOf returns the start: a wrong start cannot lead to the start of a real block, since the length
 // at the end of the block before it would differ. So all blocks of a run are real, or none is.
-func (b *blockRun) proven(start, _ int64) int64 { return start }
+func (b *blockRun) boundaryOf(start, _ int64) int64 { return start }
 
 func (b *blockRun) next(s *splitter, off int64, first bool) (int64, bool) {
 	if !first {
 		return b.block(s, off)
 	}
-	for _, b.began = range [...]bool{false, true} {
-		b.order = b.began
+	for _, b.firstBigEndian = range [...]bool{false, true} {
+		b.bigEndian = b.firstBigEndian
 		if end, ok := b.block(s, off); ok {
 			return end, true
 		}
@@ -235,7 +235,7 @@ func (b *blockRun) block(s *splitter, off int64) (int64, bool) {
 	if !ok {
 		return 0, false
 	}
-	read := blocks{swapped: b.order}
+	read := blocks{swapped: b.bigEndian}
 	kind := read.u32(p)
 	if kind == blockSection {
 		if read.swapped, ok = byteOrder(p[8:]); !ok {
@@ -258,6 +258,6 @@ func (b *blockRun) block(s *splitter, off int64) (int64, bool) {
 	if p, ok = s.bytes(end-blockTrailer, blockTrailer); !ok || int64(read.u32(p)) != total {
 		return 0, false
 	}
-	b.order = read.swapped
+	b.bigEndian = read.swapped
 	return end, true
 }

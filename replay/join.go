@@ -9,13 +9,13 @@ import (
 	"github.com/csigscope/csigscope/aggregate/finding"
 )
 
-// joiner passes on the counts of chunks' taps, file by file in the order of the chunks. Chunks end
-// in any order, and the numbers of a chunk's packets in the file are known only after all earlier
-// chunks have ended. Workers take chunks in order, so few of them wait. It is safe for concurrent
-// use.
+// joiner writes the counts and findings of taps in the order of the chunks of each file, although
+// workers finish chunks in any order: only when all earlier chunks have ended are the numbers of a
+// chunk's packets in the file known. Workers begin chunks in order, so few results wait. It is safe
+// for concurrent use.
 type joiner struct {
 	mu    sync.Mutex
-	next  *sync.Cond // another chunk is the next
+	next  *sync.Cond // signals that another chunk is the next one
 	cfg   *Config
 	files map[*source]*joinedFile
 	found Findings
@@ -26,24 +26,24 @@ type joinedFile struct {
 	next    int    // number of the next chunk
 	packets uint64 // in the chunks before it
 	follow  followers
-	chunks  map[int]*joinedChunk // from next on, of which there is something
+	chunks  map[int]*joinedChunk // with results, from next on
 }
 
-// joinedChunk is what a chunk came to that was not handed on yet, its packets numbered from 1.
+// joinedChunk holds the results of a chunk that were not written yet. Its packets are numbered from 1.
 type joinedChunk struct {
 	sections []sectionTaps
-	taps     int // of the sections
+	taps     int // number of taps in sections
 	ended    bool
 	packets  uint64 // once it has ended
 }
 
-// sectionTaps is what the taps of a section came to in a chunk.
+// sectionTaps holds the results of the taps of one pcapng section in one chunk.
 type sectionTaps struct {
 	taps     []TapCounts
-	passages []*finding.Passage // of the taps, if the file has several chunks
+	passages []*finding.Passage // of these taps; nil if the file has one chunk
 }
 
-// maxWaiting bounds the taps of a chunk that wait, which take 4 KB each: a chunk may hold any
+// maxWaiting bounds the waiting results of a chunk, in taps of about 4 KB each: a chunk may hold any
 // number of sections.
 const maxWaiting = 4096
 
@@ -53,9 +53,9 @@ func newJoiner(cfg *Config) *joiner {
 	return j
 }
 
-// add takes a section of a chunk that is read, and hands it on unless it has to wait. It
-// blocks until the chunk is the next where too much of it waits, or until ctx ends. The next
-// chunk never blocks, and a core is at work on it.
+// add adds the results of a section, and writes them if the chunk is the next one. If too many
+// results of the chunk wait, add blocks until the chunk is the next one or ctx ends. This cannot
+// deadlock: add never blocks for the next chunk, and a worker is reading it.
 func (j *joiner) add(ctx context.Context, p piece, section sectionTaps) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -71,7 +71,7 @@ func (j *joiner) add(ctx context.Context, p piece, section sectionTaps) error {
 	}
 	c.sections = append(c.sections, section)
 	c.taps += len(section.taps)
-	return j.handOn(ctx, p.src, f)
+	return j.write(ctx, p.src, f)
 }
 
 func (j *joiner) wake() {
@@ -80,13 +80,13 @@ func (j *joiner) wake() {
 	j.next.Broadcast()
 }
 
-// end takes note that a chunk of so many packets is read, and hands on what waited for it.
+// end marks a chunk as read, and writes the results that waited for this.
 func (j *joiner) end(ctx context.Context, p piece, packets uint64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	f, c := j.chunk(p)
 	c.ended, c.packets = true, packets
-	return j.handOn(ctx, p.src, f)
+	return j.write(ctx, p.src, f)
 }
 
 func (j *joiner) chunk(p piece) (*joinedFile, *joinedChunk) {
@@ -103,8 +103,8 @@ func (j *joiner) chunk(p piece) (*joinedFile, *joinedChunk) {
 	return f, c
 }
 
-// handOn hands on all that does not have to wait.
-func (j *joiner) handOn(ctx context.Context, src *source, f *joinedFile) error {
+// write writes the results of the next chunk, and of the chunks after it as far as they have ended.
+func (j *joiner) write(ctx context.Context, src *source, f *joinedFile) error {
 	for {
 		c := f.chunks[f.next]
 		if c == nil {

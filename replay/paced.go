@@ -126,7 +126,7 @@ func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 	f := p.files[i]
 	if f == nil {
 		f = &pacedFile{src: p.sources[i], worker: p.worker(), follow: newFollowers(&p.replay.cfg)}
-		f.worker.begin(f.src, 0, f.hand)
+		f.worker.begin(f.src, 0, f.write)
 		p.files[i] = f
 	}
 	for f.worker.chunk+1 < len(f.src.chunks) && frame.Offset >= f.src.chunks[f.worker.chunk+1].Start {
@@ -134,7 +134,7 @@ func (p *pacedRun) add(ctx context.Context, i int, frame *capture.Frame) error {
 		if err := f.flush(ctx, &p.replay.result); err != nil {
 			return err
 		}
-		f.worker.begin(f.src, next, f.hand)
+		f.worker.begin(f.src, next, f.write)
 	}
 	f.frame[0] = *frame
 	p.replay.progress.packets.Add(1)
@@ -164,8 +164,8 @@ func (f *pacedFile) flush(ctx context.Context, into *Result) error {
 	return nil
 }
 
-// hand takes what the taps of a section came to in a chunk.
-func (f *pacedFile) hand(ctx context.Context, taps []TapCounts, passages []*finding.Passage) error {
+// write writes the counts of a section's taps in a chunk.
+func (f *pacedFile) write(ctx context.Context, taps []TapCounts, passages []*finding.Passage) error {
 	if err := f.follow.next(taps, passages); err != nil {
 		return fmt.Errorf("replay %q: %w", f.src.path, err)
 	}

@@ -24,7 +24,7 @@ type pass struct {
 
 	bytes   int64 // in captures that have ended
 	damaged Damage
-	ends    []error // errors of captures that are cut or damaged
+	ends    []error // of captures that are cut or damaged
 }
 
 // packets is a part of a capture, valid until the next part.
@@ -57,7 +57,7 @@ func (p *packets) ethernet(f *capture.Frame) bool {
 	return known && link == decode.Ethernet
 }
 
-// unread returns a frame's link type, which is not readable.
+// unread returns the link type of a frame that cannot be decoded.
 func (p *packets) unread(f *capture.Frame) window.Unread {
 	return window.Unread{File: p.path, Link: p.interfaces[f.Interface].Link}
 }
@@ -95,8 +95,8 @@ func (p *pass) ended(r *capture.Reader, err error) {
 	}
 }
 
-// followers track ports that seem stuck from chunk to chunk of a file, in order, since chunks may
-// be too short to tell.
+// followers look for stuck ports across the chunks of a file, in order, since one chunk may be too
+// short to show them.
 type followers struct {
 	cfg     *Config
 	section uint32                      // of the file
@@ -107,9 +107,9 @@ func newFollowers(cfg *Config) followers {
 	return followers{cfg: cfg, of: make(map[uint32]*finding.Watcher)}
 }
 
-// next adds what the taps of a section show in a chunk, together with those before it, to
-// what they found. passages are those of the taps, nil where nothing is looked for; none of a
-// file's only chunk.
+// next adds to each tap's findings those that show only in this chunk together with the earlier ones.
+// passages are those of the taps in this chunk: nil for a tap without a search for findings, and
+// empty for a file of one chunk.
 func (f *followers) next(taps []TapCounts, passages []*finding.Passage) error {
 	if len(taps) > 0 && taps[0].Interface.Section != f.section {
 		f.section = taps[0].Interface.Section
@@ -173,7 +173,7 @@ func (r *Replay) runFast(ctx context.Context, sources []*source) error {
 	return err
 }
 
-// runPiece leaves the chunk's result in the worker's result.
+// runPiece replays one chunk. The result is in the worker's result.
 func (r *Replay) runPiece(ctx context.Context, w *worker, p piece, j *joiner) error {
 	reader, err := capture.OpenChunk(p.src.path, p.chunk, capture.Options{Resume: resume(r.cfg.ChunkBytes)})
 	if err != nil {

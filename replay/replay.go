@@ -26,8 +26,8 @@ import (
 	"github.com/csigscope/csigscope/capture"
 )
 
-// DefaultChunkBytes is the largest size of the pieces that an uncompressed capture is cut into. Each
-// piece closes its windows, so that small pieces cost rows.
+// DefaultChunkBytes is the largest size of the chunks that an uncompressed capture is split into. At
+// the end of a chunk all windows close, so small chunks mean more rows.
 const DefaultChunkBytes = 256 << 20
 
 // Config configures a replay. Files are regular files, identified by their content, or folders of
@@ -156,10 +156,9 @@ func (r *Replay) Progress() (bytes, total int64, packets uint64) {
 	return int64(r.progress.bytes.Load()), r.progress.total, r.progress.packets.Load()
 }
 
-// Run replays the files and blocks until all windows are handed over or ctx ends.
-// A cut file is no error: its intact packets count and Result names the cut. Reading
-// resumes behind damage in the middle of a file where its records prove themselves, at any
-// pace the same (capture.Options.Resume).
+// Run replays the files. It returns when the sink has all windows, or when ctx ends. A cut file is no
+// error: its intact packets count, and Result names the cut. After damage in a file, reading resumes
+// at the next run of valid records (capture.Options.Resume), the same at any pace.
 func (r *Replay) Run(ctx context.Context) error {
 	begun := time.Now()
 	var err error

@@ -15,15 +15,15 @@ import (
 
 // Result sums up a replay.
 type Result struct {
-	window.Tally                   // of all packets; bytes, frames and observations of those of link types that are read
-	SkippedLink  window.Links      // packets of link types that are not read
+	window.Tally                   // of all packets; bytes, frames and observations only of link types that can be decoded
+	SkippedLink  window.Links      // packets of other link types
 	packets      map[string]uint64 // by file
-	Counts       aggregate.Counts  // observations by what became of them
+	Counts       aggregate.Counts  // observations by outcome
 	Excess       uint64            // reflections beyond decode.MaxObservations of their packets, which are no observations
-	Cuts         []error           // what ended a file early, or is left out of it, or files that are left out
+	Cuts         []error           // errors: files that end early, damage in files, and files that are left out
 	Repeated     uint64            // packets that taps captured twice and that are left out (Config.Dedup)
-	Damaged      Damage            // what is left out of files that are damaged in the middle
-	Findings     Findings          // what Settings.Finding looks for
+	Damaged      Damage            // skipped parts of damaged files
+	Findings     Findings          // by Settings.Finding
 	Elapsed      time.Duration
 }
 
@@ -46,7 +46,7 @@ func (r *Result) take(file string, t *TapCounts, read bool) {
 	r.Findings.Note(t.Findings)
 }
 
-// add adds what a worker came to in a chunk of a file.
+// add adds a worker's result of a chunk.
 func (r *Result) add(src *source, o *Result) {
 	r.Merge(&o.Tally)
 	r.SkippedLink.Merge(o.SkippedLink)
@@ -76,7 +76,7 @@ func (r *Result) refused() (links window.Links) {
 	return links
 }
 
-// Damage counts what is left out of captures that are damaged in the middle.
+// Damage counts the skipped parts of damaged captures.
 type Damage struct {
 	Places uint64 `json:"places"` // gaps
 	Bytes  uint64 `json:"bytes"`

@@ -181,8 +181,10 @@ func writeWay(w io.Writer, from, to string, way *TracedWay) {
 		total += c.Count
 	}
 	text := strconv.Itoa(total)
+	separator := ": "
 	for _, name := range names[:min(len(names), shownChanges)] {
-		text += fmt.Sprintf(", %d at %s", at[name], name)
+		text += fmt.Sprintf("%s%d at %s", separator, at[name], name)
+		separator = ", "
 	}
 	delay := func(ns int64) string {
 		if way.MaxNS == 0 {

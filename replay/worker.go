@@ -38,14 +38,14 @@ type worker struct {
 	first   uint32  // index of its first interface
 	lanes   []*lane // by interface index, from first on
 	result  Result  // of the chunk, from its end on
-	hand    handTaps
+	hand    writeResults
 }
 
-// handTaps takes what the taps of a section came to in a chunk, and, where the file has more
-// chunks, their passages.
-type handTaps func(context.Context, []TapCounts, []*finding.Passage) error
+// writeResults writes the counts of a section's taps in a chunk, with their passages if the file has
+// several chunks.
+type writeResults func(context.Context, []TapCounts, []*finding.Passage) error
 
-// A lane is the stream of a capture interface.
+// A lane is the window.Stream of one capture interface, with its tap and its deduplication.
 type lane struct {
 	*window.Stream
 	name     string // of the tap
@@ -75,12 +75,12 @@ func newWorker(cfg *Config) *worker {
 }
 
 // begin makes the worker ready for a chunk, after the one before was flushed.
-func (w *worker) begin(src *source, chunk int, hand handTaps) {
+func (w *worker) begin(src *source, chunk int, hand writeResults) {
 	w.src, w.chunk, w.section, w.first, w.result, w.hand = src, chunk, 0, 0, Result{}, hand
 }
 
-// run reads to the end of the reader. A cut file ends it without an error: the cut is
-// returned apart, and what was read before it is aggregated.
+// run reads to the end of the reader. The end of a cut file is no error: it is returned as cut, and
+// the packets before it count.
 func (w *worker) run(ctx context.Context, r *capture.Reader, p *progress) (cut, err error) {
 	var batch capture.Batch
 	at := r.Offset()
@@ -181,8 +181,8 @@ func (w *worker) openLane(ctx context.Context, index uint32, r *capture.Reader) 
 	return l, nil
 }
 
-// enterSection ends the lanes of earlier sections when a later one begins, since their interfaces
-// have no more packets. So a file with any number of sections needs lanes for one section only.
+// enterSection closes the lanes of earlier sections when a later one begins, since their interfaces
+// have no more packets. Thus a file with any number of sections needs lanes for one section only.
 func (w *worker) enterSection(ctx context.Context, index uint32, interfaces []capture.Interface) error {
 	if int(index) >= len(interfaces) || interfaces[index].Section == w.section {
 		return nil
@@ -225,8 +225,8 @@ func (w *worker) place(l *lane, index uint32, name string, of capture.Interface)
 	w.lanes[at] = l
 }
 
-// takeLane prefers a lane of an earlier chunk, whose shard knows addresses and locators
-// already, to a new one, and among these the one of the same interface.
+// takeLane returns a lane for an interface: a free one of an earlier chunk, whose shard knows
+// addresses and locators already, preferably of the same interface, or else a new one.
 func (w *worker) takeLane(tap window.Tap, name string, from window.Origin) (*lane, error) {
 	if spare := w.spare[tap]; from.Link.Known() && len(spare) > 0 {
 		i := max(slices.IndexFunc(spare, func(l *lane) bool { return l.name == name }), 0)
@@ -239,8 +239,7 @@ func (w *worker) takeLane(tap window.Tap, name string, from window.Origin) (*lan
 	return &lane{Stream: s}, err
 }
 
-// flush closes all windows, takes over what the streams counted, and hands on that of the
-// taps.
+// flush closes all windows, adds up the counts of the streams, and writes those of the taps.
 func (w *worker) flush(ctx context.Context) error {
 	var taps []TapCounts
 	var passages []*finding.Passage
@@ -289,7 +288,7 @@ func (l *lane) tapCounts() TapCounts {
 	}
 }
 
-// writeTaps hands over what the taps of a section came to in a chunk.
+// writeTaps passes the counts of a section's taps in a chunk to Config.Taps.
 func writeTaps(ctx context.Context, cfg *Config, src *source, list []TapCounts) error {
 	if cfg.Taps == nil || len(list) == 0 {
 		return nil

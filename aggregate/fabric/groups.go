@@ -372,7 +372,7 @@ func WatchGroups(ctx context.Context, inUse func() *Fabric, logger *slog.Logger)
 			return
 		case now := <-ticker.C:
 			f := inUse()
-			if unknown, forgotten, ok := w.look(now, f, f.Counts()); ok {
+			if unknown, forgotten, ok := w.sinceReport(now, f, f.Counts()); ok {
 				logger.Warn("too many prefixes of addresses: new ones count in the group unknown until they send repeatedly",
 					slog.Uint64("addresses_looked_up_in_vain", unknown), slog.Uint64("idle_prefixes_forgotten", forgotten),
 					slog.String("hint", "groups of a fabric file (--fabric) have no such bound; many sources that appear once are probably forged"))
@@ -383,21 +383,21 @@ func WatchGroups(ctx context.Context, inUse func() *Fabric, logger *slog.Logger)
 
 // groupWatch decides when to log. Its zero value is ready.
 type groupWatch struct {
-	of   *Fabric
-	said Counts
-	at   time.Time
+	of       *Fabric
+	reported Counts
+	at       time.Time
 }
 
-// look takes the counts of the fabric in use, and returns those since the last report; ok is false
+// sinceReport takes the counts of the fabric in use, and returns those since the last report; ok is false
 // if there is nothing to report, or not yet.
-func (w *groupWatch) look(now time.Time, f *Fabric, n Counts) (unknown, forgotten uint64, ok bool) {
+func (w *groupWatch) sinceReport(now time.Time, f *Fabric, n Counts) (unknown, forgotten uint64, ok bool) {
 	if w.of != f {
-		w.of, w.said = f, Counts{}
+		w.of, w.reported = f, Counts{}
 	}
-	unknown, forgotten = n.GroupFallbacks-w.said.GroupFallbacks, n.GroupsForgotten-w.said.GroupsForgotten
+	unknown, forgotten = n.GroupFallbacks-w.reported.GroupFallbacks, n.GroupsForgotten-w.reported.GroupsForgotten
 	if unknown+forgotten == 0 || !w.at.IsZero() && now.Sub(w.at) < sayGroups {
 		return 0, 0, false
 	}
-	w.said, w.at = n, now
+	w.reported, w.at = n, now
 	return unknown, forgotten, true
 }

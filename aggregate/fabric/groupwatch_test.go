@@ -28,7 +28,7 @@ func TestGroupWatch(t *testing.T) {
 		{201 * time.Second, b, 1, 0, word{1, 0, true}},
 	} {
 		var got word
-		got.unknown, got.forgotten, got.ok = w.look(time.Unix(1000, 0).Add(look.at), look.of, Counts{GroupFallbacks: look.unknown, GroupsForgotten: look.forgotten})
+		got.unknown, got.forgotten, got.ok = w.sinceReport(time.Unix(1000, 0).Add(look.at), look.of, Counts{GroupFallbacks: look.unknown, GroupsForgotten: look.forgotten})
 		if got != look.want {
 			t.Errorf("look %d: %+v, want %+v", i, got, look.want)
 		}

@@ -111,8 +111,8 @@ func (s *strays) standsOut(src netip.Addr, edge func(netip.Addr) string) bool {
 	return s.sources[src].exceeds(typical.stray, typical.touched)
 }
 
-// said is the last delay that a port wrote, by layout and type, with the number of its changes.
-type said struct {
+// lastDelay is the last delay that a port wrote, by layout and type, with the number of its changes.
+type lastDelay struct {
 	layout  csig.Layout
 	t       uint8
 	code    uint32
@@ -121,8 +121,8 @@ type said struct {
 
 // says takes a delay that a port wrote, and returns the number of changes so far.
 func (p *place) says(tag *csig.Tag, code uint32) (changes uint64) {
-	for i := range p.said {
-		if one := &p.said[i]; one.t == tag.T && one.layout == tag.Layout {
+	for i := range p.delays {
+		if one := &p.delays[i]; one.t == tag.T && one.layout == tag.Layout {
 			if one.code != code {
 				one.code = code
 				one.changes++
@@ -130,7 +130,7 @@ func (p *place) says(tag *csig.Tag, code uint32) (changes uint64) {
 			return one.changes
 		}
 	}
-	p.said = append(p.said, said{layout: tag.Layout, t: tag.T, code: code})
+	p.delays = append(p.delays, lastDelay{layout: tag.Layout, t: tag.T, code: code})
 	return 0
 }
 

@@ -24,10 +24,10 @@ const (
 
 // place is a location, and its written values.
 type place struct {
-	kind placeKind
-	at   fabric.Location // of a port
-	said []said          // delays of a port, few
-	when slots           // when it wrote
+	kind   placeKind
+	at     fabric.Location // of a port
+	delays []lastDelay     // delays of a port, few
+	when   slots           // when it wrote
 	// early is the least delay that a port last wrote as the first one of a path, in the form of
 	// least.of.
 	early uint32

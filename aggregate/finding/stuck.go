@@ -131,8 +131,8 @@ func (w *Watcher) Closed(b *aggregate.Block, weight uint64) {
 		agree := known && flows.agree(r)
 		r.Src = flows.src
 		if contradicts {
-			left, said := w.runs.left[portKey{r.At, r.Encoding}]
-			known, agree = known && !agree || known && said, agree && left
+			left, counted := w.runs.left[portKey{r.At, r.Encoding}]
+			known, agree = known && !agree || known && counted, agree && left
 		}
 		switch was := w.runs.of[k]; {
 		case !may, known && !agree, was != nil && was.Value != r.Value:
@@ -279,8 +279,8 @@ func (w *Watcher) leave(b *aggregate.Block, i int) {
 	}
 	if t := w.table(k.encoding.Layout(), k.signal); t != nil {
 		port := portKey{k.at, k.encoding}
-		left, said := w.runs.left[port]
-		w.runs.left[port] = (left || !said) && t.Quantize(b.Min[i]) > 0
+		left, counted := w.runs.left[port]
+		w.runs.left[port] = (left || !counted) && t.Quantize(b.Min[i]) > 0
 	}
 }
 

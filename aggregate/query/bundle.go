@@ -1,9 +1,10 @@
-// Package query is the query API over stored aggregates: the JSON model of the two matrices
-// (mean, mode of the bottleneck) over time, its construction from a Reader, and the HTTP handlers
-// that serve it.
+// Package query answers operators' questions about cells, locations, links and flows from a Reader,
+// whether the rows are in the store or in memory. It makes the two matrices (mean, mode of the
+// bottleneck) over time and serves them to the page over HTTP, and it words the verdict. The query
+// API for programs is in package api, which uses this package.
 //
-// It knows operators' questions and the form of answers on the wire. It must never know how rows
-// got into the store, nor how a page draws them.
+// It knows operators' questions and the form of the page's data. It must never know how rows got
+// into the store, nor how a page draws them.
 package query
 
 import (

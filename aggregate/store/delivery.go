@@ -281,7 +281,7 @@ func (d *delivery) deliver(ctx context.Context, e *outbox.Entry, f func(context.
 		if err == nil {
 			d.recovered()
 			if d.outage {
-				d.look(ctx)
+				d.reverify(ctx)
 			}
 			return nil
 		}
@@ -346,7 +346,7 @@ func (d *delivery) note(change func()) {
 // idle waits for the next record, and maintains the kept records meanwhile.
 func (d *delivery) idle(ctx context.Context) {
 	if d.outage {
-		d.look(ctx)
+		d.reverify(ctx)
 	}
 	d.tidy(ctx)
 	_ = d.appendPending() // logs its error, and is retried

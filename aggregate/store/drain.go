@@ -38,7 +38,7 @@ func (s *Store) Drain(ctx context.Context) (Drained, error) {
 	}
 	var done Drained
 	for _, d := range s.deliveries {
-		if err := d.looked(ctx); err != nil {
+		if err := d.awaitVerified(ctx); err != nil {
 			return done, err
 		}
 		d.mu.Lock()
@@ -54,8 +54,8 @@ func (s *Store) Drain(ctx context.Context) (Drained, error) {
 	return done, err
 }
 
-// looked waits until all kept batches were verified.
-func (d *delivery) looked(ctx context.Context) error {
+// awaitVerified waits until all kept batches were verified.
+func (d *delivery) awaitVerified(ctx context.Context) error {
 	for {
 		d.mu.Lock()
 		changed, checked := d.changed, d.checked
@@ -73,8 +73,8 @@ func (d *delivery) looked(ctx context.Context) error {
 	}
 }
 
-// look verifies the kept batches.
-func (d *delivery) look(ctx context.Context) {
+// reverify verifies the kept batches.
+func (d *delivery) reverify(ctx context.Context) {
 	d.outage = !d.verify(ctx)
 	if !d.outage {
 		d.note(func() { d.checked = true })

@@ -249,9 +249,9 @@ func (j *Judged) verdict(list []windowSums) (v windowVerdict) {
 		if w.number < j.end-aggregate.Horizon {
 			continue
 		}
-		said := j.thresholds.Judge(w.observations, w.samples, w.heavy, w.unjudged)
-		last.Set(w.number, said)
-		switch said &^ aggregate.Loaded {
+		result := j.thresholds.Judge(w.observations, w.samples, w.heavy, w.unjudged)
+		last.Set(w.number, result)
+		switch result &^ aggregate.Loaded {
 		case aggregate.Unjudged:
 			continue
 		case aggregate.Onset:

@@ -230,7 +230,7 @@ func (t *flowTotal) addOther(at, n uint64) {
 	t.others = others
 }
 
-// located returns the row with the location that most heavy observations name, added up over
+// located returns the row with the location that more heavy observations name than any other, added up over
 // windows, the lowest of equals.
 func (t *flowTotal) located() aggregate.FlowRow {
 	row := t.row

@@ -18,7 +18,7 @@ type MemoryOptions struct {
 	// Lateness is how long producers keep a window open after its end: no window is final earlier,
 	// unless every present producer closed it. Default two windows, at least 50 ms.
 	Lateness time.Duration
-	Windows  int // maximum number of windows, the newest; default 60
+	Windows  int // maximum number of windows, the newest; default DefaultWindows
 	// MaxRows bounds the rows of a cell and a location in all windows together, each of about 200
 	// bytes, and separately those in the log of revisions. Past it, windows overflow and the oldest
 	// are forgotten early, as in every sliding table. Default DefaultMaxRows.
@@ -50,6 +50,8 @@ type MemoryOptions struct {
 }
 
 const (
+	// DefaultWindows is MemoryOptions.Windows.
+	DefaultWindows = 60
 	// DefaultMaxAge is MemoryOptions.MaxAge, in windows.
 	DefaultMaxAge = 3
 	// DefaultMaxRows is MemoryOptions.MaxRows.
@@ -72,7 +74,7 @@ func (o MemoryOptions) withDefaults() MemoryOptions {
 	}
 	o.MaxAge = max(o.MaxAge.Truncate(o.Resolution), o.Resolution)
 	if o.Windows <= 0 {
-		o.Windows = 60
+		o.Windows = DefaultWindows
 	}
 	if o.MaxRows <= 0 {
 		o.MaxRows = DefaultMaxRows

@@ -391,7 +391,8 @@ func (s *Shard) StateBytes() uint64 {
 // of blocks, keeps the counts and the watermark, and remembers the reflections that may still be
 // repeated. So a configuration can change while packets arrive, and each is counted once.
 //
-// Set the configuration's SeqBase as for a new shard. Reconfigure fails after an error of the sink,
+// Give the configuration the SeqBase of this shard: provisional blocks still carry its upper bits,
+// though the numbers of closed windows continue from this shard's. Reconfigure fails after an error of the sink,
 // when windows are open, or when the configuration is invalid.
 func (s *Shard) Reconfigure(cfg Config) (*Shard, error) {
 	if s.err != nil {

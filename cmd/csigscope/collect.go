@@ -83,7 +83,7 @@ Supports systemd notification (sd_notify).`,
 	config.Flag(flags, "commit-interval", "collect.commit_interval")
 	config.Flag(flags, "ingest-listen", "collect.ingest.listen")
 	flags.BoolVar(&f.exposed, "ingest-dangerously-exposed", false, "allow --ingest-listen at an address that other machines reach without TLS or credentials: anybody there can write rows, and read those of others in transit")
-	flags.StringVar(&f.api, "api-listen", "", "serve the query API and the page, of the last windows, at this `ADDRESS` such as 127.0.0.1:9465; other than loopback, it needs TLS and credentials in the section api")
+	flags.StringVar(&f.api, "api-listen", "", "serve the page and the query API, with the last windows from memory, at this `ADDRESS` such as 127.0.0.1:9465; beyond loopback this needs TLS and credentials in the section api")
 	addExposedFlag(cmd, "--api-listen", &f.apiExposed)
 	f.ops.add(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -98,7 +98,7 @@ func newConfigDump() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:     "dump",
-		Short:   "Print the configuration with all defaults filled in, but without the store's password",
+		Short:   "Print the configuration with all keys that have a default, without the store's password",
 		Example: "  csigscope config dump > csigscope.yaml",
 		Args:    noArgs,
 	}

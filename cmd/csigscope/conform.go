@@ -38,16 +38,16 @@ func newConformCommand() *cobra.Command {
 		Short: "Judge a switch by captures before and after it",
 		Long: `conform matches the packets of a capture before a device with those of captures after it, one for
 each port, and checks each pair against draft-ravi-ippm-csig-01 and
-draft-tian-ccwg-ibcs-datapath-processing-00: only a tighter signal replaces a signal, its locator
+draft-tian-ccwg-ibcs-datapath-processing-00 (IBCS): only a tighter signal replaces a signal, its locator
 metadata comes with it, types and reserved bits stay, no tag is inserted or duplicated, a port
 strips all tags or none, trimmed packets stay as they are, and tagged packets are neither lost nor
 sent another way.
 
 conform recognizes packets by fields that no device may change, not by clocks: addresses,
-ports, identification and content. It matches packets that look alike in their order; packets
-that prove nothing are counted and not judged. Captures may be pcap or pcapng, plain or
-compressed; a folder stands for the captures in it, and several interfaces in one pcapng
-file are several ports. With --fabric and ports named as there, such as leaf3:up1, conform
+ports, identification and content. It matches packets that look alike in their order. If some
+of them are missing and their tags differ, it counts them as ambiguous and does not judge them.
+Captures may be pcap or pcapng, plain or compressed; a folder stands for the captures in it, and
+several interfaces in one pcapng file are several ports. With --fabric and ports named as there, such as leaf3:up1, conform
 knows the locator metadata of each port, and in one capture of several ports the port by which
 each packet leaves. Without --fabric it takes the most frequent locator of a capture for the
 locator of its port.
@@ -81,7 +81,7 @@ The command exits with 3 if a rule was broken.`,
 	flags.StringVar(&f.metrics, "metrics", "", "`FILE` of the device's own counters as CSV: time,port,signal,value")
 	flags.DurationVar(&f.slack, "slack", time.Millisecond, "maximum difference between the counters' clock and the captures'")
 	flags.IntVar(&f.packets, "memory-packets", conform.DefaultMaxPackets, "hold at most `N` packets in memory, some 120 bytes each; larger captures are compared part by part")
-	flags.StringVar(&f.device, "device", "device", "`NAME` of the device in the JUnit file, and in the fabric file if an after-capture has several of its ports (default there the device that most locators name)")
+	flags.StringVar(&f.device, "device", "device", "`NAME` of the device in the JUnit file; if an after-capture has several of its ports, also its name in the fabric file, by default that of the device that most locators name")
 	f.junit.add(cmd, "junit", "also write the result to a JUnit `FILE`, one test case per rule")
 	f.out.add(cmd, "table", "json")
 	return cmd

@@ -32,14 +32,14 @@ in the file; -o table prints a line for people instead, with the time as RFC 333
 time_ns. At the end it prints the numbers of rejected packets and observations on standard
 error, by reason.
 FILE may be pcap or pcapng, plain or compressed with gzip or zstd, a folder of
-captures, or - for standard input. In a file that is damaged in its middle, reading resumes
-at the next run of valid records; what is left out is counted, and packets are numbered as
-if it had not been there. In a pcapng file, packets whose interface may be described in the
-damage are left out as well; compressed files and pipes are read up to the damage.
+captures, or - for standard input. In a damaged file, reading resumes behind the damage, at the
+next run of valid records; the bytes between are counted and their packets get no numbers. In a
+pcapng file, packets whose interface may be described in the damage are left out as well.
+Compressed files and pipes are read up to the damage.
 
-decode takes mirrored frames out of ERSPAN, GRE-TAP, VXLAN or TZSP where --mirrors, the fabric file
+decode unwraps frames that switches mirror in ERSPAN, GRE-TAP, VXLAN or TZSP where --mirrors, the fabric file
 or the configuration (taps: mirrors) says that the capture holds such sessions. Elsewhere a tag in
-a mirror session is an orphan: anybody can send one.
+a mirror session is an orphan ("orphan": true): anybody can send one.
 
 Several files, or those of a folder, are merged by time, and each object then begins
 with its "file". "packet" always counts from 1 in its own file, whose order is kept.

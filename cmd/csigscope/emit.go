@@ -82,20 +82,20 @@ func newEmitCommand() *cobra.Command {
 names; or classic pcap; compressed if asked for), fabric.yaml (topology and taps, for --fabric of
 the other commands) and truth.ndjson (per window and cell the true bottleneck port and value; per
 port its load; in the first line the frames that each tap saw, lost, duplicated and reordered). The
-same seed gives the same bytes. Where the scenario has a flow_trace, flows.ndjson has the state of
-each flow at that interval, and flows.svg draws up to 64 flows: rates, delays, and the bottleneck
-of each as its reflections name it. Where it has counters, counters.csv has the values that ports
-measured, as conform --metrics reads it.
+same seed gives the same bytes. If the scenario has the key flow_trace, an interval, flows.ndjson
+has the state of each flow at that interval, and flows.svg draws up to 64 flows: rates, delays, and
+the bottleneck of each as its reflections name it. If it has counters, counters.csv has the values
+that ports measured, for conform --metrics.
 
 With --interface it sends the frames of all taps through a network interface instead,
 at the pace of the simulated clock: Linux only, as root or with CAP_NET_RAW.
 
-A scenario is one YAML file: topology, workloads, encapsulations, taps. --dump prints it
-complete, to begin with; "base: NAME" in a file begins with a built-in one. Unknown keys
-are errors. For example:
+A scenario is one YAML file: topology, workloads, encapsulations, taps. --dump prints a complete
+one to start from; a file with "base: NAME" changes a built-in one. Unknown keys are errors. For
+example:
 
     base: ring
-    encap: vxlan               # one of those below
+    encap: vxlan               # see the list of encapsulations below
     encap_at: leaves           # between leaves; default between hosts
     ip: 6                      # of the hosts; underlay: of the tunnels around it
     taps:
@@ -109,13 +109,18 @@ are errors. For example:
 
 ` + setHelp + `
 
-Two lists change how switches treat tags, by entries such as
-{match: "leaf3:up*", kind: wrong-lm, start: 2s, end: 4s}, by patterns of devices or
-ports. Without an entry they support CSIG completely. The truth has the bottleneck
-that the tags name and the one that a faithful fabric would have named.
-devices:
+Switches support CSIG completely unless the lists devices and faults of a scenario change how some
+of their ports treat tags, by entries such as
+{match: "leaf3:up*", kind: wrong-lm, start: 2s, end: 4s}. match is a pattern of devices or ports,
+kind one of those below. The truth has two bottlenecks: the one that the tags name, and the one that
+they would name without these entries. LM is the locator metadata of a tag, D its bit for trimmed
+packets, IBCS draft-tian-ccwg-ibcs-datapath-processing-00; other sections are those of
+draft-ravi-ippm-csig-01.
+
+Kinds of devices:
 ` + scenario.ListKinds(scenario.DeviceKinds()) + `
-faults:
+
+Kinds of faults:
 ` + scenario.ListKinds(scenario.FaultKinds()) + `
 
 Encapsulations: ` + strings.Join(scenario.Encapsulations(), ", ") + `.

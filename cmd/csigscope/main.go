@@ -52,7 +52,10 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = unknownCommand(cmd, cmd.Flags().Args()) // --help beside a name that no command has
+	}
 	switch {
 	case err == nil:
 		return exitDone
@@ -110,6 +113,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 done with findin
 	root.SetHelpCommandGroupID("tool")
 	root.SetCompletionCommandGroupID("tool")
 	root.AddCommand(newEngineCommand(), newReferenceCommand(root))
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	refuseUnknown(root)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.PersistentFlags().BoolP("verbose", "v", false, "log progress to standard error")
@@ -125,29 +130,61 @@ func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command)
 	root.AddCommand(commands...)
 }
 
-// refuseUnknown makes commands with only subcommands reject unknown ones. cobra would print the
-// help and succeed, but a script that runs `schema migrat` has to fail.
-func refuseUnknown(cmd *cobra.Command) {
+// refuseUnknown makes commands with only subcommands reject unknown ones, with --help and in `help
+// NAME` too. cobra would print the help and succeed, but a script that runs `schema migrat` has to
+// fail.
+func refuseUnknown(root *cobra.Command) {
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if unknownCommand(cmd, cmd.Flags().Args()) == nil { // run returns the error
+			help(cmd, args)
+		}
+	})
+	refuseUnknownBelow(root)
+}
+
+func refuseUnknownBelow(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		refuseUnknown(sub)
+		refuseUnknownBelow(sub)
+	}
+	if cmd.Name() == "help" {
+		cmd.Run, cmd.RunE = nil, func(cmd *cobra.Command, args []string) error {
+			topic, rest, err := cmd.Root().Find(args)
+			if err == nil {
+				err = unknownCommand(topic, rest)
+			}
+			if err != nil {
+				return err
+			}
+			topic.InitDefaultHelpFlag()
+			return topic.Help()
+		}
 	}
 	if !cmd.HasSubCommands() || cmd.Runnable() {
 		return
 	}
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return cmd.Help()
+		if err := unknownCommand(cmd, args); err != nil {
+			return err
 		}
-		see := cmd.CommandPath() + " --help"
-		cmd.SuggestionsMinimumDistance = 2 // cobra's default for its own suggestions
-		if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-			return usageError{fmt.Errorf("unknown command %q of %s: did you mean %s? (see %s)", args[0], cmd.CommandPath(), strings.Join(like, " or "), see)}
-		}
-		return usageError{fmt.Errorf("unknown command %q of %s (see %s)", args[0], cmd.CommandPath(), see)}
+		return cmd.Help()
 	}
 	// Hide from the help that such commands can be run.
 	cmd.SetUsageTemplate(strings.Replace(cmd.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}", 1))
+}
+
+// unknownCommand returns an error if args name no subcommand of a command that has some.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 || !cmd.HasSubCommands() {
+		return nil
+	}
+	see := cmd.CommandPath() + " --help"
+	cmd.SuggestionsMinimumDistance = 2 // cobra's default for its own suggestions
+	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+		return usageError{fmt.Errorf("unknown command %q of %s: did you mean %s? (see %s)", args[0], cmd.CommandPath(), strings.Join(like, " or "), see)}
+	}
+	return usageError{fmt.Errorf("unknown command %q of %s (see %s)", args[0], cmd.CommandPath(), see)}
 }
 
 // version is set by the linker to the built tag or commit.

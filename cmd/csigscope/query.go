@@ -21,8 +21,8 @@ func newQueryCommand() *cobra.Command {
 		Long: `query asks the store, or with --server a running csigscope. Both answer the same
 questions with the same words: -o json prints the answers of the query API (/openapi.json), and
 the columns of the other formats are their fields, with the unit at the end (mean_bps). The
-mode of the bottleneck is the location that most of a cell's heavy observations name;
-a type_N that sums or counts over hops has none.
+mode of the bottleneck is the location that more of a cell's heavy observations name than
+any other; a type_N that sums or counts over hops has none.
 
 Without a time range, the store answers with all its rows, and a collector with its last windows.
 --since, or --from and --to, ask for history.`,
@@ -120,8 +120,8 @@ type timeRange struct {
 // add adds the flags; otherwise describes the default range.
 func (r *timeRange) add(cmd *cobra.Command, otherwise string) {
 	flags := cmd.Flags()
-	flags.StringVar(&r.from, "from", "", "begin of the range (`TIME`, RFC 3339), default "+otherwise)
-	flags.StringVar(&r.to, "to", "", "end of the range (`TIME`, RFC 3339), default "+otherwise)
+	flags.StringVar(&r.from, "from", "", "start of the range (`TIME` in RFC 3339); default: "+otherwise)
+	flags.StringVar(&r.to, "to", "", "end of the range (`TIME` in RFC 3339); default: "+otherwise)
 	flags.DurationVar(&r.since, "since", 0, "length of a range that ends now, such as 15m, instead of --from and --to")
 	before(cmd, func([]string) error {
 		if flags.Changed("since") {
@@ -155,7 +155,7 @@ type cellFlags struct{ signal, level, src, dst string }
 
 func (f *cellFlags) add(cmd *cobra.Command) {
 	f.addSignal(cmd)
-	cmd.Flags().StringVar(&f.level, "level", "location", "where modes are taken: location, set, device, stage or far_end")
+	cmd.Flags().StringVar(&f.level, "level", "location", "what the mode names: location (a port, or ports that tags cannot tell apart), set (ports of a device with the same orientation), device, stage, or far_end (ports that face the same device or host)")
 	f.addEnds(cmd)
 	before(cmd, func([]string) error {
 		if _, err := fabric.ParseLevel(f.level); err != nil {
@@ -166,7 +166,7 @@ func (f *cellFlags) add(cmd *cobra.Command) {
 }
 
 func (f *cellFlags) addSignal(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.signal, "signal", "min_abw_ratio", "min_abw, min_abw_ratio, max_delay, max_nqd or type_N; type_N:AGGREGATION:UNIT where several meanings of a type are stored")
+	cmd.Flags().StringVar(&f.signal, "signal", "min_abw_ratio", "min_abw, min_abw_ratio, max_delay, max_nqd, or type_N for a signal type of your own tables; type_N:AGGREGATION:UNIT if a type was stored with several meanings")
 	before(cmd, func([]string) error {
 		if _, err := csig.ParseSignal(f.signal); err != nil {
 			return fmt.Errorf("--signal: %w", err)
@@ -189,15 +189,15 @@ func newQueryCoverage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "coverage",
 		Short: "How much of the range is known, by window or cell",
-		Long: `coverage lists the observations behind the answers. By window, over all signals: observations by
-kind, untouched and trimmed ones and those beyond a producer's key budget, the number of
-producers, and missing data: rows that were taken and never stored leave gaps. gap_ratio is the
-part of the window that at least one producer lacks. lost is the number of missing observations;
-a packet that the kernel dropped, or that is missing in the numbers of a mirror session, counts
-as one. A window that is not listed was silent.
+		Long: `coverage lists how many observations answers are based on, and how many are missing. By window, over
+all signals: tags and reflections, among them untouched and trimmed ones, observations beyond the
+limits on keys, the number of producers, and gaps. gap_ratio is the part of the
+window that at least one producer lacks. lost is the number of missing observations; a packet that
+the kernel dropped, or that the sequence numbers of a mirror session show as missing, counts as one.
+In a window that is not listed nothing was observed.
 
-By cell, of one signal: the same, and covered_ratio, the share of the range's stored windows in
-which the cell was observed at all, the least first.`,
+By cell, for one signal: the same, and covered_ratio, the share of the range's stored windows in
+which the cell was observed at all. Cells with the lowest share come first.`,
 		Args: noArgs,
 	}
 	out.add(cmd, tabular.ListingFormats()...)
@@ -273,10 +273,11 @@ func newQueryTaps() *cobra.Command {
 		Short: "Packets and observations of each tap: decoded, stored, rejected, dropped",
 		Long: `taps lists the packets and observations of taps over a range: packets by the result of decoding,
 observations = stored + overflow + late + rejected, packets that the kernel dropped, frames that
-receive offload (GRO) merged, whose packets and bytes are wrong, and packets missing in the numbers
-of mirror sessions. A piece of a capture counts in full if any part of it lies in the range. Where
-a file does not name its interfaces, the tap has the name of the file. A mirror session is a tap of
-the name MIRROR/SWITCH/SESSION; timestamps says whether its times are the switch's.`,
+receive offload (GRO) merged, so that their packets and bytes are miscounted, and packets that the
+sequence numbers of mirror sessions show as missing. A piece of a capture counts in full if any
+part of it lies in the range. If a file does not name its interfaces, the tap has the name of the
+file. A mirror session is the tap MIRROR/SWITCH/SESSION; the column timestamps says whether
+its times are the switch's.`,
 		Args: noArgs,
 	}
 	out.add(cmd, tabular.ListingFormats()...)
@@ -296,15 +297,15 @@ func newQueryForget() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget [PRODUCER...]",
 		Short: "List live producers, or wait no longer for some of them",
-		Long: `Without a name, forget lists the producers of the last day, which are live taps and
-EXPORTER/STREAM, and those that are forgotten. A live window of a collector of the store is
-complete once it has rows of each of them, and of each tap and exporter of the configuration and
-the fabric file.
+		Long: `Without a name, forget lists the producers that wrote in the last day, live taps and streams of
+exporters (EXPORTER/STREAM), and those that are forgotten. A collector calls a window complete when
+it has rows of all producers that are listed and not forgotten, and of all taps and exporters in
+its configuration and its fabric file.
 
-With names, or with the hexadecimal ids of the list where several hosts share a name, forget
-makes all collectors stop expecting these producers, within a minute, until they write again.
-Stored rows stay. Collectors expect exporters and taps that never wrote as long as the
-configuration or the fabric file names them.`,
+With names, forget makes all collectors stop expecting these producers, within a minute, until they
+write again. If several hosts share a name, give the hexadecimal id from the list instead.
+Stored rows stay. A producer that the configuration or the fabric file names is expected even if
+it never wrote: remove it there.`,
 		Example: `  csigscope query forget
   csigscope query forget host7/eth0 host7/eth1`,
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/answers"
 	"github.com/csigscope/csigscope/aggregate/query/client"
 	"github.com/csigscope/csigscope/aggregate/query/tabular"
+	"github.com/csigscope/csigscope/aggregate/table"
 )
 
 // questionFlags are the common flags of all questions.
@@ -79,7 +80,7 @@ func addState(cmd *cobra.Command) {
 
 // addTop adds the maximum number of rows.
 func addTop(cmd *cobra.Command, top int, what string) {
-	cmd.Flags().Int("top", top, "how many "+what)
+	cmd.Flags().Int("top", top, "maximum number of "+what)
 	before(cmd, func([]string) error {
 		if n, err := cmd.Flags().GetInt("top"); err != nil || n < 1 {
 			return fmt.Errorf("--top %d: expected at least 1", n)
@@ -112,12 +113,13 @@ heavy observations first. Ports are merged into the uplinks of a device or the l
 one where at least half of them are loaded. A place that is congested at the end of the range has
 "since"; others have the times between which they were congested. If nothing was congested,
 verdict says how much was observed and judged: silent taps are never a healthy fabric. -o json has
-all that is known of a place, with its cells and the worst value by signal.`
+all that is known of a place, with its cells and the worst value by signal. A collector answers about the windows
+in its memory, the last minute.`
 	cmd.Example = `  csigscope query verdict
   csigscope query verdict --since 15m
-  csigscope query verdict --server http://127.0.0.1:9465 --windows 60 -o json`
+  csigscope query verdict --server http://127.0.0.1:9465 --windows 10 -o json`
 	addTop(cmd, 10, "statements")
-	addWindows(cmd, 300)
+	addWindows(cmd, table.DefaultWindows)
 	return cmd
 }
 
@@ -127,7 +129,7 @@ func newQueryCells() *cobra.Command {
 		"signal", "level", "src", "dst", "state", "windows")
 	cmd.Long = `cells lists each pair of source and destination groups with observations in the range. With -o wide,
 json, ndjson or csv, trend is how much higher the mean is in the later half of the range than in the
-earlier half. It is empty where a half has no value: ask a collector for 2 --windows or more.`
+earlier half. It is empty if a half has no value: ask a collector with --windows 2 or more.`
 	f.cells.add(cmd)
 	f.addSort(cmd)
 	addState(cmd)
@@ -161,13 +163,13 @@ func newQueryLinks() *cobra.Command {
 	cmd := f.command("links", "Ports of the fabric: their room as tags show it, and the cells and flows that depend on them", answers.Links,
 		"signal", "link", "device", "peer", "state", "top", "windows")
 	cmd.Long = `links lists each port of the fabric file, and all other locations that tags name. A tag names
-only the tightest hop of its path: mean, min, max, last and observations are of the tags that
-name the link. passed counts the tags that surely passed the port and name another hop, or none.
-bound is the best mean of such tags of one cell: the port had at least that room, if its device
-writes tags. among counts observations that name a set of ports with this one. trend is how much
-higher the mean is in the later half of the range. cells and flows are those whose observations
-name the link; -o wide has a line for each of its cells with the most heavy
-observations.
+only the tightest hop of its path: mean, min, max, last and observations come from the tags that
+name the link. passed counts the tags that certainly passed the port and name another hop, or none.
+bound is a limit that these tags prove: the port had at least that room (for a delay: at most that
+delay), if its device writes tags. among counts observations that name a set of ports including
+this one. trend is how much higher the mean is in the later half of the range. cells and flows
+count those whose observations name the link; -o wide lists its cells with the most heavy
+observations, a line for each.
 
 Without a fabric file, links are the locations that tags name, without capacity, peer and bound.`
 	cmd.Example = `  csigscope query links --state congested
@@ -205,17 +207,18 @@ func newQueryFlows() *cobra.Command {
 	var f questionFlags
 	cmd := f.command("flows", "Flows by their number of heavy observations", topAsLimit(answers.Flows),
 		"signal", "src", "dst", "location", "link", "window", "windows", "top")
-	cmd.Long = `flows lists the flows with the most heavy observations, and the location that most of those name.
-The row of a flow counts only its heavy observations. The rows "others" have the rest, clear
-observations and those of flows without a row: one for each cell that names a flow, and one in the
-group overflow for all other cells. The rows add up to all observations, except for min and max of
-"others", which are those of the whole cells.
+	cmd.Long = `flows lists the flows with the most heavy observations, and the location that most of these
+observations name. The row of a flow counts only its heavy observations. All other observations
+are in rows "others": one for each cell of a listed flow, and one in the group overflow for the
+remaining cells. The rows add up to all observations; only min and max of "others" are those of the
+whole cells.
 
-Each window of 1 s or 1 min names the worst flows of each signal and kind (flows: {top: 100} in the
-configuration; 0 for none). Numbers are exact up to flows: {budget: 4096} flows in a window; with
-more flows they are lower bounds, as they are if a replay cuts a window with more than 1024 flows.
-export sends its flows to the collector, which takes up to 10,000 rows of a stream's window
-(window_flows among the limits of its section ingest) and adds the rest to the others. Without a
+Each window of 1 s or 1 min stores the worst flows of each signal and kind (flows: {top: 100} in the
+configuration; 0 for none). Their numbers are exact up to flows: {budget: 4096} flows in a window,
+and lower bounds beyond. They are lower bounds too if replay reads a file in pieces and
+one of the cuts lies in a window with more than 1024 flows. A collector takes up to 10,000 rows of
+flows for each window of an exporter's stream (collect.ingest.limits.window_flows), and adds the
+rest to the others. Without a
 time range, a collector answers from the last stored hour, and with --windows from memory.`
 	cmd.Example = `  csigscope query flows --signal max_delay --top 10
   csigscope query flows --link leaf3:up1 --windows 10 --server http://127.0.0.1:9465`
@@ -256,7 +259,7 @@ func newQueryFindings() *cobra.Command {
 	flags.StringSlice("device", nil, "only findings about these `DEVICES`")
 	flags.StringSlice("location", nil, "only findings about these `LOCATIONS`")
 	f.addSort(cmd)
-	addTop(cmd, 100, "maximum number of findings")
+	addTop(cmd, 100, "findings")
 	before(cmd, func([]string) error {
 		list, err := flags.GetStringSlice("severity")
 		for _, s := range list {

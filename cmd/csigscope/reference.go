@@ -42,6 +42,10 @@ labels is bounded: reasons are fixed sets, the first 256 taps, producers and exp
 name of their own and the rest is "other", and only the worst locations are there.
 /metrics also has the usual metrics of the Go runtime and of the process.
 
+A *ring* is memory into which the kernel writes the packets of an interface. A *block* holds the rows of
+one closed window of a tap (a block of a ring is a part of its memory). *Live windows* are those in
+memory. The glossary (aggregate/README.md) has the other words.
+
 `
 
 // newReferenceCommand prints the reference of the command line, generated from the commands

@@ -43,7 +43,7 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.taps.add(flags)
 	addDedupFlag(flags, &f.dedup)
-	flags.DurationVar(&f.fine, "fine", 0, "also aggregate at this resolution below 1s, such as 10ms")
+	flags.DurationVar(&f.fine, "fine", 0, "also store windows of this length below 1s, such as 10ms")
 	flags.BoolVar(&f.fineAll, "fine-all", false, "keep fine rows of all cells, not only of those with heavy observations")
 	flags.Float64Var(&f.pace, "pace", 0, "replay at this multiple of the captured pace; 0 is as fast as possible")
 	flags.IntVar(&f.workers, "workers", runtime.NumCPU(), "cores to use")
@@ -106,11 +106,11 @@ func newReplayCommand() *cobra.Command {
 		Use:   "replay FILE...",
 		Short: "Run captures through the pipeline into the store",
 		Long: `replay reads pcap and pcapng files, decodes their CSIG tags and reflections, aggregates them by
-window, cell, signal and location, stores the result, and prints a summary, whose cells -o json
-writes as query cells does. The content of a file is its identity: replaying it again, under
+window, cell, signal and location, stores the result, and prints a summary (-o json with its
+cells in the form of query cells). The content of a file is its identity: replaying it again, under
 another name or in another order, changes no number. FILE may be a folder of captures, a named
 pipe, or - for standard input; pipes are copied to $TMPDIR first, since their content is their
-identity as well. With --pace all files are replayed side by side, by their times. Damaged files
+identity as well. With --pace all files are replayed at the same time, by their timestamps. Damaged files
 are read as decode reads them.
 
 After a replay is interrupted or killed, run the same command again, at any pace: its rows replace

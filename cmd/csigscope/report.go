@@ -74,7 +74,7 @@ With --fail-on, protocol faults of that severity or worse make the exit code 3.`
 	}
 	flags := cmd.Flags()
 	f.network.add(flags)
-	flags.StringVar(&f.taps.place, "place", "receiver", "`PLACE` of taps that neither the fabric file nor the configuration places: receiver, sender, mid or outside")
+	flags.StringVar(&f.taps.place, "place", "receiver", "`PLACE` of taps that neither the fabric file nor the configuration places: receiver, sender, mid, or outside of the CSIG domain, where no tag belongs")
 	f.taps.addMirrors(flags)
 	flags.StringSliceVar(&f.senders, "senders", nil, "`PREFIXES` of the hosts that may send tags (default those of section findings of the configuration, else all)")
 	f.out.addFormat(cmd, "html", "json", "markdown")

@@ -21,7 +21,7 @@ import (
 func newSchemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Print, apply, verify and drop the ClickHouse schema, unpin names, back up and restore the embedded store",
+		Short: "Look after the store: migrate, check, trim, back up, restore or delete it",
 	}
 	cmd.AddCommand(
 		newSchemaPrint(), newSchemaMigrate(), newSchemaStatus(), newSchemaVerify(), newSchemaTrim(), newSchemaUnpin(), newSchemaDrop(), newSchemaGrants(),

@@ -27,28 +27,29 @@ func newTraceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace TAP TAP...",
 		Short: "Follow packets from tap to tap: clocks, delays, and where tags took their values",
-		Long: `trace compares captures of different taps, each with each. It recognizes packets by fields that
-no device may change, and their order by the TTL. For each two taps that saw the same packets it
-prints the offset and the drift of their clocks with bounds, the delay of packets, and the ports
-that changed tags on the way. It also relates the clocks of taps that no packet passes both,
-such as those at receivers of different racks: by tags that one of them saw, and their
-reflections, with TCP acknowledgements, that the other saw, in any tunnel.
+		Long: `trace compares captures of different taps, pair by pair. It recognizes packets by fields that no
+device may change, and the order of taps on their path by the TTL. For each two taps that saw the
+same packets it prints the offset and the drift of their clocks with bounds, the delay of packets,
+and the ports that changed tags on the way. Offset and drift are positive if the clock of the second
+tap is ahead or runs faster. Two taps at the receivers of different racks see no packet in common:
+trace relates their clocks by the tags that one of them saw and the reflections of these tags, on TCP
+acknowledgements, that the other one saw, in any tunnel.
 
-Packets of one direction do not distinguish delays and queues from clocks: the offset then has a
-bound on one side only. With both directions its error is at most half of the shortest round trip,
+Packets of one direction cannot show whether they were slow or a clock is wrong: the offset then has
+a bound on one side only. With both directions its error is at most half of the shortest round trip,
 and the estimate is good if the shortest delays of both directions are alike, as for small packets.
 
 The drift is an estimate from packets of one length that met no queue and so took equally long. Its
-standard error is behind the ±; the range in brackets holds whatever queues did. Give
---timestamp-error: without it the bounds take timestamps to be exact, and trace does not say how
-sure the drift is. 10,000 packets in a second with an error of 5 us give the drift to about 1 ppm,
-longer captures do better; tags and reflections on loaded paths, few of which meet no queue, give
-it to some ppm.
+standard error follows the ±. The range in brackets is certain, however long packets waited in
+queues. Give --timestamp-error: without it the bounds assume exact timestamps, and trace gives no
+standard error of the drift. 10,000 packets in a second with an error of 5 us show the drift to
+about 1 ppm, longer captures more exactly; tags and reflections on loaded paths, where few packets
+meet no queue, show it to some ppm.
 
 The command exits with 3 if the clocks of two captures with packets in common are unknown.
 
-trace counts on standard error the packets that it does not compare. It reads past the damage in
-a capture as replay does, and fails at the end.`,
+The packets that trace does not compare are counted on standard error. After damage in a capture,
+reading resumes as in replay, and the exit code is 1.`,
 		Example: `  csigscope trace rack1.pcapng rack2.pcapng
   csigscope trace host.pcapng leaf.pcapng spine.pcapng --timestamp-error 5us -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {

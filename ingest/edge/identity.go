@@ -236,7 +236,7 @@ func (g *gate) Identify(r *http.Request) (Peer, error) {
 	p, refused := g.identify(r)
 	if refused == nil {
 		if p.How != "" {
-			provenBy(r)
+			authenticatedBy(r)
 		}
 		return p, nil
 	}

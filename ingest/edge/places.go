@@ -12,28 +12,28 @@ import (
 )
 
 // places limits the open connections of a listener. If clients authenticate, the first request
-// with a valid credential proves a connection, and it keeps its place. Unproven connections
-// give way: once all places are taken, each new connection closes the oldest unproven one. A
-// quarter of the places is reserved for unproven connections, so that a valid client always has
-// time to authenticate. Proven connections beyond the other three quarters count as unproven.
+// with a valid credential proves a connection, and it keeps its place. Unauthenticated connections
+// give way: once all places are taken, each new connection closes the oldest unauthenticated one. A
+// quarter of the places is reserved for unauthenticated connections, so that a valid client always has
+// time to authenticate. Authenticated connections beyond the other three quarters count as unauthenticated.
 //
-// An address, or an IPv6 /64, gets at most half of the places, and a sixteenth for unproven
+// An address, or an IPv6 /64, gets at most half of the places, and a sixteenth for unauthenticated
 // connections, so a flood from one address is refused before it displaces other clients. It is
 // safe for concurrent use.
 type places struct {
-	most       int
-	mostProven int // 0: clients do not authenticate
-	ofAddress  int // connections; 0: no limit per address
-	unprovenOf int // unproven connections per address
+	most               int
+	maxAuthenticated   int // 0: clients do not authenticate
+	ofAddress          int // connections; 0: no limit per address
+	maxUnauthenticated int // unauthenticated connections per address
 
-	mu        sync.Mutex
-	open      int
-	proven    int
-	unproven  list.List // of *placedConn, oldest first
-	addresses map[netip.Prefix]*addressPlaces
+	mu              sync.Mutex
+	open            int
+	authenticated   int
+	unauthenticated list.List // of *placedConn, oldest first
+	addresses       map[netip.Prefix]*addressPlaces
 }
 
-type addressPlaces struct{ open, unproven int }
+type addressPlaces struct{ open, unauthenticated int }
 
 // fewPlaces is the minimum share of an address, so that a small maximum still leaves it usable.
 const fewPlaces = 16
@@ -43,9 +43,9 @@ func newPlaces(most int, g *gate) *places {
 	if g == nil {
 		return p
 	}
-	p.ofAddress, p.unprovenOf = max(most/2, fewPlaces), max(most/16, fewPlaces)
+	p.ofAddress, p.maxUnauthenticated = max(most/2, fewPlaces), max(most/16, fewPlaces)
 	if g.auth.TLS.CA != "" || g.auth.Clients != "" {
-		p.mostProven = most - most/4
+		p.maxAuthenticated = most - most/4
 	}
 	return p
 }
@@ -61,11 +61,11 @@ func (p *places) take(c net.Conn) (placed, displaced *placedConn, why Reason) {
 		of = &addressPlaces{}
 	}
 	// A Unix socket has no address.
-	if from.IsValid() && p.ofAddress > 0 && (of.open >= p.ofAddress || of.unproven >= p.unprovenOf) {
+	if from.IsValid() && p.ofAddress > 0 && (of.open >= p.ofAddress || of.unauthenticated >= p.maxUnauthenticated) {
 		return nil, nil, AddressConns
 	}
 	if p.open >= p.most {
-		oldest := p.unproven.Front()
+		oldest := p.unauthenticated.Front()
 		if oldest == nil {
 			return nil, nil, TooManyConns
 		}
@@ -76,9 +76,9 @@ func (p *places) take(c net.Conn) (placed, displaced *placedConn, why Reason) {
 	p.open++
 	of.open++
 	p.addresses[from] = of
-	if p.mostProven > 0 {
-		of.unproven++
-		placed.waiting = p.unproven.PushBack(placed)
+	if p.maxAuthenticated > 0 {
+		of.unauthenticated++
+		placed.waiting = p.unauthenticated.PushBack(placed)
 	}
 	return placed, displaced, 0
 }
@@ -94,10 +94,10 @@ func (p *places) leave(c *placedConn) {
 	of.open--
 	switch {
 	case c.waiting != nil:
-		p.unproven.Remove(c.waiting)
-		of.unproven--
-	case p.mostProven > 0:
-		p.proven--
+		p.unauthenticated.Remove(c.waiting)
+		of.unauthenticated--
+	case p.maxAuthenticated > 0:
+		p.authenticated--
 	}
 	if of.open == 0 {
 		delete(p.addresses, c.from)
@@ -107,12 +107,12 @@ func (p *places) leave(c *placedConn) {
 // placedConn holds a place until it closes.
 type placedConn struct {
 	net.Conn
-	places *places
-	from   netip.Prefix
-	proven atomic.Bool
+	places        *places
+	from          netip.Prefix
+	authenticated atomic.Bool
 
 	// Guarded by places.mu.
-	waiting *list.Element // its element in places.unproven; nil if proven
+	waiting *list.Element // its element in places.unauthenticated; nil if authenticated
 	left    bool
 }
 
@@ -124,27 +124,27 @@ func (c *placedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// prove lets the connection keep its place if the quota of proven connections has room.
-func (c *placedConn) prove() {
-	if c.proven.Load() {
+// authenticate lets the connection keep its place if the quota of authenticated connections has room.
+func (c *placedConn) authenticate() {
+	if c.authenticated.Load() {
 		return
 	}
 	p := c.places
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c.left || c.waiting == nil || p.proven >= p.mostProven {
+	if c.left || c.waiting == nil || p.authenticated >= p.maxAuthenticated {
 		return
 	}
-	p.unproven.Remove(c.waiting)
+	p.unauthenticated.Remove(c.waiting)
 	c.waiting = nil
-	p.addresses[c.from].unproven--
-	p.proven++
-	c.proven.Store(true)
+	p.addresses[c.from].unauthenticated--
+	p.authenticated++
+	c.authenticated.Store(true)
 }
 
 type placeKey struct{}
 
-// connContext is a hook for http.Server that lets provenBy find the connection of a request.
+// connContext is a hook for http.Server that lets authenticatedBy find the connection of a request.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -152,10 +152,10 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, placeKey{}, c)
 }
 
-// provenBy marks the connection of an authenticated request as proven.
-func provenBy(r *http.Request) {
+// authenticatedBy marks the connection of an authenticated request as authenticated.
+func authenticatedBy(r *http.Request) {
 	if c, ok := r.Context().Value(placeKey{}).(*placedConn); ok {
-		c.prove()
+		c.authenticate()
 	}
 }
 

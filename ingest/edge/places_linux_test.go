@@ -170,10 +170,10 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// TestProvenPlaces: proven clients cannot take the places reserved for authentication, and one
+// TestAuthenticatedPlaces: authenticated clients cannot take the places reserved for authentication, and one
 // address cannot take all places.
-func TestProvenPlaces(t *testing.T) {
-	const places = 64 // 48 for proven connections, 32 for an address
+func TestAuthenticatedPlaces(t *testing.T) {
+	const places = 64 // 48 for authenticated connections, 32 for an address
 	c := newCrowd(t, edge.Config{MaxConns: places, Auth: withToken(t, "")})
 	var there []*client
 	for i := range 32 {
@@ -192,7 +192,7 @@ func TestProvenPlaces(t *testing.T) {
 			t.Fatalf("client %d: %d", 32+i, got)
 		}
 	}
-	// All places are taken. New clients displace the proven ones beyond three quarters and are
+	// All places are taken. New clients displace the authenticated ones beyond three quarters and are
 	// served.
 	for i := range places {
 		if got := c.client(10 + i).ask("secret"); got != http.StatusOK {
@@ -208,7 +208,7 @@ func TestProvenPlaces(t *testing.T) {
 			t.Errorf("client %d: %d, want %d", i, got, want)
 		}
 	}
-	// A freed place can be proven again.
+	// A freed place can be authenticated again.
 	there[0].Close()
 	for c.client(100).ask("secret") != http.StatusOK || c.count(edge.TooManyConns) > 0 {
 		t.Fatal("no place is free")
@@ -235,7 +235,7 @@ func TestWrongCredentialsProveNothing(t *testing.T) {
 		}
 	}
 	if got := c.client(5).ask("secret"); got != 0 && got != http.StatusServiceUnavailable || c.count(edge.TooManyConns) != 1 {
-		t.Errorf("status %d, %d refused: proven connections gave way", got, c.count(edge.TooManyConns))
+		t.Errorf("status %d, %d refused: authenticated connections gave way", got, c.count(edge.TooManyConns))
 	}
 	if text := fmt.Sprint(edge.AddressConns, edge.DisplacedConn); !strings.Contains(text, "address_connections") || !strings.Contains(text, "displaced_connection") {
 		t.Error(text)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// barrier has each worker answer its next order and commits all answers in one round. A worker
+// barrier has each worker answer its next command and commits all answers in one round. A worker
 // that does not answer in time keeps its last mark and answers at a later barrier. It returns
 // errors of the journal and of workers.
 func (p *Pipeline) barrier(ctx context.Context) error {
@@ -44,12 +44,12 @@ func (p *Pipeline) schedule(after time.Duration) {
 	p.round.Reset(after)
 }
 
-// ask sends the worker its next order, unless one is unanswered.
+// ask sends the worker its next command, unless one is unanswered.
 func (w *worker) ask() {
 	if w.asked || w.gone {
 		return
 	}
-	w.orders <- w.next
+	w.commands <- w.next
 	w.asked, w.next = true, command{}
 }
 
@@ -90,7 +90,7 @@ func (p *Pipeline) poll(w *worker) {
 	}
 }
 
-// accept processes a worker's cut.
+// accept processes a worker's snapshot.
 func (p *Pipeline) accept(w *worker, c *snapshot) {
 	w.asked, w.late, w.gone = false, false, c.last
 	w.saved, w.through = c.marks, c.through

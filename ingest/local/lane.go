@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// A lane is the stream of one tap's frames and the identity of its rows. Only its worker uses
-// it.
+// A lane is one tap, or one session of a mirror tap, in a worker: its window.Stream and the identity
+// of its rows. Only its worker uses it.
 type lane struct {
 	SessionTap
 	ring    int
@@ -27,11 +27,11 @@ type lane struct {
 	provisional aggregate.ProvisionalSink // nil: none
 
 	source aggregate.Source
-	wrote  aggregate.Source // identity of the rows before the last cut
+	wrote  aggregate.Source // identity of the rows before the last snapshot
 	way    *window.Stream
 
 	last   int64     // time of the last frame
-	seen   uint64    // observations as of the last cut
+	seen   uint64    // observations as of the last snapshot
 	heard  int64     // RingStats.Observed
 	due    int64     // next end or close of a window in live views, by the lane's clock
 	before RingStats // RingStats of an earlier ring of this name
@@ -70,7 +70,7 @@ func (l *lane) add(ctx context.Context, frames []capture.Frame) error {
 	return nil
 }
 
-// addCounts takes packets in that were counted where they arrived.
+// addCounts adds packets that the source has counted.
 func (l *lane) addCounts(ctx context.Context, c *Counts) error {
 	if c.Frames.Packets > 0 {
 		l.last = c.Frames.Last
@@ -118,9 +118,9 @@ func (l *lane) mark(at int64, closed bool) Mark {
 	return Mark{Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, At: at, Closed: closed}
 }
 
-// cut returns a snapshot for a round. The shard's watermark advances by the clock and does not
-// show the time of the last observation; a change in their number does.
-func (l *lane) cut(at time.Time, ended bool) RingStats {
+// snapshot returns the counts of the lane for a round. The shard's watermark follows the clock and so
+// does not show when something was last observed; a change of the number of observations does.
+func (l *lane) snapshot(at time.Time, ended bool) RingStats {
 	shard := l.way.Shard()
 	s := RingStats{
 		Ended: ended, Cut: at, Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, Wrote: l.wrote,

@@ -8,7 +8,7 @@
 // Each ring of a tap has a worker with its own decoder and shard, and one more decoder and
 // shard for each session of its source; per packet, workers share nothing. Closed blocks are
 // held until the next barrier. Soon after windows have closed, and once per interval, each
-// worker stops between two batches, advances its watermark and hands over its held blocks with
+// worker stops between two batches, advances its watermark and delivers its held blocks with
 // a mark of its progress. The journal makes all of them durable in one round. Provisional rows
 // of windows that have ended but are still open go to a separate sink at once, and never to the
 // journal.
@@ -49,19 +49,19 @@ type Source interface {
 	Close() error
 }
 
-// Counter is an optional interface of a Source that counts most packets where they arrive, and delivers only the others as
-// frames. The goroutine of ReadBatch uses it.
+// Counter is an optional interface of a Source that counts observations itself, and delivers only those
+// packets as frames that it cannot read. The goroutine of ReadBatch uses it.
 type Counter interface {
-	// Count has it count from now on under settings and at a place. It is called before ReadBatch, and again where these
-	// change. What was counted before and not read yet is returned: before the first call, that is what came since the
-	// source was opened, under the settings that it was opened with.
+	// Count sets the settings and the place under which the source counts from now on. It is called before
+	// the first ReadBatch, and again when they change. It returns the counts that were not read yet; in
+	// the first call those since the source was opened, under the settings of that time.
 	Count(*window.Settings, window.Tap) (Counts, error)
-	// ReadCounts returns what was counted since the last time, often nothing yet. LowWatermark is a time before which no packet
-	// came that is yet to be counted or delivered, after frames as well.
+	// ReadCounts returns the counts since the last call, often none. Of a Counter, LowWatermark also holds
+	// after a batch with frames: packets received before it have been counted or delivered.
 	ReadCounts() (Counts, error)
 }
 
-// Counts is what a Counter has counted. It is the caller's until it asks again.
+// Counts holds the observations that a Counter has counted. It is valid until the next call of the Counter.
 type Counts struct {
 	Frames window.CountedFrames
 	List   []window.Counted

@@ -59,10 +59,10 @@ func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reloa
 	}
 	leaving, begin := p.change(r.plan)
 	err := p.barrier(ctx)
-	fresh := p.incarnation()
+	incarnation := p.incarnation()
 	for _, t := range begin {
 		if err == nil {
-			err = p.start(ctx, running, t, fresh, until(leaving, t.key()))
+			err = p.start(ctx, running, t, incarnation, until(leaving, t.key()))
 		}
 	}
 	p.count(func(s *Stats) { s.Reloads++ })

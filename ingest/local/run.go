@@ -31,9 +31,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 
 // begin starts a worker for each ring of the plan.
 func (p *Pipeline) begin(ctx context.Context, running *sync.WaitGroup) error {
-	fresh := p.incarnation()
+	incarnation := p.incarnation()
 	for i := range p.plan.Rings {
-		if err := p.start(ctx, running, &p.plan.Rings[i], fresh, 0); err != nil {
+		if err := p.start(ctx, running, &p.plan.Rings[i], incarnation, 0); err != nil {
 			return err
 		}
 	}
@@ -41,8 +41,8 @@ func (p *Pipeline) begin(ctx context.Context, running *sync.WaitGroup) error {
 }
 
 // start makes a worker and runs it.
-func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Ring, fresh uint64, from int64) error {
-	w, err := p.newWorker(t, fresh)
+func (p *Pipeline) start(ctx context.Context, running *sync.WaitGroup, t *Ring, incarnation uint64, from int64) error {
+	w, err := p.newWorker(t, incarnation)
 	if err != nil {
 		return fmt.Errorf("taps: tap %q: %w", t.Name, err)
 	}
@@ -136,7 +136,7 @@ func (p *Pipeline) finish(ctx context.Context) error {
 	return nil
 }
 
-// leave makes the next order the last one.
+// leave makes the next command the last one.
 func (w *worker) leave(within time.Duration) {
 	w.leaving, w.next.end, w.next.within = true, true, within
 }

@@ -61,7 +61,7 @@ func (w *worker) newLane(session string) (*lane, error) {
 	if session != "" {
 		l.of = w.name
 	}
-	l.source = aggregate.Source{Producer: Producer(w.p.cfg.Instance, l.Name), Incarnation: w.fresh}
+	l.source = aggregate.Source{Producer: Producer(w.p.cfg.Instance, l.Name), Incarnation: w.incarnation}
 	l.before = w.p.ring(key{l.Name, l.ring})
 	l.seen = l.before.Counts.In
 	if err := l.open(w.plan); err != nil {

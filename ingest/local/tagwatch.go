@@ -41,7 +41,7 @@ func WatchTags(ctx context.Context, of TagSource, logger *slog.Logger) {
 				packets = of.Packets()
 			}
 			tags, reflections := of.Seen()
-			switch w.look(now, packets, tags+reflections) {
+			switch w.evaluate(now, packets, tags+reflections) {
 			case tagsMissing:
 				logger.LogAttrs(ctx, slog.LevelWarn, "packets come, but none of them has a CSIG tag or reflection", append(of.About(),
 					slog.String("hint", "tags of other TPIDs go into csig: tpids of --config; tap where tags pass: not behind a switch or a network card that strips them"))...)
@@ -53,7 +53,7 @@ func WatchTags(ctx context.Context, of TagSource, logger *slog.Logger) {
 	<-ctx.Done()
 }
 
-// tagWatch decides when to log. Its zero value starts with the first look.
+// tagWatch decides when to log. Its zero value is ready.
 type tagWatch struct {
 	began  time.Time
 	from   uint64 // packets at that time
@@ -61,7 +61,7 @@ type tagWatch struct {
 	over   bool   // CSIG was seen
 }
 
-// tagWord is the result of a look.
+// tagWord is a result of evaluate.
 type tagWord uint8
 
 const (
@@ -70,9 +70,9 @@ const (
 	tagsCame
 )
 
-// look evaluates the numbers of packets and observations so far. It ignores packets after
+// evaluate compares the numbers of packets and observations so far. It ignores packets after
 // tagsMissing.
-func (w *tagWatch) look(now time.Time, packets, observations uint64) tagWord {
+func (w *tagWatch) evaluate(now time.Time, packets, observations uint64) tagWord {
 	switch {
 	case w.over:
 	case observations > 0:

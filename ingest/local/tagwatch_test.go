@@ -22,7 +22,7 @@ func TestTagWatch(t *testing.T) {
 	} {
 		w, begin := tagWatch{}, time.Unix(1e9, 0)
 		for _, l := range looks {
-			if got := w.look(begin.Add(l.at), l.packets, l.observations); got != l.want {
+			if got := w.evaluate(begin.Add(l.at), l.packets, l.observations); got != l.want {
 				t.Errorf("%s: after %s word %d, want %d", name, l.at, got, l.want)
 			}
 		}

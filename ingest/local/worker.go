@@ -18,24 +18,24 @@ import (
 // channels and the coordinator's fields.
 type worker struct {
 	key
-	p        *Pipeline
-	plan     *Plan
-	tap      Ring
-	sessions Sessions // the source, if it has sessions
-	counter  Counter  // the source, if it counts packets itself
-	lanes    []*lane  // the tap itself, then its sessions
-	byIndex  []*lane  // by Frame.Interface; nil for sessions without a lane yet
-	fresh    uint64   // incarnation of its lanes
-	hold     pendingBlocks
+	p           *Pipeline
+	plan        *Plan
+	tap         Ring
+	sessions    Sessions // the source, if it has sessions
+	counter     Counter  // the source, if it counts packets itself
+	lanes       []*lane  // the tap itself, then its sessions
+	byIndex     []*lane  // by Frame.Interface; nil for sessions without a lane yet
+	incarnation uint64   // of its lanes
+	hold        pendingBlocks
 
 	last   int64 // reception time of the last frame
 	quiet  int64 // Source.LowWatermark; 0 while frames arrive
 	eof    bool  // no more frames will arrive
-	ending bool  // has taken its last frame
-	from   int64 // earlier frames belong to another worker
+	ending bool  // has read its last frame
+	from   int64 // Unix ns: another worker counted the frames before it
 
-	orders  chan command   // at most one, until it is answered
-	answers chan *snapshot // at most one
+	commands chan command   // at most one, until it is answered
+	answers  chan *snapshot // at most one
 	coordinated
 }
 
@@ -45,14 +45,14 @@ type coordinated struct {
 	next    command    // for the next barrier
 	asked   bool       // an answer is pending
 	late    bool       // a barrier continued without that answer
-	saved   []Mark     // marks of the last cut
-	through int64      // with the final cut: it has all frames up to then
+	saved   []Mark     // marks of the last snapshot
+	through int64      // with the final snapshot: it has all frames up to then
 	leaving bool       // was told to end
 	ended   bool       // no more frames will arrive
 	gone    bool       // will not answer again
 }
 
-// An command requests a cut between two batches.
+// A command requests a snapshot between two batches.
 type command struct {
 	plan *Plan // the plan from then on; nil: unchanged
 	tap  Ring  // with a plan
@@ -61,7 +61,7 @@ type command struct {
 	within time.Duration // with end: maximum wait for a later frame
 }
 
-// A snapshot is a worker's answer to an order.
+// A snapshot is a worker's answer to a command.
 type snapshot struct {
 	marks  []Mark
 	stats  []RingStats
@@ -81,8 +81,8 @@ type event struct {
 }
 
 // newWorker makes a worker whose lanes have the given incarnation.
-func (p *Pipeline) newWorker(t *Ring, fresh uint64) (*worker, error) {
-	w := &worker{key: t.key(), p: p, plan: p.plan, tap: *t, fresh: fresh, orders: make(chan command, 1), answers: make(chan *snapshot, 1)}
+func (p *Pipeline) newWorker(t *Ring, incarnation uint64) (*worker, error) {
+	w := &worker{key: t.key(), p: p, plan: p.plan, tap: *t, incarnation: incarnation, commands: make(chan command, 1), answers: make(chan *snapshot, 1)}
 	w.place = t.Tap
 	setDefault(&w.tap.Link, decode.Ethernet)
 	if t.Sessions != nil {
@@ -97,7 +97,8 @@ func (p *Pipeline) newWorker(t *Ring, fresh uint64) (*worker, error) {
 	return w, nil
 }
 
-// beginCounts takes what a source has counted since it was opened, unless another worker had these packets.
+// beginCounts adds the counts of a source since it was opened, unless another worker has counted
+// these packets.
 func (w *worker) beginCounts(ctx context.Context) error {
 	if w.counter == nil {
 		return nil
@@ -109,7 +110,7 @@ func (w *worker) beginCounts(ctx context.Context) error {
 	return w.lanes[0].addCounts(ctx, &counts)
 }
 
-// run processes frames until an order ends it.
+// run processes frames until a command ends it.
 func (w *worker) run(ctx context.Context) {
 	err := w.loop(ctx)
 	if closed := w.tap.Source.Close(); closed != nil {
@@ -135,7 +136,7 @@ func (w *worker) loop(ctx context.Context) error {
 	batch := new(capture.Batch)
 	for ctx.Err() == nil {
 		select {
-		case o := <-w.orders:
+		case o := <-w.commands:
 			if o.end {
 				return w.end(ctx, batch, o.within)
 			}
@@ -187,7 +188,7 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 	return w.takeFrames(ctx, batch)
 }
 
-// takeCounts feeds what a source has counted, after frames that it has delivered beside. It has come to where both have.
+// takeCounts adds the frames that a counting source delivered, and then its counts.
 func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
 	if batch.N > 0 {
 		w.lanes[0].way.RejectAfter(w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano())
@@ -207,7 +208,7 @@ func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
 	return w.advance(ctx)
 }
 
-// takeFrames feeds a batch of frames.
+// takeFrames adds a batch of frames to their lanes.
 func (w *worker) takeFrames(ctx context.Context, batch *capture.Batch) error {
 	limit := w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano()
 	for _, l := range w.lanes {
@@ -265,13 +266,13 @@ func (w *worker) after(frames []capture.Frame) []capture.Frame {
 	return frames
 }
 
-// wait waits for an order once no more frames will arrive. ended reports that it was the last
+// wait waits for a command once no more frames will arrive. ended reports that it was the last
 // one.
 func (w *worker) wait(ctx context.Context, batch *capture.Batch) (ended bool, err error) {
 	select {
 	case <-ctx.Done():
 		return true, nil
-	case o := <-w.orders:
+	case o := <-w.commands:
 		if o.end {
 			return true, w.end(ctx, batch, o.within)
 		}
@@ -285,7 +286,7 @@ func (w *worker) full(ctx context.Context, batch *capture.Batch) (ended bool, er
 	return w.wait(ctx, batch)
 }
 
-// answer hands over a cut and continues.
+// answer sends a snapshot and continues.
 func (w *worker) answer(ctx context.Context, o *command) error {
 	at := w.at()
 	for _, l := range w.lanes {
@@ -298,7 +299,7 @@ func (w *worker) answer(ctx context.Context, o *command) error {
 			return err
 		}
 	}
-	w.handOver(&snapshot{})
+	w.sendSnapshot(&snapshot{})
 	return nil
 }
 
@@ -342,17 +343,17 @@ func (w *worker) change(ctx context.Context, o *command) error {
 	return nil
 }
 
-// handOver completes the cut and sends it.
-func (w *worker) handOver(c *snapshot) {
+// sendSnapshot completes the snapshot and sends it.
+func (w *worker) sendSnapshot(c *snapshot) {
 	c.blocks = w.hold.take()
 	for _, l := range w.lanes {
-		c.marks, c.stats = append(c.marks, l.mark(w.at(), w.ending)), append(c.stats, l.cut(w.p.cfg.Now(), w.eof || w.ending))
+		c.marks, c.stats = append(c.marks, l.mark(w.at(), w.ending)), append(c.stats, l.snapshot(w.p.cfg.Now(), w.eof || w.ending))
 	}
 	w.answers <- c
 }
 
-// end takes the frames captured before the order, closes all windows and hands over the final
-// cut.
+// end takes the frames captured before the command, closes all windows and sends the final
+// snapshot.
 func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Duration) error {
 	ordered := w.p.cfg.Now()
 	stop := ordered.UnixNano()
@@ -373,7 +374,7 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 			return err
 		}
 	}
-	w.handOver(c)
+	w.sendSnapshot(c)
 	return nil
 }
 

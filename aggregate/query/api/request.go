@@ -134,7 +134,7 @@ func (f *filter) bound(in protoreflect.Message, s csig.Signal) error {
 		}
 		v := in.Get(field).Float()
 		if s.Unit() != room.unit || s.Aggregation() != csig.AggregateMin {
-			return wrong(string(room.name), fmt.Sprint(v), "is not about %s: ask with signal=min_abw for bit/s, signal=min_abw_ratio for ratios", s)
+			return wrong(string(room.name), fmt.Sprint(v), "does not apply to %s: use min_room_bps and max_room_bps with signal=min_abw, min_room_ratio and max_room_ratio with signal=min_abw_ratio", s)
 		}
 		*room.to = optional{v, true}
 	}

@@ -646,7 +646,7 @@ func (x *Rest) GetRows() bool {
 // VerdictRequest asks where the fabric is congested.
 type VerdictRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Number of recent windows in memory to use.
+	// Number of recent windows in memory to add up; by default all that it holds.
 	Windows *uint32 `protobuf:"varint,1,opt,name=windows,proto3,oneof" json:"windows,omitempty"`
 	// RFC 3339: start of a range of history, in whole seconds, answered by the store.
 	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
@@ -3071,7 +3071,7 @@ type Cell struct {
 	Heavy uint64 `protobuf:"varint,11,opt,name=heavy,proto3" json:"heavy,omitempty"`
 	// Share of heavy observations among all; not set without any.
 	HeavyRatio *float64 `protobuf:"fixed64,12,opt,name=heavy_ratio,json=heavyRatio,proto3,oneof" json:"heavy_ratio,omitempty"`
-	// The limiting location: most heavy observations name it.
+	// The limiting location: more heavy observations name it than any other.
 	Mode *Bottleneck `protobuf:"bytes,13,opt,name=mode,proto3" json:"mode,omitempty"`
 	// The location with the second most heavy observations.
 	RunnerUp *Bottleneck `protobuf:"bytes,14,opt,name=runner_up,json=runnerUp,proto3" json:"runner_up,omitempty"`
@@ -3310,7 +3310,7 @@ type About struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// memory: recent windows; store: history.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// Revision of the memory, EPOCH-NUMBER.
+	// Revision of the memory, PROCESS-NUMBER. Each process draws its first part at its start.
 	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The signal, as in the request.
 	Signal string `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
@@ -5746,7 +5746,7 @@ type Flow struct {
 	HeavyRatio float64 `protobuf:"fixed64,16,opt,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
 	// Number of windows that name it; in all other windows it counts among the others.
 	Windows uint64 `protobuf:"varint,17,opt,name=windows,proto3" json:"windows,omitempty"`
-	// The location that most heavy observations name, window by window.
+	// The mode of the bottleneck, window by window.
 	Mode *Bottleneck `protobuf:"bytes,18,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Left out if each observation was counted. Else counts and bytes of the flow are estimates, because an
 	// eBPF program sampled its heavy observations (capture: ebpf): this many. Others are what the estimates
@@ -6388,7 +6388,7 @@ type HealthResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// store: there is only history.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// Revision of the memory, EPOCH-NUMBER.
+	// Revision of the memory, PROCESS-NUMBER. Each process draws its first part at its start.
 	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Windows in memory.
 	Windows uint64 `protobuf:"varint,3,opt,name=windows,proto3" json:"windows,omitempty"`
@@ -6689,7 +6689,7 @@ func (x *Stored) GetSignals() []string {
 // WindowEvent is the present state of one window, which replaces earlier events for it.
 type WindowEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Revision of the memory, EPOCH-NUMBER.
+	// Revision of the memory, PROCESS-NUMBER. Each process draws its first part at its start.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Start of the window.
 	WindowStart *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=window_start,json=windowStart,proto3" json:"window_start,omitempty"`
@@ -6715,8 +6715,8 @@ type WindowEvent struct {
 	PresentProducers uint32 `protobuf:"varint,23,opt,name=present_producers,json=presentProducers,proto3" json:"present_producers,omitempty"`
 	// The signal, as in the request.
 	Signal string `protobuf:"bytes,7,opt,name=signal,proto3" json:"signal,omitempty"`
-	// With encoding=frames: the frames have only the differences from the newest window of the stream
-	// so far, which starts at this time; cells without observations are gone.
+	// With encoding=frames: the frames have only the cells that differ from an earlier window of the
+	// stream, the one that starts at this time. Remove cells without observations.
 	Base *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=base,proto3" json:"base,omitempty"`
 	// With encoding=frames: the cells of a watch, instead of cells.
 	Frames []byte `protobuf:"bytes,9,opt,name=frames,proto3" json:"frames,omitempty"`
@@ -6921,7 +6921,7 @@ func (x *Durable) GetWindowStarts() []*timestamppb.Timestamp {
 // Synced ends the initial state of a stream: all later events are changes.
 type Synced struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Revision of the memory, EPOCH-NUMBER.
+	// Revision of the memory, PROCESS-NUMBER. Each process draws its first part at its start.
 	Revision      string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6967,7 +6967,7 @@ func (x *Synced) GetRevision() string {
 // Heartbeat shows that a silent stream is alive.
 type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Revision of the memory, EPOCH-NUMBER.
+	// Revision of the memory, PROCESS-NUMBER. Each process draws its first part at its start.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The server's time.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
@@ -7906,7 +7906,7 @@ func (x *Change) GetAgeS() float64 {
 // ChangeSet lists changes at one revision.
 type ChangeSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Revision of the memory, EPOCH-NUMBER.
+	// Revision of the memory, PROCESS-NUMBER. Each process draws its first part at its start.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The signal, as in the request.
 	Signal string `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
@@ -8200,10 +8200,10 @@ const file_query_proto_rawDesc = "" +
 	"\n" +
 	"\b_minimumB\n" +
 	"\n" +
-	"\b_maximum\"\xae\x02\n" +
-	"\x0eVerdictRequest\x12>\n" +
-	"\awindows\x18\x01 \x01(\rB\x1f\x8a\xb5\x18\x1b\n" +
-	"\x03300\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0260H\x00R\awindows\x88\x01\x01\x12J\n" +
+	"\b_maximum\"\xad\x02\n" +
+	"\x0eVerdictRequest\x12=\n" +
+	"\awindows\x18\x01 \x01(\rB\x1e\x8a\xb5\x18\x1a\n" +
+	"\x0260\x11\x00\x00\x00\x00\x00\x00\xf0?\x19\x00\x00\x00\x00\x00 \xac@B\x0210H\x00R\awindows\x88\x01\x01\x12J\n" +
 	"\x04from\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T09:00:00ZR\x04from\x12F\n" +
 	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x1a\x8a\xb5\x18\x16B\x142026-01-20T10:00:00ZR\x02to\x124\n" +
 	"\x03top\x18\x04 \x01(\rB\x1d\x8a\xb5\x18\x19\n" +

@@ -29,7 +29,7 @@ type Config struct {
 	// Decode configures decoding: the kernel filter passes only frames that can have CSIG under
 	// it.
 	Decode decode.Config
-	// Settings are what is counted in the kernel, of interfaces where that is wanted.
+	// Settings say how a program in the kernel counts, for interfaces that are read in that way.
 	Settings *window.Settings
 	Logger   *slog.Logger
 }

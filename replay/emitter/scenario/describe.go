@@ -190,7 +190,7 @@ func describeTraffic(out io.Writer, s *Scenario, t *Topology) error {
 	if err != nil {
 		return err
 	}
-	said := func(i int) string {
+	label := func(i int) string {
 		return fmt.Sprintf(": %s, %s%s", places[i].Place, counted(len(places[i].Links), "link"), places[i].flaws())
 	}
 	for i, lines := 0, 0; i < len(places); i, lines = i+1, lines+1 {
@@ -199,10 +199,10 @@ func describeTraffic(out io.Writer, s *Scenario, t *Topology) error {
 			break
 		}
 		name := "tap " + places[i].Name
-		for first := i; i+1 < len(places) && said(i+1) == said(first); i++ {
+		for first := i; i+1 < len(places) && label(i+1) == label(first); i++ {
 			name = "each of taps " + places[first].Name + " to " + places[i+1].Name
 		}
-		fmt.Fprintln(out, name+said(i))
+		fmt.Fprintln(out, name+label(i))
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func (c *tightest) add(port int32, now measures) {
 func (t *Recorder) closePhysical(start time.Time, paths iter.Seq2[int32, []int32], counts func(port int) *[2]PortStats) error {
 	for cell, ports := range paths {
 		for _, p := range ports {
-			t.tightest[cell].add(p, t.measure(p, &counts(int(p))[t.half]))
+			t.tightest[cell].add(p, t.measure(p, &counts(int(p))[t.side]))
 		}
 	}
 	for _, cell := range t.order {

@@ -96,10 +96,10 @@ func (a *tally) count(value uint64, code uint32, location int32, heavy *scenario
 
 // Observe counts a tag (source 0) or a reflection (source 1) of a cell.
 func (t *Recorder) Observe(now int64, cell int32, m *Tag, source int) {
-	half, index := t.Side(now), (int(cell)*len(t.signals)+int(m.Signal))*2+source
-	a := &t.halves[half][index]
+	side, index := t.Side(now), (int(cell)*len(t.signals)+int(m.Signal))*2+source
+	a := &t.sides[side][index]
 	if t.watchful {
-		t.watch(a, &t.faithful[half][index], m)
+		t.watch(a, &t.faithful[side][index], m)
 		return
 	}
 	s := &t.signals[m.Signal]
@@ -151,13 +151,13 @@ func (a *tally) add(s *scenario.Signal, m *Tag, code uint32, writer, location in
 // closeCell writes one cell, signal and source of the present window.
 func (t *Recorder) closeCell(start time.Time, cell int32, signal, source int) error {
 	index := (int(cell)*len(t.signals)+signal)*2 + source
-	a := &t.halves[t.half][index]
+	a := &t.sides[t.side][index]
 	if a.observations == 0 {
 		return nil
 	}
 	line := t.cellLine(start, cell, signal, source, a)
 	if t.watchful {
-		f := &t.faithful[t.half][index]
+		f := &t.faithful[t.side][index]
 		m := t.mode(signal, f)
 		line.Faithful = &Faithful{Observations: f.observations, Mode: m}
 		line.Agree = &a.agree

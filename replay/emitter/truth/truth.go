@@ -66,8 +66,8 @@ type Recorder struct {
 	window   int64 // number of the present window since 1970
 	End      int64 // end of the present window, ps since the start
 	grace    int64
-	half     int // index of the present half
-	halves   [2][]tally
+	side     int // 0 or 1: where the present window is counted; the next one is counted in the other
+	sides    [2][]tally
 	faithful [2][]tally // tags of a faithful fabric; watchful runs only
 	watchful bool
 	tightest []tightest // by cell
@@ -84,8 +84,8 @@ func New(s *scenario.Scenario, t *scenario.Topology, signals []scenario.Signal, 
 	tr.json = json.NewEncoder(tr.out)
 	tr.window = tr.startNS / tr.windowNS
 	tr.End = ((tr.window+1)*tr.windowNS - tr.startNS) * 1000
-	for i := range tr.halves {
-		tr.halves[i] = make([]tally, len(cells)*len(signals)*2)
+	for i := range tr.sides {
+		tr.sides[i] = make([]tally, len(cells)*len(signals)*2)
 	}
 	tr.watchful = s.Watchful()
 	if tr.watchful {
@@ -106,30 +106,31 @@ func New(s *scenario.Scenario, t *scenario.Topology, signals []scenario.Signal, 
 	return tr
 }
 
-// Side returns the half to which an event at time now belongs.
+// Side returns where an event at time now is counted, 0 or 1: windows take turns, and only the present
+// one and the next are open.
 func (t *Recorder) Side(now int64) int {
 	if now >= t.End {
-		return t.half ^ 1
+		return t.side ^ 1
 	}
-	return t.half
+	return t.side
 }
 
 // Sent adds a packet's time on a link, and its bytes in proportion to the time in each window.
 func (t *Recorder) Sent(p *[2]PortStats, from, to int64, bytes uint64) {
-	first := &p[t.half]
+	first := &p[t.side]
 	switch {
 	case to <= t.End:
 		first.busy += to - from
 		first.bytes += bytes
 	case from >= t.End:
-		p[t.half^1].busy += to - from
-		p[t.half^1].bytes += bytes
+		p[t.side^1].busy += to - from
+		p[t.side^1].bytes += bytes
 	default:
 		part := exact.MulDiv(bytes, uint64(t.End-from), uint64(to-from))
 		first.busy += t.End - from
 		first.bytes += part
-		p[t.half^1].busy += to - t.End
-		p[t.half^1].bytes += bytes - part
+		p[t.side^1].busy += to - t.End
+		p[t.side^1].bytes += bytes - part
 	}
 }
 
@@ -154,15 +155,15 @@ func (t *Recorder) CloseWindow(counts func(port int) *[2]PortStats, paths iter.S
 		return err
 	}
 	for i := range t.topology.Ports {
-		stats := &counts(i)[t.half]
+		stats := &counts(i)[t.side]
 		if err := t.json.Encode(t.portLine(start, i, stats)); err != nil {
 			return fmt.Errorf("write truth: %w", err)
 		}
 	}
 	for i := range len(t.topology.Ports) + len(t.topology.NICs) {
-		counts(i)[t.half] = PortStats{}
+		counts(i)[t.side] = PortStats{}
 	}
-	t.half ^= 1
+	t.side ^= 1
 	t.window++
 	t.End += t.windowNS * 1000
 	return nil

@@ -14,7 +14,7 @@ import (
 // TLS names PEM files. They are reloaded when they change.
 type TLS struct {
 	Cert string `yaml:"cert,omitempty" unit:"file" help:"file of this end's certificate (PEM); this file, key and ca are read again when they change"`
-	Key  string `yaml:"key,omitempty" unit:"file" help:"file of its key (PEM)"`
+	Key  string `yaml:"key,omitempty" unit:"file" help:"file of the private key of this certificate (PEM)"`
 	CA   string `yaml:"ca,omitempty" unit:"file" help:"file of the authorities that sign the certificates of the other end (PEM)"`
 }
 

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -112,5 +114,20 @@ func TestMemoryOfReload(t *testing.T) {
 	c.Windows.MaxKeys = Quantity(one)
 	if n, err := m.MaxKeys(&c, use(2)); err == nil {
 		t.Errorf("%d keys, want an error: as many are configured", n)
+	}
+}
+
+// TestMemoryIsDocumented: the README of cmd names the bytes that the division counts with.
+func TestMemoryIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("(%d,%03d bytes a key)", keyBytes/1000, keyBytes%1000), fmt.Sprintf("(%d bytes a row", liveRowBytes),
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("cmd/README.md lacks %q", want)
+		}
 	}
 }
