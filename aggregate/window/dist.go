@@ -143,7 +143,7 @@ func (d *distribution) addTo(to *aggregate.Dist, entry uint32, weight uint64) {
 		if e.carries>>at&1 != 0 {
 			for i := range uint32(pageBuckets) {
 				if n := d.carried.get(page*pageBuckets + i); n > 0 {
-					to.Add(uint32(at)*pageBuckets+i, uint64(n)<<8*weight)
+					to.Add(uint32(at)*pageBuckets+i, n<<8*weight)
 				}
 			}
 		}

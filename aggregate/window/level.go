@@ -122,7 +122,7 @@ func (l *level) oldestDelta() *window {
 
 func (l *level) bytes() (n uint64) {
 	for _, w := range l.all {
-		n += w.entries.bytes() + w.flows.Bytes()
+		n += w.bytes() + w.flows.Bytes()
 	}
 	return n
 }
@@ -130,7 +130,7 @@ func (l *level) bytes() (n uint64) {
 // renumber gives new numbers to the series, all of which are in open windows.
 func (l *level) renumber(seeds *flow.Seeds, renumbered []uint32, t *seriesTable) {
 	for _, w := range l.open {
-		w.entries.renumber(renumbered, t)
+		w.renumber(renumbered, t)
 		w.flows.Renumber(seeds, renumbered, t.cellOf)
 	}
 }
