@@ -183,7 +183,7 @@ func cellPanels(o *Options, colors []object) []panel {
 		},
 		{
 			title: "Flows of $src to $dst", kind: "table", id: flowsPanel, width: gridWidth, height: 9, defaults: plain(), options: tableOptions(),
-			about:     "The flows with the most heavy observations. Stored where replay and collect keep flows.",
+			about:     aboutFlows,
 			targets:   []object{sqlTarget(flowsSQL, formatTable)},
 			overrides: append(flowColumnTitles(o), locationColumn(colors, toFindings), override("source", object{"links": []object{toFindings}})),
 		},

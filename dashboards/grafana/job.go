@@ -49,7 +49,7 @@ func jobBoard(o *Options) board {
 			},
 			{
 				title: "Worst flows of $group", kind: "table", width: 24, height: 10, defaults: plain(), options: tableOptions(),
-				about:   "The flows with the most heavy observations. Stored where replay and collect keep flows.",
+				about:   aboutFlows,
 				targets: []object{sqlTarget(jobFlowsSQL, formatTable)},
 				overrides: append(flowColumnTitles(o),
 					locationColumn(colors, toCells("findings there", "&var-location=${__data.fields.location:percentencode}&viewPanel=22"))),

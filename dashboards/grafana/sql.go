@@ -295,10 +295,12 @@ ORDER BY c.heavy DESC, location LIMIT 50`)
 const flowColumns = `
 SELECT if(c.src = toIPv6('::'), 'all others', replaceRegexpOne(toString(c.src), '^::ffff:', '')) AS source, nullIf(c.src_port, 0) AS source_port,
     if(c.dst = toIPv6('::'), '', replaceRegexpOne(toString(c.dst), '^::ffff:', '')) AS destination, nullIf(c.dst_port, 0) AS destination_port,
-    if(c.location_heavy = 0, '', {location}) AS location, toFloat64(c.heavy) AS heavy, toFloat64(c.observations) AS observations, toFloat64(c.bytes) AS bytes, if(isNaN(c.mean), NULL, c.mean) AS {mean}, c.windows AS windows
+    if(c.location_heavy = 0, '', {location}) AS location, toFloat64(c.heavy) AS heavy, toFloat64(c.observations) AS observations, toFloat64(c.bytes) AS bytes, if(isNaN(c.mean), NULL, c.mean) AS {mean}, c.windows AS windows, nullIf(toFloat64(c.sampled), 0) AS samples
 FROM top_flows({signal}, {range}, resolution_ns = greatest(${resolution:raw}, 1000000000)) AS c
 LEFT JOIN {locations} AS l ON l.id = c.location
 `
+
+const aboutFlows = "The flows with the most heavy observations. Stored where replay and collect keep flows. With samples, counts are estimated from as many heavy observations."
 
 var flowsSQL = ask(flowColumns + `
 WHERE src_group = (SELECT max(id) FROM groups FINAL WHERE name = {src}) AND dst_group = (SELECT max(id) FROM groups FINAL WHERE name = {dst})

@@ -465,9 +465,9 @@ func flowColumns(unit string) []tabular.Column[wire.ExportedFlow] {
 		{Name: "heavy", Count: func(f *wire.ExportedFlow) uint64 { return f.Flow.Heavy }},
 		{Name: "heavy_ratio", Real: func(f *wire.ExportedFlow) float64 { return f.Flow.HeavyRatio }},
 		{Name: "windows", Count: func(f *wire.ExportedFlow) uint64 { return f.Flow.Windows }},
-		{Name: "sampled", Count: func(f *wire.ExportedFlow) uint64 { return f.Flow.Sampled }},
 	}
-	return append(list, bottlenecks("mode", unit, func(f *wire.ExportedFlow) *wire.Bottleneck { return f.Flow.Mode })...)
+	list = append(list, bottlenecks("mode", unit, func(f *wire.ExportedFlow) *wire.Bottleneck { return f.Flow.Mode })...)
+	return append(list, tabular.Column[wire.ExportedFlow]{Name: "sampled", Count: func(f *wire.ExportedFlow) uint64 { return f.Flow.Sampled }})
 }
 
 func findingColumns() []tabular.Column[wire.Finding] {

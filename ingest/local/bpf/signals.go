@@ -62,10 +62,7 @@ func capacitiesOf(s *window.Settings) []uint64 {
 
 // signalsOf returns the signal types by layout and T. It fails if the program cannot add up the values of one.
 func signalsOf(s *window.Settings) (list [csig.NumLayouts * 16]signal, err error) {
-	var capacities []uint64
-	if p, ok := s.Resolver.(aggregate.Partitioner); ok {
-		capacities = p.Capacities()
-	}
+	capacities := capacitiesOf(s)
 	for i := range list {
 		l := csig.LayoutAt(i >> 4)
 		to := &list[i]
