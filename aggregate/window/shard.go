@@ -17,7 +17,7 @@ const pendingItems = 256
 
 // pendingItem is an observation whose window is known.
 type pendingItem struct {
-	key    lookupKey // lookup adds the ends
+	key    lookupKey // lookup adds the endpoint classes
 	obs    uint32    // index in the batch
 	series uint32    // set by lookup
 	code   uint32    // with itemWide and itemCount
