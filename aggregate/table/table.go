@@ -269,8 +269,8 @@ func (r Rows) CellLocations(sig csig.Signal) []aggregate.CellLocation {
 	return list
 }
 
-// chosen calls f for the signal's cells, each with one kind, its sums and its locations, each once.
-// Both are valid until f returns.
+// chosen calls f once for each of the signal's cells, with one kind of observations: with their sums, and
+// with their locations at the level, without duplicates. Both are valid until f returns.
 func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate.LocationID, f func(aggregate.CellKey, *aggregate.Sums, []aggregate.LocationStats)) {
 	var at []aggregate.LocationStats
 	var total aggregate.Sums
