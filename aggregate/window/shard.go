@@ -85,7 +85,8 @@ type Shard struct {
 	err      error // of the sink: after it, nothing is accepted
 }
 
-// NewShard makes a shard that writes the windows that it closes to the sink.
+// NewShard makes a shard that writes the windows that it closes to the sink. It fails if the
+// configuration is invalid.
 func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

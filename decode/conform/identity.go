@@ -256,7 +256,7 @@ type Scan struct {
 	least   int // bytes behind the IP header of the shortest truncated packet
 }
 
-// NewScan makes a Scan for a Judge's configuration.
+// NewScan makes a Scan for a Judge's configuration. It fails if decode.New does.
 func NewScan(cfg *Config) (*Scan, error) {
 	d, err := decode.New(cfg.Decode)
 	if err != nil {

@@ -54,7 +54,7 @@ func newEnds(r aggregate.Resolver) ends {
 		src, dst := classes.Classes(a)
 		return number(srcs, &e.src, class{group, src}, a)<<32 | number(dsts, &e.dst, class{group, dst}, a)
 	}
-	classesOf(stranger(r, classes))
+	classesOf(unknownAddress(r, classes))
 	for _, region := range regions {
 		e.prefixes = append(e.prefixes, region.Prefix)
 		e.classes = append(e.classes, classesOf(region.Address))
@@ -62,8 +62,8 @@ func newEnds(r aggregate.Resolver) ends {
 	return e
 }
 
-// stranger returns an address in no group of the resolver, or the invalid address if none of a few candidates is.
-func stranger(r aggregate.Resolver, classes aggregate.Classifier) netip.Addr {
+// unknownAddress returns an address in no group of the resolver, or the invalid address if none of a few candidates is.
+func unknownAddress(r aggregate.Resolver, classes aggregate.Classifier) netip.Addr {
 	src, dst := classes.Classes(netip.Addr{})
 	for _, text := range [...]string{"::", "0.0.0.0", "255.255.255.255", "2001:db8::1", "192.0.2.1", "ffff::1"} {
 		a := netip.MustParseAddr(text)

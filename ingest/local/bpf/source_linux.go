@@ -68,8 +68,8 @@ func (s *Source) Try(settings *window.Settings, at window.Tap) error {
 	return errors.Join(err, c.close())
 }
 
-// Open starts counting, under the settings and for a tap at a place; Count can change both later. After an error the Source
-// is closed.
+// Open starts counting, under the settings and for a tap at a place; Count can change both later. After an error no
+// program is attached.
 func (s *Source) Open(settings *window.Settings, at window.Tap) error {
 	if err := s.tap.Open(); err != nil {
 		return err
