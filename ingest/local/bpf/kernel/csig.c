@@ -96,7 +96,7 @@ u32 snap;                                 /* maximum length of an odd packet in 
 
 u64 secrets[8];                           /* of hashes, so that nobody can make keys collide */
 u32 buckets;                              /* in the index of a buffer, a power of two, minus one: a mask */
-volatile u32 first_buckets[2];            /* as buckets, those that find tries first, by buffer */
+volatile u32 first_buckets[2];            /* the mask of the buckets that find tries first, by buffer */
 u32 room;                                 /* entries of a buffer, at most (1 << NUMBER_BITS) - 1 */
 
 /* How often user space has read a buffer so far. The lowest bit is the number of the buffer in use. */
@@ -195,7 +195,7 @@ struct {
 	TYPE(value, struct counters);
 } counts SEC(".maps");
 
-/* A sampled heavy observation. It stands for this many heavy observations of its CPU: every. */
+/* A sampled heavy observation. It stands for `every` heavy observations of its CPU. */
 struct sample {
 	u8 src[16], dst[16]; /* of the packet, of IPv4 in the first 4 bytes */
 	u32 window, s, bytes, every;
@@ -233,7 +233,7 @@ struct {
 	TYPE(value, u64);
 } classes SEC(".maps");
 
-/* An address whose classes a CPU remembers: the one as a source << 32 | the one as a destination. */
+/* An address whose classes a CPU remembers: its class as a source << 32 | its class as a destination. */
 struct known {
 	u64 hi, lo;
 	u64 classes;
@@ -282,7 +282,7 @@ struct options {
 	u32 at, end;
 	u32 first;          /* index of the first encoding to try */
 	u32 own;            /* length of the option as its encoding counts it */
-	u32 empty, invalid; /* by an encoding that the option does not fit: its length if empty; whether invalid */
+	u32 empty, invalid; /* if no encoding fits: the option's length if one reads it as empty, 1 if one reads it as invalid */
 	u32 several;        /* the packet has several reflections */
 	u32 wrong, done;
 };
