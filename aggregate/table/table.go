@@ -125,8 +125,8 @@ func (r Rows) Without(cells map[aggregate.CellKey]bool) Rows {
 	return r
 }
 
-// Within returns the same rows as a part of others: each cell uses the kind of observations that it
-// has in whole, so that the parts of a range add up to it.
+// Within returns the same rows as a part of whole: each cell uses the kind of observations that it uses
+// in whole, so that the parts of a range add up to the range.
 func (r Rows) Within(whole Rows) Rows {
 	r.whole = whole.rows
 	return r

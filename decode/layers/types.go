@@ -72,7 +72,7 @@ var ErrTaken = errors.New("the EtherType is taken")
 // unknownName is gopacket's name for EtherTypes without a meaning.
 const unknownName = "UnknownEthernetType"
 
-// Register tells gopacket the meaning of the domain's TPIDs. It writes to gopacket's global
+// Register makes gopacket decode the domain's TPIDs as tags. It writes to gopacket's global
 // layers.EthernetTypeMetadata without a lock, because gopacket reads it without one: call it before
 // packets are decoded, and never at the same time.
 //

@@ -76,13 +76,13 @@ type ClientStats struct {
 	SpoolBytes    int64     // on disk
 	SpoolLimit    int64
 	Answering     bool // the last push was answered; false before the first one
-	Pushes        uint64
+	Pushes        uint64 // requests sent, failed ones included
 	Failures      uint64 // failed pushes
 	SentBytes     uint64 // uncompressed
 	Collector     string // current one
 	Incarnation   uint64
 	LastAnswerNS  int64 // Unix ns; 0: none so far
-	DescribeParts uint64
+	DescribeParts uint64 // parts of descriptions that a collector has taken
 	Provisional   ProvisionalStats
 }
 

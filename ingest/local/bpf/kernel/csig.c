@@ -545,7 +545,7 @@ static __attribute__((noinline)) int datagram(struct scratch *m, u32 at, u32 len
 	return p->tag.there || p->reflection.there || p->empty || p->invalid ? FOUND : NONE;
 }
 
-/* has_ports tells whether the header of a transport other than TCP and UDP has ports and is complete. */
+/* has_ports reports whether the header of a transport other than TCP and UDP has ports and is complete. */
 INLINE int has_ports(u32 proto, u32 have)
 {
 	return proto == PROTO_UDPLITE ? have >= 8 : (proto == PROTO_SCTP || proto == PROTO_DCCP) && have >= 12;
@@ -615,7 +615,7 @@ INLINE int ipv4(struct scratch *m, struct packet *p, u32 at, u32 len)
 	return transport(m, p, p->proto, at + header, len, total - header);
 }
 
-/* mapped tells whether an address is IPv4-mapped (::ffff:0:0/96). */
+/* mapped reports whether an address is IPv4-mapped (::ffff:0:0/96). */
 INLINE int mapped(struct scratch *m, u32 at) { return raw64(m, at) == 0 && dword(m, at + 8) == 0xffff; }
 
 INLINE int ipv6(struct scratch *m, struct packet *p, u32 at, u32 len)
@@ -841,7 +841,7 @@ INLINE u64 mix(u64 a, u64 b)
 	return (a * b) ^ (ah * bh + (mid >> 32) + (cross >> 32));
 }
 
-/* repeats tells whether a reflection repeats the previous one of its flow, as window.reflectionDedup does. If another CPU
+/* repeats reports whether a reflection repeats the previous one of its flow, as window.reflectionDedup does. If another CPU
  * holds the set, the flow is not looked up. */
 INLINE int repeats(struct scratch *m, struct packet *p)
 {
@@ -1111,7 +1111,7 @@ static __attribute__((noinline)) int sample(struct scratch *m, struct counters *
 	return 0;
 }
 
-/* is_heavy tells whether an observation with a value may be heavy. */
+/* is_heavy reports whether an observation with a value may be heavy. */
 INLINE int is_heavy(struct scratch *m, struct fields *f)
 {
 	struct heavy *h = &heavies[f->type & 63];
