@@ -78,7 +78,7 @@ const unknownName = "UnknownEthernetType"
 //
 // It may be called again, with the same domain, which changes nothing, or with one that has further
 // TPIDs. If gopacket, the program or an earlier domain gave a TPID another meaning, it returns an
-// error that is ErrTaken, and registers nothing.
+// error that wraps ErrTaken, and registers nothing.
 func Register(domain *csig.Domain) error {
 	if domain == nil {
 		return errors.New("register layers: no domain is configured")
