@@ -157,7 +157,7 @@ func (o *Observation) setAck(header []byte) {
 type TCPSegment struct {
 	IP   []byte // 20 bytes of IPv4 or 40 of IPv6, without options and extensions
 	TCP  []byte // from the header on, as far as it was captured: 20 bytes at least
-	Left int    // length of header and payload, according to IP
+	Left int    // length of header and payload in bytes, according to IP
 }
 
 // Segment returns the innermost TCP segment of the last decoded frame, inside any tunnels, if

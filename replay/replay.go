@@ -158,7 +158,8 @@ func (r *Replay) Progress() (bytes, total int64, packets uint64) {
 
 // Run replays the files. It returns when the sink has all windows, or when ctx ends. A cut file is no
 // error: its intact packets count, and Result names the cut. After damage in a file, reading resumes
-// at the next run of valid records (capture.Options.Resume), the same at any pace.
+// at the next run of valid records (capture.Options.Resume), the same at any pace. It fails if all
+// packets of all files have unknown link types (window.ErrLinkType). Call it once.
 func (r *Replay) Run(ctx context.Context) error {
 	begun := time.Now()
 	var err error

@@ -22,15 +22,16 @@ type Router interface {
 }
 
 const (
-	// maxRoutes bounds the paths between two hosts that are compared, and maxWeighed the flows,
-	// affected and unaffected ones each.
+	// maxRoutes bounds the paths between two hosts that are compared, and maxWeighed the compared
+	// flows: so many affected and so many unaffected ones.
 	maxRoutes  = 256
 	maxWeighed = 4096
 	// minAffected is the number of affected flows that a certain conclusion needs.
 	minAffected = 3
-	// certainty is how many times likelier than chance an explanation must be, for each explanation
-	// that was tried and that flows distinguish. Explanations within a factor of doubt of the best
-	// are named as well.
+	// certainty, times the number of explanations that were tried (testable), is how many times
+	// likelier than chance the best explanation must be to be certain: of many explanations, some
+	// fit by chance. Explanations that are at most doubt times less likely than the best one are
+	// named as well.
 	certainty, doubt = 100, 20
 	// wider is how many times likelier an explanation by several ports must be than one by a single
 	// port, because more flows pass several ports anyway.
@@ -204,8 +205,8 @@ type verdict struct {
 	sure bool              // it is many times likelier than chance
 }
 
-// rank finds the best explanation for the difference between affected and unaffected flows, among
-// the first ones. It excludes cleared ports and devices.
+// rank finds the best explanation for the difference between affected and unaffected flows, of each
+// the first maxWeighed. It excludes cleared ports and devices.
 func (c *localizer) rank(affected, kept []*flow, cleared func(aggregate.LocationID) bool) (v verdict) {
 	affected, kept = affected[:min(len(affected), maxWeighed)], kept[:min(len(kept), maxWeighed)]
 	if c.cfg.Routes == nil || len(affected) == 0 {

@@ -102,7 +102,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// New makes a Detector.
+// New makes a Detector. It fails without a Domain or a Locator.
 func New(cfg Config) (*Detector, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -19,12 +19,13 @@
 // cleared. A finding names the smallest set that the evidence allows.
 //
 // With each fault in 7 scenarios of 1 s (make accuracy), the likelihoods find 251 of 254 faults,
-// 249 with their place, and 667 of 671 findings name it, none a wrong one.
+// 249 with their place. 667 of 671 findings name the place of the fault, and none a wrong one.
 //
 // A simpler rule names the ports that all affected paths share, without those that a clean flow
-// surely passes; then sets, devices and senders. It finds less and blames the wrong elements: where
-// the likelihoods found 237 of 240 faults, and 625 of 629 findings named it, the rule found 233 of
-// 237, 225 with their place; 593 of 632 findings named it, and 13 a wrong one. Two things break it.
+// surely passes; then sets, devices and senders. It finds less and blames the wrong elements. On
+// another set of faults, the likelihoods found 237 of 240, and 625 of 629 findings named the place.
+// The rule found 233 of 237, 225 with their place; 593 of 632 findings named the place, and 13 a wrong
+// one. Two things break it.
 // A fault that affects only some packets, such as a changed type, leaves clean flows behind the
 // same port. And a forger's flows share ports elsewhere on their way, which the rule blames
 // instead.

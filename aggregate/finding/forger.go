@@ -92,8 +92,9 @@ func (one *sourceState) exceeds(stray, touched uint64) bool {
 	return float64(one.stray)*float64(touched) >= strayFactor*float64(stray)*float64(one.touched)
 }
 
-// standsOut reports whether a source's share is many times the share of other sources at the same edge,
-// whose values pass the same ports: of the one with the median share, the lower of two.
+// standsOut reports whether a source's share of strays is many times that of its neighbors: of the other
+// sources at the same edge, whose values pass the same ports, the one with the median share (the lower of
+// two) is compared.
 func (s *strays) standsOut(src netip.Addr, edge func(netip.Addr) string) bool {
 	at := edge(src)
 	var mates []*sourceState

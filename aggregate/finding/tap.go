@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// minRepeated is the number of frames that a tap must capture twice, and one in repeatedShare
-	// frames: applications sometimes send the same bytes again.
+	// A finding needs at least minRepeated frames that the tap captured twice, and at least one in
+	// repeatedShare of its frames: applications sometimes send the same bytes again.
 	minRepeated, repeatedShare = 20, 1000
 	// copyTime is the maximum interval between the copies of a frame, and copySilence the time for
 	// which no other frame has the same bytes: a sender that repeats them, as probes do, continues
@@ -18,16 +18,16 @@ const (
 	copyTime, copySilence = time.Millisecond, time.Second
 	// maxCopies bounds the contents that wait for the end of copySilence.
 	maxCopies = 1 << 16
-	// minBack is how far a clock must go back to count as set, and staysBack for how many frames:
-	// frames captured out of order are closer together, and few.
+	// minBack is how far a clock must go back to count as set, and staysBack is for how many frames
+	// it must stay back: frames captured out of order are closer together, and few.
 	minBack, staysBack = 100 * time.Millisecond, 50
 	// minAhead is how far a clock must go ahead to count as set, while other taps continue.
 	minAhead = time.Second
-	// minUnseen is the number of acknowledged segments that a tap must have missed, and one in
-	// unseenShare of them.
+	// A finding needs at least minUnseen acknowledged segments that the tap missed, and at least one
+	// in unseenShare of the acknowledged ones.
 	minUnseen, unseenShare = 20, 1000
-	// maxSegments bounds the remembered segments of all taps, and the acknowledgements. If there
-	// are more, both keep the same sample.
+	// maxSegments bounds the remembered segments of all taps, and separately the acknowledgements.
+	// If there are more, both keep the same sample.
 	maxSegments = 1 << 17
 )
 

@@ -5,31 +5,32 @@ import (
 	"math/bits"
 )
 
-// Heavy is a heavy observation of a flow that names a place.
+// Heavy is a heavy observation of a flow. Hash is from Seeds.Hash, Place is the location that the
+// observation names, and Value is in stored integers.
 type Heavy struct {
 	Hash, Place, Value uint64
 	Bytes              uint32
 	entry              uint32 // set by Find
 }
 
-// LocationCount is a place with the number of heavy observations that name it.
+// LocationCount is a location with the number of heavy observations that name it.
 type LocationCount struct {
 	ID    uint64
 	Heavy uint64
 }
 
-// otherPlace is an element of an entry's list of places.
+// otherPlace is an element of an entry's list of locations after the first one.
 type otherPlace struct {
 	LocationCount
-	next uint32 // plus 1
+	next uint32 // index of the next element, plus 1; 0 at the end
 }
 
-// placesPerEntry bounds the places besides the first ones, as a multiple of the budget.
-// Observations that name further places count for the flow alone.
+// placesPerEntry bounds the locations of all entries, except each entry's first one, as a multiple of
+// the budget. Observations that name further locations count for the flow and for no location.
 const placesPerEntry = 2
 
-// Find looks up the entries of observations. Its loops do little, so that the memory accesses of
-// several observations overlap.
+// Find looks up the entries of observations, for CountKnown. Its loops do little, so that the memory
+// accesses of several observations overlap.
 func (t *Table) Find(list []Heavy) {
 	t.inserted, t.moved = false, false
 	slots, counts, shift := t.slots, t.counts, t.shift&63
@@ -106,8 +107,9 @@ func (t *Table) CountKnown(list []Heavy) int {
 	return len(list)
 }
 
-// CountMany counts an observation that was sampled as n, at least 1, of equal ones: those that the sample
-// left out. f and ref are as for Insert. It may forget other entries, and returns their number.
+// CountMany counts a sampled observation n times, at least once: it stands for n observations, most of
+// which were not sampled. f and ref are as for Insert. It may forget other entries, and returns their
+// number.
 func (t *Table) CountMany(h *Heavy, n uint64, ref uint32, f *Flow) (forgotten int) {
 	at := uint32(none)
 	if len(t.slots) > 0 {
@@ -131,7 +133,7 @@ func (t *Table) CountMany(h *Heavy, n uint64, ref uint32, f *Flow) (forgotten in
 	return 0
 }
 
-// name adds to a place of the entry.
+// name adds to the count of a location of the entry.
 func (t *Table) name(entry uint32, p LocationCount) {
 	c, a := &t.counts[entry], &t.about[entry]
 	if c.place.Heavy == 0 || c.place.ID == p.ID {
@@ -150,7 +152,7 @@ func (t *Table) name(entry uint32, p LocationCount) {
 	}
 }
 
-// Places calls f for each place of an entry.
+// Places calls f for each location of an entry, the one that was named first first.
 func (t *Table) Places(entry int, f func(LocationCount)) {
 	if p := t.counts[entry].place; p.Heavy > 0 {
 		f(p)

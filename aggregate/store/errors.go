@@ -16,9 +16,9 @@ import (
 
 // Errors for callers to tell apart.
 var (
-	ErrUnreachable = errors.New("server unreachable")
-	ErrBusy        = errors.New("store busy")
-	ErrDenied      = errors.New("access denied")
+	ErrUnreachable = errors.New("server unreachable") // no connection, or it broke off
+	ErrBusy        = errors.New("store busy")         // no answer in time, or too many queries at a time
+	ErrDenied      = errors.New("access denied")      // wrong user or password, or the user lacks a right
 	ErrNoSchema    = errors.New("no schema in the database: nothing was stored there yet, \"csigscope schema migrate\" makes it")
 	ErrNewerSchema = errors.New("schema is newer than this program: use a newer csigscope")
 	ErrOldSchema   = errors.New("schema is older than this program: run \"csigscope schema migrate\"")
@@ -93,7 +93,7 @@ func transient(err error) bool {
 	return connectionLost(err)
 }
 
-// serverFailed reports errors of one server that another server of its shard may not have.
+// serverFailed reports errors after which another server of the same shard may succeed.
 func serverFailed(err error) bool {
 	switch exceptionCode(err) {
 	case 0:
@@ -114,7 +114,7 @@ func refused(err error) bool {
 	return false
 }
 
-// connectionLost tells failures of the connection from the server's own errors.
+// connectionLost reports failures of the connection, unlike errors that the server answers.
 func connectionLost(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
@@ -131,7 +131,7 @@ func connectionLost(err error) bool {
 	return false
 }
 
-// busy tells a server that does not answer in time from one that is unreachable.
+// busy reports errors of a server that does not answer in time, unlike one that is unreachable.
 func busy(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return false

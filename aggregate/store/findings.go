@@ -24,7 +24,7 @@ const (
 // and ID are one finding, whose counts add up.
 type FindingRow struct {
 	aggregate.Source
-	Seq uint64 // tells the rows of a producer apart, with Kind and ID
+	Seq uint64 // distinguishes the rows of a producer with equal Kind and ID
 
 	Kind     string
 	ID       uint64 // of the violation's subject

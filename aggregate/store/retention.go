@@ -93,7 +93,7 @@ func (keep Retention) check() error {
 // SetRetention changes how long rows of each table of partials are kept after they were written,
 // finest first; 0 leaves a table unchanged. The setting survives migrations. Setting the present
 // retention again does nothing; the server deletes newly expired rows in its own time. Names are
-// kept at least as long.
+// kept at least as long. A retention out of bounds is ErrRetention, and changes nothing.
 func (s *Store) SetRetention(ctx context.Context, keep Retention) error {
 	if err := keep.check(); err != nil || keep == (Retention{}) {
 		return err

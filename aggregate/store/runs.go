@@ -14,7 +14,7 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// RunMode tells whether a producer can be measured again.
+// RunMode says whether a producer can be measured again.
 type RunMode uint8
 
 // A replayed capture gives the same observations each time, so only one run of it is visible: the

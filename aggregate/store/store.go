@@ -60,6 +60,11 @@ type Options struct {
 }
 
 // Store writes to and reads from one database. It is safe for concurrent use.
+//
+// Errors of questions wrap ErrQuestion (invalid), ErrLimit and ErrTooManyRows (beyond a limit),
+// ErrNotReady (the server was not reached yet), ErrBusy and ErrUnreachable (try again later),
+// ErrDenied or ErrNoSchema; other errors of the server have its text. Writing to a store without a
+// writer is ErrReadOnly.
 type Store struct {
 	database string
 	layout   layout

@@ -85,7 +85,8 @@ func (w *writer) start() {
 
 // WriteBlock accepts the rows of a closed window; it implements aggregate.Sink. It copies the
 // rows, which are written within about a second; Flush waits for that. It blocks while the buffer
-// is full, and always fails once rows had to be given up.
+// is full, and always fails once rows had to be given up. It refuses a block whose window has a length
+// that no table holds, or a time outside of 1970 to 2105; later blocks are accepted.
 func (s *Store) WriteBlock(ctx context.Context, b *aggregate.Block) error {
 	if s.writer == nil {
 		return ErrReadOnly

@@ -130,7 +130,7 @@ var latencyBounds = [...]time.Duration{
 type Latency struct {
 	Bounds []time.Duration // upper, inclusive, ascending; read-only
 	Counts []uint64        // one more than Bounds: the last counts longer times
-	Sum    time.Duration
+	Sum    time.Duration   // of all times
 }
 
 // latency counts for Latency.

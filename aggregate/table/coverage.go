@@ -81,7 +81,7 @@ func keepsProducer(id uint64, last, oldest int64, silent map[uint64]string) bool
 	return is
 }
 
-// prune drops places that no longer count, once they are a quarter of all or there is no room.
+// prune drops entries that no longer count, once they are a quarter of all or the list is full.
 func (c *cellProducers) prune(oldest int64, silent map[uint64]string) {
 	old := 0
 	for i, last := range c.last {

@@ -21,8 +21,9 @@ const (
 // aggregate.LiveResolution, has one.
 //
 // States and coverage are those of seconds at the time of a revision: short windows are never
-// judged, and no producer has to write them. It uses the clock and the thresholds of seconds, and
-// keeps windows for 10 s with its default lateness.
+// judged, and no producer has to write them. It uses the clock and the thresholds of seconds. It
+// keeps windows for 5 s after it stops waiting for their blocks: if seconds has the default lateness,
+// for 10 s.
 func NewFineMemory(seconds *Memory, resolution, lateness time.Duration, maxRows int) *Memory {
 	o := &seconds.opts
 	m := NewMemory(MemoryOptions{

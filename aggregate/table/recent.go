@@ -31,9 +31,9 @@ type MemoryOptions struct {
 	// without rows follow the clock, and cells without rows in the windows of that time have no
 	// data. It is rounded down to whole windows, at least one; default DefaultMaxAge.
 	MaxAge time.Duration
-	// MaxLag is the largest distance of the end of the newest window behind Now, after the first
-	// one: older data, such as from a spool, does not describe the present. 0: as far as producers
-	// are behind.
+	// MaxLag bounds how far the end of the newest window may be behind Now, once there has been a
+	// window: if producers send older data, such as from a spool, windows follow the clock at this
+	// distance. 0: no bound.
 	MaxLag time.Duration
 	// Ahead is the largest distance after Now at which a window may begin; the memory refuses later
 	// ones. Default aggregate.MaxAhead. A negative one is for captures, which are replayed by their
@@ -303,9 +303,9 @@ func (m *Memory) setBack(limit int64) {
 	m.cells, m.heard = newCellProducers(m.cells.most), noWindow
 }
 
-// Sync calls flush, which returns nil once all blocks that the log took earlier are on disk. Then
-// those windows are durable of which the memory had all blocks before the call. Without Sync, no
-// window ever is.
+// Sync calls flush, which returns nil once all blocks that the log took earlier are on disk. Then the
+// blocks that the memory had before the call are durable, and so is each window that has no other
+// blocks. Without Sync, no window is ever durable. Its error is that of flush.
 func (m *Memory) Sync(ctx context.Context, flush func(context.Context) error) error {
 	m.mu.Lock()
 	written := m.written

@@ -251,7 +251,7 @@ type Watcher struct {
 }
 
 // Watch follows the memory, beginning with a snapshot. A watcher that is more than maxLag revisions
-// behind, at most MemoryOptions.Log, has to start again.
+// behind has to start again. maxLag is below MemoryOptions.Log; 0 is the largest possible one.
 func (m *Memory) Watch(maxLag int) *Watcher {
 	w := &Watcher{memory: m, maxLag: m.lag(maxLag)}
 	w.restart(m.State())

@@ -125,8 +125,8 @@ func (r Rows) Without(cells map[aggregate.CellKey]bool) Rows {
 	return r
 }
 
-// Within returns the same rows as a part of others: each cell uses the kind of observations that it
-// has in whole, so that the parts of a range add up to it.
+// Within returns the same rows as a part of whole: each cell uses the kind of observations that it uses
+// in whole, so that the parts of a range add up to the range.
 func (r Rows) Within(whole Rows) Rows {
 	r.whole = whole.rows
 	return r
@@ -269,8 +269,8 @@ func (r Rows) CellLocations(sig csig.Signal) []aggregate.CellLocation {
 	return list
 }
 
-// chosen calls f for the signal's cells, each with one kind, its sums and its locations, each once.
-// Both are valid until f returns.
+// chosen calls f once for each of the signal's cells, with one kind of observations: with their sums, and
+// with their locations at the level, without duplicates. Both are valid until f returns.
 func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate.LocationID, f func(aggregate.CellKey, *aggregate.Sums, []aggregate.LocationStats)) {
 	var at []aggregate.LocationStats
 	var total aggregate.Sums

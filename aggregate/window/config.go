@@ -198,7 +198,7 @@ type Tap struct {
 	// measure whole paths wherever they are captured. Observations of other kinds are rejected.
 	Tags, Reflections bool
 
-	Weight uint64 // number of packets that each stands for (1/N tagging, sampled mirrors); at most aggregate.MaxWeight
+	Weight uint64 // number of packets for which one observation stands (1/N tagging, sampled mirrors); at most aggregate.MaxWeight
 	Place  string // its name: receiver, sender (where tags have initial values) or mid
 	// Stand is the number of the place in the middle of the fabric where flows are seen for
 	// aggregate.Wayfinder; 0: none.

@@ -13,23 +13,23 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Counted are equal observations that the kernel, for example, has counted: with the same endpoints, kind, tag and
-// window.
+// Counted is a number of equal observations that were counted elsewhere, such as in the kernel: they have the same
+// endpoint classes, kind, tag and window.
 type Counted struct {
-	// Observation is one of them. Its TimeNS is in their window of the finest resolution, by a clock that needs no
-	// confirmation, and its endpoints are any addresses of their classes. Its Bytes, ports, flags except
-	// HasAddrs, and number do not matter.
+	// Observation is one of them. TimeNS is any time in their window of the finest resolution; it is never
+	// quarantined. Src and Dst are any addresses of the classes (aggregate.Classifier). Bytes, ports, Packet, and all
+	// flags but HasAddrs are ignored.
 	decode.Observation
-	N, Bytes uint64 // of all of them
+	N, Bytes uint64 // number of observations, at least 1, and the bytes of their packets
 	As       CountedAs
-	// Codes are the codes of wide tags with values, whose Tag.S says only whether they are untouched. N is less than
-	// 1<<32 then.
+	// Codes are the codes of wide tags that have values. Tag.S then says only whether they are untouched, and N is less
+	// than 1<<32.
 	Codes Codes
 }
 
-// Codes are codes in one bucket (csig.DistIndex), between two of CodeSplits.
+// Codes sums up codes that are in one bucket of the distribution and not divided by any of CodeSplits.
 type Codes struct {
-	Bucket   uint32
+	Bucket   uint32 // csig.DistIndex of each code
 	Sum      uint64
 	Min, Max uint32
 }
@@ -37,9 +37,10 @@ type Codes struct {
 // ErrSplits is wrapped by the error of CodeSplits.
 var ErrSplits = errors.New("values are not in steps of one length")
 
-// CodeSplits returns the codes, at most most of them, at which Codes of a table have to be split: their observations are all
-// heavy or none is, whatever capacity of the list, or 0, a location has, and their values follow from the sum of their codes.
-// Codes below 128 have a bucket each and need no splits. The error wraps ErrSplits where the table's values do not allow that.
+// CodeSplits returns the codes, ascending, at which Codes of a table have to be split, so that two things hold: the
+// observations of one Codes are all heavy or all not, for each of the capacities (kbit/s) and for an unknown one; and the sum
+// of their values follows from the sum of their codes. Codes below 128 have a bucket each and need no splits. The error wraps
+// ErrSplits if the table's values do not allow that, or if it takes more than most splits.
 func CodeSplits(t *csig.Table, capacities []uint64, most int) (splits []uint32, err error) {
 	const exact = 128
 	last := t.Codes() - 1
@@ -57,7 +58,8 @@ func CodeSplits(t *csig.Table, capacities []uint64, most int) (splits []uint32, 
 			add(hi + 1)
 		}
 	}
-	// Values go up in steps, up to a last one that all further codes have; one may be between both.
+	// Values rise by one step for each code, until all further codes have the last value. One value in between may be
+	// uneven.
 	first, step := t.Value(exact), t.Value(exact+1)-t.Value(exact)
 	search := func(is func(code uint32) bool) uint32 {
 		return exact + uint32(sort.Search(int(last-exact)+1, func(i int) bool { return is(exact + uint32(i)) }))
@@ -76,26 +78,28 @@ func CodeSplits(t *csig.Table, capacities []uint64, most int) (splits []uint32, 
 	return splits, nil
 }
 
-// CountedAs says what became of Counted observations.
+// CountedAs says how the counting side judged Counted observations.
 type CountedAs uint8
 
 const (
-	// AsFound are for the shard to judge.
+	// AsFound leaves all judgement to the shard.
 	AsFound CountedAs = iota
-	// AsRepeat are reflections that repeat others.
+	// AsRepeat means reflections that repeat earlier ones.
 	AsRepeat
-	// AsOverflow had no room of their own: they have neither ends nor a locator, and wide ones no value.
+	// AsOverflow means observations beyond the counting side's key budget: they have neither addresses nor a locator,
+	// and wide ones no value.
 	AsOverflow
 )
 
 // CountedFrames are the frames that Counted observations came in.
 type CountedFrames struct {
 	Packets, WireBytes uint64
-	First, Last        int64  // times of the earliest and the latest, Unix ns, about
-	Empty, Invalid     uint64 // as decode.Counters.EmptyReflections and InvalidReflections
+	First, Last        int64  // approximate times of the earliest and the latest frame, Unix ns
+	Empty, Invalid     uint64 // see decode.Counters.EmptyReflections and InvalidReflections
 }
 
-// AddCounted counts observations behind all that was added. It keeps nothing of the list.
+// AddCounted passes the stream's pending observations to its shard, then the counted ones (Shard.AddCounted). It does not
+// keep the list.
 func (l *Stream) AddCounted(ctx context.Context, frames *CountedFrames, list []Counted) error {
 	if err := l.Pass(ctx); err != nil {
 		return err
@@ -123,8 +127,8 @@ func (l *Stream) AddCounted(ctx context.Context, frames *CountedFrames, list []C
 	return l.shard.AddCounted(ctx, list)
 }
 
-// AddCounted counts observations as Add does if it had them one by one. Flows are not counted: see AddSampled. Nothing
-// is shown to a Watch.
+// AddCounted counts observations as Add would count them one by one, except that it counts no flows (see AddSampled) and
+// shows nothing to a Watch. An error of the sink ends the shard, as in Add.
 func (s *Shard) AddCounted(ctx context.Context, list []Counted) error {
 	if s.err != nil {
 		return s.err
@@ -188,22 +192,22 @@ func (s *Shard) addCounted(ctx context.Context, c *Counted) error {
 	return nil
 }
 
-// Sampled is one of the observations that AddCounted gets as counts, with its own addresses, ports and packet length.
+// Sampled is one observation among those that AddCounted gets as counts, with its own addresses, ports and packet length.
 type Sampled struct {
 	decode.Observation
-	N uint32 // observations that it stands for, at least 1: of as many, one was sampled
+	N uint32 // number of observations of which this one was sampled, at least 1
 }
 
-// AddSampled counts the flows of the samples that are heavy. AddCounted must have had the observations before.
+// AddSampled counts the flows of samples (Shard.AddSampled). Call AddCounted with their observations first.
 func (l *Stream) AddSampled(list []Sampled) {
 	if l.shard != nil {
 		l.shard.AddSampled(list)
 	}
 }
 
-// AddSampled counts the flows of the samples that are heavy. It changes no count of observations. The flows of a cell
-// that were sampled together never exceed the cell, and its rest is what they leave of its exact counts. Samples of
-// windows that are closed are forgotten.
+// AddSampled counts the flows of those samples that are heavy. It changes no count of observations. When the window
+// closes, the flows' estimates are reduced to fit into their cell's exact counts, and the cell's rest is the remainder.
+// Samples of closed windows count as forgotten flows.
 func (s *Shard) AddSampled(list []Sampled) {
 	if s.err != nil || s.cfg.Flows.Top == 0 {
 		return

@@ -11,13 +11,13 @@ import (
 )
 
 // endpointClass numbers a class of addresses that the resolver treats alike. Sources and destinations have
-// separate numbers. End 0 stands for no address.
+// separate numbers. Number 0 stands for no address.
 type endpointClass = uint32
 
-// classBits is the number of bits of an end, for each role.
+// classBits is the number of bits of an endpointClass.
 const classBits = 18
 
-// endpointSlot holds the ends of one prefix's addresses, as a source and as a destination. They are 0 in
+// endpointSlot holds the classes of one prefix's addresses, as a source and as a destination. They are 0 in
 // an empty slot.
 type endpointSlot struct {
 	hi, lo   uint64
@@ -50,7 +50,7 @@ func mask(bits int) addressMask {
 // mapped is the number of bits before an IPv4 address in an IPv6 one.
 const mapped = 96
 
-// endpointCache caches the ends of addresses by the leading bits that matter: thousands of hosts share a
+// endpointCache caches the classes of addresses by the leading bits that matter: thousands of hosts share a
 // few prefixes, which stay in the first-level caches.
 type endpointCache struct {
 	resolver aggregate.Resolver
@@ -64,11 +64,11 @@ type endpointCache struct {
 	masks  [2]addressMask // of IPv4 and IPv6
 	resets uint64
 
-	ids      map[endpointKey]endpointClass // with classes; else each address has its own ends
-	src, dst []aggregate.GroupID           // by end
+	ids      map[endpointKey]endpointClass // with a Classifier; else each address has its own numbers
+	src, dst []aggregate.GroupID           // by class
 	watch    Watch                         // nil if nothing watches
-	strange  []bool                        // by end of a source
-	way      []uint32                      // by end of a source: number of the known way of its packets
+	strange  []bool                        // by class of a source
+	way      []uint32                      // by class of a source: number of the known way of its packets
 	onWays   map[wayKey]endpointClass
 }
 
@@ -115,7 +115,7 @@ func (c *endpointCache) clear() {
 // full reports whether the cache has no room for n more addresses.
 func (c *endpointCache) full(n int) bool { return (c.n+n)*2 >= c.limit || len(c.src)+n >= 1<<classBits }
 
-// pair returns the ends of a source and a destination; the cache must have room for both. Most are
+// pair returns the classes of a source and a destination; the cache must have room for both. Most are
 // in their first slot. It tests both at once, because the processor cannot predict collisions.
 func (c *endpointCache) pair(src, dst *[16]byte) (from, to endpointClass) {
 	mask, shift := uint64(len(c.slots)-1), c.shift&63
@@ -169,7 +169,7 @@ func (c *endpointCache) add(a *[16]byte) *endpointSlot {
 	return c.insert(s)
 }
 
-// known returns the end of a class.
+// known returns the number of a class, and assigns one to a new class.
 func (c *endpointCache) known(groups *[]aggregate.GroupID, k endpointKey) endpointClass {
 	id, ok := c.ids[k]
 	if !ok {
@@ -179,7 +179,7 @@ func (c *endpointCache) known(groups *[]aggregate.GroupID, k endpointKey) endpoi
 	return id
 }
 
-// number returns a new end.
+// number assigns the next number, to a class in the group.
 func number(groups *[]aggregate.GroupID, g aggregate.GroupID) endpointClass {
 	*groups = append(*groups, g)
 	return endpointClass(len(*groups) - 1)

@@ -7,15 +7,15 @@ import (
 	"github.com/csigscope/csigscope/aggregate/flow"
 )
 
-// maxDeltas bounds the reopened windows of a level: past it, the one that has been open longest is
-// closed first.
+// maxDeltas bounds the reopened windows of a level. At the bound, the one that is due first is closed
+// before another is opened.
 const maxDeltas = 64
 
 // level holds the open windows of one resolution.
 type level struct {
 	res, lateness int64
-	live          bool      // live views keep its windows, which so have provisional rows
-	announced     int64     // windows that ended by then have had provisional rows
+	live          bool      // live views keep its windows, so provisional rows are written for them
+	announced     int64     // provisional rows of all windows that ended by then are written
 	first         int64     // start of the window that was opened first, -1 if none was
 	open          []*window // by start
 	all           []*window // by slot

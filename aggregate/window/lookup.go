@@ -8,8 +8,8 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// lookupKey identifies a series before anything is resolved: 18 bits for each end of the measured
-// path, then 17 bits of locator metadata, 6 of the signal's index, 3 of class and 1 of kind. It is never 0.
+// lookupKey identifies a series before anything is resolved: 18 bits for each
+// endpoint class of the measured path, then 17 bits of locator metadata, 6 of the signal's index, 3 of class and 1 of kind. It is never 0.
 type lookupKey uint64
 
 // noLM stands for locator metadata that names nothing.
@@ -20,7 +20,7 @@ const (
 	lookupSrc = lookupDst + classBits
 )
 
-// newLookupKey returns a key without ends.
+// newLookupKey returns a key without endpoint classes.
 func newLookupKey(lm uint32, signalIndex uint, cl obsClass, kind decode.Kind) lookupKey {
 	return lookupKey(lm<<10 | uint32(signalIndex)<<4 | uint32(cl)<<1 | uint32(kind)>>1)
 }

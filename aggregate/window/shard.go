@@ -17,7 +17,7 @@ const pendingItems = 256
 
 // pendingItem is an observation whose window is known.
 type pendingItem struct {
-	key    lookupKey // lookup adds the ends
+	key    lookupKey // lookup adds the endpoint classes
 	obs    uint32    // index in the batch
 	series uint32    // set by lookup
 	code   uint32    // with itemWide and itemCount
@@ -85,7 +85,8 @@ type Shard struct {
 	err      error // of the sink: after it, nothing is accepted
 }
 
-// NewShard makes a shard that writes the windows that it closes to the sink.
+// NewShard makes a shard that writes the windows that it closes to the sink. It fails if the
+// configuration is invalid.
 func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

@@ -34,7 +34,8 @@ type Origin struct {
 
 // Stream turns one tap's frames into rows: decoder, shard, watcher and counts. It decodes
 // observations into the slice that the shard reads: obs[:n] are decoded, and there is always room
-// for those of one more frame. One goroutine uses it.
+// for those of one more frame. One goroutine uses it. Errors of Add, Pass, AdvanceTo and Flush are the
+// sink's and final, as for Shard.Add.
 type Stream struct {
 	settings Settings
 	tap      Tap
@@ -54,7 +55,7 @@ type Stream struct {
 }
 
 // NewStream makes a stream that writes its rows to the sink. Frames of a link type that is not
-// Known are counted and skipped.
+// Known are counted and skipped. It fails if the settings are invalid.
 func NewStream(s *Settings, tap Tap, from Origin, sink aggregate.Sink) (*Stream, error) {
 	l := &Stream{settings: *s, tap: tap, origin: from}
 	if !from.Link.Known() {

@@ -12,7 +12,7 @@ import (
 // waySlots is the number of flows whose ways a shard remembers, a power of two.
 const waySlots = 1 << 16
 
-// waySlot holds the source end for the packets of a flow at times in [from, until).
+// waySlot holds the source class for the packets of a flow at times in [from, until).
 type waySlot struct {
 	hash        uint64
 	from, until int64
@@ -37,7 +37,7 @@ func newWayCache(r aggregate.Resolver) *wayCache {
 	return &wayCache{finder: finder, slots: make([]waySlot, waySlots), shift: uint8(64 - bits.Len(waySlots-1))}
 }
 
-// clear forgets all flows, because their ends will be renumbered.
+// clear forgets all flows, because endpoint classes will be renumbered.
 func (c *wayCache) clear() {
 	if c != nil {
 		clear(c.slots)
@@ -51,8 +51,8 @@ func (c *wayCache) bytes() uint64 {
 	return waySlots * 32
 }
 
-// findWays replaces the source ends of pending items, which have both ends, by those for the way of
-// their flow.
+// findWays replaces the source classes of pending items, whose keys have both classes, by the classes
+// for the way of their flow.
 func (s *Shard) findWays(items []pendingItem) {
 	c := s.ways
 	for i := range items {
@@ -76,7 +76,7 @@ func (s *Shard) findWays(items []pendingItem) {
 	}
 }
 
-// onWay returns the source end for the packets of base on a way.
+// onWay returns the source class for those packets of the class base that take a way.
 func (c *endpointCache) onWay(base endpointClass, way uint32) endpointClass {
 	if way == 0 {
 		return base
@@ -91,7 +91,7 @@ func (c *endpointCache) onWay(base endpointClass, way uint32) endpointClass {
 	return id
 }
 
-// wayKey is a source end whose packets take one way.
+// wayKey is a source class whose packets take one way.
 type wayKey struct {
 	base endpointClass
 	way  uint32

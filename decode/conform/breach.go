@@ -67,7 +67,8 @@ func compareExamples(a, b Example) int {
 	return cmp.Or(cmp.Compare(a.After, b.After), cmp.Compare(a.portNum, b.portNum), cmp.Compare(a.Before, b.Before))
 }
 
-// first returns the earlier example of is and the new packet; n counts the new packet.
+// first returns the earlier one of two examples: is, and the packet just counted, which is the first
+// of the rule if n is 1.
 func first(n uint64, is Example, before, after *sighting) Example {
 	e := exampleOf(before, after)
 	if n == 1 || compareExamples(e, is) < 0 {

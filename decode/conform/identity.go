@@ -53,8 +53,8 @@ type identity struct {
 }
 
 // identifier makes identities. With a seed, only identities of one identifier are comparable, and
-// nobody can craft packets that look equal. Without one, identities are the same wherever the key
-// is.
+// nobody can craft packets that look equal. Without a seed, all identifiers with the same key make
+// the same identities, in every run.
 type identifier struct {
 	seed    *maphash.Seed
 	key     uint64
@@ -256,7 +256,7 @@ type Scan struct {
 	least   int // bytes behind the IP header of the shortest truncated packet
 }
 
-// NewScan makes a Scan for a Judge's configuration.
+// NewScan makes a Scan for a Judge's configuration. It fails if decode.New does.
 func NewScan(cfg *Config) (*Scan, error) {
 	d, err := decode.New(cfg.Decode)
 	if err != nil {

@@ -20,8 +20,9 @@ type Packet struct {
 // Judge takes the packets before and after a device and reports the rules that the device breaks.
 // It is not safe for concurrent use.
 //
-// Captures are judged in parts. Each part holds every packet of the captures that may match another
-// one in it:
+// To bound memory, captures are judged in parts. The caller passes the whole captures once for each
+// part, and the Judge keeps the packets whose hash belongs to the part, so matching packets are always
+// in the same one:
 //
 //	for part := range parts {
 //		judge.StartPart(part, parts)
@@ -89,7 +90,7 @@ func New(cfg Config) (*Judge, error) {
 	return j, nil
 }
 
-// StartPart begins one part of several.
+// StartPart begins part number part, from 0, of parts.
 func (j *Judge) StartPart(part, parts int) {
 	j.part, j.parts = uint64(part), uint64(max(parts, 1))
 	j.wait.reset(min(j.cfg.Expect, j.cfg.MaxPackets))
@@ -140,8 +141,8 @@ func (j *Judge) After(port int, p *Packet) {
 	}
 }
 
-// see returns the packet's tag and identity; ok is false where it has no identity, and where it
-// belongs to another part.
+// see returns the packet's tag and identity. ok is false if it has no identity or belongs to another
+// part.
 func (j *Judge) see(p *Packet) (s sighting, ok bool) {
 	etherType, packet, ok := j.decoder.Network(p.Data)
 	if ok && etherType != etherIPv4 && etherType != etherIPv6 {

@@ -21,8 +21,8 @@ func NewKnown(d *decode.Decoder, prefix int, key uint64) *Known {
 }
 
 // Of returns a number that almost certainly no other packet has, the same wherever the packet is
-// captured, never 0, and its remaining hops. ok is false for packets that are not IP. Numbers of
-// Knowns with different prefixes or keys are not comparable.
+// captured, never 0, and its remaining hops. ok is false for packets that are not IP. Numbers are
+// comparable only under the same prefix and key.
 func (k *Known) Of(frame []byte) (id uint64, hops uint8, ok bool) {
 	etherType, packet, ok := k.decoder.Network(frame)
 	if !ok || etherType != etherIPv4 && etherType != etherIPv6 {

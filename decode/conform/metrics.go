@@ -16,7 +16,8 @@ import (
 const maxSamples = 4 << 20
 
 // Metrics are the measurements of a device's ports: its own counters, from which it computes the
-// values in tags. Concurrent use is safe for reading alone; a Judge counts in them.
+// values in tags. A Judge writes to its Metrics (it counts missing metrics), so two Judges must not
+// share one at the same time.
 type Metrics struct {
 	slack   int64
 	samples map[series][]sample // by time

@@ -94,7 +94,7 @@ func (l Layout) Index() int {
 	return int(l.Format-1)<<1 | int(l.Profile-1)
 }
 
-// LayoutAt returns the layout with that Index.
+// LayoutAt returns the layout with that Index, in [0, NumLayouts).
 func LayoutAt(i int) Layout {
 	return Layout{Format: Format(i>>1&1) + 1, Profile: Profile(i&1) + 1}
 }

@@ -76,7 +76,7 @@ func (t *Table) Code(s uint32) uint32 {
 	return c
 }
 
-// Field is where in a raw S the code is, before Code bounds it: S&mask>>shift.
+// Field returns the position of the code in a raw S: Code is S&mask>>shift, at most the last code.
 func (t *Table) Field() (mask uint32, shift uint8) { return t.mask, t.shift }
 
 // Untouched reports whether raw S is the initial value. Then no hop replaced the tag, and it names

@@ -45,7 +45,8 @@ func SnapLen(cfg Config) uint32 {
 
 // New writes the filter of a packet socket, which gets frames starting at their Ethernet addresses,
 // and a stripped outermost VLAN tag beside them. The program returns the number of bytes to keep,
-// or 0 for a frame that holds nothing.
+// or 0 for a frame that holds nothing. New fails without a domain, and if the configuration has so
+// many TPIDs, ports or TCP options that the program exceeds the kernel's limit of 4096 instructions.
 func New(cfg Config) ([]bpf.RawInstruction, error) {
 	code, err := build(cfg, strippedTag)
 	if err != nil {

@@ -52,8 +52,8 @@ func (o *ReflectionOption) CanDecode() gopacket.LayerClass { return LayerTypeRef
 func (o *ReflectionOption) NextLayerType() gopacket.LayerType { return gopacket.LayerTypeZero }
 
 // DecodeFromBytes reads an option in o.Encoding from the start of data; further options may follow.
-// Its errors are ErrOtherOption, ErrEmptyReflection and ErrInvalidReflection; when data ends too
-// early it calls SetTruncated.
+// Its errors wrap ErrOtherOption, ErrEmptyReflection or ErrInvalidReflection. If data ends too early,
+// it calls SetTruncated and returns another error.
 func (o *ReflectionOption) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	o.BaseLayer = layers.BaseLayer{}
 	head, n, err := o.measure(data, df)

@@ -72,13 +72,13 @@ var ErrTaken = errors.New("the EtherType is taken")
 // unknownName is gopacket's name for EtherTypes without a meaning.
 const unknownName = "UnknownEthernetType"
 
-// Register tells gopacket the meaning of the domain's TPIDs. It writes to gopacket's global
+// Register makes gopacket decode the domain's TPIDs as tags. It writes to gopacket's global
 // layers.EthernetTypeMetadata without a lock, because gopacket reads it without one: call it before
 // packets are decoded, and never at the same time.
 //
 // It may be called again, with the same domain, which changes nothing, or with one that has further
 // TPIDs. If gopacket, the program or an earlier domain gave a TPID another meaning, it returns an
-// error that is ErrTaken, and registers nothing.
+// error that wraps ErrTaken, and registers nothing.
 func Register(domain *csig.Domain) error {
 	if domain == nil {
 		return errors.New("register layers: no domain is configured")

@@ -35,8 +35,8 @@ const (
 type Config struct {
 	// Auth configures authentication; nil: none, and the server uses plain HTTP.
 	Auth *Auth
-	// Access enforces roles and budgets of identified clients and keeps an audit log. With it,
-	// a certificate counts only if the clients file lists its name. Without it, the handler
+	// Access enforces roles and budgets of identified clients and keeps an audit log. It requires
+	// Auth. With it, a certificate counts only if the clients file lists its name. Without it, the handler
 	// decides by calling Identify.
 	Access *Access
 	// Exposed lets Listen open an address beyond loopback without TLS or authentication.

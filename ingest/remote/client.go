@@ -76,13 +76,13 @@ type ClientStats struct {
 	SpoolBytes    int64     // on disk
 	SpoolLimit    int64
 	Answering     bool // the last push was answered; false before the first one
-	Pushes        uint64
+	Pushes        uint64 // requests sent, failed ones included
 	Failures      uint64 // failed pushes
 	SentBytes     uint64 // uncompressed
 	Collector     string // current one
 	Incarnation   uint64
 	LastAnswerNS  int64 // Unix ns; 0: none so far
-	DescribeParts uint64
+	DescribeParts uint64 // parts of descriptions that a collector has taken
 	Provisional   ProvisionalStats
 }
 
@@ -139,7 +139,9 @@ func (c *Client) Run(ctx context.Context) error {
 	return err
 }
 
-// Flush waits until a collector has stored all items so far. Run must be running.
+// Flush waits until the spool is empty: until a collector has stored all items, or they are lost
+// (ClientStats.Lost). Items that are added meanwhile delay it. Run must be running. Its errors are
+// those of Sync and of ctx.
 func (c *Client) Flush(ctx context.Context) error {
 	if err := c.Sync(ctx); err != nil {
 		return err
@@ -159,7 +161,7 @@ func (c *Client) Flush(ctx context.Context) error {
 	}
 }
 
-// Sync writes all items so far to disk.
+// Sync writes all items so far to disk. After an error they wait in memory for the next attempt.
 func (c *Client) Sync(ctx context.Context) error { return c.Commit(ctx, nil) }
 
 // Close spools gathered items and releases the spool. Run must have ended.

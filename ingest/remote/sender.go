@@ -26,13 +26,14 @@ const (
 // pushBatch is the content of one request: records in spool order.
 type pushBatch struct {
 	body    []byte
-	records []sheafRecord
+	records []batchRecord
 	items   int
 }
 
-type sheafRecord struct {
+// batchRecord is one record of the spool in a pushBatch.
+type batchRecord struct {
 	record
-	from, to int    // in the body of the sheaf
+	from, to int    // in the body of the batch
 	number   uint64 // in the spool
 	weight   uint64
 }
@@ -182,12 +183,12 @@ func (c *Client) readSegment(sh *pushBatch, segment outbox.Segment, single bool)
 		if err != nil {
 			return err
 		}
-		one := sheafRecord{number: e.Last, weight: e.Weight}
+		one := batchRecord{number: e.Last, weight: e.Weight}
 		if buf, err = r.Payload(buf); err != nil {
 			return err
 		}
 		if buf == nil || !one.parseLabel(e.Label) && !one.countItems(buf) {
-			return nil // damage ends the sheaf: later records wait until the loss is counted
+			return nil // damage ends the batch: later records wait until the loss is counted
 		}
 		c.before = e.Label
 		if len(sh.records) > 0 && (len(sh.body)+len(buf) > pushBytes || sh.items+one.items() > pushItems) {
@@ -278,7 +279,7 @@ const (
 )
 
 // drop gives up a record.
-func (c *Client) drop(sh *pushBatch, r *sheafRecord, reason string) {
+func (c *Client) drop(sh *pushBatch, r *batchRecord, reason string) {
 	c.mu.Lock()
 	c.lost[reason] += r.weight
 	c.missing.addAll(reason, sh.body[r.from:r.to])

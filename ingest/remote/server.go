@@ -100,7 +100,8 @@ type Server struct {
 }
 
 // NewServer makes a collector that writes blocks to the sink and their meaning to the
-// directory. It reads credentials, and does nothing else before Run or Serve.
+// directory. It reads credentials and registers with the directory (NotifyContested), and does
+// nothing else before Run or Serve.
 func NewServer(cfg ServerConfig, sink Sink, directory Directory) (*Server, error) {
 	limits, err := cfg.Limits.withDefaults()
 	if err != nil {

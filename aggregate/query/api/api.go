@@ -54,6 +54,7 @@ type Config struct {
 	// aggregate.DefaultThresholds.
 	Thresholds aggregate.Thresholds
 
+	// Limits; 0 means the default constant of the same name.
 	Timeout     time.Duration
 	SendTimeout time.Duration
 	Concurrent  int
@@ -61,7 +62,7 @@ type Config struct {
 	MaxLag      int
 	CacheBytes  int // bytes of answers and intermediate results kept for equal requests
 
-	ExportTimeout time.Duration
+	ExportTimeout time.Duration // 0: Timeout and 15 s
 	Exports       int
 	ExportRows    int
 	ExportRecords int

@@ -48,10 +48,11 @@ const (
 )
 
 // Client queries one server. Questions take the parameters of /openapi.json, and are sent as
-// calls. It is safe for concurrent use.
+// calls. If a parameter is invalid or the server refuses a question, the error wraps an *Error. It is
+// safe for concurrent use.
 type Client struct {
-	// Retrying, if not nil, is called when Watch will reopen its stream after a wait, with the
-	// reason. Set it before Watch.
+	// Retrying, if not nil, is called when Watch or Changes will reopen its stream after a wait, with
+	// the reason. Set it before either is called.
 	Retrying func(why error, wait time.Duration)
 
 	base   string
@@ -236,8 +237,9 @@ func (c *Client) Health(ctx context.Context) (*wire.HealthResponse, error) {
 const maxRetry = 30 * time.Second
 
 // Watch calls handle for each event, until ctx ends, handle fails, the server refuses the
-// question, or the first attempt gets no answer. A broken stream is reopened and resumes; if that
-// is not possible, it begins with a gap and a snapshot.
+// question, or the first attempt gets no answer. It returns ctx's error, the error of handle, or the
+// reason. A broken stream is reopened and resumes; if that is not possible, it begins with a gap and
+// a snapshot.
 func (c *Client) Watch(ctx context.Context, parameters url.Values, handle func(*wire.WatchResponse) error) error {
 	in := &wire.WatchRequest{}
 	return follow(ctx, c, "watch", in, &in.After, parameters, c.calls.Watch, handle)

@@ -56,7 +56,7 @@ type Writer[T any] interface {
 	Close(notes map[string]string) error
 }
 
-// New makes a writer of the format to w, which stays open.
+// New makes a writer of the format to w, which stays open. NDJSON and unknown formats are errors.
 func New[T any](f Format, columns []Column[T], w io.Writer) (Writer[T], error) {
 	switch f {
 	case CSV:

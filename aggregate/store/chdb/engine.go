@@ -89,7 +89,8 @@ func Start(ctx context.Context, o Options) (*Engine, error) {
 }
 
 // StartLater is Start without waiting: it starts the engine in the background, with retries until
-// Close. Wait reports the outcome.
+// Close. Wait reports the outcome. Its own errors are those that need no engine, such as a missing
+// library (ErrNoEngine).
 func StartLater(ctx context.Context, o Options) (*Engine, error) {
 	e, err := newEngine(ctx, o)
 	if err != nil {

@@ -18,8 +18,8 @@ const appendAttempts = 3
 const saveInterval = time.Second
 
 // Append writes a group of records; they are on disk when Append returns nil, and after a crash
-// all of them are there or none. After an error they may still be sent after a crash, and their
-// written part is then identical. A segment whose write or sync failed is never written to again;
+// all of them are there or none. After an error some of them may be on disk all the same, and be sent
+// after a crash; their bytes are those given here. A segment whose write or sync failed is never written to again;
 // the group goes to a new one.
 //
 // At the bound Append deletes acknowledged records, oldest first, before it fails with ErrFull.

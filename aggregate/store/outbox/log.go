@@ -13,7 +13,8 @@ import (
 var (
 	// ErrFull reports that the records do not fit below MaxBytes, even after deleting
 	// acknowledged ones.
-	ErrFull   = errors.New("outbox is full")
+	ErrFull = errors.New("outbox is full")
+	// ErrClosed is the error after Close.
 	ErrClosed = errors.New("outbox closed")
 	// ErrTooLarge reports that a record exceeds MaxLabel, MaxPayload or MaxBytes.
 	ErrTooLarge = errors.New("record too large for the outbox")
@@ -57,8 +58,8 @@ type Options struct {
 	Logger *slog.Logger     // nil: silent
 }
 
-// Log is an open outbox. Next, Ack and Lose are for one goroutine, the sender; the other methods
-// are safe for concurrent use.
+// Log is an open outbox. Next, After, Ack and Lose are for one goroutine, the sender, and Latest is for
+// one goroutine at a time; the other methods are safe for concurrent use.
 type Log struct {
 	o     Options
 	id    uint64

@@ -17,14 +17,15 @@ const DefaultKeys = 1 << 17
 // Config configures a Source.
 type Config struct {
 	Interface string
-	// Keys is the number of keys that are counted between two readings, which are a second or a shorter window apart. It is a
-	// power of two. Further keys count as overflow. A key takes 144 bytes of the kernel's memory. Default: DefaultKeys.
+	// Keys is the maximum number of keys between two readings of the counts, which are at most a second apart: a power of two
+	// up to DefaultKeys, which is the default. Observations with further keys count as overflow, without endpoints and
+	// location. Each key takes 144 bytes of the kernel's memory.
 	Keys int
-	// Odd has a ring deliver the packets that the program does not read. Otherwise they are only counted.
+	// Odd makes the Source deliver odd packets, by a ring beside the program. Otherwise they are only counted.
 	Odd bool
-	// Blocks is capture.TapConfig.Blocks of that ring.
+	// Blocks is capture.TapConfig.Blocks of that ring. It is ignored without Odd.
 	Blocks      int
-	SnapLen     uint32 // maximum length of an odd packet in the ring
+	SnapLen     uint32 // maximum length of an odd packet in the ring, bytes; 0: whole packets, up to 256 KiB
 	Promiscuous bool
 	Logger      *slog.Logger // nil: silent
 }
@@ -46,7 +47,8 @@ func (c *Config) snap() uint32 {
 	return c.SnapLen
 }
 
-// tap configures the ring beside the program. It watches the link, and has the minimum size if it receives no packets.
+// tap configures the ring beside the program. Without odd packets, it only watches the interface's link and has the minimum
+// size.
 func (c *Config) tap() capture.TapConfig {
 	t := capture.TapConfig{
 		Interface: c.Interface, Extended: true, Blocks: c.Blocks, Promiscuous: c.Promiscuous, Stamp: capture.StampSoftware, Logger: c.Logger,
@@ -60,7 +62,8 @@ func (c *Config) tap() capture.TapConfig {
 // ErrUnsupported is wrapped by errors about settings that the program cannot serve.
 var ErrUnsupported = errors.New("counting in the kernel does not support it: use --capture ring, or auto")
 
-// checkSignals returns an error for tables whose values the program cannot add up.
+// checkSignals returns an error that wraps ErrUnsupported for a table whose buckets the program cannot split at all heavy
+// codes (maxSplits).
 func checkSignals(s *window.Settings) error {
 	_, err := signalsOf(s)
 	if errors.Is(err, window.ErrSplits) {
@@ -69,8 +72,8 @@ func checkSignals(s *window.Settings) error {
 	return err
 }
 
-// Check returns an error that wraps ErrUnsupported if the program cannot serve the settings at a place. The error names the
-// key of the configuration.
+// Check returns an error that wraps ErrUnsupported if the program cannot serve the settings at the place of a tap. The error
+// names the key of the configuration. It needs no privileges: Source.Try asks the kernel too.
 func Check(s *window.Settings, at window.Tap) error {
 	unsupported := func(key string) error { return fmt.Errorf("%s: %w", key, ErrUnsupported) }
 	switch {

@@ -1,32 +1,46 @@
-// Package bpf counts CSIG in the kernel, where packets arrive. An eBPF program on TCX ingress of an interface
-// reads tags and reflections and adds to maps. User space reads the maps as the counts of windows. No packet is
-// copied to user space.
+// Package bpf counts CSIG in the kernel, where packets arrive. On the ingress of an interface (TCX), an eBPF program
+// reads the tags and reflections of each packet and counts them in BPF maps. When a window ends, this package reads the
+// counts. Counted packets are not copied to user space, only samples of heavy flows (see below).
 //
-// The package knows which packets the program reads, the meaning of its keys, and how the program gets a
-// configuration. It must never know the rows that counts become.
+// The package knows which packets the program reads, what the keys of the counts mean, and how the program gets its
+// configuration. It must never know what rows are made of the counts.
 //
-// The program is kernel/csig.c. make generate compiles it to csig.o, which is checked in, so hosts need no
-// compiler. The program agrees with package decode about packets with up to two VLAN tags, IPv4 or IPv6 with common
-// extension headers, TCP options, and reflections near the beginning of UDP packets. Other packets that may have CSIG
-// are odd: the program counts them by reason. A filter from the same source passes exactly these packets to a ring, so
-// each packet is read once.
+// # Packets
 //
-// A key names endpoints by the classes of their addresses, which a trie of prefixes gives, or by the leading bits of
-// the addresses if groups are derived from those. A key contains its window and its CPU: each entry has one writer,
-// and can be read at any time. An entry holds the counts of four values of compact tags, or the sum and the range of
-// the codes in one bucket of wide tags. Buckets are split at the codes where observations begin to be heavy. So counts
-// make the same rows as single observations.
+// The program is kernel/csig.c. make generate compiles it to csig.o, which is checked in, so hosts need no compiler. It
+// reads packets with up to two VLAN tags, IPv4 or IPv6 with common extension headers, TCP options, and reflections near
+// the beginning of UDP payloads. For these it finds exactly what package decode finds. Other packets that may have CSIG
+// are odd: the program counts them by OddReason and nothing else. With Config.Odd, a socket filter compiled from the same
+// source passes odd packets, and no others, to a ring for package decode. So each packet is counted once, by one of the
+// two.
 //
-// Flows are named from samples: the program hands over heavy observations by a ring buffer, with a budget for each
-// processor. Within it, all of them are handed over. Beyond it they are sampled at random distances that get longer,
-// and each sample says for how many it stands. The windows fit these estimates into the exact counts.
+// # Counts
 //
-// The program is attached by TCX and never by clsact. The kernel detaches a TCX link when the process that holds
-// it ends, however it ends, and exchanges its program without losing a packet. A clsact filter would stay behind
-// after a crash. Hosts without TCX use the ring.
+// Observations with equal keys share one entry of a map, which holds their number and bytes. The key has the window, the
+// CPU, the endpoints, the locator metadata, and the signal type. Since the CPU is part of the key, only one CPU writes to
+// an entry, and no lock is needed. Endpoints are classes: all addresses that the fabric file treats alike are one class,
+// which the program finds by longest prefix. Without groups in a fabric file, groups are address prefixes, and the key has
+// the leading bits of the addresses.
+//
+// An entry of compact tags counts each of four values of S. An entry of wide tags holds the sum, the minimum and the
+// maximum of the codes in one bucket of the distribution (csig.DistIndex). A bucket that has both heavy and other codes is
+// split there, so an entry is heavy as a whole or not at all. That is all that a row needs, so counts make the same rows
+// as single observations.
+//
+// # Flows
+//
+// Flows are named from samples of heavy observations, which the program writes to a ring buffer. Each CPU has a budget of
+// samples between two readings. If there are few heavy observations, it samples all of them; of many, it samples some, at
+// random distances, and each sample says how many it stands for. Package window fits these estimates into the exact counts.
+//
+// # Attaching
+//
+// The program is attached by TCX and never by clsact. The kernel detaches a TCX link when the process that holds it ends,
+// even by a crash, and exchanges the program of a link without losing a packet. A clsact filter would stay behind after a
+// crash. Hosts without TCX (before Linux 6.6) use the ring.
 package bpf
 
-// OddReason is the reason why the program does not count a packet.
+// OddReason is the reason why the program does not read a packet that may have CSIG.
 type OddReason uint8
 
 // The reasons are in the order of kernel/csig.c.
@@ -37,7 +51,7 @@ const (
 	OddTunnel                   // a tunnel, or encrypted
 	OddIP                       // extension headers that the program does not read, or IPv4 addresses in IPv6
 	OddUDP                      // a tunnel over UDP, or reflections in a payload that are too far behind or several
-	OddOptions                  // TCP options that are wrong, or with several reflections
+	OddOptions                  // wrong TCP options, or several reflections among them
 
 	// OddReasons bounds OddReason.
 	OddReasons = iota

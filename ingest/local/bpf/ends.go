@@ -7,16 +7,16 @@ import (
 	"github.com/csigscope/csigscope/aggregate"
 )
 
-// ends are the endpoints that keys name. A class is a set of addresses that the resolver treats alike; prefixes give
-// the classes. If the resolver makes groups as it meets addresses, keys name the leading bits of addresses instead. An
-// address has one class as a source and one as a destination.
+// ends translates between addresses and the endpoints in keys. A class is a set of addresses that the resolver treats
+// alike, and the program finds it by longest prefix. An address has one class as a source and one as a destination. If
+// the resolver makes groups as it meets addresses, there are no classes, and keys have leading bits of addresses.
 type ends struct {
 	prefixes []netip.Prefix
 	classes  []uint64     // by prefix: source << 32 | destination
 	src, dst []netip.Addr // one address of each class; addresses without a prefix have class 0
 
 	bits4, bits6 int
-	mask4, mask6 uint64 // of the first bytes of an address in memory, little-endian
+	mask4, mask6 uint64 // of the first 4 or 8 bytes of an address in memory, as a little-endian number
 }
 
 // newEnds returns the endpoints that a resolver distinguishes.
@@ -54,7 +54,7 @@ func newEnds(r aggregate.Resolver) ends {
 		src, dst := classes.Classes(a)
 		return number(srcs, &e.src, class{group, src}, a)<<32 | number(dsts, &e.dst, class{group, dst}, a)
 	}
-	classesOf(stranger(r, classes))
+	classesOf(unknownAddress(r, classes))
 	for _, region := range regions {
 		e.prefixes = append(e.prefixes, region.Prefix)
 		e.classes = append(e.classes, classesOf(region.Address))
@@ -62,8 +62,8 @@ func newEnds(r aggregate.Resolver) ends {
 	return e
 }
 
-// stranger returns an address that the resolver does not know; it is invalid if there is none.
-func stranger(r aggregate.Resolver, classes aggregate.Classifier) netip.Addr {
+// unknownAddress returns an address in no group of the resolver, or the invalid address if none of a few candidates is.
+func unknownAddress(r aggregate.Resolver, classes aggregate.Classifier) netip.Addr {
 	src, dst := classes.Classes(netip.Addr{})
 	for _, text := range [...]string{"::", "0.0.0.0", "255.255.255.255", "2001:db8::1", "192.0.2.1", "ffff::1"} {
 		a := netip.MustParseAddr(text)
@@ -74,10 +74,10 @@ func stranger(r aggregate.Resolver, classes aggregate.Classifier) netip.Addr {
 	return netip.Addr{}
 }
 
-// classed tells whether keys name classes.
+// classed reports whether keys have classes, and not bits of addresses.
 func (e *ends) classed() bool { return e.src != nil }
 
-// of returns an address for each endpoint of a key; they are invalid if it names none.
+// of returns an address that stands for each endpoint of a key. Both are invalid if the key has no endpoints.
 func (e *ends) of(k *key) (src, dst netip.Addr) {
 	switch {
 	case k.Flags&hasAddrs == 0:
@@ -89,7 +89,7 @@ func (e *ends) of(k *key) (src, dst netip.Addr) {
 	return src, dst
 }
 
-// address returns the first address of a prefix in a key.
+// address returns the lowest address with the leading bits in a key.
 func address(prefix uint64, v6 bool) netip.Addr {
 	if v6 {
 		var a [16]byte

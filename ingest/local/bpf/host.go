@@ -3,6 +3,6 @@ package bpf
 // Ability is one requirement of counting in the kernel.
 type Ability struct {
 	Name string // such as "kernel"
-	OK   bool   // met, or not required here
-	Text string // the finding, and the remedy if it is not met
+	OK   bool   // it is met, or this host does not need it
+	Text string // one line for people: what was found, and the remedy if it is not met
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/csigscope/csigscope/aggregate/window"
 )
 
-// Host checks the requirements of counting in the kernel on this host: the kernel, capabilities and limits, and whether the
-// kernel accepts the program for the settings and attaches it to the interfaces. It attaches the program for a moment. Counting
-// is possible if all abilities are OK.
+// Host checks the requirements of counting in the kernel on this host: the kernel's version, the capabilities of this process
+// and its limits, whether the kernel accepts the program for the settings, and whether it attaches the program to each of the
+// interfaces, which it does for a moment. Counting is possible if all results are OK. After a program that the kernel refuses,
+// the interfaces are left out.
 func Host(settings *window.Settings, interfaces []string) []Ability {
 	list := []Ability{kernelAbility(), capabilityAbility(), memoryAbility(), typesAbility()}
 	at := window.TapAt("", 1)
@@ -78,7 +79,8 @@ func capabilityAbility() Ability {
 	return Ability{"capabilities", true, "CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW"}
 }
 
-// memoryAbility reports the limit of locked memory, which applied to maps before Linux 5.11.
+// memoryAbility reports the limit of locked memory. It is always met, because TCX needs a kernel whose maps do not count
+// against it (Linux 5.11 and up).
 func memoryAbility() Ability {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
@@ -91,7 +93,7 @@ func memoryAbility() Ability {
 	return Ability{"locked memory", true, text + ": maps do not count against it from Linux 5.11 on"}
 }
 
-// typesAbility reports whether the kernel has type information. The program does not need it.
+// typesAbility reports whether the kernel has type information (BTF). It is always met, because the program does not need it.
 func typesAbility() Ability {
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	switch {

@@ -19,26 +19,24 @@ import (
 )
 
 // counter holds the programs under one configuration, with their maps. The counting program writes to one of two
-// buffers while user space reads the other one; swap exchanges them.
-//
-// Keys contain the number of their window, so a packet may count in either buffer, and buffers may be read at any
-// time.
+// buffers while user space reads the other one; swap exchanges them. Swaps need not match windows, because each key has
+// the number of its window.
 type counter struct {
 	collection *ebpf.Collection
 	program    *ebpf.Program // counts
-	odd        *ebpf.Program // filters odd packets
+	odd        *ebpf.Program // the filter that passes odd packets
 	ends       ends
 	secrets    secrets
 	signals    [csig.NumLayouts * 16]signal
-	resolution int64
+	resolution int64     // length of the finest windows, ns
 	readings   uint32    // their lowest bit is the buffer in use
-	first      [2]uint32 // buckets of the index to look at first, by buffer
+	first      [2]uint32 // first_buckets: a mask of the buckets to try first, by buffer
 	swapped    int64     // time of the last swap, Unix ns
 
 	// Both buffers, one after the other, in memory that is shared with the kernel.
 	entries  []entry
 	index    []bucket
-	taken    []uint64 // by buffer
+	taken    []uint64 // number of entries in use, by buffer
 	mapped   [][]byte
 	overflow [2]*ebpf.Map // of each buffer
 
@@ -50,10 +48,11 @@ type counter struct {
 	record  ringbuf.Record
 	sampled []window.Sampled // the result of drainSamples
 
-	read counters // the sums at the last call of frames
+	read counters // what frames read last
 }
 
-// newCounter loads the programs for the settings. It takes over the reflections that the previous counter remembers.
+// newCounter loads the programs for the settings. It takes over the reflections that the previous counter, if any,
+// remembers, so that repeats are recognized across a change of the settings.
 func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, before *counter) (*counter, error) {
 	own := newSecrets()
 	if before != nil {
@@ -157,8 +156,8 @@ func (c *counter) close() error {
 	return errors.Join(failed...)
 }
 
-// swap makes the program count in the other buffer, and returns the number of the buffer that it has left. All packets
-// before c.swapped are in that buffer or in earlier ones.
+// swap makes the program count in the other buffer and returns the number of the previous one, which the program no longer
+// writes to. All packets before the new c.swapped are in that buffer or were read before.
 func (c *counter) swap() (left uint32, err error) {
 	left = c.readings & 1
 	at := time.Now().UnixNano()
@@ -169,8 +168,8 @@ func (c *counter) swap() (left uint32, err error) {
 	if err := c.collection.Variables["readings"].Set(c.readings); err != nil {
 		return left, fmt.Errorf("change buffer: %w", err)
 	}
-	// To replace a map in a map, here by itself, the kernel waits for running programs: afterwards none uses the old
-	// value.
+	// When a map in a map is replaced (here by itself), the kernel waits for running programs. Afterwards none of them
+	// uses the previous value of readings.
 	if err := c.collection.Maps["overflows"].Put(left, c.overflow[left]); err != nil {
 		return left, fmt.Errorf("wait for programs: %w", err)
 	}
@@ -178,7 +177,7 @@ func (c *counter) swap() (left uint32, err error) {
 	return left, nil
 }
 
-// drain empties a buffer that is not in use and returns its counts. The list is valid until the next call.
+// drain empties a buffer that the program has left and returns its counts. The list is valid until the next call.
 func (c *counter) drain(buffer uint32) ([]window.Counted, error) {
 	c.list = c.list[:0]
 	taken := &c.taken[buffer]
@@ -214,10 +213,10 @@ func (c *counter) drain(buffer uint32) ([]window.Counted, error) {
 	}
 }
 
-// drainSamples returns the samples so far. The list is valid until the next call.
+// drainSamples returns the samples that the program has written since the last call. The list is valid until the next call.
 func (c *counter) drainSamples() ([]window.Sampled, error) {
 	c.sampled = c.sampled[:0]
-	for range c.ring.BufferSize() / sampleBytes { // no more than it holds, however fast more of them come
+	for range c.ring.BufferSize() / sampleBytes { // at most one ring full, even if the program writes faster than this reads
 		err := c.ring.ReadInto(&c.record)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			break
@@ -251,7 +250,7 @@ func half[T any](list []T, buffer uint32, n uint64) []T {
 	return list[int(buffer)*all:][:min(uint64(all), n)]
 }
 
-// addCompact adds counts by raw S from the first one on.
+// addCompact adds the counts of consecutive raw S, starting with first. The first observation of them gets all bytes.
 func (c *counter) addCompact(k *key, first uint32, bytes uint64, counts []uint32) {
 	o := c.observation(k)
 	for s, n := range counts {
@@ -275,7 +274,7 @@ func (c *counter) addWide(e *entry) {
 	c.list = append(c.list, o)
 }
 
-// observation returns an observation with the fields of a key.
+// observation returns an observation with the fields of a key, without number, bytes and S.
 func (c *counter) observation(k *key) (o window.Counted) {
 	o.Kind = decode.Tag + decode.Kind(k.Kind)
 	o.Tag = csig.Tag{Layout: csig.LayoutAt(int(k.Type >> 4)), T: k.Type & 15, LM: k.LM, D: k.Class == classTrimmed}
@@ -298,13 +297,14 @@ func (c *counter) observation(k *key) (o window.Counted) {
 	return o
 }
 
-// timeOf returns the start of a window from its number modulo 2^32. It is near the last swap.
+// timeOf returns the start of a window (Unix ns) from its number modulo 2^32: of all such windows the one nearest to the
+// last swap.
 func (c *counter) timeOf(number uint32) int64 {
 	last := c.swapped / c.resolution
 	return (last + int64(int32(number-uint32(last)))) * c.resolution
 }
 
-// frames returns the program's counters of packets since the last call.
+// frames returns what the program's counters of packets have grown by since the last call.
 func (c *counter) frames() (counters, error) {
 	var perCPU []counters
 	if err := c.collection.Maps["counts"].Lookup(uint32(0), &perCPU); err != nil {
@@ -320,7 +320,7 @@ func (c *counter) frames() (counters, error) {
 	return since, nil
 }
 
-// add adds o times a factor, modulo 2^64.
+// add adds o times a factor, modulo 2^64: a factor of ^uint64(0) subtracts.
 func (c *counters) add(o *counters, times uint64) {
 	c.Packets += times * o.Packets
 	c.Bytes += times * o.Bytes

@@ -1,9 +1,9 @@
 package bpf
 
-// key is struct key of kernel/csig.c. An entry whose key lacks the flag used is empty.
+// key is struct key of kernel/csig.c, byte for byte. An entry whose key lacks the flag used is empty.
 type key struct {
 	Src, Dst  uint64
-	Window, S uint32
+	Window, S uint32 // see struct key
 	LM, CPU   uint16
 	Kind      uint8 // decode.Kind less decode.Tag
 	Type      uint8 // layout index << 4 | T
@@ -11,7 +11,7 @@ type key struct {
 	Flags     uint8
 }
 
-// Classes of observations in a key.
+// Classes of observations in a key, in the order of kernel/csig.c.
 const (
 	classValue = iota
 	classUntouched
@@ -28,5 +28,5 @@ const (
 	used
 )
 
-// wide tells whether the key is of wide tags.
+// wide reports whether the key counts wide tags: bit 1 of the layout index.
 func (k *key) wide() bool { return k.Type&0x20 != 0 }

@@ -36,7 +36,7 @@ const (
 type entry struct {
 	key
 	Bytes, Sum uint64
-	Count      [4]uint32 // of wide tags their number, and the lowest and the highest code
+	Count      [4]uint32 // wide tags: their number, and the lowest and the highest code
 }
 
 // bucket is struct bucket: slots of the index.
@@ -63,7 +63,7 @@ type sample struct {
 	Window, S, Bytes, Every uint32
 	LM, SrcPort, DstPort    uint16
 	Proto, Kind, Type       uint8
-	Flags                   uint8 // as of a key
+	Flags                   uint8 // hasAddrs and isV6
 	_                       [6]byte
 }
 
@@ -94,7 +94,7 @@ const (
 	typeTag
 )
 
-// compile returns the programs for the settings, with buffers for a number of keys, and the endpoints of keys.
+// compile returns the programs for the settings, with buffers of so many keys, and the endpoints of keys.
 func compile(s *window.Settings, tap window.Tap, keys int, own secrets) (*ebpf.CollectionSpec, ends, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(compiled))
 	if err != nil {
@@ -135,17 +135,16 @@ func compile(s *window.Settings, tap window.Tap, keys int, own secrets) (*ebpf.C
 	return spec, e, nil
 }
 
-// Samples of flows. A processor hands over at most so many a second, and all of them fill no more of the kernel's memory
-// between two readings.
+// Limits of the samples of flows: of one CPU, and of the kernel memory for the samples of all CPUs between two readings.
 const (
 	samplesPerSecond = 4096
-	minSamples       = 32 // between two readings: the program divides it by that
+	minSamples       = 32 // of a CPU between two readings: the program divides the budget by 32
 	maxSampleBytes   = 4 << 20
-	// sampleBytes is the room that a sample takes in the ring, with the header that the kernel puts before it.
+	// sampleBytes is the size of a sample in the ring, with the kernel's header.
 	sampleBytes = int(unsafe.Sizeof(sample{})) + 8
 )
 
-// sampleBudget returns the number of samples that a processor may hand over between two readings; 0 without flows.
+// sampleBudget returns how many samples a CPU may take between two readings; 0 without flows.
 func sampleBudget(s *window.Settings) int {
 	if s.Flows.Top == 0 {
 		return 0
@@ -162,7 +161,7 @@ func ringBytes(samples int) int {
 	return n
 }
 
-// secrets are secret factors of hashes.
+// secrets are the random factors of the program's hashes, so that nobody can craft packets whose keys collide.
 type secrets [8]uint64
 
 func newSecrets() (s secrets) {
@@ -172,17 +171,17 @@ func newSecrets() (s secrets) {
 	return s
 }
 
-// bucketsOf returns the number of buckets in the index of a buffer. Half of their slots are for keys, so few buckets are full
-// before the buffer is.
+// bucketsOf returns the number of buckets in the index of a buffer. There are two slots for each key, so that few buckets are
+// full before the buffer is.
 func bucketsOf(keys int) int { return max(2*keys/len(bucket{}), 1) }
 
-// firstBuckets returns the variable of that name for a number of keys out of at most so many, for both buffers.
+// firstBuckets returns the program's variable first_buckets for an expected number of keys, at most most, in each buffer.
 func firstBuckets(keys, most int) [2]uint32 {
 	n := uint32(1)<<bits.Len(uint(bucketsOf(min(keys, most))-1)) - 1
 	return [2]uint32{n, n}
 }
 
-// overflowKeys is the maximum number of overflow entries: kinds, layouts, types and windows on many cores.
+// overflowKeys is the maximum number of overflow entries of a buffer, one for each kind, layout, type and window on each CPU.
 const overflowKeys = 1 << 12
 
 func number(b bool) uint32 {
@@ -263,7 +262,7 @@ func decodingOf(s *window.Settings) map[string]any {
 	}
 }
 
-// loadError explains why the kernel refuses a program, with the last lines of the verifier's log.
+// loadError explains why the kernel refuses a program. It appends the last lines of the verifier's log.
 func loadError(err error) error {
 	var refused *ebpf.VerifierError
 	if !errors.As(err, &refused) {

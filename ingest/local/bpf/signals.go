@@ -15,13 +15,13 @@ type signal struct {
 	Splits            [maxSplits]uint32
 }
 
-// maxSplits is MAX_SPLITS.
+// maxSplits is MAX_SPLITS: the codes of a wide table at which buckets can be split.
 const maxSplits = 12
 
-// heavy is struct heavy.
+// heavy is struct heavy: a bit for each raw S of compact tags, or the first and the last code of wide ones.
 type heavy struct{ First, Last uint32 }
 
-// heaviesOf returns the observations that may be heavy, whatever speed a port has, by layout and T.
+// heaviesOf returns the values that are heavy at any of the fabric's port speeds, by layout and T.
 func heaviesOf(s *window.Settings) (list [csig.NumLayouts * 16]heavy) {
 	capacities := capacitiesOf(s)
 	for i := range list {
@@ -51,7 +51,7 @@ func heaviesOf(s *window.Settings) (list [csig.NumLayouts * 16]heavy) {
 	return list
 }
 
-// capacitiesOf returns the speeds of ports on which it depends what is heavy, and 0 for an unknown one.
+// capacitiesOf returns the speeds of ports in the fabric, kbit/s, on which heavy codes may depend, and 0 for an unknown one.
 func capacitiesOf(s *window.Settings) []uint64 {
 	capacities := []uint64{0}
 	if p, ok := s.Resolver.(aggregate.Partitioner); ok {
@@ -60,7 +60,8 @@ func capacitiesOf(s *window.Settings) []uint64 {
 	return capacities
 }
 
-// signalsOf returns the signal types by layout and T. It fails if the program cannot add up the values of one.
+// signalsOf returns the signal types by layout and T. Its error wraps window.ErrSplits if a table has too many codes at which
+// buckets have to be split.
 func signalsOf(s *window.Settings) (list [csig.NumLayouts * 16]signal, err error) {
 	capacities := capacitiesOf(s)
 	for i := range list {

@@ -18,29 +18,29 @@ import (
 )
 
 // Source counts the packets of an interface in the kernel and, with Config.Odd, delivers odd packets as frames of a
-// ring. Its program is attached from Open to Close. A killed process leaves nothing behind, since the kernel detaches the
-// program with the last descriptor of its link. Counters and State may be called from any goroutine; all other methods
-// belong to one goroutine.
+// ring. Its program is attached from Open to Close. A killed process leaves nothing behind, since the kernel then closes
+// the link and so detaches the program. After Open, Counters and State may be called from any goroutine; all other
+// methods belong to one goroutine.
 type Source struct {
 	cfg     Config
 	ring    *capture.Ring
 	counter *counter
 	link    link.Link
-	index   int // of the interface that the program is attached to
+	index   int // number of the interface that the program is attached to
 
 	next     time.Time     // time of the next reading
 	lateness time.Duration // of the finest windows
 	looked   time.Time     // time of the last check of the interface
 	attached bool
-	ringAt   int64 // Unix ns; the ring has delivered all earlier frames
+	ringAt   int64 // Unix ns: the ring has delivered all earlier frames
 
 	mu      sync.Mutex
 	tap     *capture.Tap
-	counts  counters // so far
+	counts  counters // since New
 	reopens atomic.Uint64
 }
 
-// New returns an inert source. Open starts it.
+// New returns an inert source, which Open starts. It fails if capture.NewTap refuses the configuration.
 func New(cfg Config) (*Source, error) {
 	cfg.setDefaults()
 	tap, err := capture.NewTap(cfg.tap())
@@ -68,7 +68,8 @@ func (s *Source) Try(settings *window.Settings, at window.Tap) error {
 	return errors.Join(err, c.close())
 }
 
-// Open starts counting under the settings and at a place. Count changes both.
+// Open starts counting, under the settings and for a tap at a place; Count can change both later. After an error no
+// program is attached.
 func (s *Source) Open(settings *window.Settings, at window.Tap) error {
 	if err := s.tap.Open(); err != nil {
 		return err
@@ -92,8 +93,8 @@ func (s *Source) attachTo(p *ebpf.Program) (link.Link, int, error) {
 	return l, at.Index, nil
 }
 
-// Count changes the settings and the place, and returns the counts under the previous ones, which are valid until the next
-// call. Each packet counts once, under the old settings or the new ones.
+// Count changes the settings and the place, and returns the last counts under the previous ones, which are valid until the
+// next call of Count or ReadCounts. Each packet counts once, under the old settings or the new ones.
 func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Counts, err error) {
 	if err := Check(settings, at); err != nil {
 		return last, err
@@ -120,8 +121,8 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 	return last, errors.Join(err, old.close())
 }
 
-// exchange attaches the program of a counter in place of the previous one: a packet runs through one of them. If the
-// interface has disappeared since Open, look attaches the program later.
+// exchange attaches the program of a counter in place of the previous one; each packet runs through exactly one of them. If
+// the interface has disappeared since Open, that is no error: look attaches the program when it is back.
 func (s *Source) exchange(c *counter) (err error) {
 	if s.attached {
 		if err = s.link.Update(c.program); err == nil {
@@ -151,7 +152,8 @@ func (s *Source) detach() {
 	}
 }
 
-// ReadBatch fills b with odd packets. It waits for one for a short time.
+// ReadBatch fills b with odd packets, or sets b.N to 0 if none came within the ring's timeout. The frames are valid until the
+// next call.
 func (s *Source) ReadBatch(b *capture.Batch) error {
 	b.N = 0
 	if err := s.ring.ReadBatch(b); err != nil {
@@ -165,8 +167,8 @@ func (s *Source) ReadBatch(b *capture.Batch) error {
 	return nil
 }
 
-// ReadCounts returns the counts since the last reading if a window has ended or is about to close, else no counts. They are
-// valid until the next call.
+// ReadCounts returns the counts since the last reading if a window has ended, or its lateness is over and it closes.
+// Otherwise it returns no counts. The counts are valid until the next call of ReadCounts or Count.
 func (s *Source) ReadCounts() (counts local.Counts, err error) {
 	now := time.Now()
 	if now.Sub(s.looked) >= lookEvery {
@@ -181,7 +183,7 @@ func (s *Source) ReadCounts() (counts local.Counts, err error) {
 }
 
 // after returns the time of the next reading: when one of the finest windows ends, or closes because its lateness is over.
-// Rare readings cost less, since more packets share an entry.
+// Reading more often would cost more, because fewer packets would share an entry.
 func (s *Source) after(now time.Time) time.Time {
 	every := readEvery(time.Duration(s.counter.resolution))
 	next := now.Truncate(every).Add(every)
@@ -194,14 +196,14 @@ func (s *Source) after(now time.Time) time.Time {
 const (
 	minEvery  = 10 * time.Millisecond
 	maxEvery  = time.Second
-	margin    = 2 * time.Millisecond // after the end of a window, until its last packets are counted
+	margin    = 2 * time.Millisecond // from the end of a window until its last packets are counted
 	lookEvery = time.Second          // between checks of the interface
 )
 
-// readEvery returns the time between readings for the finest windows.
+// readEvery returns the time between readings if the finest windows have this length.
 func readEvery(finest time.Duration) time.Duration { return min(max(finest, minEvery), maxEvery) }
 
-// look attaches the program again if the interface was created again.
+// look attaches the program again if the interface was removed and created again.
 func (s *Source) look(now time.Time) {
 	s.looked = now
 	at, err := net.InterfaceByName(s.cfg.Interface)
@@ -218,7 +220,7 @@ func (s *Source) look(now time.Time) {
 	}
 }
 
-// drain returns the counts of a counter.
+// drain returns the counts of a counter since its last reading.
 func (s *Source) drain(c *counter) (counts local.Counts, err error) {
 	before := c.swapped
 	b, err := c.swap()
@@ -244,7 +246,8 @@ func (s *Source) drain(c *counter) (counts local.Counts, err error) {
 	return counts, nil
 }
 
-// LowWatermark returns a time (Unix ns, system clock) such that all packets received before it have been delivered.
+// LowWatermark returns a time (Unix ns, system clock). All packets received before it have been counted, and odd ones
+// delivered.
 func (s *Source) LowWatermark() int64 {
 	if !s.cfg.Odd {
 		return s.counter.swapped
@@ -252,10 +255,10 @@ func (s *Source) LowWatermark() int64 {
 	return min(s.counter.swapped, s.ringAt)
 }
 
-// Ahead returns 0: times are the system's.
+// Ahead returns 0: the Source takes all times from the system clock.
 func (s *Source) Ahead() int64 { return 0 }
 
-// Close stops counting. Counts since the last ReadCounts are lost.
+// Close detaches the program and stops counting. Counts since the last ReadCounts are lost.
 func (s *Source) Close() error {
 	var failed []error
 	if s.attached {
@@ -272,7 +275,7 @@ func (s *Source) Close() error {
 // State returns the state of the interface's link.
 func (s *Source) State() capture.LinkState { return s.ring.State() }
 
-// Counters returns the sums of counted packets and of packets in the ring.
+// Counters returns the sums of the packets counted in the kernel and those of the ring, since New.
 func (s *Source) Counters() capture.TapCounters {
 	c := s.ring.Counters()
 	s.mu.Lock()

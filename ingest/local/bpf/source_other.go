@@ -11,7 +11,7 @@ import (
 
 var errNeedsLinux = errors.New("count in the kernel: needs Linux")
 
-// Source counts the packets of an interface in the kernel, which only Linux can do.
+// Source counts the packets of an interface in the kernel, which only Linux can do: elsewhere, New fails.
 type Source struct{}
 
 // New fails.

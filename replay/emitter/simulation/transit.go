@@ -212,7 +212,7 @@ func startTag(s *scenario.Signal, index uint8) truth.Tag {
 	}
 }
 
-// wireTag returns the mark in wire format.
+// wireTag returns the data fields of a tag as they are on the wire.
 func wireTag(s *scenario.Signal, l csig.Layout, m *truth.Tag) csig.Tag {
 	raw := s.Table.Initial()
 	if m.Writer != scenario.None {

@@ -34,7 +34,7 @@ const (
 	faithBits    = 1<<20 - 1
 )
 
-// Is reports whether the mark has a flag.
+// Is reports whether the tag has the flag.
 func (m *Tag) Is(flag uint32) bool { return m.Faith&flag != 0 }
 
 // FaithCode returns the code that a faithful fabric would have written.
@@ -45,7 +45,7 @@ func (m *Tag) SetFaith(code uint32, writer int32) {
 	m.Faith, m.FaithWriter = m.Faith&^faithBits|code, writer
 }
 
-// SameOnWire reports whether two marks look the same to receivers.
+// SameOnWire reports whether two tags look the same to receivers.
 func (m *Tag) SameOnWire(o *Tag) bool {
 	return m.Set == o.Set && m.Code == o.Code && m.LM == o.LM && m.Signal == o.Signal &&
 		(m.Writer == scenario.None) == (o.Writer == scenario.None) && m.Is(FlagTrimmed) == o.Is(FlagTrimmed) &&
@@ -131,7 +131,7 @@ func (t *Recorder) watch(a, faithful *tally, m *Tag) {
 	a.add(s, m, m.Code, m.Writer, named(s, m))
 }
 
-// add counts a mark with the given code and writer. Trimmed packets are only counted, since their
+// add counts a tag with the given code and writer. Trimmed packets are only counted, since their
 // value covers just a part of the path.
 func (a *tally) add(s *scenario.Signal, m *Tag, code uint32, writer, location int32) {
 	a.observations++

@@ -1,12 +1,12 @@
-/* Counts CSIG tags and reflections where packets arrive. It agrees with package decode about packets with up to
- * two VLAN tags, IPv4 or IPv6, and a transport. It leaves rarer packets, called odd, to user space, so no key is ever
- * wrong. kernel_linux.go has the other half. */
+/* Counts CSIG tags and reflections where packets arrive. It reads packets with up to two VLAN tags, IPv4 or IPv6, and a
+ * transport header exactly as package decode does. Rarer packets are called odd and left to user space, so that none is
+ * counted under a wrong key. kernel_linux.go loads the program and reads its maps. */
 
 #include "kernel.h"
 
 char _license[] SEC("license") = "Apache-2.0";
 
-/* Classes of EtherTypes; a CSIG TPID is TAG and the index of its layout. */
+/* Classes of EtherTypes; a CSIG TPID has TAG plus the index of its layout. */
 enum { OTHER, VLAN, IPV4, IPV6, UNREAD, TAG };
 
 /* Why a packet is odd. counters.odd has these numbers. */
@@ -21,7 +21,7 @@ enum {
 	ODD_REASONS,
 };
 
-/* Further results of parse: no CSIG, CSIG; and of plain. */
+/* Other results: NONE is no CSIG, FOUND is CSIG. NOT_PLAIN is a result of plain alone. */
 enum { NONE = ODD_REASONS, FOUND, NOT_PLAIN };
 
 enum { MAX_READ = 224, MAX_PLAIN = 128, /* at least the headers of a plain packet */
@@ -34,12 +34,12 @@ enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60, MOBILITY =
 /* Classes of observations. */
 enum { VALUE, UNTOUCHED, TRIMMED, REPEATED, REFUSED };
 
-/* rest puts the small fields of a key together, in the order of key.go: it is stored and loaded as a whole, since
- * processors wait when they load a word after its bytes were stored. type is layout << 4 | T; kind is 1 for a reflection. */
+/* rest packs the small fields of a key into one word, in the order of key.go. Code stores and loads the whole word: a load
+ * of a word whose bytes were stored one by one stalls the processor. type is layout << 4 | T; kind is 1 for a reflection. */
 #define rest(lm, cpu, kind, type, class, flags) \
 	((u64)(lm) | (u64)(cpu) << 16 | (u64)(kind) << 32 | (u64)(type) << 40 | (u64)(class) << 48 | (u64)(flags) << 56)
 
-enum { HAS_ADDRS = 1, IS_V6 = 2, OVERFLOW = 4, USED = 8 }; /* flags of a key; USED has every one */
+enum { HAS_ADDRS = 1, IS_V6 = 2, OVERFLOW = 4, USED = 8 }; /* flags of a key; every key has USED, so that an empty entry is no key */
 
 /* One way to encode reflections as TCP options: decode/csig.Reflection. */
 struct encoding {
@@ -68,8 +68,8 @@ struct signal {
 	u32 splits[MAX_SPLITS]; /* ascending; unused ones are the largest number */
 };
 
-/* Observations that may be heavy: of compact tags a bit for each raw S, of wide ones a range of codes. User space knows the
- * capacity of the port, on which that may depend. */
+/* The values that are heavy at any of the fabric's port capacities. Compact: first has a bit for each raw S. Wide: the codes
+ * from first to last. User space, which knows the port, decides in the end. */
 struct heavy {
 	u32 first, last;
 };
@@ -95,18 +95,18 @@ u64 mask4, mask6;                         /* of the first 4 or 8 bytes of an add
 u32 snap;                                 /* maximum length of an odd packet in the ring */
 
 u64 secrets[8];                           /* of hashes, so that nobody can make keys collide */
-u32 buckets;                              /* of a buffer's index, less one: a power of two less one */
-volatile u32 first_buckets[2];            /* buckets to look at first, less one: by buffer */
-u32 room;                                 /* entries of a buffer, at most 1 << NUMBER_BITS less one */
+u32 buckets;                              /* in the index of a buffer, a power of two, minus one: a mask */
+volatile u32 first_buckets[2];            /* the mask of the buckets that find tries first, by buffer */
+u32 room;                                 /* entries of a buffer, at most (1 << NUMBER_BITS) - 1 */
 
-/* Readings so far. Their lowest bit is the buffer in use. */
+/* How often user space has read a buffer so far. The lowest bit is the number of the buffer in use. */
 volatile u32 readings;
 
 /* A key names observations that are counted together. Each CPU has its own keys, so an entry has one writer. */
 struct key {
 	u64 src, dst;  /* endpoints of the measured path: classes or prefixes */
-	u32 window;    /* number since 1970, modulo 2^32 */
-	u32 s;         /* compact: raw S / 4. Wide: segment << 16 | bucket of the code; of a trimmed tag whether it was set */
+	u32 window;    /* number of the window since 1970, modulo 2^32 */
+	u32 s;         /* compact: raw S / 4. Wide: segment << 16 | bucket of the code; a trimmed tag: 0 if untouched, else 1 */
 	u64 rest;      /* see rest */
 };
 
@@ -133,9 +133,9 @@ struct compact {
 struct counters {
 	u64 packets, bytes;     /* counted packets with CSIG */
 	u64 odd[ODD_REASONS];
-	u64 empty, invalid;     /* reflections without data fields, and with fields of no layout */
-	u64 overflow;           /* observations without an entry, counted in the overflow map */
-	u64 lost;               /* observations without room there either */
+	u64 empty, invalid;     /* reflections without data fields, and with an impossible number of bytes */
+	u64 overflow;           /* observations without an entry: in the overflow map, or lost */
+	u64 lost;               /* observations for which the overflow map had no room either */
 	u64 unsampled;          /* heavy observations for which samples had no budget or no room */
 };
 
@@ -151,7 +151,7 @@ struct {
 
 enum { SLOTS = 16, NUMBER_BITS = 18 };
 
-/* A bucket of the index fills a cache line. A slot is 0, or an entry's number from 1 on below bits of its key's hash. */
+/* A bucket of the index fills a cache line. A slot is 0 if free, else hash bits << NUMBER_BITS | 1 + number of the entry. */
 struct bucket {
 	u32 slot[SLOTS];
 };
@@ -164,7 +164,7 @@ struct {
 	TYPE(value, struct bucket);
 } index_buckets SEC(".maps");
 
-/* Entries taken from a buffer; more than room if that was not enough. */
+/* Entries taken from each buffer. It exceeds room if several CPUs tried to take the last ones. */
 struct {
 	UINT(type, MAP_ARRAY);
 	UINT(max_entries, 2);
@@ -195,7 +195,7 @@ struct {
 	TYPE(value, struct counters);
 } counts SEC(".maps");
 
-/* A heavy observation that stands for as many of its CPU as every says. */
+/* A sampled heavy observation. It stands for `every` heavy observations of its CPU. */
 struct sample {
 	u8 src[16], dst[16]; /* of the packet, of IPv4 in the first 4 bytes */
 	u32 window, s, bytes, every;
@@ -209,11 +209,11 @@ struct {
 	UINT(max_entries, 4096);
 } samples SEC(".maps");
 
-/* Which heavy observations a CPU samples: every so many, with random distances, so that packets in turns are sampled
- * evenly. Half of the budget of a reading is for as many heavy observations as the last one had. Beyond that they are
- * sampled ever less. */
+/* Which heavy observations a CPU samples: on average one of `every`, at random distances, so that flows whose packets
+ * alternate are sampled evenly. A reading starts with the `every` that spends half of the budget on as many heavy
+ * observations as the last reading had. In the other half, `every` doubles after each 32nd part of the budget. */
 struct sampler {
-	u64 heavy;   /* observations in this reading */
+	u64 heavy;   /* heavy observations in this reading */
 	u32 reading;
 	u32 every;
 	u32 skip;    /* heavy observations up to the next sample */
@@ -233,7 +233,7 @@ struct {
 	TYPE(value, u64);
 } classes SEC(".maps");
 
-/* An address whose classes a CPU remembers: as a source << 32 | as a destination. */
+/* An address whose classes a CPU remembers: its class as a source << 32 | its class as a destination. */
 struct known {
 	u64 hi, lo;
 	u64 classes;
@@ -242,8 +242,8 @@ struct known {
 
 enum { KNOWN_BITS = 12 };
 
-/* 1 << KNOWN_BITS addresses of each CPU. A mappable array starts at a page, so no element has parts in two cache lines, and
- * unlike a map per CPU it needs no list of pointers. */
+/* 1 << KNOWN_BITS addresses of each CPU. A mappable array starts at a page, so no element straddles two cache lines, and
+ * unlike in a per-CPU map no pointer has to be loaded first. */
 struct {
 	UINT(type, MAP_ARRAY);
 	UINT(max_entries, 1 << KNOWN_BITS);
@@ -255,13 +255,13 @@ struct {
 /* The last reflection of a flow and signal type, as window.repeatFlow. It is empty if flow is 0. */
 struct repeat_flow {
 	u64 flow; /* digest */
-	u64 said; /* digest of the fields above the newest acknowledgement number, or above the time */
+	u64 said; /* digest of the fields << ACK_BITS | newest acknowledgement number, or << TIME_BITS | time, ns */
 };
 
 enum { REPEAT_WAYS = 4, REPEAT_SETS = 1 << 14, ACK_BITS = 32, TIME_BITS = 40 };
 
-/* The set of a flow fills a cache line. The flow used last comes first. A CPU that works on a set has exchanged
- * BUSY for the first digest. */
+/* The set of a flow fills a cache line. The flow used last comes first. A CPU locks the set by
+ * exchanging the first digest for BUSY. */
 struct repeat_set {
 	struct repeat_flow way[REPEAT_WAYS];
 };
@@ -276,21 +276,21 @@ struct {
 	TYPE(value, struct repeat_set);
 } reflected SEC(".maps");
 
-/* The state of a reader of options. The verifier does not track values in map memory, so it verifies the loops over
- * options once. */
+/* The state while TCP options are read. It is in map memory, whose values the verifier does not track: it then verifies the
+ * body of each loop once, not once for every state. */
 struct options {
 	u32 at, end;
 	u32 first;          /* index of the first encoding to try */
 	u32 own;            /* length of the option as its encoding counts it */
-	u32 empty, invalid; /* of the option, by encodings that it does not fit */
-	u32 several;        /* reflections */
+	u32 empty, invalid; /* if no encoding fits: the option's length if one reads it as empty, 1 if one reads it as invalid */
+	u32 several;        /* the packet has several reflections */
 	u32 wrong, done;
 };
 
-/* The payload of UDP at hand. */
+/* The UDP payload that is read. */
 struct datagram {
 	u32 at, have, left; /* offset, bytes in memory, and bytes by the headers */
-	u32 which;          /* bits of extractors */
+	u32 which;          /* the extractors to try, a bit each */
 	u32 odd;
 };
 
@@ -314,7 +314,7 @@ struct packet {
 	u32 empty, invalid;
 };
 
-/* The working memory of a CPU: a copy of the first bytes of a packet, which masked offsets cannot leave, and more. */
+/* The working memory of a CPU. data is a copy of a packet's first bytes, larger than any offset that byte and others mask. */
 struct scratch {
 	u8 data[256 + 64];
 	struct packet packet;
@@ -323,11 +323,11 @@ struct scratch {
 	struct sampler sampler;
 	struct compact zeroes;  /* a new overflow entry */
 	u64 tick;               /* when the clock was read, in jiffies */
-	u64 from, until;        /* the window at hand, TAI */
+	u64 from, until;        /* the current window, TAI in ns */
 	u32 window;
 	u32 near;               /* the window may end before the next tick is seen */
-	u32 code;               /* of the wide tag at hand */
-	u32 bytes, reading, buffer; /* of the packet at hand */
+	u32 code;               /* of the current wide tag */
+	u32 bytes, reading, buffer; /* of the current packet */
 	struct key key;
 };
 
@@ -344,7 +344,7 @@ INLINE u32 dword(struct scratch *m, u32 at) { return be32(*(u32 *)&m->data[at & 
 INLINE u32 raw32(struct scratch *m, u32 at) { return *(u32 *)&m->data[at & 0xff]; }
 INLINE u64 raw64(struct scratch *m, u32 at) { return *(u64 *)&m->data[at & 0xff]; }
 
-/* compact_fields and wide_fields are csig.Tag.Parse. */
+/* profile, compact_fields and wide_fields do what csig.Tag.Parse does. */
 INLINE void profile(struct fields *f, u32 layout, u16 lm)
 {
 	f->trimmed = 0;
@@ -384,8 +384,8 @@ struct reading {
 	struct scratch *m;
 };
 
-/* try_encoding reads the option at o->at, of at least two bytes, by one encoding. It is 1 if no other encoding is to be
- * tried. */
+/* try_encoding reads the option at o->at, of at least two bytes, by one encoding. It returns 1 to end the
+ * loop over encodings. */
 static long try_encoding(u32 i, struct reading *r)
 {
 	struct scratch *m = r->m;
@@ -435,7 +435,7 @@ INLINE u32 reflection(struct reading *r, struct options *o)
 	return o->empty;
 }
 
-/* next_option reads one option. It is 1 after the last one. */
+/* next_option reads one option. It returns 1 to end the loop: after the last option, or a wrong one. */
 static long next_option(u32 i, struct reading *r)
 {
 	struct scratch *m = r->m;
@@ -466,7 +466,7 @@ static long next_option(u32 i, struct reading *r)
 	return 0;
 }
 
-/* tcp_options reads the options behind a header. It is 0 for options that it cannot read. */
+/* tcp_options reads the options behind a header. It returns 0 if it cannot read them. */
 static __attribute__((noinline)) int tcp_options(struct scratch *m, u32 at, u32 end)
 {
 	struct reading r = {m};
@@ -519,7 +519,7 @@ cut:
 	return 1;
 }
 
-/* datagram reads a packet to a UDP port of a tunnel or of reflections. at, len and left are as of transport. */
+/* datagram reads a packet to a UDP port of a tunnel or of reflections. at, len and left are as for transport. */
 static __attribute__((noinline)) int datagram(struct scratch *m, u32 at, u32 len, u32 left)
 {
 	struct datagram *d = &m->datagram;
@@ -545,7 +545,7 @@ static __attribute__((noinline)) int datagram(struct scratch *m, u32 at, u32 len
 	return p->tag.there || p->reflection.there || p->empty || p->invalid ? FOUND : NONE;
 }
 
-/* has_ports tells whether a transport header begins with ports and is whole. */
+/* has_ports reports whether the header of a transport other than TCP and UDP has ports and is complete. */
 INLINE int has_ports(u32 proto, u32 have)
 {
 	return proto == PROTO_UDPLITE ? have >= 8 : (proto == PROTO_SCTP || proto == PROTO_DCCP) && have >= 12;
@@ -615,7 +615,7 @@ INLINE int ipv4(struct scratch *m, struct packet *p, u32 at, u32 len)
 	return transport(m, p, p->proto, at + header, len, total - header);
 }
 
-/* mapped tells whether an address is IPv4-mapped (::ffff:0:0/96). */
+/* mapped reports whether an address is IPv4-mapped (::ffff:0:0/96). */
 INLINE int mapped(struct scratch *m, u32 at) { return raw64(m, at) == 0 && dword(m, at + 8) == 0xffff; }
 
 INLINE int ipv6(struct scratch *m, struct packet *p, u32 at, u32 len)
@@ -711,7 +711,7 @@ INLINE int parse(struct __sk_buff *skb, struct scratch *m, struct packet *p, u32
 enum { TIMESTAMP = 8, TIMESTAMP_LEN = 10, PADDED_TIMESTAMP = 0x0101080a, PADDED_LEN = 12 };
 
 /* plain is parse for the most common packets: at most one tag, IP without options, extension headers and fragments, and
- * UDP or TCP. It is NOT_PLAIN for others. */
+ * UDP or TCP. It returns NOT_PLAIN for others. */
 INLINE int plain(struct __sk_buff *skb, struct scratch *m, struct packet *p, u32 len)
 {
 	u32 class = types[word(m, 12)], at = 14, left, proto;
@@ -841,7 +841,7 @@ INLINE u64 mix(u64 a, u64 b)
 	return (a * b) ^ (ah * bh + (mid >> 32) + (cross >> 32));
 }
 
-/* repeats tells whether a reflection repeats the previous one of its flow, as window.reflectionDedup does. If another CPU
+/* repeats reports whether a reflection repeats the previous one of its flow, as window.reflectionDedup does. If another CPU
  * holds the set, the flow is not looked up. */
 INLINE int repeats(struct scratch *m, struct packet *p)
 {
@@ -934,9 +934,9 @@ INLINE struct entry *take(struct key *k, u32 buffer, u32 *number)
 	return e;
 }
 
-/* find returns the entry of a key, which it makes if there is none and there is room. All CPUs share the index, but no
- * other one has this key. Keys use as few buckets as user space expects them to need, since those stay in the cache; a key
- * whose bucket is full goes to one of two others. */
+/* find returns the entry of a key. It takes one if the key has none yet, and returns 0 if there is no room. All CPUs share
+ * the index, but a key belongs to one CPU. find first tries as few buckets as user space expects the keys to need, because
+ * few buckets stay in the cache; a key whose bucket is full goes to one of two others. */
 INLINE struct entry *find(struct key *k, u32 buffer)
 {
 	u32 h = hash(k), near = first_buckets[buffer & 1] & buckets, number = 0, here = h & near;
@@ -977,7 +977,7 @@ INLINE struct entry *find(struct key *k, u32 buffer)
 	return 0;
 }
 
-/* add_overflow counts an observation without endpoints, location and wide value. It is 0 if there is no room. */
+/* add_overflow counts an observation without endpoints, location and wide value. It returns 0 if there is no room. */
 INLINE int add_overflow(struct scratch *m, u32 buffer, u32 s, u32 bytes)
 {
 	struct key *k = &m->key;
@@ -1030,7 +1030,7 @@ INLINE u32 wide_key(struct scratch *m, struct signal *sig, u32 s)
 	return segment << 16 | (e * 64 + (code >> e));
 }
 
-/* add counts an observation under the key. It is 1 if the key has an entry. */
+/* add counts an observation under m->key. It returns 1 if the key has an entry, and 0 after an overflow. */
 INLINE int add(struct scratch *m, struct counters *n, struct fields *f, u32 by_value)
 {
 	u32 wide = f->type & 0x20, s = by_value ? f->s : 0;
@@ -1054,7 +1054,7 @@ INLINE int add(struct scratch *m, struct counters *n, struct fields *f, u32 by_v
 	return 1;
 }
 
-/* begin_samples begins a reading. */
+/* begin_samples starts a CPU's sampling in a new reading. */
 INLINE void begin_samples(struct sampler *s, u32 reading)
 {
 	u64 every = 1 + 2 * s->heavy / budget;
@@ -1065,7 +1065,7 @@ INLINE void begin_samples(struct sampler *s, u32 reading)
 	s->heavy = 0;
 }
 
-/* sample gives a heavy observation to user space if it is its turn. */
+/* sample hands a heavy observation to user space if it is its turn. */
 static __attribute__((noinline)) int sample(struct scratch *m, struct counters *n, u32 kind)
 {
 	struct packet *p = &m->packet;
@@ -1111,7 +1111,7 @@ static __attribute__((noinline)) int sample(struct scratch *m, struct counters *
 	return 0;
 }
 
-/* is_heavy tells whether an observation with a value may be heavy. */
+/* is_heavy reports whether an observation with a value may be heavy. */
 INLINE int is_heavy(struct scratch *m, struct fields *f)
 {
 	struct heavy *h = &heavies[f->type & 63];
@@ -1120,12 +1120,12 @@ INLINE int is_heavy(struct scratch *m, struct fields *f)
 	return h->first >> (f->s & 31) & 1;
 }
 
-/* A window that ends later than this after the clock was read does not end before a change of the tick count is seen:
- * the kernel repairs a count that lags by 5 ticks (MAX_STALLED_JIFFIES), and ticks last 10 ms at most. */
+/* If a window ends later than this (ns) after the clock was read, the tick count changes before the window ends: the
+ * kernel repairs a count that lags by 5 ticks (MAX_STALLED_JIFFIES), and a tick lasts at most 10 ms. */
 enum { NEAR_NS = 100 * 1000 * 1000 };
 
-/* find_window finds the window of the present time. The clock is read once a tick and near the end of a window: reading
- * takes as long as the rest of a tag. */
+/* find_window finds the window of the present time. The clock is read once a tick, and for each packet near the end of a
+ * window: reading it takes as long as all else that a tag needs. */
 INLINE void find_window(struct scratch *m)
 {
 	u64 tick = jiffies();

@@ -26,7 +26,7 @@ struct __sk_buff {
 	u32 data_end;
 };
 
-enum { TCX_NEXT = -1 }; /* the next program, or the stack, has the packet */
+enum { TCX_NEXT = -1 }; /* passes the packet to the next program, or to the stack */
 
 enum {
 	MAP_HASH = 1,
