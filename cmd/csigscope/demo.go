@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -87,6 +88,9 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
+	if f.dsn == store.KindNone {
+		return usageError{errors.New("--store none keeps nothing to show: expected embedded, embedded:PATH or clickhouse://...")}
+	}
 	report, err := simulate(cmd, s, filepath.Join(own, "captures"))
 	if err != nil {
 		return err
@@ -107,9 +111,6 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	db, err := openStore(cmd, f.dsn, &f.outbox)
 	if err != nil {
 		return err
-	}
-	if db == nil {
-		return usageError{fmt.Errorf("demo: --store none keeps nothing to show")}
 	}
 	defer db.Close()
 	if err := db.listen(cmd, f.clickhouse); err != nil {

@@ -45,7 +45,7 @@ SIGTERM or Ctrl-C closes all windows and ends the process; the next export sends
 the collector does not take at once. SIGHUP reads the files again, as in collect.
 
 With --capture ebpf the kernel counts packets instead of copying them; --check says whether a host can
-do that. Flows then have no names, and single packets are not searched for findings.
+do that. Flows are then estimated from samples, and single packets are not searched for findings.
 
 Every minute export sends its findings: packets that violate the protocol or the configuration,
 and ports that are stuck from window to window. The collector stores them beside the findings

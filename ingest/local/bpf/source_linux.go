@@ -107,18 +107,16 @@ func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Cou
 	if err := s.exchange(next); err != nil {
 		return last, errors.Join(err, next.close())
 	}
-	if s.cfg.Odd {
-		if err := s.tap.Extend(next.odd.FD()); err != nil {
-			return last, err
-		}
-	}
 	s.counter, s.lateness = next, settings.LatenessOf(settings.Finest())
 	s.next = s.after(time.Now())
-	if old == nil {
-		return last, nil
+	if s.cfg.Odd {
+		err = s.tap.Extend(next.odd.FD())
 	}
-	last, err = s.drain(old)
-	return last, errors.Join(err, old.close())
+	if old == nil {
+		return last, err
+	}
+	last, drained := s.drain(old)
+	return last, errors.Join(err, drained, old.close())
 }
 
 // exchange attaches the program of a counter in place of the previous one; each packet runs through exactly one of them. If
