@@ -89,7 +89,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	if f.dsn == store.KindNone {
-		return usageError{errors.New("--store none keeps nothing to show: expected embedded, embedded:PATH or clickhouse://...")}
+		return usageError{errors.New("--store none keeps nothing to show: expected embedded, embedded:PATH or clickhouse://ADDRESS")}
 	}
 	report, err := simulate(cmd, s, filepath.Join(own, "captures"))
 	if err != nil {

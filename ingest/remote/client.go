@@ -75,13 +75,13 @@ type ClientStats struct {
 	Oldest        time.Time // when the oldest item in the spool arrived, or somewhat earlier; zero for none
 	SpoolBytes    int64     // on disk
 	SpoolLimit    int64
-	Answering     bool // the last push was answered; false before the first one
+	Answering     bool   // the last push was answered; false before the first one
 	Pushes        uint64 // requests sent, failed ones included
 	Failures      uint64 // failed pushes
 	SentBytes     uint64 // uncompressed
 	Collector     string // current one
 	Incarnation   uint64
-	LastAnswerNS  int64 // Unix ns; 0: none so far
+	LastAnswerNS  int64  // Unix ns; 0: none so far
 	DescribeParts uint64 // parts of descriptions that a collector has taken
 	Provisional   ProvisionalStats
 }
