@@ -411,6 +411,21 @@ func TestParser(t *testing.T) {
 	}
 }
 
+// TestVerified: the verifier needs a fraction of the million instructions after which it gives up, since those of other
+// kernels may look at more of them.
+func TestVerified(t *testing.T) {
+	c := loaded(t, settingsOf(t, nil), window.TapAt("receiver", 1), 1<<10)
+	for name, p := range map[string]*ebpf.Program{countProgram: c.program, oddProgram: c.odd} {
+		info, err := p.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := info.VerifiedInstructions(); !ok || n > 200_000 {
+			t.Errorf("%s: %d instructions verified (known: %t), at most 200,000 expected", name, n, ok)
+		}
+	}
+}
+
 // TestGrowth: a buffer whose index was made for few keys takes all keys for which it has room, and more than half of it at
 // once.
 func TestGrowth(t *testing.T) {

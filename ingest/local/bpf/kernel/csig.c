@@ -1030,10 +1030,14 @@ INLINE u32 wide_key(struct scratch *m, struct signal *sig, u32 s)
 	return segment << 16 | (e * 64 + (code >> e));
 }
 
-/* add counts an observation under m->key. It returns 1 if the key has an entry, and 0 after an overflow. */
-INLINE int add(struct scratch *m, struct counters *n, struct fields *f, u32 by_value)
+/* add counts an observation with a signal's type and value under m->key. It returns 1 if the key has an entry, and 0 after
+ * an overflow. It is not static, so that the verifier looks at its loops once, for any arguments, and not on each path
+ * to it. */
+__attribute__((noinline)) int add(struct scratch *m, struct counters *n, u32 type, u32 s)
 {
-	u32 wide = f->type & 0x20, s = by_value ? f->s : 0;
+	u32 wide = type & 0x20;
+	if (!m || !n)
+		return 0;
 	struct entry *e = find(&m->key, m->buffer);
 	if (!e) {
 		n->overflow++;
@@ -1182,7 +1186,7 @@ static __attribute__((noinline)) int count(struct scratch *m, struct counters *n
 	k->window = m->window;
 	k->s = value;
 	k->rest = rest(lm, cpu_number(), kind, f->type, class, flags);
-	if (add(m, n, f, class < REPEATED) && class == VALUE && budget && p->ip && is_heavy(m, f))
+	if (add(m, n, f->type, class < REPEATED ? f->s : 0) && class == VALUE && budget && p->ip && is_heavy(m, f))
 		sample(m, n, kind);
 	return 0;
 }
