@@ -100,7 +100,7 @@ func (s *Shard) close(ctx context.Context, i int, w *window, ns int64) error {
 				return err
 			}
 		}
-		to.add(&w.entries, &s.series)
+		to.add(&w.entries, &s.series, nil)
 		s.counts.FlowsForgotten += uint64(to.flows.Merge(&w.flows))
 	}
 	l.end(w)

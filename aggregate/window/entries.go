@@ -242,13 +242,20 @@ func (e *wideEntry) merge(o *wideEntry) {
 	e.bytes = aggregate.AddSat(e.bytes, o.bytes)
 }
 
-// add adds the counts of another window.
-func (e *entries) add(o *entries, t *seriesTable) {
+// add adds the counts of another window. renumbered gives the series of its entries new numbers, unless
+// it is nil.
+func (e *entries) add(o *entries, t *seriesTable, renumbered []uint32) {
+	number := func(id uint32) uint32 {
+		if renumbered != nil {
+			return renumbered[id]
+		}
+		return id
+	}
 	for from, id := range o.eachCompact {
-		e.merge(e.compactOf(id, t), o, from)
+		e.merge(e.compactOf(number(id), t), o, from)
 	}
 	for from, id := range o.eachWide {
-		to := e.wideOf(id, t)
+		to := e.wideOf(number(id), t)
 		e.wide[to].merge(&o.wide[from])
 		e.dist.merge(to, &o.dist, from)
 	}
@@ -276,14 +283,7 @@ func (e *entries) merge(entry uint32, o *entries, from uint32) {
 func (e *entries) renumber(renumbered []uint32, t *seriesTable) {
 	old := *e
 	*e = entries{}
-	for from, id := range old.eachCompact {
-		e.merge(e.compactOf(renumbered[id], t), &old, from)
-	}
-	for from, id := range old.eachWide {
-		to := e.wideOf(renumbered[id], t)
-		e.wide[to].merge(&old.wide[from])
-		e.dist.merge(to, &old.dist, from)
-	}
+	e.add(&old, t, renumbered)
 }
 
 // reset forgets all counts and keeps the memory, unless it was hardly used.

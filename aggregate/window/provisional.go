@@ -54,12 +54,12 @@ func (s *Shard) announce(i int, start int64, to aggregate.ProvisionalSink) {
 		whole = l.unused(start)
 		defer l.discard(whole)
 		if w != nil {
-			whole.add(&w.entries, &s.series)
+			whole.add(&w.entries, &s.series, nil)
 		}
 		for f := range s.levels[:i] {
 			for _, fine := range s.levels[f].open {
 				if l.floor(fine.start) == start {
-					whole.add(&fine.entries, &s.series)
+					whole.add(&fine.entries, &s.series, nil)
 				}
 			}
 		}
