@@ -108,9 +108,9 @@ func TestClusterStatements(t *testing.T) {
 			created++
 		}
 	}
-	// Migrations added three columns to partials: samples, unjudged and evidence.
-	if created != numResolutionTables+1 || replaced != 3*numResolutionTables {
-		t.Errorf("%d distributed tables are created and %d replaced, want %d and %d", created, replaced, numResolutionTables+1, 3*numResolutionTables)
+	// Migrations added three columns to partials (samples, unjudged and evidence), and sampled to flows.
+	if created != numResolutionTables+1 || replaced != 3*numResolutionTables+1 {
+		t.Errorf("%d distributed tables are created and %d replaced, want %d and %d", created, replaced, numResolutionTables+1, 3*numResolutionTables+1)
 	}
 	changed, err := layout{database: "elsewhere", cluster: "prod-1"}.translate("ALTER TABLE elsewhere.flows ADD COLUMN IF NOT EXISTS n UInt64")
 	want := "ALTER TABLE elsewhere.flows_local ADD COLUMN IF NOT EXISTS n UInt64; CREATE OR REPLACE TABLE elsewhere.flows AS elsewhere.flows_local\nENGINE = Distributed(`prod-1`, elsewhere, flows_local)"

@@ -158,7 +158,8 @@ func sampled(t *testing.T, cfg window.Config, obs []decode.Observation, every, w
 }
 
 // TestSampledFits: whatever samples are said to stand for, flows and rests add up to the rows of their window, no row
-// contradicts itself, and the counts of observations do not change. Right samples name the heaviest flow.
+// contradicts itself, and the counts of observations do not change. Right samples name a heaviest flow:
+// they cannot tell flows apart that differ by a few percent.
 func TestSampledFits(t *testing.T) {
 	sequential(t)
 	for _, format := range []csig.Format{csig.Compact, csig.Wide} {
@@ -180,7 +181,7 @@ func TestSampledFits(t *testing.T) {
 				for i := range got.blocks {
 					checkFlowTotals(t, &got.blocks[i])
 					first, expected := heaviestFlow(&got.blocks[i]), heaviestFlow(&want.blocks[i])
-					if got.blocks[i].Resolution == int64(time.Minute) && tt.wrong == 1 && tt.every < 100 && first.Flow != expected.Flow {
+					if got.blocks[i].Resolution == int64(time.Minute) && tt.wrong == 1 && tt.every < 100 && 10*heavyOf(&want.blocks[i], &first) < 9*expected.Heavy {
 						t.Errorf("heaviest flow %+v, expected %+v", first, expected)
 					}
 					named += int(first.Sampled)
@@ -191,6 +192,16 @@ func TestSampledFits(t *testing.T) {
 			})
 		}
 	}
+}
+
+// heavyOf returns the heavy observations of a row's flow and cell in a block.
+func heavyOf(b *aggregate.Block, of *aggregate.FlowRow) (heavy uint64) {
+	for i := range b.Flows {
+		if f := &b.Flows[i]; f.Flow == of.Flow && f.Cell() == of.Cell() {
+			heavy += f.Heavy
+		}
+	}
+	return heavy
 }
 
 // heaviestFlow returns the row of the flow of a block with the most heavy observations.
