@@ -139,7 +139,7 @@ func checkDrawn(t *testing.T, v *grafanatest.Viewer, page string) {
 }
 
 // counted are columns with counts, or with numbers as names.
-var counted = []string{"heavy", "source port", "destination port", "candidate ports", "cells", "observations", "windows", "count", "source_port", "destination_port"}
+var counted = []string{"heavy", "source port", "destination port", "candidate ports", "cells", "observations", "windows", "samples", "count", "source_port", "destination_port"}
 
 // checkShown: variables in titles are replaced, there is data, series have distinct names, and
 // a quantity has its unit.
