@@ -259,6 +259,15 @@ func TestWatchers(t *testing.T) {
 	if s := step(slow); s.Kind != table.Snapshot || s.State.Revision != 10 {
 		t.Errorf("step %+v, want a snapshot", s)
 	}
+	publish(10, 11)
+	step(slow)
+	slow.Lose()
+	if s := step(slow); s.Kind != table.Lagging || s.Missed != 1 {
+		t.Errorf("step %+v, want the one that was lost", s)
+	}
+	if s := step(slow); s.Kind != table.Snapshot || s.State.Revision != 11 {
+		t.Errorf("step %+v, want a snapshot", s)
+	}
 	epoch := m.State().Epoch
 	if s := step(m.Resume(0, epoch, 8)); s.Kind != table.Changed || s.State.Revision != 9 {
 		t.Errorf("resumed with %+v, want revision 9", s)

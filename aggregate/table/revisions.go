@@ -240,22 +240,21 @@ const (
 	Durable
 )
 
-// Watcher follows the revisions of a Memory, at its own speed: it holds a revision and no queue, so
-// that a slow watcher costs the memory nothing. It serves one goroutine.
+// Watcher follows the revisions of a Memory, at its own speed: it holds a revision, no state and no
+// queue, so that a slow watcher costs the memory nothing. It serves one goroutine.
 type Watcher struct {
 	memory   *Memory
 	revision uint64
 	durable  uint64 // Memory.durable of the last Snapshot or Durable step
-	pending  []Step
+	lost     *Step  // a Gap or Lagging step that comes next, without its state
+	restarts bool   // a Snapshot comes next, after lost
 	maxLag   int
 }
 
 // Watch follows the memory, beginning with a snapshot. A watcher that is more than maxLag revisions
 // behind has to start again. maxLag is below MemoryOptions.Log; 0 is the largest possible one.
 func (m *Memory) Watch(maxLag int) *Watcher {
-	w := &Watcher{memory: m, maxLag: m.lag(maxLag)}
-	w.restart(m.State())
-	return w
+	return &Watcher{memory: m, maxLag: m.lag(maxLag), restarts: true}
 }
 
 // Resume follows the memory from a revision on: with a Gap and a snapshot if that is not available.
@@ -266,12 +265,10 @@ func (m *Memory) Resume(maxLag int, epoch, revision uint64) *Watcher {
 	if s.Epoch == epoch && known && s.Revision-revision <= uint64(w.maxLag) {
 		return w
 	}
-	gap := Step{Kind: Gap, State: s}
+	w.lost, w.restarts = &Step{Kind: Gap}, true
 	if s.Epoch == epoch && revision < s.Revision {
-		gap.Missed = s.Revision - revision
+		w.lost.Missed = s.Revision - revision
 	}
-	w.pending = append(w.pending, gap)
-	w.restart(s)
 	return w
 }
 
@@ -282,51 +279,59 @@ func (m *Memory) lag(n int) int {
 	return n
 }
 
-func (w *Watcher) restart(s *State) {
-	w.revision, w.durable = s.Revision, s.durable
-	w.pending = append(w.pending, Step{Kind: Snapshot, State: s})
+// Lose makes the watcher start again after a Changed step, of which the reader kept no windows and
+// finds that memory has dropped them: a Lagging step comes next.
+func (w *Watcher) Lose() {
+	w.lag(w.memory.State().Revision - (w.revision - 1))
+}
+
+func (w *Watcher) lag(behind uint64) {
+	w.lost, w.restarts = &Step{Kind: Lagging, Missed: behind}, true
 }
 
 // Next waits for the next step, until ctx ends.
 func (w *Watcher) Next(ctx context.Context) (Step, error) {
-	if len(w.pending) == 0 {
-		if err := w.wait(ctx); err != nil {
-			return Step{}, err
+	for {
+		s := w.memory.State()
+		switch {
+		case w.lost != nil:
+			step := *w.lost
+			w.lost, step.State = nil, s
+			return step, nil
+		case w.restarts:
+			w.restarts, w.revision, w.durable = false, s.Revision, s.durable
+			return Step{Kind: Snapshot, State: s}, nil
+		case s.Revision != w.revision:
+			if step, ok := w.changed(s); ok {
+				return step, nil
+			}
+			continue
 		}
-	}
-	step := w.pending[0]
-	w.pending = slices.Delete(w.pending, 0, 1) // a slow watcher must not keep the state
-	return step, nil
-}
-
-// wait fills pending.
-func (w *Watcher) wait(ctx context.Context) error {
-	s := w.memory.State()
-	for ; s.Revision == w.revision; s = w.memory.State() {
 		if list := w.becameDurable(s); len(list) > 0 {
-			w.pending = append(w.pending, Step{Kind: Durable, State: s, Windows: list})
-			return nil
+			return Step{Kind: Durable, State: s, Windows: list}, nil
 		}
 		select {
 		case <-s.next:
 		case <-ctx.Done():
-			return ctx.Err()
+			return Step{}, ctx.Err()
 		}
 	}
+}
+
+// changed returns the step after the watcher's revision; not ok if it has to start again.
+func (w *Watcher) changed(s *State) (step Step, ok bool) {
 	behind := s.Revision - w.revision
 	if behind > uint64(w.maxLag) || behind > uint64(len(s.log)) {
-		w.pending = append(w.pending, Step{Kind: Lagging, State: s, Missed: behind})
-		w.restart(s)
-		return nil
+		w.lag(behind)
+		return Step{}, false
 	}
 	at := len(s.log) - int(behind)
-	step := Step{Kind: Changed, State: s.log[at].state, Windows: s.log[at].windows}
+	step = Step{Kind: Changed, State: s.log[at].state, Windows: s.log[at].windows}
 	if at > 0 {
 		step.Before = s.log[at-1].state
 	}
 	w.revision = step.State.Revision
-	w.pending = append(w.pending, step)
-	return nil
+	return step, true
 }
 
 // becameDurable returns the windows, all of which the watcher knows, that reached the disk since

@@ -20,6 +20,7 @@ import (
 type recipientFunc func(*event) error
 
 func (f recipientFunc) send(_ *turn, e *event) error { return f(e) }
+func (recipientFunc) charge(of askedEvent) any       { return of }
 func (recipientFunc) stop()                          {}
 
 // TestEventsAreCalledOnce: all callers that watch the same cells get the same event.

@@ -280,6 +280,9 @@ func (c *caller) extend() {
 	}
 }
 
+// charge implements recipient: connect keeps a copy of the event for each caller.
+func (c *caller) charge(askedEvent) any { return c }
+
 // stop implements recipient.
 func (c *caller) stop() {
 	if c.out != nil {
@@ -371,12 +374,11 @@ type calledInTurn struct {
 	turn  *turn
 }
 
-// appendTo appends the encoded event, of which connect keeps a copy for each caller until it is
-// sent.
+// appendTo appends the encoded event.
 func (e *calledInTurn) appendTo(b []byte, c codec) ([]byte, error) {
 	whole, err := e.event.encoded(c)
 	e.event = nil
-	e.sends.weigh(e.turn, len(whole), true)
+	e.sends.weigh(e.turn, len(whole))
 	return append(b, whole...), err
 }
 

@@ -89,7 +89,7 @@ func (c *changeStream) sendChanges(ctx context.Context, before, now *table.State
 		e.name, e.id = eventChanges, set.Revision
 	}
 	key := askedEvent{eventOf{name: e.name, revision: now.Revision}, c.key, c.filter, "", list.names.version}
-	t, err := c.api.sends.begin(ctx, key, len(chosen)*textBytes, c.to.stop)
+	t, err := c.api.sends.begin(ctx, c.to.charge(key), len(chosen)*textBytes, c.to.stop)
 	if err != nil {
 		return err
 	}

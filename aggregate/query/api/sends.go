@@ -135,9 +135,8 @@ func (s *sends) leave(t *turn) {
 	}
 }
 
-// weigh corrects the bytes held for a turn after its event was made. With alone they belong to
-// this watcher only.
-func (s *sends) weigh(t *turn, bytes int, alone bool) {
+// weigh corrects the bytes held for a turn after its event was made.
+func (s *sends) weigh(t *turn, bytes int) {
 	if t == nil {
 		return
 	}
@@ -145,11 +144,6 @@ func (s *sends) weigh(t *turn, bytes int, alone bool) {
 	defer s.mu.Unlock()
 	if t.cut {
 		return // it fails soon
-	}
-	if alone && t.key != any(t) {
-		s.leave(t)
-		t.key = t
-		s.join(t.key, bytes)
 	}
 	c := s.charges[t.key]
 	s.held += bytes - c.bytes

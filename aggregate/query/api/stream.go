@@ -122,6 +122,8 @@ type recipient interface {
 	// send sends an event, in a turn that is nil for small ones. While the reader is slow, it
 	// keeps only the bytes being written.
 	send(*turn, *event) error
+	// charge is the key of sends for an event: equal keys share the event's bytes.
+	charge(askedEvent) any
 	// stop makes the current send fail. It may be called at any time until send has returned.
 	stop()
 }
@@ -362,20 +364,23 @@ func (e *events) send(t *turn, out *event) error {
 		if err != nil {
 			return err
 		}
-		e.sends.weigh(t, len(b), false)
+		e.sends.weigh(t, len(b))
 		return e.writeIn(t, b)
 	}
 	p, err := out.packed(e.packer, e.schema)
 	if err != nil {
 		return err
 	}
-	e.sends.weigh(t, len(p.blocks), false)
+	e.sends.weigh(t, len(p.blocks))
 	if err := e.writeIn(t, p.blocks); err != nil {
 		return err
 	}
 	e.stream.add(p)
 	return nil
 }
+
+// charge implements recipient: all events are written from the same bytes.
+func (e *events) charge(of askedEvent) any { return of }
 
 // stop implements recipient.
 func (e *events) stop() { _ = e.out.SetWriteDeadline(past) }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 	"weak"
 
@@ -47,26 +46,15 @@ func (a *API) newWatch(ctx context.Context, s *table.State, in *wire.WatchReques
 }
 
 func (w *watch) snapshot(ctx context.Context, s *table.State) error {
-	var t *turn
-	var key askedEvent
-	for {
-		of := eventOf{name: eventSnapshot, revision: s.Revision, durable: s.Durable(s.Last(w.key.windows))}
-		var bytes int
-		var err error
-		if key, bytes, err = w.asks(ctx, of, s.Last(w.key.windows)); err != nil {
-			return err
-		}
-		var wait time.Duration
-		var ended chan struct{}
-		if t, wait, ended = w.api.sends.enter(key, bytes, w.to.stop); t != nil {
-			break
-		}
-		s = nil // streams that wait for room must not keep states
-		if err := untilEnded(ctx, wait, ended); err != nil {
-			return err
-		}
-		s = w.memory.State()
-		w.watcher = w.memory.Resume(w.api.lagOf(s), s.Epoch, s.Revision)
+	of := eventOf{name: eventSnapshot, revision: s.Revision, durable: s.Durable(s.Last(w.key.windows))}
+	key, bytes, err := w.asks(ctx, of, s.Last(w.key.windows))
+	if err != nil {
+		return err
+	}
+	t, wait, ended := w.api.sends.enter(w.to.charge(key), bytes, w.to.stop)
+	if t == nil { // a reader that waits must not keep the state: it takes a later one
+		w.watcher = w.memory.Watch(w.api.lagOf(s))
+		return untilEnded(ctx, wait, ended)
 	}
 	e, err := w.share(t, key, func() (*event, error) {
 		v, f, err := w.filtered(w.api.view(ctx, s, w.key))
@@ -109,19 +97,29 @@ func (w *watch) changed(ctx context.Context, step table.Step) error {
 		return w.deliverOwn(eventDurable, "", durable)
 	}
 	id, revision := token(step.State), step.State.Revision
-	left := slices.Clone(step.Windows) // a slow reader must keep neither the state nor windows already sent
+	// A slow reader must keep neither the state nor windows.
+	left := make([]weak.Pointer[table.Window], len(step.Windows))
+	for i, window := range step.Windows {
+		left[i] = weak.Make(window)
+	}
 	step = table.Step{}
-	for len(left) > 0 {
-		window := left[0]
-		left = slices.Delete(left, 0, 1)
-		if err := w.windowChanged(ctx, id, revision, window, len(left) == 0); err != nil {
+	for i, window := range left {
+		if found, err := w.windowChanged(ctx, id, revision, window, i == len(left)-1); err != nil {
 			return err
+		} else if !found {
+			w.watcher.Lose()
+			return nil
 		}
 	}
 	return nil
 }
 
-func (w *watch) windowChanged(ctx context.Context, id string, revision uint64, window *table.Window, last bool) error {
+// windowChanged sends a window, unless memory has dropped it before there was room.
+func (w *watch) windowChanged(ctx context.Context, id string, revision uint64, at weak.Pointer[table.Window], last bool) (found bool, err error) {
+	window := at.Value()
+	if window == nil {
+		return false, nil
+	}
 	of := eventOf{
 		name: eventWindow, revision: revision, start: window.Start.UnixNano(), late: !window.End.After(w.newest), last: last,
 	}
@@ -131,23 +129,28 @@ func (w *watch) windowChanged(ctx context.Context, id string, revision uint64, w
 	}
 	key, bytes, err := w.asks(ctx, of, []*table.Window{window})
 	if err != nil {
-		return err
+		return false, err
 	}
-	t, err := w.api.sends.begin(ctx, key, bytes, w.to.stop)
+	t, err := w.api.sends.begin(ctx, w.to.charge(key), bytes, w.to.stop)
 	if err != nil {
-		return err
+		return false, err
 	}
-	e, err := w.share(t, key, func() (*event, error) { return w.window(ctx, id, window, of) })
+	kept := at.Value() // a variable of its own, so that nothing keeps the window in begin
+	if kept == nil {
+		w.api.sends.end(t)
+		return false, nil
+	}
+	e, err := w.share(t, key, func() (*event, error) { return w.window(ctx, id, kept, of) })
 	if err != nil {
-		return err
+		return true, err
 	}
 	if current {
-		w.newest = window.End
+		w.newest = kept.End
 		if w.in.GetEncoding() == inFrames {
-			w.base = baseOf(window, e.names)
+			w.base = baseOf(kept, e.names)
 		}
 	}
-	return w.deliver(t, e)
+	return true, w.deliver(t, e)
 }
 
 func (w *watch) window(ctx context.Context, id string, window *table.Window, of eventOf) (*event, error) {

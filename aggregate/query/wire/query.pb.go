@@ -7031,7 +7031,7 @@ func (x *Heartbeat) GetAgeS() float64 {
 // Gap reports that revisions are missing; the whole state follows, as a snapshot or an initial event.
 type Gap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Revision of that state.
+	// The newest revision; that state may be a later one.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// expired: the revision is no longer kept; restarted: it belongs to another process; lagging: the
 	// watcher was too slow.
