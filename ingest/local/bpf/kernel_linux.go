@@ -47,6 +47,7 @@ type counter struct {
 	ring    *ringbuf.Reader // of samples
 	record  ringbuf.Record
 	sampled []window.Sampled // the result of drainSamples
+	ahead   []window.Sampled // of observations in the buffer that the program uses
 
 	read counters // what frames read last
 }
@@ -213,9 +214,11 @@ func (c *counter) drain(buffer uint32) ([]window.Counted, error) {
 	}
 }
 
-// drainSamples returns the samples that the program has written since the last call. The list is valid until the next call.
-func (c *counter) drainSamples() ([]window.Sampled, error) {
-	c.sampled = c.sampled[:0]
+// drainSamples returns the samples of observations in a buffer that the program has left. The list is valid until the next
+// call. Samples that were written since the swap belong to observations which have not been read yet: the next call for
+// their buffer returns them.
+func (c *counter) drainSamples(buffer uint32) ([]window.Sampled, error) {
+	c.sampled, c.ahead = c.ahead, c.sampled[:0]
 	for range c.ring.BufferSize() / sampleBytes { // at most one ring full, even if the program writes faster than this reads
 		err := c.ring.ReadInto(&c.record)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -225,7 +228,12 @@ func (c *counter) drainSamples() ([]window.Sampled, error) {
 			return nil, fmt.Errorf("read samples: %w", err)
 		}
 		if len(c.record.RawSample) == int(unsafe.Sizeof(sample{})) {
-			c.sampled = append(c.sampled, c.observationOf((*sample)(unsafe.Pointer(&c.record.RawSample[0]))))
+			s := (*sample)(unsafe.Pointer(&c.record.RawSample[0]))
+			list := &c.sampled
+			if uint32(s.Buffer) != buffer {
+				list = &c.ahead
+			}
+			*list = append(*list, c.observationOf(s))
 		}
 	}
 	return c.sampled, nil

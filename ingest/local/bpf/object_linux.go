@@ -64,7 +64,8 @@ type sample struct {
 	LM, SrcPort, DstPort    uint16
 	Proto, Kind, Type       uint8
 	Flags                   uint8 // hasAddrs and isV6
-	_                       [6]byte
+	Buffer                  uint8 // in which the observation was counted
+	_                       [5]byte
 }
 
 // extractor is struct extractor.

@@ -323,7 +323,7 @@ func (m *comparison) drain() {
 	if err := m.kernel.AddCounted(m.t.Context(), &window.CountedFrames{}, list); err != nil {
 		m.t.Fatal(err)
 	}
-	samples, err := m.c.drainSamples()
+	samples, err := m.c.drainSamples(b)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -503,10 +503,11 @@ func TestSampling(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = m.c.swap(); err != nil {
+		left, err := m.c.swap()
+		if err != nil {
 			t.Fatal(err)
 		}
-		samples, err := m.c.drainSamples()
+		samples, err := m.c.drainSamples(left)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -579,7 +580,40 @@ func TestUnsampled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if samples, err := m.c.drainSamples(); err != nil || len(samples) > room || len(samples) < room/2 {
-		t.Errorf("%d samples in a ring for %d: %v", len(samples), room, err)
+	_, err := m.c.drainSamples(0)
+	if n := len(m.c.sampled) + len(m.c.ahead); err != nil || n > room || n < room/2 {
+		t.Errorf("%d samples in a ring for %d: %v", n, room, err)
+	}
+}
+
+// TestSamplesAhead: samples that are written between the swap of buffers and the reading come with their observations, at
+// the next reading.
+func TestSamplesAhead(t *testing.T) {
+	onOneProcessor(t)
+	m := compare(t, settingsOf(t, nil), window.TapAt("receiver", 1), 1<<12)
+	run := func(times uint32) {
+		t.Helper()
+		if _, err := m.c.program.Run(&ebpf.RunOptions{Data: heavyFrame(1), Repeat: times}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(3)
+	for reading, want := range []int{3, 2, 4} {
+		left, err := m.c.swap()
+		if err != nil {
+			t.Fatal(err)
+		}
+		run([]uint32{2, 4, 1}[reading])
+		list, err := m.c.drain(left)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted := uint64(0)
+		for i := range list {
+			counted += list[i].N
+		}
+		if samples, err := m.c.drainSamples(left); err != nil || len(samples) != want || counted != uint64(want) {
+			t.Errorf("reading %d: %d samples of %d observations, expected %d: %v", reading, len(samples), counted, want, err)
+		}
 	}
 }

@@ -232,7 +232,7 @@ func (s *Source) drain(c *counter) (counts local.Counts, err error) {
 	if counts.List, err = c.drain(b); err != nil {
 		return counts, err
 	}
-	if counts.Samples, err = c.drainSamples(); err != nil {
+	if counts.Samples, err = c.drainSamples(b); err != nil {
 		return counts, err
 	}
 	counts.Frames = window.CountedFrames{

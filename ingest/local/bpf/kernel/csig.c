@@ -201,7 +201,8 @@ struct sample {
 	u32 window, s, bytes, every;
 	u16 lm, src_port, dst_port;
 	u8 proto, kind, type, flags;
-	u8 pad[6];
+	u8 buffer; /* in which the observation was counted */
+	u8 pad[5];
 };
 
 struct {
@@ -1096,7 +1097,7 @@ static __attribute__((noinline)) int sample(struct scratch *m, struct counters *
 	}
 	*s = (struct sample){
 		.window = m->window, .s = f->s, .bytes = m->bytes, .every = every, .lm = f->lm, .proto = p->proto, .kind = kind, .type = f->type,
-		.flags = p->v6 ? HAS_ADDRS | IS_V6 : HAS_ADDRS,
+		.flags = p->v6 ? HAS_ADDRS | IS_V6 : HAS_ADDRS, .buffer = m->buffer,
 	};
 	if (p->ports) {
 		s->src_port = word(m, p->ports);
