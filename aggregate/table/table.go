@@ -58,6 +58,9 @@ func (t *Table) WriteBlock(_ context.Context, b *aggregate.Block) error {
 
 // writeBlock adds a block to its step.
 func writeBlock(t *tableSteps, s *tableStep, b *aggregate.Block) {
+	if cap(s.rows.list) == 0 { // growing by and by would copy the rows of a large block several times
+		s.rows.list = make([]row[aggregate.LocationID, aggregate.Sums], 0, min(b.Len(), t.stepRows()))
+	}
 	var sums aggregate.Sums // escapes: once a block
 	for i := range b.Len() {
 		sums = b.Sums(i)
