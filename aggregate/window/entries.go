@@ -175,6 +175,9 @@ func extend[T any](s []T, n int) []T {
 	return s[:len(s)+n]
 }
 
+// reserve makes room for n elements in all.
+func reserve[T any](s []T, n int) []T { return slices.Grow(s, max(n-len(s), 0)) }
+
 // codeKey returns the key of an entry's code in entries.carried.
 func codeKey(entry, code uint32) uint32 { return entry<<5 | code }
 
@@ -251,6 +254,7 @@ func (e *entries) add(o *entries, t *seriesTable, renumbered []uint32) {
 		}
 		return id
 	}
+	e.compact, e.wide = reserve(e.compact, len(o.compact)), reserve(e.wide, len(o.wide))
 	for from, id := range o.eachCompact {
 		e.merge(e.compactOf(number(id), t), o, from)
 	}
