@@ -75,6 +75,6 @@ type BoundaryError struct {
 
 // Error implements error.
 func (e *BoundaryError) Error() string {
-	return fmt.Sprintf("read capture %q: chunk %d: its last record ends at byte offset %d, expected %d; read the file as one chunk",
+	return fmt.Sprintf("read capture %q in pieces: the last record of piece %d ends at byte offset %d, expected %d",
 		e.File, e.Chunk.Index, e.Offset, e.Chunk.End)
 }

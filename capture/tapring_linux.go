@@ -209,7 +209,7 @@ func (r *Ring) setState(s LinkState) {
 func (r *Ring) drop() {
 	r.readStatistics()
 	if err := r.sock.close(r.tap); err != nil {
-		r.tap.cfg.Logger.Warn("tap's ring did not close", slog.String("interface", r.tap.cfg.Interface), slog.Any("error", err))
+		r.tap.cfg.Logger.Warn("cannot close the tap's ring", slog.String("interface", r.tap.cfg.Interface), slog.Any("error", err))
 	}
 	r.sock, r.cursor = nil, cursor{stampClock: r.cursor.stampClock}
 }
@@ -230,7 +230,7 @@ func (r *Ring) revive() error {
 	case errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENXIO):
 	case r.refused != err.Error(): // for example for lack of memory; logged once
 		r.refused = err.Error()
-		r.tap.cfg.Logger.Warn("tap's ring did not open, trying again", slog.String("interface", r.tap.cfg.Interface), slog.Any("error", err))
+		r.tap.cfg.Logger.Warn("cannot open the tap's ring, trying again", slog.String("interface", r.tap.cfg.Interface), slog.Any("error", err))
 	}
 	return nil
 }

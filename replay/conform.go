@@ -247,7 +247,7 @@ func (c *conformance) scan(ctx context.Context, p *pass) (parts int, err error) 
 	err = c.read(ctx, p, c.after(), func(from port, p *conform.Packet) error {
 		if _, known := c.ports[from]; !known {
 			if len(c.ports) == conform.MaxPorts {
-				return fmt.Errorf("more than %d ports after the device", conform.MaxPorts)
+				return fmt.Errorf("the captures after the device have more than %d interfaces, which are its ports: judge them in several runs", conform.MaxPorts)
 			}
 			c.ports[from] = len(c.ports)
 			c.out.Ports = append(c.out.Ports, c.portName(from))

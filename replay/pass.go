@@ -180,7 +180,7 @@ func (r *Replay) runPiece(ctx context.Context, w *worker, p piece, j *joiner) er
 		if _, boundary := endOfFile(err); boundary != nil {
 			return boundary
 		}
-		return fmt.Errorf("replay: %w", err)
+		return err
 	}
 	defer reader.Close()
 	w.begin(p.src, p.chunk.Index, func(ctx context.Context, taps []TapCounts, passages []*finding.Passage) error {

@@ -129,7 +129,7 @@ func expand(paths []string) ([]string, error) {
 	for _, path := range paths {
 		found, err := capture.Files(path)
 		if err != nil {
-			return nil, fmt.Errorf("replay: %w", err)
+			return nil, err
 		}
 		files = append(files, found...)
 	}

@@ -37,14 +37,14 @@ func (s *source) inPieces() bool { return len(s.chunks) > 1 }
 func openSource(path string, cfg *Config) (*source, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
+		return nil, fmt.Errorf("open capture: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("replay %q: is not a regular file: Spool it first, its content is its identity in the store", path)
+		return nil, fmt.Errorf("open capture %q: expected a file, a folder of captures, or a pipe", path)
 	}
 	r, err := capture.Open(path, capture.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
+		return nil, err
 	}
 	witness := isWitness(path, r, cfg)
 	r.Close()
@@ -58,7 +58,7 @@ func openSource(path string, cfg *Config) (*source, error) {
 	}
 	chunks, err := capture.Chunks(path, chunkBytes)
 	if err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
+		return nil, err
 	}
 	return &source{
 		path: path, size: info.Size(), chunks: chunks, witness: witness,
@@ -95,7 +95,7 @@ const (
 func contentID(path string, size int64) (uint64, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, fmt.Errorf("replay: %w", err)
+		return 0, fmt.Errorf("open capture: %w", err)
 	}
 	defer f.Close()
 	h := xxhash.New()
@@ -110,7 +110,7 @@ func contentID(path string, size int64) (uint64, error) {
 		}
 		n, err := f.ReadAt(buf, at)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return 0, fmt.Errorf("identify capture: %w", err)
+			return 0, fmt.Errorf("read capture: %w", err)
 		}
 		_, _ = h.Write(buf[:n])
 		if size <= sampleBytes {

@@ -110,7 +110,7 @@ func endOfFile(err error) (cut, fatal error) {
 		return nil, nil
 	}
 	if b, ok := errors.AsType[*capture.BoundaryError](err); ok {
-		return nil, fmt.Errorf("replay: %w: run again with --chunk-size 0", b)
+		return nil, fmt.Errorf("%w: compress the file with gzip and run again, or replay it with --chunk-size 0: it is then read in one piece", b)
 	}
 	return err, nil
 }

@@ -60,7 +60,7 @@ func (f *Fabric) StandAt(names []string) (uint32, error) {
 		return n, nil
 	}
 	if len(s.stands) >= maxStands || len(names) > maxPassages {
-		return 0, fmt.Errorf("%d devices and ports at one of %d places: expected at most %d and %d", len(names), len(s.stands)+1, maxPassages, maxStands)
+		return 0, fmt.Errorf("place %d, with %d devices and ports: expected at most %d places of at most %d devices and ports", len(s.stands)+1, len(names), maxStands, maxPassages)
 	}
 	var at waypoint
 	for _, name := range names {

@@ -259,7 +259,7 @@ func (d *delivery) finish(ctx context.Context, e *outbox.Entry, err error) {
 		d.fail(err) // until the disk has room for it
 		retry.Sleep(ctx, longestPause)
 	default:
-		d.logger.Error("the server refused rows for good", slog.String("error", oneLine(err)))
+		d.logger.Error("rows lost: the server refused them", slog.String("error", oneLine(err)))
 		d.report(lostRefused, e)
 		d.log.Lose(e, lostRefused)
 	}

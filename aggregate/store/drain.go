@@ -103,7 +103,7 @@ func (s *Store) DiscardOutbox() (uint64, error) {
 	lost := uint64(0)
 	for _, d := range s.deliveries {
 		if d.started.Load() {
-			return lost, errors.New("discard outbox: it is being sent")
+			return lost, errors.New("discard outbox: its rows are being sent already")
 		}
 		waiting := d.log.Stats().Waiting.Weight
 		if err := d.log.Clear(); err != nil {

@@ -177,7 +177,7 @@ func (s *Store) RunRebuild(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := s.rebuildRecent(ctx); err != nil && ctx.Err() == nil {
-			s.logger.Warn("cannot rebuild the minutes of killed processes", slog.String("error", oneLine(err)))
+			s.logger.Warn("cannot correct the 1m windows of killed processes, trying again", slog.String("error", oneLine(err)))
 		}
 		select {
 		case <-tick.C:

@@ -67,7 +67,7 @@ func (o *Outbox) claim(logger *slog.Logger) ([]*outbox.Log, error) {
 		logs = append(logs, l)
 	}
 	if len(logs) == 0 {
-		return fail(fmt.Errorf("open outbox %s: %w: %d of them", o.Dir, outbox.ErrOwned, maxOutboxes))
+		return fail(fmt.Errorf("open outbox %s: %w: %d commands write to this store already: end one of them, or name another folder with --outbox", o.Dir, outbox.ErrOwned, maxOutboxes))
 	}
 	return logs, nil
 }

@@ -151,7 +151,7 @@ func (d *delivery) makeRoom(class int) bool {
 func (d *delivery) drop(s outbox.Segment, reason outbox.Reason) bool {
 	c, err := d.contents(s)
 	if err != nil {
-		d.logger.Error("rows to drop cannot be read", slog.String("error", err.Error()))
+		d.logger.Error("cannot read rows of the outbox before they are dropped: their gap may be incomplete", slog.String("error", err.Error()))
 	}
 	if s.Weight > c.sum.Weight { // of damaged records
 		c.parts = addPart(c.parts, d.partOf(s.Class, s.Weight-c.sum.Weight, c.extent))
@@ -160,7 +160,7 @@ func (d *delivery) drop(s outbox.Segment, reason outbox.Reason) bool {
 	gaps := inLog(gapsOf(c.parts, string(reason), c.id, d.now()), d.log.ClassName(s.Class), c.first, c.last)
 	noted := d.appendGaps(gaps) == nil
 	if err := d.log.Discard(s, reason, c.sum); err != nil {
-		d.logger.Error("rows cannot be dropped", slog.String("error", err.Error()))
+		d.logger.Error("cannot drop rows from the outbox", slog.String("error", err.Error()))
 		return false
 	}
 	if !noted {
@@ -226,7 +226,7 @@ func (d *delivery) giveUp(reason outbox.Reason, group []pending, class int) (lef
 		err := d.appendGaps(gapsOf(p.label.Parts, string(reason), xxhash.Sum64(p.Label), d.now()))
 		d.log.Count(reason, outbox.Lost{Records: 1, Weight: p.Weight})
 		d.lose(p.label.Parts, 1, true)
-		d.logger.Error("rows given up", slog.String("reason", string(reason)), slog.String("class", d.log.ClassName(p.Class)),
+		d.logger.Error("rows lost: they could not be written to the outbox", slog.String("reason", string(reason)), slog.String("class", d.log.ClassName(p.Class)),
 			slog.Uint64("rows", p.Weight), slog.Bool("gap", err == nil))
 	}
 	return left
@@ -262,7 +262,7 @@ func (d *delivery) report(reason outbox.Reason, e *outbox.Entry) {
 		gap = d.appendGaps(inLog(list, d.log.ClassName(e.Class), e.First, e.Last)) == nil
 	}
 	d.lose(parts, e.Last-e.First+1, e.Last > d.before[e.Class])
-	d.logger.Error("records of the outbox are lost", slog.String("reason", string(reason)), slog.String("class", d.log.ClassName(e.Class)),
+	d.logger.Error("rows lost from the outbox", slog.String("reason", string(reason)), slog.String("class", d.log.ClassName(e.Class)),
 		slog.Uint64("first", e.First), slog.Uint64("last", e.Last), slog.Uint64("rows", e.Weight), slog.Bool("gap", gap))
 }
 
@@ -283,7 +283,7 @@ func (d *delivery) appendGaps(list []gap) error {
 	d.gaps.Lock()
 	defer d.gaps.Unlock()
 	if d.pending = append(d.pending, list...); len(d.pending) > maxPendingGaps {
-		d.logger.Error("gaps given up", slog.Int("gaps", len(d.pending)-maxPendingGaps))
+		d.logger.Error("gaps lost: the outbox takes none, and too many wait", slog.Int("gaps", len(d.pending)-maxPendingGaps))
 		d.pending = d.pending[len(d.pending)-maxPendingGaps:]
 	}
 	var l label
@@ -299,7 +299,7 @@ func (d *delivery) appendGaps(list []gap) error {
 		err = d.log.Append(outbox.Record{Class: gapsClass, Weight: uint64(len(d.pending)), Extent: l.extent(), Label: text, Payload: rows})
 	}
 	if err != nil {
-		d.logger.Error("gap cannot be written yet", slog.String("error", err.Error()))
+		d.logger.Error("cannot write a gap to the outbox, trying again", slog.String("error", err.Error()))
 		return err
 	}
 	d.pending = nil

@@ -364,7 +364,7 @@ func (w *writer) finish(list []*batch, marks []byte, err error) {
 	defer w.mu.Unlock()
 	if err != nil && w.err == nil {
 		w.err = err
-		w.logger.Error("rows given up", slog.String("error", oneLine(err)))
+		w.logger.Error("rows lost: the store did not take them", slog.String("error", oneLine(err)))
 	}
 	for _, b := range list {
 		rows := b.all()

@@ -211,7 +211,7 @@ func (c *capturing) tryReload(ctx context.Context) error {
 func (c *capturing) warnFixed(n *network) {
 	now, err := c.fixed(n)
 	if err != nil {
-		c.logger.Warn("changed settings may need a restart", slog.String("error", err.Error()))
+		c.logger.Warn("cannot tell whether changed settings need a restart: restart to apply all of them", slog.String("error", err.Error()))
 		return
 	}
 	if list := c.started.Differ(now); len(list) > 0 {

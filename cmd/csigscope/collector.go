@@ -124,7 +124,7 @@ func (c *collector) holdNames(n *network) {
 func (c *collector) takeOver(n *network) error {
 	was, is := aggregate.FineResolution(c.network.Config.Windows.Lengths()), aggregate.FineResolution(n.Config.Windows.Lengths())
 	if c.feed != nil && was != is { // clients would see windows without rows
-		return errors.New("windows.resolutions: --api-listen serves the windows below 1s: restart to change them")
+		return errors.New("windows.resolutions: --api-listen serves the windows below 1s: restart to change their length")
 	}
 	c.holdNames(n)
 	if c.server != nil {
@@ -145,7 +145,7 @@ func (c *collector) openPipeline() error {
 		return err
 	}
 	if c.db == nil {
-		return usageError{errors.New("collect: --store none keeps nothing")}
+		return usageError{errors.New("--store none: collect has to store its windows: expected embedded[:DIR] or clickhouse://USER@HOST:PORT/DB")}
 	}
 	c.top = newTopBottlenecks()
 	c.log = watchedStore{rowLog: c.db.store, watching: aggregate.Sinks{c.top}}

@@ -160,7 +160,7 @@ func forgetting(db *openedStore) http.HandlerFunc {
 		case errors.Is(err, store.ErrNoProducer):
 			edge.WriteProblem(w, http.StatusNotFound, err.Error())
 		case err != nil:
-			db.logger.Warn("producer is not forgotten", slog.String("error", err.Error()))
+			db.logger.Warn("cannot forget a producer", slog.String("error", err.Error()))
 			edge.WriteProblem(w, http.StatusServiceUnavailable, fmt.Sprintf("forget %.64q: the store did not take it: try again", r.PathValue("name")))
 		default:
 			w.WriteHeader(http.StatusNoContent)

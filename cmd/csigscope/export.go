@@ -103,7 +103,7 @@ func (f *exportFlags) read(cmd *cobra.Command) (*network, error) {
 }
 
 // errNoKernel ends --check where the kernel cannot count.
-var errNoKernel = errors.New("export: --capture ebpf is not possible here, auto takes a ring")
+var errNoKernel = errors.New("--capture ebpf: this host or configuration cannot count in the kernel: use --capture ring, or auto, which then takes a ring")
 
 // checkHost says whether the kernel of this host can count, at the interfaces that are named.
 func (f *exportFlags) checkHost(cmd *cobra.Command) error {
@@ -240,7 +240,7 @@ func spoolFolder(c *config.Export) (string, error) {
 	}
 	data, err := dataFolder()
 	if err != nil {
-		return "", fmt.Errorf("find folder for the spool: %w, or --spool DIR", err)
+		return "", fmt.Errorf("find folder for the spool: %w: name one with --spool DIR", err)
 	}
 	return filepath.Join(data, "spool"), nil
 }

@@ -192,7 +192,7 @@ func (db *openedStore) keepTrimmed(ctx context.Context) {
 	go func() {
 		defer close(done)
 		if err := db.store.RunTrim(ctx, uint64(db.config.MaxDisk), time.Duration(db.config.TrimEvery)); err != nil {
-			db.logger.Error("the store is no longer trimmed", slog.Any("error", err))
+			db.logger.Error("the store will grow beyond its disk budget (store.max_disk): fix the cause and restart", slog.Any("error", err))
 		}
 	}()
 	db.stopTrim = func() {

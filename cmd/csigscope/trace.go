@@ -89,7 +89,7 @@ func (f *traceFlags) run(cmd *cobra.Command, files []string) error {
 		return err
 	}
 	if n := hops.ClocksUnknown(); n > 0 {
-		return findingsError{fmt.Errorf("the clocks of %d of %d pairs of captures are unknown", n, len(hops))}
+		return findingsError{fmt.Errorf("%d of %d pairs of captures have no delays, since their clocks cannot be related: see the reason of each pair", n, len(hops))}
 	}
 	return nil
 }

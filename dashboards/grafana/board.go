@@ -99,7 +99,7 @@ func (b *board) marshal() ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(&tree); err != nil {
-		return nil, fmt.Errorf("decode what the sdk wrote: %w", err)
+		return nil, fmt.Errorf("read the dashboard that the Grafana SDK wrote: %w", err)
 	}
 	drop(tree, legacyBoard)
 	tree["id"] = nil

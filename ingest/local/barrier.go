@@ -85,7 +85,7 @@ func (p *Pipeline) poll(w *worker) {
 	default:
 		w.late = true
 		p.count(func(s *Stats) { s.Stalled++ })
-		p.cfg.Logger.Warn("a tap did not stop for a commit in time: its rows come with a later commit",
+		p.cfg.Logger.Warn("a tap did not hand over its windows in time: they are written with a later commit",
 			slog.String("tap", w.name), slog.Int("ring", w.ring))
 	}
 }
@@ -114,7 +114,7 @@ func (p *Pipeline) commit(ctx context.Context) error {
 		err = p.cfg.Journal.Commit(ctx, p.marks())
 	}
 	if err != nil {
-		return fmt.Errorf("taps: make round durable: %w", err)
+		return fmt.Errorf("taps: write windows: %w", err)
 	}
 	at := p.cfg.Now()
 	p.count(func(s *Stats) { s.Barriers++; s.LastBarrier = at })

@@ -114,7 +114,7 @@ func (w *worker) beginCounts(ctx context.Context) error {
 func (w *worker) run(ctx context.Context) {
 	err := w.loop(ctx)
 	if closed := w.tap.Source.Close(); closed != nil {
-		w.p.cfg.Logger.Warn("tap was not closed", slog.String("tap", w.name), slog.String("error", closed.Error()))
+		w.p.cfg.Logger.Warn("cannot close tap", slog.String("tap", w.name), slog.String("error", closed.Error()))
 	}
 	if err != nil {
 		w.send(ctx, event{w: w, gone: true, err: w.failed(err)})
@@ -359,7 +359,7 @@ func (w *worker) end(ctx context.Context, batch *capture.Batch, within time.Dura
 	stop := ordered.UnixNano()
 	for !w.eof && w.last-w.tap.Source.Ahead() < stop && w.quiet < stop && ctx.Err() == nil {
 		if w.p.cfg.Now().Sub(ordered) > within {
-			w.p.cfg.Logger.Warn("a tap ended before it had read all earlier frames",
+			w.p.cfg.Logger.Warn("a tap ended before it had read all captured frames",
 				slog.String("tap", w.name), slog.Int("ring", w.ring), slog.Duration("behind", time.Duration(stop-w.last)))
 			break
 		}

@@ -206,7 +206,7 @@ func TestSpoolIsBounded(t *testing.T) {
 	}
 	s := c.Stats()
 	// Each drop reports a gap for lost blocks, and one for lost gaps.
-	gaps := 2 * uint64(strings.Count(log.String(), "dropped its oldest blocks"))
+	gaps := 2 * uint64(strings.Count(log.String(), "dropped its oldest windows"))
 	if s.Items <= items || s.Items > items+gaps || s.Lost[lostFull] == 0 || s.Lost[lostFull]+s.Waiting != s.Items || s.SpoolBytes > client.MaxBytes {
 		t.Errorf("%+v, want %d items waiting or lost beside up to %d gaps, and at most %d bytes", s, items, gaps, client.MaxBytes)
 	}
@@ -327,11 +327,11 @@ func TestQuietOutage(t *testing.T) {
 	}
 	said := func(text string) int { return strings.Count(log.String(), text) }
 	wait(t, "some pushes fail", func() bool { return c.Stats().Failures >= 3 })
-	if said("push failed") != 1 || said("left_out") != 0 {
+	if said("cannot send windows") != 1 || said("left_out") != 0 {
 		t.Errorf("in the first minute:\n%s", log)
 	}
 	at.add(quietFor)
-	wait(t, "it is said again", func() bool { return said("push failed") == 2 })
+	wait(t, "it is said again", func() bool { return said("cannot send windows") == 2 })
 	if said("left_out=") != 1 {
 		t.Errorf("a minute later:\n%s", log)
 	}
@@ -339,7 +339,7 @@ func TestQuietOutage(t *testing.T) {
 	c.flush(t)
 	wait(t, "its end is said", func() bool { return said("collector answers again") == 1 })
 	c.stop()
-	if said("push failed") != 2 || said("answers again") != 1 {
+	if said("cannot send windows") != 2 || said("answers again") != 1 {
 		t.Errorf("in the end:\n%s", log)
 	}
 }

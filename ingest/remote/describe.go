@@ -78,7 +78,7 @@ func (c *Client) forgetDescriptions() {
 	names := c.descriptionFiles()
 	for _, n := range names[:max(len(names)-maxKept, 0)] {
 		if err := os.Remove(n); err != nil {
-			c.cfg.Logger.Warn("old description cannot be removed", slog.String("error", err.Error()))
+			c.cfg.Logger.Warn("cannot remove an old description from the spool", slog.String("error", err.Error()))
 		}
 	}
 }
@@ -96,7 +96,7 @@ func (c *Client) description(id uint64) *wire.Description {
 	if d := readDescription(c.descriptionFile(id)); d != nil && d.GetId() == id {
 		return d
 	}
-	c.cfg.Logger.Error("description of blocks in the spool is lost", slog.Uint64("id", id))
+	c.cfg.Logger.Error("windows lost: the spool has no readable description of their names", slog.Uint64("id", id))
 	return nil
 }
 

@@ -47,7 +47,7 @@ func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.
 	e := c.exporter
 	if name := m.GetExporter(); name != "" && name != e.name {
 		s.refuse(e, ReasonForged, slog.String("calls_itself", edge.Limited(name)))
-		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the credential belongs to %q", e.name))
+		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the credential is of the exporter %q, and the request of another", e.name))
 	}
 	if err := s.spend(e, e.rows, rowsOf(m), ReasonRowRate); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (s *Server) unavailable(ctx context.Context, e *exporter, err error) error 
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		s.refuse(e, ReasonSink, slog.String("error", err.Error()))
 	}
-	return connect.NewError(connect.CodeUnavailable, errors.New("the store does not take it now"))
+	return connect.NewError(connect.CodeUnavailable, errors.New("the collector cannot store windows at the moment: its log says why"))
 }
 
 // describe processes a part of a description.

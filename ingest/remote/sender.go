@@ -71,7 +71,7 @@ func (c *Client) send(ctx context.Context) error {
 		case poison && len(sh.records) > 1:
 			single = true
 		case poison && len(sh.records) == 1:
-			c.cfg.Logger.Error("collector refuses a message for good", slog.String("error", err.Error()))
+			c.cfg.Logger.Error("windows lost: the collector refused them", slog.String("error", err.Error()))
 			c.drop(&sh, &sh.records[0], lostRefused)
 			single = false
 		case wait > 0:
@@ -129,7 +129,7 @@ func (c *Client) fail(err error) {
 	from := c.endpoints[c.current].url
 	c.current = (c.current + 1) % len(c.endpoints)
 	c.mu.Unlock()
-	c.failing.Warn(c.cfg.Logger, c.cfg.Now(), "push failed, trying again", slog.String("collector", from), slog.String("error", err.Error()))
+	c.failing.Warn(c.cfg.Logger, c.cfg.Now(), "cannot send windows to the collector, trying again", slog.String("collector", from), slog.String("error", err.Error()))
 }
 
 // recovered logs that a collector answers again, if the failure was logged.
@@ -219,7 +219,7 @@ func (c *Client) passLosses() (any bool, err error) {
 			reason = string(outbox.Damaged)
 		}
 		any = true
-		c.cfg.Logger.Error("spool is damaged", slog.String("reason", reason), slog.Uint64("first", e.First), slog.Uint64("last", e.Last))
+		c.cfg.Logger.Error("windows lost: the spool is damaged", slog.String("reason", reason), slog.Uint64("first", e.First), slog.Uint64("last", e.Last))
 		c.pass(&e, reason)
 	}
 }

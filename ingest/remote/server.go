@@ -281,7 +281,7 @@ func (e *exporter) stats(now time.Time) ExporterStats {
 }
 
 // errBusy makes an exporter retry.
-var errBusy = errors.New("come again later")
+var errBusy = errors.New("the collector is busy: try again later")
 
 const (
 	headerTime    = 10 * time.Second // to read a request's header, or its body

@@ -351,7 +351,7 @@ func (l *link) deliver(ctx, sending context.Context, batch []sharedPart) bool {
 		case ctx.Err() != nil:
 			return false
 		case poison:
-			l.cfg.Logger.Error("peer refuses a message for good", slog.String("peer", l.url), slog.String("error", err.Error()))
+			l.cfg.Logger.Error("the peer refused windows, and does not show them", slog.String("peer", l.url), slog.String("error", err.Error()))
 			l.drop(dropRefused, len(batch))
 			return true
 		case wait > 0:

@@ -249,6 +249,6 @@ func (c *Client) giveWay() bool {
 	}
 	c.lost[lostFull] += n.Weight
 	c.broadcast()
-	c.cfg.Logger.Error("spool is full: dropped its oldest blocks", slog.Uint64("items", n.Weight), slog.Int64("limit", c.cfg.MaxBytes))
+	c.cfg.Logger.Error("spool is full: dropped its oldest windows", slog.Uint64("items", n.Weight), slog.Int64("limit", c.cfg.MaxBytes))
 	return true
 }

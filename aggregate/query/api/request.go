@@ -247,7 +247,7 @@ type waiting struct {
 // memoryOf is the memory that answers a request: the one with windows of the requested length.
 func (a *API) memoryOf(in proto.Message) (*table.Memory, error) {
 	if a.Memory == nil {
-		return nil, &refused{status: http.StatusNotFound, detail: "no windows are in memory here: give from and to for history, or ask a collector"}
+		return nil, &refused{status: http.StatusNotFound, detail: "this server has no live windows: ask a collector (csigscope collect --api-listen), or give from and to for stored windows"}
 	}
 	r, ok := in.(resolved)
 	if !ok || r.GetResolution() == nil {

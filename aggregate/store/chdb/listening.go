@@ -79,5 +79,5 @@ func (e *Engine) listenAgain() {
 			return
 		}
 	}
-	e.options.Logger.Error("listen again failed", slog.String("address", address), slog.Any("error", err))
+	e.options.Logger.Error("cannot listen for ClickHouse clients again", slog.String("address", address), slog.Any("error", err))
 }

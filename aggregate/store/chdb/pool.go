@@ -210,7 +210,7 @@ func (p *pool) kill(tag string) {
 	}
 	sql := "KILL QUERY WHERE Settings['log_comment'] = " + quoteString(tag) + " ASYNC"
 	if err := p.control.exec(sql); err != nil {
-		p.logger.Warn("kill query failed", slog.String("connection", tag), slog.Any("error", err))
+		p.logger.Warn("cannot cancel a query", slog.String("connection", tag), slog.Any("error", err))
 	}
 }
 

@@ -102,7 +102,7 @@ func (p *port) listen(address string) error {
 	p.server, p.stop, p.owners = server, stop, make(map[string]bool)
 	p.closing.Go(func() {
 		if err := server.Serve(ctx, p.handler); err != nil {
-			p.logger.Error("serve clients failed", slog.String("address", address), slog.Any("error", err))
+			p.logger.Error("cannot serve ClickHouse clients", slog.String("address", address), slog.Any("error", err))
 		}
 	})
 	return nil
@@ -123,7 +123,7 @@ func (p *port) leave(owner string) {
 
 // shut frees the address at once; running requests may finish.
 func (p *port) shut() {
-	p.logger.Info("address closed to clients", slog.String("address", p.server.Addr().String()), slog.Any("tally", p.tally))
+	p.logger.Info("no longer listening for ClickHouse clients", slog.String("address", p.server.Addr().String()), slog.Any("tally", p.tally))
 	p.stop()
 	p.server.Close()
 	p.server, p.stop, p.owners = nil, nil, nil

@@ -163,7 +163,7 @@ func maintain(ctx context.Context, engineLog *os.File, logger *slog.Logger) {
 	defer tick.Stop()
 	for {
 		if err := lowerMerges(); err != nil {
-			logger.Warn("engine's merges compete with inserts", slog.Any("error", err))
+			logger.Warn("cannot lower the priority of the engine's merges: inserts may be slow", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -171,7 +171,7 @@ func maintain(ctx context.Context, engineLog *os.File, logger *slog.Logger) {
 		case <-tick.C:
 		}
 		if err := boundLog(engineLog); err != nil {
-			logger.Warn("bound engine log failed", slog.Any("error", err))
+			logger.Warn("cannot limit the size of the engine's log", slog.Any("error", err))
 		}
 	}
 }

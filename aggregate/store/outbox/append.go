@@ -59,7 +59,7 @@ func (l *Log) Append(records ...Record) error {
 			l.makeRoom(l.o.MaxBytes)
 			continue
 		}
-		l.o.Logger.Error("segment failed, starting another one", slog.String("error", err.Error()))
+		l.o.Logger.Error("cannot write a file of the outbox, starting another one", slog.String("error", err.Error()))
 	}
 	return fmt.Errorf("append to outbox %s: %w", l.o.Dir, err)
 }
@@ -114,7 +114,7 @@ func (l *Log) removeEmpty() {
 	l.swap.Lock()
 	defer l.swap.Unlock()
 	if err := l.o.FS.Remove(l.path(s.number)); err != nil {
-		l.o.Logger.Warn("remove failed segment", slog.String("error", err.Error()))
+		l.o.Logger.Warn("cannot remove an unfinished file of the outbox", slog.String("error", err.Error()))
 		return
 	}
 	l.mu.Lock()
@@ -215,7 +215,7 @@ func (l *Log) activate(g *group) error {
 		return nil
 	}
 	if err := l.seal(); err != nil {
-		l.o.Logger.Error("close segment failed", slog.String("error", err.Error()))
+		l.o.Logger.Error("cannot close a file of the outbox", slog.String("error", err.Error()))
 	}
 	l.mu.Lock()
 	l.number++

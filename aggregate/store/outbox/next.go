@@ -217,7 +217,7 @@ func (l *Log) nextOf(c *class, v view, buf []byte) (Entry, bool, error) {
 	if c.failures++; c.failures < readAttempts || errors.Is(err, ErrNewer) || errors.Is(err, errOpen) {
 		return Entry{}, false, err
 	}
-	l.o.Logger.Error("segment cannot be read, skipping it", slog.String("class", c.Name), slog.String("error", err.Error()))
+	l.o.Logger.Error("cannot read a file of the outbox, skipping it", slog.String("class", c.Name), slog.String("error", err.Error()))
 	c.failures = 0
 	cur.number, cur.offset, cur.skipped = cur.number+1, 0, true
 	c.cursor = cur

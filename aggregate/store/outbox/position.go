@@ -235,7 +235,7 @@ func (l *Log) note() {
 		return // until save makes a new one
 	}
 	if err := l.position.write(l.current()); err != nil {
-		l.o.Logger.Warn("position cannot be written: records may be sent again", slog.String("error", err.Error()))
+		l.o.Logger.Warn("cannot write the position of the outbox: records may be sent again", slog.String("error", err.Error()))
 	}
 }
 
@@ -262,7 +262,7 @@ func (l *Log) save() error {
 // trySave writes the position. A failure only means that records may be sent again.
 func (l *Log) trySave() {
 	if err := l.save(); err != nil {
-		l.o.Logger.Warn("position cannot be written: records may be sent again", slog.String("error", err.Error()))
+		l.o.Logger.Warn("cannot write the position of the outbox: records may be sent again", slog.String("error", err.Error()))
 	}
 }
 

@@ -18,7 +18,7 @@ const maxClasses = 32
 func (l *Log) recover() error {
 	p, err := l.position.open(l.o.FS, l.o.Dir)
 	if err != nil {
-		l.o.Logger.Warn("position cannot be used: records may be sent again", slog.String("error", err.Error()))
+		l.o.Logger.Warn("cannot read the position of the outbox: records may be sent again", slog.String("error", err.Error()))
 	}
 	if err := l.list(); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (l *Log) list() error {
 			l.total += f.Size
 		} else if number, ok := parseSegmentName(strings.TrimSuffix(f.Name, rewriteSuffix) + segmentSuffix); ok {
 			if err := l.o.FS.Remove(l.path(number) + rewriteSuffix); err != nil {
-				l.o.Logger.Warn("remove unfinished segment", slog.String("error", err.Error()))
+				l.o.Logger.Warn("cannot remove an unfinished file of the outbox", slog.String("error", err.Error()))
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func (l *Log) identify(p *position) *position {
 		l.id = p.id
 		return p
 	case p != nil:
-		l.o.Logger.Error("position is of another outbox: records may be sent again")
+		l.o.Logger.Error("the position in the outbox's folder is another outbox's: records may be sent again")
 	}
 	if l.id = most; l.id == 0 {
 		l.id = rand.Uint64()
@@ -188,7 +188,7 @@ func (v *surveyor) segment(s *segment) error {
 // unreadable leaves a segment to the sender, which retries.
 func (v *surveyor) unreadable(s *segment, err error) {
 	s.unread, v.unread = true, true
-	v.log.o.Logger.Error("segment cannot be read", slog.String("segment", segmentName(s.number)), slog.String("error", err.Error()))
+	v.log.o.Logger.Error("cannot read a file of the outbox, trying again", slog.String("segment", segmentName(s.number)), slog.String("error", err.Error()))
 }
 
 // doubt keeps the records of a group without an end until it is clear whether they count.
@@ -318,7 +318,7 @@ func (l *Log) removeTorn(torn map[uint64]bool) {
 	for number := range torn {
 		err := l.rewrite(number, func(c *class, seq uint64) bool { return seq <= c.confirmed })
 		if err != nil {
-			l.o.Logger.Warn("torn records stay in the outbox", slog.String("error", err.Error()))
+			l.o.Logger.Warn("cannot remove incomplete records from the outbox", slog.String("error", err.Error()))
 		}
 	}
 }

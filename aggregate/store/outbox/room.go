@@ -23,7 +23,7 @@ func (l *Log) makeRoom(size int64) bool {
 			return fits
 		}
 		if err := l.rewrite(number, waits); err != nil {
-			l.o.Logger.Error("remove acknowledged records failed", slog.String("error", err.Error()))
+			l.o.Logger.Error("cannot remove sent records from the outbox", slog.String("error", err.Error()))
 			return false
 		}
 	}
@@ -76,7 +76,7 @@ func (l *Log) rewrite(number uint64, keep func(c *class, seq uint64) bool) error
 	}
 	if active {
 		if err := l.seal(); err != nil {
-			l.o.Logger.Error("close segment failed", slog.String("error", err.Error()))
+			l.o.Logger.Error("cannot close a file of the outbox", slog.String("error", err.Error()))
 		}
 	}
 	b, next, err := l.kept(&old, keep)
@@ -177,7 +177,7 @@ func (l *Log) replace(number uint64, b []byte) error {
 		return err
 	}
 	if err := l.o.FS.SyncDir(l.o.Dir); err != nil { // after a power cut the old segment may be back
-		l.o.Logger.Warn("sync folder failed", slog.String("error", err.Error()))
+		l.o.Logger.Warn("cannot sync the folder of the outbox", slog.String("error", err.Error()))
 	}
 	return nil
 }

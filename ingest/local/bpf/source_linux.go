@@ -210,7 +210,7 @@ func (s *Source) look(now time.Time) {
 	}
 	s.detach()
 	if err := s.exchange(s.counter); err != nil {
-		s.cfg.Logger.Warn("cannot count on the interface again, will retry", slog.String("interface", s.cfg.Interface), slog.String("error", err.Error()))
+		s.cfg.Logger.Warn("cannot count on the interface again, trying again", slog.String("interface", s.cfg.Interface), slog.String("error", err.Error()))
 		return
 	}
 	if s.attached {

@@ -149,7 +149,7 @@ func (j *Journal) Resume(windows *window.Settings, missing func(*local.Mark, []s
 		return nil, err
 	}
 	if err := j.cfg.Records.resume(last.Taps, time.Unix(0, last.At)); err != nil {
-		j.cfg.Logger.Error("rows of taps may be missing", slog.String("error", err.Error()))
+		j.cfg.Logger.Error("packet counts that taps of the earlier process had saved are lost", slog.String("error", err.Error()))
 	}
 	for i := range last.Marks {
 		m := &last.Marks[i]
@@ -177,7 +177,7 @@ func (j *Journal) last() (last *round, err error) {
 	for _, text := range list {
 		r := new(round)
 		if err := json.Unmarshal(text, r); err != nil {
-			j.cfg.Logger.Error("marks cannot be read: gaps of the earlier process begin at its last stored windows", slog.String("error", err.Error()))
+			j.cfg.Logger.Error("cannot read where taps of the earlier process stopped: their gaps begin at the last stored windows", slog.String("error", err.Error()))
 			continue
 		}
 		if r.Name == j.cfg.Name && (last == nil || r.At > last.At) {

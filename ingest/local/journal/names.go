@@ -155,7 +155,7 @@ func (n *Names) writeAgain(ctx context.Context) {
 // logFailure logs a failure at a limited rate.
 func (n *Names) logFailure(err error) {
 	if err != nil {
-		n.failing.Log(n.logger, slog.LevelError, time.Now(), "names are not written yet", slog.String("error", err.Error()))
+		n.failing.Log(n.logger, slog.LevelError, time.Now(), "cannot write names of groups and locations, trying again", slog.String("error", err.Error()))
 	}
 }
 

@@ -100,7 +100,7 @@ func (r *Recorder) resume(kept []byte, at time.Time) error {
 	}
 	var s tapRecords
 	if err := json.Unmarshal(kept, &s); err != nil {
-		return fmt.Errorf("read rows of taps: %w", err)
+		return fmt.Errorf("read saved packet counts of taps: %w", err)
 	}
 	r.state = s
 	for _, g := range s.Rings {
@@ -129,16 +129,16 @@ func (r *Recorder) barrier(now time.Time, marks []local.Mark) (json.RawMessage, 
 		r.cut = now
 	}
 	if n := len(r.state.Rows) - maxTapRows; n > 0 {
-		r.cfg.Logger.Error("rows of taps are lost: too many wait", slog.Int("rows", n))
+		r.cfg.Logger.Error("packet counts of taps lost: too many wait to be written", slog.Int("rows", n))
 		r.forget(n)
 	}
 	if n := len(r.state.Gaps) - maxTapRows; n > 0 {
-		r.cfg.Logger.Error("gaps of taps are lost: too many wait", slog.Int("gaps", n))
+		r.cfg.Logger.Error("gaps of taps lost: too many wait to be written", slog.Int("gaps", n))
 		r.state.Gaps = slices.Delete(r.state.Gaps, 0, n)
 	}
 	kept, err := json.Marshal(&r.state)
 	if err != nil {
-		return nil, fmt.Errorf("keep rows of taps: %w", err)
+		return nil, fmt.Errorf("save packet counts of taps: %w", err)
 	}
 	return kept, nil
 }
@@ -156,7 +156,7 @@ func (r *Recorder) forget(n int) {
 // written count: those cut at a barrier are written at its end, however many there are.
 func (r *Recorder) forgetFindings() {
 	if n := len(r.state.Findings) - maxFindingRows; n > 0 {
-		r.cfg.Logger.Error("findings of taps are lost: too many wait", slog.Int("findings", n))
+		r.cfg.Logger.Error("findings of taps lost: too many wait to be written", slog.Int("findings", n))
 		r.state.Findings = slices.Delete(r.state.Findings, 0, n)
 	}
 }
@@ -165,14 +165,14 @@ func (r *Recorder) forgetFindings() {
 func (r *Recorder) flush(ctx context.Context) {
 	if len(r.state.Rows) > 0 {
 		if err := r.cfg.Taps(ctx, r.state.Rows, r.state.Findings); err != nil {
-			r.cfg.Logger.Warn("rows of taps are not written yet", slog.String("error", err.Error()))
+			r.cfg.Logger.Warn("cannot write packet counts of taps, trying again", slog.String("error", err.Error()))
 			return
 		}
 		r.state.Rows, r.state.Findings = nil, nil
 	}
 	if len(r.state.Gaps) > 0 {
 		if err := r.cfg.Gaps(ctx, r.state.Gaps); err != nil {
-			r.cfg.Logger.Warn("gaps of taps are not written yet", slog.String("error", err.Error()))
+			r.cfg.Logger.Warn("cannot write gaps of taps, trying again", slog.String("error", err.Error()))
 			return
 		}
 		r.state.Gaps = nil

@@ -136,7 +136,7 @@ func newReader(c *Interface, of *Config) (*Tap, error) {
 		return t, err
 	}
 	if of.Logger != nil {
-		of.Logger.Warn("a ring takes packets, since the kernel does not count them", slog.String("tap", c.Name), slog.String("error", err.Error()))
+		of.Logger.Warn("a ring takes packets, since the kernel cannot count them", slog.String("tap", c.Name), slog.String("error", err.Error()))
 	}
 	return newInterface(c, of)
 }

@@ -55,7 +55,7 @@ func (d *Describer) describe() {
 			continue
 		}
 		if err := d.client.Describe(remote.Description{Text: n.Text, Groups: groups, Locations: locations}); err != nil {
-			d.logger.Error("names are not sent yet", slog.String("error", err.Error()))
+			d.logger.Error("cannot write names of groups and locations to the spool, trying again", slog.String("error", err.Error()))
 			continue
 		}
 		d.described[n.Epoch] = names

@@ -56,7 +56,7 @@ func (n *Notifier) Run(ctx context.Context, h *Health) error {
 	defer tick.Stop()
 	for {
 		if err := h.Alive(); err != nil {
-			n.logger.Error("not alive: systemd will restart this process", slog.String("error", err.Error()))
+			n.logger.Error("no progress: systemd will restart this process", slog.String("error", err.Error()))
 		} else {
 			n.notify("WATCHDOG=1")
 		}

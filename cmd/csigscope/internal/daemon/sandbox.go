@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNoSandbox is returned on a machine that cannot restrict a process in this way.
-var ErrNoSandbox = errors.New("no Landlock here")
+var ErrNoSandbox = errors.New("this machine has no Landlock")
 
 // Folders lists the files that a restricted process and its later children may open. Missing
 // ones are ignored.
@@ -37,11 +37,11 @@ func Restrict(f Folders, logger *slog.Logger) error {
 	}
 	err := restrict(Folders{Read: slices.Concat(system, f.Read), Write: f.Write})
 	if errors.Is(err, ErrNoSandbox) {
-		logger.Warn("not restricted to its folders", slog.String("error", err.Error()))
+		logger.Warn("this process may open files outside of its folders", slog.String("error", err.Error()))
 		return nil
 	}
 	if err == nil {
-		logger.Info("restricted to its folders", slog.Any("write", f.Write), slog.Any("read", f.Read))
+		logger.Info("this process may open only files in its folders", slog.Any("write", f.Write), slog.Any("read", f.Read))
 	}
 	return err
 }
