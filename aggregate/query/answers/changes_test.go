@@ -2,6 +2,8 @@ package answers
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,5 +33,28 @@ func TestChangeLines(t *testing.T) {
 	var out bytes.Buffer
 	if err := writeChanges(&out, set); err != nil || out.String() != want {
 		t.Errorf("%v:\n%swant:\n%s", err, &out, want)
+	}
+}
+
+// TestFlowColumns: the table has the number of samples only if there are any, CSV always.
+func TestFlowColumns(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		sampled uint64
+		format  string
+		shown   bool
+	}{{0, "table", false}, {7, "table", true}, {0, "csv", true}, {7, "csv", true}} {
+		a := flowsAnswer(&wire.FlowsResponse{
+			About: &wire.About{Signal: "max_delay", Unit: "ns"}, Flows: []*wire.Flow{{Observations: 9}, {Observations: 8, Sampled: tc.sampled}},
+		})
+		var out bytes.Buffer
+		if err := a.Write(&out, tc.format); err != nil {
+			t.Fatal(err)
+		}
+		columns, _, _ := strings.Cut(strings.ToLower(out.String()), "\n")
+		list := strings.FieldsFunc(columns, func(r rune) bool { return r == ' ' || r == ',' })
+		if slices.Contains(list, "sampled") != tc.shown || !slices.Contains(list, "heavy") {
+			t.Errorf("%s with %d samples: %s", tc.format, tc.sampled, columns)
+		}
 	}
 }

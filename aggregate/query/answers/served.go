@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,8 +109,16 @@ func Flows(ctx context.Context, c *client.Client, parameters url.Values) (*Answe
 	if err != nil {
 		return nil, err
 	}
-	return newAnswer(found, "flows", found.About,
-		"others", "src_address", "src_port", "dst_address", "dst_port", "proto", "src_group", "dst_group", "observations", "mean", "heavy", "sampled", "heavy_ratio", "mode_location"), nil
+	return flowsAnswer(found), nil
+}
+
+// flowsAnswer shows people the number of samples only if a flow is estimated from some.
+func flowsAnswer(found *wire.FlowsResponse) *Answer {
+	brief := []string{"others", "src_address", "src_port", "dst_address", "dst_port", "proto", "src_group", "dst_group", "observations", "mean", "heavy", "heavy_ratio", "mode_location"}
+	if slices.ContainsFunc(found.Flows, func(f *wire.Flow) bool { return f.Sampled > 0 }) {
+		brief = slices.Insert(brief, slices.Index(brief, "heavy_ratio"), "sampled")
+	}
+	return newAnswer(found, "flows", found.About, brief...)
 }
 
 // Findings asks for the first page of findings.
