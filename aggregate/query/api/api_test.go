@@ -25,6 +25,7 @@ import (
 	"github.com/csigscope/csigscope/aggregate/query/wire"
 	"github.com/csigscope/csigscope/aggregate/table"
 	"github.com/csigscope/csigscope/aggregate/table/tabletest"
+	"github.com/csigscope/csigscope/decode/csig"
 )
 
 var begin = time.Date(2026, 1, 20, 9, 0, 0, 0, time.UTC)
@@ -175,6 +176,51 @@ func TestCellsEncoding(t *testing.T) {
 		for _, c := range page.Cells {
 			if v, unit, ok := c.Mean.Number(); !ok || unit != page.About.Unit || v <= 0 {
 				t.Fatalf("%s: mean %v %s", signal, v, unit)
+			}
+		}
+	}
+}
+
+// TestNotJudgedHint: only answers with cells that are not judged say how to judge them, however
+// often they are asked for.
+func TestNotJudgedHint(t *testing.T) {
+	s := newServed(t, 4, nil)
+	unjudged, judged := uint64(tabletest.FirstGroup), uint64(tabletest.FirstGroup+1)
+	b := &aggregate.Block{
+		Source: aggregate.Source{Producer: 1}, Resolution: 1e9, WindowStart: begin.UnixNano(),
+		Signal: slices.Repeat([]uint8{uint8(csig.MinABW)}, 2), Kind: []uint8{1, 1}, Encoding: []uint8{0, 0}, Location: []uint64{0, 0},
+		SrcGroup: []uint64{unjudged, judged}, DstGroup: []uint64{judged, unjudged}, DistCode: []uint16{3, 3}, DistCount: []uint64{100, 100}, DistEnd: []uint32{1, 2},
+	}
+	sums := aggregate.Sums{Observations: 100, Samples: 100, Bytes: 100_000}
+	sums.AddValues(100, 1000, 1000, 100_000)
+	for _, n := range []uint64{100, 0} {
+		sums.Unjudged = n
+		b.AppendSums(&sums)
+	}
+	s.writeBlock(t, b)
+	s.memory.Publish()
+	history, _ := newHistory(t)
+	for _, tc := range []struct {
+		s      *served
+		target string
+		want   string
+	}{
+		{s, "cells?signal=min_abw", aggregate.HowToJudge},
+		{s, "cells?signal=min_abw&src=rack1", aggregate.HowToJudge},
+		{s, "cells?signal=min_abw&src=rack2", ""},
+		{s, "cells?signal=min_abw&state=clear", ""},
+		{s, "cells?signal=max_delay", ""},
+		{s, "matrix?signal=min_abw", aggregate.HowToJudge},
+		{s, "matrix?signal=min_abw&src=rack2", ""},
+		{s, "path?signal=min_abw&src=rack1&dst=rack2", aggregate.HowToJudge},
+		{s, "path?signal=min_abw&src=rack2&dst=rack1", ""},
+		{s, "locations?signal=min_abw", ""},
+		{history, "cells?signal=min_abw&" + past, ""},
+	} {
+		for range 2 {
+			w := tc.s.get(t, "/api/v1/"+tc.target)
+			if hint, _ := object(t, w)["not_judged_hint"].(string); hint != tc.want {
+				t.Errorf("%s: %q, want %q: %.400s", tc.target, hint, tc.want, w.Body)
 			}
 		}
 	}

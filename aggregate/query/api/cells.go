@@ -51,7 +51,9 @@ func (a *API) cells(ctx context.Context, s *table.State, in *wire.CellsRequest) 
 	// The page is shared, its age is not.
 	value, _ := page.value.(*wire.CellsResponse)
 	answered := *page
-	answered.value = &wire.CellsResponse{About: a.about(s, k), Total: value.GetTotal(), NextCursor: value.GetNextCursor()}
+	about := a.about(s, k)
+	about.NotJudgedHint = value.GetAbout().GetNotJudgedHint()
+	answered.value = &wire.CellsResponse{About: about, Total: value.GetTotal(), NextCursor: value.GetNextCursor()}
 	return &answer{answered, s}, nil
 }
 
@@ -95,6 +97,7 @@ func (a *API) cellsPage(ctx context.Context, s *table.State, k viewKey, in *wire
 		chosen = chosen[:in.GetLimit()]
 		page.NextCursor = cursor(s, offset+int(in.GetLimit()), questionHash(in))
 	}
+	v.explainUnjudged(page.About, k.signal, chosen)
 	return &content{value: page, view: v, chosen: chosen, shared: &lazily[[]byte]{}}, nil
 }
 
@@ -135,6 +138,7 @@ func (a *API) cellsPast(ctx context.Context, in *wire.CellsRequest) (*answer, er
 	}
 	out := &wire.CellsResponse{About: a.pastAbout(q), Total: uint64(p.total), NextCursor: p.next, Cells: p.rows}
 	out.About.AsOf = p.asOf
+	explainUnjudged(out.About, q.Signal, out.Cells)
 	return of(nil, out)
 }
 
@@ -191,7 +195,7 @@ func (a *API) matrix(ctx context.Context, s *table.State, in *wire.MatrixRequest
 		if err != nil {
 			return nil, err
 		}
-		return n.matrix(nil, a.pastAbout(q), cells)
+		return n.matrix(nil, a.pastAbout(q), q.Signal, cells)
 	}
 	v, k, err := a.asked(ctx, s, in, int(in.GetWindows()))
 	if err != nil {
@@ -201,11 +205,12 @@ func (a *API) matrix(ctx context.Context, s *table.State, in *wire.MatrixRequest
 	if err != nil {
 		return nil, err
 	}
-	return v.names.matrix(s, a.about(s, k), v.messages(v.chosen(&f)))
+	return v.names.matrix(s, a.about(s, k), k.signal, v.messages(v.chosen(&f)))
 }
 
 // matrix arranges cells in rows and columns.
-func (n *names) matrix(s *table.State, about *wire.About, cells []*wire.Cell) (*answer, error) {
+func (n *names) matrix(s *table.State, about *wire.About, signal csig.Signal, cells []*wire.Cell) (*answer, error) {
+	explainUnjudged(about, signal, cells)
 	axis := n.axis(cells)
 	side := len(axis)
 	if side > maxSide {
@@ -347,6 +352,7 @@ func (a *API) pathOf(ctx context.Context, s *table.State, about *wire.About, n *
 	case len(cells) > 1:
 		return nil, wrong("src", in.GetSrc(), "stands for several groups, with %d cells: name one each, or ask for cells", len(cells))
 	}
+	explainUnjudged(about, signal, cells)
 	p := &wire.PathResponse{About: about, Cell: cells[0]}
 	if signal.Aggregation() == csig.AggregateMin {
 		p.Room = p.Cell.Mean

@@ -183,7 +183,7 @@ func (a *API) pastAbout(q pastQuestion) *wire.About {
 		AsOf: timestamppb.New(now), AgeS: age(newest, now),
 		Source: "store", Signal: csig.SignalNames([]csig.Signal{q.Signal})[0], Unit: q.Signal.Unit().String(),
 		Level: q.Level.String(), From: timestamppb.New(q.From), To: timestamppb.New(q.To), Durable: true, Final: true,
-		OnsetRatio: a.Thresholds.Onset, ClearRatio: a.Thresholds.Clear, NotJudgedHint: query.NotJudgedHint(q.Signal),
+		OnsetRatio: a.Thresholds.Onset, ClearRatio: a.Thresholds.Clear,
 	}
 }
 

@@ -167,6 +167,9 @@ func (a *API) links(ctx context.Context, s *table.State, in *wire.LinksRequest) 
 		}
 		if out.Total++; len(out.Links) < int(in.GetTop()) {
 			out.Links = append(out.Links, on.names.link(l, on.Signal))
+			if l.State == aggregate.NotJudged {
+				out.About.NotJudgedHint = query.NotJudgedHint(on.Signal)
+			}
 		}
 	}
 	return of(s, out)

@@ -40,7 +40,7 @@ func (a *API) verdict(ctx context.Context, s *table.State, in *wire.VerdictReque
 	if err != nil {
 		return nil, err
 	}
-	on.about.Signal, on.about.Unit, on.about.NotJudgedHint = "", "", ""
+	on.about.Signal, on.about.Unit = "", ""
 	f, err := a.topology(ctx)
 	if err != nil {
 		return nil, err

@@ -284,7 +284,7 @@ func (a *API) about(s *table.State, k viewKey) *wire.About {
 	out := &wire.About{
 		Source: "memory", Revision: token(s), Signal: csig.SignalNames([]csig.Signal{k.signal})[0],
 		Unit: k.signal.Unit().String(), Level: k.level.String(), AsOf: timestamppb.New(now), AgeS: ageOf(s, now),
-		OnsetRatio: a.Thresholds.Onset, ClearRatio: a.Thresholds.Clear, NotJudgedHint: query.NotJudgedHint(k.signal),
+		OnsetRatio: a.Thresholds.Onset, ClearRatio: a.Thresholds.Clear,
 		ExpectedProducers: uint32(s.Coverage.Expected), PresentProducers: uint32(s.Coverage.Present()),
 	}
 	if windows := s.Last(k.windows); len(windows) > 0 {
@@ -294,6 +294,21 @@ func (a *API) about(s *table.State, k viewKey) *wire.About {
 		out.Durable, out.Final = s.Durable(windows), table.Final(windows)
 	}
 	return out
+}
+
+// explainUnjudged adds to the description of an answer how its cells could be judged, if some are
+// not.
+func explainUnjudged(about *wire.About, s csig.Signal, cells []*wire.Cell) {
+	if slices.ContainsFunc(cells, func(c *wire.Cell) bool { return c.State == wire.State_STATE_NOT_JUDGED }) {
+		about.NotJudgedHint = query.NotJudgedHint(s)
+	}
+}
+
+// explainUnjudged is explainUnjudged for chosen cells of the view.
+func (v *view) explainUnjudged(about *wire.About, s csig.Signal, chosen []int) {
+	if slices.ContainsFunc(chosen, func(i int) bool { return v.cells[i].State == aggregate.NotJudged }) {
+		about.NotJudgedHint = query.NotJudgedHint(s)
+	}
 }
 
 // ageOf is the age of a state's newest rows, in seconds, nil before the first.

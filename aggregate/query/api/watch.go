@@ -63,6 +63,7 @@ func (w *watch) snapshot(ctx context.Context, s *table.State) error {
 		}
 		chosen := v.chosen(f)
 		value := &wire.CellsResponse{About: w.api.about(s, w.key), Total: uint64(len(chosen))}
+		v.explainUnjudged(value.About, w.key.signal, chosen)
 		// A reader that leaves before synced has not received all cells: only synced carries an
 		// id.
 		e := &event{name: eventSnapshot, content: content{value: value, view: v, chosen: chosen}}

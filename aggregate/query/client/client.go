@@ -19,6 +19,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -174,6 +175,7 @@ func (c *Client) AllCells(ctx context.Context, parameters url.Values) (*wire.Cel
 			return nil, err
 		}
 		all.Cells, all.NextCursor = append(all.Cells, page.Cells...), page.NextCursor
+		all.About.NotJudgedHint = cmp.Or(all.About.NotJudgedHint, page.About.NotJudgedHint)
 	}
 	return all, nil
 }

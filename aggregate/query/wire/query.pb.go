@@ -3338,7 +3338,7 @@ type About struct {
 	OnsetRatio float64 `protobuf:"fixed64,30,opt,name=onset_ratio,json=onsetRatio,proto3" json:"onset_ratio,omitempty"`
 	// Share of heavy observations below which a window ends the congestion.
 	ClearRatio float64 `protobuf:"fixed64,31,opt,name=clear_ratio,json=clearRatio,proto3" json:"clear_ratio,omitempty"`
-	// How to get states for unjudged cells.
+	// How to get states for cells or links of this answer that are not judged. JSON omits it if all are.
 	NotJudgedHint string `protobuf:"bytes,32,opt,name=not_judged_hint,json=notJudgedHint,proto3" json:"not_judged_hint,omitempty"`
 	// The server's time when it answered; all pages of an answer of the store have the time of the first page.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
