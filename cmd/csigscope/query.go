@@ -18,11 +18,14 @@ func newQueryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "query",
 		Short: "Ask the store, or a running csigscope, where the bottlenecks are",
-		Long: `query asks the store, or with --server a running csigscope. Both answer the same
-questions with the same words: -o json prints the answers of the query API (/openapi.json), and
-the columns of the other formats are their fields, with the unit at the end (mean_bps). The
-mode of the bottleneck is the location that more of a cell's heavy observations name than
-any other; a type_N that sums or counts over hops has none.
+		Long: `query asks the store, or with --server a running csigscope. Most questions have the same
+answers from both; watch and changes need a running collector, and extent, coverage, taps and
+forget need the store.
+
+-o json prints the answers of the query API (/openapi.json). The columns of the other formats are
+the fields of these answers, with the unit at the end (mean_bps). The mode of the bottleneck is the
+location that more of a cell's heavy observations name than any other; a type_N that sums or
+counts over hops has none.
 
 Without a time range, the store answers with all its rows, and a collector with its last windows.
 --since, or --from and --to, ask for history.`,
