@@ -617,3 +617,28 @@ func TestSamplesAhead(t *testing.T) {
 		}
 	}
 }
+
+// TestCountersWithoutRoom: a packet whose observations had no room is received once, and dropped.
+func TestCountersWithoutRoom(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		in   counters
+		want capture.TapCounters
+	}{
+		{"all counted", counters{Packets: 10, Bytes: 1000}, capture.TapCounters{Frames: 10, Bytes: 1000, Received: 10}},
+		{"some without room", counters{Packets: 10, Bytes: 1000, Overflow: 5, Lost: 4}, capture.TapCounters{Frames: 6, Bytes: 1000, Received: 10, Dropped: 4}},
+		{"two observations each", counters{Packets: 10, Bytes: 1000, Overflow: 20, Lost: 20}, capture.TapCounters{Bytes: 1000, Received: 10, Dropped: 10}},
+		{"beside odd ones", counters{Packets: 1, Lost: 1, Odd: [OddReasons]uint64{OddL2: 2, OddIP: 3}, Unsampled: 7}, capture.TapCounters{Received: 1, Dropped: 1, Odd: 5, Unsampled: 7}},
+	} {
+		ring := capture.TapCounters{Frames: 3, Bytes: 300, Received: 5, Dropped: 2}
+		got := ring
+		tc.in.addTo(&got)
+		tc.want.Add(&ring)
+		if got != tc.want {
+			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
+		}
+		if got.Received < got.Frames+got.Dropped {
+			t.Errorf("%s: %d received, but %d delivered and %d dropped", tc.name, got.Received, got.Frames, got.Dropped)
+		}
+	}
+}

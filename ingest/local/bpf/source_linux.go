@@ -279,14 +279,22 @@ func (s *Source) Counters() capture.TapCounters {
 	s.mu.Lock()
 	n := s.counts
 	s.mu.Unlock()
-	c.Frames += n.Packets
-	c.Bytes += n.Bytes
-	c.Received += n.Packets + n.Lost
-	c.Dropped += n.Lost
-	for _, odd := range n.Odd {
-		c.Odd += odd
-	}
-	c.Unsampled += n.Unsampled
+	n.addTo(&c)
 	c.Reopens = max(c.Reopens, s.reopens.Load())
 	return c
+}
+
+// addTo adds the program's counts to those of a ring. The program counts each packet before it looks for room for its
+// observations, so Packets includes the packets behind Lost. These count as dropped, once even if several of their
+// observations are lost; their bytes count.
+func (c *counters) addTo(t *capture.TapCounters) {
+	dropped := min(c.Lost, c.Packets)
+	t.Received += c.Packets
+	t.Dropped += dropped
+	t.Frames += c.Packets - dropped
+	t.Bytes += c.Bytes
+	for _, odd := range c.Odd {
+		t.Odd += odd
+	}
+	t.Unsampled += c.Unsampled
 }
