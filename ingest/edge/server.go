@@ -1,5 +1,4 @@
-// Package edge connects this process over HTTP: it serves clients and reaches other servers,
-// with listeners, TLS, identities, roles and budgets.
+// Package edge connects this process over HTTP: it serves clients and reaches other servers.
 //
 // It knows listeners, TLS, identities, roles and budgets. It must never know the service behind
 // it.
