@@ -63,7 +63,7 @@ section findings of the configuration).
 
 --metrics-listen serves /metrics for Prometheus, /healthz (200 while windows are committed) and
 /readyz, which is 503 with the reason while the link of a tap is down, while the store was never
-reached, refuses rows or leaves one waiting for more than 2 minutes, or while the outbox is full.
+reached, refuses rows or lets one wait for more than 2 minutes, or while the outbox is full.
 Supports systemd notification (sd_notify).`,
 		Example: `  csigscope collect --interface eth1 --fabric fabric.yaml
   csigscope collect --config csigscope.yaml --fabric fabric.yaml
@@ -76,7 +76,7 @@ Supports systemd notification (sd_notify).`,
 	f.box.add(cmd.Flags())
 	flags := cmd.Flags()
 	config.Flag(flags, "instance", "collect.instance")
-	flags.StringSliceVar(&f.interfaces, "interface", nil, "capture from this network `INTERFACE` as well, which the configuration file need not name")
+	flags.StringSliceVar(&f.interfaces, "interface", nil, "also capture from this network `INTERFACE`; it needs no entry in the configuration file")
 	f.taps.add(flags)
 	config.Flag(flags, "capture", "collect.capture")
 	config.Flag(flags, "odd-packets", "collect.odd_packets")

@@ -47,15 +47,15 @@ conform recognizes packets by fields that no device may change, not by clocks: a
 ports, identification and content. It matches packets that look alike in their order. If some
 of them are missing and their tags differ, it counts them as ambiguous and does not judge them.
 Captures may be pcap or pcapng, plain or compressed; a folder stands for the captures in it, and
-several interfaces in one pcapng file are several ports. With --fabric and ports named as there, such as leaf3:up1, conform
-knows the locator metadata of each port, and in one capture of several ports the port by which
-each packet leaves. Without --fabric it takes the most frequent locator of a capture for the
-locator of its port.
+several interfaces in one pcapng file are several ports. With --fabric, and ports named as in that
+file (leaf3:up1), conform knows the locator metadata of each port. In one capture of several ports
+it then also knows the port by which each packet leaves. Without --fabric it takes the most
+frequent locator of a capture for the locator of its port.
 
 With --metrics, a CSV of the device's own counters with the header
-"time,port,signal,value", conform judges values as well. A value holds from its time until the
-next one of the port and signal, "12.5Gbps", "20%" or "18us", and is empty where the device
-had none. A port has the name of its capture file unless PORT= names it.
+"time,port,signal,value", conform judges values as well. A value such as "12.5Gbps", "20%" or
+"18us" holds from its time until the next one of the same port and signal; it is empty if the
+device had none. A port has the name of its capture file unless PORT= names it.
 
 The command exits with 3 if a rule was broken.`,
 		Example: `  csigscope conform before.pcapng after.pcapng
@@ -74,10 +74,10 @@ The command exits with 3 if a rule was broken.`,
 	flags := cmd.Flags()
 	f.network.add(flags)
 	flags.StringVar(&f.role, "role", "transit", "`ROLE` of the device between the captures: transit, ingress (scrubs untrusted tags) or pass-through")
-	flags.StringVar(&f.strip, "strip", "unknown", "`WHEN` the ports after the device strip tags, by their configuration: never, always or unknown")
-	flags.StringVar(&f.match, "match", "packet", "`PART` that the device leaves alone: packet, or payload where it changes addresses or tunnels")
+	flags.StringVar(&f.strip, "strip", "unknown", "`WHEN` the ports after the device are configured to strip tags: never, always or unknown")
+	flags.StringVar(&f.match, "match", "packet", "`PART` of a packet that the device does not change: packet, or payload for a device that changes addresses or tunnels")
 	flags.StringSliceVar(&f.signals, "signals", nil, "`SIGNALS` that the device supports, such as min_abw,max_delay (default all)")
-	flags.BoolVar(&f.uninitialized, "uninitialized", false, "the first hop may write its locator metadata beside an initial value (IBCS 6.1, rule 1)")
+	flags.BoolVar(&f.uninitialized, "uninitialized", false, "allow the first hop to write its locator metadata although the value stays initial (IBCS 6.1, rule 1)")
 	flags.StringVar(&f.metrics, "metrics", "", "`FILE` of the device's own counters as CSV: time,port,signal,value")
 	flags.DurationVar(&f.slack, "slack", time.Millisecond, "maximum difference between the counters' clock and the captures'")
 	flags.IntVar(&f.packets, "memory-packets", conform.DefaultMaxPackets, "hold at most `N` packets in memory, some 120 bytes each; larger captures are compared part by part")

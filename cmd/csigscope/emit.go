@@ -25,7 +25,7 @@ type scenarioFlags struct {
 // setHelp is the help of --set.
 const setHelp = `--set KEY=VALUE changes a scenario, and can be given several times. KEY is a path in the YAML that
 emit --dump prints, such as swift.target or workloads[0].rate, VALUE is YAML. Often useful are
-seed, duration, leaves, spines, hosts_per_leaf (racks that the scenario names move in proportion),
+seed, duration, leaves, spines, hosts_per_leaf (racks that the scenario names keep their relative place),
 host_speed, uplink_speed (which sets the oversubscription), format (wide: locators name ports; or
 compact: 7 bits), profile, encap, tag_every and ack_every (-1: never), packets (stop after so many
 captured ones), capture_untagged, classic, compress (gzip or zstd), and counters (patterns such as
@@ -113,9 +113,9 @@ Switches support CSIG completely unless the lists devices and faults of a scenar
 of their ports treat tags, by entries such as
 {match: "leaf3:up*", kind: wrong-lm, start: 2s, end: 4s}. match is a pattern of devices or ports,
 kind one of those below. The truth has two bottlenecks: the one that the tags name, and the one that
-they would name without these entries. LM is the locator metadata of a tag, D its bit for trimmed
-packets, IBCS draft-tian-ccwg-ibcs-datapath-processing-00; other sections are those of
-draft-ravi-ippm-csig-01.
+they would name without these entries. In the lists below, LM is the locator metadata of a tag and D
+its bit for trimmed packets. Sections of IBCS are those of
+draft-tian-ccwg-ibcs-datapath-processing-00, other sections those of draft-ravi-ippm-csig-01.
 
 Kinds of devices:
 ` + scenario.ListKinds(scenario.DeviceKinds()) + `

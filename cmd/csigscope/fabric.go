@@ -31,7 +31,7 @@ func newFabricImport() *cobra.Command {
 		Use:   "import PATH...",
 		Short: "Make a fabric file from SONiC, LLDP, NetBox or containerlab files",
 		Long: `import reads files, and those in folders that end in .json, .yml or .yaml, and prints one
-fabric file. It recognises each file by its content:
+fabric file. It recognizes each file by its content:
 
   config_db.json of SONiC     one per switch: its ports, LAGs, VLANs, addresses, neighbours
   lldpctl -f json (or json0)  one per device, named after it: leaf1.json, leaf1/lldp.json
@@ -109,10 +109,10 @@ func newFabricCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a fabric file",
-		Long: `check validates a fabric file as each command that reads it does, and config check with
---fabric: mistakes are reported with their lines, and the exit code is 2. It prints on standard
-error which facts are missing that answers need, and oddities that are allowed and look like a
-mistake, such as a link whose ends have different speeds.`,
+		Long: `check reports the mistakes for which other commands refuse a fabric file, with their lines; the
+exit code is then 2. On standard error it also prints which facts are missing that answers need,
+and oddities that are allowed but look like a mistake, such as a link whose ends have different
+speeds. config check --fabric checks the same.`,
 		Example: "  csigscope fabric check fabric.yaml",
 		Args:    fabricArg,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -109,12 +109,12 @@ func newQueryVerdict() *cobra.Command {
 	var f questionFlags
 	cmd := f.command("verdict", "Where the fabric chokes, in words", answers.Verdict, "top", "windows")
 	cmd.Long = `verdict merges all signals and says which places limit the cells of the range, those with the most
-heavy observations first. Ports are merged into the uplinks of a device or the links into
-one where at least half of them are loaded. A place that is congested at the end of the range has
-"since"; others have the times between which they were congested. If nothing was congested,
+heavy observations first. If at least half of the uplinks of a device, or of the links into it, are
+loaded, verdict names them together as one place. A place that is congested at the end of the range
+has "since"; others have the times between which they were congested. If nothing was congested,
 verdict says how much was observed and judged: silent taps are never a healthy fabric. -o json has
-all that is known of a place, with its cells and the worst value by signal. A collector answers about the windows
-in its memory, the last minute.`
+everything about a place, with its cells and the worst value of each signal. A collector answers
+about the windows in its memory, the last minute.`
 	cmd.Example = `  csigscope query verdict
   csigscope query verdict --since 15m
   csigscope query verdict --server http://127.0.0.1:9465 --windows 10 -o json`
@@ -218,8 +218,10 @@ configuration; 0 for none). Their numbers are exact up to flows: {budget: 4096} 
 and lower bounds beyond. They are lower bounds too if replay reads a file in pieces and
 one of the cuts lies in a window with more than 1024 flows. A collector takes up to 10,000 rows of
 flows for each window of an exporter's stream (collect.ingest.limits.window_flows), and adds the
-rest to the others. Without a
-time range, a collector answers from the last stored hour, and with --windows from memory.`
+rest to the others. If the kernel counted the packets of a flow (--capture ebpf), its numbers are
+estimates from as many observations as the column sampled says.
+
+Without a time range, a collector answers from the last stored hour, and with --windows from memory.`
 	cmd.Example = `  csigscope query flows --signal max_delay --top 10
   csigscope query flows --link leaf3:up1 --windows 10 --server http://127.0.0.1:9465`
 	f.cells.addSignal(cmd)
@@ -401,11 +403,11 @@ func newQueryWatch() *cobra.Command {
 		Use:   "watch",
 		Short: "Follow the cells as windows end",
 		Long: `watch asks the query API of a running csigscope. It prints the present cells, and then the cells
-of each window as it ends, as it becomes final, and when late packets change it; as JSON, the
-events of the API. After a connection breaks, watch connects again and resumes. If revisions are
-missing between, it says so on standard error and prints all cells again. The column final is
-true once only late packets may change the window (collect.lateness of the configuration),
-durable if the window was already on disk when it was printed.
+of each window: when it ends, when it becomes final, and when late packets change it. As JSON it
+prints the events of the API. After a connection breaks, watch connects again and resumes. If
+revisions are missing between, it says so on standard error and prints all cells again. The column
+final is true once only late packets may change the window (collect.lateness of the configuration);
+durable is true if the window was already on disk when it was printed.
 
 --resolution follows windows below 1 s, if windows.resolutions of the collector's configuration has
 that length. They hold only cells with heavy observations, with the states that windows of

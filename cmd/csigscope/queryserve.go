@@ -31,8 +31,8 @@ func newQueryServe() *cobra.Command {
 embedded engine to Grafana, curl, DBeaver and other clients of ClickHouse's HTTP interface. They
 can read and nothing else: statements that change anything, settings, and functions that reach
 files or the network are refused. Any user name and password will do, so the address serves
-only this machine: reach it from elsewhere by a tunnel. The engine belongs to all commands that
-use the same store: one of them opens its address for all.
+only this machine: reach it from elsewhere by a tunnel. Commands that use the same store share one
+engine, which has at most one such address.
 
 Other machines reach the page and the API only with TLS and a client certificate or a token, which
 the page asks for: the section api of the configuration lists the clients and their limits.

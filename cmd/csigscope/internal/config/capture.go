@@ -27,7 +27,7 @@ type Capture struct {
 	Taps           []Tap              `yaml:"taps,omitempty" help:"interfaces to capture from; at most 256 with mirrors"`
 	By             Choice[readers]    `yaml:"capture,omitempty" default:"ring" help:"how packets of interfaces are read: ring copies all that may have CSIG to this process; ebpf counts them in the kernel, with flows from samples and without findings about single packets, and needs Linux 6.6, CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW; auto takes ebpf if the host and the settings allow it, else ring"`
 	OddPackets     Choice[oddPackets] `yaml:"odd_packets,omitempty" default:"count" help:"with capture ebpf, where packets go that the program in the kernel does not read, such as tunnels: count only counts them, ring hands them to a ring"`
-	CommitInterval Duration           `yaml:"commit_interval" range:"10ms..1h" help:"longest time between commits of closed windows to disk; one also follows soon after a window of 1s closes. A killed process loses the windows that closed since the last commit, and the open windows of 1s and shorter"`
+	CommitInterval Duration           `yaml:"commit_interval" range:"10ms..1h" help:"longest time between commits of closed windows to disk; a window of 1s that closes is committed sooner. A killed process loses the windows that closed since the last commit, and the open windows of 1s and shorter"`
 	Lateness       Duration           `yaml:"lateness" range:"50ms..1m" help:"how long a window of 1s stays open for late packets after its end, before it is final and stored; shorter windows wait no longer, longer ones no less"`
 }
 

@@ -196,8 +196,14 @@ func (o *override) String() string {
 	return text(o.value)
 }
 
-// Type implements pflag.Value.
-func (o *override) Type() string { return strings.ToUpper(kind(o.field)) }
+// Type implements pflag.Value: a placeholder, or the words to choose from.
+func (o *override) Type() string {
+	name := kind(o.field)
+	if words := strings.ReplaceAll(name, ", ", "|"); words != name {
+		return words
+	}
+	return strings.ToUpper(name)
+}
 
 // Override sets the keys whose flags were given.
 func (c *Config) Override(flags *pflag.FlagSet) {
