@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// places are locations by number: the listed ports, and their number if not all are listed.
-var places = map[LocationID]struct {
+// locations are locations by number: the listed ports, and their number if not all are listed.
+var locations = map[LocationID]struct {
 	ports []string
 	count int
 }{
@@ -24,7 +24,7 @@ var places = map[LocationID]struct {
 	50: {nil, 0},                  // a raw locator
 }
 
-func portsOf(id LocationID) ([]string, int) { return places[id].ports, places[id].count }
+func portsOf(id LocationID) ([]string, int) { return locations[id].ports, locations[id].count }
 
 func TestCandidates(t *testing.T) {
 	for _, tt := range []struct {
@@ -82,7 +82,7 @@ func TestCandidatesCoverDivisions(t *testing.T) {
 			had := map[string]uint64{}
 			for _, v := range c.Votes {
 				for range v.Heavy {
-					had[places[v.Location].ports[rng.IntN(places[v.Location].count)]]++
+					had[locations[v.Location].ports[rng.IntN(locations[v.Location].count)]]++
 				}
 			}
 			for port, n := range had {

@@ -80,7 +80,7 @@ func joinChunks(results []chunkResult) (all chunkResult) {
 			p.Packet = uint64(len(all.packets)) + 1
 			all.packets = append(all.packets, p)
 		}
-		all.damage.Places += r.damage.Places
+		all.damage.Gaps += r.damage.Gaps
 		all.damage.Bytes += r.damage.Bytes
 		if !errors.Is(r.err, io.EOF) {
 			all.err = r.err
@@ -116,7 +116,7 @@ func sameAsWhole(t *testing.T, path string, size int64, opts Options) (chunks in
 		if !slices.Equal(got.packets, whole.packets) {
 			t.Errorf("%s, size %d, %d chunks: %d packets, want %d, or they differ: %s", how, size, len(results), len(got.packets), len(whole.packets), firstDifference(whole.packets, got.packets))
 		}
-		if fmt.Sprint(atEnd(got.err)) != fmt.Sprint(atEnd(whole.err)) || got.damage.Places != whole.damage.Places || got.damage.Bytes != whole.damage.Bytes {
+		if fmt.Sprint(atEnd(got.err)) != fmt.Sprint(atEnd(whole.err)) || got.damage.Gaps != whole.damage.Gaps || got.damage.Bytes != whole.damage.Bytes {
 			t.Errorf("%s, size %d: ends with %v and %+v, want %v and %+v", how, size, got.err, got.damage, whole.err, whole.damage)
 		}
 	}
@@ -146,7 +146,7 @@ func sameAsWhole(t *testing.T, path string, size int64, opts Options) (chunks in
 	return chunks, whole
 }
 
-// atEnd is what one reader and those of chunks say alike of an end: its place.
+// atEnd is what one reader and those of chunks say alike of an end: its position.
 func atEnd(err error) any {
 	var cut *CutError
 	var limit *LimitError
@@ -262,7 +262,7 @@ func TestChunksOfBlocks(t *testing.T) {
 				}
 				for _, opts := range ways {
 					chunks, whole := sameAsWhole(t, path, size, opts)
-					if !errors.Is(whole.err, io.EOF) || whole.damage.Places != 0 {
+					if !errors.Is(whole.err, io.EOF) || whole.damage.Gaps != 0 {
 						t.Fatalf("%v, %+v", whole.err, whole.damage)
 					}
 					if size > 0 && chunks > max(1, int(int64(len(data))/size/3)) {

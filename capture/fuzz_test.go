@@ -142,7 +142,7 @@ func FuzzResumedChunks(f *testing.F) {
 		}
 		got := joinChunks(results)
 		if !slices.Equal(got.packets, whole.packets) || errors.Is(got.err, io.EOF) != errors.Is(whole.err, io.EOF) ||
-			got.damage.Places != whole.damage.Places || got.damage.Bytes != whole.damage.Bytes {
+			got.damage.Gaps != whole.damage.Gaps || got.damage.Bytes != whole.damage.Bytes {
 			t.Errorf("%d chunks: %d packets, %v, %+v, want %d, %v, %+v",
 				len(list), len(got.packets), got.err, got.damage, len(whole.packets), whole.err, whole.damage)
 		}

@@ -14,19 +14,19 @@ const resumeBytes = 2 * runBytes
 
 // DamageError describes the parts of a file that a reader skipped because of Options.Resume.
 type DamageError struct {
-	File   string
-	Places int   // number of gaps
-	Bytes  int64 // skipped bytes of the file
-	First  error // error at the first gap: a *CutError or *LimitError
+	File  string
+	Gaps  int   // number of gaps
+	Bytes int64 // skipped bytes of the file
+	First error // error at the first gap: a *CutError or *LimitError
 }
 
 // Error implements error.
 func (e *DamageError) Error() string {
-	places := "1 place"
-	if e.Places != 1 {
-		places = fmt.Sprintf("%d places", e.Places)
+	gaps := "1 place"
+	if e.Gaps != 1 {
+		gaps = fmt.Sprintf("%d places", e.Gaps)
 	}
-	return fmt.Sprintf("read capture %q: damaged in %s, %d bytes are left out; the first: %v", e.File, places, e.Bytes, e.First)
+	return fmt.Sprintf("read capture %q: damaged in %s, %d bytes are left out; the first: %v", e.File, gaps, e.Bytes, e.First)
 }
 
 // Unwrap returns the error at the first gap.
@@ -148,7 +148,7 @@ func (r *Reader) leaveOut(at int64) {
 		d = &DamageError{File: r.name, First: r.err}
 		r.resumer.damage = d
 	}
-	d.Places++
+	d.Gaps++
 	d.Bytes += at - r.win.offset()
 	r.err = nil
 	if n := at - r.win.offset(); n <= int64(len(r.win.unread())) {

@@ -65,16 +65,16 @@ func TestResume(t *testing.T) {
 			for _, resume := range []int64{size, -1} {
 				got, found := readResumed(t, path, Options{Resume: resume})
 				checkResumed(t, got, want, hit, last)
-				if found == nil || found.Places < 1 || found.Bytes < 16 || !strings.Contains(found.Error(), fmt.Sprint(found.Bytes, " bytes")) {
+				if found == nil || found.Gaps < 1 || found.Bytes < 16 || !strings.Contains(found.Error(), fmt.Sprint(found.Bytes, " bytes")) {
 					t.Errorf("damage %v", found)
 				}
 				if resume < 0 {
 					continue
 				}
-				parts, places, bytes := readResumedChunks(t, path, list, Options{Resume: resume})
-				if !slices.Equal(parts, got) || places != found.Places || bytes != found.Bytes {
+				parts, gaps, bytes := readResumedChunks(t, path, list, Options{Resume: resume})
+				if !slices.Equal(parts, got) || gaps != found.Gaps || bytes != found.Bytes {
 					t.Errorf("in chunks: %d packets, %d places, %d bytes; as a whole: %d, %d, %d",
-						len(parts), places, bytes, len(got), found.Places, found.Bytes)
+						len(parts), gaps, bytes, len(got), found.Gaps, found.Bytes)
 				}
 			}
 		})
@@ -118,7 +118,7 @@ func readResumed(t *testing.T, path string, opts Options) ([]packet, *DamageErro
 	return mustDrain(t, r), r.Damage()
 }
 
-func readResumedChunks(t *testing.T, path string, list []Chunk, opts Options) (got []packet, places int, bytes int64) {
+func readResumedChunks(t *testing.T, path string, list []Chunk, opts Options) (got []packet, gaps int, bytes int64) {
 	t.Helper()
 	for _, c := range list {
 		r, err := OpenChunk(path, c, opts)
@@ -131,10 +131,10 @@ func readResumedChunks(t *testing.T, path string, list []Chunk, opts Options) (g
 		}
 		_ = r.Close() // read-only
 		if d := r.Damage(); d != nil {
-			places, bytes = places+d.Places, bytes+d.Bytes
+			gaps, bytes = gaps+d.Gaps, bytes+d.Bytes
 		}
 	}
-	return got, places, bytes
+	return got, gaps, bytes
 }
 
 // TestResumeGivesUp reads files whose rest has no valid run: they must end with the error.

@@ -62,7 +62,7 @@ func TestResumeBlocks(t *testing.T) {
 				last := damage(data, starts[i])
 				path := writeFile(t, "f", data)
 				chunks, got := sameAsWhole(t, path, size, Options{Resume: size})
-				if chunks < 4 || !errors.Is(got.err, io.EOF) || got.damage.Places < 1 || got.damage.Places > 3 || got.damage.Bytes < 60 || got.damage.Bytes > int64(last-starts[i])+1000 {
+				if chunks < 4 || !errors.Is(got.err, io.EOF) || got.damage.Gaps < 1 || got.damage.Gaps > 3 || got.damage.Bytes < 60 || got.damage.Bytes > int64(last-starts[i])+1000 {
 					t.Errorf("packet %d: %d chunks, %v, %+v", i, chunks, got.err, got.damage)
 				}
 				checkResumedBlocks(t, got.packets, want, starts[i], last)
@@ -161,7 +161,7 @@ func TestResumeLostDescriptions(t *testing.T) {
 				}
 			}
 			slices.Sort(names)
-			if !slices.Equal(names, test.want) || got.damage.Places == 0 || !errors.Is(got.err, io.EOF) {
+			if !slices.Equal(names, test.want) || got.damage.Gaps == 0 || !errors.Is(got.err, io.EOF) {
 				t.Errorf("interfaces %q, want %q; %v, %+v", names, test.want, got.err, got.damage)
 			}
 		})

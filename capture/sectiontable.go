@@ -15,16 +15,16 @@ import (
 type sectionTable struct {
 	mu       sync.Mutex
 	chunks   []Chunk
-	starts   []tablePlace // of chunks that can be opened without a scan
-	frontier tablePlace   // how far the last of these chunks is known
+	starts   []resumePoint // of chunks that can be opened without a scan
+	frontier resumePoint   // how far the last of these chunks is known
 
 	// Of the file up to frontier. They are only appended to, so that a reader can use the first ones.
 	interfaces []Interface
 	clocks     []clock
 }
 
-// tablePlace is a block boundary in a pcapng file with the state of a reader there.
-type tablePlace struct {
+// resumePoint is a block boundary in a pcapng file with the state of a reader there.
+type resumePoint struct {
 	offset     int64
 	interfaces int // described before it
 	first      int
@@ -34,7 +34,7 @@ type tablePlace struct {
 }
 
 func newSectionTable(chunks []Chunk) *sectionTable {
-	return &sectionTable{chunks: chunks, starts: make([]tablePlace, 1)}
+	return &sectionTable{chunks: chunks, starts: make([]resumePoint, 1)}
 }
 
 // open returns a reader of a chunk. The reader owns f, and closes it.
@@ -63,8 +63,8 @@ func (t *sectionTable) scan(f *os.File, path string, fileSize int64, opts Option
 	return nil
 }
 
-// blocks is the state of a reader that begins at a place.
-func (t *sectionTable) blocks(at tablePlace, opts Options) blocks {
+// blocks is the state of a reader that begins at a resume point.
+func (t *sectionTable) blocks(at resumePoint, opts Options) blocks {
 	s := newBlocks(opts)
 	n := at.interfaces
 	s.interfaces, s.clocks = t.interfaces[:n:n], t.clocks[:n:n]
@@ -91,7 +91,7 @@ func (t *sectionTable) extend(r *Reader) {
 	}
 	t.interfaces = append(t.interfaces, s.interfaces[len(t.interfaces):]...)
 	t.clocks = append(t.clocks, s.clocks[len(t.clocks):]...)
-	t.frontier = tablePlace{
+	t.frontier = resumePoint{
 		offset: at, interfaces: len(s.interfaces), first: s.first, sections: s.sections,
 		swapped: s.swapped, unsure: s.unsure,
 	}

@@ -95,7 +95,7 @@ func (c *Conformance) WriteText(w io.Writer) error {
 	line("not judged", n.NoMetric, "without a metric of their port at the time")
 	line("cut", c.Cut, strconv.Itoa(c.Prefix)+" bytes of each packet are compared")
 	c.SkippedLink.List(func(u window.Unread, packets uint64) { line("not read", packets, "of "+u.String()) })
-	line("damaged", c.Damaged.Bytes, "bytes left out, in "+strconv.FormatUint(c.Damaged.Places, 10)+" places")
+	line("damaged", c.Damaged.Bytes, "bytes left out, in "+strconv.FormatUint(c.Damaged.Gaps, 10)+" places")
 	if err := tw.Flush(); err != nil {
 		return fmt.Errorf("write output: %w", err)
 	}

@@ -46,7 +46,7 @@ func replayDamage(t *testing.T, rec recording) {
 		if lost := rec.report.Captured - fast.Packets; lost == 0 || lost > rec.report.Captured/2 {
 			t.Errorf("chunks of %d bytes: %d of %d packets", chunkBytes, fast.Packets, rec.report.Captured)
 		}
-		if d := fast.Damaged; d.Places != 1 || d.Bytes < 30_000 || d.Bytes > 200_000 || len(fast.Cuts) != 1 {
+		if d := fast.Damaged; d.Gaps != 1 || d.Bytes < 30_000 || d.Bytes > 200_000 || len(fast.Cuts) != 1 {
 			t.Errorf("damage %+v, cuts %v", d, fast.Cuts)
 		}
 		if found, ok := errors.AsType[*capture.DamageError](fast.Cuts[0]); !ok || found.File != damaged {

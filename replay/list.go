@@ -82,8 +82,8 @@ func (c *ListCounts) WriteText(w io.Writer) {
 	if c.Deferred > 0 {
 		line("out of order", fmt.Sprintf("%d captures are listed late: too many overlap to be open at the same time", c.Deferred))
 	}
-	if c.Damaged.Places > 0 {
-		line("damaged places", fmt.Sprintf("%d, %d bytes are left out", c.Damaged.Places, c.Damaged.Bytes))
+	if c.Damaged.Gaps > 0 {
+		line("damaged places", fmt.Sprintf("%d, %d bytes are left out", c.Damaged.Gaps, c.Damaged.Bytes))
 	}
 	c.SkippedLink.List(func(u window.Unread, n uint64) {
 		line("not read", fmt.Sprintf("%d of %s", n, u))

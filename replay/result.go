@@ -78,8 +78,8 @@ func (r *Result) refused() (links window.Links) {
 
 // Damage counts the skipped parts of damaged captures.
 type Damage struct {
-	Places uint64 `json:"places"` // gaps
-	Bytes  uint64 `json:"bytes"`
+	Gaps  uint64 `json:"places"` // gaps
+	Bytes uint64 `json:"bytes"`
 }
 
 // add adds the gaps of a reader that has ended and returns them as an error, or nil.
@@ -88,7 +88,7 @@ func (d *Damage) add(r *capture.Reader) error {
 	if found == nil {
 		return nil
 	}
-	d.Places += uint64(found.Places)
+	d.Gaps += uint64(found.Gaps)
 	d.Bytes += uint64(found.Bytes)
 	return found
 }
@@ -101,7 +101,7 @@ func (r *Result) damage(of *capture.Reader) {
 }
 
 func (d *Damage) merge(other Damage) {
-	d.Places += other.Places
+	d.Gaps += other.Gaps
 	d.Bytes += other.Bytes
 }
 

@@ -60,8 +60,8 @@ func (r *Result) WriteAccounting(w io.Writer) error {
 	if r.Repeated > 0 {
 		fmt.Fprintf(tw, "  duplicates\t%d\tare left out\n", r.Repeated)
 	}
-	if r.Damaged.Places > 0 {
-		fmt.Fprintf(tw, "  damaged places\t%d\t%d bytes are left out\n", r.Damaged.Places, r.Damaged.Bytes)
+	if r.Damaged.Gaps > 0 {
+		fmt.Fprintf(tw, "  damaged places\t%d\t%d bytes are left out\n", r.Damaged.Gaps, r.Damaged.Bytes)
 	}
 	r.writeConservation(tw)
 	r.Findings.write(tw)

@@ -26,8 +26,8 @@ func (t *Traced) WriteLeftOut(w io.Writer) {
 	line(t.NoTime, "have no time")
 	line(t.Unknown, "cannot be recognized: not IP, cut, or encrypted")
 	t.SkippedLink.List(func(u window.Unread, n uint64) { line(n, "are of "+u.String()+", which is not read") })
-	if t.Damaged.Places > 0 {
-		fmt.Fprintf(w, "%d bytes in %d places are damaged and left out\n", t.Damaged.Bytes, t.Damaged.Places)
+	if t.Damaged.Gaps > 0 {
+		fmt.Fprintf(w, "%d bytes in %d places are damaged and left out\n", t.Damaged.Bytes, t.Damaged.Gaps)
 	}
 }
 

@@ -208,7 +208,7 @@ func (d *density) smooth() {
 }
 
 // score returns the rate at which the density falls at a residual, relative to the density, per ns:
-// positive where shorter residuals are likelier. The added 1 is for sparse places.
+// positive where shorter residuals are likelier. The added 1 is for sparse regions.
 func (d *density) score(rest float64) float64 {
 	i := d.at(rest)
 	return (d.counts[i-1] - d.counts[i+1]) / (2 * d.bin) / (d.counts[i] + 1)

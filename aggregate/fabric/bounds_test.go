@@ -179,8 +179,8 @@ func TestBoundsAreInErrors(t *testing.T) {
 	}
 	b := builder{topo: &topology{ports: make([]port, maxPorts)}, words: make([]vocabulary, 9)}
 	for i := range b.words {
-		for f := range placeFields {
-			b.words[i].has[placeFields[f]] = i>>f&1 != 0
+		for f := range portFields {
+			b.words[i].has[portFields[f]] = i>>f&1 != 0
 		}
 	}
 	if b.checkKinds(); len(b.errs) != 1 || !strings.Contains(b.errs[0].Error(), "9 combinations of fields for 1048576 ports: expected at most 8388608") {

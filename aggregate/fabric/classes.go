@@ -8,17 +8,17 @@ import (
 // different combinations of fields in locators.
 const maxClassed = 8 << 20
 
-// fieldSet is the set of place attributes of a locator, by 1<<csig.Field. A TTL names the hop on a
+// fieldSet is the set of port attributes of a locator, by 1<<csig.Field. A TTL names the hop on a
 // path, opaque bits name nothing.
 type fieldSet uint8
 
-// placeFields are the attributes that name a place.
-var placeFields = [...]csig.Field{
+// portFields are the attributes that distinguish ports.
+var portFields = [...]csig.Field{
 	csig.FieldStage, csig.FieldOrientation, csig.FieldCapacity, csig.FieldPort, csig.FieldDevice,
 }
 
 func fieldsOf(has func(csig.Field) bool) (s fieldSet) {
-	for _, f := range placeFields {
+	for _, f := range portFields {
 		if has(f) {
 			s |= 1 << f
 		}
@@ -28,22 +28,22 @@ func fieldsOf(has func(csig.Field) bool) (s fieldSet) {
 
 func (s fieldSet) has(f csig.Field) bool { return s>>f&1 != 0 }
 
-// place is the part of a port's attributes that locator metadata can express; fields that its
+// portAttributes is the part of a port's attributes that locator metadata can express; fields that its
 // layout leaves out are zero.
-type place struct {
+type portAttributes struct {
 	stage, orientation string
 	capacity           uint64 // kbit/s
 	port, device       uint32
 }
 
-// placeIn returns the place that the attributes name.
-func placeIn(a *csig.Attributes) place {
-	return place{a.Stage, a.Orientation, a.Capacity, a.Port, a.Device}
+// attributesOf returns the attributes that distinguish ports.
+func attributesOf(a *csig.Attributes) portAttributes {
+	return portAttributes{a.Stage, a.Orientation, a.Capacity, a.Port, a.Device}
 }
 
-// placeOf returns the place that locator metadata with these fields gives a port. A port without a
-// required identifier has no place.
-func (t *topology) placeOf(s fieldSet, i int32) (k place, ok bool) {
+// expressible returns the attributes of a port that locator metadata with these fields expresses.
+// ok is false for a port without a required identifier.
+func (t *topology) expressible(s fieldSet, i int32) (k portAttributes, ok bool) {
 	p := &t.ports[i]
 	d := &t.devices[p.device]
 	if s.has(csig.FieldPort) && p.id == 0 || s.has(csig.FieldDevice) && d.id == 0 {
@@ -71,7 +71,7 @@ func (t *topology) placeOf(s fieldSet, i int32) (k place, ok bool) {
 // with the same fields share one.
 type partition struct {
 	classOf []int32 // of a port; none if no value stands for it
-	classes map[place]int32
+	classes map[portAttributes]int32
 }
 
 // edge says which ends of paths matter to a class.
@@ -145,7 +145,7 @@ func (c *classes) compile(t *topology, loc *csig.Locator, bits int, partitions m
 			partitions[fields] = n
 			c.divide(t, fields)
 		}
-		if class, ok := c.partitions[n].classes[placeIn(&a)]; ok {
+		if class, ok := c.partitions[n].classes[attributesOf(&a)]; ok {
 			table[lm] = at(class, a.Hop())
 		}
 	}
@@ -154,11 +154,11 @@ func (c *classes) compile(t *topology, loc *csig.Locator, bits int, partitions m
 
 // divide adds a partition.
 func (c *classes) divide(t *topology, fields fieldSet) {
-	p := partition{classOf: make([]int32, len(t.ports)), classes: map[place]int32{}}
+	p := partition{classOf: make([]int32, len(t.ports)), classes: map[portAttributes]int32{}}
 	first := len(c.from)
 	var sizes []int32
 	for i := range t.ports {
-		k, ok := t.placeOf(fields, int32(i))
+		k, ok := t.expressible(fields, int32(i))
 		if !ok {
 			p.classOf[i] = none
 			continue

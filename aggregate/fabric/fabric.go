@@ -19,10 +19,10 @@ import (
 // implements aggregate.Resolver, is safe for concurrent use, and its memory is
 // bounded by the topology and by constants, whatever the traffic.
 type Fabric struct {
-	domain *csig.Domain
-	topo   *topology
-	places []placeIDs // of ports
-	portAt map[aggregate.LocationID]int32
+	domain      *csig.Domain
+	topo        *topology
+	locationsOf []portLocations // of ports
+	portAt      map[aggregate.LocationID]int32
 
 	classes *classes
 	resolve *resolver
@@ -66,7 +66,7 @@ func newFabric(t *topology, domain *csig.Domain) *Fabric {
 	f.resolve = newResolver(f, f.classes)
 	f.derived.groups, f.derived.byID = map[netip.Prefix]*derivedGroup{}, map[aggregate.GroupID]*derivedGroup{}
 	f.derived.knocking = map[netip.Prefix]knock{}
-	f.addPlaces()
+	f.addAncestors()
 	t.measureAddresses()
 	return f
 }
@@ -86,7 +86,7 @@ func (f *Fabric) Location(id aggregate.LocationID) (l Location, ok bool) {
 // or if this fabric has not seen it.
 func (f *Fabric) Ancestor(id aggregate.LocationID, level Level) aggregate.LocationID {
 	if i, ok := f.portAt[id]; ok {
-		at := &f.places[i]
+		at := &f.locationsOf[i]
 		l := Location{ID: at.port, Set: at.set, DeviceLoc: at.device, StageLoc: at.stage, FarEnd: at.farEnd}
 		return l.At(level)
 	}

@@ -206,9 +206,9 @@ func (f *Fabric) contradiction(class int32) aggregate.LocationID {
 		return aggregate.LocationID(id)
 	}
 	named := f.resolve.answers.get(f.resolve.all(class)).id
-	place, _ := f.Location(named)
-	l := apart(KindUnknown, "off-path: "+place.Name)
-	l.Candidates, l.CandidateCount = place.Candidates, place.CandidateCount
+	location, _ := f.Location(named)
+	l := apart(KindUnknown, "off-path: "+location.Name)
+	l.Candidates, l.CandidateCount = location.Candidates, location.CandidateCount
 	id := f.known.addOffPath(l)
 	at.Store(uint64(id))
 	return id
@@ -242,8 +242,8 @@ const (
 	answerBits = 24
 )
 
-// placed is a location with its speed.
-type placed struct {
+// locationSpeed is a location with its speed.
+type locationSpeed struct {
 	id       aggregate.LocationID
 	capacity uint64 // kbit/s that all candidates share, or 0
 }
@@ -252,17 +252,17 @@ type placed struct {
 // after it was entered.
 type portSetIndex struct {
 	fabric *Fabric
-	sets   []placed // of its final length once the fabric is made
+	sets   []locationSpeed // of its final length once the fabric is made
 
 	mu      sync.Mutex        // of the following fields
 	entered int               // sets
 	byPorts map[uint64]answer // by a digest of the ports
-	coarser map[placed]answer
+	coarser map[locationSpeed]answer
 	key     []byte
 }
 
 func newAnswers(f *Fabric) *portSetIndex {
-	return &portSetIndex{fabric: f, byPorts: map[uint64]answer{}, coarser: map[placed]answer{}}
+	return &portSetIndex{fabric: f, byPorts: map[uint64]answer{}, coarser: map[locationSpeed]answer{}}
 }
 
 // name enters a set of the topology, two or more ports, unless the same ports already have another
@@ -272,29 +272,29 @@ func (a *portSetIndex) name(ports []int32, l *Location) {
 	if _, named := a.byPorts[digest]; named {
 		return
 	}
-	a.sets = append(a.sets, placed{})
-	a.byPorts[digest] = a.push(placed{l.ID, l.Capacity})
+	a.sets = append(a.sets, locationSpeed{})
+	a.byPorts[digest] = a.push(locationSpeed{l.ID, l.Capacity})
 }
 
 // seal makes room for the sets that traffic can require, once the whole topology is named.
 func (a *portSetIndex) seal() {
-	a.sets = slices.Concat(a.sets, make([]placed, maxSets+maxCoarser))
+	a.sets = slices.Concat(a.sets, make([]locationSpeed, maxSets+maxCoarser))
 }
 
 // get returns the location for an answer from firstPort on.
-func (a *portSetIndex) get(n answer) placed {
+func (a *portSetIndex) get(n answer) locationSpeed {
 	f := a.fabric
 	i := int(n - firstPort)
-	if i < len(f.places) {
-		return placed{f.places[i].port, f.topo.ports[i].speed}
+	if i < len(f.locationsOf) {
+		return locationSpeed{f.locationsOf[i].port, f.topo.ports[i].speed}
 	}
-	return a.sets[i-len(f.places)]
+	return a.sets[i-len(f.locationsOf)]
 }
 
-func (a *portSetIndex) push(p placed) answer {
+func (a *portSetIndex) push(p locationSpeed) answer {
 	a.sets[a.entered] = p
 	a.entered++
-	return firstPort + answer(len(a.fabric.places)+a.entered-1)
+	return firstPort + answer(len(a.fabric.locationsOf)+a.entered-1)
 }
 
 // of returns the answer for one or more ports, ascending.
@@ -312,7 +312,7 @@ func (a *portSetIndex) of(ports []int32) answer {
 	if f.known.setsLeft() {
 		l := f.setOf(ports)
 		if id, ok := f.known.addSet(l); ok {
-			n := a.push(placed{id, l.Capacity})
+			n := a.push(locationSpeed{id, l.Capacity})
 			a.byPorts[digest] = n
 			return n
 		}
@@ -326,13 +326,13 @@ func (a *portSetIndex) coarse(ports []int32) answer {
 	f := a.fabric
 	f.known.fallBack()
 	c := f.topo.traitOf(ports)
-	p := placed{aggregate.OverflowLocation, c.speed}
+	p := locationSpeed{aggregate.OverflowLocation, c.speed}
 	if c.stage != "" {
-		p.id = f.places[ports[0]].stage
+		p.id = f.locationsOf[ports[0]].stage
 	}
 	n, ok := a.coarser[p]
 	if !ok && len(a.coarser) >= maxCoarser-1 {
-		p = placed{id: aggregate.OverflowLocation}
+		p = locationSpeed{id: aggregate.OverflowLocation}
 		n, ok = a.coarser[p]
 	}
 	if !ok {

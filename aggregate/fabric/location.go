@@ -63,7 +63,7 @@ func ParseLevel(s string) (Level, error) {
 // maxCandidates bounds the candidates that a Location lists.
 const maxCandidates = 64
 
-// Location is the place of a bottleneck, as exactly as the evidence gives it.
+// Location says where a bottleneck is, as exactly as the evidence gives it.
 type Location struct {
 	ID   aggregate.LocationID
 	Name string // unique; for people
@@ -103,16 +103,16 @@ func apart(kind, name string) *Location {
 	return &Location{ID: id, Kind: kind, Name: name, Set: id, DeviceLoc: id, StageLoc: id, FarEnd: id}
 }
 
-// placeIDs are the locations of a port and those above it.
-type placeIDs struct {
+// portLocations are the locations of a port and those above it.
+type portLocations struct {
 	port, set, device, stage, farEnd aggregate.LocationID
 }
 
-// placesOf computes the identities of a port's locations.
-func (t *topology) placesOf(i int32) placeIDs {
+// portLocations computes the identities of a port's locations.
+func (t *topology) portLocations(i int32) portLocations {
 	p := &t.ports[i]
 	c := trait{device: p.device, stage: t.devices[p.device].stage, orientation: p.orientation}
-	at := placeIDs{
+	at := portLocations{
 		port:   LocationIDOf(KindPort, p.name),
 		set:    t.classID(&c, byOrientation),
 		device: t.classID(&c, 0),
@@ -133,14 +133,14 @@ func (t *topology) classID(c *trait, a aspects) aggregate.LocationID {
 	return LocationIDOf(KindSet, t.label(c, a))
 }
 
-// addPlaces registers the locations above ports: directions of devices, devices and stages.
-func (f *Fabric) addPlaces() {
+// addAncestors registers the locations above ports: directions of devices, devices and stages.
+func (f *Fabric) addAncestors() {
 	t := f.topo
-	f.places = make([]placeIDs, len(t.ports))
+	f.locationsOf = make([]portLocations, len(t.ports))
 	f.portAt = make(map[aggregate.LocationID]int32, len(t.ports))
 	for i := range t.ports {
-		f.places[i] = t.placesOf(int32(i))
-		f.portAt[f.places[i].port] = int32(i)
+		f.locationsOf[i] = t.portLocations(int32(i))
+		f.portAt[f.locationsOf[i].port] = int32(i)
 	}
 	for i := range t.devices {
 		f.addDevice(int32(i))
@@ -160,8 +160,8 @@ func (f *Fabric) addPlaces() {
 // addFarEnds registers the ports that face each device, and each host with several links.
 func (f *Fabric) addFarEnds() {
 	facing := make(map[aggregate.LocationID][]int32)
-	for i := range f.places {
-		if at := &f.places[i]; at.farEnd != at.port {
+	for i := range f.locationsOf {
+		if at := &f.locationsOf[i]; at.farEnd != at.port {
 			facing[at.farEnd] = append(facing[at.farEnd], int32(i))
 		}
 	}
@@ -209,7 +209,7 @@ func (f *Fabric) setLocation(name string, ports []int32) *Location {
 	id := l.ID
 	f.describeInto(l, ports)
 	c := f.topo.traitOf(ports)
-	at := &f.places[ports[0]]
+	at := &f.locationsOf[ports[0]]
 	if c.stage != "" {
 		l.StageLoc = at.stage
 	}
@@ -243,7 +243,7 @@ func (f *Fabric) describeInto(l *Location, ports []int32) {
 // portLocation returns the location of a port. It is made on demand, because a fabric can have a
 // million of them.
 func (f *Fabric) portLocation(i int32) Location {
-	at := &f.places[i]
+	at := &f.locationsOf[i]
 	l := Location{
 		ID: at.port, Kind: KindPort, Name: f.topo.ports[i].name,
 		Set: at.set, DeviceLoc: at.device, StageLoc: at.stage, FarEnd: at.farEnd,

@@ -109,7 +109,7 @@ func (f *Fabric) passedBy(src, dst aggregate.GroupID, at *Location) []aggregate.
 	}
 	var list []aggregate.LocationID
 	for _, port := range slices.Sorted(maps.Keys(f.resolve.paths.shared(e, from, to, via))) {
-		list = append(list, f.places[port].port)
+		list = append(list, f.locationsOf[port].port)
 	}
 	return list
 }

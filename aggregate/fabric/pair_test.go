@@ -15,19 +15,19 @@ import (
 func TestPassed(t *testing.T) {
 	for _, file := range []string{"leafspine.yaml", "threetier.yaml"} {
 		_, f := load(t, file)
-		places := append([]Location{{}}, f.Locations()...)
+		locations := append([]Location{{}}, f.Locations()...)
 		certain := 0
 		for _, src := range f.Groups() {
 			for _, dst := range f.Groups() {
 				routes := allRoutes(t, f, src.ID, dst.ID)
-				for i := range places {
-					want := sharedBy(f, routes, &places[i])
-					got := f.Passed(src.ID, dst.ID, &places[i])
+				for i := range locations {
+					want := sharedBy(f, routes, &locations[i])
+					got := f.Passed(src.ID, dst.ID, &locations[i])
 					if diff := cmp.Diff(want, got); diff != "" {
-						t.Fatalf("%s: from %s to %s at %q (-paths +got):\n%s", file, src.Name, dst.Name, places[i].Name, diff)
+						t.Fatalf("%s: from %s to %s at %q (-paths +got):\n%s", file, src.Name, dst.Name, locations[i].Name, diff)
 					}
-					if again := f.Passed(src.ID, dst.ID, &places[i]); !slices.Equal(got, again) {
-						t.Fatalf("%s: from %s to %s at %q: a second answer is %v", file, src.Name, dst.Name, places[i].Name, again)
+					if again := f.Passed(src.ID, dst.ID, &locations[i]); !slices.Equal(got, again) {
+						t.Fatalf("%s: from %s to %s at %q: a second answer is %v", file, src.Name, dst.Name, locations[i].Name, again)
 					}
 					certain += len(got)
 				}
@@ -57,12 +57,12 @@ func allRoutes(t *testing.T, f *Fabric, src, dst aggregate.GroupID) (all [][]agg
 	return w.routes
 }
 
-// sharedBy returns the ports, by name, on all paths through a port of the place.
-func sharedBy(f *Fabric, routes [][]aggregate.LocationID, place *Location) []aggregate.LocationID {
+// sharedBy returns the ports, by name, on all paths through a port of the location.
+func sharedBy(f *Fabric, routes [][]aggregate.LocationID, location *Location) []aggregate.LocationID {
 	var shared []aggregate.LocationID
 	first := true
 	for _, r := range routes {
-		takes := place.ID == aggregate.NoLocation || slices.ContainsFunc(place.Candidates, func(name string) bool {
+		takes := location.ID == aggregate.NoLocation || slices.ContainsFunc(location.Candidates, func(name string) bool {
 			return slices.Contains(r, LocationIDOf(KindPort, name))
 		})
 		switch {

@@ -498,7 +498,7 @@ func (w *walker) from(device, end int32) bool {
 			}
 			route := slices.Clone(w.route)
 			if port != none {
-				route = append(route, w.fabric.places[port].port)
+				route = append(route, w.fabric.locationsOf[port].port)
 			}
 			w.routes = append(w.routes, route)
 		}
@@ -509,7 +509,7 @@ func (w *walker) from(device, end int32) bool {
 		if int(w.left[next])+1 != int(w.left[device]) {
 			continue
 		}
-		w.route = append(w.route[:depth], w.fabric.places[i].port)
+		w.route = append(w.route[:depth], w.fabric.locationsOf[i].port)
 		if !w.from(next, end) {
 			return false
 		}

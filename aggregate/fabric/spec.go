@@ -76,7 +76,7 @@ type HostSpec struct {
 	Addresses []string `yaml:"addresses"`
 }
 
-// TapSpec is a place where frames are captured.
+// TapSpec describes a point where frames are captured.
 type TapSpec struct {
 	Name   string `yaml:"name"`
 	Place  string `yaml:"place"`            // receiver, sender or mid
@@ -232,7 +232,7 @@ func decodeSpec(text []byte, name string) (*Spec, error) {
 	return s, nil
 }
 
-// SpecError is one error in a fabric: its place, the expectation, and the remedy.
+// SpecError is one error in a fabric: its position in the file, the expectation, and the remedy.
 type SpecError struct {
 	File string // empty if the specification was not read from a file
 	Line int    // from 1; 0 if unknown

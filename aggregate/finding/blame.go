@@ -43,24 +43,24 @@ const (
 // localizer finds the common element of affected flows. The ECMP hash, which is not known here, chooses
 // a flow's path among equal ones; the flow's tags name some of its ports.
 type localizer struct {
-	cfg    *Config
-	routes map[[2]netip.Addr][][]aggregate.LocationID
-	places map[aggregate.LocationID]fabric.Location
-	most   int // maximum number of compared paths between two hosts
-	skip   int // number of ports at the beginning of each path that are no suspects
+	cfg       *Config
+	routes    map[[2]netip.Addr][][]aggregate.LocationID
+	locations map[aggregate.LocationID]fabric.Location
+	most      int // maximum number of compared paths between two hosts
+	skip      int // number of ports at the beginning of each path that are no suspects
 }
 
 // newLocalizer makes a localizer, which keeps the configuration.
 func newLocalizer(cfg *Config) *localizer {
-	return &localizer{cfg: cfg, most: maxRoutes, routes: map[[2]netip.Addr][][]aggregate.LocationID{}, places: map[aggregate.LocationID]fabric.Location{}}
+	return &localizer{cfg: cfg, most: maxRoutes, routes: map[[2]netip.Addr][][]aggregate.LocationID{}, locations: map[aggregate.LocationID]fabric.Location{}}
 }
 
-// place returns a location by its identity.
-func (c *localizer) place(id aggregate.LocationID) fabric.Location {
-	at, known := c.places[id]
+// location returns a location by its identity.
+func (c *localizer) location(id aggregate.LocationID) fabric.Location {
+	at, known := c.locations[id]
 	if !known {
 		at, _ = c.cfg.Locator.Location(id)
-		c.places[id] = at
+		c.locations[id] = at
 	}
 	return at
 }
@@ -139,7 +139,7 @@ func (c *localizer) suspects(affected, kept []*flow) (of map[who]*suspect, nAffe
 		share[who{host: src}] = 1
 		for _, path := range paths {
 			for _, port := range path[min(c.skip, len(path)):] {
-				at := c.place(port)
+				at := c.location(port)
 				for i, id := range [...]aggregate.LocationID{port, at.Set, at.DeviceLoc} {
 					if i == 0 || id != port {
 						share[who{at: id}] += 1 / float64(len(paths))
@@ -232,7 +232,7 @@ func (c *localizer) rank(affected, kept []*flow, cleared func(aggregate.Location
 		if len(s.affected) > 0 && (cleared == nil || !cleared(one.at)) {
 			l := s.likelihood(nAffected, nKept)
 			best = max(best, l)
-			if one.at != 0 && c.place(one.at).Kind != fabric.KindPort {
+			if one.at != 0 && c.location(one.at).Kind != fabric.KindPort {
 				l -= math.Log(wider)
 			}
 			list = append(list, ranked{one, l})
@@ -250,7 +250,7 @@ func (c *localizer) rank(affected, kept []*flow, cleared func(aggregate.Location
 		case r.at == 0:
 			v.at, v.host = append(v.at, fabric.Location{Name: r.host.String()}), true
 		default:
-			v.at = append(v.at, c.place(r.at))
+			v.at = append(v.at, c.location(r.at))
 		}
 	}
 	if len(v.at) > maxCandidates {
@@ -279,7 +279,7 @@ func (v *verdict) name(f *Finding) {
 		}
 	}
 	if len(v.at) == 1 {
-		f.place(&v.at[0])
+		f.setLocation(&v.at[0])
 		return
 	}
 	for i := range v.at {

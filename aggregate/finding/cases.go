@@ -105,7 +105,7 @@ func (c *cases) begin(k caseKey) *Finding {
 	case k.at != aggregate.NoLocation:
 		at, _ := c.locator.Location(k.at)
 		f.Subject = at.Name
-		f.place(&at)
+		f.setLocation(&at)
 		if k.kind == StuckPort {
 			f.Subject += " " + k.signal.String()
 		}

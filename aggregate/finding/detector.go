@@ -76,14 +76,14 @@ type Config struct {
 // Detector finds faults in observations. It is not safe for concurrent use. Its memory is bounded
 // by its configuration, whatever the traffic.
 type Detector struct {
-	cfg     Config
-	cases   [csig.NumLayouts]cases // separate, so that a wrong layout invalidates only its own findings
-	layouts [csig.NumLayouts]layoutState
-	places  places
-	flows   flows
-	leaks   map[string]*receivers // by tap
-	windows []*Watcher
-	stuck   [NumKinds]int // sizes that they share
+	cfg       Config
+	cases     [csig.NumLayouts]cases // separate, so that a wrong layout invalidates only its own findings
+	layouts   [csig.NumLayouts]layoutState
+	locations locationStates
+	flows     flows
+	leaks     map[string]*receivers // by tap
+	windows   []*Watcher
+	stuck     [NumKinds]int // sizes that they share
 
 	taps     map[Tap]*tapState
 	segments segments
@@ -109,7 +109,7 @@ func New(cfg Config) (*Detector, error) {
 		return nil, fmt.Errorf("make detector: %w", err)
 	}
 	d := &Detector{cfg: cfg}
-	d.places.of = make(map[aggregate.LocationID]*place)
+	d.locations.of = make(map[aggregate.LocationID]*locationState)
 	d.leaks, d.taps, d.segments = make(map[string]*receivers), make(map[Tap]*tapState), newSegments()
 	d.flows = newFlows(cfg.MaxFlows)
 	sizes := new([NumKinds]int)
@@ -296,29 +296,29 @@ func (d *Detector) located(table *csig.Table, s *seen) {
 	tag, l := &s.o.Tag, s.layout
 	l.touched++
 	id, capacity := d.cfg.Locator.Locate(tag.Layout, tag.T, tag.LM, s.src, s.dst)
-	at := d.places.get(id, d.cfg.Locator)
+	at := d.locations.get(id, d.cfg.Locator)
 	of := l.strays.source(s, d.cfg.MaxSubjects)
 	switch at.kind {
-	case placeUnknown:
+	case locationUnknown:
 		l.unknown++
-		l.strays.add(id, of, s, &d.places.clock, d.cfg.MaxSubjects)
+		l.strays.add(id, of, s, &d.locations.clock, d.cfg.MaxSubjects)
 		return
-	case placeNone:
+	case locationNone:
 		return
-	case placePort:
+	case locationPort:
 		if s.flow != nil {
 			s.flow.touched++
 		}
 		if s.path != nil {
 			s.path.passed(id)
 		}
-		at.when.set(&d.places.clock, s.o.TimeNS)
+		at.when.set(&d.locations.clock, s.o.TimeNS)
 	}
 	code := table.Code(tag.S)
 	if low, _, _ := table.Range(code); above(table.Signal(), low, capacity) {
 		d.found(AboveCapacity, s.tap, s.o, id)
 	}
-	if at.kind == placePort {
+	if at.kind == locationPort {
 		of.feign(table, capacity, code, at, s)
 		d.least(table, code, at, s)
 	}

@@ -20,9 +20,10 @@
 //
 // TestFaults of package replay (make accuracy) injects each kind of fault into 7 scenarios of 1 s,
 // and looks for it twice: with the taps of receivers alone, and with those of senders as well. Tags
-// show the fault in 254 of these runs. The likelihoods find it in 251, and in 249 with its place. Of
-// the 671 findings of all runs, 667 name the fault and its place, or a few places of which it is one;
-// 4 name the fault alone, and none a wrong place.
+// show the fault in 254 of these runs. The likelihoods find it in 251, and in 249 with its location. Of
+// the 671 findings of all runs, 667 name the fault and its location, or a few locations of which it is
+// one;
+// 4 name the fault alone, and none a wrong location.
 //
 // A simpler rule names the ports that all affected paths share, without those that a clean flow
 // surely passes; then sets, devices and senders. It finds less and blames sound elements, for two

@@ -69,8 +69,8 @@ func (f *Finding) add(o *Finding) {
 	f.Packets = slices.Concat(f.Packets, o.Packets[:min(len(o.Packets), maxPackets-len(f.Packets))])
 }
 
-// place sets the location of a finding.
-func (f *Finding) place(at *fabric.Location) {
+// setLocation sets the location of a finding.
+func (f *Finding) setLocation(at *fabric.Location) {
 	f.Location, f.Device = at.ID, at.Device
 	if at.Kind == fabric.KindPort {
 		f.Port = at.Name

@@ -16,7 +16,7 @@ import (
 // times that of all others, if no element on their packets' paths explains the values equally well.
 func (d *Detector) forgers(c *localizer, s *strays, flows []*flow) map[netip.Addr]bool {
 	out := map[netip.Addr]bool{}
-	wrote := d.places.times()
+	wrote := d.locations.times()
 	list := slices.DeleteFunc(s.inOrder(), func(src netip.Addr) bool {
 		one := s.sources[src]
 		return one.stray < minStrays || !one.exceeds(s.all.stray-one.stray, s.all.touched-one.touched)
@@ -61,7 +61,7 @@ func others(flows []*flow) (list []*flow) {
 // cleared reports elements that wrote correct values in at least half of the slots of a source's
 // strays.
 func (one *sourceState) cleared(d *Detector, wrote map[aggregate.LocationID]uint64) func(aggregate.LocationID) bool {
-	when := one.when.now(&d.places.clock)
+	when := one.when.now(&d.locations.clock)
 	return func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 }
 }
 
@@ -121,7 +121,7 @@ type lastDelay struct {
 }
 
 // says takes a delay that a port wrote, and returns the number of changes so far.
-func (p *place) says(tag *csig.Tag, code uint32) (changes uint64) {
+func (p *locationState) says(tag *csig.Tag, code uint32) (changes uint64) {
 	for i := range p.delays {
 		if one := &p.delays[i]; one.t == tag.T && one.layout == tag.Layout {
 			if one.code != code {
@@ -146,7 +146,7 @@ const minFeigned = 200 * time.Millisecond
 type feigned struct {
 	value
 	table   *csig.Table
-	port    *place
+	port    *locationState
 	before  uint64 // changes of the port's delay when the run began
 	turns   uint64 // changes since then
 	packets []Packet
@@ -154,7 +154,7 @@ type feigned struct {
 
 // feign follows a source's values with a port's locator. It uses only delays, which differ from
 // packet to packet; a sender of constant rate may load a port constantly.
-func (one *sourceState) feign(table *csig.Table, capacity uint64, code uint32, at *place, s *seen) {
+func (one *sourceState) feign(table *csig.Table, capacity uint64, code uint32, at *locationState, s *seen) {
 	if table.Signal() != csig.MaxDelay {
 		return
 	}

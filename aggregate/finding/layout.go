@@ -109,7 +109,7 @@ func (d *Detector) locatorsAlone(l *layoutState) (list []Finding) {
 		f := b.Finding
 		f.Kind, f.ID, f.Subject, f.Of = LocatorAlone, idOf(LocatorAlone, at.Name), at.Name, l.initial
 		f.Evidence = fmt.Sprintf("LM %d beside initial values, where most tags have %d", lm, usual)
-		f.place(&at)
+		f.setLocation(&at)
 		list = append(list, f)
 	}
 	return list

@@ -35,7 +35,7 @@ type leastOf struct {
 
 // least counts a value that a port wrote, if it is the least one so far. It skips signals with few
 // codes, which have one code for different delays.
-func (d *Detector) least(table *csig.Table, code uint32, at *place, s *seen) {
+func (d *Detector) least(table *csig.Table, code uint32, at *locationState, s *seen) {
 	if s.flow == nil || table.Signal() != csig.MaxDelay || table.Codes() < minCodes || d.cfg.Routes == nil {
 		return
 	}
@@ -83,7 +83,7 @@ func (d *Detector) lost(c *localizer, l *layoutState, flows []*flow) (list []Fin
 		if of.late.Count < minStrays {
 			continue
 		}
-		devices := d.places.first(of.of)
+		devices := d.locations.first(of.of)
 		var affected, kept []*flow
 		edges, mixed := map[string]bool{}, 0
 		for _, one := range flows {
@@ -115,10 +115,10 @@ func (d *Detector) lost(c *localizer, l *layoutState, flows []*flow) (list []Fin
 }
 
 // first returns the devices of ports that wrote a least delay as the first one of a path.
-func (p *places) first(of uint32) map[string]bool {
+func (p *locationStates) first(of uint32) map[string]bool {
 	devices := map[string]bool{}
 	for _, one := range p.of {
-		if one.kind == placePort && one.early == of {
+		if one.kind == locationPort && one.early == of {
 			devices[one.at.Device] = true
 		}
 	}
@@ -132,7 +132,7 @@ func (c *localizer) explains(v *verdict, flows []*flow) bool {
 		for _, f := range flows {
 			if slices.ContainsFunc(c.paths(f), func(path []aggregate.LocationID) bool {
 				return slices.ContainsFunc(path[min(c.skip, len(path)):], func(id aggregate.LocationID) bool {
-					port := c.place(id)
+					port := c.location(id)
 					return at.ID == id || at.ID == port.Set || at.ID == port.DeviceLoc
 				})
 			}) {

@@ -142,10 +142,10 @@ func (d *Detector) blameStrays(c *localizer, list []unknownLocator, flows []*flo
 	if len(list) == 0 {
 		return
 	}
-	wrote := d.places.times()
+	wrote := d.locations.times()
 	for i := range list[:min(len(list), maxBlamed)] {
 		f := &list[i]
-		when := f.by.when.now(&d.places.clock)
+		when := f.by.when.now(&d.locations.clock)
 		v := c.rank(f.by.inOrder(), f.by.others(flows), func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 })
 		if len(v.at) > 0 {
 			v.name(&f.Finding)
@@ -174,10 +174,10 @@ func (s *stray) inOrder() []*flow {
 }
 
 // times returns the slots in which ports wrote, also for their devices and sets.
-func (p *places) times() map[aggregate.LocationID]uint64 {
+func (p *locationStates) times() map[aggregate.LocationID]uint64 {
 	when := map[aggregate.LocationID]uint64{}
 	for _, one := range p.of {
-		if one.kind != placePort {
+		if one.kind != locationPort {
 			continue
 		}
 		b := one.when.now(&p.clock)

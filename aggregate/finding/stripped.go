@@ -82,7 +82,7 @@ func (c *localizer) clean(affected, kept []*flow) map[aggregate.LocationID]int {
 		for _, path := range paths {
 			seen := map[aggregate.LocationID]bool{}
 			for _, port := range path {
-				at := c.place(port)
+				at := c.location(port)
 				for _, id := range [...]aggregate.LocationID{port, at.Set, at.DeviceLoc} {
 					if !seen[id] {
 						seen[id] = true

@@ -322,7 +322,7 @@ func (w *Watcher) reportRun(k runKey, was *Run) {
 	if f.Subject != beyond {
 		at, _ := w.cfg.Locator.Location(k.at)
 		f.Candidates = nil
-		if f.place(&at); was.Src.IsValid() { // the source may write the value itself
+		if f.setLocation(&at); was.Src.IsValid() { // the source may write the value itself
 			f.Candidates, f.Device, f.Port = []string{at.Name, was.Src.String()}, "", ""
 		}
 	}

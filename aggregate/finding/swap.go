@@ -99,10 +99,10 @@ func (c *localizer) swaps(f *flow, at aggregate.LocationID) (list []swap) {
 	if at == 0 {
 		return nil
 	}
-	device := c.place(at).Device
+	device := c.location(at).Device
 	for _, path := range c.routesOf(f) {
 		for _, other := range path {
-			if other != at && c.place(other).Device == device {
+			if other != at && c.location(other).Device == device {
 				list = append(list, swap{min(at, other), max(at, other)})
 			}
 		}
@@ -131,7 +131,7 @@ func (c *localizer) fitting(s swap, by map[aggregate.LocationID][]*flow) (fit, n
 
 // swapFinding returns the finding of a swap, and removes its flows from the list.
 func (c *localizer) swapFinding(s swap, wrong *[]*flow) Finding {
-	a, b := c.place(s.a), c.place(s.b)
+	a, b := c.location(s.a), c.location(s.b)
 	names := []string{a.Name, b.Name}
 	slices.Sort(names)
 	f := Finding{Kind: SwappedLocators, Subject: names[0] + " and " + names[1], Device: a.Device, Candidates: names}

@@ -32,14 +32,14 @@ type Watcher struct {
 	runs         runs
 	heads        *heads // nil unless in pieces
 	live         *live  // nil unless Live
-	places       map[aggregate.LocationID]*watchedPlace
+	locations    map[aggregate.LocationID]*watchedLocation
 	limits       map[limitKey]uint32 // least codes above a capacity
 	before       []Finding           // of the previous watcher that this one continues
 	made         []Finding           // last result of Findings, nil after a new finding
 }
 
-// watchedPlace is a location's data.
-type watchedPlace struct {
+// watchedLocation is a location's data.
+type watchedLocation struct {
 	unknown  bool
 	capacity uint64
 	found    *Finding // UnknownLocator there, nil for none yet
@@ -50,8 +50,8 @@ type limitKey struct {
 	capacity uint64
 }
 
-// maxPlaces bounds the remembered locations, and the limits.
-const maxPlaces = 1 << 16
+// maxLocations bounds the remembered locations, and the limits.
+const maxLocations = 1 << 16
 
 // NewWatcher makes a Watcher of a capture file, or, without a name, of live packets, which have no
 // numbers. At a tap in the middle of paths, it only gets orphans and reserved bits. It fails without a
@@ -69,7 +69,7 @@ func NewWatcher(cfg Config, file string) (*Watcher, error) {
 // Begin forgets all findings, and starts with another file.
 func (w *Watcher) Begin(file string) {
 	w.file, w.cases, w.before, w.made = file, newCases(&w.cfg, new([NumKinds]int)), nil, nil
-	w.places = make(map[aggregate.LocationID]*watchedPlace)
+	w.locations = make(map[aggregate.LocationID]*watchedLocation)
 	w.runs, w.heads = newRuns(), nil
 }
 
@@ -101,13 +101,13 @@ func (w *Watcher) From(t *csig.Table, at aggregate.LocationID, capacity uint64) 
 	switch {
 	case w.windowsAlone:
 		return aggregate.NotWatched
-	case w.place(at, capacity).unknown:
+	case w.location(at, capacity).unknown:
 		return 0
 	}
 	k := limitKey{t, capacity}
 	code, known := w.limits[k]
 	if !known {
-		if code = leastAbove(t, capacity); len(w.limits) < maxPlaces {
+		if code = leastAbove(t, capacity); len(w.limits) < maxLocations {
 			w.limits[k] = code
 		}
 	}
@@ -126,14 +126,14 @@ func leastAbove(t *csig.Table, capacity uint64) uint32 {
 	return code
 }
 
-func (w *Watcher) place(id aggregate.LocationID, capacity uint64) *watchedPlace {
-	if p, known := w.places[id]; known {
+func (w *Watcher) location(id aggregate.LocationID, capacity uint64) *watchedLocation {
+	if p, known := w.locations[id]; known {
 		return p
 	}
 	at, ok := w.cfg.Locator.Location(id)
-	p := &watchedPlace{unknown: ok && at.Kind == fabric.KindUnknown, capacity: capacity}
-	if len(w.places) < maxPlaces {
-		w.places[id] = p
+	p := &watchedLocation{unknown: ok && at.Kind == fabric.KindUnknown, capacity: capacity}
+	if len(w.locations) < maxLocations {
+		w.locations[id] = p
 	}
 	return p
 }
@@ -164,11 +164,11 @@ func (w *Watcher) Watched(list []aggregate.Watched) {
 
 // value judges a value that some port wrote.
 func (w *Watcher) value(o *aggregate.Watched) {
-	p, known := w.places[o.Location]
+	p, known := w.locations[o.Location]
 	if !known {
 		src, dst := ends(o.Observation)
 		_, capacity := w.cfg.Locator.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)
-		p = w.place(o.Location, capacity)
+		p = w.location(o.Location, capacity)
 	}
 	if p.unknown {
 		if p.found == nil {

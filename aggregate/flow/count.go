@@ -5,12 +5,12 @@ import (
 	"math/bits"
 )
 
-// Heavy is a heavy observation of a flow. Hash is from Seeds.Hash, Place is the location that the
+// Heavy is a heavy observation of a flow. Hash is from Seeds.Hash, Location is the one that the
 // observation names, and Value is in stored integers.
 type Heavy struct {
-	Hash, Place, Value uint64
-	Bytes              uint32
-	entry              uint32 // set by Find
+	Hash, Location, Value uint64
+	Bytes                 uint32
+	entry                 uint32 // set by Find
 }
 
 // LocationCount is a location with the number of heavy observations that name it.
@@ -19,15 +19,15 @@ type LocationCount struct {
 	Heavy uint64
 }
 
-// otherPlace is an element of an entry's list of locations after the first one.
-type otherPlace struct {
+// otherLocation is an element of an entry's list of locations after the first one.
+type otherLocation struct {
 	LocationCount
 	next uint32 // index of the next element, plus 1; 0 at the end
 }
 
-// placesPerEntry bounds the locations of all entries, except each entry's first one, as a multiple of
+// locationsPerEntry bounds the locations of all entries, except each entry's first one, as a multiple of
 // the budget. Observations that name further locations count for the flow and for no location.
-const placesPerEntry = 2
+const locationsPerEntry = 2
 
 // Find looks up the entries of observations, for CountKnown. Its loops do little, so that the memory
 // accesses of several observations overlap.
@@ -98,11 +98,11 @@ func (t *Table) CountKnown(list []Heavy) int {
 		c.bytes += uint64(h.Bytes)
 		c.sum = addSat(c.sum, h.Value)
 		c.least, c.greatest = min(c.least, h.Value), max(c.greatest, h.Value)
-		if c.place.ID == h.Place {
-			c.place.Heavy++
+		if c.location.ID == h.Location {
+			c.location.Heavy++
 			continue
 		}
-		t.name(h.entry, LocationCount{h.Place, 1})
+		t.name(h.entry, LocationCount{h.Location, 1})
 	}
 	return len(list)
 }
@@ -120,7 +120,7 @@ func (t *Table) CountMany(h *Heavy, n uint64, ref uint32, f *Flow) (forgotten in
 		if !t.admits(n) {
 			return 0
 		}
-		c := counts{hash: h.Hash, remaining: n, bytes: bytes, sum: sum, least: h.Value, greatest: h.Value, place: LocationCount{h.Place, n}}
+		c := counts{hash: h.Hash, remaining: n, bytes: bytes, sum: sum, least: h.Value, greatest: h.Value, location: LocationCount{h.Location, n}}
 		return t.insert(&c, &about{Flow: *f, ref: ref, samples: 1})
 	}
 	c := &t.counts[at]
@@ -129,36 +129,36 @@ func (t *Table) CountMany(h *Heavy, n uint64, ref uint32, f *Flow) (forgotten in
 	c.sum = addSat(c.sum, sum)
 	c.least, c.greatest = min(c.least, h.Value), max(c.greatest, h.Value)
 	t.about[at].samples++
-	t.name(at, LocationCount{h.Place, n})
+	t.name(at, LocationCount{h.Location, n})
 	return 0
 }
 
 // name adds to the count of a location of the entry.
 func (t *Table) name(entry uint32, p LocationCount) {
 	c, a := &t.counts[entry], &t.about[entry]
-	if c.place.Heavy == 0 || c.place.ID == p.ID {
-		c.place = LocationCount{p.ID, c.place.Heavy + p.Heavy}
+	if c.location.Heavy == 0 || c.location.ID == p.ID {
+		c.location = LocationCount{p.ID, c.location.Heavy + p.Heavy}
 		return
 	}
-	for at := a.others; at != 0; at = t.places[at-1].next {
-		if o := &t.places[at-1]; o.ID == p.ID {
+	for at := a.others; at != 0; at = t.locations[at-1].next {
+		if o := &t.locations[at-1]; o.ID == p.ID {
 			o.Heavy += p.Heavy
 			return
 		}
 	}
-	if len(t.places) < placesPerEntry*t.Budget {
-		t.places = append(t.places, otherPlace{p, a.others})
-		a.others = uint32(len(t.places))
+	if len(t.locations) < locationsPerEntry*t.Budget {
+		t.locations = append(t.locations, otherLocation{p, a.others})
+		a.others = uint32(len(t.locations))
 	}
 }
 
-// Places calls f for each location of an entry, the one that was named first first.
-func (t *Table) Places(entry int, f func(LocationCount)) {
-	if p := t.counts[entry].place; p.Heavy > 0 {
+// Locations calls f for each location of an entry, the one that was named first first.
+func (t *Table) Locations(entry int, f func(LocationCount)) {
+	if p := t.counts[entry].location; p.Heavy > 0 {
 		f(p)
 	}
-	for at := t.about[entry].others; at != 0; at = t.places[at-1].next {
-		f(t.places[at-1].LocationCount)
+	for at := t.about[entry].others; at != 0; at = t.locations[at-1].next {
+		f(t.locations[at-1].LocationCount)
 	}
 }
 

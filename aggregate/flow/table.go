@@ -38,7 +38,7 @@ type counts struct {
 	remaining       uint64 // Heavy less Subtracted
 	bytes, sum      uint64
 	least, greatest uint64
-	place           LocationCount // the one named first
+	location        LocationCount // the one named first
 }
 
 // about is the rest of an entry.
@@ -46,7 +46,7 @@ type about struct {
 	Flow
 	ref        uint32
 	subtracted uint64
-	others     uint32 // start of its list of other places in the table, plus 1
+	others     uint32 // start of its list of other locations in the table, plus 1
 	samples    uint32
 }
 
@@ -61,13 +61,13 @@ type about struct {
 type Table struct {
 	Budget int // at least 2
 
-	counts  []counts
-	about   []about // by entry, like counts
-	places  []otherPlace
-	slots   []uint32 // a power of two, at most a quarter full: tagged, 0 in an empty one
-	shift   uint8    // 64 - log2(len(slots))
-	scratch []uint64
-	spare   []otherPlace
+	counts    []counts
+	about     []about // by entry, like counts
+	locations []otherLocation
+	slots     []uint32 // a power of two, at most a quarter full: tagged, 0 in an empty one
+	shift     uint8    // 64 - log2(len(slots))
+	scratch   []uint64
+	spare     []otherLocation
 
 	inserted, moved bool   // entries since Find
 	touched         uint32 // keeps prefetching reads alive
@@ -127,7 +127,7 @@ func (t *Table) admits(n uint64) bool {
 // Insert adds an entry for the flow of the observation at which CountKnown stopped, and counts that
 // observation. It may forget other entries, and returns their number.
 func (t *Table) Insert(h *Heavy, ref uint32, f *Flow) (forgotten int) {
-	c := counts{hash: h.Hash, remaining: 1, bytes: uint64(h.Bytes), sum: h.Value, least: h.Value, greatest: h.Value, place: LocationCount{h.Place, 1}}
+	c := counts{hash: h.Hash, remaining: 1, bytes: uint64(h.Bytes), sum: h.Value, least: h.Value, greatest: h.Value, location: LocationCount{h.Location, 1}}
 	return t.insert(&c, &about{Flow: *f, ref: ref})
 }
 
@@ -156,7 +156,7 @@ func (t *Table) Merge(o *Table) (forgotten int) {
 		at := t.at(from.hash)
 		if at == none {
 			c, a := *from, *of
-			c.place, a.others = LocationCount{}, 0
+			c.location, a.others = LocationCount{}, 0
 			forgotten += t.insert(&c, &a)
 			at = uint32(t.Len() - 1)
 		} else {
@@ -168,7 +168,7 @@ func (t *Table) Merge(o *Table) (forgotten int) {
 			t.about[at].subtracted += of.subtracted
 			t.about[at].samples += of.samples
 		}
-		o.Places(i, func(p LocationCount) { t.name(at, p) })
+		o.Locations(i, func(p LocationCount) { t.name(at, p) })
 	}
 	t.Undercount += o.Undercount
 	return forgotten
@@ -183,7 +183,7 @@ func (t *Table) Reset() {
 	if t.Len() > 0 {
 		clear(t.slots)
 	}
-	t.counts, t.about, t.places, t.Undercount, t.rng = t.counts[:0], t.about[:0], t.places[:0], 0, 0
+	t.counts, t.about, t.locations, t.Undercount, t.rng = t.counts[:0], t.about[:0], t.locations[:0], 0, 0
 }
 
 // Renumber gives entries new references, whose keys may differ from the earlier ones.
@@ -222,9 +222,9 @@ func (t *Table) note(entry int) {
 
 // Bytes returns the table's memory use in bytes.
 func (t *Table) Bytes() uint64 {
-	const countsBytes, aboutBytes, slotBytes, placeBytes = 64, 64, 4, 24
+	const countsBytes, aboutBytes, slotBytes, locationBytes = 64, 64, 4, 24
 	return uint64(cap(t.counts))*countsBytes + uint64(cap(t.about))*aboutBytes + uint64(len(t.slots))*slotBytes +
-		uint64(cap(t.places)+cap(t.spare))*placeBytes + uint64(cap(t.scratch))*8
+		uint64(cap(t.locations)+cap(t.spare))*locationBytes + uint64(cap(t.scratch))*8
 }
 
 // Seeds make a hash for which nobody can craft colliding traffic. All 64 bits of it identify a
@@ -288,7 +288,7 @@ func (t *Table) purge() (forgotten int) {
 	forgotten = t.Len() - kept
 	t.counts, t.about = t.counts[:kept], t.about[:kept]
 	t.Undercount += least
-	t.keepPlaces()
+	t.keepLocations()
 	t.index(len(t.slots))
 	return forgotten
 }
@@ -316,22 +316,22 @@ func (t *Table) median() uint64 {
 	return t.scratch[(len(t.scratch)+1)/2-1]
 }
 
-// keepPlaces drops the places of forgotten entries. It keeps the order of each entry's list.
-func (t *Table) keepPlaces() {
-	if len(t.places) == 0 {
+// keepLocations drops the locations of forgotten entries. It keeps the order of each entry's list.
+func (t *Table) keepLocations() {
+	if len(t.locations) == 0 {
 		return
 	}
 	old := t.spare[:0]
-	old, t.places = append(old, t.places...), t.places[:0]
+	old, t.locations = append(old, t.locations...), t.locations[:0]
 	t.spare = old
 	for i := range t.about {
 		a := &t.about[i]
 		at := a.others
 		to := &a.others
 		for *to = 0; at != 0; at = old[at-1].next {
-			t.places = append(t.places, otherPlace{LocationCount: old[at-1].LocationCount}) // has room for all
-			*to = uint32(len(t.places))
-			to = &t.places[len(t.places)-1].next
+			t.locations = append(t.locations, otherLocation{LocationCount: old[at-1].LocationCount}) // has room for all
+			*to = uint32(len(t.locations))
+			to = &t.locations[len(t.locations)-1].next
 		}
 	}
 }

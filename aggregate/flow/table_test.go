@@ -16,9 +16,9 @@ func numbered(n uint32) Flow {
 }
 
 // count counts a heavy observation of a flow as shards do: under a key, which here is its own
-// reference, and at a place that depends on the value.
+// reference, and at a location that depends on the value.
 func count(t *Table, seeds *Seeds, f Flow, key uint32, value uint64) {
-	list := [1]Heavy{{Hash: seeds.of(&f, key), Place: value % 4, Value: value, Bytes: 100}}
+	list := [1]Heavy{{Hash: seeds.of(&f, key), Location: value % 4, Value: value, Bytes: 100}}
 	t.Find(list[:])
 	if t.CountKnown(list[:]) == 1 {
 		return
@@ -33,8 +33,8 @@ func entriesOf(t *Table) (list []Entry) {
 	return list
 }
 
-func placesOf(t *Table, entry int) (list []LocationCount) {
-	t.Places(entry, func(p LocationCount) { list = append(list, p) })
+func locationsOf(t *Table, entry int) (list []LocationCount) {
+	t.Locations(entry, func(p LocationCount) { list = append(list, p) })
 	return list
 }
 
@@ -42,11 +42,11 @@ func checkPlaces(t *testing.T, table *Table) {
 	t.Helper()
 	for i := range table.Len() {
 		total := uint64(0)
-		for _, p := range placesOf(table, i) {
+		for _, p := range locationsOf(table, i) {
 			total += p.Heavy
 		}
 		if total != table.Heavy(i) {
-			t.Fatalf("%+v is at %+v", table.Entry(i), placesOf(table, i))
+			t.Fatalf("%+v is at %+v", table.Entry(i), locationsOf(table, i))
 		}
 	}
 }
@@ -74,12 +74,12 @@ func exact(list []uint32) map[keyed]uint64 {
 }
 
 // plain returns the content of a table, without differences between seeds.
-func plain(t *Table) (entries []Entry, places [][]LocationCount) {
+func plain(t *Table) (entries []Entry, locations [][]LocationCount) {
 	entries = entriesOf(t)
 	for i := range entries {
-		places = append(places, placesOf(t, i))
+		locations = append(locations, locationsOf(t, i))
 	}
-	return entries, places
+	return entries, locations
 }
 
 // Within the budget all flows are there with complete counts.
@@ -141,17 +141,17 @@ func TestTableRepeats(t *testing.T) {
 	list := skewed(rand.New(rand.NewPCG(3, 3)), 30_000)
 	for _, budget := range []int{150, 5000} {
 		var first []Entry
-		var firstPlaces [][]LocationCount
+		var firstLocations [][]LocationCount
 		for range 3 {
 			table, seeds := Table{Budget: budget}, NewSeeds()
 			for i, n := range list {
 				count(&table, seeds, numbered(n), n%3, uint64(i))
 			}
-			got, places := plain(&table)
+			got, locations := plain(&table)
 			if first == nil {
-				first, firstPlaces = got, places
+				first, firstLocations = got, locations
 			}
-			if !reflect.DeepEqual(got, first) || !reflect.DeepEqual(places, firstPlaces) {
+			if !reflect.DeepEqual(got, first) || !reflect.DeepEqual(locations, firstLocations) {
 				t.Fatalf("budget %d: other entries", budget)
 			}
 			checkPlaces(t, &table)
@@ -224,7 +224,7 @@ func TestCountMany(t *testing.T) {
 	many, ones, seeds := Table{Budget: 1000}, Table{Budget: 1000}, NewSeeds()
 	for i, n := range skewed(rand.New(rand.NewPCG(3, 3)), 300) {
 		f, stands := numbered(n%50), uint64(1+i%7)
-		h := Heavy{Hash: seeds.of(&f, n%3), Place: uint64(i % 3), Value: uint64(i), Bytes: 100}
+		h := Heavy{Hash: seeds.of(&f, n%3), Location: uint64(i % 3), Value: uint64(i), Bytes: 100}
 		many.CountMany(&h, stands, n%3, &f)
 		for range stands {
 			list := []Heavy{h}

@@ -65,7 +65,7 @@ type Way struct {
 }
 
 // Change counts the tags that changed between two taps, by their new fields and the endpoints of
-// their packets. Together these give the place: "this tag took its value at leaf3".
+// their packets. Together these give the location: "this tag took its value at leaf3".
 type Change struct {
 	Changed
 	Count int

@@ -15,10 +15,10 @@ import (
 
 // Bounds for zero fields of Options.
 const (
-	DefaultMaxWindows = 1440
-	DefaultMaxRows    = 1 << 20
-	DefaultMaxGroups  = 512
-	DefaultMaxPlaces  = 20_000
+	DefaultMaxWindows   = 1440
+	DefaultMaxRows      = 1 << 20
+	DefaultMaxGroups    = 512
+	DefaultMaxLocations = 20_000
 )
 
 // Options select the contents of a bundle. The zero value takes every signal over the whole
@@ -39,7 +39,7 @@ type Options struct {
 	MaxRows    int // of all signals together, 0: DefaultMaxRows
 	MaxGroups  int // of the axes, 0: DefaultMaxGroups; groups with data are never left out
 
-	MaxPlaces int // unnamed locations beyond this are left out; 0: DefaultMaxPlaces
+	MaxLocations int // unnamed locations beyond this are left out; 0: DefaultMaxLocations
 
 	// Src and Dst select the cells of frames; nil is all.
 	Src, Dst *aggregate.GroupID
@@ -51,7 +51,7 @@ func (o Options) withDefaults() Options {
 	o.MaxWindows = cmp.Or(o.MaxWindows, DefaultMaxWindows)
 	o.MaxRows = cmp.Or(o.MaxRows, DefaultMaxRows)
 	o.MaxGroups = cmp.Or(o.MaxGroups, DefaultMaxGroups)
-	o.MaxPlaces = cmp.Or(o.MaxPlaces, DefaultMaxPlaces)
+	o.MaxLocations = cmp.Or(o.MaxLocations, DefaultMaxLocations)
 	if len(o.Levels) == 0 {
 		o.Levels = []fabric.Level{fabric.LevelLocation}
 	}
@@ -92,11 +92,11 @@ func Build(ctx context.Context, r Reader, o Options) (*Bundle, error) {
 		}
 	}
 	axes := newAxes(groups, raw, o.MaxGroups)
-	places := newPlaces(locations, raw, o.MaxPlaces)
-	for i := range places.list {
-		places.list[i].Peer = peers[places.list[i].Name]
+	index := newLocationIndex(locations, raw, o.MaxLocations)
+	for i := range index.list {
+		index.list[i].Peer = peers[index.list[i].Name]
 	}
-	return b.assemble(extent, raw, axes, places)
+	return b.assemble(extent, raw, axes, index)
 }
 
 // plan sets the defaults, finds the stored signals, and cuts the range into windows.
@@ -196,13 +196,13 @@ func (b *builder) count(rows int) error {
 	return nil
 }
 
-func (b *builder) assemble(e Extent, raw []rawSignal, axes *axes, places *places) (*Bundle, error) {
+func (b *builder) assemble(e Extent, raw []rawSignal, axes *axes, locations *locationIndex) (*Bundle, error) {
 	out := &Bundle{
 		Version: Version, GeneratedAt: b.options.Now.UTC(), Fabric: b.options.Fabric,
 		ResolutionNS: b.plan.resolution, StepNS: b.plan.step,
 		HeavyOnly:       b.plan.resolution > 0 && time.Duration(b.plan.resolution) < heavyOnlyBelow,
 		MinObservations: aggregate.MinObservations, OnsetRatio: b.options.Thresholds.Onset, ClearRatio: b.options.Thresholds.Clear,
-		Groups: axes.groups, Locations: places.list,
+		Groups: axes.groups, Locations: locations.list,
 		Windows: make([]NS, 0, b.plan.windows()),
 	}
 	for i := range b.plan.windows() {
@@ -220,7 +220,7 @@ func (b *builder) assemble(e Extent, raw []rawSignal, axes *axes, places *places
 		out.Levels = append(out.Levels, l.String())
 	}
 	for _, s := range raw {
-		d, err := b.signalData(s, axes, places)
+		d, err := b.signalData(s, axes, locations)
 		if err != nil {
 			return nil, fmt.Errorf("build %s: %w", s.signal, err)
 		}
@@ -393,9 +393,9 @@ func Cut(q *Question, e Extent, step time.Duration, windows int) error {
 	return nil
 }
 
-func (b *builder) signalData(raw rawSignal, axes *axes, places *places) (SignalData, error) {
+func (b *builder) signalData(raw rawSignal, axes *axes, locations *locationIndex) (SignalData, error) {
 	var d SignalData
-	d.Total = b.cellColumns(raw.totals, axes, places)
+	d.Total = b.cellColumns(raw.totals, axes, locations)
 	for i := range d.Total.Src {
 		d.Sum.Observations = aggregate.AddSat(d.Sum.Observations, d.Total.Observations[i])
 		d.Sum.Untouched = aggregate.AddSat(d.Sum.Untouched, d.Total.Untouched[i])
@@ -414,7 +414,7 @@ func (b *builder) signalData(raw rawSignal, axes *axes, places *places) (SignalD
 			return d, err
 		}
 		l.Window = append(l.Window, w)
-		l.Location = append(l.Location, places.index(row.Location))
+		l.Location = append(l.Location, locations.index(row.Location))
 		l.Observations = append(l.Observations, row.Observations)
 		l.Heavy = append(l.Heavy, row.Heavy)
 	}
@@ -424,7 +424,7 @@ func (b *builder) signalData(raw rawSignal, axes *axes, places *places) (SignalD
 // cellColumns converts rows to columns. Numbers that do not depend on the level come from the
 // first level; the modes of the others are joined by key, since a live store may have received
 // rows between two reads.
-func (b *builder) cellColumns(levels [][]aggregate.CellStats, axes *axes, places *places) Cells {
+func (b *builder) cellColumns(levels [][]aggregate.CellStats, axes *axes, locations *locationIndex) Cells {
 	c := newCells(len(levels[0]))
 	for i := range levels[0] {
 		row := &levels[0][i]
@@ -442,7 +442,7 @@ func (b *builder) cellColumns(levels [][]aggregate.CellStats, axes *axes, places
 		c.Heavy = append(c.Heavy, row.Heavy)
 	}
 	for i, level := range b.options.Levels {
-		c.Modes[level.String()] = modeColumns(levels[0], levels[i], places)
+		c.Modes[level.String()] = modeColumns(levels[0], levels[i], locations)
 	}
 	return c
 }
@@ -458,7 +458,7 @@ func newCells(n int) Cells {
 	}
 }
 
-func modeColumns(base, rows []aggregate.CellStats, places *places) *ModeColumns {
+func modeColumns(base, rows []aggregate.CellStats, locations *locationIndex) *ModeColumns {
 	n := len(base)
 	m := &ModeColumns{
 		Mode: make([]int, 0, n), ModeCount: make([]uint64, 0, n), ModeEvidence: make([]int, 0, n),
@@ -473,10 +473,10 @@ func modeColumns(base, rows []aggregate.CellStats, places *places) *ModeColumns 
 		if at < len(rows) && rows[at].Src == base[i].Src && rows[at].Dst == base[i].Dst {
 			row = &rows[at]
 		}
-		m.Mode = append(m.Mode, places.index(row.Mode))
+		m.Mode = append(m.Mode, locations.index(row.Mode))
 		m.ModeCount = append(m.ModeCount, row.ModeCount)
 		m.ModeEvidence = append(m.ModeEvidence, int(row.ModeEvidence))
-		m.RunnerUp = append(m.RunnerUp, places.index(row.RunnerUp))
+		m.RunnerUp = append(m.RunnerUp, locations.index(row.RunnerUp))
 		m.RunnerUpCount = append(m.RunnerUpCount, row.RunnerUpCount)
 		m.RunnerUpEvidence = append(m.RunnerUpEvidence, int(row.RunnerUpEvidence))
 	}

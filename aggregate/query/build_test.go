@@ -54,7 +54,7 @@ func small() *querytest.Memory {
 			{ID: 100, Name: "pod1", Level: "pod"},
 			{ID: aggregate.UnknownGroup, Name: "unknown"},
 		},
-		Places: []fabric.Location{
+		LocationRows: []fabric.Location{
 			{ID: leaf, Name: "leaf1", Kind: "set", Device: "leaf1", Set: leaf, DeviceLoc: leaf, StageLoc: leaf},
 			{ID: up1, Name: "leaf1:up1", Kind: "port", Device: "leaf1", Stage: "leaf", Capacity: 100e6, Set: leaf, DeviceLoc: leaf, StageLoc: leaf},
 			{ID: up2, Name: "leaf1:up2", Kind: "port", Device: "leaf1", Stage: "leaf", Capacity: 100e6, Set: leaf, DeviceLoc: leaf, StageLoc: leaf},

@@ -48,13 +48,13 @@ func TestWindowsAnswerAsOthers(t *testing.T) {
 	reflected := m.Rows[0] // in a window without tags of the cell, which has tags in others
 	reflected.Window, reflected.Kind = start.Add(25*time.Second).UnixNano(), decode.Reflection
 	m.Rows = append(m.Rows, reflected)
-	for i := range m.Places { // pairs of neighbors face the same device
-		m.Places[i].FarEnd = m.Places[i-i%2].ID
+	for i := range m.LocationRows { // pairs of neighbors face the same device
+		m.LocationRows[i].FarEnd = m.LocationRows[i-i%2].ID
 	}
 	above := func(l fabric.Level) func(aggregate.LocationID) aggregate.LocationID {
 		return func(id aggregate.LocationID) aggregate.LocationID {
-			i := slices.IndexFunc(m.Places, func(p fabric.Location) bool { return p.ID == id })
-			return [...]aggregate.LocationID{id, m.Places[i].Set, m.Places[i].DeviceLoc, m.Places[i].StageLoc, m.Places[i].FarEnd}[l]
+			i := slices.IndexFunc(m.LocationRows, func(p fabric.Location) bool { return p.ID == id })
+			return [...]aggregate.LocationID{id, m.LocationRows[i].Set, m.LocationRows[i].DeviceLoc, m.LocationRows[i].StageLoc, m.LocationRows[i].FarEnd}[l]
 		}
 	}
 	r := query.FromWindows(windowsOf(t, m), above, nil)

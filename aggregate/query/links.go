@@ -13,7 +13,7 @@ import (
 
 // Link is a port of the fabric, or a named location, with the measurements of its tags.
 type Link struct {
-	Place fabric.Location
+	Location fabric.Location
 	// Named is the sum of all cells' observations that name the link. Tags name only the tightest
 	// hop: the link has at least that much available bandwidth.
 	Named aggregate.CellLocation
@@ -55,15 +55,15 @@ type Recent struct {
 	Windows    []aggregate.LocationWindow
 }
 
-// judged is the judgement of a place in one window.
+// judged is the judgement of a location in one window.
 type judged struct {
 	start     int64 // of the window, Unix ns
 	judgement aggregate.Judgement
 }
 
-// judgements returns the judgements of each place in all windows, by time. at is the place of a
-// location. If a window names other locations, and a place only rarely and in no
-// heavy observation, it judges the place clear: tags name the tightest hop.
+// judgements returns the judgements of each location in all windows, by time. at is the location of a
+// location. If a window names other locations, and a location only rarely and in no
+// heavy observation, it judges the location clear: tags name the tightest hop.
 func (r *Recent) judgements(at func(aggregate.LocationID) aggregate.LocationID) map[aggregate.LocationID][]judged {
 	starts := make(map[int64]int)
 	for i := range r.Windows {
@@ -77,27 +77,27 @@ func (r *Recent) judgements(at func(aggregate.LocationID) aggregate.LocationID) 
 	sums := make(map[aggregate.LocationID][]aggregate.LocationStats)
 	for i := range r.Windows {
 		w := &r.Windows[i]
-		place := at(w.Location)
-		if sums[place] == nil {
-			sums[place] = make([]aggregate.LocationStats, len(below))
+		location := at(w.Location)
+		if sums[location] == nil {
+			sums[location] = make([]aggregate.LocationStats, len(below))
 		}
-		s := &sums[place][starts[w.Start]]
+		s := &sums[location][starts[w.Start]]
 		s.Observations, s.Samples = aggregate.AddSat(s.Observations, w.Observations), aggregate.AddSat(s.Samples, w.Samples)
 		s.Heavy, s.Unjudged = aggregate.AddSat(s.Heavy, w.Heavy), aggregate.AddSat(s.Unjudged, w.Unjudged)
 	}
 	out := make(map[aggregate.LocationID][]judged, len(sums))
-	for place, windows := range sums {
-		out[place] = slices.Clone(below)
+	for location, windows := range sums {
+		out[location] = slices.Clone(below)
 		for i, s := range windows {
 			if j := r.Thresholds.Judge(s.Observations, s.Samples, s.Heavy, s.Unjudged); j != aggregate.Unjudged || s.Unjudged > 0 {
-				out[place][i].judgement = j
+				out[location][i].judgement = j
 			}
 		}
 	}
 	return out
 }
 
-// verdict is the verdict over the windows that judge a place.
+// verdict is the verdict over the windows that judge a location.
 func (r *Recent) verdict(windows []judged) aggregate.Verdict {
 	var h aggregate.History
 	for _, w := range windows {
@@ -156,14 +156,14 @@ func (l *Links) Find(id aggregate.LocationID) *Link {
 }
 
 // NewLinks makes the links that cells' observations of a signal name. f is nil without a fabric
-// file; place describes the named locations. recent are the windows that decide their states.
-func NewLinks(signal csig.Signal, rows []aggregate.CellLocation, recent *Recent, f *fabric.Fabric, place func(aggregate.LocationID) *fabric.Location) *Links {
-	b := linkBuilder{signal: signal, fabric: f, place: place, links: make(map[aggregate.LocationID]*Link), totals: make(map[aggregate.CellID]uint64)}
+// file; location describes the named locations. recent are the windows that decide their states.
+func NewLinks(signal csig.Signal, rows []aggregate.CellLocation, recent *Recent, f *fabric.Fabric, location func(aggregate.LocationID) *fabric.Location) *Links {
+	b := linkBuilder{signal: signal, fabric: f, location: location, links: make(map[aggregate.LocationID]*Link), totals: make(map[aggregate.CellID]uint64)}
 	out := &Links{}
 	if f != nil {
 		out.Topology = f.TopologyRevision()
 		for _, port := range f.Ports() {
-			b.links[port.ID] = &Link{Place: port, Bound: math.NaN()}
+			b.links[port.ID] = &Link{Location: port, Bound: math.NaN()}
 		}
 	}
 	for i := range rows {
@@ -181,11 +181,11 @@ func NewLinks(signal csig.Signal, rows []aggregate.CellLocation, recent *Recent,
 	}
 	slices.SortFunc(out.List, func(x, y Link) int {
 		return cmp.Or(cmp.Compare(y.Named.Heavy, x.Named.Heavy), compareTightness(signal, x.Known(), y.Known()),
-			cmp.Compare(x.Place.Name, y.Place.Name), cmp.Compare(x.Place.ID, y.Place.ID))
+			cmp.Compare(x.Location.Name, y.Location.Name), cmp.Compare(x.Location.ID, y.Location.ID))
 	})
 	out.at = make(map[aggregate.LocationID]int, len(out.List))
 	for i := range out.List {
-		out.at[out.List[i].Place.ID] = i
+		out.at[out.List[i].Location.ID] = i
 	}
 	return out
 }
@@ -202,25 +202,25 @@ func compareTightness(s csig.Signal, x, y float64) int {
 }
 
 type linkBuilder struct {
-	signal csig.Signal
-	fabric *fabric.Fabric
-	place  func(aggregate.LocationID) *fabric.Location
-	links  map[aggregate.LocationID]*Link
-	totals map[aggregate.CellID]uint64
+	signal   csig.Signal
+	fabric   *fabric.Fabric
+	location func(aggregate.LocationID) *fabric.Location
+	links    map[aggregate.LocationID]*Link
+	totals   map[aggregate.CellID]uint64
 }
 
 // add adds the observations of one cell and location.
 func (b *linkBuilder) add(row *aggregate.CellLocation) {
-	place := &fabric.Location{}
+	location := &fabric.Location{}
 	if row.Location != aggregate.NoLocation {
-		place = b.place(row.Location)
-		b.name(place, row)
+		location = b.location(row.Location)
+		b.name(location, row)
 	}
 	if b.fabric == nil {
 		return
 	}
-	if place.CandidateCount > 1 {
-		for _, name := range place.Candidates {
+	if location.CandidateCount > 1 {
+		for _, name := range location.Candidates {
 			if l := b.links[fabric.LocationIDOf(fabric.KindPort, name)]; l != nil {
 				l.Among = aggregate.AddSat(l.Among, row.Observations)
 			}
@@ -230,7 +230,7 @@ func (b *linkBuilder) add(row *aggregate.CellLocation) {
 		return
 	}
 	value := mean(row.Sum, row.Measured)
-	for _, id := range b.fabric.Passed(row.Src, row.Dst, place) {
+	for _, id := range b.fabric.Passed(row.Src, row.Dst, location) {
 		l := b.links[id]
 		if id == row.Location {
 			continue
@@ -243,10 +243,10 @@ func (b *linkBuilder) add(row *aggregate.CellLocation) {
 }
 
 // name adds a cell's observations to the link that they name.
-func (b *linkBuilder) name(place *fabric.Location, row *aggregate.CellLocation) {
+func (b *linkBuilder) name(location *fabric.Location, row *aggregate.CellLocation) {
 	l := b.links[row.Location]
 	if l == nil {
-		l = &Link{Place: *place, Bound: math.NaN()}
+		l = &Link{Location: *location, Bound: math.NaN()}
 		b.links[row.Location] = l
 	}
 	l.Named.Location = row.Location
@@ -278,7 +278,7 @@ func (l *Links) Routes(f *fabric.Fabric, signal csig.Signal, src, dst aggregate.
 		r := Route{Room: math.NaN()}
 		for _, id := range ports {
 			link := l.Find(id)
-			r.Ports = append(r.Ports, link.Place)
+			r.Ports = append(r.Ports, link.Location)
 			known := link.Known()
 			switch {
 			case math.IsNaN(known):

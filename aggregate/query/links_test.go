@@ -58,8 +58,8 @@ func TestLinks(t *testing.T) {
 		named("rack1", "rack2", at("spine2:down2"), 5, 0, 900_000), // too few for a bound
 		named("rack2", "rack1", uplinks.ID, 30, 10, 200_000),       // one of two, unknown which
 	}
-	place := func(id aggregate.LocationID) *fabric.Location { l, _ := f.Location(id); return &l }
-	links := query.NewLinks(csig.MinABWRatio, rows, &query.Recent{Thresholds: aggregate.DefaultThresholds(), Length: 1e9, End: 1e18}, f, place)
+	location := func(id aggregate.LocationID) *fabric.Location { l, _ := f.Location(id); return &l }
+	links := query.NewLinks(csig.MinABWRatio, rows, &query.Recent{Thresholds: aggregate.DefaultThresholds(), Length: 1e9, End: 1e18}, f, location)
 	if links.Topology == "" || len(links.List) != len(f.Ports())+1 {
 		t.Fatalf("%d links, topology %q", len(links.List), links.Topology)
 	}
@@ -94,14 +94,14 @@ func TestLinks(t *testing.T) {
 				l.Named.Observations, l.Named.Heavy, l.Passed, l.Among, l.Mean(), l.Bound, l.State, len(l.Cells), want)
 		}
 	}
-	if first := links.List[0].Place.Name; first != "spine1:down2" {
+	if first := links.List[0].Location.Name; first != "spine1:down2" {
 		t.Errorf("%s is first", first)
 	}
 	if l := links.Find(at("leaf1:up2")); l.CellObservations != 175 || l.Cells[0].Observations != 50 || l.Cells[0].Total != 175 {
 		t.Errorf("leaf1:up2 has %d of %d observations: %+v", l.Named.Observations, l.CellObservations, l.Cells)
 	}
 	checkRoutes(t, f, links)
-	without := query.NewLinks(csig.MinABWRatio, rows, &query.Recent{Thresholds: aggregate.DefaultThresholds(), Length: 1e9, End: 1e18}, nil, place)
+	without := query.NewLinks(csig.MinABWRatio, rows, &query.Recent{Thresholds: aggregate.DefaultThresholds(), Length: 1e9, End: 1e18}, nil, location)
 	if without.Topology != "" || len(without.List) != 4 || without.Find(at("leaf2:down1")) != nil || !math.IsNaN(without.Find(at("spine2:down2")).Bound) {
 		t.Errorf("without a fabric there are %d links of topology %q", len(without.List), without.Topology)
 	}
@@ -116,10 +116,10 @@ func checkRoutes(t *testing.T, f *fabric.Fabric, links *query.Links) {
 		t.Fatalf("%d routes, more %t", len(routes), more)
 	}
 	best, worst := routes[0], routes[1]
-	if best.Limit.Place.Name != "leaf1:up2" || best.Room != 400_000 || best.Named != 2 || best.Bounded != 1 || best.Unknown != 0 {
+	if best.Limit.Location.Name != "leaf1:up2" || best.Room != 400_000 || best.Named != 2 || best.Bounded != 1 || best.Unknown != 0 {
 		t.Errorf("best route %+v, limited by %+v", best, best.Limit)
 	}
-	if worst.Limit.Place.Name != "leaf1:up1" && worst.Limit.Place.Name != "spine1:down2" || worst.Room != 100_000 || worst.Named != 1 || worst.Bounded != 2 {
+	if worst.Limit.Location.Name != "leaf1:up1" && worst.Limit.Location.Name != "spine1:down2" || worst.Room != 100_000 || worst.Named != 1 || worst.Bounded != 2 {
 		t.Errorf("worst route %+v, limited by %+v", worst, worst.Limit)
 	}
 	back, _ := links.Routes(f, csig.MinABWRatio, fabric.GroupIDOf("rack2"), fabric.GroupIDOf("rack1"))
@@ -141,8 +141,8 @@ func TestLinkBoundOfDelay(t *testing.T) {
 	if l := links.Find(at("leaf2:down1")); l.Bound != 700 || l.Passed != 200 {
 		t.Errorf("bound %g of %d", l.Bound, l.Passed)
 	}
-	if links.List[0].Place.Name != "leaf1:up1" && links.List[0].Place.Name != "spine1:down2" {
-		t.Errorf("%s is first: the greatest delay is the tightest", links.List[0].Place.Name)
+	if links.List[0].Location.Name != "leaf1:up1" && links.List[0].Location.Name != "spine1:down2" {
+		t.Errorf("%s is first: the greatest delay is the tightest", links.List[0].Location.Name)
 	}
 }
 

@@ -102,15 +102,15 @@ func unnamedGroup(id aggregate.GroupID) fabric.Group {
 	return g
 }
 
-// places are the locations in a bundle.
-type places struct {
+// locationIndex are the locations in a bundle.
+type locationIndex struct {
 	list []Location
 	at   map[aggregate.LocationID]int
 }
 
-// newPlaces takes the locations that rows name, with their ancestors, and all others up to the
+// newLocationIndex takes the locations that rows name, with their ancestors, and all others up to the
 // limit: a map also shows unnamed ports, and the next window may name any.
-func newPlaces(rows []fabric.Location, raw []rawSignal, limit int) *places {
+func newLocationIndex(rows []fabric.Location, raw []rawSignal, limit int) *locationIndex {
 	byID := make(map[aggregate.LocationID]fabric.Location, len(rows))
 	for _, l := range rows {
 		byID[l.ID] = l
@@ -149,8 +149,8 @@ func newPlaces(rows []fabric.Location, raw []rawSignal, limit int) *places {
 	return index(sorted)
 }
 
-func index(sorted []fabric.Location) *places {
-	p := &places{list: make([]Location, 0, len(sorted)), at: make(map[aggregate.LocationID]int, len(sorted))}
+func index(sorted []fabric.Location) *locationIndex {
+	p := &locationIndex{list: make([]Location, 0, len(sorted)), at: make(map[aggregate.LocationID]int, len(sorted))}
 	for i, l := range sorted {
 		p.at[l.ID] = i
 	}
@@ -165,7 +165,7 @@ func index(sorted []fabric.Location) *places {
 	return p
 }
 
-func (p *places) ancestor(id aggregate.LocationID, self int) int {
+func (p *locationIndex) ancestor(id aggregate.LocationID, self int) int {
 	if i, ok := p.at[id]; ok {
 		return i
 	}
@@ -173,7 +173,7 @@ func (p *places) ancestor(id aggregate.LocationID, self int) int {
 }
 
 // index is -1 for no location.
-func (p *places) index(id aggregate.LocationID) int {
+func (p *locationIndex) index(id aggregate.LocationID) int {
 	if i, ok := p.at[id]; ok {
 		return i
 	}
@@ -188,7 +188,7 @@ func unnamedLocation(id aggregate.LocationID) fabric.Location {
 	return l
 }
 
-// overflowColor is gray: the row stands for no place in the network.
+// overflowColor is gray: the row stands for no location in the network.
 const overflowColor = "#8a8f98"
 
 // goldenTurn spaces consecutive numbers as far apart on a circle as is possible without knowing

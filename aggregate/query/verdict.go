@@ -20,16 +20,16 @@ type Ground struct {
 	Signals    []SignalRows
 	Coverage   Producers
 	Fabric     *fabric.Fabric // for the peers of ports; nil without a fabric file
-	Place      func(aggregate.LocationID) *fabric.Location
+	Location   func(aggregate.LocationID) *fabric.Location
 	Group      func(aggregate.GroupID) fabric.Group
 }
 
 // SignalRows are the rows of one signal.
 type SignalRows struct {
-	Signal csig.Signal
-	Cells  []aggregate.CellStats    // with their states at the end of the range
-	Places []aggregate.CellLocation // by the locations that the observations of each cell name
-	Recent *Recent                  // the windows that decide states
+	Signal    csig.Signal
+	Cells     []aggregate.CellStats    // with their states at the end of the range
+	Locations []aggregate.CellLocation // by the locations that the observations of each cell name
+	Recent    *Recent                  // the windows that decide states
 	// Earlier are windows of the range before those of Recent, only for times; nil for none.
 	Earlier *Recent
 }
@@ -64,10 +64,10 @@ func (k VerdictKind) String() string { return verdictKinds[k] }
 type FabricVerdict struct {
 	Kind VerdictKind
 	Text string // a sentence or two
-	// Statements are about the places that limit cells, those with the most heavy observations
+	// Statements are about the locations that limit cells, those with the most heavy observations
 	// first.
 	Statements []Statement
-	// Rest are the places with brief loads without a statement.
+	// Rest are the locations with brief loads without a statement.
 	Rest struct {
 		Places int
 		Share  float64 // of the heavy observations
@@ -101,7 +101,7 @@ var statementKinds = [...]string{"location", "port", "uplinks", "downlinks", "fa
 // String returns the kind's name in the API.
 func (k StatementKind) String() string { return statementKinds[k] }
 
-// Statement is about one place that limits cells.
+// Statement is about one location that limits cells.
 type Statement struct {
 	Kind  StatementKind
 	Text  string // such as "leaf5 uplinks (4 ports): 43 % of heavy observations since 00:00:00 UTC, 30 cells"
@@ -114,12 +114,12 @@ type Statement struct {
 	Ports     int                 // number of possible ports, as far as they are named
 	OfPorts   int                 // number of ports of the whole, such as all uplinks of the device
 	State     aggregate.State     // at the end of the range, the worst of the signals
-	Since     int64               // of a congested place, Unix ns
+	Since     int64               // of a congested location, Unix ns
 	First     int64               // start of the first congested window, else the first one with heavy observations, Unix ns; 0 if unknown
 	Last      int64               // end of the last one
 	Onset     bool                // some window reached the onset
 	Heavy     uint64              // heavy observations of all signals
-	Share     float64             // of the heavy observations of all places
+	Share     float64             // of the heavy observations of all locations
 	Signals   []StatementSignal   // the most heavy observations first
 	Cells     []StatementCell     // with heavy observations there, in descending order
 	Sources   []aggregate.GroupID // with a considerable part of them, in descending order
@@ -127,7 +127,7 @@ type Statement struct {
 	Destination *aggregate.GroupID
 }
 
-// StatementSignal sums up one signal at a place.
+// StatementSignal sums up one signal at a location.
 type StatementSignal struct {
 	Signal csig.Signal
 	Heavy  uint64
@@ -136,7 +136,7 @@ type StatementSignal struct {
 	sums aggregate.Sums
 }
 
-// StatementCell is a cell with heavy observations at a place.
+// StatementCell is a cell with heavy observations at a location.
 type StatementCell struct {
 	Src, Dst aggregate.GroupID
 	Heavy    uint64 // of all signals
@@ -149,13 +149,13 @@ const considerable = 0.1
 // leastSources is the minimum number of sources of an incast.
 const leastSources = 3
 
-// leastShare is the minimum share of the heavy observations for a statement about a place that
+// leastShare is the minimum share of the heavy observations for a statement about a location that
 // was not congested.
 const leastShare = 0.05
 
 // NewFabricVerdict makes the verdict.
 func NewFabricVerdict(g *Ground) *FabricVerdict {
-	b := &verdictBuilder{Ground: g, out: &FabricVerdict{}, places: make(map[aggregate.LocationID]*placeSums), peers: make(map[string]string), switches: make(map[string]bool)}
+	b := &verdictBuilder{Ground: g, out: &FabricVerdict{}, locations: make(map[aggregate.LocationID]*locationSums), peers: make(map[string]string), switches: make(map[string]bool)}
 	if g.Fabric != nil {
 		for _, p := range g.Fabric.Ports() {
 			b.peers[p.Name] = p.Peer
@@ -176,28 +176,28 @@ func NewFabricVerdict(g *Ground) *FabricVerdict {
 
 type verdictBuilder struct {
 	*Ground
-	out      *FabricVerdict
-	places   map[aggregate.LocationID]*placeSums // with heavy observations
-	peers    map[string]string                   // of ports, by name
-	switches map[string]bool
-	states   map[aggregate.State]int // number of pairs by state, the best known of their signals
-	unjudged map[csig.Signal]int     // number of cells that are not judged
-	trimmed  uint64
-	ongoing  bool // some cell is congested at the end of the range
+	out       *FabricVerdict
+	locations map[aggregate.LocationID]*locationSums // with heavy observations
+	peers     map[string]string                      // of ports, by name
+	switches  map[string]bool
+	states    map[aggregate.State]int // number of pairs by state, the best known of their signals
+	unjudged  map[csig.Signal]int     // number of cells that are not judged
+	trimmed   uint64
+	ongoing   bool // some cell is congested at the end of the range
 }
 
 // pair is a cell, for any signal and kind.
 type pair struct{ src, dst aggregate.GroupID }
 
-// placeSums are the heavy observations of one location.
-type placeSums struct {
+// locationSums are the heavy observations of one location.
+type locationSums struct {
 	location *fabric.Location
 	heavy    uint64
 	signals  map[csig.Signal]*aggregate.Sums // of all its cells with heavy observations there
 	cells    map[pair]uint64
 }
 
-// count adds up cells and places.
+// count adds up cells and locations.
 func (b *verdictBuilder) count() {
 	best := make(map[pair]aggregate.State)
 	congested := make(map[pair]bool)
@@ -221,8 +221,8 @@ func (b *verdictBuilder) count() {
 			b.trimmed = aggregate.AddSat(b.trimmed, c.Trimmed)
 			b.out.Observations, b.out.Heavy = aggregate.AddSat(b.out.Observations, c.Observations), aggregate.AddSat(b.out.Heavy, c.Heavy)
 		}
-		for k := range s.Places {
-			if row := &s.Places[k]; row.Heavy > 0 {
+		for k := range s.Locations {
+			if row := &s.Locations[k]; row.Heavy > 0 {
 				b.add(s.Signal, row)
 			}
 		}
@@ -243,10 +243,10 @@ func certainty(s aggregate.State) int {
 }
 
 func (b *verdictBuilder) add(signal csig.Signal, row *aggregate.CellLocation) {
-	p := b.places[row.Location]
+	p := b.locations[row.Location]
 	if p == nil {
-		p = &placeSums{location: b.Place(row.Location), signals: make(map[csig.Signal]*aggregate.Sums), cells: make(map[pair]uint64)}
-		b.places[row.Location] = p
+		p = &locationSums{location: b.Location(row.Location), signals: make(map[csig.Signal]*aggregate.Sums), cells: make(map[pair]uint64)}
+		b.locations[row.Location] = p
 	}
 	p.heavy = aggregate.AddSat(p.heavy, row.Heavy)
 	if p.signals[signal] == nil {
@@ -258,37 +258,37 @@ func (b *verdictBuilder) add(signal csig.Signal, row *aggregate.CellLocation) {
 }
 
 // comparePlaces puts more heavy observations first.
-func comparePlaces(x, y *placeSums) int {
+func comparePlaces(x, y *locationSums) int {
 	return cmp.Or(cmp.Compare(y.heavy, x.heavy), cmp.Compare(x.location.Name, y.location.Name), cmp.Compare(x.location.ID, y.location.ID))
 }
 
-// group is the places of one statement, the most heavy ones first. whole is their common
-// ancestor; nil for a single place.
+// group is the locations of one statement, the most heavy ones first. whole is their common
+// ancestor; nil for a single location.
 type group struct {
-	members []*placeSums
+	members []*locationSums
 	whole   *fabric.Location
 }
 
-// groups merges places that belong together: the uplinks of a device, else the links into one.
+// groups merges locations that belong together: the uplinks of a device, else the links into one.
 // Upward traffic of a device meets its own uplinks, and downward traffic meets the links into a
-// device. If a place fits into no group of that kind, the other kind is tried, such as all links
+// device. If a location fits into no group of that kind, the other kind is tried, such as all links
 // to the hosts of a rack, and must be nearly complete.
 func (b *verdictBuilder) groups() (list []group) {
-	left := slices.SortedFunc(maps.Values(b.places), comparePlaces)
+	left := slices.SortedFunc(maps.Values(b.locations), comparePlaces)
 	for _, kind := range []struct {
 		parent func(*fabric.Location) aggregate.LocationID
 		least  int
 		share  float64 // of the ports
 	}{{firstParent, 2, 0.5}, {secondParent, 3, 0.75}} {
-		families := make(map[aggregate.LocationID][]*placeSums)
+		families := make(map[aggregate.LocationID][]*locationSums)
 		for _, p := range left {
 			if id := kind.parent(p.location); id != aggregate.NoLocation {
 				families[id] = append(families[id], p)
 			}
 		}
-		merged := make(map[*placeSums]bool)
+		merged := make(map[*locationSums]bool)
 		for id, members := range families {
-			whole := b.Place(id)
+			whole := b.Location(id)
 			if !b.together(whole, members, kind.least, kind.share) {
 				continue
 			}
@@ -297,15 +297,15 @@ func (b *verdictBuilder) groups() (list []group) {
 				merged[p] = true
 			}
 		}
-		left = slices.DeleteFunc(left, func(p *placeSums) bool { return merged[p] })
+		left = slices.DeleteFunc(left, func(p *locationSums) bool { return merged[p] })
 	}
 	for _, p := range left {
-		list = append(list, group{members: []*placeSums{p}})
+		list = append(list, group{members: []*locationSums{p}})
 	}
 	return list
 }
 
-// firstParent is the location that a place is first merged into.
+// firstParent is the ancestor that a location is first merged into.
 func firstParent(l *fabric.Location) aggregate.LocationID {
 	if l.Orientation == "up" {
 		return l.Set
@@ -323,13 +323,13 @@ func secondParent(l *fabric.Location) aggregate.LocationID {
 
 // together reports whether at least least members have a considerable part of the heavy
 // observations, and whether they have at least a share of the ports of the whole.
-func (b *verdictBuilder) together(whole *fabric.Location, members []*placeSums, least int, share float64) bool {
+func (b *verdictBuilder) together(whole *fabric.Location, members []*locationSums, least int, share float64) bool {
 	ports, involved := b.ports(members)
 	return involved >= least && float64(ports) >= share*float64(whole.CandidateCount)
 }
 
 // ports counts the members with a considerable part of the heavy observations, and their ports.
-func (b *verdictBuilder) ports(members []*placeSums) (ports, involved int) {
+func (b *verdictBuilder) ports(members []*locationSums) (ports, involved int) {
 	names := make(map[string]bool)
 	hidden := 0 // ports of sets beyond the names of their candidates
 	for _, p := range members {
@@ -346,7 +346,7 @@ func (b *verdictBuilder) ports(members []*placeSums) (ports, involved int) {
 }
 
 // facesHosts reports whether all ports face hosts.
-func (b *verdictBuilder) facesHosts(members []*placeSums) bool {
+func (b *verdictBuilder) facesHosts(members []*locationSums) bool {
 	for _, p := range members {
 		for _, port := range p.location.Candidates {
 			if peer := b.peers[port]; peer == "" || b.switches[peer] {
@@ -499,7 +499,7 @@ func (b *verdictBuilder) kindOf(g *group, s *Statement) StatementKind {
 // elsewhere stands for all locations without a statement.
 const elsewhere aggregate.LocationID = math.MaxUint64
 
-// time sets the times of congestion and the states of places. All windows in which the members of
+// time sets the times of congestion and the states of locations. All windows in which the members of
 // a group are named judge it together, signal by signal.
 func (b *verdictBuilder) time() {
 	of := make(map[aggregate.LocationID]aggregate.LocationID) // the first location of the statement
@@ -509,7 +509,7 @@ func (b *verdictBuilder) time() {
 			of[l.ID] = s.Locations[0].ID
 		}
 	}
-	place := func(id aggregate.LocationID) aggregate.LocationID {
+	location := func(id aggregate.LocationID) aggregate.LocationID {
 		if first, ok := of[id]; ok {
 			return first
 		}
@@ -522,7 +522,7 @@ func (b *verdictBuilder) time() {
 			if r == nil {
 				continue
 			}
-			windows := r.judgements(place)
+			windows := r.judgements(location)
 			for n := range b.out.Statements {
 				s := &b.out.Statements[n]
 				at := slices.IndexFunc(s.Signals, func(x StatementSignal) bool { return x.Signal == rows.Signal })
@@ -557,7 +557,7 @@ func (s *Statement) judge(t aggregate.Thresholds, v aggregate.Verdict, sums *agg
 	}
 }
 
-// spans are the times of congestion of a place, and of heavy observations there.
+// spans are the times of congestion of a location, and of heavy observations there.
 type spans struct{ congested, loaded span }
 
 // span is from the start of the first window to the end of the last one, Unix ns; 0 without one.
@@ -585,7 +585,7 @@ func (s *span) add(start, end int64) {
 	s.last = max(s.last, end)
 }
 
-// rank puts the places with the most heavy observations first, and leaves out brief loads with a
+// rank puts the locations with the most heavy observations first, and leaves out brief loads with a
 // small share of them.
 func (b *verdictBuilder) rank() {
 	out := b.out

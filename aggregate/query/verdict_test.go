@@ -58,7 +58,7 @@ func ground(f *fabric.Fabric, seconds int, loads ...load) *query.Ground {
 	end := start.Add(time.Duration(seconds) * time.Second)
 	g := &query.Ground{
 		From: start, To: end, Thresholds: aggregate.DefaultThresholds(), Fabric: f, Coverage: query.Producers{Expected: 4, Present: 4, Covered: 1},
-		Place: func(id aggregate.LocationID) *fabric.Location {
+		Location: func(id aggregate.LocationID) *fabric.Location {
 			l, ok := f.Location(id)
 			if !ok {
 				return &fabric.Location{ID: id, Name: "?", Kind: fabric.KindUnknown}
@@ -88,7 +88,7 @@ func ground(f *fabric.Fabric, seconds int, loads ...load) *query.Ground {
 			n := uint64(l.to - l.from)
 			cell := aggregate.CellID{Src: fabric.GroupIDOf(fmt.Sprintf("rack%d", l.src)), Dst: fabric.GroupIDOf(fmt.Sprintf("rack%d", l.dst)), Kind: 1}
 			sums := aggregate.Sums{Observations: 20 * n, Samples: 20 * n, Measured: 20 * n, Sum: 20 * n * 1e5, Min: 5e4, Max: 2e5, Heavy: l.heavy * n, Unjudged: l.unjudged * n}
-			rows.Places = append(rows.Places, aggregate.CellLocation{CellID: cell, Location: id, Sums: sums})
+			rows.Locations = append(rows.Locations, aggregate.CellLocation{CellID: cell, Location: id, Sums: sums})
 			c := aggregate.CellStats{Src: cell.Src, Dst: cell.Dst, Kind: 1, Signal: signal, Observations: 20 * n, Samples: 20 * n, Heavy: l.heavy * n, Unjudged: l.unjudged * n}
 			switch c.Judge(g.Thresholds); {
 			case l.congested:
@@ -148,7 +148,7 @@ func TestFabricVerdict(t *testing.T) {
 		}},
 		"brief": {[]load{clear, {src: 1, dst: 3, port: "leaf1:up1", from: 4, to: 10, heavy: 0}, {src: 1, dst: 3, port: "leaf1:up1", from: 3, to: 4, heavy: 0}}, func(g *query.Ground) {
 			for i := range g.Signals { // one observation of twenty is the onset: one of forty is not
-				g.Signals[i].Places[1].Heavy, g.Signals[i].Cells[1].Heavy = 1, 1
+				g.Signals[i].Locations[1].Heavy, g.Signals[i].Cells[1].Heavy = 1, 1
 				g.Signals[i].Cells[1].State = aggregate.Brief
 				g.Signals[i].Recent.Windows[12].Observations, g.Signals[i].Recent.Windows[12].Heavy = 40, 1
 			}

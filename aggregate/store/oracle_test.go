@@ -259,7 +259,7 @@ func topLocationsOf(rows []row, signal csig.Signal, level func(uint64) uint64) [
 
 func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) aggregate.CellStats {
 	c := aggregate.CellStats{Src: aggregate.GroupID(rows[0].src), Dst: aggregate.GroupID(rows[0].dst), Signal: signal, Kind: kindOf(rows[0].kind)}
-	places, evidence := map[uint64]*place{}, map[aggregate.LocationID]aggregate.Evidence{}
+	locations, evidence := map[uint64]*locationVotes{}, map[aggregate.LocationID]aggregate.Evidence{}
 	for _, r := range rows {
 		evidence[aggregate.LocationID(level(r.location))] |= aggregate.Evidence(r.evidence)
 		c.Observations += r.observations
@@ -279,14 +279,14 @@ func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) aggregat
 		c.Heavy += r.heavy
 		c.HeavySum += r.heavySum
 		if id := level(r.location); r.heavy > 0 && id != 0 {
-			if places[id] == nil {
-				places[id] = &place{id: id}
+			if locations[id] == nil {
+				locations[id] = &locationVotes{id: id}
 			}
-			places[id].heavy += r.heavy
-			places[id].sum += r.heavySum
+			locations[id].heavy += r.heavy
+			locations[id].sum += r.heavySum
 		}
 	}
-	setMode(&c, places)
+	setMode(&c, locations)
 	c.ModeEvidence, c.RunnerUpEvidence = evidence[c.Mode], evidence[c.RunnerUp]
 	if level(2) != 2 { // locations are mapped to a level
 		c.Votes = nil
@@ -294,19 +294,19 @@ func oneCell(rows []row, signal csig.Signal, level func(uint64) uint64) aggregat
 	return c
 }
 
-type place struct{ id, heavy, sum uint64 }
+type locationVotes struct{ id, heavy, sum uint64 }
 
 // setMode compares means as fractions: more heavy observations first, then the more severe mean,
 // then the lower id.
-func setMode(c *aggregate.CellStats, places map[uint64]*place) {
-	var order []*place
-	for _, p := range places {
+func setMode(c *aggregate.CellStats, locations map[uint64]*locationVotes) {
+	var order []*locationVotes
+	for _, p := range locations {
 		order = append(order, p)
 	}
-	mean := func(p *place) *big.Rat {
+	mean := func(p *locationVotes) *big.Rat {
 		return new(big.Rat).SetFrac(new(big.Int).SetUint64(p.sum), new(big.Int).SetUint64(p.heavy))
 	}
-	slices.SortFunc(order, func(a, b *place) int {
+	slices.SortFunc(order, func(a, b *locationVotes) int {
 		severity := mean(a).Cmp(mean(b))
 		if c.Signal.Direction() == csig.Max {
 			severity = -severity

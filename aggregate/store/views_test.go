@@ -234,9 +234,9 @@ func TestViewsDoNotWrap(t *testing.T) {
 		if err != nil || len(cellWindows) != 1 || cellWindows[0].Observations != math.MaxUint64 || cellWindows[0].ModeCount != math.MaxUint64 {
 			t.Errorf("cell windows %+v, %v", cellWindows, err)
 		}
-		places, err := s.LocationWindows(t.Context(), q)
-		if err != nil || len(places) != 2 || places[0].Observations != math.MaxUint64 || places[0].Heavy != math.MaxUint64 {
-			t.Errorf("location windows %+v, %v", places, err)
+		locations, err := s.LocationWindows(t.Context(), q)
+		if err != nil || len(locations) != 2 || locations[0].Observations != math.MaxUint64 || locations[0].Heavy != math.MaxUint64 {
+			t.Errorf("location windows %+v, %v", locations, err)
 		}
 		top, err := s.TopLocations(t.Context(), q, 1)
 		if want := (aggregate.LocationStats{Location: 5, Observations: math.MaxUint64, Heavy: math.MaxUint64, HeavySum: math.MaxUint64, Cells: 1}); err != nil || len(top) != 1 || top[0] != want {

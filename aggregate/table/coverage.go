@@ -23,7 +23,7 @@ type cellProducer struct {
 // it.
 type cellProducers struct {
 	most   int // bounds list
-	places map[cellProducer]int32
+	index  map[cellProducer]int32
 	list   []cellProducer // only appended to: snapshots share it
 	last   []int64        // start of the newest window in which the producer wrote the cell
 	byCell func() map[csig.Signal][]cellRange
@@ -32,12 +32,12 @@ type cellProducers struct {
 
 // cellRange holds the positions in a list of the producers of one cell.
 type cellRange struct {
-	cell   aggregate.CellKey
-	places []int32
+	cell      aggregate.CellKey
+	positions []int32
 }
 
 func newCellProducers(most int) cellProducers {
-	return cellProducers{most: max(most, 1), places: make(map[cellProducer]int32)}
+	return cellProducers{most: max(most, 1), index: make(map[cellProducer]int32)}
 }
 
 // write records the cells of a block.
@@ -56,16 +56,16 @@ func (c *cellProducers) write(b *aggregate.Block) {
 			c.last[at] = max(c.last[at], b.WindowStart)
 			continue
 		}
-		place, known := c.places[id]
+		found, known := c.index[id]
 		switch {
 		case known:
-			at = place
+			at = found
 			c.last[at] = max(c.last[at], b.WindowStart)
 		case len(c.list) >= c.most:
 			c.full++
 		default:
 			at = int32(len(c.list))
-			c.places[id] = at
+			c.index[id] = at
 			c.list, c.last, c.byCell = append(c.list, id), append(c.last, b.WindowStart), nil
 		}
 	}
@@ -96,7 +96,7 @@ func (c *cellProducers) prune(oldest int64, silent map[uint64]string) {
 	kept.full = c.full
 	for i, id := range c.list {
 		if keepsProducer(id.producer, c.last[i], oldest, silent) {
-			kept.places[id] = int32(len(kept.list))
+			kept.index[id] = int32(len(kept.list))
 			kept.list, kept.last = append(kept.list, id), append(kept.last, c.last[i])
 		}
 	}
@@ -113,22 +113,22 @@ func (c *cellProducers) ordered() func() map[csig.Signal][]cellRange {
 }
 
 func orderCells(list []cellProducer) map[csig.Signal][]cellRange {
-	places := make([]int32, len(list))
-	for i := range places {
-		places[i] = int32(i)
+	positions := make([]int32, len(list))
+	for i := range positions {
+		positions[i] = int32(i)
 	}
-	slices.SortFunc(places, func(x, y int32) int {
+	slices.SortFunc(positions, func(x, y int32) int {
 		a, b := &list[x].cell, &list[y].cell
 		return cmp.Or(cmp.Compare(a.Signal, b.Signal), cmp.Compare(a.Src, b.Src), cmp.Compare(a.Dst, b.Dst), cmp.Compare(a.Kind, b.Kind), cmp.Compare(x, y))
 	})
 	out := make(map[csig.Signal][]cellRange)
-	for from := 0; from < len(places); {
-		cell := list[places[from]].cell
+	for from := 0; from < len(positions); {
+		cell := list[positions[from]].cell
 		to := from + 1
-		for to < len(places) && list[places[to]].cell == cell {
+		for to < len(positions) && list[positions[to]].cell == cell {
 			to++
 		}
-		out[cell.Signal] = append(out[cell.Signal], cellRange{cell, places[from:to:to]})
+		out[cell.Signal] = append(out[cell.Signal], cellRange{cell, positions[from:to:to]})
 		from = to
 	}
 	return out
@@ -213,7 +213,7 @@ func (c *Coverage) cells(sig csig.Signal) []CellCoverage {
 		list := make([]CellCoverage, 0, len(ranges))
 		for _, r := range ranges {
 			one := CellCoverage{Cell: r.cell, Newest: math.MinInt64, Watched: math.MinInt64}
-			for _, at := range r.places {
+			for _, at := range r.positions {
 				id := c.list[at].producer
 				if !keepsProducer(id, c.last[at], c.oldest, c.silent) {
 					continue

@@ -378,11 +378,11 @@ func (s *step[K, V]) share() *rows[K, V] {
 // rows are values by cell and key. Blocks come cell by cell, and in the same order from each
 // producer, so most rows are found next to the last one.
 type rows[K comparable, V any] struct {
-	cells  []cellRows
-	places map[aggregate.CellKey]int32 // of cells
-	list   []row[K, V]
-	far    map[rowKey[K]]int32 // positions of rows, of cells with more than nearRows
-	last   int                 // position of the cell that was found last
+	cells []cellRows
+	index map[aggregate.CellKey]int32 // of cells
+	list  []row[K, V]
+	far   map[rowKey[K]]int32 // positions of rows, of cells with more than nearRows
+	last  int                 // position of the cell that was found last
 }
 
 type rowKey[K comparable] struct {
@@ -393,13 +393,13 @@ type rowKey[K comparable] struct {
 // cellRows is a cell, whose rows are a linked list.
 type cellRows struct {
 	cell  aggregate.CellKey
-	first int32 // place of a row, -1 for none
+	first int32 // index of a row, -1 for none
 	n     int32
 }
 
 type row[K comparable, V any] struct {
 	key   K
-	next  int32 // place of another row of the cell, -1 for none
+	next  int32 // index of another row of the cell, -1 for none
 	value V
 }
 
@@ -407,16 +407,16 @@ type row[K comparable, V any] struct {
 const nearRows = 16
 
 func newRows[K comparable, V any]() *rows[K, V] {
-	return &rows[K, V]{places: make(map[aggregate.CellKey]int32), far: make(map[rowKey[K]]int32)}
+	return &rows[K, V]{index: make(map[aggregate.CellKey]int32), far: make(map[rowKey[K]]int32)}
 }
 
 // reserve makes room in empty rows.
 func (t *rows[K, V]) reserve(cells, n int) {
-	t.cells, t.places, t.list = make([]cellRows, 0, cells), make(map[aggregate.CellKey]int32, cells), make([]row[K, V], 0, n)
+	t.cells, t.index, t.list = make([]cellRows, 0, cells), make(map[aggregate.CellKey]int32, cells), make([]row[K, V], 0, n)
 }
 
 func (t *rows[K, V]) clone() *rows[K, V] {
-	return &rows[K, V]{slices.Clone(t.cells), maps.Clone(t.places), slices.Clone(t.list), maps.Clone(t.far), t.last}
+	return &rows[K, V]{slices.Clone(t.cells), maps.Clone(t.index), slices.Clone(t.list), maps.Clone(t.far), t.last}
 }
 
 // cell returns the position of a cell, -1 if it has no row.
@@ -427,7 +427,7 @@ func (t *rows[K, V]) cell(k aggregate.CellKey) int {
 			return i
 		}
 	}
-	i, ok := t.places[k]
+	i, ok := t.index[k]
 	if !ok {
 		return -1
 	}
@@ -461,7 +461,7 @@ func (t *rows[K, V]) insert(k rowKey[K], v *V) {
 	if at < 0 {
 		at = len(t.cells)
 		t.cells = append(t.cells, cellRows{cell: k.cell, first: -1})
-		t.places[k.cell], t.last = int32(at), at
+		t.index[k.cell], t.last = int32(at), at
 	}
 	c := &t.cells[at]
 	t.list = append(t.list, row[K, V]{k.key, c.first, *v})

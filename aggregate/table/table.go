@@ -198,7 +198,7 @@ func (r Rows) Cells(sig csig.Signal, level func(aggregate.LocationID) aggregate.
 // laterValues adds up the values of a cell in the later half of the range.
 func (r Rows) laterValues(k aggregate.CellKey) (measured, sum uint64) {
 	for _, rows := range r.later {
-		i, ok := rows.places[k]
+		i, ok := rows.index[k]
 		if !ok {
 			continue
 		}
@@ -283,8 +283,8 @@ func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate
 			continue
 		}
 		total, at = aggregate.Sums{}, at[:0]
-		for place := c.first; place >= 0; place = r.rows.list[place].next {
-			sums, loc := &r.rows.list[place].value, r.rows.list[place].key
+		for next := c.first; next >= 0; next = r.rows.list[next].next {
+			sums, loc := &r.rows.list[next].value, r.rows.list[next].key
 			total.Merge(sums)
 			if level != nil && loc > aggregate.OverflowLocation {
 				loc = level(loc)
@@ -298,7 +298,7 @@ func (r Rows) chosen(sig csig.Signal, level func(aggregate.LocationID) aggregate
 // tagged reports whether a cell has tags.
 func (r Rows) tagged(k aggregate.CellKey) bool {
 	k.Kind = decode.Tag
-	_, ok := cmp.Or(r.whole, r.rows).places[k]
+	_, ok := cmp.Or(r.whole, r.rows).index[k]
 	return ok && !r.left[k]
 }
 

@@ -253,8 +253,8 @@ func (s *Shard) countSampled(w *window, c *Sampled) {
 	}
 	b, f := &s.series.brief[it.series], flowOf(o)
 	h := flow.Heavy{
-		Hash:  s.seeds.Hash(s.seeds.Addresses(&f.Src, &f.Dst), uint32(f.SrcPort)<<16|uint32(f.DstPort), f.Proto, b.cell),
-		Place: uint64(b.loc), Value: it.value, Bytes: it.bytes,
+		Hash:     s.seeds.Hash(s.seeds.Addresses(&f.Src, &f.Dst), uint32(f.SrcPort)<<16|uint32(f.DstPort), f.Proto, b.cell),
+		Location: uint64(b.loc), Value: it.value, Bytes: it.bytes,
 	}
 	s.counts.FlowsForgotten += uint64(w.flows.CountMany(&h, uint64(max(c.N, 1)), it.series, &f))
 }

@@ -26,7 +26,7 @@ func counted(t *testing.T, d *csig.Domain, obs []decode.Observation, resolution 
 		bucket  uint32
 		segment int
 	}
-	places := map[key]int{}
+	index := map[key]int{}
 	for _, o := range obs {
 		bytes := o.Bytes
 		o.TimeNS -= o.TimeNS % int64(resolution)
@@ -45,10 +45,10 @@ func counted(t *testing.T, d *csig.Domain, obs []decode.Observation, resolution 
 			}
 			codes = window.Codes{Bucket: k.bucket, Sum: uint64(code), Min: code, Max: code}
 		}
-		at, ok := places[k]
+		at, ok := index[k]
 		if !ok {
 			at = len(list)
-			places[k] = at
+			index[k] = at
 			list = append(list, window.Counted{Observation: k.o, Codes: window.Codes{Bucket: codes.Bucket, Min: math.MaxUint32}})
 		}
 		c := &list[at].Codes

@@ -77,7 +77,7 @@ func (s *Shard) countFlows(heavy []uint8) {
 			addresses = seeds.Addresses(o.Measured())
 		}
 		h.Hash = seeds.Hash(addresses, ports, o.Proto, b.cell)
-		h.Place, h.Value, h.Bytes = uint64(b.loc), it.value, it.bytes
+		h.Location, h.Value, h.Bytes = uint64(b.loc), it.value, it.bytes
 	}
 	windows := s.levels[0].all
 	if apart == 0 {
@@ -187,7 +187,7 @@ func (s *Shard) flowRow(t *flow.Table, entry int) aggregate.FlowRow {
 	e := t.Entry(entry)
 	sr, weight := &s.series.list[e.Ref], s.cfg.Weight
 	var worst flow.LocationCount
-	t.Places(entry, func(p flow.LocationCount) {
+	t.Locations(entry, func(p flow.LocationCount) {
 		if p.ID != uint64(aggregate.NoLocation) && (p.Heavy > worst.Heavy || p.Heavy == worst.Heavy && p.ID < worst.ID) {
 			worst = p
 		}

@@ -214,7 +214,7 @@ func (s *Shard) admit(ctx context.Context, i int) error {
 		s.counts.Rejected[reason] += s.cfg.Weight
 		return nil
 	}
-	return s.place(ctx, i)
+	return s.assignWindow(ctx, i)
 }
 
 // maxTime leaves room for sums of times and durations.

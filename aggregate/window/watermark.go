@@ -48,7 +48,7 @@ func (c *watermark) init(cfg *Config) {
 	}
 }
 
-// leave makes every observation go through place.
+// leave makes every observation go through assignWindow.
 func (c *watermark) leave() { c.from, c.to = 0, 0 }
 
 // enter lets observations of the window take the fast path.
@@ -60,9 +60,9 @@ func (c *watermark) enter(w *window) {
 	c.from, c.to, c.slot = w.start, min(w.end, c.nextDue, c.now+c.maxAhead+1, c.limit+1), w.slot
 }
 
-// place finds the window of an observation with a valid time, and counts it there if it is
+// assignWindow finds the window of an observation with a valid time, and counts it there if it is
 // accepted.
-func (s *Shard) place(ctx context.Context, i int) error {
+func (s *Shard) assignWindow(ctx context.Context, i int) error {
 	c, o := &s.clock, &s.batch[i]
 	if c.from <= o.TimeNS && o.TimeNS < c.to {
 		c.now = max(c.now, o.TimeNS)
@@ -105,7 +105,7 @@ func (s *Shard) start(ctx context.Context, i int) error {
 	if err := s.release(ctx); err != nil {
 		return err
 	}
-	return s.place(ctx, i)
+	return s.assignWindow(ctx, i)
 }
 
 // quarantine holds an observation that is far ahead.

@@ -234,8 +234,8 @@ func (m *modes) windows(f *fabric.Fabric) (out map[string]storedWindow, ports ma
 		heavy modeRow
 		at    aggregate.LocationID
 
-		signal csig.Signal
-		places []aggregate.LocationStats
+		signal    csig.Signal
+		locations []aggregate.LocationStats
 	}
 	cells := map[string]*mode{}
 	for k, r := range m.rows {
@@ -254,7 +254,7 @@ func (m *modes) windows(f *fabric.Fabric) (out map[string]storedWindow, ports ma
 		c.Heavy += r.heavy
 		c.sum += r.sum
 		if r.heavy > 0 {
-			c.places = append(c.places, aggregate.LocationStats{Location: k.location, Heavy: r.heavy, HeavySum: r.heavySum})
+			c.locations = append(c.locations, aggregate.LocationStats{Location: k.location, Heavy: r.heavy, HeavySum: r.heavySum})
 			if worse(k.signal, r, &c.heavy, k.location, c.at) {
 				c.heavy, c.at = *r, k.location
 			}
@@ -268,7 +268,7 @@ func (m *modes) windows(f *fabric.Fabric) (out map[string]storedWindow, ports ma
 			c.Mode, c.ModeCount, c.ModeStage = l.Name, c.heavy.heavy, l.Stage
 			c.ModePorts, c.Candidates = strings.Join(l.Candidates, " "), l.CandidateCount
 			stats := aggregate.CellStats{Signal: c.signal}
-			stats.SetMode(c.places, true)
+			stats.SetMode(c.locations, true)
 			ports[key] = stats.Candidates(func(id aggregate.LocationID) ([]string, int) {
 				l, _ := f.Location(id)
 				return l.Candidates, l.CandidateCount

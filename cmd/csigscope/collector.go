@@ -278,7 +278,7 @@ func (c *collector) watch(o *operations) error {
 	}
 	return o.Export(
 		metrics.NewLive(c.liveMetrics), metrics.NewStore(c.db.store.WriterStatus), metrics.NewLatency(c.db.store.Latency),
-		metrics.NewBottlenecks(time.Now, topCount, c.placeName, c.top.Top),
+		metrics.NewBottlenecks(time.Now, topCount, c.locationName, c.top.Top),
 	)
 }
 
@@ -401,8 +401,8 @@ func (s *watchedStore) durable(ctx context.Context, flush func(context.Context) 
 	return flush(ctx)
 }
 
-// placeName returns the name of a location under the configuration in use.
-func (c *collector) placeName(id aggregate.LocationID) string {
+// locationName returns the name of a location under the configuration in use.
+func (c *collector) locationName(id aggregate.LocationID) string {
 	if l, ok := c.using.Load().Fabric.Location(id); ok {
 		return l.Name
 	}

@@ -83,7 +83,7 @@ func engineFolders(cmd *cobra.Command, dsn string) (f daemon.Folders, embedded b
 	if err := checkStoreExists(dir, target); err != nil {
 		return f, false, err
 	}
-	f.Write, f.Read, err = chdb.Places(dir, "")
+	f.Write, f.Read, err = chdb.Folders(dir, "")
 	if path, _ := cmd.Flags().GetString("config"); path != "" {
 		f.Read = append(f.Read, filepath.Dir(path))
 	}
@@ -118,7 +118,7 @@ func (f *collectFlags) folders(cmd *cobra.Command, n *network) (allowed daemon.F
 		if target.Dir, err = embeddedFolder(target); err != nil {
 			return allowed, true, err
 		}
-		write, read, err := chdb.Places(target.Dir, "")
+		write, read, err := chdb.Folders(target.Dir, "")
 		if err != nil {
 			return allowed, true, err
 		}

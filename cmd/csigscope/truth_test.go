@@ -38,10 +38,10 @@ func storedWindows(t *testing.T, env []string, dsn string) map[string]storedWind
 			Candidates      []string
 			Count           int `json:"candidate_count"`
 		}
-		places := map[string]location{}
+		locations := map[string]location{}
 		found := mustRun(t, env, "query", "locations", "--store", dsn, "--signal", signal, "--top", "10000", "-o", "json")
 		for _, l := range decodeJSON[struct{ Locations []location }](t, found).Locations {
-			places[l.Location] = l
+			locations[l.Location] = l
 		}
 		for line := range strings.Lines(mustRun(t, env, "query", "windows", "--store", dsn, "--signal", signal, "--step", "1s", "-o", "ndjson")) {
 			c := decodeJSON[answeredCell](t, line)
@@ -49,7 +49,7 @@ func storedWindows(t *testing.T, env []string, dsn string) map[string]storedWind
 			if err != nil {
 				t.Fatalf("read windows of %s: %v", signal, err)
 			}
-			l := places[c.Mode.Location]
+			l := locations[c.Mode.Location]
 			w := storedWindow{
 				start, c.Src, c.Dst, c.Kind, c.Observations, c.Untouched, c.Heavy, only(c.Mean), c.Mode.Location, c.Mode.Heavy,
 				l.Stage, strings.Join(l.Candidates, " "), l.Count,

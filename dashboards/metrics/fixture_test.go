@@ -25,7 +25,7 @@ func clock() time.Time { return now }
 func everything() []prometheus.Collector {
 	return []prometheus.Collector{
 		metrics.NewBuild("v1.2.3", "go1.26"), metrics.NewTaps(taps), metrics.NewMirrors(mirrors), metrics.NewDecode(decoded), metrics.NewAggregate(counts),
-		metrics.NewProducers(clock, producers), metrics.NewBottlenecks(clock, 2, place, worst), metrics.NewFabric(fallbacks),
+		metrics.NewProducers(clock, producers), metrics.NewBottlenecks(clock, 2, locationName, worst), metrics.NewFabric(fallbacks),
 		metrics.NewLive(live), metrics.NewWindows(windows), metrics.NewIngest(ingest), metrics.NewPeers(peers), metrics.NewSpool(spool), metrics.NewStore(status),
 		metrics.NewLatency(latency), metrics.NewTrim(trimmed), metrics.NewEngine(func() uint64 { return 901 }), metrics.NewAPI(asked), metrics.NewHTTP(),
 	}
@@ -80,7 +80,7 @@ func producers() []metrics.Producer {
 	}
 }
 
-func place(id aggregate.LocationID) string { return fmt.Sprintf("leaf%d:up1", id) }
+func locationName(id aggregate.LocationID) string { return fmt.Sprintf("leaf%d:up1", id) }
 
 func worst(_ int64, top int) []table.SignalBottlenecks {
 	all := []table.HeavyLocation{{Location: 11, Heavy: 30}, {Location: 12, Heavy: 15}, {Location: 13, Heavy: 5}}

@@ -178,7 +178,7 @@ func TestBottlenecksBounded(t *testing.T) {
 	if text := scrape(t, r); strings.Count(text, "csigscope_bottleneck_heavy_ratio{") != 1 {
 		t.Errorf("got %s", text)
 	}
-	r = registry(t, metrics.NewBottlenecks(clock, 10, place, w.Top))
+	r = registry(t, metrics.NewBottlenecks(clock, 10, locationName, w.Top))
 	if text := scrape(t, r); strings.Count(text, "csigscope_bottleneck_heavy_ratio{") != 10 {
 		t.Errorf("got %s", text)
 	}
@@ -196,7 +196,7 @@ func TestScrapeWhileRunning(t *testing.T) {
 		metrics.NewProducers(time.Now, func() []metrics.Producer {
 			return []metrics.Producer{{Name: fmt.Sprint(n.Load()), Observed: 1}}
 		}),
-		metrics.NewBottlenecks(time.Now, 5, place, w.Top),
+		metrics.NewBottlenecks(time.Now, 5, locationName, w.Top),
 	)
 	var group sync.WaitGroup
 	for range 4 {

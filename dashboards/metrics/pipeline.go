@@ -312,10 +312,10 @@ func (l *Latency) Collect(to chan<- prometheus.Metric) {
 }
 
 // NewBottlenecks exports at most top of the worst locations of each signal, with their share of all
-// heavy observations. place returns a location's name.
+// heavy observations. locationName returns a location's name.
 //
 // A location that is no longer among the worst has no number, so alerts on it end.
-func NewBottlenecks(now func() time.Time, top int, place func(aggregate.LocationID) string, read func(now int64, top int) []table.SignalBottlenecks) *Collector {
+func NewBottlenecks(now func() time.Time, top int, locationName func(aggregate.LocationID) string, read func(now int64, top int) []table.SignalBottlenecks) *Collector {
 	c := new(Collector)
 	heavy := c.gauge("heavy_ratio", "Share of a signal's observations of the last minute that were heavy.", "signal", "source")
 	share := c.gauge("bottleneck_heavy_ratio", "Share of a signal's heavy observations of the last minute that name the location as the bottleneck; the worst locations alone.", "signal", "source", "location")
@@ -327,7 +327,7 @@ func NewBottlenecks(now func() time.Time, top int, place func(aggregate.Location
 			signal, kind := s.Signal.String(), s.Kind.String()
 			to(heavy, float64(s.Heavy)/float64(s.Observations), signal, kind)
 			for _, l := range s.Locations {
-				to(share, float64(l.Heavy)/float64(s.Heavy), signal, kind, place(l.Location))
+				to(share, float64(l.Heavy)/float64(s.Heavy), signal, kind, locationName(l.Location))
 			}
 		}
 	}

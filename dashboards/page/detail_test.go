@@ -83,10 +83,10 @@ func TestCellDetail(t *testing.T) {
 		}},
 	}
 	var device string
-	for i := range memory.Places {
-		if place := &memory.Places[i]; place.ID == at {
-			device = place.Device
-			place.Candidates, place.CandidateCount = []string{device + ":down1", device + ":down2"}, 3 // one of them has no name
+	for i := range memory.LocationRows {
+		if location := &memory.LocationRows[i]; location.ID == at {
+			device = location.Device
+			location.Candidates, location.CandidateCount = []string{device + ":down1", device + ":down2"}, 3 // one of them has no name
 		}
 	}
 	finding := query.FindingRow{
@@ -128,9 +128,9 @@ func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, ro
 	t.Helper()
 	v.Import("Format", "format.js")
 	var name string
-	for _, place := range memory.Places {
-		if place.ID == row.Mode {
-			name = place.Name
+	for _, location := range memory.LocationRows {
+		if location.ID == row.Mode {
+			name = location.Name
 		}
 	}
 	text := func(id string) string {
@@ -160,11 +160,13 @@ func checkDetail(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, ro
 // checkPorts compares the listed ports and their probabilities with a row.
 func checkPorts(t *testing.T, v *pagetest.Visitor, memory *querytest.Memory, row aggregate.CellWindow) {
 	t.Helper()
-	places := map[aggregate.LocationID]fabric.Location{}
-	for _, place := range memory.Places {
-		places[place.ID] = place
+	locations := map[aggregate.LocationID]fabric.Location{}
+	for _, location := range memory.LocationRows {
+		locations[location.ID] = location
 	}
-	list := row.Candidates(func(id aggregate.LocationID) ([]string, int) { return places[id].Candidates, places[id].CandidateCount })
+	list := row.Candidates(func(id aggregate.LocationID) ([]string, int) {
+		return locations[id].Candidates, locations[id].CandidateCount
+	})
 	if len(list) < 2 {
 		t.Fatalf("the ports that may be the bottleneck are %v", list)
 	}

@@ -36,11 +36,11 @@ func stored(t *testing.T, racks int) *querytest.Memory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	places, err := names.Locations(context.Background())
+	locations, err := names.Locations(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &querytest.Memory{Resolution: time.Second, GroupRows: groups, Places: places}
+	m := &querytest.Memory{Resolution: time.Second, GroupRows: groups, LocationRows: locations}
 	begin := time.Now().Truncate(time.Second).Add(-20 * time.Second)
 	for w := range 20 {
 		for cell := range liveRacks * liveRacks { // of the first racks only

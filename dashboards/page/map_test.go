@@ -48,7 +48,7 @@ func TestFabricMap(t *testing.T) {
 	}
 	picture := v.Screenshot("map")
 	colors := map[int]string{}
-	for _, l := range memory.Places {
+	for _, l := range memory.LocationRows {
 		if l.Kind != "port" {
 			continue
 		}

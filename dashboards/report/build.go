@@ -109,7 +109,7 @@ func (b *builder) fill(ctx context.Context, one *Signal) error {
 func (b *builder) fastest(list []aggregate.LocationStats) float64 {
 	most := uint64(0)
 	for i := range list {
-		most = max(most, b.place(list[i].Location).Capacity)
+		most = max(most, b.location(list[i].Location).Capacity)
 	}
 	return csig.BitPerSecond.FromStored(most)
 }
@@ -190,12 +190,12 @@ func (b *builder) text(stored float64) string {
 	return csig.FormatQuantity(b.signal.Unit(), stored)
 }
 
-// place returns a location with its name, number of ports and color.
-func (b *builder) place(id aggregate.LocationID) fabric.Location {
-	return place(b.names, id)
+// location returns a location with its name, number of ports and color.
+func (b *builder) location(id aggregate.LocationID) fabric.Location {
+	return location(b.names, id)
 }
 
-func place(names Names, id aggregate.LocationID) fabric.Location {
+func location(names Names, id aggregate.LocationID) fabric.Location {
 	l, ok := names.Location(id)
 	if !ok {
 		l = fabric.Location{ID: id, Name: fmt.Sprintf("location %016x", uint64(id))}
@@ -223,18 +223,18 @@ func (b *builder) cell(c *aggregate.CellStats, scale *domain) Cell {
 		out.severity = scale.severity(v)
 	}
 	if c.ModeCount > 0 {
-		at := b.place(c.Mode)
+		at := b.location(c.Mode)
 		out.Mode, out.ModeShare, out.ModePorts, out.color = at.Name, c.ModeShare(), max(at.CandidateCount, 1), query.Color(at)
 		out.Evidence = slices.Collect(c.ModeEvidence.Words)
 		for _, one := range c.Candidates(func(id aggregate.LocationID) ([]string, int) {
-			at := b.place(id)
+			at := b.location(id)
 			return at.Candidates, at.CandidateCount
 		}) {
 			out.Candidates, out.Probabilities = append(out.Candidates, one.Port), append(out.Probabilities, one.Probability)
 		}
 	}
 	if c.RunnerUpCount > 0 {
-		out.RunnerUp = b.place(c.RunnerUp).Name
+		out.RunnerUp = b.location(c.RunnerUp).Name
 	}
 	return out
 }
@@ -281,7 +281,7 @@ func (b *builder) locations(list []aggregate.LocationStats) []Location {
 		if l.Heavy == 0 {
 			break // the list is sorted by heavy observations
 		}
-		at := b.place(l.Location)
+		at := b.location(l.Location)
 		out = append(out, Location{
 			Name: at.Name, Kind: at.Kind, Ports: at.CandidateCount, Observations: l.Observations, Heavy: l.Heavy, Cells: l.Cells,
 			HeavyMean: b.text(float64(l.HeavySum) / float64(l.Heavy)), Color: query.Color(at),
@@ -340,7 +340,7 @@ func (b *builder) heat(ctx context.Context, worst []aggregate.LocationStats) (He
 		if worst[i].Heavy == 0 {
 			break
 		}
-		at := b.place(worst[i].Location)
+		at := b.location(worst[i].Location)
 		row[worst[i].Location] = len(h.Locations)
 		h.Locations, h.colors = append(h.Locations, at.Name), append(h.colors, query.Color(at))
 	}

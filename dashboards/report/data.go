@@ -27,8 +27,8 @@ type Totals interface {
 	// Cells returns one entry per source and destination.
 	Cells(context.Context, csig.Signal) ([]aggregate.CellStats, error)
 	Locations(context.Context, csig.Signal) ([]aggregate.LocationStats, error)
-	// Places returns a row for each cell and each location that its observations name.
-	Places(context.Context, csig.Signal) ([]aggregate.CellLocation, error)
+	// CellLocations returns a row for each cell and each location that its observations name.
+	CellLocations(context.Context, csig.Signal) ([]aggregate.CellLocation, error)
 }
 
 // Steps gives access to time steps. Steps without observations are left out.

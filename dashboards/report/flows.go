@@ -71,7 +71,7 @@ func (b *builder) flow(f *FlowStats, heavy uint64) Flow {
 		HeavyMean: b.text(f.Mean / b.signal.Unit().PerStored()),
 	}
 	if f.LocationHeavy > 0 {
-		one.Location, one.LocationShare = b.place(f.Location).Name, float64(f.LocationHeavy)/float64(f.Heavy)
+		one.Location, one.LocationShare = b.location(f.Location).Name, float64(f.LocationHeavy)/float64(f.Heavy)
 	}
 	return one
 }

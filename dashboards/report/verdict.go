@@ -20,7 +20,7 @@ type Verdict struct {
 	LeftOut    int         `json:"left_out,omitempty"` // places with fewer heavy observations
 }
 
-// Statement describes one place that limits cells.
+// Statement describes one location that limits cells.
 type Statement struct {
 	Text      string     `json:"text"`
 	Place     string     `json:"place"`
@@ -35,7 +35,7 @@ type Statement struct {
 	Worst     []Worst    `json:"worst"` // by signal, most heavy observations first
 }
 
-// Worst is the tightest value of a signal at a place.
+// Worst is the tightest value of a signal at a location.
 type Worst struct {
 	Signal string `json:"signal"`
 	Heavy  uint64 `json:"heavy"`
@@ -62,8 +62,8 @@ func Judge(ctx context.Context, data Data, g *Ground, c *Coverage) (*Verdict, er
 	}
 	ground := &query.Ground{
 		From: time.Unix(0, span.First), To: time.Unix(0, span.Last).Add(span.Step), Thresholds: g.Thresholds, Fabric: g.Fabric, Coverage: c.producers(),
-		Place: func(id aggregate.LocationID) *fabric.Location {
-			l := place(g.Names, id)
+		Location: func(id aggregate.LocationID) *fabric.Location {
+			l := location(g.Names, id)
 			return &l
 		},
 		Group: func(id aggregate.GroupID) fabric.Group { return levels[id] },
@@ -77,7 +77,7 @@ func Judge(ctx context.Context, data Data, g *Ground, c *Coverage) (*Verdict, er
 	for _, s := range signals {
 		rows := query.SignalRows{Signal: s, Recent: &query.Recent{Thresholds: g.Thresholds, Length: int64(span.Window), End: ground.To.UnixNano()}}
 		if rows.Cells, err = data.Cells(ctx, s); err == nil {
-			rows.Places, err = data.Places(ctx, s)
+			rows.Locations, err = data.CellLocations(ctx, s)
 		}
 		if err == nil {
 			rows.Recent.Windows, err = data.LocationWindows(ctx, s)
@@ -140,7 +140,7 @@ func (c *Coverage) producers() query.Producers {
 	return p
 }
 
-// Rest says how many places are left out; it is empty if there are none.
+// Rest says how many locations are left out; it is empty if there are none.
 func (v *Verdict) Rest() string {
 	if v.LeftOut == 0 {
 		return ""

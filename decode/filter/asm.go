@@ -19,16 +19,16 @@ type label int
 // assembler writes instructions whose jumps name labels. Condition skips are too short for long
 // programs, so a long jump follows each condition.
 type assembler struct {
-	code   []bpf.Instruction
-	jumps  map[int]label // by index in code
-	places []int         // by label, -1 before it is placed
+	code    []bpf.Instruction
+	jumps   map[int]label // by index in code
+	offsets []int         // by label, -1 before it is placed
 }
 
 func newAssembler() *assembler { return &assembler{jumps: make(map[int]label)} }
 
 func (a *assembler) newLabel() label {
-	a.places = append(a.places, -1)
-	return label(len(a.places) - 1)
+	a.offsets = append(a.offsets, -1)
+	return label(len(a.offsets) - 1)
 }
 
 // newLabels returns n labels.
@@ -40,7 +40,7 @@ func (a *assembler) newLabels(n int) []label {
 	return list
 }
 
-func (a *assembler) place(l label) { a.places[l] = len(a.code) }
+func (a *assembler) bind(l label) { a.offsets[l] = len(a.code) }
 
 func (a *assembler) emit(in ...bpf.Instruction) { a.code = append(a.code, in...) }
 
@@ -94,7 +94,7 @@ func (a *assembler) finish() ([]bpf.Instruction, error) {
 		return nil, fmt.Errorf("%w: %d instructions, expected at most %d: configure fewer TPIDs, ports or TCP options", errTooLong, len(a.code), maxInstructions)
 	}
 	for at, to := range a.jumps {
-		skip := a.places[to] - at - 1
+		skip := a.offsets[to] - at - 1
 		if skip < 0 {
 			return nil, fmt.Errorf("instruction %d jumps back", at)
 		}

@@ -71,17 +71,17 @@ func buildFanout(cfg Config, head func(*assembler)) ([]bpf.Instruction, error) {
 		w.fanoutStep(compact, wide, ipv4, ipv6, mpls)
 	}
 	w.jump(w.drop)
-	w.place(mpls)
+	w.bind(mpls)
 	w.fanoutLabels(ipv4, ipv6)
 	for range etherHeaders {
 		w.fanoutStep(compact, wide, ipv4, ipv6, w.drop)
 	}
 	w.jump(w.drop)
-	w.place(ipv4)
+	w.bind(ipv4)
 	w.addWords(12, 2)
-	w.place(ipv6)
+	w.bind(ipv6)
 	w.addWords(8, 8)
-	w.place(w.drop)
+	w.bind(w.drop)
 	w.emit(bpf.RetConstant{Val: 0})
 	return w.finish()
 }
@@ -100,7 +100,7 @@ func (w *writer) fanoutStep(compact, wide []uint32, ipv4, ipv6, mpls label) {
 	w.equal(etherMPLSUp, mpls)
 	w.equal(etherSecTAG, secTAG)
 	w.jump(w.drop)
-	w.place(secTAG)
+	w.bind(secTAG)
 	w.load(0, 1)
 	w.bits(modified, w.drop)
 	w.bits(hasSCI, sixteen)
@@ -108,13 +108,13 @@ func (w *writer) fanoutStep(compact, wide []uint32, ipv4, ipv6, mpls label) {
 		at     label
 		length uint32 // with the EtherType after it
 	}{{eight, 8}, {sixteen, 16}, {four, 4}} {
-		w.place(header.at)
+		w.bind(header.at)
 		w.load(header.length-2, 2)
 		w.store(protocolWord)
 		w.advance(header.length)
 		w.jump(next)
 	}
-	w.place(next)
+	w.bind(next)
 	w.fetch(protocolWord)
 }
 
@@ -129,9 +129,9 @@ func (w *writer) fanoutLabels(ipv4, ipv6 label) {
 		w.advance(4)
 	}
 	w.jump(w.drop)
-	w.place(bottom)
+	w.bind(bottom)
 	w.advance(4)
-	w.firstBits(&places{ipv4: ipv4, ipv6: ipv6})
+	w.firstBits(&headerLabels{ipv4: ipv4, ipv6: ipv6})
 	w.when(bpf.JumpNotEqual, 0, w.drop)
 	w.load(controlWord+addresses, 2)
 	w.store(protocolWord)

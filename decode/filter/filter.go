@@ -78,11 +78,11 @@ type writer struct {
 	ports      []uint16 // of the tunnels
 
 	pass, drop, tcp label
-	levels          [maxLevels + 1]places
+	levels          [maxLevels + 1]headerLabels
 }
 
-// places are the labels of one level's headers.
-type places struct {
+// headerLabels are the labels of one level's headers.
+type headerLabels struct {
 	ether label // X: at an EtherType
 	typed label // A: an EtherType, X: two bytes before its header
 	ipv4  label // X: at the header
@@ -106,20 +106,20 @@ func buildLevels(cfg Config, head func(*assembler), levels int) ([]bpf.Instructi
 		return nil, err
 	}
 	for i := range levels {
-		w.levels[i] = places{w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel()}
+		w.levels[i] = headerLabels{w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel()}
 	}
-	w.levels[levels] = places{w.pass, w.pass, w.pass, w.pass} // deeper packets
+	w.levels[levels] = headerLabels{w.pass, w.pass, w.pass, w.pass} // deeper packets
 	head(w.assembler)
 	w.anyOf(w.tpids, w.pass)
 	w.emit(bpf.LoadConstant{Dst: bpf.RegX, Val: addresses})
 	for i := range levels {
 		w.level(i)
 	}
-	w.place(w.tcp)
+	w.bind(w.tcp)
 	w.tcpOptions()
-	w.place(w.drop)
+	w.bind(w.drop)
 	w.emit(bpf.RetConstant{Val: 0})
-	w.place(w.pass)
+	w.bind(w.pass)
 	snap := cfg.SnapLen
 	if snap == 0 {
 		snap = SnapLen(cfg)
@@ -167,12 +167,12 @@ func (w *writer) level(i int) {
 	at, next := &w.levels[i], &w.levels[i+1]
 	labelled, transport := w.newLabel(), w.newLabel()
 	w.ether(at, labelled)
-	w.place(labelled)
+	w.bind(labelled)
 	w.mpls(at, next)
-	w.place(at.ipv4)
+	w.bind(at.ipv4)
 	w.ipv4(transport)
-	w.place(at.ipv6)
+	w.bind(at.ipv6)
 	w.ipv6(transport)
-	w.place(transport)
+	w.bind(transport)
 	w.transport(next)
 }

@@ -19,7 +19,7 @@ const (
 var etherVLANs = []uint32{0x8100, 0x88a8, 0x9100}
 
 // ether writes the steps over the EtherTypes of one frame.
-func (w *writer) ether(at *places, labelled label) {
+func (w *writer) ether(at *headerLabels, labelled label) {
 	ipv4, ipv6, mpls := w.newLabel(), w.newLabel(), w.newLabel()
 	steps := append([]label{at.ether}, w.newLabels(etherHeaders-1)...)
 	for i, step := range steps {
@@ -27,10 +27,10 @@ func (w *writer) ether(at *places, labelled label) {
 		if i+1 < len(steps) {
 			next = steps[i+1]
 		}
-		w.place(step)
+		w.bind(step)
 		w.load(0, 2)
 		if i == 0 {
-			w.place(at.typed)
+			w.bind(at.typed)
 		}
 		w.anyOf(w.tpids, w.pass)
 		w.equal(etherIPv4, ipv4)
@@ -41,19 +41,19 @@ func (w *writer) ether(at *places, labelled label) {
 		w.equal(etherMPLS, mpls)
 		w.equal(etherMPLSUp, mpls)
 		w.jump(w.drop)
-		w.place(vlan)
+		w.bind(vlan)
 		w.advance(4)
 		w.jump(next)
-		w.place(secTAG)
+		w.bind(secTAG)
 		w.secTAG(next)
 	}
-	w.place(mpls)
+	w.bind(mpls)
 	w.advance(2)
 	w.jump(labelled)
-	w.place(ipv4)
+	w.bind(ipv4)
 	w.advance(2)
 	w.jump(at.ipv4)
-	w.place(ipv6)
+	w.bind(ipv6)
 	w.advance(2)
 	w.jump(at.ipv6)
 }
@@ -68,13 +68,13 @@ func (w *writer) secTAG(next label) {
 	w.bits(hasSCI, withSCI)
 	w.advance(2 + 6)
 	w.jump(next)
-	w.place(withSCI)
+	w.bind(withSCI)
 	w.advance(2 + 14)
 	w.jump(next)
 }
 
 // mpls steps over labels, X at the first, and chooses the next header by its first bits.
-func (w *writer) mpls(at, inside *places) {
+func (w *writer) mpls(at, inside *headerLabels) {
 	const labels, bottomOfStack, laterFragment = 8, 0x100, 0x80
 	bottom, pseudowire := w.newLabel(), w.newLabel()
 	for range labels {
@@ -83,12 +83,12 @@ func (w *writer) mpls(at, inside *places) {
 		w.advance(4)
 	}
 	w.jump(w.pass)
-	w.place(bottom)
+	w.bind(bottom)
 	w.advance(4)
 	w.firstBits(at)
 	w.equal(0, pseudowire)
 	w.jump(w.drop)
-	w.place(pseudowire)
+	w.bind(pseudowire)
 	w.load(1, 1)
 	w.bits(laterFragment, w.drop)
 	w.advance(4 + 12)
@@ -96,7 +96,7 @@ func (w *writer) mpls(at, inside *places) {
 }
 
 // firstBits goes to the IP version of the packet at X by its first four bits, and leaves them in A.
-func (w *writer) firstBits(to *places) {
+func (w *writer) firstBits(to *headerLabels) {
 	w.load(0, 1)
 	w.alu(shiftRight, 4)
 	w.equal(4, to.ipv4)

@@ -17,7 +17,7 @@ const (
 )
 
 // transport continues by the protocol in A, X at its header.
-func (w *writer) transport(inside *places) {
+func (w *writer) transport(inside *headerLabels) {
 	udp, gre, frame := w.newLabel(), w.newLabel(), w.newLabel()
 	w.equal(6, w.tcp)
 	w.equal(17, udp)
@@ -26,16 +26,16 @@ func (w *writer) transport(inside *places) {
 	w.equal(41, inside.ipv6)
 	w.equal(143, frame)
 	w.jump(w.drop)
-	w.place(frame)
+	w.bind(frame)
 	w.advance(addresses)
 	w.jump(inside.ether)
-	w.place(udp)
+	w.bind(udp)
 	w.udp(inside)
-	w.place(gre)
+	w.bind(gre)
 	w.gre(inside)
 }
 
-func (w *writer) udp(inside *places) {
+func (w *writer) udp(inside *headerLabels) {
 	w.load(2, 2)
 	w.anyOf(w.reflecting, w.pass)
 	vxlan, gpe, geneve, gtpu, tzsp := w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel()
@@ -56,54 +56,54 @@ func (w *writer) udp(inside *places) {
 		w.equal(uint32(port), to)
 	}
 	w.jump(w.drop)
-	w.place(vxlan)
+	w.bind(vxlan)
 	w.vxlan(inside)
-	w.place(gpe)
+	w.bind(gpe)
 	w.vxlanGPE(inside)
-	w.place(geneve)
+	w.bind(geneve)
 	w.geneve(inside)
-	w.place(gtpu)
+	w.bind(gtpu)
 	w.gtpu(inside)
-	w.place(tzsp)
+	w.bind(tzsp)
 	w.tzsp(inside)
 }
 
-func (w *writer) vxlan(inside *places) {
+func (w *writer) vxlan(inside *headerLabels) {
 	const hasID = 0x08
 	ok := w.newLabel()
 	w.load(udpHeader, 1)
 	w.bits(hasID, ok)
 	w.jump(w.drop)
-	w.place(ok)
+	w.bind(ok)
 	w.advance(payloadAt + addresses)
 	w.jump(inside.ether)
 }
 
-func (w *writer) vxlanGPE(inside *places) {
+func (w *writer) vxlanGPE(inside *headerLabels) {
 	const version, maintenance, hasProtocol = 0x30, 0x01, 0x04
 	named, ipv4, ipv6, frame := w.newLabel(), w.newLabel(), w.newLabel(), w.newLabel()
 	w.load(udpHeader, 1)
 	w.bits(version|maintenance, w.drop)
 	w.bits(hasProtocol, named)
 	w.jump(frame)
-	w.place(named)
+	w.bind(named)
 	w.load(udpHeader+3, 1)
 	w.equal(1, ipv4)
 	w.equal(2, ipv6)
 	w.equal(3, frame)
 	w.jump(w.drop)
-	w.place(ipv4)
+	w.bind(ipv4)
 	w.advance(payloadAt)
 	w.jump(inside.ipv4)
-	w.place(ipv6)
+	w.bind(ipv6)
 	w.advance(payloadAt)
 	w.jump(inside.ipv6)
-	w.place(frame)
+	w.bind(frame)
 	w.advance(payloadAt + addresses)
 	w.jump(inside.ether)
 }
 
-func (w *writer) geneve(inside *places) {
+func (w *writer) geneve(inside *headerLabels) {
 	const version, control, optionWords = 0xc0, 0x80, 0x3f
 	w.load(udpHeader, 1)
 	w.bits(version, w.drop)
@@ -121,18 +121,18 @@ func (w *writer) geneve(inside *places) {
 }
 
 // etherPayload continues by the EtherType in A, X two bytes before its header.
-func (w *writer) etherPayload(inside *places) {
+func (w *writer) etherPayload(inside *headerLabels) {
 	frame := w.newLabel()
 	w.equal(etherFrame, frame)
 	w.jump(inside.typed)
-	w.place(frame)
+	w.bind(frame)
 	w.advance(2 + addresses)
 	w.jump(inside.ether)
 }
 
 // gtpu steps over the header of GTP-U (3GPP TS 29.281) and its extension headers, each of which
 // ends with the type of the next.
-func (w *writer) gtpu(inside *places) {
+func (w *writer) gtpu(inside *headerLabels) {
 	const version, version1, userPacket = 0xf0, 0x30, 255
 	const extended, optional = 0x04, 0x07
 	const typeAt, optionalLen, extensions = 11, 12, 4
@@ -148,7 +148,7 @@ func (w *writer) gtpu(inside *places) {
 	w.advance(tunnelHeader)
 	w.firstBits(inside)
 	w.jump(w.drop)
-	w.place(long)
+	w.bind(long)
 	w.emit(bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: extended, SkipTrue: 1})
 	w.jump(ended)
 	for range extensions {
@@ -160,7 +160,7 @@ func (w *writer) gtpu(inside *places) {
 		w.advanceA()
 	}
 	w.jump(w.pass)
-	w.place(ended)
+	w.bind(ended)
 	w.advance(optionalLen)
 	w.firstBits(inside)
 	w.jump(w.drop)
@@ -168,7 +168,7 @@ func (w *writer) gtpu(inside *places) {
 
 // gre steps over the header (RFC 2784, RFC 2890) and over the ERSPAN header
 // (draft-foschiano-erspan-03).
-func (w *writer) gre(inside *places) {
+func (w *writer) gre(inside *headerLabels) {
 	const routing, version, sequence = 0x4000, 0x0007, 0x1000
 	w.load(2, 2)
 	w.store(protocolWord)
@@ -187,7 +187,7 @@ func (w *writer) gre(inside *places) {
 }
 
 // tzsp steps over the fields of TZSP to the frame behind them.
-func (w *writer) tzsp(inside *places) {
+func (w *writer) tzsp(inside *headerLabels) {
 	const head, received, padding, end, fields = 4, 0x01000001, 0, 1, 8
 	ended := w.newLabel()
 	w.load(udpHeader, head)
@@ -202,33 +202,33 @@ func (w *writer) tzsp(inside *places) {
 		w.alu(bpf.ALUOpAdd, 2)
 		w.advanceA()
 		w.jump(next)
-		w.place(single)
+		w.bind(single)
 		w.advance(1)
-		w.place(next)
+		w.bind(next)
 	}
 	w.jump(w.pass)
-	w.place(ended)
+	w.bind(ended)
 	w.advance(1 + addresses)
 	w.jump(inside.ether)
 }
 
-func (w *writer) erspan(inside *places) {
+func (w *writer) erspan(inside *headerLabels) {
 	const sequence, hasSubheader = 0x1000, 0x01
 	other, second, third := w.newLabel(), w.newLabel(), w.newLabel()
 	w.equal(etherERSPAN2, second)
 	w.equal(etherERSPAN3, third)
 	w.jump(other)
-	w.place(second)
+	w.bind(second)
 	w.fetch(flagsWord)
 	w.emit(bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: sequence, SkipFalse: 3})
 	w.advance(erspan2)
 	w.advance(2 + addresses)
 	w.jump(inside.ether)
-	w.place(third)
+	w.bind(third)
 	w.load(2+erspan3-1, 1)
 	w.emit(bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: hasSubheader, SkipFalse: 3})
 	w.advance(subheader)
 	w.advance(2 + erspan3 + addresses)
 	w.jump(inside.ether)
-	w.place(other)
+	w.bind(other)
 }

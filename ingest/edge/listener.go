@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// listener accepts connections while places are free and completes their TLS handshake. It
+// listener accepts connections while slots are free and completes their TLS handshake. It
 // counts failed handshakes by reason; net/http would only log them.
 type listener struct {
 	net.Listener
 	tls       *tls.Config // nil: plain HTTP
 	handshake time.Duration
 	refused   func(Reason, ...slog.Attr)
-	places    *places
+	slots     *connSlots
 
 	start    sync.Once
 	ctx      context.Context // ends with Close
@@ -35,7 +35,7 @@ type accepted struct {
 func newListener(l net.Listener, s *Server) *listener {
 	wrapped := &listener{
 		Listener: l, tls: s.gate.tlsConfig(), handshake: s.cfg.Header, refused: s.refusedConn,
-		places: newPlaces(s.cfg.MaxConns, s.gate), accepted: make(chan accepted),
+		slots: newConnSlots(s.cfg.MaxConns, s.gate), accepted: make(chan accepted),
 	}
 	wrapped.ctx, wrapped.end = context.WithCancel(context.Background())
 	return wrapped
@@ -63,7 +63,7 @@ func (l *listener) Close() error {
 	return err
 }
 
-// accept returns the next connection that gets a place. It answers and closes the others: a
+// accept returns the next connection that gets a slot. It answers and closes the others: a
 // waiting connection would hold a descriptor, and its client would not learn the reason.
 func (l *listener) accept() (net.Conn, error) {
 	for {
@@ -71,13 +71,13 @@ func (l *listener) accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		placed, displaced, why := l.places.take(c)
+		conn, displaced, why := l.slots.take(c)
 		if displaced != nil {
 			l.refused(DisplacedConn, slog.String("peer", displaced.RemoteAddr().String()))
 			displaced.Conn.Close()
 		}
-		if placed != nil {
-			return placed, nil
+		if conn != nil {
+			return conn, nil
 		}
 		l.refused(why, slog.String("peer", c.RemoteAddr().String()))
 		if l.tls == nil {

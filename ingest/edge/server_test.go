@@ -490,7 +490,7 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
-// TestConnections: connections beyond the limit are answered and reported, and a freed place
+// TestConnections: connections beyond the limit are answered and reported, and a freed slot
 // can be taken again.
 func TestConnections(t *testing.T) {
 	refused := make(chan edge.Reason, 1)

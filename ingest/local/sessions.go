@@ -47,8 +47,8 @@ type SessionCounters struct {
 // anybody may open sessions.
 const SessionShare = 16
 
-// placeOf returns the tap of a session, or the worker's own tap for "".
-func (w *worker) placeOf(session string) SessionTap {
+// tapOf returns the tap of a session, or the worker's own tap for "".
+func (w *worker) tapOf(session string) SessionTap {
 	if session == "" {
 		return SessionTap{Name: w.tap.Name, Tap: w.tap.Tap}
 	}
@@ -57,7 +57,7 @@ func (w *worker) placeOf(session string) SessionTap {
 
 // newLane makes a lane of the worker.
 func (w *worker) newLane(session string) (*lane, error) {
-	l := &lane{SessionTap: w.placeOf(session), ring: w.ring, session: session, link: w.tap.Link, hold: &w.hold, provisional: w.p.cfg.Provisional}
+	l := &lane{SessionTap: w.tapOf(session), ring: w.ring, session: session, link: w.tap.Link, hold: &w.hold, provisional: w.p.cfg.Provisional}
 	if session != "" {
 		l.of = w.name
 	}

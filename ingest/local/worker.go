@@ -336,7 +336,7 @@ func (w *worker) change(ctx context.Context, o *command) error {
 	}
 	w.plan, w.tap = o.plan, o.tap
 	for _, l := range w.lanes {
-		if err := l.change(ctx, o.plan, w.placeOf(l.session)); err != nil {
+		if err := l.change(ctx, o.plan, w.tapOf(l.session)); err != nil {
 			return err
 		}
 	}

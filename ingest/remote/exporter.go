@@ -95,13 +95,13 @@ func (l *Limits) budgets() [5]budget {
 	}
 }
 
-// placeOf identifies a block or batch of a stream.
-type placeOf struct {
+// blockID identifies a block or batch of a stream.
+type blockID struct {
 	producer, incarnation, seq uint64
 }
 
 // begin takes a number. finish must follow if the state is seqNew.
-func (e *exporter) begin(at placeOf, maxStreams int) (seqState, bool) {
+func (e *exporter) begin(at blockID, maxStreams int) (seqState, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l, ok := e.life(at, maxStreams)
@@ -115,7 +115,7 @@ func (e *exporter) begin(at placeOf, maxStreams int) (seqState, bool) {
 }
 
 // meet registers the life of a record.
-func (e *exporter) meet(at placeOf, maxStreams int) (seqState, bool) {
+func (e *exporter) meet(at blockID, maxStreams int) (seqState, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l, ok := e.life(at, maxStreams)
@@ -127,7 +127,7 @@ func (e *exporter) meet(at placeOf, maxStreams int) (seqState, bool) {
 
 // life finds or adds a life. It returns nil for one older than the remembered ones, and false
 // if there are too many streams. The caller holds mu.
-func (e *exporter) life(at placeOf, maxStreams int) (*life, bool) {
+func (e *exporter) life(at blockID, maxStreams int) (*life, bool) {
 	s := e.streams[at.producer]
 	if s == nil {
 		if len(e.streams) >= maxStreams {
@@ -140,7 +140,7 @@ func (e *exporter) life(at placeOf, maxStreams int) (*life, bool) {
 }
 
 // finish ends the work on a number that begin returned as new.
-func (e *exporter) finish(at placeOf, durable bool) {
+func (e *exporter) finish(at blockID, durable bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.streams[at.producer]; s != nil {
@@ -151,7 +151,7 @@ func (e *exporter) finish(at placeOf, durable bool) {
 }
 
 // unannounced reports whether a life has not been announced under the epoch.
-func (e *exporter) unannounced(at placeOf, epoch uint64) bool {
+func (e *exporter) unannounced(at blockID, epoch uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l := e.streams[at.producer].find(at.incarnation)
@@ -159,7 +159,7 @@ func (e *exporter) unannounced(at placeOf, epoch uint64) bool {
 }
 
 // announced records that a life was announced.
-func (e *exporter) announced(at placeOf, epoch uint64) {
+func (e *exporter) announced(at blockID, epoch uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if l := e.streams[at.producer].find(at.incarnation); l != nil {

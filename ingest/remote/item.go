@@ -14,7 +14,7 @@ import (
 // item is a block, a batch of observations or a record in a request.
 type item struct {
 	stream   string
-	at       placeOf
+	at       blockID
 	epoch    uint64
 	outcome  wire.Outcome
 	began    bool // its number is taken
@@ -30,7 +30,7 @@ type item struct {
 }
 
 func blockItem(b *wire.Block) *item {
-	it := &item{stream: b.GetStream(), epoch: b.GetEpoch(), at: placeOf{incarnation: b.GetIncarnation(), seq: b.GetSeq()}}
+	it := &item{stream: b.GetStream(), epoch: b.GetEpoch(), at: blockID{incarnation: b.GetIncarnation(), seq: b.GetSeq()}}
 	for _, n := range b.GetObservations() {
 		it.observed = addSat(it.observed, n)
 	}
@@ -39,7 +39,7 @@ func blockItem(b *wire.Block) *item {
 
 func batchItem(o *wire.Observations) *item {
 	return &item{
-		stream: o.GetStream(), at: placeOf{incarnation: o.GetIncarnation(), seq: o.GetSeq()}, observed: uint64(len(o.GetKind())),
+		stream: o.GetStream(), at: blockID{incarnation: o.GetIncarnation(), seq: o.GetSeq()}, observed: uint64(len(o.GetKind())),
 	}
 }
 

@@ -255,7 +255,7 @@ func (c *Client) pass(e *outbox.Entry, reason string) {
 	c.mu.Unlock()
 }
 
-// besideLoss returns the streams of the records around a place in the spool.
+// besideLoss returns the streams of the records around a position in the spool.
 func (c *Client) besideLoss(number uint64) []missingKey {
 	keys := besideOf(nil, c.before)
 	s, ok := c.log.Oldest(pushClass)
@@ -296,7 +296,7 @@ type seqs struct {
 
 // begin takes a new number; end must follow.
 func (s *seqs) begin(n uint64) seqState {
-	word, bit := place(n)
+	word, bit := bitOf(n)
 	switch {
 	case n > s.top:
 		s.advance(n)
@@ -316,7 +316,7 @@ func (s *seqs) end(n uint64, durable bool) {
 	if n > s.top || s.top-n >= maxInFlightBlocks {
 		return
 	}
-	word, bit := place(n)
+	word, bit := bitOf(n)
 	s.busy[word] &^= bit
 	if durable {
 		s.done[word] |= bit
@@ -329,7 +329,7 @@ func (s *seqs) advance(n uint64) {
 		*s = seqs{}
 	} else {
 		for i := s.top + 1; i <= n; i++ {
-			word, bit := place(i)
+			word, bit := bitOf(i)
 			s.busy[word] &^= bit
 			s.done[word] &^= bit
 		}
@@ -337,7 +337,7 @@ func (s *seqs) advance(n uint64) {
 	s.top = n
 }
 
-func place(n uint64) (word int, bit uint64) {
+func bitOf(n uint64) (word int, bit uint64) {
 	n %= maxInFlightBlocks
 	return int(n / 64), 1 << (n % 64)
 }

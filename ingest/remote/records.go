@@ -81,7 +81,7 @@ func (p *push) endEarlier(ctx context.Context) {
 }
 
 func recordItem(r *wire.Record) *item {
-	return &item{stream: r.GetStream(), epoch: r.GetEpoch(), at: placeOf{incarnation: r.GetIncarnation()}, record: r}
+	return &item{stream: r.GetStream(), epoch: r.GetEpoch(), at: blockID{incarnation: r.GetIncarnation()}, record: r}
 }
 
 var (

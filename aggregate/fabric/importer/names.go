@@ -188,7 +188,7 @@ const (
 	otherKind // management switches, patch panels, firewalls: no part of the fabric
 )
 
-// roleWord is a word for the place of a switch, with its height above the hosts.
+// roleWord is a word for the position of a switch, with its height above the hosts.
 type roleWord struct {
 	word, stage string
 	height      int
@@ -221,7 +221,7 @@ var (
 	otherWords = []string{"mgmt", "management", "oob", "console", "pdu", "patch", "panel", "firewall", "fw", "mgmttorrouter"}
 )
 
-// roleOfText finds the word for a place in a role or a name, and the kind of node. The last word
+// roleOfText finds the word for a position in a role or a name, and the kind of node. The last word
 // counts: leaf1-host2 is a host.
 func roleOfText(text string) (stage string, height int, kind nodeKind) {
 	words := wordsOf(text)

@@ -142,7 +142,7 @@ func (a *API) cellsPast(ctx context.Context, in *wire.CellsRequest) (*answer, er
 	return of(nil, out)
 }
 
-// cursor encodes the place of the next page: the revision, the cells before it, and the question.
+// cursor encodes the position of the next page: the revision, the cells before it, and the question.
 func cursor(s *table.State, offset int, question uint64) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%s.%d.%x", token(s), offset, question))
 }
@@ -220,12 +220,12 @@ func (n *names) matrix(s *table.State, about *wire.About, signal csig.Signal, ce
 		About: about, Groups: axis, Mean: slices.Repeat([]float64{math.NaN()}, side*side), HeavyRatio: slices.Repeat([]float64{math.NaN()}, side*side),
 		Mode: make([]string, side*side), State: slices.Repeat([]wire.State{wire.State_STATE_NO_DATA}, side*side),
 	}
-	place := make(map[string]int, side)
+	index := make(map[string]int, side)
 	for i, name := range axis {
-		place[name] = i
+		index[name] = i
 	}
 	for _, c := range cells {
-		at := place[c.Src]*side + place[c.Dst]
+		at := index[c.Src]*side + index[c.Dst]
 		m.State[at], m.Mode[at] = c.State, c.Mode.GetLocation()
 		if c.HeavyRatio != nil {
 			m.HeavyRatio[at] = *c.HeavyRatio
@@ -265,7 +265,7 @@ func (a *API) locations(ctx context.Context, s *table.State, in *wire.LocationsR
 	if err != nil {
 		return nil, err
 	}
-	rows, err := on.TopLocations(ctx, on.Question, maxPlaces)
+	rows, err := on.TopLocations(ctx, on.Question, maxLocations)
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +279,7 @@ func (a *API) locations(ctx context.Context, s *table.State, in *wire.LocationsR
 	rows = slices.DeleteFunc(rows, func(l aggregate.LocationStats) bool { return l.Location == aggregate.NoLocation })
 	out := &wire.LocationsResponse{About: on.about, Total: uint64(len(rows))}
 	for i := range rows[:min(int(in.GetTop()), len(rows))] {
-		l, p := on.names.location(&rows[i], on.Signal), on.names.place(rows[i].Location)
+		l, p := on.names.location(&rows[i], on.Signal), on.names.wirePlace(rows[i].Location)
 		l.Candidates, l.CandidateCount = p.Candidates, p.CandidateCount
 		out.Locations = append(out.Locations, l)
 	}
@@ -295,7 +295,7 @@ func (n *names) location(l *aggregate.LocationStats, s csig.Signal) *wire.Locati
 
 // named is a location without its counts.
 func (n *names) named(id aggregate.LocationID) *wire.Location {
-	p := n.place(id)
+	p := n.wirePlace(id)
 	return &wire.Location{Location: p.Location, Kind: p.Kind, Device: p.Device, Stage: p.Stage, CapacityBps: p.CapacityBps}
 }
 
@@ -358,7 +358,7 @@ func (a *API) pathOf(ctx context.Context, s *table.State, about *wire.About, n *
 		p.Room = p.Cell.Mean
 	}
 	if p.Cell.Mode != nil {
-		p.Limit = n.placeNamed(p.Cell.Mode.Location)
+		p.Limit = n.locationNamed(p.Cell.Mode.Location)
 	}
 	if err := a.routes(ctx, s, in, p); err != nil {
 		return nil, err
@@ -366,11 +366,11 @@ func (a *API) pathOf(ctx context.Context, s *table.State, about *wire.About, n *
 	return of(s, p)
 }
 
-// placeNamed is the location with a name.
-func (n *names) placeNamed(name string) *wire.Place {
-	place := &wire.Place{Location: name, Kind: wire.LocationKind_LOCATION_KIND_UNKNOWN}
-	if ids := n.placeIDs[name]; len(ids) > 0 {
-		place = n.place(slices.Min(ids))
+// locationNamed is the location with a name.
+func (n *names) locationNamed(name string) *wire.Place {
+	index := &wire.Place{Location: name, Kind: wire.LocationKind_LOCATION_KIND_UNKNOWN}
+	if ids := n.locationIDs[name]; len(ids) > 0 {
+		index = n.wirePlace(slices.Min(ids))
 	}
-	return place
+	return index
 }

@@ -162,7 +162,7 @@ func (a *API) links(ctx context.Context, s *table.State, in *wire.LinksRequest) 
 	out := &wire.LinksResponse{About: on.about, Topology: links.Topology}
 	for i := range links.List {
 		l := &links.List[i]
-		if !chosen(in.GetLink(), l.Place.Name) || !chosen(in.GetDevice(), l.Place.Device) || !chosen(in.GetPeer(), l.Place.Peer) || !chosen(in.GetState(), stateOf(l.State)) {
+		if !chosen(in.GetLink(), l.Location.Name) || !chosen(in.GetDevice(), l.Location.Device) || !chosen(in.GetPeer(), l.Location.Peer) || !chosen(in.GetState(), stateOf(l.State)) {
 			continue
 		}
 		if out.Total++; len(out.Links) < int(in.GetTop()) {
@@ -185,7 +185,7 @@ func chosen[T comparable](list []T, name T) bool {
 func knowLinks(links *query.Links, f *fabric.Fabric, in *wire.LinksRequest) error {
 	known := map[string]map[string]bool{"link": {}, "device": {}, "peer": {}}
 	for i := range links.List {
-		p := &links.List[i].Place
+		p := &links.List[i].Location
 		known["link"][p.Name], known["device"][p.Device], known["peer"][p.Peer] = true, true, true
 	}
 	if f != nil {
@@ -208,7 +208,7 @@ func knowLinks(links *query.Links, f *fabric.Fabric, in *wire.LinksRequest) erro
 
 func (n *names) link(l *query.Link, s csig.Signal) *wire.Link {
 	value := func(stored float64) *wire.Measure { return measure(s, sixDigits(s.Unit().FromStoredMean(stored))) }
-	p, named := &l.Place, &l.Named
+	p, named := &l.Location, &l.Named
 	out := &wire.Link{
 		Link: text(p.Name), Kind: kindOf(p), Device: text(p.Device), Stage: text(p.Stage), Peer: text(p.Peer),
 		CapacityBps: p.Capacity * 1000, CandidateCount: uint32(p.CandidateCount), State: stateOf(l.State), Since: sinceOf(&l.Verdict), SustainedS: seconds(l.Lasted),
@@ -254,7 +254,7 @@ func (a *API) routes(ctx context.Context, s *table.State, in *wire.PathRequest, 
 			route.Links = append(route.Links, text(port.Name))
 		}
 		if r.Limit != nil {
-			route.Limit = text(r.Limit.Place.Name)
+			route.Limit = text(r.Limit.Location.Name)
 		}
 		out.Routes = append(out.Routes, route)
 	}
@@ -277,9 +277,9 @@ func (a *API) wires(ctx context.Context, _ *table.State, in *wire.TopologyReques
 		return of(nil, out)
 	}
 	ports := f.Ports()
-	if len(ports) > maxPlaces {
+	if len(ports) > maxLocations {
 		return nil, &refused{
-			status: http.StatusUnprocessableEntity, detail: fmt.Sprintf("there are %d ports, at most %d are listed: see the fabric file", len(ports), maxPlaces),
+			status: http.StatusUnprocessableEntity, detail: fmt.Sprintf("there are %d ports, at most %d are listed: see the fabric file", len(ports), maxLocations),
 		}
 	}
 	out.Revision = f.TopologyRevision()

@@ -32,15 +32,15 @@ const (
 
 // names are the names of groups and locations at one time. It never changes.
 type names struct {
-	version   uint64
-	groups    []fabric.Group
-	locations map[aggregate.LocationID]*fabric.Location
-	group     map[aggregate.GroupID]string
-	ids       map[string][]aggregate.GroupID // by name, of the group and all below it
-	placeIDs  map[string][]aggregate.LocationID
-	quotedG   map[aggregate.GroupID][]byte // as JSON
-	quotedL   map[aggregate.LocationID][]byte
-	lacking   error // why the store's names are missing; nil if they are included
+	version     uint64
+	groups      []fabric.Group
+	locations   map[aggregate.LocationID]*fabric.Location
+	group       map[aggregate.GroupID]string
+	ids         map[string][]aggregate.GroupID // by name, of the group and all below it
+	locationIDs map[string][]aggregate.LocationID
+	quotedG     map[aggregate.GroupID][]byte // as JSON
+	quotedL     map[aggregate.LocationID][]byte
+	lacking     error // why the store's names are missing; nil if they are included
 }
 
 // namesCache re-reads names from time to time. While one request reads them, others continue with
@@ -147,12 +147,12 @@ func (n *names) same(groups []fabric.Group, locations []fabric.Location) bool {
 func newNames(version uint64, groups []fabric.Group, locations []fabric.Location) *names {
 	n := &names{
 		version: version, groups: groups,
-		locations: make(map[aggregate.LocationID]*fabric.Location, len(locations)),
-		group:     make(map[aggregate.GroupID]string, len(groups)),
-		ids:       make(map[string][]aggregate.GroupID, len(groups)),
-		placeIDs:  make(map[string][]aggregate.LocationID, len(locations)),
-		quotedG:   make(map[aggregate.GroupID][]byte, len(groups)),
-		quotedL:   make(map[aggregate.LocationID][]byte, len(locations)),
+		locations:   make(map[aggregate.LocationID]*fabric.Location, len(locations)),
+		group:       make(map[aggregate.GroupID]string, len(groups)),
+		ids:         make(map[string][]aggregate.GroupID, len(groups)),
+		locationIDs: make(map[string][]aggregate.LocationID, len(locations)),
+		quotedG:     make(map[aggregate.GroupID][]byte, len(groups)),
+		quotedL:     make(map[aggregate.LocationID][]byte, len(locations)),
 	}
 	parents := make(map[string]string, len(groups))
 	for _, g := range groups {
@@ -172,7 +172,7 @@ func newNames(version uint64, groups []fabric.Group, locations []fabric.Location
 	for i := range locations {
 		l := &locations[i]
 		n.locations[l.ID], n.quotedL[l.ID] = l, quote(l.Name)
-		n.placeIDs[l.Name] = append(n.placeIDs[l.Name], l.ID)
+		n.locationIDs[l.Name] = append(n.locationIDs[l.Name], l.ID)
 	}
 	return n
 }
@@ -236,7 +236,7 @@ func (n *names) at(level fabric.Level) func(aggregate.LocationID) aggregate.Loca
 	}
 }
 
-func (n *names) place(id aggregate.LocationID) *wire.Place {
+func (n *names) wirePlace(id aggregate.LocationID) *wire.Place {
 	l, ok := n.locations[id]
 	if !ok {
 		return &wire.Place{Location: n.locationName(id), Kind: wire.LocationKind_LOCATION_KIND_UNKNOWN}
@@ -382,8 +382,8 @@ func (r *remembered[T]) read(ctx context.Context, read func(context.Context) ([]
 	return done
 }
 
-// maxPlaces bounds the listed locations.
-const maxPlaces = 100_000
+// maxLocations bounds the listed locations.
+const maxLocations = 100_000
 
 func (a *API) fabric(ctx context.Context, _ *table.State, _ *wire.FabricRequest) (*answer, error) {
 	n, err := a.names.get(ctx)
@@ -394,14 +394,14 @@ func (a *API) fabric(ctx context.Context, _ *table.State, _ *wire.FabricRequest)
 	for _, g := range n.groups {
 		out.Groups = append(out.Groups, &wire.Group{Name: text(g.Name), Level: text(g.Level), Parent: text(g.Parent)})
 	}
-	if len(n.locations) > maxPlaces {
+	if len(n.locations) > maxLocations {
 		return nil, &refused{
 			status: http.StatusUnprocessableEntity,
-			detail: fmt.Sprintf("there are %d locations, at most %d are listed: see the fabric file", len(n.locations), maxPlaces),
+			detail: fmt.Sprintf("there are %d locations, at most %d are listed: see the fabric file", len(n.locations), maxLocations),
 		}
 	}
 	for id := range n.locations {
-		out.Locations = append(out.Locations, n.place(id))
+		out.Locations = append(out.Locations, n.wirePlace(id))
 	}
 	slices.SortFunc(out.Locations, func(x, y *wire.Place) int { return cmp.Compare(x.Location, y.Location) })
 	return of(nil, out)

@@ -182,32 +182,32 @@ func (a *API) flowFilter(ctx context.Context, in flowChoice, among *namesCache, 
 		if q.DstGroups, err = n.findGroups("dst", in.GetDst()); err != nil {
 			return err
 		}
-		if c, ok := in.(placeChoice); ok {
-			q.Locations, err = n.findPlaces(c)
+		if c, ok := in.(locationChoice); ok {
+			q.Locations, err = n.findLocations(c)
 		}
 		return err
 	})
 	return q, n, err
 }
 
-// placeChoice is a request that selects by location.
-type placeChoice interface {
+// locationChoice is a request that selects by location.
+type locationChoice interface {
 	GetLocation() []string
 	GetLink() []string
 }
 
-// findPlaces returns the locations with those names, and those that may be the named links.
+// findLocations returns the locations with those names, and those that may be the named links.
 // Without names, all locations are selected.
-func (n *names) findPlaces(in placeChoice) (ids []aggregate.LocationID, err error) {
+func (n *names) findLocations(in locationChoice) (ids []aggregate.LocationID, err error) {
 	for _, name := range in.GetLocation() {
-		found, ok := n.placeIDs[name]
+		found, ok := n.locationIDs[name]
 		if !ok {
 			return nil, n.unknown("location", name, "location")
 		}
 		ids = append(ids, found...)
 	}
 	for _, name := range in.GetLink() {
-		found, ok := n.placeIDs[name]
+		found, ok := n.locationIDs[name]
 		if !ok {
 			return nil, n.unknown("link", name, "link")
 		}
@@ -287,7 +287,7 @@ func (a *API) findingQuestion(ctx context.Context, in findingChoice, at *pin) (q
 	_, err = a.resolve(ctx, func(n *names) error {
 		q.Locations = nil
 		for _, name := range in.GetLocation() {
-			ids, ok := n.placeIDs[name]
+			ids, ok := n.locationIDs[name]
 			if !ok {
 				return wrong("location", name, "no such location: /api/v1/fabric lists them")
 			}

@@ -102,7 +102,7 @@ func (n *names) filter(in proto.Message, s csig.Signal) (f filter, err error) {
 		return f, nil
 	}
 	for _, name := range c.GetLocation() {
-		ids, ok := n.placeIDs[name]
+		ids, ok := n.locationIDs[name]
 		if !ok {
 			return f, n.unknown("location", name, "location")
 		}

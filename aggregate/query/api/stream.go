@@ -83,7 +83,7 @@ func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen st
 	return w, leave, err
 }
 
-// filterOf is a request as text, without the place and time of the stream: it is equal for
+// filterOf is a request as text, without the position and time of the stream: it is equal for
 // streams with the same events.
 func filterOf(in proto.Message) string {
 	of := proto.Clone(in)
@@ -168,7 +168,7 @@ func (a *API) watcher(m *table.Memory, s *table.State, seen string) (*table.Watc
 	return m.Resume(a.lagOf(s), epoch, revision), nil
 }
 
-// enter reserves a place for a watcher, until leave.
+// enter reserves a slot for a watcher, until leave.
 func (a *API) enter(ctx context.Context) (leave func(), err error) {
 	gone, err := edge.BudgetOf(ctx).AcquireStream()
 	if err != nil {

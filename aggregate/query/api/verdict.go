@@ -77,7 +77,7 @@ func (a *API) verdictOf(ctx context.Context, s *table.State, on *scope, f *fabri
 
 func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fabric.Fabric) (*query.FabricVerdict, error) {
 	g := &query.Ground{
-		From: on.From, To: on.To, Thresholds: a.Thresholds, Fabric: f, Place: on.names.describe,
+		From: on.From, To: on.To, Thresholds: a.Thresholds, Fabric: f, Location: on.names.describe,
 		Group: on.names.describeGroup,
 	}
 	var err error
@@ -146,12 +146,12 @@ func (a *API) signalRows(ctx context.Context, s *table.State, on *scope) (query.
 	}
 	q := on.Question
 	if s == nil && rows.Recent.Length == int64(time.Second) {
-		q.Resolution = time.Second // states of cells and of places use the same windows
+		q.Resolution = time.Second // states of cells and of locations use the same windows
 	}
 	if rows.Cells, err = on.Cells(ctx, q); err != nil {
 		return rows, err
 	}
-	if rows.Places, err = on.CellLocations(ctx, q); err != nil || s != nil {
+	if rows.Locations, err = on.CellLocations(ctx, q); err != nil || s != nil {
 		return rows, err
 	}
 	rows.Earlier, err = a.earlier(ctx, on, rows.Recent)

@@ -41,7 +41,7 @@ func (a *API) newWatch(ctx context.Context, s *table.State, in *wire.WatchReques
 	if _, err := n.filter(in, w.key.signal); err != nil {
 		return nil, err
 	}
-	_, err = n.findPlaces(links{in})
+	_, err = n.findLocations(links{in})
 	return w.stream, err
 }
 
@@ -188,7 +188,7 @@ func (w *watch) flows(window *table.Window, n *names, f *filter) (list []*wire.F
 		return nil, nil
 	}
 	q := query.FlowQuestion{Signal: w.key.signal, SrcGroups: f.src, DstGroups: f.dst, Limit: maxRecords}
-	if q.Locations, err = n.findPlaces(links{w.in}); err != nil {
+	if q.Locations, err = n.findLocations(links{w.in}); err != nil {
 		return nil, err
 	}
 	lift := n.at(w.key.level)
@@ -208,7 +208,7 @@ func (w *watch) flows(window *table.Window, n *names, f *filter) (list []*wire.F
 // links selects flows only by link: the watch's locations are at its own level.
 type links struct{ *wire.WatchRequest }
 
-// GetLocation implements placeChoice.
+// GetLocation implements locationChoice.
 func (links) GetLocation() []string { return nil }
 
 // filtered returns a view, and the filter with the view's names.

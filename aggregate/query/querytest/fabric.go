@@ -53,7 +53,7 @@ type maker struct {
 // every spine's downlink to the leaf.
 func (m *Memory) Peers(context.Context) (map[string]string, error) {
 	out := map[string]string{}
-	for _, l := range m.Places {
+	for _, l := range m.LocationRows {
 		_, port, _ := strings.Cut(l.Name, ":")
 		if n, up := strings.CutPrefix(port, "up"); up && l.Kind == "port" {
 			out[l.Name] = "spine" + n
@@ -92,14 +92,14 @@ func (f *maker) device(stage string, n int, orientation string, ports int) {
 		if !known {
 			id = aggregate.LocationID(3<<60 + len(f.ports) + 2)
 			f.ports[text] = id
-			f.memory.Places = append(f.memory.Places, fabric.Location{
+			f.memory.LocationRows = append(f.memory.LocationRows, fabric.Location{
 				ID: id, Name: text, Kind: kind, Device: device, Stage: stage, Orientation: orientation,
 				Capacity: portSpeed / 1000, Set: id, DeviceLoc: id, StageLoc: id, FarEnd: id,
 			})
 		}
-		for i := range f.memory.Places {
-			if f.memory.Places[i].ID == id {
-				return &f.memory.Places[i]
+		for i := range f.memory.LocationRows {
+			if f.memory.LocationRows[i].ID == id {
+				return &f.memory.LocationRows[i]
 			}
 		}
 		return nil
@@ -218,7 +218,7 @@ func Flows(m *Memory, n int) (list []Flow) {
 func Findings(m *Memory, n int) (list []query.FindingRow) {
 	severities, kinds := []string{"error", "warning", "info"}, []finding.Kind{finding.RogueInsertion, finding.ScrubFailure}
 	for i := range n {
-		place := m.Places[i%len(m.Places)]
+		place := m.LocationRows[i%len(m.LocationRows)]
 		list = append(list, query.FindingRow{
 			Kind: kinds[i%2].String(), ID: 1<<60 + uint64(i), Severity: severities[i*3/n],
 			From: Start.UnixNano(), To: Start.Add(time.Duration(i+1) * time.Millisecond).UnixNano(), Count: uint64(i + 1),

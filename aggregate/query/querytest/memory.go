@@ -35,10 +35,10 @@ type Row struct {
 // Memory is a query.Reader over Rows. It is safe for concurrent use while its fields do not
 // change.
 type Memory struct {
-	Resolution time.Duration
-	Rows       []Row
-	GroupRows  []fabric.Group
-	Places     []fabric.Location
+	Resolution   time.Duration
+	Rows         []Row
+	GroupRows    []fabric.Group
+	LocationRows []fabric.Location
 
 	FlowRows    []Flow
 	FindingRows []query.FindingRow
@@ -69,9 +69,9 @@ func (m *Memory) Groups(context.Context) ([]fabric.Group, error) {
 	return slices.Clone(m.GroupRows), nil
 }
 
-// Locations returns Places.
+// Locations returns LocationRows.
 func (m *Memory) Locations(context.Context) ([]fabric.Location, error) {
-	return slices.Clone(m.Places), nil
+	return slices.Clone(m.LocationRows), nil
 }
 
 // Cells folds all windows into one.
@@ -127,11 +127,11 @@ func (m *Memory) LocationWindows(_ context.Context, q query.Question) ([]aggrega
 // TopLocations counts heavy observations per location.
 func (m *Memory) TopLocations(_ context.Context, q query.Question, n int) ([]aggregate.LocationStats, error) {
 	totals, lift := map[aggregate.LocationID]aggregate.LocationStats{}, m.lift(q.Level)
-	type placed struct {
+	type cellLocation struct {
 		src, dst aggregate.GroupID
 		at       aggregate.LocationID
 	}
-	heavyIn := map[placed]bool{}
+	heavyIn := map[cellLocation]bool{}
 	q.Src, q.Dst = nil, nil
 	for _, r := range m.selected(q) {
 		at := lift(r.Location)
@@ -140,7 +140,7 @@ func (m *Memory) TopLocations(_ context.Context, q query.Question, n int) ([]agg
 		t.Observations += r.Observations
 		t.Heavy += r.Heavy
 		t.HeavySum += r.HeavySum
-		if in := (placed{r.Src, r.Dst, at}); r.Heavy > 0 && !heavyIn[in] {
+		if in := (cellLocation{r.Src, r.Dst, at}); r.Heavy > 0 && !heavyIn[in] {
 			heavyIn[in] = true
 			t.Cells++
 		}
@@ -172,8 +172,8 @@ func (m *Memory) selected(q query.Question) []Row {
 
 // lift maps locations to their ancestors at a level, unknown ones to themselves.
 func (m *Memory) lift(level fabric.Level) func(aggregate.LocationID) aggregate.LocationID {
-	ancestors := make(map[aggregate.LocationID]aggregate.LocationID, len(m.Places))
-	for _, l := range m.Places {
+	ancestors := make(map[aggregate.LocationID]aggregate.LocationID, len(m.LocationRows))
+	for _, l := range m.LocationRows {
 		ancestors[l.ID] = [...]aggregate.LocationID{l.ID, l.Set, l.DeviceLoc, l.StageLoc, l.FarEnd}[level]
 	}
 	return func(id aggregate.LocationID) aggregate.LocationID {
@@ -192,8 +192,8 @@ type cellKey struct {
 type votes struct{ heavy, sum uint64 }
 
 type cellSum struct {
-	row    aggregate.CellWindow
-	places map[aggregate.LocationID]votes
+	row       aggregate.CellWindow
+	locations map[aggregate.LocationID]votes
 }
 
 // cells adds up rows by window. Rows from later on, Unix ns, belong to the later half of the
@@ -238,14 +238,14 @@ func (c *cellSum) add(r Row, location aggregate.LocationID) {
 		row.Sum += r.Sum
 	}
 	if r.Heavy > 0 && location != aggregate.NoLocation {
-		v := c.places[location]
-		c.places[location] = votes{v.heavy + r.Heavy, v.sum + r.HeavySum}
+		v := c.locations[location]
+		c.locations[location] = votes{v.heavy + r.Heavy, v.sum + r.HeavySum}
 	}
 }
 
 func (c *cellSum) finish(resolved bool) aggregate.CellWindow {
-	list := make([]aggregate.LocationStats, 0, len(c.places))
-	for at, v := range c.places {
+	list := make([]aggregate.LocationStats, 0, len(c.locations))
+	for at, v := range c.locations {
 		list = append(list, aggregate.LocationStats{Location: at, Heavy: v.heavy, HeavySum: v.sum})
 	}
 	c.row.SetMode(list, resolved)

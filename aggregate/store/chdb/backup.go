@@ -28,7 +28,7 @@ func (e *Engine) Backup(ctx context.Context, database, dir string) (err error) {
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("back up %s to %s: the folder exists already: name a new one", database, dir)
 	}
-	name, inside := e.backupPlace()
+	name, inside := e.backupFolder()
 	defer removeTree(inside, &err)
 	sql := "BACKUP DATABASE " + quoteIdentifier(database) + " TO File(" + quoteString(name) + ")"
 	if err := e.administer(func(c driver.Conn) error { return c.Exec(ctx, sql) }); err != nil {
@@ -47,7 +47,7 @@ func (e *Engine) Restore(ctx context.Context, database, dir string) (err error) 
 	if info, err := os.Stat(filepath.Join(dir, backupFile)); err != nil || !info.Mode().IsRegular() {
 		return fmt.Errorf("restore %s from %s: this is no backup, its file %s is missing", database, dir, backupFile)
 	}
-	name, inside := e.backupPlace()
+	name, inside := e.backupFolder()
 	defer removeTree(inside, &err)
 	err = e.administer(func(c driver.Conn) error {
 		var tables uint64
@@ -96,8 +96,8 @@ func checkTables(ctx context.Context, c driver.Conn, database string) error {
 	return nil
 }
 
-// backupPlace returns a new folder for one backup, where the engine may write.
-func (e *Engine) backupPlace() (name, path string) {
+// backupFolder returns a new folder for one backup, where the engine may write.
+func (e *Engine) backupFolder() (name, path string) {
 	name = strconv.FormatUint(rand.Uint64(), 36)
 	return name, filepath.Join(e.folder.backups(), name)
 }

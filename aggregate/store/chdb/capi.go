@@ -103,7 +103,7 @@ func (c *cStrings) lengths(texts []string) unsafe.Pointer {
 const LibraryEnv = "CSIGSCOPE_ENGINE"
 
 // ErrNoEngine reports that the engine's shared library was not found. The text from FindLibrary
-// lists the places searched and the next steps.
+// lists the paths searched and the next steps.
 var ErrNoEngine = errors.New("no embedded ClickHouse engine")
 
 // errStatic is ErrNoEngine in a program that cannot load a library.
@@ -112,7 +112,7 @@ var errStatic = fmt.Errorf("%w: this csigscope was built statically, without it:
 const libraryName = "libchdb.so"
 
 // FindLibrary returns the absolute path of the engine's shared library. A path given by explicit
-// or LibraryEnv must exist; otherwise FindLibrary tries the places beside the executable and in
+// or LibraryEnv must exist; otherwise FindLibrary tries the paths beside the executable and in
 // the user's data folder in turn. A program built with the tag static finds none. Errors wrap
 // ErrNoEngine.
 func FindLibrary(explicit string) (string, error) {
@@ -134,7 +134,7 @@ func findLibrary(explicit string, getenv func(string) string, executable string)
 	}
 	candidates := []string{explicit}
 	if explicit == "" {
-		candidates = libraryPlaces(getenv, executable)
+		candidates = libraryPaths(getenv, executable)
 	}
 	for _, path := range candidates {
 		info, err := os.Stat(path)
@@ -148,13 +148,13 @@ func findLibrary(explicit string, getenv func(string) string, executable string)
 		libraryName, ErrNoEngine, strings.Join(candidates, ", "))
 }
 
-// libraryPlaces lists where an installation or a checkout keeps the library.
-func libraryPlaces(getenv func(string) string, executable string) []string {
-	var places []string
+// libraryPaths lists where an installation or a checkout keeps the library.
+func libraryPaths(getenv func(string) string, executable string) []string {
+	var paths []string
 	if executable != "" {
 		folder := filepath.Dir(executable)
 		prefix := filepath.Dir(folder)
-		places = append(places,
+		paths = append(paths,
 			filepath.Join(folder, libraryName),
 			filepath.Join(prefix, "lib", "csigscope", libraryName),
 			filepath.Join(prefix, "aggregate", "store", "chdb", "node_modules", libraryPackage(), libraryName))
@@ -166,9 +166,9 @@ func libraryPlaces(getenv func(string) string, executable string) []string {
 		}
 	}
 	if data != "" {
-		places = append(places, filepath.Join(data, "csigscope", "engine", libraryName))
+		paths = append(paths, filepath.Join(data, "csigscope", "engine", libraryName))
 	}
-	return places
+	return paths
 }
 
 // libraryPackage is the npm package with the library for this platform.

@@ -44,10 +44,10 @@ func openFolder(dir string) (folder, error) {
 	return folder{path}, nil
 }
 
-// Places returns the folders that an engine over dir writes and those that it reads, which are
+// Folders returns the folders that an engine over dir writes and those that it reads, which are
 // its library's. It is for callers that restrict processes: the engine runs in a child, which
 // inherits the restriction. dir is created if needed. A missing library is ErrNoEngine.
-func Places(dir, library string) (write, read []string, err error) {
+func Folders(dir, library string) (write, read []string, err error) {
 	f, err := openFolder(dir)
 	if err != nil {
 		return nil, nil, err

@@ -161,21 +161,21 @@ func TestFindLibrary(t *testing.T) {
 	root := t.TempDir()
 	executable := filepath.Join(root, "bin", "csigscope")
 	env := map[string]string{"XDG_DATA_HOME": filepath.Join(root, "share")}
-	places := libraryPlaces(func(name string) string { return env[name] }, executable)
-	if len(places) != 4 {
-		t.Fatalf("got places %v, want four", places)
+	paths := libraryPaths(func(name string) string { return env[name] }, executable)
+	if len(paths) != 4 {
+		t.Fatalf("got places %v, want four", paths)
 	}
-	// From the last place to the first: each library found takes precedence over later places.
-	for i := len(places) - 1; i >= 0; i-- {
-		if err := os.MkdirAll(filepath.Dir(places[i]), 0o700); err != nil {
+	// From the last path to the first: each library found takes precedence over later paths.
+	for i := len(paths) - 1; i >= 0; i-- {
+		if err := os.MkdirAll(filepath.Dir(paths[i]), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(places[i], nil, 0o600); err != nil {
+		if err := os.WriteFile(paths[i], nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		got, err := findLibrary("", func(name string) string { return env[name] }, executable)
-		if err != nil || got != places[i] {
-			t.Errorf("got %s (%v), want %s", got, err, places[i])
+		if err != nil || got != paths[i] {
+			t.Errorf("got %s (%v), want %s", got, err, paths[i])
 		}
 	}
 	env[LibraryEnv] = filepath.Join(root, "elsewhere.so")

@@ -175,7 +175,7 @@ func TestCopiesAreNoRecords(t *testing.T) {
 	file := fsys.files[fsys.segments()[0]]
 	file.data[len(copied)+10] ^= 1
 	h.send(l, 10)
-	if len(h.sent) != 1 || h.lost[place{0, 2}] == "" {
+	if len(h.sent) != 1 || h.lost[recordID{0, 2}] == "" {
 		t.Errorf("sent %q, lost %v, want the first and the second", h.sent, h.lost)
 	}
 }
@@ -280,7 +280,7 @@ func TestDamagedEndAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.drain(fsys.killed())
-	if h.lost[place{0, 2}] != Damaged && h.lost[place{0, 2}] != Torn {
+	if h.lost[recordID{0, 2}] != Damaged && h.lost[recordID{0, 2}] != Torn {
 		t.Errorf("lost %v, want the second record", h.lost)
 	}
 }

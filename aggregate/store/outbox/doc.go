@@ -8,7 +8,7 @@
 // own, so that a class that cannot be sent holds up no other. Append writes a group of records
 // with one sync, and returns when they are on disk; after a crash a group is complete or absent.
 // Next returns the oldest unacknowledged record of a class, verified again; for damaged or
-// missing records it returns their place instead: a range of numbers, with the weight and the
+// missing records it returns their position instead: a range of numbers, with the weight and the
 // time of the records as far as the neighbors show them. No record between the first and the last
 // is left unaccounted.
 //
@@ -60,7 +60,7 @@
 //	              record, 0 for none
 //	   end     4  CRC32C of all before
 //
-// Each append writes the slot that is not synced, in place and without a sync; it survives a kill
+// Each append writes the slot that is not synced, in position and without a sync; it survives a kill
 // of the process. A sync, at each new segment and from time to time while records are
 // acknowledged, makes it the synced one, so that one slot survives a power cut too. Without
 // either slot records are sent again, and a loss after the last one cannot be excluded

@@ -12,24 +12,24 @@ import (
 // history records and checks the operations on an outbox over several processes.
 type history struct {
 	testing.TB
-	attempted map[string]bool   // payloads given to Append
-	confirmed map[place]string  // payloads for which it returned nil
-	sent      map[string]string // payload by token
-	sentAs    map[string]string // token by payload
-	lost      map[place]Reason
+	attempted map[string]bool     // payloads given to Append
+	confirmed map[recordID]string // payloads for which it returned nil
+	sent      map[string]string   // payload by token
+	sentAs    map[string]string   // token by payload
+	lost      map[recordID]Reason
 	n         int
 	now       time.Time
 }
 
-type place struct {
+type recordID struct {
 	class int
 	seq   uint64
 }
 
 func newHistory(t testing.TB) *history {
 	return &history{
-		TB: t, attempted: map[string]bool{}, confirmed: map[place]string{},
-		sent: map[string]string{}, sentAs: map[string]string{}, lost: map[place]Reason{},
+		TB: t, attempted: map[string]bool{}, confirmed: map[recordID]string{},
+		sent: map[string]string{}, sentAs: map[string]string{}, lost: map[recordID]Reason{},
 		now: time.Unix(1e9, 0),
 	}
 }
@@ -66,7 +66,7 @@ func (h *history) append(l *Log, class, size int) error {
 	seq := l.classes[class].next
 	err := l.Append(Record{Class: class, Weight: uint64(size), Label: label, Payload: payload})
 	if err == nil {
-		h.confirmed[place{class, seq}] = string(payload)
+		h.confirmed[recordID{class, seq}] = string(payload)
 	}
 	return err
 }
@@ -95,7 +95,7 @@ func (h *history) took(e *Entry) {
 	h.Helper()
 	if e.Lost != "" {
 		for seq := e.First; seq <= e.Last; seq++ {
-			h.lost[place{e.Class, seq}] = e.Lost
+			h.lost[recordID{e.Class, seq}] = e.Lost
 		}
 		return
 	}
@@ -119,7 +119,7 @@ func (h *history) discard(l *Log, class int) {
 		return
 	}
 	for seq := s.from; seq <= s.to; seq++ {
-		h.lost[place{s.Class, seq}] = "full"
+		h.lost[recordID{s.Class, seq}] = "full"
 	}
 	_ = l.Discard(s, "full", Lost{Records: s.to - s.from + 1})
 }

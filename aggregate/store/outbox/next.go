@@ -23,12 +23,12 @@ const (
 	// Torn records ended the log: a crash interrupted their writing, before they were confirmed.
 	// They are counted when the log is opened, and are no Entry.
 	Torn Reason = "torn"
-	// Uncertain is the place after the last record of a log whose position is lost: an unknown
+	// Uncertain is the position after the last record of a log whose position is lost: an unknown
 	// number of records may have been there.
 	Uncertain Reason = "uncertain"
 )
 
-// Entry is a record or, if Lost is set, the place of lost ones.
+// Entry is a record or, if Lost is set, the position of lost ones.
 type Entry struct {
 	Class       int
 	First, Last uint64 // sequence numbers; equal except for lost records
@@ -57,7 +57,7 @@ type cursor struct {
 	seen    uint64 // sequence number up to which all was returned
 	sum     uint64 // weight of all records up to seen
 	extent  Extent // of the record that was returned last
-	skipped bool   // bytes that are not records lie before the place
+	skipped bool   // bytes that are not records lie before the position
 	held    held
 }
 
@@ -109,7 +109,7 @@ func (r *openSegment) close() {
 	}
 }
 
-// readAttempts is how often an unreadable place is retried.
+// readAttempts is how often an unreadable position is retried.
 const readAttempts = 5
 
 // errOpen is the error of an existing segment that cannot be opened: the cause is the machine and
@@ -332,7 +332,7 @@ func (cur *cursor) end(v *view) (Entry, bool) {
 	return Entry{}, false
 }
 
-// missing returns the place of lost records up to a number, which left no trace. The following
+// missing returns the position of lost records up to a number, which left no trace. The following
 // records supply their weight and the end of their time.
 func (cur *cursor) missing(v *view, to, sum uint64, behind Extent) Entry {
 	e := Entry{First: cur.seen + 1, Last: to, Lost: Missing, Weight: sum - min(cur.sum, sum), Extent: cur.until(v, behind)}
@@ -343,7 +343,7 @@ func (cur *cursor) missing(v *view, to, sum uint64, behind Extent) Entry {
 	return e
 }
 
-// until is the time from the record before a place to the record after it or, if that is no
+// until is the time from the record before a position to the record after it or, if that is no
 // later, to the end of all waiting records.
 func (cur *cursor) until(v *view, behind Extent) Extent {
 	switch {
@@ -359,7 +359,7 @@ func (cur *cursor) until(v *view, behind Extent) Extent {
 	return behind
 }
 
-// uncertain returns the place after the records of an earlier process.
+// uncertain returns the position after the records of an earlier process.
 func (cur *cursor) uncertain(v *view, behind Extent) Entry {
 	e := Entry{First: cur.seen + 1, Last: v.doubt, Lost: Uncertain, Extent: cur.until(v, behind)}
 	e.Extent.To = max(e.Extent.To, v.now)
@@ -367,7 +367,7 @@ func (cur *cursor) uncertain(v *view, behind Extent) Entry {
 	return e
 }
 
-// lose returns the place of a damaged record with a valid header.
+// lose returns the position of a damaged record with a valid header.
 func (cur *cursor) lose(at *held) Entry {
 	cur.pass(&at.header)
 	return at.entry(Damaged, at.label, nil)

@@ -91,9 +91,9 @@ func (h *header) appendTo(b []byte, offset int64) []byte {
 
 // headerCRC is the checksum of the header without its checksum field.
 func headerCRC(b []byte, offset int64) uint32 {
-	var place [8]byte
-	binary.LittleEndian.PutUint64(place[:], uint64(offset))
-	return crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, place[:])
+	var offsetBytes [8]byte
+	binary.LittleEndian.PutUint64(offsetBytes[:], uint64(offset))
+	return crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, offsetBytes[:])
 }
 
 // parseHeader parses a header at an offset of its file. It keeps no reference to b.

@@ -32,16 +32,16 @@ const maxWindows = 1024
 // Memory aggregates blocks in memory. It is a Sink and, after all blocks are written, a
 // report.Data. Blocks may be written from several goroutines.
 type Memory struct {
-	total    *table.Table
-	timeline *table.Table
-	judged   *table.Judged
-	places   *table.Table
-	codes    *table.Distributions
-	flows    *table.FlowTotals
-	samples  []*table.SampledSeries // the shortest steps first
-	maxSteps int
-	fine     time.Duration
-	window   time.Duration // shortest window of distributions
+	total     *table.Table
+	timeline  *table.Table
+	judged    *table.Judged
+	locations *table.Table
+	codes     *table.Distributions
+	flows     *table.FlowTotals
+	samples   []*table.SampledSeries // the shortest steps first
+	maxSteps  int
+	fine      time.Duration
+	window    time.Duration // shortest window of distributions
 }
 
 // Limits bound a Memory.
@@ -68,20 +68,20 @@ func (r Resolutions) List() []time.Duration {
 func NewMemory(r Resolutions, t aggregate.Thresholds, l Limits) *Memory {
 	entries := func(percent, bytes uint64) int { return int(max(l.Bytes/100*percent/bytes, 16)) }
 	return &Memory{
-		total:    table.New(table.Bounds{Resolution: r.Total, Rows: entries(15, rowBytes)}),
-		timeline: table.New(table.Bounds{Resolution: r.Fine, Steps: l.Steps, Rows: entries(30, rowBytes)}),
-		places:   table.New(table.Bounds{Resolution: r.Window, Steps: maxWindows, Rows: entries(10, rowBytes)}),
-		judged:   table.NewJudged(t, r.Window, entries(5, pastBytes)),
-		codes:    table.NewDistributions(r.Window, maxWindows, entries(20, codeBytes)),
-		flows:    table.NewFlowTotals(r.Total, entries(10, flowBytes)),
-		samples:  newSamples(r.Fine, l),
-		maxSteps: l.Steps, fine: r.Fine, window: r.Window,
+		total:     table.New(table.Bounds{Resolution: r.Total, Rows: entries(15, rowBytes)}),
+		timeline:  table.New(table.Bounds{Resolution: r.Fine, Steps: l.Steps, Rows: entries(30, rowBytes)}),
+		locations: table.New(table.Bounds{Resolution: r.Window, Steps: maxWindows, Rows: entries(10, rowBytes)}),
+		judged:    table.NewJudged(t, r.Window, entries(5, pastBytes)),
+		codes:     table.NewDistributions(r.Window, maxWindows, entries(20, codeBytes)),
+		flows:     table.NewFlowTotals(r.Total, entries(10, flowBytes)),
+		samples:   newSamples(r.Fine, l),
+		maxSteps:  l.Steps, fine: r.Fine, window: r.Window,
 	}
 }
 
 // WriteBlock implements aggregate.Sink.
 func (m *Memory) WriteBlock(ctx context.Context, b *aggregate.Block) error {
-	for _, sink := range []aggregate.Sink{m.total, m.timeline, m.places, m.judged, m.codes, m.flows} {
+	for _, sink := range []aggregate.Sink{m.total, m.timeline, m.locations, m.judged, m.codes, m.flows} {
 		if err := sink.WriteBlock(ctx, b); err != nil {
 			return err
 		}
@@ -106,8 +106,8 @@ func (m *Memory) Limited() []string {
 	if m.judged.Full() {
 		list = append(list, "there was no memory for all windows by which cells are judged: the first ones are left out")
 	}
-	if m.places.Full() {
-		list = append(list, fmt.Sprintf("there was no memory for windows of locations shorter than %s", m.places.Step()))
+	if m.locations.Full() {
+		list = append(list, fmt.Sprintf("there was no memory for windows of locations shorter than %s", m.locations.Step()))
 	}
 	if m.codes.Full() {
 		list = append(list, fmt.Sprintf("there was no memory for the distributions of windows shorter than %s", m.codes.Step()))
@@ -146,8 +146,8 @@ func (m *Memory) Locations(_ context.Context, s csig.Signal) ([]aggregate.Locati
 	return m.total.Total().Locations(s, nil), nil
 }
 
-// Places implements report.Totals.
-func (m *Memory) Places(_ context.Context, s csig.Signal) ([]aggregate.CellLocation, error) {
+// CellLocations implements report.Totals.
+func (m *Memory) CellLocations(_ context.Context, s csig.Signal) ([]aggregate.CellLocation, error) {
 	return m.total.Total().CellLocations(s), nil
 }
 
@@ -196,7 +196,7 @@ func (m *Memory) LocationWindows(_ context.Context, s csig.Signal) ([]aggregate.
 		location aggregate.LocationID
 	}
 	sums := map[key]*aggregate.LocationWindow{}
-	for _, at := range m.places.Steps() {
+	for _, at := range m.locations.Steps() {
 		at.Each(s, func(c aggregate.CellID, l *aggregate.LocationStats) {
 			if !chosen[c] {
 				return

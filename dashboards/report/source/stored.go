@@ -85,8 +85,8 @@ func (s *Stored) Locations(ctx context.Context, signal csig.Signal) ([]aggregate
 	return s.store.TopLocations(ctx, s.query(signal), maxLocations)
 }
 
-// Places implements report.Totals.
-func (s *Stored) Places(ctx context.Context, signal csig.Signal) ([]aggregate.CellLocation, error) {
+// CellLocations implements report.Totals.
+func (s *Stored) CellLocations(ctx context.Context, signal csig.Signal) ([]aggregate.CellLocation, error) {
 	return s.store.CellLocations(ctx, s.query(signal))
 }
 

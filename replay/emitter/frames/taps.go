@@ -23,7 +23,7 @@ type Taps struct {
 
 // tap is one tap.
 type tap struct {
-	scenario.TapPlace
+	scenario.PlacedTap
 	out        *captureFile
 	iface      uint32 // interface number in the file
 	CaptureLen int
@@ -48,14 +48,14 @@ type TapStats struct {
 
 // NewTaps places the taps of a scenario. They have no outputs yet.
 func NewTaps(s *scenario.Scenario, points []scenario.Point) (*Taps, error) {
-	places, err := scenario.PlaceTaps(s, points)
+	placed, err := scenario.PlaceTaps(s, points)
 	if err != nil {
 		return nil, err
 	}
-	t := &Taps{List: make([]tap, len(places)), At: make([][]int32, len(points)), from: s.Start.UnixNano()}
-	for i := range places {
+	t := &Taps{List: make([]tap, len(placed)), At: make([][]int32, len(points)), from: s.Start.UnixNano()}
+	for i := range placed {
 		p := &t.List[i]
-		p.TapPlace = places[i]
+		p.PlacedTap = placed[i]
 		p.CaptureLen = s.SnapLen
 		if p.SnapLen != 0 {
 			p.CaptureLen = p.SnapLen

@@ -186,21 +186,21 @@ func describeTraffic(out io.Writer, s *Scenario, t *Topology) error {
 		}
 		fmt.Fprintln(out, strings.Join(append(parts, "over "+st.String()), " "))
 	}
-	places, err := PlaceTaps(s, t.Points())
+	placed, err := PlaceTaps(s, t.Points())
 	if err != nil {
 		return err
 	}
 	label := func(i int) string {
-		return fmt.Sprintf(": %s, %s%s", places[i].Place, counted(len(places[i].Links), "link"), places[i].flaws())
+		return fmt.Sprintf(": %s, %s%s", placed[i].Place, counted(len(placed[i].Links), "link"), placed[i].flaws())
 	}
-	for i, lines := 0, 0; i < len(places); i, lines = i+1, lines+1 {
+	for i, lines := 0, 0; i < len(placed); i, lines = i+1, lines+1 {
 		if lines == maxTapLines {
-			fmt.Fprintf(out, "and %d more taps\n", len(places)-i)
+			fmt.Fprintf(out, "and %d more taps\n", len(placed)-i)
 			break
 		}
-		name := "tap " + places[i].Name
-		for first := i; i+1 < len(places) && label(i+1) == label(first); i++ {
-			name = "each of taps " + places[first].Name + " to " + places[i+1].Name
+		name := "tap " + placed[i].Name
+		for first := i; i+1 < len(placed) && label(i+1) == label(first); i++ {
+			name = "each of taps " + placed[first].Name + " to " + placed[i+1].Name
 		}
 		fmt.Fprintln(out, name+label(i))
 	}

@@ -199,14 +199,14 @@ func (s *Scenario) known(a uint32, name func(version uint8, a uint32) string) (l
 // file name identifies the tap.
 func tapSpecs(s *Scenario, t *Topology) ([]fabric.TapSpec, error) {
 	points := t.Points()
-	places, err := PlaceTaps(s, points)
+	placed, err := PlaceTaps(s, points)
 	if err != nil {
 		return nil, err
 	}
 	var list []fabric.TapSpec
-	for i := range places {
+	for i := range placed {
 		list = append(list, fabric.TapSpec{
-			Name: places[i].Name, Place: places[i].Place, At: places[i].at(points), Mirrors: decode.Mirrors{ERSPAN: places[i].ERSPAN != 0},
+			Name: placed[i].Name, Place: placed[i].Place, At: placed[i].at(points), Mirrors: decode.Mirrors{ERSPAN: placed[i].ERSPAN != 0},
 		})
 	}
 	if !s.SingleFile || !s.Classic {

@@ -179,8 +179,8 @@ func (t *Topology) Points() []Point {
 	return list
 }
 
-// TapPlace is a tap with its place and the ports in front of its links.
-type TapPlace struct {
+// PlacedTap is a tap with its place and the ports in front of its links.
+type PlacedTap struct {
 	Tap
 	Place string
 	Links []int32
@@ -188,7 +188,7 @@ type TapPlace struct {
 
 // at returns the ports that the packets of a mid-fabric tap pass; for links out of hosts, the
 // devices that they lead to. It is nil for other taps.
-func (p *TapPlace) at(points []Point) (names []string) {
+func (p *PlacedTap) at(points []Point) (names []string) {
 	if p.Place != placeMid {
 		return nil
 	}
@@ -206,23 +206,23 @@ func (p *TapPlace) at(points []Point) (names []string) {
 }
 
 // PlaceTaps resolves the links of a scenario's taps.
-func PlaceTaps(s *Scenario, points []Point) ([]TapPlace, error) {
+func PlaceTaps(s *Scenario, points []Point) ([]PlacedTap, error) {
 	specs := s.Taps
 	if len(specs) == 0 {
 		specs = []Tap{{Racks: true}}
 	}
-	var list []TapPlace
+	var list []PlacedTap
 	taken := map[string]bool{}
 	for i := range specs {
 		spec := &specs[i]
 		if err := spec.check(); err != nil {
 			return nil, fmt.Errorf("taps[%d]: %w", i, err)
 		}
-		places := []TapPlace{spec.place(points)}
+		placed := []PlacedTap{spec.place(points)}
 		if spec.Racks {
-			places = spec.perRack(points)
+			placed = spec.perRack(points)
 		}
-		for _, p := range places {
+		for _, p := range placed {
 			if len(p.Links) == 0 {
 				return nil, fmt.Errorf("taps[%d] (%s): no link of the fabric matches", i, p.Name)
 			}
@@ -241,7 +241,7 @@ func PlaceTaps(s *Scenario, points []Point) ([]TapPlace, error) {
 
 // checkTwice refuses receiver taps that overlap, since all captures at receivers enter the heatmaps
 // and would count twice.
-func checkTwice(list []TapPlace, points []Point) error {
+func checkTwice(list []PlacedTap, points []Point) error {
 	seen := make([]string, len(points))
 	for i := range list {
 		if list[i].Place != PlaceReceiver {
@@ -257,7 +257,7 @@ func checkTwice(list []TapPlace, points []Point) error {
 	return nil
 }
 
-func (t *Tap) perRack(points []Point) (list []TapPlace) {
+func (t *Tap) perRack(points []Point) (list []PlacedTap) {
 	byRack := map[int]int{}
 	for i := range points {
 		if !points[i].toHost {
@@ -267,7 +267,7 @@ func (t *Tap) perRack(points []Point) (list []TapPlace) {
 		if !ok {
 			n = len(list)
 			byRack[points[i].rack] = n
-			p := TapPlace{Tap: *t, Place: PlaceReceiver}
+			p := PlacedTap{Tap: *t, Place: PlaceReceiver}
 			p.Name = points[i].rackName
 			list = append(list, p)
 		}
@@ -276,8 +276,8 @@ func (t *Tap) perRack(points []Point) (list []TapPlace) {
 	return list
 }
 
-func (t *Tap) place(points []Point) TapPlace {
-	p := TapPlace{Tap: *t}
+func (t *Tap) place(points []Point) PlacedTap {
+	p := PlacedTap{Tap: *t}
 	into, out := 0, 0
 	for i := range points {
 		if !t.on(&points[i]) {

@@ -82,12 +82,12 @@ func (p *port) enqueue(now int64, k *packet, stats *truth.PortStats) bool {
 		p.grow()
 	}
 	took := exact.Serialization(uint32(k.length), p.kbps)
-	place, start := p.tail, max(now, p.busyUntil)
+	index, start := p.tail, max(now, p.busyUntil)
 	if k.trimmed {
-		place, start = p.overtake(now, start, took)
+		index, start = p.overtake(now, start, took)
 		p.reserved += uint64(k.length)
 	}
-	slot := p.at(place)
+	slot := p.at(index)
 	*slot = *k
 	slot.entered, slot.started = now, start
 	slot.arrives = start + took + p.latency
@@ -99,22 +99,22 @@ func (p *port) enqueue(now int64, k *packet, stats *truth.PortStats) bool {
 
 // overtake makes room in the ring before all whole packets that wait at now, and delays them by the
 // time that the new packet takes. last is when the link is free for another packet at the end.
-func (p *port) overtake(now, last, took int64) (place uint32, start int64) {
-	place = p.begun
-	for place != p.tail && (p.at(place).started <= now || p.at(place).trimmed) {
-		place++
+func (p *port) overtake(now, last, took int64) (index uint32, start int64) {
+	index = p.begun
+	for index != p.tail && (p.at(index).started <= now || p.at(index).trimmed) {
+		index++
 	}
-	if place == p.tail {
-		return place, last
+	if index == p.tail {
+		return index, last
 	}
-	start = p.at(place).started
-	for n := p.tail; n != place; n-- {
+	start = p.at(index).started
+	for n := p.tail; n != index; n-- {
 		k := p.at(n)
 		*k = *p.at(n - 1)
 		k.started += took
 		k.arrives += took
 	}
-	return place, start
+	return index, start
 }
 
 // grow doubles the ring. The ring's size is bounded by the buffer, the reserve and the packets that

@@ -200,8 +200,8 @@ func (s *sim) openCounters(r *Report, dir string) error {
 // note writes the metric with which a port compares a packet's tag, if it changed. code is the
 // port's own.
 func (c *counters) note(s *sim, number int32, p *port, k *packet, code uint32, behind int64) {
-	place := c.ports[number]
-	if place == scenario.None {
+	port := c.ports[number]
+	if port == scenario.None {
 		return
 	}
 	sig := &s.signals[k.tag.Signal]
@@ -209,13 +209,13 @@ func (c *counters) note(s *sim, number int32, p *port, k *packet, code uint32, b
 	if p.policy != nil && p.policy.missing>>k.tag.Signal&1 != 0 {
 		now = noMetric
 	}
-	last := &c.last[int(place)*c.signals+int(k.tag.Signal)]
+	last := &c.last[int(port)*c.signals+int(k.tag.Signal)]
 	if *last == now {
 		return
 	}
 	*last = now
 	c.line = strconv.AppendInt(c.line[:0], c.startNS+k.started/1000, 10)
-	c.line = append(append(c.line, ','), c.names[place]...)
+	c.line = append(append(c.line, ','), c.names[port]...)
 	c.line = append(append(append(c.line, ','), sig.Kind.String()...), ',')
 	if now != noMetric {
 		// Configured metrics and those programmed by software exist only as codes.

@@ -175,7 +175,7 @@ var positionOps = []struct {
 	{"garbage", func([]byte) []byte { return bytes.Repeat([]byte("{}\n"), 3000) }},
 }
 
-// extent is the place of a record in its file.
+// extent is the position of a record in its file.
 type extent struct{ from, to int }
 
 // record damages the record in the middle of a segment.

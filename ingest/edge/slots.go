@@ -11,16 +11,16 @@ import (
 	"sync/atomic"
 )
 
-// places limits the open connections of a listener. If clients authenticate, the first request
-// with a valid credential proves a connection, and it keeps its place. Unauthenticated connections
-// give way: once all places are taken, each new connection closes the oldest unauthenticated one. A
-// quarter of the places is reserved for unauthenticated connections, so that a valid client always has
+// connSlots limits the open connections of a listener. If clients authenticate, the first request
+// with a valid credential proves a connection, and it keeps its slot. Unauthenticated connections
+// give way: once all slots are taken, each new connection closes the oldest unauthenticated one. A
+// quarter of the slots is reserved for unauthenticated connections, so that a valid client always has
 // time to authenticate. Authenticated connections beyond the other three quarters count as unauthenticated.
 //
-// An address, or an IPv6 /64, gets at most half of the places, and a sixteenth for unauthenticated
+// An address, or an IPv6 /64, gets at most half of the slots, and a sixteenth for unauthenticated
 // connections, so a flood from one address is refused before it displaces other clients. It is
 // safe for concurrent use.
-type places struct {
+type connSlots struct {
 	most               int
 	maxAuthenticated   int // 0: clients do not authenticate
 	ofAddress          int // connections; 0: no limit per address
@@ -29,36 +29,36 @@ type places struct {
 	mu              sync.Mutex
 	open            int
 	authenticated   int
-	unauthenticated list.List // of *placedConn, oldest first
-	addresses       map[netip.Prefix]*addressPlaces
+	unauthenticated list.List // of *slotConn, oldest first
+	addresses       map[netip.Prefix]*addressSlots
 }
 
-type addressPlaces struct{ open, unauthenticated int }
+type addressSlots struct{ open, unauthenticated int }
 
-// fewPlaces is the minimum share of an address, so that a small maximum still leaves it usable.
-const fewPlaces = 16
+// minAddressSlots is the minimum share of an address, so that a small maximum still leaves it usable.
+const minAddressSlots = 16
 
-func newPlaces(most int, g *gate) *places {
-	p := &places{most: most, addresses: make(map[netip.Prefix]*addressPlaces)}
+func newConnSlots(most int, g *gate) *connSlots {
+	p := &connSlots{most: most, addresses: make(map[netip.Prefix]*addressSlots)}
 	if g == nil {
 		return p
 	}
-	p.ofAddress, p.maxUnauthenticated = max(most/2, fewPlaces), max(most/16, fewPlaces)
+	p.ofAddress, p.maxUnauthenticated = max(most/2, minAddressSlots), max(most/16, minAddressSlots)
 	if g.auth.TLS.CA != "" || g.auth.Clients != "" {
 		p.maxAuthenticated = most - most/4
 	}
 	return p
 }
 
-// take gives a connection a place and returns the connection that it displaces, which the
-// caller closes. Without a free place it returns nil and the reason.
-func (p *places) take(c net.Conn) (placed, displaced *placedConn, why Reason) {
+// take gives a connection a slot and returns the connection that it displaces, which the
+// caller closes. Without a free slot it returns nil and the reason.
+func (p *connSlots) take(c net.Conn) (conn, displaced *slotConn, why Reason) {
 	from := remoteNetwork(c)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.addresses[from]
 	if of == nil {
-		of = &addressPlaces{}
+		of = &addressSlots{}
 	}
 	// A Unix socket has no address.
 	if from.IsValid() && p.ofAddress > 0 && (of.open >= p.ofAddress || of.unauthenticated >= p.maxUnauthenticated) {
@@ -69,22 +69,22 @@ func (p *places) take(c net.Conn) (placed, displaced *placedConn, why Reason) {
 		if oldest == nil {
 			return nil, nil, TooManyConns
 		}
-		displaced, _ = oldest.Value.(*placedConn)
+		displaced, _ = oldest.Value.(*slotConn)
 		p.leave(displaced)
 	}
-	placed = &placedConn{Conn: c, places: p, from: from}
+	conn = &slotConn{Conn: c, slots: p, from: from}
 	p.open++
 	of.open++
 	p.addresses[from] = of
 	if p.maxAuthenticated > 0 {
 		of.unauthenticated++
-		placed.waiting = p.unauthenticated.PushBack(placed)
+		conn.waiting = p.unauthenticated.PushBack(conn)
 	}
-	return placed, displaced, 0
+	return conn, displaced, 0
 }
 
-// leave gives a place back, once. The caller holds mu.
-func (p *places) leave(c *placedConn) {
+// leave gives a slot back, once. The caller holds mu.
+func (p *connSlots) leave(c *slotConn) {
 	if c.left {
 		return
 	}
@@ -104,32 +104,32 @@ func (p *places) leave(c *placedConn) {
 	}
 }
 
-// placedConn holds a place until it closes.
-type placedConn struct {
+// slotConn holds a slot until it closes.
+type slotConn struct {
 	net.Conn
-	places        *places
+	slots         *connSlots
 	from          netip.Prefix
 	authenticated atomic.Bool
 
-	// Guarded by places.mu.
-	waiting *list.Element // its element in places.unauthenticated; nil if authenticated
+	// Guarded by slots.mu.
+	waiting *list.Element // its element in slots.unauthenticated; nil if authenticated
 	left    bool
 }
 
 // Close implements net.Conn.
-func (c *placedConn) Close() error {
-	c.places.mu.Lock()
-	c.places.leave(c)
-	c.places.mu.Unlock()
+func (c *slotConn) Close() error {
+	c.slots.mu.Lock()
+	c.slots.leave(c)
+	c.slots.mu.Unlock()
 	return c.Conn.Close()
 }
 
-// authenticate lets the connection keep its place if the quota of authenticated connections has room.
-func (c *placedConn) authenticate() {
+// authenticate lets the connection keep its slot if the quota of authenticated connections has room.
+func (c *slotConn) authenticate() {
 	if c.authenticated.Load() {
 		return
 	}
-	p := c.places
+	p := c.slots
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.left || c.waiting == nil || p.authenticated >= p.maxAuthenticated {
@@ -142,19 +142,19 @@ func (c *placedConn) authenticate() {
 	c.authenticated.Store(true)
 }
 
-type placeKey struct{}
+type slotConnKey struct{}
 
 // connContext is a hook for http.Server that lets authenticatedBy find the connection of a request.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}
-	return context.WithValue(ctx, placeKey{}, c)
+	return context.WithValue(ctx, slotConnKey{}, c)
 }
 
 // authenticatedBy marks the connection of an authenticated request as authenticated.
 func authenticatedBy(r *http.Request) {
-	if c, ok := r.Context().Value(placeKey{}).(*placedConn); ok {
+	if c, ok := r.Context().Value(slotConnKey{}).(*slotConn); ok {
 		c.authenticate()
 	}
 }

@@ -120,10 +120,10 @@ func withCertificates(t *testing.T) (*edge.Auth, *tls.Config) {
 // TestFloods: floods of unproven connections, from one address or many, leave room for new and
 // existing clients that authenticate, with and without TLS.
 func TestFloods(t *testing.T) {
-	const places = 64 // 16 for an address without a credential
+	const slots = 64 // 16 for an address without a credential
 	for _, by := range []string{"token", "token and role", "certificate"} {
 		t.Run(by, func(t *testing.T) {
-			cfg, token, connection := edge.Config{MaxConns: places}, "", (*tls.Config)(nil)
+			cfg, token, connection := edge.Config{MaxConns: slots}, "", (*tls.Config)(nil)
 			switch by {
 			case "certificate":
 				cfg.Auth, connection = withCertificates(t)
@@ -147,14 +147,14 @@ func TestFloods(t *testing.T) {
 			if n := c.count(edge.DisplacedConn); n > 0 {
 				t.Errorf("%d connections are displaced by one address", n)
 			}
-			for i := range 3 * places {
+			for i := range 3 * slots {
 				c.connect(10 + i%50)
 			}
-			for c.count(edge.DisplacedConn) < 3*places+16+1-places {
+			for c.count(edge.DisplacedConn) < 3*slots+16+1-slots {
 				time.Sleep(time.Millisecond)
 			}
 			late := c.client(4)
-			for i := range 2 * places {
+			for i := range 2 * slots {
 				if got := late.ask(token); got != http.StatusOK {
 					t.Fatalf("a client in the flood, request %d: %d", i, got)
 				}
@@ -170,11 +170,11 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// TestAuthenticatedPlaces: authenticated clients cannot take the places reserved for authentication, and one
-// address cannot take all places.
-func TestAuthenticatedPlaces(t *testing.T) {
-	const places = 64 // 48 for authenticated connections, 32 for an address
-	c := newCrowd(t, edge.Config{MaxConns: places, Auth: withToken(t, "")})
+// TestAuthenticatedSlots: authenticated clients cannot take the slots reserved for authentication, and one
+// address cannot take all slots.
+func TestAuthenticatedSlots(t *testing.T) {
+	const slots = 64 // 48 for authenticated connections, 32 for an address
+	c := newCrowd(t, edge.Config{MaxConns: slots, Auth: withToken(t, "")})
 	var there []*client
 	for i := range 32 {
 		there = append(there, c.client(2))
@@ -192,23 +192,23 @@ func TestAuthenticatedPlaces(t *testing.T) {
 			t.Fatalf("client %d: %d", 32+i, got)
 		}
 	}
-	// All places are taken. New clients displace the authenticated ones beyond three quarters and are
+	// All slots are taken. New clients displace the authenticated ones beyond three quarters and are
 	// served.
-	for i := range places {
+	for i := range slots {
 		if got := c.client(10 + i).ask("secret"); got != http.StatusOK {
 			t.Fatalf("newcomer %d: %d", i, got)
 		}
 	}
 	for i, one := range there {
 		want := http.StatusOK
-		if i >= places/4*3 {
+		if i >= slots/4*3 {
 			want = 0
 		}
 		if got := one.ask("secret"); got != want {
 			t.Errorf("client %d: %d, want %d", i, got, want)
 		}
 	}
-	// A freed place can be authenticated again.
+	// A freed slot can be authenticated again.
 	there[0].Close()
 	for c.client(100).ask("secret") != http.StatusOK || c.count(edge.TooManyConns) > 0 {
 		t.Fatal("no place is free")
