@@ -26,42 +26,42 @@ const (
 	maxNameLen      = 15   // IFNAMSIZ without the terminator
 )
 
-// Stamp selects the source of timestamps.
-type Stamp uint8
+// TimestampSource selects the source of timestamps.
+type TimestampSource uint8
 
 const (
-	// StampAuto uses the network card's times if the card already stamps every frame, else the
+	// TimestampAuto uses the network card's times if the card already stamps every frame, else the
 	// kernel's. A hardware time more than a second away from the possible receive times is replaced
 	// by a system time.
-	StampAuto Stamp = iota
-	// StampSoftware uses the kernel's receive time by the system clock.
-	StampSoftware
-	// StampHardware uses the network card's time by its own clock, whatever it shows.
-	StampHardware
+	TimestampAuto TimestampSource = iota
+	// TimestampSoftware uses the kernel's receive time by the system clock.
+	TimestampSoftware
+	// TimestampHardware uses the network card's time by its own clock, whatever it shows.
+	TimestampHardware
 )
 
 // String returns "auto", "software" or "hardware".
-func (s Stamp) String() string {
+func (s TimestampSource) String() string {
 	switch s {
-	case StampAuto:
+	case TimestampAuto:
 		return "auto"
-	case StampSoftware:
+	case TimestampSoftware:
 		return "software"
-	case StampHardware:
+	case TimestampHardware:
 		return "hardware"
 	}
 	return "unknown"
 }
 
-// ParseStamp parses the output of String; an empty string means auto.
-func ParseStamp(s string) (Stamp, error) {
+// ParseTimestampSource parses the output of String; an empty string means auto.
+func ParseTimestampSource(s string) (TimestampSource, error) {
 	switch s {
 	case "", "auto":
-		return StampAuto, nil
+		return TimestampAuto, nil
 	case "software":
-		return StampSoftware, nil
+		return TimestampSoftware, nil
 	case "hardware":
-		return StampHardware, nil
+		return TimestampHardware, nil
 	}
 	return 0, fmt.Errorf("parse timestamps %q: expected auto, software or hardware", s)
 }
@@ -91,9 +91,9 @@ type TapConfig struct {
 	Outgoing bool
 	// Promiscuous also captures frames addressed to others.
 	Promiscuous bool
-	// Stamp selects the timestamps. The tap never changes the card's settings: hwstamp_ctl -i IFACE
+	// Timestamps selects the timestamps. The tap never changes the card's settings: hwstamp_ctl -i IFACE
 	// -r 1 makes the card stamp every frame.
-	Stamp Stamp
+	Timestamps TimestampSource
 
 	// A ring has Blocks of BlockSize bytes each, a power of two from 64 KiB. A block is delivered
 	// when it is full, or between Retire and twice Retire after its first frame. A long Retire
@@ -147,8 +147,8 @@ func (c *TapConfig) check() error {
 		return fmt.Errorf("%d rings, %d instructions: expected one ring and no classic filter beside an extended one", c.Rings, len(c.Filter))
 	case len(c.Filter) > maxInstructions || len(c.Fanout) > maxInstructions:
 		return fmt.Errorf("filter of %d and fanout of %d instructions: expected at most %d", len(c.Filter), len(c.Fanout), maxInstructions)
-	case c.Stamp > StampHardware:
-		return fmt.Errorf("timestamps %d: expected auto, software or hardware", c.Stamp)
+	case c.Timestamps > TimestampHardware:
+		return fmt.Errorf("timestamps %d: expected auto, software or hardware", c.Timestamps)
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ type TapCounters struct {
 	SuperFrames uint64
 	// HardwareStamps counts frames with the network card's time.
 	HardwareStamps uint64
-	// Restamped counts frames whose hardware time was more than a second off with StampAuto: they
+	// Restamped counts frames whose hardware time was more than a second off with TimestampAuto: they
 	// have the system's approximate time of receipt.
 	Restamped uint64
 	// Odd counts packets that a counting program in the kernel does not read. If a ring takes them,

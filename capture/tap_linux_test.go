@@ -57,8 +57,8 @@ func TestTapRestoresTags(t *testing.T) {
 		t.Errorf("%+v, want %d frames, %d stripped", c, len(frames), stripped)
 	}
 	r := tap.Rings()[0]
-	if r.Stamp() != capture.StampSoftware || r.State() != capture.LinkUp {
-		t.Errorf("timestamps %s, link %s", r.Stamp(), r.State())
+	if r.Timestamps() != capture.TimestampSoftware || r.State() != capture.LinkUp {
+		t.Errorf("timestamps %s, link %s", r.Timestamps(), r.State())
 	}
 	s.Send(livetest.Tagged(livetest.Plain(1, 2, 60), 0x8100<<16))
 	var b capture.Batch
@@ -396,7 +396,7 @@ func TestTapTellsWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{capture.TapConfig{Interface: "nosuch0"}, `interface "nosuch0": no such device`},
-		{capture.TapConfig{Interface: livetest.TapEnd, Stamp: capture.StampHardware}, "ask for software timestamps"},
+		{capture.TapConfig{Interface: livetest.TapEnd, Timestamps: capture.TimestampHardware}, "ask for software timestamps"},
 		{capture.TapConfig{Interface: livetest.TapEnd, Filter: []bpf.RawInstruction{{Op: 0xffff}}}, "attach a filter of 1 instructions"},
 		{capture.TapConfig{Interface: livetest.TapEnd, Rings: 2, Fanout: []bpf.RawInstruction{{Op: 0xffff}}}, "attach a fanout program of 1 instructions"},
 	} {

@@ -30,8 +30,8 @@ func (r *Ring) Interfaces() []Interface { return nil }
 // State returns LinkGone.
 func (r *Ring) State() LinkState { return LinkGone }
 
-// Stamp returns StampAuto.
-func (r *Ring) Stamp() Stamp { return StampAuto }
+// Timestamps returns TimestampAuto.
+func (r *Ring) Timestamps() TimestampSource { return TimestampAuto }
 
 // Counters returns zeros.
 func (r *Ring) Counters() TapCounters { return TapCounters{} }

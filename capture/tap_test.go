@@ -27,7 +27,7 @@ func TestNewTapTellsWhatIsWrong(t *testing.T) {
 		{TapConfig{Interface: "a", Retire: time.Minute}, "retire 1m0s"},
 		{TapConfig{Interface: "a", Wait: time.Microsecond}, "wait 1µs"},
 		{TapConfig{Interface: "a", Filter: make([]bpf.RawInstruction, 5000)}, "5000"},
-		{TapConfig{Interface: "a", Stamp: 9}, "timestamps 9"},
+		{TapConfig{Interface: "a", Timestamps: 9}, "timestamps 9"},
 		{TapConfig{Interface: "a", SnapLen: 9, Filter: []bpf.RawInstruction{{Op: returnA}}}, "returns constants"},
 	} {
 		if _, err := NewTap(tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -53,12 +53,12 @@ func TestLimited(t *testing.T) {
 }
 
 func TestParseStamp(t *testing.T) {
-	for _, s := range []Stamp{StampAuto, StampSoftware, StampHardware} {
-		if got, err := ParseStamp(s.String()); err != nil || got != s {
+	for _, s := range []TimestampSource{TimestampAuto, TimestampSoftware, TimestampHardware} {
+		if got, err := ParseTimestampSource(s.String()); err != nil || got != s {
 			t.Errorf("%s: %s, %v", s, got, err)
 		}
 	}
-	if _, err := ParseStamp("gps"); err == nil {
+	if _, err := ParseTimestampSource("gps"); err == nil {
 		t.Error("no error for gps")
 	}
 }

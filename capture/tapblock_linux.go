@@ -26,7 +26,7 @@ type cursor struct {
 	blockSize int
 	blocks    int
 	longest   uint32 // longest possible frame on the wire, without the stripped tag
-	stamps    Stamp
+	stamps    TimestampSource
 
 	block int  // number
 	held  bool // the reader owns block
@@ -168,7 +168,7 @@ func restore(f *Frame, h *unix.Tpacket3Hdr) {
 	f.WireLen += strippedLen
 }
 
-// judgeStamp checks the network card's time with StampAuto: it must be within maxStampError of the
+// judgeStamp checks the network card's time with TimestampAuto: it must be within maxStampError of the
 // possible receive times, since many cards count international atomic time, or time since they were
 // switched on. Otherwise the block's first frame gets the earliest possible time, and the others
 // follow at the card's intervals.
@@ -178,7 +178,7 @@ func (c *cursor) judgeStamp(f *Frame, t *batchTally) {
 		c.read = time.Now().UnixNano()
 		c.from, c.firstStamp = min(max(c.opened, c.quiet), c.read), f.TimeNS
 	}
-	if early, late := c.from-f.TimeNS, f.TimeNS-c.read; c.stamps == StampAuto && max(early, late) > int64(maxStampError) {
+	if early, late := c.from-f.TimeNS, f.TimeNS-c.read; c.stamps == TimestampAuto && max(early, late) > int64(maxStampError) {
 		f.TimeNS = min(c.from+max(f.TimeNS-c.firstStamp, 0), c.read)
 		t.restamped++
 	}

@@ -43,7 +43,7 @@ func readBlock(t *testing.T, c *cursor) (*Batch, batchTally) {
 	return &b, tally
 }
 
-func cursorOver(ring []byte, stamps Stamp) *cursor {
+func cursorOver(ring []byte, stamps TimestampSource) *cursor {
 	return &cursor{ring: ring, blockSize: testBlockSize, blocks: 1, longest: 1500 + 46, stamps: stamps}
 }
 
@@ -85,14 +85,14 @@ func TestHardwareStamps(t *testing.T) {
 				ts := now.Add(d)
 				headers = append(headers, unix.Tpacket3Hdr{Sec: uint32(ts.Unix()), Nsec: uint32(ts.Nanosecond()), Status: hardware, Len: 60})
 			}
-			for _, stamps := range []Stamp{StampAuto, StampHardware} {
+			for _, stamps := range []TimestampSource{TimestampAuto, TimestampHardware} {
 				c := cursorOver(madeBlock(headers...), stamps)
 				opened := now.Add(-test.opened)
 				c.header().Ts_first_pkt = unix.TpacketBDTS{Sec: uint32(opened.Unix()), Usec: uint32(opened.Nanosecond())}
 				c.quiet = now.Add(-test.quiet).UnixNano()
 				b, tally := readBlock(t, c)
 				want, restamped := test.stamps, uint64(0)
-				if stamps == StampAuto && test.want != nil {
+				if stamps == TimestampAuto && test.want != nil {
 					want, restamped = test.want, test.restamped
 				}
 				for i, d := range want {
@@ -104,7 +104,7 @@ func TestHardwareStamps(t *testing.T) {
 				if tally.hardware != uint64(len(want)) || tally.restamped != restamped {
 					t.Errorf("%s: %+v, want %d restamped", stamps, tally, restamped)
 				}
-				if ahead := time.Duration(c.ahead); stamps == StampAuto && (ahead < test.least-slow || ahead > test.most) {
+				if ahead := time.Duration(c.ahead); stamps == TimestampAuto && (ahead < test.least-slow || ahead > test.most) {
 					t.Errorf("the clock of frames is ahead by %s, want %s to %s", ahead, test.least, test.most)
 				}
 			}
@@ -141,7 +141,7 @@ func TestTagFlags(t *testing.T) {
 		unix.Tpacket3Hdr{Len: 60, Status: valid | withTPID, Hv1: unix.TpacketHdrVariant1{Vlan_tpid: 0x8100}},
 		unix.Tpacket3Hdr{Len: 60, Status: valid, Hv1: unix.TpacketHdrVariant1{Vlan_tci: 7}},
 		unix.Tpacket3Hdr{Len: 60, Hv1: tag},
-	), StampSoftware))
+	), TimestampSoftware))
 	want := []struct {
 		tpid, tci uint16
 		length    uint32
@@ -164,7 +164,7 @@ func TestSuperFrames(t *testing.T) {
 		unix.Tpacket3Hdr{Len: 1500, Status: unix.TP_STATUS_GSO_TCP},
 		unix.Tpacket3Hdr{Len: 1546},
 		unix.Tpacket3Hdr{Len: 1547},
-	), StampSoftware))
+	), TimestampSoftware))
 	if tally.supers != 2 {
 		t.Errorf("%+v, want 2 super-frames", tally)
 	}
@@ -174,7 +174,7 @@ func TestSuperFrames(t *testing.T) {
 func TestMalformedRings(t *testing.T) {
 	many := make([]unix.Tpacket3Hdr, 50) // more than fit
 	for _, block := range [][]byte{madeBlock(many...), madeBlock(unix.Tpacket3Hdr{Snaplen: testBlockSize})} {
-		c := cursorOver(block, StampSoftware)
+		c := cursorOver(block, TimestampSoftware)
 		b, tally := readBlock(t, c)
 		if tally.bad != 1 || int(tally.frames) != b.N || b.N >= len(many) {
 			t.Errorf("%d frames, %+v", b.N, tally)
@@ -189,7 +189,7 @@ func TestMalformedRings(t *testing.T) {
 // TestBlocksOutliveBatches checks that a block is returned only after all its frames were
 // delivered.
 func TestBlocksOutliveBatches(t *testing.T) {
-	c := cursorOver(madeBlock(unix.Tpacket3Hdr{}, unix.Tpacket3Hdr{}), StampSoftware)
+	c := cursorOver(madeBlock(unix.Tpacket3Hdr{}, unix.Tpacket3Hdr{}), TimestampSoftware)
 	c.acquire()
 	c.left++ // as in the middle of a block
 	c.release()

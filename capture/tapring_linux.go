@@ -264,8 +264,8 @@ func (r *Ring) Interfaces() []Interface { return r.links[:] }
 // State returns the link state at the last check, which is at most a second ago.
 func (r *Ring) State() LinkState { return LinkState(r.state.Load()) }
 
-// Stamp returns the source of the frames' times: StampSoftware or StampHardware.
-func (r *Ring) Stamp() Stamp { return Stamp(r.stamp.Load()) }
+// Timestamps returns the source of the frames' times: TimestampSoftware or TimestampHardware.
+func (r *Ring) Timestamps() TimestampSource { return TimestampSource(r.stamp.Load()) }
 
 // Close frees the ring; delivered frames are no longer valid. Further calls do nothing.
 func (r *Ring) Close() error {

@@ -83,15 +83,15 @@ type socket struct {
 	fd     int
 	memory []byte
 	link   link
-	stamp  Stamp // StampAuto if the card's times are checked one by one
+	stamp  TimestampSource // TimestampAuto if the card's times are checked one by one
 	poll   [1]unix.PollFd
 	group  int // interface index of its fanout group; 0: none
 }
 
 // resolved returns the actual source of times.
-func (s Stamp) resolved() Stamp {
-	if s == StampAuto {
-		return StampHardware
+func (s TimestampSource) resolved() TimestampSource {
+	if s == TimestampAuto {
+		return TimestampHardware
 	}
 	return s
 }
@@ -212,15 +212,15 @@ func (s *socket) makeRing(c *TapConfig) error {
 
 // chooseStamp requests the network card's times if it has them.
 func (s *socket) chooseStamp(c *TapConfig) error {
-	if s.stamp = c.Stamp; c.Stamp == StampSoftware {
+	if s.stamp = c.Timestamps; c.Timestamps == TimestampSoftware {
 		return nil
 	}
 	card, err := unix.IoctlGetHwTstamp(s.fd, c.Interface)
 	if err != nil || card.Rx_filter != unix.HWTSTAMP_FILTER_ALL {
-		if c.Stamp == StampHardware {
+		if c.Timestamps == TimestampHardware {
 			return fmt.Errorf("interface %q does not stamp every frame: switch it on with: hwstamp_ctl -i %s -r 1, or ask for software timestamps", c.Interface, c.Interface)
 		}
-		s.stamp = StampSoftware
+		s.stamp = TimestampSoftware
 		return nil
 	}
 	if err := unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_TIMESTAMP, unix.SOF_TIMESTAMPING_RAW_HARDWARE); err != nil {

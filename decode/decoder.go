@@ -223,12 +223,12 @@ func (r *Result) add(kind Kind) *Observation {
 
 func be16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
 
-// Bare reads the endpoints of an untagged Ethernet frame into o: addresses, protocol, and ports,
+// DecodeUntagged reads the endpoints of an untagged Ethernet frame into o: addresses, protocol, and ports,
 // all from the outermost IP header. data reports whether it carries payload; pure TCP
 // acknowledgements do not. ok is false for a frame that is truncated before the ports, is not IP,
 // has extension headers, or is a fragment without ports, and if the innermost header has to name
 // the endpoints. Then o is undefined. Bare counts nothing and does not allocate.
-func (d *Decoder) Bare(frame []byte, o *Observation) (data, ok bool) {
+func (d *Decoder) DecodeUntagged(frame []byte, o *Observation) (data, ok bool) {
 	if d.inner {
 		return false, false
 	}

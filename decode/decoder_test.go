@@ -143,7 +143,7 @@ func TestBare(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var o decode.Observation
-			data, ok := d.Bare(c.frame, &o)
+			data, ok := d.DecodeUntagged(c.frame, &o)
 			if data != c.data || ok != c.ok {
 				t.Fatalf("data %t, ok %t", data, ok)
 			}
@@ -154,19 +154,19 @@ func TestBare(t *testing.T) {
 				t.Errorf("%s to %s, ports %d and %d", src, dst, o.SrcPort, o.DstPort)
 			}
 			for cut := range c.frame {
-				if _, ok := d.Bare(c.frame[:cut:cut], &o); ok && cut < 42 {
+				if _, ok := d.DecodeUntagged(c.frame[:cut:cut], &o); ok && cut < 42 {
 					t.Errorf("cut at %d is whole", cut)
 				}
 			}
 		})
 	}
 	inner := decoderOf(t, decode.Config{Domain: domain(t, csig.DefaultSpec()), Endpoints: decode.Inner})
-	if _, ok := inner.Bare(bareFrame(t, 4, layers.IPProtocolUDP, 10), new(decode.Observation)); ok {
+	if _, ok := inner.DecodeUntagged(bareFrame(t, 4, layers.IPProtocolUDP, 10), new(decode.Observation)); ok {
 		t.Error("the innermost header is not looked for, and yet named")
 	}
 	frame := bareFrame(t, 4, layers.IPProtocolTCP, 10)
 	var o decode.Observation
-	if n := testing.AllocsPerRun(100, func() { d.Bare(frame, &o) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { d.DecodeUntagged(frame, &o) }); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
 }

@@ -47,10 +47,10 @@ type Conformance struct {
 	Ports []string `json:"ports"`
 	// Cut is the number of packets that the captures truncated. Prefix is then the number of bytes
 	// compared in each packet.
-	Cut         uint64       `json:"cut,omitempty"`
-	Prefix      int          `json:"prefix,omitempty"`
-	SkippedLink window.Links `json:"skipped_link,omitempty"` // packets with link types other than Ethernet
-	Damaged     Damage       `json:"damaged,omitzero"`
+	Cut         uint64                 `json:"cut,omitempty"`
+	Prefix      int                    `json:"prefix,omitempty"`
+	SkippedLink window.UnreadableLinks `json:"skipped_link,omitempty"` // packets with link types other than Ethernet
+	Damaged     Damage                 `json:"damaged,omitzero"`
 }
 
 // PortCaptures parses arguments such as "leaf3:up1=up1.pcap" or "up1.pcap". An argument that is an
@@ -94,7 +94,7 @@ func (c *Conformance) WriteText(w io.Writer) error {
 	line("not judged", n.PathsIgnored, "of too many flows: which way they took")
 	line("not judged", n.NoMetric, "without a metric of their port at the time")
 	line("cut", c.Cut, strconv.Itoa(c.Prefix)+" bytes of each packet are compared")
-	c.SkippedLink.List(func(u window.Unread, packets uint64) { line("not read", packets, "of "+u.String()) })
+	c.SkippedLink.List(func(u window.UnreadableLink, packets uint64) { line("not read", packets, "of "+u.String()) })
 	line("damaged", c.Damaged.Bytes, "bytes left out, in "+strconv.FormatUint(c.Damaged.Gaps, 10)+" places")
 	if err := tw.Flush(); err != nil {
 		return fmt.Errorf("write output: %w", err)
@@ -158,7 +158,7 @@ func Conform(ctx context.Context, cfg ConformConfig) (out *Conformance, err erro
 // judge implements Conform for files that can be read repeatedly.
 func judge(ctx context.Context, cfg ConformConfig) (*Conformance, error) {
 	c := &conformance{cfg: &cfg, ports: make(map[port]int)}
-	c.out.SkippedLink = make(window.Links)
+	c.out.SkippedLink = make(window.UnreadableLinks)
 	first := &pass{progress: c.progress(0)}
 	parts, err := c.scan(ctx, first)
 	if err != nil {

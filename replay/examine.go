@@ -40,7 +40,7 @@ type ExamineConfig struct {
 type Examined struct {
 	Packets, Observations uint64
 	From, To              int64 // first and last observation, Unix ns; 0 if there is none
-	Skipped               window.Links
+	Skipped               window.UnreadableLinks
 	Repeated              uint64 // frames captured twice by a tap, left out or not
 	Decoded               decode.Counters
 	Findings              []finding.Finding
@@ -62,7 +62,7 @@ func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 		return nil, fmt.Errorf("examine: %w", err)
 	}
 	w := newWays(cfg.Group)
-	e := &examiner{cfg: &cfg, decoder: d, detector: f, ways: w, known: conform.NewKnown(d, 0, 0)}
+	e := &examiner{cfg: &cfg, decoder: d, detector: f, ways: w, identifier: conform.NewPacketIdentifier(d, 0, 0)}
 	p := &pass{progress: cfg.Progress}
 	for _, path := range cfg.Files {
 		if err := p.read(ctx, path, func(b *packets) error { return e.add(ctx, b) }); err != nil {
@@ -79,16 +79,16 @@ func Examine(ctx context.Context, cfg ExamineConfig) (*Examined, error) {
 
 // examiner is the state of one run.
 type examiner struct {
-	cfg      *ExamineConfig
-	decoder  *decode.Decoder
-	detector *finding.Detector
-	ways     *ways // nil without Group
-	out      Examined
-	result   decode.Result
-	bare     decode.Observation
-	of       finding.Frame
-	known    *conform.Known
-	taps     []examinedTap // of the present capture, by interface
+	cfg        *ExamineConfig
+	decoder    *decode.Decoder
+	detector   *finding.Detector
+	ways       *ways // nil without Group
+	out        Examined
+	result     decode.Result
+	untagged   decode.Observation
+	of         finding.Frame
+	identifier *conform.PacketIdentifier
+	taps       []examinedTap // of the present capture, by interface
 }
 
 // examinedTap is a capture interface.
@@ -169,11 +169,11 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 	}
 	in := window.FrameOf(f)
 	e.decoder.DecodeFrame(decode.Framing{Link: link, Mirrors: tap.mirrors}, &in, &e.result)
-	e.detector.Frame(&tap.Tap, e.about(f, repeated, tap.dedup.Content()))
+	e.detector.Frame(&tap.Tap, e.frameOf(f, repeated, tap.dedup.Content()))
 	if repeated && e.cfg.Dedup > 0 {
 		return nil
 	}
-	var bare *decode.Observation
+	var untagged *decode.Observation
 	data := false
 	inner, _, mirrored := e.decoder.Mirrored()
 	if !mirrored {
@@ -182,19 +182,19 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 	own := e.result.Obs[e.result.Carrier:e.result.N]
 	if (mirrored || link == decode.Ethernet) && (len(own) == 0 || own[0].Kind == decode.Reflection) {
 		var ok bool
-		if data, ok = e.decoder.Bare(inner.Data, &e.bare); ok {
-			bare = &e.bare
-			bare.Bytes = inner.WireLen
-			window.Stamp(bare, f)
-			e.detector.Bare(&tap.Tap, bare, data)
+		if data, ok = e.decoder.DecodeUntagged(inner.Data, &e.untagged); ok {
+			untagged = &e.untagged
+			untagged.Bytes = inner.WireLen
+			window.SetCaptureFields(untagged, f)
+			e.detector.ObserveUntagged(&tap.Tap, untagged, data)
 		}
 	}
 	if e.ways != nil {
-		e.ways.count(e.result.Obs[:e.result.N], bare, data, e.decoder.Counters(), tap.Place == finding.Receiver)
+		e.ways.count(e.result.Obs[:e.result.N], untagged, data, e.decoder.Counters(), tap.Place == finding.Receiver)
 	}
 	for i := range e.result.N {
 		o := &e.result.Obs[i]
-		window.Stamp(o, f)
+		window.SetCaptureFields(o, f)
 		if e.out.Observations++; e.out.Observations == 1 {
 			e.out.From, e.out.To = o.TimeNS, o.TimeNS
 		}
@@ -207,10 +207,10 @@ func (e *examiner) frame(ctx context.Context, f *capture.Frame, b *packets) erro
 	return tap.windows.Add(ctx, e.result.Obs[:e.result.N])
 }
 
-// about returns the detector's view of the frame that was decoded last.
-func (e *examiner) about(f *capture.Frame, repeated bool, content uint64) *finding.Frame {
+// frameOf returns the detector's view of the frame that was decoded last.
+func (e *examiner) frameOf(f *capture.Frame, repeated bool, content uint64) *finding.Frame {
 	out := &e.of
-	*out = finding.Frame{TimeNS: f.TimeNS, Number: f.Packet, Content: content, Repeated: repeated, Bare: e.result.N == 0}
+	*out = finding.Frame{TimeNS: f.TimeNS, Number: f.Packet, Content: content, Repeated: repeated, Untagged: e.result.N == 0}
 	if layers := e.result.Encap.Layers(); len(layers) > 0 && layers[0].Encap == decode.VLAN {
 		out.Class.VLAN = uint16(layers[0].ID)
 	}
@@ -219,13 +219,13 @@ func (e *examiner) about(f *capture.Frame, repeated bool, content uint64) *findi
 			out.Class.DSCP = packet[0]&15<<2 | packet[1]>>6
 		}
 	}
-	if s, ok := e.known.Segment(); ok {
-		out.End, out.Sent = s.End, e.known.Upto(&s.Conversation, s.End)
+	if s, ok := e.identifier.Segment(); ok {
+		out.End, out.Sent = s.End, e.identifier.IdentifyData(&s.Conversation, s.End)
 		if s.Data {
-			out.Flow = e.known.Upto(&s.Conversation, 0)
+			out.Flow = e.identifier.IdentifyData(&s.Conversation, 0)
 		}
 		back := s.Back()
-		out.AckedFlow, out.Ack, out.Acked = e.known.Upto(&back, 0), s.Ack, e.known.Upto(&back, s.Ack)
+		out.AckedFlow, out.Ack, out.Acked = e.identifier.IdentifyData(&back, 0), s.Ack, e.identifier.IdentifyData(&back, s.Ack)
 	}
 	return out
 }

@@ -155,7 +155,7 @@ func (f *faulty) eachTag(t *testing.T, files []string, show func(*decode.Observa
 		in := window.FrameOf(frame)
 		d.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &in, &result)
 		for i := range result.Obs[:result.N] {
-			window.Stamp(&result.Obs[i], frame)
+			window.SetCaptureFields(&result.Obs[i], frame)
 			if o := &result.Obs[i]; o.Kind == decode.Tag {
 				show(o)
 			}
@@ -201,12 +201,12 @@ func (f *faulty) report(t *testing.T, senders bool, want string, at []string) (l
 		}
 		in := window.FrameOf(frame)
 		decoder.DecodeFrame(decode.Framing{Link: decode.Ethernet}, &in, &result)
-		if data, ok := decoder.Bare(frame.Data, &bare); ok && (result.N == 0 || result.Obs[0].Kind == decode.Reflection) {
-			window.Stamp(&bare, frame)
-			d.Bare(&taps[reader], &bare, data)
+		if data, ok := decoder.DecodeUntagged(frame.Data, &bare); ok && (result.N == 0 || result.Obs[0].Kind == decode.Reflection) {
+			window.SetCaptureFields(&bare, frame)
+			d.ObserveUntagged(&taps[reader], &bare, data)
 		}
 		for k := range result.N {
-			window.Stamp(&result.Obs[k], frame)
+			window.SetCaptureFields(&result.Obs[k], frame)
 			d.Observe(&taps[reader], &result.Obs[k])
 		}
 		if err := windows[reader].Add(t.Context(), result.Obs[:result.N]); err != nil {

@@ -48,15 +48,15 @@ type Lister struct {
 	counts  ListCounts
 	result  decode.Result
 	line    []byte
-	refused window.Links        // of files that have no readable packets
-	copied  []capture.Interface // all interfaces so far, by their number in the copy
+	refused window.UnreadableLinks // of files that have no readable packets
+	copied  []capture.Interface    // all interfaces so far, by their number in the copy
 }
 
 // ListCounts counts the input of a Lister.
 type ListCounts struct {
 	Packets, Observations uint64
 	Decoded               decode.Counters // over all decoded packets
-	SkippedLink           window.Links
+	SkippedLink           window.UnreadableLinks
 	Damaged               Damage
 	// Deferred is the number of captures listed later than in time order, because too many overlap
 	// to be open at once.
@@ -85,7 +85,7 @@ func (c *ListCounts) WriteText(w io.Writer) {
 	if c.Damaged.Gaps > 0 {
 		line("damaged places", fmt.Sprintf("%d, %d bytes are left out", c.Damaged.Gaps, c.Damaged.Bytes))
 	}
-	c.SkippedLink.List(func(u window.Unread, n uint64) {
+	c.SkippedLink.List(func(u window.UnreadableLink, n uint64) {
 		line("not read", fmt.Sprintf("%d of %s", n, u))
 	})
 }
@@ -222,7 +222,7 @@ func (l *Lister) frame(f *capture.Frame, interfaces []capture.Interface, from *l
 		}
 	} else {
 		l.result.N = 0
-		from.unread.Add(window.Unread{File: from.path, Link: interfaces[f.Interface].Link}, 1)
+		from.unread.Add(window.UnreadableLink{File: from.path, Link: interfaces[f.Interface].Link}, 1)
 	}
 	if l.copy == nil {
 		return nil
@@ -245,7 +245,7 @@ func (l *Lister) mirrors(index uint32, interfaces []capture.Interface, from *lis
 func (l *Lister) print(f *capture.Frame, from *listing) error {
 	for i := range l.result.N {
 		o := &l.result.Obs[i]
-		window.Stamp(o, f)
+		window.SetCaptureFields(o, f)
 		l.line = l.line[:0]
 		if l.cfg.Array {
 			if l.counts.Observations > 0 {
@@ -328,7 +328,7 @@ type listing struct {
 	ports  []uint32 // its interfaces' numbers in the annotated copy
 
 	packets uint64
-	unread  window.Links // subset of packets
+	unread  window.UnreadableLinks // subset of packets
 
 	mirrors []decode.Mirrors // of its taps, by interface
 }

@@ -58,8 +58,8 @@ func (p *packets) ethernet(f *capture.Frame) bool {
 }
 
 // unread returns the link type of a frame that cannot be decoded.
-func (p *packets) unread(f *capture.Frame) window.Unread {
-	return window.Unread{File: p.path, Link: p.interfaces[f.Interface].Link}
+func (p *packets) unread(f *capture.Frame) window.UnreadableLink {
+	return window.UnreadableLink{File: p.path, Link: p.interfaces[f.Interface].Link}
 }
 
 func (p *pass) file(ctx context.Context, path string, f func(*packets) error) error {

@@ -33,9 +33,9 @@ const DefaultChunkBytes = 256 << 20
 // Config configures a replay. Files are regular files, identified by their content, or folders of
 // files.
 type Config struct {
-	Files  []string
-	Stream *Stream // instead of Files
-	Sink   aggregate.Sink
+	Files []string
+	Piped *PipedCapture // instead of Files
+	Sink  aggregate.Sink
 	window.Settings
 	// Tap returns the configuration of a tap by the name of its capture interface or, if that has
 	// none, by the file's base name without extension. It is called from several goroutines.
@@ -76,9 +76,9 @@ type progress struct {
 // and empty files and files that are no captures, before anything is stored.
 func New(cfg Config) (*Replay, error) {
 	switch {
-	case len(cfg.Files) == 0 && cfg.Stream == nil:
+	case len(cfg.Files) == 0 && cfg.Piped == nil:
 		return nil, errors.New("replay: no capture file given")
-	case len(cfg.Files) > 0 && cfg.Stream != nil:
+	case len(cfg.Files) > 0 && cfg.Piped != nil:
 		return nil, errors.New("replay: expected capture files or a stream, not both")
 	}
 	if cfg.Pace < 0 {
@@ -98,8 +98,8 @@ func New(cfg Config) (*Replay, error) {
 	if cfg.Finding != nil {
 		r.result.Findings = Findings{}
 	}
-	if cfg.Stream != nil {
-		r.sources = []*source{streamSource(&r.cfg)}
+	if cfg.Piped != nil {
+		r.sources = []*source{pipeSource(&r.cfg)}
 		return r, nil
 	}
 	seen := make(map[uint64]string)
@@ -164,8 +164,8 @@ func (r *Replay) Run(ctx context.Context) error {
 	begun := time.Now()
 	var err error
 	switch {
-	case r.cfg.Stream != nil:
-		err = r.runStream(ctx)
+	case r.cfg.Piped != nil:
+		err = r.runPipe(ctx)
 	default:
 		err = r.runFiles(ctx)
 	}
@@ -176,8 +176,8 @@ func (r *Replay) Run(ctx context.Context) error {
 	return err
 }
 
-// revealer is a resolver that learns paths from mid-fabric captures.
-type revealer interface{ Reveal() (seen bool) }
+// sightingUser is a resolver that learns paths from mid-fabric captures.
+type sightingUser interface{ UseSightings() (seen bool) }
 
 // runFiles replays all captures. First it reads those with mid-fabric taps for the paths of their
 // flows only, so that all rows use all paths, whatever the number of workers.
@@ -188,11 +188,11 @@ func (r *Replay) runFiles(ctx context.Context) error {
 		if err := first.runFast(ctx, witnesses); err != nil {
 			return err
 		}
-		r.cfg.Resolver.(revealer).Reveal()
+		r.cfg.Resolver.(sightingUser).UseSightings()
 		tap := r.cfg.Tap
 		r.cfg.Tap = func(name string) window.Tap {
 			of := tap(name)
-			of.Stand = 0
+			of.ObservationPoint = 0
 			return of
 		}
 	}
@@ -209,7 +209,7 @@ type nowhere struct{}
 func (nowhere) WriteBlock(context.Context, *aggregate.Block) error { return nil }
 
 func (r *Replay) witnesses() []*source {
-	if _, ok := r.cfg.Resolver.(revealer); !ok {
+	if _, ok := r.cfg.Resolver.(sightingUser); !ok {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(r.sources), func(s *source) bool { return !s.witness })

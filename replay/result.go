@@ -15,20 +15,20 @@ import (
 
 // Result sums up a replay.
 type Result struct {
-	window.Tally                   // of all packets; bytes, frames and observations only of link types that can be decoded
-	SkippedLink  window.Links      // packets of other link types
-	packets      map[string]uint64 // by file
-	Counts       aggregate.Counts  // observations by outcome
-	Excess       uint64            // reflections beyond decode.MaxObservations of their packets, which are no observations
-	Cuts         []error           // errors: files that end early, damage in files, and files that are left out
-	Repeated     uint64            // packets that taps captured twice and that are left out (Config.Dedup)
-	Damaged      Damage            // skipped parts of damaged files
-	Findings     Findings          // by Settings.Finding
+	window.Tally                        // of all packets; bytes, frames and observations only of link types that can be decoded
+	SkippedLink  window.UnreadableLinks // packets of other link types
+	packets      map[string]uint64      // by file
+	Counts       aggregate.Counts       // observations by outcome
+	Excess       uint64                 // reflections beyond decode.MaxObservations of their packets, which are no observations
+	Cuts         []error                // errors: files that end early, damage in files, and files that are left out
+	Repeated     uint64                 // packets that taps captured twice and that are left out (Config.Dedup)
+	Damaged      Damage                 // skipped parts of damaged files
+	Findings     Findings               // by Settings.Finding
 	Elapsed      time.Duration
 }
 
 // skip counts n packets of an unreadable link type.
-func (r *Result) skip(u window.Unread, n uint64) {
+func (r *Result) skip(u window.UnreadableLink, n uint64) {
 	r.Packets += n
 	r.SkippedLink.Add(u, n)
 }
@@ -36,7 +36,7 @@ func (r *Result) skip(u window.Unread, n uint64) {
 // take adds the counts of a file's tap. read says whether its link type is readable.
 func (r *Result) take(file string, t *TapCounts, read bool) {
 	if !read {
-		r.skip(window.Unread{File: file, Link: t.Interface.Link}, t.Tally.Packets)
+		r.skip(window.UnreadableLink{File: file, Link: t.Interface.Link}, t.Tally.Packets)
 		return
 	}
 	r.Merge(&t.Tally)
@@ -63,7 +63,7 @@ func (r *Result) add(src *source, o *Result) {
 }
 
 // refused are the packets of files none of whose packets is of a link type that is read.
-func (r *Result) refused() (links window.Links) {
+func (r *Result) refused() (links window.UnreadableLinks) {
 	skipped := make(map[string]uint64)
 	for u, n := range r.SkippedLink {
 		skipped[u.File] += n

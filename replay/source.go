@@ -68,7 +68,7 @@ func openSource(path string, cfg *Config) (*source, error) {
 
 // isWitness reports whether a capture begins with an interface of such a tap.
 func isWitness(path string, r *capture.Reader, cfg *Config) bool {
-	finder, ok := cfg.Resolver.(aggregate.Wayfinder)
+	finder, ok := cfg.Resolver.(aggregate.PathResolver)
 	if !ok || !finder.HasWays() || cfg.Tap == nil {
 		return false
 	}
@@ -76,7 +76,7 @@ func isWitness(path string, r *capture.Reader, cfg *Config) bool {
 	_ = r.ReadBatch(&batch) // errors in the file are reported when it is replayed
 	s, interfaces := source{path: path}, r.Interfaces()
 	for i := range max(len(interfaces), 1) {
-		if cfg.Tap(s.tapName(interfaces, uint32(i))).Stand != 0 {
+		if cfg.Tap(s.tapName(interfaces, uint32(i))).ObservationPoint != 0 {
 			return true
 		}
 	}

@@ -13,12 +13,12 @@ import (
 	"github.com/csigscope/csigscope/capture"
 )
 
-// Stream is a capture that is produced while it is replayed, for example by a simulator.
-type Stream struct {
+// PipedCapture is a capture that is produced while it is replayed, for example by a simulator.
+type PipedCapture struct {
 	// Name identifies it in messages. It is also the name of its tap unless its interfaces have
 	// names.
 	Name string
-	// ID is its identity: streams with equal IDs have equal content.
+	// ID is its identity: captures with equal IDs have equal content.
 	ID uint64
 	// Write writes the capture to w and blocks until all is written or ctx ends. w blocks while the
 	// replay lags, so that little of the capture is in memory, and fails after the replay has
@@ -26,47 +26,47 @@ type Stream struct {
 	Write func(ctx context.Context, w io.Writer) error
 }
 
-// streamSource is the only source when a stream is replayed. Its size is unknown.
-func streamSource(cfg *Config) *source {
+// pipeSource is the only source when a PipedCapture is replayed. Its size is unknown.
+func pipeSource(cfg *Config) *source {
 	return &source{
-		path: cfg.Stream.Name, chunks: []capture.Chunk{{}},
-		id: aggregate.Source{Producer: cfg.Stream.ID, Incarnation: settingsID(cfg, -1), Epoch: cfg.Epoch},
+		path: cfg.Piped.Name, chunks: []capture.Chunk{{}},
+		id: aggregate.Source{Producer: cfg.Piped.ID, Incarnation: settingsID(cfg, -1), Epoch: cfg.Epoch},
 	}
 }
 
-// errReplayEnded is the write error of a stream that is no longer read.
+// errReplayEnded is the write error of a capture that is no longer read.
 var errReplayEnded = errors.New("the replay has ended")
 
-// runStream replays the stream while it is written.
-func (r *Replay) runStream(ctx context.Context) error {
+// runPipe replays the capture while it is written.
+func (r *Replay) runPipe(ctx context.Context) error {
 	pipe := newPipe()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		err := r.cfg.Stream.Write(ctx, pipe)
+		err := r.cfg.Piped.Write(ctx, pipe)
 		if errors.Is(err, errReplayEnded) {
 			err = nil // the reader returns the reason
 		}
 		if err != nil {
-			err = fmt.Errorf("replay %q: %w", r.cfg.Stream.Name, err)
+			err = fmt.Errorf("replay %q: %w", r.cfg.Piped.Name, err)
 		}
 		pipe.closeWrite(err)
 		return err
 	})
 	g.Go(func() error {
 		defer pipe.closeRead(errReplayEnded)
-		reader, err := capture.NewReader(pipe, r.cfg.Stream.Name, capture.Options{})
+		reader, err := capture.NewReader(pipe, r.cfg.Piped.Name, capture.Options{})
 		if err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
 		if r.cfg.Pace > 0 {
 			return r.paced(ctx, r.sources, capture.NewMerger(reader))
 		}
-		return r.readStream(ctx, reader)
+		return r.readPipe(ctx, reader)
 	})
 	return g.Wait()
 }
 
-func (r *Replay) readStream(ctx context.Context, reader *capture.Reader) error {
+func (r *Replay) readPipe(ctx context.Context, reader *capture.Reader) error {
 	w := newWorker(&r.cfg)
 	w.begin(r.sources[0], 0, func(ctx context.Context, taps []TapCounts, _ []*finding.Passage) error {
 		return writeTaps(ctx, &r.cfg, w.src, taps)

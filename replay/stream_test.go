@@ -31,7 +31,7 @@ func TestStreamErrorsReachTheCaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := rec.config(failing{broken})
-			cfg.Files, cfg.Stream = nil, &replay.Stream{Name: "made", ID: 1, Write: write}
+			cfg.Files, cfg.Piped = nil, &replay.PipedCapture{Name: "made", ID: 1, Write: write}
 			r, err := replay.New(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -66,7 +66,7 @@ func TestStreamEqualsFile(t *testing.T) {
 		cfg := rec.config(&got)
 		cfg.Pace = pace
 		cfg.Files = nil
-		cfg.Stream = &replay.Stream{Name: "made", ID: 1, Write: func(_ context.Context, w io.Writer) error {
+		cfg.Piped = &replay.PipedCapture{Name: "made", ID: 1, Write: func(_ context.Context, w io.Writer) error {
 			return copyFile(w, rec.files[0])
 		}}
 		result := replayed(t, cfg)

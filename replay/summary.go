@@ -54,7 +54,7 @@ func (r *Result) WriteAccounting(w io.Writer) error {
 			fmt.Fprintf(tw, "  %s\t%d\t\n", decode.Reason(i), n)
 		}
 	}
-	r.SkippedLink.List(func(u window.Unread, n uint64) {
+	r.SkippedLink.List(func(u window.UnreadableLink, n uint64) {
 		fmt.Fprintf(tw, "  not read\t%d\tof %s\n", n, u)
 	})
 	if r.Repeated > 0 {
@@ -224,7 +224,7 @@ func share(part, whole uint64) float64 {
 type summaryJSON struct {
 	Packets        uint64                   `json:"packets"`
 	WireBytes      uint64                   `json:"wire_bytes"`
-	UnreadLink     window.Links             `json:"unread_link_types"`
+	UnreadLink     window.UnreadableLinks   `json:"unread_link_types"`
 	Duplicates     uint64                   `json:"duplicates,omitempty"`
 	Damaged        Damage                   `json:"damaged"`
 	Frames         map[string]uint64        `json:"frames"`

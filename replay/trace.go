@@ -35,14 +35,14 @@ type Traced struct {
 	// Packets is the number of packets in the captures. NoTime of them have no time. Unknown of
 	// them cannot be identified, because they are not IP, truncated or encrypted.
 	Packets, NoTime, Unknown uint64
-	SkippedLink              window.Links // packets with link types other than Ethernet
+	SkippedLink              window.UnreadableLinks // packets with link types other than Ethernet
 	Damaged                  Damage
 }
 
 // Hop compares two taps that saw the same packets, or tags and their reflections.
 type Hop struct {
 	From, To string // captures
-	*hop.Between
+	*hop.Comparison
 }
 
 // errNoEthernet means that there is nothing to compare.
@@ -83,7 +83,7 @@ func trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 	if cut > 0 && prefix < minPrefix {
 		return nil, fmt.Errorf("trace: packets are cut %d bytes behind the IP header: expected at least %d, capture with a longer snap length", prefix, minPrefix)
 	}
-	t := &tracer{out: out, decoder: d, known: conform.NewKnown(d, prefix, times.Sum64()), limit: cfg.MaxPackets}
+	t := &tracer{out: out, decoder: d, identifier: conform.NewPacketIdentifier(d, prefix, times.Sum64()), limit: cfg.MaxPackets}
 	if t.limit <= 0 {
 		t.limit = 1 << 20
 	}
@@ -97,7 +97,7 @@ func trace(ctx context.Context, cfg TraceConfig) (*Traced, error) {
 		for k := i + 1; k < len(seen); k++ {
 			b := hop.Compare(&seen[i], &seen[k], 2*cfg.Error)
 			if b.Related() {
-				out.Hops = append(out.Hops, Hop{From: cfg.Files[i], To: cfg.Files[k], Between: b})
+				out.Hops = append(out.Hops, Hop{From: cfg.Files[i], To: cfg.Files[k], Comparison: b})
 			}
 		}
 	}
@@ -127,13 +127,13 @@ func (t *Traced) scan(s *conform.Scan, times *xxhash.Digest, b *packets) {
 // most 64. No ID is 0, so in the end the sample can always be empty, however many packets have
 // equal IDs.
 type tracer struct {
-	out     *Traced
-	decoder *decode.Decoder
-	known   *conform.Known
-	limit   int
-	zeros   uint
-	result  decode.Result
-	newest  map[conform.Conversation]csig.Tag // at the present tap
+	out        *Traced
+	decoder    *decode.Decoder
+	identifier *conform.PacketIdentifier
+	limit      int
+	zeros      uint
+	result     decode.Result
+	newest     map[conform.Conversation]csig.Tag // at the present tap
 }
 
 // read processes a tap's packets.
@@ -164,7 +164,7 @@ func (t *tracer) see(tap *hop.Tap, f *capture.Frame) {
 		t.out.NoTime++
 		return
 	}
-	id, hops, known := t.known.Of(f.Data)
+	id, hops, known := t.identifier.Identify(f.Data)
 	s := hop.PacketRecord{ID: id, TimeNS: f.TimeNS, Size: f.WireLen, Hops: hops}
 	t.decoder.Decode(f.Data, &t.result)
 	var reflection *csig.Tag
@@ -194,7 +194,7 @@ const maxConversations = 1 << 16
 // reflects if it acknowledges up to this segment, and the reflection on an acknowledgement. Without
 // acknowledgement numbers, as over UDP, the reflected tag cannot be identified.
 func (t *tracer) mark(tap *hop.Tap, s *hop.PacketRecord, reflection *csig.Tag, f *capture.Frame) (marked bool) {
-	segment, ok := t.known.Segment()
+	segment, ok := t.identifier.Segment()
 	if !ok {
 		return false
 	}
@@ -217,7 +217,7 @@ func (t *tracer) mark(tap *hop.Tap, s *hop.PacketRecord, reflection *csig.Tag, f
 }
 
 func (t *tracer) append(list []hop.SegmentTag, c conform.Conversation, end uint32, tag csig.Tag, f *capture.Frame) []hop.SegmentTag {
-	id := t.known.Upto(&c, end)
+	id := t.identifier.IdentifyData(&c, end)
 	if !t.takes(id) {
 		return list
 	}

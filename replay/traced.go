@@ -25,7 +25,7 @@ func (t *Traced) WriteLeftOut(w io.Writer) {
 	}
 	line(t.NoTime, "have no time")
 	line(t.Unknown, "cannot be recognized: not IP, cut, or encrypted")
-	t.SkippedLink.List(func(u window.Unread, n uint64) { line(n, "are of "+u.String()+", which is not read") })
+	t.SkippedLink.List(func(u window.UnreadableLink, n uint64) { line(n, "are of "+u.String()+", which is not read") })
 	if t.Damaged.Gaps > 0 {
 		fmt.Fprintf(w, "%d bytes in %d places are damaged and left out\n", t.Damaged.Bytes, t.Damaged.Gaps)
 	}
@@ -45,27 +45,27 @@ type TracedHops []TracedHop
 
 // TracedHop is the JSON form of a Hop with locations. Unknown values are left out.
 type TracedHop struct {
-	From          string    `json:"from"`
-	To            string    `json:"to"`
-	OffsetNS      *float64  `json:"offset_ns,omitempty"` // by which to's clock is ahead, at at_ns
-	OffsetLowNS   *float64  `json:"offset_low_ns,omitempty"`
-	OffsetHighNS  *float64  `json:"offset_high_ns,omitempty"`
-	AtNS          int64     `json:"at_ns,omitempty"`     // on from's clock, Unix ns
-	DriftPPM      *float64  `json:"drift_ppm,omitempty"` // gain of to's clock
-	DriftLowPPM   *float64  `json:"drift_low_ppm,omitempty"`
-	DriftHighPPM  *float64  `json:"drift_high_ppm,omitempty"`
-	DriftErrorPPM *float64  `json:"drift_error_ppm,omitempty"` // standard error
-	DriftQueued   bool      `json:"drift_queued,omitempty"`    // assuming that queues stayed full
-	ClocksUnknown string    `json:"clocks_unknown,omitempty"`  // reason
-	Forward       TracedWay `json:"forward"`
-	Backward      TracedWay `json:"backward"`
-	Unclear       int       `json:"unclear"` // packets whose first tap is unknown
+	From          string          `json:"from"`
+	To            string          `json:"to"`
+	OffsetNS      *float64        `json:"offset_ns,omitempty"` // by which to's clock is ahead, at at_ns
+	OffsetLowNS   *float64        `json:"offset_low_ns,omitempty"`
+	OffsetHighNS  *float64        `json:"offset_high_ns,omitempty"`
+	AtNS          int64           `json:"at_ns,omitempty"`     // on from's clock, Unix ns
+	DriftPPM      *float64        `json:"drift_ppm,omitempty"` // gain of to's clock
+	DriftLowPPM   *float64        `json:"drift_low_ppm,omitempty"`
+	DriftHighPPM  *float64        `json:"drift_high_ppm,omitempty"`
+	DriftErrorPPM *float64        `json:"drift_error_ppm,omitempty"` // standard error
+	DriftQueued   bool            `json:"drift_queued,omitempty"`    // assuming that queues stayed full
+	ClocksUnknown string          `json:"clocks_unknown,omitempty"`  // reason
+	Forward       TracedDirection `json:"forward"`
+	Backward      TracedDirection `json:"backward"`
+	Unclear       int             `json:"unclear"` // packets whose first tap is unknown
 
 	hop *Hop
 }
 
-// TracedWay is one direction of a TracedHop.
-type TracedWay struct {
+// TracedDirection is one direction of a TracedHop.
+type TracedDirection struct {
 	Packets  int             `json:"packets"`
 	MedianNS int64           `json:"median_ns,omitempty"`
 	P99NS    int64           `json:"p99_ns,omitempty"`
@@ -88,7 +88,7 @@ type TracedChanges struct {
 func newTracedHop(h *Hop, f *fabric.Fabric) TracedHop {
 	out := TracedHop{
 		From: filepath.Base(h.From), To: filepath.Base(h.To), ClocksUnknown: h.Why,
-		Forward: newTracedWay(&h.Forward, f), Backward: newTracedWay(&h.Backward, f), Unclear: h.Unclear, hop: h,
+		Forward: newTracedDirection(&h.Forward, f), Backward: newTracedDirection(&h.Backward, f), Unclear: h.Unclear, hop: h,
 	}
 	if c := h.Clock; c != nil {
 		low, high := c.Bound(c.At)
@@ -100,8 +100,8 @@ func newTracedHop(h *Hop, f *fabric.Fabric) TracedHop {
 	return out
 }
 
-func newTracedWay(w *hop.Way, f *fabric.Fabric) TracedWay {
-	out := TracedWay{
+func newTracedDirection(w *hop.Direction, f *fabric.Fabric) TracedDirection {
+	out := TracedDirection{
 		Packets: w.Packets, MedianNS: int64(w.Median), P99NS: int64(w.P99), MaxNS: int64(w.Longest), Tagged: w.Tagged, Changes: []TracedChanges{}, Reflected: w.Reflected,
 	}
 	counts := map[TracedChanges]int{} // key: all fields except Count
@@ -136,11 +136,11 @@ func (list TracedHops) WriteText(w io.Writer) error {
 	}
 	for i := range list {
 		h := &list[i]
-		fmt.Fprintf(w, "%s and %s: %s\n", h.From, h.To, h.hop.Between)
+		fmt.Fprintf(w, "%s and %s: %s\n", h.From, h.To, h.hop.Comparison)
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(tw, "  from\tto\tpackets\tmedian\t99th\tlongest\ttagged\tgot another value")
-		writeWay(tw, h.From, h.To, &h.Forward)
-		writeWay(tw, h.To, h.From, &h.Backward)
+		writeDirection(tw, h.From, h.To, &h.Forward)
+		writeDirection(tw, h.To, h.From, &h.Backward)
 		if err := tw.Flush(); err != nil {
 			return fmt.Errorf("write output: %w", err)
 		}
@@ -170,7 +170,7 @@ func (list TracedHops) ClocksUnknown() (n int) {
 // shownChanges is the maximum number of locations listed per direction.
 const shownChanges = 5
 
-func writeWay(w io.Writer, from, to string, way *TracedWay) {
+func writeDirection(w io.Writer, from, to string, way *TracedDirection) {
 	at, total := map[string]int{}, 0
 	var names []string // most changes first
 	for _, c := range way.Changes {

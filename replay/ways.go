@@ -10,7 +10,7 @@ import (
 // Way counts the packets from one group to another, at taps that see whole paths.
 type Way struct {
 	Src, Dst aggregate.GroupID
-	// Untagged counts packets without a tag that carry data, as reported by decode.Decoder.Bare:
+	// Untagged counts packets without a tag that carry data, as reported by decode.Decoder.DecodeUntagged:
 	// acknowledgements need no tag.
 	Tagged, Untagged uint64
 	// Incapable counts empty and invalid reflections, which mean that the path is not CSIG-capable
@@ -38,17 +38,17 @@ func newWays(group func(netip.Addr) aggregate.GroupID) *ways {
 	return &ways{group: group, counts: make(map[groupPair]*Way)}
 }
 
-// count counts a decoded packet. It uses its observations or, without a tag, its endpoints in bare
+// count counts a decoded packet. It uses its observations or, without a tag, its endpoints in untagged
 // if they are known; data says whether the packet carries data. Packets at taps that do not see
 // whole paths are not counted.
-func (w *ways) count(list []decode.Observation, bare *decode.Observation, data bool, counters decode.Counters, whole bool) {
+func (w *ways) count(list []decode.Observation, untagged *decode.Observation, data bool, counters decode.Counters, whole bool) {
 	incapable := counters.EmptyReflections + counters.InvalidReflections - w.seen
 	w.seen += incapable
 	if !whole {
 		return
 	}
-	if bare != nil {
-		from, to := w.ends(bare)
+	if untagged != nil {
+		from, to := w.ends(untagged)
 		if data {
 			w.way(from, to).Untagged++
 		}

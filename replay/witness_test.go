@@ -35,20 +35,20 @@ func (rec *recording) witnesses(t *testing.T, sink *blocks, keep func(name strin
 			cfg.Files = append(cfg.Files, path)
 		}
 	}
-	stands := map[string]uint32{}
+	points := map[string]uint32{}
 	for _, tap := range f.Taps() {
 		if len(tap.At) > 0 {
-			n, err := f.StandAt(tap.At)
+			n, err := f.ObservationPoint(tap.At)
 			if err != nil {
 				t.Fatal(err)
 			}
-			stands[tap.Name] = n
+			points[tap.Name] = n
 		}
 	}
 	cfg.Tap = func(name string) window.Tap {
 		spec, _ := f.Tap(name)
 		tap := window.TapAt(spec.Place, 1)
-		tap.Stand = stands[name]
+		tap.ObservationPoint = points[name]
 		return tap
 	}
 	return cfg, f

@@ -126,7 +126,7 @@ func (w *worker) add(ctx context.Context, frames []capture.Frame, r *capture.Rea
 			return err
 		}
 		if l == nil {
-			w.result.skip(window.Unread{File: w.src.path, Link: r.Interfaces()[index].Link}, uint64(n))
+			w.result.skip(window.UnreadableLink{File: w.src.path, Link: r.Interfaces()[index].Link}, uint64(n))
 		} else if err := l.Add(ctx, frames[:n]); err != nil {
 			return w.failed(err)
 		}

@@ -170,7 +170,7 @@ const (
 
 // fill counts the residuals from low to high, smoothed by a kernel of about the width. It needs
 // memory for four numbers per width.
-func (d *density) fill(rests []float64, low, high, width float64) {
+func (d *density) fill(residuals []float64, low, high, width float64) {
 	d.low, d.bin = low, width/binsOf
 	n := int((high-low)/d.bin) + 1 + 2*margin
 	if cap(d.counts) < n {
@@ -178,7 +178,7 @@ func (d *density) fill(rests []float64, low, high, width float64) {
 	}
 	d.counts, d.scratch = d.counts[:n], d.scratch[:n]
 	clear(d.counts)
-	for _, v := range rests { // also those beyond the ends, which are no edges of the density
+	for _, v := range residuals { // also those beyond the ends, which are no edges of the density
 		if at := (v-low)/d.bin + margin; at >= 0 && at < float64(n) {
 			d.counts[int(at)]++
 		}
@@ -243,8 +243,8 @@ const minKind = 32
 type kind struct {
 	side   float64
 	points []point
-	// rests are the residual delays of points at the current slope, up to a constant, in ns.
-	rests []float64
+	// residuals are the residual delays of points at the current slope, up to a constant, in ns.
+	residuals []float64
 	// low and high bound the residuals that count.
 	low, high float64
 }
@@ -252,7 +252,7 @@ type kind struct {
 // kinds groups the packets of an edge by kind. It changes their order.
 func (e *hull) kinds() (list []kind) {
 	slices.SortStableFunc(e.points, func(a, b point) int { return cmp.Compare(a.kind, b.kind) })
-	rests := make([]float64, len(e.points))
+	residuals := make([]float64, len(e.points))
 	var rare []point
 	for i := 0; i < len(e.points); {
 		k := i + 1
@@ -260,14 +260,14 @@ func (e *hull) kinds() (list []kind) {
 			k++
 		}
 		if k-i >= minKind {
-			list = append(list, kind{side: float64(e.side), points: e.points[i:k], rests: rests[i:k]})
+			list = append(list, kind{side: float64(e.side), points: e.points[i:k], residuals: residuals[i:k]})
 		} else {
 			rare = append(rare, e.points[i:k]...)
 		}
 		i = k
 	}
 	if len(rare) > 0 {
-		list = append(list, kind{side: float64(e.side), points: rare, rests: make([]float64, len(rare))})
+		list = append(list, kind{side: float64(e.side), points: rare, residuals: make([]float64, len(rare))})
 	}
 	return list
 }
@@ -276,8 +276,8 @@ func (e *hull) kinds() (list []kind) {
 func (k *kind) set(slope float64) (least float64) {
 	least = math.Inf(1)
 	for i, p := range k.points {
-		k.rests[i] = k.side * (p.y - slope*p.x)
-		least = min(least, k.rests[i])
+		k.residuals[i] = k.side * (p.y - slope*p.x)
+		least = min(least, k.residuals[i])
 	}
 	return least
 }
@@ -287,7 +287,7 @@ func (k *kind) counts(rest float64) bool { return rest >= k.low && rest <= k.hig
 
 // mean returns the number of residuals that count, the mean time of their packets, and their mean.
 func (k *kind) mean() (near int, x, rest float64) {
-	for i, v := range k.rests {
+	for i, v := range k.residuals {
 		if k.counts(v) {
 			near, x, rest = near+1, x+k.points[i].x, rest+v
 		}
@@ -297,6 +297,6 @@ func (k *kind) mean() (near int, x, rest float64) {
 
 // span lets all but one of a hundred residuals on either side count.
 func (k *kind) span() {
-	sorted := slices.Sorted(slices.Values(k.rests))
+	sorted := slices.Sorted(slices.Values(k.residuals))
 	k.low, k.high = sorted[len(sorted)/100], sorted[len(sorted)-1-len(sorted)/100]
 }

@@ -92,13 +92,13 @@ func (f *fit) pull(p *pull, k *kind, blur float64) (near int) {
 	if blur > 0 {
 		// With finer bins, noise would dominate the density.
 		finest := max(f.off/6, (k.high-k.low)/2/math.Cbrt(float64(near)))
-		f.density.fill(k.rests, k.low, k.high, blur*finest)
+		f.density.fill(k.residuals, k.low, k.high, blur*finest)
 		score = f.density.score
 		signal, information = f.density.information()
 	}
 	var force, moved [slots]float64
 	var mean float64
-	for i, v := range k.rests {
+	for i, v := range k.residuals {
 		if !k.counts(v) {
 			continue
 		}

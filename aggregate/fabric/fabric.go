@@ -38,10 +38,10 @@ type Fabric struct {
 }
 
 var (
-	_ aggregate.Resolver    = (*Fabric)(nil)
-	_ aggregate.Partitioner = (*Fabric)(nil)
-	_ aggregate.Forgetter   = (*Fabric)(nil)
-	_ aggregate.Wayfinder   = (*Fabric)(nil)
+	_ aggregate.Resolver     = (*Fabric)(nil)
+	_ aggregate.Partitioner  = (*Fabric)(nil)
+	_ aggregate.Forgetter    = (*Fabric)(nil)
+	_ aggregate.PathResolver = (*Fabric)(nil)
 )
 
 // New compiles a fabric. The domain has the locator layouts; it is usually csig.DefaultSpec

@@ -149,21 +149,21 @@ func (p *paths) certain(s, t int32, from, to []uint8, port int32, e endpoint) (p
 	var last []int32
 	p.topo.eachLast(t, e, func(i int32) { last = append(last, i) })
 	if port == none {
-		p.alone(s, t, from, to, ports)
+		p.addSolePorts(s, t, from, to, ports)
 	} else if at := &p.topo.ports[port]; at.peerDevice == none {
 		if !slices.Contains(last, port) {
 			return nil, false
 		}
 		last = []int32{port}
-		p.alone(s, t, from, to, ports)
+		p.addSolePorts(s, t, from, to, ports)
 	} else {
 		toward, away := p.hops.toward(at.device), p.hops.awayFrom(at.peerDevice)
 		if toward == nil || away == nil || int(from[at.device])+1+int(to[at.peerDevice]) != int(from[t]) {
 			return nil, false
 		}
 		ports[port] = true
-		p.alone(s, at.device, from, toward, ports)
-		p.alone(at.peerDevice, t, away, to, ports)
+		p.addSolePorts(s, at.device, from, toward, ports)
+		p.addSolePorts(at.peerDevice, t, away, to, ports)
 	}
 	if len(last) == 1 {
 		ports[last[0]] = true
@@ -171,8 +171,8 @@ func (p *paths) certain(s, t int32, from, to []uint8, port int32, e endpoint) (p
 	return ports, true
 }
 
-// alone adds the ports that are the only one of their hop on the shortest paths from s to t.
-func (p *paths) alone(s, t int32, from, to []uint8, into map[int32]bool) {
+// addSolePorts adds the ports that are the only one of their hop on the shortest paths from s to t.
+func (p *paths) addSolePorts(s, t int32, from, to []uint8, into map[int32]bool) {
 	hops := make([]struct {
 		port int32
 		n    int

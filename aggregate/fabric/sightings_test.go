@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// standAt numbers a place, which must exist.
-func standAt(t *testing.T, f *Fabric, names ...string) uint32 {
+// observationPoint numbers a point, which must exist.
+func observationPoint(t *testing.T, f *Fabric, names ...string) uint32 {
 	t.Helper()
-	n, err := f.StandAt(names)
+	n, err := f.ObservationPoint(names)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,14 +48,14 @@ func TestSightings(t *testing.T) {
 			fl := flowBetween("10.0.1.1", "10.0.2.1", 1, 80)
 			for i, device := range test.seen {
 				if device != "" {
-					f.See(standAt(t, f, device), fl, start+int64(i)*second)
+					f.RecordSighting(observationPoint(t, f, device), fl, start+int64(i)*second)
 				}
 			}
 			other := flowBetween("10.0.1.1", "10.0.2.1", test.port, 80)
 			if got := candidatesOn(t, f, other, up1, start+test.at); got != both {
 				t.Errorf("before it is revealed: candidates %q, want %q", got, both)
 			}
-			f.Reveal()
+			f.UseSightings()
 			if got := candidatesOn(t, f, other, up1, start+test.at); got != test.want {
 				t.Errorf("candidates %q, want %q", got, test.want)
 			}
@@ -90,18 +90,18 @@ func TestSightingsInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestStandErrors: a tap in the fabric needs places that exist.
-func TestStandErrors(t *testing.T) {
+// TestObservationPointErrors: a tap in the fabric needs devices that exist.
+func TestObservationPointErrors(t *testing.T) {
 	t.Parallel()
 	_, f := load(t, "leafspine.yaml")
-	if _, err := f.StandAt([]string{"spine9"}); err == nil {
+	if _, err := f.ObservationPoint([]string{"spine9"}); err == nil {
 		t.Error("a tap stands at a device that does not exist")
 	}
-	if a, b := standAt(t, f, "spine1"), standAt(t, f, "spine1"); a != b || a == 0 {
+	if a, b := observationPoint(t, f, "spine1"), observationPoint(t, f, "spine1"); a != b || a == 0 {
 		t.Errorf("one place has the numbers %d and %d", a, b)
 	}
-	f.See(7, flowBetween("10.0.1.1", "10.0.2.1", 1, 80), 1) // no such place: ignored
-	if f.Reveal() {
+	f.RecordSighting(7, flowBetween("10.0.1.1", "10.0.2.1", 1, 80), 1) // no such point: ignored
+	if f.UseSightings() {
 		t.Error("something was seen at a place that does not exist")
 	}
 }
@@ -113,13 +113,13 @@ func TestPredictions(t *testing.T) {
 	spec.ECMP = []ECMPSpec{{Hash: "xor16", Fields: []string{"src_port"}}}
 	spec.Paths = []PathSpec{{Src: "h11", Dst: "h22", Via: []string{"spine2"}}}
 	f := compile(t, spec)
-	spine1, up2 := standAt(t, f, "spine1"), standAt(t, f, "leaf1:up2")
+	spine1, up2 := observationPoint(t, f, "spine1"), observationPoint(t, f, "leaf1:up2")
 	for port := range uint16(10) {
-		f.See(spine1, flowBetween("10.0.1.1", "10.0.2.1", port, 80), noon.UnixNano()) // the even ones are predicted
-		f.See(up2, flowBetween("10.0.1.1", "10.0.2.2", 2*port+1, 80), noon.UnixNano())
+		f.RecordSighting(spine1, flowBetween("10.0.1.1", "10.0.2.1", port, 80), noon.UnixNano()) // the even ones are predicted
+		f.RecordSighting(up2, flowBetween("10.0.1.1", "10.0.2.2", 2*port+1, 80), noon.UnixNano())
 	}
-	f.See(spine1, flowBetween("10.0.1.1", "10.0.1.2", 1, 80), noon.UnixNano()) // stays below leaf1
-	f.See(spine1, flowBetween("10.0.1.1", "10.9.9.9", 1, 80), noon.UnixNano()) // from an unknown host
+	f.RecordSighting(spine1, flowBetween("10.0.1.1", "10.0.1.2", 1, 80), noon.UnixNano()) // stays below leaf1
+	f.RecordSighting(spine1, flowBetween("10.0.1.1", "10.9.9.9", 1, 80), noon.UnixNano()) // from an unknown host
 	want := []Prediction{{"path", 10, 10}, {"ecmp", 15, 21}}
 	if got := f.Predictions(); !slices.Equal(got, want) {
 		t.Errorf("predictions %+v, want %+v", got, want)

@@ -98,15 +98,15 @@ func (w *ways) enter(one way, ok bool) uint32 {
 }
 
 // HasWays reports whether there is any evidence of paths, or may be. It implements
-// aggregate.Wayfinder.
+// aggregate.PathResolver.
 func (f *Fabric) HasWays() bool {
-	return len(f.rules.list) > 0 || len(f.ecmp.devices) > 0 || len(f.seen.stands) > 0
+	return len(f.rules.list) > 0 || len(f.ecmp.devices) > 0 || len(f.seen.points) > 0
 }
 
 // Way returns a number for the known path of a flow at ns, Unix ns, beyond the topology: 0 if
 // nothing is known. The path table has priority over the sightings of taps in the fabric, and those
 // over hashes. The result is the same at all times in [from, until). It implements
-// aggregate.Wayfinder, may be called from several goroutines, and takes a bounded time.
+// aggregate.PathResolver, may be called from several goroutines, and takes a bounded time.
 func (f *Fabric) Way(fl *aggregate.Flow, ns int64) (way uint32, from, until int64) {
 	from, until = math.MinInt64, math.MaxInt64
 	src, dst := netip.AddrFrom16(fl.Src).Unmap(), netip.AddrFrom16(fl.Dst).Unmap()
@@ -133,7 +133,7 @@ func (f *Fabric) Way(fl *aggregate.Flow, ns int64) (way uint32, from, until int6
 // sighted returns the way of a flow by the sightings of taps in the fabric, and the time range in
 // which the result is the same.
 func (f *Fabric) sighted(fl *aggregate.Flow, a, b int32, ns, from, until int64) (way uint32, since, till int64) {
-	if len(f.seen.stands) == 0 || !f.seen.revealed.Load() {
+	if len(f.seen.points) == 0 || !f.seen.used.Load() {
 		return 0, from, until
 	}
 	stands, since, till := f.seen.at(fl, ns)
@@ -166,7 +166,7 @@ func (f *Fabric) ruled(k ruleEnds) uint32 {
 // LocateOn is Locate for a packet with a way from Way: it returns the ports that the locator names
 // and that are on the way. If there are none, the evidence contradicts the packet and is not used.
 // by is the evidence of the way, 0 if the ports are those of Locate. It implements
-// aggregate.Wayfinder.
+// aggregate.PathResolver.
 func (f *Fabric) LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id aggregate.LocationID, capacity uint64, by aggregate.Evidence) {
 	id, capacity = f.Locate(l, t, lm, src, dst)
 	class, located := f.classes.class(l, t, lm)

@@ -63,8 +63,8 @@ func TestEvidenceOfAnswers(t *testing.T) {
 			spec.Paths, spec.ECMP = test.paths, test.ecmp
 			f, fl := compile(t, spec), flowBetween("10.0.1.1", "10.0.2.1", 1, 80)
 			if test.tap {
-				f.See(standAt(t, f, "spine1"), fl, noon.UnixNano())
-				f.Reveal()
+				f.RecordSighting(observationPoint(t, f, "spine1"), fl, noon.UnixNano())
+				f.UseSightings()
 			}
 			src, dst := netip.AddrFrom16(fl.Src).Unmap(), netip.AddrFrom16(fl.Dst).Unmap()
 			plain, _ := f.Locate(compact, csig.MinABW.Type(), test.lm, src, dst)

@@ -98,8 +98,8 @@ func (c *localizer) paths(f *flow) [][]aggregate.LocationID {
 	return fit
 }
 
-// who names a suspect: a port, the ports of a device with an orientation, a device, or a sending host.
-type who struct {
+// suspectID names a suspect: a port, the ports of a device with an orientation, a device, or a sending host.
+type suspectID struct {
 	at   aggregate.LocationID
 	host netip.Addr
 }
@@ -113,7 +113,7 @@ type suspect struct {
 // testable returns the number of suspects that can be distinguished at all: those that enough flows
 // pass, and different flows. It does not depend on which flows are affected, so it is the number of
 // explanations tried.
-func testable(of map[who]*suspect) int {
+func testable(of map[suspectID]*suspect) int {
 	apart := make(map[uint64]struct{}, len(of))
 	for _, s := range of {
 		if len(s.affected)+len(s.kept) >= minAffected {
@@ -124,9 +124,9 @@ func testable(of map[who]*suspect) int {
 }
 
 // suspects returns everything that flows may pass, and their senders.
-func (c *localizer) suspects(affected, kept []*flow) (of map[who]*suspect, nAffected, nKept int) {
-	of = map[who]*suspect{}
-	share := map[who]float64{}
+func (c *localizer) suspects(affected, kept []*flow) (of map[suspectID]*suspect, nAffected, nKept int) {
+	of = map[suspectID]*suspect{}
+	share := map[suspectID]float64{}
 	number := 0
 	add := func(f *flow, isAffected bool) bool {
 		number++
@@ -136,13 +136,13 @@ func (c *localizer) suspects(affected, kept []*flow) (of map[who]*suspect, nAffe
 		}
 		clear(share)
 		src, _ := f.key.addrs()
-		share[who{host: src}] = 1
+		share[suspectID{host: src}] = 1
 		for _, path := range paths {
 			for _, port := range path[min(c.skip, len(path)):] {
 				at := c.location(port)
 				for i, id := range [...]aggregate.LocationID{port, at.Set, at.DeviceLoc} {
 					if i == 0 || id != port {
-						share[who{at: id}] += 1 / float64(len(paths))
+						share[suspectID{at: id}] += 1 / float64(len(paths))
 					}
 				}
 			}
@@ -222,7 +222,7 @@ func (c *localizer) rank(affected, kept []*flow, cleared func(aggregate.Location
 		chance += float64(nKept) * math.Log(1-share)
 	}
 	type ranked struct {
-		who
+		suspectID
 		l float64
 	}
 	var list []ranked
@@ -288,9 +288,9 @@ func (v *verdict) name(f *Finding) {
 	slices.Sort(f.Candidates)
 }
 
-// accuse names the certain or possible culprits in a finding about flows, whose subject becomes the
+// nameCulprits names the certain or possible culprits in a finding about flows, whose subject becomes the
 // certain ones.
-func (v *verdict) accuse(f *Finding) {
+func (v *verdict) nameCulprits(f *Finding) {
 	f.Subject = "paths of several senders"
 	v.name(f)
 	if v.sure {

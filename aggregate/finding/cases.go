@@ -12,32 +12,32 @@ import (
 // A single is a rule over one observation: its subject and its evidence. A Detector and a Watcher
 // apply the same rules; each of them decides by its own knowledge which observations break one.
 type single struct {
-	of    about
+	of    subjectKind
 	shows string // evidence, with the subject
 }
 
-// about is the kind of subject of a single observation.
-type about uint8
+// subjectKind is the kind of subject of a single observation.
+type subjectKind uint8
 
 const (
-	aboutSource about = iota + 1
-	aboutLayout
-	aboutLocation
-	aboutTap
+	subjectSource subjectKind = iota + 1
+	subjectLayout
+	subjectLocation
+	subjectTap
 )
 
 // singles are the rules over one observation.
 var singles = [NumKinds]single{
-	UnauthorisedSender: {aboutSource, "%s sends tags and is not among the senders"},
-	ForgedValue:        {aboutSource, "%s sends tags whose value is not the initial one"},
-	Leak:               {aboutTap, "tags arrive at %s, outside of the domain"},
-	UnknownLocator:     {aboutLocation, "values name no port of their path: %s"},
-	AboveCapacity:      {aboutLocation, "values of %s are more than it can carry"},
-	ReservedBits:       {aboutLayout, "reserved bits of %s are set"},
-	TrimInvented:       {aboutLayout, "packets with the trim bit of %s are as long as the longest ones without"},
-	DuplicateFrames:    {aboutTap, "%s captured frames with the same bytes twice within 1 ms"},
-	ClockSet:           {aboutTap, "the clock of %s jumps back"},
-	OrphanTag:          {aboutLayout, "packets have tags of %s before other tags, inside tunnels or in mirror sessions"},
+	UnauthorisedSender: {subjectSource, "%s sends tags and is not among the senders"},
+	ForgedValue:        {subjectSource, "%s sends tags whose value is not the initial one"},
+	Leak:               {subjectTap, "tags arrive at %s, outside of the domain"},
+	UnknownLocator:     {subjectLocation, "values name no port of their path: %s"},
+	AboveCapacity:      {subjectLocation, "values of %s are more than it can carry"},
+	ReservedBits:       {subjectLayout, "reserved bits of %s are set"},
+	TrimInvented:       {subjectLayout, "packets with the trim bit of %s are as long as the longest ones without"},
+	DuplicateFrames:    {subjectTap, "%s captured frames with the same bytes twice within 1 ms"},
+	ClockSet:           {subjectTap, "the clock of %s jumps back"},
+	OrphanTag:          {subjectLayout, "packets have tags of %s before other tags, inside tunnels or in mirror sessions"},
 }
 
 // caseKey is a kind and its subject: one of the fields, or all subjects beyond the bound.
@@ -55,13 +55,13 @@ type caseKey struct {
 func keyOf(k Kind, o *decode.Observation, at aggregate.LocationID, tap string) caseKey {
 	key := caseKey{kind: k}
 	switch singles[k].of {
-	case aboutSource:
+	case subjectSource:
 		key.addr, _ = ends(o)
-	case aboutLayout:
+	case subjectLayout:
 		key.layout = uint8(o.Tag.Layout.Index())
-	case aboutLocation:
+	case subjectLocation:
 		key.at = at
-	case aboutTap:
+	case subjectTap:
 		key.name = tap
 	}
 	return key
@@ -109,9 +109,9 @@ func (c *cases) begin(k caseKey) *Finding {
 		if k.kind == StuckPort {
 			f.Subject += " " + k.signal.String()
 		}
-	case singles[k.kind].of == aboutSource:
+	case singles[k.kind].of == subjectSource:
 		f.Subject = k.addr.String()
-	case singles[k.kind].of == aboutLayout:
+	case singles[k.kind].of == subjectLayout:
 		f.Subject = csig.LayoutAt(int(k.layout)).String()
 	default:
 		f.Subject = k.name

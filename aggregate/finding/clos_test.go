@@ -147,7 +147,7 @@ func (n *network) send(i int, f closFlow) {
 	switch {
 	case !n.watch:
 	case n.barely != nil && n.barely(f):
-		n.Bare(sender, &o, true)
+		n.ObserveUntagged(sender, &o, true)
 	default:
 		sent := o
 		if n.forger && f.src == [2]int{1, 1} {
@@ -171,7 +171,7 @@ func (n *network) send(i int, f closFlow) {
 		n.mark(f, &o)
 	}
 	if !arrives {
-		n.Bare(receiver, &o, true)
+		n.ObserveUntagged(receiver, &o, true)
 		return
 	}
 	n.Observe(receiver, &o)

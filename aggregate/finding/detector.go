@@ -235,7 +235,7 @@ func (d *Detector) value(s *seen) {
 			s.layout.forged(s, d.cfg.MaxSubjects)
 		}
 	case untouched:
-		s.layout.alone(s)
+		s.layout.lmOnUntouched(s)
 	case table.Aggregation().Locates():
 		d.located(table, s)
 	}
@@ -297,11 +297,11 @@ func (d *Detector) located(table *csig.Table, s *seen) {
 	l.touched++
 	id, capacity := d.cfg.Locator.Locate(tag.Layout, tag.T, tag.LM, s.src, s.dst)
 	at := d.locations.get(id, d.cfg.Locator)
-	of := l.strays.source(s, d.cfg.MaxSubjects)
+	of := l.unknownLMs.source(s, d.cfg.MaxSubjects)
 	switch at.kind {
 	case locationUnknown:
 		l.unknown++
-		l.strays.add(id, of, s, &d.locations.clock, d.cfg.MaxSubjects)
+		l.unknownLMs.add(id, of, s, &d.locations.clock, d.cfg.MaxSubjects)
 		return
 	case locationNone:
 		return
@@ -319,7 +319,7 @@ func (d *Detector) located(table *csig.Table, s *seen) {
 		d.found(AboveCapacity, s.tap, s.o, id)
 	}
 	if at.kind == locationPort {
-		of.feign(table, capacity, code, at, s)
+		of.followSpoofed(table, capacity, code, at, s)
 		d.least(table, code, at, s)
 	}
 }

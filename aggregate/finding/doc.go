@@ -22,8 +22,7 @@
 // and looks for it twice: with the taps of receivers alone, and with those of senders as well. Tags
 // show the fault in 254 of these runs. The likelihoods find it in 251, and in 249 with its location. Of
 // the 671 findings of all runs, 667 name the fault and its location, or a few locations of which it is
-// one;
-// 4 name the fault alone, and none a wrong location.
+// one; 4 name the fault alone, and none a wrong location.
 //
 // A simpler rule names the ports that all affected paths share, without those that a clean flow
 // surely passes; then sets, devices and senders. It finds less and blames sound elements, for two

@@ -45,7 +45,7 @@ func TestPassedTogether(t *testing.T) {
 		"one": {[]int{20}, false, 1}, "two": {[]int{11, 9}, false, 2}, "too few": {[]int{10, 9}, false, 0},
 		"too seldom": {[]int{4, 4, 4, 4, 4}, false, 0}, "as others have": {[]int{15, 15}, true, 0},
 	} {
-		s := &strays{layout: wide, sources: map[netip.Addr]*sourceState{forger: {}, other: {}}}
+		s := &unknownLMs{layout: wide, sources: map[netip.Addr]*sourceState{forger: {}, other: {}}}
 		for i, n := range test.counts {
 			o := &decode.Observation{Tag: tag(uint32(i))}
 			at := &seen{tap: &Tap{}, o: o}

@@ -37,25 +37,25 @@ func (k *flowKey) compare(o *flowKey) int {
 // flow is the traffic of a flow at the ends of its path.
 type flow struct {
 	path
-	key                       flowKey
-	sent, got                 traffic // at taps of senders, of receivers
-	reserved, orphans, strays uint64  // tags with reserved bits, or out of place; values with locators that no port writes
-	touched                   uint64
-	sentTypes, gotTypes       types
-	from, to                  int64   // of tags at receivers
-	class                     Class   // of the last packet at a receiver
-	wholes                    *wholes // nil without D
-	run, best                 gap
-	least                     leastOf
+	key                           flowKey
+	sent, got                     traffic // at taps of senders, of receivers
+	reserved, orphans, unknownLMs uint64  // tags with reserved bits, or out of place; values with locators that no port writes
+	touched                       uint64
+	sentTypes, gotTypes           types
+	from, to                      int64   // of tags at receivers
+	class                         Class   // of the last packet at a receiver
+	wholes                        *wholes // nil without D
+	run, best                     gap
+	least                         leastOf
 }
 
 // traffic counts the packets of a flow at one end.
 type traffic struct {
-	tagged, bare uint64
-	data         uint64 // untagged ones with data
+	tagged, untagged uint64
+	data             uint64 // untagged ones with data
 }
 
-func (t *traffic) all() uint64 { return t.tagged + t.bare }
+func (t *traffic) all() uint64 { return t.tagged + t.untagged }
 
 // gap is a run of untagged packets with data at receivers.
 type gap struct {
@@ -115,9 +115,9 @@ func (f *flows) tagged(at Place, o *decode.Observation) *flow {
 	return one
 }
 
-// Bare takes an untagged packet: its time, number, addresses, protocol and ports. data says whether
+// ObserveUntagged takes an untagged packet: its time, number, addresses, protocol and ports. data says whether
 // it carries any, unlike a pure acknowledgement. It keeps no reference to it.
-func (d *Detector) Bare(tap *Tap, o *decode.Observation, data bool) {
+func (d *Detector) ObserveUntagged(tap *Tap, o *decode.Observation, data bool) {
 	if tap.Place != Receiver && tap.Place != Sender {
 		return
 	}
@@ -129,7 +129,7 @@ func (d *Detector) Bare(tap *Tap, o *decode.Observation, data bool) {
 	if tap.Place == Sender {
 		at = &f.sent
 	}
-	if at.bare++; !data {
+	if at.untagged++; !data {
 		return
 	}
 	if at.data++; tap.Place == Receiver {

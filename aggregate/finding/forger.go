@@ -14,35 +14,35 @@ import (
 
 // forgers returns the sources of many values that no port of their path writes, in a share many
 // times that of all others, if no element on their packets' paths explains the values equally well.
-func (d *Detector) forgers(c *localizer, s *strays, flows []*flow) map[netip.Addr]bool {
+func (d *Detector) forgers(c *localizer, s *unknownLMs, flows []*flow) map[netip.Addr]bool {
 	out := map[netip.Addr]bool{}
 	wrote := d.locations.times()
 	list := slices.DeleteFunc(s.inOrder(), func(src netip.Addr) bool {
 		one := s.sources[src]
-		return one.stray < minStrays || !one.exceeds(s.all.stray-one.stray, s.all.touched-one.touched)
+		return one.unknownLM < minUnknownLMs || !one.exceeds(s.all.unknownLM-one.unknownLM, s.all.touched-one.touched)
 	})
-	slices.SortStableFunc(list, func(a, b netip.Addr) int { return cmp.Compare(s.sources[b].stray, s.sources[a].stray) })
+	slices.SortStableFunc(list, func(a, b netip.Addr) int { return cmp.Compare(s.sources[b].unknownLM, s.sources[a].unknownLM) })
 	for i, src := range list {
 		one := s.sources[src]
 		var v verdict
 		if i < maxBlamed {
 			v = c.rank(of(src, flows), others(flows), one.cleared(d, wrote))
 		}
-		alone := v.host && (len(v.at) == 1 || d.constant(s.layout, one))
+		forger := v.host && (len(v.at) == 1 || d.constant(s.layout, one))
 		if len(v.at) == 0 { // the paths are unknown
-			alone = s.standsOut(src, d.edge)
+			forger = s.standsOut(src, d.edge)
 		}
-		if alone {
+		if forger {
 			out[src] = true
 		}
 	}
 	return out
 }
 
-// of returns the flows of a source that have strays; others returns all flows without any.
+// of returns the flows of a source that have values with an unknown LM; others returns all flows without any.
 func of(src netip.Addr, flows []*flow) (list []*flow) {
 	for _, f := range flows {
-		if from, _ := f.key.addrs(); from == src && f.strays > 0 {
+		if from, _ := f.key.addrs(); from == src && f.unknownLMs > 0 {
 			list = append(list, f)
 		}
 	}
@@ -51,7 +51,7 @@ func of(src netip.Addr, flows []*flow) (list []*flow) {
 
 func others(flows []*flow) (list []*flow) {
 	for _, f := range flows {
-		if f.strays == 0 && f.touched > 0 {
+		if f.unknownLMs == 0 && f.touched > 0 {
 			list = append(list, f)
 		}
 	}
@@ -59,19 +59,19 @@ func others(flows []*flow) (list []*flow) {
 }
 
 // cleared reports elements that wrote correct values in at least half of the slots of a source's
-// strays.
+// values with an unknown LM.
 func (one *sourceState) cleared(d *Detector, wrote map[aggregate.LocationID]uint64) func(aggregate.LocationID) bool {
 	when := one.when.now(&d.locations.clock)
 	return func(at aggregate.LocationID) bool { return overlap(when, wrote[at]) >= 0.5 }
 }
 
-// constant reports whether a source's strays are all one value, heavy and not the
+// constant reports whether a source's values with an unknown LM are all one value, heavy and not the
 // tightest: a forger may write such a value, and a port does so for other reasons.
 func (d *Detector) constant(l csig.Layout, one *sourceState) bool {
 	for i := range one.odd.list {
 		v := &one.odd.list[i]
 		table := d.cfg.Domain.Table(l, v.t())
-		if v.n-v.inherited < minStrays || table == nil || !suspicious(table, 0, table.Code(v.s())) {
+		if v.n-v.inherited < minUnknownLMs || table == nil || !suspicious(table, 0, table.Code(v.s())) {
 			continue
 		}
 		var others uint64
@@ -87,29 +87,29 @@ func (d *Detector) constant(l csig.Layout, one *sourceState) bool {
 	return false
 }
 
-// exceeds reports whether a source's share of strays is many times the share of others.
-func (one *sourceState) exceeds(stray, touched uint64) bool {
-	return float64(one.stray)*float64(touched) >= strayFactor*float64(stray)*float64(one.touched)
+// exceeds reports whether a source's share of values with an unknown LM is many times the share of others.
+func (one *sourceState) exceeds(unknownLM, touched uint64) bool {
+	return float64(one.unknownLM)*float64(touched) >= unknownLMFactor*float64(unknownLM)*float64(one.touched)
 }
 
-// standsOut reports whether a source's share of strays is many times that of its neighbors: of the other
+// standsOut reports whether a source's share of values with an unknown LM is many times that of its neighbors: of the other
 // sources at the same edge, whose values pass the same ports, the one with the median share (the lower of
 // two) is compared.
-func (s *strays) standsOut(src netip.Addr, edge func(netip.Addr) string) bool {
+func (s *unknownLMs) standsOut(src netip.Addr, edge func(netip.Addr) string) bool {
 	at := edge(src)
 	var mates []*sourceState
 	for other, one := range s.sources {
-		if other != src && one.touched >= minStrays && edge(other) == at {
+		if other != src && one.touched >= minUnknownLMs && edge(other) == at {
 			mates = append(mates, one)
 		}
 	}
 	if at == "" || len(mates) == 0 {
 		return true
 	}
-	share := func(one *sourceState) float64 { return float64(one.stray) / float64(one.touched) }
+	share := func(one *sourceState) float64 { return float64(one.unknownLM) / float64(one.touched) }
 	slices.SortFunc(mates, func(a, b *sourceState) int { return cmp.Compare(share(a), share(b)) })
 	typical := mates[(len(mates)-1)/2]
-	return s.sources[src].exceeds(typical.stray, typical.touched)
+	return s.sources[src].exceeds(typical.unknownLM, typical.touched)
 }
 
 // lastDelay is the last delay that a port wrote, by layout and type, with the number of its changes.
@@ -141,9 +141,9 @@ const minTurns = 20
 // minFeigned is the minimum time for which a source keeps that value.
 const minFeigned = 200 * time.Millisecond
 
-// feigned is a run of one delay, heavy and not the tightest, in the tags of a source, with
+// spoofedRun is a run of one delay, heavy and not the tightest, in the tags of a source, with
 // the locator of a port. If the port wrote it, it would write it into others' tags as well.
-type feigned struct {
+type spoofedRun struct {
 	value
 	table   *csig.Table
 	port    *locationState
@@ -152,9 +152,9 @@ type feigned struct {
 	packets []Packet
 }
 
-// feign follows a source's values with a port's locator. It uses only delays, which differ from
+// followSpoofed follows a source's values with a port's locator. It uses only delays, which differ from
 // packet to packet; a sender of constant rate may load a port constantly.
-func (one *sourceState) feign(table *csig.Table, capacity uint64, code uint32, at *locationState, s *seen) {
+func (one *sourceState) followSpoofed(table *csig.Table, capacity uint64, code uint32, at *locationState, s *seen) {
 	if table.Signal() != csig.MaxDelay {
 		return
 	}
@@ -164,10 +164,10 @@ func (one *sourceState) feign(table *csig.Table, capacity uint64, code uint32, a
 		return
 	}
 	key := valueOf(tag)
-	run := &one.feigned[tag.T%uint8(len(one.feigned))]
+	run := &one.spoofed[tag.T%uint8(len(one.spoofed))]
 	if run.key != key || run.port != at {
 		one.keep(run)
-		*run = feigned{packets: run.packets[:0]}
+		*run = spoofedRun{packets: run.packets[:0]}
 		if !suspicious(table, capacity, code) {
 			return
 		}
@@ -177,39 +177,39 @@ func (one *sourceState) feign(table *csig.Table, capacity uint64, code uint32, a
 	run.n++
 	run.from, run.to = min(run.from, s.o.TimeNS), max(run.to, s.o.TimeNS)
 	run.turns = changes - run.before
-	if len(run.packets) < strayPackets {
+	if len(run.packets) < unknownLMPackets {
 		run.packets = append(run.packets, Packet{s.tap.File, s.o.Packet})
 	}
 }
 
 // keep remembers the longest run that is evidence against a source.
-func (one *sourceState) keep(run *feigned) {
-	if run.n >= minStrays && run.turns >= minTurns && run.n > one.kept.n {
+func (one *sourceState) keep(run *spoofedRun) {
+	if run.n >= minUnknownLMs && run.turns >= minTurns && run.n > one.kept.n {
 		one.kept, run.packets = *run, nil
 	}
 }
 
-// feigners returns the sources that write values with the locators of ports, with the longest run
+// spoofers returns the sources that write values with the locators of ports, with the longest run
 // of each.
-func (d *Detector) feigners(s *strays) map[netip.Addr]*feigned {
-	out := map[netip.Addr]*feigned{}
+func (d *Detector) spoofers(s *unknownLMs) map[netip.Addr]*spoofedRun {
+	out := map[netip.Addr]*spoofedRun{}
 	for src, one := range s.sources {
 		longest := one.kept
-		for i := range one.feigned {
+		for i := range one.spoofed {
 			probe := sourceState{kept: longest}
-			run := one.feigned[i]
+			run := one.spoofed[i]
 			probe.keep(&run)
 			longest = probe.kept
 		}
-		if longest.n > 0 && longest.to-longest.from >= int64(minFeigned) && s.alone(src, longest.key) {
+		if longest.n > 0 && longest.to-longest.from >= int64(minFeigned) && s.onlySource(src, longest.key) {
 			out[src] = &longest
 		}
 	}
 	return out
 }
 
-// alone reports whether hardly any other source has a value.
-func (s *strays) alone(src netip.Addr, key uint64) bool {
+// onlySource reports whether hardly any other source has a value.
+func (s *unknownLMs) onlySource(src netip.Addr, key uint64) bool {
 	var here, elsewhere uint64
 	for other, state := range s.sources {
 		switch there := state.arrived.find(key); {
@@ -220,11 +220,11 @@ func (s *strays) alone(src netip.Addr, key uint64) bool {
 			elsewhere += there.n - there.inherited
 		}
 	}
-	return strayFactor*elsewhere <= here
+	return unknownLMFactor*elsewhere <= here
 }
 
 // forged returns the finding of the run.
-func (run *feigned) forged(src netip.Addr, of *sourceState) Finding {
+func (run *spoofedRun) forged(src netip.Addr, of *sourceState) Finding {
 	low, _, _ := run.table.Range(run.table.Code(run.s()))
 	return Finding{
 		Kind: ForgedValue, ID: idOf(ForgedValue, src.String()), Subject: src.String(), From: run.from, To: run.to,

@@ -56,7 +56,7 @@ func FuzzDetector(f *testing.F) {
 				})
 				o.Bytes = uint32(b[8]) << 3
 				if bare {
-					d.Bare(&tap, &o, o.Tag.D)
+					d.ObserveUntagged(&tap, &o, o.Tag.D)
 				} else {
 					d.Observe(&tap, &o)
 				}
@@ -95,7 +95,7 @@ func TestNoAllocations(t *testing.T) {
 	show := func() {
 		for k := range many {
 			if bare[k] {
-				n.Bare(&taps[k], &list[k], true)
+				n.ObserveUntagged(&taps[k], &list[k], true)
 			} else {
 				n.Observe(&taps[k], &list[k])
 			}

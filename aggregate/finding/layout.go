@@ -28,14 +28,14 @@ type layoutState struct {
 	stride, skipped  uint64 // every stride-th value that a hop replaced is a sample
 	initial          uint64
 	besides          map[uint16]*beside // locator metadata beside initial values
-	strays           strays
+	unknownLMs       unknownLMs
 	leasts           [16]least // by type
 	longest          uint32    // packet with a tag and without D, bytes
 }
 
 func (l *layoutState) init(of csig.Layout) {
 	l.stride = 1
-	l.strays = strays{layout: of, sources: make(map[netip.Addr]*sourceState), at: make(map[aggregate.LocationID]*stray)}
+	l.unknownLMs = unknownLMs{layout: of, sources: make(map[netip.Addr]*sourceState), at: make(map[aggregate.LocationID]*unknownLM)}
 }
 
 // tagSample is a tag that some hop replaced, and its measured path.
@@ -70,9 +70,9 @@ func (l *layoutState) sample(tag *csig.Tag, src, dst netip.Addr) {
 // bare counts a tag without addresses behind it.
 func (l *layoutState) bare(tap *Tap, o *decode.Observation) { l.alien.seen(tap.File, o) }
 
-// alone counts locator metadata beside an initial value. Hosts write a default there (section
+// lmOnUntouched counts locator metadata beside an initial value. Hosts write a default there (section
 // 4.1.3), which is not known: the most frequent value is taken for it.
-func (l *layoutState) alone(s *seen) {
+func (l *layoutState) lmOnUntouched(s *seen) {
 	l.initial++
 	lm := s.o.Tag.LM
 	b := l.besides[lm]

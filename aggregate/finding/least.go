@@ -80,7 +80,7 @@ func (d *Detector) lost(c *localizer, l *layoutState, flows []*flow) (list []Fin
 	behind.skip = 1
 	for t := range l.leasts {
 		of := &l.leasts[t]
-		if of.late.Count < minStrays {
+		if of.late.Count < minUnknownLMs {
 			continue
 		}
 		devices := d.locations.first(of.of)
@@ -108,7 +108,7 @@ func (d *Detector) lost(c *localizer, l *layoutState, flows []*flow) (list []Fin
 		f := of.late
 		f.Kind, f.Of = LostValue, of.all
 		f.Evidence = fmt.Sprintf("%d values of the least delay name a port behind the first device of their path, which names itself in other flows", f.Count)
-		v.accuse(&f)
+		v.nameCulprits(&f)
 		list = append(list, f)
 	}
 	return list

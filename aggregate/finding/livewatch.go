@@ -97,7 +97,7 @@ func (w *Watcher) closed(b *aggregate.Block) {
 	}
 	for i := range l.layouts {
 		of := &l.layouts[i]
-		if of.Count >= minStrays && of.Count > of.reported && of.whole(l.longest) && 10*of.stray <= of.touched {
+		if of.Count >= minUnknownLMs && of.Count > of.reported && of.whole(l.longest) && 10*of.stray <= of.touched {
 			w.report(caseKey{kind: TrimInvented, layout: uint8(i)}, &of.Finding, &of.reported)
 		}
 	}

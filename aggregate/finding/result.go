@@ -40,16 +40,16 @@ func (d *Detector) Findings() []Finding {
 			continue
 		}
 		l := &d.layouts[i]
-		forgers := d.forgers(c, &l.strays, flows)
-		list = append(list, l.strays.forged(forgers)...)
-		feigners := d.feigners(&l.strays)
-		for src, run := range feigners {
+		forgers := d.forgers(c, &l.unknownLMs, flows)
+		list = append(list, l.unknownLMs.forged(forgers)...)
+		spoofers := d.spoofers(&l.unknownLMs)
+		for src, run := range spoofers {
 			if !forgers[src] {
-				list = append(list, run.forged(src, l.strays.sources[src]))
+				list = append(list, run.forged(src, l.unknownLMs.sources[src]))
 			}
 		}
-		list = append(list, d.unscrubbed(&l.strays, forgers, feigners)...)
-		unknown := d.unknown(&l.strays, forgers)
+		list = append(list, d.unscrubbed(&l.unknownLMs, forgers, spoofers)...)
+		unknown := d.unknown(&l.unknownLMs, forgers)
 		d.blameStrays(c, unknown, flows)
 		for k := range unknown {
 			list = append(list, unknown[k].Finding)
@@ -125,7 +125,7 @@ func (d *Detector) blameOdd(c *localizer, f *Finding, flows []*flow, odd func(*f
 		switch {
 		case odd(one) > 0:
 			affected = append(affected, one)
-		case one.got.tagged >= minStrays:
+		case one.got.tagged >= minUnknownLMs:
 			kept = append(kept, one)
 		}
 	}
@@ -154,12 +154,12 @@ func (d *Detector) blameStrays(c *localizer, list []unknownLocator, flows []*flo
 	}
 }
 
-// others returns the flows without a stray, among those into which ports wrote.
-func (s *stray) others(flows []*flow) (kept []*flow) {
+// others returns the flows without an unknown LM, among those into which ports wrote.
+func (s *unknownLM) others(flows []*flow) (kept []*flow) {
 	for _, one := range flows {
 		_, has := s.flows[one]
-		if len(s.flows) == maxStraySources {
-			has = one.strays > 0 // unknown which
+		if len(s.flows) == maxUnknownLMSources {
+			has = one.unknownLMs > 0 // unknown which
 		}
 		if !has && one.touched > 0 {
 			kept = append(kept, one)
@@ -168,8 +168,8 @@ func (s *stray) others(flows []*flow) (kept []*flow) {
 	return kept
 }
 
-// inOrder returns the flows of a stray in a stable order.
-func (s *stray) inOrder() []*flow {
+// inOrder returns the flows of an unknown LM in a stable order.
+func (s *unknownLM) inOrder() []*flow {
 	return slices.SortedFunc(maps.Keys(s.flows), func(a, b *flow) int { return a.key.compare(&b.key) })
 }
 

@@ -68,15 +68,15 @@ func (v *values) find(key uint64) *value {
 
 // forged remembers a value that a sender wrote.
 func (l *layoutState) forged(s *seen, limit int) {
-	if of := l.strays.known(s.src, limit); of != nil {
+	if of := l.unknownLMs.known(s.src, limit); of != nil {
 		of.wrote.add(s)
 	}
 }
 
 // passed returns the values of a source that its own tap saw and that arrived unchanged behind the
-// edge, if they are at least minStrays together. A port may write the same value sometimes; the
+// edge, if they are at least minUnknownLMs together. A port may write the same value sometimes; the
 // share in other sources' values accounts for that.
-func (s *strays) passed(src netip.Addr) (list []*value) {
+func (s *unknownLMs) passed(src netip.Addr) (list []*value) {
 	one, all := s.sources[src], uint64(0)
 	for i := range one.wrote.list {
 		if one.wrote.list[i].key == 0 {
@@ -92,23 +92,23 @@ func (s *strays) passed(src netip.Addr) (list []*value) {
 				elsewhere += there.n
 			}
 		}
-		if float64(here.n)*float64(s.all.touched-one.touched) >= strayFactor*float64(elsewhere)*float64(one.touched) {
+		if float64(here.n)*float64(s.all.touched-one.touched) >= unknownLMFactor*float64(elsewhere)*float64(one.touched) {
 			list = append(list, here)
 			all += here.n - here.inherited
 		}
 	}
-	if all < minStrays {
+	if all < minUnknownLMs {
 		return nil
 	}
 	return list
 }
 
 // unscrubbed returns the findings of edges that let senders' values pass (IBCS 4.1).
-func (d *Detector) unscrubbed(s *strays, forgers map[netip.Addr]bool, feigners map[netip.Addr]*feigned) (list []Finding) {
+func (d *Detector) unscrubbed(s *unknownLMs, forgers map[netip.Addr]bool, spoofers map[netip.Addr]*spoofedRun) (list []Finding) {
 	by := map[string]*Finding{}
 	for _, src := range s.inOrder() {
 		one := s.sources[src]
-		f := Finding{Kind: ScrubFailure, From: one.from, To: one.to, Count: one.stray, Of: one.touched, Packets: one.packets}
+		f := Finding{Kind: ScrubFailure, From: one.from, To: one.to, Count: one.unknownLM, Of: one.touched, Packets: one.packets}
 		if !forgers[src] {
 			f = Finding{Kind: ScrubFailure, Of: one.touched}
 			for _, v := range s.passed(src) {
@@ -116,7 +116,7 @@ func (d *Detector) unscrubbed(s *strays, forgers map[netip.Addr]bool, feigners m
 				f.Count += v.n - v.inherited
 				f.Packets = append(f.Packets, v.first)
 			}
-			if run := feigners[src]; run != nil && f.Count == 0 {
+			if run := spoofers[src]; run != nil && f.Count == 0 {
 				f = run.forged(src, one)
 				f.Kind = ScrubFailure
 			}
@@ -159,7 +159,7 @@ func cut(text string) string {
 }
 
 // inOrder returns the sources, ascending.
-func (s *strays) inOrder() []netip.Addr {
+func (s *unknownLMs) inOrder() []netip.Addr {
 	return slices.SortedFunc(maps.Keys(s.sources), netip.Addr.Compare)
 }
 

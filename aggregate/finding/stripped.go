@@ -58,7 +58,7 @@ func (d *Detector) stripped(c *localizer, all []*flow) (f Finding, ok bool) {
 	}
 	f.Kind = StrippedFlows
 	f.Evidence = fmt.Sprintf("%d flows arrive without the tags of their senders, %d with them", len(affected), len(kept)) + shared(affected, kept)
-	v.accuse(&f)
+	v.nameCulprits(&f)
 	return f, true
 }
 
@@ -147,7 +147,7 @@ func (one *flow) rate(of map[netip.Addr]float64) (rate float64, seen bool) {
 func (d *Detector) inserted(c *localizer, all []*flow) (f Finding, ok bool) {
 	var affected, kept []*flow
 	for _, one := range all {
-		if one.sent.bare < minMissing || one.sent.tagged > 0 || one.got.all() == 0 {
+		if one.sent.untagged < minMissing || one.sent.tagged > 0 || one.got.all() == 0 {
 			continue
 		}
 		f.Of += one.got.all()
@@ -167,6 +167,6 @@ func (d *Detector) inserted(c *localizer, all []*flow) (f Finding, ok bool) {
 	v := c.rank(affected, kept, senders)
 	f.Kind = RogueInsertion
 	f.Evidence = fmt.Sprintf("tags arrive in %d flows whose senders make none", len(affected))
-	v.accuse(&f)
+	v.nameCulprits(&f)
 	return f, true
 }

@@ -255,7 +255,7 @@ func TestStuckOfDetector(t *testing.T) {
 			w.close(aggregate.Encoding(wide.Index()), time.Second, 1, steady(i, 100))
 		}
 		w.show(3, aggregate.WatchedOrphan, csig.Tag{Layout: wide}, 0)
-		if w.Strange(netip.MustParseAddr("192.0.2.1")) || w.From(s.cfg.Domain.Table(wide, 2), 1099, 0) != aggregate.NotWatched {
+		if w.Suspicious(netip.MustParseAddr("192.0.2.1")) || w.WatchFrom(s.cfg.Domain.Table(wide, 2), 1099, 0) != aggregate.NotWatched {
 			t.Error("the Watcher is shown what the Detector observes")
 		}
 	}

@@ -39,7 +39,7 @@ type Frame struct {
 	// bytes at most copyTime before.
 	Content  uint64
 	Repeated bool
-	Bare     bool // it carries no CSIG
+	Untagged bool // it carries no CSIG
 	Class    Class
 	// Sent is a number for the TCP segment in the frame, from its connection and the sequence
 	// number after it; Acked is the number of the segment that the frame acknowledges. Both are the
@@ -110,7 +110,7 @@ func (d *Detector) Frame(tap *Tap, f *Frame) {
 		d.taps[*tap] = t
 	}
 	t.frames++
-	t.whole = t.whole || f.Bare && f.Flow != 0
+	t.whole = t.whole || f.Untagged && f.Flow != 0
 	if f.TimeNS != 0 {
 		t.copied(f)
 		t.clock(f)

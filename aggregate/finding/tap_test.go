@@ -21,7 +21,7 @@ func TestTaps(t *testing.T) {
 		return func(to show) {
 			for n := range 1000 {
 				for _, tap := range []string{"a", "b"} {
-					f := Frame{TimeNS: int64(n+1) * ms, Number: uint64(n + 1), Bare: n%2 == 0}
+					f := Frame{TimeNS: int64(n+1) * ms, Number: uint64(n + 1), Untagged: n%2 == 0}
 					f.Flow, f.End, f.Sent = uint64(len(tap)), uint32(1000*n), uint64(n)+1<<40
 					if tap == "b" {
 						f = Frame{TimeNS: f.TimeNS, Number: f.Number, AckedFlow: f.Flow, Ack: f.End, Acked: f.Sent}
@@ -84,7 +84,7 @@ func TestTaps(t *testing.T) {
 		}), ""},
 		{"a tap loses frames", steady(func(tap string, n int, _ *Frame) bool { return tap == "b" || n%20 > 0 }), "tap-loss a"},
 		{"a tap captures tags alone", steady(func(tap string, n int, f *Frame) bool {
-			f.Bare = tap == "b"
+			f.Untagged = tap == "b"
 			return tap == "b" || n%20 > 0
 		}), ""},
 		{"the network loses them", steady(func(_ string, n int, _ *Frame) bool { return n%20 > 0 }), ""},

@@ -52,7 +52,7 @@ func (d *Detector) retyped(c *localizer, all []*flow) (f Finding, ok bool) {
 	}
 	f.Kind = TypeChanged
 	f.Evidence = fmt.Sprintf("%d flows arrive with other signal types than their senders sent, %d with the same", len(affected), len(kept))
-	v.accuse(&f)
+	v.nameCulprits(&f)
 	return f, true
 }
 
@@ -116,7 +116,7 @@ func (d *Detector) frozen(c *localizer, all []*flow, misread [csig.NumLayouts]bo
 	for i := range d.layouts {
 		l := &d.layouts[i]
 		longest = max(longest, l.longest)
-		misread[i] = misread[i] || 10*l.strays.all.stray > l.strays.all.touched
+		misread[i] = misread[i] || 10*l.unknownLMs.all.unknownLM > l.unknownLMs.all.touched
 	}
 	var affected, kept []*flow
 	for _, one := range all {
@@ -124,16 +124,16 @@ func (d *Detector) frozen(c *localizer, all []*flow, misread [csig.NumLayouts]bo
 		if w := one.wholes; w != nil && w.whole(longest) && !misread[w.layout.Index()] {
 			affected = append(affected, one)
 			f.add(&w.Finding)
-		} else if one.got.tagged >= minStrays {
+		} else if one.got.tagged >= minUnknownLMs {
 			kept = append(kept, one)
 		}
 	}
-	if f.Count < minStrays {
+	if f.Count < minUnknownLMs {
 		return f, false
 	}
 	f.Kind = TrimInvented
 	f.Evidence = fmt.Sprintf("%d packets of %d flows have the trim bit and are as long as others (%d bytes)", f.Count, len(affected), longest)
 	v := c.rank(affected, kept, nil)
-	v.accuse(&f)
+	v.nameCulprits(&f)
 	return f, true
 }

@@ -81,8 +81,8 @@ func (w *Watcher) Resume(list []Finding) {
 	}
 }
 
-// Strange implements window.Watch.
-func (w *Watcher) Strange(src netip.Addr) bool { return !w.windowsAlone && !w.cfg.authorised(src) }
+// Suspicious implements window.Watch.
+func (w *Watcher) Suspicious(src netip.Addr) bool { return !w.windowsAlone && !w.cfg.authorised(src) }
 
 // SourceBits implements window.Watch.
 func (w *Watcher) SourceBits() (v4, v6 int) {
@@ -96,8 +96,8 @@ func (w *Watcher) SourceBits() (v4, v6 int) {
 	return v4, v6
 }
 
-// From implements window.Watch.
-func (w *Watcher) From(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32 {
+// WatchFrom implements window.Watch.
+func (w *Watcher) WatchFrom(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32 {
 	switch {
 	case w.windowsAlone:
 		return aggregate.NotWatched

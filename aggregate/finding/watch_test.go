@@ -85,7 +85,7 @@ func TestWatcherFrom(t *testing.T) {
 				continue
 			}
 			for _, capacity := range []uint64{0, 1, 1_000_000, 100_000_000, 1 << 50} {
-				from := w.From(table, 12, capacity)
+				from := w.WatchFrom(table, 12, capacity)
 				for code := uint32(0); code < table.Codes(); code += 1 + table.Codes()/2000 {
 					low, _, _ := table.Range(code)
 					if is := above(table.Signal(), low, capacity); is != (code >= from) {
@@ -93,7 +93,7 @@ func TestWatcherFrom(t *testing.T) {
 					}
 				}
 			}
-			if from := w.From(table, 5000, 0); from != 0 {
+			if from := w.WatchFrom(table, 5000, 0); from != 0 {
 				t.Errorf("%v type %d: an unknown location is watched from %d", layout, signal, from)
 			}
 		}

@@ -121,21 +121,21 @@ func (t *Table) CountMany(h *Heavy, n uint64, ref uint32, f *Flow) (forgotten in
 			return 0
 		}
 		c := counts{hash: h.Hash, remaining: n, bytes: bytes, sum: sum, least: h.Value, greatest: h.Value, location: LocationCount{h.Location, n}}
-		return t.insert(&c, &about{Flow: *f, ref: ref, samples: 1})
+		return t.insert(&c, &entryInfo{Flow: *f, ref: ref, samples: 1})
 	}
 	c := &t.counts[at]
 	c.remaining += n
 	c.bytes = addSat(c.bytes, bytes)
 	c.sum = addSat(c.sum, sum)
 	c.least, c.greatest = min(c.least, h.Value), max(c.greatest, h.Value)
-	t.about[at].samples++
+	t.info[at].samples++
 	t.name(at, LocationCount{h.Location, n})
 	return 0
 }
 
 // name adds to the count of a location of the entry.
 func (t *Table) name(entry uint32, p LocationCount) {
-	c, a := &t.counts[entry], &t.about[entry]
+	c, a := &t.counts[entry], &t.info[entry]
 	if c.location.Heavy == 0 || c.location.ID == p.ID {
 		c.location = LocationCount{p.ID, c.location.Heavy + p.Heavy}
 		return
@@ -157,7 +157,7 @@ func (t *Table) Locations(entry int, f func(LocationCount)) {
 	if p := t.counts[entry].location; p.Heavy > 0 {
 		f(p)
 	}
-	for at := t.about[entry].others; at != 0; at = t.locations[at-1].next {
+	for at := t.info[entry].others; at != 0; at = t.locations[at-1].next {
 		f(t.locations[at-1].LocationCount)
 	}
 }

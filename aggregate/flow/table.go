@@ -41,8 +41,8 @@ type counts struct {
 	location        LocationCount // the one named first
 }
 
-// about is the rest of an entry.
-type about struct {
+// entryInfo is the rest of an entry.
+type entryInfo struct {
 	Flow
 	ref        uint32
 	subtracted uint64
@@ -62,7 +62,7 @@ type Table struct {
 	Budget int // at least 2
 
 	counts    []counts
-	about     []about // by entry, like counts
+	info      []entryInfo // by entry, like counts
 	locations []otherLocation
 	slots     []uint32 // a power of two, at most a quarter full: tagged, 0 in an empty one
 	shift     uint8    // 64 - log2(len(slots))
@@ -101,7 +101,7 @@ func (t *Table) Len() int { return len(t.counts) }
 
 // Entry returns a copy of entry n.
 func (t *Table) Entry(n int) Entry {
-	c, a := &t.counts[n], &t.about[n]
+	c, a := &t.counts[n], &t.info[n]
 	return Entry{
 		Flow: a.Flow, Ref: a.ref, Heavy: t.Heavy(n), Subtracted: a.subtracted, Bytes: c.bytes, Sum: c.sum, Min: c.least, Max: c.greatest,
 		Samples: a.samples,
@@ -109,10 +109,10 @@ func (t *Table) Entry(n int) Entry {
 }
 
 // Ref returns the reference of entry n.
-func (t *Table) Ref(n int) uint32 { return t.about[n].ref }
+func (t *Table) Ref(n int) uint32 { return t.info[n].ref }
 
 // Heavy returns the heavy observations of entry n.
-func (t *Table) Heavy(n int) uint64 { return t.counts[n].remaining + t.about[n].subtracted }
+func (t *Table) Heavy(n int) uint64 { return t.counts[n].remaining + t.info[n].subtracted }
 
 // admits reports whether to insert a flow without an entry now, for n of its observations.
 func (t *Table) admits(n uint64) bool {
@@ -128,10 +128,10 @@ func (t *Table) admits(n uint64) bool {
 // observation. It may forget other entries, and returns their number.
 func (t *Table) Insert(h *Heavy, ref uint32, f *Flow) (forgotten int) {
 	c := counts{hash: h.Hash, remaining: 1, bytes: uint64(h.Bytes), sum: h.Value, least: h.Value, greatest: h.Value, location: LocationCount{h.Location, 1}}
-	return t.insert(&c, &about{Flow: *f, ref: ref})
+	return t.insert(&c, &entryInfo{Flow: *f, ref: ref})
 }
 
-func (t *Table) insert(c *counts, a *about) (forgotten int) {
+func (t *Table) insert(c *counts, a *entryInfo) (forgotten int) {
 	if t.Len() >= t.Budget {
 		forgotten = t.purge()
 		t.moved = true
@@ -139,11 +139,11 @@ func (t *Table) insert(c *counts, a *about) (forgotten int) {
 	if 4*(t.Len()+1) > len(t.slots) {
 		t.index(max(minSlots, 2*len(t.slots)))
 	}
-	if n := t.Len(); n == cap(t.counts) || n == cap(t.about) {
+	if n := t.Len(); n == cap(t.counts) || n == cap(t.info) {
 		more := min(max(64, n), t.Budget-n)
-		t.counts, t.about = slices.Grow(t.counts, more), slices.Grow(t.about, more)
+		t.counts, t.info = slices.Grow(t.counts, more), slices.Grow(t.info, more)
 	}
-	t.counts, t.about = append(t.counts, *c), append(t.about, *a)
+	t.counts, t.info = append(t.counts, *c), append(t.info, *a)
 	t.note(t.Len() - 1)
 	t.inserted = true
 	return forgotten
@@ -152,7 +152,7 @@ func (t *Table) insert(c *counts, a *about) (forgotten int) {
 // Merge adds the counts of another table with the same seeds.
 func (t *Table) Merge(o *Table) (forgotten int) {
 	for i := range o.counts {
-		from, of := &o.counts[i], &o.about[i]
+		from, of := &o.counts[i], &o.info[i]
 		at := t.at(from.hash)
 		if at == none {
 			c, a := *from, *of
@@ -165,8 +165,8 @@ func (t *Table) Merge(o *Table) (forgotten int) {
 			to.bytes += from.bytes
 			to.sum = addSat(to.sum, from.sum)
 			to.least, to.greatest = min(to.least, from.least), max(to.greatest, from.greatest)
-			t.about[at].subtracted += of.subtracted
-			t.about[at].samples += of.samples
+			t.info[at].subtracted += of.subtracted
+			t.info[at].samples += of.samples
 		}
 		o.Locations(i, func(p LocationCount) { t.name(at, p) })
 	}
@@ -183,13 +183,13 @@ func (t *Table) Reset() {
 	if t.Len() > 0 {
 		clear(t.slots)
 	}
-	t.counts, t.about, t.locations, t.Undercount, t.rng = t.counts[:0], t.about[:0], t.locations[:0], 0, 0
+	t.counts, t.info, t.locations, t.Undercount, t.rng = t.counts[:0], t.info[:0], t.locations[:0], 0, 0
 }
 
 // Renumber gives entries new references, whose keys may differ from the earlier ones.
 func (t *Table) Renumber(seeds *Seeds, renumbered []uint32, key func(ref uint32) uint32) {
-	for i := range t.about {
-		a := &t.about[i]
+	for i := range t.info {
+		a := &t.info[i]
 		a.ref = renumbered[a.ref]
 		t.counts[i].hash = seeds.of(&a.Flow, key(a.ref))
 	}
@@ -223,7 +223,7 @@ func (t *Table) note(entry int) {
 // Bytes returns the table's memory use in bytes.
 func (t *Table) Bytes() uint64 {
 	const countsBytes, aboutBytes, slotBytes, locationBytes = 64, 64, 4, 24
-	return uint64(cap(t.counts))*countsBytes + uint64(cap(t.about))*aboutBytes + uint64(len(t.slots))*slotBytes +
+	return uint64(cap(t.counts))*countsBytes + uint64(cap(t.info))*aboutBytes + uint64(len(t.slots))*slotBytes +
 		uint64(cap(t.locations)+cap(t.spare))*locationBytes + uint64(cap(t.scratch))*8
 }
 
@@ -279,14 +279,14 @@ func (t *Table) purge() (forgotten int) {
 	kept := 0
 	for i := range t.counts {
 		if t.counts[i].remaining > least {
-			t.counts[kept], t.about[kept] = t.counts[i], t.about[i]
+			t.counts[kept], t.info[kept] = t.counts[i], t.info[i]
 			t.counts[kept].remaining -= least
-			t.about[kept].subtracted += least
+			t.info[kept].subtracted += least
 			kept++
 		}
 	}
 	forgotten = t.Len() - kept
-	t.counts, t.about = t.counts[:kept], t.about[:kept]
+	t.counts, t.info = t.counts[:kept], t.info[:kept]
 	t.Undercount += least
 	t.keepLocations()
 	t.index(len(t.slots))
@@ -324,8 +324,8 @@ func (t *Table) keepLocations() {
 	old := t.spare[:0]
 	old, t.locations = append(old, t.locations...), t.locations[:0]
 	t.spare = old
-	for i := range t.about {
-		a := &t.about[i]
+	for i := range t.info {
+		a := &t.info[i]
 		at := a.others
 		to := &a.others
 		for *to = 0; at != 0; at = old[at-1].next {

@@ -40,9 +40,9 @@ type Tap struct {
 // and whose reflections the other saw.
 const MinPackets = 100
 
-// Between is the relation of two taps A and B.
-type Between struct {
-	Forward, Backward Way // from A to B, and from B to A
+// Comparison is the relation of two taps A and B.
+type Comparison struct {
+	Forward, Backward Direction // from A to B, and from B to A
 	// Unclear is the number of packets seen at both taps with the same remaining hops: their
 	// direction is unknown.
 	Unclear int
@@ -51,8 +51,8 @@ type Between struct {
 	Why   string
 }
 
-// Way is the packets of one direction.
-type Way struct {
+// Direction is the packets of one direction.
+type Direction struct {
 	Packets int
 	// Reflected is the number of tags that the first tap saw and whose reflections the other saw
 	// later. They relate the clocks even if no packet passes both taps.
@@ -81,8 +81,8 @@ type Changed struct {
 
 // Compare compares the packets of two taps, which it sorts. off is the largest error of the
 // timestamps, both taps together. It ignores packets that a tap saw twice.
-func Compare(a, b *Tap, off time.Duration) *Between {
-	out := &Between{}
+func Compare(a, b *Tap, off time.Duration) *Comparison {
+	out := &Comparison{}
 	forward, backward, unclear := match(unique(a.Packets), unique(b.Packets))
 	out.Unclear = unclear
 	there, back := reflectedPairs(a, b)
@@ -162,8 +162,8 @@ func kind(size uint32, hops uint8, reflected bool) uint32 {
 	return k
 }
 
-func way(list []pair, r *clock.Relation, back bool) Way {
-	w := Way{Packets: len(list)}
+func way(list []pair, r *clock.Relation, back bool) Direction {
+	w := Direction{Packets: len(list)}
 	changes := map[Changed]int{}
 	var delays []time.Duration
 	for _, p := range list {
@@ -201,15 +201,15 @@ func way(list []pair, r *clock.Relation, back bool) Way {
 }
 
 // Common returns the number of packets seen at both taps.
-func (b *Between) Common() int { return b.Forward.Packets + b.Backward.Packets + b.Unclear }
+func (b *Comparison) Common() int { return b.Forward.Packets + b.Backward.Packets + b.Unclear }
 
 // Related reports whether the taps have enough in common.
-func (b *Between) Related() bool {
+func (b *Comparison) Related() bool {
 	return b.Common() >= MinPackets || b.Forward.Reflected+b.Backward.Reflected >= MinPackets
 }
 
 // String returns the clocks' relation in one line.
-func (b *Between) String() string {
+func (b *Comparison) String() string {
 	if b.Clock == nil {
 		return "clocks unknown: " + b.Why
 	}

@@ -46,7 +46,7 @@ func TestCompare(t *testing.T) {
 	if off := time.Duration(got.Clock.Offset) - offset; off.Abs() > 2*time.Microsecond {
 		t.Errorf("offset %s, want %s", time.Duration(got.Clock.Offset), offset)
 	}
-	for _, w := range []Way{got.Forward, got.Backward} {
+	for _, w := range []Direction{got.Forward, got.Backward} {
 		if w.Median < delay || w.Median > delay+50*time.Microsecond || w.P99 < w.Median || w.Longest < w.P99 {
 			t.Errorf("delays %+v", w)
 		}

@@ -37,8 +37,8 @@ type Count struct {
 	Times uint64
 }
 
-// Within describes the values of one window.
-type Within struct {
+// LoadProfile describes the values of one window.
+type LoadProfile struct {
 	Load Load
 	// Low and High are the means of the two parts into which the values divide, and Duty is the
 	// share of them in the upper one. For steady load they are nearly equal. Upper is the least
@@ -64,18 +64,18 @@ var ErrValue = errors.New("describe window: expected values from 0 to 1")
 // that is half used all the time and one that is full half of the time have the same mean but
 // different distributions. Bursts have to be longer than the averaging interval of the switches,
 // which smooths out shorter ones.
-func Describe(values []Count) (Within, error) {
+func Describe(values []Count) (LoadProfile, error) {
 	sorted := slices.Clone(values)
 	var times, sum, squares float64
 	for _, c := range sorted {
 		if !(c.Value >= 0 && c.Value <= 1) {
-			return Within{}, ErrValue
+			return LoadProfile{}, ErrValue
 		}
 		n := float64(c.Times)
 		times, sum, squares = times+n, sum+n*c.Value, squares+n*c.Value*c.Value
 	}
 	if times < leastTimes {
-		return Within{}, nil
+		return LoadProfile{}, nil
 	}
 	slices.SortFunc(sorted, func(a, b Count) int {
 		switch {
@@ -99,9 +99,9 @@ func Describe(values []Count) (Within, error) {
 }
 
 // split finds the two parts with the largest between-class variance (Otsu 1979).
-func split(sorted []Count, times, sum, variance float64) Within {
+func split(sorted []Count, times, sum, variance float64) LoadProfile {
 	mean := sum / times
-	best := Within{Low: mean, High: mean}
+	best := LoadProfile{Low: mean, High: mean}
 	between := 0.0
 	var below, belowSum float64
 	for i, c := range sorted {
@@ -112,7 +112,7 @@ func split(sorted []Count, times, sum, variance float64) Within {
 		low, high := belowSum/below, (sum-belowSum)/(times-below)
 		if v := below / times * (1 - below/times) * (high - low) * (high - low); v > between {
 			between = v
-			best = Within{Low: low, High: high, Duty: 1 - below/times, Upper: sorted[i+1].Value}
+			best = LoadProfile{Low: low, High: high, Duty: 1 - below/times, Upper: sorted[i+1].Value}
 		}
 	}
 	if variance > 0 {

@@ -12,9 +12,9 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// Ground is the data behind a FabricVerdict: the rows of all signals over a range, from memory or
+// VerdictInput is the data behind a FabricVerdict: the rows of all signals over a range, from memory or
 // a store.
-type Ground struct {
+type VerdictInput struct {
 	From, To   time.Time
 	Thresholds aggregate.Thresholds
 	Signals    []SignalRows
@@ -154,8 +154,8 @@ const leastSources = 3
 const leastShare = 0.05
 
 // NewFabricVerdict makes the verdict.
-func NewFabricVerdict(g *Ground) *FabricVerdict {
-	b := &verdictBuilder{Ground: g, out: &FabricVerdict{}, locations: make(map[aggregate.LocationID]*locationSums), peers: make(map[string]string), switches: make(map[string]bool)}
+func NewFabricVerdict(g *VerdictInput) *FabricVerdict {
+	b := &verdictBuilder{VerdictInput: g, out: &FabricVerdict{}, locations: make(map[aggregate.LocationID]*locationSums), peers: make(map[string]string), switches: make(map[string]bool)}
 	if g.Fabric != nil {
 		for _, p := range g.Fabric.Ports() {
 			b.peers[p.Name] = p.Peer
@@ -175,7 +175,7 @@ func NewFabricVerdict(g *Ground) *FabricVerdict {
 }
 
 type verdictBuilder struct {
-	*Ground
+	*VerdictInput
 	out       *FabricVerdict
 	locations map[aggregate.LocationID]*locationSums // with heavy observations
 	peers     map[string]string                      // of ports, by name
@@ -257,8 +257,8 @@ func (b *verdictBuilder) add(signal csig.Signal, row *aggregate.CellLocation) {
 	p.cells[cell] = aggregate.AddSat(p.cells[cell], row.Heavy)
 }
 
-// comparePlaces puts more heavy observations first.
-func comparePlaces(x, y *locationSums) int {
+// compareLocations puts more heavy observations first.
+func compareLocations(x, y *locationSums) int {
 	return cmp.Or(cmp.Compare(y.heavy, x.heavy), cmp.Compare(x.location.Name, y.location.Name), cmp.Compare(x.location.ID, y.location.ID))
 }
 
@@ -274,7 +274,7 @@ type group struct {
 // device. If a location fits into no group of that kind, the other kind is tried, such as all links
 // to the hosts of a rack, and must be nearly complete.
 func (b *verdictBuilder) groups() (list []group) {
-	left := slices.SortedFunc(maps.Values(b.locations), comparePlaces)
+	left := slices.SortedFunc(maps.Values(b.locations), compareLocations)
 	for _, kind := range []struct {
 		parent func(*fabric.Location) aggregate.LocationID
 		least  int

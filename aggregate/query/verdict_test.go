@@ -54,9 +54,9 @@ type load struct {
 }
 
 // ground is ten seconds of loads.
-func ground(f *fabric.Fabric, seconds int, loads ...load) *query.Ground {
+func ground(f *fabric.Fabric, seconds int, loads ...load) *query.VerdictInput {
 	end := start.Add(time.Duration(seconds) * time.Second)
-	g := &query.Ground{
+	g := &query.VerdictInput{
 		From: start, To: end, Thresholds: aggregate.DefaultThresholds(), Fabric: f, Coverage: query.Producers{Expected: 4, Present: 4, Covered: 1},
 		Location: func(id aggregate.LocationID) *fabric.Location {
 			l, ok := f.Location(id)
@@ -126,27 +126,27 @@ func TestFabricVerdict(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		loads  []load
-		change func(*query.Ground)
+		change func(*query.VerdictInput)
 		kind   query.VerdictKind
 		want   []string // the lines
 	}{
 		"healthy": {[]load{clear}, nil, query.VerdictHealthy, []string{"No cell was congested: 1 cell judged, 4 of 4 taps sent data."}},
-		"silent taps": {[]load{clear}, func(g *query.Ground) {
+		"silent taps": {[]load{clear}, func(g *query.VerdictInput) {
 			g.Coverage = query.Producers{Expected: 4, Present: 2, Covered: 1, Silent: []string{"tap3", "tap4"}}
 		}, query.VerdictIncomplete, []string{
 			"No observed cell was congested, but data is missing: 1 cell judged, 2 of 4 taps sent data.",
 			"note: 2 of 4 taps are silent: tap3, tap4; cells that they see may be missing or look better than they are.",
 		}},
-		"gaps": {[]load{clear}, func(g *query.Ground) { g.Coverage.Covered = 0.75 }, query.VerdictIncomplete, []string{
+		"gaps": {[]load{clear}, func(g *query.VerdictInput) { g.Coverage.Covered = 0.75 }, query.VerdictIncomplete, []string{
 			"No observed cell was congested, but data is missing: 1 cell judged, 4 of 4 taps sent data.", "note: Windows of at least one tap are missing in 25 % of the range.",
 		}},
-		"nothing": {nil, func(g *query.Ground) { g.Coverage.Present = 0 }, query.VerdictNoData, []string{
+		"nothing": {nil, func(g *query.VerdictInput) { g.Coverage.Present = 0 }, query.VerdictNoData, []string{
 			"Nothing was observed from 09:00:00 to 09:00:10 UTC, 0 of 4 taps sent data.", "note: 4 of 4 taps are silent; cells that they see may be missing or look better than they are.",
 		}},
 		"no threshold": {[]load{{src: 1, dst: 2, port: "leaf2:down1", to: 10, unjudged: 20, signal: csig.MaxDelay}}, nil, query.VerdictNotJudged, []string{
 			"Nothing could be judged: no threshold applies to 1 cell, " + aggregate.HowToJudge + ".",
 		}},
-		"brief": {[]load{clear, {src: 1, dst: 3, port: "leaf1:up1", from: 4, to: 10, heavy: 0}, {src: 1, dst: 3, port: "leaf1:up1", from: 3, to: 4, heavy: 0}}, func(g *query.Ground) {
+		"brief": {[]load{clear, {src: 1, dst: 3, port: "leaf1:up1", from: 4, to: 10, heavy: 0}, {src: 1, dst: 3, port: "leaf1:up1", from: 3, to: 4, heavy: 0}}, func(g *query.VerdictInput) {
 			for i := range g.Signals { // one observation of twenty is the onset: one of forty is not
 				g.Signals[i].Locations[1].Heavy, g.Signals[i].Cells[1].Heavy = 1, 1
 				g.Signals[i].Cells[1].State = aggregate.Brief

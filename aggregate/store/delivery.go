@@ -219,7 +219,7 @@ func (d *delivery) sendRows(ctx context.Context, e *outbox.Entry, class int, pay
 	token := e.Token()
 	err := d.deliver(ctx, e, func(ctx context.Context) error { return d.to.sendBatch(ctx, &d.batch, token) })
 	if err == nil && !d.sure[class] {
-		err = d.deliver(ctx, e, func(ctx context.Context) error { return d.ensure(ctx, e, class, probes) })
+		err = d.deliver(ctx, e, func(ctx context.Context) error { return d.confirmStored(ctx, e, class, probes) })
 		d.sure[class] = err == nil
 	}
 	return err
@@ -228,7 +228,7 @@ func (d *delivery) sendRows(ctx context.Context, e *outbox.Entry, class int, pay
 // sendFew sends a record that is not a batch; flow records are sent with those that follow.
 func (d *delivery) sendFew(ctx context.Context, e *outbox.Entry, class int, payload []byte) error {
 	if class != flowsClass || class != e.Class {
-		send, err := d.few(class, payload)
+		send, err := d.recordSender(class, payload)
 		if err != nil {
 			return err
 		}

@@ -33,10 +33,10 @@ func (d *delivery) verify(ctx context.Context) bool {
 	return true
 }
 
-// ensure sends the rows of the last sent batch once more, without its token, unless the server
+// confirmStored sends the rows of the last sent batch once more, without its token, unless the server
 // has them. A server that dies while it takes a batch may come back with the token and without
 // the rows.
-func (d *delivery) ensure(ctx context.Context, e *outbox.Entry, class int, probes []rowSample) error {
+func (d *delivery) confirmStored(ctx context.Context, e *outbox.Entry, class int, probes []rowSample) error {
 	if n := len(probes); n > 0 {
 		probes = probes[:min(n, maxProbes)] // the server took all rows or none
 		found, err := d.to.present(ctx, class, probes)
@@ -236,7 +236,7 @@ func (d *delivery) repeat(ctx context.Context, s outbox.Segment) error {
 // sendAgain sends a record that is not a batch, without its rows that Trim deleted.
 func (d *delivery) sendAgain(ctx context.Context, class int, payload []byte) error {
 	if class == gapsClass {
-		send, err := d.few(class, payload)
+		send, err := d.recordSender(class, payload)
 		if err != nil {
 			return err
 		}
@@ -256,8 +256,8 @@ func (d *delivery) sendAgain(ctx context.Context, class int, payload []byte) err
 	return d.to.sendRecords(ctx, in)
 }
 
-// few decodes a record that is not a batch, and returns the function that sends it.
-func (d *delivery) few(class int, payload []byte) (send func(context.Context) error, err error) {
+// recordSender decodes a record that is not a batch, and returns the function that sends it.
+func (d *delivery) recordSender(class int, payload []byte) (send func(context.Context) error, err error) {
 	switch class {
 	case gapsClass:
 		list, err := decodeGaps(payload)

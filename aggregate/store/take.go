@@ -104,11 +104,11 @@ func (d *delivery) append(group ...pending) error {
 		case full && live && d.makeRoom(leastOf(group)):
 			continue
 		case full && expendable:
-			group = d.giveUp(lostFull, group, leastOf(group))
+			group = d.dropRecords(lostFull, group, leastOf(group))
 			continue
 		case full && !live && (!d.closing.Load() || waited < closePatience), !full && waited < d.retry && !errors.Is(err, outbox.ErrTooLarge):
 		case expendable:
-			d.giveUp(lostDisk, group, anyClass)
+			d.dropRecords(lostDisk, group, anyClass)
 			return nil
 		default:
 			return fmt.Errorf("%w: %w", ErrOutbox, err)
@@ -212,8 +212,8 @@ func (d *delivery) contents(s outbox.Segment) (c contents, err error) {
 // anyClass stands for all classes.
 const anyClass = -1
 
-// giveUp counts the records of a class that never reached the outbox, and returns the others.
-func (d *delivery) giveUp(reason outbox.Reason, group []pending, class int) (left []pending) {
+// dropRecords counts the records of a class that never reached the outbox, and returns the others.
+func (d *delivery) dropRecords(reason outbox.Reason, group []pending, class int) (left []pending) {
 	for i := range group {
 		p := &group[i]
 		if class != anyClass && p.Class != class {

@@ -29,10 +29,10 @@ func (s *endpointSlot) differs(hi, lo uint64) uint64 { return (s.hi ^ hi) | (s.l
 
 // endpointKey identifies a class of addresses.
 type endpointKey struct {
-	dst     bool
-	group   aggregate.GroupID
-	class   uint64
-	strange bool
+	dst        bool
+	group      aggregate.GroupID
+	class      uint64
+	suspicious bool
 }
 
 // addressMask selects the bits of an address that matter.
@@ -64,12 +64,12 @@ type endpointCache struct {
 	masks  [2]addressMask // of IPv4 and IPv6
 	resets uint64
 
-	ids      map[endpointKey]endpointClass // with a Classifier; else each address has its own numbers
-	src, dst []aggregate.GroupID           // by class
-	watch    Watch                         // nil if nothing watches
-	strange  []bool                        // by class of a source
-	way      []uint32                      // by class of a source: number of the known way of its packets
-	onWays   map[wayKey]endpointClass
+	ids        map[endpointKey]endpointClass // with a Classifier; else each address has its own numbers
+	src, dst   []aggregate.GroupID           // by class
+	watch      Watch                         // nil if nothing watches
+	suspicious []bool                        // by class of a source
+	way        []uint32                      // by class of a source: number of the known way of its packets
+	onWays     map[wayKey]endpointClass
 }
 
 func newEndpointCache(r aggregate.Resolver, w Watch, seeds *flow.Seeds, limit int) endpointCache {
@@ -108,7 +108,7 @@ func (c *endpointCache) clear() {
 	c.n = 0
 	c.ids = make(map[endpointKey]endpointClass)
 	c.src, c.dst = append(c.src[:0], aggregate.UnknownGroup), append(c.dst[:0], aggregate.UnknownGroup)
-	c.strange, c.way = append(c.strange[:0], false), append(c.way[:0], 0)
+	c.suspicious, c.way = append(c.suspicious[:0], false), append(c.way[:0], 0)
 	c.onWays = make(map[wayKey]endpointClass)
 }
 
@@ -156,15 +156,15 @@ func (c *endpointCache) add(a *[16]byte) *endpointSlot {
 	group := c.resolver.Group(addr)
 	var s endpointSlot
 	s.hi, s.lo = c.prefix(a)
-	strange := c.watch != nil && c.watch.Strange(addr)
+	strange := c.watch != nil && c.watch.Suspicious(addr)
 	if c.classes == nil {
 		s.src, s.dst = number(&c.src, group), number(&c.dst, group)
 	} else {
 		src, dst := c.classes.Classes(addr)
 		s.src, s.dst = c.known(&c.src, endpointKey{false, group, src, strange}), c.known(&c.dst, endpointKey{dst: true, group: group, class: dst})
 	}
-	if int(s.src) == len(c.strange) {
-		c.strange, c.way = append(c.strange, strange), append(c.way, 0)
+	if int(s.src) == len(c.suspicious) {
+		c.suspicious, c.way = append(c.suspicious, strange), append(c.way, 0)
 	}
 	return c.insert(s)
 }
@@ -208,5 +208,5 @@ func (c *endpointCache) insert(s endpointSlot) *endpointSlot {
 
 func (c *endpointCache) bytes() uint64 {
 	const mapSlotBytes = 48
-	return uint64(len(c.slots))*24 + uint64(cap(c.src)+cap(c.dst))*8 + uint64(cap(c.strange)+4*cap(c.way)) + uint64(len(c.ids)+len(c.onWays))*mapSlotBytes
+	return uint64(len(c.slots))*24 + uint64(cap(c.src)+cap(c.dst))*8 + uint64(cap(c.suspicious)+4*cap(c.way)) + uint64(len(c.ids)+len(c.onWays))*mapSlotBytes
 }

@@ -40,10 +40,10 @@ func (s *Shard) lookup() {
 		now := s.forgetter.Revision()
 		outdated, s.revision = now != s.revision, now
 	}
-	if outdated || s.ends.full(2*s.pending) {
-		s.ends.clear()
+	if outdated || s.endpoints.full(2*s.pending) {
+		s.endpoints.clear()
 		s.ways.clear()
-		s.ends.resets++
+		s.endpoints.resets++
 		s.keys.clear()
 	}
 	items := s.items[:s.pending]
@@ -52,7 +52,7 @@ func (s *Shard) lookup() {
 		o := &s.batch[it.obs]
 		if o.Flags&decode.HasAddrs != 0 {
 			a, b := o.Measured()
-			src, dst := s.ends.pair(a, b)
+			src, dst := s.endpoints.pair(a, b)
 			it.key |= lookupKey(src)<<lookupSrc | lookupKey(dst)<<lookupDst
 		}
 	}
@@ -115,13 +115,13 @@ func measured(o *decode.Observation) (src, dst netip.Addr) {
 // resolve finds the series of a new key, and the least code that is watched.
 func (s *Shard) resolve(k lookupKey, o *decode.Observation) (id, watch uint32) {
 	key := seriesKey{
-		src: s.ends.src[k.src()], dst: s.ends.dst[k.dst()], heavyLo: 1, // no code is heavy
+		src: s.endpoints.src[k.src()], dst: s.endpoints.dst[k.dst()], heavyLo: 1, // no code is heavy
 		signalIndex: k.signalIndex(), kind: k.kind(), class: k.class(),
 	}
 	var capacity uint64
 	if k.lm() != noLM && s.signals[key.signalIndex].located {
 		src, dst := measured(o)
-		if way := s.ends.way[k.src()]; way != 0 {
+		if way := s.endpoints.way[k.src()]; way != 0 {
 			key.loc, capacity, key.evidence = s.ways.finder.LocateOn(way, o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)
 		} else {
 			key.loc, capacity = s.cfg.Resolver.Locate(o.Tag.Layout, o.Tag.T&15, o.Tag.LM, src, dst)

@@ -24,7 +24,7 @@ func (s *Shard) Reset(source aggregate.Source, seqBase uint64) error {
 	s.rows.block.Source, s.rows.seq = source, seqBase
 	s.clock.init(&s.cfg)
 	s.counts = aggregate.Counts{}
-	s.ends.resets, s.keys.resets = 0, 0
+	s.endpoints.resets, s.keys.resets = 0, 0
 	if s.repeats != nil {
 		s.repeats.forget()
 	}

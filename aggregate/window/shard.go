@@ -54,7 +54,7 @@ type Shard struct {
 
 	series    seriesTable
 	compactAt int // number of series at which dead ones are dropped
-	ends      endpointCache
+	endpoints endpointCache
 	keys      keyCache
 	ways      *wayCache // nil without evidence of paths
 	witness   *witness  // nil except in the middle of the fabric
@@ -107,9 +107,9 @@ func NewShard(cfg Config, sink aggregate.Sink) (*Shard, error) {
 	}
 	s.series = newSeriesTable(s.signals, cfg.MaxKeys)
 	s.compactAt = min(cfg.MaxKeys, minCompactAt)
-	s.ends = newEndpointCache(cfg.Resolver, cfg.Watch, s.seeds, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
+	s.endpoints = newEndpointCache(cfg.Resolver, cfg.Watch, s.seeds, powerOfTwo(max(cfg.MaxKeys/2, 1<<17)))
 	s.ways = newWayCache(cfg.Resolver)
-	s.witness = newWitness(cfg.Resolver, cfg.Stand, s.seeds)
+	s.witness = newWitness(cfg.Resolver, cfg.ObservationPoint, s.seeds)
 	s.keys = newKeyCache(powerOfTwo(max(cfg.MaxKeys*2, 1<<18)))
 	s.refused = [4]uint8{1, 1, 1, 1}
 	if cfg.Tags {
@@ -367,7 +367,7 @@ func (s *Shard) Counts() aggregate.Counts {
 	if s.repeats != nil {
 		c.ReflectionEvictions = s.repeats.evictions
 	}
-	c.CacheResets += s.ends.resets + s.keys.resets
+	c.CacheResets += s.endpoints.resets + s.keys.resets
 	return c
 }
 
@@ -377,7 +377,7 @@ func (s *Shard) Watermark() int64 { return s.clock.now }
 
 // StateBytes returns the approximate memory use of the shard's state, in bytes.
 func (s *Shard) StateBytes() uint64 {
-	n := s.series.bytes() + s.ends.bytes() + s.keys.bytes() + s.ways.bytes() + s.witness.bytes() + s.rows.bytes() + s.flowRows.bytes()
+	n := s.series.bytes() + s.endpoints.bytes() + s.keys.bytes() + s.ways.bytes() + s.witness.bytes() + s.rows.bytes() + s.flowRows.bytes()
 	for i := range s.levels {
 		n += s.levels[i].bytes()
 	}

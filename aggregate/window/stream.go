@@ -150,7 +150,7 @@ func (l *Stream) Add(ctx context.Context, frames []capture.Frame) error {
 		l.tally.Frames[r.Reason]++
 		for k := range r.Obs[:r.N] {
 			o := &r.Obs[k]
-			Stamp(o, f)
+			SetCaptureFields(o, f)
 			l.tally.Found.add(o)
 		}
 		if l.n += r.N; l.n < maxPending {
@@ -302,8 +302,8 @@ func FrameOf(f *capture.Frame) decode.Frame {
 	return decode.Frame{Data: f.Data, WireLen: f.WireLen, TPID: f.TPID, TCI: f.TCI}
 }
 
-// Stamp sets the fields of an observation that come from the capture.
-func Stamp(o *decode.Observation, f *capture.Frame) {
+// SetCaptureFields sets the fields of an observation that come from the capture.
+func SetCaptureFields(o *decode.Observation, f *capture.Frame) {
 	o.TimeNS, o.Packet = f.TimeNS, f.Packet
 	if f.NoTime {
 		o.Flags |= decode.NoTime

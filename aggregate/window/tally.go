@@ -21,7 +21,7 @@ type Tally struct {
 	Timed              uint64                    // packets that have a time
 	First, Last        int64                     // times of the earliest and latest of these, Unix ns; 0 without any
 	Frames             [decode.NumReasons]uint64 // by decoding result
-	Found              Found                     // observations by kind, layout and type
+	Found              EncodingCounts            // observations by kind, layout and type
 }
 
 // count adds packets.
@@ -64,18 +64,18 @@ func (t *Tally) Merge(o *Tally) {
 	t.Found.Merge(&o.Found)
 }
 
-// Found counts decoded observations by kind, tag layout and signal type.
-type Found [2][csig.NumLayouts][numTypes]uint64
+// EncodingCounts counts decoded observations by kind, tag layout and signal type.
+type EncodingCounts [2][csig.NumLayouts][numTypes]uint64
 
 // numTypes is the number of signal types that the wider layouts can carry.
 const numTypes = 16
 
-func (f *Found) add(o *decode.Observation) {
+func (f *EncodingCounts) add(o *decode.Observation) {
 	f[o.Kind-decode.Tag][o.Tag.Layout.Index()][o.Tag.T&(numTypes-1)]++
 }
 
 // Merge adds the counts of another Stream.
-func (f *Found) Merge(other *Found) {
+func (f *EncodingCounts) Merge(other *EncodingCounts) {
 	for k := range f {
 		for l := range f[k] {
 			for t := range f[k][l] {
@@ -86,7 +86,7 @@ func (f *Found) Merge(other *Found) {
 }
 
 // Kinds returns the number of observations by kind: tags, reflections.
-func (f *Found) Kinds() (n [2]uint64) {
+func (f *EncodingCounts) Kinds() (n [2]uint64) {
 	for k := range f {
 		for _, types := range f[k] {
 			for _, count := range types {
@@ -97,8 +97,8 @@ func (f *Found) Kinds() (n [2]uint64) {
 	return n
 }
 
-// FoundCount is a nonzero count of Found.
-type FoundCount struct {
+// EncodingCount is a nonzero count of an EncodingCounts.
+type EncodingCount struct {
 	Kind   decode.Kind
 	Layout csig.Layout
 	Signal csig.Signal
@@ -106,13 +106,13 @@ type FoundCount struct {
 }
 
 // List returns the nonzero counts, by kind, layout and signal type.
-func (f *Found) List() (counts []FoundCount) {
+func (f *EncodingCounts) List() (counts []EncodingCount) {
 	for k := range f {
 		for l := range f[k] {
 			for t, n := range f[k][l] {
 				if n > 0 {
 					layout := csig.LayoutAt(l)
-					counts = append(counts, FoundCount{decode.Kind(k) + decode.Tag, layout, csig.SignalOf(layout.Profile, uint8(t)), n})
+					counts = append(counts, EncodingCount{decode.Kind(k) + decode.Tag, layout, csig.SignalOf(layout.Profile, uint8(t)), n})
 				}
 			}
 		}
@@ -124,35 +124,35 @@ func (f *Found) List() (counts []FoundCount) {
 // knows none of their link types.
 var ErrLinkType = errors.New("expected Ethernet (link type 1), Linux SLL (113) or Linux SLL2 (276)")
 
-// Unread is an unreadable link type in a capture.
-type Unread struct {
+// UnreadableLink is an unreadable link type in a capture.
+type UnreadableLink struct {
 	File string
 	Link capture.LinkType
 }
 
 // String returns text such as: raw IP (link type 101) in "tun.pcap".
-func (u Unread) String() string { return fmt.Sprintf("%s in %q", u.Link.Numbered(), u.File) }
+func (u UnreadableLink) String() string { return fmt.Sprintf("%s in %q", u.Link.Numbered(), u.File) }
 
-// Links counts packets of unreadable link types. The zero value is ready.
-type Links map[Unread]uint64
+// UnreadableLinks counts packets of unreadable link types. The zero value is ready.
+type UnreadableLinks map[UnreadableLink]uint64
 
 // Add counts n packets.
-func (l *Links) Add(u Unread, n uint64) {
+func (l *UnreadableLinks) Add(u UnreadableLink, n uint64) {
 	if *l == nil {
-		*l = Links{}
+		*l = UnreadableLinks{}
 	}
 	(*l)[u] += n
 }
 
 // Merge adds the counts of another Links.
-func (l *Links) Merge(other Links) {
+func (l *UnreadableLinks) Merge(other UnreadableLinks) {
 	for u, n := range other {
 		l.Add(u, n)
 	}
 }
 
 // Total returns the number of packets.
-func (l Links) Total() (n uint64) {
+func (l UnreadableLinks) Total() (n uint64) {
 	for _, packets := range l {
 		n += packets
 	}
@@ -160,8 +160,8 @@ func (l Links) Total() (n uint64) {
 }
 
 // List calls f for each link type of each file, ordered by name and number.
-func (l Links) List(f func(u Unread, n uint64)) {
-	for _, u := range slices.SortedFunc(maps.Keys(l), func(a, b Unread) int {
+func (l UnreadableLinks) List(f func(u UnreadableLink, n uint64)) {
+	for _, u := range slices.SortedFunc(maps.Keys(l), func(a, b UnreadableLink) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Link, b.Link))
 	}) {
 		f(u, l[u])
@@ -170,19 +170,19 @@ func (l Links) List(f func(u Unread, n uint64)) {
 
 // Refused returns the error (ErrLinkType) for captures without any readable packet; nil if l is
 // empty.
-func (l Links) Refused() error {
+func (l UnreadableLinks) Refused() error {
 	if len(l) == 0 {
 		return nil
 	}
 	var found []string
-	l.List(func(u Unread, n uint64) { found = append(found, fmt.Sprintf("%d of %s", n, u)) })
+	l.List(func(u UnreadableLink, n uint64) { found = append(found, fmt.Sprintf("%d of %s", n, u)) })
 	return fmt.Errorf("no packet can be read: %s: %w", strings.Join(found, ", "), ErrLinkType)
 }
 
 // MarshalJSON implements json.Marshaler: packets by the name of their link type.
-func (l Links) MarshalJSON() ([]byte, error) {
+func (l UnreadableLinks) MarshalJSON() ([]byte, error) {
 	names := make(map[string]uint64, len(l))
-	l.List(func(u Unread, n uint64) { names[u.Link.String()] += n })
+	l.List(func(u UnreadableLink, n uint64) { names[u.Link.String()] += n })
 	b, err := json.Marshal(names)
 	if err != nil {
 		return nil, fmt.Errorf("encode link types: %w", err)

@@ -12,14 +12,14 @@ import (
 // to watch; then the shard passes it these observations and the closing windows. If nothing is
 // unusual, it is hardly called. One shard uses it.
 type Watch interface {
-	// Strange reports whether to watch all observations of a source. A shard remembers the result.
-	Strange(src netip.Addr) bool
+	// Suspicious reports whether to watch all observations of a source. A shard remembers the result.
+	Suspicious(src netip.Addr) bool
 	// SourceBits returns the numbers of leading bits of an IPv4 and of an IPv6 address on which
-	// Strange depends. They never change.
+	// Suspicious depends. They never change.
 	SourceBits() (v4, v6 int)
-	// From returns the least watched code (csig.Table.Code) of values that name a location; 0 for
+	// WatchFrom returns the least watched code (csig.Table.Code) of values that name a location; 0 for
 	// all, aggregate.NotWatched for none. A shard remembers the result.
-	From(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32
+	WatchFrom(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32
 	// Watched takes observations. The list belongs to the shard again when it returns.
 	Watched(list []aggregate.Watched)
 	// Closed takes the rows of a closing window, in which each observation counts weight times. The
@@ -95,10 +95,10 @@ func (s *Shard) watchFrom(k lookupKey, at aggregate.LocationID, capacity uint64)
 	switch {
 	case s.watching == nil || k.src() == 0:
 		return aggregate.NotWatched
-	case s.ends.strange[k.src()]:
+	case s.endpoints.suspicious[k.src()]:
 		return 0
 	case k.class() == classValue && at != aggregate.NoLocation:
-		return s.cfg.Watch.From(s.signals[k.signalIndex()].table, at, capacity)
+		return s.cfg.Watch.WatchFrom(s.signals[k.signalIndex()].table, at, capacity)
 	}
 	return aggregate.NotWatched
 }
@@ -109,7 +109,7 @@ func (s *Shard) noticeItem(it *pendingItem, watch uint32) {
 		return
 	}
 	o := &s.batch[it.obs]
-	if s.ends.strange[it.key.src()] {
+	if s.endpoints.suspicious[it.key.src()] {
 		s.notice(aggregate.Watched{Observation: o, Why: aggregate.WatchedSource})
 	}
 	if it.key.class() != classValue {

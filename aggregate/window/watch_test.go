@@ -23,11 +23,11 @@ type heavyWatch struct {
 	longest uint32 // packet that expect has seen
 }
 
-func (*heavyWatch) Strange(a netip.Addr) bool { return a.As16()[15]&1 == 1 }
+func (*heavyWatch) Suspicious(a netip.Addr) bool { return a.As16()[15]&1 == 1 }
 
 func (*heavyWatch) SourceBits() (v4, v6 int) { return 32, 128 }
 
-func (*heavyWatch) From(_ *csig.Table, at aggregate.LocationID, _ uint64) uint32 {
+func (*heavyWatch) WatchFrom(_ *csig.Table, at aggregate.LocationID, _ uint64) uint32 {
 	return [...]uint32{0, 10, aggregate.NotWatched}[at%3]
 }
 
@@ -39,7 +39,7 @@ func (w *heavyWatch) Watched(list []aggregate.Watched) {
 
 func (*heavyWatch) Closed(*aggregate.Block, uint64) {}
 
-// expect adds the expected notices for an observation. For strange sources, the watch gets all
+// expect adds the expected notices for an observation. For suspicious sources, the watch gets all
 // values that name a location.
 func (w *heavyWatch) expect(o *decode.Observation, place string) {
 	note := func(why aggregate.WatchReason, at aggregate.LocationID) {
@@ -66,12 +66,12 @@ func (w *heavyWatch) expect(o *decode.Observation, place string) {
 		return
 	}
 	src, _ := o.Addrs()
-	strange := w.Strange(src)
+	strange := w.Suspicious(src)
 	if strange {
 		note(aggregate.WatchedSource, 0)
 	}
 	at := aggregate.LocationID(5000 + uint64(o.Tag.LM))
-	if valued && (strange || o.Tag.S >= w.From(nil, at, 0)) {
+	if valued && (strange || o.Tag.S >= w.WatchFrom(nil, at, 0)) {
 		note(aggregate.WatchedValue, at)
 	}
 }

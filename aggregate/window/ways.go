@@ -22,7 +22,7 @@ type waySlot struct {
 // wayCache caches the ways of flows, if the resolver has evidence of them. A new flow replaces an
 // older one.
 type wayCache struct {
-	finder aggregate.Wayfinder
+	finder aggregate.PathResolver
 	slots  []waySlot
 	shift  uint8
 	asked  flow.Flow // a field, so that the call allocates nothing
@@ -30,7 +30,7 @@ type wayCache struct {
 
 // newWayCache returns nil if the resolver has no evidence of paths.
 func newWayCache(r aggregate.Resolver) *wayCache {
-	finder, ok := r.(aggregate.Wayfinder)
+	finder, ok := r.(aggregate.PathResolver)
 	if !ok || !finder.HasWays() {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (s *Shard) findWays(items []pendingItem) {
 		if slot.hash != hash || o.TimeNS < slot.from || o.TimeNS >= slot.until {
 			c.asked = flowOf(o)
 			way, from, until := c.finder.Way(&c.asked, o.TimeNS)
-			*slot = waySlot{hash, from, until, s.ends.onWay(it.key.src(), way)}
+			*slot = waySlot{hash, from, until, s.endpoints.onWay(it.key.src(), way)}
 		}
 		it.key = it.key&(1<<lookupSrc-1) | lookupKey(slot.end)<<lookupSrc
 	}
@@ -85,7 +85,7 @@ func (c *endpointCache) onWay(base endpointClass, way uint32) endpointClass {
 	id, ok := c.onWays[key]
 	if !ok {
 		id = number(&c.src, c.src[base])
-		c.strange, c.way = append(c.strange, c.strange[base]), append(c.way, way)
+		c.suspicious, c.way = append(c.suspicious, c.suspicious[base]), append(c.way, way)
 		c.onWays[key] = id
 	}
 	return id
@@ -112,10 +112,10 @@ const witnessSlots = 1 << 14
 // witnessStep is the interval at which a flow is reported.
 const witnessStep = int64(time.Second)
 
-// witness reports the flows that pass a place in the middle of the fabric, each once a second.
+// witness reports the flows that pass a point in the middle of the fabric, each once a second.
 type witness struct {
-	finder aggregate.Wayfinder
-	stand  uint32
+	finder aggregate.PathResolver
+	point  uint32
 	seeds  *flow.Seeds
 	told   []toldSlot
 	seen   flow.Flow // a field, so that the call allocates nothing
@@ -126,12 +126,12 @@ type toldSlot struct {
 	step int64
 }
 
-func newWitness(r aggregate.Resolver, stand uint32, seeds *flow.Seeds) *witness {
-	finder, ok := r.(aggregate.Wayfinder)
-	if !ok || stand == 0 {
+func newWitness(r aggregate.Resolver, point uint32, seeds *flow.Seeds) *witness {
+	finder, ok := r.(aggregate.PathResolver)
+	if !ok || point == 0 {
 		return nil
 	}
-	return &witness{finder: finder, stand: stand, seeds: seeds, told: make([]toldSlot, witnessSlots)}
+	return &witness{finder: finder, point: point, seeds: seeds, told: make([]toldSlot, witnessSlots)}
 }
 
 // see reports the flow of an observation's packet, whatever path the observation measured.
@@ -143,7 +143,7 @@ func (w *witness) see(o *decode.Observation) {
 	hash, step := w.seeds.Flow(&w.seen), o.TimeNS/witnessStep
 	if slot := &w.told[hash%witnessSlots]; slot.hash != hash || slot.step != step {
 		*slot = toldSlot{hash, step}
-		w.finder.See(w.stand, &w.seen, o.TimeNS)
+		w.finder.RecordSighting(w.point, &w.seen, o.TimeNS)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// wayfinder has four ways; each flow takes another one every half second.
-type wayfinder struct {
+// pathResolver has four ways; each flow takes another one every half second.
+type pathResolver struct {
 	fakeResolver
 	calls *int
 }
@@ -24,9 +24,9 @@ const halfSecond = int64(500 * time.Millisecond)
 
 func wayOf(srcPort uint16, ns int64) uint32 { return uint32(int64(srcPort)+ns/halfSecond) % 4 }
 
-func (wayfinder) HasWays() bool { return true }
+func (pathResolver) HasWays() bool { return true }
 
-func (w wayfinder) Way(f *flow.Flow, ns int64) (way uint32, from, until int64) {
+func (w pathResolver) Way(f *flow.Flow, ns int64) (way uint32, from, until int64) {
 	*w.calls++
 	from = ns - ns%halfSecond
 	return wayOf(f.SrcPort, ns), from, from + halfSecond
@@ -35,9 +35,9 @@ func (w wayfinder) Way(f *flow.Flow, ns int64) (way uint32, from, until int64) {
 // wayLMs keeps the speed of a locator's location on another way.
 const wayLMs = 99
 
-func (wayfinder) See(uint32, *flow.Flow, int64) {}
+func (pathResolver) RecordSighting(uint32, *flow.Flow, int64) {}
 
-func (w wayfinder) LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id aggregate.LocationID, capacity uint64, by aggregate.Evidence) {
+func (w pathResolver) LocateOn(way uint32, l csig.Layout, t uint8, lm uint16, src, dst netip.Addr) (id aggregate.LocationID, capacity uint64, by aggregate.Evidence) {
 	id, capacity = w.Locate(l, t, lm+uint16(wayLMs*way), src, dst)
 	return id, capacity, evidenceOf(way)
 }
@@ -94,7 +94,7 @@ func TestWays(t *testing.T) {
 		t.Errorf("evidence %d in rows: expected that of all ways", seen)
 	}
 	for _, batch := range []int{1, 256, 1000} {
-		if got := rows(wayfinder{calls: &calls}, kept, batch); !reflect.DeepEqual(got, want) {
+		if got := rows(pathResolver{calls: &calls}, kept, batch); !reflect.DeepEqual(got, want) {
 			t.Errorf("batches of %d: %d rows on ways differ from the %d of their locators", batch, len(got), len(want))
 		}
 	}
@@ -108,7 +108,7 @@ func TestReflectionsOnWays(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	var sink collector
-	s, err := window.NewShard(window.Config{Domain: defaultDomain(t), Resolver: wayfinder{calls: &calls}, Tap: window.Tap{Reflections: true}}, &sink)
+	s, err := window.NewShard(window.Config{Domain: defaultDomain(t), Resolver: pathResolver{calls: &calls}, Tap: window.Tap{Reflections: true}}, &sink)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestReflectionsOnWays(t *testing.T) {
 func TestWaysDoNotAllocate(t *testing.T) {
 	sequential(t)
 	calls := 0
-	s, err := window.NewShard(window.Config{Domain: defaultDomain(t), Resolver: wayfinder{calls: &calls}, Tap: window.Tap{Tags: true}}, new(discard))
+	s, err := window.NewShard(window.Config{Domain: defaultDomain(t), Resolver: pathResolver{calls: &calls}, Tap: window.Tap{Tags: true}}, new(discard))
 	if err != nil {
 		t.Fatal(err)
 	}

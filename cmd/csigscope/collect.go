@@ -98,7 +98,7 @@ func (f *collectFlags) read(cmd *cobra.Command) (*network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.Fabric.SeeLive()
+	n.Fabric.UseSightingsLive()
 	n.Config.Override(cmd.Flags())
 	if cmd.Flags().Changed("store") {
 		n.Config.Store.DSN = config.NewDSN(f.dsn)

@@ -239,7 +239,9 @@ func (c *collector) run(ctx context.Context, reload <-chan os.Signal) error {
 }
 
 // lastWords describes the consequences of ending at once.
-func (c *collector) lastWords() string { return c.agent.Left() + "; rows in the outbox wait for it" }
+func (c *collector) lastWords() string {
+	return c.agent.PendingLoss() + "; rows in the outbox wait for it"
+}
 
 // close releases the resources.
 func (c *collector) close() error {

@@ -83,7 +83,7 @@ func predict(cmd *cobra.Command, n *network, captures []string) error {
 	if err := r.Run(cmd.Context()); err != nil {
 		return err
 	}
-	if !n.Fabric.Reveal() {
+	if !n.Fabric.UseSightings() {
 		return fmt.Errorf("check %q: no flow was seen: expected captures of taps that the fabric file places (place: mid, at)", captures)
 	}
 	for _, p := range n.Fabric.Predictions() {

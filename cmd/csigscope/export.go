@@ -89,7 +89,7 @@ func (f *exportFlags) read(cmd *cobra.Command) (*network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.Fabric.SeeLive()
+	n.Fabric.UseSightingsLive()
 	n.Config.Override(cmd.Flags())
 	c := &n.Config.Export
 	c.Taps = withInterfaces(c.Taps, f.interfaces)
@@ -118,7 +118,7 @@ func (f *exportFlags) checkHost(cmd *cobra.Command) error {
 	settings, possible := n.Settings(), true
 	list := bpf.Host(&settings, interfaces)
 	if err := bpf.Check(&settings, window.TapAt(f.taps.place, 1)); err != nil {
-		list = append(list, bpf.Ability{Name: "configuration", Text: err.Error()})
+		list = append(list, bpf.Requirement{Name: "configuration", Text: err.Error()})
 	}
 	for _, a := range list {
 		word := "ok     "
@@ -141,7 +141,9 @@ type exporting struct {
 }
 
 // lastWords describes the consequences of ending at once.
-func (e *exporting) lastWords() string { return e.agent.Left() + "; windows in the spool wait for it" }
+func (e *exporting) lastWords() string {
+	return e.agent.PendingLoss() + "; windows in the spool wait for it"
+}
 
 // close releases the resources.
 func (e *exporting) close() error { return e.client.Close() }

@@ -190,7 +190,7 @@ func (f *replayFlags) simulate(cmd *cobra.Command) error {
 	}
 	progress, stop := showSimulation(cmd)
 	defer stop()
-	c.Stream = &replay.Stream{Name: s.Name, ID: id, Write: func(ctx context.Context, w io.Writer) error {
+	c.Piped = &replay.PipedCapture{Name: s.Name, ID: id, Write: func(ctx context.Context, w io.Writer) error {
 		_, err := simulation.Write(ctx, s, w, progress)
 		return err
 	}}

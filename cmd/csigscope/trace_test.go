@@ -28,7 +28,7 @@ taps:
 	}
 	// Between the two are the ports of leaf1 and the spines, and those of leaf2 on the way
 	// back.
-	for i, way := range []replay.TracedWay{hops[0].Forward, hops[0].Backward} {
+	for i, way := range []replay.TracedDirection{hops[0].Forward, hops[0].Backward} {
 		for _, c := range way.Changes {
 			if up := fmt.Sprintf("leaf%d:up", i+1); !strings.HasPrefix(c.Location, up) && !strings.HasPrefix(c.Location, "spine") {
 				t.Errorf("a value from %q", c.Location)

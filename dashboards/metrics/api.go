@@ -72,7 +72,7 @@ func NewAPI(read func() API) *APICollector {
 // Collect implements prometheus.Collector.
 func (a *APICollector) Collect(to chan<- prometheus.Metric) {
 	a.Collector.Collect(to)
-	bounds := edge.Bounds()
+	bounds := edge.LatencyBuckets()
 	for _, e := range a.from().Endpoints {
 		to <- constHistogram(a.took, bounds, e.Took, e.Total, label(e.Name))
 	}

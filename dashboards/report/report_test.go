@@ -108,7 +108,7 @@ func sample(t testing.TB, groups int) *report.Report {
 		{Name: "tap3", Place: "receiver", Weight: 1, From: second(1), To: second(100), Packets: 5},
 	}, []string{"tap10", "dead<b>"})
 	var err error
-	if r.Verdict, err = report.Judge(t.Context(), memory, &report.Ground{Names: named{}, Thresholds: aggregate.DefaultThresholds()}, &r.Coverage); err != nil {
+	if r.Verdict, err = report.Judge(t.Context(), memory, &report.VerdictInput{Names: named{}, Thresholds: aggregate.DefaultThresholds()}, &r.Coverage); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -45,8 +45,8 @@ type Worst struct {
 // maxStatements bounds the statements of a document.
 const maxStatements = 10
 
-// Ground holds the inputs of a verdict beside the data.
-type Ground struct {
+// VerdictInput holds the inputs of a verdict beside the data.
+type VerdictInput struct {
 	Names      Names
 	Groups     []fabric.Group
 	Fabric     *fabric.Fabric // nil without a fabric file
@@ -54,13 +54,13 @@ type Ground struct {
 }
 
 // Judge returns the verdict on captures whose taps are known.
-func Judge(ctx context.Context, data Data, g *Ground, c *Coverage) (*Verdict, error) {
+func Judge(ctx context.Context, data Data, g *VerdictInput, c *Coverage) (*Verdict, error) {
 	span := data.Span()
 	levels := make(map[aggregate.GroupID]fabric.Group, len(g.Groups))
 	for _, one := range g.Groups {
 		levels[one.ID] = one
 	}
-	ground := &query.Ground{
+	ground := &query.VerdictInput{
 		From: time.Unix(0, span.First), To: time.Unix(0, span.Last).Add(span.Step), Thresholds: g.Thresholds, Fabric: g.Fabric, Coverage: c.producers(),
 		Location: func(id aggregate.LocationID) *fabric.Location {
 			l := location(g.Names, id)

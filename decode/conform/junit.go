@@ -41,7 +41,7 @@ func (r *Report) WriteJUnit(w io.Writer, device string) error {
 	}
 	suite := junitSuite{Name: device, Tests: NumRules}
 	for rule := range Rule(NumRules) {
-		about := rule.About()
+		about := rule.Info()
 		c := junitCase{Class: "csig." + device, Name: about.Name + ": " + about.Demand}
 		f := found[about.Name]
 		switch {

@@ -126,7 +126,7 @@ func (m *Metrics) Ports() (names []string) {
 // held around the time. from is the signal that the device compared with.
 func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sighting, uninitialized bool) (Rule, bool) {
 	list := m.samples[series{port, table.Signal()}]
-	held := around(list, after.time-m.slack, after.time+m.slack)
+	held := samplesWithin(list, after.time-m.slack, after.time+m.slack)
 	if len(held) == 0 {
 		m.missing++
 		return 0, false
@@ -156,8 +156,8 @@ func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sigh
 	return WrittenValue, true
 }
 
-// around returns the samples that held at some time between from and to, ns.
-func around(list []sample, from, to int64) []sample {
+// samplesWithin returns the samples that held at some time between from and to, ns.
+func samplesWithin(list []sample, from, to int64) []sample {
 	first, _ := slices.BinarySearchFunc(list, from, func(s sample, t int64) int {
 		if s.from <= t {
 			return -1

@@ -77,7 +77,7 @@ func (j *Judge) Report() *Report {
 				e.Port = j.cfg.Ports[e.portNum]
 			}
 		}
-		about := rule.About()
+		about := rule.Info()
 		r.Findings = append(r.Findings, Finding{
 			Rule: about.Name, Severity: about.Severity, Source: about.Source, Demand: about.Demand,
 			Otherwise: about.Otherwise, Count: b.count, Examples: b.examples,

@@ -43,8 +43,8 @@ const (
 	Note    Severity = "note"
 )
 
-// About describes a rule.
-type About struct {
+// RuleInfo describes a rule.
+type RuleInfo struct {
 	Name      string // in output, such as direction
 	Severity  Severity
 	Source    string // the section that demands it
@@ -52,10 +52,10 @@ type About struct {
 	Otherwise string // another explanation, for an honest device
 }
 
-// About returns the rule's description. The rule must be below NumRules.
-func (r Rule) About() About { return rules[r] }
+// Info returns the rule's description. The rule must be below NumRules.
+func (r Rule) Info() RuleInfo { return rules[r] }
 
-var rules = [NumRules]About{
+var rules = [NumRules]RuleInfo{
 	Direction: {
 		"direction", Error, "draft-ravi-ippm-csig-01 5.3.3, 5.4.2; IBCS 6.1",
 		"only a tighter signal replaces a signal: a lower one of a min signal, a higher one of a max signal",

@@ -172,7 +172,7 @@ func (a *control) admit(q *request, w http.ResponseWriter, r *http.Request) bool
 		return a.refuse(q, w, http.StatusForbidden, forbidden, "this needs the role admin: use a credential with that role")
 	}
 	key, among := q.peer.Name, &s.named
-	if q.peer.How == "" {
+	if q.peer.Credential == "" {
 		key, among = q.address, &s.addresses
 	}
 	q.account, q.limits, q.now = among.get(key, a.now()), s.limits, a.now
@@ -332,7 +332,7 @@ func (l *running) add(q *request, r *http.Request) (remove func()) {
 	}
 	l.next++
 	id := l.next
-	l.list[id] = &runningRequest{q, r.Method, Limited(r.URL.Path)}
+	l.list[id] = &runningRequest{q, r.Method, Truncated(r.URL.Path)}
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()

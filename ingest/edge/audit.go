@@ -12,9 +12,9 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// Bounds returns the upper bounds of the buckets of EndpointStats.Took. One more bucket counts
+// LatencyBuckets returns the upper bounds of the buckets of EndpointStats.Took. One more bucket counts
 // slower responses.
-func Bounds() []time.Duration { return slices.Clone(bounds) }
+func LatencyBuckets() []time.Duration { return slices.Clone(bounds) }
 
 var bounds = []time.Duration{
 	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond,
@@ -171,12 +171,12 @@ type audit struct {
 
 func (a *audit) write(q *request, status int, r *http.Request, took time.Duration, now time.Time) {
 	refused := q.why() > preflight
-	if !refused && (q.open || q.peer.How == "" && q.address == loopback) || q.why() == preflight {
+	if !refused && (q.open || q.peer.Credential == "" && q.address == loopback) || q.why() == preflight {
 		return
 	}
 	line := []slog.Attr{
-		slog.String("who", q.peer.Name), slog.String("role", string(q.peer.Role)), slog.String("by", string(q.peer.How)), slog.String("peer", r.RemoteAddr),
-		slog.String("method", Limited(r.Method)), slog.String("path", Limited(r.URL.Path)), slog.Int("status", status),
+		slog.String("who", q.peer.Name), slog.String("role", string(q.peer.Role)), slog.String("by", string(q.peer.Credential)), slog.String("peer", r.RemoteAddr),
+		slog.String("method", Truncated(r.Method)), slog.String("path", Truncated(r.URL.Path)), slog.Int("status", status),
 		slog.Float64("ms", float64(took)/float64(time.Millisecond)),
 	}
 	if refused {
@@ -184,7 +184,7 @@ func (a *audit) write(q *request, status int, r *http.Request, took time.Duratio
 		return
 	}
 	if status < http.StatusBadRequest { // parameters of bad requests may contain anything
-		line = append(line, slog.String("query", Limited(r.URL.RawQuery)))
+		line = append(line, slog.String("query", Truncated(r.URL.RawQuery)))
 	}
 	line = append(line, slog.Int64("rows", q.rows.Load()), slog.Float64("store_ms", float64(q.storeTime.Load())/float64(time.Millisecond)))
 	a.logger.LogAttrs(r.Context(), slog.LevelInfo, "api request", line...)

@@ -22,8 +22,8 @@ type TLSFiles struct {
 	CA        string // the authorities that sign the other end's certificates
 }
 
-// Keys are the loaded TLS files. They are read-only.
-type Keys struct {
+// LoadedTLS holds the loaded TLS files. It is read-only.
+type LoadedTLS struct {
 	Cert *tls.Certificate // nil: none
 	Pool *x509.CertPool   // nil: none
 }
@@ -38,7 +38,7 @@ func (f TLSFiles) Check() error {
 }
 
 // watch loads the files and reloads them on change. It returns nil if no file is named.
-func (f TLSFiles) watch(now func() time.Time, logger *slog.Logger) (*watched[Keys], error) {
+func (f TLSFiles) watch(now func() time.Time, logger *slog.Logger) (*watched[LoadedTLS], error) {
 	if f == (TLSFiles{}) {
 		return nil, nil
 	}
@@ -59,7 +59,7 @@ func (f TLSFiles) watch(now func() time.Time, logger *slog.Logger) (*watched[Key
 }
 
 // Load reads the files once.
-func (f TLSFiles) Load() (k Keys, err error) {
+func (f TLSFiles) Load() (k LoadedTLS, err error) {
 	if f.Cert != "" {
 		cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 		if err != nil {
@@ -116,13 +116,13 @@ func ReadToken(path string) (string, error) {
 
 // transport opens connections with the current credentials. It is safe for concurrent use.
 type transport struct {
-	base  *http.Transport  // cloned, never used itself
-	keys  *watched[Keys]   // nil: none
-	token *watched[string] // nil: none
+	base  *http.Transport     // cloned, never used itself
+	keys  *watched[LoadedTLS] // nil: none
+	token *watched[string]    // nil: none
 
 	mu     sync.Mutex
 	latest *http.Transport
-	of     Keys // the keys of latest
+	of     LoadedTLS // the keys of latest
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -140,7 +140,7 @@ func (t *transport) CloseIdleConnections() { t.current().CloseIdleConnections() 
 // current returns a transport with the current keys. Connections with earlier keys are not
 // reused.
 func (t *transport) current() *http.Transport {
-	var k Keys
+	var k LoadedTLS
 	if t.keys != nil {
 		k = t.keys.get()
 	}

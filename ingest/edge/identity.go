@@ -36,18 +36,18 @@ type Auth struct {
 
 // Peer is the client at the other end of a connection.
 type Peer struct {
-	Name string
-	Role Role // empty if the server has no roles
-	How  How
+	Name       string
+	Role       Role // empty if the server has no roles
+	Credential CredentialKind
 }
 
-// How is the kind of credential that proved a peer's name. The zero value means no proof.
-type How string
+// CredentialKind is the kind of credential that proved a peer's name. The zero value means no proof.
+type CredentialKind string
 
 // The kinds of credential.
 const (
-	ByCertificate How = "certificate"
-	ByToken       How = "token"
+	ByCertificate CredentialKind = "certificate"
+	ByToken       CredentialKind = "token"
 )
 
 // Check validates the settings. It reads no file.
@@ -153,8 +153,8 @@ type gate struct {
 	refused func(Reason, ...slog.Attr) // of requests
 	// refusedConn is called for connections that are refused in the handshake, or closed.
 	refusedConn func(Reason, ...slog.Attr)
-	keys        *watched[Keys]     // nil: plain HTTP
-	clients     *watched[*clients] // nil: no file
+	keys        *watched[LoadedTLS] // nil: plain HTTP
+	clients     *watched[*clients]  // nil: no file
 
 	verified verified
 
@@ -226,8 +226,8 @@ var errCertificate = errors.New("expected a client certificate")
 
 func describe(peer string, c *x509.Certificate, err error) []slog.Attr {
 	return []slog.Attr{
-		slog.String("peer", peer), slog.String("subject", Limited(c.Subject.String())), slog.String("issuer", Limited(c.Issuer.String())),
-		slog.String("serial", c.SerialNumber.Text(16)), slog.Time("not_after", c.NotAfter), slog.String("error", Limited(err.Error())),
+		slog.String("peer", peer), slog.String("subject", Truncated(c.Subject.String())), slog.String("issuer", Truncated(c.Issuer.String())),
+		slog.String("serial", c.SerialNumber.Text(16)), slog.Time("not_after", c.NotAfter), slog.String("error", Truncated(err.Error())),
 	}
 }
 
@@ -235,7 +235,7 @@ func describe(peer string, c *x509.Certificate, err error) []slog.Attr {
 func (g *gate) Identify(r *http.Request) (Peer, error) {
 	p, refused := g.identify(r)
 	if refused == nil {
-		if p.How != "" {
+		if p.Credential != "" {
 			authenticatedBy(r)
 		}
 		return p, nil
@@ -264,7 +264,7 @@ func (g *gate) identify(r *http.Request) (Peer, *refusedPeer) {
 		if !ok {
 			return Peer{}, &refusedPeer{reason: why, name: c.name}
 		}
-		return g.allowed(Peer{Name: c.name, Role: c.role, How: ByToken})
+		return g.allowed(Peer{Name: c.name, Role: c.role, Credential: ByToken})
 	case !hasToken && g.auth.Anonymous.Name != "":
 		return g.allowed(g.auth.Anonymous)
 	}
@@ -277,7 +277,7 @@ func (g *gate) certified(chain []*x509.Certificate) (Peer, *refusedPeer) {
 	if refused != nil {
 		return Peer{}, refused
 	}
-	p := Peer{Name: name, How: ByCertificate}
+	p := Peer{Name: name, Credential: ByCertificate}
 	if g.roles {
 		if g.clients != nil {
 			p.Role = g.clients.get().roles[name]
@@ -378,8 +378,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Limited truncates untrusted text for a log line.
-func Limited(s string) string {
+// Truncated returns untrusted text, truncated for a log line.
+func Truncated(s string) string {
 	if len(s) > MaxNameBytes {
 		return s[:MaxNameBytes] + "..."
 	}

@@ -29,7 +29,7 @@ func newIdentifying(t *testing.T, c edge.Config) *identifying {
 		if err != nil {
 			t.Error(err)
 		}
-		w.Header().Set("X-Peer", p.Name+" "+string(p.Role)+" "+string(p.How))
+		w.Header().Set("X-Peer", p.Name+" "+string(p.Role)+" "+string(p.Credential))
 	}))
 	return d
 }

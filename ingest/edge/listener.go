@@ -131,7 +131,7 @@ func (l *listener) refuse(peer net.Addr, err error) {
 	case errors.Is(err, io.EOF): // health checks of load balancers connect and send nothing
 		l.refused(Handshake)
 	default:
-		l.refused(Handshake, slog.String("peer", peer.String()), slog.String("error", Limited(err.Error())))
+		l.refused(Handshake, slog.String("peer", peer.String()), slog.String("error", Truncated(err.Error())))
 	}
 	// Answer a plain-HTTP client with the cause.
 	inClear, ok := errors.AsType[tls.RecordHeaderError](err)

@@ -260,7 +260,7 @@ func (s *Server) Guard(next http.Handler) http.Handler {
 			err = s.pages.Check(r)
 		}
 		if err != nil {
-			s.cfg.Refused(ForeignOrigin, slog.String("peer", r.RemoteAddr), slog.String("error", Limited(err.Error())))
+			s.cfg.Refused(ForeignOrigin, slog.String("peer", r.RemoteAddr), slog.String("error", Truncated(err.Error())))
 			WriteProblem(w, http.StatusForbidden, err.Error())
 			return
 		}

@@ -77,11 +77,11 @@ func TestNoAllocations(t *testing.T) {
 		}
 		packets, found := uint64(0), uint64(0)
 		for _, l := range w.lanes {
-			if err := l.way.Pass(t.Context()); err != nil {
+			if err := l.stream.Pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			packets += l.way.Tally().Packets
-			for _, f := range l.way.Findings() {
+			packets += l.stream.Tally().Packets
+			for _, f := range l.stream.Findings() {
 				if f.Kind == finding.UnauthorisedSender { // the packets are also found to be duplicates
 					found += f.Count
 				}

@@ -293,7 +293,7 @@ func addUp(blocks func(func(aggregate.Block) bool), resolution time.Duration) ma
 func conserved(t *testing.T, s local.Stats) {
 	t.Helper()
 	c := s.Counts()
-	if open := local.Open(&c); open != 0 || c.In == 0 {
+	if open := local.OpenObservations(&c); open != 0 || c.In == 0 {
 		t.Errorf("%d of %d observations are not accounted for: %+v", open, c.In, c)
 	}
 }

@@ -22,13 +22,13 @@ type lane struct {
 	of      string // tap of the session; empty for the tap itself
 	session string // name in the tap's source
 	link    decode.Link
-	hold    *pendingBlocks
+	pending *pendingBlocks
 
 	provisional aggregate.ProvisionalSink // nil: none
 
 	source aggregate.Source
 	wrote  aggregate.Source // identity of the rows before the last snapshot
-	way    *window.Stream
+	stream *window.Stream
 
 	last   int64     // time of the last frame
 	seen   uint64    // observations as of the last snapshot
@@ -41,11 +41,11 @@ type lane struct {
 func (l *lane) open(plan *Plan) (err error) {
 	l.source.Epoch = plan.Epoch
 	l.wrote = l.source
-	l.way, err = window.NewStream(l.settings(plan), l.Tap, window.Origin{Name: l.Name, Link: l.link, Source: l.source, SeqBase: seqBase(l.ring)}, l.hold)
+	l.stream, err = window.NewStream(l.settings(plan), l.Tap, window.Origin{Name: l.Name, Link: l.link, Source: l.source, SeqBase: seqBase(l.ring)}, l.pending)
 	if err != nil {
 		return err
 	}
-	l.way.Resume(l.before.Findings)
+	l.stream.Resume(l.before.Findings)
 	return nil
 }
 
@@ -61,7 +61,7 @@ func (l *lane) settings(plan *Plan) *window.Settings {
 
 // add processes frames.
 func (l *lane) add(ctx context.Context, frames []capture.Frame) error {
-	if err := l.way.Add(ctx, frames); err != nil {
+	if err := l.stream.Add(ctx, frames); err != nil {
 		return err
 	}
 	if n := len(frames); n > 0 {
@@ -75,10 +75,10 @@ func (l *lane) addCounts(ctx context.Context, c *Counts) error {
 	if c.Frames.Packets > 0 {
 		l.last = c.Frames.Last
 	}
-	if err := l.way.AddCounted(ctx, &c.Frames, c.List); err != nil {
+	if err := l.stream.AddCounted(ctx, &c.Frames, c.List); err != nil {
 		return err
 	}
-	l.way.AddSampled(c.Samples)
+	l.stream.AddSampled(c.Samples)
 	return nil
 }
 
@@ -87,26 +87,26 @@ func (l *lane) addCounts(ctx context.Context, c *Counts) error {
 func (l *lane) advance(ctx context.Context, at int64) error {
 	l.wrote = l.source
 	at -= int64(l.Behind)
-	if err := l.way.AdvanceTo(ctx, at); err != nil {
+	if err := l.stream.AdvanceTo(ctx, at); err != nil {
 		return err
 	}
 	if l.provisional != nil {
-		l.way.WriteProvisional(l.provisional)
+		l.stream.WriteProvisional(l.provisional)
 	}
-	l.due = l.way.NextLive(at)
+	l.due = l.stream.NextLive(at)
 	return nil
 }
 
 // close closes all windows.
 func (l *lane) close(ctx context.Context) error {
 	l.wrote = l.source
-	return l.way.Flush(ctx)
+	return l.stream.Flush(ctx)
 }
 
 // change switches to another plan and place.
 func (l *lane) change(ctx context.Context, plan *Plan, to SessionTap) error {
 	l.Behind, l.Tap = to.Behind, to.Tap
-	if err := l.way.Reconfigure(ctx, l.settings(plan), l.Tap); err != nil {
+	if err := l.stream.Reconfigure(ctx, l.settings(plan), l.Tap); err != nil {
 		return err
 	}
 	l.source.Epoch = plan.Epoch
@@ -121,14 +121,14 @@ func (l *lane) mark(at int64, closed bool) Mark {
 // snapshot returns the counts of the lane for a round. The shard's watermark follows the clock and so
 // does not show when something was last observed; a change of the number of observations does.
 func (l *lane) snapshot(at time.Time, ended bool) RingStats {
-	shard := l.way.Shard()
+	shard := l.stream.Shard()
 	s := RingStats{
 		Ended: ended, Cut: at, Name: l.Name, Ring: l.ring, Of: l.of, Session: l.session, Source: l.source, Wrote: l.wrote,
 		Tally: l.before.Tally, Decoded: l.before.Decoded, Counts: l.before.Counts,
-		StateBytes: shard.StateBytes(), LastFrame: l.before.LastFrame, Findings: l.way.Findings(),
+		StateBytes: shard.StateBytes(), LastFrame: l.before.LastFrame, Findings: l.stream.Findings(),
 	}
-	s.Merge(l.way.Tally())
-	decoded, counts := l.way.Decoded(), l.way.Counts()
+	s.Merge(l.stream.Tally())
+	decoded, counts := l.stream.Decoded(), l.stream.Counts()
 	s.Decoded.Add(&decoded)
 	s.Counts.Merge(&counts)
 	if l.last > 0 {

@@ -134,12 +134,12 @@ type Ring struct {
 	Sessions func(session string) SessionTap
 }
 
-type key struct {
+type ringID struct {
 	name string
 	ring int
 }
 
-func (t *Ring) key() key { return key{t.Name, t.Ring} }
+func (t *Ring) id() ringID { return ringID{t.Name, t.Ring} }
 
 // Pipeline runs the taps of one process.
 type Pipeline struct {
@@ -207,22 +207,22 @@ const maxRing = 1<<16 - 1
 
 // check builds what the plan's workers will build, so that they cannot fail at it.
 func (p *Plan) check(running []*worker) error {
-	seen := make(map[key]bool)
+	seen := make(map[ringID]bool)
 	for i := range p.Rings {
 		t := &p.Rings[i]
 		switch {
 		case t.Name == "" || t.Ring < 0 || t.Ring > maxRing:
 			return fmt.Errorf("tap %q, ring %d: expected a name and a ring of 0 to %d", t.Name, t.Ring, maxRing)
-		case seen[t.key()]:
+		case seen[t.id()]:
 			return fmt.Errorf("tap %q, ring %d: is there twice", t.Name, t.Ring)
-		case t.Source == nil && runs(running, t.key()) == nil:
+		case t.Source == nil && runs(running, t.id()) == nil:
 			return fmt.Errorf("tap %q, ring %d: has no source", t.Name, t.Ring)
 		case t.Sessions != nil && t.Source != nil && !hasSessions(t.Source):
 			return fmt.Errorf("tap %q, ring %d: expected a source with sessions", t.Name, t.Ring)
 		case t.Link != 0 && !t.Link.Known():
 			return fmt.Errorf("tap %q: link type %d: expected Ethernet, Linux SLL or Linux SLL2", t.Name, t.Link)
 		}
-		seen[t.key()] = true
+		seen[t.id()] = true
 		if _, err := window.NewStream(&p.Settings, t.Tap, window.Origin{Link: decode.Ethernet}, nil); err != nil {
 			return fmt.Errorf("tap %q: %w", t.Name, err)
 		}

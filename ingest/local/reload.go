@@ -62,7 +62,7 @@ func (p *Pipeline) reload(ctx context.Context, running *sync.WaitGroup, r *reloa
 	incarnation := p.incarnation()
 	for _, t := range begin {
 		if err == nil {
-			err = p.start(ctx, running, t, incarnation, until(leaving, t.key()))
+			err = p.start(ctx, running, t, incarnation, until(leaving, t.id()))
 		}
 	}
 	p.count(func(s *Stats) { s.Reloads++ })
@@ -81,7 +81,7 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Ring) {
 			begin = append(begin, t)
 			continue
 		}
-		w := runs(p.workers, t.key())
+		w := runs(p.workers, t.id())
 		kept[w] = true
 		if !same || w.place != t.Tap || t.Sessions != nil {
 			w.next.plan, w.next.tap, w.place = to, *t, t.Tap
@@ -100,9 +100,9 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Ring) {
 // until returns the time up to which an ending ring has all frames; the ring that replaces it
 // must not count them again. It is a frame's time, not the system clock's, since network cards
 // have their own clocks.
-func until(leaving []*worker, k key) int64 {
+func until(leaving []*worker, k ringID) int64 {
 	for _, w := range leaving {
-		if w.key == k && w.gone {
+		if w.ringID == k && w.gone {
 			return w.through + 1
 		}
 	}

@@ -109,9 +109,9 @@ func (p *Pipeline) allEnded() bool {
 }
 
 // runs returns the running worker of a ring, nil if there is none.
-func runs(workers []*worker, k key) *worker {
+func runs(workers []*worker, k ringID) *worker {
 	for _, w := range workers {
-		if w.key == k && !w.leaving && !w.gone {
+		if w.ringID == k && !w.leaving && !w.gone {
 			return w
 		}
 	}

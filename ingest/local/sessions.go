@@ -57,12 +57,12 @@ func (w *worker) tapOf(session string) SessionTap {
 
 // newLane makes a lane of the worker.
 func (w *worker) newLane(session string) (*lane, error) {
-	l := &lane{SessionTap: w.tapOf(session), ring: w.ring, session: session, link: w.tap.Link, hold: &w.hold, provisional: w.p.cfg.Provisional}
+	l := &lane{SessionTap: w.tapOf(session), ring: w.ring, session: session, link: w.tap.Link, pending: &w.pending, provisional: w.p.cfg.Provisional}
 	if session != "" {
 		l.of = w.name
 	}
 	l.source = aggregate.Source{Producer: Producer(w.p.cfg.Instance, l.Name), Incarnation: w.incarnation}
-	l.before = w.p.ring(key{l.Name, l.ring})
+	l.before = w.p.ring(ringID{l.Name, l.ring})
 	l.seen = l.before.Counts.In
 	if err := l.open(w.plan); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (w *worker) split(ctx context.Context, frames []capture.Frame) error {
 			}
 		}
 		l := w.byIndex[f.Interface]
-		if err := l.way.Add(ctx, frames[i:i+1]); err != nil {
+		if err := l.stream.Add(ctx, frames[i:i+1]); err != nil {
 			return err
 		}
 		l.last = f.TimeNS
@@ -103,7 +103,7 @@ func (w *worker) meet(index uint32) error {
 	if err != nil {
 		return fmt.Errorf("begin session: %w", err)
 	}
-	l.way.RejectAfter(w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano())
+	l.stream.RejectAfter(w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano())
 	w.put(index, l)
 	return nil
 }

@@ -60,7 +60,7 @@ func (p *Pipeline) count(change func(*Stats)) {
 }
 
 // ring returns the counters of an earlier ring of this key.
-func (p *Pipeline) ring(k key) RingStats {
+func (p *Pipeline) ring(k ringID) RingStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.stats.Rings {
@@ -98,9 +98,9 @@ func (s Stats) Decoded() (sum decode.Counters) {
 	return sum
 }
 
-// Open returns the number of observations in windows that are not closed yet, or that wait to
+// OpenObservations returns the number of observations in windows that are not closed yet, or that wait to
 // be accepted: those that no other counter contains.
-func Open(c *aggregate.Counts) uint64 {
+func OpenObservations(c *aggregate.Counts) uint64 {
 	known := c.Stored + c.Overflow + c.Late
 	for _, n := range c.Rejected {
 		known += n

@@ -17,7 +17,7 @@ import (
 // A worker processes the frames of one ring. Only its goroutine uses it, except for the
 // channels and the coordinator's fields.
 type worker struct {
-	key
+	ringID
 	p           *Pipeline
 	plan        *Plan
 	tap         Ring
@@ -26,7 +26,7 @@ type worker struct {
 	lanes       []*lane  // the tap itself, then its sessions
 	byIndex     []*lane  // by Frame.Interface; nil for sessions without a lane yet
 	incarnation uint64   // of its lanes
-	hold        pendingBlocks
+	pending     pendingBlocks
 
 	last   int64 // reception time of the last frame
 	quiet  int64 // Source.LowWatermark; 0 while frames arrive
@@ -82,7 +82,7 @@ type event struct {
 
 // newWorker makes a worker whose lanes have the given incarnation.
 func (p *Pipeline) newWorker(t *Ring, incarnation uint64) (*worker, error) {
-	w := &worker{key: t.key(), p: p, plan: p.plan, tap: *t, incarnation: incarnation, commands: make(chan command, 1), answers: make(chan *snapshot, 1)}
+	w := &worker{ringID: t.id(), p: p, plan: p.plan, tap: *t, incarnation: incarnation, commands: make(chan command, 1), answers: make(chan *snapshot, 1)}
 	w.place = t.Tap
 	setDefault(&w.tap.Link, decode.Ethernet)
 	if t.Sessions != nil {
@@ -151,7 +151,7 @@ func (w *worker) loop(ctx context.Context) error {
 				return err
 			}
 			continue
-		case w.hold.rows >= w.p.cfg.MaxHeldRows:
+		case w.pending.rows >= w.p.cfg.MaxHeldRows:
 			if ended, err := w.full(ctx, batch); ended || err != nil {
 				return err
 			}
@@ -191,7 +191,7 @@ func (w *worker) take(ctx context.Context, batch *capture.Batch) error {
 // takeCounts adds the frames that a counting source delivered, and then its counts.
 func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
 	if batch.N > 0 {
-		w.lanes[0].way.RejectAfter(w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano())
+		w.lanes[0].stream.RejectAfter(w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano())
 		if err := w.lanes[0].add(ctx, w.after(batch.Frames[:batch.N])); err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (w *worker) takeCounts(ctx context.Context, batch *capture.Batch) error {
 func (w *worker) takeFrames(ctx context.Context, batch *capture.Batch) error {
 	limit := w.p.cfg.Now().Add(aggregate.MaxAhead).UnixNano()
 	for _, l := range w.lanes {
-		l.way.RejectAfter(limit)
+		l.stream.RejectAfter(limit)
 	}
 	frames := batch.Frames[:batch.N]
 	frames = w.after(frames)
@@ -241,8 +241,8 @@ func (w *worker) advance(ctx context.Context) error {
 			return err
 		}
 	}
-	if w.hold.live {
-		w.hold.live = false
+	if w.pending.live {
+		w.pending.live = false
 		select {
 		case w.p.closed <- struct{}{}:
 		default: // already requested
@@ -345,7 +345,7 @@ func (w *worker) change(ctx context.Context, o *command) error {
 
 // sendSnapshot completes the snapshot and sends it.
 func (w *worker) sendSnapshot(c *snapshot) {
-	c.blocks = w.hold.take()
+	c.blocks = w.pending.take()
 	for _, l := range w.lanes {
 		c.marks, c.stats = append(c.marks, l.mark(w.at(), w.ending)), append(c.stats, l.snapshot(w.p.cfg.Now(), w.eof || w.ending))
 	}
@@ -393,7 +393,7 @@ func (h *pendingBlocks) WriteBlock(_ context.Context, b *aggregate.Block) error 
 	return nil
 }
 
-// take returns the held blocks and empties hold.
+// take returns the held blocks and empties it.
 func (h *pendingBlocks) take() []*aggregate.Block {
 	blocks := h.blocks
 	h.blocks, h.rows, h.live = nil, 0, false

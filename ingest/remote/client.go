@@ -19,7 +19,7 @@ import (
 type Client struct {
 	cfg         ClientConfig
 	log         *outbox.Log
-	life        uint64 // incarnation of this process
+	incarnation uint64 // incarnation of this process
 	endpoints   []endpoint
 	provisional *provisionalSender
 	http        *http.Client
@@ -114,7 +114,7 @@ func OpenClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
-	if c.life, err = nextIncarnation(cfg.Dir, cfg.Now()); err != nil {
+	if c.incarnation, err = nextIncarnation(cfg.Dir, cfg.Now()); err != nil {
 		c.log.Close()
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
@@ -191,7 +191,7 @@ func (c *Client) Stats() ClientStats {
 		s.Lost[k] = n
 	}
 	s.Waiting = logged.Waiting.Weight + uint64(c.pending.items())
-	s.Oldest, s.SpoolBytes, s.SpoolLimit, s.Incarnation = logged.Oldest, logged.Bytes, c.cfg.MaxBytes, c.life
+	s.Oldest, s.SpoolBytes, s.SpoolLimit, s.Incarnation = logged.Oldest, logged.Bytes, c.cfg.MaxBytes, c.incarnation
 	s.Collector = c.endpoints[c.current].url
 	s.Provisional = c.provisional.stats()
 	return s

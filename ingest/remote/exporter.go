@@ -31,20 +31,20 @@ type exporter struct {
 
 // stream is a series of numbered blocks.
 type stream struct {
-	lives []life // by incarnation, the last few
+	incarnations []incarnationState // by incarnation, the last few
 }
 
-// life is one incarnation of a stream.
-type life struct {
+// incarnationState is one incarnation of a stream.
+type incarnationState struct {
 	incarnation uint64
 	epochs      []uint64 // under which its runs were announced
-	seqs        seqs
+	dedup       dedupWindow
 }
 
 const (
-	maxLives      = 16 // of a stream; an exporter that is often killed sends blocks of several
-	maxLifeEpochs = 4  // of a life
-	maxDescribed  = 16 // of an exporter
+	maxIncarnations      = 16 // of a stream; an exporter that is often killed sends blocks of several
+	maxIncarnationEpochs = 4  // of an incarnation
+	maxDescribed         = 16 // of an exporter
 )
 
 func newExporter(name string, l *Limits) *exporter {
@@ -104,30 +104,30 @@ type blockID struct {
 func (e *exporter) begin(at blockID, maxStreams int) (seqState, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	l, ok := e.life(at, maxStreams)
+	l, ok := e.incarnation(at, maxStreams)
 	switch {
 	case !ok:
 		return 0, false
 	case l == nil:
 		return seqStale, true
 	}
-	return l.seqs.begin(at.seq), true
+	return l.dedup.begin(at.seq), true
 }
 
-// meet registers the life of a record.
+// meet registers the incarnation of a record.
 func (e *exporter) meet(at blockID, maxStreams int) (seqState, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	l, ok := e.life(at, maxStreams)
+	l, ok := e.incarnation(at, maxStreams)
 	if l == nil {
 		return seqStale, ok
 	}
 	return seqNew, ok
 }
 
-// life finds or adds a life. It returns nil for one older than the remembered ones, and false
+// incarnation finds or adds an incarnation. It returns nil for one older than the remembered ones, and false
 // if there are too many streams. The caller holds mu.
-func (e *exporter) life(at blockID, maxStreams int) (*life, bool) {
+func (e *exporter) incarnation(at blockID, maxStreams int) (*incarnationState, bool) {
 	s := e.streams[at.producer]
 	if s == nil {
 		if len(e.streams) >= maxStreams {
@@ -136,7 +136,7 @@ func (e *exporter) life(at blockID, maxStreams int) (*life, bool) {
 		s = &stream{}
 		e.streams[at.producer] = s
 	}
-	return s.life(at.incarnation), true
+	return s.incarnation(at.incarnation), true
 }
 
 // finish ends the work on a number that begin returned as new.
@@ -145,12 +145,12 @@ func (e *exporter) finish(at blockID, durable bool) {
 	defer e.mu.Unlock()
 	if s := e.streams[at.producer]; s != nil {
 		if l := s.find(at.incarnation); l != nil {
-			l.seqs.end(at.seq, durable)
+			l.dedup.end(at.seq, durable)
 		}
 	}
 }
 
-// unannounced reports whether a life has not been announced under the epoch.
+// unannounced reports whether an incarnation has not been announced under the epoch.
 func (e *exporter) unannounced(at blockID, epoch uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -158,12 +158,12 @@ func (e *exporter) unannounced(at blockID, epoch uint64) bool {
 	return l != nil && !slices.Contains(l.epochs, epoch)
 }
 
-// announced records that a life was announced.
+// announced records that an incarnation was announced.
 func (e *exporter) announced(at blockID, epoch uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if l := e.streams[at.producer].find(at.incarnation); l != nil {
-		l.epochs = appendRecent(l.epochs, epoch, maxLifeEpochs)
+		l.epochs = appendRecent(l.epochs, epoch, maxIncarnationEpochs)
 	}
 }
 
@@ -202,33 +202,33 @@ func appendRecent[T comparable](list []T, v T, most int) []T {
 	return append(list, v)
 }
 
-func (s *stream) find(incarnation uint64) *life {
-	for i := range s.lives {
-		if s.lives[i].incarnation == incarnation {
-			return &s.lives[i]
+func (s *stream) find(incarnation uint64) *incarnationState {
+	for i := range s.incarnations {
+		if s.incarnations[i].incarnation == incarnation {
+			return &s.incarnations[i]
 		}
 	}
 	return nil
 }
 
-// life finds or adds a life; it returns nil for one older than the remembered ones.
-func (s *stream) life(incarnation uint64) *life {
+// incarnation finds or adds an incarnation; it returns nil for one older than the remembered ones.
+func (s *stream) incarnation(incarnation uint64) *incarnationState {
 	if l := s.find(incarnation); l != nil {
 		return l
 	}
-	at, _ := slices.BinarySearchFunc(s.lives, incarnation, func(l life, n uint64) int {
+	at, _ := slices.BinarySearchFunc(s.incarnations, incarnation, func(l incarnationState, n uint64) int {
 		if l.incarnation < n {
 			return -1
 		}
 		return 1
 	})
-	if len(s.lives) >= maxLives {
+	if len(s.incarnations) >= maxIncarnations {
 		if at == 0 {
 			return nil
 		}
-		s.lives = slices.Delete(s.lives, 0, 1)
+		s.incarnations = slices.Delete(s.incarnations, 0, 1)
 		at--
 	}
-	s.lives = slices.Insert(s.lives, at, life{incarnation: incarnation})
-	return &s.lives[at]
+	s.incarnations = slices.Insert(s.incarnations, at, incarnationState{incarnation: incarnation})
+	return &s.incarnations[at]
 }

@@ -65,7 +65,7 @@ func (p *push) checkFindings(it *item, m *wire.Record) error {
 func (p *push) refuseFindings(it *item, r Reason, n uint64) {
 	if n > 0 {
 		p.e.counts.refused[r].Add(n - 1)
-		p.refuse(p.e, r, slog.String("stream", edge.Limited(it.stream)), slog.Uint64("findings", n))
+		p.refuse(p.e, r, slog.String("stream", edge.Truncated(it.stream)), slog.Uint64("findings", n))
 	}
 }
 

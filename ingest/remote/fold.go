@@ -30,17 +30,17 @@ func overflowOf(k rowKey) rowKey {
 	return k
 }
 
-// folder checks that the keys of rows are unique. It reuses its memory, one block at a time.
-type folder struct {
+// uniqueRows checks that the keys of rows are unique. It reuses its memory, one block at a time.
+type uniqueRows struct {
 	keys map[rowKey]struct{}
 }
 
-// maxFolderKeys limits the memory that a folder keeps.
-const maxFolderKeys = 4096
+// maxUniqueKeys limits the memory that a uniqueRows keeps.
+const maxUniqueKeys = 4096
 
 // unique returns an error if two rows have the same key.
-func (f *folder) unique(b *aggregate.Block) error {
-	if f.keys == nil || len(f.keys) > maxFolderKeys {
+func (f *uniqueRows) unique(b *aggregate.Block) error {
+	if f.keys == nil || len(f.keys) > maxUniqueKeys {
 		f.keys = make(map[rowKey]struct{}, b.Len())
 	}
 	clear(f.keys)
@@ -119,8 +119,8 @@ type countedRows struct {
 
 // keptWindow holds the kept rows of one window of a stream.
 type keptWindow struct {
-	kept  windowRows // of all incarnations
-	lives []keptRows // the latest incarnations, at most maxLives
+	kept         windowRows // of all incarnations
+	incarnations []keptRows // the latest incarnations, at most maxIncarnations
 }
 
 // keptRows are the kept rows of one incarnation, under the limits at that time.
@@ -143,7 +143,7 @@ func newKeptWindows() *keptWindows {
 var errRowsBefore = errors.New("rows_before is too low: earlier blocks of the window kept as many rows as a stream may")
 
 // take counts the rows that a block keeps, and reports whether its stream may keep them: each
-// incarnation up to the limits, all together up to maxLives times the limits.
+// incarnation up to the limits, all together up to maxIncarnations times the limits.
 func (w *keptWindows) take(exporter string, k windowKey, incarnation uint64, rows, limits windowRows) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,22 +151,22 @@ func (w *keptWindows) take(exporter string, k windowKey, incarnation uint64, row
 	if have := w.windows.get(k); have != nil {
 		window = *have
 	}
-	life := keptRows{incarnation: incarnation, limits: limits}
-	i := slices.IndexFunc(window.lives, func(r keptRows) bool { return r.incarnation == incarnation })
-	if i >= 0 && window.lives[i].limits == limits { // rows kept under other limits do not count
-		life = window.lives[i]
+	own := keptRows{incarnation: incarnation, limits: limits}
+	i := slices.IndexFunc(window.incarnations, func(r keptRows) bool { return r.incarnation == incarnation })
+	if i >= 0 && window.incarnations[i].limits == limits { // rows kept under other limits do not count
+		own = window.incarnations[i]
 	}
-	life.kept = life.kept.plus(rows)
+	own.kept = own.kept.plus(rows)
 	all := window.kept.plus(rows)
-	if rows.rows > 0 && (life.kept.rows > limits.rows || all.rows > maxLives*limits.rows) ||
-		rows.flows > 0 && (life.kept.flows > limits.flows || all.flows > maxLives*limits.flows) {
+	if rows.rows > 0 && (own.kept.rows > limits.rows || all.rows > maxIncarnations*limits.rows) ||
+		rows.flows > 0 && (own.kept.flows > limits.flows || all.flows > maxIncarnations*limits.flows) {
 		return false
 	}
 	window.kept = all
 	if i >= 0 {
-		window.lives[i] = life
+		window.incarnations[i] = own
 	} else {
-		window.lives = append(window.lives[max(0, len(window.lives)-maxLives+1):], life)
+		window.incarnations = append(window.incarnations[max(0, len(window.incarnations)-maxIncarnations+1):], own)
 	}
 	w.windows.put(exporter, k, window)
 	return true
@@ -182,8 +182,8 @@ func (w *keptWindows) release(k windowKey, incarnation uint64, rows windowRows) 
 	}
 	window := *have
 	window.kept = window.kept.minus(rows)
-	for i := range window.lives {
-		if r := &window.lives[i]; r.incarnation == incarnation {
+	for i := range window.incarnations {
+		if r := &window.incarnations[i]; r.incarnation == incarnation {
 			r.kept = r.kept.minus(rows)
 		}
 	}

@@ -46,7 +46,7 @@ func TestFold(t *testing.T) {
 		if _, err := fromWire(toWire(out, 0, out.Len())); err != nil {
 			t.Errorf("keep %d: %v", keep, err)
 		}
-		if err := new(folder).unique(out); err != nil {
+		if err := new(uniqueRows).unique(out); err != nil {
 			t.Errorf("keep %d: %v", keep, err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestWithoutSamples(t *testing.T) {
 // TestSeqs compares the numbers with a model based on a set.
 func TestSeqs(t *testing.T) {
 	rng := newRand(t, 5)
-	var s seqs
+	var s dedupWindow
 	taken := map[uint64]seqState{}
 	top := uint64(0)
 	for range 20000 {

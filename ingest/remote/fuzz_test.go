@@ -95,8 +95,8 @@ func FuzzAnswer(f *testing.F) {
 		if (rawCodec{}).Unmarshal(data, m) != nil {
 			return
 		}
-		sh := &pushBatch{items: 3}
-		if err := checkAnswer(sh, m); (err == nil) != (len(m.GetOutcomes()) == 3) {
+		batch := &pushBatch{items: 3}
+		if err := checkAnswer(batch, m); (err == nil) != (len(m.GetOutcomes()) == 3) {
 			t.Error(err)
 		}
 	})

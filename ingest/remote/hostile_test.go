@@ -221,7 +221,7 @@ func TestReplays(t *testing.T) {
 	if got := outcomeOf(t, s, validRequest(t, 1)); got != wire.Outcome_OUTCOME_STALE {
 		t.Errorf("old number: %s", got)
 	}
-	for n := range uint64(maxLives) {
+	for n := range uint64(maxIncarnations) {
 		m := validRequest(t, 1)
 		m.Blocks[0].Incarnation = 8 + n
 		if got := outcomeOf(t, s, m); got != wire.Outcome_OUTCOME_STORED {

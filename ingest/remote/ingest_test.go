@@ -32,7 +32,7 @@ func TestHandIn(t *testing.T) {
 	if l.epochs[d.Epoch()] != testText || l.groups[d.Groups[0].ID].Name != "rack1" || l.locations[d.Locations[0].ID].Name != "leaf1:up1" {
 		t.Errorf("described %v %v %v", l.epochs, l.groups, l.locations)
 	}
-	run := Run{aggregate.Source{Producer: Producer("tester", "eth0"), Incarnation: c.life, Epoch: d.Epoch()}, "tester", "eth0"}
+	run := Run{aggregate.Source{Producer: Producer("tester", "eth0"), Incarnation: c.incarnation, Epoch: d.Epoch()}, "tester", "eth0"}
 	if l.runs[run] != 1 || len(l.runs) != 1 {
 		t.Errorf("runs %v, want one of %+v", l.runs, run)
 	}

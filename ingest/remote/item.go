@@ -88,16 +88,16 @@ func (p *push) add(it *item, v verdict) {
 	it.outcome = v.outcome
 	p.items = append(p.items, it)
 	if r, refused := outcomeReasons[v.outcome]; refused {
-		attrs := []slog.Attr{slog.String("stream", edge.Limited(it.stream)), slog.Uint64("incarnation", it.at.incarnation), slog.Uint64("seq", it.at.seq)}
+		attrs := []slog.Attr{slog.String("stream", edge.Truncated(it.stream)), slog.Uint64("incarnation", it.at.incarnation), slog.Uint64("seq", it.at.seq)}
 		if v.err != nil {
-			attrs = append(attrs, slog.String("error", edge.Limited(v.err.Error())))
+			attrs = append(attrs, slog.String("error", edge.Truncated(v.err.Error())))
 		}
 		p.refuse(p.e, r, attrs...)
 	}
 }
 
 // checkBlock decides whether a block is stored, and prepares it.
-func (p *push) checkBlock(it *item, m *wire.Block, f *folder) verdict {
+func (p *push) checkBlock(it *item, m *wire.Block, f *uniqueRows) verdict {
 	b, err := fromWire(m)
 	if err == nil {
 		err = f.unique(b)
@@ -186,7 +186,7 @@ func (p *push) ask(id uint64) {
 	}
 }
 
-// begin takes an item's number, and announces its life if it is new.
+// begin takes an item's number, and announces its incarnation if it is new.
 func (p *push) begin(it *item, producer func(identity, stream string) uint64) verdict {
 	if it.at.seq == 0 {
 		return invalid(errNumber)

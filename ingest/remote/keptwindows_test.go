@@ -65,13 +65,13 @@ func TestRowsBeforeLies(t *testing.T) {
 			if len(l.rows) != limit+rows {
 				t.Errorf("%d rows of another window kept", len(l.rows)-limit)
 			}
-			for n := range uint64(2 * maxLives) {
+			for n := range uint64(2 * maxIncarnations) {
 				for i := range uint64(limit / rows) {
 					push(2+n, 1+i, at)
 				}
 			}
-			if n := len(l.rows) - rows; n > maxLives*limit {
-				t.Errorf("%d rows of all incarnations kept, want at most %d", n, maxLives*limit)
+			if n := len(l.rows) - rows; n > maxIncarnations*limit {
+				t.Errorf("%d rows of all incarnations kept, want at most %d", n, maxIncarnations*limit)
 			}
 			checkConservation(t, s.Stats().Total)
 		})

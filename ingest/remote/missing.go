@@ -288,14 +288,14 @@ const (
 	seqStale           // older than the remembered ones
 )
 
-// seqs remembers the latest numbers of a life. The zero value has seen none.
-type seqs struct {
+// dedupWindow remembers the latest numbers of an incarnation. The zero value has seen none.
+type dedupWindow struct {
 	top        uint64
 	busy, done [maxInFlightBlocks / 64]uint64 // by number modulo maxInFlightBlocks
 }
 
 // begin takes a new number; end must follow.
-func (s *seqs) begin(n uint64) seqState {
+func (s *dedupWindow) begin(n uint64) seqState {
 	word, bit := bitOf(n)
 	switch {
 	case n > s.top:
@@ -312,7 +312,7 @@ func (s *seqs) begin(n uint64) seqState {
 }
 
 // end records whether the number is durable; otherwise it may be taken again.
-func (s *seqs) end(n uint64, durable bool) {
+func (s *dedupWindow) end(n uint64, durable bool) {
 	if n > s.top || s.top-n >= maxInFlightBlocks {
 		return
 	}
@@ -324,9 +324,9 @@ func (s *seqs) end(n uint64, durable bool) {
 }
 
 // advance forgets the numbers that fall out of the range ending at n.
-func (s *seqs) advance(n uint64) {
+func (s *dedupWindow) advance(n uint64) {
 	if n-s.top >= maxInFlightBlocks {
-		*s = seqs{}
+		*s = dedupWindow{}
 	} else {
 		for i := s.top + 1; i <= n; i++ {
 			word, bit := bitOf(i)

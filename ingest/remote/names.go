@@ -86,7 +86,7 @@ func descriptionID(m *wire.Description) uint64 {
 	return binary.LittleEndian.Uint64(sum[:8])
 }
 
-// Run is one life of an exporter's stream.
+// Run is one incarnation of an exporter's stream.
 type Run struct {
 	aggregate.Source
 	Exporter, Stream string // for display
@@ -112,7 +112,7 @@ type Directory interface {
 	// EndRuns ends runs whose blocks are all in the sink.
 	EndRuns(context.Context, []Run) error
 	// EndEarlier ends earlier, unended runs of the same streams: an exporter's stream has one
-	// life at a time.
+	// incarnation at a time.
 	EndEarlier(context.Context, []Run) error
 	WriteTaps(context.Context, []TapRow) error
 	WriteGaps(context.Context, []Gap) error
@@ -340,7 +340,7 @@ func (r *registry) announce(ctx context.Context, list []announcement) error {
 		}
 		runs = append(runs, a.runs...)
 	}
-	if names := r.choose(list); len(names) > 0 {
+	if names := r.unpassed(list); len(names) > 0 {
 		if err := r.to.PinNames(ctx, names); err != nil {
 			return err
 		}
@@ -352,9 +352,9 @@ func (r *registry) announce(ctx context.Context, list []announcement) error {
 	return nil
 }
 
-// choose returns the names that were not passed to the directory yet, each description of a
+// unpassed returns the names that were not passed to the directory yet, each description of a
 // name once.
-func (r *registry) choose(list []announcement) (names []fabric.Name) {
+func (r *registry) unpassed(list []announcement) (names []fabric.Name) {
 	type saying struct {
 		nameKey
 		content uint64

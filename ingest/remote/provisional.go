@@ -23,9 +23,9 @@ func (p *push) takeProvisional(list []*wire.Provisional, to aggregate.Provisiona
 	if to == nil || len(list) == 0 {
 		return
 	}
-	f, _ := p.folders.Get().(*folder)
+	f, _ := p.folders.Get().(*uniqueRows)
 	if f == nil {
-		f = &folder{}
+		f = &uniqueRows{}
 	}
 	defer p.folders.Put(f)
 	for _, m := range list {
@@ -51,16 +51,16 @@ func (p *push) takeProvisional(list []*wire.Provisional, to aggregate.Provisiona
 }
 
 func (p *push) refuseProvisional(it *item, r Reason, err error) {
-	attrs := []slog.Attr{slog.String("stream", edge.Limited(it.stream)), slog.Bool("provisional", true)}
+	attrs := []slog.Attr{slog.String("stream", edge.Truncated(it.stream)), slog.Bool("provisional", true)}
 	if err != nil {
-		attrs = append(attrs, slog.String("error", edge.Limited(err.Error())))
+		attrs = append(attrs, slog.String("error", edge.Truncated(err.Error())))
 	}
 	p.refuse(p.e, r, attrs...)
 }
 
 // checkProvisional validates rows like a block and prepares them for live views. It takes no
 // number: a stream may send any number of provisional rows within its rate.
-func (p *push) checkProvisional(it *item, m *wire.Provisional, f *folder) verdict {
+func (p *push) checkProvisional(it *item, m *wire.Provisional, f *uniqueRows) verdict {
 	if m.GetBlock() == nil {
 		return invalid(errShared)
 	}

@@ -46,7 +46,7 @@ type push struct {
 func (s *Server) take(ctx context.Context, c *call, m *wire.PushRequest) (*wire.PushResponse, error) {
 	e := c.exporter
 	if name := m.GetExporter(); name != "" && name != e.name {
-		s.refuse(e, ReasonForged, slog.String("calls_itself", edge.Limited(name)))
+		s.refuse(e, ReasonForged, slog.String("calls_itself", edge.Truncated(name)))
 		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the credential is of the exporter %q, and the request of another", e.name))
 	}
 	if err := s.spend(e, e.rows, rowsOf(m), ReasonRowRate); err != nil {
@@ -111,7 +111,7 @@ func (s *Server) unavailable(ctx context.Context, e *exporter, err error) error 
 func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) error {
 	e := c.exporter
 	if err := checkDescription(d); err != nil {
-		s.refuse(e, ReasonDescription, slog.String("error", edge.Limited(err.Error())))
+		s.refuse(e, ReasonDescription, slog.String("error", edge.Truncated(err.Error())))
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	a, refused := s.names.news(d, e.name)
@@ -137,9 +137,9 @@ func (s *Server) describe(ctx context.Context, c *call, d *wire.Description) err
 
 // admit determines the outcome of every item, and takes the numbers of those to be written.
 func (p *push) admit(m *wire.PushRequest) {
-	f, _ := p.folders.Get().(*folder)
+	f, _ := p.folders.Get().(*uniqueRows)
 	if f == nil {
-		f = &folder{}
+		f = &uniqueRows{}
 	}
 	defer p.folders.Put(f)
 	for _, b := range m.GetBlocks() {

@@ -66,7 +66,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer e.inFlight.Add(-1)
 	if e.peer != (r.URL.Path == wire.IngestServiceShareProcedure) {
-		s.refuse(e, ReasonRole, slog.String("path", edge.Limited(r.URL.Path)))
+		s.refuse(e, ReasonRole, slog.String("path", edge.Truncated(r.URL.Path)))
 		s.fail(w, r, connect.NewError(connect.CodePermissionDenied, errRole))
 		return
 	}

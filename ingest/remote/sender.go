@@ -41,38 +41,38 @@ type batchRecord struct {
 // send sends the content of the spool, oldest first, until the context ends.
 func (c *Client) send(ctx context.Context) error {
 	backoff := retry.Backoff{First: firstPause, Longest: longestPause, Jitter: true}
-	var sh pushBatch
+	var batch pushBatch
 	single := false // after a request was refused as a whole: find the offending record
 	for ctx.Err() == nil {
-		if err := c.collect(&sh, single); err != nil {
+		if err := c.collect(&batch, single); err != nil {
 			// This also happens if newer blocks displaced the record being read.
 			c.unread.Warn(c.cfg.Logger, c.cfg.Now(), "spool cannot be read, trying again", slog.String("error", err.Error()))
 			backoff.Wait(ctx)
 			continue
 		}
-		if len(sh.records) == 0 && !c.awaitHello(ctx) {
+		if len(batch.records) == 0 && !c.awaitHello(ctx) {
 			continue
 		}
-		answer, err := c.push(ctx, sh.body)
+		answer, err := c.push(ctx, batch.body)
 		if err == nil {
-			err = checkAnswer(&sh, answer)
+			err = checkAnswer(&batch, answer)
 		}
 		switch wait, poison := judge(err); {
 		case ctx.Err() != nil:
 		case err == nil:
 			single = false
 			backoff.Reset()
-			if again := c.acknowledge(ctx, &sh, answer); again != nil {
+			if again := c.acknowledge(ctx, &batch, answer); again != nil {
 				c.fail(again)
 				backoff.Wait(ctx)
 			} else {
 				c.recovered()
 			}
-		case poison && len(sh.records) > 1:
+		case poison && len(batch.records) > 1:
 			single = true
-		case poison && len(sh.records) == 1:
+		case poison && len(batch.records) == 1:
 			c.cfg.Logger.Error("windows lost: the collector refused them", slog.String("error", err.Error()))
-			c.drop(&sh, &sh.records[0], lostRefused)
+			c.drop(&batch, &batch.records[0], lostRefused)
 			single = false
 		case wait > 0:
 			retry.Sleep(ctx, wait)
@@ -142,14 +142,14 @@ func (c *Client) recovered() {
 
 // collect reads the oldest records of the spool, as many as fit into a request. It counts
 // damaged ones as lost.
-func (c *Client) collect(sh *pushBatch, single bool) error {
-	*sh = pushBatch{body: c.appendExporter(sh.body[:0]), records: sh.records[:0]}
+func (c *Client) collect(batch *pushBatch, single bool) error {
+	*batch = pushBatch{body: c.appendExporter(batch.body[:0]), records: batch.records[:0]}
 	for {
 		if segment, ok := c.log.Oldest(pushClass); ok {
-			if err := c.readSegment(sh, segment, single); err != nil {
+			if err := c.readSegment(batch, segment, single); err != nil {
 				return err
 			}
-			if len(sh.records) > 0 {
+			if len(batch.records) > 0 {
 				return nil
 			}
 		}
@@ -168,14 +168,14 @@ func (c *Client) appendExporter(body []byte) []byte {
 	return protowire.AppendString(protowire.AppendTag(body, fieldExporter, protowire.BytesType), c.cfg.Exporter)
 }
 
-func (c *Client) readSegment(sh *pushBatch, segment outbox.Segment, single bool) error {
+func (c *Client) readSegment(batch *pushBatch, segment outbox.Segment, single bool) error {
 	r, err := c.log.Read(segment)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	var buf []byte
-	for len(sh.records) == 0 || !single {
+	for len(batch.records) == 0 || !single {
 		e, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -191,14 +191,14 @@ func (c *Client) readSegment(sh *pushBatch, segment outbox.Segment, single bool)
 			return nil // damage ends the batch: later records wait until the loss is counted
 		}
 		c.before = e.Label
-		if len(sh.records) > 0 && (len(sh.body)+len(buf) > pushBytes || sh.items+one.items() > pushItems) {
+		if len(batch.records) > 0 && (len(batch.body)+len(buf) > pushBytes || batch.items+one.items() > pushItems) {
 			return nil
 		}
-		one.from = len(sh.body)
-		sh.body = append(sh.body, buf...)
-		one.to = len(sh.body)
-		sh.items += one.items()
-		sh.records = append(sh.records, one)
+		one.from = len(batch.body)
+		batch.body = append(batch.body, buf...)
+		one.to = len(batch.body)
+		batch.items += one.items()
+		batch.records = append(batch.records, one)
 	}
 	return nil
 }
@@ -279,18 +279,18 @@ const (
 )
 
 // drop gives up a record.
-func (c *Client) drop(sh *pushBatch, r *batchRecord, reason string) {
+func (c *Client) drop(batch *pushBatch, r *batchRecord, reason string) {
 	c.mu.Lock()
 	c.lost[reason] += r.weight
-	c.missing.addAll(reason, sh.body[r.from:r.to])
+	c.missing.addAll(reason, batch.body[r.from:r.to])
 	c.mu.Unlock()
 	c.ack(r.number)
 }
 
 // checkAnswer rejects an answer that does not match the request.
-func checkAnswer(sh *pushBatch, answer *wire.PushResponse) error {
-	if n := len(answer.GetOutcomes()); n != sh.items {
-		return fmt.Errorf("collector answered for %d items: expected %d", n, sh.items)
+func checkAnswer(batch *pushBatch, answer *wire.PushResponse) error {
+	if n := len(answer.GetOutcomes()); n != batch.items {
+		return fmt.Errorf("collector answered for %d items: expected %d", n, batch.items)
 	}
 	return nil
 }
@@ -298,19 +298,19 @@ func checkAnswer(sh *pushBatch, answer *wire.PushResponse) error {
 // acknowledge acknowledges the records before the first one that has an item without a final
 // outcome, and sends the descriptions that the collector asks for. It returns an error if the
 // request has to be repeated.
-func (c *Client) acknowledge(ctx context.Context, sh *pushBatch, answer *wire.PushResponse) error {
+func (c *Client) acknowledge(ctx context.Context, batch *pushBatch, answer *wire.PushResponse) error {
 	described, err := c.describeAll(ctx, answer.GetDescribe())
 	if err != nil {
 		return err
 	}
 	lost := described == 0 && len(answer.GetDescribe()) > 0
 	n := 0
-	for i := range sh.records {
-		n += sh.records[i].blocks
+	for i := range batch.records {
+		n += batch.records[i].blocks
 	}
 	blocks, records := answer.GetOutcomes()[:n], answer.GetOutcomes()[n:]
-	for i := range sh.records {
-		r := &sh.records[i]
+	for i := range batch.records {
+		r := &batch.records[i]
 		own := slices.Concat(blocks[:r.blocks], records[:r.records])
 		blocks, records = blocks[r.blocks:], records[r.records:]
 		for _, o := range own {
@@ -322,7 +322,7 @@ func (c *Client) acknowledge(ctx context.Context, sh *pushBatch, answer *wire.Pu
 			}
 		}
 		c.count(own)
-		c.missRefused(sh.body[r.from:r.to], own[:r.blocks])
+		c.missRefused(batch.body[r.from:r.to], own[:r.blocks])
 		c.ack(r.number)
 		c.describedFor = 0
 	}

@@ -42,9 +42,9 @@ func (s *Server) takeShared(ctx context.Context, e *exporter, m *wire.ShareReque
 		return nil, err
 	}
 	p := &push{Server: s, e: e, answer: &wire.PushResponse{}}
-	f, _ := s.folders.Get().(*folder)
+	f, _ := s.folders.Get().(*uniqueRows)
 	if f == nil {
-		f = &folder{}
+		f = &uniqueRows{}
 	}
 	defer s.folders.Put(f)
 	for _, b := range m.GetBlocks() {
@@ -71,7 +71,7 @@ var (
 )
 
 // checkShared decides whether a peer's block is shown, and prepares it.
-func (p *push) checkShared(it *item, m *wire.SharedBlock, f *folder) verdict {
+func (p *push) checkShared(it *item, m *wire.SharedBlock, f *uniqueRows) verdict {
 	if p.cfg.Live == nil {
 		return verdict{outcome: wire.Outcome_OUTCOME_UNSUPPORTED}
 	}

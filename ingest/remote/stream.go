@@ -61,7 +61,7 @@ var errEnded = errors.New("exporter is closed")
 
 // Stream returns the stream of this name, and adds it if it is new. The name has 1 to 64
 // printable bytes. The stream's blocks have this process's incarnation.
-func (c *Client) Stream(name string) (*Stream, error) { return c.StreamOf(name, c.life) }
+func (c *Client) Stream(name string) (*Stream, error) { return c.StreamOf(name, c.incarnation) }
 
 // StreamOf is Stream with a given incarnation, not 0. Only one process may write blocks of an
 // incarnation; others may report its gaps.

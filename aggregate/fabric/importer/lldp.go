@@ -123,14 +123,14 @@ func (d *document) addNeighbour(local, name string, raw json.RawMessage) error {
 		if !strings.Contains(string(h.Via), "LLDP") && h.Via != "" {
 			continue // CDP and others name devices in other ways
 		}
-		remote, about, err := h.neighbour()
+		remote, peer, err := h.neighbour()
 		if err != nil {
 			return fmt.Errorf("interface %s: %w", name, err)
 		}
 		if remote.node == "" && remote.mac == "" {
 			continue
 		}
-		d.nodes = append(d.nodes, about)
+		d.nodes = append(d.nodes, peer)
 		d.links = append(d.links, link{a: end{node: local, port: name, speed: remote.speed}, b: remote, by: byLLDP})
 	}
 	return nil
@@ -139,11 +139,11 @@ func (d *document) addNeighbour(local, name string, raw json.RawMessage) error {
 // neighbour returns the far end of a link, and its data about itself.
 func (h *lldpInterface) neighbour() (end, node, error) {
 	var remote end
-	var about node
+	var peer node
 	for _, element := range h.Chassis {
 		c, err := chassisOf(element)
 		if err != nil {
-			return remote, about, err
+			return remote, peer, err
 		}
 		remote.node = string(c.Name)
 		for _, id := range c.ID {
@@ -151,10 +151,10 @@ func (h *lldpInterface) neighbour() (end, node, error) {
 				remote.mac = strings.ToLower(string(id.Value))
 			}
 		}
-		about = node{name: remote.node, mac: remote.mac, kind: c.kind()}
+		peer = node{name: remote.node, mac: remote.mac, kind: c.kind()}
 		for _, m := range c.Management {
 			if a, ok := parseAddress(string(m)); ok {
-				about.perhaps = append(about.perhaps, a)
+				peer.perhaps = append(peer.perhaps, a)
 			}
 		}
 	}
@@ -172,10 +172,10 @@ func (h *lldpInterface) neighbour() (end, node, error) {
 			remote.speed = speedOfMedium(string(n.Current))
 		}
 	}
-	if about.kind == switchKind && !looksLikeSwitchPort(remote.port) && !looksLikeSwitchPort(remote.label) {
-		about.kind = unknownKind // a forwarding host, such as one with containers
+	if peer.kind == switchKind && !looksLikeSwitchPort(remote.port) && !looksLikeSwitchPort(remote.label) {
+		peer.kind = unknownKind // a forwarding host, such as one with containers
 	}
-	return remote, about, nil
+	return remote, peer, nil
 }
 
 // chassisOf reads a chassis: with a name in json0, by its name in json, or without one.

@@ -16,14 +16,14 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// changeStream is a stream of changes. Each change depends only on two successive states, so all
+// changeSubscription is a subscription to changes. Each change depends only on two successive states, so all
 // readers, including those that resume, receive the same changes.
-type changeStream struct {
-	*stream
+type changeSubscription struct {
+	*subscription
 	in *wire.ChangesRequest
 }
 
-func (a *API) newChanges(ctx context.Context, s *table.State, in *wire.ChangesRequest) (*stream, error) {
+func (a *API) newChanges(ctx context.Context, s *table.State, in *wire.ChangesRequest) (*subscription, error) {
 	signal, err := findSignal(in.GetSignal(), s.Signals())
 	if err != nil {
 		return nil, err
@@ -35,13 +35,13 @@ func (a *API) newChanges(ctx context.Context, s *table.State, in *wire.ChangesRe
 	if _, err := changeFilterOf(n, in); err != nil {
 		return nil, err
 	}
-	c := &changeStream{in: in, stream: &stream{key: viewKey{signal, fabric.LevelLocation, int(in.GetWindows()), s.Resolution}}}
+	c := &changeSubscription{in: in, subscription: &subscription{key: viewKey{signal, fabric.LevelLocation, int(in.GetWindows()), s.Resolution}}}
 	c.of = c
-	return c.stream, nil
+	return c.subscription, nil
 }
 
 // snapshot implements follower.
-func (c *changeStream) snapshot(ctx context.Context, s *table.State) error {
+func (c *changeSubscription) snapshot(ctx context.Context, s *table.State) error {
 	revision := token(s) // a slow reader must not keep the state
 	if err := c.sendChanges(ctx, nil, s); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (c *changeStream) snapshot(ctx context.Context, s *table.State) error {
 }
 
 // changed implements follower. Revisions without a change for the reader send nothing.
-func (c *changeStream) changed(ctx context.Context, step table.Step) error {
+func (c *changeSubscription) changed(ctx context.Context, step table.Step) error {
 	switch {
 	case step.Kind == table.Durable:
 		return nil
@@ -67,7 +67,7 @@ func (c *changeStream) changed(ctx context.Context, step table.Step) error {
 }
 
 // sendChanges sends the changes between two states, or the whole present state if before is nil.
-func (c *changeStream) sendChanges(ctx context.Context, before, now *table.State) error {
+func (c *changeSubscription) sendChanges(ctx context.Context, before, now *table.State) error {
 	list, err := c.api.changesOf(ctx, before, now, c.key)
 	if err != nil || before != nil && len(list.changes) == 0 {
 		return err

@@ -317,7 +317,7 @@ func TestEventsAreAsDescribed(t *testing.T) {
 	t.Cleanup(server.CloseClientConnections)
 	const cells = "/api/v1/watch?signal=min_abw&heartbeat=1s"
 	fresh, frames, behind := open(t, server.URL+cells), open(t, server.URL+cells+"&encoding=frames"), open(t, server.URL+cells+"&after=0000000000000001-3")
-	next := func(from *stream, name, object string) {
+	next := func(from *subscription, name, object string) {
 		t.Helper()
 		e := from.next(t)
 		for _, wrong := range d.check(d.Components.Schemas[object], plain(t, e, name), name) {
@@ -325,7 +325,7 @@ func TestEventsAreAsDescribed(t *testing.T) {
 		}
 	}
 	next(behind, "gap", "Gap")
-	for _, w := range []*stream{fresh, frames, behind} {
+	for _, w := range []*subscription{fresh, frames, behind} {
 		next(w, "snapshot", "Cells")
 		next(w, "synced", "Synced")
 		next(w, "heartbeat", "Heartbeat")
@@ -336,7 +336,7 @@ func TestEventsAreAsDescribed(t *testing.T) {
 	next(changed, "heartbeat", "Heartbeat")
 	// Another heartbeat may come before the window does.
 	s.window(t, 1)
-	for _, w := range []*stream{fresh, frames} {
+	for _, w := range []*subscription{fresh, frames} {
 		e := w.next(t)
 		for e.name == "heartbeat" {
 			e = w.next(t)

@@ -294,7 +294,7 @@ func fineTimes(b *testing.B, windows int) (took []time.Duration) {
 	defer cancel()
 	s.writeBlock(b, producersBlocks(int(time.Since(begin)/time.Second)-1, cells)[0])
 	url := listen(b, s)
-	streams := make([]*stream, watchers)
+	streams := make([]*subscription, watchers)
 	for i := range streams {
 		streams[i] = open(b, url+"/api/v1/watch?signal=max_delay&heartbeat=60s&resolution=100ms")
 		for streams[i].next(b).name != "synced" {

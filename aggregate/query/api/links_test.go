@@ -172,7 +172,7 @@ func TestWatchFlows(t *testing.T) {
 	watches := map[string]int{
 		"flows=5": 1, "flows=5&link=spine1:down2": 1, "flows=5&link=leaf1:up1": 0, "": 0, "flows=5&location=spine1&level=device": 1, "flows=5&src=rack2": 0, "flows=5&encoding=frames": 1,
 	}
-	streams := map[string]*stream{}
+	streams := map[string]*subscription{}
 	for question := range watches {
 		streams[question] = open(t, url+question)
 		for e := streams[question].next(t); e.name != "synced"; e = streams[question].next(t) {

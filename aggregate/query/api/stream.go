@@ -43,7 +43,7 @@ type streamRequest[Q any] interface {
 }
 
 // opener checks a request before its stream begins.
-type opener[P any] func(ctx context.Context, s *table.State, in P) (*stream, error)
+type opener[P any] func(ctx context.Context, s *table.State, in P) (*subscription, error)
 
 // serveStream answers requests with server-sent events, until the reader leaves.
 func serveStream[Q any, P streamRequest[Q]](a *API, open opener[P]) http.HandlerFunc {
@@ -66,7 +66,7 @@ func serveStream[Q any, P streamRequest[Q]](a *API, open opener[P]) http.Handler
 
 // begin opens a stream, and reserves room for it until leave. seen is the revision to resume
 // after, empty for none.
-func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen string, open opener[P]) (w *stream, leave func(), err error) {
+func begin[Q any, P streamRequest[Q]](ctx context.Context, a *API, in P, seen string, open opener[P]) (w *subscription, leave func(), err error) {
 	m, err := a.memoryOf(in)
 	if err != nil {
 		return nil, nil, err
@@ -93,9 +93,9 @@ func filterOf(in proto.Message) string {
 	return questionOf(of)
 }
 
-// stream is the sequence of events for one reader: the loop over revisions, for any kind of
+// subscription is the sequence of events for one reader: the loop over revisions, for any kind of
 // event.
-type stream struct {
+type subscription struct {
 	of        follower
 	api       *API
 	memory    *table.Memory // the memory to follow
@@ -190,7 +190,7 @@ func (a *API) enter(ctx context.Context) (leave func(), err error) {
 }
 
 // run sends events until the reader leaves, or takes too long for one.
-func (w *stream) run(ctx context.Context, to recipient) error {
+func (w *subscription) run(ctx context.Context, to recipient) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(w.api.running, cancel)()
@@ -203,7 +203,7 @@ func (w *stream) run(ctx context.Context, to recipient) error {
 }
 
 // next sends the next step, or a heartbeat after a while without one.
-func (w *stream) next(ctx context.Context) error {
+func (w *subscription) next(ctx context.Context) error {
 	wait, cancel := context.WithDeadline(ctx, w.sent.Add(w.heartbeat))
 	defer cancel()
 	step, err := w.watcher.Next(wait)
@@ -252,7 +252,7 @@ type askedEvent struct {
 }
 
 // asks identifies an event of windows, and returns its approximate maximum size in bytes.
-func (w *stream) asks(ctx context.Context, of eventOf, windows []*table.Window) (key askedEvent, bytes int, err error) {
+func (w *subscription) asks(ctx context.Context, of eventOf, windows []*table.Window) (key askedEvent, bytes int, err error) {
 	n, err := w.api.names.get(ctx)
 	if err != nil {
 		return key, 0, err
@@ -264,7 +264,7 @@ func (w *stream) asks(ctx context.Context, of eventOf, windows []*table.Window) 
 }
 
 // share makes an event once for all streams with the same filter, in a turn, which deliver ends.
-func (w *stream) share(t *turn, key askedEvent, f func() (*event, error)) (*event, error) {
+func (w *subscription) share(t *turn, key askedEvent, f func() (*event, error)) (*event, error) {
 	e, err := getOrCompute(w.api.cache, key, func() (*event, int, error) {
 		e, err := f()
 		if err != nil {
@@ -280,12 +280,12 @@ func (w *stream) share(t *turn, key askedEvent, f func() (*event, error)) (*even
 }
 
 // deliverOwn sends an event that is for this reader only.
-func (w *stream) deliverOwn(name, id string, value proto.Message) error {
+func (w *subscription) deliverOwn(name, id string, value proto.Message) error {
 	return w.deliver(nil, &event{name: name, id: id, content: content{value: value}})
 }
 
 // deliver sends an event and ends its turn.
-func (w *stream) deliver(t *turn, e *event) error {
+func (w *subscription) deliver(t *turn, e *event) error {
 	defer w.api.sends.end(t)
 	began := time.Now()
 	err := w.to.send(t, e)
@@ -296,7 +296,7 @@ func (w *stream) deliver(t *turn, e *event) error {
 	return err
 }
 
-func (w *stream) beat() error {
+func (w *subscription) beat() error {
 	s := w.memory.State()
 	now := w.api.Now()
 	beat := &wire.Heartbeat{Revision: token(s), Time: timestamppb.New(now)}
@@ -316,7 +316,7 @@ type events struct {
 }
 
 // serve answers a request with the stream, until the reader leaves.
-func (w *stream) serve(r *http.Request, out http.ResponseWriter) {
+func (w *subscription) serve(r *http.Request, out http.ResponseWriter) {
 	e := &events{body: out, out: http.NewResponseController(out), sends: w.api.sends, patient: w.api.SendTimeout, schema: w.api.schema}
 	// The server's deadlines are for short answers. Only a test's writer has none.
 	_ = e.out.SetReadDeadline(time.Time{})

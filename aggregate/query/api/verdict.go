@@ -76,7 +76,7 @@ func (a *API) verdictOf(ctx context.Context, s *table.State, on *scope, f *fabri
 }
 
 func (a *API) makeVerdict(ctx context.Context, s *table.State, on *scope, f *fabric.Fabric) (*query.FabricVerdict, error) {
-	g := &query.Ground{
+	g := &query.VerdictInput{
 		From: on.From, To: on.To, Thresholds: a.Thresholds, Fabric: f, Location: on.names.describe,
 		Group: on.names.describeGroup,
 	}

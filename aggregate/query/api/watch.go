@@ -18,14 +18,14 @@ import (
 
 // watch is a stream of cells.
 type watch struct {
-	*stream
+	*subscription
 	in     *wire.WatchRequest
 	newest time.Time // end of the newest window that was sent
 	base   base
 }
 
-func (a *API) newWatch(ctx context.Context, s *table.State, in *wire.WatchRequest) (*stream, error) {
-	w := &watch{in: in, stream: &stream{encoding: in.GetEncoding()}}
+func (a *API) newWatch(ctx context.Context, s *table.State, in *wire.WatchRequest) (*subscription, error) {
+	w := &watch{in: in, subscription: &subscription{encoding: in.GetEncoding()}}
 	w.of = w
 	var err error
 	if w.key, err = stateKey(s, in, int(in.GetWindows())); err != nil {
@@ -42,7 +42,7 @@ func (a *API) newWatch(ctx context.Context, s *table.State, in *wire.WatchReques
 		return nil, err
 	}
 	_, err = n.findLocations(links{in})
-	return w.stream, err
+	return w.subscription, err
 }
 
 func (w *watch) snapshot(ctx context.Context, s *table.State) error {

@@ -23,13 +23,13 @@ import (
 // event is one event of a stream.
 type event struct{ name, id, data string }
 
-// stream reads events.
-type stream struct {
+// subscription reads events.
+type subscription struct {
 	lines *bufio.Reader
 	beats bool // return heartbeats; otherwise next skips them: a busy machine causes some
 }
 
-func (s *stream) next(t testing.TB) (e event) {
+func (s *subscription) next(t testing.TB) (e event) {
 	t.Helper()
 	for {
 		line, err := s.lines.ReadString('\n')
@@ -71,14 +71,16 @@ func decode[T any, P interface {
 	return v
 }
 
-func open(t testing.TB, url string, header ...string) *stream {
+func open(t testing.TB, url string, header ...string) *subscription {
 	t.Helper()
 	s := newStream(openBody(t, url, header...))
 	s.beats = strings.Contains(url, "heartbeat=1s")
 	return s
 }
 
-func newStream(from io.Reader) *stream { return &stream{lines: bufio.NewReaderSize(from, 1<<16)} }
+func newStream(from io.Reader) *subscription {
+	return &subscription{lines: bufio.NewReaderSize(from, 1<<16)}
+}
 
 // openBody returns a stream's bytes without decoding.
 func openBody(t testing.TB, url string, header ...string) io.Reader {
@@ -254,7 +256,7 @@ func TestSlowWatcher(t *testing.T) {
 	if last := slices.Min(took[len(took)-5:]); last > 2*time.Second {
 		t.Errorf("closing a window took %s", last)
 	}
-	slow := &stream{lines: lines}
+	slow := &subscription{lines: lines}
 	for range 8 {
 		e := slow.next(t)
 		if e.name != "lagging" {
@@ -279,7 +281,7 @@ func TestWatchersApart(t *testing.T) {
 	url := listen(t, s) + "/api/v1/watch?"
 	s.window(t, 0)
 	questions := []string{"", "src=rack1", "src=rack1&src=rack2", "dst=rack1&dst=rack2", "src=rack1&signal=max_delay", "src=rack1&level=device", "src=rack1"}
-	var streams []*stream
+	var streams []*subscription
 	for _, q := range questions {
 		w := open(t, url+q)
 		w.next(t)

@@ -38,7 +38,7 @@ const (
 	shutdownPatience = 5 * time.Second
 	closePatience    = 10 * time.Second
 	tendInterval     = time.Second
-	farewell         = 100 * time.Millisecond
+	drainDelay       = 100 * time.Millisecond
 
 	// Limits of the Unix socket, which only this user reaches.
 	maxHead    = 1 << 20
@@ -143,7 +143,7 @@ func answer(ctx context.Context, o ServerOptions, parent *childOptions, p *pool,
 		if clients.close() > 0 {
 			// Clients have seen the end of their attachment, and close the connections that
 			// Shutdown would otherwise close during a new query.
-			time.Sleep(farewell)
+			time.Sleep(drainDelay)
 		}
 		stopServing()
 		readonlyClients.close()

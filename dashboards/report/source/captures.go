@@ -236,7 +236,7 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 		return nil, err
 	}
 	doc.Coverage.SetTaps(n.taps, c.Taps)
-	ground := &report.Ground{Names: c.Names, Groups: c.Fabric.Groups(), Thresholds: c.Thresholds}
+	ground := &report.VerdictInput{Names: c.Names, Groups: c.Fabric.Groups(), Thresholds: c.Thresholds}
 	if c.Fabric.TopologyRevision() != "" {
 		ground.Fabric = c.Fabric
 	}
@@ -244,7 +244,7 @@ func (c *Captures) write(ctx context.Context, n *numbers, e *replay.Examined) (*
 		return nil, err
 	}
 	doc.Unknown = append(c.unknown(n.result, e), n.unknown...)
-	missed, err := report.Missed(ctx, n.data, captureResolutions.Fine)
+	missed, err := report.MissedPeriods(ctx, n.data, captureResolutions.Fine)
 	if missed != "" {
 		doc.Unknown = append(doc.Unknown, missed)
 	}
@@ -285,7 +285,7 @@ func (c *Captures) unknown(result *replay.Result, e *replay.Examined) []string {
 	say(e.Untracked, "packets are of more flows than are kept apart: whether these lose tags is not known")
 	say(result.Counts.Unknown, "observations are of a signal type that no table gives a meaning")
 	say(result.Damaged.Bytes, "bytes of damaged captures are left out")
-	result.SkippedLink.List(func(u window.Unread, packets uint64) {
+	result.SkippedLink.List(func(u window.UnreadableLink, packets uint64) {
 		say(packets, "packets are of %s, which is not read", u)
 	})
 	for _, cut := range result.Cuts {

@@ -56,7 +56,7 @@ func TestNoMemoryForStretches(t *testing.T) {
 		want  bool
 	}{"enough": {1 << 24, 4, false}, "too little": {1 << 20, 40, true}} {
 		m := sampled(t, test.bytes, test.cells)
-		missed, err := report.Missed(t.Context(), m, time.Millisecond)
+		missed, err := report.MissedPeriods(t.Context(), m, time.Millisecond)
 		if err != nil || missed == "" || strings.Contains(missed, hint) != test.want || (len(m.Unsampled()) > 0) != test.want {
 			t.Errorf("%s: %q, %v; no stretches of %s", name, missed, err, m.Unsampled())
 		}

@@ -119,16 +119,16 @@ func plan(s *Setup, set, before taps.Set) local.Plan {
 // until the pipeline has ended.
 func (a *Agent) Run(ctx context.Context, before, behind []func(context.Context) error) error {
 	a.running.Store(&ctx)
-	around, end := context.WithCancel(context.WithoutCancel(ctx))
+	behindCtx, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	back, around := errgroup.WithContext(around)
+	back, behindCtx := errgroup.WithContext(behindCtx)
 	for _, work := range append(behind, a.names.Run) {
-		back.Go(func() error { return work(around) })
+		back.Go(func() error { return work(behindCtx) })
 	}
 	front, capturing := errgroup.WithContext(ctx)
 	capturing, stop := context.WithCancel(capturing)
 	defer stop()
-	defer context.AfterFunc(around, stop)()
+	defer context.AfterFunc(behindCtx, stop)()
 	for _, work := range before {
 		front.Go(func() error { return work(capturing) })
 	}
@@ -175,7 +175,7 @@ func (a *Agent) Stats() local.Stats { return a.pipeline.Stats() }
 // Commits returns a snapshot of the journal.
 func (a *Agent) Commits() journal.Stats { return a.journal.Stats() }
 
-// Left describes the loss if the process ends at once.
-func (a *Agent) Left() string {
+// PendingLoss describes the loss if the process ends at once.
+func (a *Agent) PendingLoss() string {
 	return fmt.Sprintf("open windows are lost, and the next process records the time since %s as a gap", a.Commits().Last.UTC().Format(time.RFC3339))
 }

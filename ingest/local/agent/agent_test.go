@@ -116,8 +116,8 @@ func TestAgent(t *testing.T) {
 		if !slices.Equal(order, []string{"before", "behind"}) || !n.ended || !slices.Equal(n.epochs, []uint64{1, 3}) {
 			t.Errorf("ended in the order %q, names %t, epochs %d", order, n.ended, n.epochs)
 		}
-		if a.Commits().Taken == 0 || !strings.Contains(a.Left(), "as a gap") {
-			t.Errorf("commits %+v, %s", a.Commits(), a.Left())
+		if a.Commits().Taken == 0 || !strings.Contains(a.PendingLoss(), "as a gap") {
+			t.Errorf("commits %+v, %s", a.Commits(), a.PendingLoss())
 		}
 	})
 }

@@ -51,7 +51,7 @@ func (c *Config) snap() uint32 {
 // size.
 func (c *Config) tap() capture.TapConfig {
 	t := capture.TapConfig{
-		Interface: c.Interface, Extended: true, Blocks: c.Blocks, Promiscuous: c.Promiscuous, Stamp: capture.StampSoftware, Logger: c.Logger,
+		Interface: c.Interface, Extended: true, Blocks: c.Blocks, Promiscuous: c.Promiscuous, Timestamps: capture.TimestampSoftware, Logger: c.Logger,
 	}
 	if !c.Odd {
 		t.Blocks, t.BlockSize = 2, 64<<10
@@ -83,10 +83,10 @@ func Check(s *window.Settings, at window.Tap) error {
 		return unsupported("decode: inner_tags")
 	case at.Mirrors != decode.Mirrors{}:
 		return unsupported("mirrors: of a tap")
-	case at.Stand != 0:
+	case at.ObservationPoint != 0:
 		return unsupported("taps: at: in the fabric file, which takes single flows to see which paths they take")
 	}
-	if finder, ok := s.Resolver.(aggregate.Wayfinder); ok && finder.HasWays() {
+	if finder, ok := s.Resolver.(aggregate.PathResolver); ok && finder.HasWays() {
 		return unsupported("paths, ecmp, or at of a tap in the fabric file, which are about the paths of single flows")
 	}
 	if err := checkSignals(s); err != nil {

@@ -59,7 +59,7 @@ func TestCheck(t *testing.T) {
 		{"inner ends", "decode: endpoints: inner", func(s *window.Settings, _ *window.Tap) { s.Decode.Endpoints = decode.Inner }},
 		{"inner tags", "decode: inner_tags", func(s *window.Settings, _ *window.Tap) { s.Decode.InnerTags = true }},
 		{"mirrors", "mirrors", func(_ *window.Settings, at *window.Tap) { at.Mirrors.ERSPAN = true }},
-		{"place", "taps: at", func(_ *window.Settings, at *window.Tap) { at.Stand = 1 }},
+		{"place", "taps: at", func(_ *window.Settings, at *window.Tap) { at.ObservationPoint = 1 }},
 		{"hashes", "paths, ecmp", func(s *window.Settings, _ *window.Tap) { s.Resolver = fabricOf(t, &hashing) }},
 		{"hosts", "whose hosts have IPv6 addresses", func(s *window.Settings, _ *window.Tap) { s.Resolver = fabricOf(t, &hosts) }},
 	} {

@@ -78,7 +78,7 @@ func unknownAddress(r aggregate.Resolver, classes aggregate.Classifier) netip.Ad
 func (e *ends) classed() bool { return e.src != nil }
 
 // of returns an address that stands for each endpoint of a key. Both are invalid if the key has no endpoints.
-func (e *ends) of(k *key) (src, dst netip.Addr) {
+func (e *ends) of(k *mapKey) (src, dst netip.Addr) {
 	switch {
 	case k.Flags&hasAddrs == 0:
 	case !e.classed():

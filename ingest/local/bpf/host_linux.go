@@ -16,53 +16,53 @@ import (
 // and its limits, whether the kernel accepts the program for the settings, and whether it attaches the program to each of the
 // interfaces, which it does for a moment. Counting is possible if all results are OK. After a program that the kernel refuses,
 // the interfaces are left out.
-func Host(settings *window.Settings, interfaces []string) []Ability {
-	list := []Ability{kernelAbility(), capabilityAbility(), memoryAbility(), typesAbility()}
+func Host(settings *window.Settings, interfaces []string) []Requirement {
+	list := []Requirement{kernelRequirement(), capabilityRequirement(), memoryRequirement(), btfRequirement()}
 	at := window.TapAt("", 1)
 	c, err := newCounter(settings, at, 1, 1, nil)
 	if err != nil {
-		return append(list, Ability{"program", false, err.Error()})
+		return append(list, Requirement{"program", false, err.Error()})
 	}
-	list = append(list, Ability{"program", true, "the verifier takes it"})
+	list = append(list, Requirement{"program", true, "the verifier takes it"})
 	for _, name := range interfaces {
 		s := &Source{cfg: Config{Interface: name}}
 		l, _, err := s.attachTo(c.program)
 		if err == nil {
 			err = l.Close()
 		}
-		a := Ability{"interface " + name, err == nil, "the program attaches to TCX ingress"}
+		a := Requirement{"interface " + name, err == nil, "the program attaches to TCX ingress"}
 		if err != nil {
 			a.Text = err.Error()
 		}
 		list = append(list, a)
 	}
 	if err := c.close(); err != nil {
-		list = append(list, Ability{"program", false, err.Error()})
+		list = append(list, Requirement{"program", false, err.Error()})
 	}
 	return list
 }
 
-// kernelAbility checks the release: TCX needs 6.6.
-func kernelAbility() Ability {
+// kernelRequirement checks the release: TCX needs 6.6.
+func kernelRequirement() Requirement {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return Ability{"kernel", false, err.Error()}
+		return Requirement{"kernel", false, err.Error()}
 	}
 	release := unix.ByteSliceToString(u.Release[:])
 	var major, minor int
 	_, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
 	if err == nil && (major > 6 || major == 6 && minor >= 6) {
-		return Ability{"kernel", true, release + ": TCX came with 6.6"}
+		return Requirement{"kernel", true, release + ": TCX came with 6.6"}
 	}
-	return Ability{"kernel", false, release + ": TCX needs 6.6"}
+	return Requirement{"kernel", false, release + ": TCX needs 6.6"}
 }
 
-// capabilityAbility checks the capabilities of this process.
-func capabilityAbility() Ability {
+// capabilityRequirement checks the capabilities of this process.
+func capabilityRequirement() Requirement {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
-		return Ability{"capabilities", false, err.Error()}
+		return Requirement{"capabilities", false, err.Error()}
 	}
 	var missing []string
 	for _, c := range [...]struct {
@@ -74,33 +74,33 @@ func capabilityAbility() Ability {
 		}
 	}
 	if len(missing) > 0 {
-		return Ability{"capabilities", false, strings.Join(missing, ", ") + " missing: run as root, or sudo setcap cap_bpf,cap_net_admin,cap_net_raw+ep csigscope"}
+		return Requirement{"capabilities", false, strings.Join(missing, ", ") + " missing: run as root, or sudo setcap cap_bpf,cap_net_admin,cap_net_raw+ep csigscope"}
 	}
-	return Ability{"capabilities", true, "CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW"}
+	return Requirement{"capabilities", true, "CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW"}
 }
 
-// memoryAbility reports the limit of locked memory. It is always met, because TCX needs a kernel whose maps do not count
+// memoryRequirement reports the limit of locked memory. It is always met, because TCX needs a kernel whose maps do not count
 // against it (Linux 5.11 and up).
-func memoryAbility() Ability {
+func memoryRequirement() Requirement {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
-		return Ability{"locked memory", false, err.Error()}
+		return Requirement{"locked memory", false, err.Error()}
 	}
 	text := fmt.Sprintf("%d KiB", limit.Cur>>10)
 	if limit.Cur == unix.RLIM_INFINITY {
 		text = "unlimited"
 	}
-	return Ability{"locked memory", true, text + ": maps do not count against it from Linux 5.11 on"}
+	return Requirement{"locked memory", true, text + ": maps do not count against it from Linux 5.11 on"}
 }
 
-// typesAbility reports whether the kernel has type information (BTF). It is always met, because the program does not need it.
-func typesAbility() Ability {
+// btfRequirement reports whether the kernel has type information (BTF). It is always met, because the program does not need it.
+func btfRequirement() Requirement {
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	switch {
 	case err == nil:
-		return Ability{"BTF", true, "of the kernel is there; it is not needed"}
+		return Requirement{"BTF", true, "of the kernel is there; it is not needed"}
 	case errors.Is(err, fs.ErrNotExist):
-		return Ability{"BTF", true, "of the kernel is missing; it is not needed"}
+		return Requirement{"BTF", true, "of the kernel is missing; it is not needed"}
 	}
-	return Ability{"BTF", true, err.Error() + "; it is not needed"}
+	return Requirement{"BTF", true, err.Error() + "; it is not needed"}
 }

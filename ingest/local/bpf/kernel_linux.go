@@ -40,7 +40,7 @@ type counter struct {
 	mapped   [][]byte
 	overflow [2]*ebpf.Map // of each buffer
 
-	keys   []key // a batch of overflow
+	keys   []mapKey // a batch of overflow
 	values []overflowCounts
 	list   []window.Counted // the result of drain
 
@@ -72,7 +72,7 @@ func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, befor
 	}
 	c := &counter{
 		ends: e, secrets: own, first: firstBuckets(keys, keys), resolution: int64(s.Finest()), swapped: time.Now().UnixNano(),
-		keys: make([]key, overflowKeys), values: make([]overflowCounts, overflowKeys),
+		keys: make([]mapKey, overflowKeys), values: make([]overflowCounts, overflowKeys),
 	}
 	if c.signals, err = signalsOf(s); err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (c *counter) drain(buffer uint32) ([]window.Counted, error) {
 		case e.wide():
 			c.addWide(e)
 		default:
-			c.addCompact(&e.key, e.S<<2, e.Bytes, e.Count[:])
+			c.addCompact(&e.mapKey, e.S<<2, e.Bytes, e.Count[:])
 		}
 	}
 	if len(entries) > 0 {
@@ -259,7 +259,7 @@ func half[T any](list []T, buffer uint32, n uint64) []T {
 }
 
 // addCompact adds the counts of consecutive raw S, starting with first. The first observation of them gets all bytes.
-func (c *counter) addCompact(k *key, first uint32, bytes uint64, counts []uint32) {
+func (c *counter) addCompact(k *mapKey, first uint32, bytes uint64, counts []uint32) {
 	o := c.observation(k)
 	for s, n := range counts {
 		if n > 0 {
@@ -271,7 +271,7 @@ func (c *counter) addCompact(k *key, first uint32, bytes uint64, counts []uint32
 }
 
 func (c *counter) addWide(e *entry) {
-	k := &e.key
+	k := &e.mapKey
 	o := c.observation(k)
 	o.N, o.Bytes = uint64(e.Count[0]), e.Bytes
 	// S says only whether the tag is untouched.
@@ -283,7 +283,7 @@ func (c *counter) addWide(e *entry) {
 }
 
 // observation returns an observation with the fields of a key, without number, bytes and S.
-func (c *counter) observation(k *key) (o window.Counted) {
+func (c *counter) observation(k *mapKey) (o window.Counted) {
 	o.Kind = decode.Tag + decode.Kind(k.Kind)
 	o.Tag = csig.Tag{Layout: csig.LayoutAt(int(k.Type >> 4)), T: k.Type & 15, LM: k.LM, D: k.Class == classTrimmed}
 	o.TimeNS = c.timeOf(k.Window)

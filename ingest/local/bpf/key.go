@@ -1,7 +1,7 @@
 package bpf
 
-// key is struct key of kernel/csig.c, byte for byte. An entry whose key lacks the flag used is empty.
-type key struct {
+// mapKey is struct key of kernel/csig.c, byte for byte. An entry whose key lacks the flag used is empty.
+type mapKey struct {
 	Src, Dst  uint64
 	Window, S uint32 // see struct key
 	LM, CPU   uint16
@@ -29,4 +29,4 @@ const (
 )
 
 // wide reports whether the key counts wide tags: bit 1 of the layout index.
-func (k *key) wide() bool { return k.Type&0x20 != 0 }
+func (k *mapKey) wide() bool { return k.Type&0x20 != 0 }

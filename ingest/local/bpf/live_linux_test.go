@@ -93,7 +93,7 @@ func (j *journal) rows(starts bool) map[row]sums {
 // reading is a pipeline behind the tap's end of the link.
 type reading struct {
 	t        *testing.T
-	by       taps.By
+	by       taps.ReaderKind
 	set      taps.Set
 	journal  journal
 	pipeline *local.Pipeline
@@ -101,15 +101,15 @@ type reading struct {
 	done     chan error
 }
 
-func interfaceOf(by taps.By, odd bool) taps.Interface {
+func interfaceOf(by taps.ReaderKind, odd bool) taps.Interface {
 	return taps.Interface{
 		Name: "tap", At: window.TapAt("receiver", 1), By: by, Odd: odd,
-		Capture: capture.TapConfig{Interface: livetest.TapEnd, Stamp: capture.StampSoftware},
+		Capture: capture.TapConfig{Interface: livetest.TapEnd, Timestamps: capture.TimestampSoftware},
 	}
 }
 
 // read begins to read by a ring or in the kernel.
-func read(t *testing.T, s window.Settings, by taps.By, odd bool) *reading {
+func read(t *testing.T, s window.Settings, by taps.ReaderKind, odd bool) *reading {
 	t.Helper()
 	r := &reading{t: t, by: by, done: make(chan error, 1)}
 	cfg := taps.Config{Interfaces: []taps.Interface{interfaceOf(by, odd)}, Decode: s.Decode, Settings: &s}
@@ -152,7 +152,7 @@ func (r *reading) end() {
 		r.t.Error(err)
 	}
 	c := r.pipeline.Stats().Counts()
-	if open := local.Open(&c); open != 0 {
+	if open := local.OpenObservations(&c); open != 0 {
 		r.t.Errorf("%s: %d of %d observations are not accounted for: %+v", r.by, open, c.In, c)
 	}
 	if n := r.set["tap"].Counters(); n.Dropped > 0 {

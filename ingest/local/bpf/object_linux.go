@@ -34,7 +34,7 @@ const (
 
 // entry is struct entry.
 type entry struct {
-	key
+	mapKey
 	Bytes, Sum uint64
 	Count      [4]uint32 // wide tags: their number, and the lowest and the highest code
 }

@@ -302,7 +302,7 @@ func (m *comparison) add(frames ...[]byte) {
 		if len(frames) == 1 {
 			m.t.Fatalf("the program found %v, decode %v in % x", got.List(), want.List(), frames[0])
 		}
-		m.ring.Tally().Found, m.kernel.Tally().Found = window.Found{}, window.Found{}
+		m.ring.Tally().Found, m.kernel.Tally().Found = window.EncodingCounts{}, window.EncodingCounts{}
 		for _, f := range frames {
 			m.add(f)
 		}

@@ -50,7 +50,7 @@ func New(cfg Config) (*Source, error) {
 	return &Source{cfg: cfg, tap: tap}, nil
 }
 
-// Try checks whether the kernel can count packets under the settings at a place: it loads the program and attaches it for a
+// Try checks whether the kernel can count packets under the settings for a tap: it loads the program and attaches it for a
 // moment. The error wraps ErrUnsupported if the program cannot serve the settings. A missing interface is an error, as for a
 // ring.
 func (s *Source) Try(settings *window.Settings, at window.Tap) error {
@@ -68,7 +68,7 @@ func (s *Source) Try(settings *window.Settings, at window.Tap) error {
 	return errors.Join(err, c.close())
 }
 
-// Open starts counting, under the settings and for a tap at a place; Count can change both later. After an error no
+// Open starts counting, under the settings and for a tap; Count can change both later. After an error no
 // program is attached.
 func (s *Source) Open(settings *window.Settings, at window.Tap) error {
 	if err := s.tap.Open(); err != nil {
@@ -93,7 +93,7 @@ func (s *Source) attachTo(p *ebpf.Program) (link.Link, int, error) {
 	return l, at.Index, nil
 }
 
-// Count changes the settings and the place, and returns the last counts under the previous ones, which are valid until the
+// Count changes the settings and the tap, and returns the last counts under the previous ones, which are valid until the
 // next call of Count or ReadCounts. Each packet counts once, under the old settings or the new ones.
 func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Counts, err error) {
 	if err := Check(settings, at); err != nil {

@@ -42,6 +42,6 @@ func (s *Source) Counters() capture.TapCounters { return capture.TapCounters{} }
 func (s *Source) Close() error { return nil }
 
 // Host reports that only Linux can count in the kernel.
-func Host(*window.Settings, []string) []Ability {
-	return []Ability{{"kernel", false, errNeedsLinux.Error()}}
+func Host(*window.Settings, []string) []Requirement {
+	return []Requirement{{"kernel", false, errNeedsLinux.Error()}}
 }

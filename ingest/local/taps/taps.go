@@ -34,15 +34,15 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
-// By is the reader of an interface's packets.
-type By string
+// ReaderKind is the reader of an interface's packets.
+type ReaderKind string
 
 // ByRing has a ring take all that may have CSIG, ByKernel has a program in the kernel count it, and ByEither takes the program
 // where the kernel and the settings allow that. The zero value is ByRing.
 const (
-	ByRing   By = "ring"
-	ByKernel By = "ebpf"
-	ByEither By = "auto"
+	ByRing   ReaderKind = "ring"
+	ByKernel ReaderKind = "ebpf"
+	ByEither ReaderKind = "auto"
 )
 
 // Interface is a network interface to capture from.
@@ -54,7 +54,7 @@ type Interface struct {
 	Capture capture.TapConfig
 	// Unfiltered also captures frames without CSIG.
 	Unfiltered bool
-	By         By
+	By         ReaderKind
 	// Odd has a ring take packets that the program in the kernel does not read.
 	Odd bool
 }
@@ -151,7 +151,7 @@ func newCounting(c *Interface, of *Config) (*Tap, error) {
 	for _, refused := range [...]struct {
 		is  bool
 		key string
-	}{{c.Unfiltered, "unfiltered: true"}, {c.Capture.Outgoing, "direction: both"}, {c.Capture.Stamp == capture.StampHardware, "timestamps: hardware"}} {
+	}{{c.Unfiltered, "unfiltered: true"}, {c.Capture.Outgoing, "direction: both"}, {c.Capture.Timestamps == capture.TimestampHardware, "timestamps: hardware"}} {
 		if refused.is {
 			return nil, fmt.Errorf("tap %q: %s: %w", c.Name, refused.key, bpf.ErrUnsupported)
 		}

@@ -38,7 +38,7 @@ type Spool struct {
 // written.
 const maxBehind = 400_000
 
-// streamKey is one life of a ring; runKey is one under a configuration.
+// streamKey is one incarnation of a ring; runKey is one under a configuration.
 type streamKey struct {
 	producer, incarnation uint64
 	ring                  int
@@ -158,7 +158,7 @@ func (s *Spool) endRuns(ctx context.Context, over func(runKey) bool) {
 	}
 }
 
-// uses reports whether a life has a run that has not ended.
+// uses reports whether an incarnation has a run that has not ended.
 func (s *Spool) uses(k streamKey) bool {
 	for r := range s.met {
 		if r.streamKey == k {

@@ -31,8 +31,8 @@ func Mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// Stream derives an independent generator from a seed and a list of numbers.
-func Stream(seed uint64, numbers ...uint64) Random {
+// Derive derives an independent generator from a seed and a list of numbers.
+func Derive(seed uint64, numbers ...uint64) Random {
 	h := Mix(seed + 0x9e3779b97f4a7c15)
 	for _, n := range numbers {
 		h = Mix(h ^ Mix(n+0x9e3779b97f4a7c15))

@@ -3,7 +3,7 @@ package exact
 import "testing"
 
 func TestRandomBelow(t *testing.T) {
-	r := Stream(1, 2, 3)
+	r := Derive(1, 2, 3)
 	var seen [10]int
 	for range 10_000 {
 		seen[r.Below(10)]++
@@ -13,7 +13,7 @@ func TestRandomBelow(t *testing.T) {
 			t.Errorf("%d came %d times of 10000", v, n)
 		}
 	}
-	if a, b := Stream(1, 2), Stream(1, 3); a.Next() == b.Next() {
+	if a, b := Derive(1, 2), Derive(1, 3); a.Next() == b.Next() {
 		t.Error("streams of different numbers agree")
 	}
 }

@@ -43,7 +43,7 @@ func TestFramesAreGopackets(t *testing.T) {
 		{Kind: 254, ExID: 0xc5160001, ExIDLen: 4},
 		{Kind: 200, Payload: true},
 	}
-	rng := exact.Stream(3, 9)
+	rng := exact.Derive(3, 9)
 	for i := range csig.NumLayouts {
 		for _, r := range encodings {
 			l := csig.LayoutAt(i)
@@ -220,7 +220,7 @@ func TestEveryEncapsulationIsDecoded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rng := exact.Stream(7, uint64(l.Format))
+		rng := exact.Derive(7, uint64(l.Format))
 		for n := range f.styles {
 			row := frameRows[f.styles[n].Encap]
 			for _, ends := range []decode.Endpoints{decode.Outer, decode.Inner} {

@@ -60,7 +60,7 @@ func NewTaps(s *scenario.Scenario, points []scenario.Point) (*Taps, error) {
 		if p.SnapLen != 0 {
 			p.CaptureLen = p.SnapLen
 		}
-		p.random = exact.Stream(s.Seed, 6, uint64(i))
+		p.random = exact.Derive(s.Seed, 6, uint64(i))
 		p.exact = p.Offset == 0 && p.Step == 0 && p.Drift == 0 && p.Jitter == 0 && p.Loss == 0 && p.Duplicate == 0 && p.Reorder == 0
 		if p.ERSPAN != 0 {
 			p.mirror = newMirror(p.ERSPAN, p.Session, i)

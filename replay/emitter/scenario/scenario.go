@@ -231,16 +231,16 @@ func (s Scenario) WithSize(leaves, spines, hostsPerLeaf int) Scenario {
 		slices.Sort(racks)
 		w.Racks = slices.Compact(racks)
 		w.HostsPerRack = min(w.HostsPerRack, most)
-		place := func(h Host) Host { return Host{Rack: move(h.Rack), Host: min(h.Host, most)} }
+		clamp := func(h Host) Host { return Host{Rack: move(h.Rack), Host: min(h.Host, most)} }
 		if w.Kind == Incast {
-			w.Target = place(w.Target)
+			w.Target = clamp(w.Target)
 		}
 		w.Stragglers, w.Flows = slices.Clone(w.Stragglers), slices.Clone(w.Flows)
 		for j, h := range w.Stragglers {
-			w.Stragglers[j] = place(h)
+			w.Stragglers[j] = clamp(h)
 		}
 		for j, p := range w.Flows {
-			w.Flows[j] = Pair{From: place(p.From), To: place(p.To)}
+			w.Flows[j] = Pair{From: clamp(p.From), To: clamp(p.To)}
 		}
 	}
 	s.keepBehaviors()

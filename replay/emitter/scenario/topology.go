@@ -212,7 +212,7 @@ func (f FiveTuple) reversed() FiveTuple {
 // hash is salted with the device, as in real switches, so that the choices of successive stages are
 // independent.
 func (f FiveTuple) hash(seed, device uint64) uint64 {
-	r := exact.Stream(seed, device, uint64(f.Src)<<32|uint64(f.Dst), uint64(f.SrcPort)<<16|uint64(f.DstPort))
+	r := exact.Derive(seed, device, uint64(f.Src)<<32|uint64(f.Dst), uint64(f.SrcPort)<<16|uint64(f.DstPort))
 	return r.Next()
 }
 

@@ -104,7 +104,7 @@ func resolver(t *testing.T, s Scenario) *fabric.Fabric {
 func TestRoutesAreShortestPaths(t *testing.T) {
 	for name, s := range fabrics(t) {
 		top := topologyOf(t, &s)
-		rng := exact.Stream(11)
+		rng := exact.Derive(11)
 		for range 2000 {
 			src, dst := int(rng.Below(uint64(top.Hosts()))), int(rng.Below(uint64(top.Hosts())))
 			if src == dst {

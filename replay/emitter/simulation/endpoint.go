@@ -143,7 +143,7 @@ func (s *sim) start(f *flow, r *scenario.Route, now int64, k *packet) {
 	f.sent++
 	s.sent++
 	k.id = uint32(f.sent)
-	k.length += s.around(f, 0, r.N)
+	k.length += s.encapOverhead(f, 0, r.N)
 	s.enter(r.Ports[0], now, k)
 }
 

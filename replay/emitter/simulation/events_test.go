@@ -74,7 +74,7 @@ func TestPacingKeepsRateAndBursts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := tt.pace
-			p.random = exact.Stream(9)
+			p.random = exact.Derive(9)
 			n, last := 0, int64(-1)
 			for at := p.first(); at != never; at = p.after(at) {
 				if at <= last || at < p.start || at >= p.end {

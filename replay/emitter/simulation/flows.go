@@ -40,7 +40,7 @@ func buildFlows(s *scenario.Scenario, t *scenario.Topology) (*builder, error) {
 
 func (b *builder) add(w *scenario.Workload, index int) error {
 	hosts := b.members(w)
-	rng := exact.Stream(b.scenario.Seed, 1, uint64(index))
+	rng := exact.Derive(b.scenario.Seed, 1, uint64(index))
 	if len(hosts) < 2 {
 		return errors.New("expected at least two hosts")
 	}
@@ -287,7 +287,7 @@ func (b *builder) edges(w *scenario.Workload, index int, edges []edge) error {
 func (b *builder) flow(w *scenario.Workload, index, share int, e edge) error {
 	s, t := b.scenario, b.topology
 	number := uint64(len(b.flows))
-	rng := exact.Stream(s.Seed, 2, number)
+	rng := exact.Derive(s.Seed, 2, number)
 	sourcePort := firstSourcePort + b.nextPort[e.src]
 	b.nextPort[e.src]++
 	if w.Rate > 0 && uint64(w.Rate)*1000 < uint64(share) {
@@ -372,7 +372,7 @@ func (b *builder) pacing(w *scenario.Workload, index, share int, e *edge, rng ex
 		p.burst, p.steps.offset = e.burst, e.offset
 	}
 	p.steps.jitter = exact.Picoseconds(w.Jitter)
-	seed := exact.Stream(s.Seed, 4, uint64(index))
+	seed := exact.Derive(s.Seed, 4, uint64(index))
 	p.steps.seed, p.steps.every = seed.Next(), int64(w.StraggleEvery)
 	for _, h := range w.Stragglers {
 		if b.host(h) == e.src {
@@ -386,7 +386,7 @@ func (b *builder) transfers(w *scenario.Workload, f *flow, number uint64) {
 	if w.Sizes == nil {
 		return
 	}
-	f.transfers = &transfers{sizes: newSizes(w.Sizes), think: exact.Picoseconds(w.Think), count: -1, random: exact.Stream(b.scenario.Seed, 5, number)}
+	f.transfers = &transfers{sizes: newSizes(w.Sizes), think: exact.Picoseconds(w.Think), count: -1, random: exact.Derive(b.scenario.Seed, 5, number)}
 	if w.Transfers > 0 {
 		f.transfers.count = int64(w.Transfers)
 	}

@@ -43,7 +43,7 @@ func TestSizesFollowTheirDistribution(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSizes(&tt.sizes)
-			rng := exact.Stream(1, 2, 3)
+			rng := exact.Derive(1, 2, 3)
 			drawn, sum := make([]float64, n), 0.0
 			for i := range drawn {
 				drawn[i] = float64(s.draw(&rng))

@@ -66,7 +66,7 @@ func (d *dice) scenario() scenario.Scenario {
 // Any combination must end, give the same result twice, and account for every packet.
 func TestMixturesRun(t *testing.T) {
 	long(t)
-	d := dice{exact.Stream(2026)}
+	d := dice{exact.Derive(2026)}
 	sent, controlled := uint64(0), 0
 	for n := range 150 {
 		s := d.scenario()
@@ -77,8 +77,8 @@ func TestMixturesRun(t *testing.T) {
 			f := &m.flows[i]
 			if w := f.window; w != nil {
 				controlled++
-				if w.size < w.least || w.size > w.most {
-					t.Errorf("window %d of %d to %d", w.size, w.least, w.most)
+				if w.size < w.minCwnd || w.size > w.maxCwnd {
+					t.Errorf("window %d of %d to %d", w.size, w.minCwnd, w.maxCwnd)
 				}
 			}
 			if tr := f.transfers; tr != nil && tr.left < 0 {

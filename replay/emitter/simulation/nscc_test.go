@@ -73,7 +73,7 @@ func TestNSCCFollowsItsSpecification(t *testing.T) {
 	f := floatNSCC{
 		window: 1.5 * product, most: 1.5 * product, target: 10_000, base: base, mss: payload, scale: product / 150_000,
 	}
-	rng := exact.Stream(11)
+	rng := exact.Derive(11)
 	now, delay := int64(0), int64(0)
 	var least, most float64 = math.Inf(1), 0
 	for n := range 60_000 {
@@ -84,7 +84,7 @@ func TestNSCCFollowsItsSpecification(t *testing.T) {
 		}
 		marked := int64(rng.Below(20_000)) < delay
 		now += int64(rng.Below(800_000))
-		w.hear(now, delay, packetOne, marked)
+		w.onAck(now, delay, packetOne, marked)
 		f.hear(now, float64(delay), payload, marked)
 		got := float64(w.size) / packetOne * payload
 		if math.Abs(got-f.window) > f.window*0.01+20 {
@@ -100,7 +100,7 @@ func TestNSCCFollowsItsSpecification(t *testing.T) {
 
 func TestNSCCDefaults(t *testing.T) {
 	w := newNSCC(&scenario.NSCC{}, 100e6, 9000, 4000)
-	if w.target != 9000 || w.timeout != exact.Picoseconds(time.Millisecond) || w.size != w.most || w.least != packetOne {
+	if w.target != 9000 || w.timeout != exact.Picoseconds(time.Millisecond) || w.size != w.maxCwnd || w.minCwnd != packetOne {
 		t.Errorf("window %+v", w)
 	}
 }
@@ -113,7 +113,7 @@ func TestECNMarksInProportion(t *testing.T) {
 		marked := 0
 		for range 10_000 {
 			k := packet{ecn: ecnCapable}
-			m.mark(&k, behind)
+			m.markECN(&k, behind)
 			if k.ecn == ecnExperienced {
 				marked++
 			}

@@ -94,7 +94,7 @@ type steps struct {
 func (s *steps) delay(step int64) int64 {
 	d := s.offset
 	if s.jitter > 0 {
-		r := exact.Stream(s.seed, uint64(step))
+		r := exact.Derive(s.seed, uint64(step))
 		d += int64(r.Below(uint64(s.jitter + 1)))
 	}
 	if s.late > 0 && step%s.every == s.every-1 {

@@ -294,10 +294,10 @@ const (
 	ecnExperienced = 3
 )
 
-// mark sets the ECN mark of a packet that leaves behind bytes in a switch's queue: never up to
+// markECN sets the ECN mark of a packet that leaves behind bytes in a switch's queue: never up to
 // ECNMin, always from ECNMax, and with linearly growing probability in between. The IETF 124 slides
 // ("max(nQD)") compare the queue at the same moment.
-func (s *sim) mark(k *packet, behind int64) {
+func (s *sim) markECN(k *packet, behind int64) {
 	least, most := int64(s.scenario.ECNMin), int64(s.scenario.ECNMax)
 	if behind <= least {
 		return

@@ -132,7 +132,7 @@ func TestMeter(t *testing.T) {
 func TestTransitReplacesBothOrNone(t *testing.T) {
 	for _, layout := range []csig.Layout{wideUEC, compactIETF} {
 		m := prepare(t, tiny().WithLayout(layout))
-		rng := exact.Stream(3)
+		rng := exact.Derive(3)
 		replaced := 0
 		for range 20_000 {
 			number := int32(rng.Below(uint64(len(m.topology.Ports))))

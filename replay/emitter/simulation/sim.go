@@ -222,7 +222,7 @@ func (s *sim) arrive(number int32, now int64) error {
 	finished := k.arrives - p.latency
 	if p.transit {
 		if k.ecn == ecnCapable && !k.ack && s.scenario.ECNMax > 0 {
-			s.mark(&k, behind)
+			s.markECN(&k, behind)
 		}
 		p.meter.advance(k.started)
 		if k.tag.Set {
@@ -239,10 +239,10 @@ func (s *sim) arrive(number int32, now int64) error {
 			return err
 		}
 	}
-	k.length -= s.around(f, k.hop, r.N)
+	k.length -= s.encapOverhead(f, k.hop, r.N)
 	k.hop++
 	if k.hop < r.N {
-		k.length += s.around(f, k.hop, r.N)
+		k.length += s.encapOverhead(f, k.hop, r.N)
 		s.enter(r.Ports[k.hop], now, &k)
 		return nil
 	}
@@ -265,7 +265,7 @@ func newSim(s scenario.Scenario, t *scenario.Topology, flows []flow, signals []s
 		return nil, err
 	}
 	m := &sim{
-		marking:  exact.Stream(s.Seed, 6),
+		marking:  exact.Derive(s.Seed, 6),
 		scenario: s, topology: t, signals: signals, flows: flows,
 		pipeline: exact.Picoseconds(s.Pipeline), propagation: exact.Picoseconds(s.Propagation), end: exact.Picoseconds(s.Duration), startNS: s.Start.UnixNano(),
 		arriving: newAgenda(len(t.Ports) + len(t.NICs)), sending: newAgenda(len(flows)),
@@ -352,7 +352,7 @@ func (a *eventQueue) set(source int32, at int64) {
 // over the duration. It simulates nothing and has no truth: it is the worst input for an
 // aggregator.
 func (s *sim) randomFlows(ctx context.Context, progress func(done float64, packets uint64)) error {
-	rng := exact.Stream(s.scenario.Seed, 3)
+	rng := exact.Derive(s.scenario.Seed, 3)
 	hosts := uint64(s.topology.Hosts())
 	tuples := make([]scenario.FiveTuple, s.scenario.RandomFlows)
 	destination := make([]int, len(tuples))

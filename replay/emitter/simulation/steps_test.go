@@ -19,7 +19,7 @@ func sendingTimes(p pacing) (times []int64) {
 func stepping(offset, jitter, late time.Duration) pacing {
 	return pacing{
 		gap: exact.Picoseconds(50 * time.Microsecond), start: exact.Picoseconds(time.Millisecond), end: exact.Picoseconds(200 * time.Millisecond),
-		period: exact.Picoseconds(20 * time.Millisecond), burst: exact.Picoseconds(5 * time.Millisecond), random: exact.Stream(9),
+		period: exact.Picoseconds(20 * time.Millisecond), burst: exact.Picoseconds(5 * time.Millisecond), random: exact.Derive(9),
 		steps: steps{offset: exact.Picoseconds(offset), jitter: exact.Picoseconds(jitter), seed: 5, late: exact.Picoseconds(late), every: 2},
 	}
 }
@@ -104,7 +104,7 @@ func TestResume(t *testing.T) {
 }
 
 func TestTransfers(t *testing.T) {
-	tr := transfers{sizes: sizes{low: 2500, high: 2500}, think: exact.Picoseconds(time.Millisecond), count: 2, random: exact.Stream(1)}
+	tr := transfers{sizes: sizes{low: 2500, high: 2500}, think: exact.Picoseconds(time.Millisecond), count: 2, random: exact.Derive(1)}
 	var at int64
 	for range 2 {
 		begin := tr.begin(at)

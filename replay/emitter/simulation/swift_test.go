@@ -21,7 +21,7 @@ func testWindow(change func(*scenario.Swift)) *window {
 }
 
 func TestRootIsTheIntegerRoot(t *testing.T) {
-	rng := exact.Stream(1)
+	rng := exact.Derive(1)
 	for range 100_000 {
 		n := rng.Next() >> rng.Below(64) >> 2
 		r := root(n)
@@ -33,7 +33,7 @@ func TestRootIsTheIntegerRoot(t *testing.T) {
 
 // The window must follow the published formulas, reimplemented here in floating point.
 func TestWindowFollowsThePaper(t *testing.T) {
-	rng, w := exact.Stream(3), testWindow(func(p *scenario.Swift) { p.First = 3000 })
+	rng, w := exact.Derive(3), testWindow(func(p *scenario.Swift) { p.First = 3000 })
 	const base, flowRange, beta, mdf = 20e3, 100e3, 0.8, 0.5
 	alpha := flowRange / (1/math.Sqrt(0.1) - 1/math.Sqrt(100))
 	now, decreased := int64(0), int64(math.MinInt64/2)
@@ -41,21 +41,21 @@ func TestWindowFollowsThePaper(t *testing.T) {
 	for range 20_000 {
 		size := float64(w.size) / packetOne
 		target := base + min(max(alpha/math.Sqrt(size)-alpha/math.Sqrt(100), 0), flowRange)
-		if got := float64(w.wanted()); math.Abs(got-target) > target*1e-4+1 {
+		if got := float64(w.targetDelay()); math.Abs(got-target) > target*1e-4+1 {
 			t.Fatalf("target %.0f ns at a window of %.3f, want %.0f", got, size, target)
 		}
-		delay := float64(w.wanted()) * (0.5 + float64(rng.Below(1000))/1000)
+		delay := float64(w.targetDelay()) * (0.5 + float64(rng.Below(1000))/1000)
 		want := size
 		switch {
-		case delay < float64(w.wanted()) && size >= 1:
+		case delay < float64(w.targetDelay()) && size >= 1:
 			want += 1 / size
-		case delay < float64(w.wanted()):
+		case delay < float64(w.targetDelay()):
 			want++
 		case now-decreased >= 10e6:
 			want *= max(1-beta*(delay-target)/delay, 1-mdf)
 		}
 		want = min(max(want, 0.01), 1000)
-		w.hear(now, int64(delay), packetOne, false)
+		w.onAck(now, int64(delay), packetOne, false)
 		if got := float64(w.size) / packetOne; math.Abs(got-want) > want*1e-3+1e-5 {
 			t.Fatalf("window %.5f after %.0f ns at %.5f, want %.5f", got, delay, size, want)
 		}
@@ -75,19 +75,19 @@ func TestWindowFollowsThePaper(t *testing.T) {
 func TestWindowStaysInItsBounds(t *testing.T) {
 	w := testWindow(func(p *scenario.Swift) { p.Max, p.Min = 20_000, 500 })
 	for n := range 10_000 {
-		w.hear(int64(n)*20e6, 0, packetOne, false)
+		w.onAck(int64(n)*20e6, 0, packetOne, false)
 	}
 	if w.size != 20*packetOne {
 		t.Errorf("window %d after much room", w.size)
 	}
 	for n := range 10_000 {
-		w.hear(int64(n)*20e6, 1e9, packetOne, false)
+		w.onAck(int64(n)*20e6, 1e9, packetOne, false)
 	}
 	if w.size != 500*packetOne/1000 {
 		t.Errorf("window %d after much delay", w.size)
 	}
-	if w.room(1, 1000) || !w.room(0, 1000) || w.pause() != 20e6 {
-		t.Errorf("half a packet's window: pause %d ps", w.pause())
+	if w.room(1, 1000) || !w.room(0, 1000) || w.pacingDelay() != 20e6 {
+		t.Errorf("half a packet's window: pause %d ps", w.pacingDelay())
 	}
 }
 

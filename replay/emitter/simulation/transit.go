@@ -309,7 +309,7 @@ func (s *sim) trim(p *port, now int64, k *packet, stats *truth.PortStats) bool {
 		return false
 	}
 	f := &s.flows[k.flow]
-	bare := int(k.length - s.around(f, k.hop, f.forward.N))
+	bare := int(k.length - s.encapOverhead(f, k.hop, f.forward.N))
 	payload := s.framer.Payload(f.style, bare, k.tag.Set, k.reflects.Set)
 	if payload <= 0 {
 		return false
@@ -328,9 +328,9 @@ func (s *sim) trim(p *port, now int64, k *packet, stats *truth.PortStats) bool {
 	return true
 }
 
-// around returns the bytes that a flow's encapsulation adds to its frames on the hop'th link of a
+// encapOverhead returns the bytes that a flow's encapsulation adds to its frames on the hop'th link of a
 // route of n links.
-func (s *sim) around(f *flow, hop, n int8) uint16 {
+func (s *sim) encapOverhead(f *flow, hop, n int8) uint16 {
 	if f.overhead == 0 || !s.framer.StyleOf(f.style).Wraps(hop, n) {
 		return 0
 	}

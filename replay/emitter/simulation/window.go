@@ -52,7 +52,7 @@ func (s *sim) wake(f *flow, now int64) bool {
 	if w.room(f.sequence-f.acknowledged, f.payload) {
 		return true
 	}
-	w.lose(now)
+	w.onTimeout(now)
 	f.acknowledged = f.sequence
 	return now >= w.ready
 }
@@ -62,7 +62,7 @@ func (s *sim) wake(f *flow, now int64) bool {
 // interface's queue.
 func (s *sim) pace(number int32, f *flow, now int64) {
 	w := f.window
-	next := max(now+w.pause(), s.ports[f.forward.Ports[0]].busyUntil)
+	next := max(now+w.pacingDelay(), s.ports[f.forward.Ports[0]].busyUntil)
 	if f.pace.gap > 0 {
 		next = max(next, f.pace.after(now))
 	}
@@ -97,7 +97,7 @@ func (s *sim) react(f *flow, now int64, k *packet) {
 		delay, known = s.worstHop(&k.reflects)
 	}
 	if known {
-		w.hear(now, delay, w.unheard, k.ecn == ecnExperienced)
+		w.onAck(now, delay, w.unheard, k.ecn == ecnExperienced)
 		w.unheard = 0
 	}
 	w.expires = now + max(w.timeout, 4000*w.roundTrip)
@@ -142,7 +142,7 @@ type window struct {
 
 	flowRange                 int64
 	flowMin, flowMax          int64 // inverse roots of the window bounds
-	least, most, size         int64 // in packetOne
+	minCwnd, maxCwnd, size    int64 // in packetOne
 	increase                  int64 // in packetOne
 	beta, maxDecrease         int64 // parts per million; NSCC: maxDecrease on timeouts
 	timeout                   int64 // ps
@@ -157,7 +157,7 @@ func newSwift(p *scenario.Swift, hops int) *window {
 	w := &window{
 		target: (p.Target + time.Duration(hops)*p.HopTarget).Nanoseconds(), flowRange: max(p.FlowRange.Nanoseconds(), 0),
 		flowMin: inverseRoot(milli(p.FlowMin)), flowMax: inverseRoot(milli(p.FlowMax)),
-		least: milli(p.Min), most: milli(p.Max), size: milli(p.First), increase: milli(p.Increase),
+		minCwnd: milli(p.Min), maxCwnd: milli(p.Max), size: milli(p.First), increase: milli(p.Increase),
 		beta: int64(p.Beta) * 1000, maxDecrease: int64(p.MaxDecrease) * 1000, timeout: exact.Picoseconds(p.Timeout),
 	}
 	w.decreased = -w.timeout
@@ -170,18 +170,18 @@ func (w *window) room(bytes, payload uint32) bool {
 	return bytes == 0 || uint64(bytes+payload)*packetOne <= uint64(w.size)*uint64(payload)
 }
 
-// pause returns the minimum time between packets in picoseconds: Swift's pacing delay, which
+// pacingDelay returns the minimum time between packets in picoseconds: Swift's pacing delay, which
 // applies only to windows below one packet.
-func (w *window) pause() int64 {
+func (w *window) pacingDelay() int64 {
 	if w.size >= packetOne {
 		return 0
 	}
 	return int64(exact.MulDiv(uint64(w.roundTrip)*1000, packetOne, uint64(w.size)))
 }
 
-// wanted returns the target delay of the present window. Large windows mean few flows on a link and
+// targetDelay returns the target delay of the present window. Large windows mean few flows on a link and
 // get a lower target.
-func (w *window) wanted() int64 {
+func (w *window) targetDelay() int64 {
 	over := min(inverseRoot(w.size), w.flowMin) - w.flowMax
 	if over <= 0 {
 		return w.base + w.target
@@ -189,14 +189,14 @@ func (w *window) wanted() int64 {
 	return w.base + w.target + int64(exact.MulDiv(uint64(w.flowRange), uint64(over), uint64(w.flowMin-w.flowMax)))
 }
 
-// hear handles a delay that came with acknowledged packets (in packetOne). marked means that a
+// onAck handles a delay that came with acknowledged packets (in packetOne). marked means that a
 // queue marked them.
-func (w *window) hear(now, delay, acknowledged int64, marked bool) {
+func (w *window) onAck(now, delay, acknowledged int64, marked bool) {
 	if w.nscc != nil {
-		w.nscc.hear(w, now, max(delay-w.base, 0), acknowledged, marked)
+		w.nscc.onAck(w, now, max(delay-w.base, 0), acknowledged, marked)
 		return
 	}
-	before, target := w.size, w.wanted()
+	before, target := w.size, w.targetDelay()
 	switch {
 	case delay < target && w.size >= packetOne:
 		w.size += int64(exact.MulDiv(uint64(w.increase), uint64(acknowledged), uint64(w.size)))
@@ -211,10 +211,10 @@ func (w *window) hear(now, delay, acknowledged int64, marked bool) {
 	}
 }
 
-func (w *window) bound() { w.size = min(max(w.size, w.least), w.most) }
+func (w *window) bound() { w.size = min(max(w.size, w.minCwnd), w.maxCwnd) }
 
-// lose reacts to a timeout.
-func (w *window) lose(now int64) {
+// onTimeout reacts to a timeout.
+func (w *window) onTimeout(now int64) {
 	w.shrink(w.maxDecrease)
 	w.bound()
 	w.decreased = now
@@ -277,7 +277,7 @@ func newNSCC(p *scenario.NSCC, kbps uint64, roundTrip int64, payload uint32) *wi
 	product := int64(exact.MulDiv(uint64(roundTrip), kbps, 8e6)) // bytes
 	w := &window{
 		target: p.Target.Nanoseconds(), timeout: exact.Picoseconds(p.Timeout),
-		least: packetOne, most: max(product*3/2*packetOne/int64(payload), packetOne),
+		minCwnd: packetOne, maxCwnd: max(product*3/2*packetOne/int64(payload), packetOne),
 		maxDecrease: nsccLargestCut * 1000,
 		nscc:        &nscc{roundTrip: roundTrip, scale: product * packetOne / referenceBytes},
 	}
@@ -287,14 +287,14 @@ func newNSCC(p *scenario.NSCC, kbps uint64, roundTrip int64, payload uint32) *wi
 	if w.timeout == 0 {
 		w.timeout = exact.Picoseconds(time.Millisecond)
 	}
-	w.size = w.most
+	w.size = w.maxCwnd
 	return w
 }
 
-// hear updates a window by a queueing delay that came with acknowledged packets (in packetOne). Of
+// onAck updates a window by a queueing delay that came with acknowledged packets (in packetOne). Of
 // the four combinations of delay and mark, low delay with a mark changes nothing: the queue is
 // about to shrink.
-func (n *nscc) hear(w *window, now, delay, acknowledged int64, marked bool) {
+func (n *nscc) onAck(w *window, now, delay, acknowledged int64, marked bool) {
 	n.weigh(w, delay, marked)
 	switch high := delay >= w.target; {
 	case high && marked:

@@ -209,10 +209,10 @@ func checkTapName(name string) error {
 
 // config returns the capture settings of the tap.
 func (t *Tap) config() capture.TapConfig {
-	stamp, _ := capture.ParseStamp(string(t.Timestamps)) // one of the words
+	stamp, _ := capture.ParseTimestampSource(string(t.Timestamps)) // one of the words
 	return capture.TapConfig{
 		Interface: string(t.Interface), Rings: t.Rings.Int(), Blocks: t.Blocks.Int(), SnapLen: uint32(min(t.Snap, 1<<20)),
-		Outgoing: t.Direction == "both", Promiscuous: t.Promiscuous, Stamp: stamp,
+		Outgoing: t.Direction == "both", Promiscuous: t.Promiscuous, Timestamps: stamp,
 	}
 }
 

@@ -27,7 +27,7 @@ type Network struct {
 	Epoch  uint64
 	Text   string // configuration whose hash is the epoch
 
-	stands map[string]uint32 // places of taps in the middle of the fabric
+	observationPoints map[string]uint32 // of taps in the middle of the fabric
 }
 
 // OpenNetwork reads the configuration and the fabric file; both paths may be empty.
@@ -75,16 +75,16 @@ func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network
 	return n, nil
 }
 
-// placeTaps resolves the places of taps in the middle of the fabric.
+// placeTaps resolves the of taps in the middle of the fabric.
 func (n *Network) placeTaps() error {
-	n.stands = make(map[string]uint32)
+	n.observationPoints = make(map[string]uint32)
 	for _, name := range n.TapNames() {
 		spec, _ := n.named(name)
 		if len(spec.At) == 0 {
 			continue
 		}
 		var err error
-		if n.stands[name], err = n.Fabric.StandAt(spec.At); err != nil {
+		if n.observationPoints[name], err = n.Fabric.ObservationPoint(spec.At); err != nil {
 			return fmt.Errorf("tap %q: at: %w", name, err)
 		}
 	}
@@ -162,7 +162,7 @@ func (n *Network) named(name string) (spec fabric.TapSpec, found bool) {
 
 func (n *Network) placedAs(spec fabric.TapSpec) window.Tap {
 	tap := window.TapAt(spec.Place, uint64(max(spec.Weight, 1)))
-	tap.Mirrors, tap.Stand = spec.Mirrors, n.stands[spec.Name]
+	tap.Mirrors, tap.ObservationPoint = spec.Mirrors, n.observationPoints[spec.Name]
 	return tap
 }
 
@@ -175,7 +175,7 @@ func (n *Network) Taps(section *Capture, mirrors []Mirror, defaults TapDefaults)
 		at.Mirrors = cmp.Or(t.Mirrors, at.Mirrors)
 		cfg.Interfaces = append(cfg.Interfaces, taps.Interface{
 			Name: t.TapName(), At: at, Capture: t.config(), Unfiltered: t.Unfiltered,
-			By: taps.By(section.By), Odd: section.OddPackets == "ring",
+			By: taps.ReaderKind(section.By), Odd: section.OddPackets == "ring",
 		})
 	}
 	for i := range mirrors {

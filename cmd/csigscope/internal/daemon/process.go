@@ -75,16 +75,16 @@ func (p *Process) Run(ctx context.Context, work func(context.Context) error) err
 		p.Notifier.Stopping()
 	})
 	defer stop()
-	around, end := context.WithCancel(context.WithoutCancel(ctx))
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	g, around := errgroup.WithContext(around)
+	g, serving := errgroup.WithContext(serving)
 	working, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stopWork := context.AfterFunc(around, cancel) // serving or notifying has failed
+	stopWork := context.AfterFunc(serving, cancel) // serving or notifying has failed
 	defer stopWork()
-	g.Go(func() error { return p.Notifier.Run(around, p.Health) })
+	g.Go(func() error { return p.Notifier.Run(serving, p.Health) })
 	if p.server != nil {
-		g.Go(func() error { return p.server.Run(around) })
+		g.Go(func() error { return p.server.Run(serving) })
 	}
 	g.Go(func() error {
 		defer end()

@@ -6,24 +6,24 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// Known gives packets an identity from the parts that no device on the way may change, as a Judge
+// PacketIdentifier gives packets an identity from the parts that no device on the way may change, as a Judge
 // does, but by a fixed key, so that a sample of packets by their numbers is the same in every run.
 // Without the key nobody can choose the packets in the sample. It is not safe for concurrent use.
-type Known struct {
+type PacketIdentifier struct {
 	decoder *decode.Decoder
 	id      identifier
 }
 
-// NewKnown makes a Known. Of truncated packets it uses prefix bytes behind the IP header, 0 for all
+// NewPacketIdentifier makes a PacketIdentifier. Of truncated packets it uses prefix bytes behind the IP header, 0 for all
 // (Scan.Cut).
-func NewKnown(d *decode.Decoder, prefix int, key uint64) *Known {
-	return &Known{decoder: d, id: identifier{key: key, prefix: prefix}}
+func NewPacketIdentifier(d *decode.Decoder, prefix int, key uint64) *PacketIdentifier {
+	return &PacketIdentifier{decoder: d, id: identifier{key: key, prefix: prefix}}
 }
 
-// Of returns a number that almost certainly no other packet has, the same wherever the packet is
+// Identify returns a number that almost certainly no other packet has, the same wherever the packet is
 // captured, never 0, and its remaining hops. ok is false for packets that are not IP. Numbers are
 // comparable only under the same prefix and key.
-func (k *Known) Of(frame []byte) (id uint64, hops uint8, ok bool) {
+func (k *PacketIdentifier) Identify(frame []byte) (id uint64, hops uint8, ok bool) {
 	etherType, packet, ok := k.decoder.Network(frame)
 	if !ok || etherType != etherIPv4 && etherType != etherIPv6 {
 		return 0, 0, false
@@ -56,7 +56,7 @@ func (c Conversation) Back() Conversation { return Conversation{c.Dst, c.Src, c.
 
 // Segment returns the innermost TCP segment of the last decoded frame, the same one whatever
 // tunnels are around it. ok is false where it cannot be read (decode.Decoder.Segment).
-func (k *Known) Segment() (s Segment, ok bool) {
+func (k *PacketIdentifier) Segment() (s Segment, ok bool) {
 	p, ok := k.decoder.Segment()
 	if !ok {
 		return s, false
@@ -75,9 +75,9 @@ func (k *Known) Segment() (s Segment, ok bool) {
 	return s, true
 }
 
-// Upto returns a number for the data of a conversation up to a sequence number, as Of does for a
+// IdentifyData returns a number for the data of a conversation up to a sequence number, as Identify does for a
 // packet.
-func (k *Known) Upto(c *Conversation, end uint32) uint64 {
+func (k *PacketIdentifier) IdentifyData(c *Conversation, end uint32) uint64 {
 	tail := uint64(c.SrcPort)<<48 | uint64(c.DstPort)<<32 | uint64(end)
 	return k.id.mix(k.id.mix(k.id.hash(c.Src[:]), k.id.hash(c.Dst[:])), tail)
 }

@@ -12,31 +12,31 @@ import (
 )
 
 const (
-	// minStrays is the number of values without a writer needed to name their source.
-	minStrays = 20
-	// strayFactor is the ratio of a source's share of values without a writer to that of all others
+	// minUnknownLMs is the number of values without a writer needed to name their source.
+	minUnknownLMs = 20
+	// unknownLMFactor is the ratio of a source's share of values without a writer to that of all others
 	// at which the source counts as a forger. An outdated switch or fabric file affects all sources
 	// behind a port alike.
-	strayFactor = 10
-	// strayPackets is the number of packets that a source's finding names.
-	strayPackets = 16
-	// maxStraySources bounds the distinct sources and flows of one location, and maxStrayPairs
+	unknownLMFactor = 10
+	// unknownLMPackets is the number of packets that a source's finding names.
+	unknownLMPackets = 16
+	// maxUnknownLMSources bounds the distinct sources and flows of one location, and maxUnknownLMPairs
 	// those of all locations.
-	maxStraySources = 256
-	maxStrayPairs   = 1 << 16
+	maxUnknownLMSources = 256
+	maxUnknownLMPairs   = 1 << 16
 )
 
-// strays are values of a layout whose locator metadata no port of their path writes.
-type strays struct {
+// unknownLMs are values of a layout whose locator metadata no port of their path writes.
+type unknownLMs struct {
 	layout  csig.Layout
 	sources map[netip.Addr]*sourceState
 	all     sourceState
-	at      map[aggregate.LocationID]*stray
+	at      map[aggregate.LocationID]*unknownLM
 	pairs   int
 }
 
-// stray is one location that is no port of the path, with the sources and flows that name it.
-type stray struct {
+// unknownLM is one location that is no port of the path, with the sources and flows that name it.
+type unknownLM struct {
 	Finding
 	sources map[netip.Addr]uint64
 	flows   map[*flow]struct{}
@@ -45,18 +45,18 @@ type stray struct {
 
 // sourceState is the state of one source's values that some hop replaced.
 type sourceState struct {
-	touched, stray uint64
-	from, to       int64
-	when           slots // of strays
-	packets        []Packet
-	wrote, arrived values     // at taps of senders, and elsewhere
-	odd            values     // the arrived ones that no port of the path wrote
-	feigned        [4]feigned // by type, of which there are few
-	kept           feigned    // the longest completed run
+	touched, unknownLM uint64
+	from, to           int64
+	when               slots // of values with an unknown LM
+	packets            []Packet
+	wrote, arrived     values        // at taps of senders, and elsewhere
+	odd                values        // the arrived ones that no port of the path wrote
+	spoofed            [4]spoofedRun // by type, of which there are few
+	kept               spoofedRun    // the longest completed run
 }
 
 // source counts a value of a source, and returns the source's state; nil beyond limit.
-func (s *strays) source(of *seen, limit int) *sourceState {
+func (s *unknownLMs) source(of *seen, limit int) *sourceState {
 	s.all.touched++
 	at := s.known(of.src, limit)
 	if at == nil {
@@ -70,7 +70,7 @@ func (s *strays) source(of *seen, limit int) *sourceState {
 }
 
 // known returns the state of a source, nil beyond limit.
-func (s *strays) known(src netip.Addr, limit int) *sourceState {
+func (s *unknownLMs) known(src netip.Addr, limit int) *sourceState {
 	at := s.sources[src]
 	if at == nil && len(s.sources) < limit {
 		at = new(sourceState)
@@ -80,16 +80,16 @@ func (s *strays) known(src netip.Addr, limit int) *sourceState {
 }
 
 // add counts a value that no port wrote, and remembers the source and flow that name the location.
-func (s *strays) add(location aggregate.LocationID, of *sourceState, o *seen, clock *slotClock, limit int) {
-	s.all.stray++
+func (s *unknownLMs) add(location aggregate.LocationID, of *sourceState, o *seen, clock *slotClock, limit int) {
+	s.all.unknownLM++
 	if of != nil {
-		if of.stray++; of.stray == 1 {
+		if of.unknownLM++; of.unknownLM == 1 {
 			of.from, of.to = o.o.TimeNS, o.o.TimeNS
 		}
 		of.from, of.to = min(of.from, o.o.TimeNS), max(of.to, o.o.TimeNS)
 		of.when.set(clock, o.o.TimeNS)
 		of.odd.add(o)
-		if len(of.packets) < strayPackets {
+		if len(of.packets) < unknownLMPackets {
 			of.packets = append(of.packets, Packet{o.tap.File, o.o.Packet})
 		}
 	}
@@ -99,39 +99,39 @@ func (s *strays) add(location aggregate.LocationID, of *sourceState, o *seen, cl
 			location = 0 // stands for all others
 		}
 		if names = s.at[location]; names == nil {
-			names = &stray{sources: make(map[netip.Addr]uint64), flows: make(map[*flow]struct{})}
+			names = &unknownLM{sources: make(map[netip.Addr]uint64), flows: make(map[*flow]struct{})}
 			s.at[location] = names
 		}
 	}
 	names.seen(o.tap.File, o.o)
 	names.when.set(clock, o.o.TimeNS)
-	if _, known := names.sources[o.src]; known || len(names.sources) < maxStraySources && s.room() {
+	if _, known := names.sources[o.src]; known || len(names.sources) < maxUnknownLMSources && s.room() {
 		names.sources[o.src]++
 	}
 	if o.flow == nil {
 		return
 	}
-	o.flow.strays++
-	if _, known := names.flows[o.flow]; !known && len(names.flows) < maxStraySources && s.room() {
+	o.flow.unknownLMs++
+	if _, known := names.flows[o.flow]; !known && len(names.flows) < maxUnknownLMSources && s.room() {
 		names.flows[o.flow] = struct{}{}
 	}
 }
 
 // room reports whether another source or flow can be added.
-func (s *strays) room() bool {
+func (s *unknownLMs) room() bool {
 	s.pairs++
-	return s.pairs <= maxStrayPairs
+	return s.pairs <= maxUnknownLMPairs
 }
 
 // forged returns the findings of sources that forge values.
-func (s *strays) forged(by map[netip.Addr]bool) (list []Finding) {
+func (s *unknownLMs) forged(by map[netip.Addr]bool) (list []Finding) {
 	for src := range by {
 		one := s.sources[src]
 		list = append(list, Finding{
 			Kind: ForgedValue, ID: idOf(ForgedValue, src.String()), Subject: src.String(), From: one.from, To: one.to,
-			Count: one.stray, Of: one.touched, Packets: one.packets,
+			Count: one.unknownLM, Of: one.touched, Packets: one.packets,
 			Evidence: fmt.Sprintf("%d of %d values of %s name no port of their path, and %d of %d of all other sources",
-				one.stray, one.touched, src, s.all.stray-one.stray, s.all.touched-one.touched),
+				one.unknownLM, one.touched, src, s.all.unknownLM-one.unknownLM, s.all.touched-one.touched),
 		})
 	}
 	return list
@@ -140,12 +140,12 @@ func (s *strays) forged(by map[netip.Addr]bool) (list []Finding) {
 // unknownLocator is a finding of a locator that no port writes, with its sources and flows.
 type unknownLocator struct {
 	Finding
-	by *stray
+	by *unknownLM
 }
 
 // unknown returns the locators that no port writes, without the values of forgers, the most
 // frequent ones first.
-func (d *Detector) unknown(s *strays, forgers map[netip.Addr]bool) (list []unknownLocator) {
+func (d *Detector) unknown(s *unknownLMs, forgers map[netip.Addr]bool) (list []unknownLocator) {
 	for at, names := range s.at {
 		f := names.Finding
 		f.Kind, f.Of, f.Subject = UnknownLocator, s.all.touched, beyond
