@@ -236,7 +236,7 @@ func (s *Source) drain(c *counter) (counts local.Counts, err error) {
 		return counts, err
 	}
 	counts.Frames = window.CountedFrames{
-		Packets: frames.Packets, WireBytes: frames.Bytes, First: before, Last: c.swapped, Empty: frames.Empty, Invalid: frames.Invalid,
+		Packets: frames.delivered(), WireBytes: frames.Bytes, First: before, Last: c.swapped, Empty: frames.Empty, Invalid: frames.Invalid,
 	}
 	s.mu.Lock()
 	s.counts.add(&frames, 1)
@@ -284,14 +284,15 @@ func (s *Source) Counters() capture.TapCounters {
 	return c
 }
 
-// addTo adds the program's counts to those of a ring. The program counts each packet before it looks for room for its
-// observations, so Packets includes the packets behind Lost. These count as dropped, once even if several of their
-// observations are lost; their bytes count.
+// delivered returns the number of packets whose observations had room. The program counts each packet before it looks for
+// room, so Packets includes those behind Lost; they are dropped, once even if several of their observations are lost.
+func (c *counters) delivered() uint64 { return c.Packets - min(c.Lost, c.Packets) }
+
+// addTo adds the program's counts to those of a ring. The bytes of dropped packets count.
 func (c *counters) addTo(t *capture.TapCounters) {
-	dropped := min(c.Lost, c.Packets)
 	t.Received += c.Packets
-	t.Dropped += dropped
-	t.Frames += c.Packets - dropped
+	t.Dropped += c.Packets - c.delivered()
+	t.Frames += c.delivered()
 	t.Bytes += c.Bytes
 	for _, odd := range c.Odd {
 		t.Odd += odd
