@@ -70,16 +70,16 @@ type Forgetter interface {
 // Flow is the endpoints and the protocol of a flow.
 type Flow = flow.Flow
 
-// PathResolver is an optional interface of a Resolver that has evidence of the paths of flows. Shards
-// call it for new flows and keys, not for each packet.
+// PathResolver is an optional interface of a Resolver that has evidence of the paths of flows.
+// Shards call it for new flows and keys, not for each packet.
 type PathResolver interface {
 	// HasWays reports whether there is any; the result never changes.
 	HasWays() bool
 	// Way returns a number for the known path of a flow at ns, Unix ns: 0 if nothing is known. The
 	// result is the same at all times in [from, until).
 	Way(f *Flow, ns int64) (way uint32, from, until int64)
-	// RecordSighting records that packets of a flow passed an observation point, by Tap.ObservationPoint, at ns. It is called once a
-	// second for a flow.
+	// RecordSighting records that packets of a flow passed an observation point, by
+	// Tap.ObservationPoint, at ns. It is called once a second for a flow.
 	RecordSighting(stand uint32, f *Flow, ns int64)
 	// LocateOn is Locate for a packet on a way returned by Way. by is the way's evidence if it
 	// changes the result of Locate, else 0.

@@ -91,7 +91,8 @@ type TapConfig struct {
 	Outgoing bool
 	// Promiscuous also captures frames addressed to others.
 	Promiscuous bool
-	// Timestamps selects the timestamps. The tap never changes the card's settings: hwstamp_ctl -i IFACE
+	// Timestamps selects the timestamps. The tap never changes the card's settings: hwstamp_ctl -i
+	// IFACE
 	// -r 1 makes the card stamp every frame.
 	Timestamps TimestampSource
 
@@ -221,8 +222,8 @@ type TapCounters struct {
 	SuperFrames uint64
 	// HardwareStamps counts frames with the network card's time.
 	HardwareStamps uint64
-	// Restamped counts frames whose hardware time was more than a second off with TimestampAuto: they
-	// have the system's approximate time of receipt.
+	// Restamped counts frames whose hardware time was more than a second off with TimestampAuto:
+	// they have the system's approximate time of receipt.
 	Restamped uint64
 	// Odd counts packets that a counting program in the kernel does not read. If a ring takes them,
 	// Received includes them.

@@ -168,10 +168,10 @@ func restore(f *Frame, h *unix.Tpacket3Hdr) {
 	f.WireLen += strippedLen
 }
 
-// judgeStamp checks the network card's time with TimestampAuto: it must be within maxStampError of the
-// possible receive times, since many cards count international atomic time, or time since they were
-// switched on. Otherwise the block's first frame gets the earliest possible time, and the others
-// follow at the card's intervals.
+// judgeStamp checks the network card's time with TimestampAuto: it must be within maxStampError of
+// the possible receive times, since many cards count international atomic time, or time since they
+// were switched on. Otherwise the block's first frame gets the earliest possible time, and the
+// others follow at the card's intervals.
 func (c *cursor) judgeStamp(f *Frame, t *batchTally) {
 	t.hardware++
 	if c.read == 0 {

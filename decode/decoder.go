@@ -223,8 +223,8 @@ func (r *Result) add(kind Kind) *Observation {
 
 func be16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
 
-// DecodeUntagged reads the endpoints of an untagged Ethernet frame into o: addresses, protocol, and ports,
-// all from the outermost IP header. data reports whether it carries payload; pure TCP
+// DecodeUntagged reads the endpoints of an untagged Ethernet frame into o: addresses, protocol, and
+// ports, all from the outermost IP header. data reports whether it carries payload; pure TCP
 // acknowledgements do not. ok is false for a frame that is truncated before the ports, is not IP,
 // has extension headers, or is a fragment without ports, and if the innermost header has to name
 // the endpoints. Then o is undefined. Bare counts nothing and does not allocate.

@@ -10,8 +10,8 @@ import (
 // Way counts the packets from one group to another, at taps that see whole paths.
 type Way struct {
 	Src, Dst aggregate.GroupID
-	// Untagged counts packets without a tag that carry data, as reported by decode.Decoder.DecodeUntagged:
-	// acknowledgements need no tag.
+	// Untagged counts packets without a tag that carry data, as reported by
+	// decode.Decoder.DecodeUntagged: acknowledgements need no tag.
 	Tagged, Untagged uint64
 	// Incapable counts empty and invalid reflections, which mean that the path is not CSIG-capable
 	// (draft -01, section 6.3.3).
@@ -38,9 +38,9 @@ func newWays(group func(netip.Addr) aggregate.GroupID) *ways {
 	return &ways{group: group, counts: make(map[groupPair]*Way)}
 }
 
-// count counts a decoded packet. It uses its observations or, without a tag, its endpoints in untagged
-// if they are known; data says whether the packet carries data. Packets at taps that do not see
-// whole paths are not counted.
+// count counts a decoded packet. It uses its observations or, without a tag, its endpoints in
+// untagged if they are known; data says whether the packet carries data. Packets at taps that do
+// not see whole paths are not counted.
 func (w *ways) count(list []decode.Observation, untagged *decode.Observation, data bool, counters decode.Counters, whole bool) {
 	incapable := counters.EmptyReflections + counters.InvalidReflections - w.seen
 	w.seen += incapable

@@ -28,8 +28,8 @@ func fieldsOf(has func(csig.Field) bool) (s fieldSet) {
 
 func (s fieldSet) has(f csig.Field) bool { return s>>f&1 != 0 }
 
-// portAttributes is the part of a port's attributes that locator metadata can express; fields that its
-// layout leaves out are zero.
+// portAttributes is the part of a port's attributes that locator metadata can express; fields that
+// its layout leaves out are zero.
 type portAttributes struct {
 	stage, orientation string
 	capacity           uint64 // kbit/s

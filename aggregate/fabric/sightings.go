@@ -25,8 +25,8 @@ const (
 // path in the previous and the next step.
 const sightingStep = int64(time.Second)
 
-// sighting is the time during which a flow was seen at an observation point, in steps, without a pause longer
-// than a step.
+// sighting is the time during which a flow was seen at an observation point, in steps, without a
+// pause longer than a step.
 type sighting struct {
 	point       uint32
 	first, last int64
@@ -51,8 +51,8 @@ func newSightings() *sightings {
 	return &sightings{byNames: map[string]uint32{}, flows: map[aggregate.Flow][]sighting{}, byPoints: map[string]uint32{}}
 }
 
-// ObservationPoint numbers a point in the middle of the fabric where each captured frame passes one of some
-// devices and ports, by name. Call it before the fabric is used.
+// ObservationPoint numbers a point in the middle of the fabric where each captured frame passes one
+// of some devices and ports, by name. Call it before the fabric is used.
 func (f *Fabric) ObservationPoint(names []string) (uint32, error) {
 	s := f.seen
 	key := strings.Join(names, " ")
@@ -75,8 +75,8 @@ func (f *Fabric) ObservationPoint(names []string) (uint32, error) {
 	return uint32(len(s.points)), nil
 }
 
-// RecordSighting records that packets of a flow passed an observation point at ns, Unix ns. It implements
-// aggregate.PathResolver and may be called from several goroutines.
+// RecordSighting records that packets of a flow passed an observation point at ns, Unix ns. It
+// implements aggregate.PathResolver and may be called from several goroutines.
 func (f *Fabric) RecordSighting(point uint32, fl *aggregate.Flow, ns int64) {
 	s, step := f.seen, ns/sightingStep
 	if int(point) > len(s.points) || point == 0 {
@@ -111,15 +111,16 @@ func (s *sightings) add(fl *aggregate.Flow, one sighting) {
 	s.flows[*fl] = kept
 }
 
-// UseSightingsLive makes sightings count at once, while packets come. Call it before the fabric is used.
+// UseSightingsLive makes sightings count at once, while packets come. Call it before the fabric is
+// used.
 func (f *Fabric) UseSightingsLive() {
 	f.seen.live = true
 	f.seen.used.Store(true)
 }
 
-// UseSightings makes sightings count from now on. Before that, results of Way do not depend on them: so a
-// replay that first reads the captures of such taps gives the same rows on any number of cores. It
-// returns whether there are any.
+// UseSightings makes sightings count from now on. Before that, results of Way do not depend on
+// them: so a replay that first reads the captures of such taps gives the same rows on any number of
+// cores. It returns whether there are any.
 func (f *Fabric) UseSightings() bool {
 	f.seen.used.Store(true)
 	f.seen.mu.RLock()
@@ -127,8 +128,8 @@ func (f *Fabric) UseSightings() bool {
 	return f.seen.n > 0
 }
 
-// at returns the observation points that a flow passes at a time, ascending, and the time range in which the
-// result is the same, as far as known.
+// at returns the observation points that a flow passes at a time, ascending, and the time range in
+// which the result is the same, as far as known.
 func (s *sightings) at(fl *aggregate.Flow, ns int64) (stands []uint32, from, until int64) {
 	from, until = math.MinInt64, math.MaxInt64
 	s.mu.RLock()
@@ -148,8 +149,8 @@ func (s *sightings) at(fl *aggregate.Flow, ns int64) (stands []uint32, from, unt
 	return stands, from, until
 }
 
-// seenWay returns the way of a flow between attachments that was seen at these points, 0 if no shortest
-// path passes all of them: then the path changed meanwhile.
+// seenWay returns the way of a flow between attachments that was seen at these points, 0 if no
+// shortest path passes all of them: then the path changed meanwhile.
 func (f *Fabric) seenWay(stands []uint32, a, b int32) uint32 {
 	key := fmt.Sprint(stands, a, b)
 	f.seen.mu.RLock()

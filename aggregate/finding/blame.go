@@ -98,7 +98,8 @@ func (c *localizer) paths(f *flow) [][]aggregate.LocationID {
 	return fit
 }
 
-// suspectID names a suspect: a port, the ports of a device with an orientation, a device, or a sending host.
+// suspectID names a suspect: a port, the ports of a device with an orientation, a device, or a
+// sending host.
 type suspectID struct {
 	at   aggregate.LocationID
 	host netip.Addr
@@ -288,8 +289,8 @@ func (v *verdict) name(f *Finding) {
 	slices.Sort(f.Candidates)
 }
 
-// nameCulprits names the certain or possible culprits in a finding about flows, whose subject becomes the
-// certain ones.
+// nameCulprits names the certain or possible culprits in a finding about flows, whose subject
+// becomes the certain ones.
 func (v *verdict) nameCulprits(f *Finding) {
 	f.Subject = "paths of several senders"
 	v.name(f)

@@ -97,7 +97,7 @@ func (c *cases) get(k caseKey) *Finding {
 // begin returns a finding without observations.
 func (c *cases) begin(k caseKey) *Finding {
 	if k.beyond {
-		f := Others(k.kind)
+		f := OverflowFinding(k.kind)
 		return &f
 	}
 	f := &Finding{Kind: k.kind}
@@ -126,8 +126,8 @@ func (c *cases) begin(k caseKey) *Finding {
 // beyond is the subject of findings beyond MaxSubjects.
 const beyond = "others"
 
-// Others returns the finding, still without observations, that sums all subjects of a kind beyond
-// the bound.
-func Others(k Kind) Finding {
+// OverflowFinding returns the finding, still without observations, that sums all subjects of a kind
+// beyond the bound.
+func OverflowFinding(k Kind) Finding {
 	return Finding{Kind: k, ID: idOf(k, beyond), Subject: beyond, Evidence: fmt.Sprintf("%s of %s, which are counted together", k, beyond)}
 }

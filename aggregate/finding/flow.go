@@ -115,8 +115,8 @@ func (f *flows) tagged(at Place, o *decode.Observation) *flow {
 	return one
 }
 
-// ObserveUntagged takes an untagged packet: its time, number, addresses, protocol and ports. data says whether
-// it carries any, unlike a pure acknowledgement. It keeps no reference to it.
+// ObserveUntagged takes an untagged packet: its time, number, addresses, protocol and ports. data
+// says whether it carries any, unlike a pure acknowledgement. It keeps no reference to it.
 func (d *Detector) ObserveUntagged(tap *Tap, o *decode.Observation, data bool) {
 	if tap.Place != Receiver && tap.Place != Sender {
 		return

@@ -92,9 +92,9 @@ func (one *sourceState) exceeds(unknownLM, touched uint64) bool {
 	return float64(one.unknownLM)*float64(touched) >= unknownLMFactor*float64(unknownLM)*float64(one.touched)
 }
 
-// standsOut reports whether a source's share of values with an unknown LM is many times that of its neighbors: of the other
-// sources at the same edge, whose values pass the same ports, the one with the median share (the lower of
-// two) is compared.
+// standsOut reports whether a source's share of values with an unknown LM is many times that of its neighbors: of the
+// other sources at the same edge, whose values pass the same ports, the one with the median share (the lower of two) is
+// compared.
 func (s *unknownLMs) standsOut(src netip.Addr, edge func(netip.Addr) string) bool {
 	at := edge(src)
 	var mates []*sourceState
@@ -138,8 +138,8 @@ func (p *locationState) says(tag *csig.Tag, code uint32) (changes uint64) {
 // minTurns is the number of changes that a port must write while one source keeps one value of it.
 const minTurns = 20
 
-// minFeigned is the minimum time for which a source keeps that value.
-const minFeigned = 200 * time.Millisecond
+// minSpoofed is the minimum time for which a source keeps that value.
+const minSpoofed = 200 * time.Millisecond
 
 // spoofedRun is a run of one delay, heavy and not the tightest, in the tags of a source, with
 // the locator of a port. If the port wrote it, it would write it into others' tags as well.
@@ -163,15 +163,15 @@ func (one *sourceState) followSpoofed(table *csig.Table, capacity uint64, code u
 	if one == nil || s.o.Kind != decode.Tag {
 		return
 	}
-	key := valueOf(tag)
+	packed := valueOf(tag)
 	run := &one.spoofed[tag.T%uint8(len(one.spoofed))]
-	if run.key != key || run.port != at {
+	if run.packed != packed || run.port != at {
 		one.keep(run)
 		*run = spoofedRun{packets: run.packets[:0]}
 		if !suspicious(table, capacity, code) {
 			return
 		}
-		run.key, run.from, run.to = key, s.o.TimeNS, s.o.TimeNS
+		run.packed, run.from, run.to = packed, s.o.TimeNS, s.o.TimeNS
 		run.table, run.port, run.before = table, at, changes
 	}
 	run.n++
@@ -201,7 +201,7 @@ func (d *Detector) spoofers(s *unknownLMs) map[netip.Addr]*spoofedRun {
 			probe.keep(&run)
 			longest = probe.kept
 		}
-		if longest.n > 0 && longest.to-longest.from >= int64(minFeigned) && s.onlySource(src, longest.key) {
+		if longest.n > 0 && longest.to-longest.from >= int64(minSpoofed) && s.onlySource(src, longest.packed) {
 			out[src] = &longest
 		}
 	}
@@ -209,10 +209,10 @@ func (d *Detector) spoofers(s *unknownLMs) map[netip.Addr]*spoofedRun {
 }
 
 // onlySource reports whether hardly any other source has a value.
-func (s *unknownLMs) onlySource(src netip.Addr, key uint64) bool {
+func (s *unknownLMs) onlySource(src netip.Addr, packed uint64) bool {
 	var here, elsewhere uint64
 	for other, state := range s.sources {
-		switch there := state.arrived.find(key); {
+		switch there := state.arrived.find(packed); {
 		case there == nil:
 		case other == src:
 			here = there.n

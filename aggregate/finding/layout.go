@@ -70,7 +70,8 @@ func (l *layoutState) sample(tag *csig.Tag, src, dst netip.Addr) {
 // bare counts a tag without addresses behind it.
 func (l *layoutState) bare(tap *Tap, o *decode.Observation) { l.alien.seen(tap.File, o) }
 
-// lmOnUntouched counts locator metadata beside an initial value. Hosts write a default there (section
+// lmOnUntouched counts locator metadata beside an initial value. Hosts write a default there
+// (section
 // 4.1.3), which is not known: the most frequent value is taken for it.
 func (l *layoutState) lmOnUntouched(s *seen) {
 	l.initial++

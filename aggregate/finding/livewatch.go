@@ -50,8 +50,8 @@ func (w *Watcher) Live(tap string) {
 	w.live = &live{tap: tapState{Tap: Tap{Name: tap}}, flows: make(map[flowKey]*flow)}
 }
 
-// Timed takes the time of each frame (Unix ns), in the order of capture.
-func (w *Watcher) Timed(ns int64) {
+// ObserveTime takes the time of each frame (Unix ns), in the order of capture.
+func (w *Watcher) ObserveTime(ns int64) {
 	if t := &w.live.tap; t.behind == 0 && ns >= t.last-int64(minBack) && t.last > 0 {
 		t.last = max(t.last, ns)
 		return
@@ -68,9 +68,9 @@ func (w *Watcher) behind(ns int64) {
 	}
 }
 
-// Compared takes a frame of the sample that is compared with preceding frames: its time (Unix ns),
-// a number for its bytes, and whether they equal those of an earlier frame.
-func (w *Watcher) Compared(ns int64, content uint64, repeated bool) {
+// ObserveContent takes a frame of the sample that is compared with preceding frames: its time (Unix
+// ns), a number for its bytes, and whether they equal those of an earlier frame.
+func (w *Watcher) ObserveContent(ns int64, content uint64, repeated bool) {
 	t := &w.live.tap
 	before := t.repeated.Count
 	t.frames++

@@ -32,45 +32,45 @@ func TestWatcherLive(t *testing.T) {
 		want string
 	}{
 		{"clock set back", func(w *Watcher) {
-			w.Timed(2e9)
+			w.ObserveTime(2e9)
 			for i := range int64(2 * staysBack) {
-				w.Timed(1e9 + i)
+				w.ObserveTime(1e9 + i)
 			}
 		}, "clock-set a 1"},
 		{"clock set back twice", func(w *Watcher) {
 			for start := int64(9e9); start > 6e9; start -= 1e9 {
 				for i := range int64(2 * staysBack) {
-					w.Timed(start + i)
+					w.ObserveTime(start + i)
 				}
 			}
 		}, "clock-set a 2"},
 		{"frames out of order", func(w *Watcher) {
 			for i := range int64(2 * staysBack) {
-				w.Timed(2e9 + i)
-				w.Timed(1e9 + i)
+				w.ObserveTime(2e9 + i)
+				w.ObserveTime(1e9 + i)
 			}
 		}, ""},
 		{"frames twice", func(w *Watcher) {
 			for i := range int64(1000) {
-				w.Compared(i*1e7, uint64(i), i%40 == 0)
+				w.ObserveContent(i*1e7, uint64(i), i%40 == 0)
 			}
 		}, "duplicate-frames a 23"}, // those of the last second are pending
 		{"frames three times", func(w *Watcher) {
 			for i := range int64(1000) {
-				w.Compared(i*1e7, uint64(i), false)
+				w.ObserveContent(i*1e7, uint64(i), false)
 				for range 2 * (1 - min(i%40, 1)) {
-					w.Compared(i*1e7+1e5, uint64(i), true)
+					w.ObserveContent(i*1e7+1e5, uint64(i), true)
 				}
 			}
 		}, "duplicate-frames a 46"},
 		{"equal frames of a sender", func(w *Watcher) {
 			for i := range int64(100_000) {
-				w.Compared(i*5e5, 7, i > 0)
+				w.ObserveContent(i*5e5, 7, i > 0)
 			}
 		}, ""},
 		{"the same bytes now and then", func(w *Watcher) {
 			for i := range int64(40_000) {
-				w.Compared(i*1e6, uint64(i), i%1500 == 1499)
+				w.ObserveContent(i*1e6, uint64(i), i%1500 == 1499)
 			}
 		}, ""},
 		{"whole packets with D", func(w *Watcher) {

@@ -24,7 +24,7 @@ type values struct {
 
 // value is a type, a value and locator metadata, as in tags.
 type value struct {
-	key          uint64
+	packed       uint64
 	n, inherited uint64 // inherited: the part of n that may belong to others
 	from, to     int64
 	first        Packet
@@ -35,15 +35,15 @@ func valueOf(t *csig.Tag) uint64 {
 }
 
 // t and s return the type and the signal field.
-func (v *value) t() uint8  { return uint8(v.key >> 40 & 15) }
-func (v *value) s() uint32 { return uint32(v.key & (1<<20 - 1)) }
+func (v *value) t() uint8  { return uint8(v.packed >> 40 & 15) }
+func (v *value) s() uint32 { return uint32(v.packed & (1<<20 - 1)) }
 
 // add counts a value.
 func (v *values) add(s *seen) {
-	key, rarest := valueOf(&s.o.Tag), 0
+	packed, rarest := valueOf(&s.o.Tag), 0
 	for i := range v.list {
 		one := &v.list[i]
-		if one.key == key {
+		if one.packed == packed {
 			one.n++
 			one.from, one.to = min(one.from, s.o.TimeNS), max(one.to, s.o.TimeNS)
 			return
@@ -53,13 +53,13 @@ func (v *values) add(s *seen) {
 		}
 	}
 	old := v.list[rarest].n
-	v.list[rarest] = value{key, old + 1, old, s.o.TimeNS, s.o.TimeNS, Packet{s.tap.File, s.o.Packet}}
+	v.list[rarest] = value{packed, old + 1, old, s.o.TimeNS, s.o.TimeNS, Packet{s.tap.File, s.o.Packet}}
 }
 
 // find returns a value, nil if it is not among the frequent ones.
-func (v *values) find(key uint64) *value {
+func (v *values) find(packed uint64) *value {
 	for i := range v.list {
-		if v.list[i].key == key {
+		if v.list[i].packed == packed {
 			return &v.list[i]
 		}
 	}
@@ -79,16 +79,16 @@ func (l *layoutState) forged(s *seen, limit int) {
 func (s *unknownLMs) passed(src netip.Addr) (list []*value) {
 	one, all := s.sources[src], uint64(0)
 	for i := range one.wrote.list {
-		if one.wrote.list[i].key == 0 {
+		if one.wrote.list[i].packed == 0 {
 			continue
 		}
-		here := one.arrived.find(one.wrote.list[i].key)
+		here := one.arrived.find(one.wrote.list[i].packed)
 		if here == nil || here.n-here.inherited < minPassed {
 			continue
 		}
 		var elsewhere uint64
 		for other, state := range s.sources {
-			if there := state.arrived.find(here.key); other != src && there != nil {
+			if there := state.arrived.find(here.packed); other != src && there != nil {
 				elsewhere += there.n
 			}
 		}

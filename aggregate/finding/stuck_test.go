@@ -318,7 +318,7 @@ func TestWatcherStuckBounds(t *testing.T) {
 	}
 	sum := uint64(0)
 	for _, f := range w.Findings() {
-		if sum += f.Count; f.Subject == beyond && (f.ID != Others(StuckPort).ID || f.Evidence != Others(StuckPort).Evidence) {
+		if sum += f.Count; f.Subject == beyond && (f.ID != OverflowFinding(StuckPort).ID || f.Evidence != OverflowFinding(StuckPort).Evidence) {
 			t.Errorf("others: %+v", f)
 		}
 	}

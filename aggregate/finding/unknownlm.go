@@ -14,14 +14,14 @@ import (
 const (
 	// minUnknownLMs is the number of values without a writer needed to name their source.
 	minUnknownLMs = 20
-	// unknownLMFactor is the ratio of a source's share of values without a writer to that of all others
-	// at which the source counts as a forger. An outdated switch or fabric file affects all sources
-	// behind a port alike.
+	// unknownLMFactor is the ratio of a source's share of values without a writer to that of all
+	// others at which the source counts as a forger. An outdated switch or fabric file affects all
+	// sources behind a port alike.
 	unknownLMFactor = 10
 	// unknownLMPackets is the number of packets that a source's finding names.
 	unknownLMPackets = 16
-	// maxUnknownLMSources bounds the distinct sources and flows of one location, and maxUnknownLMPairs
-	// those of all locations.
+	// maxUnknownLMSources bounds the distinct sources and flows of one location, and
+	// maxUnknownLMPairs those of all locations.
 	maxUnknownLMSources = 256
 	maxUnknownLMPairs   = 1 << 16
 )

@@ -114,7 +114,7 @@ func TestWatcherBounds(t *testing.T) {
 			if len(f.Packets) > 0 {
 				t.Errorf("live packets have numbers: %+v", f)
 			}
-			if others := Others(f.Kind); f.ID == others.ID && f.Evidence != others.Evidence {
+			if others := OverflowFinding(f.Kind); f.ID == others.ID && f.Evidence != others.Evidence {
 				t.Errorf("others: %+v", f)
 			}
 		}

@@ -25,8 +25,9 @@ type otherLocation struct {
 	next uint32 // index of the next element, plus 1; 0 at the end
 }
 
-// locationsPerEntry bounds the locations of all entries, except each entry's first one, as a multiple of
-// the budget. Observations that name further locations count for the flow and for no location.
+// locationsPerEntry bounds the locations of all entries, except each entry's first one, as a
+// multiple of the budget. Observations that name further locations count for the flow and for no
+// location.
 const locationsPerEntry = 2
 
 // Find looks up the entries of observations, for CountKnown. Its loops do little, so that the memory

@@ -380,10 +380,10 @@ func floorTo(t, step int64) int64 {
 	return q * step
 }
 
-// Cut cuts a question's range into windows: of the step or, if that is 0, of a step that gives
-// about 120 of them. The range is widened to whole windows, at most the given number. Errors wrap
-// ErrInvalid, ErrTooLarge or ErrNoData.
-func Cut(q *Question, e Extent, step time.Duration, windows int) error {
+// SplitRange cuts a question's range into windows: of the step or, if that is 0, of a step that
+// gives about 120 of them. The range is widened to whole windows, at most the given number. Errors
+// wrap ErrInvalid, ErrTooLarge or ErrNoData.
+func SplitRange(q *Question, e Extent, step time.Duration, windows int) error {
 	p, err := newPlan(Options{From: q.From, To: q.To, Step: step, MaxWindows: windows}, e)
 	if err != nil {
 		return err

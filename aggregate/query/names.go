@@ -108,8 +108,8 @@ type locationIndex struct {
 	at   map[aggregate.LocationID]int
 }
 
-// newLocationIndex takes the locations that rows name, with their ancestors, and all others up to the
-// limit: a map also shows unnamed ports, and the next window may name any.
+// newLocationIndex takes the locations that rows name, with their ancestors, and all others up to
+// the limit: a map also shows unnamed ports, and the next window may name any.
 func newLocationIndex(rows []fabric.Location, raw []rawSignal, limit int) *locationIndex {
 	byID := make(map[aggregate.LocationID]fabric.Location, len(rows))
 	for _, l := range rows {

@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// VerdictInput is the data behind a FabricVerdict: the rows of all signals over a range, from memory or
-// a store.
+// VerdictInput is the data behind a FabricVerdict: the rows of all signals over a range, from
+// memory or a store.
 type VerdictInput struct {
 	From, To   time.Time
 	Thresholds aggregate.Thresholds
@@ -499,8 +499,8 @@ func (b *verdictBuilder) kindOf(g *group, s *Statement) StatementKind {
 // elsewhere stands for all locations without a statement.
 const elsewhere aggregate.LocationID = math.MaxUint64
 
-// time sets the times of congestion and the states of locations. All windows in which the members of
-// a group are named judge it together, signal by signal.
+// time sets the times of congestion and the states of locations. All windows in which the members
+// of a group are named judge it together, signal by signal.
 func (b *verdictBuilder) time() {
 	of := make(map[aggregate.LocationID]aggregate.LocationID) // the first location of the statement
 	for i := range b.out.Statements {

@@ -33,9 +33,9 @@ func (d *delivery) verify(ctx context.Context) bool {
 	return true
 }
 
-// confirmStored sends the rows of the last sent batch once more, without its token, unless the server
-// has them. A server that dies while it takes a batch may come back with the token and without
-// the rows.
+// confirmStored sends the rows of the last sent batch once more, without its token, unless the
+// server has them. A server that dies while it takes a batch may come back with the token and
+// without the rows.
 func (d *delivery) confirmStored(ctx context.Context, e *outbox.Entry, class int, probes []rowSample) error {
 	if n := len(probes); n > 0 {
 		probes = probes[:min(n, maxProbes)] // the server took all rows or none

@@ -200,8 +200,8 @@ type Tap struct {
 
 	Weight uint64 // number of packets for which one observation stands (1/N tagging, sampled mirrors); at most aggregate.MaxWeight
 	Place  string // its name: receiver, sender (where tags have initial values) or mid
-	// ObservationPoint is the number of the point in the middle of the fabric where flows are seen for
-	// aggregate.PathResolver; 0: none.
+	// ObservationPoint is the number of the point in the middle of the fabric where flows are seen
+	// for aggregate.PathResolver; 0: none.
 	ObservationPoint uint32
 	// Mirrors are the sessions that are decapsulated. Tags in other sessions are orphans.
 	Mirrors decode.Mirrors

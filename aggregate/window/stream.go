@@ -172,10 +172,10 @@ const (
 
 // look shows a live frame to the watcher.
 func (l *Stream) look(f *capture.Frame) {
-	l.watch.Timed(f.TimeNS)
+	l.watch.ObserveTime(f.TimeNS)
 	if f.TimeNS>>compareShift%compareEach == 0 {
 		repeated := l.dedup.Seen(f)
-		l.watch.Compared(f.TimeNS, l.dedup.Content(), repeated)
+		l.watch.ObserveContent(f.TimeNS, l.dedup.Content(), repeated)
 	}
 }
 

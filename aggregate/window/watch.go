@@ -12,13 +12,14 @@ import (
 // to watch; then the shard passes it these observations and the closing windows. If nothing is
 // unusual, it is hardly called. One shard uses it.
 type Watch interface {
-	// Suspicious reports whether to watch all observations of a source. A shard remembers the result.
+	// Suspicious reports whether to watch all observations of a source. A shard remembers the
+	// result.
 	Suspicious(src netip.Addr) bool
 	// SourceBits returns the numbers of leading bits of an IPv4 and of an IPv6 address on which
 	// Suspicious depends. They never change.
 	SourceBits() (v4, v6 int)
-	// WatchFrom returns the least watched code (csig.Table.Code) of values that name a location; 0 for
-	// all, aggregate.NotWatched for none. A shard remembers the result.
+	// WatchFrom returns the least watched code (csig.Table.Code) of values that name a location; 0
+	// for all, aggregate.NotWatched for none. A shard remembers the result.
 	WatchFrom(t *csig.Table, at aggregate.LocationID, capacity uint64) uint32
 	// Watched takes observations. The list belongs to the shard again when it returns.
 	Watched(list []aggregate.Watched)

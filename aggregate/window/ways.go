@@ -114,14 +114,14 @@ const witnessStep = int64(time.Second)
 
 // witness reports the flows that pass a point in the middle of the fabric, each once a second.
 type witness struct {
-	finder aggregate.PathResolver
-	point  uint32
-	seeds  *flow.Seeds
-	told   []toldSlot
-	seen   flow.Flow // a field, so that the call allocates nothing
+	finder   aggregate.PathResolver
+	point    uint32
+	seeds    *flow.Seeds
+	reported []reportedSlot
+	seen     flow.Flow // a field, so that the call allocates nothing
 }
 
-type toldSlot struct {
+type reportedSlot struct {
 	hash uint64
 	step int64
 }
@@ -131,7 +131,7 @@ func newWitness(r aggregate.Resolver, point uint32, seeds *flow.Seeds) *witness 
 	if !ok || point == 0 {
 		return nil
 	}
-	return &witness{finder: finder, point: point, seeds: seeds, told: make([]toldSlot, witnessSlots)}
+	return &witness{finder: finder, point: point, seeds: seeds, reported: make([]reportedSlot, witnessSlots)}
 }
 
 // see reports the flow of an observation's packet, whatever path the observation measured.
@@ -141,15 +141,15 @@ func (w *witness) see(o *decode.Observation) {
 	}
 	w.seen = flow.Flow{Src: o.Src, Dst: o.Dst, SrcPort: o.SrcPort, DstPort: o.DstPort, Proto: o.Proto}
 	hash, step := w.seeds.Flow(&w.seen), o.TimeNS/witnessStep
-	if slot := &w.told[hash%witnessSlots]; slot.hash != hash || slot.step != step {
-		*slot = toldSlot{hash, step}
+	if slot := &w.reported[hash%witnessSlots]; slot.hash != hash || slot.step != step {
+		*slot = reportedSlot{hash, step}
 		w.finder.RecordSighting(w.point, &w.seen, o.TimeNS)
 	}
 }
 
 func (w *witness) forget() {
 	if w != nil {
-		clear(w.told)
+		clear(w.reported)
 	}
 }
 

@@ -230,7 +230,7 @@ func (e *exporting) know(n *network) error {
 		return err
 	}
 	for i := range section.Taps {
-		e.spool.Know(instance, section.Taps[i].TapName())
+		e.spool.RegisterTap(instance, section.Taps[i].TapName())
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func (o *operations) watchStore(db *openedStore) error {
 func (o *operations) watchDoor(d *edge.Server, a *api.API) error {
 	return o.Export(metrics.NewAPI(func() metrics.API {
 		watchers, lagging := a.Counts()
-		slow, crowded := a.Cut()
+		slow, crowded := a.Disconnects()
 		return metrics.API{Stats: d.Stats(), Watchers: watchers, Lagging: lagging, Slow: slow, Crowded: crowded}
 	}))
 }

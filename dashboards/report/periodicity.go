@@ -224,8 +224,8 @@ func (s *cellSeries) length(windows float64, steps int) int64 {
 // leastPeriod is the minimum length of a detectable period in steps.
 const leastPeriod = 2.5
 
-// MissedPeriods describes the periods that may be missed. It is empty if the finest steps would not show
-// more.
+// MissedPeriods describes the periods that may be missed. It is empty if the finest steps would not
+// show more.
 func MissedPeriods(ctx context.Context, data Steps, finest time.Duration) (string, error) {
 	step := data.Span().Step
 	if step <= finest {

@@ -6,23 +6,24 @@ import (
 	"github.com/csigscope/csigscope/decode"
 )
 
-// PacketIdentifier gives packets an identity from the parts that no device on the way may change, as a Judge
-// does, but by a fixed key, so that a sample of packets by their numbers is the same in every run.
-// Without the key nobody can choose the packets in the sample. It is not safe for concurrent use.
+// PacketIdentifier gives packets an identity from the parts that no device on the way may change,
+// as a Judge does, but by a fixed key, so that a sample of packets by their numbers is the same in
+// every run. Without the key nobody can choose the packets in the sample. It is not safe for
+// concurrent use.
 type PacketIdentifier struct {
 	decoder *decode.Decoder
 	id      identifier
 }
 
-// NewPacketIdentifier makes a PacketIdentifier. Of truncated packets it uses prefix bytes behind the IP header, 0 for all
-// (Scan.Cut).
+// NewPacketIdentifier makes a PacketIdentifier. Of truncated packets it uses prefix bytes behind
+// the IP header, 0 for all (Scan.Cut).
 func NewPacketIdentifier(d *decode.Decoder, prefix int, key uint64) *PacketIdentifier {
 	return &PacketIdentifier{decoder: d, id: identifier{key: key, prefix: prefix}}
 }
 
-// Identify returns a number that almost certainly no other packet has, the same wherever the packet is
-// captured, never 0, and its remaining hops. ok is false for packets that are not IP. Numbers are
-// comparable only under the same prefix and key.
+// Identify returns a number that almost certainly no other packet has, the same wherever the packet
+// is captured, never 0, and its remaining hops. ok is false for packets that are not IP. Numbers
+// are comparable only under the same prefix and key.
 func (k *PacketIdentifier) Identify(frame []byte) (id uint64, hops uint8, ok bool) {
 	etherType, packet, ok := k.decoder.Network(frame)
 	if !ok || etherType != etherIPv4 && etherType != etherIPv6 {
@@ -75,8 +76,8 @@ func (k *PacketIdentifier) Segment() (s Segment, ok bool) {
 	return s, true
 }
 
-// IdentifyData returns a number for the data of a conversation up to a sequence number, as Identify does for a
-// packet.
+// IdentifyData returns a number for the data of a conversation up to a sequence number, as Identify
+// does for a packet.
 func (k *PacketIdentifier) IdentifyData(c *Conversation, end uint32) uint64 {
 	tail := uint64(c.SrcPort)<<48 | uint64(c.DstPort)<<32 | uint64(end)
 	return k.id.mix(k.id.mix(k.id.hash(c.Src[:]), k.id.hash(c.Dst[:])), tail)

@@ -12,8 +12,8 @@ import (
 	"github.com/csigscope/csigscope/ingest/retry"
 )
 
-// LatencyBuckets returns the upper bounds of the buckets of EndpointStats.Took. One more bucket counts
-// slower responses.
+// LatencyBuckets returns the upper bounds of the buckets of EndpointStats.Took. One more bucket
+// counts slower responses.
 func LatencyBuckets() []time.Duration { return slices.Clone(bounds) }
 
 var bounds = []time.Duration{

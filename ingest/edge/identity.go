@@ -41,7 +41,8 @@ type Peer struct {
 	Credential CredentialKind
 }
 
-// CredentialKind is the kind of credential that proved a peer's name. The zero value means no proof.
+// CredentialKind is the kind of credential that proved a peer's name. The zero value means no
+// proof.
 type CredentialKind string
 
 // The kinds of credential.

@@ -170,8 +170,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// TestAuthenticatedSlots: authenticated clients cannot take the slots reserved for authentication, and one
-// address cannot take all slots.
+// TestAuthenticatedSlots: authenticated clients cannot take the slots reserved for authentication,
+// and one address cannot take all slots.
 func TestAuthenticatedSlots(t *testing.T) {
 	const slots = 64 // 48 for authenticated connections, 32 for an address
 	c := newCrowd(t, edge.Config{MaxConns: slots, Auth: withToken(t, "")})
@@ -192,8 +192,8 @@ func TestAuthenticatedSlots(t *testing.T) {
 			t.Fatalf("client %d: %d", 32+i, got)
 		}
 	}
-	// All slots are taken. New clients displace the authenticated ones beyond three quarters and are
-	// served.
+	// All slots are taken. New clients displace the authenticated ones beyond three quarters and
+	// are served.
 	for i := range slots {
 		if got := c.client(10 + i).ask("secret"); got != http.StatusOK {
 			t.Fatalf("newcomer %d: %d", i, got)

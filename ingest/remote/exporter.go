@@ -125,8 +125,8 @@ func (e *exporter) meet(at blockID, maxStreams int) (seqState, bool) {
 	return seqNew, ok
 }
 
-// incarnation finds or adds an incarnation. It returns nil for one older than the remembered ones, and false
-// if there are too many streams. The caller holds mu.
+// incarnation finds or adds an incarnation. It returns nil for one older than the remembered ones,
+// and false if there are too many streams. The caller holds mu.
 func (e *exporter) incarnation(at blockID, maxStreams int) (*incarnationState, bool) {
 	s := e.streams[at.producer]
 	if s == nil {

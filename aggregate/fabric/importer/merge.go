@@ -261,7 +261,7 @@ func (m *merger) addPort(d *device, doc *document, p *port) {
 	i.doc = doc
 	if alias := strings.ToLower(cleanPort(p.alias)); alias != "" && d.byName[alias] == nil {
 		d.byName[alias] = i
-		d.key(alias, i)
+		d.indexPort(alias, i)
 	}
 	switch {
 	case i.speed == 0:
@@ -292,12 +292,13 @@ func (m *merger) newPort(d *device, name string) *iface {
 	m.ports++
 	d.ports = append(d.ports, i)
 	d.byName[strings.ToLower(name)] = i // a name goes before an alias of another port
-	d.key(name, i)
+	d.indexPort(name, i)
 	return i
 }
 
-// key indexes a port by the portKey of a name. Two ports for a key are enough to make it ambiguous.
-func (d *device) key(name string, i *iface) {
+// indexPort indexes a port by the portKey of a name. Two ports for a key are enough to make it
+// ambiguous.
+func (d *device) indexPort(name string, i *iface) {
 	if k := portKey(name); k != "" && len(d.byKey[k]) < 2 && !slices.Contains(d.byKey[k], i) {
 		d.byKey[k] = append(d.byKey[k], i)
 	}

@@ -183,9 +183,9 @@ func (a *API) Counts() (watchers int, lagging uint64) {
 	return int(a.watchers.Load()), a.lagging.Load()
 }
 
-// Cut returns how many watchers were cut off: slow ones took longer than SendTimeout for an
+// Disconnects returns how many watchers were cut off: slow ones took longer than SendTimeout for an
 // event, and crowded ones held memory that others waited for.
-func (a *API) Cut() (slow, crowded uint64) {
+func (a *API) Disconnects() (slow, crowded uint64) {
 	a.sends.mu.Lock()
 	defer a.sends.mu.Unlock()
 	return a.sends.slow, a.sends.crowded

@@ -142,7 +142,8 @@ func (a *API) cellsPast(ctx context.Context, in *wire.CellsRequest) (*answer, er
 	return of(nil, out)
 }
 
-// cursor encodes the position of the next page: the revision, the cells before it, and the question.
+// cursor encodes the position of the next page: the revision, the cells before it, and the
+// question.
 func cursor(s *table.State, offset int, question uint64) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%s.%d.%x", token(s), offset, question))
 }

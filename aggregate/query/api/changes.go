@@ -16,8 +16,8 @@ import (
 	"github.com/csigscope/csigscope/decode/csig"
 )
 
-// changeSubscription is a subscription to changes. Each change depends only on two successive states, so all
-// readers, including those that resume, receive the same changes.
+// changeSubscription is a subscription to changes. Each change depends only on two successive
+// states, so all readers, including those that resume, receive the same changes.
 type changeSubscription struct {
 	*subscription
 	in *wire.ChangesRequest

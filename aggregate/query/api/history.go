@@ -254,8 +254,8 @@ func (g gaps) covered(from, to time.Time) float64 {
 	return 1 - float64(missing)/float64(to.Sub(from))
 }
 
-// pin is the common part of all pages of one answer of the store, and the position of the next page.
-// The zero value is the first page of a new answer.
+// pin is the common part of all pages of one answer of the store, and the position of the next
+// page. The zero value is the first page of a new answer.
 type pin struct {
 	from, to, asOf  int64 // Unix ns
 	offset          int

@@ -136,7 +136,7 @@ func (a *API) cut(ctx context.Context, q *query.Question, in *durationpb.Duratio
 	if err != nil {
 		return err
 	}
-	err = query.Cut(q, extent, step, most)
+	err = query.SplitRange(q, extent, step, most)
 	if errors.Is(err, query.ErrInvalid) || errors.Is(err, query.ErrTooLarge) {
 		return wrong("step", step.String(), "%v", err)
 	}

@@ -207,7 +207,7 @@ func heapWithStalled(t *testing.T, watchers int, http2 bool, as string, apart bo
 		time.Sleep(500 * time.Millisecond)
 	}
 	n, _ := s.Counts()
-	slow, crowded := s.Cut()
+	slow, crowded := s.Disconnects()
 	t.Logf("%d watchers, %d cut as slow, %d since others waited", n, slow, crowded)
 	return least
 }
@@ -215,6 +215,6 @@ func heapWithStalled(t *testing.T, watchers int, http2 bool, as string, apart bo
 // begun is the number of watchers that have started.
 func begun(s *served) int {
 	n, _ := s.Counts()
-	slow, crowded := s.Cut()
+	slow, crowded := s.Disconnects()
 	return n + int(slow+crowded)
 }

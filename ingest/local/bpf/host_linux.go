@@ -79,8 +79,8 @@ func capabilityRequirement() Requirement {
 	return Requirement{"capabilities", true, "CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW"}
 }
 
-// memoryRequirement reports the limit of locked memory. It is always met, because TCX needs a kernel whose maps do not count
-// against it (Linux 5.11 and up).
+// memoryRequirement reports the limit of locked memory. It is always met, because TCX needs a kernel whose maps do not
+// count against it (Linux 5.11 and up).
 func memoryRequirement() Requirement {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
@@ -93,7 +93,8 @@ func memoryRequirement() Requirement {
 	return Requirement{"locked memory", true, text + ": maps do not count against it from Linux 5.11 on"}
 }
 
-// btfRequirement reports whether the kernel has type information (BTF). It is always met, because the program does not need it.
+// btfRequirement reports whether the kernel has type information (BTF). It is always met, because the program does not
+// need it.
 func btfRequirement() Requirement {
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	switch {

@@ -1,6 +1,7 @@
 package bpf
 
-// mapKey is struct key of kernel/csig.c, byte for byte. An entry whose key lacks the flag used is empty.
+// mapKey is struct key of kernel/csig.c, byte for byte. An entry whose key lacks the flag used is
+// empty.
 type mapKey struct {
 	Src, Dst  uint64
 	Window, S uint32 // see struct key

@@ -50,9 +50,9 @@ func New(cfg Config) (*Source, error) {
 	return &Source{cfg: cfg, tap: tap}, nil
 }
 
-// Try checks whether the kernel can count packets under the settings for a tap: it loads the program and attaches it for a
-// moment. The error wraps ErrUnsupported if the program cannot serve the settings. A missing interface is an error, as for a
-// ring.
+// Try checks whether the kernel can count packets under the settings for a tap: it loads the program and attaches it
+// for a moment. The error wraps ErrUnsupported if the program cannot serve the settings. A missing interface is an
+// error, as for a ring.
 func (s *Source) Try(settings *window.Settings, at window.Tap) error {
 	if err := Check(settings, at); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (s *Source) attachTo(p *ebpf.Program) (link.Link, int, error) {
 	return l, at.Index, nil
 }
 
-// Count changes the settings and the tap, and returns the last counts under the previous ones, which are valid until the
-// next call of Count or ReadCounts. Each packet counts once, under the old settings or the new ones.
+// Count changes the settings and the tap, and returns the last counts under the previous ones, which are valid until
+// the next call of Count or ReadCounts. Each packet counts once, under the old settings or the new ones.
 func (s *Source) Count(settings *window.Settings, at window.Tap) (last local.Counts, err error) {
 	if err := Check(settings, at); err != nil {
 		return last, err

@@ -56,7 +56,7 @@ func (g *ringRecord) found(f *finding.Finding) {
 		row.From, row.To = min(row.From, f.From), max(row.To, f.To)
 		return
 	}
-	if rest := finding.Others(f.Kind); len(g.Findings) >= maxRowFindings && f.ID != rest.ID {
+	if rest := finding.OverflowFinding(f.Kind); len(g.Findings) >= maxRowFindings && f.ID != rest.ID {
 		rest.From, rest.To, rest.Count = f.From, f.To, f.Count
 		g.found(&rest)
 		return

@@ -61,9 +61,9 @@ func NewSpool(client *remote.Client, names *Describer, logger *slog.Logger) *Spo
 	}
 }
 
-// Know registers the name of an instance's tap. Call it before the tap's first block. It is
+// RegisterTap registers the name of an instance's tap. Call it before the tap's first block. It is
 // safe for concurrent use.
-func (s *Spool) Know(instance, tap string) { s.taps.Store(local.Producer(instance, tap), tap) }
+func (s *Spool) RegisterTap(instance, tap string) { s.taps.Store(local.Producer(instance, tap), tap) }
 
 // Writers returns writers that send the input, findings and gaps of taps to collectors.
 func (s *Spool) Writers() journal.Writers {

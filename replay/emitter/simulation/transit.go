@@ -328,8 +328,8 @@ func (s *sim) trim(p *port, now int64, k *packet, stats *truth.PortStats) bool {
 	return true
 }
 
-// encapOverhead returns the bytes that a flow's encapsulation adds to its frames on the hop'th link of a
-// route of n links.
+// encapOverhead returns the bytes that a flow's encapsulation adds to its frames on the hop'th link
+// of a route of n links.
 func (s *sim) encapOverhead(f *flow, hop, n int8) uint16 {
 	if f.overhead == 0 || !s.framer.StyleOf(f.style).Wraps(hop, n) {
 		return 0

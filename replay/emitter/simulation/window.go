@@ -179,8 +179,8 @@ func (w *window) pacingDelay() int64 {
 	return int64(exact.MulDiv(uint64(w.roundTrip)*1000, packetOne, uint64(w.size)))
 }
 
-// targetDelay returns the target delay of the present window. Large windows mean few flows on a link and
-// get a lower target.
+// targetDelay returns the target delay of the present window. Large windows mean few flows on a
+// link and get a lower target.
 func (w *window) targetDelay() int64 {
 	over := min(inverseRoot(w.size), w.flowMin) - w.flowMax
 	if over <= 0 {
