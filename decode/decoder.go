@@ -227,7 +227,7 @@ func be16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
 // ports, all from the outermost IP header. data reports whether it carries payload; pure TCP
 // acknowledgements do not. ok is false for a frame that is truncated before the ports, is not IP,
 // has extension headers, or is a fragment without ports, and if the innermost header has to name
-// the endpoints. Then o is undefined. Bare counts nothing and does not allocate.
+// the endpoints. Then o is undefined. DecodeUntagged counts nothing and does not allocate.
 func (d *Decoder) DecodeUntagged(frame []byte, o *Observation) (data, ok bool) {
 	if d.inner {
 		return false, false
