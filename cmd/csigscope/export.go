@@ -204,7 +204,7 @@ func (e *exporting) openSpool(f *exportFlags) error {
 func (e *exporting) openPipeline() error {
 	names := handover.NewDescriber(e.client, e.logger)
 	names.Use(e.network.Naming())
-	e.spool = handover.NewSpool(e.client, names, e.logger)
+	e.spool = handover.NewSpool(e.client, names, e.network.Config.Export.TapPrefix(), e.logger)
 	if err := e.know(e.network); err != nil {
 		return err
 	}

@@ -80,6 +80,49 @@ func TestExport(t *testing.T) {
 	mustRun(t, env, "schema", "verify", "--store", dsn)
 }
 
+// TestExportersOfOneCredential: exporters that share a credential, with taps of one name, remain apart by their
+// instances.
+func TestExportersOfOneCredential(t *testing.T) {
+	t.Parallel()
+	env := engineEnv(t)
+	if !inNamespace(t) {
+		return
+	}
+	livetest.MakeLink(t)
+	dir := t.TempDir()
+	dsn, address := "embedded:"+filepath.Join(dir, "store"), freeAddress(t)
+	config := writeFile(t, filepath.Join(dir, "collect.yaml"), "collect:\n  ingest: {listen: "+address+", anonymous: hosts}\n")
+	server := runUntil(t, env, "exporters at "+address, "collect", "--config", config, "--store", dsn)
+	export := func(instance string) *collecting {
+		return runUntil(t, env, "exporting from", "export", "--interface", livetest.TapEnd, "--instance", instance, "--collector", "http://"+address, "--spool", filepath.Join(dir, instance))
+	}
+	hosts := []*collecting{export("a"), export("b")}
+	stop := traffic(t, 2000)
+	for i, instance := range []string{"a", "b"} {
+		hosts[i].waitRounds(filepath.Join(dir, instance), 1)
+	}
+	sent := uint64(len(stop()))
+	for i, instance := range []string{"a", "b"} {
+		handOver(hosts[i], func() *collecting { return export(instance) })
+	}
+	server.end(syscall.SIGTERM)
+	taps := decodeJSON[[]struct {
+		Tap    string
+		Stored uint64
+	}](t, mustRun(t, env, "query", "taps", "--store", dsn, "-o", "json"))
+	var names []string
+	for _, tap := range taps {
+		names = append(names, tap.Tap)
+	}
+	slices.Sort(names)
+	if want := []string{"hosts/a/" + livetest.TapEnd, "hosts/b/" + livetest.TapEnd}; !slices.Equal(names, want) {
+		t.Errorf("taps %v, want %v", names, want)
+	}
+	if got, dropped := stored(t, env, dsn), droppedBy(t, env, dsn); got+dropped != 2*sent || got == 0 {
+		t.Errorf("2 times %d packets sent, %d observations stored, the kernel dropped %d", sent, got, dropped)
+	}
+}
+
 // handOver ends an exporter, and starts and ends others while windows are left: each has some
 // seconds for them, which may be too few on a busy machine. It returns the number of others.
 func handOver(host *collecting, export func() *collecting) (others int) {

@@ -52,7 +52,7 @@ const defaultMaxMessage = 2 << 20
 
 // Limits of the protocol. A message beyond them is refused before it is decoded.
 const (
-	maxStreamBytes    = 64      // of a stream's name
+	maxStreamBytes    = 128     // of a stream's name
 	maxTextBytes      = 1 << 20 // of a configuration
 	maxItems          = 1024    // blocks, batches and descriptions in a message
 	maxRows           = 1 << 16 // in a message, observations included

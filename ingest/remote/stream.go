@@ -59,9 +59,17 @@ var errUndescribed = errors.New("no description of the block's epoch: call Descr
 // errEnded is the error for calls after Close.
 var errEnded = errors.New("exporter is closed")
 
-// Stream returns the stream of this name, and adds it if it is new. The name has 1 to 64
-// printable bytes. The stream's blocks have this process's incarnation.
+// Stream returns the stream of this name, and adds it if it is new. CheckStream says which
+// names are valid. The stream's blocks have this process's incarnation.
 func (c *Client) Stream(name string) (*Stream, error) { return c.StreamOf(name, c.incarnation) }
+
+// CheckStream validates the name of a stream.
+func CheckStream(name string) error {
+	if err := edge.CheckName(name); err != nil || len(name) > maxStreamBytes {
+		return fmt.Errorf("stream %.64q: expected 1 to %d printable bytes", name, maxStreamBytes)
+	}
+	return nil
+}
 
 // StreamOf is Stream with a given incarnation, not 0. Only one process may write blocks of an
 // incarnation; others may report its gaps.
@@ -69,8 +77,8 @@ func (c *Client) StreamOf(name string, incarnation uint64) (*Stream, error) {
 	if incarnation == 0 {
 		return nil, errors.New("stream: expected an incarnation")
 	}
-	if err := edge.CheckName(name); err != nil || len(name) > maxStreamBytes {
-		return nil, fmt.Errorf("stream: expected 1 to %d printable bytes", maxStreamBytes)
+	if err := CheckStream(name); err != nil {
+		return nil, err
 	}
 	k := streamKey{name, incarnation}
 	c.mu.Lock()

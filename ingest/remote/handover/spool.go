@@ -27,6 +27,7 @@ type Spool struct {
 	logger *slog.Logger
 	client *remote.Client
 	names  *Describer
+	prefix string   // of the names of taps
 	taps   sync.Map // producer to name of the tap
 
 	streams map[streamKey]*remote.Stream
@@ -53,10 +54,11 @@ func ringRun(s *aggregate.Source, ring int) runKey {
 	return runKey{streamKey{s.Producer, s.Incarnation, ring}, s.Epoch}
 }
 
-// NewSpool returns an empty Spool. The caller keeps ownership of the client.
-func NewSpool(client *remote.Client, names *Describer, logger *slog.Logger) *Spool {
+// NewSpool returns an empty Spool. At the collector, the names of taps begin with the prefix: exporters
+// that share a credential need different ones. The caller keeps ownership of the client.
+func NewSpool(client *remote.Client, names *Describer, prefix string, logger *slog.Logger) *Spool {
 	return &Spool{
-		logger: logger, client: client, names: names,
+		logger: logger, client: client, names: names, prefix: prefix,
 		streams: make(map[streamKey]*remote.Stream), met: make(map[runKey]bool),
 	}
 }
@@ -84,7 +86,7 @@ func (s *Spool) stream(k streamKey) (*remote.Stream, error) {
 // streamName returns the name of a ring's stream.
 func (s *Spool) streamName(producer uint64, ring int) string {
 	name, _ := s.taps.Load(producer)
-	return fmt.Sprintf("%v/%d", name, ring)
+	return fmt.Sprintf("%s%v/%d", s.prefix, name, ring)
 }
 
 // WriteProvisional implements aggregate.ProvisionalSink: rows go to the collector without the
@@ -185,9 +187,10 @@ func (s *Spool) writeTaps(ctx context.Context, rows []store.TapRow, found []stor
 		s.names.sendNew()
 	}
 	for i := range rows {
-		k := ringRun(&rows[i].Source, local.RingOf(rows[i].Seq))
+		k, tap := ringRun(&rows[i].Source, local.RingOf(rows[i].Seq)), wireTap(&rows[i])
+		tap.Name = s.prefix + tap.Name
 		s.writeRecord(k, func(stream *remote.Stream) error {
-			return stream.Tap(ctx, k.epoch, wireTap(&rows[i]), wireFindings(found, &rows[i])...)
+			return stream.Tap(ctx, k.epoch, tap, wireFindings(found, &rows[i])...)
 		})
 	}
 	return nil

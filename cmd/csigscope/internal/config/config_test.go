@@ -179,6 +179,8 @@ func TestMistakes(t *testing.T) {
 		"collect: {ingest: {anonymous: local, exporters: [{name: host1}]}}":                            "anonymous: local is not among the exporters",
 		"collect: {ingest: {listen: \"127.0.0.1:4319\"}}":                                              "a name for peers without a credential (anonymous)",
 		"collect: {ingest: {tokens: t, expect: [host1]}}":                                              "expect",
+		"export: {instance: " + strings.Repeat("n", 119) + ", taps: [{interface: eth0}]}":              "",
+		"export: {instance: " + strings.Repeat("n", 120) + ", taps: [{interface: eth0}]}":              "shorten its name or export.instance",
 		"export: {collectors: [\"http://collector.example:4319\"]}":                                    "expected https",
 		"export: {collectors: [\"http://127.0.0.1:4319\", \"https://collector.example\"]}":             "",
 		"export: {collectors: [\"http://127.0.0.1:4319\"], tls: {ca: a}}":                              "expected https",
