@@ -160,6 +160,6 @@ func NoteNoCSIG(w io.Writer, packets, observations uint64, d *csig.Domain) {
 		return
 	}
 	fmt.Fprintf(w, "note: none of the packets has a CSIG tag or reflection. Tags are known by their TPID, here %s: others go\n"+
-		"into csig: tpids of a file for --config (csigscope config dump prints one). A capture at senders, or behind a\n"+
-		"switch or a network card that strips tags, has none.\n", d.TPIDNames())
+		"into csig: tpids of a file for --config (csigscope config dump prints one). A capture has no tags at a\n"+
+		"sender before they are added, and behind a switch or a network card that strips them.\n", d.TPIDNames())
 }
