@@ -33,7 +33,7 @@ const (
 // rows sent again replace themselves.
 type Source struct {
 	Producer    uint64 // the measured source: a tap, or a capture file's content
-	Incarnation uint64 // one life of the producer with one set of pipeline settings
+	Incarnation uint64 // of a live tap: the number of its start; of a capture: a hash of the settings
 	Epoch       uint64 // hash of the configuration behind the rows
 }
 

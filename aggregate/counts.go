@@ -118,7 +118,7 @@ func (k CellKey) ID() CellID { return CellID{k.Src, k.Dst, k.Kind} }
 // locators: none if the locators alone decided. Sums of rows have the bits of all.
 //
 // Two other sources are no evidence. That the tags of one flow fit one path leaves each set of
-// ports unchanged: compact locators name classes of ports by their place in the fabric, and for
+// ports unchanged: compact locators name classes of ports by their position in the fabric, and for
 // each port of one class, every port of another class on the pair's paths shares some shortest path
 // with one of the first class (7,736 pairs of sets of all pairs of groups, in all fabrics of the
 // emitter). That flows with different values in a fine window passed different ports does not tell

@@ -20,7 +20,7 @@ type Frame struct {
 	Interface uint32 // index into Interfaces()
 	NoTime    bool   // simple packet block: no timestamp
 	// TPID and TCI are the outermost tag, if a live tap's network card or kernel stripped it from
-	// the frame; its place in Data was offset 12. TPID 0 means no stripped tag.
+	// the frame; its position in Data was offset 12. TPID 0 means no stripped tag.
 	TPID, TCI uint16
 	Packet    uint64 // counts from 1 in the file (in the chunk with OpenChunk); only packet blocks count
 	Offset    int64  // byte offset of the record in the file (in the inflated stream of a compressed file)
@@ -105,7 +105,7 @@ type Options struct {
 	// that leads to the next, proves the start of a record, or at the next boundary of [Chunks] with
 	// a size of Resume bytes, whichever comes first. After a pcapng block whose length is valid and
 	// whose content is not, it continues with the next block. [Reader.Damage] describes the skipped
-	// bytes; frames are numbered without them. If no such place follows, reading ends with the error,
+	// bytes; frames are numbered without them. If no such position follows, reading ends with the error,
 	// as it does with 0, the default, and for compressed files and pipes, which cannot be read from
 	// the middle. A negative value does not use the boundaries of Chunks.
 	//

@@ -46,7 +46,7 @@ func (r *Reader) Damage() *DamageError { return r.resumer.damage }
 
 // resume skips the unreadable record, and reports whether it did. It continues after a pcapng block
 // with a valid length, else where a run of records proves the start of one. A chunk without such a
-// place ends without an error, since the next one starts at a proven place.
+// position ends without an error, since the next one starts at a proven position.
 func (r *Reader) resume() bool {
 	if !r.canResume() || !damaged(r.err) {
 		return false

@@ -91,9 +91,8 @@ type TapConfig struct {
 	Outgoing bool
 	// Promiscuous also captures frames addressed to others.
 	Promiscuous bool
-	// Timestamps selects the timestamps. The tap never changes the card's settings: hwstamp_ctl -i
-	// IFACE
-	// -r 1 makes the card stamp every frame.
+	// Timestamps selects the timestamps. The tap never changes the card's settings:
+	// hwstamp_ctl -i IFACE -r 1 makes the card stamp every frame.
 	Timestamps TimestampSource
 
 	// A ring has Blocks of BlockSize bytes each, a power of two from 64 KiB. A block is delivered

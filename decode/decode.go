@@ -113,6 +113,6 @@
 //	| (1)    | or payload (1) | (0, 2 or 4) |                      |
 //	+--------+----------------+-------------+----------------------+
 //
-// Over UDP (section 4.2.2) csig.UDPReflectionSpec gives the place of the data fields. Empty and
+// Over UDP (section 4.2.2) csig.UDPReflectionSpec gives the position of the data fields. Empty and
 // invalid reflections are counted: they say that the path is not CSIG-capable (section 6.3.3).
 package decode

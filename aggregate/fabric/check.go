@@ -347,7 +347,7 @@ func (b *builder) groupPrefix(path, text string, n int32) {
 	t.prefixes.Insert(p, n)
 }
 
-// peers resolves the peers of ports. Paths follow the file's order, so that errors name the place
+// peers resolves the peers of ports. Paths follow the file's order, so that errors name the line
 // where the user wrote the port.
 func (b *builder) peers() {
 	t := b.topo

@@ -22,8 +22,8 @@ const LevelPrefix = "prefix"
 const (
 	maxDerived  = 1 << 16
 	openDerived = maxDerived / 4 * 3 // become groups as soon as they are seen
-	// knocksNeeded is the number of seconds in which a prefix has to be seen to get a reserved
-	// place, maxKnocking the number of prefixes observed for that.
+	// knocksNeeded is the number of seconds in which a prefix has to be seen to get reserved room,
+	// maxKnocking the number of prefixes observed for that.
 	knocksNeeded = 3
 	maxKnocking  = 1 << 15
 	// goneKnocking is the number of seconds without traffic after which another prefix may replace

@@ -227,7 +227,7 @@ func (f *Fabric) Predictions() []Prediction {
 	return list
 }
 
-// judge counts a flow that was seen at an observation point, unless its way is not one path.
+// judge counts a flow that was seen at an observation point, if its way is a single path.
 func (p *Prediction) judge(t *topology, w *way, known bool, at waypoint) {
 	leaves := map[int32]int{}
 	for _, port := range w.ports {

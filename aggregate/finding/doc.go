@@ -33,8 +33,8 @@
 // # Stuck ports of few codes
 //
 // A port that is stuck on one of 32 codes writes the same as a sound port with a steady load or a
-// full queue. Of 19 scenarios without faults, with locators that name ports, 2 seeds and 4 s, 2
-// have sound ports with one heavy value for 3 s. With flows of a constant 950 Mbit/s, all loaded
+// full queue. In 2 of 19 scenarios without faults (locators that name ports, 2 seeds, 4 s),
+// sound ports have one heavy value for 3 s. With flows of a constant 950 Mbit/s, all loaded
 // ports of 1 Gbit/s do, in 8,100 of 8,100 packets. Neither the time nor the number of packets
 // distinguishes them. A contradiction does: a queue that is never empty leaves no bandwidth. So a
 // delay with few codes is stuck only while the same port reports available bandwidth. That finds a

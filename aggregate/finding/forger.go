@@ -39,7 +39,8 @@ func (d *Detector) forgers(c *localizer, s *unknownLMs, flows []*flow) map[netip
 	return out
 }
 
-// of returns the flows of a source that have values with an unknown LM; others returns all flows without any.
+// of returns the flows of a source that have values with an unknown LM; others returns all flows
+// without any.
 func of(src netip.Addr, flows []*flow) (list []*flow) {
 	for _, f := range flows {
 		if from, _ := f.key.addrs(); from == src && f.unknownLMs > 0 {
@@ -87,14 +88,15 @@ func (d *Detector) constant(l csig.Layout, one *sourceState) bool {
 	return false
 }
 
-// exceeds reports whether a source's share of values with an unknown LM is many times the share of others.
+// exceeds reports whether a source's share of values with an unknown LM is many times the share of
+// others.
 func (one *sourceState) exceeds(unknownLM, touched uint64) bool {
 	return float64(one.unknownLM)*float64(touched) >= unknownLMFactor*float64(unknownLM)*float64(one.touched)
 }
 
-// standsOut reports whether a source's share of values with an unknown LM is many times that of its neighbors: of the
-// other sources at the same edge, whose values pass the same ports, the one with the median share (the lower of two) is
-// compared.
+// standsOut reports whether a source's share of values with an unknown LM is many times that of its
+// neighbors, the other sources at the same edge, whose values pass the same ports. It compares with
+// their median share (the lower one of two), and is true without neighbors.
 func (s *unknownLMs) standsOut(src netip.Addr, edge func(netip.Addr) string) bool {
 	at := edge(src)
 	var mates []*sourceState
@@ -152,8 +154,8 @@ type spoofedRun struct {
 	packets []Packet
 }
 
-// followSpoofed follows a source's values with a port's locator. It uses only delays, which differ from
-// packet to packet; a sender of constant rate may load a port constantly.
+// followSpoofed follows a source's values with a port's locator. It uses only delays, which differ
+// from packet to packet; a sender of constant rate may load a port constantly.
 func (one *sourceState) followSpoofed(table *csig.Table, capacity uint64, code uint32, at *locationState, s *seen) {
 	if table.Signal() != csig.MaxDelay {
 		return

@@ -71,8 +71,7 @@ func (l *layoutState) sample(tag *csig.Tag, src, dst netip.Addr) {
 func (l *layoutState) bare(tap *Tap, o *decode.Observation) { l.alien.seen(tap.File, o) }
 
 // lmOnUntouched counts locator metadata beside an initial value. Hosts write a default there
-// (section
-// 4.1.3), which is not known: the most frequent value is taken for it.
+// (section 4.1.3), which is not known: the most frequent value is taken for it.
 func (l *layoutState) lmOnUntouched(s *seen) {
 	l.initial++
 	lm := s.o.Tag.LM

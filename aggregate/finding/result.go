@@ -154,7 +154,7 @@ func (d *Detector) blameStrays(c *localizer, list []unknownLocator, flows []*flo
 	}
 }
 
-// others returns the flows without an unknown LM, among those into which ports wrote.
+// others returns the flows without this unknown LM, among those into which ports wrote.
 func (s *unknownLM) others(flows []*flow) (kept []*flow) {
 	for _, one := range flows {
 		_, has := s.flows[one]
@@ -168,7 +168,7 @@ func (s *unknownLM) others(flows []*flow) (kept []*flow) {
 	return kept
 }
 
-// inOrder returns the flows of an unknown LM in a stable order.
+// inOrder returns the flows with this unknown LM in a stable order.
 func (s *unknownLM) inOrder() []*flow {
 	return slices.SortedFunc(maps.Keys(s.flows), func(a, b *flow) int { return a.key.compare(&b.key) })
 }

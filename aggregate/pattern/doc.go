@@ -2,9 +2,9 @@
 // and the idle time between them. It also distinguishes bursts that are shorter than a window from
 // steady load, by the distribution of the values in it.
 //
-// A period shows in the autocorrelation as aperiodic traffic does not: as a peak away from lag 0
-// that is too high for chance, given how long the traffic is correlated, and another one at twice
-// the lag. Without both, the package reports no period rather than a guess.
+// A period shows as two peaks in the autocorrelation: one away from lag 0 that is too high for
+// chance, given how long the traffic is correlated, and another one at twice the lag. Without both,
+// the package reports no period rather than a guess.
 //
 // Of a long series, known parts are enough: a period is the same in all of them.
 //

@@ -61,9 +61,10 @@ type judged struct {
 	judgement aggregate.Judgement
 }
 
-// judgements returns the judgements of each location in all windows, by time. at is the location of
-// a location. If a window names other locations, and a location only rarely and in no heavy
-// observation, it judges the location clear: tags name the tightest hop.
+// judgements returns the judgements of each location in all windows, by time. at maps a named
+// location to the one that is judged: itself, or the first of those with which it is merged. If a
+// window names other locations, and a location only rarely and in no heavy observation, it judges the
+// location clear: tags name the tightest hop.
 func (r *Recent) judgements(at func(aggregate.LocationID) aggregate.LocationID) map[aggregate.LocationID][]judged {
 	starts := make(map[int64]int)
 	for i := range r.Windows {

@@ -1,6 +1,6 @@
 // Package window turns frames and observations into windows: a Stream decodes one tap's frames and
-// passes the observations to its Shard, which resolves them, counts them at every resolution and
-// closes windows as time passes.
+// passes the observations to its Shard, which resolves them, counts them at every level (one for
+// each length of windows) and closes windows as time passes.
 //
 // It knows observations, levels, watermarks and flows, and lets findings watch them. It must never
 // know where frames come from, where windows go, SQL, sockets or files.

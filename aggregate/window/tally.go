@@ -97,7 +97,7 @@ func (f *EncodingCounts) Kinds() (n [2]uint64) {
 	return n
 }
 
-// EncodingCount is a nonzero count of an EncodingCounts.
+// EncodingCount is one nonzero count in EncodingCounts.
 type EncodingCount struct {
 	Kind   decode.Kind
 	Layout csig.Layout

@@ -114,6 +114,6 @@
 //
 // # Reflections
 //
-// ReflectionSpec and UDPReflectionSpec draw the TCP option (section 4.2.1, Figure 3) and the place
-// of the fields over UDP (section 4.2.2, Figure 4).
+// ReflectionSpec and UDPReflectionSpec draw the TCP option (section 4.2.1, Figure 3) and the
+// position of the fields over UDP (section 4.2.2, Figure 4).
 package csig

@@ -111,8 +111,8 @@ type slotConn struct {
 	from          netip.Prefix
 	authenticated atomic.Bool
 
-	// Guarded by slots.mu.
-	waiting *list.Element // its element in slots.unauthenticated; nil if authenticated
+	// Guarded by connSlots.mu.
+	waiting *list.Element // its element in connSlots.unauthenticated; nil if authenticated
 	left    bool
 }
 

@@ -195,7 +195,7 @@ func (c *Client) Verdict(ctx context.Context, parameters url.Values) (*wire.Verd
 	return ask(ctx, c, "verdict", &wire.VerdictRequest{}, parameters, c.calls.Verdict)
 }
 
-// Path returns one source and destination.
+// Path returns one pair of groups: bandwidth left, bottleneck and shortest paths.
 func (c *Client) Path(ctx context.Context, parameters url.Values) (*wire.PathResponse, error) {
 	return ask(ctx, c, "path", &wire.PathRequest{}, parameters, c.calls.Path)
 }

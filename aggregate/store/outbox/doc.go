@@ -60,8 +60,8 @@
 //	              record, 0 for none
 //	   end     4  CRC32C of all before
 //
-// Each append writes the slot that is not synced, in position and without a sync; it survives a
-// kill of the process. A sync, at each new segment and from time to time while records are
-// acknowledged, makes it the synced one, so that one slot survives a power cut too. Without either
-// slot records are sent again, and a loss after the last one cannot be excluded (Uncertain).
+// Each append overwrites the slot that is not synced, without a sync; it survives a kill of the
+// process. A sync, at each new segment and from time to time while records are acknowledged, makes it
+// the synced one, so that one slot survives a power cut too. Without either slot records are sent
+// again, and a loss after the last one cannot be excluded (Uncertain).
 package outbox

@@ -284,8 +284,9 @@ func (s *Source) Counters() capture.TapCounters {
 	return c
 }
 
-// delivered returns the number of packets whose observations had room. The program counts each packet before it looks for
-// room, so Packets includes those behind Lost; they are dropped, once even if several of their observations are lost.
+// delivered returns the number of packets whose observations had room. The program counts each packet before it looks
+// for room, so Packets includes those behind Lost. A dropped packet counts once, even if several of its observations are
+// lost.
 func (c *counters) delivered() uint64 { return c.Packets - min(c.Lost, c.Packets) }
 
 // addTo adds the program's counts to those of a ring. The bytes of dropped packets count.

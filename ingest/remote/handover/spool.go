@@ -21,8 +21,8 @@ import (
 )
 
 // Spool sends blocks to a collector through a client's spool: each ring of a tap is a stream,
-// with the incarnations of its blocks. It implements journal.Log. Only the pipeline's goroutine
-// may use it, except for Know and WriteProvisional.
+// with the incarnations of its blocks. It implements journal.Log. Only the pipeline's goroutine may
+// use it, except for RegisterTap and WriteProvisional.
 type Spool struct {
 	logger *slog.Logger
 	client *remote.Client

@@ -1,7 +1,7 @@
 // Package simulation moves packets through the fabric of a scenario. It passes captured packets to
-// frames and the true state to truth. It knows queues, senders and receivers, and how switches
-// update tags (draft-ravi-ippm-csig-01, sections 4.3 and 5). It must never know how observations
-// are aggregated or stored: it is the oracle of those packages' tests.
+// package frames and the true state to package truth. It knows queues, senders and receivers, and
+// how switches update tags (draft-ravi-ippm-csig-01, sections 4.3 and 5). It must never know how
+// observations are aggregated or stored: it is the oracle of those packages' tests.
 //
 // It simulates discrete events in picoseconds. Every port is a first-in first-out queue with a
 // speed and a tail-drop buffer; packets are stored and forwarded. The head of a queue is on the

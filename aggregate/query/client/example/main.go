@@ -59,7 +59,7 @@ type controller struct {
 	src, dst string
 	paths    []*path
 	last     time.Time // end of the newest window that was evaluated
-	held     bool      // since the last answer was stale
+	held     bool      // weights stay, because the last answer was stale
 	out      *json.Encoder
 	log      *slog.Logger
 }
@@ -82,7 +82,8 @@ func main() {
 	}
 }
 
-// run follows the windows until the context ends or the server refuses. It opens a stream that ended again.
+// run follows the windows until the context ends, and reopens a stream that ended. It fails if the
+// server does not name two paths or more.
 func (c *controller) run(ctx context.Context) error {
 	if err := c.findPaths(ctx); err != nil {
 		return fmt.Errorf("ask for the paths of %s to %s: %w", c.src, c.dst, err)
@@ -191,7 +192,7 @@ func (c *controller) links() []string {
 }
 
 // weigh lowers the weight of a path at once, and raises it after some calm windows, so that one
-// event changes it twice. If nothing is known of any path, all keep their weights.
+// event changes it only twice. If nothing is known of any path, all keep their weights.
 func (c *controller) weigh(end time.Time, links map[string]*wire.Link) {
 	known := 0
 	for _, p := range c.paths {

@@ -75,7 +75,7 @@ func NewNetwork(configPath string, topology *fabric.Spec, name string) (*Network
 	return n, nil
 }
 
-// placeTaps resolves the of taps in the middle of the fabric.
+// placeTaps numbers the observation points of taps in the middle of the fabric.
 func (n *Network) placeTaps() error {
 	n.observationPoints = make(map[string]uint32)
 	for _, name := range n.TapNames() {
