@@ -12,8 +12,9 @@
 //		fmt.Println(cell.GetSrc(), cell.GetDst(), cell.GetState(), cell.GetMean().GetBps())
 //	}
 //
-// Watch and Changes reopen a broken stream and resume it. Programs that need only messages use
-// wire.NewQueryServiceClient instead, as the command in the folder example does.
+// Watch and Changes reopen a broken stream and resume it. Programs that send request messages
+// instead of URL parameters, and reopen streams themselves, use wire.NewQueryServiceClient, as the
+// command in the folder example does.
 //
 // It knows the API's address and its messages. It must never know the use of answers.
 package client
