@@ -23,6 +23,7 @@ func TestBadInput(t *testing.T) {
 	file := func(name, text string) string { return writeFile(t, filepath.Join(dir, name), text) }
 	empty, nonsense := file("empty.pcap", ""), file("nonsense.pcap", "this is no capture at all")
 	unknownKey := file("config.yaml", "windows:\n  resolutions: [1s]\n  resolution: 1s\n")
+	fine := file("fine.yaml", "windows:\n  resolutions: [100ms, 1s]\n")
 	badTable := file("table.yaml", "csig:\n  tables:\n  - {format: compact, signal: max_delay, buckets: [\"0ns\", \"20us\", \"10us\"]}\n")
 	badFabric := file("fabric.yaml", "version: 1\ngroups:\n- {name: rack1, level: rack, prefixes: [10.0.0.0/33]}\n")
 	tests := map[string]struct {
@@ -55,6 +56,7 @@ func TestBadInput(t *testing.T) {
 		"no number":          {[]string{"replay", "--pace", "fast", empty}, exitUsage, []string{`--pace "fast": expected a number (see csigscope replay --help)`}},
 		"no time":            {[]string{"replay", "--fine", "10", empty}, exitUsage, []string{`--fine "10"`, "with a unit, such as 500ms"}},
 		"no size":            {[]string{"replay", "--chunk-size", "-3", empty}, exitUsage, []string{"--chunk-size", `"-3"`, "200GiB"}},
+		"two below 1s":       {[]string{"replay", "--store", "none", "--fine", "10ms", "--config", fine, empty}, exitUsage, []string{"--fine 10ms", "100ms", "at most one"}},
 		"no part of 1s":      {[]string{"replay", "--store", "none", "--fine", "7ms", empty}, exitUsage, []string{"--fine 7ms", "whole part of 1s", "10ms"}},
 		"backwards":          {[]string{"replay", "--store", "none", "--pace", "-1", empty}, exitUsage, []string{"--pace -1", "0 (as fast as possible)"}},
 		"no cores":           {[]string{"replay", "--store", "none", "--workers", "0", empty}, exitUsage, []string{"--workers 0", "at least 1"}},

@@ -80,6 +80,8 @@ func (f *pipelineFlags) check(finest time.Duration) error {
 	switch {
 	case f.dedup < 0:
 		return fmt.Errorf("--dedup %s: expected 0 (none) or more", f.dedup)
+	case f.fine != 0 && finest < time.Second:
+		return fmt.Errorf("--fine %s: windows.resolutions has %s, expected at most one length below 1s", f.fine, finest)
 	case f.fine != 0 && (f.fine < window.MinResolution || f.fine >= finest || finest%f.fine != 0):
 		return fmt.Errorf("--fine %s: expected a whole part of %s, of at least %s, such as 1ms or 10ms", f.fine, finest, window.MinResolution)
 	case !(f.pace >= 0):

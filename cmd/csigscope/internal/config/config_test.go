@@ -161,6 +161,8 @@ func TestMistakes(t *testing.T) {
 		"findings: {sender: [10.0.0.0/8]}":          "sender",
 		"findings: {detect: perhaps}":               "line 1",
 
+		"windows: {resolutions: [10ms, 100ms, 1s]}": "10ms and 100ms: expected at most one below 1s",
+
 		"api: {anonymous: root}":                        `line 1: api: anonymous: "root": expected one of [read admin none]`,
 		"api: {tls: {ca: x}}":                           "need a file of clients",
 		"api: {origins: [te.example]}":                  "origins",

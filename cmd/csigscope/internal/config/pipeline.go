@@ -83,12 +83,16 @@ func (c *Windows) Lengths() (list []time.Duration) {
 	return list
 }
 
-// check validates the values. Each resolution needs a table in stores.
+// check validates the values. Each resolution needs a table in stores, which have one for all below 1 s.
 func (c *Windows) check() error {
-	if err := window.CheckResolutions(c.Lengths(), c.FineHeavyOnly); err != nil {
+	lengths := c.Lengths()
+	if err := window.CheckResolutions(lengths, c.FineHeavyOnly); err != nil {
 		return fmt.Errorf("windows: resolutions: %w", err)
 	}
-	for _, r := range c.Lengths() {
+	if len(lengths) > 1 && lengths[1] < time.Second {
+		return fmt.Errorf("windows: resolutions: %s and %s: expected at most one below 1s", lengths[0], lengths[1])
+	}
+	for _, r := range lengths {
 		if err := store.CheckResolution(r); err != nil {
 			return fmt.Errorf("windows: resolutions: %w", err)
 		}
