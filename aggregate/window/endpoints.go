@@ -56,7 +56,7 @@ type endpointCache struct {
 	resolver aggregate.Resolver
 	classes  aggregate.Classifier // nil if the resolver is no Classifier
 
-	slots  []endpointSlot // a power of two, at most half full
+	slots  []endpointSlot // a power of two; at most half full, and nearly empty below the limit
 	shift  uint8          // 64 - log2(len(slots))
 	n      int
 	limit  int // largest len(slots), at most 2<<classBits
@@ -147,9 +147,14 @@ func (c *endpointCache) get(a *[16]byte) *endpointSlot {
 	}
 }
 
+// sparse is the least number of slots for each address, below the limit. So hardly any address is
+// outside its first slot, which the processor could not predict. Empty slots are not read, so they
+// need no room in its caches.
+const sparse = 16
+
 // add resolves an address that is not in the cache.
 func (c *endpointCache) add(a *[16]byte) *endpointSlot {
-	if c.n*4 >= len(c.slots) && len(c.slots) < c.limit {
+	if c.n*sparse >= len(c.slots) && len(c.slots) < c.limit {
 		c.grow()
 	}
 	addr := netip.AddrFrom16(*a).Unmap()
