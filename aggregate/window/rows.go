@@ -203,30 +203,18 @@ func (s *Shard) narrow(w *window, entry uint32) bool {
 // addNarrow is addCompact, without the distribution, for a narrow entry, as most rows have. Values
 // ascend with codes.
 func (s *Shard) addNarrow(sum *aggregate.Sums, sr *series, e *compactEntry) {
-	values := &s.signals[sr.signalIndex].value
-	first, last := uint32(bits.TrailingZeros32(e.used)), uint32(bits.Len32(e.used))
-	lo, hi := sr.heavyLo, sr.heavyHi+1
-	if sr.heavyMask&e.used == 0 {
-		lo, hi = last, last
+	values, heavyMask := &s.signals[sr.signalIndex].value, sr.heavyMask
+	own := aggregate.Sums{Bytes: e.bytes, Min: values[bits.TrailingZeros32(e.used)&31], Max: values[(bits.Len32(e.used)-1)&31]}
+	for used := e.used; used != 0; used &= used - 1 {
+		c := uint32(bits.TrailingZeros32(used) & 31)
+		n, heavy := uint64(e.hist[c]), -uint64(heavyMask>>c&1)
+		total := n * values[c]
+		own.Measured += n
+		own.Sum += total
+		own.Heavy += n & heavy
+		own.HeavySum += total & heavy
 	}
-	lo, hi = max(lo, first), min(hi, last)
-	below, belowSum := weigh(&e.hist, values, first, lo)
-	heavy, heavySum := weigh(&e.hist, values, lo, hi)
-	above, aboveSum := weigh(&e.hist, values, hi, last)
-	s.addEntry(sum, sr, &aggregate.Sums{
-		Bytes: e.bytes, Measured: below + heavy + above, Sum: belowSum + heavySum + aboveSum,
-		Min: values[first&31], Max: values[(last-1)&31], Heavy: heavy, HeavySum: heavySum,
-	})
-}
-
-// weigh returns the number of values with codes in [from, to), and their sum.
-func weigh(counts *[32]uint8, values *[32]uint64, from, to uint32) (n, sum uint64) {
-	for c := from; c < to; c++ {
-		count := uint64(counts[c&31])
-		n += count
-		sum += count * values[c&31]
-	}
-	return n, sum
+	s.addEntry(sum, sr, &own)
 }
 
 // addCompact adds an entry to the row's sums, and its codes to the row's distribution.
