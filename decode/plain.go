@@ -22,8 +22,8 @@ func (d *Decoder) plain(c class, b []byte, r *Result) (reason Reason, ok bool) {
 	if d.keeps || d.nest.holds || d.nest.tunnels > 0 {
 		return OK, false
 	}
-	p, ok := d.transportOf(c, b)
-	if !ok {
+	var p plainPacket
+	if !d.transportOf(&p, c, b) {
 		return OK, false
 	}
 	for i := r.Carrier; i < r.N; i++ {
@@ -56,8 +56,8 @@ func (d *Decoder) tagged(f *Frame, r *Result) bool {
 	if next-ipv4 > ipv6-ipv4 { // one comparison, because the processor cannot predict which of the two it is
 		return false
 	}
-	p, ok := d.transportOf(next, b)
-	if !ok {
+	var p plainPacket
+	if !d.transportOf(&p, next, b) {
 		return false
 	}
 	o := &r.Obs[0]
@@ -93,16 +93,16 @@ type plainPacket struct {
 const plainTransport = 14
 
 // transportOf finds the transport header of a common packet: TCP or UDP, without tunnels, behind
-// IPv4 without options or IPv6 without extension headers. ok is false for any other packet, and for
-// a short one at the end of its memory.
+// IPv4 without options or IPv6 without extension headers. It returns false for any other packet, and
+// for a short one at the end of its memory.
 //
 // It gives the same results as walkIPv4 and walkIPv6, but does not branch on the version and the
 // transport. Processors cannot predict those where packets of many flows alternate, and a wrong
 // guess costs as much as the rest of the header.
-func (d *Decoder) transportOf(c class, b []byte) (p plainPacket, ok bool) {
+func (d *Decoder) transportOf(p *plainPacket, c class, b []byte) bool {
 	const fragments, version4, version6 = 0x3fff, 0x45, 0x60
 	if len(b) < ipv4Len+udpLen || cap(b) < ipv6Len+plainTransport {
-		return p, false
+		return false
 	}
 	all, v6 := b[:ipv6Len+plainTransport], uint64(c-ipv4)&1
 	headerLen := ipv4Len + (ipv6Len-ipv4Len)*int(v6)
@@ -119,9 +119,10 @@ func (d *Decoder) transportOf(c class, b []byte) (p plainPacket, ok bool) {
 	left := int(be16(ip[2+2*v6:])) - ipv4Len*int(1-v6)
 	n := udpLen + (tcpLen-udpLen)*tcp
 	if odd != 0 || tcp|udp == 0 || left < n || len(b)-headerLen < n || d.udpPorts[be16(t[2:])&-uint16(udp)] != 0 {
-		return p, false
+		return false
 	}
-	return plainPacket{ip, t, v6, uint64(tcp), left}, true
+	*p = plainPacket{ip, t, v6, uint64(tcp), left}
+	return true
 }
 
 // hasOptions reports whether there are TCP options.
