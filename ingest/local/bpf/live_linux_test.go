@@ -551,7 +551,7 @@ func TestKilled(t *testing.T) {
 	frames, s := emitted(t, "quickstart", csig.Compact, 500)
 	for range reloads() {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
-		cmd.Env = append(os.Environ(), killedEnv+"=1")
+		cmd.Env = append(os.Environ(), killedEnv+"=1", "TMPDIR="+t.TempDir())
 		out, err := cmd.StdoutPipe()
 		if err == nil {
 			err = cmd.Start()
