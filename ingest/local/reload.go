@@ -83,8 +83,8 @@ func (p *Pipeline) change(to *Plan) (leaving []*worker, begin []*Ring) {
 		}
 		w := runs(p.workers, t.id())
 		kept[w] = true
-		if !same || w.place != t.Tap || t.Sessions != nil {
-			w.next.plan, w.next.tap, w.place = to, *t, t.Tap
+		if !same || w.planned != t.Tap || t.Sessions != nil {
+			w.next.plan, w.next.tap, w.planned = to, *t, t.Tap
 		}
 	}
 	for _, w := range p.workers {

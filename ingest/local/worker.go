@@ -41,7 +41,7 @@ type worker struct {
 
 // coordinated is the coordinator's state of a worker.
 type coordinated struct {
-	place   window.Tap // in the plan
+	planned window.Tap // the tap's, in the latest plan
 	next    command    // for the next barrier
 	asked   bool       // an answer is pending
 	late    bool       // a barrier continued without that answer
@@ -83,7 +83,7 @@ type event struct {
 // newWorker makes a worker whose lanes have the given incarnation.
 func (p *Pipeline) newWorker(t *Ring, incarnation uint64) (*worker, error) {
 	w := &worker{ringID: t.id(), p: p, plan: p.plan, tap: *t, incarnation: incarnation, commands: make(chan command, 1), answers: make(chan *snapshot, 1)}
-	w.place = t.Tap
+	w.planned = t.Tap
 	setDefault(&w.tap.Link, decode.Ethernet)
 	if t.Sessions != nil {
 		w.sessions = t.Source.(Sessions) // checked before
@@ -103,7 +103,7 @@ func (w *worker) beginCounts(ctx context.Context) error {
 	if w.counter == nil {
 		return nil
 	}
-	counts, err := w.counter.Count(&w.plan.Settings, w.place)
+	counts, err := w.counter.Count(&w.plan.Settings, w.tap.Tap)
 	if err != nil || w.from > 0 {
 		return err
 	}
