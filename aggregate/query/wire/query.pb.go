@@ -6707,8 +6707,8 @@ type WindowEvent struct {
 	Final bool `protobuf:"varint,11,opt,name=final,proto3" json:"final,omitempty"`
 	// The server's time when it made the event.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// Seconds from the end of the window until as_of.
-	AgeS float64 `protobuf:"fixed64,21,opt,name=age_s,json=ageS,proto3" json:"age_s,omitempty"`
+	// Seconds from the end of the newest window with observations until as_of. Not set before the first.
+	AgeS *float64 `protobuf:"fixed64,21,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
 	// Producers that should send; see HealthResponse.
 	ExpectedProducers uint32 `protobuf:"varint,22,opt,name=expected_producers,json=expectedProducers,proto3" json:"expected_producers,omitempty"`
 	// Expected producers that sent rows of the window. Windows without rows count by the clock.
@@ -6816,8 +6816,8 @@ func (x *WindowEvent) GetAsOf() *timestamppb.Timestamp {
 }
 
 func (x *WindowEvent) GetAgeS() float64 {
-	if x != nil {
-		return x.AgeS
+	if x != nil && x.AgeS != nil {
+		return *x.AgeS
 	}
 	return 0
 }
@@ -6971,7 +6971,7 @@ type Heartbeat struct {
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The server's time.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// Seconds since the end of the newest window.
+	// Seconds since the end of the newest window with observations.
 	AgeS          *float64 `protobuf:"fixed64,3,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8901,7 +8901,7 @@ const file_query_proto_rawDesc = "" +
 	"\x06Stored\x12N\n" +
 	"\x05first\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\x05first\x12L\n" +
 	"\x04last\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:10:00ZR\x04last\x127\n" +
-	"\asignals\x18\x03 \x03(\tB\x1d\x8a\xb5\x18\x19B\x17[\"min_abw\",\"max_delay\"]R\asignals\"\x83\a\n" +
+	"\asignals\x18\x03 \x03(\tB\x1d\x8a\xb5\x18\x19B\x17[\"min_abw\",\"max_delay\"]R\asignals\"\x92\a\n" +
 	"\vWindowEvent\x125\n" +
 	"\brevision\x18\x01 \x01(\tB\x19\x8a\xb5\x18\x15B\x130000000000000007-42R\brevision\x12[\n" +
 	"\fwindow_start\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x1c\x8a\xb5\x18\x188\x01B\x142026-01-20T09:00:00ZR\vwindowStart\x12W\n" +
@@ -8911,9 +8911,9 @@ const file_query_proto_rawDesc = "" +
 	"\x12completeness_ratio\x18\x05 \x01(\x01B\a\x8a\xb5\x18\x03B\x011R\x11completenessRatio\x12%\n" +
 	"\adurable\x18\x06 \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\adurable\x12!\n" +
 	"\x05final\x18\v \x01(\bB\v\x8a\xb5\x18\aB\x05falseR\x05final\x12P\n" +
-	"\x05as_of\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampB\x1f\x8a\xb5\x18\x1b8\x01B\x172026-01-20T09:00:01.08ZR\x04asOf\x12\x1f\n" +
+	"\x05as_of\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampB\x1f\x8a\xb5\x18\x1b8\x01B\x172026-01-20T09:00:01.08ZR\x04asOf\x12$\n" +
 	"\x05age_s\x18\x15 \x01(\x01B\n" +
-	"\x8a\xb5\x18\x06B\x040.08R\x04ageS\x126\n" +
+	"\x8a\xb5\x18\x06B\x040.08H\x00R\x04ageS\x88\x01\x01\x126\n" +
 	"\x12expected_producers\x18\x16 \x01(\rB\a\x8a\xb5\x18\x03B\x014R\x11expectedProducers\x124\n" +
 	"\x11present_producers\x18\x17 \x01(\rB\a\x8a\xb5\x18\x03B\x014R\x10presentProducers\x12%\n" +
 	"\x06signal\x18\a \x01(\tB\r\x8a\xb5\x18\tB\amin_abwR\x06signal\x12J\n" +
@@ -8921,7 +8921,8 @@ const file_query_proto_rawDesc = "" +
 	"\x06frames\x18\t \x01(\fB\x10\x8a\xb5\x18\fB\bQ1NGMQ==H\x01R\x06frames\x126\n" +
 	"\x05flows\x18\f \x03(\v2\x18.csigscope.query.v1.FlowB\x06\x8a\xb5\x18\x02H\x01R\x05flows\x12.\n" +
 	"\x05cells\x18\n" +
-	" \x03(\v2\x18.csigscope.query.v1.CellR\x05cells\"j\n" +
+	" \x03(\v2\x18.csigscope.query.v1.CellR\x05cellsB\b\n" +
+	"\x06_age_s\"j\n" +
 	"\aDurable\x12_\n" +
 	"\rwindow_starts\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampB\x1e\x8a\xb5\x18\x1aB\x18[\"2026-01-20T09:00:00Z\"]R\fwindowStarts\"?\n" +
 	"\x06Synced\x125\n" +
@@ -9420,6 +9421,7 @@ func file_query_proto_init() {
 	file_query_proto_msgTypes[24].OneofWrappers = []any{}
 	file_query_proto_msgTypes[34].OneofWrappers = []any{}
 	file_query_proto_msgTypes[52].OneofWrappers = []any{}
+	file_query_proto_msgTypes[54].OneofWrappers = []any{}
 	file_query_proto_msgTypes[57].OneofWrappers = []any{}
 	file_query_proto_msgTypes[65].OneofWrappers = []any{
 		(*WatchResponse_Snapshot)(nil),
