@@ -1406,7 +1406,8 @@ type TimelineRequest struct {
 	From *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
 	// RFC 3339: end of the range of history, exclusive; together with from.
 	To *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
-	// With from and to: length of a window; otherwise about 120 windows.
+	// With from and to, which are widened to whole windows: length of a window; otherwise about 120
+	// windows.
 	Step *durationpb.Duration `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
 	// Source groups, or groups above them.
 	Src []string `protobuf:"bytes,7,rep,name=src,proto3" json:"src,omitempty"`
@@ -1910,10 +1911,10 @@ type WatchRequest struct {
 	MaxRoomRatio *float64 `protobuf:"fixed64,12,opt,name=max_room_ratio,json=maxRoomRatio,proto3,oneof" json:"max_room_ratio,omitempty"`
 	// Last revision received: resume after it, without a snapshot.
 	After string `protobuf:"bytes,13,opt,name=after,proto3" json:"after,omitempty"`
-	// Maximum time without an event.
+	// Maximum time without an event, from 1s to 1m.
 	Heartbeat *durationpb.Duration `protobuf:"bytes,14,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
 	// Encoding of cells: json, or frames, a twelfth of the size: columns of little-endian numbers in
-	// base64, with ids of groups and locations, as in /api/v1/frames.
+	// base64, with ids of groups and locations, which /api/v1/bundle names.
 	Encoding string `protobuf:"bytes,15,opt,name=encoding,proto3" json:"encoding,omitempty"`
 	// Maximum number of flows to send with each window: those between the groups that name one of the
 	// locations, those with the most heavy observations first.
@@ -2105,7 +2106,7 @@ type ChangesRequest struct {
 	State []State `protobuf:"varint,6,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
 	// Last revision received: resume after it, without an initial event.
 	After string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
-	// Maximum time without an event.
+	// Maximum time without an event, from 1s to 1m.
 	Heartbeat     *durationpb.Duration `protobuf:"bytes,8,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2202,7 +2203,7 @@ type WaitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A revision: wait for a later one.
 	After string `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
-	// Maximum wait; after it the answer is 304.
+	// Maximum wait, from 0s, the default, to 1m; after it the answer is 304.
 	Wait          *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3342,8 +3343,8 @@ type About struct {
 	NotJudgedHint string `protobuf:"bytes,32,opt,name=not_judged_hint,json=notJudgedHint,proto3" json:"not_judged_hint,omitempty"`
 	// The server's time when it answered; all pages of an answer of the store have the time of the first page.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
-	// Seconds from the end of the newest window with observations until as_of; in history, of the
-	// newest window up to the end of the range. Not set before the first window.
+	// Seconds from the end of the newest window with observations until as_of; in history, from the
+	// end of the range, or of the last stored window before it. Not set before the first window.
 	AgeS *float64 `protobuf:"fixed64,20,opt,name=age_s,json=ageS,proto3,oneof" json:"age_s,omitempty"`
 	// Producers that should send; see HealthResponse. In history, present_producers, and the live
 	// ones that wrote in the day before the end of the range and were not forgotten since.
@@ -4059,7 +4060,7 @@ type CellsResponse struct {
 	Total uint64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// Cursor of the next page, of the same revision or the same answer of the store.
 	NextCursor string `protobuf:"bytes,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
-	// With encoding=frames: the cells of a watch, instead of cells.
+	// With encoding=frames: the cells of a watch; cells is empty.
 	Frames []byte `protobuf:"bytes,4,opt,name=frames,proto3" json:"frames,omitempty"`
 	// Source and destination groups with observations.
 	Cells         []*Cell `protobuf:"bytes,5,rep,name=cells,proto3" json:"cells,omitempty"`
@@ -4140,11 +4141,11 @@ type MatrixResponse struct {
 	About *About `protobuf:"bytes,1,opt,name=about,proto3" json:"about,omitempty"`
 	// Groups of the rows and columns.
 	Groups []string `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
-	// Means, in the unit; NaN without observations or values.
+	// Means, in the unit; NaN, in JSON null, without observations or values.
 	Mean []float64 `protobuf:"fixed64,3,rep,packed,name=mean,proto3" json:"mean,omitempty"`
-	// Shares of heavy observations; NaN without observations.
+	// Shares of heavy observations; NaN, in JSON null, without observations.
 	HeavyRatio []float64 `protobuf:"fixed64,4,rep,packed,name=heavy_ratio,json=heavyRatio,proto3" json:"heavy_ratio,omitempty"`
-	// Limiting locations; empty without heavy observations.
+	// Limiting locations; empty, in JSON null, without heavy observations.
 	Mode []string `protobuf:"bytes,5,rep,name=mode,proto3" json:"mode,omitempty"`
 	// States of the cells, no_data without observations.
 	State         []State `protobuf:"varint,6,rep,packed,name=state,proto3,enum=csigscope.query.v1.State" json:"state,omitempty"`
@@ -4555,7 +4556,8 @@ type Link struct {
 	// Mean of the later half of the range minus that of the earlier half; negative if values fell.
 	Trend *Measure `protobuf:"bytes,13,opt,name=trend,proto3" json:"trend,omitempty"`
 	// For a port: the best mean of tags that certainly passed it and name another hop or none. For
-	// available bandwidth it is a lower bound of the port's value, for delay an upper bound.
+	// available bandwidth it is a lower bound of the port's value when they passed, for delay an upper
+	// bound. At other times the port may have been tighter: prefer the mean, if it is set.
 	Bound *Measure `protobuf:"bytes,14,opt,name=bound,proto3" json:"bound,omitempty"`
 	// Observations that name it.
 	Observations uint64 `protobuf:"varint,15,opt,name=observations,proto3" json:"observations,omitempty"`
@@ -4574,7 +4576,7 @@ type Link struct {
 	ShareRatio float64 `protobuf:"fixed64,21,opt,name=share_ratio,json=shareRatio,proto3" json:"share_ratio,omitempty"`
 	// Named flows, most of whose heavy observations name it.
 	Flows uint64 `protobuf:"varint,22,opt,name=flows,proto3" json:"flows,omitempty"`
-	// The cells with the most heavy observations that name it, at most 10.
+	// Cells whose observations name it, at most 10, those with the most heavy ones first.
 	Dependents    []*Dependent `protobuf:"bytes,23,rep,name=dependents,proto3" json:"dependents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5442,7 +5444,7 @@ func (x *Location) GetCandidateCount() uint32 {
 	return 0
 }
 
-// LocationsResponse are the locations that heavy observations name most.
+// LocationsResponse are the locations that observations name.
 type LocationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The windows of the answer; in JSON its fields are inline.
@@ -6718,7 +6720,7 @@ type WindowEvent struct {
 	// With encoding=frames: the frames have only the cells that differ from an earlier window of the
 	// stream, the one that starts at this time. Remove cells without observations.
 	Base *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=base,proto3" json:"base,omitempty"`
-	// With encoding=frames: the cells of a watch, instead of cells.
+	// With encoding=frames: the cells of a watch; cells is empty.
 	Frames []byte `protobuf:"bytes,9,opt,name=frames,proto3" json:"frames,omitempty"`
 	// Flows of the window, if the watch asks for them. Provisional rows have none: flows come with
 	// the final rows.
