@@ -148,7 +148,7 @@ func TestFabricVerdict(t *testing.T) {
 		}, query.VerdictNoData, []string{
 			"Nothing was observed since 2026-01-20 09:00:04 UTC, 0 of 1 tap sent data.", "note: 1 of 1 tap is silent; cells that they see may be missing or look better than they are.",
 		}},
-		"an empty range": {nil, func(g *query.VerdictInput) { g.From, g.To = g.To, g.To }, query.VerdictNoData, []string{"Nothing was observed, 4 of 4 taps sent data."}},
+		"an empty range": {nil, func(g *query.VerdictInput) { g.From = g.To }, query.VerdictNoData, []string{"Nothing was observed, 4 of 4 taps sent data."}},
 		"data that ends early": {[]load{{src: 3, dst: 1, port: "leaf3:up1", from: 2, to: 10, heavy: 20, congested: true}}, func(g *query.VerdictInput) {
 			g.Coverage.Newest, g.To = g.To, g.To.Add(time.Minute)
 		}, query.VerdictCongested, []string{
