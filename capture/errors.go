@@ -78,3 +78,9 @@ func (e *BoundaryError) Error() string {
 	return fmt.Sprintf("read capture %q in pieces: the last record of piece %d ends at byte offset %d, expected %d",
 		e.File, e.Chunk.Index, e.Offset, e.Chunk.End)
 }
+
+// Remedy tells how to run csigscope with capabilities, given as setcap writes them, such as
+// "cap_net_raw".
+func Remedy(capabilities string) string {
+	return "run as root, or sudo setcap " + capabilities + `+ep "$(command -v csigscope)"`
+}

@@ -76,7 +76,7 @@ func (s *MirrorSocket) Open() error {
 	}
 	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return fmt.Errorf("open mirror socket %s: %w: run as root, or give the binary the capability: sudo setcap cap_net_raw+ep csigscope", s.cfg.Listen, err)
+		return fmt.Errorf("open mirror socket %s: %w: %s", s.cfg.Listen, err, Remedy("cap_net_raw"))
 	}
 	if err != nil {
 		return fmt.Errorf("open mirror socket %s: %w", s.cfg.Listen, err)

@@ -3,16 +3,20 @@ package capture_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/csigscope/csigscope/capture"
 	"github.com/csigscope/csigscope/capture/livetest"
@@ -435,5 +439,34 @@ func TestTapAllocatesNothing(t *testing.T) {
 	})
 	if allocs != 0 {
 		t.Errorf("%v allocations a batch, want none", allocs)
+	}
+}
+
+// TestWithoutCapability: sockets that need a capability name it, with a command that works from
+// any folder.
+func TestWithoutCapability(t *testing.T) {
+	mirrors, err := capture.NewMirrorSocket(capture.MirrorSocketConfig{Listen: netip.MustParseAddrPort("127.0.0.1:0")}) // GRE
+	if err != nil {
+		t.Fatal(err)
+	}
+	tap, err := capture.NewTap(capture.TapConfig{Interface: "lo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan [2]error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		if err := unix.Capset(&header, &none[0]); err != nil {
+			failed <- [2]error{err, err}
+			return
+		}
+		failed <- [2]error{tap.Open(), mirrors.Open()}
+	}()
+	for _, err := range <-failed {
+		if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), `run as root, or sudo setcap cap_net_raw+ep "$(command -v csigscope)"`) {
+			t.Errorf("%v", err)
+		}
 	}
 }

@@ -107,7 +107,7 @@ func openSocket(t *Tap, l link) (*socket, error) {
 	// A socket with protocol 0 receives nothing until it is bound.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return nil, fmt.Errorf("open packet socket: %w: run as root, or give the binary the capability: sudo setcap cap_net_raw+ep csigscope", err)
+		return nil, fmt.Errorf("open packet socket: %w: %s", err, Remedy("cap_net_raw"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open packet socket: %w", err)

@@ -21,7 +21,7 @@ func openInterface(name string) (send func([]byte) error, closeSocket func() err
 	// A socket with protocol 0 receives nothing.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return nil, nil, fmt.Errorf("open packet socket: %w: run as root, or give the binary the capability: sudo setcap cap_net_raw+ep csigscope", err)
+		return nil, nil, fmt.Errorf("open packet socket: %w: run as root, or sudo setcap cap_net_raw+ep \"$(command -v csigscope)\"", err)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("open packet socket: %w", err)
