@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/csigscope/csigscope/aggregate/window"
+	"github.com/csigscope/csigscope/capture"
 )
 
 // Host checks the requirements of counting in the kernel on this host: the kernel's version, the capabilities of this process
@@ -74,9 +75,18 @@ func capabilityRequirement() Requirement {
 		}
 	}
 	if len(missing) > 0 {
-		return Requirement{"capabilities", false, strings.Join(missing, ", ") + " missing: run as root, or sudo setcap cap_bpf,cap_net_admin,cap_net_raw+ep csigscope"}
+		return Requirement{"capabilities", false, strings.Join(missing, ", ") + " missing: " + capture.Remedy("cap_bpf,cap_net_admin,cap_net_raw")}
 	}
 	return Requirement{"capabilities", true, "CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW"}
+}
+
+// explain returns the missing capabilities in place of an error that they cause: the kernel's own names neither them nor
+// a remedy.
+func explain(err error) error {
+	if c := capabilityRequirement(); !c.OK && errors.Is(err, unix.EPERM) {
+		return errors.New(c.Text)
+	}
+	return err
 }
 
 // memoryRequirement reports the limit of locked memory. It is always met, because TCX needs a kernel whose maps do not

@@ -82,10 +82,10 @@ func newCounter(s *window.Settings, tap window.Tap, keys int, snap uint32, befor
 		options.MapReplacements = map[string]*ebpf.Map{"reflected": before.collection.Maps["reflected"]}
 	}
 	if err := c.makeOverflow(spec); err != nil {
-		return nil, errors.Join(err, c.close())
+		return nil, errors.Join(explain(err), c.close())
 	}
 	if c.collection, err = ebpf.NewCollectionWithOptions(spec, options); err != nil {
-		return nil, errors.Join(loadError(err), c.close())
+		return nil, errors.Join(explain(loadError(err)), c.close())
 	}
 	if err := c.mapBuffers(); err != nil {
 		return nil, errors.Join(err, c.close())

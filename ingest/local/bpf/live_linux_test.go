@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/csigscope/csigscope/aggregate"
 	"github.com/csigscope/csigscope/aggregate/fabric"
@@ -607,4 +609,33 @@ func attachedAt(t *testing.T) []link.AttachedProgram {
 		t.Fatal(err)
 	}
 	return q.Programs
+}
+
+// TestWithoutCapabilities: without its capabilities the program names them and a remedy, in
+// place of the kernel's hint about locked memory.
+func TestWithoutCapabilities(t *testing.T) {
+	s, err := bpf.New(bpf.Config{Interface: "lo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := csig.DefaultSpec().Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := window.Settings{Decode: decode.Config{Domain: domain}, Resolver: fabric.None(domain), Resolutions: []time.Duration{time.Second}}
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		if err := unix.Capset(&header, &none[0]); err != nil {
+			failed <- err
+			return
+		}
+		failed <- s.Try(&settings, window.TapAt("", 1))
+	}()
+	const want = `count on "lo": CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW missing: run as root, or sudo setcap cap_bpf,cap_net_admin,cap_net_raw+ep "$(command -v csigscope)"`
+	if err := <-failed; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
 }

@@ -88,7 +88,7 @@ func (s *Source) attachTo(p *ebpf.Program) (link.Link, int, error) {
 	}
 	l, err := link.AttachTCX(link.TCXOptions{Interface: at.Index, Program: p, Attach: ebpf.AttachTCXIngress})
 	if err != nil {
-		return nil, 0, fmt.Errorf("count on %q: %w", s.cfg.Interface, err)
+		return nil, 0, fmt.Errorf("count on %q: %w", s.cfg.Interface, explain(err))
 	}
 	return l, at.Index, nil
 }
