@@ -1,10 +1,12 @@
 package edge
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -131,7 +133,35 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+t.token.get())
 	}
-	return t.current().RoundTrip(r)
+	answer, err := t.current().RoundTrip(r)
+	if err == nil && r.URL.Scheme == "http" && answer.StatusCode == http.StatusBadRequest && !answer.ProtoAtLeast(1, 1) {
+		if err := wantsTLS(answer); err != nil {
+			return nil, err
+		}
+	}
+	return answer, err
+}
+
+// ErrWantsTLS is returned for a request by http to an address that expects https.
+var ErrWantsTLS = errors.New("the server expects https: change the URL")
+
+// wantsTLS returns ErrWantsTLS if the answer is that of a listener that expects TLS: ours, or
+// that of Go's library. Such answers are in HTTP/1.0.
+func wantsTLS(answer *http.Response) error {
+	const longest = 64
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, longest)) // the reader of the body sees the error again
+	if s := string(text); strings.HasPrefix(s, expectedHTTPS) || strings.HasPrefix(s, "Client sent an HTTP request to an HTTPS server") {
+		answer.Body.Close()
+		return ErrWantsTLS
+	}
+	answer.Body = &rest{io.MultiReader(bytes.NewReader(text), answer.Body), answer.Body}
+	return nil
+}
+
+// rest is the body of an answer whose beginning was read.
+type rest struct {
+	io.Reader
+	io.Closer
 }
 
 // CloseIdleConnections closes idle connections for http.Client.

@@ -122,6 +122,9 @@ func (l *listener) shake(conn *tls.Conn) {
 	}
 }
 
+// expectedHTTPS answers a client without TLS.
+const expectedHTTPS = "expected https"
+
 // refuse reports a failed handshake. The gate has reported its own refusals, and accept has
 // reported displaced connections.
 func (l *listener) refuse(peer net.Addr, err error) {
@@ -140,6 +143,6 @@ func (l *listener) refuse(peer net.Addr, err error) {
 	}
 	switch string(inClear.RecordHeader[:]) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "PRI *":
-		_, _ = io.WriteString(inClear.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nexpected https\n")
+		_, _ = io.WriteString(inClear.Conn, "HTTP/1.0 400 Bad Request\r\n\r\n"+expectedHTTPS+"\n")
 	}
 }

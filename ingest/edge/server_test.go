@@ -12,8 +12,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -597,5 +599,59 @@ func TestForeignOrigin(t *testing.T) {
 		if answer.StatusCode != tc.code || tc.code == 403 && <-refused != edge.ForeignOrigin {
 			t.Errorf("%+v: %d", tc, answer.StatusCode)
 		}
+	}
+}
+
+// TestHTTPForHTTPS: a client that sends HTTP to a TLS listener, ours or Go's, learns that it
+// needs https; other answers reach it whole.
+func TestHTTPForHTTPS(t *testing.T) {
+	t.Parallel()
+	ca, clients := edgetest.NewAuthority(t), filepath.Join(t.TempDir(), "clients")
+	edgetest.WriteTokens(t, clients, edgetest.TokenLine("te", "read", "sesame", ""))
+	ours, _ := serve(t, edge.Config{Auth: &edge.Auth{TLS: ca.Server(), Clients: clients}, Access: &edge.Access{}}, "127.0.0.1:0", answered)
+	others := httptest.NewUnstartedServer(answered)
+	others.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	others.StartTLS()
+	t.Cleanup(others.Close)
+	old := strings.Repeat("expects something else ", 100)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = bufio.NewReader(conn).ReadString('\n')
+		_, _ = io.WriteString(conn, "HTTP/1.0 400 Bad Request\r\nContent-Length: "+strconv.Itoa(len(old))+"\r\n\r\n"+old)
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	for name, tc := range map[string]struct {
+		url  string
+		want error
+	}{
+		"ours":         {"http" + strings.TrimPrefix(ours.URL(), "https"), edge.ErrWantsTLS},
+		"Go's":         {"http" + strings.TrimPrefix(others.URL, "https"), edge.ErrWantsTLS},
+		"HTTP/1.0 400": {"http://" + l.Addr().String(), nil},
+	} {
+		c, err := edge.NewClient(&http.Transport{ForceAttemptHTTP2: true}, edge.TLSFiles{}, "", time.Now, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.CloseIdleConnections)
+		answer, err := c.Get(tc.url)
+		if !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
+		if err != nil {
+			continue
+		}
+		if body, err := io.ReadAll(answer.Body); err != nil || string(body) != old {
+			t.Errorf("%s: %q, %v", name, body, err)
+		}
+		answer.Body.Close()
 	}
 }
