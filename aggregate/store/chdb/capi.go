@@ -144,8 +144,8 @@ func findLibrary(explicit string, getenv func(string) string, executable string)
 		return filepath.Abs(path)
 	}
 	return "", fmt.Errorf(
-		`find %s: %w (looked for %s): run "make engine", or name a server with --store clickhouse://user@host:9000/db`,
-		libraryName, ErrNoEngine, strings.Join(candidates, ", "))
+		`find %s: %w (looked for %s): set %s to the file, run "make engine" in a checkout, or name a server with --store clickhouse://user@host:9000/db`,
+		libraryName, ErrNoEngine, strings.Join(candidates, ", "), LibraryEnv)
 }
 
 // libraryPaths lists where an installation or a checkout keeps the library.

@@ -199,7 +199,7 @@ func TestStartFailures(t *testing.T) {
 		if !errors.Is(err, chdb.ErrNoEngine) {
 			t.Fatalf("got %v, want ErrNoEngine", err)
 		}
-		for _, part := range []string{o.Library, `run "make engine"`, "--store clickhouse://"} {
+		for _, part := range []string{o.Library, `run "make engine"`, "set CSIGSCOPE_ENGINE", "--store clickhouse://"} {
 			if !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %q, want one line with %q", err, part)
 			}

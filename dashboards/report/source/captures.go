@@ -118,7 +118,7 @@ func (c *Captures) numbers(ctx context.Context) (*numbers, error) {
 		case c.Spill == SpillAlways || !errors.Is(err, chdb.ErrNoEngine):
 			return nil, err
 		}
-		hint = "(make engine), which is not installed"
+		hint = "(" + chdb.LibraryEnv + "), which is not installed"
 	}
 	if full {
 		limited = append(limited, "for all of that raise --memory, or use the embedded engine "+hint)
