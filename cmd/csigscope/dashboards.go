@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,12 +81,8 @@ grafana.env in its environment. Grafana reads the store's password from its envi
 CSIGSCOPE_STORE_PASSWORD; the embedded engine accepts any. Alert rules are not among the files:
 Prometheus evaluates those that ship with csigscope, and Grafana shows them. If your Prometheus
 does not evaluate them, --alerts writes them for Grafana to evaluate.`,
-		Example: `  csigscope dashboards write --out grafana --fabric fabric.yaml
-  cp -r grafana/provisioning/. /etc/grafana/provisioning/
-  cp grafana/dashboards/* /var/lib/grafana/dashboards/csigscope/
-  cp -r grafana/plugins/. /var/lib/grafana/plugins/
-  cat grafana/grafana.env >> /etc/default/grafana-server`,
-		Args: noArgs,
+		Example: "  csigscope dashboards write --out grafana --fabric fabric.yaml\n" + installation("grafana", false),
+		Args:    noArgs,
 	}
 	f.add(cmd)
 	d := grafana.DefaultOptions()
@@ -113,11 +110,27 @@ does not evaluate them, --alerts writes them for Grafana to evaluate.`,
 			fmt.Fprintln(cmd.OutOrStdout(), path)
 		}
 		if err == nil {
-			fmt.Fprintf(cmd.OutOrStdout(), "\nnext: cp -r %[1]s/provisioning/. /etc/grafana/provisioning/ && install -D -t /var/lib/grafana/dashboards/csigscope %[1]s/dashboards/*\n", dir)
+			fmt.Fprintf(cmd.OutOrStdout(), "\nnext, on Grafana's machine:\n%s\n", installation(dir, o.Tables))
 		}
 		return err
 	}
 	return cmd
+}
+
+// installation returns the commands that install a written folder on Grafana's machine, without
+// the panel plugin if matrices are tables.
+func installation(dir string, tables bool) string {
+	lines := []string{
+		"sudo cp -r " + dir + "/provisioning/. /etc/grafana/provisioning/",
+		"sudo install -D -m 644 -t /var/lib/grafana/dashboards/csigscope " + dir + "/dashboards/*",
+	}
+	if !tables {
+		lines = append(lines,
+			"sudo cp -r "+dir+"/plugins/. /var/lib/grafana/plugins/",
+			"cat "+dir+"/grafana.env | sudo tee -a /etc/default/grafana-server")
+	}
+	lines = append(lines, "sudo grafana cli plugins install grafana-clickhouse-datasource", "sudo systemctl restart grafana-server")
+	return "  " + strings.Join(lines, "\n  ")
 }
 
 func newDashboardsPushCommand() *cobra.Command {

@@ -416,15 +416,27 @@ func checkSquare(t *testing.T, title string, frame *data.Frame) {
 	}
 }
 
-// TestDashboardsWrite: colors come from the fabric file, and errors name the mistake.
+// TestDashboardsWrite: colors come from the fabric file, the next steps are those of the README,
+// and errors name the mistake.
 func TestDashboardsWrite(t *testing.T) {
 	t.Parallel()
 	e := emit(t, "--set", "duration=100ms")
 	dir := filepath.Join(t.TempDir(), "grafana")
 	out := mustRun(t, os.Environ(), "dashboards", "write", "--out", dir, "--fabric", e.fabric(), "--clickhouse", "https://db.example")
-	out, next, _ := strings.Cut(out, "\nnext: ")
-	if !strings.HasPrefix(next, "cp -r "+dir+"/provisioning/. /etc/grafana/provisioning/ ") {
-		t.Errorf("next: %q", next)
+	out, next, _ := strings.Cut(out, "\nnext, on Grafana's machine:\n")
+	readme, err := os.ReadFile("../../dashboards/grafana/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, steps, _ := strings.Cut(string(readme), "```sh\ncsigscope dashboards write --out grafana --fabric fabric.yaml\n")
+	steps, _, _ = strings.Cut(steps, "```")
+	var want strings.Builder
+	for line := range strings.Lines(steps) {
+		line, _, _ = strings.Cut(line, "#")
+		fmt.Fprintln(&want, " ", strings.ReplaceAll(strings.TrimSpace(line), " grafana/", " "+dir+"/"))
+	}
+	if next != want.String() || steps == "" {
+		t.Errorf("next: %q, want %q", next, want.String())
 	}
 	for path := range strings.Lines(out) {
 		text, err := os.ReadFile(strings.TrimSpace(path))

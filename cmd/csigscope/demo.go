@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -75,6 +76,9 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	own := filepath.Join(f.dir, fmt.Sprintf("%s-%08x", s.Name, uint32(id)))
+	if host, _, err := net.SplitHostPort(f.listen); err == nil && !edge.IsLoopback(host) {
+		return usageError{fmt.Errorf("--listen %q: demo serves on loopback only: reach it by a tunnel, or serve its store with query serve", f.listen)}
+	}
 	// Simulating takes a while, so report a missing engine or a used address first.
 	defaults := config.Default()
 	d, err := openDoor(cmd.Context(), &defaults.API, "--listen", f.listen, false, newLogger(cmd, cmd.ErrOrStderr()), nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -113,6 +114,9 @@ func (f *exportFlags) checkHost(cmd *cobra.Command) error {
 	}
 	var interfaces []string
 	for _, t := range withInterfaces(n.Config.Export.Taps, f.interfaces) {
+		if _, err := net.InterfaceByName(string(t.Interface)); err != nil {
+			return fmt.Errorf("--check: find interface %q: no such interface (ip link lists them)", t.Interface)
+		}
 		interfaces = append(interfaces, string(t.Interface))
 	}
 	settings, possible := n.Settings(), true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,8 +112,8 @@ func (f *outputFile) add(cmd *cobra.Command, name, usage string) {
 
 func (f *outputFile) named() bool { return f.path != "" && f.path != "-" }
 
-// checkFolder returns an error if the file's folder is missing, so that minutes of work are not
-// lost at the end.
+// checkFolder returns an error if the file cannot be made in its folder, so that minutes of work
+// are not lost at the end.
 func (f *outputFile) checkFolder() error {
 	folder := filepath.Dir(f.path)
 	info, err := os.Stat(folder)
@@ -122,7 +123,31 @@ func (f *outputFile) checkFolder() error {
 	if !info.IsDir() {
 		return fmt.Errorf("%s %q: %s is no folder", f.flag, f.path, folder)
 	}
+	if info, err := os.Stat(f.path); err == nil && !info.Mode().IsRegular() {
+		if info.IsDir() {
+			return fmt.Errorf("%s %q: is a folder, expected a file", f.flag, f.path)
+		}
+		return nil
+	}
+	_, part := f.place()
+	err = writeTo(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600, func(io.Writer) error { return nil })
+	if err == nil {
+		err = os.Remove(part)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", f.flag, f.path, withoutPath(err, part))
+	}
 	return nil
+}
+
+// place returns the path of the file, behind links, and of the file beside it that replaces it
+// when it is complete.
+func (f *outputFile) place() (path, part string) {
+	path = f.path
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	return path, filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+strconv.Itoa(os.Getpid()))
 }
 
 // spare returns an error if the file is one of the captures, or one in a folder of captures.
@@ -163,25 +188,33 @@ func (f *outputFile) write(cmd *cobra.Command, write func(io.Writer) error) erro
 	if !f.named() {
 		return write(cmd.OutOrStdout())
 	}
-	path := f.path
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
+	path, part := f.place()
 	mode := os.FileMode(0o666)
 	if info, err := os.Stat(path); err == nil {
 		if mode = info.Mode().Perm(); !info.Mode().IsRegular() {
 			return writeTo(path, os.O_WRONLY, mode, write) // a pipe or a device is not replaced
 		}
 	}
-	part := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+strconv.Itoa(os.Getpid()))
 	err := writeTo(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode, write)
 	if err == nil {
 		err = os.Rename(part, path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("%s %q: %w", f.flag, f.path, err), removed(part))
+		_ = os.Remove(part)
+		return fmt.Errorf("%s %q: %w", f.flag, f.path, withoutPath(err, part))
 	}
 	return nil
+}
+
+// withoutPath returns the cause of an error about a file that the user did not name.
+func withoutPath(err error, path string) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path == path {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok && e.Old == path {
+		return e.Err
+	}
+	return err
 }
 
 func writeTo(path string, flags int, mode os.FileMode, write func(io.Writer) error) error {
@@ -190,14 +223,6 @@ func writeTo(path string, flags int, mode os.FileMode, write func(io.Writer) err
 		return err
 	}
 	return errors.Join(write(out), out.Close())
-}
-
-// removed removes a file that may not exist.
-func removed(path string) error {
-	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // progressInterval is the interval at which a progress bar is drawn.

@@ -88,6 +88,8 @@ func TestOutputRefused(t *testing.T) {
 		`--output "csv": expected table or json`:    {"-o", "csv"},
 		"no such file or directory":                 {"--out", filepath.Join(dir, "missing", "result")},
 		"is no folder":                              {"--out", filepath.Join(file, "result")},
+		"is a folder":                               {"--out", dir},
+		`x": file name too long`:                    {"--out", filepath.Join(dir, strings.Repeat("x", 255))}, // with the name of the part written
 		"is one of the captures to read":            {file, "--out", filepath.Join(dir, ".", "capture.pcap")},
 		"one of the captures to read: name another": {"before", "leaf3:up1=" + file, "--out", file},
 	} {

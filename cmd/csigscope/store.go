@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -243,8 +244,19 @@ func (db *openedStore) askEngine(o *store.Options) {
 }
 
 func checkStoreExists(dir string, target store.Target) error {
-	if _, err := os.Stat(filepath.Join(dir, "data")); err != nil {
+	_, err := os.Stat(filepath.Join(dir, "data"))
+	return storeError(err, dir, target)
+}
+
+// storeError explains an error of looking into the folder of an embedded store.
+func storeError(err error, dir string, target store.Target) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("open store %s: nothing is stored in %s: run csigscope replay first, or name another with --store", target, dir)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("open store %s: %w: run as the user that owns it, or ask its server with --server", target, err)
+	case err != nil:
+		return fmt.Errorf("open store %s: %w", target, err)
 	}
 	return nil
 }

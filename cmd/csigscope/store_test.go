@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -133,5 +135,24 @@ func TestServeTrims(t *testing.T) {
 	})
 	if !trimmed {
 		t.Fatalf("rows of 1 s, gaps, rows of 1 min: %q", rows)
+	}
+}
+
+// TestStoreError: an error says whether nothing is stored, or somebody else's store cannot be
+// read.
+func TestStoreError(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"run csigscope replay first":   fs.ErrNotExist,
+		"run as the user that owns it": fs.ErrPermission,
+		"open store embedded: broken":  errors.New("broken"),
+	} {
+		err = storeError(err, "dir", store.Target{Kind: store.KindEmbedded})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "first") != strings.Contains(want, "first") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if err := storeError(nil, "dir", store.Target{}); err != nil {
+		t.Error(err)
 	}
 }

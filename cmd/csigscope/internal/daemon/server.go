@@ -53,8 +53,11 @@ type Server struct {
 func NewServer(c Config) (*Server, error) {
 	e := edge.Config{Exposed: c.Remote && !c.Pprof, Write: writeTimeout, Logger: c.Logger}
 	if err := e.CheckAddress(c.Listen); err != nil {
-		if c.Remote && c.Pprof && errors.Is(err, edge.ErrExposed) {
+		switch exposed := errors.Is(err, edge.ErrExposed); {
+		case exposed && c.Pprof:
 			err = fmt.Errorf("%w: profiles are served only on loopback", err)
+		case exposed:
+			err = fmt.Errorf("%w: allow it with --metrics-unauthenticated", err)
 		}
 		return nil, fmt.Errorf("%w: %w", ErrAddress, err)
 	}

@@ -123,25 +123,27 @@ func TestPartialScrape(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
+	const remedy, profiles = "allow it with --metrics-unauthenticated", "profiles are served only on loopback"
 	for _, test := range []struct {
 		listen        string
 		remote, pprof bool
-		ok            bool
+		want          string // in the error; "": none
 	}{
-		{"127.0.0.1:0", false, true, true},
-		{"[::1]:0", false, true, true},
-		{"localhost:0", false, true, true},
-		{"0.0.0.0:0", false, false, false},
-		{":9464", false, false, false},
-		{"192.0.2.1:9464", false, false, false},
-		{"0.0.0.0:0", true, false, true},
-		{"0.0.0.0:0", true, true, false},
-		{"9464", true, false, false},
+		{"127.0.0.1:0", false, true, ""},
+		{"[::1]:0", false, true, ""},
+		{"localhost:0", false, true, ""},
+		{"0.0.0.0:0", false, false, remedy},
+		{":9464", false, false, remedy},
+		{"192.0.2.1:9464", false, false, remedy},
+		{"0.0.0.0:0", true, false, ""},
+		{"0.0.0.0:0", true, true, profiles},
+		{"0.0.0.0:0", false, true, profiles},
+		{"9464", true, false, "expected HOST:PORT"},
 	} {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {
 			_, err := NewServer(Config{Listen: test.listen, Remote: test.remote, Pprof: test.pprof})
-			if (err == nil) != test.ok || err != nil && !errors.Is(err, ErrAddress) {
-				t.Error(err)
+			if (err == nil) != (test.want == "") || err != nil && (!errors.Is(err, ErrAddress) || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("%v, want %q", err, test.want)
 			}
 		})
 	}
