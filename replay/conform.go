@@ -106,7 +106,11 @@ func (c *Conformance) WriteText(w io.Writer) error {
 			fmt.Fprintf(w, "  %s\n", f.Examples[k].String())
 		}
 	}
-	if c.Broken() == 0 {
+	switch {
+	case c.Broken() > 0:
+	case n.Judged == 0:
+		fmt.Fprintln(w, "\nnothing is judged")
+	default:
 		fmt.Fprintln(w, "\nno rule is broken")
 	}
 	return nil

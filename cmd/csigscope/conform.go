@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -57,7 +59,7 @@ With --metrics, a CSV of the device's own counters with the header
 "18us" holds from its time until the next one of the same port and signal; it is empty if the
 device had none. A port has the name of its capture file unless PORT= names it.
 
-The command exits with 3 if a rule was broken.`,
+The command exits with 3 if a rule was broken, and with 1 if nothing could be compared.`,
 		Example: `  csigscope conform before.pcapng after.pcapng
   csigscope conform in.pcap leaf3:up1=up1.pcap leaf3:up2=up2.pcap --fabric fabric.yaml
   csigscope conform in.pcap out.pcap --role ingress
@@ -100,12 +102,16 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 	if slices.ContainsFunc(n.Fabric.Locations(), func(l fabric.Location) bool { return l.Device == f.device }) {
 		cfg.Device = f.device
 	}
+	after := replay.PortCaptures(args[1:])
+	if f.network.fabric != "" {
+		warnUnknown(cmd, n.Fabric, after)
+	}
 	if f.metrics != "" {
 		if cfg.Metrics, err = readMetrics(f.metrics, f.slack); err != nil {
 			return usageError{err}
 		}
 	}
-	c, failed := judgeCaptures(cmd, replay.ConformConfig{Judge: cfg, Before: args[:1], After: replay.PortCaptures(args[1:]), Fabric: n.Fabric})
+	c, failed := judgeCaptures(cmd, replay.ConformConfig{Judge: cfg, Before: args[:1], After: after, Fabric: n.Fabric})
 	if c == nil {
 		return failed
 	}
@@ -122,11 +128,41 @@ func (f *conformFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	switch broken := c.Broken(); broken {
 	case 0:
-		return nil
+		return f.judged(c, cfg.Metrics)
 	case 1:
 		return findingsError{fmt.Errorf("%s breaks 1 rule", f.device)}
 	default:
 		return findingsError{fmt.Errorf("%s breaks %d rules", f.device, broken)}
+	}
+}
+
+// judged returns an error if nothing was compared, which must not look like a passed test.
+func (f *conformFlags) judged(c *replay.Conformance, m *conform.Metrics) error {
+	if c.Counts.Judged == 0 {
+		return errors.New("no packet was found on both sides, so nothing is judged: capture both sides at the same time; if the device changes addresses or tunnels, use --match payload")
+	}
+	if m == nil {
+		return nil
+	}
+	known := m.Ports()
+	if slices.ContainsFunc(c.Ports, func(port string) bool { return slices.Contains(known, port) }) {
+		return nil
+	}
+	return fmt.Errorf("--metrics %q: has no port of the captures (%s), so no value is judged: give one capture for each port, as PORT=FILE with the name in that file", f.metrics, strings.Join(c.Ports, ", "))
+}
+
+// warnUnknown warns of captures that are named after nothing in the fabric file.
+func warnUnknown(cmd *cobra.Command, n *fabric.Fabric, after []replay.PortCapture) {
+	known := make(map[string]bool)
+	for _, l := range n.Locations() {
+		if known[l.Device] = true; l.Kind == fabric.KindPort {
+			known[l.Name] = true
+		}
+	}
+	for _, a := range after {
+		if a.Port != "" && !known[a.Port] {
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: no port or device of the fabric file has this name, so the locator of the port is unknown\n", a.Port)
+		}
 	}
 }
 

@@ -138,6 +138,13 @@ func TestConformMetrics(t *testing.T) {
 		if found := strings.Contains(r.stdout, "error: written-value: "); r.code != want || found != (want == exitFound) {
 			t.Errorf("%q: exit code %d, want %d\n%s%s", fault, r.code, want, r.stdout, r.stderr)
 		}
+		if fault != "" {
+			continue
+		}
+		r = runBinary(t, os.Environ(), append(args, filepath.Join(e.dir, "in.pcapng"), filepath.Join(e.dir, "up1.pcapng"))...)
+		if r.code != exitFailed || !strings.Contains(r.stderr, "has no port of the captures (up1.pcapng)") {
+			t.Errorf("a port without a name: exit code %d: %s", r.code, r.stderr)
+		}
 	}
 }
 
@@ -171,6 +178,8 @@ func TestConformForPeople(t *testing.T) {
 		{[]string{in, up1, "--memory-packets", "0"}, exitUsage, "expected 1 or more"},
 		{[]string{in, up1, "-o", "csv"}, exitUsage, "expected table or json"},
 		{[]string{in, "up9=" + in + "x"}, exitFailed, "in.pcapngx"},
+		{[]string{filepath.Join(e.dir, "up2.pcapng"), up1}, exitFailed, "nothing is judged"},
+		{[]string{in, "leaf9=" + up1, "--fabric", e.fabric()}, exitFound, "warning: leaf9: no port or device"},
 	} {
 		r := runBinary(t, os.Environ(), append([]string{"conform"}, test.args...)...)
 		if r.code != test.code || !strings.Contains(r.stderr, test.says) {
