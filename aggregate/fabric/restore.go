@@ -21,6 +21,9 @@ var (
 	hostLine   = regexp.MustCompile(`^host (\S+) (\S+)$`)
 )
 
+// RestoreLine is the beginning of a line that every text with a topology has.
+const RestoreLine = "device "
+
 // Restore makes a fabric of the topology in a text that contains a Fingerprint: devices, ports,
 // hosts and groups, without locators and taps. Use it for paths, not for Locate. A text without a
 // topology gives a fabric without devices; any other text gives an error at worst.

@@ -22,11 +22,11 @@ type storeReader struct {
 	topology *restored
 }
 
-// restored is the topology in the last text read.
+// restored is the topology in the last text read, or in one before it.
 type restored struct {
 	mu     sync.Mutex
 	text   string
-	fabric *fabric.Fabric // nil if the text has none
+	fabric *fabric.Fabric // nil if neither the text nor an earlier one has one
 }
 
 // Extent implements Catalog.
@@ -47,7 +47,7 @@ func (r storeReader) Locations(ctx context.Context) ([]fabric.Location, error) {
 	return list, asked(err)
 }
 
-// Topology implements Wired: it is in the last stored configuration.
+// Topology implements Wired: it is in the last stored configuration with a fabric file.
 func (r storeReader) Topology(ctx context.Context) (*fabric.Fabric, error) {
 	text, err := r.store.LatestEpoch(ctx)
 	if err != nil {
@@ -55,13 +55,28 @@ func (r storeReader) Topology(ctx context.Context) (*fabric.Fabric, error) {
 	}
 	r.topology.mu.Lock()
 	defer r.topology.mu.Unlock()
-	if text != r.topology.text {
-		r.topology.text, r.topology.fabric = text, nil
-		if f, err := fabric.Restore(text); err == nil && f.TopologyRevision() != "" { // another version may write other texts
-			r.topology.fabric = f
-		}
+	if text == r.topology.text {
+		return r.topology.fabric, nil
 	}
-	return r.topology.fabric, nil
+	f := restore(text)
+	if f == nil {
+		with, err := r.store.LatestEpochWith(ctx, fabric.RestoreLine)
+		if err != nil {
+			return nil, asked(err)
+		}
+		f = restore(with)
+	}
+	r.topology.text, r.topology.fabric = text, f
+	return f, nil
+}
+
+// restore returns the topology in a text, nil if there is none: another version may write other
+// texts.
+func restore(text string) *fabric.Fabric {
+	if f, err := fabric.Restore(text); err == nil && f.TopologyRevision() != "" {
+		return f
+	}
+	return nil
 }
 
 // Peers implements Linker.

@@ -319,7 +319,16 @@ const longestEpoch = 16 << 20
 // LatestEpoch returns the text of the last written epoch. It is empty if there is none or if the
 // text is longer than 16 MiB.
 func (s *Store) LatestEpoch(ctx context.Context) (text string, err error) {
-	query := fmt.Sprintf("SELECT if(length(text) <= %d, text, '') FROM %s.epochs ORDER BY at DESC, epoch LIMIT 1", longestEpoch, s.database)
+	return s.latestEpoch(ctx, "")
+}
+
+// LatestEpochWith is LatestEpoch among the texts with a line that begins with the prefix.
+func (s *Store) LatestEpochWith(ctx context.Context, prefix string) (text string, err error) {
+	return s.latestEpoch(ctx, fmt.Sprintf("WHERE position(concat('\n', text), %s) > 0", literal("\n"+prefix)))
+}
+
+func (s *Store) latestEpoch(ctx context.Context, where string) (text string, err error) {
+	query := fmt.Sprintf("SELECT if(length(text) <= %d, text, '') FROM %s.epochs %s ORDER BY at DESC, epoch LIMIT 1", longestEpoch, s.database, where)
 	err = s.query(ctx, s.reader, "read epoch", query, func(rows driver.Rows) error { return rows.Scan(&text) })
 	return text, err
 }

@@ -59,7 +59,8 @@ func TestDemoTellsBefore(t *testing.T) {
 	}
 }
 
-// TestNothingThatFits: an answer without rows comes with a note.
+// TestNothingThatFits: an answer without rows comes with a note. A replay without a fabric file
+// leaves the earlier topology in force.
 func TestNothingThatFits(t *testing.T) {
 	t.Parallel()
 	env := engineEnv(t)
@@ -70,6 +71,11 @@ func TestNothingThatFits(t *testing.T) {
 	}
 	e := emit(t, "--scenario", "quickstart", "--set", "duration=100ms")
 	mustRun(t, env, append([]string{"replay", "--store", dsn, "--fabric", e.fabric()}, e.captures(t)...)...)
+	topology := mustRun(t, env, "query", "topology", "--store", dsn)
+	mustRun(t, env, append([]string{"replay", "--store", dsn}, e.captures(t)[:1]...)...) // a later one without a fabric file
+	if got := mustRun(t, env, "query", "topology", "--store", dsn); got != topology || !strings.Contains(got, "leaf1:up1") {
+		t.Errorf("topology %q, was %q", got, topology)
+	}
 	for want, args := range map[string][]string{
 		"no rows match: there are rows from 2026-": {"query", "cells", "--since", "1h"},
 		"no rows match": {"query", "findings", "--kind", "stuck-port"},

@@ -22,7 +22,7 @@ func loadCAPI(path string) (api *capi, err error) {
 	// purego panics on a missing symbol, which an older library would cause.
 	defer func() {
 		if r := recover(); r != nil {
-			api, err = nil, fmt.Errorf("bind engine %s: %v: want version 26.7 or later, run \"make engine\"", path, r)
+			api, err = nil, fmt.Errorf("bind engine %s: %v: want version 26.7 or later: set %s to one, or run \"make engine\" in a checkout", path, r, LibraryEnv)
 		}
 	}()
 	api = new(capi)
