@@ -99,14 +99,28 @@ func (p *Process) Run(ctx context.Context, work func(context.Context) error) err
 	return g.Wait()
 }
 
-// ExitOnSecond exits with a code at the first interrupt or termination signal after the end of
-// ctx, after printing lastWords.
+// oneRequest is the time within which two signals are one request: timeout(1) sends its signal
+// to the process and to the process's group.
+const oneRequest = 250 * time.Millisecond
+
+// ExitOnSecond exits with a code at the first interrupt or termination signal that comes more
+// than 250 ms after the end of ctx, after printing lastWords.
 func ExitOnSecond(ctx context.Context, code int, lastWords func() string) {
 	context.AfterFunc(ctx, func() {
 		again := make(chan os.Signal, 1)
 		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
-		<-again
+		awaitSecond(again, time.Now)
 		fmt.Fprintln(os.Stderr, "csigscope: ended at once:", lastWords())
 		os.Exit(code)
 	})
+}
+
+// awaitSecond waits for a signal that is a request of its own.
+func awaitSecond(again <-chan os.Signal, now func() time.Time) {
+	first := now()
+	for range again {
+		if now().Sub(first) > oneRequest {
+			return
+		}
+	}
 }
