@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// expectEvery is the interval at which the live windows get the list of expected producers.
+	// expectEvery is the interval at which the live windows get the list of expected producers; they
+	// get it at once when a silent exporter sends its first request.
 	expectEvery = time.Minute
 	// expectAgain is the pause after the store did not answer.
 	expectAgain = 5 * time.Second
@@ -46,7 +47,8 @@ func (c *collector) expect(ctx context.Context) error {
 			pause = expectAgain
 			failing.Warn(c.logger, time.Now(), "producers of the last day cannot be read yet: completeness counts only known producers", slog.String("error", err.Error()))
 		}
-		expected, err := c.expected(known)
+		silent := c.silentExporters()
+		expected, err := c.expected(known, silent)
 		if err != nil {
 			return err
 		}
@@ -57,14 +59,43 @@ func (c *collector) expect(ctx context.Context) error {
 			}
 		}
 		c.feed.memory.Expect(expected, forgotten)
-		if !retry.Sleep(ctx, pause) {
+		heard := func() bool { return !slices.Equal(c.silentExporters(), silent) }
+		if !sleepUntil(ctx, pause, heard) {
 			return nil
 		}
 	}
 }
 
-// expected returns the producers of the configuration, the fabric file and the store.
-func (c *collector) expected(known []store.Producer) ([]table.Producer, error) {
+// sleepUntil sleeps for the pause, but at most a second longer than until done. It returns false
+// if ctx ends first.
+func sleepUntil(ctx context.Context, pause time.Duration, done func() bool) bool {
+	for ; pause > 0; pause -= time.Second {
+		if !retry.Sleep(ctx, min(pause, time.Second)) {
+			return false
+		}
+		if done() {
+			break
+		}
+	}
+	return true
+}
+
+// silentExporters returns the names of exporters that may send but have sent no request yet.
+func (c *collector) silentExporters() (silent []string) {
+	if c.server == nil {
+		return nil
+	}
+	for _, e := range c.server.Stats().Exporters {
+		if e.Requests == 0 {
+			silent = append(silent, e.Name)
+		}
+	}
+	return silent
+}
+
+// expected returns the producers of the configuration, the fabric file and the store, and silent
+// exporters.
+func (c *collector) expected(known []store.Producer, silent []string) ([]table.Producer, error) {
 	instance, err := c.network.Config.Collect.Name()
 	if err != nil {
 		return nil, err
@@ -73,14 +104,6 @@ func (c *collector) expected(known []store.Producer) ([]table.Producer, error) {
 	for _, t := range c.agent.Taps() {
 		if t.Mirror() == nil { // sessions come and go by themselves
 			taps = append(taps, table.Producer{ID: local.Producer(instance, t.Name()), Name: t.Name()})
-		}
-	}
-	var silent []string
-	if c.server != nil {
-		for _, e := range c.server.Stats().Exporters {
-			if e.Requests == 0 {
-				silent = append(silent, e.Name)
-			}
 		}
 	}
 	var planned []string

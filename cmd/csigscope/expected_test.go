@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/csigscope/csigscope/aggregate/store"
 	"github.com/csigscope/csigscope/aggregate/table"
@@ -60,4 +63,29 @@ func TestExpectedProducers(t *testing.T) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
+}
+
+// TestSleepUntil: the pause ends when an exporter is heard, when it is over, or with the command.
+func TestSleepUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		after := func(d time.Duration) func() bool { return func() bool { return time.Since(began) >= d } }
+		for _, test := range []struct {
+			pause, heard, want time.Duration
+		}{
+			{time.Minute, 2500 * time.Millisecond, 3 * time.Second},
+			{time.Minute, time.Hour, time.Minute},
+			{1500 * time.Millisecond, time.Hour, 1500 * time.Millisecond},
+		} {
+			began = time.Now()
+			if slept := sleepUntil(t.Context(), test.pause, after(test.heard)); !slept || time.Since(began) != test.want {
+				t.Errorf("slept %t for %s, want %s", slept, time.Since(began), test.want)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if sleepUntil(ctx, time.Minute, after(0)) {
+			t.Error("slept after the end")
+		}
+	})
 }
