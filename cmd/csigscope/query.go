@@ -39,7 +39,7 @@ Without a time range, the store answers with all its rows, and a collector with 
   csigscope query topology --src rack1 --dst rack2               # the paths of a pair
   csigscope query findings --severity error
   csigscope query taps
-  csigscope query forget host7/eth0                              # nobody waits for it any more
+  csigscope query forget host7/eth0/0                            # nobody waits for it any more
   csigscope query path --src rack1 --dst rack2
   csigscope query export -o parquet --out cells.parquet
   csigscope query cells --server http://127.0.0.1:9465           # the last window of a collector
@@ -301,16 +301,16 @@ func newQueryForget() *cobra.Command {
 		Use:   "forget [PRODUCER...]",
 		Short: "List live producers, or wait no longer for some of them",
 		Long: `Without a name, forget lists the producers that wrote in the last day, live taps and streams of
-exporters (EXPORTER/STREAM), and those that are forgotten. A collector calls a window complete when
-it has rows of all producers that are listed and not forgotten, and of all taps and exporters in
-its configuration and its fabric file.
+exporters (host7/eth0/0: exporter, interface, ring), and those that are forgotten. A collector
+calls a window complete when it has rows of all producers that are listed and not forgotten, and
+of all taps and exporters in its configuration and its fabric file.
 
 With names, forget makes all collectors stop expecting these producers, within a minute, until they
 write again. If several hosts share a name, give the hexadecimal id from the list instead.
 Stored rows stay. A producer that the configuration or the fabric file names is expected even if
 it never wrote: remove it there.`,
 		Example: `  csigscope query forget
-  csigscope query forget host7/eth0 host7/eth1`,
+  csigscope query forget host7/eth0/0 host7/eth1/0`,
 	}
 	out.add(cmd, tabular.ListingFormats()...)
 	return withStore(cmd, asItIs(mustExist, nil, "no producers"), func(cmd *cobra.Command, db *openedStore, names []string) error {
