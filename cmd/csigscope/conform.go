@@ -141,11 +141,7 @@ func (f *conformFlags) judged(c *replay.Conformance, m *conform.Metrics) error {
 	if c.Counts.Judged == 0 {
 		return errors.New("no packet was found on both sides, so nothing is judged: capture both sides at the same time; if the device changes addresses or tunnels, use --match payload")
 	}
-	if m == nil {
-		return nil
-	}
-	known := m.Ports()
-	if slices.ContainsFunc(c.Ports, func(port string) bool { return slices.Contains(known, port) }) {
+	if m == nil || m.Has(c.Ports) {
 		return nil
 	}
 	return fmt.Errorf("--metrics %q: has no port of the captures (%s), so no value is judged: give one capture for each port, as PORT=FILE with the name in that file", f.metrics, strings.Join(c.Ports, ", "))

@@ -113,6 +113,16 @@ func parseTime(s string) (int64, error) {
 	return t.UnixNano(), nil
 }
 
+// Has reports whether there are metrics of any of the ports.
+func (m *Metrics) Has(ports []string) bool {
+	for k := range m.samples {
+		if slices.Contains(ports, k.port) {
+			return true
+		}
+	}
+	return false
+}
+
 // judge reports whether the port's metric allows the tag after the device: any of the values that
 // held around the time. from is the signal that the device compared with.
 func (m *Metrics) judge(port string, table *csig.Table, from uint32, after *sighting, uninitialized bool) (Rule, bool) {
