@@ -320,7 +320,7 @@ func ingestMetrics(s *remote.Server) metrics.Ingest {
 	for _, e := range st.Exporters {
 		m.Exporters = append(m.Exporters, metrics.Exporter{
 			Name: e.Name, LastSeen: e.Last, ClockOffset: e.ClockOffset, Requests: e.Requests, Bytes: e.Bytes, Items: e.StoredItems, Rows: e.StoredRows,
-			Observations: e.StoredObservations, Overflowed: e.OverflowObservations, Repeated: e.RepeatedItems,
+			Observations: e.StoredObservations, Overflowed: e.OverflowObservations, Rejected: e.Rejected, Repeated: e.RepeatedItems,
 			Findings: e.StoredFindings, Flows: e.StoredFlows, FoldedFlows: e.OverflowFlows, Undone: e.UndescribedItems + e.RetriedItems, Denied: e.RefusedItems, Contested: e.Refused[remote.ReasonContested],
 		})
 	}
