@@ -32,6 +32,7 @@ type collector struct {
 	flags *collectFlags
 	db    *openedStore
 	log   watchedStore // db's store
+	names *journal.Names
 
 	server *remote.Server // nil unless it listens for exporters
 	top    *table.TopBottlenecks
@@ -146,7 +147,7 @@ func (c *collector) takeOver(n *network) error {
 	if c.server == nil {
 		return nil
 	}
-	c.log.names.Use(n.Naming()) // before observations refer to them
+	c.names.Use(n.Naming()) // before observations refer to them
 	return c.server.Use(c.admission(n), c.observing(n))
 }
 
@@ -181,7 +182,7 @@ func (c *collector) openPipeline() error {
 		return err
 	}
 	names = journal.NewNames(c.db.store, marks, c.logger)
-	c.log.names = names
+	c.names, c.log.describe = names, func() { names.Begin(nil, nil) }
 	return c.agent.Start(names, &c.log)
 }
 
@@ -367,7 +368,7 @@ type watchedStore struct {
 	watching aggregate.Sinks // also get the blocks of peers
 	live     []*table.Memory // a part of watching; none without --api-listen
 	sharing  *remote.Sharing // nil without peers
-	names    *journal.Names  // of groups and locations
+	describe func()          // writes names of groups and locations; nil: nothing
 }
 
 // rowLog makes the rows of taps and exporters durable.
@@ -403,8 +404,8 @@ func (s *watchedStore) WriteProvisional(p *aggregate.Provisional) {
 // Sync implements rowLog. Rows of exporters' observations have the names of this collector, which
 // a round of its taps would write later.
 func (s *watchedStore) Sync(ctx context.Context) error {
-	if s.names != nil {
-		s.names.Begin(nil, nil)
+	if s.describe != nil {
+		s.describe()
 	}
 	return s.durable(ctx, s.rowLog.Sync)
 }

@@ -85,9 +85,32 @@ func TestCollectObservations(t *testing.T) {
 	if found := storedFindingsOf(t, env, dsn); len(found) > 0 {
 		t.Errorf("found %+v: single observations of a transport are not searched", found)
 	}
-	if text := mustRun(t, env, "query", "coverage", "--store", dsn, "-o", "csv"); !strings.Contains(text, "observations") {
-		t.Errorf("coverage: %s", text)
+}
+
+// TestCollectObservationsNames: without a fabric file, and long before the next round, rows have the
+// names of the prefixes and locations that the collector met in a batch.
+func TestCollectObservationsNames(t *testing.T) {
+	t.Parallel()
+	env := engineEnv(t)
+	e := emit(t, "--scenario", "quickstart", "--set", "start="+time.Now().Add(-time.Hour).Format(time.RFC3339))
+	dir, address := t.TempDir(), freeAddress(t)
+	dsn, file := "embedded:"+filepath.Join(dir, "store"), filepath.Join(dir, "collect.yaml")
+	writeFile(t, file, "collect:\n  commit_interval: 1h\n  ingest: {listen: "+address+", anonymous: nic}\n")
+	c := runUntil(t, env, "exporters at "+address, "collect", "--config", file, "--store", dsn)
+	m := batchesOf(t, e.captures(t)[0], e.fabric(), time.Second)[0]
+	client := wire.NewIngestServiceClient(http.DefaultClient, "http://"+address)
+	if _, err := client.Push(t.Context(), rpc.NewRequest(&wire.PushRequest{Observations: []*wire.Observations{m}})); err != nil {
+		t.Fatal(err)
 	}
+	text := ""
+	named := func() bool {
+		text = runBinary(t, env, "query", "cells", "--store", dsn, "--signal", "min_abw_ratio", "-o", "csv").stdout
+		return strings.Contains(text, "10.0.1.0/24")
+	}
+	if !comes(named) {
+		t.Errorf("the rows have no names:\n%s", text)
+	}
+	c.end(syscall.SIGTERM)
 }
 
 // batchesOf returns the tags and reflections of a capture, as decode prints them, in batches of a
